@@ -1,0 +1,49 @@
+# Everything runs in .venv, which the targets create: Python >= 3.11 and make are all that is needed.
+PYTHON  ?= python3
+VENV    := .venv
+BIN     := $(VENV)/bin
+PIN     := .ci/constraints.txt
+STUDY   ?= principal-angles
+PROFILE ?= quick
+CORES   ?= auto
+
+# Build requirements are pinned as well; one thread per numerical library, as Dask owns the cores.
+export PIP_CONSTRAINT := $(CURDIR)/$(PIN)
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+export OMP_NUM_THREADS := 1
+export OPENBLAS_NUM_THREADS := 1
+
+.PHONY: help study full test lint clean
+.DEFAULT_GOAL := help
+
+help:  ## Show the targets
+	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 10
+	@echo "Variables: STUDY=$(STUDY) PROFILE=$(PROFILE) PYTHON=$(PYTHON)"
+
+$(VENV)/.run: pyproject.toml $(PIN)
+	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("simstudy needs Python 3.11 or newer; set PYTHON=")'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --editable .
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.run
+	$(BIN)/python -m pip install --quiet --editable '.[dev]'
+	@touch $@
+
+study: $(VENV)/.run  ## Run a study: make study STUDY=name PROFILE=full
+	$(BIN)/simstudy run $(STUDY) --profile $(PROFILE)
+
+full: $(VENV)/.run  ## Run the study in its full profile
+	$(BIN)/simstudy run $(STUDY) --profile full
+
+test: $(VENV)/.dev  ## Import contracts and the whole test suite
+	$(BIN)/lint-imports
+	$(BIN)/python -m pytest -n $(CORES) --dist loadfile
+
+lint: $(VENV)/.dev  ## Style, and types of the public modules
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+clean:  ## Remove the environment and caches, not the outputs
+	rm -rf $(VENV) .pytest_cache .ruff_cache .mypy_cache .import_linter_cache .hypothesis

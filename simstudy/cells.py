@@ -1,0 +1,108 @@
+"""A cell: one combination of factor values, what it implies, and its identity.
+
+Imports settings and the standard library only.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+from collections.abc import Iterator
+from functools import cached_property
+from typing import Any
+
+from simstudy.settings import TABLE_OF, Data, Estimator, Heads, Queries, Record, Simulation
+
+N_BLOCKS = 16
+"""Blocks of consecutive replicates in one batch: the observations from which Monte Carlo errors are computed."""
+
+
+class Cell(Record):
+    """One combination of factor values: everything that decides its numbers, and nothing else."""
+
+    data: Data
+    heads: Heads
+    estimator: Estimator
+    queries: Queries = Queries()
+    simulation: Simulation = Simulation()
+    # Contents of ``heads.file`` (head, feature, dimension): they, not the path, identify the heads, and travel with
+    # the cell to workers that may not see the file.
+    file_projections: tuple[tuple[tuple[float, ...], ...], ...] | None = None
+
+    @property
+    def bandwidth(self) -> float:
+        """Bandwidth b after its rule is applied; the softmax temperature is b²."""
+        rule = self.estimator.bandwidth
+        p = self.heads.head_dim
+        if rule.rule == "fixed":
+            return rule.value
+        if rule.rule == "attention":
+            return p**0.25
+        return rule.constant * self.data.n_keys ** (-1.0 / (2.0 * rule.smoothness + p))
+
+    @property
+    def weights(self) -> tuple[float, ...]:
+        """Combination weights a_h: the ensemble is Σ_h a_h f_h."""
+        n_heads = self.heads.n_heads
+        combination = self.estimator.combination
+        if combination == "uniform":
+            return (1.0 / n_heads,) * n_heads
+        if combination == "sum":
+            return (1.0,) * n_heads
+        return tuple(combination)
+
+    @property
+    def coordinates(self) -> dict[str, Any]:
+        """Every setting by name, as it labels the cell in the results: numbers, or text for composite choices.
+
+        ``bandwidth`` is the number b; its rule is ``bandwidth_rule``.
+        """
+        labels: dict[str, Any] = {}
+        for name, table in TABLE_OF.items():
+            value = getattr(getattr(self, table), name)
+            labels[name] = label(value)
+        labels["bandwidth_rule"] = labels["bandwidth"]
+        labels["bandwidth"] = self.bandwidth
+        return labels
+
+    @cached_property
+    def data_id(self) -> str:
+        """Identity of the random numbers: cells with equal ``data_id`` see the same data, row by row.
+
+        Sizes, noise level, targets and everything about the estimator are left out, so that cells which differ
+        only in these are paired, and n = 100 is a prefix of n = 200.
+        """
+        return _digest({"seed": self.simulation.seed, "key_distribution": self.data.key_distribution.model_dump()})
+
+    def identity(self, engine: str) -> str:
+        """Identity of the stored batches: settings and engine, as 20 hexadecimal digits."""
+        settings = self.model_dump(exclude={"heads": {"file"}})
+        return _digest({"settings": settings, "engine": engine})[:20]
+
+
+def label(value: Any) -> Any:
+    """Value of a setting as text or number, fit for a coordinate."""
+    if value is None:
+        return ""
+    if isinstance(value, tuple):
+        return "(" + ", ".join(f"{v:g}" for v in value) + ")"
+    return getattr(value, "label", value)
+
+
+def cross(base: dict[str, dict[str, Any]], factors: dict[str, list[Any]]) -> Iterator[tuple[dict[str, Any], dict]]:
+    """Yield (levels, tables) for every combination of factor values, the last factor running fastest.
+
+    ``levels`` maps a factor to its index in the list of values; ``tables`` are the raw tables of one cell.
+    """
+    for indices in itertools.product(*(range(len(values)) for values in factors.values())):
+        levels = dict(zip(factors, indices, strict=True))
+        tables = {name: dict(table) for name, table in base.items()}
+        for name, index in levels.items():
+            tables.setdefault(TABLE_OF[name], {})[name] = factors[name][index]
+        yield levels, tables
+
+
+def _digest(content: Any) -> str:
+    text = json.dumps(content, sort_keys=True, separators=(",", ":"))
+    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()

@@ -1,0 +1,98 @@
+"""The claims and figures that a design declares before the run, as immutable records.
+
+Imports pydantic, settings and variables only; `verdicts` evaluates claims, `figures` draws figures.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from simstudy.settings import NonNegative, Positive, Real, Record
+from simstudy.variables import INDEXED_MEASURES, INDICES, MEASURES
+
+MeasureName = Literal[tuple(MEASURES | INDEXED_MEASURES)]  # type: ignore[valid-type]
+IndexName = Literal[INDICES]  # type: ignore[valid-type]
+Verdict = Literal["supported", "contradicted", "inconclusive"]
+Selection = dict[str, Any]
+
+_MEASURE = Field(description="one of " + ", ".join(MEASURES | INDEXED_MEASURES))
+_SELECTION = Field(default_factory=dict, description="settings and the value each must have, to select cells of the grid")
+
+
+class BaseClaim(Record):
+    """What all claims state: the sentence, where it is tested, on what, and the verdict foreseen."""
+
+    statement: str = Field(min_length=1, description="the claim as a sentence")
+    grid: str = Field(description="name of the grid on which the claim is tested")
+    measure: MeasureName = _MEASURE
+    index: IndexName | None = Field(None, description='diversity index; for measure = "hdi" only')
+    where: Selection = _SELECTION
+    expected: Verdict = Field("supported", description="verdict foreseen before the run")
+
+
+class AgreesWithTheory(BaseClaim):
+    """In every selected cell to which the theory applies, |measure/theory − 1| ≤ margin."""
+
+    kind: Literal["agrees_with_theory"]
+    source: Literal["leading"] = Field("leading", description='"leading": leading order in n')
+    margin: Positive = Field(description="largest relative difference that still counts as agreement")
+
+
+class Monotone(BaseClaim):
+    """Along x, other factors fixed, each step of the measure goes in the direction."""
+
+    kind: Literal["monotone"]
+    x: str = Field(description="a numeric factor of the grid")
+    direction: Literal["increasing", "decreasing"] = Field(description='"increasing" or "decreasing"')
+
+
+class Equals(BaseClaim):
+    """The measure, or its difference from the paired cell selected by ``versus``, is within margin of value."""
+
+    kind: Literal["equals"]
+    value: Real = Field(description="the value claimed")
+    margin: NonNegative = Field(description="largest absolute difference that still counts as equal")
+    versus: Selection | None = Field(None, description="settings of the cell to subtract, other factors equal")
+
+
+class LargerThan(BaseClaim):
+    """The measure, or its difference from the paired cell selected by ``versus``, exceeds value."""
+
+    kind: Literal["larger_than"]
+    value: Real = Field(0.0, description="the value that must be exceeded")
+    versus: Selection | None = Field(None, description="settings of the cell to subtract, other factors equal")
+
+
+class Slope(BaseClaim):
+    """The least-squares slope of the measure in x, other factors fixed, is within margin of value."""
+
+    kind: Literal["slope"]
+    x: str = Field(description="a numeric factor of the grid")
+    scale: Literal["linear", "log_log", "log_x"] = Field("linear", description='"linear", "log_log" or "log_x"')
+    value: Real = Field(description="the slope claimed")
+    margin: Positive = Field(description="largest absolute difference that still counts as equal")
+
+
+Claim = Annotated[AgreesWithTheory | Monotone | Equals | LargerThan | Slope, Field(discriminator="kind")]
+
+
+class Figure(Record):
+    """One figure of the report: a measure against a factor, or against each diversity index."""
+
+    kind: Literal["curve", "diversity"] = Field(
+        "curve", description='"curve": y against factor x; "diversity": y against every diversity index'
+    )
+    title: str = Field(min_length=1, description="what the figure shows, as a sentence")
+    grid: str = Field(description="name of the grid to draw")
+    y: Literal[tuple(MEASURES)] = Field(description="one of " + ", ".join(MEASURES))  # type: ignore[valid-type]
+    x: str | None = Field(None, description='a numeric factor of the grid; for kind = "curve" only')
+    hue: str | None = Field(None, description="factor told apart by colour")
+    panel: str | None = Field(None, description="factor told apart by panel")
+    where: Selection = _SELECTION
+    x_scale: Literal["linear", "log"] = Field("linear", description='"linear" or "log"')
+    y_scale: Literal["linear", "log"] = Field("linear", description='"linear" or "log"')
+    limit: Literal[tuple(MEASURES)] | None = Field(  # type: ignore[valid-type]
+        None, description="measure whose theoretical value is drawn as a dashed limit for each colour"
+    )

@@ -1,0 +1,191 @@
+"""One ensemble on the caller's own arrays, and the geometry of its heads: labelled in meaning, plain arrays in.
+
+Imports NumPy, xarray, geometry and kernels only.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import xarray as xr
+from numpy.typing import ArrayLike
+
+from simstudy import geometry
+from simstudy.kernels import nw_moments, project
+
+LOGITS = ("distance", "dot_product")
+KERNELS = ("gaussian",)
+
+
+def nw_ensemble(
+    keys: ArrayLike,
+    values: ArrayLike,
+    queries: ArrayLike,
+    projections: ArrayLike,
+    bandwidth: float,
+    *,
+    logits: str = "distance",
+    kernel: str = "gaussian",
+    combination: ArrayLike | None = None,
+) -> xr.Dataset:
+    """Evaluate an ensemble of Nadaraya-Watson heads, that is of softmax attention heads.
+
+    Head h weighs pair i by softmax_i of −|W_hᵀ(x − X_i)|²/(2b²) (``distance``) or of (W_hᵀx)·(W_hᵀX_i)/b²
+    (``dot_product``; standard attention scaling is b = p^(1/4)).
+
+    Parameters
+    ----------
+    keys : (n, d)
+        X_i.
+    values : (n,)
+        Y_i.
+    queries : (Q, d)
+        Points x at which to estimate.
+    projections : (H, d, p), or (d, p) for a single head
+        W_h.
+    bandwidth
+        b > 0; the softmax temperature is b².
+    logits
+        ``distance`` or ``dot_product``.
+    kernel
+        ``gaussian``.
+    combination : (H,), optional
+        Weights a_h of the heads in the ensemble; 1/H each by default.
+
+    Returns
+    -------
+    xarray.Dataset
+        ``estimate`` (query), ``head_estimate`` (query, head), ``weight_gram`` (query, head_i, head_j); float64.
+
+    Raises
+    ------
+    ValueError
+        If an argument has the wrong shape, holds NaN or infinity, or is out of range.
+    """
+    weights = _projections(projections)
+    n_heads, n_features, _ = weights.shape
+    x = _array("keys", keys, ("n", n_features))
+    y = _array("values", values, (len(x),))
+    points = _array("queries", queries, ("Q", n_features))
+    b = _bandwidth(bandwidth)
+    _one_of("logits", logits, LOGITS)
+    _one_of("kernel", kernel, KERNELS)
+    a = np.full(n_heads, 1.0 / n_heads) if combination is None else _array("combination", combination, (n_heads,))
+    projected = project(np.ascontiguousarray(x.T)[None], weights)
+    images = np.einsum("qd,hdp->qhp", points, weights)
+    means, grams = nw_moments(projected, y[None], np.ones((1, len(y))), images, b, logits)
+    return xr.Dataset(
+        {
+            "estimate": ("query", means[0] @ a, {"long_name": "combined estimate", "formula": "sum_h a_h f_h(x_q)"}),
+            "head_estimate": (("query", "head"), means[0], {"long_name": "estimate of each head"}),
+            "weight_gram": (
+                ("query", "head_i", "head_j"), grams[0],
+                {"long_name": "Gram matrix of the weights of heads", "formula": "sum_i w_hi w_gi"},
+            ),
+        },
+        attrs={"logits": logits, "kernel": kernel, "bandwidth": b},
+    )  # fmt: skip
+
+
+def principal_angles(projections: ArrayLike) -> xr.DataArray:
+    """Return the principal angles between the subspaces of every two heads.
+
+    Parameters
+    ----------
+    projections : (H, d, p), or (d, p) for a single head
+        Any real matrices of full column rank; they are orthonormalised first.
+
+    Returns
+    -------
+    xarray.DataArray
+        (head_i, head_j, angle), radians, ascending.
+
+    Raises
+    ------
+    ValueError
+        If the projections have the wrong shape or rank, or hold NaN or infinity.
+    """
+    angles = geometry.principal_angles(_full_rank(_projections(projections)))
+    attributes = {"long_name": "principal angles between heads", "units": "rad"}
+    return xr.DataArray(angles, dims=("head_i", "head_j", "angle"), name="principal_angles", attrs=attributes)
+
+
+def head_diversity(projections: ArrayLike, bandwidth: float | None = None) -> xr.DataArray:
+    """Return the diversity indices of an ensemble that follow from the geometry of its heads.
+
+    Parameters
+    ----------
+    projections : (H, d, p), or (d, p) for a single head
+        Any real matrices of full column rank; they are orthonormalised first.
+    bandwidth
+        b > 0; without it ``logdet`` is NaN.
+
+    Returns
+    -------
+    xarray.DataArray
+        (index); the names are coordinates.  Definitions: `simstudy.geometry.diversity_indices`.
+
+    Raises
+    ------
+    ValueError
+        If the projections have the wrong shape or rank, hold NaN or infinity, or the bandwidth is not positive.
+    """
+    weights = _full_rank(_projections(projections))
+    b = np.nan if bandwidth is None else _bandwidth(bandwidth)
+    return xr.DataArray(
+        geometry.diversity_indices(weights, b),
+        dims="index",
+        coords={"index": list(geometry.GEOMETRIC_INDICES)},
+        name="hdi",
+        attrs={"long_name": "head diversity indices"},
+    )
+
+
+def _array(name: str, given: ArrayLike, shape: tuple[int | str, ...]) -> np.ndarray:
+    """Return an argument as float64, or refuse it; a letter in ``shape`` stands for any positive length."""
+    wanted = "(" + ", ".join(map(str, shape)) + ("," if len(shape) == 1 else "") + ")"
+    try:
+        array = np.asarray(given)
+    except ValueError as error:
+        raise ValueError(f"{name} is not an array: {error}; give numbers of shape {wanted}") from None
+    if array.dtype.kind not in "fiub":
+        raise ValueError(f"{name} has dtype {array.dtype}; give real numbers")
+    fits = array.ndim == len(shape) and all(
+        have > 0 if isinstance(want, str) else have == want for have, want in zip(array.shape, shape, strict=True)
+    )
+    if not fits:
+        raise ValueError(f"{name} has shape {array.shape}; give {wanted}, no length zero")
+    array = np.ascontiguousarray(array, np.float64)
+    if not np.isfinite(array).all():
+        raise ValueError(f"{name} holds NaN or infinity; remove or replace such entries")
+    return array
+
+
+def _projections(given: ArrayLike) -> np.ndarray:
+    array = np.asarray(given)
+    weights = _array("projections", array[None] if array.ndim == 2 else array, ("H", "d", "p"))
+    if weights.shape[2] > weights.shape[1]:
+        d, p = weights.shape[1:]
+        raise ValueError(f"projections have p = {p} columns in d = {d} features; give (H, d, p) with p <= d")
+    return weights
+
+
+def _full_rank(weights: np.ndarray) -> np.ndarray:
+    ranks = np.linalg.matrix_rank(weights)
+    if (ranks < weights.shape[2]).any():
+        head = int(np.argmin(ranks))
+        raise ValueError(f"projections of head {head} have rank {ranks[head]} < p = {weights.shape[2]}: it spans no p-space")
+    return weights
+
+
+def _bandwidth(given: Any) -> float:
+    number = _array("bandwidth", given, ())
+    if number <= 0:
+        raise ValueError(f"bandwidth = {given!r}; give a positive number")
+    return float(number)
+
+
+def _one_of(name: str, given: str, known: tuple[str, ...]) -> None:
+    if given not in known:
+        raise ValueError(f"{name} = {given!r}; give one of {', '.join(known)}")

@@ -1,0 +1,117 @@
+"""Which cells are impossible, and why: rules that tie several settings together.
+
+Imports NumPy, settings and cells only; the only I/O is reading a head file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+
+from simstudy.cells import Cell
+from simstudy.settings import Heads, Sum, Term
+
+Impossibility = tuple[str, str]
+"""Name of the setting to change, and what to do."""
+
+
+def features_needed(heads: Heads) -> int:
+    """Return the number of features that the arrangement of heads takes up: the smallest possible d.
+
+    Heads at principal angles t_j take p directions for the first head and one more for each further head and each
+    nonzero t_j.
+    """
+    further = heads.n_heads - 1
+    if heads.arrangement == "orthogonal":
+        turned = heads.head_dim
+    elif heads.arrangement == "rotated":
+        turned = heads.head_dim if heads.angle else 0
+    elif heads.arrangement == "principal_angles":
+        turned = sum(angle > 0 for angle in heads.principal_angles or ())
+    else:
+        turned = 0
+    return heads.head_dim + further * turned
+
+
+def read_heads(cell: Cell, folder: Path) -> tuple[Cell, list[Impossibility]]:
+    """Read the head file of a cell, relative to the folder of its design, into the cell."""
+    if cell.heads.arrangement != "file" or cell.heads.file is None:
+        return cell, []
+    path = (folder / cell.heads.file).resolve()
+    try:
+        projections = np.load(path, allow_pickle=False)
+    except (OSError, ValueError, EOFError) as error:
+        return cell, [("file", f"cannot be read as .npy ({error}); save a float array of shape (H, d, p)")]
+    shape = (cell.heads.n_heads, cell.data.n_features, cell.heads.head_dim)
+    if projections.shape != shape:
+        return cell, [("file", f"holds shape {projections.shape}; (n_heads, n_features, head_dim) = {shape} is stated")]
+    if projections.dtype.kind not in "fiu" or not np.isfinite(projections).all():
+        return cell, [("file", "must hold finite real numbers only")]
+    contents = tuple(tuple(tuple(map(float, row)) for row in head) for head in projections)
+    return cell.model_copy(update={"file_projections": contents}), []
+
+
+def impossibilities(cell: Cell) -> list[Impossibility]:
+    """Return every rule that the settings of a cell break together."""
+    return [*_data(cell), *_regression(cell), *_heads(cell), *_estimator(cell)]
+
+
+def _data(cell: Cell) -> Iterator[Impossibility]:
+    d = cell.data.n_features
+    keys = cell.data.key_distribution
+    if keys.distribution == "mixture" and keys.n_components > d:
+        yield "key_distribution", f"n_components = {keys.n_components} needs as many features; n_features is {d}"
+    queries = cell.queries.queries
+    if queries.kind == "points" and max(map(len, queries.points)) > d:
+        yield "queries", f"a query point has more coordinates than n_features = {d}; shorten it"
+
+
+def _regression(cell: Cell) -> Iterator[Impossibility]:
+    regression = cell.data.regression
+    for term in regression.terms if isinstance(regression, Sum) else (regression,):
+        needed = _coordinates_used(term)
+        if needed > cell.data.n_features:
+            yield "regression", f"{term.function} uses coordinate {needed}; n_features is {cell.data.n_features}"
+        if term.function == "ridge" and not any(term.direction):
+            yield "regression", "the direction of a ridge function must not be zero"
+        if term.function == "interaction" and term.coordinates[0] == term.coordinates[1]:
+            yield "regression", "the coordinates of an interaction must differ; a square is a quadratic function"
+        if term.function == "bumps" and len(term.centres) != len(term.amplitudes):
+            yield "regression", f"{len(term.centres)} centres need as many amplitudes, not {len(term.amplitudes)}"
+
+
+def _coordinates_used(term: Term) -> int:
+    if term.function in ("linear", "quadratic"):
+        return len(term.coefficients)
+    if term.function == "ridge":
+        return len(term.direction)
+    if term.function == "additive":
+        return term.n_active or 0
+    if term.function == "interaction":
+        return max(term.coordinates)
+    return max(map(len, term.centres)) if term.function == "bumps" else 0
+
+
+def _heads(cell: Cell) -> Iterator[Impossibility]:
+    heads, d = cell.heads, cell.data.n_features
+    if heads.head_dim > d:
+        yield "head_dim", f"a head of {heads.head_dim} dimensions does not fit n_features = {d}; lower it or raise that"
+    elif (needed := features_needed(heads)) > d:
+        yield "n_heads", (
+            f'{heads.n_heads} "{heads.arrangement}" heads of head_dim {heads.head_dim} take up {needed} features; '
+            f"n_features is {d}: raise it, or use fewer or smaller heads"
+        )
+    for setting, arrangement in (("angle", "rotated"), ("principal_angles", "principal_angles"), ("file", "file")):
+        stated, wanted = getattr(heads, setting) is not None, heads.arrangement == arrangement
+        if stated != wanted:
+            yield setting, f'{"state" if wanted else "remove"} {setting} for arrangement = "{heads.arrangement}"'
+    if heads.principal_angles is not None and len(heads.principal_angles) != heads.head_dim:
+        yield "principal_angles", f"state head_dim = {heads.head_dim} angles, not {len(heads.principal_angles)}"
+
+
+def _estimator(cell: Cell) -> Iterator[Impossibility]:
+    combination = cell.estimator.combination
+    if isinstance(combination, tuple) and len(combination) != cell.heads.n_heads:
+        yield "combination", f"{len(combination)} weights for n_heads = {cell.heads.n_heads}; state one for each head"

@@ -1,0 +1,329 @@
+"""The figures that a design declares, drawn from the labelled results.
+
+Imports Matplotlib, NumPy, SciPy (rank correlation), xarray, claims, design, labels, panels and variables only.
+
+Figures are made through Matplotlib's objects, without `pyplot`, so nothing global is left behind.
+"""
+
+from __future__ import annotations
+
+import io
+import textwrap
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import matplotlib as mpl
+import numpy as np
+import xarray as xr
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure as Drawing
+from matplotlib.lines import Line2D
+from scipy import stats
+
+from simstudy import claims
+from simstudy.design import selected
+from simstudy.labels import (
+    INDEX_NAMES,
+    SETTINGS,
+    level_name,
+    measure_name,
+    setting_and_level,
+    setting_name,
+)  # fmt: skip
+from simstudy.panels import (
+    MAX_COLUMNS,
+    STYLE,
+    canvas,
+    characters,
+    label_y,
+    set_scales,
+    share_y,
+    tick_levels,
+    visible,
+)  # fmt: skip
+from simstudy.variables import INDICES
+
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000")
+"""Palette of Okabe and Ito (2008) for colour-blind readers, without its yellow, which is faint on white."""
+MARKERS = "os^DvPX"
+COVERAGE = 1.96
+"""Half-width of an error bar in MCSE: a 95 % interval."""
+RESOLUTION = 150
+"""Pixels of a PNG file to the inch."""
+_NEUTRAL = "#444444"
+
+
+class Look(NamedTuple):
+    """Colour and marker of one hue level, so that it is told apart in grey as well."""
+
+    colour: str
+    marker: str
+
+    @classmethod
+    def of(cls, position: int) -> Look:
+        """Return the look of a level; no two of the first 49 agree in both."""
+        turn, colour = divmod(position, len(COLOURS))
+        return cls(COLOURS[colour], MARKERS[(colour + turn) % len(MARKERS)])
+
+
+class Notes:
+    """What the drawing has to admit to, collected while it is drawn and printed below it."""
+
+    def __init__(self) -> None:
+        self.theory = self.joined = self.limit_fallback = False
+        self.dropped = 0
+
+
+def draw(figure: claims.Figure, name: str, results: xr.Dataset) -> Drawing:
+    """Draw one figure of a design.
+
+    Parameters
+    ----------
+    figure
+        What the design declares.
+    name
+        Name of the figure in the design; it becomes the label of the drawing.
+    results
+        Labelled results of the study that declares the figure.
+    """
+    cells = _chosen(figure, results)
+    with mpl.rc_context(STYLE):
+        drawing = _curves(figure, cells) if figure.kind == "curve" else _diversity(figure, cells)
+        drawing.set_label(name)
+        return drawing
+
+
+def image(drawing: Drawing, suffix: str) -> bytes:
+    """Return a drawing as a ``png`` or ``svg`` file, the same bytes every time: without date and version."""
+    buffer = io.BytesIO()
+    metadata = {"Software": None} if suffix == "png" else {"Date": None, "Creator": None}
+    with mpl.rc_context(STYLE):
+        drawing.savefig(buffer, format=suffix, dpi=RESOLUTION, metadata=metadata)
+    return buffer.getvalue()
+
+
+# ---------------------------------------------------------------- choosing cells
+
+
+def _chosen(figure: claims.Figure, results: xr.Dataset) -> xr.Dataset:
+    settings = [str(name) for name, coordinate in results.coords.items() if coordinate.dims == ("cell",)]
+    columns = {name: results[name].values for name in settings}
+    rows = ({name: column[cell] for name, column in columns.items()} for cell in range(results.sizes["cell"]))
+    keep = [row["grid"] == figure.grid and selected(row, figure.where) for row in rows]
+    return results.isel(cell=np.flatnonzero(keep))
+
+
+def _column(cells: xr.Dataset, factor: str) -> np.ndarray:
+    """Levels of a factor; those of the bandwidth are its rules, as the number may follow from other settings."""
+    return cells["bandwidth_rule" if factor == "bandwidth" else factor].values
+
+
+def _levels(cells: xr.Dataset, factor: str) -> list[Any]:
+    return list(dict.fromkeys(_column(cells, factor).tolist()))
+
+
+def _split(cells: xr.Dataset, factor: str | None) -> Iterator[tuple[Any, xr.Dataset]]:
+    """Yield (level, cells) for each level of a factor, in the order of the design; all cells for None."""
+    if factor is None:
+        yield None, cells
+        return
+    for level in _levels(cells, factor):
+        yield level, cells.isel(cell=np.flatnonzero(_column(cells, factor) == level))
+
+
+def _looks(cells: xr.Dataset, hue: str | None) -> dict[Any, Look]:
+    """Look of each hue level, the same in all panels; without a hue the single level is None."""
+    return {level: Look.of(position) for position, level in enumerate(_levels(cells, hue) if hue else [None])}
+
+
+def _unshown(figure: claims.Figure, cells: xr.Dataset) -> list[str]:
+    """Factors that vary among the cells but that neither axis, colour nor panel shows."""
+    recorded = dict(entry.split(": ") for entry in cells.attrs["factors"].split("; "))
+    factors = recorded[figure.grid].split(", ") if recorded[figure.grid] else []
+    hidden = [name for name in factors if name not in (figure.x, figure.hue, figure.panel)]
+    return [name for name in hidden if len(_levels(cells, name)) > 1]
+
+
+def _strata(cells: xr.Dataset, factors: list[str]) -> Iterator[xr.Dataset]:
+    if not factors:
+        yield cells
+        return
+    for _, part in _split(cells, factors[0]):
+        yield from _strata(part, factors[1:])
+
+
+# ---------------------------------------------------------------- kind "curve"
+
+
+def _curves(figure: claims.Figure, cells: xr.Dataset) -> Drawing:
+    assert figure.x is not None  # the design refuses a curve without it
+    panels = list(_split(cells, figure.panel))
+    drawing, grid = canvas(len(panels), 3.9 if len(panels) == 1 else 3.2)
+    hidden, notes = _unshown(figure, cells), Notes()
+    looks = _looks(cells, figure.hue)
+    for axes, (level, inside) in zip(grid.flat, panels, strict=False):
+        for hue, coloured in _split(inside, figure.hue):
+            for stratum in _strata(coloured, hidden):
+                _curve(axes, figure, stratum, looks[hue], notes)
+        axes.set_xlabel(setting_name(figure.x))
+        set_scales(axes, figure.x_scale, figure.y_scale)
+        tick_levels(axes, inside[figure.x].values.astype(float), figure.x_scale)
+        if figure.panel:
+            axes.set_title(textwrap.fill(setting_and_level(figure.panel, level), characters(axes)), loc="left")
+    share_y(list(grid.flat[: len(panels)]), figure.y_scale)
+    label_y(grid, measure_name(figure.y), len(panels))
+    _legends(drawing, figure, looks, _reading(figure, hidden, notes))
+    return drawing
+
+
+def _curve(axes: Axes, figure: claims.Figure, stratum: xr.Dataset, look: Look, notes: Notes) -> None:
+    """Draw the cells of one colour that differ in x alone: points with error bars, theory as a line, the limit."""
+    stratum = stratum.isel(cell=np.argsort(stratum[figure.x].values, kind="stable"))
+    x = stratum[figure.x].values.astype(float)
+    empirical, leading = (stratum[figure.y].sel(source=source).values for source in ("empirical", "leading"))
+    shown = visible(x, figure.x_scale) & visible(empirical, figure.y_scale)
+    notes.dropped += int((np.isfinite(empirical) & np.isfinite(x) & ~shown).sum())
+    bars = COVERAGE * stratum[f"{figure.y}_mcse"].values
+    axes.errorbar(x[shown], empirical[shown], yerr=bars[shown], fmt=look.marker, color=look.colour, capsize=2.5,
+                  elinewidth=1.1, markerfacecolor="white", markeredgewidth=1.3, zorder=3)  # fmt: skip
+    line = np.where(visible(leading, figure.y_scale) & visible(x, figure.x_scale), leading, np.nan)
+    if np.isfinite(line).any():
+        axes.plot(x, line, color=look.colour, marker="_", markersize=12, markevery=_isolated(line), label="leading")
+        notes.theory = True
+    elif shown.sum() > 1:
+        axes.plot(x[shown], empirical[shown], ":", color=look.colour, linewidth=1.0, label="joined")
+        notes.joined = True
+    if figure.limit:
+        _limit(axes, figure, stratum, look, notes)
+
+
+def _isolated(line: np.ndarray) -> list[int]:
+    """Positions of values without a neighbour: a line shows nothing of them, so they need a mark."""
+    apart = np.isnan(np.concatenate([[np.nan], line, [np.nan]]))
+    return np.flatnonzero(~apart[1:-1] & apart[:-2] & apart[2:]).tolist()
+
+
+def _limit(axes: Axes, figure: claims.Figure, stratum: xr.Dataset, look: Look, notes: Notes) -> None:
+    """Draw the value of the limit measure at the largest x: what y tends to, told by the theory where it applies."""
+    at_end = stratum[figure.limit].isel(cell=-1)
+    empirical, leading = (float(at_end.sel(source=source)) for source in ("empirical", "leading"))
+    value = empirical if np.isnan(leading) else leading
+    if visible(np.array(value), figure.y_scale):
+        notes.limit_fallback |= bool(np.isnan(leading))
+        axes.axhline(value, linestyle=(0, (5, 3)), linewidth=1.0, color=look.colour, label="limit", zorder=1)
+
+
+# ---------------------------------------------------------------- kind "diversity"
+
+
+def _diversity(figure: claims.Figure, cells: xr.Dataset) -> Drawing:
+    rows = list(_split(cells, figure.panel))
+    per_row = -(-len(INDICES) // MAX_COLUMNS)
+    drawing, grid = canvas(len(rows) * len(INDICES), 2.7)
+    looks, notes = _looks(cells, figure.hue), Notes()
+    for position, (level, inside) in enumerate(rows):
+        block = grid[position * per_row : (position + 1) * per_row]
+        for axes, index in zip(block.flat, INDICES, strict=True):
+            for hue, part in _split(inside, figure.hue):
+                _scatter(axes, figure, part.sel(index=index), looks[hue], notes)
+            axes.set_xlabel(INDEX_NAMES[index], fontsize=10)
+            set_scales(axes, figure.x_scale, figure.y_scale)
+            _annotate(axes, figure, inside.sel(index=index))
+        if figure.panel:
+            title = textwrap.shorten(setting_and_level(figure.panel, level), 110, placeholder=" …")
+            # Blank lines lift the name of the row above the correlations, which stand on the same line of titles.
+            block[0, 0].set_title(f"{title}\n\n\n" if figure.hue else f"{title}\n\n", loc="left", fontweight="bold")
+        share_y(list(block.flat), figure.y_scale, always=True)
+        label_y(block, measure_name(figure.y), len(INDICES))
+    text = f"bars: ± {COVERAGE} MCSE; r: Spearman's rank correlation over the cells"
+    text += ", and its mean within colours" if figure.hue else ""
+    _legends(drawing, figure, looks, [(Line2D([], [], linestyle=""), text), *_dropped(notes)])
+    return drawing
+
+
+def _scatter(axes: Axes, figure: claims.Figure, cells: xr.Dataset, look: Look, notes: Notes) -> None:
+    x, y = cells.hdi.values, cells[figure.y].sel(source="empirical").values
+    shown = visible(x, figure.x_scale) & visible(y, figure.y_scale)
+    notes.dropped += int((np.isfinite(x) & np.isfinite(y) & ~shown).sum())
+    bars = [_bars(cells[name].values[shown]) for name in ("hdi_mcse", f"{figure.y}_mcse")]
+    axes.errorbar(x[shown], y[shown], xerr=bars[0], yerr=bars[1], fmt=look.marker, color=look.colour,
+                  elinewidth=1.0, markersize=4.5, markerfacecolor="white", markeredgewidth=1.2)  # fmt: skip
+
+
+def _bars(mcse: np.ndarray) -> np.ndarray | None:
+    """Half-lengths of error bars; None if nothing is uncertain, as an index computed from the heads alone."""
+    return COVERAGE * mcse if (mcse > 0).any() else None
+
+
+def _annotate(axes: Axes, figure: claims.Figure, cells: xr.Dataset) -> None:
+    """Print the rank correlation of index and measure above the panel."""
+    parts = [_ranked(part, figure.y) for _, part in _split(cells, figure.hue)]
+    pooled, n_cells = _ranked(cells, figure.y)
+    text = f"r {_two_decimals(pooled)}, {n_cells} cells" if n_cells else "undefined"
+    if not n_cells:
+        axes.set(xticks=[], yticks=[])
+    if figure.hue and np.isfinite(pooled):
+        # Correlations pooled over colours can differ in sign from those within each (Simpson 1951): show both.
+        within = [correlation for correlation, _ in parts if np.isfinite(correlation)]
+        text += f"\nwithin colours r {_two_decimals(float(np.mean(within)) if within else np.nan)}"
+    axes.set_title(text, loc="right", fontsize=10, color=_NEUTRAL)
+
+
+def _ranked(cells: xr.Dataset, measure: str) -> tuple[float, int]:
+    """Rank correlation of index and measure, and the number of cells in which both are defined."""
+    x, y = cells.hdi.values, cells[measure].sel(source="empirical").values
+    both = np.isfinite(x) & np.isfinite(y)
+    return (rank_correlation(x[both], y[both]), int(both.sum())) if both.any() else (np.nan, 0)
+
+
+def _two_decimals(correlation: float) -> str:
+    return "undefined" if np.isnan(correlation) else f"= {correlation:.2f}".replace("-", "−")
+
+
+def rank_correlation(x: np.ndarray, y: np.ndarray) -> float:
+    """Return Spearman's rank correlation; NaN if x or y is constant.  Values that agree to 9 digits are ties."""
+    # Indices that are equal by definition differ in the last bits: without ties these would decide the ranks.
+    x, y = (np.round(values / max(np.abs(values).max(), np.finfo(float).tiny), 9) for values in (x, y))
+    return float(stats.spearmanr(x, y).statistic) if np.ptp(x) > 0 and np.ptp(y) > 0 else float("nan")
+
+
+# ---------------------------------------------------------------- legends
+
+
+Entries = list[tuple[Line2D, str]]
+
+
+def _reading(figure: claims.Figure, hidden: list[str], notes: Notes) -> Entries:
+    """Entries of the legend that say what points and lines are."""
+    text = f"points: Monte Carlo ± {COVERAGE} MCSE" + (", line: leading order" if notes.theory else "")
+    handle = Line2D([], [], color=_NEUTRAL, marker="o", markerfacecolor="white")
+    handle.set_linestyle("-" if notes.theory else "")
+    entries = [(handle, text)]
+    if notes.joined:
+        entries.append((Line2D([], [], color=_NEUTRAL, linestyle=":"), "dotted: joins points without theory"))
+    if figure.limit and figure.x:
+        x = SETTINGS[figure.x].symbol or SETTINGS[figure.x].words
+        text = f"dashed: limit, {measure_name(figure.limit)} at the largest {x}"
+        text += " (Monte Carlo where leading order does not apply)" if notes.limit_fallback else ""
+        entries.append((Line2D([], [], color=_NEUTRAL, linestyle=(0, (5, 3)), linewidth=1.0), text))
+    if hidden:
+        names = ", ".join(setting_name(name) for name in hidden)
+        entries.append((Line2D([], [], linestyle=""), f"not told apart (one line for each value): {names}"))
+    return entries + _dropped(notes)
+
+
+def _dropped(notes: Notes) -> Entries:
+    points = "1 point" if notes.dropped == 1 else f"{notes.dropped} points"
+    return [(Line2D([], [], linestyle=""), f"{points} ≤ 0 left out of a log axis")] if notes.dropped else []
+
+
+def _legends(drawing: Drawing, figure: claims.Figure, looks: dict[Any, Look], reading: Entries) -> None:
+    """Put colours above the panels and the reading of points and lines below them."""
+    if figure.hue:
+        names = [textwrap.shorten(level_name(level), 70, placeholder=" …") for level in looks]
+        handles = [Line2D([], [], color=c, marker=m, markerfacecolor="white") for c, m in looks.values()]
+        fitting = int(drawing.get_size_inches()[0] / (0.6 + 0.09 * max(map(len, names))))
+        drawing.legend(handles, names, loc="outside upper left", title=setting_name(figure.hue), alignment="left",
+                       ncol=max(1, min(len(names), fitting)))  # fmt: skip
+    texts = [textwrap.fill(text, int(drawing.get_size_inches()[0] / 0.09)) for _, text in reading]
+    drawing.legend([handle for handle, _ in reading], texts, loc="outside lower left")

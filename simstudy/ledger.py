@@ -1,0 +1,173 @@
+"""Which batches are done, which are wanted next, and what each cell's measures are so far.
+
+Imports design, cells, batch, moments, performance, replication, provenance, schedule (its `Task`) and store.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from simstudy.batch import shares_data
+from simstudy.cells import Cell
+from simstudy.design import Design, PlannedCell
+from simstudy.moments import Moments, stack
+from simstudy.performance import Performance, performance
+from simstudy.provenance import engine
+from simstudy.replication import first_target, next_target, shortfall
+from simstudy.schedule import Task
+from simstudy.store import Store
+
+CELLS_PER_TASK = 8
+"""Cells that one task evaluates on shared data: more would save little drawing and make tasks long."""
+
+
+@dataclass
+class Account:
+    """Where one planned cell stands.
+
+    Attributes
+    ----------
+    planned
+        The cell and the precision it is to be run to.
+    identity
+        Name under which its batches are stored.
+    target
+        Batches wanted so far.
+    done
+        Batches folded at the last look; equal to ``target`` once the stopping rule wants no more.
+    performance
+        Measures at the last look; None before the first, or if fewer than two blocks have a defined replicate.
+    n_failed
+        Replicates without a defined estimate at the last look.
+    """
+
+    planned: PlannedCell
+    identity: str
+    target: int
+    done: int = 0
+    performance: Performance | None = None
+    n_failed: int = 0
+    missing: set[int] = field(default_factory=set)
+
+    @property
+    def finished(self) -> bool:
+        """Whether the stopping rule wants no further batch."""
+        return self.done == self.target
+
+    @property
+    def shortfall(self) -> float | None:
+        """Largest MCSE at the last look relative to the MCSE wanted; None without measures."""
+        return None if self.performance is None else shortfall(self.performance, self.planned.precision)
+
+    @property
+    def reached(self) -> bool:
+        """Whether the precision wanted was reached."""
+        return self.shortfall is not None and self.shortfall <= 1.0
+
+    @property
+    def batch_size(self) -> int:
+        """Replicates in one batch."""
+        return self.planned.cell.simulation.batch_size
+
+
+class Ledger:
+    """Accounts of all cells of a design, kept up to date as batches arrive."""
+
+    def __init__(self, design: Design, store: Store) -> None:
+        self._store = store
+        self.accounts = []
+        self._sharers: dict[str, list[Account]] = defaultdict(list)
+        for planned in design.cells:
+            identity = planned.cell.identity(engine())
+            account = Account(planned, identity, first_target(planned.precision, planned.cell.simulation.batch_size))
+            self.accounts.append(account)
+            self._sharers[identity].append(account)
+        self._stored = {identity: set(store.stored_batches(identity)) for identity in self._sharers}
+        self._queued: set[tuple[str, int]] = set()
+
+    def first_tasks(self) -> list[Task]:
+        """Look at what is stored and return the tasks that are missing for the next look at each cell."""
+        for account in self.accounts:
+            self._advance(account)
+        return self._tasks(self.accounts)
+
+    def record(self, task: Task, batches: list[Moments]) -> list[Task]:
+        """Store the moments of a task and return the further tasks that they call for."""
+        touched = []
+        for cell, moments in zip(task.cells, batches, strict=True):
+            identity = cell.identity(engine())
+            self._store.write_batch(identity, task.batch, moments)
+            self._stored[identity].add(task.batch)
+            self._queued.discard((identity, task.batch))
+            for account in self._sharers[identity]:
+                account.missing.discard(task.batch)
+                if not account.missing and not account.finished:
+                    self._advance(account)
+                    touched.append(account)
+        return self._tasks(touched)
+
+    @property
+    def work_done(self) -> float:
+        """Estimated cost of the batches that are stored and wanted."""
+        return sum((a.target - len(a.missing)) * cost(a.planned.cell) for a in self.accounts)
+
+    @property
+    def work_expected(self) -> float:
+        """Estimated cost of the batches wanted so far; it grows when a look asks for more."""
+        return sum(a.target * cost(a.planned.cell) for a in self.accounts)
+
+    def _advance(self, account: Account) -> None:
+        """Look at a cell as long as everything for its next look is stored."""
+        stored = self._stored[account.identity]
+        while True:
+            account.missing = set(range(account.target)) - stored
+            if account.missing or account.finished:
+                return
+            batches = [self._store.read_batch(account.identity, batch) for batch in range(account.target)]
+            damaged = {number for number, moments in enumerate(batches) if moments is None}
+            if damaged:
+                stored -= damaged
+                continue
+            self._look(account, batches)
+
+    def _look(self, account: Account, batches: list[Moments]) -> None:
+        account.done = account.target
+        blocks = stack(batches)
+        account.n_failed = len(blocks.failed)
+        # With too few defined estimates there is no Monte Carlo error, and more replicates of the same would not
+        # help before the ceiling: the cell stops, its failures counted.
+        if np.count_nonzero(blocks.count) >= 2:
+            account.performance = performance(blocks, np.array(account.planned.cell.weights))
+            account.target = next_target(
+                account.done, account.performance, account.planned.precision, account.batch_size
+            )
+
+    def _tasks(self, accounts: Iterable[Account]) -> list[Task]:
+        """Group missing batches into tasks: cells that share data are evaluated together."""
+        groups: dict[tuple, dict[str, Cell]] = defaultdict(dict)
+        for account in accounts:
+            for batch in sorted(account.missing):
+                if (account.identity, batch) not in self._queued:
+                    self._queued.add((account.identity, batch))
+                    groups[(batch, *shares_data(account.planned.cell))][account.identity] = account.planned.cell
+        tasks = []
+        for (batch, *_), members in groups.items():
+            cells = list(members.values())
+            tasks += [
+                Task(tuple(cells[start : start + CELLS_PER_TASK]), batch)
+                for start in range(0, len(cells), CELLS_PER_TASK)
+            ]
+        return tasks
+
+
+def cost(cell: Cell) -> float:
+    """Return the estimated cost of a batch of a cell, in arbitrary units: normals drawn and weights evaluated."""
+    data, heads, queries = cell.data, cell.heads, cell.queries.queries
+    n_queries = {"gaussian": lambda: queries.count, "origin": lambda: 1, "points": lambda: len(queries.points)}
+    per_key = data.n_features * (1 + heads.n_heads * heads.head_dim / 8)
+    per_weight = 1 + heads.head_dim / 8 + heads.n_heads / 8
+    return cell.simulation.batch_size * data.n_keys * (per_key + n_queries[queries.kind]() * heads.n_heads * per_weight)

@@ -1,0 +1,100 @@
+"""The row of moments that one batch of one cell is reduced to.
+
+Imports NumPy only.
+
+Everything that the performance measures need is a smooth function of the means of two per-replicate quantities at
+each query: the head errors e_h and the products P_hg, with E e_h the bias of head h and E P_hg the second moment of
+head errors.  When noise is drawn, e_h = f_h − m(x) and P_hg = e_h e_g.  When noise is integrated out
+(Rao–Blackwell), e_h = c_h − m(x) and P_hg = e_h e_g + Σ_i w_hi w_gi Var(ε_i), which have the same expectations.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+
+
+class Moments(NamedTuple):
+    """Sums over each block of consecutive replicates of a batch.
+
+    Attributes
+    ----------
+    count : int64 (block,)
+        Replicates with a defined estimate.
+    error_sum : float64 (block, query, head)
+        Sum of head errors.
+    product_sum : float64 (block, query, pair)
+        Sum of P_hg over pairs h ≤ g, in the order of `numpy.triu_indices`.
+    index_sum : float64 (block, index)
+        Sum of the geometric diversity indices of the replicates' heads.
+    target : float64 (query,)
+        m(x_q), the same in every batch of the cell.
+    failed : int64 (n_failed,)
+        Replicates without a defined estimate, which entered no sum.
+    """
+
+    count: NDArray[np.int64]
+    error_sum: Array
+    product_sum: Array
+    index_sum: Array
+    target: Array
+    failed: NDArray[np.int64]
+
+
+def empty(n_blocks: int, target: Array, n_heads: int, n_indices: int) -> Moments:
+    """Return the moments of no replicate."""
+    n_queries = len(target)
+    n_pairs = n_heads * (n_heads + 1) // 2
+    return Moments(
+        count=np.zeros(n_blocks, np.int64),
+        error_sum=np.zeros((n_blocks, n_queries, n_heads)),
+        product_sum=np.zeros((n_blocks, n_queries, n_pairs)),
+        index_sum=np.zeros((n_blocks, n_indices)),
+        target=target,
+        failed=np.zeros(0, np.int64),
+    )
+
+
+def update(
+    moments: Moments, block: int, first: int, means: Array, gram: Array | None, indices: Array
+) -> Moments:
+    """Add consecutive replicates to one block; the arrays of ``moments`` are changed in place.
+
+    Parameters
+    ----------
+    moments
+        What is accumulated.
+    block, first
+        Block that the replicates belong to, and number of the first replicate.
+    means : (replicate, query, head)
+        Head estimates, or their conditional means given the keys; NaN where undefined.
+    gram : (replicate, query, head, head) or None
+        Conditional covariance of the head estimates given the keys; None if noise was drawn.
+    indices : (replicate, index)
+        Geometric diversity indices.
+    """
+    rows, columns = np.triu_indices(means.shape[-1])
+    errors = means.astype(np.float64) - moments.target[:, None]
+    products = errors[..., rows] * errors[..., columns]
+    if gram is not None:
+        products += gram[..., rows, columns]
+    defined = np.isfinite(products).all(axis=(1, 2))
+    moments.count[block] += np.count_nonzero(defined)
+    moments.error_sum[block] += errors[defined].sum(axis=0)
+    moments.product_sum[block] += products[defined].sum(axis=0)
+    moments.index_sum[block] += indices[defined].sum(axis=0)
+    failed = first + np.flatnonzero(~defined)
+    return moments._replace(failed=np.concatenate([moments.failed, failed])) if failed.size else moments
+
+
+def stack(batches: list[Moments]) -> Moments:
+    """Return the blocks of consecutive batches as one row of blocks, in the order given."""
+    return Moments(
+        *(np.concatenate(field) for field in list(zip(*batches, strict=True))[:4]),
+        target=batches[0].target,
+        failed=np.concatenate([batch.failed for batch in batches]),
+    )

@@ -1,0 +1,204 @@
+"""Performance measures of a cell and their Monte Carlo standard errors, from blocks of moments.
+
+Imports NumPy and moments only; never the theory.
+
+Every measure is a smooth function of means over replicates.  It is evaluated with each block left out in turn
+(delete-one jackknife over blocks).  From the n leave-one-out values θ_(k) come
+
+- the estimate n·θ̂ − (n − 1)·mean θ_(k), exactly unbiased for variances, covariances and squared bias;
+- the influence values φ_k = (n − 1)(mean θ_(k) − θ_(k)), and MCSE = sd(φ)/√n = √((n − 1)/n Σ (θ_(k) − mean)²).
+
+No normality is assumed, and influence values of two cells that share data pair block by block.
+
+Influence values are the linear part of a measure.  That of the squared bias vanishes with the bias, so its MCSE also
+holds the quadratic part, whose variance at one query is 2·Var(mean error)².
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from simstudy.moments import Array, Moments
+
+CHUNK_BYTES = 64 << 20
+"""Largest array of leave-one-out means held at once."""
+
+Measures = dict[str, Array]
+
+
+class Performance(NamedTuple):
+    """Measures of one cell.
+
+    Attributes
+    ----------
+    estimate, mcse : dict of arrays
+        By measure: a scalar, (index,) for ``hdi``, (head, head) for pair measures, (query,) for ``*_by_query``.
+    contribution : dict of float64 (block, ...)
+        φ_k/√(n(n − 1)) of the scalar measures and ``hdi``: the squares sum to MCSE², and products of two cells that
+        share data sum to the covariance of their estimates.
+    remainder : dict of float
+        Standard error of the part of a measure that is quadratic in means, where it matters: the squared bias.
+    n_replicates, n_failed : int
+    """
+
+    estimate: Measures
+    mcse: Measures
+    contribution: Measures
+    remainder: dict[str, float]
+    n_replicates: int
+    n_failed: int
+
+
+def performance(blocks: Moments, weights: Array) -> Performance:
+    """Return every measure of a cell with its Monte Carlo standard error.
+
+    Parameters
+    ----------
+    blocks
+        Moments of all batches, stacked in index order; at least two blocks with a defined replicate.
+    weights : (head,)
+        Combination weights a_h.
+
+    Raises
+    ------
+    ValueError
+        If fewer than two blocks have a defined replicate: there is no Monte Carlo error to compute.
+    """
+    used = blocks.count > 0
+    n_blocks = int(used.sum())
+    if n_blocks < 2:
+        raise ValueError(f"{n_blocks} block(s) with a defined replicate; at least 2 are needed")
+    sums = Moments(*(field[used] for field in blocks[:4]), target=blocks.target, failed=blocks.failed)
+    whole = _concatenate([measures(_means(sums, slice(0, 0)), sums.target, weights)])
+    left_out = _concatenate(
+        [measures(_means(sums, part), sums.target, weights) for part in _chunks(sums)]
+    )
+    estimate, mcse, contribution = {}, {}, {}
+    for name, values in left_out.items():
+        average = values.mean(axis=0)
+        estimate[name] = n_blocks * whole[name][0] - (n_blocks - 1) * average
+        share = (average - values) * np.sqrt((n_blocks - 1) / n_blocks)
+        mcse[name] = np.sqrt((share**2).sum(axis=0))
+        if values.ndim == 1 or name == "hdi":
+            contribution[name] = _on_all_blocks(share, used)
+    remainder = _quadratic_errors(sums, weights)
+    for name, error in remainder.items():
+        mcse[name] = np.hypot(mcse[name], error)
+    remainder = {name: float(error) for name, error in remainder.items() if name in contribution}
+    return Performance(estimate, mcse, contribution, remainder, int(blocks.count.sum()), len(blocks.failed))
+
+
+def _quadratic_errors(sums: Moments, weights: Array) -> Measures:
+    """Standard errors of the quadratic part of the squared bias: for mean errors with covariance S over queries,
+    √(2 Σ S_qq'²)/Q when averaged over queries, and √2·S_qq at each.
+    """
+    n_blocks, n_queries, _ = sums.error_sum.shape
+    means = (sums.error_sum / sums.count[:, None, None]) @ weights
+    deviations = (means - means.mean(axis=0)) / np.sqrt(n_blocks * (n_blocks - 1))
+    # |DᵀD| = |DDᵀ| in the Frobenius norm: the smaller of the two is formed.
+    covariance = deviations.T @ deviations if n_queries < n_blocks else deviations @ deviations.T
+    return {
+        "squared_bias": np.sqrt(2.0) * np.linalg.norm(covariance) / n_queries,
+        "squared_bias_by_query": np.sqrt(2.0) * (deviations**2).sum(axis=0),
+    }
+
+
+def _on_all_blocks(share: Array, used: np.ndarray) -> Array:
+    """Put contributions back at the place of their block, 0 where a block is empty, so that cells stay aligned."""
+    placed = np.zeros((len(used), *share.shape[1:]))
+    placed[used] = share
+    return placed
+
+
+def _chunks(sums: Moments) -> Iterator[slice]:
+    step = max(1, CHUNK_BYTES // (8 * sums.product_sum[0].size * 4))
+    for start in range(0, len(sums.count), step):
+        yield slice(start, min(start + step, len(sums.count)))
+
+
+def _means(sums: Moments, left_out: slice) -> tuple[Array, Array, Array]:
+    """Means of errors, products and indices, each with one of the blocks left out; of all blocks for an empty slice."""
+    def mean(field: Array) -> Array:
+        total = field.sum(axis=0)
+        kept = total - field[left_out] if left_out.stop > left_out.start else total[None]
+        return kept / count.reshape(-1, *[1] * (field.ndim - 1))
+
+    whole = left_out.stop == left_out.start
+    count = np.atleast_1d(sums.count.sum() - (0 if whole else sums.count[left_out])).astype(float)
+    return mean(sums.error_sum), mean(sums.product_sum), mean(sums.index_sum)
+
+
+def _concatenate(parts: list[Measures]) -> Measures:
+    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+
+
+def measures(means: tuple[Array, Array, Array], target: Array, weights: Array) -> Measures:
+    """Return every measure as a function of means; the leading axis of each array is kept.
+
+    Parameters
+    ----------
+    means
+        Mean errors (case, query, head), mean products (case, query, pair), mean geometric indices (case, index).
+    target : (query,)
+        m(x_q).
+    weights : (head,)
+        Combination weights a_h.
+    """
+    bias, products, indices = means
+    n_heads = len(weights)
+    second = _square(products, n_heads)
+    covariance = second - bias[..., :, None] * bias[..., None, :]
+    ensemble_bias = bias @ weights + (weights.sum() - 1.0) * target
+    variance = np.diagonal(covariance, axis1=-2, axis2=-1)
+    by_query = {
+        "squared_bias": ensemble_bias**2,
+        "mean_variance": variance.mean(axis=-1),
+        "mean_covariance": _mean_over_pairs(covariance),
+        "ensemble_variance": np.einsum("h,...hg,g->...", weights, covariance, weights),
+        "correlation": _mean_over_pairs(_correlation(covariance, variance)),
+    }
+    by_query["mse"] = by_query["squared_bias"] + by_query["ensemble_variance"]
+    by_query["effective_heads"] = _effective_heads(by_query, n_heads)
+    averages = {name: values.mean(axis=-1) for name, values in by_query.items()}
+    averages["effective_heads"] = _effective_heads(averages, n_heads)
+    output = 1.0 - averages["correlation"]
+    return averages | {
+        "hdi": np.concatenate([indices, output[:, None]], axis=-1),
+        "head_covariance": covariance.mean(axis=-3),
+        "head_error_moment": second.mean(axis=-3),
+        **{f"{name}_by_query": values for name, values in by_query.items()},
+    }
+
+
+def _square(packed: Array, n_heads: int) -> Array:
+    """Unpack pairs h ≤ g into a symmetric matrix."""
+    rows, columns = np.triu_indices(n_heads)
+    full = np.empty((*packed.shape[:-1], n_heads, n_heads))
+    full[..., rows, columns] = packed
+    full[..., columns, rows] = packed
+    return full
+
+
+def _mean_over_pairs(matrix: Array) -> Array:
+    """Mean over ordered pairs of different heads; NaN for a single head."""
+    n_heads = matrix.shape[-1]
+    if n_heads == 1:
+        return np.full(matrix.shape[:-2], np.nan)
+    off_diagonal = ~np.eye(n_heads, dtype=bool)
+    return matrix[..., off_diagonal].mean(axis=-1)
+
+
+def _correlation(covariance: Array, variance: Array) -> Array:
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return covariance / np.sqrt(variance[..., :, None] * variance[..., None, :])
+
+
+def _effective_heads(measure: Measures, n_heads: int) -> Array:
+    variance, covariance = measure["mean_variance"], measure["mean_covariance"]
+    if n_heads == 1:
+        return np.ones_like(variance)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return variance / (variance / n_heads + (1.0 - 1.0 / n_heads) * covariance)

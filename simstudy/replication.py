@@ -1,0 +1,50 @@
+"""How many batches a cell still needs: the stopping rule.
+
+Imports design and performance only.  Decisions depend on the batches in index order alone, never on when they
+arrived, so that they are the same on any number of workers and after any interruption.
+"""
+
+from __future__ import annotations
+
+import math
+
+from simstudy.design import Precision
+from simstudy.performance import Performance
+
+GROWTH = 4
+"""Largest factor by which the number of batches may grow between two looks: guards against an early, poor MCSE."""
+
+
+def first_target(precision: Precision, batch_size: int) -> int:
+    """Return the number of batches before the first look: the floor on replicates."""
+    return math.ceil(precision.min_replicates / batch_size)
+
+
+def shortfall(performance: Performance, precision: Precision) -> float:
+    """Return the largest ratio of an MCSE to the MCSE wanted, over the measures with a target.
+
+    A measure that is undefined (the correlation of a single head) has nothing to reach; a relative target on a
+    measure that is exactly 0 is reached only by an MCSE of 0.
+    """
+    wanted = [(m, r * abs(float(performance.estimate[m]))) for m, r in precision.relative_mcse.items()]
+    wanted += list(precision.absolute_mcse.items())
+    ratios = [0.0]
+    for measure, target in wanted:
+        mcse = float(performance.mcse[measure])
+        if mcse > 0.0:
+            ratios.append(mcse / target if target > 0.0 else math.inf)
+    return max(ratios)
+
+
+def next_target(done: int, performance: Performance, precision: Precision, batch_size: int) -> int:
+    """Return the number of batches wanted after a look at ``done`` of them; ``done`` itself to stop.
+
+    The MCSE falls like the root of the number of batches, so the ratio of MCSEs squared is the factor needed; a
+    tenth more is taken to spare a further look.
+    """
+    ceiling = math.ceil(precision.max_replicates / batch_size)
+    ratio = shortfall(performance, precision)
+    if ratio <= 1.0 or done >= ceiling:
+        return done
+    needed = done * min(1.1 * ratio**2, GROWTH)
+    return min(max(math.ceil(needed), done + 1), ceiling)

@@ -1,0 +1,165 @@
+"""The report of a study: one page with verdicts, figures and tables, and the same as files.
+
+Imports Jinja2, NumPy, xarray, design, figures, labels, store, tables, variables and verdicts only; writes through
+the store.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import jinja2
+import numpy as np
+import xarray as xr
+
+from simstudy.design import Design, PlannedCell
+from simstudy.figures import RESOLUTION, draw, image
+from simstudy.labels import level_name, measure_name, number, setting_name, with_error
+from simstudy.store import Store
+from simstudy.tables import cell_frame, verdict_frame, verdict_lines
+from simstudy.variables import MEASURES
+from simstudy.verdicts import LEVEL
+
+MAX_ROWS = 1000
+"""Cells of one grid listed in the page: a browser is slow with more, and `cells.csv` has them all."""
+
+
+def write_report(results: xr.Dataset, design: Design, store: Store) -> Path:
+    """Write ``report.html``, ``figures/``, ``verdicts.csv`` and ``cells.csv`` of a study.
+
+    The page needs nothing but itself: figures are inside it, and it loads nothing.  The same results and design give
+    the same bytes.
+
+    Parameters
+    ----------
+    results
+        Labelled results of the design, with verdicts if it makes claims.
+    design
+        The design that gave them.
+    store
+        Folder of the study.
+
+    Returns
+    -------
+    pathlib.Path
+        Of ``report.html``.
+
+    Raises
+    ------
+    UserError
+        If the folder cannot be written.
+    """
+    pictures = {}
+    for name, figure in design.figures.items():
+        drawing = draw(figure, name, results)
+        pictures[name] = image(drawing, "png")
+        store.write_bytes(f"figures/{name}.png", pictures[name])
+        store.write_bytes(f"figures/{name}.svg", image(drawing, "svg"))
+    store.write_text("cells.csv", cell_frame(results).to_csv(index=False, lineterminator="\n"))
+    store.write_text("verdicts.csv", verdict_frame(results).to_csv(index=False, lineterminator="\n"))
+    return store.write_text("report.html", render(results, design, pictures))
+
+
+def render(results: xr.Dataset, design: Design, pictures: dict[str, bytes]) -> str:
+    """Return the page as HTML; ``pictures`` are the figures as PNG files, by name."""
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("simstudy"),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    lines = verdict_lines(results)
+    return environment.get_template("report.html").render(
+        study=design.study,
+        profile=design.profile,
+        design_text=design.text,
+        verdicts=lines,
+        tally=Counter(line.verdict for line in lines),
+        level=LEVEL,
+        figures=[_figure(name, design.figures[name].title, picture) for name, picture in pictures.items()],
+        grids=[_grid(results, design, name) for name in design.factors],
+        measures=[measure_name(name) for name in MEASURES],
+        max_rows=MAX_ROWS,
+        provenance=_provenance(results),
+    )
+
+
+def _figure(name: str, title: str, picture: bytes) -> dict[str, Any]:
+    """A figure for the page, as wide as the drawing on paper, so that its letters are as large as the text."""
+    # The width in pixels stands at a fixed place in a PNG file (ISO/IEC 15948, IHDR chunk); the web has 96 to an inch.
+    width = int.from_bytes(picture[16:20], "big") * 96 // RESOLUTION
+    return {"name": name, "title": title, "width": width, "data": base64.b64encode(picture).decode()}
+
+
+def _grid(results: xr.Dataset, design: Design, name: str) -> dict[str, Any]:
+    """What the page says about one grid."""
+    cells = results.isel(cell=np.flatnonzero(results.grid.values == name))
+    planned = [planned for planned in design.cells if planned.grid == name]
+    reasons = cells.inapplicable.sel(source="leading").values.tolist()
+    columns = [_level_column(factor) for factor in design.factors[name]]
+    return {
+        "name": name,
+        "title": design.titles[name],
+        "factors": [
+            (setting_name(factor), _distinct(cells[column].values))
+            for factor, column in zip(design.factors[name], columns, strict=True)
+        ],
+        "n_cells": len(planned),
+        "n_replicates": f"{int(cells.n_replicates.sum()):,}".replace(",", "\u202f"),
+        "n_failed": int(cells.n_failed.sum()),
+        "n_missed": int((~cells.precision_reached.values.astype(bool)).sum()),
+        "wanted": _precision(planned[0]),
+        "n_applies": reasons.count(""),
+        "reasons": [(reason, count) for reason, count in Counter(reasons).items() if reason],
+        "rows": [_row(cells.isel(cell=cell), columns) for cell in range(min(len(planned), MAX_ROWS))],
+    }
+
+
+def _level_column(factor: str) -> str:
+    """Coordinate that tells the levels of a factor apart: of the bandwidth its rule."""
+    return "bandwidth_rule" if factor == "bandwidth" else factor
+
+
+def _distinct(levels: np.ndarray) -> list[str]:
+    return list(dict.fromkeys(level_name(level) for level in levels.tolist()))
+
+
+def _precision(planned: PlannedCell) -> str:
+    """The Monte Carlo errors wanted of a cell, and the replicates allowed for them, in words."""
+    precision = planned.precision
+    wanted = [f"{name} ≤ {number(100 * bound)} % of the estimate" for name, bound in precision.relative_mcse.items()]
+    wanted += [f"{name} ≤ {number(bound)}" for name, bound in precision.absolute_mcse.items()]
+    replicates = f"{precision.min_replicates} to {precision.max_replicates} replicates"
+    return f"MCSE of {'; of '.join(wanted)}; {replicates}" if wanted else f"none stated; {replicates}"
+
+
+def _row(cell: xr.Dataset, columns: list[str]) -> dict[str, Any]:
+    """One cell of the table of results: levels, counts, and (estimate ± MCSE, leading order) of each measure."""
+    return {
+        "levels": [level_name(cell[column].item()) for column in columns],
+        "n_replicates": int(cell.n_replicates),
+        "n_failed": int(cell.n_failed),
+        "reached": bool(cell.precision_reached),
+        "measures": [
+            (
+                with_error(float(cell[name].sel(source="empirical")), float(cell[f"{name}_mcse"])),
+                number(float(cell[name].sel(source="leading"))),
+            )
+            for name in MEASURES
+        ],
+    }
+
+
+def _provenance(results: xr.Dataset) -> list[tuple[str, str]]:
+    titles = {
+        "simstudy_version": "simstudy",
+        "commit": "commit (+: files differ)",
+        "engine": "engine",
+        "libraries": "libraries",
+        "design_hash": "SHA-256 of the design",
+    }
+    return [(title, str(results.attrs[name]) or "unknown") for name, title in titles.items()]

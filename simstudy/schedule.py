@@ -1,0 +1,128 @@
+"""One queue of batches over all cells, on any executor: the only module that imports Dask.
+
+Imports Dask, cells and batch only.  It contains no arithmetic: every executor calls `simulate_batch`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections import deque
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from simstudy.batch import simulate_batch
+from simstudy.cells import Cell
+from simstudy.moments import Moments
+from simstudy.problems import UserError
+
+EXECUTORS = ("serial", "threads", "processes")
+TASKS_PER_THREAD = 3
+"""Tasks in flight for each worker thread: enough to hide latency, few enough to stop quickly."""
+
+
+class Task(NamedTuple):
+    """One batch of cells that share their data."""
+
+    cells: tuple[Cell, ...]
+    batch: int
+
+
+class Queue:
+    """Tasks waiting and in flight; iterate over it to get each with its moments, in order of completion."""
+
+    def __init__(self) -> None:
+        self._waiting: deque[Task] = deque()
+
+    def add(self, tasks: Iterable[Task]) -> None:
+        """Append tasks; may be called while iterating."""
+        self._waiting.extend(tasks)
+
+    def __iter__(self) -> Iterator[tuple[Task, list[Moments]]]:
+        while self._waiting:
+            task = self._waiting.popleft()
+            yield task, simulate_batch(*task)
+
+
+class DaskQueue(Queue):
+    """The same queue, computed by the workers of a Dask client."""
+
+    def __init__(self, client: object) -> None:
+        super().__init__()
+        self._client = client
+
+    def __iter__(self) -> Iterator[tuple[Task, list[Moments]]]:
+        from distributed import as_completed
+
+        flying: dict[object, Task] = {}
+        completed = as_completed()
+        while self._waiting or flying:
+            room = TASKS_PER_THREAD * max(1, sum(self._client.nthreads().values())) - len(flying)
+            for _ in range(min(room, len(self._waiting))):
+                task = self._waiting.popleft()
+                future = self._client.submit(simulate_batch, *task, pure=False, retries=2)
+                flying[future] = task
+                completed.add(future)
+            future = next(completed)
+            task = flying.pop(future)
+            moments = future.result()
+            # Released at once: a result kept by its worker would be recomputed if that worker is lost.
+            future.release()
+            yield task, moments
+
+
+@contextlib.contextmanager
+def open_queue(executor: str, workers: int | None = None) -> Iterator[Queue]:
+    """Open a queue on an executor and close its workers at the end.
+
+    Parameters
+    ----------
+    executor
+        ``serial``; ``threads`` or ``processes`` on this machine; or the address of a running Dask scheduler, such
+        as ``tcp://host:8786``.
+    workers
+        Number of threads or processes; all cores by default.
+
+    Raises
+    ------
+    UserError
+        If the executor is unknown or the scheduler does not answer.
+    """
+    if executor == "serial":
+        yield Queue()
+    elif executor in EXECUTORS:
+        with _local_client(executor, workers or os.cpu_count() or 1) as client:
+            yield DaskQueue(client)
+    elif "://" in executor:
+        with _remote_client(executor) as client:
+            yield DaskQueue(client)
+    else:
+        known = ", ".join(EXECUTORS)
+        raise UserError(f"executor = {executor!r}: unknown; choose {known}, or an address such as tcp://host:8786")
+
+
+@contextlib.contextmanager
+def _local_client(executor: str, workers: int) -> Iterator[object]:
+    import dask
+    from distributed import Client, LocalCluster
+
+    processes = executor == "processes"
+    shape = {"n_workers": workers, "threads_per_worker": 1} if processes else {"n_workers": 1, "threads_per_worker": workers}
+    # Kernels are serial and release the GIL; numerical libraries must not start threads of their own.
+    single = {name: "1" for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")}
+    with dask.config.set({"distributed.nanny.pre-spawn-environ": single}):
+        cluster = LocalCluster(processes=processes, dashboard_address=None, silence_logs=50, **shape)
+        with cluster, Client(cluster) as client:
+            yield client
+
+
+@contextlib.contextmanager
+def _remote_client(address: str) -> Iterator[object]:
+    from distributed import Client
+
+    try:
+        client = Client(address, timeout="10s")
+    except (OSError, ValueError) as error:
+        raise UserError(f"executor = {address!r}: no Dask scheduler answers there ({error}); start one") from None
+    with client:
+        yield client

@@ -1,0 +1,96 @@
+"""Run a study: compute what is missing, join theory, judge the claims, write the results.
+
+Imports design, ledger, schedule, store, compare, verdicts and provenance.
+"""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Protocol
+
+import xarray as xr
+
+from simstudy.compare import assemble
+from simstudy.design import Design, load_design
+from simstudy.ledger import Ledger
+from simstudy.provenance import provenance
+from simstudy.schedule import open_queue
+from simstudy.store import Store
+from simstudy.verdicts import judge
+
+DEFAULT_OUTPUT = Path("outputs")
+
+
+class Observer(Protocol):
+    """Whoever is told how a run goes on; called at the start and after each task."""
+
+    def __call__(self, ledger: Ledger) -> None: ...
+
+
+def run(
+    design: Design | str | Path,
+    profile: str = "quick",
+    *,
+    output: str | Path = DEFAULT_OUTPUT,
+    executor: str = "threads",
+    workers: int | None = None,
+    observer: Observer | None = None,
+) -> xr.Dataset:
+    """Run a study to the precision that its design wants, and return its results.
+
+    Batches already stored are not computed again; interrupt at any time and call again to continue.  Results are
+    written to ``<output>/<study>/<profile>/`` and are the same to the bit whatever the executor, the number of
+    workers and the interruptions.
+
+    Parameters
+    ----------
+    design
+        A design, or the path of a design file.
+    profile
+        Profile of the design file; ignored if a `Design` is given.
+    output
+        Folder of all studies.
+    executor
+        ``serial``, ``threads``, ``processes``, or the address of a Dask scheduler.
+    workers
+        Threads or processes; all cores by default.
+    observer
+        Called after each task.
+
+    Returns
+    -------
+    xarray.Dataset
+        The contents of ``results.nc``.
+
+    Raises
+    ------
+    DesignError
+        If the design has mistakes.
+    UserError
+        If the output cannot be written or the executor cannot be used.
+    """
+    if not isinstance(design, Design):
+        design = load_design(design, profile)
+    store = store_of(design, output)
+    started = time.perf_counter(), time.process_time()
+    ledger = Ledger(design, store)
+    tell = observer or (lambda _: None)
+    with open_queue(executor, workers) as queue:
+        queue.add(ledger.first_tasks())
+        tell(ledger)
+        for task, batches in queue:
+            queue.add(ledger.record(task, batches))
+            tell(ledger)
+    accounts = ledger.accounts
+    results = judge(assemble(design, accounts), design, accounts)
+    store.write_results(results)
+    elapsed = {"wall_seconds": time.perf_counter() - started[0], "cpu_seconds": time.process_time() - started[1]}
+    run_record = {"executor": executor, **{name: round(seconds, 2) for name, seconds in elapsed.items()}}
+    store.write_json("provenance.json", {"design": design.text, "run": run_record, **provenance()})
+    return results
+
+
+def store_of(design: Design, output: str | Path = DEFAULT_OUTPUT) -> Store:
+    """Return the store of a design: ``<output>/<study>/<profile>``."""
+    return Store(Path(output) / design.study.name / design.profile)

@@ -1,0 +1,98 @@
+"""Results as tables: verdicts for the terminal and the report, and one row for each claim and each cell.
+
+Imports pandas, rich, xarray, labels and variables only; reads nothing but the labelled results.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import pandas as pd
+import xarray as xr
+from rich.table import Table
+from rich.text import Text
+
+from simstudy.labels import number, with_error
+from simstudy.variables import MEASURES
+
+VERDICT_COLOURS = {"supported": "green", "contradicted": "red", "inconclusive": "yellow"}
+_COUNTS = ("n_replicates", "n_failed", "failure_rate", "failure_rate_mcse", "n_batches", "precision_reached")
+
+
+class VerdictLine(NamedTuple):
+    """Verdict on one claim as text for people; numbers are rounded to what their error allows."""
+
+    claim: str
+    statement: str
+    verdict: str
+    expected: str
+    statistic: str
+    estimate: str
+    claimed: str
+    z: str
+    p_value: str
+    comparisons: int
+
+    @property
+    def as_expected(self) -> bool:
+        """Whether the verdict is the one that the design foresaw."""
+        return self.verdict == self.expected
+
+
+def verdict_lines(results: xr.Dataset) -> list[VerdictLine]:
+    """Return one line for each claim, in the order of the design; none if the design makes no claim."""
+    return [_line(results.sel(claim=claim)) for claim in results.get("claim", xr.DataArray([])).values]
+
+
+def _line(claim: xr.Dataset) -> VerdictLine:
+    p_value = float(claim.verdict_p_value)
+    return VerdictLine(
+        claim=str(claim.claim.item()),
+        statement=str(claim.statement.item()),
+        verdict=str(claim.verdict.item()),
+        expected=str(claim.expected_verdict.item()),
+        statistic=str(claim.statistic.item()),
+        estimate=with_error(float(claim.verdict_estimate), float(claim.verdict_mcse)),
+        claimed=number(float(claim.verdict_expected)),
+        z=number(float(claim.verdict_z), 3),
+        p_value="< 0.0001" if p_value < 1e-4 else number(p_value, 2),
+        comparisons=int(claim.verdict_comparisons),
+    )
+
+
+def verdict_table(results: xr.Dataset) -> Table:
+    """Return the verdicts as a table for the terminal."""
+    table = Table(title="Verdicts", title_justify="left")
+    for heading in ("claim", "verdict", "expected", "statistic"):
+        table.add_column(heading, overflow="fold")
+    for heading in ("estimate ± MCSE", "claimed", "z"):
+        table.add_column(heading, justify="right", overflow="fold")
+    for line in verdict_lines(results):
+        verdict = Text(line.verdict, style=f"bold {VERDICT_COLOURS[line.verdict]}")
+        expected = Text(line.expected, style="" if line.as_expected else "bold")
+        # Text, not markup: a design may use square brackets.
+        table.add_row(Text(line.claim), verdict, expected, Text(line.statistic), line.estimate, line.claimed, line.z)
+    return table
+
+
+def verdict_frame(results: xr.Dataset) -> pd.DataFrame:
+    """Return one row for each claim, all digits kept."""
+    names = ["claim", *(name for name in results.data_vars if results[name].dims == ("claim",))]
+    return pd.DataFrame({str(name): results[name].values for name in names if name in results})
+
+
+def cell_frame(results: xr.Dataset) -> pd.DataFrame:
+    """Return one row for each cell: settings, counts, and each measure with its MCSE and leading-order value."""
+    columns: dict[str, Any] = {
+        str(name): coordinate.values for name, coordinate in results.coords.items() if coordinate.dims == ("cell",)
+    }
+    columns |= {name: results[name].values for name in _COUNTS}
+    for name in MEASURES:
+        columns[name] = results[name].sel(source="empirical").values
+        columns[f"{name}_mcse"] = results[f"{name}_mcse"].values
+        columns[f"{name}_leading"] = results[name].sel(source="leading").values
+    for index in results.index.values:
+        columns[f"hdi_{index}"] = results.hdi.sel(index=index).values
+        columns[f"hdi_{index}_mcse"] = results.hdi_mcse.sel(index=index).values
+    columns["leading_inapplicable"] = results.inapplicable.sel(source="leading").values
+    return pd.DataFrame(columns)

@@ -1,0 +1,97 @@
+"""Noise correlation of two heads as a function of their principal angles, at leading order in n.
+
+Imports NumPy only.  Throughout: standard normal keys in R^d, orthonormal projections of dimension p shared by queries
+and keys, kappa = 1 / (1 + b^2), principal angles t_j in radians along the last axis (p,).  "Noise" is the part of a
+covariance that homoscedastic noise causes; a signal adds its own part, which may be negative.
+
+All follow from E exp(-(X - x)'A(X - x) / 2) = det(I + A)^(-1/2) exp(-x'A (I + A)^-1 x / 2).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+Array = NDArray[np.float64]
+
+
+def origin_correlation(angles: ArrayLike, bandwidth: float) -> Array:
+    """Noise correlation at the query x = 0, distance logits: prod_j [(1 - kappa^2) / (1 - kappa^2 cos^2 t_j)]^(1/2).
+
+    Equal to prod_j (1 + sin^2 t_j / (b^2 (b^2 + 2)))^(-1/2), the form computed: it keeps its digits as b -> 0.
+    """
+    excess = np.sin(angles) ** 2 / (bandwidth**2 * (bandwidth**2 + 2))
+    return np.prod(1 + excess, axis=-1) ** -0.5
+
+
+def correlation_floor(head_dim: int, bandwidth: float) -> float:
+    """Noise correlation of orthogonal heads at x = 0, distance logits: (1 - kappa^2)^(p/2).
+
+    Not 0, because orthogonal heads share every noise draw.
+    """
+    kappa = 1 / (1 + bandwidth**2)
+    return (1 - kappa**2) ** (head_dim / 2)
+
+
+def noise_ratio(first: ArrayLike, second: ArrayLike, angles: ArrayLike, bandwidth: float) -> Array:
+    """R_hg(x) = E[K_h K_g] / (E K_h E K_g) = lim n Cov / sigma^2 of pure-noise heads, distance logits, any query.
+
+    prod_j (1 - kappa^2 c_j^2)^(-1/2) exp{-[(B(a_j^2 + b_j^2) - 2 c_j a_j b_j)/(B^2 - c_j^2) - (a_j^2 + b_j^2)/B] / 2}
+    with B = 1 + b^2, c_j = cos t_j and a_j, b_j the coordinates of x on the j-th pair of principal vectors.
+
+    Parameters
+    ----------
+    first, second : (..., p) arrays
+        Coordinates of the query on the principal vectors of the two heads.
+    angles : (..., p) array
+    bandwidth : float
+    """
+    alpha, beta, cosine = np.asarray(first), np.asarray(second), np.cos(angles)
+    width = 1 + bandwidth**2
+    squares = alpha**2 + beta**2
+    exponent = (width * squares - 2 * cosine * alpha * beta) / (width**2 - cosine**2) - squares / width
+    return np.prod((1 - (cosine / width) ** 2) ** -0.5 * np.exp(-0.5 * exponent), axis=-1)
+
+
+def averaged_noise_ratio(angles: ArrayLike, bandwidth: float) -> Array:
+    """Average of R_hg(x) over queries x ~ N(0, I), distance logits: prod_j B^2 / ((B^2 - c^2)^2 - c^2 (B - 1)^2)^(1/2).
+
+    1 for orthogonal heads at every bandwidth.  The average is over covariances, not over correlations.
+    """
+    cosine, width = np.cos(angles), 1 + bandwidth**2
+    return np.prod(width**2 / np.sqrt((width**2 - cosine**2) ** 2 - (cosine * (width - 1)) ** 2), axis=-1)
+
+
+def narrow_correlation(angles: ArrayLike, bandwidth: float) -> Array:
+    """Limit of :func:`origin_correlation` as b -> 0: prod over t_j > 0 of (2 b^2)^(1/2) / sin t_j.
+
+    Valid for b^2 far below the smallest positive sin^2 t_j.
+    """
+    sine = np.sin(angles)
+    return np.prod(np.divide(np.sqrt(2) * bandwidth, sine, out=np.ones_like(sine), where=sine > 0), axis=-1)
+
+
+def wide_correlation(angles: ArrayLike, bandwidth: float) -> Array:
+    """Limit of :func:`origin_correlation` as b -> infinity: exp(-kappa^2 sum_j sin^2 t_j / 2)."""
+    kappa = 1 / (1 + bandwidth**2)
+    return np.exp(-0.5 * kappa**2 * np.sum(np.sin(angles) ** 2, axis=-1))
+
+
+def dot_product_correlation(first: ArrayLike, second: ArrayLike, covariance: ArrayLike) -> Array:
+    """Noise correlation under dot-product logits, keys N(0, S): exp(-(k_h - k_g)' S (k_h - k_g) / 2).
+
+    Any projections, also separate ones for queries.  Valid while k'Sk is far below (ln n) / 2.
+
+    Parameters
+    ----------
+    first, second : (..., d) arrays
+        Pulled-back queries k = W W_q'x / b^2 of the two heads.
+    covariance : (d, d) array
+    """
+    difference = np.asarray(first) - np.asarray(second)
+    return np.exp(-0.5 * np.sum((difference @ np.asarray(covariance)) * difference, axis=-1))
+
+
+def averaged_dot_product_correlation(angles: ArrayLike, temperature: float) -> Array:
+    """Average of :func:`dot_product_correlation` over queries x ~ N(0, I): prod_j (1 + sin^2 t_j / tau^2)^-1."""
+    return np.prod(1 / (1 + np.sin(angles) ** 2 / temperature**2), axis=-1)

@@ -1,0 +1,204 @@
+"""Regression and noise-variance functions in the one form whose Gaussian expectations are closed.
+
+A function is a quadratic polynomial plus exponentials of quadratics.  Waves are exponentials with an imaginary
+linear part, Gaussian bumps are exponentials with a precision.  Imports NumPy and simstudy.settings only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import reduce
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from simstudy import settings
+
+Array = NDArray[np.float64]
+ComplexArray = NDArray[np.complex128]
+
+
+class Exponentials(NamedTuple):
+    """x -> Re sum_t amplitude_t exp(offset_t + linear_t . x - precision |x|^2 / 2).
+
+    Attributes
+    ----------
+    amplitude : (T,) complex array
+    linear : (T, d) complex array
+    offset : (T,) array
+        Kept apart from the amplitude: exp(offset) of a narrow bump far from the origin underflows.
+    precision : float
+        Common to the terms, at least 0.
+    """
+
+    amplitude: ComplexArray
+    linear: ComplexArray
+    offset: Array
+    precision: float
+
+    def __call__(self, points: Array) -> Array:
+        """Values at points of shape (..., d), as an array of shape (...)."""
+        squares = np.sum(points**2, axis=-1, keepdims=True)
+        exponents = self.offset + points @ self.linear.T - 0.5 * self.precision * squares
+        return (np.exp(exponents) @ self.amplitude).real
+
+
+class Function(NamedTuple):
+    """x -> constant + gradient . x + x' curvature x + exponentials(x), on R^d.
+
+    Attributes
+    ----------
+    constant : float
+    gradient : (d,) array
+        Gradient at the origin of the polynomial part.
+    curvature : (d, d) array
+        Symmetric; half the Hessian of the polynomial part.
+    exponentials : tuple of Exponentials
+    """
+
+    constant: float
+    gradient: Array
+    curvature: Array
+    exponentials: tuple[Exponentials, ...] = ()
+
+    def __call__(self, points: Array) -> Array:
+        """Values at points of shape (..., d), as an array of shape (...)."""
+        return self.polynomial(points) + sum(part(points) for part in self.exponentials)
+
+    def polynomial(self, points: NDArray) -> NDArray:
+        """Value of the polynomial part at real or complex points of shape (..., d)."""
+        return self.constant + points @ self.gradient + np.sum((points @ self.curvature) * points, axis=-1)
+
+    def plus(self, other: Function) -> Function:
+        """Return the sum of two functions on the same space."""
+        return Function(
+            self.constant + other.constant,
+            self.gradient + other.gradient,
+            self.curvature + other.curvature,
+            self.exponentials + other.exponentials,
+        )
+
+
+def regression_function(regression: settings.Regression, n_features: int) -> Function:
+    """Return the regression function m of a design as a :class:`Function` on R^d.
+
+    Parameters
+    ----------
+    regression : settings.Regression
+        Any regression record of the schema.
+    n_features : int
+        Dimension d.
+
+    Raises
+    ------
+    ValueError
+        If the record names more coordinates than `n_features`.
+    """
+    match regression:
+        case settings.Zero():
+            return _polynomial(n_features)
+        case settings.Linear(coefficients=coefficients):
+            return _polynomial(n_features, gradient=_padded(coefficients, n_features))
+        case settings.Quadratic(coefficients=coefficients):
+            return _quadratic(coefficients, n_features)
+        case settings.Interaction():
+            return _interaction(regression, n_features)
+        case settings.Ridge():
+            return _ridge(regression, n_features)
+        case settings.Additive():
+            return _additive(regression, n_features)
+        case settings.Bumps():
+            return _bumps(regression, n_features)
+        case settings.Sum(terms=terms):
+            return reduce(Function.plus, (regression_function(term, n_features) for term in terms))
+    raise TypeError(f"no closed form is known for the regression function {regression!r}")
+
+
+def noise_variance(noise: settings.Noise, noise_sd: float, n_features: int) -> Function:
+    """Return v(x) = Var(Y | X = x) as a :class:`Function`: sigma^2, or sigma^2 (1 + s x_1^2) / (1 + s).
+
+    Gaussian and Student-t noise of equal variance agree: second moments know nothing else of the noise.
+    """
+    if not isinstance(noise, settings.HeteroscedasticNoise):
+        return _polynomial(n_features, constant=noise_sd**2)
+    base = noise_sd**2 / (1 + noise.strength)
+    slope = np.zeros((n_features, n_features))
+    slope[0, 0] = base * noise.strength
+    return _polynomial(n_features, constant=base, curvature=slope)
+
+
+def product_of_exponentials(first: Exponentials, second: Exponentials) -> Exponentials:
+    """Pointwise product, by Re a Re b = Re(a b + a conj(b)) / 2 for every pair of terms."""
+    amplitude = 0.5 * np.stack([second.amplitude, second.amplitude.conj()])[:, None, :] * first.amplitude[:, None]
+    linear = first.linear[:, None] + np.stack([second.linear, second.linear.conj()])[:, None, :]
+    offset = np.broadcast_to(first.offset[:, None] + second.offset, amplitude.shape)
+    n_features = first.linear.shape[1]
+    precision = first.precision + second.precision
+    return Exponentials(amplitude.ravel(), linear.reshape(-1, n_features), offset.ravel(), precision)
+
+
+def _polynomial(
+    n_features: int, constant: float = 0.0, gradient: Array | None = None, curvature: Array | None = None
+) -> Function:
+    return Function(
+        constant,
+        np.zeros(n_features) if gradient is None else gradient,
+        np.zeros((n_features, n_features)) if curvature is None else curvature,
+    )
+
+
+def _padded(values: Sequence[float], n_features: int) -> Array:
+    if len(values) > n_features:
+        raise ValueError(f"{len(values)} coordinates are given, but n_features is {n_features}")
+    return np.concatenate([np.asarray(values, dtype=float), np.zeros(n_features - len(values))])
+
+
+def _quadratic(coefficients: Sequence[float], n_features: int) -> Function:
+    diagonal = _padded(coefficients, n_features) if len(coefficients) > 1 else np.full(n_features, coefficients[0])
+    return _polynomial(n_features, curvature=np.diag(diagonal))
+
+
+def _interaction(record: settings.Interaction, n_features: int) -> Function:
+    if max(record.coordinates) > n_features:
+        raise ValueError(f"coordinates {record.coordinates} are given, but n_features is {n_features}")
+    first, second = (c - 1 for c in record.coordinates)
+    curvature = np.zeros((n_features, n_features))
+    curvature[first, second] = curvature[second, first] = record.amplitude / 2
+    return _polynomial(n_features, curvature=curvature)
+
+
+def _waves(wave: settings.Wave, amplitudes: Array, frequencies: Array) -> Function:
+    # sin u = Re(-i e^{iu}),  cos u = Re(e^{iu})
+    phase = np.complex128(-1j if wave == "sin" else 1.0)
+    linear = 1j * frequencies.astype(np.complex128)
+    terms = Exponentials(phase * amplitudes, linear, np.zeros(len(amplitudes)), 0.0)
+    return _polynomial(frequencies.shape[1])._replace(exponentials=(terms,))
+
+
+def _ridge(record: settings.Ridge, n_features: int) -> Function:
+    direction = _padded(record.direction, n_features)
+    frequencies = record.frequency * direction / np.linalg.norm(direction)
+    return _waves(record.wave, np.array([record.amplitude]), frequencies[None])
+
+
+def _additive(record: settings.Additive, n_features: int) -> Function:
+    n_active = n_features if record.n_active is None else record.n_active
+    if n_active > n_features:
+        raise ValueError(f"n_active is {n_active}, but n_features is {n_features}")
+    position = np.arange(1.0, n_active + 1)
+    fall = {
+        "none": np.ones(n_active),
+        "exponential": np.exp(-record.rate * (position - 1)),
+        "power": position**-record.rate,
+    }[record.decay]
+    return _waves(record.wave, record.amplitude * fall, record.frequency * np.eye(n_features)[:n_active])
+
+
+def _bumps(record: settings.Bumps, n_features: int) -> Function:
+    centres = np.array([_padded(centre, n_features) for centre in record.centres])
+    precision = record.width**-2
+    offset = -0.5 * precision * np.sum(centres**2, axis=1)
+    amplitudes = np.array(record.amplitudes, dtype=complex)
+    terms = Exponentials(amplitudes, (precision * centres).astype(complex), offset, precision)
+    return _polynomial(n_features)._replace(exponentials=(terms,))

@@ -1,0 +1,88 @@
+"""Exact expectations of functions, and of products of two, under Gaussian laws that share a covariance.
+
+Imports NumPy and simstudy.theory.functions only.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from simstudy.theory.functions import Array, ComplexArray, Exponentials, Function, product_of_exponentials
+
+
+def expectation(function: Function, means: Array, covariance: Array) -> Array:
+    """E f(X) for X ~ N(mean, covariance).
+
+    Parameters
+    ----------
+    function : Function
+    means : (Q, d) array
+    covariance : (d, d) array
+
+    Returns
+    -------
+    (Q,) array
+    """
+    total = _polynomial_mean(function, means, covariance)
+    for part in function.exponentials:
+        total = total + tilt(part, means, covariance).mass.sum(axis=1).real
+    return total
+
+
+def product_expectation(first: Function, second: Function, means: Array, covariance: Array) -> Array:
+    """E f(X) g(X) for X ~ N(mean, covariance); arguments and result as in :func:`expectation`."""
+    total = _polynomial_product(first, second, means, covariance)
+    for polynomial, other in ((first, second), (second, first)):
+        for part in other.exponentials:
+            tilted = tilt(part, means, covariance)
+            smoothed = _polynomial_mean(polynomial, tilted.means, tilted.covariance)
+            total = total + (tilted.mass * smoothed).sum(axis=1).real
+    for one in first.exponentials:
+        for two in second.exponentials:
+            total = total + tilt(product_of_exponentials(one, two), means, covariance).mass.sum(axis=1).real
+    return total
+
+
+class Tilt(NamedTuple):
+    """Law of X tilted by each exponential: E e(X) q(X) = mass * E q(X_t), X_t ~ N(means_t, covariance)."""
+
+    mass: ComplexArray
+    covariance: Array
+    shifts: ComplexArray
+    pulled: Array
+
+    @property
+    def means(self) -> ComplexArray:
+        return self.pulled[:, None, :] + self.shifts
+
+
+def tilt(part: Exponentials, means: Array, covariance: Array) -> Tilt:
+    # With W = (I + beta S)^-1, which commutes with S:
+    # log E exp(l.X - beta |X|^2/2) = l'W mu + l'SW l/2 - beta mu'W mu/2 - log det(I + beta S)/2.
+    # All exponents are added before the one exp: apart they overflow for narrow bumps.
+    inverse = np.eye(len(covariance)) + part.precision * covariance
+    shrinkage = np.linalg.inv(inverse)
+    log_det = np.linalg.slogdet(inverse)[1]
+    shrunk = covariance @ shrinkage
+    pulled = means @ shrinkage
+    shifts = part.linear @ shrunk
+    by_term = part.offset + 0.5 * np.sum(shifts * part.linear, axis=1) - 0.5 * log_det
+    by_mean = -0.5 * part.precision * np.sum(pulled * means, axis=1)
+    mass = part.amplitude * np.exp(by_mean[:, None] + by_term + pulled @ part.linear.T)
+    return Tilt(mass, shrunk, shifts, pulled)
+
+
+def _polynomial_mean(function: Function, means: NDArray, covariance: Array) -> NDArray:
+    return function.polynomial(means) + np.sum(function.curvature * covariance)
+
+
+def _polynomial_product(first: Function, second: Function, means: Array, covariance: Array) -> Array:
+    # Isserlis' theorem about the mean: Cov(q1, q2) = g1'S g2 + 2 tr(M1 S M2 S), g = gradient at the mean.
+    slopes = first.gradient + 2 * means @ first.curvature
+    other_slopes = second.gradient + 2 * means @ second.curvature
+    spread = 2 * np.sum((first.curvature @ covariance) * (second.curvature @ covariance).T)
+    covariances = np.sum((slopes @ covariance) * other_slopes, axis=1) + spread
+    return _polynomial_mean(first, means, covariance) * _polynomial_mean(second, means, covariance) + covariances

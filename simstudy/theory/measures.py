@@ -1,0 +1,79 @@
+"""Performance measures of an ensemble, computed from a prediction of its bias and covariance.
+
+Imports NumPy, beside its own package.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from simstudy.theory.functions import Array
+from simstudy.theory.leading import Prediction
+
+
+def measures_by_query(prediction: Prediction, weights: ArrayLike) -> dict[str, Array]:
+    """Measures of the ensemble sum_h a_h f_h at every query.
+
+    Parameters
+    ----------
+    prediction : Prediction
+    weights : (H,) array
+        Combination weights a_h; they need not sum to 1.
+
+    Returns
+    -------
+    dict of (Q,) arrays
+        ``squared_bias`` and ``ensemble_variance`` of the ensemble and their sum ``mse`` (Ueda and Nakano 1996);
+        ``mean_variance`` over heads; ``mean_covariance`` and ``correlation`` over ordered pairs of distinct heads,
+        NaN for one head; ``output_diversity`` = 1 - correlation; ``effective_heads``, the mean variance of a head
+        over the variance of the uniform average.  NaN where the prediction is.
+    """
+    combination = np.asarray(weights, dtype=float)
+    covariance = prediction.covariance
+    # Weights that do not sum to 1 shrink or inflate the target itself.
+    bias = prediction.bias @ combination + (combination.sum() - 1) * prediction.target
+    correlation = _mean_over_pairs(_correlations(covariance))
+    measures = {
+        "squared_bias": bias**2,
+        "mean_variance": np.trace(covariance, axis1=1, axis2=2) / len(combination),
+        "mean_covariance": _mean_over_pairs(covariance),
+        "ensemble_variance": np.einsum("h,qhg,g->q", combination, covariance, combination),
+        "correlation": correlation,
+        "output_diversity": 1 - correlation,
+    }
+    measures["mse"] = measures["squared_bias"] + measures["ensemble_variance"]
+    measures["effective_heads"] = _effective_heads(covariance)
+    return measures
+
+
+def predicted_measures(prediction: Prediction, weights: ArrayLike) -> dict[str, float]:
+    """Measures averaged over the queries; keys and arguments as in :func:`measures_by_query`.
+
+    ``effective_heads`` is the ratio of query-averaged variances, not the average of ratios.
+    """
+    measures = {name: float(values.mean()) for name, values in measures_by_query(prediction, weights).items()}
+    measures["effective_heads"] = float(_effective_heads(prediction.covariance.mean(axis=0, keepdims=True))[0])
+    return measures
+
+
+def _mean_over_pairs(matrices: Array) -> Array:
+    n_heads = matrices.shape[1]
+    if n_heads == 1:
+        return np.full(len(matrices), np.nan)
+    return matrices[:, ~np.eye(n_heads, dtype=bool)].mean(axis=1)
+
+
+# Without noise or signal a head has no variance, and correlations are undefined: NaN, not a warning.
+@np.errstate(invalid="ignore", divide="ignore")
+def _correlations(covariance: Array) -> Array:
+    deviation = np.sqrt(np.diagonal(covariance, axis1=1, axis2=2))
+    return covariance / (deviation[:, :, None] * deviation[:, None, :])
+
+
+@np.errstate(invalid="ignore", divide="ignore")
+def _effective_heads(covariance: Array) -> Array:
+    n_heads = covariance.shape[1]
+    mean_variance = np.trace(covariance, axis1=1, axis2=2) / n_heads
+    # H = 1 divides equal numbers: exactly 1.
+    return mean_variance / (covariance.sum(axis=(1, 2)) / n_heads**2)

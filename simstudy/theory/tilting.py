@@ -1,0 +1,107 @@
+"""The law of Gaussian keys, and the same law weighted by products of head kernels: again Gaussian.
+
+Imports NumPy, simstudy.settings and simstudy.cells only.
+
+Index legend: h, g head; G product of kernels; q query; j feature; k head dimension.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from simstudy.cells import Cell
+from simstudy.settings import GaussianKeys, Keys
+from simstudy.theory.functions import Array
+
+
+class TiltedKeys(NamedTuple):
+    """E[K(X) f(X)] = exp(log_mass) E f(X~), X~ ~ N(means, covariances), for products K of head kernels.
+
+    Attributes
+    ----------
+    log_mass : (G, Q) array
+        log E K(X); a logarithm because K at a query far from the keys underflows.
+    means : (G, Q, d) array
+    covariances : (G, d, d) array
+        The same for every query.
+    """
+
+    log_mass: Array
+    means: Array
+    covariances: Array
+
+
+class HeadKernels(NamedTuple):
+    """Kernels of all heads at all queries over keys N(0, covariance).
+
+    Distance logits: K_h(z) = exp(-|c - W_h'z|^2 / 2b^2), c = W_qh'x.  Dot-product logits: K_h(z) = exp(c.W_h'z / b^2).
+
+    Attributes
+    ----------
+    logits : {"distance", "dot_product"}
+    bandwidth : float
+    covariance : (d, d) array
+    projections : (H, d, p) array
+    projected_queries : (H, Q, p) array
+    """
+
+    logits: str
+    bandwidth: float
+    covariance: Array
+    projections: Array
+    projected_queries: Array
+
+    def tilt(self, *factors: NDArray[np.intp]) -> TiltedKeys:
+        """Keys tilted by K_{h1} K_{h2} ..., where each factor is an array (G,) of head indices."""
+        if self.logits == "distance":
+            projections = np.concatenate([self.projections[h] for h in factors], axis=-1)
+            projected = np.concatenate([self.projected_queries[h] for h in factors], axis=-1)
+            return _observed(self.covariance, self.bandwidth, projections, projected)
+        pulled_back = np.matmul(self.projected_queries, self.projections.mT) / self.bandwidth**2
+        return _shifted(self.covariance, sum(pulled_back[h] for h in factors))
+
+
+def head_kernels(cell: Cell, key_projections: Array, query_projections: Array, queries: Array) -> HeadKernels:
+    """Kernels of a cell with Gaussian keys; projections (H, d, p), queries (Q, d)."""
+    covariance = key_covariance(cell.data.key_distribution, cell.data.n_features)
+    projected = np.matmul(queries, query_projections)
+    return HeadKernels(cell.estimator.logits, cell.bandwidth, covariance, key_projections, projected)
+
+
+def key_covariance(keys: Keys, n_features: int) -> Array:
+    """Covariance matrix (d, d) of Gaussian keys: identity, equicorrelated or autoregressive.
+
+    Raises
+    ------
+    TypeError
+        If the keys are not Gaussian: no tilted law below would hold.
+    """
+    if not isinstance(keys, GaussianKeys):
+        raise TypeError(f"Gaussian keys are needed, and these are {keys.label}")
+    if keys.structure == "identity":
+        return np.eye(n_features)
+    position = np.arange(n_features)
+    lag = np.abs(position[:, None] - position)
+    return keys.correlation ** (np.minimum(lag, 1) if keys.structure == "equicorrelated" else lag)
+
+
+def _observed(covariance: Array, bandwidth: float, projections: Array, projected: Array) -> TiltedKeys:
+    # A Gaussian kernel is, up to a factor, the likelihood of observing c = W'X + N(0, b^2 I):
+    # the tilted law is the posterior of a linear Gaussian model, which costs one solve of the head dimensions only.
+    spread = covariance @ projections
+    evidence = projections.mT @ spread + bandwidth**2 * np.eye(projections.shape[-1])
+    gain = np.linalg.solve(evidence, spread.mT)
+    surprise = np.sum(np.linalg.solve(evidence, projected.mT).mT * projected, axis=-1)
+    log_det = np.linalg.slogdet(evidence / bandwidth**2)[1]
+    log_mass = -0.5 * (surprise + log_det[:, None])
+    return TiltedKeys(log_mass, projected @ gain, covariance - spread @ gain)
+
+
+def _shifted(covariance: Array, pulled_back: Array) -> TiltedKeys:
+    # Esscher transform: weighting N(0, S) by exp(k.z) moves its mean to S k and leaves S.
+    means = pulled_back @ covariance
+    log_mass = 0.5 * np.sum(means * pulled_back, axis=-1)
+    return TiltedKeys(log_mass, means, np.broadcast_to(covariance, (len(means), *covariance.shape)))

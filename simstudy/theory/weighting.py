@@ -1,0 +1,302 @@
+"""Weights of an ensemble of heads: their risk, and the best ones in the classes that the literature considers.
+
+Imports NumPy and SciPy, beside its own package.
+
+An ensemble sum_h a_h f_h has the error sum_h a_h e_h + (sum_h a_h - 1) m with e_h = f_h - m, so that its risk is a
+quadratic form: a'Ea with E_hg = E e_h e_g if the weights sum to 1 (Bates and Granger 1969; Ueda and Nakano 1996).
+Index legend: h, g head; q query; k length of a prefix of heads.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.optimize import brentq, nnls
+
+from simstudy.theory.functions import Array
+from simstudy.theory.leading import Prediction
+
+# Eigenvalues below this share of the largest are taken for zero: rounding of closed-form moments is some 1e-15.
+RANK_TOLERANCE = 1e-12
+# Of several minimisers on a bounded class a ridge selects the one with the smallest sum a^2.  It costs a share of
+# order ridge^2 of the risk, below rounding.
+_RIDGE = 1e-9
+
+
+class ErrorMoments(NamedTuple):
+    """Second moments of head errors e_h = f_h - m and of the target m, averaged over queries.
+
+    Attributes
+    ----------
+    errors : (H, H) array
+        E e_h e_g = C_hg + bias_h bias_g: all that weights which sum to 1 depend on.
+    cross : (H,) array
+        E m e_h = m bias_h.
+    target : float
+        m^2.
+    """
+
+    errors: Array
+    cross: Array
+    target: float
+
+
+class Weighting(NamedTuple):
+    """The best weights of a class.
+
+    Attributes
+    ----------
+    weights : (H,) array
+    risk : float
+        Mean squared error of the ensemble with these weights.
+    rank : int
+        Numerical rank of the moment matrix that was minimised over.
+    reason : str
+        Empty if the minimiser is unique by full rank, else one sentence that says which minimiser this is.
+    """
+
+    weights: Array
+    risk: float
+    rank: int
+    reason: str
+
+
+def error_moments(prediction: Prediction) -> ErrorMoments:
+    """Average the second moments of a prediction over its queries; NaN if any query is blank."""
+    bias, target = prediction.bias, prediction.target
+    errors = np.mean(prediction.covariance + bias[:, :, None] * bias[:, None, :], axis=0)
+    return ErrorMoments(errors, np.mean(target[:, None] * bias, axis=0), float(np.mean(target**2)))
+
+
+def risk(weights: ArrayLike, error_moment: ArrayLike) -> float:
+    """Mean squared error a'Ea of an ensemble whose weights sum to 1.
+
+    Parameters
+    ----------
+    weights : (H,) array
+    error_moment : (H, H) array
+        E e_h e_g.
+
+    Raises
+    ------
+    ValueError
+        If the weights do not sum to 1: the risk then depends on the target too, see :func:`mean_squared_error`.
+    """
+    a = np.asarray(weights, dtype=float)
+    if not np.isclose(a.sum(), 1, rtol=0, atol=1e-9):
+        raise ValueError(f"the weights sum to {a.sum():g}; a'Ea is the risk of weights that sum to 1 only")
+    return float(a @ np.asarray(error_moment) @ a)
+
+
+def mean_squared_error(weights: ArrayLike, moments: ErrorMoments) -> float:
+    """Risk of any weights: a'Ea + 2 (s - 1) a'E[m e] + (s - 1)^2 E m^2 with s = sum_h a_h."""
+    a = np.asarray(weights, dtype=float)
+    excess = a.sum() - 1
+    return float(a @ moments.errors @ a + 2 * excess * (a @ moments.cross) + excess**2 * moments.target)
+
+
+def optimal_weights(error_moment: ArrayLike) -> Weighting:
+    """Minimise a'Ea over sum_h a_h = 1, negative weights allowed: E^-1 1 / (1'E^-1 1) (Bates and Granger 1969).
+
+    For singular E, the minimiser with the smallest sum a^2.  If 1 lies in the range of E (identical heads, say), that
+    is the same with the pseudo-inverse.  Otherwise errors cancel: with P the projection on the null space of E,
+    P1 / (1'P1) has risk 0, and the pseudo-inverse would give weights that are not optimal.
+
+    Parameters
+    ----------
+    error_moment : (H, H) array
+        Symmetric, positive semidefinite.
+
+    Raises
+    ------
+    ValueError
+        If the matrix is not finite, symmetric and positive semidefinite.
+    """
+    matrix = _checked(error_moment)
+    inverse, null, rank = _pseudo_inverse(matrix)
+    n_heads = len(matrix)
+    cancelling = null.sum(axis=1)
+    # Rounding of eigenvectors is far below this, and a smaller component would need weights above a million.
+    cancels = bool(cancelling.sum() > 1e-12 * n_heads)
+    direction = cancelling if cancels else inverse.sum(axis=1)
+    weights = direction / direction.sum()
+    reason = ""
+    if cancels:
+        reason = f"rank {rank} of {n_heads}: errors cancel, and the weights are the smallest with risk 0"
+    elif rank < n_heads:
+        reason = f"rank {rank} of {n_heads}: pseudo-inverse, the smallest of many optimal weights"
+    return Weighting(weights, float(weights @ matrix @ weights), rank, reason)
+
+
+def simplex_weights(error_moment: ArrayLike) -> Weighting:
+    """Minimise a'Ea over a >= 0, sum_h a_h = 1; arguments and errors as in :func:`optimal_weights`.
+
+    The quadratic program is a nonnegative least-squares problem.  For a = x / s, s = sum x,
+    x'Ex + c^2 (s - 1)^2 = s^2 a'Ea + c^2 (s - 1)^2, whose minimiser over x >= 0 is a multiple of the optimal a for
+    every c > 0.  The active-set method of Lawson and Hanson (1974) ends at the exact support, with weights at
+    rounding error; general convex solvers stop at a tolerance.
+    """
+    matrix = _checked(error_moment)
+    root, rank = _square_root(matrix)
+    return _constrained(matrix, _least_on_simplex(root), rank)
+
+
+def front_greater_weights(error_moment: ArrayLike, max_square_sum: float = 1.0) -> Weighting:
+    """Minimise a'Ea over a_1 >= ... >= a_H >= 0, sum_h a_h = 1, sum_h a_h^2 <= C.
+
+    Non-increasing weights are the mixtures of uniform weights on the first k heads, again a simplex; the bound on
+    sum a^2 adds a multiplier of the identity to E, in which sum a^2 falls monotonically.
+
+    Parameters
+    ----------
+    error_moment : (H, H) array
+        As in :func:`optimal_weights`, heads in the order in which the weights must not rise.
+    max_square_sum : float
+        C, at least 1/H; 1 is no bound.
+
+    Raises
+    ------
+    ValueError
+        If C < 1/H, which no weights satisfy, or as in :func:`optimal_weights`.
+    """
+    matrix = _checked(error_moment)
+    n_heads = len(matrix)
+    if max_square_sum < 1 / n_heads * (1 - RANK_TOLERANCE):
+        raise ValueError(f"max_square_sum is {max_square_sum:g}, but weights of {n_heads} heads reach 1/{n_heads} only")
+    root, rank = _square_root(matrix)
+    prefixes = np.triu(np.ones((n_heads, n_heads))) / np.arange(1, n_heads + 1)
+
+    def weights(multiplier: float) -> Array:
+        penalised = np.vstack([root, np.sqrt(multiplier) * np.eye(n_heads)])
+        return prefixes @ _least_on_simplex(penalised @ prefixes)
+
+    return _constrained(matrix, _within(weights, max_square_sum, n_heads), rank)
+
+
+def unconstrained_weights(moments: ErrorMoments) -> Weighting:
+    """Minimise E (sum_h a_h f_h - m)^2 over all weights: a learned output projection with one number per head.
+
+    The normal equations are S a = r with S_hg = E f_h f_g = E_hg + E m e_h + E m e_g + E m^2 and
+    r_h = E f_h m = E m^2 + E m e_h.  For singular S, the solution with the smallest sum a^2: r is in the range of S
+    because the moments of (f_1, ..., f_H, m) are jointly positive semidefinite.
+
+    Raises
+    ------
+    ValueError
+        As in :func:`optimal_weights`, of S.
+    """
+    aligned = moments.target + moments.cross
+    inverse, _, rank = _pseudo_inverse(_checked(moments.errors + moments.cross[:, None] + aligned))
+    weights = inverse @ aligned
+    n_heads = len(weights)
+    reason = "" if rank == n_heads else f"rank {rank} of {n_heads}: pseudo-inverse, the smallest of many solutions"
+    return Weighting(weights, mean_squared_error(weights, moments), rank, reason)
+
+
+def uniform_is_optimal(error_moment: ArrayLike, tolerance: float = 1e-9) -> bool:
+    """Whether 1/H minimises a'Ea over sum_h a_h = 1: if and only if the rows of E have equal sums.
+
+    `tolerance` is the largest difference of row sums, relative to the largest sum of absolute values in a row.
+    """
+    matrix = _checked(error_moment)
+    return bool(np.ptp(matrix.sum(axis=1)) <= tolerance * np.abs(matrix).sum(axis=1).max())
+
+
+def uniform_weights(n_heads: int) -> Array:
+    """Weights 1/H of the average."""
+    return np.full(n_heads, 1 / n_heads)
+
+
+def sum_weights(n_heads: int) -> Array:
+    """Weights 1 of the sum of heads."""
+    return np.ones(n_heads)
+
+
+def geometric_weights(n_heads: int, ratio: float) -> Array:
+    """Weights proportional to ratio^h that sum to 1; effective learners -> (1 + ratio)/(1 - ratio) as H grows."""
+    powers = ratio ** np.arange(n_heads, dtype=float)
+    return powers / powers.sum()
+
+
+def fibonacci_weights(n_heads: int) -> Array:
+    """Weights F_H, ..., F_2, F_1 over their sum F_(H+2) - 1, the largest first (arXiv 2512.22286).
+
+    Sum a^2 -> phi^-3 = 0.236, so that the number of effective learners saturates at phi^3 = 4.236.
+    """
+    numbers = [1, 1]
+    while len(numbers) < n_heads:
+        numbers.append(numbers[-1] + numbers[-2])
+    # Integers of any length: floats overflow beyond 1476 heads.
+    total = sum(numbers[:n_heads])
+    return np.array([number / total for number in reversed(numbers[:n_heads])])
+
+
+def effective_learners(weights: ArrayLike) -> float:
+    """(sum a)^2 / sum a^2 (Kish 1965): 1 / sum a^2 for weights that sum to 1, and H for equal ones."""
+    a = np.asarray(weights, dtype=float)
+    return float(a.sum() ** 2 / np.sum(a**2))
+
+
+def _checked(matrix: ArrayLike) -> Array:
+    array = np.asarray(matrix, dtype=float)
+    if not np.isfinite(array).all():
+        raise ValueError("the moment matrix has entries that are not finite")
+    scale = np.abs(array).max()
+    if array.ndim != 2 or array.shape[0] != array.shape[1] or np.abs(array - array.T).max() > 1e-9 * scale:
+        raise ValueError(f"the moment matrix of shape {array.shape} is not symmetric")
+    lowest = np.linalg.eigvalsh(array)[0]
+    if lowest < -1e-9 * scale:
+        raise ValueError(f"the moment matrix is not positive semidefinite: it has the eigenvalue {lowest:.3g}")
+    return (array + array.T) / 2
+
+
+def _pseudo_inverse(matrix: Array) -> tuple[Array, Array, int]:
+    """Pseudo-inverse, projection on the null space, rank."""
+    values, vectors = np.linalg.eigh(matrix)
+    kept = values > RANK_TOLERANCE * values[-1]
+    range_, null = vectors[:, kept], vectors[:, ~kept]
+    return (range_ / values[kept]) @ range_.T, null @ null.T, int(kept.sum())
+
+
+def _square_root(matrix: Array) -> tuple[Array, int]:
+    """Root L of E / tr E, or of that plus a ridge if E is singular, with L'L the matrix; and the rank of E."""
+    trace = np.trace(matrix)
+    values, vectors = np.linalg.eigh(matrix / trace if trace > 0 else matrix)
+    rank = int(np.sum(values > RANK_TOLERANCE * values[-1]))
+    lifted = np.maximum(values, 0) + (_RIDGE if rank < len(matrix) else 0)
+    return np.sqrt(lifted)[:, None] * vectors.T, rank
+
+
+def _least_on_simplex(root: Array) -> Array:
+    """Minimise |root a|^2 over the simplex; `root` is scaled to a Frobenius norm of order 1."""
+    scale = np.linalg.norm(root)
+    system = np.vstack([root / scale, np.ones(root.shape[1])])
+    solution = nnls(system, np.append(np.zeros(len(root)), 1.0), maxiter=30 * root.shape[1])[0]
+    return solution / solution.sum()
+
+
+def _within(weights, max_square_sum: float, n_heads: int) -> Array:
+    """Weights at the smallest multiplier for which their sum of squares is within the bound."""
+
+    def excess(log_multiplier: float) -> float:
+        return float(np.sum(weights(np.exp(log_multiplier)) ** 2)) - max_square_sum
+
+    if np.sum(weights(0.0) ** 2) <= max_square_sum * (1 + RANK_TOLERANCE):
+        return weights(0.0)
+    # Only the uniform weights attain 1/H, at an infinite multiplier.
+    if max_square_sum <= (1 + RANK_TOLERANCE) / n_heads:
+        return uniform_weights(n_heads)
+    lower, upper = np.log(_RIDGE), 0.0
+    if excess(lower) <= 0:
+        return weights(np.exp(lower))
+    while excess(upper) > 0:
+        upper += 2.0
+    return weights(np.exp(brentq(excess, lower, upper, xtol=1e-13)))
+
+
+def _constrained(matrix: Array, weights: Array, rank: int) -> Weighting:
+    n_heads = len(matrix)
+    reason = f"rank {rank} of {n_heads}: of several minimisers, the one with the smallest sum of squares"
+    return Weighting(weights, float(weights @ matrix @ weights), rank, "" if rank == n_heads else reason)

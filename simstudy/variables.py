@@ -1,0 +1,155 @@
+"""Registry of every labelled variable that results may hold: dimensions, unit, meaning, formula.
+
+Imports xarray and the standard library only.  Data sets are created through `labelled`, so a stored file explains
+itself and cannot hold a variable that is not described here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+SOURCES = ("empirical", "leading")
+INDICES = ("chordal", "participation", "entropy", "logdet", "volume", "vendi", "min_angle", "output")
+
+
+@dataclass(frozen=True)
+class Variable:
+    """Description of one labelled variable."""
+
+    dims: tuple[str, ...]
+    unit: str
+    meaning: str
+    formula: str = ""
+
+
+_BY_SOURCE = ("source", "cell")
+_PAIRS = ("cell", "head_i", "head_j")
+
+MEASURES: dict[str, Variable] = {
+    "squared_bias": Variable(
+        _BY_SOURCE, "Y^2", "squared bias of the ensemble, averaged over queries; estimated without bias, so it may be "
+        "slightly negative", "mean_q (E f(x_q) - m(x_q))^2",
+    ),
+    "mean_variance": Variable(
+        _BY_SOURCE, "Y^2", "variance of one head over redraws of the data, averaged over heads and queries",
+        "mean_q mean_h Var f_h(x_q)",
+    ),
+    "mean_covariance": Variable(
+        _BY_SOURCE, "Y^2", "covariance of two different heads over redraws, averaged over pairs and queries",
+        "mean_q mean_{h!=g} Cov(f_h(x_q), f_g(x_q))",
+    ),
+    "ensemble_variance": Variable(
+        _BY_SOURCE, "Y^2", "variance of the combined estimate, averaged over queries", "mean_q a' C(x_q) a"
+    ),
+    "mse": Variable(
+        _BY_SOURCE, "Y^2", "mean squared error of the combined estimate, averaged over queries",
+        "squared_bias + ensemble_variance",
+    ),
+    "correlation": Variable(
+        _BY_SOURCE, "1", "correlation of two different heads over redraws at a fixed query, averaged over pairs and "
+        "queries", "mean_q mean_{h!=g} C_hg / sqrt(C_hh C_gg)",
+    ),
+    "effective_heads": Variable(
+        _BY_SOURCE, "1", "number of uncorrelated heads that would average to the same variance",
+        "mean_variance / (mean_variance / H + (1 - 1/H) mean_covariance)",
+    ),
+}  # fmt: skip
+
+INDEXED_MEASURES: dict[str, Variable] = {
+    "hdi": Variable(
+        ("cell", "index"), "see index", "head diversity indices; `output` comes from the estimates, the others from "
+        "the geometry of the projections", "see the names along `index`",
+    ),
+}  # fmt: skip
+
+PAIR_MEASURES: dict[str, Variable] = {
+    "head_covariance": Variable(
+        _PAIRS, "Y^2", "covariance of heads over redraws, averaged over queries; variances on the diagonal",
+        "mean_q Cov(f_i(x_q), f_j(x_q))",
+    ),
+    "head_error_moment": Variable(
+        _PAIRS, "Y^2", "second moment of head errors, averaged over queries; mean squared errors on the diagonal",
+        "mean_q E (f_i - m)(f_j - m)",
+    ),
+}  # fmt: skip
+
+_COUNTS: dict[str, Variable] = {
+    "n_replicates": Variable(("cell",), "1", "replicates that entered the measures"),
+    "n_failed": Variable(("cell",), "1", "replicates without a defined estimate: counted, never redrawn"),
+    "failure_rate": Variable(("cell",), "1", "share of replicates without a defined estimate"),
+    "failure_rate_mcse": Variable(
+        ("cell",), "1", "Monte Carlo standard error of failure_rate (Agresti-Coull)", "sqrt(p(1-p)/(R+4))"
+    ),
+    "n_batches": Variable(("cell",), "1", "batches folded into the measures"),
+    "precision_reached": Variable(("cell",), "bool", "whether every wanted Monte Carlo error was met"),
+    "inapplicable": Variable(
+        _BY_SOURCE, "text", "why a theory does not apply to a cell; empty where it does"
+    ),
+}  # fmt: skip
+
+_VERDICTS: dict[str, Variable] = {
+    "verdict": Variable(("claim",), "text", "supported, contradicted or inconclusive"),
+    "expected_verdict": Variable(("claim",), "text", "verdict that the design declared before the run"),
+    "statement": Variable(("claim",), "text", "the claim in words"),
+    "statistic": Variable(("claim",), "text", "what was estimated, in the cell or pair that decides the claim"),
+    "verdict_estimate": Variable(("claim",), "see statistic", "estimate of the deciding statistic"),
+    "verdict_mcse": Variable(("claim",), "see statistic", "Monte Carlo standard error of verdict_estimate"),
+    "verdict_expected": Variable(("claim",), "see statistic", "value or bound claimed"),
+    "verdict_z": Variable(("claim",), "1", "distance of the estimate from the bound that decides, in MCSE"),
+    "verdict_p_value": Variable(
+        ("claim",), "1", "multiplicity-adjusted p-value against the claim (contradiction); small contradicts"
+    ),
+    "verdict_comparisons": Variable(("claim",), "1", "number of comparisons in the claim"),
+}
+
+
+def _mcse(name: str, variable: Variable) -> tuple[str, Variable]:
+    dims = tuple(d for d in variable.dims if d != "source")
+    return f"{name}_mcse", Variable(dims, variable.unit, f"Monte Carlo standard error of {name}")
+
+
+def _by_query(name: str, variable: Variable) -> tuple[str, Variable]:
+    meaning = variable.meaning.replace(", averaged over queries", "").replace(" and queries", "")
+    return f"{name}_by_query", Variable((*variable.dims, "query"), variable.unit, f"{meaning}, at each query")
+
+
+def _registry() -> dict[str, Variable]:
+    measured = MEASURES | INDEXED_MEASURES | PAIR_MEASURES
+    by_query = dict(_by_query(*item) for item in MEASURES.items())
+    with_errors = measured | by_query
+    return with_errors | dict(_mcse(*item) for item in with_errors.items()) | _COUNTS | _VERDICTS
+
+
+VARIABLES: dict[str, Variable] = _registry()
+
+
+def labelled(arrays: Mapping[str, Any], coords: Mapping[str, Any], attrs: Mapping[str, Any]) -> xr.Dataset:
+    """Return a data set of registered variables, each with its meaning in its attributes.
+
+    Parameters
+    ----------
+    arrays
+        Array of each variable, by registered name; its shape must fit the registered dimensions.
+    coords, attrs
+        Coordinates and global attributes, as `xarray.Dataset` takes them.
+
+    Raises
+    ------
+    KeyError
+        If a name is not registered.
+    ValueError
+        If an array does not have the registered dimensions.
+    """
+    variables = {}
+    for name, array in arrays.items():
+        described = VARIABLES[name]
+        if np.ndim(array) != len(described.dims):
+            raise ValueError(f"{name} has {np.ndim(array)} dimensions; {described.dims} are registered")
+        text = {"long_name": described.meaning, "units": described.unit, "formula": described.formula}
+        variables[name] = (described.dims, array, {k: v for k, v in text.items() if v})
+    return xr.Dataset(variables, coords=coords, attrs=dict(attrs))

@@ -1,0 +1,95 @@
+"""Small valid cells and designs for tests; each keyword replaces one setting."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from simstudy.cells import Cell
+from simstudy.settings import TABLE_OF
+
+BASE: dict[str, Any] = {
+    "n_keys": 40,
+    "n_features": 6,
+    "n_heads": 2,
+    "head_dim": 2,
+    "arrangement": "orthogonal",
+    "bandwidth": 0.8,
+    "batch_size": 32,
+    "seed": 7,
+}
+
+
+def minimal_cell(**settings: Any) -> Cell:
+    """Return a small cell with the settings given."""
+    tables: dict[str, dict[str, Any]] = {}
+    for name, value in (BASE | settings).items():
+        tables.setdefault(TABLE_OF[name], {})[name] = value
+    return Cell.model_validate(tables)
+
+
+DESIGN = """
+[study]
+name = "tiny"
+title = "A tiny study"
+aim = "To test."
+
+[data]
+n_keys = 40
+n_features = 6
+regression = { function = "ridge" }
+
+[heads]
+n_heads = 2
+head_dim = 2
+arrangement = "rotated"
+
+[estimator]
+bandwidth = 0.8
+
+[simulation]
+seed = 7
+batch_size = 32
+
+[precision]
+relative_mcse = { mse = 0.05 }
+min_replicates = 64
+max_replicates = 512
+
+[grids.angles.factors]
+angle = [0, 45, 90]
+bandwidth = [0.5, 1.0]
+
+[claims.mse-falls]
+statement = "The error falls."
+kind = "monotone"
+grid = "angles"
+measure = "mse"
+x = "angle"
+direction = "decreasing"
+
+[figures.mse]
+title = "Error against angle"
+grid = "angles"
+x = "angle"
+y = "mse"
+hue = "bandwidth"
+
+[profiles.quick]
+
+[profiles.full.precision]
+max_replicates = 1024
+"""
+
+
+def write_design(folder: Path, text: str = DESIGN) -> Path:
+    """Write a design file and return its path."""
+    path = folder / "design.toml"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def edited(text: str, old: str, new: str) -> str:
+    """Return the text with the only occurrence of ``old`` replaced."""
+    assert text.count(old) == 1, f"{old!r} occurs {text.count(old)} times"
+    return text.replace(old, new)

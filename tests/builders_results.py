@@ -1,0 +1,235 @@
+"""Builders of a small design and of made-up results for it, for tests of tables, figures and the report.
+
+The numbers are invented, smooth in the factors, and written down here alone: no simulation, no theory.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from simstudy.design import Design, load_design
+from simstudy.settings import TABLE_OF
+from simstudy.variables import INDICES, MEASURES, SOURCES, labelled
+
+NUMERIC = {"n_keys", "n_features", "noise_sd", "n_heads", "head_dim", "angle", "bandwidth", "batch_size"}
+
+DESIGN = """
+[study]
+name = "made-up"
+title = "A made-up study"
+aim = "Does <b>nothing</b> but fill the report."
+
+[data]
+n_features = 12
+[heads]
+head_dim = 2
+arrangement = "rotated"
+[estimator]
+bandwidth = 0.5
+[simulation]
+seed = 7
+[precision]
+relative_mcse = { ensemble_variance = 0.02 }
+
+[grids.angles]
+title = "Angle against overlap"
+settings = { n_heads = 4 }
+factors.regression = ["zero", { function = "ridge", amplitude = 2.0 }]
+factors.n_keys = [100, 400]
+factors.angle = [0.0, 15.0, 30.0, 45.0, 60.0, 75.0, 90.0]
+
+[grids.many-heads]
+settings = { n_keys = 200, arrangement = "haar" }
+factors.bandwidth = [0.4, 0.8, "attention"]
+factors.n_heads = [1, 2, 4, 8, 16]
+
+[grids.single]
+settings = { n_heads = 1, arrangement = "aligned" }
+factors.n_keys = [50]
+
+[claims.falls]
+kind = "monotone"
+statement = "The variance falls with the angle <script>alert(1)</script>."
+grid = "angles"
+measure = "ensemble_variance"
+x = "angle"
+direction = "decreasing"
+
+[claims.agrees]
+kind = "agrees_with_theory"
+statement = "Monte Carlo agrees with leading order."
+grid = "angles"
+measure = "correlation"
+margin = 0.05
+expected = "contradicted"
+
+[claims.floor]
+kind = "larger_than"
+statement = "The covariance stays above zero."
+grid = "many-heads"
+measure = "mean_covariance"
+
+[figures.variance-by-angle]
+title = "Ensemble variance & angle"
+grid = "angles"
+y = "ensemble_variance"
+x = "angle"
+hue = "n_keys"
+panel = "regression"
+y_scale = "log"
+
+[figures.saturation]
+title = "Variance saturates at the covariance of heads"
+grid = "many-heads"
+y = "ensemble_variance"
+x = "n_heads"
+hue = "bandwidth"
+limit = "mean_covariance"
+x_scale = "log"
+
+[figures.unshown]
+title = "A factor that neither axis nor colour shows"
+grid = "angles"
+y = "correlation"
+x = "angle"
+hue = "regression"
+
+[figures.which-index]
+title = "MSE against every diversity index"
+kind = "diversity"
+grid = "angles"
+y = "mse"
+hue = "n_keys"
+panel = "regression"
+
+[figures.one-point]
+title = "One cell"
+grid = "single"
+y = "mse"
+x = "n_keys"
+
+[profiles.quick]
+"""
+
+
+def build_design(folder: Path, text: str = DESIGN) -> Design:
+    """Load a design from text, through a file as a user would."""
+    path = folder / "made-up.toml"
+    path.write_text(text, encoding="utf-8")
+    return load_design(path)
+
+
+def build_results(design: Design) -> xr.Dataset:
+    """Return made-up results with the layout that a run gives them."""
+    cells = [planned.cell for planned in design.cells]
+    arrays: dict[str, Any] = _counts(len(cells))
+    rows = [_measures(cell.coordinates) for cell in cells]
+    theory = [bool(row.pop("_applies")) for row in rows]
+    wobble = np.sin(np.arange(len(cells)) * 2.3)
+    for name in MEASURES:
+        leading = np.array([row[name] for row in rows])
+        mcse = np.where(np.isnan(leading), np.nan, 0.02 * np.abs(leading) + 1e-6)
+        arrays[name] = np.array([leading + mcse * wobble, np.where(theory, leading, np.nan)])
+        arrays[f"{name}_mcse"] = mcse
+    reasons = ["" if applies else "query far beyond the keys" for applies in theory]
+    arrays["inapplicable"] = np.array([[""] * len(cells), reasons], dtype=object)
+    arrays["hdi"] = np.array([row["_hdi"] for row in rows])
+    arrays["hdi_mcse"] = np.where(np.array(INDICES) == "output", 0.01, 0.0) + 0 * arrays["hdi"]
+    results = labelled(arrays, _coordinates(design), _attributes(design))
+    return xr.merge([results, build_verdicts(design)], combine_attrs="override")
+
+
+def build_verdicts(design: Design) -> xr.Dataset:
+    """Return made-up verdicts, the three kinds in turn."""
+    n_claims = len(design.claims)
+    kinds = ("supported", "contradicted", "inconclusive")
+    return labelled(
+        {
+            "verdict": [kinds[i % 3] for i in range(n_claims)],
+            "expected_verdict": [claim.expected for claim in design.claims.values()],
+            "statement": [claim.statement for claim in design.claims.values()],
+            "statistic": [f"{claim.measure} at [n_keys = 100]" for claim in design.claims.values()],
+            "verdict_estimate": np.linspace(0.5, 0.7, n_claims),
+            "verdict_mcse": np.full(n_claims, 0.0123),
+            "verdict_expected": np.linspace(0.0, 1.0, n_claims),
+            "verdict_z": np.linspace(40.1, -3.2, n_claims),
+            "verdict_p_value": np.linspace(1.0, 1e-6, n_claims),
+            "verdict_comparisons": np.arange(1, n_claims + 1),
+        },
+        coords={"claim": list(design.claims)},
+        attrs={},
+    )
+
+
+def _counts(n_cells: int) -> dict[str, Any]:
+    failed = np.arange(n_cells) % 3
+    return {
+        "n_replicates": 2048 - failed,
+        "n_failed": failed,
+        "failure_rate": failed / 2048,
+        "failure_rate_mcse": np.full(n_cells, 5e-4),
+        "n_batches": np.full(n_cells, 8),
+        "precision_reached": np.arange(n_cells) % 10 != 9,
+    }
+
+
+def _measures(c: dict[str, Any]) -> dict[str, Any]:
+    """Invent the measures of a cell from its coordinates."""
+    n_heads = c["n_heads"]
+    sine = np.sin(np.deg2rad(c["angle"] or 0.0)) ** 2
+    correlation = 0.5 + 0.5 * (1 - sine) if n_heads > 1 else np.nan
+    variance = 8.0 / c["n_keys"] / c["bandwidth"] ** 2
+    covariance = variance * correlation
+    combined = variance / n_heads + (1 - 1 / n_heads) * covariance if n_heads > 1 else variance
+    bias = 0.3 * sine if c["regression"] != "zero" else 0.0
+    spread = sine if n_heads > 1 else np.nan
+    index = [
+        spread,
+        1 + 3 * spread,
+        1 + 2.8 * spread,
+        1.2 * spread,
+        spread**2,
+        1 + 2.5 * spread,
+        spread**0.5,
+        0.5 * spread,
+    ]
+    return {
+        "squared_bias": bias, "mean_variance": variance, "mean_covariance": covariance,
+        "ensemble_variance": combined, "mse": bias + combined, "correlation": correlation,
+        "effective_heads": variance / combined, "_hdi": index,
+        "_applies": c["bandwidth"] < 1.0 and not (c["n_keys"] == 100 and c["angle"] == 45.0),
+    }  # fmt: skip
+
+
+def _coordinates(design: Design) -> dict[str, Any]:
+    labels = [planned.cell.coordinates for planned in design.cells]
+    coords: dict[str, Any] = {"grid": ("cell", [planned.grid for planned in design.cells])}
+    for name in (*TABLE_OF, "bandwidth_rule"):
+        column = [row[name] for row in labels]
+        if name in NUMERIC:
+            column = [np.nan if value == "" else float(value) for value in column]
+        elif name != "seed":
+            column = [str(value) for value in column]
+        coords[name] = ("cell", column)
+    return coords | {"source": list(SOURCES), "index": list(INDICES)}
+
+
+def _attributes(design: Design) -> dict[str, Any]:
+    return {
+        "title": design.study.title,
+        "study": design.study.name,
+        "profile": design.profile,
+        "aim": design.study.aim,
+        "design": design.text,
+        "design_hash": "0123456789abcdef" * 4,
+        "engine": "fedcba9876543210",
+        "simstudy_version": "0.1.0",
+        "commit": "abcdef012345+",
+        "libraries": "numpy 2.4.0, xarray 2026.9.0",
+        "factors": "; ".join(f"{grid}: {', '.join(names)}" for grid, names in design.factors.items()),
+        "missing_values": "NaN where a measure is undefined",
+    }

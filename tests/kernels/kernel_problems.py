@@ -1,0 +1,101 @@
+"""Random inputs of the Nadaraya–Watson kernels, their naive solution, and the error that rounding explains."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass, replace
+
+import naive
+import numpy as np
+
+from simstudy.kernels import nw_estimates, nw_moments
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Arguments of `nw_moments`: keys (R, H, p, n), values and variances (R, n), queries (Q, H, p) or (R, Q, H, p)."""
+
+    keys: np.ndarray
+    values: np.ndarray
+    variances: np.ndarray
+    queries: np.ndarray
+    bandwidth: float
+    logits: str
+
+    def moments(self):
+        return nw_moments(self.keys, self.values, self.variances, self.queries, self.bandwidth, self.logits)
+
+    def estimates(self):
+        return nw_estimates(self.keys, self.values, self.queries, self.bandwidth, self.logits)
+
+    def part(self, rows):
+        """The problem of some replicates."""
+        queries = self.queries[rows] if self.queries.ndim == 4 else self.queries
+        return replace(
+            self, keys=self.keys[rows], values=self.values[rows], variances=self.variances[rows], queries=queries
+        )
+
+    def query(self, r, q, h):
+        return (self.queries[r] if self.queries.ndim == 4 else self.queries)[q, h].astype(float)
+
+
+def problem(shape, logits="distance", precision="float64", bandwidth=0.7, spread=1.0, seed=0, own_queries=False):
+    """Standard normal keys and values; queries of standard deviation ``spread``; shape (R, Q, H, p, n)."""
+    n_replicates, n_queries, n_heads, p, n = shape
+    rng = np.random.default_rng(seed)
+    replicates = (n_replicates,) if own_queries else ()
+    return Problem(
+        rng.standard_normal((n_replicates, n_heads, p, n)).astype(precision),
+        rng.standard_normal((n_replicates, n)).astype(precision),
+        rng.uniform(0.1, 2.0, (n_replicates, n)).astype(precision),
+        (spread * rng.standard_normal((*replicates, n_queries, n_heads, p))).astype(precision),
+        bandwidth,
+        logits,
+    )
+
+
+def naive_moments(given):
+    """Mean (R, Q, H) and noise Gram (R, Q, H, H), by loops over the formulas."""
+    n_replicates, n_heads, p, n = given.keys.shape
+    n_queries = given.queries.shape[-3]
+    mean, gram = np.zeros((n_replicates, n_queries, n_heads)), np.zeros((n_replicates, n_queries, n_heads, n_heads))
+    same = np.eye(p)
+    for r, q in itertools.product(range(n_replicates), range(n_queries)):
+        w = [
+            naive.weights(
+                given.keys[r, h].T.astype(float), given.query(r, q, h), same, same, given.bandwidth, given.logits
+            )
+            for h in range(n_heads)
+        ]
+        for h in range(n_heads):
+            mean[r, q, h] = sum(w[h][i] * float(given.values[r, i]) for i in range(n))
+            for g in range(n_heads):
+                gram[r, q, h, g] = sum(w[h][i] * w[g][i] * float(given.variances[r, i]) for i in range(n))
+    return mean, gram
+
+
+def rounding(given):
+    """Bound on the relative error of a weight, first order: every operation on a logit errs by eps of its terms.
+
+    Keys that matter lie within some 40 of the largest logit; for distances only that largest one and the 40 count.
+    """
+    keys, queries = given.keys.astype(float), given.queries.astype(float)
+    queries = np.broadcast_to(queries, (len(keys), *queries.shape[-3:]))[..., None]
+    p = keys.shape[2]
+    if given.logits == "distance":
+        sizes = ((queries - keys[:, None]) ** 2).sum(axis=-2) / (2 * given.bandwidth**2)
+        size = sizes.min(axis=-1).max() + 40
+    else:
+        size = np.abs(queries * keys[:, None]).sum(axis=-2).max() / given.bandwidth**2 + 40
+    return np.finfo(given.keys.dtype).eps / 2 * (p + 6) * size
+
+
+def assert_solved(given, factor=1.0):
+    """Check both kernels against the naive solution, to within rounding times the largest value."""
+    mean, gram = naive_moments(given)
+    found_mean, found_gram = given.moments()
+    tolerance = factor * rounding(given)
+    scale = np.abs(given.values).max()
+    np.testing.assert_allclose(found_mean, mean, rtol=0, atol=tolerance * scale)
+    np.testing.assert_allclose(given.estimates(), mean, rtol=0, atol=tolerance * scale)
+    np.testing.assert_allclose(found_gram, gram, rtol=0, atol=2 * tolerance * given.variances.max())

@@ -1,0 +1,276 @@
+"""The compiled estimates and moments against the naive ones, at ordinary and at extreme settings."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given as given_drawn
+from hypothesis import settings
+from hypothesis import strategies as st
+from kernel_problems import assert_solved, naive_moments, problem, rounding
+
+from simstudy.kernels import nw_estimates, nw_moments
+
+LOGITS = pytest.mark.parametrize("logits", ["distance", "dot_product"])
+PRECISIONS = pytest.mark.parametrize("precision", ["float32", "float64"])
+# (R, Q, H, p, n): one of everything, odd counts, p on either side of 4 and 8, n on either side of the tile of 1024.
+SHAPES = [
+    (1, 1, 1, 1, 1), (2, 3, 1, 1, 7), (2, 2, 3, 2, 33), (1, 3, 5, 3, 130), (2, 2, 2, 4, 64), (1, 2, 4, 7, 97),
+    (2, 1, 3, 8, 100), (1, 2, 2, 2, 1023), (1, 2, 2, 1, 1024), (1, 2, 3, 4, 1025), (1, 1, 2, 2, 2500),
+]  # fmt: skip
+
+
+@PRECISIONS
+@LOGITS
+@pytest.mark.parametrize("shape", SHAPES)
+def test_moments__are_the_formula(shape, logits, precision):
+    assert_solved(problem(shape, logits, precision))
+
+
+@PRECISIONS
+@LOGITS
+def test_moments__of_queries_for_each_replicate(logits, precision):
+    assert_solved(problem((3, 2, 3, 2, 50), logits, precision, own_queries=True))
+
+
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given_drawn(
+    shape=st.tuples(*(st.integers(1, top) for top in (3, 3, 4, 6, 40))),
+    logits=st.sampled_from(["distance", "dot_product"]),
+    precision=st.sampled_from(["float32", "float64"]),
+    bandwidth=st.floats(0.2, 5.0),
+    spread=st.floats(0.0, 20.0),
+    own_queries=st.booleans(),
+    seed=st.integers(0, 2**32 - 1),
+)
+def test_moments__of_any_small_problem(**drawn):
+    assert_solved(problem(**drawn))
+
+
+@LOGITS
+def test_float32__is_within_1e_5_of_float64(logits):
+    single = problem((2, 8, 4, 4, 2000), logits, "float32")
+    double = replace(
+        single, **{n: getattr(single, n).astype(float) for n in ("keys", "values", "variances", "queries")}
+    )
+    for rough, fine in zip(
+        (*single.moments(), single.estimates()), (*double.moments(), double.estimates()), strict=True
+    ):
+        assert np.abs(rough - fine).max() < 1e-5 * np.abs(fine).max()
+
+
+@LOGITS
+def test_long_rows__keep_their_precision(logits):
+    """n = 65536: the sums over tiles are float64, so float32 errs no more than with one tile."""
+    single = problem((1, 2, 2, 2, 65536), logits, "float32", bandwidth=3.0)
+    double = replace(
+        single, **{n: getattr(single, n).astype(float) for n in ("keys", "values", "variances", "queries")}
+    )
+    for rough, fine in zip(
+        (*single.moments(), single.estimates()), (*double.moments(), double.estimates()), strict=True
+    ):
+        np.testing.assert_allclose(rough, fine, rtol=1e-5, atol=1e-7)
+
+
+# ---------------------------------------------------------------- extreme settings
+
+
+def unshifted_estimates(given):
+    """Float32 estimates by the formula without the shift of the softmax."""
+    squares = ((given.queries[None, ..., None] - given.keys[:, None]) ** 2).sum(axis=-2, dtype=np.float32)
+    weights = np.exp(-squares / np.float32(2 * given.bandwidth**2))
+    with np.errstate(invalid="ignore"):
+        return (weights * given.values[:, None, None]).sum(axis=-1) / weights.sum(axis=-1)
+
+
+@PRECISIONS
+@LOGITS
+@pytest.mark.parametrize("spread", [3.0, 10.0, 100.0])
+def test_far_queries__are_right(spread, logits, precision):
+    assert_solved(problem((2, 6, 2, 4, 1100), logits, precision, spread=spread))
+
+
+@pytest.mark.parametrize("spread", [3.0, 10.0])
+def test_far_queries__need_the_shift(spread):
+    """Negative control of the check above."""
+    far = problem((2, 6, 2, 4, 1100), "distance", "float32", bandwidth=0.25, spread=spread)
+    mean, _ = naive_moments(far)
+    tolerance = rounding(far) * np.abs(far.values).max()
+    assert np.abs(far.estimates() - mean).max() <= tolerance
+    assert not np.abs(unshifted_estimates(far) - mean).max() <= 10 * tolerance
+
+
+@PRECISIONS
+def test_tile_order__does_not_matter(precision):
+    """The nearest key in the first, the last or a middle tile: earlier sums are rescaled, or the new ones are."""
+    sorted_keys = problem((1, 2, 2, 1, 3000), precision=precision, bandwidth=0.05)
+    order = np.argsort(sorted_keys.keys[0, 0, 0])
+    for ranked in (order, order[::-1], np.roll(order, 1500)):
+        assert_solved(replace(
+            sorted_keys, keys=np.ascontiguousarray(sorted_keys.keys[..., ranked]),
+            queries=np.full((2, 2, 1), 4.0, precision),
+        ))  # fmt: skip
+
+
+@PRECISIONS
+@LOGITS
+@pytest.mark.parametrize("bandwidth", [1e-3, 1e-25, 1e-200])
+def test_small_bandwidth__leaves_one_key(bandwidth, logits, precision):
+    """Queries a little off one key of a grid (or beyond the last, for dot products): weights are 0 and 1."""
+    n = 1500
+    keys = np.arange(1.0, n + 1)[None, None, None].astype(precision)
+    given = replace(problem((1, 2, 1, 1, n), logits, precision), keys=keys, bandwidth=bandwidth)
+    given = replace(given, queries=np.array([3.25, 700.25], precision).reshape(2, 1, 1))
+    chosen = [2, 699] if logits == "distance" else [n - 1, n - 1]
+    mean, gram = given.moments()
+    np.testing.assert_array_equal(mean[0, :, 0], given.values[0, chosen])
+    np.testing.assert_array_equal(given.estimates(), mean)
+    np.testing.assert_allclose(gram[0, :, 0, 0], given.variances[0, chosen], rtol=2 * np.finfo(precision).eps)
+
+
+@PRECISIONS
+@LOGITS
+@pytest.mark.parametrize("bandwidth", [1e6, 1e30, 1e200])
+def test_large_bandwidth__weighs_all_keys_alike(bandwidth, logits, precision):
+    given = problem((2, 2, 2, 3, 1300), logits, precision, bandwidth=bandwidth)
+    mean, gram = given.moments()
+    tolerance = 50 * np.finfo(precision).eps + 100 / bandwidth / bandwidth
+    expected = given.values.mean(axis=1, dtype=float)[:, None, None]
+    np.testing.assert_allclose(mean, np.broadcast_to(expected, mean.shape), rtol=0, atol=tolerance)
+    expected = given.variances.mean(axis=1, dtype=float)[:, None, None, None] / 1300
+    np.testing.assert_allclose(gram, np.broadcast_to(expected, gram.shape), rtol=tolerance)
+
+
+@PRECISIONS
+def test_keys_far_from_the_origin__are_right(precision):
+    given = problem((2, 4, 2, 3, 200), "distance", precision)
+    shifted = replace(
+        given, keys=given.keys + np.array(1e3, precision), queries=given.queries + np.array(1e3, precision)
+    )
+    assert_solved(shifted)
+
+
+# ---------------------------------------------------------------- exact properties
+
+
+@PRECISIONS
+@LOGITS
+def test_weights__sum_to_one(logits, precision):
+    given = problem((2, 4, 3, 3, 2100), logits, precision, spread=3.0)
+    given = replace(given, values=np.ones_like(given.values))
+    for estimates in (given.estimates(), given.moments()[0]):
+        np.testing.assert_allclose(estimates, 1.0, rtol=0, atol=np.finfo(float).eps)
+
+
+@PRECISIONS
+@LOGITS
+def test_identical_heads__have_identical_moments(logits, precision):
+    one = problem((2, 3, 1, 3, 1100), logits, precision)
+    given = replace(one, keys=np.repeat(one.keys, 5, axis=1), queries=np.repeat(one.queries, 5, axis=1))
+    mean, gram = given.moments()
+    np.testing.assert_array_equal(mean, np.broadcast_to(mean[..., :1], mean.shape))
+    np.testing.assert_allclose(gram, np.broadcast_to(gram[..., :1, :1], gram.shape), rtol=4 * np.finfo(precision).eps)
+
+
+@PRECISIONS
+def test_noise_gram__is_symmetric_and_linear_in_the_variance(precision):
+    given = problem((2, 3, 5, 2, 1100), precision=precision)
+    gram = given.moments()[1]
+    np.testing.assert_array_equal(gram, np.swapaxes(gram, -1, -2))
+    doubled = replace(given, variances=4 * given.variances).moments()[1]
+    np.testing.assert_array_equal(doubled, 4 * gram)
+    silent = replace(given, variances=0 * given.variances).moments()[1]
+    assert (silent == 0).all()
+
+
+@PRECISIONS
+@LOGITS
+@pytest.mark.parametrize("own_queries", [False, True])
+def test_replicates__do_not_depend_on_grouping(own_queries, logits, precision):
+    given = problem((5, 3, 3, 3, 1111), logits, precision, own_queries=own_queries)
+    whole = (*given.moments(), given.estimates())
+    for groups in ([1] * 5, [2, 3], [4, 1]):
+        for a, b in itertools.pairwise(np.cumsum([0, *groups])):
+            part = given.part(slice(a, b))
+            for found, expected in zip((*part.moments(), part.estimates()), whole, strict=True):
+                np.testing.assert_array_equal(found, expected[a:b])
+
+
+# ---------------------------------------------------------------- undefined estimates
+
+
+@PRECISIONS
+@LOGITS
+@pytest.mark.parametrize("place", [0, 500, 1023, 1024, 1499])
+@pytest.mark.parametrize("nan", [np.nan, -np.nan])
+def test_nan__stays_in_its_replicate_and_head(nan, place, logits, precision):
+    given = problem((3, 2, 3, 2, 1500), logits, precision)
+    (mean, gram), estimates = given.moments(), given.estimates()
+    keys = given.keys.copy()
+    keys[1, 2, 1, place] = nan
+    spoilt = replace(given, keys=keys)
+    found_mean, found_gram = spoilt.moments()
+    undefined = np.zeros(mean.shape, bool)
+    undefined[1, :, 2] = True
+    np.testing.assert_array_equal(found_mean, np.where(undefined, np.nan, mean))
+    np.testing.assert_array_equal(spoilt.estimates(), np.where(undefined, np.nan, estimates))
+    undefined = undefined[..., :, None] | undefined[..., None, :]
+    np.testing.assert_array_equal(found_gram, np.where(undefined, np.nan, gram))
+
+
+@PRECISIONS
+def test_infinite_key__has_no_weight(precision):
+    given = problem((2, 2, 2, 2, 1500), "distance", precision)
+    keys = given.keys.copy()
+    keys[0, :, 0, 1030:] = np.inf
+    near = replace(given, keys=keys)
+    kept = replace(
+        given.part(slice(0, 1)), keys=given.keys[:1, :, :, :1030], values=given.values[:1, :1030],
+        variances=given.variances[:1, :1030],
+    )  # fmt: skip
+    tolerance = 4 * np.finfo(precision).eps
+    for found, expected in zip((*near.moments(), near.estimates()), (*kept.moments(), kept.estimates()), strict=True):
+        np.testing.assert_allclose(found[:1], expected, rtol=0, atol=tolerance)
+
+
+@PRECISIONS
+def test_no_finite_logit__is_undefined(precision):
+    given = problem((2, 2, 2, 2, 1500), "distance", precision)
+    keys = given.keys.copy()
+    keys[0, 1] = np.inf
+    mean, gram = replace(given, keys=keys).moments()
+    assert np.isnan(mean[0, :, 1]).all() and np.isfinite(mean[0, :, 0]).all() and np.isfinite(mean[1]).all()
+    assert np.isnan(gram[0, :, :, 1]).all() and np.isfinite(gram[0, :, 0, 0]).all() and np.isfinite(gram[1]).all()
+
+
+def test_infinite_dot_product__is_undefined():
+    given = problem((1, 2, 2, 2, 50), "dot_product")
+    keys = given.keys.copy()
+    keys[0, 1, 0, 7] = np.inf
+    positive = replace(given, keys=keys, queries=np.abs(given.queries))
+    assert np.isnan(positive.moments()[0][0, :, 1]).all() and np.isfinite(positive.moments()[0][0, :, 0]).all()
+
+
+# ---------------------------------------------------------------- compilation
+
+
+def test_kernels__are_compiled_once_for_each_precision_and_kind_of_logits():
+    from simstudy.kernels import nadaraya_watson, project, projection
+
+    if not hasattr(nadaraya_watson._estimates, "signatures"):
+        pytest.skip("compilation is disabled")
+    for precision, logits in itertools.product(["float32", "float64"], ["distance", "dot_product"]):
+        given = problem((2, 2, 2, 2, 9), logits, precision)
+        given.keys.flags.writeable = given.values.flags.writeable = given.queries.flags.writeable = False
+        values, variances = given.values.astype("float64"), given.variances.astype("float32")
+        for keys, queries in ((given.keys, given.queries[::-1]), (given.keys[..., ::2], given.queries.astype(float))):
+            n = keys.shape[-1]
+            nw_estimates(keys, values[:, :n], queries, 1, logits)
+            nw_moments(keys, values[:, :n], variances[:, :n], queries, np.float32(1.0), logits)
+        project(given.keys[:, 0], np.ones((2, 2, 1)))
+    assert len(nadaraya_watson._estimates.signatures) == 4
+    assert len(nadaraya_watson._moments.signatures) == 4
+    assert len(projection._project.signatures) == 2

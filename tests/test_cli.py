@@ -1,0 +1,83 @@
+"""The command line, run as a user runs it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from builders import DESIGN, edited, write_design
+
+ROOT = Path(__file__).parents[1]
+
+
+def simstudy(*arguments: object, cwd: Path = ROOT) -> subprocess.CompletedProcess:
+    command = [sys.executable, "-c", "from simstudy.cli import main; main()", *map(str, arguments)]
+    environment = os.environ | {"COLUMNS": "200", "NO_COLOR": "1"}
+    return subprocess.run(command, capture_output=True, text=True, cwd=cwd, env=environment, timeout=240)
+
+
+def test_help__teaches():
+    for command in ([], ["list"], ["check"], ["run"], ["status"], ["report"]):
+        result = simstudy(*command, "--help")
+        assert result.returncode == 0 and "Usage" in result.stdout
+
+
+def test_list_and_check__know_the_shipped_designs():
+    listed = simstudy("list")
+    assert listed.returncode == 0 and "principal-angles" in listed.stdout
+    checked = simstudy("check", "principal-angles")
+    assert checked.returncode == 0 and "full" in checked.stdout
+
+
+def test_run_status_report__in_turn(tmp_path):
+    path, output = write_design(tmp_path), tmp_path / "out"
+    result = simstudy("run", path, "--output", output, "--executor", "serial")
+    assert result.returncode in (0, 3), result.stderr
+    for expected in ("mse-falls", "results.nc", "report.html", "±"):
+        assert expected in result.stdout
+    assert (output / "tiny" / "quick" / "report.html").exists()
+    shown = simstudy("status", path, "--output", output)
+    assert shown.returncode == 0 and "6 of 6 cells finished" in shown.stdout
+    again = simstudy("report", path, "--output", output)
+    assert again.returncode == 0 and "mse-falls" in again.stdout
+
+
+def test_missed_precision__has_its_own_exit_code(tmp_path):
+    path = write_design(tmp_path, edited(DESIGN, "mse = 0.05", "mse = 0.0001"))
+    result = simstudy("run", path, "--output", tmp_path / "out", "--executor", "serial")
+    assert result.returncode == 3 and "stopped at their ceiling" in result.stderr
+
+
+def test_bad_design__is_one_message_exit_code_2_and_nothing_written(tmp_path):
+    path = write_design(tmp_path, edited(DESIGN, "bandwidth = 0.8", "bandwidth = -1"))
+    for command in ("run", "check", "status", "report"):
+        result = simstudy(command, path, *([] if command == "check" else ["--output", tmp_path / "out"]))
+        assert result.returncode == 2
+        assert "Traceback" not in result.stderr and "estimator.bandwidth = -1" in result.stderr
+    assert not (tmp_path / "out").exists()
+
+
+def test_bad_arguments__are_one_message_and_exit_code_2(tmp_path):
+    for arguments in (["run", "absent"], ["run"], ["frobnicate"], ["list", tmp_path], ["run", "absent", "--workers", "0"]):
+        result = simstudy(*arguments)
+        assert result.returncode == 2 and "Traceback" not in result.stderr, result.stderr
+
+
+def test_interrupt__ends_cleanly_and_run_continues(tmp_path):
+    text = edited(DESIGN, "n_keys = 40", "n_keys = 20000").replace("mse = 0.05", "mse = 0.0001")
+    path, output = write_design(tmp_path, text), tmp_path / "out"
+    command = [sys.executable, "-c", "from simstudy.cli import main; main()", "run", path, "--output", output]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    deadline = time.monotonic() + 120
+    while not list(output.rglob("*.npz")) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    process.send_signal(signal.SIGINT)
+    _, messages = process.communicate(timeout=60)
+    assert process.returncode == 130, messages
+    assert "run the same command again" in messages and "Traceback" not in messages
+    stored = simstudy("status", path, "--output", output)
+    assert stored.returncode == 0 and "running" in stored.stdout

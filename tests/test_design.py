@@ -1,0 +1,169 @@
+"""Design files: the good are loaded, the bad are refused with every mistake named."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from builders import DESIGN, edited, minimal_cell, write_design
+
+from simstudy.claims import BaseClaim
+from simstudy.design import MAX_BYTES, load_design, profiles_of
+from simstudy.feasibility import features_needed, impossibilities
+from simstudy.problems import DesignError
+from simstudy.settings import TABLE_OF, TABLES
+
+DESIGNS = sorted((Path(__file__).parents[1] / "designs").glob("*.toml"))
+
+
+def mistakes(folder: Path, text: str, profile: str = "quick") -> str:
+    with pytest.raises(DesignError) as refused:
+        load_design(write_design(folder, text), profile)
+    return str(refused.value)
+
+
+@pytest.mark.parametrize("path", DESIGNS, ids=lambda path: path.stem)
+def test_shipped_designs__load_under_every_profile(path):
+    assert {"quick", "full"} <= set(profiles_of(path))
+    for profile in profiles_of(path):
+        design = load_design(path, profile)
+        assert design.study.name == path.stem
+        assert design.claims and design.figures and design.cells
+
+
+def test_setting_names__are_unique_over_tables():
+    assert len(TABLE_OF) == sum(len(model.model_fields) for model in TABLES.values())
+
+
+def test_design__is_crossed_with_the_last_factor_fastest(tmp_path):
+    design = load_design(write_design(tmp_path))
+    levels = [(c.cell.heads.angle, c.cell.bandwidth) for c in design.cells]
+    assert levels == [(0, 0.5), (0, 1.0), (45, 0.5), (45, 1.0), (90, 0.5), (90, 1.0)]
+    assert isinstance(design.claims["mse-falls"], BaseClaim)
+    assert design.text == DESIGN
+
+
+def test_profile__replaces_entries_and_keeps_the_rest(tmp_path):
+    quick, full = (load_design(write_design(tmp_path), profile) for profile in ("quick", "full"))
+    assert [quick.cells[0].precision.max_replicates, full.cells[0].precision.max_replicates] == [512, 1024]
+    assert quick.cells[0].precision.min_replicates == full.cells[0].precision.min_replicates
+    assert "no such profile" in mistakes(tmp_path, DESIGN, "ful")
+
+
+def test_designs__are_immutable(tmp_path):
+    design = load_design(write_design(tmp_path))
+    with pytest.raises(ValueError, match="frozen"):
+        design.cells[0].cell.data.n_keys = 3
+
+
+def test_all_mistakes__are_reported_together(tmp_path):
+    text = edited(DESIGN, "n_keys = 40", 'n_keys = "many"\nn_kees = 3')
+    text = edited(text, "bandwidth = [0.5, 1.0]", "bandwidth = [0.5, -1.0]\nhead_dim = [2, 7]\nn_heads = []")
+    text = edited(text, 'direction = "decreasing"', 'direction = "down"')
+    text = edited(text, "{ mse = 0.05 }", "{ mze = 0.05 }")
+    message = mistakes(tmp_path, text)
+    for expected in (
+        "data.n_kees = 3: unknown key; did you mean",
+        'claims.mse-falls.direction = \'down\': must be',
+        "grids.angles.factors.n_heads = []",
+        "precision.relative_mcse.mze",
+        "data.n_keys = 'many': must be a valid integer; give number of training pairs",
+        "grids.angles.factors.bandwidth[1] = -1.0: must be greater than 0; give a positive number",
+    ):
+        assert expected in message, message
+    assert all(line.startswith(str(tmp_path)) for line in message.splitlines())
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "expected"),
+    [
+        ("n_features = 6", "n_features = 3", "take up 4 features; n_features is 3"),
+        ("head_dim = 2", "head_dim = 7", "head_dim = 7: a head of 7 dimensions does not fit"),
+        ("bandwidth = 0.8", "bandwidth = inf", "must be a finite number"),
+        ("bandwidth = 0.8", "bandwidth = true", "estimator.bandwidth"),
+        ("seed = 7", "seed = -1", "simulation.seed = -1"),
+        ("seed = 7", "seed = 7.0", "must be a valid integer"),
+        ("batch_size = 32", "batch_size = 33", "multiple of 16"),
+        ("angle = [0, 45, 90]", "angle = []", "at least 1 item"),
+        ("angle = [0, 45, 90]", "angle = [0, 91]", "angle[1] = 91"),
+        ('arrangement = "rotated"', 'arrangement = "aligned"', 'remove angle for arrangement = "aligned"'),
+        ("angle = [0, 45, 90]", "n_keys = [1]", 'state angle for arrangement = "rotated"'),
+        ('{ function = "ridge" }', '{ function = "ridge", direction = [0.0] }', "must not be zero"),
+        ('{ function = "ridge" }', '{ function = "interaction", coordinates = [2, 2] }', "must differ"),
+        ('{ function = "ridge" }', '{ function = "interaction", coordinates = [2, 7] }', "uses coordinate 7"),
+        ('{ function = "ridge" }', '"rigde"', "data.regression"),
+        ('{ function = "ridge" }', '{ function = "sum", terms = [] }', "data.regression.terms"),
+        ("n_keys = 40", 'n_keys = 40\nkey_distribution = { distribution = "student_t", df = 2 }', "data.key_distribution.df = 2"),
+        ("n_keys = 40", 'n_keys = 40\nkey_distribution = { distribution = "mixture", n_components = 9 }', "needs as many features"),
+        ("bandwidth = 0.8", "bandwidth = 0.8\ncombination = [0.5]", "1 weights for n_heads = 2"),
+        ("min_replicates = 64", "min_replicates = 640", "above max_replicates = 512"),
+        ('name = "tiny"', 'name = "../tiny"', "study.name"),
+        ('name = "tiny"', 'name = "tiny\\n"', "study.name"),
+        ('x = "angle"\ny', 'x = "angel"\ny', 'figures.mse.x = \'angel\': unknown factor; did you mean "angle"?'),
+        ('grid = "angles"\nmeasure', 'grid = "angels"\nmeasure', "claims.mse-falls.grid"),
+        ('measure = "mse"', 'measure = "hdi"', "claims.mse-falls.index"),
+        ('measure = "mse"', 'measure = "mse"\nwhere = { bandwidth = 3 }', "selects no cell"),
+        ('measure = "mse"', 'measure = "mse"\nwhere = { bandwith = 0.5 }', "unknown setting; did you mean"),
+        ("[profiles.quick]", "[profiles.quick]\n[data]", "not valid TOML"),
+    ],
+)
+def test_mistake__is_named_with_its_place(tmp_path, old, new, expected):
+    assert expected in mistakes(tmp_path, edited(DESIGN, old, new))
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [(b"\xff\xfe", "not UTF-8"), (b"#" * (MAX_BYTES + 1), "longer than"), (b"", "no such profile"), (b"= 3", "not valid")],
+)
+def test_unreadable_files__are_refused(tmp_path, content, expected):
+    path = tmp_path / "design.toml"
+    path.write_bytes(content)
+    with pytest.raises(DesignError, match=expected):
+        load_design(path)
+
+
+def test_missing_file__is_refused(tmp_path):
+    with pytest.raises(DesignError, match="cannot be read"):
+        load_design(tmp_path / "absent.toml")
+
+
+def test_head_file__travels_inside_the_cell(tmp_path):
+    projections = np.random.default_rng(0).normal(size=(2, 6, 2))
+    np.save(tmp_path / "heads.npy", projections)
+    text = edited(DESIGN, 'arrangement = "rotated"', 'arrangement = "file"\nfile = "heads.npy"')
+    text = edited(text, "angle = [0, 45, 90]", "n_keys = [10, 20]").replace('x = "angle"', 'x = "n_keys"')
+    cell = load_design(write_design(tmp_path, text)).cells[0].cell
+    np.testing.assert_array_equal(cell.file_projections, projections)
+    np.save(tmp_path / "heads.npy", projections[:1])
+    assert "holds shape (1, 6, 2)" in mistakes(tmp_path, text)
+    np.save(tmp_path / "heads.npy", np.array([object()]))
+    assert "cannot be read as .npy" in mistakes(tmp_path, text)
+
+
+def test_features_needed__by_arrangement():
+    def needed(**settings):
+        return features_needed(minimal_cell(n_heads=3, head_dim=2, **settings).heads)
+
+    assert needed(arrangement="aligned") == 2
+    assert needed(arrangement="orthogonal") == 6
+    assert needed(arrangement="rotated", angle=0) == 2
+    assert needed(arrangement="rotated", angle=1) == 6
+    assert needed(arrangement="principal_angles", principal_angles=[0, 5]) == 4
+    assert impossibilities(minimal_cell(arrangement="haar", n_heads=30)) == []
+
+
+def test_identity__follows_numbers_not_labels():
+    cell = minimal_cell()
+    assert cell.identity("a") != cell.identity("b")
+    assert cell.identity("a") == minimal_cell().identity("a")
+    for change in ({"n_keys": 41}, {"bandwidth": 0.9}, {"seed": 8}, {"batch_size": 64}, {"noise_sd": 2.0}):
+        assert minimal_cell(**change).identity("a") != cell.identity("a")
+
+
+def test_data_id__is_shared_by_cells_that_differ_in_the_estimator_only():
+    cell = minimal_cell()
+    for change in ({"n_keys": 41}, {"bandwidth": 0.9}, {"noise_sd": 2.0}, {"n_heads": 3}, {"regression": "linear"}):
+        assert minimal_cell(**change).data_id == cell.data_id
+    for change in ({"seed": 8}, {"key_distribution": "sphere"}):
+        assert minimal_cell(**change).data_id != cell.data_id

@@ -1,0 +1,84 @@
+"""The walls of the house: what a linter of imports cannot see."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from simstudy.geometry import GEOMETRIC_INDICES
+from simstudy.provenance import ENGINE_SOURCES, PACKAGE
+from simstudy.variables import INDICES
+
+SOURCES = sorted(PACKAGE.rglob("*.py"))
+
+
+def imported(path: Path) -> set[str]:
+    modules = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            modules |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            modules |= {node.module} | {f"{node.module}.{alias.name}" for alias in node.names}
+    return modules
+
+
+def importers(package: str) -> set[str]:
+    found = [p for p in SOURCES if any(m == package or m.startswith(f"{package}.") for m in imported(p))]
+    return {path.relative_to(PACKAGE).as_posix() for path in found}
+
+
+def test_contracts__hold():
+    command = [Path(sys.executable).parent / "lint-imports"]
+    result = subprocess.run(command, capture_output=True, text=True, cwd=PACKAGE.parent)
+    assert result.returncode == 0, result.stdout
+
+
+def test_only_one_module__imports_dask():
+    assert importers("dask") | importers("distributed") == {"schedule.py"}
+
+
+def test_only_one_module__configures_numba():
+    assert importers("numba") == {"jit.py"}
+
+
+def test_only_named_modules__touch_files():
+    """Writing is for the store; reading also for the design, head files, sources and templates."""
+    pattern = re.compile(r"\.(write_text|write_bytes|open|savez?|to_netcdf|unlink|mkdir)\(")
+    writers = {p.name for p in SOURCES if pattern.search(p.read_text())}
+    assert writers - {"store.py", "design.py", "report.py"} == set()
+
+
+def test_engine_sources__cover_what_a_batch_imports():
+    """Every module of ours that `batch` reaches must enter the identity of stored batches."""
+    reached, open_ends = set(), {PACKAGE / "batch.py"}
+    while open_ends:
+        path = open_ends.pop()
+        reached.add(path)
+        for module in imported(path):
+            parts = module.split(".")
+            for depth in range(2, len(parts) + 1) if parts[0] == "simstudy" else ():
+                base = PACKAGE.joinpath(*parts[1:depth])
+                for candidate in (base.with_suffix(".py"), base / "__init__.py"):
+                    if candidate.exists() and candidate not in reached:
+                        open_ends.add(candidate)
+    covered = {PACKAGE / entry for entry in ENGINE_SOURCES}
+    missing = {p for p in reached if p not in covered and p.parent not in covered}
+    assert missing == set()
+
+
+def test_indices__are_those_of_the_geometry_and_the_output():
+    assert (*GEOMETRIC_INDICES, "output") == INDICES
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda p: p.relative_to(PACKAGE).as_posix())
+def test_every_module__is_short_and_says_what_it_imports(path):
+    text = path.read_text()
+    assert len(text.splitlines()) <= 400
+    docstring = ast.get_docstring(ast.parse(text)) or ""
+    if path.name != "__init__.py":
+        assert "Imports " in docstring

@@ -1,0 +1,75 @@
+"""Files of a study: whole or absent, checked when read."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from simstudy.moments import Moments, empty
+from simstudy.problems import UserError
+from simstudy.store import Store, read_results
+
+
+def some_moments() -> Moments:
+    return empty(16, np.array([0.5]), 2, 7)._replace(error_sum=np.random.default_rng(0).normal(size=(16, 1, 2)))
+
+
+@pytest.fixture
+def store(tmp_path) -> Store:
+    return Store(tmp_path / "study" / "quick")
+
+
+def test_batch__is_read_back_to_the_bit(store):
+    store.write_batch("abc", 3, some_moments())
+    for written, read in zip(some_moments(), store.read_batch("abc", 3), strict=True):
+        np.testing.assert_array_equal(written, read)
+    assert store.stored_batches("abc") == {3}
+    assert store.stored_batches("other") == frozenset() and store.read_batch("abc", 4) is None
+
+
+def test_same_moments__give_the_same_bytes(tmp_path):
+    contents = set()
+    for name in ("one", "two"):
+        store = Store(tmp_path / name)
+        store.write_batch("abc", 0, some_moments())
+        contents.add((tmp_path / name / "batches" / "abc" / "0000000.npz").read_bytes())
+    assert len(contents) == 1
+
+
+@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_flipped_or_cut_file__never_gives_other_numbers(store, data):
+    """Damage is found, or lies where it changes no number."""
+    store.write_batch("abc", 0, some_moments())
+    path = store.folder / "batches" / "abc" / "0000000.npz"
+    content = bytearray(path.read_bytes())
+    place = data.draw(st.integers(0, len(content) - 1))
+    if data.draw(st.booleans()):
+        content[place] ^= 1 << data.draw(st.integers(0, 7))
+    else:
+        del content[place:]
+    path.write_bytes(bytes(content))
+    read = store.read_batch("abc", 0)
+    if read is not None:
+        for written, field in zip(some_moments(), read, strict=True):
+            np.testing.assert_array_equal(written, field)
+
+
+def test_failed_write__leaves_nothing_behind(store, monkeypatch):
+    def full(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(np, "savez", full)
+    with pytest.raises(UserError, match="No space left"):
+        store.write_batch("abc", 0, some_moments())
+    assert [p for p in store.folder.rglob("*") if p.is_file()] == []
+
+
+def test_missing_results__are_one_message(tmp_path):
+    with pytest.raises(UserError, match="run the study first"):
+        read_results(tmp_path / "results.nc")
+    (tmp_path / "results.nc").write_text("not netCDF")
+    with pytest.raises(UserError, match="no results can be read"):
+        read_results(tmp_path / "results.nc")

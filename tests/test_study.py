@@ -1,0 +1,189 @@
+"""Whole small studies: the same bits on every executor and after every interruption, and labelled as promised."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import xarray as xr
+from builders import DESIGN, edited, write_design
+
+import simstudy
+from simstudy.design import load_design
+from simstudy.ledger import Ledger
+from simstudy.problems import UserError
+from simstudy.study import run, store_of
+from simstudy.variables import INDICES, MEASURES, VARIABLES
+
+
+@pytest.fixture(scope="module")
+def design(tmp_path_factory):
+    return load_design(write_design(tmp_path_factory.mktemp("design")))
+
+
+@pytest.fixture(scope="module")
+def serial(design, tmp_path_factory):
+    output = tmp_path_factory.mktemp("serial")
+    return run(design, output=output, executor="serial"), output
+
+
+def batch_digests(design, output: Path) -> dict[str, str]:
+    folder = store_of(design, output).folder / "batches"
+    return {p.relative_to(folder).as_posix(): hashlib.sha256(p.read_bytes()).hexdigest() for p in folder.rglob("*.npz")}
+
+
+def assert_same(left: tuple[xr.Dataset, Path], right: tuple[xr.Dataset, Path], design) -> None:
+    xr.testing.assert_identical(left[0], right[0])
+    assert batch_digests(design, left[1]) == batch_digests(design, right[1])
+
+
+@pytest.mark.parametrize(("executor", "workers"), [("threads", 1), ("threads", 3), ("processes", 2)])
+def test_executors__give_the_same_bits(design, serial, tmp_path, executor, workers):
+    assert_same(serial, (run(design, output=tmp_path, executor=executor, workers=workers), tmp_path), design)
+
+
+def test_running_scheduler__gives_the_same_bits(design, serial, tmp_path):
+    from distributed import LocalCluster
+
+    with LocalCluster(n_workers=1, threads_per_worker=2, processes=False, dashboard_address=None) as cluster:
+        results = run(design, output=tmp_path, executor=cluster.scheduler_address)
+    # In-process clusters are addressed by inproc://; what counts is that an address is used as given.
+    assert_same(serial, (results, tmp_path), design)
+
+
+def test_interrupted_run__continues_to_the_same_bits(design, serial, tmp_path):
+    class Stop(Exception):
+        pass
+
+    calls = 0
+
+    def interrupt(ledger: Ledger) -> None:
+        nonlocal calls
+        calls += 1
+        if calls == 2:
+            raise Stop
+
+    with pytest.raises(Stop):
+        run(design, output=tmp_path, executor="serial", observer=interrupt)
+    kept = batch_digests(design, tmp_path)
+    assert 0 < len(kept) < len(batch_digests(design, serial[1]))
+    times = {p: p.stat().st_mtime_ns for p in tmp_path.rglob("*.npz")}
+    assert_same(serial, (run(design, output=tmp_path, executor="serial"), tmp_path), design)
+    assert all(path.stat().st_mtime_ns == time for path, time in times.items())  # nothing was computed twice
+
+
+@pytest.mark.parametrize("damage", [b"", b"rubbish", None])
+def test_damaged_batch__is_computed_again(design, serial, tmp_path, damage):
+    run(design, output=tmp_path, executor="serial")
+    path = sorted(tmp_path.rglob("*.npz"))[1]
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(bytes(content) if damage is None else damage)
+    assert_same(serial, (run(design, output=tmp_path, executor="serial"), tmp_path), design)
+
+
+def test_tighter_precision__extends_what_is_stored(design, serial, tmp_path):
+    run(design, output=tmp_path, executor="serial")
+    before = batch_digests(design, tmp_path)
+    tighter = load_design(write_design(tmp_path, edited(DESIGN, "mse = 0.05", "mse = 0.02")))
+    results = run(tighter, output=tmp_path, executor="serial")
+    after = batch_digests(tighter, tmp_path)
+    assert before.items() < after.items()
+    assert (results.n_replicates >= serial[0].n_replicates).all()
+
+
+def test_precision__is_reached_or_the_ceiling(serial):
+    results, _ = serial
+    empirical = results.mse.sel(source="empirical")
+    met = results.mse_mcse <= 0.05 * empirical
+    np.testing.assert_array_equal(met, results.precision_reached)
+    assert ((results.n_replicates == 512) | met).all()
+
+
+def test_results__open_with_xarray_alone_and_explain_themselves(serial):
+    results, output = serial
+    path = output / "tiny" / "quick" / "results.nc"
+    with xr.open_dataset(path) as opened:
+        xr.testing.assert_equal(opened.load(), results)
+    assert set(MEASURES) | {f"{name}_mcse" for name in MEASURES} | {"hdi", "hdi_mcse"} <= set(results)
+    assert results.index.values.tolist() == list(INDICES)
+    for name, variable in results.data_vars.items():
+        assert variable.dims == VARIABLES[name].dims
+        assert variable.attrs["long_name"] and variable.attrs["units"]
+    assert results.attrs["design"] == DESIGN
+    xr.testing.assert_identical(simstudy.open_results(output / "tiny" / "quick"), simstudy.open_results(path))
+
+
+def test_to_grid__lays_cells_out_by_factor(serial):
+    results, _ = serial
+    grid = simstudy.to_grid(results, "angles")
+    assert dict(grid.sizes) | {"angle": 3, "bandwidth": 2} == dict(grid.sizes)
+    picked = grid.mse.sel(angle=45, bandwidth=1.0, source="empirical")
+    flat = results.mse.sel(source="empirical")[((results.angle == 45) & (results.bandwidth == 1.0)).values]
+    assert picked.item() == flat.item()
+    with pytest.raises(UserError, match="not in these results"):
+        simstudy.to_grid(results, "other")
+
+
+def test_wrong_claim__comes_out_contradicted(tmp_path):
+    text = edited(DESIGN, 'direction = "decreasing"', 'direction = "increasing"')
+    text = edited(text, 'regression = { function = "ridge" }', 'regression = "zero"')
+    wrong = run(load_design(write_design(tmp_path, text)), output=tmp_path, executor="serial")
+    assert wrong.verdict.item() == "contradicted"
+    right = edited(text, 'direction = "increasing"', 'direction = "decreasing"')
+    right_claim = run(load_design(write_design(tmp_path, right)), output=tmp_path, executor="serial")
+    assert right_claim.verdict.item() == "supported"
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        "noise_sd = 0.7",
+        'noise = { distribution = "student_t", df = 5 }\nkey_distribution = { distribution = "student_t", df = 7 }',
+        'noise = { distribution = "heteroscedastic", strength = 2.0 }\nkey_distribution = "sphere"',
+    ],
+)
+def test_integrated_and_drawn_noise__agree(tmp_path, data):
+    """Rao-Blackwellised and noise-drawing measures estimate the same; a wrong noise level must show."""
+    text = edited(DESIGN, "n_keys = 40", f"n_keys = 40\n{data}")
+    text = edited(text, "bandwidth = [0.5, 1.0]", 'noise_treatment = ["integrated", "drawn"]')
+    text = edited(text, "min_replicates = 64", "min_replicates = 2048").replace("max_replicates = 512", "max_replicates = 2048")
+    text = text.replace('hue = "bandwidth"\n', "")
+    results = run(load_design(write_design(tmp_path, text)), output=tmp_path, executor="threads")
+    grid = simstudy.to_grid(results, "angles").sel(source="empirical")
+    for name in ("mean_variance", "mean_covariance", "ensemble_variance", "mse"):
+        values, errors = grid[name], grid[f"{name}_mcse"]
+        # Cells share their keys, so ignoring the pairing makes z too small, never too large.
+        z = (values.sel(noise_treatment="drawn") - values.sel(noise_treatment="integrated")) / np.hypot(
+            errors.sel(noise_treatment="drawn"), errors.sel(noise_treatment="integrated")
+        )
+        assert (abs(z) < 4).all(), f"{name}: {z.values}"
+        wrong = (1.3 * values.sel(noise_treatment="drawn") - values.sel(noise_treatment="integrated")) / errors.sel(
+            noise_treatment="drawn"
+        )
+        if name == "mse":
+            assert (abs(wrong) > 4).any()  # the control
+    assert (grid.mse_mcse.sel(noise_treatment="integrated") <= grid.mse_mcse.sel(noise_treatment="drawn") * 1.05).all()
+
+
+def test_unwritable_output__is_one_clear_message(design, tmp_path):
+    (tmp_path / "tiny").write_text("in the way")
+    with pytest.raises(UserError, match="cannot be written"):
+        run(design, output=tmp_path, executor="serial")
+
+
+def test_unknown_executor__is_refused(design, tmp_path):
+    for executor in ("gpu", "tcp://127.0.0.1:1"):
+        with pytest.raises(UserError, match="executor"):
+            run(design, output=tmp_path, executor=executor)
+    assert not list(tmp_path.iterdir())
+
+
+def test_provenance__names_code_libraries_and_time(design, serial):
+    record = json.loads((store_of(design, serial[1]).folder / "provenance.json").read_text())
+    assert record["design"] == DESIGN
+    assert record["run"]["executor"] == "serial" and record["run"]["wall_seconds"] > 0
+    assert record["libraries"]["numba"] and record["engine"] == serial[0].attrs["engine"]

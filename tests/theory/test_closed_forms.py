@@ -1,0 +1,110 @@
+"""Closed forms in principal angles against the general machinery, against integrals and against one another."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from theory_oracle import gaussian_grid, make_cell
+
+from simstudy.theory import closed_forms as cf
+from simstudy.theory import leading_order
+
+RNG = np.random.default_rng(7)
+ANGLES = np.radians([[0.0, 0.0], [0.0, 90.0], [45.0, 45.0], [20.0, 70.0], [90.0, 90.0]])
+
+
+def turned_pair(angles):
+    """Two heads of dimension p with given principal angles in R^(2p + 1), in a random orientation."""
+    p = len(angles)
+    space = np.linalg.qr(RNG.normal(size=(2 * p + 1, 2 * p + 1)))[0]
+    first, normal = space[:, :p], space[:, p : 2 * p]
+    return np.stack([first, first * np.cos(angles) + normal * np.sin(angles)])
+
+
+def scaled_noise(heads, queries, logits, bandwidth):
+    """n Cov / sigma^2 of pure-noise heads from the general formula, (Q, 2, 2)."""
+    cell = make_cell(10**7, heads.shape[1], 2, heads.shape[2], logits, bandwidth, noise_sd=3.0)
+    prediction = leading_order(cell, heads, heads, queries)
+    assert prediction.reason == ""
+    return prediction.covariance * 10**7 / 9
+
+
+@pytest.mark.parametrize("angles", ANGLES)
+@pytest.mark.parametrize("bandwidth", [0.3, 1.0, 3.0])
+def test_distance_forms_follow_from_the_general_formula(angles, bandwidth):
+    heads = turned_pair(angles)
+    queries = np.vstack([np.zeros(5), RNG.normal(size=(3, 5))])
+    noise = scaled_noise(heads, queries, "distance", bandwidth)
+    ratio = cf.noise_ratio(queries @ heads[0], queries @ heads[1], angles, bandwidth)
+    np.testing.assert_allclose(ratio, noise[:, 0, 1], rtol=1e-10)
+    correlation = noise[0, 0, 1] / noise[0, 0, 0]
+    np.testing.assert_allclose(cf.origin_correlation(angles, bandwidth), correlation, rtol=1e-10)
+
+
+@pytest.mark.parametrize("angles", ANGLES)
+def test_dot_product_form_follows_from_the_general_formula(angles):
+    heads, bandwidth = turned_pair(angles), 1.2
+    queries = RNG.normal(size=(3, 5))
+    noise = scaled_noise(heads, queries, "dot_product", bandwidth)
+    pulled = queries @ heads @ heads.mT / bandwidth**2
+    expected = noise[:, 0, 1] / np.sqrt(noise[:, 0, 0] * noise[:, 1, 1])
+    np.testing.assert_allclose(cf.dot_product_correlation(*pulled, np.eye(5)), expected, rtol=1e-10)
+
+
+def test_opposite_queries_are_less_correlated_than_orthogonal_heads():
+    # Identical key subspaces: principal angles of the keys do not decide.
+    covariance, k = np.eye(2), np.array([1.0, 0.0])
+    opposite = cf.dot_product_correlation(k, -k, covariance)
+    assert opposite == pytest.approx(np.exp(-2))
+    assert opposite < cf.dot_product_correlation(k, k[::-1], covariance)
+
+
+def test_origin_correlation_runs_from_one_to_the_floor():
+    for bandwidth in (1e-3, 0.5, 4.0):
+        assert cf.origin_correlation(np.zeros(3), bandwidth) == 1.0
+        orthogonal = cf.origin_correlation(np.full(3, np.pi / 2), bandwidth)
+        assert orthogonal == pytest.approx(cf.correlation_floor(3, bandwidth), rel=1e-9)
+        # Concentrated overlap is worse than the same overlap spread out.
+        spread, concentrated = cf.origin_correlation(np.radians([[45.0, 45.0], [0.0, 90.0]]), bandwidth)
+        assert orthogonal < spread < concentrated < 1
+
+
+def test_limits_in_the_bandwidth_are_approached_at_their_rates():
+    angles = np.radians([0.0, 30.0, 90.0])
+
+    def error(limit, bandwidth):
+        return abs(limit(angles, bandwidth) / cf.origin_correlation(angles, bandwidth) - 1)
+
+    for limit, first, second in ((cf.narrow_correlation, 0.02, 0.01), (cf.wide_correlation, 5.0, 10.0)):
+        assert error(limit, second) < 2e-3
+        assert error(limit, first) > 3 * error(limit, second)
+    wrong = cf.narrow_correlation(np.radians([0.0, 0.0, 90.0]), 0.01)
+    assert abs(wrong / cf.origin_correlation(angles, 0.01) - 1) > 0.5
+
+
+@pytest.mark.parametrize("degrees", [0.0, 40.0, 90.0])
+@pytest.mark.parametrize("bandwidth", [0.5, 1.5])
+def test_query_averages_are_the_integrals_they_claim(degrees, bandwidth):
+    angle = np.radians([degrees])
+    points, weights = gaussian_grid(np.eye(2), extent=20.0, step=0.1)
+    head, other = points[:, :1], points @ np.array([[np.cos(angle[0])], [np.sin(angle[0])]])
+    ratio = weights @ cf.noise_ratio(head, other, angle, bandwidth)
+    np.testing.assert_allclose(cf.averaged_noise_ratio(angle, bandwidth), ratio, rtol=1e-9)
+
+    direction = np.array([np.cos(angle[0]), np.sin(angle[0])])
+    pulled = head * np.array([1.0, 0.0]) / bandwidth**2, other * direction / bandwidth**2
+    correlation = weights @ cf.dot_product_correlation(*pulled, np.eye(2))
+    np.testing.assert_allclose(cf.averaged_dot_product_correlation(angle, bandwidth**2), correlation, rtol=1e-9)
+
+
+def test_averages_factor_over_principal_angles():
+    angles = np.radians([25.0, 80.0])
+    for form in (cf.averaged_noise_ratio, cf.averaged_dot_product_correlation, cf.origin_correlation):
+        assert form(angles, 0.9) == pytest.approx(form(angles[:1], 0.9) * form(angles[1:], 0.9), rel=1e-12)
+        assert form(ANGLES, 0.9).shape == (5,)
+
+
+def test_orthogonal_heads_at_standard_scaling_keep_correlation():
+    p = 4000
+    assert cf.averaged_dot_product_correlation(np.full(p, np.pi / 2), np.sqrt(p)) == pytest.approx(np.exp(-1), rel=1e-3)
+    assert cf.averaged_noise_ratio(np.full(3, np.pi / 2), 0.2) == pytest.approx(1.0)

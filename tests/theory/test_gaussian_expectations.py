@@ -1,0 +1,76 @@
+"""Expectations under a Gaussian with an arbitrary mean, against sums over a grid and known identities."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from theory_oracle import gaussian_grid, regression_values
+
+from simstudy import settings as s
+from simstudy.theory import regression_function
+from simstudy.theory.gaussian import expectation, product_expectation
+
+COVARIANCE = np.array([[1.0, 0.4], [0.4, 0.5]])
+MEANS = np.array([[0.3, -1.0], [2.0, 0.5]])
+POLYNOMIAL = s.Sum(
+    function="sum",
+    terms=(
+        s.Linear(function="linear", coefficients=(1.0, 2.0)),
+        s.Quadratic(function="quadratic", coefficients=(0.5, -1.0)),
+        s.Interaction(function="interaction"),
+    ),
+)
+WAVES = s.Additive(function="additive", frequency=1.7)
+BUMPS = s.Bumps(function="bumps", centres=((0.5,), (-1.0, 1.0)), amplitudes=(1.0, -2.0), width=0.6)
+RIDGE = s.Ridge(function="ridge", wave="cos", direction=(1.0, -1.0))
+RECORDS = (POLYNOMIAL, WAVES, BUMPS, RIDGE)
+
+
+def on_grid(*records):
+    """E of the product of the records' values under N(mean, COVARIANCE), for every mean."""
+    nodes, weights = gaussian_grid(COVARIANCE, step=0.05)
+    return np.array(
+        [weights @ np.prod([regression_values(r, nodes + mean) for r in records], axis=0) for mean in MEANS]
+    )
+
+
+@pytest.mark.parametrize("record", RECORDS, ids=lambda r: r.function)
+def test_expectation(record):
+    actual = expectation(regression_function(record, 2), MEANS, COVARIANCE)
+    np.testing.assert_allclose(actual, on_grid(record), rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("second", RECORDS, ids=lambda r: r.function)
+@pytest.mark.parametrize("first", RECORDS, ids=lambda r: r.function)
+def test_expectation_of_a_product(first, second):
+    functions = (regression_function(record, 2) for record in (first, second))
+    actual = product_expectation(*functions, MEANS, COVARIANCE)
+    np.testing.assert_allclose(actual, on_grid(first, second), rtol=1e-9, atol=1e-12)
+
+
+def test_a_degenerate_law_gives_the_value_itself():
+    for record in RECORDS:
+        function = regression_function(record, 2)
+        nothing = np.zeros((2, 2))
+        np.testing.assert_allclose(expectation(function, MEANS, nothing), function(MEANS), rtol=1e-12)
+        np.testing.assert_allclose(
+            product_expectation(function, function, MEANS, nothing), function(MEANS) ** 2, rtol=1e-12
+        )
+
+
+def test_very_narrow_bumps_neither_overflow_nor_vanish():
+    bump = s.Bumps(function="bumps", centres=((3.0, -2.0),), width=1e-3)
+    function = regression_function(bump, 2)
+    mean, identity = np.array([[2.5, -2.0]]), np.eye(2)
+    # A bump of width w is 2 pi w^2 times a density as w -> 0; its square is a bump of width w / sqrt 2.
+    density = np.exp(-0.125) / (2 * np.pi)
+    np.testing.assert_allclose(expectation(function, mean, identity), 2e-6 * np.pi * density, rtol=1e-5)
+    np.testing.assert_allclose(
+        product_expectation(function, function, mean, identity), 1e-6 * np.pi * density, rtol=1e-5
+    )
+
+
+def test_fast_waves_keep_their_variance():
+    function = regression_function(s.Ridge(function="ridge", frequency=40.0), 2)
+    assert product_expectation(function, function, MEANS, np.eye(2)) == pytest.approx(0.5)
+    assert expectation(function, MEANS, np.eye(2)) == pytest.approx(0.0)

@@ -1,0 +1,343 @@
+"""Leading order against brute-force quadrature, against exact finite-n moments and against plain Monte Carlo."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pytest
+from theory_oracle import (
+    brute_leading_order,
+    exact_moments,
+    gaussian_grid,
+    kernel_values,
+    make_cell,
+    regression_values,
+    variance_values,
+)
+
+from simstudy import settings as s
+from simstudy.theory import leading_order
+from simstudy.theory.leading import MIN_EFFECTIVE_SIZE, NEXT_TERM_LIMIT
+
+RNG = np.random.default_rng(20240607)
+QUERIES = np.array([[0.0, 0.0], [0.7, -0.4], [-1.1, 0.9]])
+REGRESSIONS = {
+    "zero": s.Zero(function="zero"),
+    "linear": s.Linear(function="linear", coefficients=(1.0, -0.5)),
+    "quadratic": s.Quadratic(function="quadratic"),
+    "quadratic_each": s.Quadratic(function="quadratic", coefficients=(0.5, -1.0)),
+    "ridge": s.Ridge(function="ridge", amplitude=2.0, frequency=1.3, direction=(1.0, 2.0)),
+    "ridge_cos": s.Ridge(function="ridge", wave="cos", frequency=2.0),
+    "additive": s.Additive(function="additive", decay="exponential", rate=0.7),
+    "additive_cos": s.Additive(function="additive", wave="cos", decay="power", rate=1.5, frequency=0.6),
+    "interaction": s.Interaction(function="interaction", amplitude=-1.5, coordinates=(2, 1)),
+    "bumps": s.Bumps(function="bumps", centres=((0.5,), (-1.0, 1.0)), amplitudes=(1.0, -2.0), width=0.6),
+}
+REGRESSIONS["sum"] = s.Sum(
+    function="sum",
+    terms=(
+        *(REGRESSIONS[name] for name in ("linear", "quadratic", "ridge", "additive", "interaction", "bumps")),
+        s.Bumps(function="bumps", centres=((0.0, -1.0),), width=1.5),
+    ),
+)
+# Wide enough that no query condenses the softmax.
+BANDWIDTHS = {"distance": 0.8, "dot_product": 1.3}
+HETEROSCEDASTIC = s.HeteroscedasticNoise(distribution="heteroscedastic", strength=2.0)
+CORRELATED = s.GaussianKeys(structure="equicorrelated", correlation=0.5)
+
+
+def directions(*degrees):
+    """Heads of dimension 1 in the plane, shape (H, 2, 1)."""
+    radians = np.radians(degrees)
+    return np.stack([np.cos(radians), np.sin(radians)], axis=1)[:, :, None]
+
+
+def discrepancy(prediction, bias, covariance):
+    """Largest error of bias and covariance, relative to the scale at which each matters at this n."""
+    scale = np.sqrt(np.abs(prediction.covariance).max())
+    bias_error = np.abs(prediction.bias - bias).max() / scale
+    return max(bias_error, np.abs(prediction.covariance - covariance).max() / scale**2)
+
+
+def compare(cell, keys, queries_projection, queries, **grid):
+    prediction = leading_order(cell, keys, queries_projection, queries)
+    assert prediction.reason == ""
+    parts = brute_leading_order(cell, keys, queries_projection, queries, **grid)
+    np.testing.assert_allclose(prediction.target, regression_values(cell.data.regression, queries), atol=1e-14)
+    bias, covariance = parts["population"] + parts["drift"], parts["noise"] + parts["signal"]
+    assert discrepancy(prediction, bias, covariance) < 1e-10
+    return prediction, parts
+
+
+@pytest.mark.parametrize("logits", ["distance", "dot_product"])
+@pytest.mark.parametrize("name", REGRESSIONS)
+def test_every_regression_function_agrees_with_quadrature(name, logits):
+    data = {"regression": REGRESSIONS[name], "noise": HETEROSCEDASTIC, "key_distribution": CORRELATED, "noise_sd": 0.7}
+    cell = make_cell(n_heads=3, logits=logits, bandwidth=BANDWIDTHS[logits], **data)
+    heads = directions(0, 35, 90)
+    compare(cell, heads, heads, QUERIES)
+
+
+@pytest.mark.parametrize(("logits", "structure"), [("distance", "autoregressive"), ("dot_product", "equicorrelated")])
+def test_general_and_separate_projections_in_three_dimensions(logits, structure):
+    keys = s.GaussianKeys(structure=structure, correlation=0.6)
+    cell = make_cell(n_features=3, head_dim=2, logits=logits, bandwidth=1.3, regression=REGRESSIONS["sum"], key_distribution=keys)
+    key_projections, query_projections = 0.6 * RNG.normal(size=(2, 2, 3, 2))
+    compare(cell, key_projections, query_projections, RNG.normal(size=(2, 3)) / 2, step=0.2)
+
+
+@pytest.mark.parametrize("dropped", ["drift", "noise", "signal"])
+def test_a_formula_with_a_term_dropped_is_detected(dropped):
+    cell = make_cell(regression=REGRESSIONS["sum"], noise_sd=0.3)
+    heads = directions(0, 60)
+    prediction, parts = compare(cell, heads, heads, QUERIES)
+    parts[dropped] = 0.0 * parts[dropped]
+    wrong = discrepancy(prediction, parts["population"] + parts["drift"], parts["noise"] + parts["signal"])
+    assert wrong > 1e-4
+
+
+def test_heteroscedastic_noise_is_not_its_mean():
+    heads = directions(0, 90)
+    even, uneven = (
+        leading_order(make_cell(noise=noise), heads, heads, QUERIES).covariance
+        for noise in (s.GaussianNoise(distribution="gaussian"), HETEROSCEDASTIC)
+    )
+    change = np.abs(uneven / even - 1)
+    assert change[:, 0, :].min() > 0.04
+    # The second head is blind to x_1, on which the variance depends.
+    assert change[:, 1, 1].max() < 1e-12
+
+
+def test_only_the_variance_of_the_noise_matters():
+    heads = directions(0, 90)
+    student = make_cell(noise=s.StudentNoise(distribution="student_t", df=3.0), noise_sd=1.7)
+    gaussian = make_cell(noise_sd=1.7)
+    for first, second in zip(*(leading_order(c, heads, heads, QUERIES)[:4] for c in (student, gaussian)), strict=True):
+        np.testing.assert_array_equal(first, second)
+
+
+def rotation(d):
+    return np.linalg.qr(RNG.normal(size=(d, d)))[0]
+
+
+@pytest.mark.parametrize("logits", ["distance", "dot_product"])
+def test_symmetries(logits):
+    d, p = 5, 2
+    quadratic = s.Quadratic(function="quadratic")
+    cell = make_cell(n_features=d, n_heads=3, head_dim=p, logits=logits, bandwidth=1.1, regression=quadratic)
+    heads, queries = 0.4 * RNG.normal(size=(3, d, p)), RNG.normal(size=(4, d)) / 2
+    base = leading_order(cell, heads, heads, queries)
+    assert base.reason == ""
+
+    turn = rotation(d)
+    turned = leading_order(cell, turn @ heads, turn @ heads, queries @ turn.T)
+    wider = cell.model_copy(
+        update={"estimator": cell.estimator.model_copy(update={"bandwidth": s.FixedBandwidth(rule="fixed", value=2.2)})}
+    )
+    scaled = leading_order(wider, 2 * heads, 2 * heads, queries)
+    for other in (turned, scaled):
+        np.testing.assert_allclose(other.bias, base.bias, rtol=1e-10, atol=1e-13)
+        np.testing.assert_allclose(other.covariance, base.covariance, rtol=1e-10, atol=1e-18)
+
+    order = [2, 0, 1]
+    swapped = leading_order(cell, heads[order], heads[order], queries)
+    np.testing.assert_allclose(swapped.bias, base.bias[:, order], rtol=1e-12)
+    np.testing.assert_allclose(swapped.covariance, base.covariance[:, order][:, :, order], rtol=1e-12)
+
+
+@pytest.mark.parametrize("logits", ["distance", "dot_product"])
+def test_a_feature_that_nothing_uses_changes_nothing(logits):
+    target = s.Additive(function="additive", n_active=2)
+    heads = directions(20, 70)
+    small = leading_order(make_cell(logits=logits, regression=target), heads, heads, QUERIES / 2)
+    grown = np.concatenate([heads, np.zeros((2, 1, 1))], axis=1)
+    more = np.concatenate([QUERIES / 2, RNG.normal(size=(3, 1))], axis=1)
+    large = leading_order(make_cell(n_features=3, logits=logits, regression=target), grown, grown, more)
+    assert small.reason == large.reason == ""
+    np.testing.assert_allclose(large.bias, small.bias, rtol=1e-12, atol=1e-15)
+    np.testing.assert_allclose(large.covariance, small.covariance, rtol=1e-12)
+
+
+@pytest.mark.parametrize("bandwidth", [0.4, 0.8])
+def test_signal_covariance_of_orthogonal_heads_depends_on_the_target(bandwidth):
+    heads, query = directions(0, 90), np.array([[1.0, 1.0]])
+    for sign in (1.0, -1.0):
+        target = s.Linear(function="linear", coefficients=(1.0, sign))
+        cell = make_cell(bandwidth=bandwidth, regression=target, noise_sd=0.0)
+        covariance = leading_order(cell, heads, heads, query).covariance[0, 0, 1]
+        # Under K_1 K_2 both coordinates are N(1/B, b^2/B), B = 1 + b^2, and each head misses the other's target, so
+        # n Cov = E[(x1 - 1/B +- x2)(x1 +- (x2 - 1/B))] = 2 b^2/B +- 1/B^2: negative for x1 - x2 if b < 0.605.
+        width = 1 + bandwidth**2
+        assert covariance * cell.data.n_keys == pytest.approx(2 * bandwidth**2 / width + sign / width**2)
+        assert (covariance < 0) == (sign < 0 and bandwidth < 0.605)
+
+
+# ---------------------------------------------------------------- finite n
+
+
+TARGETS = {
+    "noise": (s.Zero(function="zero"), 1.0),
+    "linear": (s.Linear(function="linear"), 0.0),
+    "quadratic": (s.Quadratic(function="quadratic", coefficients=(1.0,)), 0.0),
+    "wave": (s.Ridge(function="ridge", amplitude=2.0, frequency=2.0), 0.3),
+}
+
+
+def against_exact(target, logits, bandwidth, query, n_keys):
+    """(prediction, relative error of its variance, error of its mean over the exact standard deviation)."""
+    regression, noise_sd = TARGETS[target]
+    cell = make_cell(n_keys, 1, 1, 1, logits, bandwidth, regression=regression, noise_sd=noise_sd)
+    head, queries = np.ones((1, 1, 1)), np.array([[query]])
+    prediction = leading_order(cell, head, head, queries)
+    points, weights = gaussian_grid(np.eye(1), step=0.02)
+    kernel = kernel_values(cell, head[0], head[0], queries[0], points)
+    values = regression_values(regression, points)
+    mean, variance, one = exact_moments(kernel, values, variance_values(cell.data, points), weights, n_keys)
+    assert abs(one - 1) < 1e-7
+    errors = (
+        prediction.covariance[0, 0, 0] / variance - 1,
+        (prediction.bias[0, 0] + prediction.target[0] - mean) / np.sqrt(variance),
+    )
+    return prediction, *errors
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize(
+    ("logits", "bandwidth", "query", "n_keys"),
+    [
+        ("distance", 0.3, 0.0, 150),
+        ("distance", 0.5, 2.0, 400),
+        ("distance", 1.0, 3.0, 300),
+        ("dot_product", 1.0, 1.0, 1500),
+    ],
+)
+def test_next_term_is_the_error_of_the_leading_variance(target, logits, bandwidth, query, n_keys):
+    prediction, variance_error, mean_error = against_exact(target, logits, bandwidth, query, n_keys)
+    assert prediction.reason == ""
+    assert abs(variance_error) < 1.1 * NEXT_TERM_LIMIT
+    assert abs(mean_error) < 0.02
+    unexplained = (1 + variance_error) * (1 + prediction.next_term[0, 0]) - 1
+    assert abs(unexplained) < 0.002 + 0.15 * abs(variance_error)
+
+
+def test_effective_size_alone_would_admit_large_errors():
+    for target in ("linear", "quadratic"):
+        prediction, variance_error, _ = against_exact(target, "dot_product", 1.0, 1.3, 400)
+        assert np.isnan(variance_error)
+        assert prediction.next_term[0, 0] < -NEXT_TERM_LIMIT
+        assert "next term" in prediction.reason
+
+
+def test_plain_monte_carlo_agrees_and_rejects_a_missing_signal():
+    n_replicates, n_keys = 6000, 300
+    target = s.Sum(
+        function="sum", terms=(s.Linear(function="linear", coefficients=(1.5, 1.0)), TARGETS["quadratic"][0])
+    )
+    cell = make_cell(
+        n_keys, 2, 2, 1, bandwidth=0.7, regression=target, key_distribution=CORRELATED, noise=HETEROSCEDASTIC, noise_sd=0.5
+    )
+    heads, query = directions(10, 80), np.array([0.6, -0.3])
+    keys = RNG.normal(size=(n_replicates * n_keys, 2)) @ np.linalg.cholesky([[1, 0.5], [0.5, 1]]).T
+    noise = RNG.normal(size=len(keys)) * np.sqrt(variance_values(cell.data, keys))
+    values = (regression_values(target, keys) + noise).reshape(n_replicates, n_keys)
+    weights = [kernel_values(cell, w, w, query, keys).reshape(n_replicates, n_keys) for w in heads]
+    estimates = np.stack([(w * values).sum(axis=1) / w.sum(axis=1) for w in weights], axis=1)
+
+    prediction = leading_order(cell, heads, heads, query[None])
+    centred = estimates - estimates.mean(axis=0)
+    products = centred[:, :, None] * centred[:, None, :]
+    mcse = products.std(axis=0) / np.sqrt(n_replicates)
+    mean_z = (estimates.mean(axis=0) - prediction.target - prediction.bias[0]) / (
+        estimates.std(axis=0) / np.sqrt(n_replicates)
+    )
+    assert np.abs(mean_z).max() < 4
+    assert np.abs((products.mean(axis=0) - prediction.covariance[0]) / mcse).max() < 4
+
+    silent = cell.model_copy(update={"data": cell.data.model_copy(update={"regression": s.Zero(function="zero")})})
+    noise_only = leading_order(silent, heads, heads, query[None])
+    assert np.abs((products.mean(axis=0) - noise_only.covariance[0]) / mcse).max() > 10
+
+
+# ---------------------------------------------------------------- where the formula does not apply
+
+
+def test_only_invalid_queries_are_blank_and_the_reason_names_them():
+    far = np.array([[0.0, 0.0], [9.0, 0.0], [0.0, 1.0], [60.0, 0.0]])
+    heads = directions(0, 90)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        prediction = leading_order(
+            make_cell(n_keys=2000, bandwidth=0.5, regression=REGRESSIONS["sum"]), heads, heads, far
+        )
+    blank = np.array([False, True, False, True])
+    np.testing.assert_array_equal(np.isnan(prediction.bias).any(axis=1), blank)
+    np.testing.assert_array_equal(np.isnan(prediction.covariance).all(axis=(1, 2)), blank)
+    assert np.isfinite(prediction.target).all()
+    assert "2 of 4 queries" in prediction.reason
+    assert "query 3, head 0" in prediction.reason
+    assert "effective sample size" in prediction.reason
+
+
+def test_condensed_softmax_is_called_so():
+    heads = directions(0, 90)
+    cell = make_cell(n_keys=100, logits="dot_product", bandwidth=1.0)
+    prediction = leading_order(cell, heads, heads, np.array([[2.0, 0.0], [0.1, 0.1]]))
+    assert "1 of 2 queries" in prediction.reason
+    assert "condensed" in prediction.reason
+    assert np.isnan(prediction.covariance[0]).all()
+    assert np.isfinite(prediction.covariance[1]).all()
+
+
+def test_small_samples_are_flagged():
+    heads = directions(0, 90)
+    prediction = leading_order(make_cell(n_keys=int(MIN_EFFECTIVE_SIZE), bandwidth=1.0), heads, heads, QUERIES)
+    assert np.isnan(prediction.bias).all()
+    assert "3 of 3 queries" in prediction.reason
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        s.SphereKeys(distribution="sphere"),
+        s.StudentKeys(distribution="student_t", df=5.0),
+        s.MixtureKeys(distribution="mixture"),
+    ],
+)
+def test_other_keys_have_no_leading_order(keys):
+    heads = directions(0, 90)
+    prediction = leading_order(make_cell(key_distribution=keys), heads, heads, QUERIES)
+    assert prediction.bias.shape == (3, 2)
+    assert prediction.covariance.shape == (3, 2, 2)
+    assert np.isnan(prediction.covariance).all()
+    assert keys.distribution in prediction.reason
+
+
+def test_redrawn_heads_have_no_leading_order():
+    cell = make_cell()
+    redrawn = cell.model_copy(update={"heads": cell.heads.model_copy(update={"arrangement": "haar_redrawn"})})
+    prediction = leading_order(redrawn, np.empty((2, 2, 1)), np.empty((2, 2, 1)), QUERIES)
+    assert np.isnan(prediction.bias).all()
+    assert "redrawn" in prediction.reason
+
+
+def test_neither_noise_nor_signal_leaves_zero_variance():
+    heads = directions(0, 90)
+    prediction = leading_order(make_cell(noise_sd=0.0), heads, heads, QUERIES)
+    assert prediction.reason == ""
+    assert not prediction.covariance.any()
+    assert not prediction.next_term.any()
+
+
+@pytest.mark.parametrize(
+    "regression",
+    [
+        s.Linear(function="linear", coefficients=(1.0, 1.0, 1.0)),
+        s.Additive(function="additive", n_active=3),
+        s.Interaction(function="interaction", coordinates=(1, 3)),
+    ],
+)
+def test_functions_of_absent_features_are_refused(regression):
+    heads = directions(0, 90)
+    with pytest.raises(ValueError, match="n_features"):
+        leading_order(make_cell(regression=regression), heads, heads, QUERIES)

@@ -1,0 +1,329 @@
+"""Optimal weights by their optimality conditions, by hand and against a general solver."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.optimize import minimize, nnls
+
+from simstudy.theory import Prediction
+from simstudy.theory import weighting as w
+
+PHI = (1 + np.sqrt(5)) / 2
+
+
+def random_moment(n_heads, seed=0, rank=None, scale=1.0):
+    root = np.random.default_rng(seed).normal(size=(n_heads, rank or n_heads + 2))
+    return scale * root @ root.T
+
+
+def random_prediction(n_queries=3, n_heads=4, seed=0):
+    rng = np.random.default_rng(seed)
+    root = rng.normal(size=(n_queries, n_heads, n_heads))
+    bias, target = rng.normal(size=(n_queries, n_heads)), rng.normal(size=n_queries)
+    return Prediction(bias, root @ root.mT, target, 0 * bias, "")
+
+
+# ---------------------------------------------------------------- risk
+
+
+def test_risk_of_any_weights_is_the_mean_squared_error():
+    prediction = random_prediction()
+    moments = w.error_moments(prediction)
+    for weights in (np.full(4, 0.25), np.ones(4), np.array([0.3, -2.0, 0.0, 1.1])):
+        estimate = (prediction.bias + prediction.target[:, None]) @ weights
+        variance = [weights @ c @ weights for c in prediction.covariance]
+        expected = np.mean((estimate - prediction.target) ** 2 + variance)
+        assert w.mean_squared_error(weights, moments) == pytest.approx(expected)
+    assert w.risk(np.full(4, 0.25), moments.errors) == pytest.approx(w.mean_squared_error(np.full(4, 0.25), moments))
+    with pytest.raises(ValueError, match="sum to 4"):
+        w.risk(np.ones(4), moments.errors)
+
+
+# ---------------------------------------------------------------- sum a = 1
+
+
+def sums_to_one_residual(moment, weights):
+    """Relative violation of Ea = (a'Ea) 1, the condition for a minimum on sum a = 1."""
+    gradient = moment @ weights
+    return np.abs(gradient - weights @ gradient).max() / np.abs(moment).max()
+
+
+@pytest.mark.parametrize("n_heads", [1, 2, 5, 40])
+def test_optimal_weights_meet_the_condition_and_others_do_not(n_heads):
+    moment = random_moment(n_heads, scale=1e-5)
+    best = w.optimal_weights(moment)
+    assert best.weights.sum() == pytest.approx(1, abs=1e-12)
+    assert sums_to_one_residual(moment, best.weights) < 1e-12
+    assert (best.rank, best.reason) == (n_heads, "")
+    assert best.risk == pytest.approx(1 / np.linalg.inv(moment).sum(), rel=1e-9)
+    if n_heads > 1:
+        assert sums_to_one_residual(moment, np.full(n_heads, 1 / n_heads)) > 1e-3
+
+
+def test_two_heads_by_hand():
+    # Bates and Granger: a_1 = (v_2 - c) / (v_1 + v_2 - 2 c); negative once c > v_2.
+    best = w.optimal_weights([[4.0, 2.0], [2.0, 1.5]])
+    np.testing.assert_allclose(best.weights, [-1 / 3, 4 / 3])
+    np.testing.assert_allclose(w.simplex_weights([[4.0, 2.0], [2.0, 1.5]]).weights, [0, 1], atol=1e-15)
+    np.testing.assert_allclose(w.optimal_weights(np.diag([1.0, 3.0])).weights, [0.75, 0.25])
+
+
+def test_identical_heads_share_their_weight_and_are_reported():
+    moment = random_moment(3, seed=2)
+    doubled = moment[np.ix_([0, 0, 1, 2], [0, 0, 1, 2])]
+    alone, best = w.optimal_weights(moment), w.optimal_weights(doubled)
+    np.testing.assert_allclose(best.weights, alone.weights[[0, 0, 1, 2]] / [2, 2, 1, 1], atol=1e-12)
+    assert best.rank == 3
+    assert "rank 3 of 4" in best.reason
+    np.testing.assert_allclose(w.optimal_weights(np.ones((5, 5))).weights, 0.2)
+    np.testing.assert_allclose(w.optimal_weights(np.zeros((5, 5))).weights, 0.2)
+
+
+def test_cancelling_errors_leave_no_risk_where_the_pseudo_inverse_does():
+    # Errors e and 2e, no noise: 2 f_1 - f_2 is the target.
+    moment = np.outer([1.0, 2.0], [1.0, 2.0])
+    best = w.optimal_weights(moment)
+    np.testing.assert_allclose(best.weights, [2, -1])
+    assert best.risk == pytest.approx(0, abs=1e-15)
+    assert "cancel" in best.reason
+    naive = np.linalg.pinv(moment).sum(axis=1)
+    assert w.risk(naive / naive.sum(), moment) > 1
+
+    wide = random_moment(6, rank=3)
+    singular, ridged = w.optimal_weights(wide), w.optimal_weights(wide + 1e-6 * np.eye(6))
+    np.testing.assert_allclose(singular.weights, ridged.weights, atol=1e-5)
+
+
+def test_uniform_is_optimal_exactly_when_rows_have_equal_sums():
+    circulant = np.array([[3.0, 1.0, 0.5], [0.5, 3.0, 1.0], [1.0, 0.5, 3.0]])
+    # Equal row sums without equal variances.
+    uneven = np.array([[4.0, 0.0, 1.0], [0.0, 3.0, 2.0], [1.0, 2.0, 2.0]])
+    for moment in (circulant + circulant.T, uneven):
+        assert w.uniform_is_optimal(moment)
+        np.testing.assert_allclose(w.optimal_weights(moment).weights, 1 / 3, atol=1e-12)
+        np.testing.assert_allclose(w.simplex_weights(moment).weights, 1 / 3, atol=1e-12)
+    # Equal variances without equal row sums.
+    unequal = np.array([[1.0, 0.5, 0.0], [0.5, 1.0, 0.0], [0.0, 0.0, 1.0]])
+    assert not w.uniform_is_optimal(unequal)
+    assert np.abs(w.optimal_weights(unequal).weights - 1 / 3).max() > 0.05
+
+
+@pytest.mark.parametrize(
+    ("moment", "word"),
+    [
+        (np.array([[1.0, np.nan], [np.nan, 1.0]]), "finite"),
+        (np.array([[1.0, 0.5], [0.0, 1.0]]), "symmetric"),
+        (np.ones((2, 3)), "symmetric"),
+        (np.array([[1.0, 2.0], [2.0, 1.0]]), "semidefinite"),
+    ],
+)
+def test_what_is_no_moment_matrix_is_refused(moment, word):
+    for solver in (w.optimal_weights, w.simplex_weights, w.front_greater_weights):
+        with pytest.raises(ValueError, match=word):
+            solver(moment)
+
+
+# ---------------------------------------------------------------- the simplex
+
+
+def simplex_residual(moment, weights):
+    """Relative violation of the KKT conditions on a >= 0, sum a = 1: Ea >= a'Ea, with equality where a > 0."""
+    gradient = moment @ weights
+    slack = (gradient - weights @ gradient) / np.abs(moment).max()
+    return max(-slack.min(), np.abs(slack * weights).max(), abs(weights.sum() - 1), -weights.min())
+
+
+@pytest.mark.parametrize("scale", [1e-8, 1.0, 1e8])
+@pytest.mark.parametrize("n_heads", [1, 2, 7, 60])
+def test_simplex_weights_meet_the_kkt_conditions(n_heads, scale):
+    for seed in range(5):
+        moment = random_moment(n_heads, seed, scale=scale)
+        best = w.simplex_weights(moment)
+        assert simplex_residual(moment, best.weights) < 1e-12
+        assert best.risk >= w.optimal_weights(moment).risk * (1 - 1e-12)
+        assert best.reason == ""
+
+
+def test_kkt_residual_sees_a_millionth():
+    moment = random_moment(7, 1)
+    best = w.simplex_weights(moment).weights
+    inside = np.flatnonzero(best)
+    wrong = best.copy()
+    wrong[inside[:2]] += [1e-6, -1e-6]
+    assert simplex_residual(moment, wrong) > 1e-8
+    clipped = np.maximum(w.optimal_weights(moment).weights, 0)
+    assert simplex_residual(moment, clipped / clipped.sum()) > 1e-3
+
+
+def test_badly_scaled_and_singular_moments_stay_on_the_simplex():
+    uneven = np.diag([1e-6, 1.0, 1e6]) @ random_moment(3, 4) @ np.diag([1e-6, 1.0, 1e6])
+    assert simplex_residual(uneven, w.simplex_weights(uneven).weights) < 1e-12
+    for rank in (1, 2, 5):
+        singular = random_moment(8, rank, rank=rank)
+        best = w.simplex_weights(singular)
+        assert best.rank == rank
+        assert simplex_residual(singular, best.weights) < 1e-8
+    same = w.simplex_weights(np.ones((4, 4)))
+    np.testing.assert_allclose(same.weights, 0.25, atol=1e-5)
+    assert "rank 1 of 4" in same.reason
+    np.testing.assert_allclose(w.simplex_weights(np.zeros((4, 4))).weights, 0.25)
+
+
+# ---------------------------------------------------------------- the front-greater class
+
+
+def front_greater_residual(moment, weights, bound):
+    """Relative violation of the KKT conditions on {a_1 >= ... >= a_H >= 0, sum a = 1, sum a^2 <= C}.
+
+    With b = Ea and multipliers mu >= 0 of the bound and nu of the sum, b + mu a - nu must have nonnegative prefix sums
+    that vanish where a_k > a_(k+1): the best mu and nu are fitted to the latter by nonnegative least squares.
+    """
+    gradient = moment @ weights / np.abs(moment).max()
+    sizes = np.arange(1, len(weights) + 1)
+    prefixes = np.stack([np.cumsum(gradient), np.cumsum(weights), -sizes]) / sizes
+    drops = weights - np.append(weights[1:], 0)
+    corner = drops > 1e-7
+    slack_bound = bound - weights @ weights
+    # nu is free in sign: two nonnegative halves.
+    multipliers = nnls(np.stack([prefixes[1], prefixes[2], -prefixes[2]], axis=1)[corner], -prefixes[0][corner])[0]
+    if slack_bound > 1e-8:
+        nu = weights @ gradient
+        multipliers = np.array([0.0, nu, 0.0])
+    slack = prefixes[0] + multipliers[0] * prefixes[1] + (multipliers[1] - multipliers[2]) * prefixes[2]
+    return max(-slack.min(), np.abs(slack[corner]).max(), -drops.min(), -slack_bound, abs(weights.sum() - 1))
+
+
+@pytest.mark.parametrize("share", [0.02, 0.5, 0.98])
+def test_front_greater_weights_meet_the_kkt_conditions(share):
+    for seed in range(8):
+        moment = random_moment(8, seed) + np.diag(np.arange(8.0)) * (seed % 3)
+        free = w.front_greater_weights(moment)
+        assert front_greater_residual(moment, free.weights, 1.0) < 1e-10
+        # Between what the uniform weights reach and what is best without a bound: the bound binds.
+        bound = 1 / 8 + share * (free.weights @ free.weights - 1 / 8)
+        best = w.front_greater_weights(moment, bound)
+        assert best.weights @ best.weights == pytest.approx(bound, abs=1e-10)
+        assert front_greater_residual(moment, best.weights, bound) < 1e-8
+
+
+def test_front_greater_residual_sees_a_wrong_multiplier():
+    moment = random_moment(8, 0) + 5 * np.diag(np.arange(8.0))
+    best = w.front_greater_weights(moment, 0.15)
+    loose = w.front_greater_weights(moment, 0.1501)
+    assert front_greater_residual(moment, loose.weights, 0.15) > 1e-5
+    mixed = 0.9 * best.weights + 0.1 * w.uniform_weights(8)
+    assert front_greater_residual(moment, mixed, 0.15) > 1e-3
+
+
+@pytest.mark.parametrize("bound", [1.0, 0.236])
+def test_a_general_solver_finds_nothing_better(bound):
+    for seed in range(4):
+        moment = random_moment(5, seed)
+        moment /= moment.max()
+        ours = w.front_greater_weights(moment, bound)
+        found = minimize(
+            lambda a, moment=moment: a @ moment @ a,
+            np.full(5, 0.2),
+            jac=lambda a, moment=moment: 2 * moment @ a,
+            method="SLSQP",
+            bounds=[(0, 1)] * 5,
+            constraints=[
+                {"type": "eq", "fun": lambda a: a.sum() - 1},
+                {"type": "ineq", "fun": lambda a: a[:-1] - a[1:]},
+                {"type": "ineq", "fun": lambda a: bound - a @ a},
+            ],
+            options={"ftol": 1e-14, "maxiter": 500},
+        )
+        assert ours.risk == pytest.approx(found.fun, abs=1e-8)
+
+
+def test_classes_are_nested():
+    for seed in range(5):
+        moment = random_moment(6, seed)
+        risks = [
+            w.optimal_weights(moment).risk,
+            w.simplex_weights(moment).risk,
+            *(w.front_greater_weights(moment, bound).risk for bound in (1.0, 0.4, 0.2, 1 / 6)),
+        ]
+        assert np.all(np.diff(risks) >= -1e-10 * risks[-1])
+        assert risks[-1] == pytest.approx(w.risk(w.uniform_weights(6), moment))
+
+
+def test_front_greater_edges():
+    rising = np.diag([3.0, 2.0, 1.0])
+    # The unordered optimum rises: the order binds everywhere.
+    np.testing.assert_allclose(w.front_greater_weights(rising).weights, 1 / 3)
+    np.testing.assert_allclose(w.front_greater_weights(rising[::-1, ::-1]).weights, np.array([6, 3, 2]) / 11)
+    np.testing.assert_allclose(w.front_greater_weights(np.ones((4, 4)), 0.3).weights, 0.25, atol=1e-5)
+    np.testing.assert_allclose(w.front_greater_weights(random_moment(4), 0.25).weights, 0.25)
+    with pytest.raises(ValueError, match="1/4"):
+        w.front_greater_weights(random_moment(4), 0.2)
+
+
+# ---------------------------------------------------------------- no constraint
+
+
+def test_unconstrained_weights_are_least_squares():
+    # Heads and target as finite populations: the best weights are a regression on them.
+    rng = np.random.default_rng(5)
+    estimates, target = rng.normal(size=(50, 3)), rng.normal(size=50)
+    errors = estimates - target[:, None]
+    moments = w.ErrorMoments(errors.T @ errors / 50, target @ errors / 50, float(target @ target / 50))
+    best = w.unconstrained_weights(moments)
+    expected, residual = np.linalg.lstsq(estimates, target)[:2]
+    np.testing.assert_allclose(best.weights, expected, rtol=1e-10)
+    assert best.risk == pytest.approx(residual[0] / 50)
+    constrained = w.optimal_weights(moments.errors)
+    assert best.risk < 0.9 * constrained.risk
+
+    doubled = np.ix_([0, 0, 1, 2], [0, 0, 1, 2])
+    twins = w.unconstrained_weights(
+        w.ErrorMoments(moments.errors[doubled], moments.cross[[0, 0, 1, 2]], moments.target)
+    )
+    np.testing.assert_allclose(twins.weights, expected[[0, 0, 1, 2]] / [2, 2, 1, 1], rtol=1e-9)
+    assert "rank 3 of 4" in twins.reason
+    assert twins.risk == pytest.approx(best.risk)
+
+
+def test_unconstrained_weights_of_a_noisy_unbiased_head_shrink():
+    # f = m + noise of variance v, E m^2 = t: the best multiple is t / (t + v).
+    best = w.unconstrained_weights(w.ErrorMoments(np.array([[0.5]]), np.zeros(1), 2.0))
+    assert best.weights == pytest.approx([0.8])
+    assert best.risk == pytest.approx(0.4)
+
+
+def test_half_blind_heads_want_their_sum():
+    # Additive target of unit parts: each head sees one part, no noise.
+    moments = w.ErrorMoments(np.eye(2), np.full(2, -1.0), 2.0)
+    np.testing.assert_allclose(w.unconstrained_weights(moments).weights, w.sum_weights(2))
+    assert w.mean_squared_error(w.sum_weights(2), moments) == 0
+    assert w.optimal_weights(moments.errors).risk == 0.5
+
+
+# ---------------------------------------------------------------- structured weights
+
+
+def test_fibonacci_weights_saturate():
+    np.testing.assert_allclose(w.fibonacci_weights(5), np.array([5, 3, 2, 1, 1]) / 12)
+    np.testing.assert_array_equal(w.fibonacci_weights(1), [1])
+    for n_heads in (70, 3000):
+        weights = w.fibonacci_weights(n_heads)
+        assert weights.sum() == pytest.approx(1, abs=1e-12)
+        assert np.sum(weights**2) == pytest.approx(PHI**-3, rel=1e-12)
+        assert w.effective_learners(weights) == pytest.approx(4.23606797749979, rel=1e-12)
+    assert w.effective_learners(w.fibonacci_weights(5)) == pytest.approx(144 / 40)
+
+
+def test_geometric_weights():
+    np.testing.assert_allclose(w.geometric_weights(3, 0.5), np.array([4, 2, 1]) / 7)
+    np.testing.assert_allclose(w.geometric_weights(4, 1.0), w.uniform_weights(4))
+    assert w.effective_learners(w.geometric_weights(200, 0.8)) == pytest.approx(1.8 / 0.2)
+    # Fibonacci weights tend to the geometric ones of ratio 1 / phi.
+    np.testing.assert_allclose(w.geometric_weights(60, 1 / PHI)[:10], w.fibonacci_weights(60)[:10], rtol=1e-12)
+
+
+def test_effective_learners_do_not_depend_on_scale():
+    assert w.effective_learners(w.sum_weights(6)) == pytest.approx(6)
+    assert w.effective_learners(w.uniform_weights(6)) == pytest.approx(6)
+    assert w.effective_learners([1.0, 0.0]) == 1.0
