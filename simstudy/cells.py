@@ -53,6 +53,14 @@ class Cell(Record):
         return tuple(combination)
 
     @property
+    def n_queries(self) -> int:
+        """Number of query points Q."""
+        queries = self.queries.queries
+        if queries.kind == "gaussian":
+            return queries.count
+        return len(queries.points) if queries.kind == "points" else 1
+
+    @property
     def coordinates(self) -> dict[str, Any]:
         """Every setting by name, as it labels the cell in the results: numbers, or text for composite choices.
 

@@ -5,20 +5,28 @@ Imports pydantic, settings and variables only; `verdicts` evaluates claims, `fig
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field
 
 from simstudy.settings import NonNegative, Positive, Real, Record
 from simstudy.variables import INDEXED_MEASURES, INDICES, MEASURES
 
-MeasureName = Literal[tuple(MEASURES | INDEXED_MEASURES)]  # type: ignore[valid-type]
-IndexName = Literal[INDICES]  # type: ignore[valid-type]
+if TYPE_CHECKING:  # a type checker cannot follow alternatives that are computed
+    MeasureName = str
+    AveragedMeasure = str
+    IndexName = str
+else:
+    MeasureName = Literal[tuple(MEASURES | INDEXED_MEASURES)]
+    AveragedMeasure = Literal[tuple(MEASURES)]
+    IndexName = Literal[INDICES]
 Verdict = Literal["supported", "contradicted", "inconclusive"]
 Selection = dict[str, Any]
 
 _MEASURE = Field(description="one of " + ", ".join(MEASURES | INDEXED_MEASURES))
-_SELECTION = Field(default_factory=dict, description="settings and the value each must have, to select cells of the grid")
+_SELECTION: Any = Field(
+    default_factory=dict, description="settings and the value each must have, to select cells of the grid"
+)
 
 
 class BaseClaim(Record):
@@ -86,13 +94,13 @@ class Figure(Record):
     )
     title: str = Field(min_length=1, description="what the figure shows, as a sentence")
     grid: str = Field(description="name of the grid to draw")
-    y: Literal[tuple(MEASURES)] = Field(description="one of " + ", ".join(MEASURES))  # type: ignore[valid-type]
+    y: AveragedMeasure = Field(description="one of " + ", ".join(MEASURES))
     x: str | None = Field(None, description='a numeric factor of the grid; for kind = "curve" only')
     hue: str | None = Field(None, description="factor told apart by colour")
     panel: str | None = Field(None, description="factor told apart by panel")
     where: Selection = _SELECTION
     x_scale: Literal["linear", "log"] = Field("linear", description='"linear" or "log"')
     y_scale: Literal["linear", "log"] = Field("linear", description='"linear" or "log"')
-    limit: Literal[tuple(MEASURES)] | None = Field(  # type: ignore[valid-type]
+    limit: AveragedMeasure | None = Field(
         None, description="measure whose theoretical value is drawn as a dashed limit for each colour"
     )

@@ -73,7 +73,9 @@ def check(designs: Annotated[list[str], typer.Argument(help="Design files, by pa
         try:
             for profile in profiles_of(path) or ("quick",):
                 design = load_design(path, profile)
-                console.print(f"{path}: {profile}: {len(design.cells)} cells, {len(design.claims)} claims", highlight=False)
+                console.print(
+                    f"{path}: {profile}: {len(design.cells)} cells, {len(design.claims)} claims", highlight=False
+                )
         except DesignError as error:
             mistakes |= dict.fromkeys(str(error).splitlines())
     if mistakes:

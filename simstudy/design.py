@@ -1,6 +1,6 @@
 """A design file (TOML) read once, strictly, into an immutable `Design`; every mistake in it reported together.
 
-Imports settings, cells, claims, problems and pydantic only; the only I/O is reading the design and the head files it names.
+Imports pydantic, settings, cells, claims, feasibility, problems and variables; reads the design and its head files.
 """
 
 from __future__ import annotations
@@ -223,7 +223,7 @@ def _without(raw: dict[str, Any], error: ValidationError) -> dict[str, Any]:
 
 
 def _table_problems(raw: dict[str, Any]) -> list[Problem]:
-    """Faulty entries of the setting tables, also those that every grid replaces; settings of a grid that do not exist."""
+    """Faulty entries of the setting tables, also those that every grid replaces; unknown settings of a grid."""
     problems = []
     for table, model in TABLES.items():
         content = raw.get(table)
@@ -233,7 +233,9 @@ def _table_problems(raw: dict[str, Any]) -> list[Problem]:
         try:
             model.model_validate(known)
         except ValidationError as error:
-            problems += [problem for problem in from_validation(error, known, prefix=table) if problem.value is not None]
+            problems += [
+                problem for problem in from_validation(error, known, prefix=table) if problem.value is not None
+            ]
     grids = raw.get("grids")
     for name, grid in grids.items() if isinstance(grids, dict) else ():
         for section in ("settings", "factors") if isinstance(grid, dict) else ():
@@ -273,9 +275,7 @@ def _grid_precision(document: Document, grid: Grid, path: str, problems: dict) -
         return document.precision
 
 
-def _grid_cells(
-    document: Document, name: str, grid: Grid, folder: Path
-) -> Iterator[tuple[Cell | None, list[Problem]]]:
+def _grid_cells(document: Document, name: str, grid: Grid, folder: Path) -> Iterator[tuple[Cell | None, list[Problem]]]:
     """Yield each cell of a grid, or None with the problems that prevent it."""
     base = {table: dict(getattr(document, table)) for table in TABLES}
     for key, value in grid.settings.items():
@@ -283,6 +283,7 @@ def _grid_cells(
             base[TABLE_OF[key]][key] = value
     factors = {key: values for key, values in grid.factors.items() if key in TABLE_OF}
     for levels, tables in cross(base, factors):
+
         def place(setting: str, levels: dict[str, int] = levels) -> str:
             if setting in levels:
                 return f"grids.{name}.factors.{setting}[{levels[setting]}]"
@@ -308,11 +309,11 @@ def _precision_problems(document: Document) -> Iterator[Problem]:
     sections |= {f"grids.{name}.precision": grid.precision for name, grid in document.grids.items()}
     for path, section in sections.items():
         for kind in ("relative_mcse", "absolute_mcse"):
-            content = section.get(kind)
+            content: Any = section.get(kind)
             for measure in content if isinstance(content, dict) else ():
                 if measure not in MEASURES:
                     yield Problem.unknown(f"{path}.{kind}.{measure}", content[measure], MEASURES)
-        merged = document.precision.model_dump() | section
+        merged: dict[str, Any] = document.precision.model_dump() | section
         floor, ceiling = merged["min_replicates"], merged["max_replicates"]
         if isinstance(floor, int) and isinstance(ceiling, int) and floor > ceiling:
             yield Problem(f"{path}.min_replicates", floor, f"above max_replicates = {ceiling}; lower it or raise that")

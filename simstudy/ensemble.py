@@ -56,7 +56,9 @@ def nw_ensemble(
     Returns
     -------
     xarray.Dataset
-        ``estimate`` (query), ``head_estimate`` (query, head), ``weight_gram`` (query, head_i, head_j); float64.
+        ``estimate`` (query), ``head_estimate`` (query, head), ``weight_gram`` (query, head_i, head_j); computed in
+        float64 whatever the precision given.  NaN where no logit is finite.  Given the keys, and with noise of
+        constant variance σ², the covariance of the head estimates is σ² times the Gram matrix.
 
     Raises
     ------
@@ -73,19 +75,26 @@ def nw_ensemble(
     _one_of("kernel", kernel, KERNELS)
     a = np.full(n_heads, 1.0 / n_heads) if combination is None else _array("combination", combination, (n_heads,))
     projected = project(np.ascontiguousarray(x.T)[None], weights)
-    images = np.einsum("qd,hdp->qhp", points, weights)
+    # By the same sums as the keys, so that a query at a key has distance zero exactly.
+    images = project(np.ascontiguousarray(points.T)[None], weights)[0].transpose(2, 0, 1)
     means, grams = nw_moments(projected, y[None], np.ones((1, len(y))), images, b, logits)
     return xr.Dataset(
         {
-            "estimate": ("query", means[0] @ a, {"long_name": "combined estimate", "formula": "sum_h a_h f_h(x_q)"}),
-            "head_estimate": (("query", "head"), means[0], {"long_name": "estimate of each head"}),
+            "estimate": ("query", means[0] @ a, _about("combined estimate", "units of values", "sum_h a_h f_h(x_q)")),
+            "head_estimate": (
+                ("query", "head"), means[0], _about("estimate of each head", "units of values", "sum_i w_hi(x_q) Y_i"),
+            ),
             "weight_gram": (
                 ("query", "head_i", "head_j"), grams[0],
-                {"long_name": "Gram matrix of the weights of heads", "formula": "sum_i w_hi w_gi"},
+                _about("Gram matrix of the weights of heads", "1", "sum_n w_in(x_q) w_jn(x_q)"),
             ),
         },
         attrs={"logits": logits, "kernel": kernel, "bandwidth": b},
     )  # fmt: skip
+
+
+def _about(meaning: str, units: str, formula: str) -> dict[str, str]:
+    return {"long_name": meaning, "units": units, "formula": formula}
 
 
 def principal_angles(projections: ArrayLike) -> xr.DataArray:
@@ -107,7 +116,7 @@ def principal_angles(projections: ArrayLike) -> xr.DataArray:
         If the projections have the wrong shape or rank, or hold NaN or infinity.
     """
     angles = geometry.principal_angles(_full_rank(_projections(projections)))
-    attributes = {"long_name": "principal angles between heads", "units": "rad"}
+    attributes = _about("principal angles between heads", "rad", "arccos of the singular values of U_i' U_j")
     return xr.DataArray(angles, dims=("head_i", "head_j", "angle"), name="principal_angles", attrs=attributes)
 
 
@@ -138,19 +147,14 @@ def head_diversity(projections: ArrayLike, bandwidth: float | None = None) -> xr
         dims="index",
         coords={"index": list(geometry.GEOMETRIC_INDICES)},
         name="hdi",
-        attrs={"long_name": "head diversity indices"},
+        attrs=_about("head diversity indices", "1", "see simstudy.geometry.diversity_indices"),
     )
 
 
 def _array(name: str, given: ArrayLike, shape: tuple[int | str, ...]) -> np.ndarray:
     """Return an argument as float64, or refuse it; a letter in ``shape`` stands for any positive length."""
     wanted = "(" + ", ".join(map(str, shape)) + ("," if len(shape) == 1 else "") + ")"
-    try:
-        array = np.asarray(given)
-    except ValueError as error:
-        raise ValueError(f"{name} is not an array: {error}; give numbers of shape {wanted}") from None
-    if array.dtype.kind not in "fiub":
-        raise ValueError(f"{name} has dtype {array.dtype}; give real numbers")
+    array = _numbers(name, given, f"shape {wanted}")
     fits = array.ndim == len(shape) and all(
         have > 0 if isinstance(want, str) else have == want for have, want in zip(array.shape, shape, strict=True)
     )
@@ -162,8 +166,18 @@ def _array(name: str, given: ArrayLike, shape: tuple[int | str, ...]) -> np.ndar
     return array
 
 
+def _numbers(name: str, given: ArrayLike, wanted: str) -> np.ndarray:
+    try:
+        array = np.asarray(given)
+    except ValueError as error:
+        raise ValueError(f"{name} is not an array: {error}; give real numbers, {wanted}") from None
+    if array.dtype.kind not in "fiub":
+        raise ValueError(f"{name} has dtype {array.dtype}; give real numbers, {wanted}")
+    return array
+
+
 def _projections(given: ArrayLike) -> np.ndarray:
-    array = np.asarray(given)
+    array = _numbers("projections", given, "(H, d, p)")
     weights = _array("projections", array[None] if array.ndim == 2 else array, ("H", "d", "p"))
     if weights.shape[2] > weights.shape[1]:
         d, p = weights.shape[1:]
@@ -175,14 +189,16 @@ def _full_rank(weights: np.ndarray) -> np.ndarray:
     ranks = np.linalg.matrix_rank(weights)
     if (ranks < weights.shape[2]).any():
         head = int(np.argmin(ranks))
-        raise ValueError(f"projections of head {head} have rank {ranks[head]} < p = {weights.shape[2]}: it spans no p-space")
+        raise ValueError(
+            f"projections of head {head} have rank {ranks[head]} < p = {weights.shape[2]}: it spans no p-space"
+        )
     return weights
 
 
 def _bandwidth(given: Any) -> float:
-    number = _array("bandwidth", given, ())
-    if number <= 0:
-        raise ValueError(f"bandwidth = {given!r}; give a positive number")
+    number = _numbers("bandwidth", given, "one positive number")
+    if number.ndim or not 0 < number < np.inf:
+        raise ValueError(f"bandwidth = {given!r}; give one positive number")
     return float(number)
 
 

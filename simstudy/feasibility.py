@@ -99,9 +99,12 @@ def _heads(cell: Cell) -> Iterator[Impossibility]:
     if heads.head_dim > d:
         yield "head_dim", f"a head of {heads.head_dim} dimensions does not fit n_features = {d}; lower it or raise that"
     elif (needed := features_needed(heads)) > d:
-        yield "n_heads", (
-            f'{heads.n_heads} "{heads.arrangement}" heads of head_dim {heads.head_dim} take up {needed} features; '
-            f"n_features is {d}: raise it, or use fewer or smaller heads"
+        yield (
+            "n_heads",
+            (
+                f'{heads.n_heads} "{heads.arrangement}" heads of head_dim {heads.head_dim} take up {needed} features; '
+                f"n_features is {d}: raise it, or use fewer or smaller heads"
+            ),
         )
     for setting, arrangement in (("angle", "rotated"), ("principal_angles", "principal_angles"), ("file", "file")):
         stated, wanted = getattr(heads, setting) is not None, heads.arrangement == arrangement

@@ -44,7 +44,10 @@ def principal_angles(projections: Array) -> Array:
     (..., H, H, p) array
     """
     bases = orthonormal_bases(projections)
-    left, right = bases[..., :, None, :, :], bases[..., None, :, :, :]
+    return _angles(bases[..., :, None, :, :], bases[..., None, :, :, :])
+
+
+def _angles(left: Array, right: Array) -> Array:
     overlap = np.swapaxes(left, -1, -2) @ right
     cosines = np.clip(np.linalg.svd(overlap, compute_uv=False), 0.0, 1.0)
     sines = np.clip(np.linalg.svd(right - left @ overlap, compute_uv=False), 0.0, 1.0)[..., ::-1]
@@ -74,13 +77,13 @@ def diversity_indices(projections: Array, bandwidth: float = np.nan) -> Array:
     """
     n_heads, _, head_dim = np.shape(projections)[-3:]
     first, second = np.triu_indices(n_heads, 1)
-    angles = principal_angles(projections)[..., first, second, :]
+    bases = orthonormal_bases(projections)
+    angles = _angles(bases[..., first, :, :], bases[..., second, :, :])
     cosines2, sines = np.cos(angles) ** 2, np.sin(angles)
     # Without pairs (one head) the mean square cosine has no effect on the spectral indices.
     c2 = _mean_over_pairs(cosines2.mean(axis=-1)) if n_heads > 1 else np.full(angles.shape[:-2], np.nan)
     kappa2 = 1.0 / (1.0 + bandwidth**2) ** 2
     logdet = 0.5 * np.log1p(kappa2 / (1.0 - kappa2) * sines**2).sum(axis=-1)
-    bases = orthonormal_bases(projections)
     indices = (
         1.0 - c2,
         n_heads / (1.0 + (n_heads - 1) * c2) if n_heads > 1 else np.ones_like(c2),

@@ -127,12 +127,12 @@ class Ledger:
             account.missing = set(range(account.target)) - stored
             if account.missing or account.finished:
                 return
-            batches = [self._store.read_batch(account.identity, batch) for batch in range(account.target)]
-            damaged = {number for number, moments in enumerate(batches) if moments is None}
-            if damaged:
-                stored -= damaged
-                continue
-            self._look(account, batches)
+            batches = [(batch, self._store.read_batch(account.identity, batch)) for batch in range(account.target)]
+            whole = [moments for _, moments in batches if moments is not None]
+            if len(whole) == account.target:
+                self._look(account, whole)
+            else:
+                stored -= {batch for batch, moments in batches if moments is None}
 
     def _look(self, account: Account, batches: list[Moments]) -> None:
         account.done = account.target
@@ -140,7 +140,7 @@ class Ledger:
         account.n_failed = len(blocks.failed)
         # With too few defined estimates there is no Monte Carlo error, and more replicates of the same would not
         # help before the ceiling: the cell stops, its failures counted.
-        if np.count_nonzero(blocks.count) >= 2:
+        if np.count_nonzero(blocks.n_defined) >= 2:
             account.performance = performance(blocks, np.array(account.planned.cell.weights))
             account.target = next_target(
                 account.done, account.performance, account.planned.precision, account.batch_size
@@ -166,8 +166,8 @@ class Ledger:
 
 def cost(cell: Cell) -> float:
     """Return the estimated cost of a batch of a cell, in arbitrary units: normals drawn and weights evaluated."""
-    data, heads, queries = cell.data, cell.heads, cell.queries.queries
-    n_queries = {"gaussian": lambda: queries.count, "origin": lambda: 1, "points": lambda: len(queries.points)}
+    data, heads = cell.data, cell.heads
     per_key = data.n_features * (1 + heads.n_heads * heads.head_dim / 8)
     per_weight = 1 + heads.head_dim / 8 + heads.n_heads / 8
-    return cell.simulation.batch_size * data.n_keys * (per_key + n_queries[queries.kind]() * heads.n_heads * per_weight)
+    weights = cell.n_queries * heads.n_heads * per_weight
+    return cell.simulation.batch_size * data.n_keys * (per_key + weights)

@@ -23,7 +23,7 @@ class Moments(NamedTuple):
 
     Attributes
     ----------
-    count : int64 (block,)
+    n_defined : int64 (block,)
         Replicates with a defined estimate.
     error_sum : float64 (block, query, head)
         Sum of head errors.
@@ -37,7 +37,7 @@ class Moments(NamedTuple):
         Replicates without a defined estimate, which entered no sum.
     """
 
-    count: NDArray[np.int64]
+    n_defined: NDArray[np.int64]
     error_sum: Array
     product_sum: Array
     index_sum: Array
@@ -50,7 +50,7 @@ def empty(n_blocks: int, target: Array, n_heads: int, n_indices: int) -> Moments
     n_queries = len(target)
     n_pairs = n_heads * (n_heads + 1) // 2
     return Moments(
-        count=np.zeros(n_blocks, np.int64),
+        n_defined=np.zeros(n_blocks, np.int64),
         error_sum=np.zeros((n_blocks, n_queries, n_heads)),
         product_sum=np.zeros((n_blocks, n_queries, n_pairs)),
         index_sum=np.zeros((n_blocks, n_indices)),
@@ -59,9 +59,7 @@ def empty(n_blocks: int, target: Array, n_heads: int, n_indices: int) -> Moments
     )
 
 
-def update(
-    moments: Moments, block: int, first: int, means: Array, gram: Array | None, indices: Array
-) -> Moments:
+def update(moments: Moments, block: int, first: int, means: Array, gram: Array | None, indices: Array) -> Moments:
     """Add consecutive replicates to one block; the arrays of ``moments`` are changed in place.
 
     Parameters
@@ -83,7 +81,7 @@ def update(
     if gram is not None:
         products += gram[..., rows, columns]
     defined = np.isfinite(products).all(axis=(1, 2))
-    moments.count[block] += np.count_nonzero(defined)
+    moments.n_defined[block] += np.count_nonzero(defined)
     moments.error_sum[block] += errors[defined].sum(axis=0)
     moments.product_sum[block] += products[defined].sum(axis=0)
     moments.index_sum[block] += indices[defined].sum(axis=0)
@@ -93,8 +91,6 @@ def update(
 
 def stack(batches: list[Moments]) -> Moments:
     """Return the blocks of consecutive batches as one row of blocks, in the order given."""
-    return Moments(
-        *(np.concatenate(field) for field in list(zip(*batches, strict=True))[:4]),
-        target=batches[0].target,
-        failed=np.concatenate([batch.failed for batch in batches]),
-    )
+    n_defined, error_sum, product_sum, index_sum, targets, failed = zip(*batches, strict=True)
+    sums = (np.concatenate(error_sum), np.concatenate(product_sum), np.concatenate(index_sum))
+    return Moments(np.concatenate(n_defined), *sums, targets[0], np.concatenate(failed))

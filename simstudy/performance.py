@@ -67,15 +67,18 @@ def performance(blocks: Moments, weights: Array) -> Performance:
     ValueError
         If fewer than two blocks have a defined replicate: there is no Monte Carlo error to compute.
     """
-    used = blocks.count > 0
+    used = blocks.n_defined > 0
     n_blocks = int(used.sum())
     if n_blocks < 2:
         raise ValueError(f"{n_blocks} block(s) with a defined replicate; at least 2 are needed")
-    sums = Moments(*(field[used] for field in blocks[:4]), target=blocks.target, failed=blocks.failed)
-    whole = _concatenate([measures(_means(sums, slice(0, 0)), sums.target, weights)])
-    left_out = _concatenate(
-        [measures(_means(sums, part), sums.target, weights) for part in _chunks(sums)]
+    sums = blocks._replace(
+        n_defined=blocks.n_defined[used],
+        error_sum=blocks.error_sum[used],
+        product_sum=blocks.product_sum[used],
+        index_sum=blocks.index_sum[used],
     )
+    whole = _concatenate([measures(_means(sums, slice(0, 0)), sums.target, weights)])
+    left_out = _concatenate([measures(_means(sums, part), sums.target, weights) for part in _chunks(sums)])
     estimate, mcse, contribution = {}, {}, {}
     for name, values in left_out.items():
         average = values.mean(axis=0)
@@ -84,11 +87,11 @@ def performance(blocks: Moments, weights: Array) -> Performance:
         mcse[name] = np.sqrt((share**2).sum(axis=0))
         if values.ndim == 1 or name == "hdi":
             contribution[name] = _on_all_blocks(share, used)
-    remainder = _quadratic_errors(sums, weights)
-    for name, error in remainder.items():
+    quadratic = _quadratic_errors(sums, weights)
+    for name, error in quadratic.items():
         mcse[name] = np.hypot(mcse[name], error)
-    remainder = {name: float(error) for name, error in remainder.items() if name in contribution}
-    return Performance(estimate, mcse, contribution, remainder, int(blocks.count.sum()), len(blocks.failed))
+    remainder = {name: float(quadratic[name]) for name in quadratic if name in contribution}
+    return Performance(estimate, mcse, contribution, remainder, int(blocks.n_defined.sum()), len(blocks.failed))
 
 
 def _quadratic_errors(sums: Moments, weights: Array) -> Measures:
@@ -96,12 +99,12 @@ def _quadratic_errors(sums: Moments, weights: Array) -> Measures:
     √(2 Σ S_qq'²)/Q when averaged over queries, and √2·S_qq at each.
     """
     n_blocks, n_queries, _ = sums.error_sum.shape
-    means = (sums.error_sum / sums.count[:, None, None]) @ weights
+    means = (sums.error_sum / sums.n_defined[:, None, None]) @ weights
     deviations = (means - means.mean(axis=0)) / np.sqrt(n_blocks * (n_blocks - 1))
     # |DᵀD| = |DDᵀ| in the Frobenius norm: the smaller of the two is formed.
     covariance = deviations.T @ deviations if n_queries < n_blocks else deviations @ deviations.T
     return {
-        "squared_bias": np.sqrt(2.0) * np.linalg.norm(covariance) / n_queries,
+        "squared_bias": np.array(np.sqrt(2.0) * np.linalg.norm(covariance) / n_queries),
         "squared_bias_by_query": np.sqrt(2.0) * (deviations**2).sum(axis=0),
     }
 
@@ -115,19 +118,20 @@ def _on_all_blocks(share: Array, used: np.ndarray) -> Array:
 
 def _chunks(sums: Moments) -> Iterator[slice]:
     step = max(1, CHUNK_BYTES // (8 * sums.product_sum[0].size * 4))
-    for start in range(0, len(sums.count), step):
-        yield slice(start, min(start + step, len(sums.count)))
+    for start in range(0, len(sums.n_defined), step):
+        yield slice(start, min(start + step, len(sums.n_defined)))
 
 
 def _means(sums: Moments, left_out: slice) -> tuple[Array, Array, Array]:
     """Means of errors, products and indices, each with one of the blocks left out; of all blocks for an empty slice."""
+
     def mean(field: Array) -> Array:
         total = field.sum(axis=0)
         kept = total - field[left_out] if left_out.stop > left_out.start else total[None]
         return kept / count.reshape(-1, *[1] * (field.ndim - 1))
 
     whole = left_out.stop == left_out.start
-    count = np.atleast_1d(sums.count.sum() - (0 if whole else sums.count[left_out])).astype(float)
+    count = np.atleast_1d(sums.n_defined.sum() - (0 if whole else sums.n_defined[left_out])).astype(float)
     return mean(sums.error_sum), mean(sums.product_sum), mean(sums.index_sum)
 
 

@@ -9,7 +9,7 @@ import contextlib
 import os
 from collections import deque
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from simstudy.batch import simulate_batch
 from simstudy.cells import Cell
@@ -47,14 +47,14 @@ class Queue:
 class DaskQueue(Queue):
     """The same queue, computed by the workers of a Dask client."""
 
-    def __init__(self, client: object) -> None:
+    def __init__(self, client: Any) -> None:
         super().__init__()
         self._client = client
 
     def __iter__(self) -> Iterator[tuple[Task, list[Moments]]]:
         from distributed import as_completed
 
-        flying: dict[object, Task] = {}
+        flying: dict[Any, Task] = {}
         completed = as_completed()
         while self._waiting or flying:
             room = TASKS_PER_THREAD * max(1, sum(self._client.nthreads().values())) - len(flying)
@@ -102,12 +102,16 @@ def open_queue(executor: str, workers: int | None = None) -> Iterator[Queue]:
 
 
 @contextlib.contextmanager
-def _local_client(executor: str, workers: int) -> Iterator[object]:
+def _local_client(executor: str, workers: int) -> Iterator[Any]:
     import dask
     from distributed import Client, LocalCluster
 
     processes = executor == "processes"
-    shape = {"n_workers": workers, "threads_per_worker": 1} if processes else {"n_workers": 1, "threads_per_worker": workers}
+    shape = (
+        {"n_workers": workers, "threads_per_worker": 1}
+        if processes
+        else {"n_workers": 1, "threads_per_worker": workers}
+    )
     # Kernels are serial and release the GIL; numerical libraries must not start threads of their own.
     single = {name: "1" for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")}
     with dask.config.set({"distributed.nanny.pre-spawn-environ": single}):
@@ -117,7 +121,7 @@ def _local_client(executor: str, workers: int) -> Iterator[object]:
 
 
 @contextlib.contextmanager
-def _remote_client(address: str) -> Iterator[object]:
+def _remote_client(address: str) -> Iterator[Any]:
     from distributed import Client
 
     try:

@@ -85,7 +85,7 @@ class StudentKeys(Choice):
 
 
 class MixtureKeys(Choice):
-    """Equal mixture of unit-covariance Gaussians centred at separation·e_c, c = 1..n_components, recentred to mean 0."""
+    """Equal mixture of unit-covariance Gaussians centred at separation·e_c, c ≤ n_components, recentred to mean 0."""
 
     distribution: Literal["mixture"]
     n_components: Annotated[int, Field(ge=2)] = Field(2, description="at least 2 components, at most n_features")
@@ -165,7 +165,8 @@ class Ridge(Choice):
 class Additive(Choice):
     """m(x) = Σ_{j≤n_active} a_j wave(frequency·x_j).
 
-    a_j = amplitude · exp(−rate(j−1)) for ``exponential`` decay, amplitude · j^(−rate) for ``power``, amplitude for ``none``.
+    a_j = amplitude · exp(−rate(j−1)) for ``exponential`` decay, amplitude · j^(−rate) for ``power``,
+    amplitude for ``none``.
     """
 
     function: Literal["additive"]
@@ -240,9 +241,7 @@ class Data(Record):
         Zero(function="zero"),
         description="zero, linear, quadratic, ridge, additive, interaction, bumps or sum",
     )
-    noise: Noise = Field(
-        GaussianNoise(distribution="gaussian"), description="gaussian, student_t or heteroscedastic"
-    )
+    noise: Noise = Field(GaussianNoise(distribution="gaussian"), description="gaussian, student_t or heteroscedastic")
     noise_sd: NonNegative = Field(1.0, description="noise standard deviation σ of at least 0")
 
 
@@ -251,9 +250,9 @@ class Heads(Record):
 
     n_heads: Count = Field(description="number of heads H, at least 1")
     head_dim: Count = Field(description="dimension p of one head, at least 1 and at most n_features")
-    arrangement: Literal[
-        "aligned", "orthogonal", "rotated", "principal_angles", "haar", "haar_redrawn", "file"
-    ] = Field(description="aligned, orthogonal, rotated, principal_angles, haar, haar_redrawn (each replicate) or file")
+    arrangement: Literal["aligned", "orthogonal", "rotated", "principal_angles", "haar", "haar_redrawn", "file"] = (
+        Field(description="aligned, orthogonal, rotated, principal_angles, haar, haar_redrawn (each replicate) or file")
+    )
     angle: Degrees | None = Field(
         None, description='degrees in [0, 90] between any two heads; for arrangement = "rotated" only'
     )

@@ -25,7 +25,8 @@ DEFAULT_OUTPUT = Path("outputs")
 class Observer(Protocol):
     """Whoever is told how a run goes on; called at the start and after each task."""
 
-    def __call__(self, ledger: Ledger) -> None: ...
+    def __call__(self, ledger: Ledger) -> None:
+        """Take note of the state of the run."""
 
 
 def run(

@@ -16,6 +16,7 @@ compared with the covariance that the shared replicates give them.
 
 from __future__ import annotations
 
+import itertools
 from collections import defaultdict
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -66,7 +67,9 @@ class Estimates:
         self.coordinates = [account.planned.cell.coordinates for account in accounts]
         self._accounts = accounts
         position = INDICES.index(claim.index) if claim.index else None
-        self.values = np.array([_pick(a.performance and a.performance.estimate, claim.measure, position) for a in accounts])
+        self.values = np.array(
+            [_pick(a.performance and a.performance.estimate, claim.measure, position) for a in accounts]
+        )
         self._contributions = [
             _pick(a.performance and a.performance.contribution, claim.measure, position, np.zeros(0)) for a in accounts
         ]
@@ -141,7 +144,8 @@ def _table(design: Design, judgements: dict[str, Judgement]) -> xr.Dataset:
 def decide(comparisons: list[Comparison], level: float) -> Judgement:
     """Return the verdict that comparisons give at a level, and the comparison that decides it."""
     if not comparisons:
-        nothing = Comparison("nothing to compare: no selected cell has both values", *[np.nan] * 5, degrees=1)
+        unknown = (np.nan, np.nan, np.nan, np.nan, np.nan)
+        nothing = Comparison("nothing to compare: no selected cell has both values", *unknown, 1)
         return Judgement("inconclusive", nothing, np.nan, 1.0, 0)
     against = holm(np.array([_p_outside(comparison) for comparison in comparisons]))
     inside = np.array([_p_inside(comparison) for comparison in comparisons])
@@ -201,7 +205,7 @@ def compare(
     estimates = Estimates(accounts, claim)
     chosen = [i for i, c in enumerate(estimates.coordinates) if selected(c, claim.where)]
     match claim:
-        case AgreesWithTheory():
+        case AgreesWithTheory() if theory is not None:
             yield from _agreement(claim, estimates, chosen, factors, theory)
         case Monotone():
             yield from _steps(claim, estimates, chosen, factors)
@@ -231,12 +235,10 @@ def _strata(claim: Any, estimates: Estimates, chosen: list[int], factors: tuple[
         yield sorted(cells, key=lambda cell: estimates.coordinates[cell][claim.x])
 
 
-def _steps(
-    claim: Monotone, estimates: Estimates, chosen: list[int], factors: tuple[str, ...]
-) -> Iterator[Comparison]:
+def _steps(claim: Monotone, estimates: Estimates, chosen: list[int], factors: tuple[str, ...]) -> Iterator[Comparison]:
     sign = 1.0 if claim.direction == "increasing" else -1.0
     for cells in _strata(claim, estimates, chosen, factors):
-        for left, right in zip(cells, cells[1:], strict=False):
+        for left, right in itertools.pairwise(cells):
             step, mcse, degrees = estimates.combine({right: sign, left: -sign})
             start, stop = (estimates.coordinates[cell][claim.x] for cell in (left, right))
             place = _at(estimates.coordinates[left], [name for name in factors if name != claim.x])
@@ -256,7 +258,9 @@ def _slopes(claim: Slope, estimates: Estimates, chosen: list[int], factors: tupl
         slope = float(leverage @ (np.log(y) if claim.scale == "log_log" else y))
         place = _at(estimates.coordinates[cells[0]], [name for name in factors if name != claim.x])
         text = f"{claim.scale.replace('_', '-')} slope of {claim.measure} in {claim.x}{place}"
-        yield Comparison(text, slope, mcse, claim.value - claim.margin, claim.value + claim.margin, claim.value, degrees)
+        yield Comparison(
+            text, slope, mcse, claim.value - claim.margin, claim.value + claim.margin, claim.value, degrees
+        )
 
 
 def _differences(
@@ -278,5 +282,10 @@ def _differences(
 
 
 def _at(coordinates: dict[str, Any], factors: tuple[str, ...] | list[str]) -> str:
-    named = ", ".join(f"{n} = {coordinates[n]:g}" if isinstance(coordinates[n], (int, float)) and not isinstance(coordinates[n], bool) else f"{n} = {coordinates[n]}" for n in factors)
+    named = ", ".join(
+        f"{n} = {coordinates[n]:g}"
+        if isinstance(coordinates[n], (int, float)) and not isinstance(coordinates[n], bool)
+        else f"{n} = {coordinates[n]}"
+        for n in factors
+    )
     return f" at {named}" if named else ""

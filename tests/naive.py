@@ -20,7 +20,8 @@ def weights(keys, query, key_projection, query_projection, bandwidth, logits):
             scores.append(sum(a * b for a, b in zip(point, image, strict=True)) / bandwidth**2)
     largest = max(scores)
     powers = [math.exp(score - largest) for score in scores]
-    return np.array([power / math.fsum(powers) for power in powers])
+    total = math.fsum(powers)
+    return np.array([power / total for power in powers])
 
 
 def ensemble(keys, values, queries, projections, bandwidth, logits, combination):

@@ -51,7 +51,7 @@ def test_moments__equal_naive_loops_over_the_same_data(logits, treatment):
     np.testing.assert_allclose(moments.error_sum, errors.reshape(N_BLOCKS, per_block, 3, 2).sum(1), atol=1e-12)
     packed = products[:, :, *np.triu_indices(2)].reshape(N_BLOCKS, per_block, 3, 3).sum(1)
     np.testing.assert_allclose(moments.product_sum, packed, atol=1e-12)
-    assert moments.count.tolist() == [per_block] * N_BLOCKS
+    assert moments.n_defined.tolist() == [per_block] * N_BLOCKS
 
 
 def test_shared_data__changes_no_bit():
@@ -110,4 +110,4 @@ def test_undefined_estimates__are_counted_by_number(monkeypatch):
     monkeypatch.setattr(datasets, "draw_keys", broken)
     (moments,) = simulate_batch([minimal_cell()], 1)
     assert moments.failed.tolist() == [33, 50]
-    assert moments.count.sum() == 30 and np.isfinite(moments.product_sum).all()
+    assert moments.n_defined.sum() == 30 and np.isfinite(moments.product_sum).all()

@@ -62,7 +62,13 @@ def test_bad_design__is_one_message_exit_code_2_and_nothing_written(tmp_path):
 
 
 def test_bad_arguments__are_one_message_and_exit_code_2(tmp_path):
-    for arguments in (["run", "absent"], ["run"], ["frobnicate"], ["list", tmp_path], ["run", "absent", "--workers", "0"]):
+    for arguments in (
+        ["run", "absent"],
+        ["run"],
+        ["frobnicate"],
+        ["list", tmp_path],
+        ["run", "absent", "--workers", "0"],
+    ):
         result = simstudy(*arguments)
         assert result.returncode == 2 and "Traceback" not in result.stderr, result.stderr
 

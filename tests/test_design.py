@@ -65,7 +65,7 @@ def test_all_mistakes__are_reported_together(tmp_path):
     message = mistakes(tmp_path, text)
     for expected in (
         "data.n_kees = 3: unknown key; did you mean",
-        'claims.mse-falls.direction = \'down\': must be',
+        "claims.mse-falls.direction = 'down': must be",
         "grids.angles.factors.n_heads = []",
         "precision.relative_mcse.mze",
         "data.n_keys = 'many': must be a valid integer; give number of training pairs",
@@ -94,13 +94,21 @@ def test_all_mistakes__are_reported_together(tmp_path):
         ('{ function = "ridge" }', '{ function = "interaction", coordinates = [2, 7] }', "uses coordinate 7"),
         ('{ function = "ridge" }', '"rigde"', "data.regression"),
         ('{ function = "ridge" }', '{ function = "sum", terms = [] }', "data.regression.terms"),
-        ("n_keys = 40", 'n_keys = 40\nkey_distribution = { distribution = "student_t", df = 2 }', "data.key_distribution.df = 2"),
-        ("n_keys = 40", 'n_keys = 40\nkey_distribution = { distribution = "mixture", n_components = 9 }', "needs as many features"),
+        (
+            "n_keys = 40",
+            'n_keys = 40\nkey_distribution = { distribution = "student_t", df = 2 }',
+            "data.key_distribution.df = 2",
+        ),
+        (
+            "n_keys = 40",
+            'n_keys = 40\nkey_distribution = { distribution = "mixture", n_components = 9 }',
+            "needs as many features",
+        ),
         ("bandwidth = 0.8", "bandwidth = 0.8\ncombination = [0.5]", "1 weights for n_heads = 2"),
         ("min_replicates = 64", "min_replicates = 640", "above max_replicates = 512"),
         ('name = "tiny"', 'name = "../tiny"', "study.name"),
         ('name = "tiny"', 'name = "tiny\\n"', "study.name"),
-        ('x = "angle"\ny', 'x = "angel"\ny', 'figures.mse.x = \'angel\': unknown factor; did you mean "angle"?'),
+        ('x = "angle"\ny', 'x = "angel"\ny', "figures.mse.x = 'angel': unknown factor; did you mean \"angle\"?"),
         ('grid = "angles"\nmeasure', 'grid = "angels"\nmeasure', "claims.mse-falls.grid"),
         ('measure = "mse"', 'measure = "hdi"', "claims.mse-falls.index"),
         ('measure = "mse"', 'measure = "mse"\nwhere = { bandwidth = 3 }', "selects no cell"),
@@ -114,7 +122,12 @@ def test_mistake__is_named_with_its_place(tmp_path, old, new, expected):
 
 @pytest.mark.parametrize(
     ("content", "expected"),
-    [(b"\xff\xfe", "not UTF-8"), (b"#" * (MAX_BYTES + 1), "longer than"), (b"", "no such profile"), (b"= 3", "not valid")],
+    [
+        (b"\xff\xfe", "not UTF-8"),
+        (b"#" * (MAX_BYTES + 1), "longer than"),
+        (b"", "no such profile"),
+        (b"= 3", "not valid"),
+    ],
 )
 def test_unreadable_files__are_refused(tmp_path, content, expected):
     path = tmp_path / "design.toml"

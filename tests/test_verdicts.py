@@ -97,7 +97,9 @@ def test_log_log_slope__by_the_delta_method():
     stated = claim(kind="slope", x="x", scale="log_log", value=-0.5, margin=0.05)
     (comparison,) = compare(stated, accounts, ("x",), None)
     assert abs(comparison.estimate + 0.5) < 4 * comparison.mcse
-    independent_error = 0.05 / np.sqrt(N_BLOCKS) / np.sqrt(((np.log([1, 2, 4, 8]) - np.log([1, 2, 4, 8]).mean()) ** 2).sum())
+    independent_error = (
+        0.05 / np.sqrt(N_BLOCKS) / np.sqrt(((np.log([1, 2, 4, 8]) - np.log([1, 2, 4, 8]).mean()) ** 2).sum())
+    )
     assert comparison.mcse == pytest.approx(independent_error, rel=0.4)
 
 

@@ -19,7 +19,6 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import gamma
 from scipy.stats import chi2
 
@@ -31,11 +30,13 @@ from simstudy.theory.tilting import HeadKernels
 _TAIL = 1e-13
 _STEP = 0.3
 # Sums over the line are cut, and repeat, where terms are below exp(-_DECAY).
-_DECAY = 27.0
+_DECAY = 21.0
 # Digits lost where e^{-tK} - 1 is multiplied by t^{|c|}: at most exp(_AMPLIFICATION).
 _AMPLIFICATION = 9.0
-_BLOCK_NUMBERS = 2_000_000
+_BLOCK_NUMBERS = 400_000
 MAX_NODES = 1500
+# Exponentials of quadratics to be evaluated: some minutes.
+MAX_WORK = 6e8
 
 
 class _Line(NamedTuple):
@@ -51,6 +52,14 @@ class _Weighting(NamedTuple):
     mass: ComplexArray
     means: ComplexArray
     covariance: Array
+
+
+class _Evidence(NamedTuple):
+    """What P noisy observations of k coordinates say: Cov(X, W'X) (d, k), precision (P, k, k), log density (P,)."""
+
+    spread: Array
+    precision: ComplexArray
+    log_determinant: ComplexArray
 
 
 class MellinLaw:
@@ -79,9 +88,14 @@ class MellinLaw:
     def too_large(self) -> str:
         """Say why the sums would be too long, or nothing."""
         n_nodes = len(self._line.nodes)
-        if n_nodes <= MAX_NODES:
-            return ""
-        return f"quadrature needs {n_nodes} nodes (at most {MAX_NODES}): the kernels are too narrow for so few keys"
+        if n_nodes > MAX_NODES:
+            return f"quadrature needs {n_nodes} nodes (at most {MAX_NODES}): the kernels are too narrow for so few keys"
+        n_heads, n_queries = self._kernels.projected_queries.shape[:2]
+        n_exponentials = sum(len(weighting.mass) for _, _, weighting in self._terms())
+        work = n_queries * n_heads * (n_heads - 1) / 2 * n_nodes**2 / 2 * n_exponentials
+        return f"quadrature needs {work:.1g} terms (at most {MAX_WORK:.1g}): too many heads or queries" * (
+            work > MAX_WORK
+        )
 
     def factors(self, query: int) -> list[Factors]:
         """Functions of tK of every head, as coefficients of the powers K^{-q}."""
@@ -122,13 +136,20 @@ class MellinLaw:
         projections = np.concatenate([kernels.projections[h] for h in heads], axis=1)
         projected = np.concatenate([kernels.projected_queries[h, query] for h in heads])
         head_dim = kernels.projections.shape[2]
+        terms = list(self._terms())
+        largest = max(weighting.means.size for _, _, weighting in terms) + len(kernels.covariance) ** 2
+        size = max(1, _BLOCK_NUMBERS // largest)
         expected = np.zeros((3, len(exponents)), dtype=complex)
-        for moment, factors, weighting in self._terms():
-            size = max(1, _BLOCK_NUMBERS // (weighting.means.size * projections.shape[1]))
-            for start in range(0, len(exponents), size):
-                block = slice(start, start + size)
-                noise = kernels.bandwidth**2 / np.repeat(exponents[block], head_dim, axis=1)
-                expected[moment, block] += _observed(weighting, projections, projected, noise, factors)
+        for start in range(0, len(exponents), size):
+            block = slice(start, start + size)
+            noise = kernels.bandwidth**2 / np.repeat(exponents[block], head_dim, axis=1)
+            evidence: dict[bytes, _Evidence] = {}
+            for moment, factors, weighting in terms:
+                key = weighting.covariance.tobytes()
+                if key not in evidence:
+                    evidence[key] = _evidence(weighting.covariance, projections, noise)
+                surprise = projected - weighting.means @ projections
+                expected[moment, block] += _observed(weighting, surprise, evidence[key], factors)
         return expected
 
     def _terms(self) -> Iterator[tuple[int, tuple[Function, Function], _Weighting]]:
@@ -153,7 +174,7 @@ class MellinLaw:
     def _weighting(self, part: Exponentials) -> _Weighting:
         # Re e = (e + conj e) / 2: under a complex weight the two no longer have conjugate expectations.
         linear = np.concatenate([part.linear, part.linear.conj()])
-        amplitude = 0.5 * np.concatenate([part.amplitude, part.amplitude.conj()])
+        amplitude = np.concatenate([part.amplitude, part.amplitude.conj()]) / 2
         both = Exponentials(amplitude, linear, np.tile(part.offset, 2), part.precision)
         covariance = self._kernels.covariance
         tilted = tilt(both, np.zeros((1, len(covariance))), covariance)
@@ -161,13 +182,13 @@ class MellinLaw:
 
 
 def _line(highest: float, n_keys: int, coarsening: float) -> _Line:
-    decay = _DECAY + np.log(n_keys)
+    decay = (_DECAY + np.log(n_keys)) / coarsening
     # Sums repeat with a period in log t; both neighbours must have decayed.
     left = min(decay / (max(highest, 0.0) + 2 * decay), _AMPLIFICATION / max(highest, 1.0))
     period = max(decay / left, (highest + decay) / (1 - left))
-    step = coarsening * 2 * np.pi / period
+    step = 2 * np.pi / period
     # |Gamma(c + 2 + i w)| falls as w^{3/2} exp(-pi w / 2).
-    extent = 2 / np.pi * (decay + left * max(highest, 0.0) + 6)
+    extent = 2 / np.pi * (decay + left * max(highest, 0.0) + 9)
     half = step * (np.arange(int(np.ceil(extent / step))) + 0.5)
     return _Line(-left + 1j * np.concatenate([-half[::-1], half]), step / (2 * np.pi))
 
@@ -181,20 +202,20 @@ def _log_depths(kernels: HeadKernels, n_keys: int) -> Array:
     return 0.5 * (distance / kernels.bandwidth) ** 2
 
 
+def _evidence(covariance: Array, projections: Array, noise: ComplexArray) -> _Evidence:
+    """Observe W'X + N(0, noise) for every row of the noise (P, k), X of the given covariance."""
+    spread = covariance @ projections
+    law = projections.T @ spread + noise[:, :, None] * np.eye(noise.shape[1])
+    return _Evidence(spread, np.linalg.inv(law), _log_determinant(law, noise))
+
+
 def _observed(
-    weighting: _Weighting,
-    projections: Array,
-    projected: Array,
-    noise: ComplexArray,
-    factors: tuple[Function, Function],
+    weighting: _Weighting, surprise: ComplexArray, evidence: _Evidence, factors: tuple[Function, Function]
 ) -> ComplexArray:
-    """E exp(-sum_k (c_k - (W'X)_k)^2 / (2 noise_k)) f(X) g(X) of weighted keys, for every row of the noise (P, k)."""
-    spread = weighting.covariance @ projections
-    evidence = np.einsum("pk,kl->pkl", noise, np.eye(noise.shape[1])) + projections.T @ spread
-    precision = np.linalg.inv(evidence)
-    surprise = projected - weighting.means @ projections
+    """E exp(-sum_k (c_k - (W'X)_k)^2 / (2 noise_k)) f(X) g(X) of weighted keys, (P,); surprise c - E W'X, (T, k)."""
+    spread, precision, log_determinant = evidence
     gained = surprise @ precision
-    exponent = -0.5 * np.sum(gained * surprise, axis=-1) - 0.5 * _log_determinant(evidence, noise)[:, None]
+    exponent = -0.5 * np.sum(gained * surprise, axis=-1) - 0.5 * log_determinant[:, None]
     mass = weighting.mass * np.exp(exponent)
     if all(_is_constant(factor) for factor in factors):
         return factors[0].constant * factors[1].constant * mass.sum(axis=1)

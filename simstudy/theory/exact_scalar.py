@@ -30,6 +30,8 @@ _LARGE = 100.0
 _ALIGNED = 1e-13
 _BLOCK = 4096
 _NARROW_BLOCK = 256
+# Joint laws are the same at every query under distance logits, and kept up to this size.
+_KEPT_NUMBERS = 10_000_000
 MAX_COARSE = 2500
 MAX_FINE = 60_000
 
@@ -56,7 +58,7 @@ class ScalarLaw:
         highest, self._distinctness = self._resolution()
         self._spacing = coarsening * np.pi / highest
         self._coarse = _centred_grid(self._spacing)
-        self._pair: tuple[bytes, Moments] | None = None
+        self._known: dict[bytes, Moments] = {}
 
     def too_large(self) -> str:
         """Say why the grids would be too large, or nothing."""
@@ -94,11 +96,16 @@ class ScalarLaw:
         if 1 - correlation**2 < _ALIGNED:
             return self._aligned(query, heads, float(np.sign(correlation)))
         key = axes.tobytes()
-        if self._pair is None or self._pair[0] != key:
+        if key not in self._known:
+            if len(self._known) * len(self._coarse) ** 2 > _KEPT_NUMBERS:
+                self._known.clear()
             grid = np.stack(np.meshgrid(self._coarse, self._coarse, indexing="ij"), axis=-1)
-            self._pair = key, self._moments(axes, grid)
-        alone = self.alone(query, first), self.alone(query, second)
-        return (factors[first], factors[second]), alone, self._pair[1]
+            self._known[key] = self._moments(axes, grid)
+        return (
+            (factors[first], factors[second]),
+            (self.alone(query, first), self.alone(query, second)),
+            self._known[key],
+        )
 
     def _aligned(
         self, query: int, heads: tuple[ScalarHead, ScalarHead], sign: float
@@ -129,7 +136,8 @@ class ScalarLaw:
         expanded = []
         for head, (log_t, steps) in zip(heads, grids, strict=True):
             z = np.exp(np.minimum(log_t[:, None] + head.log_kernel(nodes), _LARGE))
-            expanded.append(Factors(*_functions(z), steps))
+            lost, first, second = _functions(z)
+            expanded.append(Factors(lost, first, second, steps))
         return expanded
 
     def _project(self, heads: list[ScalarHead], nodes: Array, spacing: float, grids: list) -> list[Factors]:
@@ -144,7 +152,7 @@ class ScalarLaw:
                 high = np.searchsorted(log_t, MARGIN + 1 - log_kernel.min())
                 part[:, low:high] += _functions(np.exp(log_t[low:high, None] + log_kernel)) @ basis
                 part[0, high:] += basis.sum(axis=0)
-        return [Factors(*part, steps) for part, (_, steps) in zip(parts, grids, strict=True)]
+        return [Factors(part[0], part[1], part[2], steps) for part, (_, steps) in zip(parts, grids, strict=True)]
 
     def _moments(self, axes: Array, values: Array) -> Moments:
         """Density of the values (..., A) of the key on A axes, times 1 and conditional moments of Y."""
@@ -211,7 +219,7 @@ def _cardinal(points: Array, nodes: Array, spacing: float) -> Array:
     position, index = points / spacing, np.round(nodes / spacing)
     nearest = np.round(position)
     offset = position[:, None] - index
-    parity = 1 - 2 * (np.add.outer(nearest, index) % 2)
+    parity = 1.0 - 2.0 * (np.add.outer(nearest, index) % 2)
     sine = np.sin(np.pi * (position - nearest)) / np.pi
     return np.divide(sine[:, None] * parity, offset, out=np.ones_like(offset), where=offset != 0)
 

@@ -130,9 +130,13 @@ def noise_variance(noise: settings.Noise, noise_sd: float, n_features: int) -> F
 
 def product_of_exponentials(first: Exponentials, second: Exponentials) -> Exponentials:
     """Pointwise product, by Re a Re b = Re(a b + a conj(b)) / 2 for every pair of terms."""
-    amplitude = 0.5 * np.stack([second.amplitude, second.amplitude.conj()])[:, None, :] * first.amplitude[:, None]
-    linear = first.linear[:, None] + np.stack([second.linear, second.linear.conj()])[:, None, :]
-    offset = np.broadcast_to(first.offset[:, None] + second.offset, amplitude.shape)
+    n_terms = len(first.offset), len(second.offset)
+    # In a square, the pair (t, u) equals (u, t): one of them is enough.
+    t, u = np.triu_indices(n_terms[0]) if first is second else np.indices(n_terms).reshape(2, -1)
+    multiplicity = np.where(t == u, 0.5, 1.0) if first is second else 0.5
+    amplitude = multiplicity * np.stack([second.amplitude, second.amplitude.conj()])[:, u] * first.amplitude[t]
+    linear = first.linear[t] + np.stack([second.linear, second.linear.conj()])[:, u]
+    offset = np.broadcast_to(first.offset[t] + second.offset[u], amplitude.shape)
     n_features = first.linear.shape[1]
     precision = first.precision + second.precision
     return Exponentials(amplitude.ravel(), linear.reshape(-1, n_features), offset.ravel(), precision)

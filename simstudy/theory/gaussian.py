@@ -56,10 +56,12 @@ class Tilt(NamedTuple):
 
     @property
     def means(self) -> ComplexArray:
+        """Tilted means, (Q, T, d)."""
         return self.pulled[:, None, :] + self.shifts
 
 
 def tilt(part: Exponentials, means: Array, covariance: Array) -> Tilt:
+    """Law of X ~ N(mean, covariance) tilted by each term of an exponential; arguments as in :func:`expectation`."""
     # With W = (I + beta S)^-1, which commutes with S:
     # log E exp(l.X - beta |X|^2/2) = l'W mu + l'SW l/2 - beta mu'W mu/2 - log det(I + beta S)/2.
     # All exponents are added before the one exp: apart they overflow for narrow bumps.
@@ -68,11 +70,17 @@ def tilt(part: Exponentials, means: Array, covariance: Array) -> Tilt:
     log_det = np.linalg.slogdet(inverse)[1]
     shrunk = covariance @ shrinkage
     pulled = means @ shrinkage
-    shifts = part.linear @ shrunk
+    shifts = _times(part.linear, shrunk)
     by_term = part.offset + 0.5 * np.sum(shifts * part.linear, axis=1) - 0.5 * log_det
     by_mean = -0.5 * part.precision * np.sum(pulled * means, axis=1)
-    mass = part.amplitude * np.exp(by_mean[:, None] + by_term + pulled @ part.linear.T)
+    mass = part.amplitude * np.exp(by_mean[:, None] + by_term + _times(part.linear, pulled.T).T)
     return Tilt(mass, shrunk, shifts, pulled)
+
+
+def _times(x: ComplexArray, matrix: Array) -> ComplexArray:
+    # NumPy would turn the matrix complex, and does not pass strided views to BLAS; and waves have no real part.
+    product = np.array(1j * (np.ascontiguousarray(x.imag) @ matrix), np.complex128)
+    return product + x.real @ matrix if x.real.any() else product
 
 
 def _polynomial_mean(function: Function, means: NDArray, covariance: Array) -> NDArray:

@@ -8,16 +8,17 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
+from simstudy.theory.exact import ExactPrediction
 from simstudy.theory.functions import Array
 from simstudy.theory.leading import Prediction
 
 
-def measures_by_query(prediction: Prediction, weights: ArrayLike) -> dict[str, Array]:
+def measures_by_query(prediction: Prediction | ExactPrediction, weights: ArrayLike) -> dict[str, Array]:
     """Measures of the ensemble sum_h a_h f_h at every query.
 
     Parameters
     ----------
-    prediction : Prediction
+    prediction : Prediction or ExactPrediction
     weights : (H,) array
         Combination weights a_h; they need not sum to 1.
 
@@ -47,7 +48,7 @@ def measures_by_query(prediction: Prediction, weights: ArrayLike) -> dict[str, A
     return measures
 
 
-def predicted_measures(prediction: Prediction, weights: ArrayLike) -> dict[str, float]:
+def predicted_measures(prediction: Prediction | ExactPrediction, weights: ArrayLike) -> dict[str, float]:
     """Measures averaged over the queries; keys and arguments as in :func:`measures_by_query`.
 
     ``effective_heads`` is the ratio of query-averaged variances, not the average of ratios.
@@ -55,6 +56,53 @@ def predicted_measures(prediction: Prediction, weights: ArrayLike) -> dict[str, 
     measures = {name: float(values.mean()) for name, values in measures_by_query(prediction, weights).items()}
     measures["effective_heads"] = float(_effective_heads(prediction.covariance.mean(axis=0, keepdims=True))[0])
     return measures
+
+
+# A covariance with an error and no deviations beside it has a correlation of unbounded error: infinity or NaN.
+@np.errstate(invalid="ignore", divide="ignore")
+def measure_errors_by_query(prediction: ExactPrediction, weights: ArrayLike) -> dict[str, Array]:
+    """Bounds, to first order, of the numerical error of each measure of :func:`measures_by_query`; arguments as there.
+
+    Absolute errors of biases and covariances are added as if all had the worst sign.
+    """
+    size = np.abs(np.asarray(weights, dtype=float))
+    errors, covariance = prediction.covariance_error, prediction.covariance
+    measures = measures_by_query(prediction, weights)
+    bias_error = prediction.bias_error @ size
+    relative = np.diagonal(errors, axis1=1, axis2=2) / np.diagonal(covariance, axis1=1, axis2=2)
+    deviation = np.sqrt(np.diagonal(covariance, axis1=1, axis2=2))
+    correlation = errors / (deviation[:, :, None] * deviation[:, None, :])
+    correlation += np.abs(_correlations(covariance)) * (relative[:, :, None] + relative[:, None, :]) / 2
+    bounds = {
+        "squared_bias": 2 * np.sqrt(measures["squared_bias"]) * bias_error + bias_error**2,
+        "mean_variance": np.trace(errors, axis1=1, axis2=2) / len(size),
+        "mean_covariance": _mean_over_pairs(errors),
+        "ensemble_variance": np.einsum("h,qhg,g->q", size, errors, size),
+        "correlation": _mean_over_pairs(correlation),
+        "effective_heads": _effective_heads_error(covariance, errors),
+    }
+    bounds["output_diversity"] = bounds["correlation"]
+    bounds["mse"] = bounds["squared_bias"] + bounds["ensemble_variance"]
+    return bounds
+
+
+def predicted_measure_errors(prediction: ExactPrediction, weights: ArrayLike) -> dict[str, float]:
+    """Bounds of the numerical errors of :func:`predicted_measures`, to first order; arguments as there."""
+    bounds = {name: float(values.mean()) for name, values in measure_errors_by_query(prediction, weights).items()}
+    averages = (
+        matrices.mean(axis=0, keepdims=True) for matrices in (prediction.covariance, prediction.covariance_error)
+    )
+    bounds["effective_heads"] = float(_effective_heads_error(*averages)[0])
+    return bounds
+
+
+@np.errstate(invalid="ignore", divide="ignore")
+def _effective_heads_error(covariance: Array, errors: Array) -> Array:
+    n_heads = covariance.shape[1]
+    if n_heads == 1:
+        return np.zeros(len(covariance))
+    numerator = np.trace(errors, axis1=1, axis2=2) / np.trace(covariance, axis1=1, axis2=2)
+    return _effective_heads(covariance) * (numerator + errors.sum(axis=(1, 2)) / np.abs(covariance.sum(axis=(1, 2))))
 
 
 def _mean_over_pairs(matrices: Array) -> Array:

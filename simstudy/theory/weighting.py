@@ -9,6 +9,7 @@ Index legend: h, g head; q query; k length of a prefix of heads.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -277,7 +278,7 @@ def _least_on_simplex(root: Array) -> Array:
     return solution / solution.sum()
 
 
-def _within(weights, max_square_sum: float, n_heads: int) -> Array:
+def _within(weights: Callable[[float], Array], max_square_sum: float, n_heads: int) -> Array:
     """Weights at the smallest multiplier for which their sum of squares is within the bound."""
 
     def excess(log_multiplier: float) -> float:

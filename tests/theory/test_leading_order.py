@@ -82,7 +82,9 @@ def test_every_regression_function_agrees_with_quadrature(name, logits):
 @pytest.mark.parametrize(("logits", "structure"), [("distance", "autoregressive"), ("dot_product", "equicorrelated")])
 def test_general_and_separate_projections_in_three_dimensions(logits, structure):
     keys = s.GaussianKeys(structure=structure, correlation=0.6)
-    cell = make_cell(n_features=3, head_dim=2, logits=logits, bandwidth=1.3, regression=REGRESSIONS["sum"], key_distribution=keys)
+    cell = make_cell(
+        n_features=3, head_dim=2, logits=logits, bandwidth=1.3, regression=REGRESSIONS["sum"], key_distribution=keys
+    )
     key_projections, query_projections = 0.6 * RNG.normal(size=(2, 2, 3, 2))
     compare(cell, key_projections, query_projections, RNG.normal(size=(2, 3)) / 2, step=0.2)
 
@@ -235,7 +237,15 @@ def test_plain_monte_carlo_agrees_and_rejects_a_missing_signal():
         function="sum", terms=(s.Linear(function="linear", coefficients=(1.5, 1.0)), TARGETS["quadratic"][0])
     )
     cell = make_cell(
-        n_keys, 2, 2, 1, bandwidth=0.7, regression=target, key_distribution=CORRELATED, noise=HETEROSCEDASTIC, noise_sd=0.5
+        n_keys,
+        2,
+        2,
+        1,
+        bandwidth=0.7,
+        regression=target,
+        key_distribution=CORRELATED,
+        noise=HETEROSCEDASTIC,
+        noise_sd=0.5,
     )
     heads, query = directions(10, 80), np.array([0.6, -0.3])
     keys = RNG.normal(size=(n_replicates * n_keys, 2)) @ np.linalg.cholesky([[1, 0.5], [0.5, 1]]).T

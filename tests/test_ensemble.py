@@ -1,0 +1,210 @@
+"""One ensemble on the caller's own arrays: values, labels, and what each mistake is told."""
+
+from __future__ import annotations
+
+import re
+
+import naive
+import numpy as np
+import pytest
+import xarray as xr
+
+import simstudy
+from simstudy import head_diversity, nw_ensemble, principal_angles
+from simstudy.geometry import GEOMETRIC_INDICES
+
+N, D, H, P, Q = 30, 5, 3, 2, 4
+
+
+def arguments(seed=0):
+    rng = np.random.default_rng(seed)
+    return {
+        "keys": rng.standard_normal((N, D)),
+        "values": rng.standard_normal(N),
+        "queries": rng.standard_normal((Q, D)),
+        "projections": rng.standard_normal((H, D, P)),
+        "bandwidth": 0.8,
+    }
+
+
+@pytest.mark.parametrize("logits", ["distance", "dot_product"])
+@pytest.mark.parametrize("combination", [None, [0.5, 0.3, 0.2], [1.0, -1.0, 2.0]])
+def test_ensemble__is_the_formula(combination, logits):
+    given = arguments()
+    found = nw_ensemble(**given, logits=logits, combination=combination)
+    weights = [1 / H] * H if combination is None else combination
+    heads, combined, gram = naive.ensemble(*given.values(), logits, weights)
+    np.testing.assert_allclose(found.head_estimate, heads, atol=1e-13)
+    np.testing.assert_allclose(found.estimate, combined, atol=1e-13)
+    np.testing.assert_allclose(found.weight_gram, gram, atol=1e-13)
+
+
+def softmax_attention(keys, values, queries, projections):
+    """Scaled dot-product attention (Vaswani et al. 2017), one head at a time, averaged."""
+    outputs = []
+    for w in projections:
+        scores = (queries @ w) @ (keys @ w).T / np.sqrt(w.shape[1])
+        weights = np.exp(scores - scores.max(axis=1, keepdims=True))
+        outputs.append(weights / weights.sum(axis=1, keepdims=True) @ values)
+    return np.mean(outputs, axis=0)
+
+
+def test_dot_product_ensemble__is_softmax_attention_at_its_bandwidth():
+    given = arguments()
+    del given["bandwidth"]
+    attention = softmax_attention(**given)
+    found = nw_ensemble(**given, bandwidth=P**0.25, logits="dot_product").estimate
+    np.testing.assert_allclose(found, attention, rtol=1e-12)
+    # Raw keys: attention is not a distance estimator.
+    other = nw_ensemble(**given, bandwidth=P**0.25).estimate
+    assert np.abs(other - attention).max() > 0.01
+
+
+def test_distance_ensemble__is_softmax_attention_where_keys_have_one_length():
+    given = arguments()
+    given["projections"] = np.linalg.qr(np.random.default_rng(5).standard_normal((D, P)))[0][None]
+    images = given["keys"] @ given["projections"][0]
+    images /= np.linalg.norm(images, axis=1, keepdims=True)
+    given["keys"] = images @ given["projections"][0].T
+    distance, product = (nw_ensemble(**given, logits=logits) for logits in ("distance", "dot_product"))
+    xr.testing.assert_allclose(distance.estimate, product.estimate, rtol=1e-12)
+
+
+def test_ensemble__is_labelled():
+    found = nw_ensemble(**arguments())
+    assert found.estimate.dims == ("query",)
+    assert found.head_estimate.dims == ("query", "head")
+    assert found.weight_gram.dims == ("query", "head_i", "head_j")
+    for variable in (
+        *found.data_vars.values(),
+        principal_angles(arguments()["projections"]),
+        head_diversity(np.eye(3)),
+    ):
+        assert variable.dtype == np.float64
+        assert all(variable.attrs[text] for text in ("long_name", "units", "formula"))
+
+
+def test_ensemble__takes_lists_labelled_arrays_and_other_precisions():
+    given = arguments()
+    expected = nw_ensemble(**given)
+    listed = {name: np.asarray(value).tolist() for name, value in given.items()}
+    xr.testing.assert_identical(nw_ensemble(**listed), expected)
+    labelled = given | {"keys": xr.DataArray(given["keys"], dims=("pair", "feature"))}
+    xr.testing.assert_identical(nw_ensemble(**labelled), expected)
+    strided = given | {"keys": np.repeat(given["keys"], 2, axis=0)[::2], "queries": np.asfortranarray(given["queries"])}
+    xr.testing.assert_identical(nw_ensemble(**strided), expected)
+    single = {name: np.asarray(value, np.float32) for name, value in given.items()}
+    xr.testing.assert_allclose(nw_ensemble(**single), expected, atol=1e-5)
+
+
+def test_ensemble__leaves_its_arguments_alone():
+    given = arguments()
+    nw_ensemble(**given)
+    for name, value in arguments().items():
+        np.testing.assert_array_equal(given[name], value)
+
+
+def test_single_projection__is_one_head():
+    given = arguments()
+    one = nw_ensemble(**given | {"projections": given["projections"][0]})
+    expected = nw_ensemble(**given).head_estimate[:, :1]
+    np.testing.assert_array_equal(one.head_estimate, expected)
+    np.testing.assert_array_equal(one.estimate, expected[:, 0])
+
+
+def test_query_at_a_key__gets_its_value_at_a_tiny_bandwidth():
+    given = arguments()
+    at_keys = given | {"queries": given["keys"], "bandwidth": 1e-12}
+    np.testing.assert_array_equal(nw_ensemble(**at_keys).head_estimate, np.repeat(given["values"][:, None], H, axis=1))
+
+
+def test_far_queries__are_defined():
+    given = arguments()
+    far = given | {"queries": 1e3 * given["queries"]}
+    heads, _, _ = naive.ensemble(*far.values(), "distance", [1 / H] * H)
+    np.testing.assert_allclose(nw_ensemble(**far).head_estimate, heads, atol=1e-8)
+
+
+# ---------------------------------------------------------------- geometry
+
+
+def test_principal_angles__between_two_lines():
+    lines = np.array([[[1.0], [0.0]], [[1.0], [1.0]]])
+    found = principal_angles(lines)
+    assert found.dims == ("head_i", "head_j", "angle")
+    np.testing.assert_allclose(found[..., 0], [[0, np.pi / 4], [np.pi / 4, 0]], atol=1e-15)
+
+
+def test_head_diversity__by_name():
+    projections = arguments()["projections"]
+    found = head_diversity(projections, 0.8)
+    assert tuple(found.index.values) == GEOMETRIC_INDICES
+    for name, value in naive.diversity(projections, 0.8).items():
+        assert float(found.sel(index=name)) == pytest.approx(value, rel=1e-9)
+    without = head_diversity(projections)
+    assert np.isnan(without.sel(index="logdet")) and np.isfinite(without.drop_sel(index="logdet")).all()
+
+
+# ---------------------------------------------------------------- mistakes
+
+
+def with_nan(array):
+    array = np.array(array)
+    array.flat[1] = np.nan
+    return array
+
+
+GIVEN = arguments()
+MISTAKES = [
+    ({"keys": np.ones((N, D + 1))}, "keys has shape (30, 6); give (n, 5)"),
+    ({"keys": np.ones((0, D)), "values": []}, "keys has shape (0, 5); give (n, 5), no length zero"),
+    ({"keys": np.ones(N)}, "keys has shape (30,); give (n, 5)"),
+    ({"keys": with_nan(GIVEN["keys"])}, "keys holds NaN or infinity"),
+    ({"keys": GIVEN["keys"] + 0j}, "keys has dtype complex128; give real numbers"),
+    ({"keys": [["a"] * D] * N}, "keys has dtype <U1; give real numbers"),
+    ({"keys": [[1.0, 2.0], [1.0]]}, "keys is not an array"),
+    ({"values": np.ones(N + 1)}, "values has shape (31,); give (30,)"),
+    ({"values": with_nan(GIVEN["values"])}, "values holds NaN or infinity"),
+    ({"queries": np.ones((Q, 1))}, "queries has shape (4, 1); give (Q, 5)"),
+    ({"queries": GIVEN["queries"][0]}, "queries has shape (5,); give (Q, 5)"),
+    ({"queries": np.full((Q, D), np.inf)}, "queries holds NaN or infinity"),
+    ({"projections": np.ones(D)}, "projections has shape (5,); give (H, d, p)"),
+    (
+        {"projections": np.ones((H, 2, 3))},
+        "projections have p = 3 columns in d = 2 features; give (H, d, p) with p <= d",
+    ),
+    ({"projections": [[1.0], [1.0, 2.0]]}, "projections is not an array"),
+    ({"bandwidth": 0}, "bandwidth = 0; give one positive number"),
+    ({"bandwidth": -0.5}, "bandwidth = -0.5; give one positive number"),
+    ({"bandwidth": float("nan")}, "bandwidth = nan; give one positive number"),
+    ({"bandwidth": float("inf")}, "bandwidth = inf; give one positive number"),
+    ({"bandwidth": [0.5, 0.5]}, "bandwidth = [0.5, 0.5]; give one positive number"),
+    ({"bandwidth": "wide"}, "bandwidth has dtype <U4; give real numbers, one positive number"),
+    ({"logits": "cosine"}, "logits = 'cosine'; give one of distance, dot_product"),
+    ({"kernel": "epanechnikov"}, "kernel = 'epanechnikov'; give one of gaussian"),
+    ({"combination": [0.5, 0.5]}, "combination has shape (2,); give (3,)"),
+    ({"combination": [0.5, 0.5, np.nan]}, "combination holds NaN or infinity"),
+]
+
+
+@pytest.mark.parametrize(("wrong", "message"), MISTAKES, ids=[message for _, message in MISTAKES])
+def test_mistakes__are_named_with_their_remedy(wrong, message):
+    with pytest.raises(ValueError, match=re.escape(message)):
+        nw_ensemble(**GIVEN | wrong)
+
+
+@pytest.mark.parametrize("function", [principal_angles, head_diversity])
+def test_geometry__refuses_heads_that_span_no_subspace(function):
+    projections = GIVEN["projections"].copy()
+    projections[1, :, 1] = 2 * projections[1, :, 0]
+    with pytest.raises(ValueError, match="head 1 have rank 1 < p = 2"):
+        function(projections)
+
+
+def test_head_diversity__refuses_a_bandwidth_of_zero():
+    with pytest.raises(ValueError, match="bandwidth = 0; give one positive number"):
+        head_diversity(GIVEN["projections"], 0)
+
+
+def test_library__is_exported():
+    assert {"nw_ensemble", "principal_angles", "head_diversity"} <= set(simstudy.__all__)
