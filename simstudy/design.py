@@ -321,6 +321,7 @@ def _precision_problems(document: Document) -> Iterator[Problem]:
 
 def _reference_problems(document: Document, cells: list[PlannedCell]) -> Iterator[Problem]:
     """Grids, factors, settings and values that claims and figures name but the design does not have."""
+    yield from _equal_cells(document, cells)
     entries: list[tuple[str, BaseClaim | Figure]] = [(f"claims.{n}", c) for n, c in document.claims.items()]
     entries += [(f"figures.{n}", f) for n, f in document.figures.items()]
     for path, entry in entries:
@@ -332,14 +333,35 @@ def _reference_problems(document: Document, cells: list[PlannedCell]) -> Iterato
             name = getattr(entry, field, None)
             if name is not None and name not in document.grids[entry.grid].factors:
                 yield Problem.unknown(f"{path}.{field}", name, document.grids[entry.grid].factors, what="factor")
-        yield from _selection_problems(path, entry, inside)
+            elif name is not None and field == "x":
+                yield from _numeric_problem(f"{path}.x", name, inside)
+        yield from _selection_problems(path, entry, inside, tuple(document.grids[entry.grid].factors))
         if isinstance(entry, BaseClaim) and (entry.measure == "hdi") != (entry.index is not None):
             yield Problem(f"{path}.index", entry.index, 'state index for measure = "hdi", and only then')
         if isinstance(entry, Figure) and (entry.kind == "curve") != (entry.x is not None):
             yield Problem(f"{path}.x", entry.x, 'state x for kind = "curve", and only then')
 
 
-def _selection_problems(path: str, entry: BaseClaim | Figure, inside: list[dict[str, Any]]) -> Iterator[Problem]:
+def _equal_cells(document: Document, cells: list[PlannedCell]) -> Iterator[Problem]:
+    """Grids in which two cells cannot be told apart by their factors."""
+    for name, grid in document.grids.items():
+        inside = [planned.cell.coordinates for planned in cells if planned.grid == name]
+        levels = [tuple(coordinates[factor] for factor in grid.factors) for coordinates in inside]
+        twice = next((level for level in levels if levels.count(level) > 1), None)
+        if twice is not None:
+            yield Problem(
+                f"grids.{name}.factors", twice, "two cells have these values; remove one, or label it otherwise"
+            )
+
+
+def _numeric_problem(path: str, name: str, inside: list[dict[str, Any]]) -> Iterator[Problem]:
+    if not all(isinstance(coordinates[name], (int, float)) for coordinates in inside):
+        yield Problem(path, name, "is not a number in every cell; use a numeric factor")
+
+
+def _selection_problems(
+    path: str, entry: BaseClaim | Figure, inside: list[dict[str, Any]], factors: tuple[str, ...]
+) -> Iterator[Problem]:
     for field in ("where", "versus"):
         selection = getattr(entry, field, None)
         if selection is None:
@@ -350,6 +372,8 @@ def _selection_problems(path: str, entry: BaseClaim | Figure, inside: list[dict[
         wanted = selection if field == "where" else {**entry.where, **selection}
         if not unknown and not any(selected(coordinates, wanted) for coordinates in inside):
             yield Problem(f"{path}.{field}", selection, "selects no cell of the grid; use values that the grid has")
+        elif field == "versus" and not set(selection) <= set(factors):
+            yield Problem(f"{path}.versus", selection, f"may name factors of the grid only: {', '.join(factors)}")
 
 
 def selected(coordinates: dict[str, Any], selection: dict[str, Any]) -> bool:

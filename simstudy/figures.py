@@ -190,11 +190,18 @@ def _curve(axes: Axes, figure: claims.Figure, stratum: xr.Dataset, look: Look, n
     if np.isfinite(line).any():
         axes.plot(x, line, color=look.colour, marker="_", markersize=12, markevery=_isolated(line), label="leading")
         notes.theory = True
-    elif shown.sum() > 1:
-        axes.plot(x[shown], empirical[shown], ":", color=look.colour, linewidth=1.0, label="joined")
+    bridge = np.where(_beside_gap(line[shown]), empirical[shown], np.nan)
+    if np.isfinite(bridge).sum() > 1:
+        axes.plot(x[shown], bridge, ":", color=look.colour, linewidth=1.0, label="joined")
         notes.joined = True
     if figure.limit:
         _limit(axes, figure, stratum, look, notes)
+
+
+def _beside_gap(line: np.ndarray) -> np.ndarray:
+    """Which points have no value or a neighbour without one."""
+    gap = np.concatenate([[False], np.isnan(line), [False]])
+    return gap[1:-1] | gap[:-2] | gap[2:]
 
 
 def _isolated(line: np.ndarray) -> list[int]:

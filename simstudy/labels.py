@@ -32,7 +32,7 @@ SETTINGS: dict[str, Setting] = {
     "n_heads": Setting("heads", "H"),
     "head_dim": Setting("head dimension", "p"),
     "arrangement": Setting("arrangement of heads"),
-    "angle": Setting("angle between heads", "", "degrees"),
+    "angle": Setting("angle", "", "degrees"),
     "principal_angles": Setting("principal angles", "", "degrees"),
     "file": Setting("file of heads"),
     "query_projections": Setting("query projections"),
@@ -59,7 +59,7 @@ INDEX_NAMES: dict[str, str] = {
 
 
 def setting_name(name: str) -> str:
-    """Return a setting as an axis or legend names it: ``bandwidth b``, ``angle between heads [degrees]``."""
+    """Return a setting as an axis or legend names it: ``bandwidth b``, ``angle [degrees]``."""
     words, symbol, unit = SETTINGS[name]
     return " ".join(part for part in (words, symbol, f"[{unit}]" if unit else "") if part)
 

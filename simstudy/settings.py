@@ -28,12 +28,21 @@ class Record(BaseModel):
 
 
 class Choice(Record):
-    """One alternative of a setting, told apart by its first field; ``"name"`` is short for ``{first = "name"}``."""
+    """One alternative of a setting, told apart by its kind; ``"kind"`` alone is short for a table that states no more.
 
-    @property
-    def label(self) -> str:
-        """Text that identifies the choice in tables and coordinates: ``student_t(df=5.0)``."""
-        first = next(iter(type(self).model_fields))
+    The optional ``label`` is what tables, figures and coordinates call it; it has no bearing on any number.
+    """
+
+    label: str = Field("", exclude=True, min_length=1, max_length=60, description="a short text")
+
+    def model_post_init(self, _: Any) -> None:
+        """Fill in the label: ``student_t(df=5)``, unless the design states one."""
+        if not self.label:
+            # The record is frozen for its users; this is still its making.
+            object.__setattr__(self, "label", self._describe())
+
+    def _describe(self) -> str:
+        first = next(name for name in type(self).model_fields if name != "label")
         stated = {k: v for k, v in self.model_dump(exclude={first}).items() if k in self.model_fields_set}
         inside = ", ".join(f"{k}={_brief(v)}" for k, v in stated.items())
         name = str(getattr(self, first))
@@ -214,9 +223,7 @@ class Sum(Choice):
         description="a list of regression functions"
     )
 
-    @property
-    def label(self) -> str:
-        """The labels of the terms, joined by plus signs."""
+    def _describe(self) -> str:
         return " + ".join(term.label for term in self.terms)
 
 

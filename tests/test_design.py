@@ -113,11 +113,33 @@ def test_all_mistakes__are_reported_together(tmp_path):
         ('measure = "mse"', 'measure = "hdi"', "claims.mse-falls.index"),
         ('measure = "mse"', 'measure = "mse"\nwhere = { bandwidth = 3 }', "selects no cell"),
         ('measure = "mse"', 'measure = "mse"\nwhere = { bandwith = 0.5 }', "unknown setting; did you mean"),
+        ('measure = "mse"', 'measure = "mse"\nkind2 = 1', "claims.mse-falls.kind2"),
+        ("bandwidth = [0.5, 1.0]", "bandwidth = [0.5, 0.5]", "two cells have these values"),
+        ('x = "angle"\ny', 'x = "logits"\ny', "figures.mse.x = 'logits': unknown factor"),
         ("[profiles.quick]", "[profiles.quick]\n[data]", "not valid TOML"),
     ],
 )
 def test_mistake__is_named_with_its_place(tmp_path, old, new, expected):
     assert expected in mistakes(tmp_path, edited(DESIGN, old, new))
+
+
+def test_x_must_be_a_number(tmp_path):
+    text = edited(DESIGN, "bandwidth = [0.5, 1.0]", 'bandwidth = [0.5, 1.0]\nlogits = ["distance", "dot_product"]')
+    assert "claims.mse-falls.x = 'logits': is not a number" in mistakes(
+        tmp_path, edited(text, 'x = "angle"\ndirection', 'x = "logits"\ndirection')
+    )
+
+
+def test_versus__may_name_factors_only(tmp_path):
+    text = edited(DESIGN, 'kind = "monotone"', 'kind = "larger_than"\nversus = { n_keys = 40 }')
+    text = edited(text, 'x = "angle"\ndirection = "decreasing"\n', "")
+    assert "may name factors of the grid only: angle, bandwidth" in mistakes(tmp_path, text)
+
+
+def test_label__names_a_choice_and_changes_no_number():
+    plain, named = (minimal_cell(regression={"function": "ridge"} | extra) for extra in ({}, {"label": "sin x"}))
+    assert (plain.coordinates["regression"], named.coordinates["regression"]) == ("ridge", "sin x")
+    assert plain.identity("a") == named.identity("a")
 
 
 @pytest.mark.parametrize(

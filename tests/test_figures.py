@@ -65,7 +65,7 @@ def test_curve__has_a_panel_for_each_level_and_all_points(design, results):
         assert len(points(axes)) == 14
     assert zero.get_ylim() == ridge.get_ylim()
     assert zero.get_ylabel() == "ensemble variance [Y²]"
-    assert zero.get_xlabel() == "angle between heads [degrees]"
+    assert zero.get_xlabel() == "angle [degrees]"
 
 
 def test_curve__draws_estimates_with_bars_of_1_96_mcse(design, results):

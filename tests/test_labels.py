@@ -89,8 +89,8 @@ def test_names__have_units():
     assert measure_name("ensemble_variance") == "ensemble variance [Y²]"
     assert measure_name("correlation") == "correlation"
     assert setting_name("bandwidth") == "bandwidth b"
-    assert setting_name("angle") == "angle between heads [degrees]"
-    assert setting_and_level("angle", 45.0) == "angle between heads: 45°"
+    assert setting_name("angle") == "angle [degrees]"
+    assert setting_and_level("angle", 45.0) == "angle: 45°"
     assert setting_and_level("n_keys", 400.0) == "n = 400"
 
 

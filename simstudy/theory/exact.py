@@ -22,6 +22,8 @@ from simstudy.theory.exact_scalar import ScalarLaw
 from simstudy.theory.functions import Array, Function, noise_variance, regression_function
 from simstudy.theory.tilting import HeadKernels, head_kernels
 
+Law = ScalarLaw | MellinLaw
+
 # Every grid is laid twice, the second time with steps longer by this factor.  Convergence is exponential in 1/step,
 # so the change exceeds the error of the finer result by far.
 _COARSENING = 1.25
@@ -49,7 +51,8 @@ class ExactPrediction(NamedTuple):
     covariance_error : (Q, H, H) array
         The same for the covariance.
     self_check : (Q,) array
-        Largest distance from 1 of the same integrals for Y = 1, over heads and pairs.
+        Largest distance from 1 of the same integrals for Y = 1, over heads and pairs.  It vouches for the integrals
+        over t only: they give 1 for any law of the keys.
     reason : str
         Empty if moments were computed, else one sentence that says why not.
     """
@@ -74,9 +77,8 @@ class _Computed(NamedTuple):
 def exact_moments(cell: Cell, key_projections: Array, query_projections: Array, queries: Array) -> ExactPrediction:
     """Bias and covariance of the head estimates of a cell, without approximation in n.
 
-    Quadrature of the Laplace-transform representation of moments of ratios, 1/S = int_0^inf e^{-tS} dt (Jones 1986,
-    Journal of Statistical Computation and Simulation, on moments of ratios); the integrals are in
-    :mod:`simstudy.theory.exact_integrals`.
+    Negative moments as integrals of moment-generating functions, 1/S = int_0^inf e^{-tS} dt (Cressie, Davis, Folks and
+    Policello 1981, The American Statistician 35, 148); the integrals are in :mod:`simstudy.theory.exact_integrals`.
 
     Parameters
     ----------
@@ -111,9 +113,6 @@ def exact_moments(cell: Cell, key_projections: Array, query_projections: Array, 
     fine = _compute(law(1.0), kernels, data.n_keys)
     coarse = _compute(law(_COARSENING), kernels, data.n_keys)
     return _compare(fine, coarse, target)
-
-
-Law = ScalarLaw | MellinLaw
 
 
 def _law(
@@ -154,7 +153,7 @@ def _compute(law: Law, kernels: HeadKernels, n_keys: int) -> _Computed:
 
 
 def _coincide(kernels: HeadKernels, query: int, first: int, second: int) -> bool:
-    """Whether two heads are one: b^2 log K = c'W'x - x'WW'x / 2 up to a constant, without the square in dot products."""
+    """Whether two heads are one: b^2 log K = c'W'x - x'WW'x / 2 up to a constant; dot products have no square."""
     one, two = kernels.projections[first], kernels.projections[second]
     pulled, other = one @ kernels.projected_queries[first, query], two @ kernels.projected_queries[second, query]
     squares = kernels.logits == "dot_product" or np.allclose(one @ one.T, two @ two.T, _COINCIDENT, _COINCIDENT)

@@ -19,12 +19,12 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import gamma
 from scipy.stats import chi2
 
 from simstudy.theory.exact_integrals import Factors, Moments
 from simstudy.theory.functions import Array, ComplexArray, Exponentials, Function, product_of_exponentials
-from simstudy.theory.gaussian import tilt
 from simstudy.theory.tilting import HeadKernels
 
 _TAIL = 1e-13
@@ -47,9 +47,13 @@ class _Line(NamedTuple):
 
 
 class _Weighting(NamedTuple):
-    """Keys weighted by exponentials: E e_t(X) f(X) = mass_t E f(X_t), X_t ~ N(means_t, covariance), t = 1..T."""
+    """Keys weighted by T exponentials: E e(X) f(X) = amplitude exp(log_mass) E f(X_t), X_t ~ N(means, covariance).
 
-    mass: ComplexArray
+    The mass of a fast wave underflows before kernels restore it.
+    """
+
+    amplitude: ComplexArray
+    log_mass: ComplexArray
     means: ComplexArray
     covariance: Array
 
@@ -58,7 +62,7 @@ class _Evidence(NamedTuple):
     """What P noisy observations of k coordinates say: Cov(X, W'X) (d, k), precision (P, k, k), log density (P,)."""
 
     spread: Array
-    precision: ComplexArray
+    precision: NDArray
     log_determinant: ComplexArray
 
 
@@ -91,11 +95,11 @@ class MellinLaw:
         if n_nodes > MAX_NODES:
             return f"quadrature needs {n_nodes} nodes (at most {MAX_NODES}): the kernels are too narrow for so few keys"
         n_heads, n_queries = self._kernels.projected_queries.shape[:2]
-        n_exponentials = sum(len(weighting.mass) for _, _, weighting in self._terms())
+        n_exponentials = sum(len(weighting.log_mass) for _, _, weighting in self._terms())
         work = n_queries * n_heads * (n_heads - 1) / 2 * n_nodes**2 / 2 * n_exponentials
-        return f"quadrature needs {work:.1g} terms (at most {MAX_WORK:.1g}): too many heads or queries" * (
-            work > MAX_WORK
-        )
+        if work > MAX_WORK:
+            return f"quadrature needs {work:.1g} terms (at most {MAX_WORK:.1g}): too many heads, queries or waves"
+        return ""
 
     def factors(self, query: int) -> list[Factors]:
         """Functions of tK of every head, as coefficients of the powers K^{-q}."""
@@ -156,7 +160,7 @@ class MellinLaw:
         """Split 1, m and m^2 + v (counted 0, 1, 2) into products of two quadratics, times weightings of the keys."""
         d = len(self._kernels.covariance)
         origin = np.zeros((1, d), dtype=complex)
-        plain = _Weighting(np.ones(1, dtype=complex), origin, self._kernels.covariance)
+        plain = _Weighting(np.ones(1, dtype=complex), origin[:, 0], origin, self._kernels.covariance)
         one = Function(1.0, np.zeros(d), np.zeros((d, d)))
         polynomial = self._regression._replace(exponentials=())
         waves = self._regression.exponentials
@@ -173,12 +177,13 @@ class MellinLaw:
 
     def _weighting(self, part: Exponentials) -> _Weighting:
         # Re e = (e + conj e) / 2: under a complex weight the two no longer have conjugate expectations.
-        linear = np.concatenate([part.linear, part.linear.conj()])
-        amplitude = np.concatenate([part.amplitude, part.amplitude.conj()]) / 2
-        both = Exponentials(amplitude, linear, np.tile(part.offset, 2), part.precision)
+        amplitude, linear = (np.concatenate([array, array.conj()]) for array in (part.amplitude / 2, part.linear))
         covariance = self._kernels.covariance
-        tilted = tilt(both, np.zeros((1, len(covariance))), covariance)
-        return _Weighting(tilted.mass[0], tilted.means[0], tilted.covariance)
+        shrinkage = np.eye(len(covariance)) + part.precision * covariance
+        tilted = covariance @ np.linalg.inv(shrinkage)
+        means = linear @ tilted
+        log_mass = np.tile(part.offset, 2) + 0.5 * np.sum(means * linear, axis=1)
+        return _Weighting(amplitude, log_mass - 0.5 * np.linalg.slogdet(shrinkage)[1], means, tilted)
 
 
 def _line(highest: float, n_keys: int, coarsening: float) -> _Line:
@@ -216,7 +221,7 @@ def _observed(
     spread, precision, log_determinant = evidence
     gained = surprise @ precision
     exponent = -0.5 * np.sum(gained * surprise, axis=-1) - 0.5 * log_determinant[:, None]
-    mass = weighting.mass * np.exp(exponent)
+    mass = weighting.amplitude * np.exp(weighting.log_mass + exponent)
     if all(_is_constant(factor) for factor in factors):
         return factors[0].constant * factors[1].constant * mass.sum(axis=1)
     means = weighting.means + gained @ spread.T

@@ -32,6 +32,7 @@ _BLOCK = 4096
 _NARROW_BLOCK = 256
 # Joint laws are the same at every query under distance logits, and kept up to this size.
 _KEPT_NUMBERS = 10_000_000
+_LARGEST_TABLE = 20_000_000
 MAX_COARSE = 2500
 MAX_FINE = 60_000
 
@@ -57,19 +58,22 @@ class ScalarLaw:
         self._heads = [scalar_heads(kernels, q) for q in range(kernels.projected_queries.shape[1])]
         highest, self._distinctness = self._resolution()
         self._spacing = coarsening * np.pi / highest
-        self._coarse = _centred_grid(self._spacing)
+        self._coarse = _centred_grid(max(self._spacing, 2 * EXTENT / MAX_COARSE))
         self._known: dict[bytes, Moments] = {}
 
     def too_large(self) -> str:
         """Say why the grids would be too large, or nothing."""
-        if len(self._coarse) > MAX_COARSE:
+        n_coarse = 2 * EXTENT / self._spacing
+        if n_coarse > MAX_COARSE:
             return (
-                f"quadrature needs {len(self._coarse)} nodes an axis (at most {MAX_COARSE}): two heads are "
-                "nearly but not exactly aligned, or the regression function varies too fast"
+                f"quadrature needs {n_coarse:.0f} nodes an axis (at most {MAX_COARSE}): two heads are nearly but not "
+                "exactly aligned, or the regression function varies too fast"
             )
-        finest = max(len(_centred_grid(self._fine_spacing(heads))) for heads in self._heads)
-        if finest > MAX_FINE:
-            return f"quadrature needs {finest} nodes to resolve the kernels (at most {MAX_FINE}): they are too narrow"
+        n_fine = 2 * EXTENT / min(self._fine_spacing(heads) for heads in self._heads)
+        if n_fine > MAX_FINE:
+            return (
+                f"quadrature needs {n_fine:.0f} nodes to resolve the kernels (at most {MAX_FINE}): they are too narrow"
+            )
         return ""
 
     def factors(self, query: int) -> list[Factors]:
@@ -114,6 +118,9 @@ class ScalarLaw:
         law = Moments(*(spacing * moment for moment in self._moments(heads[0].axis[None], nodes[:, None])))
         # The kernels are functions of one another, so no step in log t may be longer than what e^{-tK} allows.
         grids = [log_grid(head, self._n_keys, 0.0, self._coarsening) for head in heads]
+        if len(nodes) * max(len(log_t) for log_t, _ in grids) > _LARGEST_TABLE:
+            # Too coarse for the pair: the error estimate will say so.
+            grids = [log_grid(head, self._n_keys, 1.0, self._coarsening) for head in heads]
         turned = heads[1]._replace(offset=sign * heads[1].offset, slope=sign * heads[1].slope)
         first, second = self._expand([heads[0], turned], nodes, grids)
         return (first, second), (law, law), law
@@ -140,7 +147,9 @@ class ScalarLaw:
             expanded.append(Factors(lost, first, second, steps))
         return expanded
 
-    def _project(self, heads: list[ScalarHead], nodes: Array, spacing: float, grids: list) -> list[Factors]:
+    def _project(
+        self, heads: list[ScalarHead], nodes: Array, spacing: float, grids: list[tuple[Array, Array]]
+    ) -> list[Factors]:
         """Functions of tK integrated against the cardinal functions of the coarse nodes."""
         parts = [np.zeros((3, len(log_t), len(self._coarse))) for log_t, _ in grids]
         for block in _blocks(len(nodes), _NARROW_BLOCK):
@@ -206,7 +215,7 @@ class ScalarLaw:
 def _functions(z: Array) -> Array:
     """1 - e^{-z}, z e^{-z} and z^2 e^{-z}, stacked."""
     left = np.exp(-z)
-    return np.array([-np.expm1(-z), z * left, z * (z * left)])
+    return np.array([-np.expm1(-z), z * left, z * (z * left)], dtype=np.float64)
 
 
 def _centred_grid(spacing: float) -> Array:
@@ -221,7 +230,8 @@ def _cardinal(points: Array, nodes: Array, spacing: float) -> Array:
     offset = position[:, None] - index
     parity = 1.0 - 2.0 * (np.add.outer(nearest, index) % 2)
     sine = np.sin(np.pi * (position - nearest)) / np.pi
-    return np.divide(sine[:, None] * parity, offset, out=np.ones_like(offset), where=offset != 0)
+    cardinal = np.ones(offset.shape)
+    return np.divide(sine[:, None] * parity, offset, out=cardinal, where=offset != 0)
 
 
 def _blocks(n: int, size: int) -> list[slice]:

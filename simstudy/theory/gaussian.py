@@ -28,7 +28,7 @@ def expectation(function: Function, means: Array, covariance: Array) -> Array:
     """
     total = _polynomial_mean(function, means, covariance)
     for part in function.exponentials:
-        total = total + tilt(part, means, covariance).mass.sum(axis=1).real
+        total = total + _tilt(part, means, covariance).mass.sum(axis=1).real
     return total
 
 
@@ -37,16 +37,16 @@ def product_expectation(first: Function, second: Function, means: Array, covaria
     total = _polynomial_product(first, second, means, covariance)
     for polynomial, other in ((first, second), (second, first)):
         for part in other.exponentials:
-            tilted = tilt(part, means, covariance)
+            tilted = _tilt(part, means, covariance)
             smoothed = _polynomial_mean(polynomial, tilted.means, tilted.covariance)
             total = total + (tilted.mass * smoothed).sum(axis=1).real
     for one in first.exponentials:
         for two in second.exponentials:
-            total = total + tilt(product_of_exponentials(one, two), means, covariance).mass.sum(axis=1).real
+            total = total + _tilt(product_of_exponentials(one, two), means, covariance).mass.sum(axis=1).real
     return total
 
 
-class Tilt(NamedTuple):
+class _Tilt(NamedTuple):
     """Law of X tilted by each exponential: E e(X) q(X) = mass * E q(X_t), X_t ~ N(means_t, covariance)."""
 
     mass: ComplexArray
@@ -60,7 +60,7 @@ class Tilt(NamedTuple):
         return self.pulled[:, None, :] + self.shifts
 
 
-def tilt(part: Exponentials, means: Array, covariance: Array) -> Tilt:
+def _tilt(part: Exponentials, means: Array, covariance: Array) -> _Tilt:
     """Law of X ~ N(mean, covariance) tilted by each term of an exponential; arguments as in :func:`expectation`."""
     # With W = (I + beta S)^-1, which commutes with S:
     # log E exp(l.X - beta |X|^2/2) = l'W mu + l'SW l/2 - beta mu'W mu/2 - log det(I + beta S)/2.
@@ -74,7 +74,7 @@ def tilt(part: Exponentials, means: Array, covariance: Array) -> Tilt:
     by_term = part.offset + 0.5 * np.sum(shifts * part.linear, axis=1) - 0.5 * log_det
     by_mean = -0.5 * part.precision * np.sum(pulled * means, axis=1)
     mass = part.amplitude * np.exp(by_mean[:, None] + by_term + _times(part.linear, pulled.T).T)
-    return Tilt(mass, shrunk, shifts, pulled)
+    return _Tilt(mass, shrunk, shifts, pulled)
 
 
 def _times(x: ComplexArray, matrix: Array) -> ComplexArray:

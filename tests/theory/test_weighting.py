@@ -194,7 +194,7 @@ def front_greater_residual(moment, weights, bound):
     return max(-slack.min(), np.abs(slack[corner]).max(), -drops.min(), -slack_bound, abs(weights.sum() - 1))
 
 
-@pytest.mark.parametrize("share", [0.02, 0.5, 0.98])
+@pytest.mark.parametrize("share", [1e-6, 0.02, 0.5, 0.98])
 def test_front_greater_weights_meet_the_kkt_conditions(share):
     for seed in range(8):
         moment = random_moment(8, seed) + np.diag(np.arange(8.0)) * (seed % 3)
