@@ -1,0 +1,64 @@
+"""Every command and code block of the README, run."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from simstudy.design import load_design, profiles_of
+
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text()
+BLOCKS = re.findall(r"```(\w+)\n(.*?)```", README, flags=re.DOTALL)
+PYTHON = [code for language, code in BLOCKS if language == "python"]
+TOML = [code for language, code in BLOCKS if language == "toml"]
+
+
+def simstudy(*arguments: str, cwd: Path) -> subprocess.CompletedProcess:
+    command = [sys.executable, "-c", "from simstudy.cli import main; main()", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, cwd=cwd, timeout=280)
+
+
+@pytest.fixture(scope="module")
+def flagship() -> None:
+    """The results that the README loads: those of `make study`, computed here if they are missing."""
+    if not (ROOT / "outputs" / "principal-angles" / "quick" / "results.nc").exists():
+        result = simstudy("run", "principal-angles", cwd=ROOT)
+        assert result.returncode == 0, result.stderr
+
+
+def test_readme__has_the_blocks_that_are_tested():
+    assert len(PYTHON) == 2 and len(TOML) == 1
+
+
+@pytest.mark.usefixtures("flagship")
+@pytest.mark.parametrize("code", PYTHON, ids=["load", "evaluate"])
+def test_python_blocks__run(code):
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, timeout=120)
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.strip()
+
+
+def test_design_block__is_a_valid_study_and_runs(tmp_path):
+    path = tmp_path / "my-study.toml"
+    path.write_text(TOML[0])
+    assert set(profiles_of(path)) == {"quick", "full"}
+    assert len(load_design(path).cells) == 4
+    for command in (["check", path.name], ["run", path.name, "--workers", "1"], ["status", path.name]):
+        result = simstudy(*command, cwd=tmp_path)
+        assert result.returncode == 0, result.stderr
+    assert (tmp_path / "outputs" / "my-study" / "quick" / "report.html").exists()
+
+
+def test_commands__exist():
+    """Every `simstudy` command and make target that the README names."""
+    commands = set(re.findall(r"^    simstudy (\w+)", README, flags=re.MULTILINE))
+    shown = simstudy("--help", cwd=ROOT).stdout
+    assert commands and all(command in shown for command in commands)
+    targets = set(re.findall(r"\bmake (\w+)", README))
+    makefile = (ROOT / "Makefile").read_text()
+    assert targets and all(re.search(rf"^{target}:", makefile, flags=re.MULTILINE) for target in targets), targets
