@@ -61,17 +61,18 @@ def _line(claim: xr.Dataset) -> VerdictLine:
 
 
 def verdict_table(results: xr.Dataset) -> Table:
-    """Return the verdicts as a table for the terminal."""
-    table = Table(title="Verdicts", title_justify="left")
-    for heading in ("claim", "verdict", "expected", "statistic"):
-        table.add_column(heading, overflow="fold")
+    """Return the verdicts as a table for the terminal, readable at 80 columns."""
+    table = Table(title="Verdicts", title_justify="left", show_lines=True)
+    table.add_column("claim, and the statistic that decides it", overflow="fold")
+    table.add_column("verdict", no_wrap=True)
     for heading in ("estimate ± MCSE", "claimed", "z"):
-        table.add_column(heading, justify="right", overflow="fold")
+        table.add_column(heading, justify="right", no_wrap=True)
     for line in verdict_lines(results):
-        verdict = Text(line.verdict, style=f"bold {VERDICT_COLOURS[line.verdict]}")
-        expected = Text(line.expected, style="" if line.as_expected else "bold")
         # Text, not markup: a design may use square brackets.
-        table.add_row(Text(line.claim), verdict, expected, Text(line.statistic), line.estimate, line.claimed, line.z)
+        claim = Text.assemble((line.claim, "bold"), "\n", (line.statistic, "dim"))
+        foreseen = "as expected" if line.as_expected else f"not {line.expected}!"
+        verdict = Text.assemble((line.verdict, f"bold {VERDICT_COLOURS[line.verdict]}"), "\n", foreseen)
+        table.add_row(claim, verdict, line.estimate, line.claimed, line.z)
     return table
 
 
