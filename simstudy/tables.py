@@ -65,14 +65,13 @@ def verdict_table(results: xr.Dataset) -> Table:
     table = Table(title="Verdicts", title_justify="left", show_lines=True)
     table.add_column("claim, and the statistic that decides it", overflow="fold")
     table.add_column("verdict", no_wrap=True)
-    for heading in ("estimate ± MCSE", "claimed", "z"):
-        table.add_column(heading, justify="right", no_wrap=True)
+    table.add_column("estimate ± MCSE", justify="right", no_wrap=True)
     for line in verdict_lines(results):
         # Text, not markup: a design may use square brackets.
         claim = Text.assemble((line.claim, "bold"), "\n", (line.statistic, "dim"))
         foreseen = "as expected" if line.as_expected else f"not {line.expected}!"
         verdict = Text.assemble((line.verdict, f"bold {VERDICT_COLOURS[line.verdict]}"), "\n", foreseen)
-        table.add_row(claim, verdict, line.estimate, line.claimed, line.z)
+        table.add_row(claim, verdict, f"{line.estimate}\nclaimed {line.claimed}, z {line.z}")
     return table
 
 
