@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 
+import simstudy
 from simstudy.design import load_design, profiles_of
+from simstudy.tables import verdict_lines
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
@@ -18,7 +20,7 @@ PYTHON = [code for language, code in BLOCKS if language == "python"]
 TOML = [code for language, code in BLOCKS if language == "toml"]
 
 
-def simstudy(*arguments: str, cwd: Path) -> subprocess.CompletedProcess:
+def command_line(*arguments: str, cwd: Path) -> subprocess.CompletedProcess:
     command = [sys.executable, "-c", "from simstudy.cli import main; main()", *arguments]
     return subprocess.run(command, capture_output=True, text=True, cwd=cwd, timeout=280)
 
@@ -27,7 +29,7 @@ def simstudy(*arguments: str, cwd: Path) -> subprocess.CompletedProcess:
 def flagship() -> None:
     """The results that the README loads: those of `make study`, computed here if they are missing."""
     if not (ROOT / "outputs" / "principal-angles" / "quick" / "results.nc").exists():
-        result = simstudy("run", "principal-angles", cwd=ROOT)
+        result = command_line("run", "principal-angles", cwd=ROOT)
         assert result.returncode == 0, result.stderr
 
 
@@ -49,15 +51,25 @@ def test_design_block__is_a_valid_study_and_runs(tmp_path):
     assert set(profiles_of(path)) == {"quick", "full"}
     assert len(load_design(path).cells) == 4
     for command in (["check", path.name], ["run", path.name, "--workers", "1"], ["status", path.name]):
-        result = simstudy(*command, cwd=tmp_path)
+        result = command_line(*command, cwd=tmp_path)
         assert result.returncode == 0, result.stderr
     assert (tmp_path / "outputs" / "my-study" / "quick" / "report.html").exists()
+
+
+@pytest.mark.usefixtures("flagship")
+def test_verdict_table__is_that_of_a_run():
+    """No number in the README that no run produced."""
+    table = README.split("<!-- verdicts -->")[1].split("<!-- end -->")[0]
+    stated = [[cell.strip() for cell in row.split(" | ")] for row in table.strip().splitlines()[2:]]
+    lines = verdict_lines(simstudy.open_results(ROOT / "outputs" / "principal-angles" / "quick"))
+    found = [[f"| {line.statement}", line.verdict, line.statistic, f"{line.estimate} |"] for line in lines]
+    assert [[cell.replace("\\|", "|") for cell in row] for row in stated] == found
 
 
 def test_commands__exist():
     """Every `simstudy` command and make target that the README names."""
     commands = set(re.findall(r"^    simstudy (\w+)", README, flags=re.MULTILINE))
-    shown = simstudy("--help", cwd=ROOT).stdout
+    shown = command_line("--help", cwd=ROOT).stdout
     assert commands and all(command in shown for command in commands)
     targets = set(re.findall(r"\bmake (\w+)", README))
     makefile = (ROOT / "Makefile").read_text()

@@ -1,0 +1,196 @@
+"""Bias and covariance of head estimates over redraws of the training data, exactly at any n, by quadrature.
+
+Imports NumPy, simstudy.settings and simstudy.cells, beside its own package.
+
+Index legend: h, g head; q query.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+from simstudy.cells import Cell
+from simstudy.settings import GaussianKeys
+from simstudy.theory.exact_integrals import head_covariance, head_mean, head_variance
+from simstudy.theory.exact_mellin import MellinLaw
+from simstudy.theory.exact_scalar import ScalarLaw
+from simstudy.theory.functions import Array, Function, noise_variance, regression_function
+from simstudy.theory.tilting import HeadKernels, head_kernels
+
+Law = ScalarLaw | MellinLaw
+
+# Every grid is laid twice, the second time with steps longer by this factor.  Convergence is exponential in 1/step,
+# so the change exceeds the error of the finer result by far.
+_COARSENING = 1.25
+# Relative error of sums of some hundred thousand rounded terms.
+_ROUNDING = 1e-12
+# Of heads with one kernel, W W' and W c agree to this relative error.
+_COINCIDENT = 1e-12
+# Larger numerical errors, relative to standard deviations, leave a query blank.
+ERROR_LIMIT = 1e-4
+
+
+class ExactPrediction(NamedTuple):
+    """Exact moments of one cell; NaN where they were not computed.
+
+    Attributes
+    ----------
+    bias : (Q, H) array
+        E f_h(x_q) - m(x_q).
+    covariance : (Q, H, H) array
+        Covariance of head estimates at one query over redraws of the training data.
+    target : (Q,) array
+        m(x_q); never NaN.
+    bias_error : (Q, H) array
+        Bound of the absolute numerical error of the bias, estimated by a second computation on coarser grids.
+    covariance_error : (Q, H, H) array
+        The same for the covariance.
+    self_check : (Q,) array
+        Largest distance from 1 of the same integrals for Y = 1, over heads and pairs.  It vouches for the integrals
+        over t only: they give 1 for any law of the keys.
+    reason : str
+        Empty if moments were computed, else one sentence that says why not.
+    """
+
+    bias: Array
+    covariance: Array
+    target: Array
+    bias_error: Array
+    covariance_error: Array
+    self_check: Array
+    reason: str
+
+
+class _Computed(NamedTuple):
+    """Means (Q, H), covariances (Q, H, H) and self-checks (Q,) at one fineness of the grids."""
+
+    mean: Array
+    covariance: Array
+    self_check: Array
+
+
+def exact_moments(cell: Cell, key_projections: Array, query_projections: Array, queries: Array) -> ExactPrediction:
+    """Bias and covariance of the head estimates of a cell, without approximation in n.
+
+    Negative moments as integrals of moment-generating functions, 1/S = int_0^inf e^{-tS} dt (Cressie, Davis, Folks and
+    Policello 1981, The American Statistician 35, 148); the integrals are in :mod:`simstudy.theory.exact_integrals`.
+
+    Parameters
+    ----------
+    cell : Cell
+    key_projections, query_projections : (H, d, p) arrays
+        Not looked at when the method cannot apply to the cell.
+    queries : (Q, d) array
+
+    Returns
+    -------
+    ExactPrediction
+        Computed for Gaussian keys and fixed heads, unless the grids would be too large, as for narrow kernels, few
+        keys and p > 1.  A pair of heads at one query takes of the order of 0.01 s if its kernels depend on one linear
+        function of the key each (dot-product logits, or p = 1), and of the order of 1 s if not.
+
+    Raises
+    ------
+    ValueError
+        If the regression function names more coordinates than the cell has features.
+    """
+    data = cell.data
+    regression = regression_function(data.regression, data.n_features)
+    target = regression(queries)
+    reason = _inapplicable(cell)
+    if reason:
+        return _blank(target, cell.heads.n_heads, reason)
+    variance = noise_variance(data.noise, data.noise_sd, data.n_features)
+    kernels = head_kernels(cell, key_projections, query_projections, queries)
+    law, reason = _law(kernels, regression, variance, data.n_keys)
+    if reason:
+        return _blank(target, cell.heads.n_heads, reason)
+    fine = _compute(law(1.0), kernels, data.n_keys)
+    coarse = _compute(law(_COARSENING), kernels, data.n_keys)
+    return _compare(fine, coarse, target)
+
+
+def _law(
+    kernels: HeadKernels, regression: Function, variance: Function, n_keys: int
+) -> tuple[Callable[[float], Law], str]:
+    """The method for these heads, as a function of the coarseness of its grids; else why there is none."""
+    methods: list[type[Law]] = [ScalarLaw] if kernels.logits == "dot_product" else [ScalarLaw, MellinLaw]
+    if kernels.logits == "distance" and kernels.projections.shape[2] > 1:
+        methods = [MellinLaw]
+    reasons = []
+    for method in methods:
+        law = functools.partial(method, kernels, regression, variance, n_keys)
+        reason = law(1.0).too_large()
+        if not reason:
+            return law, ""
+        reasons.append(reason)
+    return law, "; ".join(reasons)
+
+
+def _compute(law: Law, kernels: HeadKernels, n_keys: int) -> _Computed:
+    n_heads, n_queries = kernels.projected_queries.shape[:2]
+    mean, covariance = np.empty((n_queries, n_heads)), np.empty((n_queries, n_heads, n_heads))
+    ones = np.ones((n_queries, n_heads, n_heads + 1))
+    for q in range(n_queries):
+        factors = law.factors(q)
+        for h in range(n_heads):
+            alone = law.alone(q, h)
+            mean[q, h], ones[q, h, -1] = head_mean(factors[h], alone, n_keys)
+            covariance[q, h, h], ones[q, h, h] = head_variance(factors[h], alone, n_keys, mean[q, h])
+        for h, g in itertools.combinations(range(n_heads), 2):
+            if _coincide(kernels, q, h, g):
+                moment = covariance[q, h, h]
+            else:
+                centres = mean[q, h], mean[q, g]
+                moment, ones[q, h, g] = head_covariance(*law.together(q, factors, h, g), n_keys, centres)
+            covariance[q, h, g] = covariance[q, g, h] = moment
+    return _Computed(mean, covariance, np.abs(ones - 1).max(axis=(1, 2)))
+
+
+def _coincide(kernels: HeadKernels, query: int, first: int, second: int) -> bool:
+    """Whether two heads are one: b^2 log K = c'W'x - x'WW'x / 2 up to a constant; dot products have no square."""
+    one, two = kernels.projections[first], kernels.projections[second]
+    pulled, other = one @ kernels.projected_queries[first, query], two @ kernels.projected_queries[second, query]
+    squares = kernels.logits == "dot_product" or np.allclose(one @ one.T, two @ two.T, _COINCIDENT, _COINCIDENT)
+    return squares and np.allclose(pulled, other, _COINCIDENT, _COINCIDENT)
+
+
+def _compare(fine: _Computed, coarse: _Computed, target: Array) -> ExactPrediction:
+    deviation = np.sqrt(np.abs(np.diagonal(fine.covariance, axis1=1, axis2=2)))
+    products = deviation[:, :, None] * deviation[:, None, :]
+    bias_error = np.abs(fine.mean - coarse.mean) + _ROUNDING * (np.abs(fine.mean) + deviation)
+    covariance_error = np.abs(fine.covariance - coarse.covariance) + _ROUNDING * products
+    # Stated by what is good, so that NaN is not.
+    good = (bias_error <= ERROR_LIMIT * deviation + _ROUNDING * np.abs(fine.mean)).all(axis=1)
+    good &= (covariance_error <= ERROR_LIMIT * products).all(axis=(1, 2))
+    blank = np.where(good, 0.0, np.nan)
+    reason = (
+        ""
+        if good.all()
+        else (
+            f"quadrature did not converge at {np.sum(~good)} of {len(target)} queries: "
+            f"numerical errors above {ERROR_LIMIT:g} standard deviations"
+        )
+    )
+    bias = fine.mean - target[:, None] + blank[:, None]
+    covariance = fine.covariance + blank[:, None, None]
+    return ExactPrediction(bias, covariance, target, bias_error, covariance_error, fine.self_check, reason)
+
+
+def _inapplicable(cell: Cell) -> str:
+    if not isinstance(cell.data.key_distribution, GaussianKeys):
+        return f"exact moments are derived for Gaussian keys, and these are {cell.data.key_distribution.label}"
+    if cell.heads.redrawn:
+        return "exact moments are derived for fixed heads, and these are redrawn in every replicate"
+    return ""
+
+
+def _blank(target: Array, n_heads: int, reason: str) -> ExactPrediction:
+    vector = np.full((len(target), n_heads), np.nan)
+    matrix = np.full((len(target), n_heads, n_heads), np.nan)
+    return ExactPrediction(vector, matrix, target, vector, matrix, vector[:, 0], reason)
