@@ -13,7 +13,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export OMP_NUM_THREADS := 1
 export OPENBLAS_NUM_THREADS := 1
 
-.PHONY: help study full test lint clean
+.PHONY: help study full test verify lint clean
 .DEFAULT_GOAL := help
 
 help:  ## Show the targets
@@ -39,6 +39,9 @@ full: $(VENV)/.run  ## Run the study in its full profile
 test: $(VENV)/.dev  ## Import contracts and the whole test suite
 	$(BIN)/lint-imports
 	$(BIN)/python -m pytest -n $(CORES) --dist loadfile
+
+verify: $(VENV)/.dev  ## Monte Carlo against exact moments, with a numeric verdict (minutes)
+	$(BIN)/python -m pytest -s --timeout=900 tests/verification/verify_exact.py
 
 lint: $(VENV)/.dev  ## Style, and types of the public modules
 	$(BIN)/ruff check .

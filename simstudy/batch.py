@@ -24,10 +24,17 @@ PIECE_BYTES = 16 << 20
 def shares_data(cell: Cell) -> tuple[Any, ...]:
     """Return what two cells must have in common for one drawing of the data to serve both.
 
-    The number of keys may differ: fewer keys are a prefix of more.
+    The number of keys may differ: fewer keys are a prefix of more.  But the pieces in which replicates are summed
+    must not, or the company of a cell would show in its rounding.
     """
     simulation = cell.simulation
-    return cell.data_id, cell.data.n_features, simulation.batch_size, simulation.dtype
+    return cell.data_id, cell.data.n_features, simulation.batch_size, simulation.dtype, _piece_length(cell)
+
+
+def _piece_length(cell: Cell) -> int:
+    """Return the number of replicates that are held at once: within a block and within `PIECE_BYTES`."""
+    row_bytes = cell.data.n_keys * cell.data.n_features * np.dtype(cell.simulation.dtype).itemsize
+    return min(cell.simulation.batch_size // N_BLOCKS, max(1, PIECE_BYTES // row_bytes))
 
 
 def simulate_batch(cells: Sequence[Cell], batch: int) -> list[Moments]:
@@ -55,10 +62,9 @@ def simulate_batch(cells: Sequence[Cell], batch: int) -> list[Moments]:
 
 
 def _pieces(cell: Cell, batch: int) -> Iterator[tuple[int, int, int]]:
-    """Yield (block, first replicate, number of replicates), none across a block or larger than `PIECE_BYTES`."""
+    """Yield (block, first replicate, number of replicates), none across a block."""
     per_block = cell.simulation.batch_size // N_BLOCKS
-    row_bytes = cell.data.n_keys * cell.data.n_features * np.dtype(cell.simulation.dtype).itemsize
-    step = min(per_block, max(1, PIECE_BYTES // row_bytes))
+    step = _piece_length(cell)
     for block in range(N_BLOCKS):
         start = batch * cell.simulation.batch_size + block * per_block
         for offset in range(0, per_block, step):

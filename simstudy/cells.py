@@ -94,8 +94,21 @@ def label(value: Any) -> Any:
     if value is None:
         return ""
     if isinstance(value, tuple):
-        return "(" + ", ".join(f"{v:g}" for v in value) + ")"
+        return "(" + ", ".join(f"{v:g}" if isinstance(v, (int, float)) else str(v) for v in value) + ")"
     return getattr(value, "label", value)
+
+
+_FIXED = "fixed(value="
+
+
+def level(coordinates: dict[str, Any], factor: str) -> Any:
+    """Level of a factor in a cell with these coordinates.
+
+    A bandwidth that follows a rule ("attention", "rate(smoothness=2)") is one level of the factor, although its
+    number differs from cell to cell with the number of keys or the dimension of the heads.
+    """
+    rule = str(coordinates.get("bandwidth_rule", _FIXED))
+    return rule if factor == "bandwidth" and not rule.startswith(_FIXED) else coordinates[factor]
 
 
 def cross(base: dict[str, dict[str, Any]], factors: dict[str, list[Any]]) -> Iterator[tuple[dict[str, Any], dict]]:

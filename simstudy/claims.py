@@ -44,6 +44,7 @@ class AgreesWithTheory(BaseClaim):
     """In every selected cell to which the theory applies, |measure/theory − 1| ≤ margin."""
 
     kind: Literal["agrees_with_theory"]
+    measure: AveragedMeasure = Field(description="one of " + ", ".join(MEASURES))
     source: Literal["leading"] = Field("leading", description='"leading": leading order in n')
     margin: Positive = Field(description="largest relative difference that still counts as agreement")
 

@@ -1,6 +1,7 @@
 """The command line: exceptions that a user can mend become one message and exit code 2.
 
-Imports typer, rich and everything of ours that a command needs, inside the command: ``--help`` stays fast.
+Imports typer, rich, and design, ledger, problems, progress, report, results, study and tables only.  What a command
+needs is imported inside the command: ``--help`` stays fast.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 import signal
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
@@ -16,6 +17,9 @@ from rich.markup import escape
 from rich.table import Table
 
 from simstudy.problems import UserError
+
+if TYPE_CHECKING:
+    from simstudy.ledger import Account
 
 EXIT_USER_ERROR = 2
 EXIT_PRECISION_MISSED = 3
@@ -50,16 +54,27 @@ def design_path(name: str) -> Path:
 @app.command("list")
 def list_designs(folder: Annotated[Path, typer.Argument(help="Folder of design files.")] = DESIGNS) -> None:
     """List the design files of a folder, with their profiles and sizes."""
-    from simstudy.design import load_design, profiles_of
-
     paths = sorted(folder.glob("*.toml"))
     if not paths:
         raise UserError(f"{folder}: holds no design files (*.toml); give another folder")
     table = Table("design", "title", "profile: cells")
     for path in paths:
-        sizes = [f"{profile}: {len(load_design(path, profile).cells)}" for profile in profiles_of(path)]
-        table.add_row(path.stem, escape(load_design(path, profiles_of(path)[0]).study.title), ", ".join(sizes))
+        table.add_row(path.stem, *_listed(path))
     console.print(table)
+
+
+def _listed(path: Path) -> tuple[str, str]:
+    """Title and sizes of a design for the list; of a faulty one its first mistake, so that the others are listed."""
+    from simstudy.design import load_design, profiles_of
+    from simstudy.problems import DesignError
+
+    try:
+        loaded = {profile: load_design(path, profile) for profile in profiles_of(path) or ("quick",)}
+    except DesignError as error:
+        more = f" (and {len(error.problems) - 1} more)" if len(error.problems) > 1 else ""
+        return f"[red]{escape(str(error.problems[0]))}{more}[/]", "see simstudy check"
+    sizes = (f"{profile}: {len(design.cells)}" for profile, design in loaded.items())
+    return escape(next(iter(loaded.values())).study.title), ", ".join(sizes)
 
 
 @app.command()
@@ -106,11 +121,14 @@ def run(
     store = store_of(loaded, output)
     report = write_report(results, loaded, store)
     console.print(verdict_table(results))
-    total, missed = int(results.n_replicates.sum()), int((~results.precision_reached).sum())
+    total = int(results.n_replicates.sum())
     console.print(f"{results.sizes['cell']} cells, {total:,} replicates, {int(results.n_failed.sum())} failed")
     console.print(f"results  {store.folder / 'results.nc'}\nreport   {report}", highlight=False, soft_wrap=True)
-    if missed:
-        errors.print(f"{missed} cells stopped at their ceiling without the precision wanted; see the report")
+    missed = ~results.precision_reached
+    if missed.any():
+        undefined = int((missed & results.mse.sel(source="empirical").isnull()).sum())
+        reason = f", {undefined} of them because their estimates are undefined" if undefined else ""
+        errors.print(f"{int(missed.sum())} cells stopped without the precision wanted{reason}; see the report")
         raise typer.Exit(EXIT_PRECISION_MISSED)
 
 
@@ -130,12 +148,19 @@ def status(design: DesignArgument, profile: ProfileOption = "quick", output: Out
         names = loaded.factors[account.planned.grid]
         place = ", ".join(f"{name} = {coordinates[name]}" for name in names)
         stored = (account.target - len(account.missing)) * account.batch_size
-        state = "running" if not account.finished else "done" if account.reached else "ceiling reached"
         ratio = "" if account.shortfall is None else f"{account.shortfall:.2f}"
-        table.add_row(account.planned.grid, escape(place), f"{stored:,}", str(account.n_failed), ratio, state)
+        table.add_row(account.planned.grid, escape(place), f"{stored:,}", str(account.n_failed), ratio, _state(account))
     console.print(table)
     finished = sum(account.finished for account in ledger.accounts)
     console.print(f"{finished} of {len(ledger.accounts)} cells finished")
+
+
+def _state(account: Account) -> str:
+    if not account.finished:
+        return "running"
+    if account.performance is None:
+        return "stopped: estimates undefined"
+    return "done" if account.reached else "ceiling reached"
 
 
 @app.command()
@@ -143,15 +168,17 @@ def report(design: DesignArgument, profile: ProfileOption = "quick", output: Out
     """Write the report again from the stored results, without computing any replicate."""
     from simstudy.design import load_design
     from simstudy.report import write_report
-    from simstudy.store import read_results
+    from simstudy.results import open_results
     from simstudy.study import store_of
     from simstudy.tables import verdict_table
 
     loaded = load_design(design_path(design), profile)
     store = store_of(loaded, output)
-    results = read_results(store.folder / "results.nc")
+    results = open_results(store.folder)
+    # Written first: it refuses results of another design, whose verdicts must not be shown as those of this one.
+    path = write_report(results, loaded, store)
     console.print(verdict_table(results))
-    console.print(f"report   {write_report(results, loaded, store)}", highlight=False, soft_wrap=True)
+    console.print(f"report   {path}", highlight=False, soft_wrap=True)
 
 
 class Interrupted(BaseException):

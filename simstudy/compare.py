@@ -1,6 +1,6 @@
 """Empirical measures and theory side by side in one labelled data set: the only module that sees both.
 
-Imports NumPy, xarray, design, heads, ledger, performance, provenance, theory and variables.
+Imports NumPy, xarray, cells, design, heads, ledger, provenance, settings, theory and variables.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from simstudy.ledger import Account
 from simstudy.provenance import engine, provenance
 from simstudy.settings import TABLE_OF
 from simstudy.theory import leading_order, measures_by_query, predicted_measures
-from simstudy.variables import INDICES, MEASURES, PAIR_MEASURES, SOURCES, labelled
+from simstudy.variables import HEAD_MEASURES, INDICES, MEASURES, PAIR_MEASURES, SOURCES, labelled
 
 _NUMERIC = {"n_keys", "n_features", "noise_sd", "n_heads", "head_dim", "angle", "bandwidth", "batch_size"}
 
@@ -37,9 +37,9 @@ def assemble(design: Design, accounts: Sequence[Account]) -> xr.Dataset:
     theories = [predict(account.planned.cell) for account in accounts]
     arrays = _counts(accounts)
     arrays |= _by_source(accounts, theories)
-    for name in PAIR_MEASURES:
-        size = max(account.planned.cell.heads.n_heads for account in accounts)
-        arrays |= _padded(accounts, name, (size, size))
+    size = max(account.planned.cell.heads.n_heads for account in accounts)
+    for name, variable in (HEAD_MEASURES | PAIR_MEASURES).items():
+        arrays |= _padded(accounts, name, (size,) * (len(variable.dims) - 1))
     arrays |= _padded(accounts, "hdi", (len(INDICES),))
     if any(account.planned.by_query for account in accounts):
         arrays |= _queries(accounts, theories)
@@ -124,7 +124,12 @@ def _queries(accounts: Sequence[Account], theories: Sequence[Theory]) -> dict[st
     """Measures at each query in the cells that ask for it, NaN elsewhere."""
     asked = [(i, a.performance) for i, a in enumerate(accounts) if a.planned.by_query and a.performance]
     size = max((len(measured.estimate["mse_by_query"]) for _, measured in asked), default=1)
-    arrays: dict[str, Any] = {}
+    n_features = max(account.planned.cell.data.n_features for account in accounts)
+    points = np.full((len(accounts), size, n_features), np.nan)
+    for i, _ in asked:
+        given = query_points(accounts[i].planned.cell)
+        points[i, : given.shape[0], : given.shape[1]] = given
+    arrays: dict[str, Any] = {"query_point": points}
     for measure in MEASURES:
         name = f"{measure}_by_query"
         values = arrays[name] = np.full((len(SOURCES), len(accounts), size), np.nan)
@@ -139,7 +144,9 @@ def _queries(accounts: Sequence[Account], theories: Sequence[Theory]) -> dict[st
 
 def _attributes(design: Design) -> dict[str, Any]:
     source = provenance()
+    seeds = sorted({planned.cell.simulation.seed for planned in design.cells})
     return {
+        "seed": ", ".join(map(str, seeds)),
         "title": design.study.title,
         "study": design.study.name,
         "profile": design.profile,

@@ -1,29 +1,36 @@
 """A design file (TOML) read once, strictly, into an immutable `Design`; every mistake in it reported together.
 
-Imports pydantic, settings, cells, claims, feasibility, problems and variables; reads the design and its head files.
+Imports pydantic, settings, cells, claims, feasibility, problems, references and variables; reads the design and its
+head files.
 """
 
 from __future__ import annotations
 
 import copy
+import math
 import tomllib
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import Field, ValidationError
 
 from simstudy.cells import Cell, cross, label
-from simstudy.claims import BaseClaim, Claim, Figure
+from simstudy.claims import Claim, Figure
 from simstudy.feasibility import impossibilities, read_heads
 from simstudy.problems import DesignError, Problem, from_validation
+from simstudy.references import PlannedGrid, reference_problems
+from simstudy.references import selected as selected
 from simstudy.settings import TABLE_OF, TABLES, Count, Positive, Record
 from simstudy.variables import MEASURES
 
 MAX_BYTES = 1 << 20
 """Largest design file that is read; a design is written by hand."""
 MAX_CELLS = 20_000
-"""Largest number of cells of one grid: beyond it, a list of factor values is surely a mistake."""
+"""Largest number of cells of a design: beyond it, a list of factor values is surely a mistake."""
+MAX_DEPTH = 20
+"""Deepest nesting of tables and lists; a design needs half of it."""
 
 Name = Annotated[str, Field(pattern=r"^[a-z0-9]+(-[a-z0-9]+)*$", max_length=64)]
 
@@ -123,23 +130,16 @@ def load_design(path: str | Path, profile: str = "quick") -> Design:
     """
     path = Path(path)
     text = _read(path)
-    raw = _parse(path, text)
-    profiles = raw.pop("profiles", {})
-    if not isinstance(profiles, dict) or not all(isinstance(table, dict) for table in profiles.values()):
-        raise DesignError(path, [Problem("profiles", profiles, "write each profile as a table [profiles.NAME]")])
-    if profile not in profiles:
-        known = ", ".join(profiles) or "none"
-        raise DesignError(path, [Problem("profiles", profile, f"no such profile; the design has: {known}")])
-    merged = _merge(raw, profiles[profile])
+    merged = _under_profile(path, _parse(path, text), profile)
     document, problems = _validate(merged)
     problems += _table_problems(merged)
     if document is None:
         raise DesignError(path, problems)
-    cells, found = _plan(document, path.parent)
-    problems += [problem for problem in found if problem.path not in {earlier.path for earlier in problems}]
-    problems += _precision_problems(document)
-    if not problems:
-        problems = list(_reference_problems(document, cells))
+    cells, found = _plan(document, path.parent, problems)
+    problems += [p for p in found if not any(_within(p.path, earlier.path) for earlier in problems)]
+    grids = _planned_grids(merged, cells, problems)
+    problems += _precision_problems(merged, grids)
+    problems += reference_problems(grids, document.claims, document.figures)
     if problems:
         raise DesignError(path, problems)
     return Design(
@@ -166,7 +166,7 @@ def _read(path: Path) -> str:
             content = file.read(MAX_BYTES + 1)
         if len(content) > MAX_BYTES:
             raise DesignError(path, [Problem("", "", f"longer than {MAX_BYTES} bytes; is it a design file?")])
-        return content.decode("utf-8")
+        return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise DesignError(path, [Problem("", f"byte {error.start}", "not UTF-8 text; save it as UTF-8")]) from None
     except OSError as error:
@@ -175,17 +175,45 @@ def _read(path: Path) -> str:
 
 def _parse(path: Path, text: str) -> dict[str, Any]:
     try:
-        return tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
-        raise DesignError(path, [Problem("", "", f"not valid TOML: {error}")]) from None
+        raw = tomllib.loads(text)
+        _refuse_extremes(raw)
+        return raw
+    except (ValueError, RecursionError) as error:
+        # Python refuses an integer of thousands of digits in words about its own settings.
+        reason = "an integer beyond 64 bits" if "set_int_max_str_digits" in str(error) else error
+        raise DesignError(path, [Problem("", "", f"not valid TOML: {reason}")]) from None
 
 
-def _merge(base: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
+def _refuse_extremes(node: Any, depth: int = 0) -> None:
+    """Raise ValueError at an integer beyond TOML's 64 bits, or at nesting that no design needs."""
+    if depth > MAX_DEPTH:
+        raise ValueError(f"nested more than {MAX_DEPTH} deep")
+    if isinstance(node, int) and not -(2**63) <= node < 2**63:
+        raise ValueError("an integer beyond 64 bits")
+    if isinstance(node, (dict, list)):
+        for child in node.values() if isinstance(node, dict) else node:
+            _refuse_extremes(child, depth + 1)
+
+
+def _under_profile(path: Path, raw: dict[str, Any], profile: str) -> dict[str, Any]:
+    profiles = raw.pop("profiles", {})
+    if not isinstance(profiles, dict) or not all(isinstance(table, dict) for table in profiles.values()):
+        raise DesignError(path, [Problem("profiles", profiles, "write each profile as a table [profiles.NAME]")])
+    if profile not in profiles:
+        known = ", ".join(profiles) or "none"
+        raise DesignError(path, [Problem("profiles", profile, f"no such profile; the design has: {known}")])
+    return _merge(raw, profiles[profile])
+
+
+def _merge(base: dict[str, Any], changes: dict[str, Any], path: tuple[str, ...] = ()) -> dict[str, Any]:
     """Overlay ``changes`` on ``base``, table by table; a factor list or a composite setting is replaced whole."""
     merged = dict(base)
+    holds_settings = path[:1] in {(table,) for table in TABLES} or (
+        path[:1] == ("grids",) and path[2:] == ("settings",)
+    )
     for key, value in changes.items():
-        nested = isinstance(value, dict) and isinstance(base.get(key), dict) and key not in TABLE_OF
-        merged[key] = _merge(base[key], value) if nested else value
+        nested = isinstance(value, dict) and isinstance(base.get(key), dict) and not holds_settings
+        merged[key] = _merge(base[key], value, (*path, key)) if nested else value
     return merged
 
 
@@ -196,7 +224,7 @@ def _validate(raw: dict[str, Any]) -> tuple[Document | None, list[Problem]]:
         try:
             return Document.model_validate(raw), problems
         except ValidationError as error:
-            problems += [problem for problem in from_validation(error, raw) if problem not in problems]
+            problems += [problem for problem in from_validation(error, raw, Document) if problem not in problems]
             sound = _without(raw, error)
         if sound == raw or not sound.get("grids"):
             return None, problems
@@ -234,7 +262,7 @@ def _table_problems(raw: dict[str, Any]) -> list[Problem]:
             model.model_validate(known)
         except ValidationError as error:
             problems += [
-                problem for problem in from_validation(error, known, prefix=table) if problem.value is not None
+                problem for problem in from_validation(error, known, model, prefix=table) if problem.value is not None
             ]
     grids = raw.get("grids")
     for name, grid in grids.items() if isinstance(grids, dict) else ():
@@ -246,21 +274,26 @@ def _table_problems(raw: dict[str, Any]) -> list[Problem]:
     return problems
 
 
-def _plan(document: Document, folder: Path) -> tuple[list[PlannedCell], list[Problem]]:
+def _plan(document: Document, folder: Path, earlier: list[Problem]) -> tuple[list[PlannedCell], list[Problem]]:
+    """Plan the cells of all grids; what a grid lacks because of an earlier problem is no problem of its own."""
     planned: list[PlannedCell] = []
     problems: dict[tuple[str, str], Problem] = {}
+    total = 0
     for name, grid in document.grids.items():
-        size = 1
-        for values in grid.factors.values():
-            size *= len(values)
-        if size > MAX_CELLS:
+        size = math.prod(len(values) for values in grid.factors.values())
+        total += size
+        if total > MAX_CELLS:
             path = f"grids.{name}.factors"
-            problems[path, ""] = Problem(path, size, f"crosses to more than {MAX_CELLS} cells; use fewer values")
+            remedy = f"brings the design to {total} cells, more than {MAX_CELLS}; use fewer values"
+            problems[path, ""] = Problem(path, size, remedy)
+            total -= size
             continue
+        stripped = any(_within(problem.path, f"grids.{name}") for problem in earlier)
         precision = _grid_precision(document, grid, f"grids.{name}.precision", problems)
         for cell, found in _grid_cells(document, name, grid, folder):
             for problem in found:
-                problems.setdefault((problem.path, problem.remedy), problem)
+                if not (stripped and problem.value is None):
+                    problems.setdefault((problem.path, problem.remedy), problem)
             if cell is not None:
                 planned.append(PlannedCell(grid=name, cell=cell, precision=precision, by_query=grid.by_query))
     return planned, list(problems.values())
@@ -270,7 +303,7 @@ def _grid_precision(document: Document, grid: Grid, path: str, problems: dict) -
     try:
         return Precision.model_validate(document.precision.model_dump() | grid.precision)
     except ValidationError as error:
-        for problem in from_validation(error, grid.precision, prefix=path):
+        for problem in from_validation(error, grid.precision, Precision, prefix=path):
             problems[problem.path, problem.remedy] = problem
         return document.precision
 
@@ -293,7 +326,7 @@ def _grid_cells(document: Document, name: str, grid: Grid, folder: Path) -> Iter
         try:
             cell = Cell.model_validate(known)
         except ValidationError as error:
-            yield None, from_validation(error, known, place=place)
+            yield None, from_validation(error, known, Cell, place=place)
             continue
         cell, found = read_heads(cell, folder)
         found = found or impossibilities(cell)
@@ -301,82 +334,55 @@ def _grid_cells(document: Document, name: str, grid: Grid, folder: Path) -> Iter
 
 
 def _raw_value(cell: Cell, setting: str) -> Any:
-    return label(getattr(getattr(cell, TABLE_OF[setting]), setting))
+    value = getattr(getattr(cell, TABLE_OF[setting]), setting)
+    return None if value is None else label(value)
 
 
-def _precision_problems(document: Document) -> Iterator[Problem]:
-    sections = {"precision": document.precision.model_dump()}
-    sections |= {f"grids.{name}.precision": grid.precision for name, grid in document.grids.items()}
-    for path, section in sections.items():
+def _precision_problems(raw: dict[str, Any], names: Iterable[str]) -> Iterator[Problem]:
+    """Unknown measures, and a floor above the ceiling, each where the file states it."""
+    base = _table(raw, "precision")
+    grids = {f"grids.{name}.precision": _table(raw, "grids", name, "precision") for name in names}
+    for path, section in {"precision": base, **grids}.items():
         for kind in ("relative_mcse", "absolute_mcse"):
-            content: Any = section.get(kind)
-            for measure in content if isinstance(content, dict) else ():
+            content = _table(section, kind)
+            for measure in content:
                 if measure not in MEASURES:
                     yield Problem.unknown(f"{path}.{kind}.{measure}", content[measure], MEASURES)
-        merged: dict[str, Any] = document.precision.model_dump() | section
-        floor, ceiling = merged["min_replicates"], merged["max_replicates"]
+        limits: dict[str, Any] = Precision().model_dump() | base | section
+        floor, ceiling = limits["min_replicates"], limits["max_replicates"]
         if isinstance(floor, int) and isinstance(ceiling, int) and floor > ceiling:
-            yield Problem(f"{path}.min_replicates", floor, f"above max_replicates = {ceiling}; lower it or raise that")
+            if "min_replicates" in section:
+                yield Problem(
+                    f"{path}.min_replicates", floor, f"above max_replicates = {ceiling}; lower it or raise that"
+                )
+            elif "max_replicates" in section:
+                yield Problem(
+                    f"{path}.max_replicates", ceiling, f"below min_replicates = {floor}; raise it or lower that"
+                )
 
 
-def _reference_problems(document: Document, cells: list[PlannedCell]) -> Iterator[Problem]:
-    """Grids, factors, settings and values that claims and figures name but the design does not have."""
-    yield from _equal_cells(document, cells)
-    entries: list[tuple[str, BaseClaim | Figure]] = [(f"claims.{n}", c) for n, c in document.claims.items()]
-    entries += [(f"figures.{n}", f) for n, f in document.figures.items()]
-    for path, entry in entries:
-        if entry.grid not in document.grids:
-            yield Problem.unknown(f"{path}.grid", entry.grid, document.grids, what="grid")
-            continue
-        inside = [planned.cell.coordinates for planned in cells if planned.grid == entry.grid]
-        for field in ("x", "hue", "panel"):
-            name = getattr(entry, field, None)
-            if name is not None and name not in document.grids[entry.grid].factors:
-                yield Problem.unknown(f"{path}.{field}", name, document.grids[entry.grid].factors, what="factor")
-            elif name is not None and field == "x":
-                yield from _numeric_problem(f"{path}.x", name, inside)
-        yield from _selection_problems(path, entry, inside, tuple(document.grids[entry.grid].factors))
-        if isinstance(entry, BaseClaim) and (entry.measure == "hdi") != (entry.index is not None):
-            yield Problem(f"{path}.index", entry.index, 'state index for measure = "hdi", and only then')
-        if isinstance(entry, Figure) and (entry.kind == "curve") != (entry.x is not None):
-            yield Problem(f"{path}.x", entry.x, 'state x for kind = "curve", and only then')
+def _planned_grids(raw: dict[str, Any], cells: list[PlannedCell], problems: list[Problem]) -> dict[str, PlannedGrid]:
+    """Every grid that the file writes, be it faulty."""
+    coordinates: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    for planned in cells:
+        coordinates[planned.grid].append(planned.cell.coordinates)
+    grids = {}
+    for name, grid in raw["grids"].items():
+        factors = grid.get("factors", {}) if isinstance(grid, dict) else None
+        places = [*TABLES, f"grids.{name}"]
+        faulty = any(_within(problem.path, place) for problem in problems for place in places)
+        grids[name] = PlannedGrid(
+            tuple(factors) if isinstance(factors, dict) else None, coordinates[name], complete=not faulty
+        )
+    return grids
 
 
-def _equal_cells(document: Document, cells: list[PlannedCell]) -> Iterator[Problem]:
-    """Grids in which two cells cannot be told apart by their factors."""
-    for name, grid in document.grids.items():
-        inside = [planned.cell.coordinates for planned in cells if planned.grid == name]
-        levels = [tuple(coordinates[factor] for factor in grid.factors) for coordinates in inside]
-        twice = next((level for level in levels if levels.count(level) > 1), None)
-        if twice is not None:
-            yield Problem(
-                f"grids.{name}.factors", twice, "two cells have these values; remove one, or label it otherwise"
-            )
+def _within(path: str, place: str) -> bool:
+    return path == place or path.startswith((f"{place}.", f"{place}["))
 
 
-def _numeric_problem(path: str, name: str, inside: list[dict[str, Any]]) -> Iterator[Problem]:
-    if not all(isinstance(coordinates[name], (int, float)) for coordinates in inside):
-        yield Problem(path, name, "is not a number in every cell; use a numeric factor")
-
-
-def _selection_problems(
-    path: str, entry: BaseClaim | Figure, inside: list[dict[str, Any]], factors: tuple[str, ...]
-) -> Iterator[Problem]:
-    for field in ("where", "versus"):
-        selection = getattr(entry, field, None)
-        if selection is None:
-            continue
-        unknown = [key for key in selection if key not in inside[0]]
-        for key in unknown:
-            yield Problem.unknown(f"{path}.{field}.{key}", selection[key], inside[0], what="setting")
-        wanted = selection if field == "where" else {**entry.where, **selection}
-        if not unknown and not any(selected(coordinates, wanted) for coordinates in inside):
-            yield Problem(f"{path}.{field}", selection, "selects no cell of the grid; use values that the grid has")
-        elif field == "versus" and not set(selection) <= set(factors):
-            yield Problem(f"{path}.versus", selection, f"may name factors of the grid only: {', '.join(factors)}")
-
-
-def selected(coordinates: dict[str, Any], selection: dict[str, Any]) -> bool:
-    """Whether a cell has the values that a claim or figure selects; a list stands for its label."""
-    wanted = {k: label(tuple(v)) if isinstance(v, list) else v for k, v in selection.items()}
-    return all(coordinates[key] == value for key, value in wanted.items())
+def _table(raw: Any, *path: str) -> dict[str, Any]:
+    """Return the table at a path, empty if there is none."""
+    for step in path:
+        raw = raw.get(step) if isinstance(raw, dict) else None
+    return raw if isinstance(raw, dict) else {}

@@ -10,11 +10,13 @@ from pathlib import Path
 
 import numpy as np
 
-from simstudy.cells import Cell
-from simstudy.settings import Heads, Sum, Term
+from simstudy.cells import N_BLOCKS, Cell
+from simstudy.settings import LARGEST, SMALLEST, Heads, Sum, Term
 
 Impossibility = tuple[str, str]
 """Name of the setting to change, and what to do."""
+MAX_ARRAY_BYTES = 8 << 30
+"""Largest array that one replicate may need: beyond it, no worker of usual size finishes a batch."""
 
 
 def features_needed(heads: Heads) -> int:
@@ -39,23 +41,27 @@ def read_heads(cell: Cell, folder: Path) -> tuple[Cell, list[Impossibility]]:
     """Read the head file of a cell, relative to the folder of its design, into the cell."""
     if cell.heads.arrangement != "file" or cell.heads.file is None:
         return cell, []
-    path = (folder / cell.heads.file).resolve()
     try:
-        projections = np.load(path, allow_pickle=False)
-    except (OSError, ValueError, EOFError) as error:
+        # Mapped, not loaded: refuses whatever is not a .npy array, and reads nothing before its shape is known.
+        stored = np.lib.format.open_memmap(folder / cell.heads.file, mode="r")
+    except Exception as error:  # a damaged header may raise nearly anything
         return cell, [("file", f"cannot be read as .npy ({error}); save a float array of shape (H, d, p)")]
     shape = (cell.heads.n_heads, cell.data.n_features, cell.heads.head_dim)
-    if projections.shape != shape:
-        return cell, [("file", f"holds shape {projections.shape}; (n_heads, n_features, head_dim) = {shape} is stated")]
-    if projections.dtype.kind not in "fiu" or not np.isfinite(projections).all():
-        return cell, [("file", "must hold finite real numbers only")]
+    if stored.shape != shape:
+        return cell, [("file", f"holds shape {stored.shape}; (n_heads, n_features, head_dim) = {shape} is stated")]
+    if stored.dtype.kind not in "fiu" or not (np.abs(projections := np.array(stored, np.float64)) <= LARGEST).all():
+        return cell, [("file", f"must hold real numbers only, none beyond ±{LARGEST:g}")]
+    ranks = np.linalg.matrix_rank(projections)
+    if (ranks < cell.heads.head_dim).any():
+        head = int(np.argmin(ranks))
+        return cell, [("file", f"head {head} has rank {ranks[head]}; give head_dim = {cell.heads.head_dim}")]
     contents = tuple(tuple(tuple(map(float, row)) for row in head) for head in projections)
     return cell.model_copy(update={"file_projections": contents}), []
 
 
 def impossibilities(cell: Cell) -> list[Impossibility]:
     """Return every rule that the settings of a cell break together."""
-    return [*_data(cell), *_regression(cell), *_heads(cell), *_estimator(cell)]
+    return [*_data(cell), *_regression(cell), *_heads(cell), *_estimator(cell), *_sizes(cell)]
 
 
 def _data(cell: Cell) -> Iterator[Impossibility]:
@@ -118,3 +124,22 @@ def _estimator(cell: Cell) -> Iterator[Impossibility]:
     combination = cell.estimator.combination
     if isinstance(combination, tuple) and len(combination) != cell.heads.n_heads:
         yield "combination", f"{len(combination)} weights for n_heads = {cell.heads.n_heads}; state one for each head"
+    if not SMALLEST <= cell.bandwidth <= LARGEST:
+        yield "bandwidth", f"comes to {cell.bandwidth:g}, outside [{SMALLEST:g}, {LARGEST:g}]; change the rule"
+
+
+def _sizes(cell: Cell) -> Iterator[Impossibility]:
+    """Cells with an array too large to hold, even for one replicate."""
+    data, n_heads, p = cell.data, cell.heads.n_heads, cell.heads.head_dim
+    numbers = {
+        # Keys as drawn, and as projected by every head.
+        "n_keys": data.n_keys * max(data.n_features, n_heads * p),
+        # Query points, and the moments of every pair of heads at each.
+        "queries": cell.n_queries * max(data.n_features, N_BLOCKS * n_heads**2),
+        # Both bases of every pair of heads.
+        "n_heads": n_heads**2 * data.n_features * p,
+    }
+    for setting, count in numbers.items():
+        if 8 * count > MAX_ARRAY_BYTES:
+            gib = 8 * count / 2**30
+            yield setting, f"one replicate needs an array of {gib:.3g} GiB, above {MAX_ARRAY_BYTES >> 30}; use fewer"

@@ -25,6 +25,7 @@ from simstudy.design import selected
 from simstudy.labels import (
     INDEX_NAMES,
     SETTINGS,
+    factors_of,
     level_name,
     measure_name,
     setting_and_level,
@@ -138,8 +139,7 @@ def _looks(cells: xr.Dataset, hue: str | None) -> dict[Any, Look]:
 
 def _unshown(figure: claims.Figure, cells: xr.Dataset) -> list[str]:
     """Factors that vary among the cells but that neither axis, colour nor panel shows."""
-    recorded = dict(entry.split(": ") for entry in cells.attrs["factors"].split("; "))
-    factors = recorded[figure.grid].split(", ") if recorded[figure.grid] else []
+    factors = factors_of(cells)[figure.grid]
     hidden = [name for name in factors if name not in (figure.x, figure.hue, figure.panel)]
     return [name for name in hidden if len(_levels(cells, name)) > 1]
 

@@ -1,12 +1,14 @@
 """How the subspaces of heads lie to one another: principal angles and diversity indices.
 
-Imports NumPy only.
+Imports NumPy and the standard library only.
 
 Every function takes any leading batch axes.  Index legend: h and g head, j principal direction, d feature,
 p dimension of a head.
 """
 
 from __future__ import annotations
+
+import math
 
 import numpy as np
 from numpy.typing import NDArray
@@ -82,18 +84,27 @@ def diversity_indices(projections: Array, bandwidth: float = np.nan) -> Array:
     cosines2, sines = np.cos(angles) ** 2, np.sin(angles)
     # Without pairs (one head) the mean square cosine has no effect on the spectral indices.
     c2 = _mean_over_pairs(cosines2.mean(axis=-1)) if n_heads > 1 else np.full(angles.shape[:-2], np.nan)
-    kappa2 = 1.0 / (1.0 + bandwidth**2) ** 2
-    logdet = 0.5 * np.log1p(kappa2 / (1.0 - kappa2) * sines**2).sum(axis=-1)
     indices = (
         1.0 - c2,
         n_heads / (1.0 + (n_heads - 1) * c2) if n_heads > 1 else np.ones_like(c2),
         _spectral_entropy(bases) / head_dim,
-        _mean_over_pairs(logdet),
+        _mean_over_pairs(_logdet(sines, bandwidth)),
         _mean_over_pairs(sines.prod(axis=-1)),
         _vendi(bases),
         _mean_over_pairs(sines.min(axis=-1)),
     )
     return np.stack(indices, axis=-1)
+
+
+def _logdet(sines: Array, bandwidth: float) -> Array:
+    """½ Σ_j log[1 + sin² t_j κ²/(1 − κ²)] with κ²/(1 − κ²) = 1/(b²(b² + 2)), taken by logarithms.
+
+    So nothing cancels at small b and nothing overflows at any b.
+    """
+    # A common direction has log 0 = −∞ and adds nothing; without a bandwidth all is NaN.
+    with np.errstate(divide="ignore", invalid="ignore"):
+        log_ratio = 2.0 * (np.log(sines) - math.log(bandwidth) - math.log(math.hypot(bandwidth, math.sqrt(2.0))))
+        return 0.5 * np.logaddexp(0.0, log_ratio).sum(axis=-1)
 
 
 def _mean_over_pairs(values: Array) -> Array:

@@ -1,6 +1,6 @@
 """How functions are compiled for the CPU: the only module that configures Numba.
 
-Imports Numba only.
+Imports Numba and llvmlite only.
 
 ``kernel``
     Decorator of loops over arrays.  Compiled at the first call with new types: call it with one set of types
@@ -17,6 +17,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numba
+from llvmlite import binding
 
 # Sums may be reordered and products fused, which lets LLVM vectorise reductions.  "nnan" and "ninf" stay out:
 # an undefined estimate has to survive as NaN and to be counted.
@@ -32,3 +33,11 @@ kernel: Callable[..., Any] = functools.partial(numba.njit, fastmath=FASTMATH, **
 device_function: Callable[..., Any] = functools.partial(
     numba.njit, fastmath={"contract", "nsz"}, forceinline=True, **_OPTIONS
 )
+
+
+@functools.cache
+def processor() -> str:
+    """Return the processor type and features that kernels are compiled for: they decide the last bits of a sum."""
+    name = getattr(numba.config, 'CPU_NAME') or binding.get_host_cpu_name()
+    features = getattr(numba.config, 'CPU_FEATURES')
+    return f"{name} {binding.get_host_cpu_features().flatten() if features is None else features}"

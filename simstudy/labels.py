@@ -1,6 +1,6 @@
 """What things are called where people read them: names of settings and measures, and numbers with their error.
 
-Imports variables and the standard library only.
+Imports xarray, problems, variables and the standard library only.
 """
 
 from __future__ import annotations
@@ -9,6 +9,9 @@ import math
 from decimal import Decimal
 from typing import Any, NamedTuple
 
+import xarray as xr
+
+from simstudy.problems import UserError
 from simstudy.variables import VARIABLES
 
 UNDEFINED = "–"
@@ -56,6 +59,21 @@ INDEX_NAMES: dict[str, str] = {
     "min_angle": "min_angle: sine of smallest",
     "output": "output: 1 − correlation",
 }
+
+
+def factors_of(results: xr.Dataset) -> dict[str, tuple[str, ...]]:
+    """Return the names of the factors of each grid, as the results record them.
+
+    Raises
+    ------
+    UserError
+        If the data set is not the results of a study.
+    """
+    recorded = results.attrs.get("factors")
+    if not isinstance(recorded, str) or "grid" not in results.coords:
+        raise UserError("these are not the results of a study (no grids and factors); give the results.nc of a run")
+    entries = (entry.partition(":") for entry in recorded.split("; "))
+    return {grid: tuple(names.replace(",", " ").split()) for grid, _, names in entries}
 
 
 def setting_name(name: str) -> str:

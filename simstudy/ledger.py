@@ -1,6 +1,6 @@
 """Which batches are done, which are wanted next, and what each cell's measures are so far.
 
-Imports design, cells, batch, moments, performance, replication, provenance, schedule (its `Task`) and store.
+Imports NumPy, design, cells, batch, moments, performance, problems, provenance, replication, schedule (its `Task`) and store.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from simstudy.cells import Cell
 from simstudy.design import Design, PlannedCell
 from simstudy.moments import Moments, stack
 from simstudy.performance import Performance, performance
+from simstudy.problems import UserError
 from simstudy.provenance import engine
 from simstudy.replication import first_target, next_target, shortfall
 from simstudy.schedule import Task
@@ -88,6 +89,7 @@ class Ledger:
             self._sharers[identity].append(account)
         self._stored = {identity: set(store.stored_batches(identity)) for identity in self._sharers}
         self._queued: set[tuple[str, int]] = set()
+        self._written: set[tuple[str, int]] = set()
 
     def first_tasks(self) -> list[Task]:
         """Look at what is stored and return the tasks that are missing for the next look at each cell."""
@@ -101,6 +103,7 @@ class Ledger:
         for cell, moments in zip(task.cells, batches, strict=True):
             identity = cell.identity(engine())
             self._store.write_batch(identity, task.batch, moments)
+            self._written.add((identity, task.batch))
             self._stored[identity].add(task.batch)
             self._queued.discard((identity, task.batch))
             for account in self._sharers[identity]:
@@ -132,7 +135,14 @@ class Ledger:
             if len(whole) == account.target:
                 self._look(account, whole)
             else:
-                stored -= {batch for batch, moments in batches if moments is None}
+                self._discard(account.identity, {batch for batch, moments in batches if moments is None})
+
+    def _discard(self, identity: str, damaged: set[int]) -> None:
+        """Forget damaged batches, so that they are computed again; but not twice."""
+        for batch in damaged:
+            if (identity, batch) in self._written:
+                raise UserError(f"batch {batch} of cell {identity} cannot be read back; check the disk of the outputs")
+        self._stored[identity] -= damaged
 
     def _look(self, account: Account, batches: list[Moments]) -> None:
         account.done = account.target

@@ -2,11 +2,13 @@
 
 Imports NumPy and moments only; never the theory.
 
-Every measure is a smooth function of means over replicates.  It is evaluated with each block left out in turn
-(delete-one jackknife over blocks).  From the n leave-one-out values θ_(k) come
+Every measure is a smooth function of means over replicates.  It is evaluated with each block left out in turn.  From
+θ̂ of all n blocks and the leave-one-out values θ_(k) come
 
-- the estimate n·θ̂ − (n − 1)·mean θ_(k), exactly unbiased for variances, covariances and squared bias;
-- the influence values φ_k = (n − 1)(mean θ_(k) − θ_(k)), and MCSE = sd(φ)/√n = √((n − 1)/n Σ (θ_(k) − mean)²).
+- the estimate Σ τ_k/h_k with pseudo-values τ_k = h_k·θ̂ − (h_k − 1)·θ_(k), h_k the number of replicates over those of
+  block k: unbiased for variances, covariances and squared bias;
+- influence values τ_k − estimate, and MCSE = √(Σ (τ_k − estimate)²/(h_k − 1)/n), which for blocks of equal length is
+  sd(τ)/√n (delete-m_j jackknife: Busing, Meijer and van der Leeden 1999).
 
 No normality is assumed, and influence values of two cells that share data pair block by block.
 
@@ -35,19 +37,21 @@ class Performance(NamedTuple):
     Attributes
     ----------
     estimate, mcse : dict of arrays
-        By measure: a scalar, (index,) for ``hdi``, (head, head) for pair measures, (query,) for ``*_by_query``.
+        By measure: a scalar, (index,) for ``hdi``, (head,) and (head, head) for measures of heads and pairs, (query,) for ``*_by_query``.
     contribution : dict of float64 (block, ...)
-        φ_k/√(n(n − 1)) of the scalar measures and ``hdi``: the squares sum to MCSE², and products of two cells that
-        share data sum to the covariance of their estimates.
+        Influence values of the scalar measures and ``hdi``, scaled so that the squares sum to MCSE² (but for the
+        remainder) and products of two cells that share data sum to the covariance of their estimates; 0 in empty blocks.
     remainder : dict of float
         Standard error of the part of a measure that is quadratic in means, where it matters: the squared bias.
-    n_replicates, n_failed : int
+    n_blocks, n_replicates, n_failed : int
+        Blocks and replicates with a defined estimate, and replicates without.
     """
 
     estimate: Measures
     mcse: Measures
     contribution: Measures
     remainder: dict[str, float]
+    n_blocks: int
     n_replicates: int
     n_failed: int
 
@@ -81,9 +85,7 @@ def performance(blocks: Moments, weights: Array) -> Performance:
     left_out = _concatenate([measures(_means(sums, part), sums.target, weights) for part in _chunks(sums)])
     estimate, mcse, contribution = {}, {}, {}
     for name, values in left_out.items():
-        average = values.mean(axis=0)
-        estimate[name] = n_blocks * whole[name][0] - (n_blocks - 1) * average
-        share = (average - values) * np.sqrt((n_blocks - 1) / n_blocks)
+        estimate[name], share = _jackknife(whole[name][0], values, sums.n_defined)
         mcse[name] = np.sqrt((share**2).sum(axis=0))
         if values.ndim == 1 or name == "hdi":
             contribution[name] = _on_all_blocks(share, used)
@@ -91,22 +93,39 @@ def performance(blocks: Moments, weights: Array) -> Performance:
     for name, error in quadratic.items():
         mcse[name] = np.hypot(mcse[name], error)
     remainder = {name: float(quadratic[name]) for name in quadratic if name in contribution}
-    return Performance(estimate, mcse, contribution, remainder, int(blocks.n_defined.sum()), len(blocks.failed))
+    return Performance(
+        estimate, mcse, contribution, remainder, n_blocks, int(blocks.n_defined.sum()), len(blocks.failed)
+    )
+
+
+def _jackknife(whole: Array, left_out: Array, sizes: np.ndarray) -> tuple[Array, Array]:
+    """Estimate and contributions (block, ...) from the value of all blocks and those with each block left out."""
+    ratio = (sizes.sum() / sizes).reshape(-1, *[1] * (left_out.ndim - 1))
+    pseudo = ratio * whole - (ratio - 1) * left_out
+    estimate = (pseudo / ratio).sum(axis=0)
+    return estimate, (pseudo - estimate) / np.sqrt(len(sizes) * (ratio - 1))
 
 
 def _quadratic_errors(sums: Moments, weights: Array) -> Measures:
-    """Standard errors of the quadratic part of the squared bias: for mean errors with covariance S over queries,
-    √(2 Σ S_qq'²)/Q when averaged over queries, and √2·S_qq at each.
+    """Standard errors of the quadratic part of squared biases.
+
+    For mean errors with covariance S over queries: √(2 Σ S_qq'²)/Q when averaged over queries, √2·S_qq at each.
     """
-    n_blocks, n_queries, _ = sums.error_sum.shape
-    means = (sums.error_sum / sums.n_defined[:, None, None]) @ weights
-    deviations = (means - means.mean(axis=0)) / np.sqrt(n_blocks * (n_blocks - 1))
+    mean_error = sums.error_sum / sums.n_defined[:, None, None]
+    each = np.stack([_quadratic_error(mean_error[..., head], sums.n_defined)[0] for head in range(len(weights))])
+    together, by_query = _quadratic_error(mean_error @ weights, sums.n_defined)
+    return {"squared_bias": together, "squared_bias_by_query": by_query, "head_squared_bias": each}
+
+
+def _quadratic_error(means: Array, sizes: np.ndarray) -> tuple[Array, Array]:
+    """Error averaged over queries and at each, from block means (block, query) of one error."""
+    ratio = (sizes.sum() / sizes)[:, None]
+    deviations = (means - (means / ratio).sum(axis=0)) / np.sqrt(len(sizes) * (ratio - 1))
     # |DᵀD| = |DDᵀ| in the Frobenius norm: the smaller of the two is formed.
+    n_blocks, n_queries = means.shape
     covariance = deviations.T @ deviations if n_queries < n_blocks else deviations @ deviations.T
-    return {
-        "squared_bias": np.array(np.sqrt(2.0) * np.linalg.norm(covariance) / n_queries),
-        "squared_bias_by_query": np.sqrt(2.0) * (deviations**2).sum(axis=0),
-    }
+    average = np.array(np.sqrt(2.0) * np.linalg.norm(covariance) / n_queries)
+    return average, np.sqrt(2.0) * (deviations**2).sum(axis=0)
 
 
 def _on_all_blocks(share: Array, used: np.ndarray) -> Array:
@@ -171,6 +190,7 @@ def measures(means: tuple[Array, Array, Array], target: Array, weights: Array) -
     output = 1.0 - averages["correlation"]
     return averages | {
         "hdi": np.concatenate([indices, output[:, None]], axis=-1),
+        "head_squared_bias": (bias**2).mean(axis=-2),
         "head_covariance": covariance.mean(axis=-3),
         "head_error_moment": second.mean(axis=-3),
         **{f"{name}_by_query": values for name, values in by_query.items()},

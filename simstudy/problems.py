@@ -1,20 +1,19 @@
 """Mistakes in a design file, as messages that say where, what and what to do.
 
-Imports pydantic, settings and the standard library only.
+Imports pydantic and the standard library only.
 """
 
 from __future__ import annotations
 
 import difflib
-import functools
+import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from types import UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
-from pydantic import ValidationError
-
-from simstudy.settings import TABLES, Record
+from pydantic import BaseModel, ValidationError
 
 
 class UserError(Exception):
@@ -23,17 +22,16 @@ class UserError(Exception):
 
 @dataclass(frozen=True)
 class Problem:
-    """One mistake: the path of the entry in the file, its value, and what to do."""
+    """One mistake: the path of the entry in the file, its value (None if it is absent), and what to do."""
 
     path: str
     value: Any
     remedy: str
 
     def __str__(self) -> str:
-        shown = repr(self.value)
-        shown = shown if len(shown) <= 80 else shown[:77] + "..."
-        place = f"{self.path} = {shown}: " if self.path else ""
-        return place + self.remedy
+        shown = "" if self.value is None else f" = {self.value!r}"
+        shown = shown if len(shown) <= 83 else shown[:80] + "..."
+        return f"{self.path}{shown}: {self.remedy}" if self.path else self.remedy
 
     @classmethod
     def unknown(cls, path: str, value: Any, known: Iterable[str], what: str = "key") -> Problem:
@@ -57,6 +55,7 @@ class DesignError(UserError):
 def from_validation(
     error: ValidationError,
     raw: Any,
+    model: type[BaseModel],
     prefix: str = "",
     place: Callable[[str], str] | None = None,
 ) -> list[Problem]:
@@ -68,6 +67,8 @@ def from_validation(
         What pydantic raised.
     raw
         The content that was validated, to find the path of each entry.
+    model
+        What it was validated as, to find what each entry accepts.
     prefix
         Path of ``raw`` in the file.
     place
@@ -76,13 +77,13 @@ def from_validation(
     problems = []
     for detail in error.errors(include_url=False):
         steps = _steps(detail["loc"], raw)
-        field = next((s for s in reversed(steps) if isinstance(s, str)), "")
         if place is not None and len(steps) > 1:
             head, tail = [place(str(steps[1]))], steps[2:]
         else:
             head, tail = [prefix] if prefix else [], steps
         path = "".join(f"[{s}]" if isinstance(s, int) else f".{s}" for s in [*head, *tail]).lstrip(".")
-        problems.append(Problem(path, None if detail["type"] == "missing" else detail["input"], _remedy(detail, field)))
+        value = None if detail["type"] == "missing" else detail["input"]
+        problems.append(Problem(path, value, _remedy(detail, _description(model, detail["loc"]))))
     return _without_echoes(problems)
 
 
@@ -102,13 +103,13 @@ def _steps(loc: tuple[str | int, ...], raw: Any) -> list[str | int]:
     return steps
 
 
-def _remedy(detail: Any, field: str) -> str:
-    description = _descriptions().get(field, "")
+def _remedy(detail: Any, description: str) -> str:
     if detail["type"] == "missing":
         return f"missing; give {description}" if description else "missing; add it"
     if detail["type"] == "extra_forbidden":
         return "unknown key; remove it or correct its name"
     message = str(detail["msg"]).replace("Input should be", "must be").replace("Input tag", "the name")
+    message = re.sub(r"a valid dictionary( or instance of \w+)?", "a table", message)
     message = message[0].lower() + message[1:]
     return f"{message}; give {description}" if description else message
 
@@ -121,15 +122,38 @@ def _without_echoes(problems: list[Problem]) -> list[Problem]:
     return list(kept.values())
 
 
-@functools.cache
-def _descriptions() -> dict[str, str]:
-    """What each field accepts, by name; the settings come last, so that their own descriptions win."""
-    models = [*_subclasses(Record), *TABLES.values()]
-    fields = (item for model in models for item in model.model_fields.items())
-    return {name: field.description for name, field in fields if field.description is not None}
+def _description(model: type[BaseModel], loc: tuple[str | int, ...]) -> str:
+    """What the entry at a pydantic location accepts: the description of the innermost field on the way there."""
+    found, kinds = "", _alternatives(model)
+    for step in loc:
+        tagged = [kind for kind in kinds if len(kinds) > 1 and step in _tags(kind)]
+        if tagged:
+            kinds = tagged
+            continue
+        fields = [_fields(kind)[step] for kind in kinds if step in _fields(kind)]
+        found = next((field.description for field in fields if field.description), found)
+        inside = [field.annotation for field in fields]
+        inside += [get_args(kind)[-1] for kind in kinds if get_origin(kind) is dict]
+        kinds = [kind for annotation in inside for kind in _alternatives(annotation)] or kinds
+    return found
 
 
-def _subclasses(parent: type[Record]) -> Iterable[type[Record]]:
-    for child in parent.__subclasses__():
-        yield child
-        yield from _subclasses(child)
+def _alternatives(annotation: Any) -> list[Any]:
+    """Return the types that an annotation unites."""
+    if get_origin(annotation) is Annotated:
+        return _alternatives(get_args(annotation)[0])
+    if get_origin(annotation) in (Union, UnionType):
+        return [kind for part in get_args(annotation) for kind in _alternatives(part)]
+    if get_origin(annotation) is tuple:
+        return _alternatives(get_args(annotation)[0])
+    return [annotation]
+
+
+def _fields(kind: Any) -> dict[str, Any]:
+    return kind.model_fields if isinstance(kind, type) and issubclass(kind, BaseModel) else {}
+
+
+def _tags(kind: Any) -> set[str]:
+    """Return the names by which a model is told apart from the other members of a union."""
+    literals = [field.annotation for field in _fields(kind).values() if get_origin(field.annotation) is Literal]
+    return {get_args(literal)[0] for literal in literals if len(get_args(literal)) == 1}

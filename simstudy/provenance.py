@@ -1,6 +1,6 @@
 """Which code, libraries and machine produced a number.
 
-Imports the standard library and psutil only; reads the package's own source files.
+Imports psutil, jit and the standard library only; reads the package's own source files.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ import platform
 import subprocess
 from pathlib import Path
 from typing import Any
+
+from simstudy.jit import processor
 
 PACKAGE = Path(__file__).parent
 NUMERIC_LIBRARIES = ("numpy", "numba", "llvmlite", "scipy")
@@ -28,7 +30,7 @@ ENGINE_SOURCES = (
 
 @functools.cache
 def engine() -> str:
-    """Return the identity of the code that computes batches: sources and numeric libraries, as 16 hex digits.
+    """Return the identity of what computes batches: sources, numeric libraries and processor type, as 16 hex digits.
 
     Stored batches of another engine are never mixed with new ones.
     """
@@ -39,6 +41,7 @@ def engine() -> str:
             digest.update(source.relative_to(PACKAGE).as_posix().encode() + b"\0" + source.read_bytes() + b"\0")
     for name in NUMERIC_LIBRARIES:
         digest.update(f"{name}={importlib.metadata.version(name)}\0".encode())
+    digest.update(processor().encode())
     return digest.hexdigest()
 
 

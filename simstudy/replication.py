@@ -11,13 +11,19 @@ import math
 from simstudy.design import Precision
 from simstudy.performance import Performance
 
+MIN_BATCHES = 4
+"""Batches before the first look: from fewer blocks the MCSE is so uncertain that the rule would stop too early."""
 GROWTH = 4
 """Largest factor by which the number of batches may grow between two looks: guards against an early, poor MCSE."""
 
 
 def first_target(precision: Precision, batch_size: int) -> int:
-    """Return the number of batches before the first look: the floor on replicates."""
-    return math.ceil(precision.min_replicates / batch_size)
+    """Return the number of batches before the first look: the floor on replicates, and enough for an MCSE.
+
+    A ceiling below that is kept: it is the user's last word.
+    """
+    floor, ceiling = (math.ceil(n / batch_size) for n in (precision.min_replicates, precision.max_replicates))
+    return min(max(floor, MIN_BATCHES), ceiling)
 
 
 def shortfall(performance: Performance, precision: Precision) -> float:

@@ -1,12 +1,13 @@
 """The report of a study: one page with verdicts, figures and tables, and the same as files.
 
-Imports Jinja2, NumPy, xarray, design, figures, labels, store, tables, variables and verdicts only; writes through
-the store.
+Imports Jinja2, NumPy, xarray, design, figures, labels, problems, store, tables, variables and verdicts only; writes
+through the store.
 """
 
 from __future__ import annotations
 
 import base64
+import hashlib
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ import xarray as xr
 from simstudy.design import Design, PlannedCell
 from simstudy.figures import RESOLUTION, draw, image
 from simstudy.labels import level_name, measure_name, number, setting_name, with_error
+from simstudy.problems import UserError
 from simstudy.store import Store
 from simstudy.tables import cell_frame, verdict_frame, verdict_lines
 from simstudy.variables import MEASURES
@@ -50,8 +52,13 @@ def write_report(results: xr.Dataset, design: Design, store: Store) -> Path:
     Raises
     ------
     UserError
-        If the folder cannot be written.
+        If the results come from another text of the design, or if the folder cannot be written.
     """
+    if results.attrs.get("design_hash") != hashlib.sha256(design.text.encode()).hexdigest():
+        raise UserError(
+            f"{store.folder / 'results.nc'}: not of this text of the design, which has changed since; run the study "
+            "again (stored batches of unchanged cells are not computed again)"
+        )
     pictures = {}
     for name, figure in design.figures.items():
         drawing = draw(figure, name, results)

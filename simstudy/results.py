@@ -1,14 +1,17 @@
 """Results of a study for analysis scripts: load them, and lay them out by factor.
 
-Imports xarray, problems and store only.
+Imports NumPy, xarray, cells, labels, problems and store only.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import xarray as xr
 
+from simstudy.cells import level
+from simstudy.labels import factors_of
 from simstudy.problems import UserError
 from simstudy.store import read_results
 
@@ -29,14 +32,23 @@ def open_results(path: str | Path) -> xr.Dataset:
     Raises
     ------
     UserError
-        If there are no results at the path.
+        If there are no results of a study at the path.
     """
     path = Path(path)
-    return read_results(path / "results.nc" if path.is_dir() else path)
+    path = path / "results.nc" if path.is_dir() else path
+    results = read_results(path)
+    try:
+        factors_of(results)
+    except UserError as error:
+        raise UserError(f"{path}: {error}") from None
+    return results
 
 
 def to_grid(results: xr.Dataset, grid: str | None = None) -> xr.Dataset:
     """Lay out one grid of a study by its factors: one dimension for each, in place of ``cell``.
+
+    Coordinates of the dimensions are the levels of the factors.  If some bandwidth of the grid follows a rule, the
+    levels of ``bandwidth`` are text ("attention", "0.5"): the number that a rule gives differs from cell to cell.
 
     Parameters
     ----------
@@ -48,18 +60,31 @@ def to_grid(results: xr.Dataset, grid: str | None = None) -> xr.Dataset:
     Raises
     ------
     UserError
-        If the grid does not exist.
+        If the grid does not exist, if it is left out although there are several, or if these are not the results of
+        a study.
     """
-    factors = dict(entry.split(": ") for entry in results.attrs["factors"].split("; "))
-    grid = grid or next(iter(factors))
+    factors = factors_of(results)
+    if grid is None and len(factors) > 1:
+        raise UserError(f"grid: left out, but these results have several; choose one of {', '.join(factors)}")
+    grid = next(iter(factors)) if grid is None else grid
     if grid not in factors:
         raise UserError(f"grid = {grid!r}: not in these results; they have {', '.join(factors)}")
-    names = [name for name in factors[grid].split(", ") if name]
-    inside = results.isel(cell=(results.grid == grid).values)
-    constant = [name for name, values in inside.coords.items() if values.dims == ("cell",) and name not in names]
-    inside = inside.drop_vars(constant)
-    return inside.set_index(cell=names).unstack("cell") if len(names) > 1 else _single(inside, names)
+    names = factors[grid]
+    inside = results.isel(cell=np.flatnonzero(results.grid.values == grid))
+    levels = {name: ("cell", _levels(inside, name)) for name in names}
+    settings = [name for name, values in inside.coords.items() if values.dims == ("cell",)]
+    inside = inside.drop_vars(settings).assign_coords(levels)
+    if len(names) > 1:
+        return inside.set_index(cell=names).unstack("cell")
+    return inside.swap_dims(cell=names[0]) if names else inside.isel(cell=0)
 
 
-def _single(inside: xr.Dataset, names: list[str]) -> xr.Dataset:
-    return inside.swap_dims(cell=names[0]) if names else inside
+def _levels(inside: xr.Dataset, factor: str) -> np.ndarray:
+    """Levels of a factor, cell by cell; all of them text if some are."""
+    if factor != "bandwidth":
+        return inside[factor].values
+    pairs = zip(inside.bandwidth.values.tolist(), inside.bandwidth_rule.values.tolist(), strict=True)
+    levels = [level({"bandwidth": value, "bandwidth_rule": rule}, factor) for value, rule in pairs]
+    if any(isinstance(entry, str) for entry in levels):
+        levels = [entry if isinstance(entry, str) else f"{entry:.15g}" for entry in levels]
+    return np.array(levels)

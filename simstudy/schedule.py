@@ -1,6 +1,7 @@
 """One queue of batches over all cells, on any executor: the only module that imports Dask.
 
-Imports Dask, cells and batch only.  It contains no arithmetic: every executor calls `simulate_batch`.
+Imports Dask, batch, cells, moments and problems only.  It contains no arithmetic: every executor calls
+`simulate_batch`.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ from simstudy.problems import UserError
 EXECUTORS = ("serial", "threads", "processes")
 TASKS_PER_THREAD = 3
 """Tasks in flight for each worker thread: enough to hide latency, few enough to stop quickly."""
+WORKER_SECONDS = 30
+"""How long to wait for the first worker of a running scheduler."""
 
 
 class Task(NamedTuple):
@@ -52,7 +55,7 @@ class DaskQueue(Queue):
         self._client = client
 
     def __iter__(self) -> Iterator[tuple[Task, list[Moments]]]:
-        from distributed import as_completed
+        from distributed import KilledWorker, as_completed
 
         flying: dict[Any, Task] = {}
         completed = as_completed()
@@ -65,7 +68,13 @@ class DaskQueue(Queue):
                 completed.add(future)
             future = next(completed)
             task = flying.pop(future)
-            moments = future.result()
+            try:
+                moments = future.result()
+            except KilledWorker:
+                raise UserError(
+                    "workers died, several in a row, while they computed one batch (out of memory?); start fewer "
+                    "workers, give them more memory or lower batch_size, and run again: finished batches are stored"
+                ) from None
             # Released at once: a result kept by its worker would be recomputed if that worker is lost.
             future.release()
             yield task, moments
@@ -81,19 +90,22 @@ def open_queue(executor: str, workers: int | None = None) -> Iterator[Queue]:
         ``serial``; ``threads`` or ``processes`` on this machine; or the address of a running Dask scheduler, such
         as ``tcp://host:8786``.
     workers
-        Number of threads or processes; all cores by default.
+        Number of threads or processes, at least 1; all cores by default.
 
     Raises
     ------
     UserError
-        If the executor is unknown or the scheduler does not answer.
+        If the executor is unknown, the number of workers is not positive, or the scheduler does not answer or has
+        no workers.
     """
+    if workers is not None and workers < 1:
+        raise UserError(f"workers = {workers!r}: must be at least 1; leave it out for all cores")
     if executor == "serial":
         yield Queue()
     elif executor in EXECUTORS:
         with _local_client(executor, workers or os.cpu_count() or 1) as client:
             yield DaskQueue(client)
-    elif "://" in executor:
+    elif "://" in str(executor):
         with _remote_client(executor) as client:
             yield DaskQueue(client)
     else:
@@ -129,4 +141,11 @@ def _remote_client(address: str) -> Iterator[Any]:
     except (OSError, ValueError) as error:
         raise UserError(f"executor = {address!r}: no Dask scheduler answers there ({error}); start one") from None
     with client:
+        try:
+            client.wait_for_workers(1, timeout=WORKER_SECONDS)
+        except TimeoutError:
+            raise UserError(
+                f"executor = {address!r}: the scheduler has had no workers for {WORKER_SECONDS} s; start some: "
+                f"dask worker {address}"
+            ) from None
         yield client

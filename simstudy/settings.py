@@ -11,10 +11,15 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-NonNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
-Real = Annotated[float, Field(allow_inf_nan=False)]
-Count = Annotated[int, Field(ge=1)]
+LARGEST, SMALLEST = 1e9, 1e-9
+"""Bounds on the magnitude of a number, zero apart: the ratio of two squares, 1e36, still fits in float32."""
+MAX_COUNT = 2**32
+"""Largest count of anything: the rows that one stream of random numbers can address."""
+
+Positive = Annotated[float, Field(ge=SMALLEST, le=LARGEST, allow_inf_nan=False)]
+NonNegative = Annotated[float, Field(ge=0, le=LARGEST, allow_inf_nan=False)]
+Real = Annotated[float, Field(ge=-LARGEST, le=LARGEST, allow_inf_nan=False)]
+Count = Annotated[int, Field(ge=1, le=MAX_COUNT)]
 Degrees = Annotated[float, Field(ge=0, le=90, allow_inf_nan=False)]
 # TOML arrays arrive as lists; the records hold tuples, so that nothing can change after validation.
 Vector = Annotated[tuple[Real, ...], Field(strict=False, min_length=1)]
@@ -88,7 +93,7 @@ class StudentKeys(Choice):
     """Multivariate Student-t keys, scaled to identity covariance."""
 
     distribution: Literal["student_t"]
-    df: Annotated[float, Field(gt=2, allow_inf_nan=False)] = Field(
+    df: Annotated[float, Field(gt=2, le=LARGEST, allow_inf_nan=False)] = Field(
         description="degrees of freedom above 2, so that the covariance exists"
     )
 
@@ -97,7 +102,9 @@ class MixtureKeys(Choice):
     """Equal mixture of unit-covariance Gaussians centred at separation·e_c, c ≤ n_components, recentred to mean 0."""
 
     distribution: Literal["mixture"]
-    n_components: Annotated[int, Field(ge=2)] = Field(2, description="at least 2 components, at most n_features")
+    n_components: Annotated[int, Field(ge=2, le=MAX_COUNT)] = Field(
+        2, description="at least 2 components, at most n_features"
+    )
     separation: Positive = Field(2.0, description="a positive distance of each centre along its own axis")
 
 
@@ -119,7 +126,7 @@ class StudentNoise(Choice):
     """ε = σ·t/sd(t): heavy-tailed with variance σ²."""
 
     distribution: Literal["student_t"]
-    df: Annotated[float, Field(gt=2, allow_inf_nan=False)] = Field(
+    df: Annotated[float, Field(gt=2, le=LARGEST, allow_inf_nan=False)] = Field(
         description="degrees of freedom above 2, so that the variance exists"
     )
 
@@ -241,8 +248,10 @@ Regression = Annotated[
 class Data(Record):
     """Data-generating process: n pairs (X_i, Y_i), Y = m(X) + ε."""
 
-    n_keys: Count = Field(description="number of training pairs n, at least 1")
-    n_features: Count = Field(description="dimension d of the key space, at least 1")
+    n_keys: Count = Field(description="number of training pairs n, at least 1 and at most 2³²")
+    n_features: Annotated[int, Field(ge=1, le=2**20)] = Field(
+        description="dimension d of the key space, at least 1 and at most 2²⁰"
+    )
     key_distribution: Keys = Field(GaussianKeys(), description="gaussian, sphere, student_t or mixture")
     regression: Regression = Field(
         Zero(function="zero"),
@@ -357,8 +366,8 @@ class Simulation(Record):
     """How replicates are computed: part of the identity of a cell's numbers."""
 
     seed: Annotated[int, Field(ge=0, lt=2**63)] = Field(0, description="an integer in [0, 2⁶³)")
-    batch_size: Annotated[int, Field(ge=16, multiple_of=16)] = Field(
-        256, description="replicates in one batch, a multiple of 16"
+    batch_size: Annotated[int, Field(ge=16, le=2**20, multiple_of=16)] = Field(
+        256, description="replicates in one batch, a multiple of 16 up to 2²⁰"
     )
     noise_treatment: Literal["integrated", "drawn"] = Field(
         "integrated", description='"integrated" (Rao–Blackwell: noise enters by its variance) or "drawn"'

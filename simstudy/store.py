@@ -1,10 +1,10 @@
 """Batches and results on disk: the only module that writes files of a study.
 
-Imports NumPy, xarray, moments and the standard library only.
+Imports NumPy, xarray, moments, problems and the standard library only.
 
 Layout of a study folder::
 
-    batches/<cell identity>/<batch number>.npz   one immutable file for each batch; zip checksums guard its arrays
+    batches/<cell identity>/<batch number>.npz   one immutable file for each batch, checksummed, stating its address
     results.nc  report.html  figures/  verdicts.csv  provenance.json
 
 A batch file is named by what decides its contents, written beside its place, flushed, and renamed into it.  So a
@@ -17,6 +17,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import uuid
 from collections.abc import Callable
 from pathlib import Path
@@ -27,6 +28,8 @@ import xarray as xr
 
 from simstudy.moments import Moments
 from simstudy.problems import UserError
+
+_BATCH_FILE = re.compile(r"[0-9]{7}\.npz")
 
 
 class Store:
@@ -51,7 +54,7 @@ class Store:
             names = os.listdir(folder)
         except OSError:
             return frozenset()
-        return frozenset(int(name[:-4]) for name in names if name.endswith(".npz") and name[:-4].isdigit())
+        return frozenset(int(name[:7]) for name in names if _BATCH_FILE.fullmatch(name))
 
     def write_batch(self, identity: str, batch: int, moments: Moments) -> None:
         """Store one batch, durably and atomically.
@@ -61,13 +64,15 @@ class Store:
         UserError
             If the folder cannot be written.
         """
-        fields = moments._asdict()
+        fields = moments._asdict() | {"address": np.array([identity, str(batch)])}
         _replace(self._batch_path(identity, batch), lambda beside: np.savez(beside, allow_pickle=False, **fields))
 
     def read_batch(self, identity: str, batch: int) -> Moments | None:
-        """Return a stored batch, or None if it is missing or damaged: it then has to be computed again."""
+        """Return a stored batch, or None if it is missing, damaged or another's: it then has to be computed again."""
         try:
             with self._batch_path(identity, batch).open("rb") as file, np.load(file, allow_pickle=False) as fields:
+                if fields["address"].tolist() != [identity, str(batch)]:
+                    return None
                 return Moments(**{name: fields[name] for name in Moments._fields})
         except Exception:  # a damaged file may raise whatever the zip and array parsers meet in it
             return None

@@ -1,10 +1,11 @@
 """Run a study: compute what is missing, join theory, judge the claims, write the results.
 
-Imports design, ledger, schedule, store, compare, verdicts and provenance.
+Imports xarray, compare, design, ledger, problems, provenance, schedule, store and verdicts only.
 """
 
 from __future__ import annotations
 
+import os
 import time
 from pathlib import Path
 from typing import Protocol
@@ -14,6 +15,7 @@ import xarray as xr
 from simstudy.compare import assemble
 from simstudy.design import Design, load_design
 from simstudy.ledger import Ledger
+from simstudy.problems import UserError
 from simstudy.provenance import provenance
 from simstudy.schedule import open_queue
 from simstudy.store import Store
@@ -55,7 +57,7 @@ def run(
     executor
         ``serial``, ``threads``, ``processes``, or the address of a Dask scheduler.
     workers
-        Threads or processes; all cores by default.
+        Threads or processes, at least 1; all cores by default.
     observer
         Called after each task.
 
@@ -74,6 +76,7 @@ def run(
     if not isinstance(design, Design):
         design = load_design(design, profile)
     store = store_of(design, output)
+    _require_writable(store.folder)
     started = time.perf_counter(), time.process_time()
     ledger = Ledger(design, store)
     tell = observer or (lambda _: None)
@@ -95,3 +98,12 @@ def run(
 def store_of(design: Design, output: str | Path = DEFAULT_OUTPUT) -> Store:
     """Return the store of a design: ``<output>/<study>/<profile>``."""
     return Store(Path(output) / design.study.name / design.profile)
+
+
+def _require_writable(folder: Path) -> None:
+    """Refuse a folder that cannot be written before anything is computed for it."""
+    place = next(path for path in (folder, *folder.absolute().parents) if os.path.lexists(path))
+    if not place.is_dir():
+        raise UserError(f"{place}: cannot be written (a file is in the way); move it or choose another --output")
+    if not os.access(place, os.W_OK | os.X_OK):
+        raise UserError(f"{place}: cannot be written (no permission); mend permissions or choose another --output")

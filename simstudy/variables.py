@@ -1,6 +1,6 @@
 """Registry of every labelled variable that results may hold: dimensions, unit, meaning, formula.
 
-Imports xarray and the standard library only.  Data sets are created through `labelled`, so a stored file explains
+Imports NumPy, xarray and the standard library only.  Data sets are created through `labelled`, so a stored file explains
 itself and cannot hold a variable that is not described here.
 """
 
@@ -67,6 +67,13 @@ INDEXED_MEASURES: dict[str, Variable] = {
     ),
 }  # fmt: skip
 
+HEAD_MEASURES: dict[str, Variable] = {
+    "head_squared_bias": Variable(
+        ("cell", "head"), "Y^2", "squared bias of each head, averaged over queries; estimated without bias",
+        "mean_q (E f_h(x_q) - m(x_q))^2",
+    ),
+}  # fmt: skip
+
 PAIR_MEASURES: dict[str, Variable] = {
     "head_covariance": Variable(
         _PAIRS, "Y^2", "covariance of heads over redraws, averaged over queries; variances on the diagonal",
@@ -87,6 +94,7 @@ _COUNTS: dict[str, Variable] = {
     ),
     "n_batches": Variable(("cell",), "1", "batches folded into the measures"),
     "precision_reached": Variable(("cell",), "bool", "whether every wanted Monte Carlo error was met"),
+    "query_point": Variable(("cell", "query", "feature"), "X", "query points of the cells that report by query"),
     "inapplicable": Variable(
         _BY_SOURCE, "text", "why a theory does not apply to a cell; empty where it does"
     ),
@@ -119,7 +127,7 @@ def _by_query(name: str, variable: Variable) -> tuple[str, Variable]:
 
 
 def _registry() -> dict[str, Variable]:
-    measured = MEASURES | INDEXED_MEASURES | PAIR_MEASURES
+    measured = MEASURES | INDEXED_MEASURES | HEAD_MEASURES | PAIR_MEASURES
     by_query = dict(_by_query(*item) for item in MEASURES.items())
     with_errors = measured | by_query
     return with_errors | dict(_mcse(*item) for item in with_errors.items()) | _COUNTS | _VERDICTS

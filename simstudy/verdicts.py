@@ -1,6 +1,6 @@
 """Verdicts on the claims of a design: interval hypotheses, Monte Carlo error, multiplicity.
 
-Imports NumPy, SciPy, xarray, claims, design, ledger and variables only.
+Imports NumPy, SciPy, xarray, cells, claims, design, ledger and variables only.
 
 Every kind of claim comes down to comparisons: an estimate, its MCSE, and the interval in which the claim puts it.
 For each comparison there are two one-sided tests: one against the claim (the truth lies outside the interval) and
@@ -25,6 +25,7 @@ import numpy as np
 import xarray as xr
 from scipy import stats
 
+from simstudy.cells import label, level
 from simstudy.claims import AgreesWithTheory, BaseClaim, Equals, LargerThan, Monotone, Slope
 from simstudy.design import Design, selected
 from simstudy.variables import INDICES, labelled
@@ -73,20 +74,25 @@ class Estimates:
         self._contributions = [
             _pick(a.performance and a.performance.contribution, claim.measure, position, np.zeros(0)) for a in accounts
         ]
+        self._n_blocks = [a.performance.n_blocks if a.performance else 0 for a in accounts]
         self._remainders = [a.performance.remainder.get(claim.measure, 0.0) if a.performance else 0.0 for a in accounts]
 
     def combine(self, terms: dict[int, float]) -> tuple[float, float, int]:
-        """Return Σ c_j θ_j over cells j, its MCSE, and the degrees of freedom of the MCSE."""
+        """Return Σ c_j θ_j over cells j, its MCSE, and the degrees of freedom of the MCSE.
+
+        Cells of one seed and batch size are paired block by block, whatever they share: keys, or redrawn heads; for
+        cells that share nothing the pairing costs nothing, as their contributions are independent.
+        """
         by_stream: dict[Any, list[np.ndarray]] = defaultdict(list)
         for cell, factor in terms.items():
             account = self._accounts[cell]
-            stream = account.planned.cell.data_id, account.batch_size
+            stream = account.planned.cell.simulation.seed, account.batch_size
             by_stream[stream].append(factor * self._contributions[cell])
         variance = sum(float((_sum_padded(parts) ** 2).sum()) for parts in by_stream.values())
         variance += sum((factor * self._remainders[cell]) ** 2 for cell, factor in terms.items())
         estimate = sum(factor * self.values[cell] for cell, factor in terms.items())
         rounding = RESOLUTION * max(abs(factor * self.values[cell]) for cell, factor in terms.items())
-        degrees = min(len(self._contributions[cell]) for cell in terms) - 1
+        degrees = min(self._n_blocks[cell] for cell in terms) - 1
         return float(estimate), float(np.hypot(np.sqrt(variance), rounding)), max(degrees, 1)
 
 
@@ -145,7 +151,9 @@ def decide(comparisons: list[Comparison], level: float) -> Judgement:
     """Return the verdict that comparisons give at a level, and the comparison that decides it."""
     if not comparisons:
         unknown = (np.nan, np.nan, np.nan, np.nan, np.nan)
-        nothing = Comparison("nothing to compare: no selected cell has both values", *unknown, 1)
+        nothing = Comparison(
+            "nothing to compare: no selected cell has both values, or a cell to compare with", *unknown, 1
+        )
         return Judgement("inconclusive", nothing, np.nan, 1.0, 0)
     against = holm(np.array([_p_outside(comparison) for comparison in comparisons]))
     inside = np.array([_p_inside(comparison) for comparison in comparisons])
@@ -155,25 +163,28 @@ def decide(comparisons: list[Comparison], level: float) -> Judgement:
     else:
         verdict = "supported" if inside.max() < level else "inconclusive"
         decisive = comparisons[int(np.argmax(inside))]
-    distances = [(decisive.estimate - bound) / decisive.mcse for bound in (decisive.lower, decisive.upper)]
-    nearest = min((z for z in distances if np.isfinite(z)), key=abs, default=np.nan)
+    bounds = [bound for bound in (decisive.lower, decisive.upper) if np.isfinite(bound)]
+    nearest = min((_in_mcse(decisive.estimate - bound, decisive) for bound in bounds), key=abs, default=np.nan)
     return Judgement(verdict, decisive, float(nearest), float(against[worst]), len(comparisons))
 
 
 def _p_outside(c: Comparison) -> float:
     """p-value of the hypothesis that the truth is inside the claimed interval."""
-    if np.isnan(c.estimate):
-        return 1.0
     distance = max(c.lower - c.estimate, c.estimate - c.upper)
-    return float(2 * stats.t.sf(distance / c.mcse, c.degrees)) if distance > 0 else 1.0
+    return 1.0 if np.isnan(distance) or distance <= 0 else float(2 * stats.t.sf(_in_mcse(distance, c), c.degrees))
 
 
 def _p_inside(c: Comparison) -> float:
     """p-value of the hypothesis that the truth is outside the claimed interval."""
-    if np.isnan(c.estimate):
-        return 1.0
     distance = min(c.estimate - c.lower, c.upper - c.estimate)
-    return float(stats.t.sf(distance / c.mcse, c.degrees))
+    return 1.0 if np.isnan(distance) else float(stats.t.sf(_in_mcse(distance, c), c.degrees))
+
+
+def _in_mcse(distance: float, c: Comparison) -> float:
+    """Distance from a bound in MCSE; of a value without Monte Carlo error (exactly 0 in every replicate) ±infinity."""
+    if c.mcse > 0.0 or distance == 0.0:
+        return distance / c.mcse if c.mcse > 0.0 else 0.0
+    return np.inf if distance > 0 else -np.inf
 
 
 def holm(p_values: np.ndarray) -> np.ndarray:
@@ -218,11 +229,12 @@ def compare(
 def _agreement(
     claim: AgreesWithTheory, estimates: Estimates, chosen: list[int], factors: tuple[str, ...], theory: np.ndarray
 ) -> Iterator[Comparison]:
-    for cell in chosen:
-        if np.isfinite(theory[cell]) and theory[cell] != 0.0:
-            ratio, mcse, degrees = estimates.combine({cell: 1.0 / theory[cell]})
-            text = f"{claim.measure} / {claim.source}{_at(estimates.coordinates[cell], factors)}"
-            yield Comparison(text, ratio, mcse, 1 - claim.margin, 1 + claim.margin, 1.0, degrees)
+    valid = [cell for cell in chosen if np.isfinite(theory[cell]) and theory[cell] != 0.0]
+    share = "" if len(valid) == len(chosen) else f", one of {len(valid)} cells with theory among {len(chosen)}"
+    for cell in valid:
+        ratio, mcse, degrees = estimates.combine({cell: 1.0 / theory[cell]})
+        text = f"{claim.measure} / {claim.source}{_at(estimates.coordinates[cell], factors)}{share}"
+        yield Comparison(text, ratio, mcse, 1 - claim.margin, 1 + claim.margin, 1.0, degrees)
 
 
 def _strata(claim: Any, estimates: Estimates, chosen: list[int], factors: tuple[str, ...]) -> Iterator[list[int]]:
@@ -230,14 +242,22 @@ def _strata(claim: Any, estimates: Estimates, chosen: list[int], factors: tuple[
     strata: dict[tuple, list[int]] = defaultdict(list)
     for cell in chosen:
         coordinates = estimates.coordinates[cell]
-        strata[tuple(coordinates[name] for name in factors if name != claim.x)].append(cell)
+        strata[tuple(level(coordinates, name) for name in factors if name != claim.x)].append(cell)
     for cells in strata.values():
-        yield sorted(cells, key=lambda cell: estimates.coordinates[cell][claim.x])
+        yield sorted(cells, key=lambda cell: float(estimates.coordinates[cell][claim.x]))
+
+
+def _nothing_to_compare(estimates: Estimates, cells: list[int], factors: tuple[str, ...]) -> Comparison:
+    """A comparison that decides nothing: a single cell on its line must not pass for support."""
+    text = f"a single cell{_at(estimates.coordinates[cells[0]], factors)}"
+    return Comparison(text, np.nan, np.nan, np.nan, np.nan, np.nan, 1)
 
 
 def _steps(claim: Monotone, estimates: Estimates, chosen: list[int], factors: tuple[str, ...]) -> Iterator[Comparison]:
     sign = 1.0 if claim.direction == "increasing" else -1.0
     for cells in _strata(claim, estimates, chosen, factors):
+        if len(cells) < 2:
+            yield _nothing_to_compare(estimates, cells, factors)
         for left, right in itertools.pairwise(cells):
             step, mcse, degrees = estimates.combine({right: sign, left: -sign})
             start, stop = (estimates.coordinates[cell][claim.x] for cell in (left, right))
@@ -249,6 +269,9 @@ def _steps(claim: Monotone, estimates: Estimates, chosen: list[int], factors: tu
 def _slopes(claim: Slope, estimates: Estimates, chosen: list[int], factors: tuple[str, ...]) -> Iterator[Comparison]:
     """Least-squares slope; on a logarithmic scale of y by the delta method."""
     for cells in _strata(claim, estimates, chosen, factors):
+        if len(cells) < 2:
+            yield _nothing_to_compare(estimates, cells, factors)
+            continue
         x = np.array([estimates.coordinates[cell][claim.x] for cell in cells], float)
         x = np.log(x) if claim.scale != "linear" else x
         leverage = (x - x.mean()) / ((x - x.mean()) ** 2).sum()
@@ -273,19 +296,20 @@ def _differences(
         coordinates = estimates.coordinates[cell]
         terms, text = {cell: 1.0}, f"{claim.index or claim.measure}{_at(coordinates, factors)}"
         if claim.versus is not None:
-            wanted = {name: coordinates[name] for name in factors} | claim.versus
-            partner = next(i for i, c in enumerate(estimates.coordinates) if selected(c, wanted))
-            terms[partner] = terms.get(partner, 0.0) - 1.0
+            wanted = {name: level(coordinates, name) for name in factors} | claim.versus
+            partner = next((i for i, c in enumerate(estimates.coordinates) if selected(c, wanted)), cell)
+            if partner == cell:  # the cell to compare with, selected with the others; or none with equal factors
+                continue
+            terms[partner] = -1.0
             text += " minus" + _at(claim.versus, tuple(claim.versus)).removeprefix(" at")
         value, mcse, degrees = estimates.combine(terms)
         yield Comparison(text, value, mcse, *bounds, claim.value, degrees)
 
 
 def _at(coordinates: dict[str, Any], factors: tuple[str, ...] | list[str]) -> str:
-    named = ", ".join(
-        f"{n} = {coordinates[n]:g}"
-        if isinstance(coordinates[n], (int, float)) and not isinstance(coordinates[n], bool)
-        else f"{n} = {coordinates[n]}"
-        for n in factors
-    )
+    named = ", ".join(f"{name} = {_level_text(level(coordinates, name))}" for name in factors)
     return f" at {named}" if named else ""
+
+
+def _level_text(value: Any) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(label(tuple(value) if isinstance(value, list) else value))

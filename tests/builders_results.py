@@ -5,6 +5,7 @@ The numbers are invented, smooth in the factors, and written down here alone: no
 
 from __future__ import annotations
 
+import hashlib
 from pathlib import Path
 from typing import Any
 
@@ -225,7 +226,7 @@ def _attributes(design: Design) -> dict[str, Any]:
         "profile": design.profile,
         "aim": design.study.aim,
         "design": design.text,
-        "design_hash": "0123456789abcdef" * 4,
+        "design_hash": hashlib.sha256(design.text.encode()).hexdigest(),
         "engine": "fedcba9876543210",
         "simstudy_version": "0.1.0",
         "commit": "abcdef012345+",

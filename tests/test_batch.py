@@ -67,6 +67,13 @@ def test_shared_data__changes_no_bit():
         assert_equal(together, simulate_batch([cell], 1)[0])
 
 
+def test_company_of_a_larger_cell__changes_no_bit(monkeypatch):
+    """A cell whose keys fill the memory bound is summed in shorter pieces, so it must not share tasks with others."""
+    monkeypatch.setattr(batch_module, "PIECE_BYTES", 3 * 130 * 6 * 8)
+    small, large = minimal_cell(n_keys=20, batch_size=128), minimal_cell(n_keys=130, batch_size=128)
+    assert shares_data(small) != shares_data(large)
+
+
 def test_memory_bound__changes_no_bit_but_rounding(monkeypatch):
     cell = minimal_cell(regression=RIDGE, queries=QUERIES, batch_size=64)
     (whole,) = simulate_batch([cell], 0)

@@ -9,13 +9,20 @@ import sys
 import time
 from pathlib import Path
 
+import pytest
+import xarray as xr
 from builders import DESIGN, edited, write_design
 
 ROOT = Path(__file__).parents[1]
 
 
-def simstudy(*arguments: object, cwd: Path = ROOT) -> subprocess.CompletedProcess:
-    command = [sys.executable, "-c", "from simstudy.cli import main; main()", *map(str, arguments)]
+def simstudy(*arguments: object, cwd: Path = ROOT, before: str = "") -> subprocess.CompletedProcess:
+    command = [
+        sys.executable,
+        "-c",
+        f"{before}; from simstudy.cli import main; main()".lstrip("; "),
+        *map(str, arguments),
+    ]
     environment = os.environ | {"COLUMNS": "200", "NO_COLOR": "1"}
     return subprocess.run(command, capture_output=True, text=True, cwd=cwd, env=environment, timeout=240)
 
@@ -49,7 +56,7 @@ def test_run_status_report__in_turn(tmp_path):
 def test_missed_precision__has_its_own_exit_code(tmp_path):
     path = write_design(tmp_path, edited(DESIGN, "mse = 0.05", "mse = 0.0001"))
     result = simstudy("run", path, "--output", tmp_path / "out", "--executor", "serial")
-    assert result.returncode == 3 and "stopped at their ceiling" in result.stderr
+    assert result.returncode == 3 and "6 cells stopped without the precision wanted; see" in result.stderr
 
 
 def test_bad_design__is_one_message_exit_code_2_and_nothing_written(tmp_path):
@@ -59,6 +66,71 @@ def test_bad_design__is_one_message_exit_code_2_and_nothing_written(tmp_path):
         assert result.returncode == 2
         assert "Traceback" not in result.stderr and "estimator.bandwidth = -1" in result.stderr
     assert not (tmp_path / "out").exists()
+
+
+def test_undefined_estimates__are_named_as_the_reason(tmp_path):
+    """No design that passes the check makes every replicate fail, so keys without values are put in its place."""
+    path, output = write_design(tmp_path), tmp_path / "out"
+    broken = "from simstudy import datasets as d; draw = d.draw_keys; d.draw_keys = lambda *a: float('nan') * draw(*a)"
+    result = simstudy("run", path, "--output", output, "--executor", "serial", before=broken)
+    assert result.returncode == 3, result.stderr
+    assert "6 cells stopped without the precision wanted, 6 of them because" in result.stderr
+    assert "ceiling" not in result.stderr
+    shown = simstudy("status", path, "--output", output)
+    assert shown.stdout.count("estimates undefined") == 6 and "ceiling" not in shown.stdout
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("[grids.angles.factors]", "[grids.turns.factors]"),
+        ("bandwidth = [0.5, 1.0]", "bandwidth = [0.5, 1.0]\nn_keys = [40, 80]"),
+        ("To test.", "To test something else."),
+    ],
+)
+def test_report__refuses_results_of_another_design(tmp_path, old, new):
+    path, output = write_design(tmp_path), tmp_path / "out"
+    simstudy("run", path, "--output", output, "--executor", "serial")
+    page = output / "tiny" / "quick" / "report.html"
+    before = page.read_bytes()
+    write_design(
+        tmp_path,
+        edited(DESIGN, old, new).replace('grid = "angles"', f'grid = "{"turns" if "turns" in new else "angles"}"'),
+    )
+    result = simstudy("report", path, "--output", output)
+    assert result.returncode == 2 and "Traceback" not in result.stderr
+    assert "run the study again" in result.stderr
+    assert page.read_bytes() == before and "mse-falls" not in result.stdout
+
+
+def test_report__refuses_a_foreign_file(tmp_path):
+    folder = tmp_path / "out" / "tiny" / "quick"
+    folder.mkdir(parents=True)
+    xr.Dataset({"air": ("time", [1.0])}).to_netcdf(folder / "results.nc", engine="netcdf4")
+    result = simstudy("report", write_design(tmp_path), "--output", tmp_path / "out")
+    assert result.returncode == 2 and "Traceback" not in result.stderr
+    assert "not the results of a study" in result.stderr
+
+
+def test_list__goes_on_after_a_bad_design(tmp_path):
+    for name, text in {
+        "a-bad": edited(DESIGN, "bandwidth = 0.8", "bandwidth = -1"),
+        "b-unprofiled": DESIGN.partition("[profiles")[0],
+        "c-good": DESIGN,
+        "d-garbage": "[",
+    }.items():
+        (tmp_path / f"{name}.toml").write_text(text)
+    result = simstudy("list", tmp_path)
+    assert result.returncode == 0 and result.stderr == ""
+    for expected in ("estimator.bandwidth = -1", "no such profile", "A tiny study", "full: 6", "not valid TOML"):
+        assert expected in result.stdout
+
+
+def test_output_that_is_a_file__is_refused(tmp_path):
+    (tmp_path / "out").write_text("in the way")
+    result = simstudy("run", write_design(tmp_path), "--output", tmp_path / "out")
+    assert result.returncode == 2 and "Traceback" not in result.stderr
+    assert "cannot be written" in result.stderr and "in the way" in result.stderr
 
 
 def test_bad_arguments__are_one_message_and_exit_code_2(tmp_path):

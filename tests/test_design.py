@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import numpy as np
 import pytest
 from builders import DESIGN, edited, minimal_cell, write_design
 
+from simstudy.cells import level
 from simstudy.claims import BaseClaim
 from simstudy.design import MAX_BYTES, load_design, profiles_of
 from simstudy.feasibility import features_needed, impossibilities
 from simstudy.problems import DesignError
+from simstudy.references import selected
 from simstudy.settings import TABLE_OF, TABLES
 
 DESIGNS = sorted((Path(__file__).parents[1] / "designs").glob("*.toml"))
@@ -21,6 +24,10 @@ def mistakes(folder: Path, text: str, profile: str = "quick") -> str:
     with pytest.raises(DesignError) as refused:
         load_design(write_design(folder, text), profile)
     return str(refused.value)
+
+
+def places(message: str) -> set[str]:
+    return {line.split(": ")[1].split(" = ")[0] for line in message.splitlines()}
 
 
 @pytest.mark.parametrize("path", DESIGNS, ids=lambda path: path.stem)
@@ -69,7 +76,7 @@ def test_all_mistakes__are_reported_together(tmp_path):
         "grids.angles.factors.n_heads = []",
         "precision.relative_mcse.mze",
         "data.n_keys = 'many': must be a valid integer; give number of training pairs",
-        "grids.angles.factors.bandwidth[1] = -1.0: must be greater than 0; give a positive number",
+        "grids.angles.factors.bandwidth[1] = -1.0: must be greater than or equal to 0.000000001; give a positive",
     ):
         assert expected in message, message
     assert all(line.startswith(str(tmp_path)) for line in message.splitlines())
@@ -97,7 +104,7 @@ def test_all_mistakes__are_reported_together(tmp_path):
         (
             "n_keys = 40",
             'n_keys = 40\nkey_distribution = { distribution = "student_t", df = 2 }',
-            "data.key_distribution.df = 2",
+            "data.key_distribution.df = 2: must be greater than 2; give degrees of freedom above 2, so that the cova",
         ),
         (
             "n_keys = 40",
@@ -116,11 +123,39 @@ def test_all_mistakes__are_reported_together(tmp_path):
         ('measure = "mse"', 'measure = "mse"\nkind2 = 1', "claims.mse-falls.kind2"),
         ("bandwidth = [0.5, 1.0]", "bandwidth = [0.5, 0.5]", "two cells have these values"),
         ('x = "angle"\ny', 'x = "logits"\ny', "figures.mse.x = 'logits': unknown factor"),
+        ("seed = 7", "seed = " + "9" * 5000, "not valid TOML: an integer beyond 64 bits"),
+        ("seed = 7", "seed = 0x" + "f" * 5000, "not valid TOML: an integer beyond 64 bits"),
+        ("seed = 7", "seed" + ".a" * 30 + " = 7", "nested more than 20 deep"),
+        ('measure = "mse"', 'measure = "mse"\nwhere = { angle = ["a", 45] }', "selects no cell"),
+        ('measure = "mse"', 'measure = "mse"\nwhere = { angle = [[1], 45] }', "selects no cell"),
+        ("n_keys = 40", "n_keys = 9223372036854775807", "data.n_keys = 9223372036854775807: must be less"),
+        ("n_keys = 40", "n_keys = 4_000_000_000", "data.n_keys = 4000000000: one replicate needs an array of 179 GiB"),
+        ("n_features = 6", "n_features = 100_000_000_000", "data.n_features = 100000000000: must be less"),
+        ("n_heads = 2", "n_heads = 100_000", "one replicate needs an array of"),
+        ("batch_size = 32", "batch_size = 16_000_000_000_000", "simulation.batch_size = 16000000000000: must be less"),
+        ("bandwidth = [0.5, 1.0]", "bandwidth = [1e-300]", "bandwidth[0] = 1e-300: must be greater"),
+        (
+            "bandwidth = [0.5, 1.0]",
+            'bandwidth = [{ rule = "rate", constant = 1e300 }]',
+            "bandwidth[0].constant = 1e+300",
+        ),
+        (
+            "bandwidth = [0.5, 1.0]",
+            'bandwidth = [{ rule = "rate", smoothness = 1e-9, constant = 1e-9 }]',
+            "comes to 1.58114e-10, outside [1e-09, 1e+09]",
+        ),
+        ("n_keys = 40", "n_keys = 40\nnoise_sd = 1e200", "data.noise_sd = 1e+200: must be less"),
+        ("angle = [0, 45, 90]", "angle = [45]", "claims.mse-falls.x = 'angle': needs two or more different values"),
+        ('x = "angle"\nd', 'x = "angle"\nwhere = { angle = 45 }\nd', "other factors fixed; a line has 45"),
+        ('hue = "bandwidth"', 'x_scale = "log"', "figures.mse.x = 'angle': is 0 in a cell and has no logarithm"),
+        ('grid = "angles"\nmeasure', "measure", "claims.mse-falls.grid: missing; give name of the grid on which"),
+        ('x = "angle"\nd', "x = 3\nd", "must be a valid string; give a numeric factor of the grid\n"),
+        ("min_replicates = 64", "", "precision.max_replicates = 512: below min_replicates = 1024"),
         ("[profiles.quick]", "[profiles.quick]\n[data]", "not valid TOML"),
     ],
 )
 def test_mistake__is_named_with_its_place(tmp_path, old, new, expected):
-    assert expected in mistakes(tmp_path, edited(DESIGN, old, new))
+    assert expected in mistakes(tmp_path, edited(DESIGN, old, new)) + "\n"
 
 
 def test_x_must_be_a_number(tmp_path):
@@ -140,6 +175,99 @@ def test_label__names_a_choice_and_changes_no_number():
     plain, named = (minimal_cell(regression={"function": "ridge"} | extra) for extra in ({}, {"label": "sin x"}))
     assert (plain.coordinates["regression"], named.coordinates["regression"]) == ("ridge", "sin x")
     assert plain.identity("a") == named.identity("a")
+
+
+def test_wrong_names__are_reported_beside_wrong_values_and_alone(tmp_path):
+    text = edited(DESIGN, 'x = "angle"\nd', 'x = "angel"\nwhere = { bandwidth = 0.7 }\nd')
+    text = edited(text, 'hue = "bandwidth"', 'hue = "bandwith"')
+    text = edited(text, "n_heads = 2", "n_heads = 2\nn_head = 3")
+    text = edited(text, "bandwidth = [0.5, 1.0]", "bandwidth = [0.5, -1.0]")
+    assert places(mistakes(tmp_path, text)) == {
+        "heads.n_head",
+        "grids.angles.factors.bandwidth[1]",
+        "claims.mse-falls.x",
+        "figures.mse.hue",
+    }
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "place"),
+    [
+        ("angle = [0, 45, 90]", "angle = []", "grids.angles.factors.angle"),
+        ("angle = [0, 45, 90]", "angle = 45", "grids.angles.factors.angle"),
+        ("[grids.angles.factors]\nangle = [0, 45, 90]\nbandwidth = [0.5, 1.0]", "[grids]\nangles = 3", "grids.angles"),
+        (
+            "min_replicates = 64\nmax_replicates = 512",
+            "min_replicates = 640\nmax_replicates = 512\n[grids.angles.precision]\nabsolute_mcse = {}",
+            "precision.min_replicates",
+        ),
+        ("min_replicates = 64", 'min_replicates = "few"', "precision.min_replicates"),
+        ("n_keys = 40\nn_features = 6", 'n_keys = 40\nn_features = "six"', "data.n_features"),
+    ],
+)
+def test_one_mistake__is_reported_once_without_what_follows_from_it(tmp_path, old, new, place):
+    text = edited(DESIGN, old, new)
+    message = mistakes(tmp_path, text)
+    assert len(message.splitlines()) == 1 and place in message, message
+
+
+def test_table_given_as_a_number__is_one_mistake(tmp_path):
+    text = edited(DESIGN, '[data]\nn_keys = 40\nn_features = 6\nregression = { function = "ridge" }\n', "")
+    message = mistakes(tmp_path, "data = 3\n" + text)
+    assert message.endswith("data = 3: must be a table")
+
+
+def test_absent_entry__is_shown_without_a_value(tmp_path):
+    message = mistakes(tmp_path, edited(DESIGN, "n_keys = 40\n", ""))
+    assert "data.n_keys: missing; give number of training pairs n" in message and "None" not in message
+
+
+def test_profile__changes_a_grid_that_is_named_like_a_setting(tmp_path):
+    text = edited(DESIGN, "[grids.angles.factors]", "[grids.noise.factors]").replace('"angles"', '"noise"')
+    text += "\n[profiles.full.grids.noise]\nby_query = true\n[profiles.full.data]\nregression = { function = 'linear' }"
+    quick, full = (load_design(write_design(tmp_path, text), profile) for profile in ("quick", "full"))
+    assert len(full.cells) == len(quick.cells) == 6
+    assert [design.cells[0].by_query for design in (quick, full)] == [False, True]
+    # Negative control: a composite setting is replaced whole, not merged.
+    assert full.cells[0].cell.coordinates["regression"] == "linear"
+
+
+def test_bandwidth_rule__is_one_level_whatever_its_number(tmp_path):
+    text = edited(DESIGN, "bandwidth = [0.5, 1.0]", 'bandwidth = [1.0, "attention"]\nhead_dim = [1, 2]')
+    text = edited(text, 'measure = "mse"', 'measure = "mse"\nwhere = { bandwidth = "attention" }')
+    cells = load_design(write_design(tmp_path, text)).cells  # at head_dim = 1 both bandwidths are 1
+    levels = [level(planned.cell.coordinates, "bandwidth") for planned in cells]
+    assert levels == [1.0, 1.0, "attention", "attention"] * 3
+    chosen = [selected(planned.cell.coordinates, {"bandwidth": 1.0}) for planned in cells]
+    assert chosen == [True, True, False, False] * 3
+    assert [planned.cell.bandwidth for planned in cells[:4]] == [1.0, 1.0, 1.0, 2**0.25]
+    assert "needs two or more different values" in mistakes(
+        tmp_path,
+        edited(text.replace('where = { bandwidth = "attention" }', ""), 'x = "angle"\nd', 'x = "bandwidth"\nd'),
+    )
+
+
+def test_logarithmic_slope__needs_positive_x(tmp_path):
+    text = edited(DESIGN, 'kind = "monotone"', 'kind = "slope"\nscale = "log_x"\nvalue = 1\nmargin = 0.1')
+    text = edited(text, 'direction = "decreasing"\n', "")
+    assert "claims.mse-falls.x = 'angle': is 0 in a cell" in mistakes(tmp_path, text)
+    load_design(write_design(tmp_path, edited(text, 'scale = "log_x"', 'scale = "linear"')))
+
+
+def test_many_cells__are_read_in_seconds_and_too_many_refused(tmp_path):
+    text = edited(DESIGN, "bandwidth = [0.5, 1.0]", "bandwidth = [0.5]")
+    text = edited(text, "angle = [0, 45, 90]", f"angle = {[step / 200 for step in range(15_000)]}")
+    began = time.process_time()
+    assert len(load_design(write_design(tmp_path, text)).cells) == 15_000
+    assert time.process_time() - began < 6  # comparing every two cells takes three times as long
+    text += f"\n[grids.more.factors]\nangle = {[step / 200 for step in range(15_000)]}"
+    assert "grids.more.factors = 15000: brings the design to 30000 cells" in mistakes(tmp_path, text)
+
+
+def test_byte_order_mark__is_no_part_of_the_design(tmp_path):
+    path = tmp_path / "design.toml"
+    path.write_bytes(b"\xef\xbb\xbf" + DESIGN.encode())
+    assert load_design(path).text == DESIGN
 
 
 @pytest.mark.parametrize(
@@ -174,6 +302,24 @@ def test_head_file__travels_inside_the_cell(tmp_path):
     assert "holds shape (1, 6, 2)" in mistakes(tmp_path, text)
     np.save(tmp_path / "heads.npy", np.array([object()]))
     assert "cannot be read as .npy" in mistakes(tmp_path, text)
+
+
+def test_head_files__that_are_none_are_refused(tmp_path):
+    text = edited(DESIGN, 'arrangement = "rotated"', 'arrangement = "file"\nfile = "heads.npy"')
+    text = edited(text, "angle = [0, 45, 90]", "n_keys = [10, 20]").replace('x = "angle"', 'x = "n_keys"')
+    assert "embedded null byte" in mistakes(tmp_path, edited(text, "heads.npy", "a\\u0000b"))
+    path = tmp_path / "heads.npy"
+    with path.open("wb") as file:
+        np.savez(file, a=np.ones(3))
+    assert "cannot be read as .npy" in mistakes(tmp_path, text)
+    path.write_bytes(b"PK\x03\x04 is not an archive")
+    assert "cannot be read as .npy" in mistakes(tmp_path, text)
+    projections = np.random.default_rng(0).normal(size=(2, 6, 2))
+    projections[1, :, 1] = -2 * projections[1, :, 0]
+    np.save(path, projections)
+    assert "head 1 has rank 1; give head_dim = 2" in mistakes(tmp_path, text)
+    np.save(path, np.full((2, 6, 2), np.inf))
+    assert "must hold real numbers only" in mistakes(tmp_path, text)
 
 
 def test_features_needed__by_arrangement():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 
 import naive
 import numpy as np
@@ -135,6 +136,17 @@ def test_indices__of_a_single_head():
 def test_logdet__is_undefined_without_a_bandwidth():
     found = diversity_indices(heads((3, 6, 2)))
     assert [name for name, value in zip(GEOMETRIC_INDICES, found, strict=True) if np.isnan(value)] == ["logdet"]
+
+
+@pytest.mark.parametrize("bandwidth", [1e-300, 1e-8, 1e-6, 1e-3, 0.7, 1e3, 1e155])
+def test_logdet__keeps_its_digits_at_any_bandwidth(bandwidth):
+    """One angle t: ½ log[1 + sin² t/(b²(b² + 2))], here in exact rational arithmetic."""
+    b, sine2 = Fraction(bandwidth), Fraction(1, 4)
+    ratio = sine2 / (b**2 * (b**2 + 2))
+    logarithm = (
+        math.log((1 + ratio).numerator) - math.log((1 + ratio).denominator) if ratio > 1e-3 else math.log1p(ratio)
+    )
+    assert named(turned(30), bandwidth)["logdet"] == pytest.approx(logarithm / 2, rel=1e-12, abs=1e-300)
 
 
 def test_indices__do_not_depend_on_coordinates_bases_or_order():

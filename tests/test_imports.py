@@ -82,3 +82,56 @@ def test_every_module__is_short_and_says_what_it_imports(path):
     docstring = ast.get_docstring(ast.parse(text)) or ""
     if path.name != "__init__.py":
         assert "Imports " in docstring
+
+
+OURS = {p.stem if p.name != "__init__.py" else p.parent.name for p in SOURCES} - {PACKAGE.name}
+# How the prose of a docstring names what is imported under another name; the standard library is not listed.
+PROSE_NAMES = {"distributed": "dask", "mpl_toolkits": "matplotlib"}
+
+
+def imports_of(path: Path) -> set[str]:
+    """Modules of ours and third-party packages that a module imports anywhere, by the name that prose gives them."""
+    found = set()
+    for module in imported(path):
+        package, *parts = module.split(".")
+        if package == PACKAGE.name:
+            # A package of ours is one thing to others; its own modules name each other.
+            inside = len(parts) > 1 and path.parent.name == parts[0]
+            found |= {parts[1] if inside else parts[0]} & OURS if parts else set()
+        elif package not in sys.stdlib_module_names:
+            found.add(PROSE_NAMES.get(package, package).lower())
+    return found
+
+
+def licence(path: Path) -> tuple[set[str], set[str]]:
+    """Modules that the docstring says are imported, and those that are free: the rest of "its own package".
+
+    The list is the sentence that starts with "Imports", up to its end or a semicolon.
+    """
+    docstring = " ".join((ast.get_docstring(ast.parse(path.read_text())) or "").split())
+    sentence = re.findall(r"\bImports (.*?)(?:[.;:](?= |$)|$)", docstring)[0]
+    words = {word.rsplit(".", 1)[-1] for word in re.findall(r"[\w.]+", sentence)}
+    named = {word if word in OURS else word.lower() for word in words} & (OURS | THIRD_PARTY)
+    return named, {p.stem for p in path.parent.glob("*.py")} if "its own package" in sentence else set()
+
+
+MODULES = [path for path in SOURCES if path.name != "__init__.py"]
+THIRD_PARTY = {name for path in SOURCES for name in imports_of(path)} - OURS
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda p: p.relative_to(PACKAGE).as_posix())
+def test_docstring__names_exactly_what_is_imported(path):
+    actual, (named, free) = imports_of(path), licence(path)
+    assert actual - named - free == set(), "imported, but not named"
+    assert named - actual == set(), "named, but not imported"
+
+
+def test_docstring_check__sees_both_kinds_of_lie(tmp_path):
+    path = tmp_path / "liar.py"
+    path.write_text(
+        '"""A liar.\n\nImports NumPy and cells\nonly; never heads.\n"""\n\nfrom typing import TYPE_CHECKING\n\n'
+        "import xarray\n\nif TYPE_CHECKING:\n    from simstudy import claims\n\n\n"
+        "def f():\n    from simstudy.theory.leading import leading_order\n"
+    )
+    assert imports_of(path) == {"xarray", "claims", "theory"}
+    assert licence(path) == ({"numpy", "cells"}, set())

@@ -97,6 +97,26 @@ def test_failed_replicates__are_counted_kept_and_left_out(sample):
     assert result.estimate["mse"] == pytest.approx(((kept.mean(axis=2)) ** 2).mean(), rel=1e-3)
 
 
+@pytest.mark.parametrize("sizes", [[1] * 15 + [241], [1] * 12 + [60] * 4])
+def test_unequal_blocks__stay_unbiased_with_the_right_error(sizes):
+    """Failures leave blocks of unequal length: means of pseudo-values must not weigh them alike."""
+    edges, rng = np.concatenate([[0], np.cumsum(sizes)]), np.random.default_rng(8)
+    results = []
+    for _ in range(1500):
+        errors = rng.exponential(size=(edges[-1], 1, 1)) - 0.7
+        sums = np.add.reduceat(errors, edges[:-1]), np.add.reduceat(errors**2, edges[:-1])
+        blocks = empty(len(sizes), np.zeros(1), 1, N_INDICES)
+        results.append(
+            performance(blocks._replace(n_defined=np.array(sizes), error_sum=sums[0], product_sum=sums[1]), np.ones(1))
+        )
+    for name, truth in (("squared_bias", 0.09), ("ensemble_variance", 1.0), ("mse", 1.09)):
+        values = np.array([float(result.estimate[name]) for result in results])
+        assert abs(values.mean() - truth) < 4 * values.std() / np.sqrt(len(values)), name
+        if len(set(sizes[-4:])) == 1:  # with one block that holds nearly all, no error can be had from blocks
+            mcse = np.array([float(result.mcse[name]) for result in results])
+            assert 0.8 < np.sqrt((mcse**2).mean()) / values.std() < 1.5, name
+
+
 def test_too_few_blocks__are_refused():
     with pytest.raises(ValueError, match="at least 2"):
         performance(empty(16, np.zeros(1), 2, N_INDICES), np.full(2, 0.5))

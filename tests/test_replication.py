@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from simstudy.design import Precision
-from simstudy.performance import Performance
+from simstudy.moments import empty
+from simstudy.performance import Performance, performance
 from simstudy.replication import GROWTH, first_target, next_target, shortfall
 
 
@@ -16,7 +17,7 @@ def measured(mse: float = 1.0, mcse: float = 0.1, correlation: float = np.nan) -
     return Performance(
         {"mse": np.float64(mse), "correlation": np.float64(correlation)},
         {"mse": np.float64(mcse), "correlation": np.float64(np.nan)},
-        {}, {}, 1000, 0,
+        {}, {}, 64, 1000, 0,
     )  # fmt: skip
 
 
@@ -25,7 +26,8 @@ def wanting(**entries) -> Precision:
 
 
 def test_first_target__covers_the_floor():
-    assert [first_target(wanting(min_replicates=n), 32) for n in (1, 32, 33, 100)] == [1, 1, 2, 4]
+    assert [first_target(wanting(min_replicates=n), 32) for n in (1, 128, 129, 1000)] == [4, 4, 5, 32]
+    assert first_target(wanting(min_replicates=32, max_replicates=64), 32) == 2
 
 
 def test_shortfall__is_the_worst_ratio():
@@ -41,6 +43,27 @@ def test_undefined_measure__has_nothing_to_reach():
 def test_relative_target_of_zero__is_reached_by_no_error_only():
     assert shortfall(measured(mse=0.0, mcse=0.0), wanting(relative_mcse={"mse": 0.1})) == 0.0
     assert shortfall(measured(mse=0.0, mcse=0.1), wanting(relative_mcse={"mse": 0.1})) == np.inf
+
+
+def test_stopped_estimates__are_nearly_unbiased_and_cover():
+    """Stopping at a wanted MCSE favours samples whose MCSE came out small; the floor keeps the harm little."""
+    rng = np.random.default_rng(6)
+    precision = wanting(relative_mcse={"mse": 0.05}, min_replicates=1, max_replicates=100_000)
+    hits, estimates, n_studies = 0, [], 600
+    for _ in range(n_studies):
+        squares = rng.exponential(size=100_000) ** 2
+        done, target = 0, first_target(precision, 64)
+        while target > done:
+            done = target
+            blocks = squares[: done * 64].reshape(16 * done, -1).sum(axis=1)[:, None, None]
+            counts = np.full(16 * done, 4)
+            moments = empty(16 * done, np.zeros(1), 1, 0)._replace(n_defined=counts, product_sum=blocks)
+            result = performance(moments, np.ones(1))
+            target = next_target(done, result, precision, 64)
+        estimates.append(float(result.estimate["mse"]))
+        hits += abs(estimates[-1] - 2.0) < 1.97 * float(result.mcse["mse"])
+    assert abs(np.mean(estimates) / 2.0 - 1) < 0.01
+    assert 0.91 < hits / n_studies < 0.98
 
 
 @given(mcse=st.floats(0, 10), done=st.integers(1, 400), batch_size=st.sampled_from([16, 32, 256]))

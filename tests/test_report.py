@@ -14,6 +14,7 @@ import xarray as xr
 from builders_results import DESIGN, build_design, build_results
 from rich.console import Console
 
+from simstudy.problems import UserError
 from simstudy.report import MAX_ROWS, write_report
 from simstudy.store import Store, read_results
 from simstudy.tables import cell_frame, verdict_frame, verdict_lines, verdict_table
@@ -228,3 +229,27 @@ def test_large_grid__is_cut_and_says_so(tmp_path):
 
 def test_verdict_frame__without_claims_is_empty():
     assert verdict_frame(xr.Dataset()).empty
+
+
+def test_report__refuses_results_of_another_text_of_the_design(design, results, tmp_path):
+    edited = design.model_copy(update={"text": design.text + "# a comment"})
+    for stale in (results, results.assign_attrs(design_hash=""), results.drop_attrs()):
+        with pytest.raises(UserError, match="run the study again"):
+            write_report(stale, edited, Store(tmp_path))
+    assert not list(tmp_path.iterdir())
+
+
+def test_undefined_verdicts_and_measures__are_shown(design, results, tmp_path):
+    """A claim about cells of which no replicate is defined is inconclusive, with nothing but NaN to show."""
+    undefined = results.copy(deep=True)
+    for name, variable in undefined.data_vars.items():
+        if variable.dtype.kind == "f":
+            undefined[name][...] = np.nan
+    undefined["verdict"][...] = "inconclusive"
+    lines = verdict_lines(undefined)
+    assert {(line.estimate, line.claimed, line.z, line.p_value) for line in lines} == {("–", "–", "–", "–")}
+    console = Console(file=io.StringIO(), width=80)
+    console.print(verdict_table(undefined))
+    assert console.file.getvalue().count("inconclusive") == 3
+    text = write_report(undefined, design, Store(tmp_path)).read_text(encoding="utf-8")
+    assert "3 inconclusive" in text

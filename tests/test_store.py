@@ -29,6 +29,22 @@ def test_batch__is_read_back_to_the_bit(store):
     assert store.stored_batches("other") == frozenset() and store.read_batch("abc", 4) is None
 
 
+def test_batch_of_another_address__is_not_used(store):
+    store.write_batch("abc", 0, some_moments())
+    for identity, batch in (("abc", 1), ("other", 0)):
+        path = store.folder / "batches" / identity / f"{batch:07d}.npz"
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes((store.folder / "batches" / "abc" / "0000000.npz").read_bytes())
+        assert store.read_batch(identity, batch) is None
+
+
+def test_foreign_files__are_no_batches(store):
+    store.write_batch("abc", 0, some_moments())
+    for name in ("²².npz", "1.npz", "notes.txt", ".0000001.npz"):
+        (store.folder / "batches" / "abc" / name).write_text("")
+    assert store.stored_batches("abc") == {0}
+
+
 def test_same_moments__give_the_same_bytes(tmp_path):
     contents = set()
     for name in ("one", "two"):

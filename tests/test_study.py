@@ -189,3 +189,26 @@ def test_provenance__names_code_libraries_and_time(design, serial):
     assert record["design"] == DESIGN
     assert record["run"]["executor"] == "serial" and record["run"]["wall_seconds"] > 0
     assert record["libraries"]["numba"] and record["engine"] == serial[0].attrs["engine"]
+
+
+def test_unwritable_output__is_found_before_anything_is_computed(design, tmp_path, monkeypatch):
+    def computed(*_):
+        raise AssertionError("computed")
+
+    monkeypatch.setattr("simstudy.schedule.simulate_batch", computed)
+    with pytest.raises(AssertionError):  # the control: without an obstacle a batch is computed
+        run(design, output=tmp_path / "free", executor="serial")
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(UserError, match="a file is in the way"):
+        run(design, output=tmp_path / "file", executor="serial")
+    # Tests may run as root, who may write anywhere: the answer of the system is replaced.
+    monkeypatch.setattr("simstudy.study.os.access", lambda place, _: place != tmp_path)
+    with pytest.raises(UserError, match="no permission"):
+        run(design, output=tmp_path / "new", executor="serial")
+
+
+@pytest.mark.parametrize("bad", [{"workers": 0}, {"workers": -1}, {"executor": None}, {"executor": ""}])
+def test_bad_executor_or_workers__are_refused(design, tmp_path, bad):
+    with pytest.raises(UserError, match=next(iter(bad))):
+        run(design, output=tmp_path, **bad)
+    assert not list(tmp_path.iterdir())

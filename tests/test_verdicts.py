@@ -18,8 +18,10 @@ def account(coordinates: dict, replicates: np.ndarray, stream: str = "s", measur
     """Return an account whose measure is the mean of one number for each block."""
     mean = replicates.mean()
     contribution = (replicates - mean) / np.sqrt(len(replicates) * (len(replicates) - 1))
-    measured = SimpleNamespace(estimate={measure: mean}, contribution={measure: contribution}, remainder={})
-    cell = SimpleNamespace(coordinates=coordinates, data_id=stream)
+    measured = SimpleNamespace(
+        estimate={measure: mean}, contribution={measure: contribution}, remainder={}, n_blocks=len(replicates)
+    )
+    cell = SimpleNamespace(coordinates=coordinates, simulation=SimpleNamespace(seed=stream))
     return SimpleNamespace(planned=SimpleNamespace(cell=cell, grid="g"), batch_size=32, performance=measured)
 
 
@@ -112,6 +114,52 @@ def test_missing_estimate__is_never_support():
     accounts = cells([1.0, 1.0])
     accounts[1].performance = None
     assert verdict(claim(kind="equals", value=1.0, margin=0.5), accounts) == "inconclusive"
+
+
+def rule_cells():
+    """Two rules crossed with p: the number b differs with p under the first, but it is one level of the factor."""
+    rng = np.random.default_rng(4)
+    return [
+        account({"x": p, "bandwidth": b, "bandwidth_rule": rule}, p + 0.01 * rng.normal(size=N_BLOCKS))
+        for p in (1.0, 2.0, 4.0)
+        for rule, b in (("attention", p**0.25), ("fixed(value=0.5)", 0.5))
+    ]
+
+
+def test_bandwidth_rule__is_one_line_whatever_its_number():
+    stated = claim(kind="monotone", x="x", direction="increasing")
+    assert len(list(compare(stated, rule_cells(), ("x", "bandwidth"), None))) == 4
+    stated = claim(kind="equals", value=-1.0, margin=0.1, where={"x": 1.0}, versus={"x": 2.0})
+    comparisons = list(compare(stated, rule_cells(), ("x", "bandwidth"), None))
+    assert len(comparisons) == 2 and decide(comparisons, LEVEL).verdict == "supported"
+
+
+def test_single_cell_on_a_line__is_never_support():
+    for stated in (
+        claim(kind="monotone", x="x", direction="increasing"),
+        claim(kind="slope", x="x", value=0, margin=9.0),
+    ):
+        assert verdict(stated, cells([1.0])) == "inconclusive"
+
+
+def test_cell_compared_with_itself__is_left_out():
+    stated = claim(kind="larger_than", versus={"x": 0.0})
+    comparisons = list(compare(stated, cells([1.0, 2.0]), ("x",), None))
+    assert len(comparisons) == 1 and decide(comparisons, LEVEL).verdict == "supported"
+
+
+def test_exact_zero__is_judged_without_dividing_by_it():
+    zeros = [account({"x": float(i)}, np.zeros(N_BLOCKS)) for i in range(2)]
+    assert verdict(claim(kind="monotone", x="x", direction="increasing"), zeros) == "inconclusive"
+    assert verdict(claim(kind="equals", value=0.0, margin=0.1), zeros) == "supported"
+    assert verdict(claim(kind="larger_than", value=0.1), zeros) == "contradicted"
+
+
+def test_degrees__count_blocks_with_estimates_only():
+    sparse = cells([1.0])
+    sparse[0].performance.n_blocks = 3
+    (comparison,) = compare(claim(kind="larger_than"), sparse, ("x",), None)
+    assert comparison.degrees == 2
 
 
 def test_holm__matches_a_worked_example():

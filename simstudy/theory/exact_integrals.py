@@ -1,6 +1,6 @@
 """Moments of head estimates at any n as integrals over Laplace variables, given expectations over one key.
 
-Imports NumPy only.
+Imports NumPy, and functions beside it.
 
 With S_h = sum_i K_h(X_i) and 1/S = int_0^inf e^{-tS} dt, an estimate f_h = sum_i K_h(X_i) Y_i / S_h has moments that
 are integrals of products over keys, and keys are independent:

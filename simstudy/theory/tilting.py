@@ -1,6 +1,6 @@
 """The law of Gaussian keys, and the same law weighted by products of head kernels: again Gaussian.
 
-Imports NumPy, simstudy.settings and simstudy.cells only.
+Imports NumPy, simstudy, and functions beside it.settings and simstudy.cells only.
 
 Index legend: h, g head; G product of kernels; q query; j feature; k head dimension.
 """

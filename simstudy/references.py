@@ -1,0 +1,134 @@
+"""What claims and figures name must exist: grids, factors, settings, and cells to compare.
+
+Imports cells, claims, problems and settings only.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from simstudy.cells import label, level
+from simstudy.claims import BaseClaim, Figure, Monotone, Slope
+from simstudy.problems import Problem
+from simstudy.settings import TABLE_OF
+
+Entry = BaseClaim | Figure
+Coordinates = dict[str, Any]
+
+SELECTABLE = (*TABLE_OF, "bandwidth_rule")
+"""Names that a selection may use: the coordinates of a cell."""
+
+
+@dataclass(frozen=True)
+class PlannedGrid:
+    """What is known of a grid, be it faulty.
+
+    Attributes
+    ----------
+    factors
+        Names of its factors as written; None if they cannot be told.
+    coordinates
+        Coordinates of its possible cells.
+    complete
+        Whether these are all cells that it is meant to have: otherwise none is missed.
+    """
+
+    factors: tuple[str, ...] | None
+    coordinates: list[Coordinates]
+    complete: bool
+
+
+def selected(coordinates: Coordinates, selection: dict[str, Any]) -> bool:
+    """Whether a cell has the levels that a claim or figure selects; a list stands for its label."""
+    wanted = {k: label(tuple(v)) if isinstance(v, list) else v for k, v in selection.items()}
+    return all(level(coordinates, key) == value for key, value in wanted.items())
+
+
+def reference_problems(
+    grids: Mapping[str, PlannedGrid], claims: Mapping[str, BaseClaim], figures: Mapping[str, Figure]
+) -> Iterator[Problem]:
+    """Yield what claims and figures name but the design does not have, and cells that cannot be told apart."""
+    for name, grid in grids.items():
+        yield from _equal_cells(name, grid)
+    entries: list[tuple[str, Entry]] = [(f"claims.{name}", claim) for name, claim in claims.items()]
+    entries += [(f"figures.{name}", figure) for name, figure in figures.items()]
+    for path, entry in entries:
+        yield from _entry_problems(path, entry, grids)
+
+
+def _equal_cells(name: str, grid: PlannedGrid) -> Iterator[Problem]:
+    factors = [factor for factor in grid.factors or () if factor in TABLE_OF]
+    counts = Counter(tuple(level(coordinates, factor) for factor in factors) for coordinates in grid.coordinates)
+    twice = next((levels for levels, count in counts.items() if count > 1), None)
+    if twice is not None:
+        yield Problem(f"grids.{name}.factors", twice, "two cells have these values; remove one, or label it otherwise")
+
+
+def _entry_problems(path: str, entry: Entry, grids: Mapping[str, PlannedGrid]) -> Iterator[Problem]:
+    if isinstance(entry, BaseClaim) and (entry.measure == "hdi") != (entry.index is not None):
+        yield Problem(f"{path}.index", entry.index, 'state index for measure = "hdi", and only then')
+    if isinstance(entry, Figure) and (entry.kind == "curve") != (entry.x is not None):
+        yield Problem(f"{path}.x", entry.x, 'state x for kind = "curve", and only then')
+    if entry.grid not in grids:
+        yield Problem.unknown(f"{path}.grid", entry.grid, grids, what="grid")
+        return
+    grid = grids[entry.grid]
+    missing = list(_factor_problems(path, entry, grid)) + list(_setting_problems(path, entry, grid))
+    yield from missing
+    if grid.complete and not missing:
+        yield from _cell_problems(path, entry, grid)
+
+
+def _factor_problems(path: str, entry: Entry, grid: PlannedGrid) -> Iterator[Problem]:
+    for field in ("x", "hue", "panel") if grid.factors is not None else ():
+        name = getattr(entry, field, None)
+        if name is not None and name not in (grid.factors or ()):
+            yield Problem.unknown(f"{path}.{field}", name, grid.factors or (), what="factor")
+
+
+def _setting_problems(path: str, entry: Entry, grid: PlannedGrid) -> Iterator[Problem]:
+    for field in ("where", "versus"):
+        selection = getattr(entry, field, None) or {}
+        unknown = [key for key in selection if key not in SELECTABLE]
+        for key in unknown:
+            yield Problem.unknown(f"{path}.{field}.{key}", selection[key], SELECTABLE, what="setting")
+        outside = grid.factors is not None and not set(selection) <= set(grid.factors)
+        if field == "versus" and outside and not unknown:
+            factors = ", ".join(grid.factors or ())
+            yield Problem(f"{path}.versus", selection, f"may name factors of the grid only: {factors}")
+
+
+def _cell_problems(path: str, entry: Entry, grid: PlannedGrid) -> Iterator[Problem]:
+    """Problems of the cells that an entry selects; all that it names exists."""
+    chosen = [coordinates for coordinates in grid.coordinates if selected(coordinates, entry.where)]
+    nothing = "selects no cell of the grid; use values that the grid has"
+    if not chosen:
+        yield Problem(f"{path}.where", entry.where, nothing)
+    versus = getattr(entry, "versus", None)
+    if versus is not None and not any(selected(c, {**entry.where, **versus}) for c in grid.coordinates):
+        yield Problem(f"{path}.versus", versus, nothing)
+    x = getattr(entry, "x", None)
+    if chosen and x is not None:
+        yield from _axis_problems(path, entry, x, chosen, grid.factors or ())
+
+
+def _axis_problems(
+    path: str, entry: Entry, x: str, chosen: list[Coordinates], factors: tuple[str, ...]
+) -> Iterator[Problem]:
+    values = [coordinates[x] for coordinates in chosen]
+    if not all(isinstance(value, (int, float)) for value in values):
+        yield Problem(f"{path}.x", x, "is not a number in every cell; use a numeric factor")
+        return
+    logarithmic = getattr(entry, "scale", "linear") != "linear" or getattr(entry, "x_scale", "linear") == "log"
+    if logarithmic and min(values) <= 0:
+        yield Problem(f"{path}.x", x, f"is {min(values):g} in a cell and has no logarithm; use a linear scale")
+    lines: dict[tuple[Any, ...], list[float]] = defaultdict(list)
+    for coordinates, value in zip(chosen, values, strict=True):
+        lines[tuple(level(coordinates, factor) for factor in factors if factor != x)].append(value)
+    flat = next((line for line in lines.values() if len(set(line)) < max(2, len(line))), None)
+    if flat is not None and isinstance(entry, (Monotone, Slope)):
+        found = ", ".join(f"{value:g}" for value in sorted(flat))
+        yield Problem(f"{path}.x", x, f"needs two or more different values, other factors fixed; a line has {found}")

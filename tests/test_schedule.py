@@ -1,0 +1,47 @@
+"""The queue on a Dask cluster that cannot do the work: a message, never silence or a traceback."""
+
+from __future__ import annotations
+
+import os
+
+import dask
+import pytest
+from builders import minimal_cell
+
+from simstudy import schedule
+from simstudy.problems import UserError
+from simstudy.schedule import Task, open_queue
+
+
+def test_scheduler_without_workers__is_refused_after_a_while(monkeypatch):
+    from distributed import LocalCluster
+
+    monkeypatch.setattr(schedule, "WORKER_SECONDS", 1)
+    with (
+        LocalCluster(n_workers=0, processes=False, dashboard_address=None) as cluster,
+        pytest.raises(UserError, match="no workers for 1 s; start some"),
+        open_queue(cluster.scheduler_address),
+    ):
+        raise AssertionError("opened")
+
+
+def test_workers_that_die__are_a_message_with_a_remedy(monkeypatch):
+    # A lambda travels to the worker by value; the signature is that of `simulate_batch`.
+    monkeypatch.setattr(schedule, "simulate_batch", lambda cells, batch: os._exit(1))
+    with dask.config.set({"distributed.scheduler.allowed-failures": 0}), open_queue("processes", 1) as queue:
+        queue.add([Task((minimal_cell(),), 0)])
+        with pytest.raises(UserError, match=r"workers died.*lower batch_size"):
+            list(queue)
+
+
+def test_queue__returns_every_task_also_those_added_while_iterating():
+    tasks = [Task((minimal_cell(),), batch) for batch in range(3)]
+    with open_queue("threads", 2) as queue:
+        queue.add(tasks[:2])
+        done = set()
+        for task, moments in queue:
+            assert len(moments) == 1
+            if not done:
+                queue.add(tasks[2:])
+            done.add(task.batch)
+    assert done == {0, 1, 2}

@@ -1,0 +1,122 @@
+"""Configurations on which exact moments are verified: data-generating processes, heads, queries and statistics.
+
+Imports the standard library and the builders of the tests, beside the schema of a cell.
+"""
+
+from __future__ import annotations
+
+import random
+from typing import Any, NamedTuple
+
+from builders import minimal_cell
+
+from simstudy.cells import Cell
+
+N_CONFIGURATIONS = 270
+STATISTICS = ("covariance", "variance", "bias")
+
+N_KEYS = (3, 4, 6, 10, 20, 50, 100, 300)
+ANGLES = (0.0, 10.0, 30.0, 45.0, 60.0, 80.0, 90.0)
+# Narrow to wide; narrower ones need more quadrature nodes as the dimension grows.
+BANDWIDTHS = {
+    ("distance", 1): (0.3, 0.6, 1.2),
+    ("distance", 2): (0.8, 1.2, 2.0),
+    ("distance", 4): (1.5, 2.0, 3.0),
+    ("dot_product", 1): (0.6, 1.0, 2.0),
+    ("dot_product", 2): (0.8, 1.0, 2.0),
+    ("dot_product", 4): (0.9, 1.2, 2.0),
+}
+LINEAR = {"function": "linear", "coefficients": [1.0, -0.5]}
+WAVE = {"function": "ridge", "wave": "cos", "frequency": 1.5, "direction": [1.0, 2.0]}
+REGRESSIONS = (
+    {"function": "zero"},
+    LINEAR,
+    {"function": "quadratic", "coefficients": [0.4]},
+    {"function": "ridge", "direction": [1.0, -1.0, 0.5]},
+    WAVE,
+    {"function": "additive", "n_active": 3, "decay": "power", "rate": 1.0},
+    {"function": "interaction", "coordinates": [1, 3]},
+    {"function": "bumps", "centres": [[0.5], [-1.0, 1.0]], "amplitudes": [2.0, -1.5], "width": 0.9},
+    {"function": "sum", "terms": [LINEAR, WAVE, {"function": "bumps", "amplitudes": [2.0]}]},
+)
+NOISES = (
+    {"distribution": "gaussian"},
+    {"distribution": "student_t", "df": 5.0},
+    {"distribution": "heteroscedastic", "strength": 2.0},
+)
+KEYS = (
+    {"distribution": "gaussian"},
+    {"distribution": "gaussian", "structure": "equicorrelated", "correlation": 0.4},
+    {"distribution": "gaussian", "structure": "autoregressive", "correlation": 0.7},
+)
+QUERIES = (
+    {"kind": "points", "points": [[0.7, -0.4, 0.3]]},
+    {"kind": "points", "points": [[0.3, 0.5], [-1.2, 0.4, 0.8]]},
+    {"kind": "gaussian", "count": 2, "scale": 0.8},
+)
+
+
+class Configuration(NamedTuple):
+    """A cell, the statistic of its two heads that is compared, and the number of batches that are simulated."""
+
+    number: int
+    cell: Cell
+    statistic: str
+    n_batches: int = 16
+
+
+def configuration(number: int) -> Configuration:
+    """Draw the levels of every factor; the number is the seed of the levels and of the simulation."""
+    draw = random.Random(number)
+    statistic = STATISTICS[number % len(STATISTICS)]
+    n_keys, p = draw.choice(N_KEYS), draw.choice((1, 1, 2, 4))
+    logits = draw.choice(("distance", "dot_product"))
+    regression, noise = draw.choice(REGRESSIONS), draw.choice(NOISES)
+    treatment = draw.choice(("integrated", "drawn"))
+    if noise["distribution"] == "student_t":
+        # Squares of drawn heavy tails would have no variance to speak of, and so no Monte Carlo error.
+        treatment = "integrated"
+    if regression["function"] == "zero" and treatment == "integrated" and statistic == "bias":
+        # Nothing random would be left.
+        statistic = "covariance"
+    cell = minimal_cell(
+        n_keys=n_keys,
+        head_dim=p,
+        n_features=draw.choice((max(3, 2 * p), 2 * p + 2)),
+        logits=logits,
+        bandwidth=draw.choice(BANDWIDTHS[logits, p]),
+        regression=regression,
+        noise=noise,
+        noise_treatment=treatment,
+        key_distribution=draw.choice(KEYS),
+        queries=draw.choice(QUERIES),
+        # The fewer keys, the more skewed the estimates, and the cheaper.
+        batch_size=1024 if n_keys >= 50 else 4096,
+        seed=number,
+        **_arrangement(draw, p),
+    )
+    return Configuration(number, cell, statistic)
+
+
+def _arrangement(draw: random.Random, head_dim: int) -> dict[str, Any]:
+    kind = draw.choice(("rotated", "rotated", "principal_angles", "haar"))
+    if kind == "rotated":
+        return {"arrangement": kind, "angle": draw.choice(ANGLES)}
+    if kind == "principal_angles":
+        return {"arrangement": kind, "principal_angles": sorted(draw.choices(ANGLES, k=head_dim))}
+    return {"arrangement": kind, "query_projections": draw.choice(("same", "haar"))}
+
+
+def sensitive() -> Configuration:
+    """Return a pair of narrow heads at 45 degrees, simulated to a precision that tells one degree."""
+    cell = minimal_cell(
+        n_keys=30,
+        head_dim=1,
+        n_features=2,
+        bandwidth=0.3,
+        arrangement="rotated",
+        angle=45.0,
+        batch_size=8192,
+        seed=N_CONFIGURATIONS,
+    )
+    return Configuration(N_CONFIGURATIONS, cell, "covariance", n_batches=64)

@@ -1,0 +1,133 @@
+"""Verdict of ``make verify``: do Monte Carlo z-scores of exact moments look standard normal, and of wrong ones not?
+
+Imports NumPy, pandas and matplotlib, and its neighbours.  The name keeps this out of the ordinary test suite.
+Seeds are fixed, so a verdict holds until the code or the random streams change.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import time
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+import numpy as np
+import pandas as pd
+import pytest
+from configurations import N_CONFIGURATIONS, configuration, sensitive
+from matplotlib.figure import Figure
+from scipy import stats
+from zscores import Value, Verdict, exact, judge, leading, noise_only, simulated, turned, z_score
+
+OUTPUT = Path(__file__).parents[2] / "outputs" / "verification"
+SHOWN = (
+    *("n_keys", "n_features", "head_dim", "logits", "bandwidth", "arrangement", "angle", "principal_angles"),
+    *("query_projections", "regression", "noise", "noise_treatment", "key_distribution", "queries"),
+)
+CONTROLS = {
+    "z_noise_dropped": "noise term dropped",
+    "z_signal_dropped": "signal term dropped",
+    "z_leading_order": "leading order in place of exact",
+}
+
+
+def row(number: int) -> dict[str, Any]:
+    """Simulate one configuration and compare it with the exact theory and with wrong ones; NaN where not wrong."""
+    chosen = configuration(number)
+    measured, theory = simulated(chosen), exact(chosen)
+    first = leading(chosen)
+    wrong = dict.fromkeys(CONTROLS, np.nan)
+    if np.isfinite(first.value):
+        wrong["z_leading_order"] = z_score(measured, first)
+    if chosen.statistic != "bias":
+        noise = noise_only(chosen)
+        signal = Value(theory.value - noise.value, theory.error + noise.error)
+        wrong |= {"z_noise_dropped": z_score(measured, signal), "z_signal_dropped": z_score(measured, noise)}
+    levels = {name: chosen.cell.coordinates[name] for name in SHOWN}
+    return {
+        "number": number,
+        **levels,
+        "statistic": chosen.statistic,
+        "exact": theory.value,
+        "numerical_error": theory.error,
+        "simulated": measured.value,
+        "mcse": measured.error,
+        "n_blocks": measured.n_blocks,
+        "z": z_score(measured, theory),
+        **wrong,
+    }
+
+
+@pytest.fixture(scope="module")
+def table() -> pd.DataFrame:
+    start = time.perf_counter()
+    # Processes of their own: quadrature does not release the interpreter for long.
+    with ProcessPoolExecutor(mp_context=multiprocessing.get_context("spawn")) as pool:
+        rows = pd.DataFrame(pool.map(row, range(N_CONFIGURATIONS), chunksize=2))
+    OUTPUT.mkdir(parents=True, exist_ok=True)
+    rows.to_csv(OUTPUT / "z.csv", index=False)
+    print(f"\n{len(rows)} configurations in {time.perf_counter() - start:.0f} s; written to {OUTPUT}")
+    return rows
+
+
+def test_z_scores_of_exact_moments_look_standard_normal(table):
+    z = table["z"].to_numpy()
+    verdict = judge(z)
+    report("exact moments", len(z), verdict)
+    draw_quantiles(z, verdict)
+    assert len(z) >= 200
+    assert np.isfinite(z).all()
+    # Numerical error is a negligible part of the comparison.
+    assert (table["numerical_error"] < 0.01 * table["mcse"]).all()
+    assert verdict.failures == []
+
+
+@pytest.mark.parametrize("column", CONTROLS)
+def test_a_wrong_theory_fails(table, column):
+    """Where the wrong theory says nothing of its own, the z-scores of the right one stay in."""
+    z = table[column].fillna(table["z"]).to_numpy()
+    verdict = judge(z)
+    report(CONTROLS[column], int(table[column].notna().sum()), verdict)
+    assert len(verdict.failures) >= 2
+
+
+def test_one_degree_is_told_apart():
+    chosen = sensitive()
+    measured = simulated(chosen)
+    right, wrong = z_score(measured, exact(chosen)), z_score(measured, turned(chosen))
+    bound = stats.norm.isf(0.005)
+    print(f"\nheads at 45 degrees: z = {right:+.2f}; by the theory of 46 degrees {wrong:+.2f}; bound {bound:.2f}")
+    assert abs(right) < bound < abs(wrong)
+
+
+def report(theory: str, count: int, verdict: Verdict) -> None:
+    low, high = verdict.sd_bounds
+    result = f"FAIL ({', '.join(verdict.failures)})" if verdict.failures else "PASS"
+    print(
+        f"\n{theory}, {count} configurations: {result}\n"
+        f"  Anderson-Darling    p = {verdict.anderson_darling:.4f}\n"
+        f"  Kolmogorov-Smirnov  p = {verdict.kolmogorov_smirnov:.4f}\n"
+        f"  largest |z|         {verdict.largest:.2f} (below {verdict.largest_bound:.2f})\n"
+        f"  mean                {verdict.mean:+.3f} (within {verdict.mean_bound:.3f})\n"
+        f"  sd                  {verdict.sd:.3f} (in {low:.3f} to {high:.3f})"
+    )
+
+
+def draw_quantiles(z: np.ndarray, verdict: Verdict) -> None:
+    """Write the QQ figure, with pointwise 99 % bands of order statistics."""
+    matplotlib.use("Agg")
+    rank = np.arange(1, len(z) + 1)
+    expected = stats.norm.ppf((rank - 0.5) / len(z))
+    low, high = (stats.norm.ppf(stats.beta.ppf(q, rank, len(z) + 1 - rank)) for q in (0.005, 0.995))
+    figure = Figure(figsize=(5, 5), layout="constrained")
+    axes = figure.subplots()
+    axes.fill_between(expected, low, high, alpha=0.2, label="pointwise 99 % band")
+    axes.plot(expected, expected, linewidth=1, color="grey")
+    axes.plot(expected, np.sort(z), ".", markersize=4, label=f"{len(z)} configurations")
+    axes.set_xlabel("standard normal quantile")
+    axes.set_ylabel("z, Monte Carlo against exact")
+    axes.set_title(f"Anderson–Darling p = {verdict.anderson_darling:.2f}, largest |z| = {verdict.largest:.2f}")
+    axes.legend()
+    figure.savefig(OUTPUT / "qq.png", dpi=150)
