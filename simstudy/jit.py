@@ -38,6 +38,6 @@ device_function: Callable[..., Any] = functools.partial(
 @functools.cache
 def processor() -> str:
     """Return the processor type and features that kernels are compiled for: they decide the last bits of a sum."""
-    name = getattr(numba.config, 'CPU_NAME') or binding.get_host_cpu_name()
-    features = getattr(numba.config, 'CPU_FEATURES')
+    name = numba.config.CPU_NAME or binding.get_host_cpu_name()  # type: ignore[attr-defined]
+    features = numba.config.CPU_FEATURES  # type: ignore[attr-defined]
     return f"{name} {binding.get_host_cpu_features().flatten() if features is None else features}"

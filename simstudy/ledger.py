@@ -1,6 +1,7 @@
 """Which batches are done, which are wanted next, and what each cell's measures are so far.
 
-Imports NumPy, design, cells, batch, moments, performance, problems, provenance, replication, schedule (its `Task`) and store.
+Imports NumPy, design, cells, batch, moments, performance, problems, provenance, replication,
+schedule (its `Task`) and store.
 """
 
 from __future__ import annotations

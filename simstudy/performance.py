@@ -37,10 +37,11 @@ class Performance(NamedTuple):
     Attributes
     ----------
     estimate, mcse : dict of arrays
-        By measure: a scalar, (index,) for ``hdi``, (head,) and (head, head) for measures of heads and pairs, (query,) for ``*_by_query``.
+        By measure: a scalar, (index,) for ``hdi``, (head,) and (head, head) for heads and
+        pairs, (query,) for ``*_by_query``.
     contribution : dict of float64 (block, ...)
         Influence values of the scalar measures and ``hdi``, scaled so that the squares sum to MCSE² (but for the
-        remainder) and products of two cells that share data sum to the covariance of their estimates; 0 in empty blocks.
+        remainder) and products of two cells that share data sum to the covariance of their estimates.
     remainder : dict of float
         Standard error of the part of a measure that is quadratic in means, where it matters: the squared bias.
     n_blocks, n_replicates, n_failed : int

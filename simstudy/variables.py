@@ -1,6 +1,8 @@
 """Registry of every labelled variable that results may hold: dimensions, unit, meaning, formula.
 
-Imports NumPy, xarray and the standard library only.  Data sets are created through `labelled`, so a stored file explains
+Imports NumPy, xarray and the standard library only.
+
+Data sets are created through `labelled`, so a stored file explains
 itself and cannot hold a variable that is not described here.
 """
 

@@ -1,6 +1,6 @@
 """Projections of the keys of many replicates onto the subspaces of the heads.
 
-Imports NumPy, and jit, elementary and tiles.
+Imports NumPy, jit and elementary.
 
 No BLAS: its bits depend on its threads and on how replicates are grouped, those of this loop do not.
 """

@@ -1,6 +1,6 @@
 """Loops over one tile of keys: scores, weights and their products.
 
-Imports NumPy, and jit and elementary.
+Imports jit and elementary.
 
 Every loop runs over keys, has no branch and is vectorised.
 """
