@@ -18,7 +18,9 @@ from simstudy.kernels import nw_estimates, nw_moments, project
 from simstudy.moments import Array, Moments, empty, update
 
 PIECE_BYTES = 16 << 20
-"""Largest array of keys held at once; bounds a worker's memory whatever the size of a batch."""
+"""Largest array held at once; bounds a worker's memory whatever the size of a batch."""
+NUMERICAL_FAILURES = (np.linalg.LinAlgError, ArithmeticError)
+"""What a replicate may raise and be counted as failed; anything else is a defect of the program and stops it."""
 
 
 def shares_data(cell: Cell) -> tuple[Any, ...]:
@@ -33,8 +35,10 @@ def shares_data(cell: Cell) -> tuple[Any, ...]:
 
 def _piece_length(cell: Cell) -> int:
     """Return the number of replicates that are held at once: within a block and within `PIECE_BYTES`."""
-    row_bytes = cell.data.n_keys * cell.data.n_features * np.dtype(cell.simulation.dtype).itemsize
-    return min(cell.simulation.batch_size // N_BLOCKS, max(1, PIECE_BYTES // row_bytes))
+    n_heads, itemsize = cell.heads.n_heads, np.dtype(cell.simulation.dtype).itemsize
+    keys = cell.data.n_keys * max(cell.data.n_features, n_heads * cell.heads.head_dim) * itemsize
+    gram = cell.n_queries * n_heads**2 * np.dtype(np.float64).itemsize
+    return min(cell.simulation.batch_size // N_BLOCKS, max(1, PIECE_BYTES // max(keys, gram)))
 
 
 def simulate_batch(cells: Sequence[Cell], batch: int) -> list[Moments]:
@@ -57,7 +61,7 @@ def simulate_batch(cells: Sequence[Cell], batch: int) -> list[Moments]:
     for block, first, count in _pieces(largest, batch):
         shared = _SharedData(largest, first, count)
         for evaluation in evaluations:
-            evaluation.add(shared, block)
+            _add(evaluation, shared, block)
     return [evaluation.moments for evaluation in evaluations]
 
 
@@ -69,6 +73,18 @@ def _pieces(cell: Cell, batch: int) -> Iterator[tuple[int, int, int]]:
         start = batch * cell.simulation.batch_size + block * per_block
         for offset in range(0, per_block, step):
             yield block, start + offset, min(step, per_block - offset)
+
+
+def _add(evaluation: _Evaluation, shared: _SharedData, block: int) -> None:
+    """Add replicates; if one of them raises, each by itself, so that only that one is counted as failed."""
+    try:
+        evaluation.add(shared, block)
+    except NUMERICAL_FAILURES:
+        if shared.count == 1:
+            evaluation.fail(shared.first)
+        else:
+            for single in shared.singles():
+                _add(evaluation, single, block)
 
 
 class _SharedData:
@@ -84,6 +100,11 @@ class _SharedData:
         if address not in self._known:
             self._known[address] = compute()
         return self._known[address]
+
+    def singles(self) -> Iterator[_SharedData]:
+        """Yield the data of each replicate by itself."""
+        for replicate in range(self.first, self.first + self.count):
+            yield _SharedData(self._cell, replicate, 1)
 
     def keys(self, n_keys: int) -> np.ndarray:
         return self._once(("keys", n_keys), lambda: np.ascontiguousarray(self._keys[:, :, :n_keys]))
@@ -151,5 +172,10 @@ class _Evaluation:
             means = nw_estimates(keys, values, queries, cell.bandwidth, cell.estimator.logits)
         else:
             means, gram = nw_moments(keys, values, variances, queries, cell.bandwidth, cell.estimator.logits)
+        # Last, so that a replicate that raises leaves no trace in the sums.
         rows = np.broadcast_to(indices, (shared.count, indices.shape[-1]))
         self.moments = update(self.moments, block, shared.first, means, gram, rows)
+
+    def fail(self, replicate: int) -> None:
+        """Count a replicate that has no estimate because computing it raised."""
+        self.moments = self.moments._replace(failed=np.append(self.moments.failed, replicate))

@@ -21,7 +21,6 @@ from simstudy.claims import Claim, Figure
 from simstudy.feasibility import impossibilities, read_heads
 from simstudy.problems import DesignError, Problem, from_validation
 from simstudy.references import PlannedGrid, reference_problems
-from simstudy.references import selected as selected
 from simstudy.settings import TABLE_OF, TABLES, Count, Positive, Record
 from simstudy.variables import MEASURES
 

@@ -1,6 +1,6 @@
 """The figures that a design declares, drawn from the labelled results.
 
-Imports Matplotlib, NumPy, SciPy (rank correlation), xarray, claims, design, labels, panels and variables only.
+Imports Matplotlib, NumPy, SciPy (rank correlation), xarray, claims, labels, panels, references and variables only.
 
 Figures are made through Matplotlib's objects, without `pyplot`, so nothing global is left behind.
 """
@@ -21,7 +21,6 @@ from matplotlib.lines import Line2D
 from scipy import stats
 
 from simstudy import claims
-from simstudy.design import selected
 from simstudy.labels import (
     INDEX_NAMES,
     SETTINGS,
@@ -42,6 +41,7 @@ from simstudy.panels import (
     tick_levels,
     visible,
 )  # fmt: skip
+from simstudy.references import selected
 from simstudy.variables import INDICES
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000")

@@ -110,9 +110,21 @@ def _cell_problems(path: str, entry: Entry, grid: PlannedGrid) -> Iterator[Probl
     versus = getattr(entry, "versus", None)
     if versus is not None and not any(selected(c, {**entry.where, **versus}) for c in grid.coordinates):
         yield Problem(f"{path}.versus", versus, nothing)
+    elif versus is not None and not _has_pair(chosen, versus, grid):
+        remedy = "compares every selected cell with itself, or with none; select others in where"
+        yield Problem(f"{path}.versus", versus, remedy)
     x = getattr(entry, "x", None)
     if chosen and x is not None:
         yield from _axis_problems(path, entry, x, chosen, grid.factors or ())
+
+
+def _has_pair(chosen: list[Coordinates], versus: dict[str, Any], grid: PlannedGrid) -> bool:
+    """Whether some selected cell has another one that differs in the factors of ``versus`` alone."""
+    for coordinates in chosen:
+        wanted = {name: level(coordinates, name) for name in grid.factors or ()} | versus
+        if not selected(coordinates, wanted) and any(selected(other, wanted) for other in grid.coordinates):
+            return True
+    return False
 
 
 def _axis_problems(

@@ -13,8 +13,8 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 LARGEST, SMALLEST = 1e9, 1e-9
 """Bounds on the magnitude of a number, zero apart: the ratio of two squares, 1e36, still fits in float32."""
-MAX_COUNT = 2**32
-"""Largest count of anything: the rows that one stream of random numbers can address."""
+MAX_COUNT = 2**53
+"""Largest count of anything: counts become coordinates, and float64 holds whole numbers up to here."""
 
 Positive = Annotated[float, Field(ge=SMALLEST, le=LARGEST, allow_inf_nan=False)]
 NonNegative = Annotated[float, Field(ge=0, le=LARGEST, allow_inf_nan=False)]

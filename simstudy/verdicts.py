@@ -1,6 +1,6 @@
 """Verdicts on the claims of a design: interval hypotheses, Monte Carlo error, multiplicity.
 
-Imports NumPy, SciPy, xarray, cells, claims, design, ledger and variables only.
+Imports NumPy, SciPy, xarray, cells, claims, design, ledger, references and variables only.
 
 Every kind of claim comes down to comparisons: an estimate, its MCSE, and the interval in which the claim puts it.
 For each comparison there are two one-sided tests: one against the claim (the truth lies outside the interval) and
@@ -27,7 +27,8 @@ from scipy import stats
 
 from simstudy.cells import label, level
 from simstudy.claims import AgreesWithTheory, BaseClaim, Equals, LargerThan, Monotone, Slope
-from simstudy.design import Design, selected
+from simstudy.design import Design
+from simstudy.references import selected
 from simstudy.variables import INDICES, labelled
 
 if TYPE_CHECKING:  # the report reads the level from here, and must not load the simulator for it
