@@ -10,20 +10,22 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import Field
 
 from simstudy.settings import NonNegative, Positive, Real, Record
-from simstudy.variables import INDEXED_MEASURES, INDICES, MEASURES
+from simstudy.variables import INDEXED_MEASURES, INDICES, MEASURES, STATISTICS
 
 if TYPE_CHECKING:  # a type checker cannot follow alternatives that are computed
     MeasureName = str
+    TheoreticalMeasure = str
     AveragedMeasure = str
     IndexName = str
 else:
-    MeasureName = Literal[tuple(MEASURES | INDEXED_MEASURES)]
-    AveragedMeasure = Literal[tuple(MEASURES)]
+    MeasureName = Literal[tuple(MEASURES | STATISTICS | INDEXED_MEASURES)]
+    TheoreticalMeasure = Literal[tuple(MEASURES)]
+    AveragedMeasure = Literal[tuple(MEASURES | STATISTICS)]
     IndexName = Literal[INDICES]
 Verdict = Literal["supported", "contradicted", "inconclusive"]
 Selection = dict[str, Any]
 
-_MEASURE = Field(description="one of " + ", ".join(MEASURES | INDEXED_MEASURES))
+_MEASURE = Field(description="one of " + ", ".join(MEASURES | STATISTICS | INDEXED_MEASURES))
 _SELECTION: Any = Field(
     default_factory=dict, description="settings and the value each must have, to select cells of the grid"
 )
@@ -44,7 +46,7 @@ class AgreesWithTheory(BaseClaim):
     """In every selected cell to which the theory applies, |measure/theory − 1| ≤ margin."""
 
     kind: Literal["agrees_with_theory"]
-    measure: AveragedMeasure = Field(description="one of " + ", ".join(MEASURES))
+    measure: TheoreticalMeasure = Field(description="one of " + ", ".join(MEASURES))
     source: Literal["leading"] = Field("leading", description='"leading": leading order in n')
     margin: Positive = Field(description="largest relative difference that still counts as agreement")
 
@@ -95,13 +97,13 @@ class Figure(Record):
     )
     title: str = Field(min_length=1, description="what the figure shows, as a sentence")
     grid: str = Field(description="name of the grid to draw")
-    y: AveragedMeasure = Field(description="one of " + ", ".join(MEASURES))
+    y: AveragedMeasure = Field(description="one of " + ", ".join(MEASURES | STATISTICS))
     x: str | None = Field(None, description='a numeric factor of the grid; for kind = "curve" only')
     hue: str | None = Field(None, description="factor told apart by colour")
     panel: str | None = Field(None, description="factor told apart by panel")
     where: Selection = _SELECTION
     x_scale: Literal["linear", "log"] = Field("linear", description='"linear" or "log"')
     y_scale: Literal["linear", "log"] = Field("linear", description='"linear" or "log"')
-    limit: AveragedMeasure | None = Field(
+    limit: TheoreticalMeasure | None = Field(
         None, description="measure whose theoretical value is drawn as a dashed limit for each colour"
     )

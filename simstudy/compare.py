@@ -18,10 +18,14 @@ from simstudy.heads import key_projections, query_points, query_projections
 from simstudy.ledger import Account
 from simstudy.provenance import engine, provenance
 from simstudy.settings import TABLE_OF
-from simstudy.theory import leading_order, measures_by_query, predicted_measures
-from simstudy.variables import HEAD_MEASURES, INDICES, MEASURES, PAIR_MEASURES, SOURCES, labelled
+from simstudy.theory import leading_order, measures_by_query, predicted_measures, weighting
+from simstudy.theory.leading import Prediction
+from simstudy.variables import HEAD_MEASURES, INDICES, MEASURES, PAIR_MEASURES, SOURCES, STATISTICS, labelled
 
-_NUMERIC = {"n_keys", "n_features", "noise_sd", "n_heads", "head_dim", "angle", "bandwidth", "batch_size"}
+_NUMERIC = {
+    "n_keys", "n_features", "noise_sd", "n_heads", "head_dim", "total_dim", "angle", "spread", "head_seed", "bandwidth",
+    "batch_size",
+}  # fmt: skip
 
 
 def assemble(design: Design, accounts: Sequence[Account]) -> xr.Dataset:
@@ -72,11 +76,42 @@ class Theory(NamedTuple):
 
 def predict(cell: Cell) -> Theory:
     """Return the leading-order measures of a cell; NaN where the formula does not apply."""
-    if cell.heads.redrawn:
-        return Theory({}, {}, "heads are redrawn in every replicate: the formula holds for given heads")
+    if reason := _outside_theory(cell):
+        return Theory({}, {}, reason)
     prediction = leading_order(cell, key_projections(cell), query_projections(cell), query_points(cell))
-    weights = np.array(cell.weights)
+    weights = _weights(cell, prediction)
     return Theory(predicted_measures(prediction, weights), measures_by_query(prediction, weights), prediction.reason)
+
+
+def _outside_theory(cell: Cell) -> str:
+    """Why no theory speaks of a cell; empty if one may."""
+    if cell.heads.redrawn:
+        return "heads are redrawn in every replicate: the formula holds for given heads"
+    if cell.estimator.key_scale == "normalised":
+        return "projected keys are normalised: the formula holds for raw ones"
+    if cell.estimator.combination.rule == "fitted":
+        return "weights are fitted in every replicate: the formula holds for given weights"
+    return ""
+
+
+def _weights(cell: Cell, prediction: Prediction) -> np.ndarray:
+    """Weights of the cell, or those that are optimal by the theory's own second moments of errors."""
+    combination = cell.estimator.combination
+    if combination.rule != "optimal":
+        return np.array(cell.weights)
+    if prediction.reason:
+        return np.full(cell.heads.n_heads, np.nan)
+    moments = weighting.error_moments(prediction)
+    if combination.within == "unconstrained":
+        return weighting.unconstrained_weights(moments).weights
+    return _OPTIMA[combination.within](moments.errors).weights
+
+
+_OPTIMA = {
+    "affine": weighting.optimal_weights,
+    "simplex": weighting.simplex_weights,
+    "front_greater": weighting.front_greater_weights,
+}
 
 
 def _counts(accounts: Sequence[Account]) -> dict[str, Any]:
@@ -97,7 +132,7 @@ def _counts(accounts: Sequence[Account]) -> dict[str, Any]:
 def _by_source(accounts: Sequence[Account], theories: Sequence[Theory]) -> dict[str, Any]:
     reasons = [["" for _ in accounts], [theory.reason for theory in theories]]
     arrays: dict[str, Any] = {"inapplicable": np.array(reasons, dtype=object)}
-    for name in MEASURES:
+    for name in MEASURES | STATISTICS:
         empirical = [float(a.performance.estimate[name]) if a.performance else np.nan for a in accounts]
         leading = [float(theory.measures.get(name, np.nan)) for theory in theories]
         arrays[name] = np.array([empirical, leading])

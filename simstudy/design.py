@@ -22,7 +22,7 @@ from simstudy.feasibility import impossibilities, read_heads
 from simstudy.problems import DesignError, Problem, from_validation
 from simstudy.references import PlannedGrid, reference_problems
 from simstudy.settings import TABLE_OF, TABLES, Count, Positive, Record
-from simstudy.variables import MEASURES
+from simstudy.variables import MEASURES, STATISTICS
 
 MAX_BYTES = 1 << 20
 """Largest design file that is read; a design is written by hand."""
@@ -345,8 +345,8 @@ def _precision_problems(raw: dict[str, Any], names: Iterable[str]) -> Iterator[P
         for kind in ("relative_mcse", "absolute_mcse"):
             content = _table(section, kind)
             for measure in content:
-                if measure not in MEASURES:
-                    yield Problem.unknown(f"{path}.{kind}.{measure}", content[measure], MEASURES)
+                if measure not in MEASURES | STATISTICS:
+                    yield Problem.unknown(f"{path}.{kind}.{measure}", content[measure], MEASURES | STATISTICS)
         limits: dict[str, Any] = Precision().model_dump() | base | section
         floor, ceiling = limits["min_replicates"], limits["max_replicates"]
         if isinstance(floor, int) and isinstance(ceiling, int) and floor > ceiling:

@@ -62,6 +62,22 @@ MEASURES: dict[str, Variable] = {
     ),
 }  # fmt: skip
 
+STATISTICS: dict[str, Variable] = {
+    "direct_mse": Variable(
+        _BY_SOURCE, "Y^2", "mean squared error of the uniform average, averaged over replicates and queries without "
+        "the decomposition", "mean_r mean_q (mean_h f_h(x_q) - m(x_q))^2, noise integrated out where it is",
+    ),
+    "query_correlation": Variable(
+        _BY_SOURCE, "1", "correlation of two different heads over query points in one replicate, averaged over pairs "
+        "and replicates; not the correlation over redraws", "mean_r mean_{h!=g} corr_q(f_h(x_q), f_g(x_q))",
+    ),
+    "discrepancy": Variable(
+        _BY_SOURCE, "1", "difference between the combined estimate and the reference computation, relative to the size "
+        "of the latter, averaged over replicates", "mean_r sqrt(mean_q (f - f_ref)^2 / mean_q f_ref^2)",
+    ),
+}  # fmt: skip
+"""Computed of each replicate by itself and averaged; NaN where it has no meaning."""
+
 INDEXED_MEASURES: dict[str, Variable] = {
     "hdi": Variable(
         ("cell", "index"), "see index", "head diversity indices; `output` comes from the estimates, the others from "
@@ -73,6 +89,10 @@ HEAD_MEASURES: dict[str, Variable] = {
     "head_squared_bias": Variable(
         ("cell", "head"), "Y^2", "squared bias of each head, averaged over queries; estimated without bias",
         "mean_q (E f_h(x_q) - m(x_q))^2",
+    ),
+    "combination_weight": Variable(
+        ("cell", "head"), "1", "weight of each head in the ensemble; with a Monte Carlo error where it follows from "
+        "estimated errors of heads", "a_h",
     ),
 }  # fmt: skip
 
@@ -129,7 +149,7 @@ def _by_query(name: str, variable: Variable) -> tuple[str, Variable]:
 
 
 def _registry() -> dict[str, Variable]:
-    measured = MEASURES | INDEXED_MEASURES | HEAD_MEASURES | PAIR_MEASURES
+    measured = MEASURES | STATISTICS | INDEXED_MEASURES | HEAD_MEASURES | PAIR_MEASURES
     by_query = dict(_by_query(*item) for item in MEASURES.items())
     with_errors = measured | by_query
     return with_errors | dict(_mcse(*item) for item in with_errors.items()) | _COUNTS | _VERDICTS

@@ -18,7 +18,7 @@ def test_scheduler_without_workers__is_refused_after_a_while(monkeypatch):
 
     monkeypatch.setattr(schedule, "WORKER_SECONDS", 1)
     with (
-        LocalCluster(n_workers=0, processes=False, dashboard_address=None) as cluster,
+        LocalCluster(n_workers=0, processes=False, dashboard_address=":0") as cluster,
         pytest.raises(UserError, match="no workers for 1 s; start some"),
         open_queue(cluster.scheduler_address),
     ):
