@@ -1,30 +1,39 @@
 """Empirical measures and theory side by side in one labelled data set: the only module that sees both.
 
-Imports NumPy, xarray, cells, design, heads, ledger, provenance, settings, theory and variables.
+Imports NumPy, xarray, design, heads, ledger, provenance, settings, theory and variables.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import xarray as xr
 
-from simstudy.cells import Cell
-from simstudy.design import Design
+from simstudy.design import Design, PlannedCell
 from simstudy.heads import key_projections, query_points, query_projections
 from simstudy.ledger import Account
 from simstudy.provenance import engine, provenance
 from simstudy.settings import TABLE_OF
-from simstudy.theory import leading_order, measures_by_query, predicted_measures
-from simstudy.variables import HEAD_MEASURES, INDICES, MEASURES, PAIR_MEASURES, SOURCES, labelled
+from simstudy.theory import (
+    ExactPrediction,
+    exact_moments,
+    leading_order,
+    measure_errors_by_query,
+    measures_by_query,
+    predicted_measure_errors,
+    predicted_measures,
+)
+from simstudy.variables import HEAD_MEASURES, INDICES, MEASURES, PAIR_MEASURES, SOURCES, THEORIES, labelled
 
 _NUMERIC = {"n_keys", "n_features", "noise_sd", "n_heads", "head_dim", "angle", "bandwidth", "batch_size"}
 
+_NOT_ASKED = "not asked for: set exact = true in the grid"
 
-def assemble(design: Design, accounts: Sequence[Account]) -> xr.Dataset:
+
+def assemble(design: Design, accounts: Sequence[Account], tell: Callable[[int], None] = lambda _: None) -> xr.Dataset:
     """Return all measures of all cells, empirical and theoretical, as laid out in the registry of variables.
 
     Parameters
@@ -33,8 +42,13 @@ def assemble(design: Design, accounts: Sequence[Account]) -> xr.Dataset:
         The design that was run.
     accounts
         One account for each cell of the design, in its order.
+    tell
+        Called before the theory of each cell is evaluated, with the number of cells before it.
     """
-    theories = [predict(account.planned.cell) for account in accounts]
+    theories = []
+    for account in accounts:
+        tell(len(theories))
+        theories.append(predict(account.planned))
     arrays = _counts(accounts)
     arrays |= _by_source(accounts, theories)
     size = max(account.planned.cell.heads.n_heads for account in accounts)
@@ -63,20 +77,38 @@ def coordinates(design: Design, accounts: Sequence[Account]) -> dict[str, Any]:
 
 
 class Theory(NamedTuple):
-    """Measures of a cell by theory: averaged over queries, at each query, and why they do not apply (or nothing)."""
+    """Measures of a cell by one theory, with bounds of their numerical errors (none for closed forms).
+
+    Averaged over queries and at each query; ``reason`` says why the theory does not apply, or nothing.
+    """
 
     measures: dict[str, float]
+    errors: dict[str, float]
     by_query: dict[str, np.ndarray]
+    errors_by_query: dict[str, np.ndarray]
     reason: str
 
 
-def predict(cell: Cell) -> Theory:
-    """Return the leading-order measures of a cell; NaN where the formula does not apply."""
-    if cell.heads.redrawn:
-        return Theory({}, {}, "heads are redrawn in every replicate: the formula holds for given heads")
-    prediction = leading_order(cell, key_projections(cell), query_projections(cell), query_points(cell))
+def predict(planned: PlannedCell) -> dict[str, Theory]:
+    """Return the measures of a cell by each theory; NaN where it does not apply."""
+    return {name: _theory(name, planned) for name in THEORIES}
+
+
+def _theory(name: str, planned: PlannedCell) -> Theory:
+    cell = planned.cell
+    reason = "heads are redrawn in every replicate: theory holds for given heads" if cell.heads.redrawn else ""
+    reason = _NOT_ASKED if name == "exact" and not planned.exact else reason
+    if reason:
+        return Theory({}, {}, {}, {}, reason)
+    method = exact_moments if name == "exact" else leading_order
+    prediction = method(cell, key_projections(cell), query_projections(cell), query_points(cell))
     weights = np.array(cell.weights)
-    return Theory(predicted_measures(prediction, weights), measures_by_query(prediction, weights), prediction.reason)
+    errors, errors_by_query = {}, {}
+    if isinstance(prediction, ExactPrediction):
+        errors = predicted_measure_errors(prediction, weights)
+        errors_by_query = measure_errors_by_query(prediction, weights)
+    averages, by_query = predicted_measures(prediction, weights), measures_by_query(prediction, weights)
+    return Theory(averages, errors, by_query, errors_by_query, prediction.reason)
 
 
 def _counts(accounts: Sequence[Account]) -> dict[str, Any]:
@@ -94,13 +126,14 @@ def _counts(accounts: Sequence[Account]) -> dict[str, Any]:
     }
 
 
-def _by_source(accounts: Sequence[Account], theories: Sequence[Theory]) -> dict[str, Any]:
-    reasons = [["" for _ in accounts], [theory.reason for theory in theories]]
+def _by_source(accounts: Sequence[Account], theories: Sequence[dict[str, Theory]]) -> dict[str, Any]:
+    reasons = [["" for _ in accounts], *([theory[name].reason for theory in theories] for name in THEORIES)]
     arrays: dict[str, Any] = {"inapplicable": np.array(reasons, dtype=object)}
     for name in MEASURES:
         empirical = [float(a.performance.estimate[name]) if a.performance else np.nan for a in accounts]
-        leading = [float(theory.measures.get(name, np.nan)) for theory in theories]
-        arrays[name] = np.array([empirical, leading])
+        predicted = [[float(theory[source].measures.get(name, np.nan)) for theory in theories] for source in THEORIES]
+        arrays[name] = np.array([empirical, *predicted])
+        arrays[f"{name}_numerical_error"] = np.array([t["exact"].errors.get(name, np.nan) for t in theories])
         arrays[f"{name}_mcse"] = np.array(
             [float(a.performance.mcse[name]) if a.performance else np.nan for a in accounts]
         )
@@ -120,7 +153,7 @@ def _padded(accounts: Sequence[Account], name: str, shape: tuple[int, ...]) -> d
     return arrays
 
 
-def _queries(accounts: Sequence[Account], theories: Sequence[Theory]) -> dict[str, Any]:
+def _queries(accounts: Sequence[Account], theories: Sequence[dict[str, Theory]]) -> dict[str, Any]:
     """Measures at each query in the cells that ask for it, NaN elsewhere."""
     asked = [(i, a.performance) for i, a in enumerate(accounts) if a.planned.by_query and a.performance]
     size = max((len(measured.estimate["mse_by_query"]) for _, measured in asked), default=1)
@@ -133,11 +166,14 @@ def _queries(accounts: Sequence[Account], theories: Sequence[Theory]) -> dict[st
     for measure in MEASURES:
         name = f"{measure}_by_query"
         values = arrays[name] = np.full((len(SOURCES), len(accounts), size), np.nan)
-        errors = arrays[f"{name}_mcse"] = np.full((len(accounts), size), np.nan)
+        errors, numerical = (np.full((len(accounts), size), np.nan) for _ in range(2))
+        arrays |= {f"{name}_mcse": errors, f"{name}_numerical_error": numerical}
         for i, measured in asked:
             n_queries = len(measured.estimate[name])
             values[0, i, :n_queries] = measured.estimate[name]
-            values[1, i, :n_queries] = theories[i].by_query.get(measure, np.nan)
+            for position, source in enumerate(THEORIES, start=1):
+                values[position, i, :n_queries] = theories[i][source].by_query.get(measure, np.nan)
+            numerical[i, :n_queries] = theories[i]["exact"].errors_by_query.get(measure, np.nan)
             errors[i, :n_queries] = measured.mcse[name]
     return arrays
 
