@@ -25,6 +25,8 @@ from simstudy.tables import cell_frame, verdict_frame, verdict_lines
 from simstudy.variables import MEASURES, THEORIES
 from simstudy.verdicts import LEVEL
 
+MAX_REASONS = 3
+"""Reasons why a theory does not apply that are listed for one grid; they may differ in every cell."""
 MAX_ROWS = 1000
 """Cells of one grid listed in the page: a browser is slow with more, and `cells.csv` has them all."""
 
@@ -127,7 +129,10 @@ def _grid(results: xr.Dataset, design: Design, name: str) -> dict[str, Any]:
 def _applicability(cells: xr.Dataset, source: str) -> dict[str, Any]:
     """In how many cells a theory applies, and why not in the others."""
     reasons = Counter(cells.inapplicable.sel(source=source).values.tolist())
-    return {"name": THEORY_NAMES[source], "n_applies": reasons.pop("", 0), "reasons": list(reasons.items())}
+    n_applies = reasons.pop("", 0)
+    listed = reasons.most_common(MAX_REASONS)
+    n_further = sum(reasons.values()) - sum(count for _, count in listed)
+    return {"name": THEORY_NAMES[source], "n_applies": n_applies, "reasons": listed, "n_further": n_further}
 
 
 def _level_column(factor: str) -> str:

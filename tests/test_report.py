@@ -120,6 +120,15 @@ def test_page__says_where_theory_applies_and_what_missed_its_precision(html, res
     assert text.count("(precision missed)") == n_missed == 4
 
 
+def test_page__lists_a_few_reasons_and_counts_the_others(results, design, tmp_path):
+    many = results.copy(deep=True)
+    many.inapplicable.loc[{"source": "leading"}] = [f"reason {i}" for i in range(results.sizes["cell"])]
+    text = write_report(many, design, Store(tmp_path)).read_text(encoding="utf-8")
+    listed = " ".join(Page(text).text.split())
+    assert "leading order 0 of 28 reason 0 (1); reason 1 (1); reason 2 (1); others in 25 cells, see cells.csv" in listed
+    assert "reason 3 " not in listed and "others in" not in listed.partition("single exact")[2]
+
+
 def test_page__counts_cells_replicates_failures_and_missed_precision(html, results):
     text = " ".join(Page(html).text.split())
     inside = results.isel(cell=np.flatnonzero(results.grid.values == "angles"))
