@@ -45,7 +45,7 @@ def assemble(design: Design, accounts: Sequence[Account], tell: Callable[[int], 
     tell
         Called before the theory of each cell is evaluated, with the number of cells before it.
     """
-    theories = []
+    theories: list[dict[str, Theory]] = []
     for account in accounts:
         tell(len(theories))
         theories.append(predict(account.planned))

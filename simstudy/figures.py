@@ -207,7 +207,7 @@ def _theories(axes: Axes, figure: claims.Figure, stratum: xr.Dataset, look: Look
         values = stratum[figure.y].sel(source=source).values
         line = np.where(visible(values, figure.y_scale) & visible(x, figure.x_scale), values, np.nan)
         if np.isfinite(line).any():
-            marks = {"marker": "_", "markersize": 12, "markevery": _isolated(line)}
+            marks: dict[str, Any] = {"marker": "_", "markersize": 12, "markevery": _isolated(line)}
             axes.plot(x, line, color=look.colour, label=source, **_LINES[source], **marks)
             setattr(notes, source, True)
         told = np.where(np.isnan(told), line, told)

@@ -53,4 +53,5 @@ class ProgressDisplay:
             self._logged = now
             speed = (done - self._initial) / (now - self._started)
             left = f"{(expected - done) / speed:.0f} s left" if speed > 0 else "time left unknown"
-            self._console.print(f"{text}, {replicates:,} replicates, {done / expected:.0%} of the work known, {left}")
+            work = f", {done / expected:.0%} of the work known, {left}" if predicted is None else ""
+            self._console.print(f"{text}, {replicates:,} replicates{work}")

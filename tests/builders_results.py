@@ -131,7 +131,9 @@ def build_results(design: Design) -> xr.Dataset:
     arrays: dict[str, Any] = _counts(len(cells))
     rows = [_measures(cell.coordinates) for cell in cells]
     theory = [bool(row.pop("_applies")) for row in rows]
-    exact_reasons = [_exact_reason(planned.exact, cell.data.n_keys) for planned, cell in zip(design.cells, cells, strict=True)]
+    exact_reasons = [
+        _exact_reason(planned.exact, cell.data.n_keys) for planned, cell in zip(design.cells, cells, strict=True)
+    ]
     wobble = np.sin(np.arange(len(cells)) * 2.3)
     for name in MEASURES:
         leading = np.array([row[name] for row in rows])

@@ -25,6 +25,8 @@ What answers which question:
   model of the bias (:class:`ExponentialBias`, :class:`PowerBias`, :class:`SharedBias`), with
   :func:`variance_inflation`, :func:`fixed_bandwidth_slope`, :func:`log_head_count_slope` and the laws
   :func:`square_root_log_law` and :func:`log_over_log_log_law`.
+- What are the regression function and the noise variance of a design? :func:`regression_function` and
+  :func:`noise_variance`, as a :class:`Function` with closed Gaussian expectations.
 
 Imports NumPy, SciPy, simstudy.settings and simstudy.cells only.
 """
