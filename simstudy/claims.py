@@ -47,7 +47,9 @@ class AgreesWithTheory(BaseClaim):
 
     kind: Literal["agrees_with_theory"]
     measure: TheoreticalMeasure = Field(description="one of " + ", ".join(MEASURES))
-    source: Literal["leading"] = Field("leading", description='"leading": leading order in n')
+    source: Literal["exact", "leading"] = Field(
+        "leading", description='"leading": leading order in n; "exact": any n, in a grid with exact = true'
+    )
     margin: Positive = Field(description="largest relative difference that still counts as agreement")
 
 

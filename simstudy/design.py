@@ -63,6 +63,7 @@ class Grid(Record):
     )
     precision: dict[str, Any] = Field(default_factory=dict, description="entries that replace those of [precision]")
     by_query: bool = Field(False, description="true: results also hold each measure at each query")
+    exact: bool = Field(False, description="true: exact moments at any n beside leading order; seconds for each cell")
 
 
 class Document(Record):
@@ -87,6 +88,7 @@ class PlannedCell(Record):
     cell: Cell
     precision: Precision
     by_query: bool
+    exact: bool
 
 
 class Design(Record):
@@ -294,7 +296,9 @@ def _plan(document: Document, folder: Path, earlier: list[Problem]) -> tuple[lis
                 if not (stripped and problem.value is None):
                     problems.setdefault((problem.path, problem.remedy), problem)
             if cell is not None:
-                planned.append(PlannedCell(grid=name, cell=cell, precision=precision, by_query=grid.by_query))
+                planned.append(
+                    PlannedCell(grid=name, cell=cell, precision=precision, by_query=grid.by_query, exact=grid.exact)
+                )
     return planned, list(problems.values())
 
 
@@ -371,8 +375,9 @@ def _planned_grids(raw: dict[str, Any], cells: list[PlannedCell], problems: list
         places = [*TABLES, f"grids.{name}"]
         faulty = any(_within(problem.path, place) for problem in problems for place in places)
         grids[name] = PlannedGrid(
-            tuple(factors) if isinstance(factors, dict) else None, coordinates[name], complete=not faulty
-        )
+            tuple(factors) if isinstance(factors, dict) else None, coordinates[name], complete=not faulty,
+            exact=isinstance(grid, dict) and bool(grid.get("exact")),
+        )  # fmt: skip
     return grids
 
 

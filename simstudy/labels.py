@@ -54,6 +54,8 @@ SETTINGS: dict[str, Setting] = {
     "dtype": Setting("floating-point type"),
 }
 
+THEORY_NAMES: dict[str, str] = {"exact": "exact", "leading": "leading order"}
+
 INDEX_NAMES: dict[str, str] = {
     "chordal": "chordal: mean sin² of angles",
     "participation": "participation ratio [heads]",

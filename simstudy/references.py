@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from simstudy.cells import label, level
-from simstudy.claims import BaseClaim, Figure, Monotone, Slope
+from simstudy.claims import AgreesWithTheory, BaseClaim, Figure, Monotone, Slope
 from simstudy.problems import Problem
 from simstudy.settings import TABLE_OF
 
@@ -34,11 +34,14 @@ class PlannedGrid:
         Coordinates of its possible cells.
     complete
         Whether these are all cells that it is meant to have: otherwise none is missed.
+    exact
+        Whether it asks for exact theory.
     """
 
     factors: tuple[str, ...] | None
     coordinates: list[Coordinates]
     complete: bool
+    exact: bool
 
 
 def selected(coordinates: Coordinates, selection: dict[str, Any]) -> bool:
@@ -76,6 +79,8 @@ def _entry_problems(path: str, entry: Entry, grids: Mapping[str, PlannedGrid]) -
         yield Problem.unknown(f"{path}.grid", entry.grid, grids, what="grid")
         return
     grid = grids[entry.grid]
+    if isinstance(entry, AgreesWithTheory) and entry.source == "exact" and not grid.exact:
+        yield Problem(f"{path}.source", "exact", f"set exact = true in [grids.{entry.grid}], which does not ask for it")
     missing = list(_factor_problems(path, entry, grid)) + list(_setting_problems(path, entry, grid))
     yield from missing
     if grid.complete and not missing:

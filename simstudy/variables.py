@@ -15,7 +15,9 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-SOURCES = ("empirical", "leading")
+SOURCES = ("empirical", "exact", "leading")
+"""Monte Carlo; theory without approximation in n; theory at leading order in n."""
+THEORIES = SOURCES[1:]
 INDICES = ("chordal", "participation", "entropy", "logdet", "volume", "vendi", "min_angle", "output")
 
 
@@ -128,7 +130,9 @@ _VERDICTS: dict[str, Variable] = {
     "statement": Variable(("claim",), "text", "the claim in words"),
     "statistic": Variable(("claim",), "text", "what was estimated, in the cell or pair that decides the claim"),
     "verdict_estimate": Variable(("claim",), "see statistic", "estimate of the deciding statistic"),
-    "verdict_mcse": Variable(("claim",), "see statistic", "Monte Carlo standard error of verdict_estimate"),
+    "verdict_mcse": Variable(
+        ("claim",), "see statistic", "error of verdict_estimate: Monte Carlo, and numerical of exact theory"
+    ),
     "verdict_expected": Variable(("claim",), "see statistic", "value or bound claimed"),
     "verdict_z": Variable(("claim",), "1", "distance of the estimate from the bound that decides, in MCSE"),
     "verdict_p_value": Variable(
@@ -143,6 +147,12 @@ def _mcse(name: str, variable: Variable) -> tuple[str, Variable]:
     return f"{name}_mcse", Variable(dims, variable.unit, f"Monte Carlo standard error of {name}")
 
 
+def _numerical_error(name: str, variable: Variable) -> tuple[str, Variable]:
+    dims = tuple(d for d in variable.dims if d != "source")
+    meaning = f"bound of the numerical error of {name} by exact theory, estimated on coarser grids"
+    return f"{name}_numerical_error", Variable(dims, variable.unit, meaning)
+
+
 def _by_query(name: str, variable: Variable) -> tuple[str, Variable]:
     meaning = variable.meaning.replace(", averaged over queries", "").replace(" and queries", "")
     return f"{name}_by_query", Variable((*variable.dims, "query"), variable.unit, f"{meaning}, at each query")
@@ -152,7 +162,9 @@ def _registry() -> dict[str, Variable]:
     measured = MEASURES | STATISTICS | INDEXED_MEASURES | HEAD_MEASURES | PAIR_MEASURES
     by_query = dict(_by_query(*item) for item in MEASURES.items())
     with_errors = measured | by_query
-    return with_errors | dict(_mcse(*item) for item in with_errors.items()) | _COUNTS | _VERDICTS
+    mcse = dict(_mcse(*item) for item in with_errors.items())
+    numerical = dict(_numerical_error(*item) for item in (MEASURES | by_query).items())
+    return with_errors | mcse | numerical | _COUNTS | _VERDICTS
 
 
 VARIABLES: dict[str, Variable] = _registry()

@@ -3,6 +3,7 @@
 Imports NumPy, SciPy, xarray, cells, claims, design, ledger, references and variables only.
 
 Every kind of claim comes down to comparisons: an estimate, its MCSE, and the interval in which the claim puts it.
+Against exact theory the MCSE also holds the numerical error of the theory.
 For each comparison there are two one-sided tests: one against the claim (the truth lies outside the interval) and
 one for it (the truth lies inside; two one-sided tests, Schuirmann 1987).  A claim is
 
@@ -50,6 +51,13 @@ class Comparison(NamedTuple):
     upper: float
     claimed: float
     degrees: int
+
+
+class Predictions(NamedTuple):
+    """Values of one measure by theory, (cell,), with bounds of their numerical errors: 0 for a closed form."""
+
+    values: np.ndarray
+    errors: np.ndarray
 
 
 class Judgement(NamedTuple):
@@ -117,15 +125,20 @@ def judge(results: xr.Dataset, design: Design, accounts: list[Account]) -> xr.Da
     for name, claim in design.claims.items():
         positions = [i for i, account in enumerate(accounts) if account.planned.grid == claim.grid]
         inside = [accounts[i] for i in positions]
-        theory = None
-        if isinstance(claim, AgreesWithTheory):
-            theory = results[claim.measure].sel(source=claim.source).values[positions]
+        theory = _predictions(results, claim, positions) if isinstance(claim, AgreesWithTheory) else None
         comparisons = list(compare(claim, inside, design.factors[claim.grid], theory))
         judgements[name] = decide(comparisons, LEVEL / len(design.claims))
     if not judgements:
         return results
     table = _table(design, judgements)
     return xr.merge([results, table], combine_attrs="override")
+
+
+def _predictions(results: xr.Dataset, claim: AgreesWithTheory, positions: list[int]) -> Predictions:
+    values = results[claim.measure].sel(source=claim.source).values[positions]
+    if claim.source == "leading":
+        return Predictions(values, np.zeros_like(values))
+    return Predictions(values, results[f"{claim.measure}_numerical_error"].values[positions])
 
 
 def _table(design: Design, judgements: dict[str, Judgement]) -> xr.Dataset:
@@ -199,7 +212,7 @@ def holm(p_values: np.ndarray) -> np.ndarray:
 
 
 def compare(
-    claim: BaseClaim, accounts: list[Account], factors: tuple[str, ...], theory: np.ndarray | None
+    claim: BaseClaim, accounts: list[Account], factors: tuple[str, ...], theory: Predictions | None
 ) -> Iterator[Comparison]:
     """Yield the comparisons of a claim in the cells of its grid.
 
@@ -211,8 +224,8 @@ def compare(
         The cells of the grid.
     factors
         Factors of the grid.
-    theory : (cell,) or None
-        Theoretical values; for `AgreesWithTheory`.
+    theory
+        What theory says of the measure in these cells; for `AgreesWithTheory`.
     """
     estimates = Estimates(accounts, claim)
     chosen = [i for i, c in enumerate(estimates.coordinates) if selected(c, claim.where)]
@@ -228,14 +241,16 @@ def compare(
 
 
 def _agreement(
-    claim: AgreesWithTheory, estimates: Estimates, chosen: list[int], factors: tuple[str, ...], theory: np.ndarray
+    claim: AgreesWithTheory, estimates: Estimates, chosen: list[int], factors: tuple[str, ...], theory: Predictions
 ) -> Iterator[Comparison]:
-    valid = [cell for cell in chosen if np.isfinite(theory[cell]) and theory[cell] != 0.0]
+    """Ratios of estimate to theory; a numerical error of the theory counts as one more standard error."""
+    valid = [cell for cell in chosen if np.isfinite(theory.values[cell]) and theory.values[cell] != 0.0]
     share = "" if len(valid) == len(chosen) else f", one of {len(valid)} cells with theory among {len(chosen)}"
     for cell in valid:
-        ratio, mcse, degrees = estimates.combine({cell: 1.0 / theory[cell]})
+        ratio, mcse, degrees = estimates.combine({cell: 1.0 / theory.values[cell]})
+        error = float(np.hypot(mcse, ratio * theory.errors[cell] / theory.values[cell]))
         text = f"{claim.measure} / {claim.source}{_at(estimates.coordinates[cell], factors)}{share}"
-        yield Comparison(text, ratio, mcse, 1 - claim.margin, 1 + claim.margin, 1.0, degrees)
+        yield Comparison(text, ratio, error, 1 - claim.margin, 1 + claim.margin, 1.0, degrees)
 
 
 def _strata(claim: Any, estimates: Estimates, chosen: list[int], factors: tuple[str, ...]) -> Iterator[list[int]]:

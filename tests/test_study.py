@@ -60,7 +60,7 @@ def test_interrupted_run__continues_to_the_same_bits(design, serial, tmp_path):
 
     calls = 0
 
-    def interrupt(ledger: Ledger) -> None:
+    def interrupt(ledger: Ledger, predicted: int | None = None) -> None:
         nonlocal calls
         calls += 1
         if calls == 2:
