@@ -1,6 +1,6 @@
 """The report of a study: one page with verdicts, figures and tables, and the same as files.
 
-Imports Jinja2, NumPy, xarray, design, figures, labels, problems, store, tables, variables and verdicts only; writes
+Imports Jinja2, NumPy, xarray, claims, design, figures, labels, problems, store, tables and variables only; writes
 through the store.
 """
 
@@ -16,6 +16,7 @@ import jinja2
 import numpy as np
 import xarray as xr
 
+from simstudy.claims import LEVEL
 from simstudy.design import Design, PlannedCell
 from simstudy.figures import RESOLUTION, draw, image
 from simstudy.labels import THEORY_NAMES, level_name, measure_name, number, setting_name, with_error
@@ -23,7 +24,6 @@ from simstudy.problems import UserError
 from simstudy.store import Store
 from simstudy.tables import cell_frame, verdict_frame, verdict_lines
 from simstudy.variables import MEASURES, THEORIES
-from simstudy.verdicts import LEVEL
 
 MAX_REASONS = 3
 """Reasons why a theory does not apply that are listed for one grid; they may differ in every cell."""

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 from pydantic import TypeAdapter
 
-from simstudy.claims import Claim
-from simstudy.verdicts import LEVEL, Comparison, Predictions, compare, decide, holm
+from simstudy.claims import LEVEL, Claim
+from simstudy.comparisons import Comparison, Predictions
+from simstudy.verdicts import compare, decide, holm
 
 N_BLOCKS = 64
 
