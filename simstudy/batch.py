@@ -7,7 +7,7 @@ clock, so that every executor submits this very function.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -56,10 +56,10 @@ def simulate_batch(cells: Sequence[Cell], batch: int) -> list[Moments]:
     list of Moments
         One for each cell; the same to the bit whichever other cells are evaluated with it.
     """
-    evaluations = [_Evaluation(cell) for cell in cells]
+    evaluations = [Evaluation(cell) for cell in cells]
     largest = max(cells, key=lambda cell: cell.data.n_keys)
     for block, first, count in _pieces(largest, batch):
-        shared = _SharedData(largest, first, count)
+        shared = SharedData(largest, first, count)
         for evaluation in evaluations:
             _add(evaluation, shared, block)
     return [evaluation.moments for evaluation in evaluations]
@@ -75,7 +75,7 @@ def _pieces(cell: Cell, batch: int) -> Iterator[tuple[int, int, int]]:
             yield block, start + offset, min(step, per_block - offset)
 
 
-def _add(evaluation: _Evaluation, shared: _SharedData, block: int) -> None:
+def _add(evaluation: Evaluation, shared: SharedData, block: int) -> None:
     """Add replicates; if one of them raises, each by itself, so that only that one is counted as failed."""
     try:
         evaluation.add(shared, block)
@@ -87,7 +87,7 @@ def _add(evaluation: _Evaluation, shared: _SharedData, block: int) -> None:
                 _add(evaluation, single, block)
 
 
-class _SharedData:
+class SharedData:
     """Data of a few replicates, each part drawn or computed once for all cells that use it."""
 
     def __init__(self, cell: Cell, first: int, count: int) -> None:
@@ -101,12 +101,13 @@ class _SharedData:
             self._known[address] = compute()
         return self._known[address]
 
-    def singles(self) -> Iterator[_SharedData]:
+    def singles(self) -> Iterator[SharedData]:
         """Yield the data of each replicate by itself."""
         for replicate in range(self.first, self.first + self.count):
-            yield _SharedData(self._cell, replicate, 1)
+            yield SharedData(self._cell, replicate, 1)
 
     def keys(self, n_keys: int) -> np.ndarray:
+        """X: (replicate, feature, key)."""
         return self._once(("keys", n_keys), lambda: np.ascontiguousarray(self._keys[:, :, :n_keys]))
 
     def values(self, cell: Cell) -> np.ndarray:
@@ -139,7 +140,35 @@ def _projections(cell: Cell, first: int = 0, count: int = 1) -> tuple[np.ndarray
     return heads.key_projections(cell, first, count), heads.query_projections(cell, first, count)
 
 
-class _Evaluation:
+class Evaluated(NamedTuple):
+    """What the estimators of one cell see and return in a few replicates.
+
+    Attributes
+    ----------
+    key_projections : (head, feature, dimension) or (replicate, head, feature, dimension)
+        W_h in the precision of the cell.
+    queries : (query, head, dimension) or (replicate, query, head, dimension)
+        Query points, projected by the heads' query projections.
+    values, variances : (replicate, key)
+        What is averaged: m(X), or Y if noise is drawn; Var(ε | X).
+    means : (replicate, query, head)
+        Head estimates, or their conditional means given the keys.
+    gram : (replicate, query, head, head) or None
+        Conditional covariance of the head estimates given the keys; None if noise is drawn.
+    indices : (replicate, index)
+        Geometric diversity indices.
+    """
+
+    key_projections: np.ndarray
+    queries: np.ndarray
+    values: np.ndarray
+    variances: np.ndarray
+    means: np.ndarray
+    gram: np.ndarray | None
+    indices: Array
+
+
+class Evaluation:
     """Moments of one cell, as pieces of the batch arrive."""
 
     def __init__(self, cell: Cell) -> None:
@@ -161,7 +190,8 @@ class _Evaluation:
         queries = np.ascontiguousarray(projected if query.ndim == 4 else projected[0])
         return key.astype(self._dtype), queries, indices
 
-    def add(self, shared: _SharedData, block: int) -> None:
+    def evaluate(self, shared: SharedData) -> Evaluated:
+        """Return what the heads estimate from the data of a few replicates."""
         cell = self.cell
         key, queries, indices = self._prepare(*shared.projections(cell)) if cell.heads.redrawn else self._fixed
         keys = shared.projected(cell, key)
@@ -172,9 +202,13 @@ class _Evaluation:
             means = nw_estimates(keys, values, queries, cell.bandwidth, cell.estimator.logits)
         else:
             means, gram = nw_moments(keys, values, variances, queries, cell.bandwidth, cell.estimator.logits)
-        # Last, so that a replicate that raises leaves no trace in the sums.
         rows = np.broadcast_to(indices, (shared.count, indices.shape[-1]))
-        self.moments = update(self.moments, block, shared.first, means, gram, rows)
+        return Evaluated(key, queries, values, variances, means, gram, rows)
+
+    def add(self, shared: SharedData, block: int) -> None:
+        """Add replicates to the moments of a block; one that raises leaves no trace in them."""
+        seen = self.evaluate(shared)
+        self.moments = update(self.moments, block, shared.first, seen.means, seen.gram, seen.indices)
 
     def fail(self, replicate: int) -> None:
         """Count a replicate that has no estimate because computing it raised."""
