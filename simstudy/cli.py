@@ -9,7 +9,7 @@ from __future__ import annotations
 import signal
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 from rich.console import Console
@@ -17,9 +17,6 @@ from rich.markup import escape
 from rich.table import Table
 
 from simstudy.problems import UserError
-
-if TYPE_CHECKING:
-    from simstudy.ledger import Account
 
 EXIT_USER_ERROR = 2
 EXIT_PRECISION_MISSED = 3
@@ -109,7 +106,7 @@ def run(
 ) -> None:
     """Run a study, or continue one: batches that are already stored are not computed again."""
     from simstudy.design import load_design
-    from simstudy.progress import ProgressDisplay
+    from simstudy.progress import ProgressDisplay, missed_lines
     from simstudy.report import write_report
     from simstudy.study import run as run_study
     from simstudy.study import store_of
@@ -119,48 +116,40 @@ def run(
     with ProgressDisplay(console) as display:
         results = run_study(loaded, output=output, executor=executor, workers=workers, observer=display)
     store = store_of(loaded, output)
-    report = write_report(results, loaded, store)
+    with store.locked():
+        report = write_report(results, loaded, store)
     console.print(verdict_table(results))
     total = int(results.n_replicates.sum())
     console.print(f"{results.sizes['cell']} cells, {total:,} replicates, {int(results.n_failed.sum())} failed")
     console.print(f"results  {store.folder / 'results.nc'}\nreport   {report}", highlight=False, soft_wrap=True)
-    missed = ~results.precision_reached
-    if missed.any():
-        undefined = int((missed & results.mse.sel(source="empirical").isnull()).sum())
-        reason = f", {undefined} of them because their estimates are undefined" if undefined else ""
-        errors.print(f"{int(missed.sum())} cells stopped without the precision wanted{reason}; see the report")
+    ledger = display.ledger
+    damaged = sum(len(account.damaged) for account in ledger.accounts)
+    if damaged:
+        errors.print(f"{damaged} stored batches were damaged and have been computed again; check the disk")
+    missed = [account for account in ledger.accounts if not account.reached]
+    if missed:
+        errors.print(missed_lines(missed, loaded), highlight=False, soft_wrap=True, markup=False)
         raise typer.Exit(EXIT_PRECISION_MISSED)
 
 
 @app.command()
 def status(design: DesignArgument, profile: ProfileOption = "quick", output: OutputOption = Path("outputs")) -> None:
-    """Show how far each cell of a study is, also while another process runs it."""
+    """Show how far each cell of a study is, also while another process runs it.
+
+    Nothing is written or locked.  Errors are those of the batches stored so far; numbers of cells serve
+    [bold]simstudy replay --cell[/].
+    """
     from simstudy.design import load_design
     from simstudy.ledger import Ledger
+    from simstudy.progress import status_line, status_table
     from simstudy.study import store_of
 
     loaded = load_design(design_path(design), profile)
-    ledger = Ledger(loaded, store_of(loaded, output))
+    store = store_of(loaded, output)
+    ledger = Ledger(loaded, store)
     ledger.first_tasks()
-    table = Table("grid", "cell", "replicates", "failed", "MCSE / wanted", "state")
-    for account in ledger.accounts:
-        coordinates = account.planned.cell.coordinates
-        names = loaded.factors[account.planned.grid]
-        place = ", ".join(f"{name} = {coordinates[name]}" for name in names)
-        stored = (account.target - len(account.missing)) * account.batch_size
-        ratio = "" if account.shortfall is None else f"{account.shortfall:.2f}"
-        table.add_row(account.planned.grid, escape(place), f"{stored:,}", str(account.n_failed), ratio, _state(account))
-    console.print(table)
-    finished = sum(account.finished for account in ledger.accounts)
-    console.print(f"{finished} of {len(ledger.accounts)} cells finished")
-
-
-def _state(account: Account) -> str:
-    if not account.finished:
-        return "running"
-    if account.performance is None:
-        return "stopped: estimates undefined"
-    return "done" if account.reached else "ceiling reached"
+    console.print(status_table(ledger, loaded))
+    console.print(status_line(ledger, store), highlight=False, soft_wrap=True)
 
 
 @app.command()
@@ -176,7 +165,8 @@ def report(design: DesignArgument, profile: ProfileOption = "quick", output: Out
     store = store_of(loaded, output)
     results = open_results(store.folder)
     # Written first: it refuses results of another design, whose verdicts must not be shown as those of this one.
-    path = write_report(results, loaded, store)
+    with store.locked():
+        path = write_report(results, loaded, store)
     console.print(verdict_table(results))
     console.print(f"report   {path}", highlight=False, soft_wrap=True)
 

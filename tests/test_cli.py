@@ -57,6 +57,10 @@ def test_missed_precision__has_its_own_exit_code(tmp_path):
     path = write_design(tmp_path, edited(DESIGN, "mse = 0.05", "mse = 0.0001"))
     result = simstudy("run", path, "--output", tmp_path / "out", "--executor", "serial")
     assert result.returncode == 3 and "6 cells stopped without the precision wanted; see" in result.stderr
+    assert result.stderr.count("MCSE of mse 0.0") == 6 and "ceiling of 512 replicates" in result.stderr
+    assert "angles: angle = 45.0, bandwidth = 0.5: MCSE" in result.stderr
+    shown = simstudy("status", path, "--output", tmp_path / "out")
+    assert shown.stdout.count("ceiling reached") == 6
 
 
 def test_bad_design__is_one_message_exit_code_2_and_nothing_written(tmp_path):
@@ -74,7 +78,8 @@ def test_undefined_estimates__are_named_as_the_reason(tmp_path):
     broken = "from simstudy import datasets as d; draw = d.draw_keys; d.draw_keys = lambda *a: float('nan') * draw(*a)"
     result = simstudy("run", path, "--output", output, "--executor", "serial", before=broken)
     assert result.returncode == 3, result.stderr
-    assert "6 cells stopped without the precision wanted, 6 of them because" in result.stderr
+    assert "6 cells stopped without the precision wanted" in result.stderr
+    assert result.stderr.count("undefined estimates") == 6
     assert "ceiling" not in result.stderr
     shown = simstudy("status", path, "--output", output)
     assert shown.stdout.count("estimates undefined") == 6 and "ceiling" not in shown.stdout
@@ -158,4 +163,5 @@ def test_interrupt__ends_cleanly_and_run_continues(tmp_path):
     assert process.returncode == 130, messages
     assert "run the same command again" in messages and "Traceback" not in messages
     stored = simstudy("status", path, "--output", output)
-    assert stored.returncode == 0 and "running" in stored.stdout
+    assert stored.returncode == 0 and "of about" in stored.stdout
+    assert "no process runs it" in stored.stdout
