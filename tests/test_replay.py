@@ -57,10 +57,11 @@ def test_replayed_arrays__give_the_estimates_by_plain_sums():
 
 
 def test_failed_replicate__says_why(monkeypatch):
+    def overflow(*_):
+        raise FloatingPointError("overflow")
+
     cell = minimal_cell()
-    monkeypatch.setattr(
-        "simstudy.learners.nadaraya_watson.nw_moments", lambda *_: (_ for _ in ()).throw(FloatingPointError("overflow"))
-    )
+    monkeypatch.setattr("simstudy.learners.nadaraya_watson.nw_moments", overflow)
     (batch,) = simulate_batch([cell], 0)
     assert batch.failed.tolist() == list(range(32))
     seen = replay(cell, 3)
