@@ -1,7 +1,7 @@
 """The command line: exceptions that a user can mend become one message and exit code 2.
 
-Imports typer, rich, and design, ledger, problems, progress, report, results, study and tables only.  What a command
-needs is imported inside the command: ``--help`` stays fast.
+Imports typer, rich, and design, gather, ledger, problems, progress, report, results, study and tables only.  What a
+command needs is imported inside the command: ``--help`` stays fast.
 """
 
 from __future__ import annotations
@@ -153,21 +153,29 @@ def status(design: DesignArgument, profile: ProfileOption = "quick", output: Out
 
 
 @app.command()
-def report(design: DesignArgument, profile: ProfileOption = "quick", output: OutputOption = Path("outputs")) -> None:
-    """Write the report again from the stored results, without computing any replicate."""
+def report(
+    design: Annotated[str | None, typer.Argument(help="Design file, by path or name; all studies without one.")] = None,
+    profile: ProfileOption = "quick",
+    output: OutputOption = Path("outputs"),
+) -> None:
+    """Write the report again from the stored results, without computing any replicate; or one page of all studies."""
     from simstudy.design import load_design
+    from simstudy.gather import gather
     from simstudy.report import write_report
     from simstudy.results import open_results
     from simstudy.study import store_of
     from simstudy.tables import verdict_table
 
-    loaded = load_design(design_path(design), profile)
-    store = store_of(loaded, output)
-    results = open_results(store.folder)
-    # Written first: it refuses results of another design, whose verdicts must not be shown as those of this one.
-    with store.locked():
-        path = write_report(results, loaded, store)
-    console.print(verdict_table(results))
+    if design is None:
+        path = gather(sorted(DESIGNS.glob("*.toml")), profile, output)
+    else:
+        loaded = load_design(design_path(design), profile)
+        store = store_of(loaded, output)
+        results = open_results(store.folder)
+        # Written first: it refuses results of another design, whose verdicts must not be shown as those of this one.
+        with store.locked():
+            path = write_report(results, loaded, store)
+        console.print(verdict_table(results))
     console.print(f"report   {path}", highlight=False, soft_wrap=True)
 
 
