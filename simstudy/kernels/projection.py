@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from simstudy.jit import kernel
-from simstudy.kernels.elementary import inlined
+from simstudy.jit import inlined, kernel
 
 # Index legend: r replicate, i key, j feature, c column of the stacked projections (head and dimension).
 
@@ -36,16 +35,16 @@ def project(keys: np.ndarray, projections: np.ndarray) -> np.ndarray:
     stacked = np.moveaxis(projections.reshape((-1, *projections.shape[-3:])), -1, -2)
     rows = np.array(stacked.reshape(len(stacked), n_heads * head_dim, -1), keys.dtype, order="C")
     projected = np.empty((len(keys), rows.shape[1], keys.shape[2]), keys.dtype)
-    _project(np.require(keys, requirements=("C", "W")), rows, projected)
+    spare = np.empty((1, keys.shape[2]), keys.dtype)
+    _project(np.require(keys, requirements=("C", "W")), rows, spare, projected)
     return projected.reshape(len(keys), n_heads, head_dim, keys.shape[2])
 
 
 @kernel
-def _project(keys, rows, projected):
+def _project(keys, rows, spare, projected):
     # projected[r, c, i] = sum_j rows[r, c, j] * keys[r, j, i]
     n_replicates, n_columns, n_keys = projected.shape
     # Columns pass in pairs; the partner of an odd last one is computed and dropped.
-    spare = np.empty((1, n_keys), keys.dtype)
     for r in range(n_replicates):
         x, weights = keys[r], rows[r if len(rows) > 1 else 0]
         for start in range(0, n_keys, _TILE):
