@@ -43,8 +43,8 @@ class _Memory(NamedTuple):
     rows: np.ndarray  # (head, tile) weights at one query
     data: np.ndarray  # (2, tile) values, scales of the noise
     centres: np.ndarray  # (head, dimension) and, below, what `shifts.aim` says of each query
-    slopes: np.ndarray  # (head, query, dimension)
-    limits: np.ndarray  # (head, query, 2)
+    slopes: np.ndarray  # (head, dimension, query)
+    limits: np.ndarray  # (head, 2, query)
     near: np.ndarray  # (head, query)
     nearest: np.ndarray  # (head, query) lowest score, where the careful formula serves
     sums: np.ndarray  # (query, head, 2) sum of weights, weighted sum of values
@@ -76,7 +76,7 @@ def nw_estimates(
         replicate do not depend on the others.
     """
     keys, queries, law = _arguments(projected_keys, projected_queries, bandwidth, logits)
-    estimates = np.empty((len(keys), queries.shape[1], keys.shape[1]))
+    estimates = np.empty((len(keys), queries.shape[3], keys.shape[1]))
     data = _writable(values, keys.dtype)
     _estimates(*_FUNCTIONS[keys.dtype.name], keys, data, queries, law, _memory(keys, queries, 1), estimates)
     return estimates
@@ -110,7 +110,7 @@ def nw_moments(
         Both are NaN where `nw_estimates` is.
     """
     keys, queries, law = _arguments(projected_keys, projected_queries, bandwidth, logits)
-    means = np.empty((len(keys), queries.shape[1], keys.shape[1]))
+    means = np.empty((len(keys), queries.shape[3], keys.shape[1]))
     grams = np.empty((*means.shape, keys.shape[1]))
     data = _writable(values, keys.dtype), _writable(variances, keys.dtype)
     memory = _memory(keys, queries, keys.shape[1])
@@ -122,7 +122,8 @@ def _arguments(
     projected_keys: np.ndarray, projected_queries: np.ndarray, bandwidth: float, logits: str
 ) -> tuple[np.ndarray, np.ndarray, Law]:
     real = projected_keys.dtype
-    queries = projected_queries.reshape((-1, *projected_queries.shape[-3:]))
+    # Feature-major as the keys are, (R or 1, H, p, Q).
+    queries = projected_queries.reshape((-1, *projected_queries.shape[-3:])).transpose(0, 2, 3, 1)
     return _writable(projected_keys, real), _writable(queries, real), law_of(logits, float(bandwidth), real)
 
 
@@ -133,15 +134,15 @@ def _writable(x: np.ndarray, real: np.dtype) -> np.ndarray:
 
 def _memory(keys: np.ndarray, queries: np.ndarray, n_heads: int) -> _Memory:
     """Memory for ``n_heads`` heads at a time; loops take dimensions and rows of weights by fours."""
-    head_dim, n_queries, real = keys.shape[2], queries.shape[1], keys.dtype
+    head_dim, n_queries, real = keys.shape[2], queries.shape[3], keys.dtype
     whole_dim, whole_heads = -(-head_dim // 4) * 4, -(-n_heads // 4) * 4
     return _Memory(
         laid=_tiles((n_heads, 2 + whole_dim), real),
         rows=_tiles((whole_heads,), real),
         data=_tiles((2,), real),
         centres=np.zeros((n_heads, head_dim), real),
-        slopes=np.zeros((n_heads, n_queries, whole_dim), real),
-        limits=np.empty((n_heads, n_queries, 2), real),
+        slopes=np.zeros((n_heads, whole_dim, n_queries), real),
+        limits=np.empty((n_heads, 2, n_queries), real),
         near=np.empty((n_heads, n_queries), np.bool_),
         nearest=np.empty((n_heads, n_queries), real),
         sums=np.empty((n_queries, n_heads, 2)),
@@ -160,17 +161,17 @@ def _tiles(shape: tuple[int, ...], real: np.dtype) -> np.ndarray:
 @kernel
 def _estimates(exp2, lowest, keys, values, queries, law, memory, estimates):
     # estimates[r, q, h] = sum_i w_i values[r, i] / sum_i w_i
-    n_replicates, n_heads = keys.shape[:2]
+    n_replicates, n_heads, n_queries = len(keys), keys.shape[1], queries.shape[3]
     for r in range(n_replicates):
         points = queries[r if len(queries) > 1 else 0]
         for h in range(n_heads):
-            _aim(lowest, keys[r, h], points[:, h], law, memory, 0)
-            _sum(exp2, keys[r, h], values[r], points[:, h], law, memory, 0, len(points))
-            for q in range(len(points)):
+            _aim(lowest, keys[r, h], points[h], law, memory, 0)
+            _sum(exp2, keys[r, h], values[r], points[h], law, memory, 0, n_queries)
+            for q in range(n_queries):
                 sums = memory.sums[q, 0]
                 if memory.near[0, q] and not sums[0] >= law.least:
-                    _withdraw(lowest, keys[r, h], points[q, h], law, memory, 0, q)
-                    _sum(exp2, keys[r, h], values[r], points[:, h], law, memory, q, q + 1)
+                    _withdraw(lowest, keys[r, h], points[h, :, q], law, memory, 0, q)
+                    _sum(exp2, keys[r, h], values[r], points[h], law, memory, q, q + 1)
                 estimates[r, q, h] = sums[1] / _mass(sums, memory.near[0, q])
 
 
@@ -185,10 +186,10 @@ def _sum(exp2, keys, values, points, law, memory, first, last):
         lay_keys(keys, start, size, memory.centres[0], law.curvature, laid)
         for q in range(first, last):
             if memory.near[0, q]:
-                mass, total = weighted_sums(exp2, laid, memory.slopes[0, q], memory.limits[0, q], y, padded(size))
+                mass, total = weighted_sums(exp2, laid, memory.slopes[0], memory.limits[0], q, y, padded(size))
             else:
                 nearest = memory.nearest[0, q]
-                fill_scores(keys, start, size, points[q], law.distance, row)
+                fill_scores(keys, start, size, points[:, q], law.distance, row)
                 mass, total = score_sums_kept(exp2, nearest, law.rate, law.low, law.magic, y, zeros, size, row)
             memory.sums[q, 0, 0] += mass
             memory.sums[q, 0, 1] += total
@@ -198,18 +199,18 @@ def _sum(exp2, keys, values, points, law, memory, first, last):
 def _moments(exp2, lowest, keys, values, variances, queries, law, memory, means, grams):
     # means[r, q, h] = sum_i w_hi values[r, i] / W_h,  W_h = sum_i w_hi
     # grams[r, q, h, g] = sum_i w_hi w_gi variances[r, i] / (W_h W_g)
-    n_replicates, n_heads = keys.shape[:2]
+    n_replicates, n_heads, n_queries = len(keys), keys.shape[1], queries.shape[3]
     for r in range(n_replicates):
         points = queries[r if len(queries) > 1 else 0]
         largest = _largest(variances[r])
         for h in range(n_heads):
-            _aim(lowest, keys[r, h], points[:, h], law, memory, h)
-        _multiply(exp2, keys[r], values[r], variances[r], largest, points, law, memory, 0, len(points))
-        for q in range(len(points)):
+            _aim(lowest, keys[r, h], points[h], law, memory, h)
+        _multiply(exp2, keys[r], values[r], variances[r], largest, points, law, memory, 0, n_queries)
+        for q in range(n_queries):
             failed = False
             for h in range(n_heads):
                 if memory.near[h, q] and not memory.sums[q, h, 0] >= law.least:
-                    _withdraw(lowest, keys[r, h], points[q, h], law, memory, h, q)
+                    _withdraw(lowest, keys[r, h], points[h, :, q], law, memory, h, q)
                     failed = True
             if failed:
                 _multiply(exp2, keys[r], values[r], variances[r], largest, points, law, memory, q, q + 1)
@@ -232,11 +233,11 @@ def _multiply(exp2, keys, values, variances, largest, points, law, memory, first
         for q in range(first, last):
             for h in range(n_heads):
                 if near[h, q]:
-                    slope, limits = memory.slopes[h, q], memory.limits[h, q]
-                    mass, total = weighted_sums_kept(exp2, laid[h], slope, limits, y, scale, padded(size), rows[h])
+                    slopes, limits = memory.slopes[h], memory.limits[h]
+                    mass, total = weighted_sums_kept(exp2, laid[h], slopes, limits, q, y, scale, padded(size), rows[h])
                 else:
                     nearest = memory.nearest[h, q]
-                    fill_scores(keys[h], start, size, points[q, h], law.distance, rows[h])
+                    fill_scores(keys[h], start, size, points[h, :, q], law.distance, rows[h])
                     mass, total = score_sums_kept(
                         exp2, nearest, law.rate, law.low, law.magic, y, scale, size, rows[h]
                     )
@@ -249,9 +250,9 @@ def _multiply(exp2, keys, values, variances, largest, points, law, memory, first
 def _aim(lowest, keys, points, law, memory, h):
     near = memory.near[h]
     aim(lowest, keys, points, law, memory.rows[0], memory.centres[h], memory.slopes[h], memory.limits[h], near)
-    for q in range(len(points)):
+    for q in range(near.size):
         if not near[q]:
-            _withdraw(lowest, keys, points[q], law, memory, h, q)
+            _withdraw(lowest, keys, points[:, q], law, memory, h, q)
 
 
 @kernel
@@ -277,10 +278,11 @@ def _largest(variances):
 
 @kernel
 def _normalise(sums, products, largest, near, means, grams):
-    n_heads = means.size
-    for h in range(n_heads):
-        sums[h, 0] = _mass(sums[h], near[h])
-        means[h] = sums[h, 1] / sums[h, 0]
+    for h in range(means.size):
+        mass = _mass(sums[h], near[h])
+        means[h] = sums[h, 1] / mass
+        # Kept for later heads, since divisions are slow.
+        sums[h, 0] = 1 / mass
         for g in range(h + 1):
-            grams[h, g] = products[h, g] * largest / (sums[h, 0] * sums[g, 0])
+            grams[h, g] = products[h, g] * largest * (sums[h, 0] * sums[g, 0])
             grams[g, h] = grams[h, g]

@@ -47,7 +47,7 @@ class Law(NamedTuple):
 
 
 _RATES = {"distance": 0.5, "dot_product": 1.0}
-_FARTHEST = {"distance": 64.0, "dot_product": 1024.0}
+_FARTHEST = {"distance": 128.0, "dot_product": 1024.0}
 _RANGES = {"float32": (MAGIC_32, -58.0, 50.0, 2.0**-12), "float64": (MAGIC_64, -500.0, 400.0, 2.0**-400)}
 
 
@@ -89,25 +89,25 @@ def largest_norm(lowest, keys, row):
 
 @kernel
 def aim(lowest, keys, points, law, row, centre, slopes, limits, near):
-    """Prepare the fast formula for the keys (p, n) of one head at the queries (Q, p).
+    """Prepare the fast formula for the keys (p, n) of one head at the queries (p, Q).
 
-    Set centre (p,), slopes (Q, p), the arguments of `exp2` limits (Q, 2), and near (Q,): whether it may be used.
+    Set centre (p,), slopes (p, Q), the arguments of `exp2` limits (2, Q), and near (Q,): whether it may be used.
     """
-    largest = law.rate
     if law.distance:
         set_centre(keys, centre)
-    else:
-        largest = law.rate * largest_norm(lowest, keys, row)
-    for q in range(len(points)):
-        square = law.rate * 0
-        for k in range(centre.size):
-            x = points[q, k] - centre[k]
-            slopes[q, k] = law.rate * (x + x) if law.distance else law.rate * x
-            square += x * x
-        reach = law.rate * square if law.distance else np.sqrt(square) * largest
-        near[q] = reach <= law.farthest
-        shift = law.ceiling - np.ceil(reach)
-        limits[q, 0], limits[q, 1] = law.low - shift, law.magic + shift
+    largest = law.rate if law.distance else law.rate * largest_norm(lowest, keys, row)
+    factor, reach, magics = law.rate + law.curvature, limits[0], limits[1]
+    reach[:] = 0
+    for k in range(centre.size):
+        x, slope, middle = points[k], slopes[k], centre[k]
+        for q in range(near.size):
+            slope[q] = factor * (x[q] - middle)
+            reach[q] += (x[q] - middle) * (x[q] - middle)
+    for q in range(near.size):
+        highest = largest * (reach[q] if law.distance else np.sqrt(reach[q]))
+        shift = law.ceiling - np.ceil(highest)
+        near[q] = highest <= law.farthest
+        limits[0, q], magics[q] = law.low - shift, law.magic + shift
 
 
 @kernel

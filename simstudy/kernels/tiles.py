@@ -72,15 +72,15 @@ def lay_keys(keys, start, size, centre, rate, laid):
 
 
 @inlined
-def join_dimensions(laid, slope, size):
-    """Set laid[1, i] = laid[0, i] + Σ_{k ≥ 4} slope[k] laid[2 + k, i]; return the row of offsets to use, 0 or 1."""
-    for k in range(4, slope.size, 4):
+def _join_dimensions(laid, slopes, q, size):
+    # Set laid[1, i] = laid[0, i] + sum_{k >= 4} slopes[k, q] laid[2 + k, i]; return the row of offsets to use, 0 or 1.
+    for k in range(4, len(slopes), 4):
         first, offsets = laid[0 if k == 4 else 1], laid[1]
         x0, x1, x2, x3 = laid[2 + k], laid[3 + k], laid[4 + k], laid[5 + k]
-        a0, a1, a2, a3 = slope[k], slope[k + 1], slope[k + 2], slope[k + 3]
+        a0, a1, a2, a3 = slopes[k, q], slopes[k + 1, q], slopes[k + 2, q], slopes[k + 3, q]
         for i in range(size):
             offsets[i] = (first[i] + a0 * x0[i] + a1 * x1[i]) + (a2 * x2[i] + a3 * x3[i])
-    return 0 if slope.size == 4 else 1
+    return 0 if len(slopes) == 4 else 1
 
 
 # Nearly all the time goes into the two loops below.  A vector of keys takes 4 products with its dimensions, 11
@@ -88,12 +88,12 @@ def join_dimensions(laid, slope, size):
 
 
 @inlined
-def weighted_sums(exp2, laid, slope, limits, values, size):
-    """Return Σ_i w_i and Σ_i w_i values_i, where w_i = exp2(offset_i + Σ_k slope[k] laid[2 + k, i], *limits)."""
-    offsets = laid[join_dimensions(laid, slope, size)]
+def weighted_sums(exp2, laid, slopes, limits, q, values, size):
+    """Return Σ_i w_i and Σ_i w_i values_i, w_i = exp2(laid[0, i] + Σ_k slopes[k, q] laid[2 + k, i], *limits[:, q])."""
+    offsets = laid[_join_dimensions(laid, slopes, q, size)]
     x0, x1, x2, x3 = laid[2], laid[3], laid[4], laid[5]
-    a0, a1, a2, a3 = slope[0], slope[1], slope[2], slope[3]
-    low, magic = limits[0], limits[1]
+    a0, a1, a2, a3 = slopes[0, q], slopes[1, q], slopes[2, q], slopes[3, q]
+    low, magic = limits[0, q], limits[1, q]
     mass = total = values.dtype.type(0)
     for i in range(size):
         w = exp2(offsets[i] + a0 * x0[i] + a1 * x1[i] + a2 * x2[i] + a3 * x3[i], low, magic)
@@ -103,12 +103,12 @@ def weighted_sums(exp2, laid, slope, limits, values, size):
 
 
 @inlined
-def weighted_sums_kept(exp2, laid, slope, limits, values, scales, size, row):
+def weighted_sums_kept(exp2, laid, slopes, limits, q, values, scales, size, row):
     """As `weighted_sums`, and set row[i] = w_i scales_i."""
-    offsets = laid[join_dimensions(laid, slope, size)]
+    offsets = laid[_join_dimensions(laid, slopes, q, size)]
     x0, x1, x2, x3 = laid[2], laid[3], laid[4], laid[5]
-    a0, a1, a2, a3 = slope[0], slope[1], slope[2], slope[3]
-    low, magic = limits[0], limits[1]
+    a0, a1, a2, a3 = slopes[0, q], slopes[1, q], slopes[2, q], slopes[3, q]
+    low, magic = limits[0, q], limits[1, q]
     mass = total = values.dtype.type(0)
     for i in range(size):
         w = exp2(offsets[i] + a0 * x0[i] + a1 * x1[i] + a2 * x2[i] + a3 * x3[i], low, magic)
