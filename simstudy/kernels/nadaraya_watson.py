@@ -1,6 +1,6 @@
 """Nadaraya–Watson heads of many replicates: estimates, and moments given the keys.
 
-Imports NumPy, math and jit, and elementary, shifts and tiles beside it.
+Imports NumPy and jit, and elementary, shifts and tiles beside it.
 
 The weights of head h at query q are a softmax over the keys of the logits −|k_q − k_i|²/(2b²) or k_q·k_i/b²
 (Nadaraya 1964; Watson 1964; Vaswani et al. 2017).  Keys pass in tiles; sums over tiles are float64 in either
@@ -9,12 +9,11 @@ precision.
 
 from __future__ import annotations
 
-import math
 from typing import NamedTuple
 
 import numpy as np
 
-from simstudy.jit import kernel
+from simstudy.jit import aligned, kernel
 from simstudy.kernels.elementary import exp2_float32, exp2_float64, lowest_float32, lowest_float64
 from simstudy.kernels.shifts import Law, aim, law_of, nearest_score
 from simstudy.kernels.tiles import (
@@ -151,11 +150,9 @@ def _memory(keys: np.ndarray, queries: np.ndarray, n_heads: int) -> _Memory:
 
 
 def _tiles(shape: tuple[int, ...], real: np.dtype) -> np.ndarray:
-    """Return zeros, each row of which begins on a cache line: reading across lines costs twice as much."""
-    size, line = math.prod(shape) * STRIDE, 64 // real.itemsize
-    flat = np.zeros(size + line, real)
-    first = -(flat.ctypes.data // real.itemsize) % line
-    return flat[first : first + size].reshape(*shape, STRIDE)
+    tiles = aligned((*shape, STRIDE), real)
+    tiles[:] = 0
+    return tiles
 
 
 @kernel
@@ -238,9 +235,7 @@ def _multiply(exp2, keys, values, variances, largest, points, law, memory, first
                 else:
                     nearest = memory.nearest[h, q]
                     fill_scores(keys[h], start, size, points[h, :, q], law.distance, rows[h])
-                    mass, total = score_sums_kept(
-                        exp2, nearest, law.rate, law.low, law.magic, y, scale, size, rows[h]
-                    )
+                    mass, total = score_sums_kept(exp2, nearest, law.rate, law.low, law.magic, y, scale, size, rows[h])
                 memory.sums[q, h, 0] += mass
                 memory.sums[q, h, 1] += total
             add_products(rows, padded(size), memory.products[q])
