@@ -42,15 +42,21 @@ class Cell(Record):
         return rule.constant * self.data.n_keys ** (-1.0 / (2.0 * rule.smoothness + p))
 
     @property
-    def weights(self) -> tuple[float, ...]:
-        """Combination weights a_h: the ensemble is Σ_h a_h f_h."""
-        n_heads = self.heads.n_heads
-        combination = self.estimator.combination
-        if combination == "uniform":
-            return (1.0 / n_heads,) * n_heads
-        if combination == "sum":
-            return (1.0,) * n_heads
-        return tuple(combination)
+    def weights(self) -> tuple[float, ...] | None:
+        """Combination weights a_h, the ensemble being Σ_h a_h f_h; None where they follow from the errors of heads."""
+        n_heads, combination = self.heads.n_heads, self.estimator.combination
+        match combination.rule:
+            case "uniform":
+                return (1.0 / n_heads,) * n_heads
+            case "sum":
+                return (1.0,) * n_heads
+            case "given":
+                return combination.weights
+            case "geometric":
+                return _normalised([combination.ratio**h for h in range(n_heads)])
+            case "fibonacci":
+                return _normalised(_fibonacci(n_heads)[::-1])
+        return None
 
     @property
     def n_queries(self) -> int:
@@ -85,8 +91,23 @@ class Cell(Record):
 
     def identity(self, engine: str) -> str:
         """Identity of the stored batches: settings and engine, as 20 hexadecimal digits."""
-        settings = self.model_dump(exclude={"heads": {"file"}})
+        # Moments are those of the heads, whatever combines them; so cells that differ in this alone share batches.
+        combined = self.estimator.combination.rule == "fitted" or self.estimator.reference != "none"
+        settings = self.model_dump(exclude={"heads": {"file"}, "estimator": set() if combined else {"combination"}})
         return _digest({"settings": settings, "engine": engine})[:20]
+
+
+def _normalised(weights: list[float] | list[int]) -> tuple[float, ...]:
+    # Whole numbers of any size divide exactly; floats here are few and of one sign.
+    total = sum(weights)
+    return tuple(weight / total for weight in weights)
+
+
+def _fibonacci(count: int) -> list[int]:
+    numbers = [1, 1]
+    while len(numbers) < count:
+        numbers.append(numbers[-1] + numbers[-2])
+    return numbers[:count]
 
 
 def label(value: Any) -> Any:

@@ -10,20 +10,25 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import Field
 
 from simstudy.settings import NonNegative, Positive, Real, Record
-from simstudy.variables import INDEXED_MEASURES, INDICES, MEASURES
+from simstudy.variables import INDEXED_MEASURES, INDICES, MEASURES, STATISTICS
 
 if TYPE_CHECKING:  # a type checker cannot follow alternatives that are computed
     MeasureName = str
+    TheoreticalMeasure = str
     AveragedMeasure = str
     IndexName = str
 else:
-    MeasureName = Literal[tuple(MEASURES | INDEXED_MEASURES)]
-    AveragedMeasure = Literal[tuple(MEASURES)]
+    MeasureName = Literal[tuple(MEASURES | STATISTICS | INDEXED_MEASURES)]
+    TheoreticalMeasure = Literal[tuple(MEASURES)]
+    AveragedMeasure = Literal[tuple(MEASURES | STATISTICS)]
     IndexName = Literal[INDICES]
 Verdict = Literal["supported", "contradicted", "inconclusive"]
 Selection = dict[str, Any]
 
-_MEASURE = Field(description="one of " + ", ".join(MEASURES | INDEXED_MEASURES))
+LEVEL = 0.05
+"""Chance of a wrong contradiction or support among all claims of a study."""
+
+_MEASURE = Field(description="one of " + ", ".join(MEASURES | STATISTICS | INDEXED_MEASURES))
 _SELECTION: Any = Field(
     default_factory=dict, description="settings and the value each must have, to select cells of the grid"
 )
@@ -44,8 +49,10 @@ class AgreesWithTheory(BaseClaim):
     """In every selected cell to which the theory applies, |measure/theory − 1| ≤ margin."""
 
     kind: Literal["agrees_with_theory"]
-    measure: AveragedMeasure = Field(description="one of " + ", ".join(MEASURES))
-    source: Literal["leading"] = Field("leading", description='"leading": leading order in n')
+    measure: TheoreticalMeasure = Field(description="one of " + ", ".join(MEASURES))
+    source: Literal["exact", "leading"] = Field(
+        "leading", description='"leading": leading order in n; "exact": any n, in a grid with exact = true'
+    )
     margin: Positive = Field(description="largest relative difference that still counts as agreement")
 
 
@@ -84,7 +91,82 @@ class Slope(BaseClaim):
     margin: Positive = Field(description="largest absolute difference that still counts as equal")
 
 
-Claim = Annotated[AgreesWithTheory | Monotone | Equals | LargerThan | Slope, Field(discriminator="kind")]
+class RankCorrelation(BaseClaim):
+    """Over all selected cells, the measure goes with a diversity index: Spearman's rank correlation is large enough."""
+
+    kind: Literal["rank_correlation"]
+    measure: AveragedMeasure = Field("mse", description="one of " + ", ".join(MEASURES | STATISTICS))
+    against: IndexName = Field(description="a diversity index")
+    by: str | None = Field(None, description="a factor of the grid; its levels are judged apart")
+    direction: Literal["increasing", "decreasing"] = Field("decreasing", description='"increasing" or "decreasing"')
+    at_least: Annotated[float, Field(ge=0, lt=1)] = Field(0.0, description="least correlation claimed, in [0, 1)")
+
+
+class ViolatedPairs(BaseClaim):
+    """Few pairs of selected cells have the measure and a diversity index in the wrong order."""
+
+    kind: Literal["violated_pairs"]
+    measure: AveragedMeasure = Field("mse", description="one of " + ", ".join(MEASURES | STATISTICS))
+    against: IndexName = Field(description="a diversity index")
+    by: str | None = Field(None, description="a factor of the grid; its levels are judged apart")
+    direction: Literal["increasing", "decreasing"] = Field("decreasing", description='"increasing" or "decreasing"')
+    at_most: Annotated[float, Field(ge=0, lt=1)] = Field(description="largest share of pairs claimed, in [0, 1)")
+
+
+class OptimumClaim(BaseClaim):
+    """What claims on the place of the least value state: where it is sought, and what is tuned at each place."""
+
+    measure: AveragedMeasure = Field("mse", description="one of " + ", ".join(MEASURES | STATISTICS))
+    x: str = Field(description="a numeric factor of the grid, over which the measure is minimised")
+    tune: Annotated[tuple[str, ...], Field(strict=False)] = Field(
+        (), description="factors of the grid that take their best level at each x"
+    )
+
+
+class Optimum(OptimumClaim):
+    """The measure is least at x = value, or where theory puts it, up to a ratio; other factors fixed."""
+
+    kind: Literal["optimum"]
+    value: Positive | None = Field(None, description="the optimum claimed; or state source")
+    source: Literal["exact", "leading"] | None = Field(None, description='theory that claims it: "leading" or "exact"')
+    ratio: Annotated[float, Field(ge=1, allow_inf_nan=False)] = Field(
+        1.0, description="largest ratio to the optimum claimed, at least 1"
+    )
+
+
+class OptimumSlope(OptimumClaim):
+    """The optimum x* moves along another factor z with a slope, of x* or ln x* in ln z, within margin of value."""
+
+    kind: Literal["optimum_slope"]
+    along: str = Field(description="a numeric factor of the grid")
+    scale: Literal["log_x", "log_log"] = Field("log_x", description='"log_x" (x* against ln z) or "log_log"')
+    value: Real = Field(description="the slope claimed")
+    margin: Positive = Field(description="largest absolute difference that still counts as equal")
+
+
+class OptimumLaw(OptimumClaim):
+    """Of the laws x* = a + c·g(z), this one describes best how the optimum moves along another factor z."""
+
+    kind: Literal["optimum_law"]
+    along: str = Field(description="a numeric factor of the grid")
+    law: Literal["log", "sqrt_log", "log_over_log_log", "power", "constant"] = Field(
+        description="log, sqrt_log, log_over_log_log, power or constant"
+    )
+
+
+Claim = Annotated[
+    AgreesWithTheory
+    | Monotone
+    | Equals
+    | LargerThan
+    | Slope
+    | RankCorrelation
+    | ViolatedPairs
+    | Optimum
+    | OptimumSlope
+    | OptimumLaw,
+    Field(discriminator="kind"),
+]
 
 
 class Figure(Record):
@@ -95,13 +177,13 @@ class Figure(Record):
     )
     title: str = Field(min_length=1, description="what the figure shows, as a sentence")
     grid: str = Field(description="name of the grid to draw")
-    y: AveragedMeasure = Field(description="one of " + ", ".join(MEASURES))
+    y: AveragedMeasure = Field(description="one of " + ", ".join(MEASURES | STATISTICS))
     x: str | None = Field(None, description='a numeric factor of the grid; for kind = "curve" only')
     hue: str | None = Field(None, description="factor told apart by colour")
     panel: str | None = Field(None, description="factor told apart by panel")
     where: Selection = _SELECTION
     x_scale: Literal["linear", "log"] = Field("linear", description='"linear" or "log"')
     y_scale: Literal["linear", "log"] = Field("linear", description='"linear" or "log"')
-    limit: AveragedMeasure | None = Field(
+    limit: TheoreticalMeasure | None = Field(
         None, description="measure whose theoretical value is drawn as a dashed limit for each colour"
     )

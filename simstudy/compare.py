@@ -1,30 +1,32 @@
-"""Empirical measures and theory side by side in one labelled data set: the only module that sees both.
+"""Empirical measures and theory side by side in one labelled data set.
 
-Imports NumPy, xarray, cells, design, heads, ledger, provenance, settings, theory and variables.
+Imports NumPy, xarray, design, heads, ledger, predictions, provenance, settings and variables.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 import xarray as xr
 
-from simstudy.cells import Cell
 from simstudy.design import Design
-from simstudy.heads import key_projections, query_points, query_projections
+from simstudy.heads import query_points
 from simstudy.ledger import Account
+from simstudy.predictions import Theory, predict
 from simstudy.provenance import engine, provenance
 from simstudy.settings import TABLE_OF
-from simstudy.theory import leading_order, measures_by_query, predicted_measures
-from simstudy.variables import HEAD_MEASURES, INDICES, MEASURES, PAIR_MEASURES, SOURCES, labelled
+from simstudy.variables import HEAD_MEASURES, INDICES, MEASURES, PAIR_MEASURES, SOURCES, STATISTICS, THEORIES, labelled
 
-_NUMERIC = {"n_keys", "n_features", "noise_sd", "n_heads", "head_dim", "angle", "bandwidth", "batch_size"}
+_NUMERIC = {
+    "n_keys", "n_features", "noise_sd", "n_heads", "head_dim", "total_dim", "angle", "spread", "head_seed", "bandwidth",
+    "batch_size",
+}  # fmt: skip
 
 
-def assemble(design: Design, accounts: Sequence[Account]) -> xr.Dataset:
+def assemble(design: Design, accounts: Sequence[Account], tell: Callable[[int], None] = lambda _: None) -> xr.Dataset:
     """Return all measures of all cells, empirical and theoretical, as laid out in the registry of variables.
 
     Parameters
@@ -33,8 +35,13 @@ def assemble(design: Design, accounts: Sequence[Account]) -> xr.Dataset:
         The design that was run.
     accounts
         One account for each cell of the design, in its order.
+    tell
+        Called before the theory of each cell is evaluated, with the number of cells before it.
     """
-    theories = [predict(account.planned.cell) for account in accounts]
+    theories: list[dict[str, Theory]] = []
+    for account in accounts:
+        tell(len(theories))
+        theories.append(predict(account.planned))
     arrays = _counts(accounts)
     arrays |= _by_source(accounts, theories)
     size = max(account.planned.cell.heads.n_heads for account in accounts)
@@ -62,23 +69,6 @@ def coordinates(design: Design, accounts: Sequence[Account]) -> dict[str, Any]:
     return coords
 
 
-class Theory(NamedTuple):
-    """Measures of a cell by theory: averaged over queries, at each query, and why they do not apply (or nothing)."""
-
-    measures: dict[str, float]
-    by_query: dict[str, np.ndarray]
-    reason: str
-
-
-def predict(cell: Cell) -> Theory:
-    """Return the leading-order measures of a cell; NaN where the formula does not apply."""
-    if cell.heads.redrawn:
-        return Theory({}, {}, "heads are redrawn in every replicate: the formula holds for given heads")
-    prediction = leading_order(cell, key_projections(cell), query_projections(cell), query_points(cell))
-    weights = np.array(cell.weights)
-    return Theory(predicted_measures(prediction, weights), measures_by_query(prediction, weights), prediction.reason)
-
-
 def _counts(accounts: Sequence[Account]) -> dict[str, Any]:
     total = np.array([account.done * account.batch_size for account in accounts])
     failed = np.array([account.n_failed for account in accounts])
@@ -94,16 +84,18 @@ def _counts(accounts: Sequence[Account]) -> dict[str, Any]:
     }
 
 
-def _by_source(accounts: Sequence[Account], theories: Sequence[Theory]) -> dict[str, Any]:
-    reasons = [["" for _ in accounts], [theory.reason for theory in theories]]
+def _by_source(accounts: Sequence[Account], theories: Sequence[dict[str, Theory]]) -> dict[str, Any]:
+    reasons = [["" for _ in accounts], *([theory[name].reason for theory in theories] for name in THEORIES)]
     arrays: dict[str, Any] = {"inapplicable": np.array(reasons, dtype=object)}
-    for name in MEASURES:
+    for name in MEASURES | STATISTICS:
         empirical = [float(a.performance.estimate[name]) if a.performance else np.nan for a in accounts]
-        leading = [float(theory.measures.get(name, np.nan)) for theory in theories]
-        arrays[name] = np.array([empirical, leading])
+        predicted = [[float(theory[source].measures.get(name, np.nan)) for theory in theories] for source in THEORIES]
+        arrays[name] = np.array([empirical, *predicted])
         arrays[f"{name}_mcse"] = np.array(
             [float(a.performance.mcse[name]) if a.performance else np.nan for a in accounts]
         )
+    for name in MEASURES:
+        arrays[f"{name}_numerical_error"] = np.array([theory["exact"].errors.get(name, np.nan) for theory in theories])
     return arrays
 
 
@@ -120,7 +112,7 @@ def _padded(accounts: Sequence[Account], name: str, shape: tuple[int, ...]) -> d
     return arrays
 
 
-def _queries(accounts: Sequence[Account], theories: Sequence[Theory]) -> dict[str, Any]:
+def _queries(accounts: Sequence[Account], theories: Sequence[dict[str, Theory]]) -> dict[str, Any]:
     """Measures at each query in the cells that ask for it, NaN elsewhere."""
     asked = [(i, a.performance) for i, a in enumerate(accounts) if a.planned.by_query and a.performance]
     size = max((len(measured.estimate["mse_by_query"]) for _, measured in asked), default=1)
@@ -133,11 +125,14 @@ def _queries(accounts: Sequence[Account], theories: Sequence[Theory]) -> dict[st
     for measure in MEASURES:
         name = f"{measure}_by_query"
         values = arrays[name] = np.full((len(SOURCES), len(accounts), size), np.nan)
-        errors = arrays[f"{name}_mcse"] = np.full((len(accounts), size), np.nan)
+        errors, numerical = (np.full((len(accounts), size), np.nan) for _ in range(2))
+        arrays |= {f"{name}_mcse": errors, f"{name}_numerical_error": numerical}
         for i, measured in asked:
             n_queries = len(measured.estimate[name])
             values[0, i, :n_queries] = measured.estimate[name]
-            values[1, i, :n_queries] = theories[i].by_query.get(measure, np.nan)
+            for position, source in enumerate(THEORIES, start=1):
+                values[position, i, :n_queries] = theories[i][source].by_query.get(measure, np.nan)
+            numerical[i, :n_queries] = theories[i]["exact"].errors_by_query.get(measure, np.nan)
             errors[i, :n_queries] = measured.mcse[name]
     return arrays
 

@@ -21,9 +21,8 @@ from simstudy.claims import Claim, Figure
 from simstudy.feasibility import impossibilities, read_heads
 from simstudy.problems import DesignError, Problem, from_validation
 from simstudy.references import PlannedGrid, reference_problems
-from simstudy.references import selected as selected
 from simstudy.settings import TABLE_OF, TABLES, Count, Positive, Record
-from simstudy.variables import MEASURES
+from simstudy.variables import MEASURES, STATISTICS
 
 MAX_BYTES = 1 << 20
 """Largest design file that is read; a design is written by hand."""
@@ -64,6 +63,7 @@ class Grid(Record):
     )
     precision: dict[str, Any] = Field(default_factory=dict, description="entries that replace those of [precision]")
     by_query: bool = Field(False, description="true: results also hold each measure at each query")
+    exact: bool = Field(False, description="true: exact moments at any n beside leading order; seconds for each cell")
 
 
 class Document(Record):
@@ -88,6 +88,7 @@ class PlannedCell(Record):
     cell: Cell
     precision: Precision
     by_query: bool
+    exact: bool
 
 
 class Design(Record):
@@ -295,7 +296,9 @@ def _plan(document: Document, folder: Path, earlier: list[Problem]) -> tuple[lis
                 if not (stripped and problem.value is None):
                     problems.setdefault((problem.path, problem.remedy), problem)
             if cell is not None:
-                planned.append(PlannedCell(grid=name, cell=cell, precision=precision, by_query=grid.by_query))
+                planned.append(
+                    PlannedCell(grid=name, cell=cell, precision=precision, by_query=grid.by_query, exact=grid.exact)
+                )
     return planned, list(problems.values())
 
 
@@ -346,8 +349,8 @@ def _precision_problems(raw: dict[str, Any], names: Iterable[str]) -> Iterator[P
         for kind in ("relative_mcse", "absolute_mcse"):
             content = _table(section, kind)
             for measure in content:
-                if measure not in MEASURES:
-                    yield Problem.unknown(f"{path}.{kind}.{measure}", content[measure], MEASURES)
+                if measure not in MEASURES | STATISTICS:
+                    yield Problem.unknown(f"{path}.{kind}.{measure}", content[measure], MEASURES | STATISTICS)
         limits: dict[str, Any] = Precision().model_dump() | base | section
         floor, ceiling = limits["min_replicates"], limits["max_replicates"]
         if isinstance(floor, int) and isinstance(ceiling, int) and floor > ceiling:
@@ -372,8 +375,9 @@ def _planned_grids(raw: dict[str, Any], cells: list[PlannedCell], problems: list
         places = [*TABLES, f"grids.{name}"]
         faulty = any(_within(problem.path, place) for problem in problems for place in places)
         grids[name] = PlannedGrid(
-            tuple(factors) if isinstance(factors, dict) else None, coordinates[name], complete=not faulty
-        )
+            tuple(factors) if isinstance(factors, dict) else None, coordinates[name], complete=not faulty,
+            exact=isinstance(grid, dict) and bool(grid.get("exact")),
+        )  # fmt: skip
     return grids
 
 

@@ -112,7 +112,11 @@ def _heads(cell: Cell) -> Iterator[Impossibility]:
                 f"n_features is {d}: raise it, or use fewer or smaller heads"
             ),
         )
-    for setting, arrangement in (("angle", "rotated"), ("principal_angles", "principal_angles"), ("file", "file")):
+    if heads.total_dim is not None and heads.total_dim != heads.n_heads * heads.head_dim:
+        remedy = f"must be n_heads·head_dim = {heads.n_heads}·{heads.head_dim}; state a multiple and no n_heads"
+        yield "total_dim", remedy
+    needs = {"angle": "rotated", "principal_angles": "principal_angles", "spread": "scattered", "file": "file"}
+    for setting, arrangement in needs.items():
         stated, wanted = getattr(heads, setting) is not None, heads.arrangement == arrangement
         if stated != wanted:
             yield setting, f'{"state" if wanted else "remove"} {setting} for arrangement = "{heads.arrangement}"'
@@ -121,9 +125,13 @@ def _heads(cell: Cell) -> Iterator[Impossibility]:
 
 
 def _estimator(cell: Cell) -> Iterator[Impossibility]:
-    combination = cell.estimator.combination
-    if isinstance(combination, tuple) and len(combination) != cell.heads.n_heads:
-        yield "combination", f"{len(combination)} weights for n_heads = {cell.heads.n_heads}; state one for each head"
+    combination, n_heads = cell.estimator.combination, cell.heads.n_heads
+    if combination.rule == "given" and len(combination.weights) != n_heads:
+        yield "combination", f"{len(combination.weights)} weights for n_heads = {n_heads}; state one for each head"
+    if combination.rule == "fitted" and cell.simulation.noise_treatment != "drawn":
+        yield "noise_treatment", 'must be "drawn" where weights are fitted in each replicate'
+    if cell.estimator.reference != "none" and cell.weights is None:
+        yield "reference", "needs fixed weights of heads; choose another combination or none"
     if not SMALLEST <= cell.bandwidth <= LARGEST:
         yield "bandwidth", f"comes to {cell.bandwidth:g}, outside [{SMALLEST:g}, {LARGEST:g}]; change the rule"
 

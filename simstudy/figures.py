@@ -1,6 +1,6 @@
 """The figures that a design declares, drawn from the labelled results.
 
-Imports Matplotlib, NumPy, SciPy (rank correlation), xarray, claims, design, labels, panels and variables only.
+Imports Matplotlib, NumPy, SciPy (rank correlation), xarray, claims, labels, panels, references and variables only.
 
 Figures are made through Matplotlib's objects, without `pyplot`, so nothing global is left behind.
 """
@@ -21,7 +21,6 @@ from matplotlib.lines import Line2D
 from scipy import stats
 
 from simstudy import claims
-from simstudy.design import selected
 from simstudy.labels import (
     INDEX_NAMES,
     SETTINGS,
@@ -42,7 +41,8 @@ from simstudy.panels import (
     tick_levels,
     visible,
 )  # fmt: skip
-from simstudy.variables import INDICES
+from simstudy.references import selected
+from simstudy.variables import INDICES, THEORIES
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000")
 """Palette of Okabe and Ito (2008) for colour-blind readers, without its yellow, which is faint on white."""
@@ -52,6 +52,11 @@ COVERAGE = 1.96
 RESOLUTION = 150
 """Pixels of a PNG file to the inch."""
 _NEUTRAL = "#444444"
+# The broad line shows on both sides of the thin one where they agree.
+_LINES: dict[str, Any] = {
+    "exact": {"linewidth": 5.0, "alpha": 0.3, "solid_capstyle": "butt", "zorder": 1.5},
+    "leading": {},
+}
 
 
 class Look(NamedTuple):
@@ -71,7 +76,7 @@ class Notes:
     """What the drawing has to admit to, collected while it is drawn and printed below it."""
 
     def __init__(self) -> None:
-        self.theory = self.joined = self.limit_fallback = False
+        self.exact = self.leading = self.joined = self.limit_fallback = False
         self.dropped = 0
 
 
@@ -177,25 +182,36 @@ def _curves(figure: claims.Figure, cells: xr.Dataset) -> Drawing:
 
 
 def _curve(axes: Axes, figure: claims.Figure, stratum: xr.Dataset, look: Look, notes: Notes) -> None:
-    """Draw the cells of one colour that differ in x alone: points with error bars, theory as a line, the limit."""
+    """Draw the cells of one colour that differ in x alone: points with error bars, theory as lines, the limit."""
     stratum = stratum.isel(cell=np.argsort(stratum[figure.x].values, kind="stable"))
     x = stratum[figure.x].values.astype(float)
-    empirical, leading = (stratum[figure.y].sel(source=source).values for source in ("empirical", "leading"))
+    empirical = stratum[figure.y].sel(source="empirical").values
     shown = visible(x, figure.x_scale) & visible(empirical, figure.y_scale)
     notes.dropped += int((np.isfinite(empirical) & np.isfinite(x) & ~shown).sum())
     bars = COVERAGE * stratum[f"{figure.y}_mcse"].values
     axes.errorbar(x[shown], empirical[shown], yerr=bars[shown], fmt=look.marker, color=look.colour, capsize=2.5,
                   elinewidth=1.1, markerfacecolor="white", markeredgewidth=1.3, zorder=3)  # fmt: skip
-    line = np.where(visible(leading, figure.y_scale) & visible(x, figure.x_scale), leading, np.nan)
-    if np.isfinite(line).any():
-        axes.plot(x, line, color=look.colour, marker="_", markersize=12, markevery=_isolated(line), label="leading")
-        notes.theory = True
-    bridge = np.where(_beside_gap(line[shown]), empirical[shown], np.nan)
+    told = _theories(axes, figure, stratum, look, notes)
+    bridge = np.where(_beside_gap(told[shown]), empirical[shown], np.nan)
     if np.isfinite(bridge).sum() > 1:
         axes.plot(x[shown], bridge, ":", color=look.colour, linewidth=1.0, label="joined")
         notes.joined = True
     if figure.limit:
         _limit(axes, figure, stratum, look, notes)
+
+
+def _theories(axes: Axes, figure: claims.Figure, stratum: xr.Dataset, look: Look, notes: Notes) -> np.ndarray:
+    """Draw each theory as a line, and return where there is one: the values of either, NaN where none applies."""
+    x, told = stratum[figure.x].values.astype(float), np.full(stratum.sizes["cell"], np.nan)
+    for source in THEORIES:
+        values = stratum[figure.y].sel(source=source).values
+        line = np.where(visible(values, figure.y_scale) & visible(x, figure.x_scale), values, np.nan)
+        if np.isfinite(line).any():
+            marks: dict[str, Any] = {"marker": "_", "markersize": 12, "markevery": _isolated(line)}
+            axes.plot(x, line, color=look.colour, label=source, **_LINES[source], **marks)
+            setattr(notes, source, True)
+        told = np.where(np.isnan(told), line, told)
+    return told
 
 
 def _beside_gap(line: np.ndarray) -> np.ndarray:
@@ -211,12 +227,12 @@ def _isolated(line: np.ndarray) -> list[int]:
 
 
 def _limit(axes: Axes, figure: claims.Figure, stratum: xr.Dataset, look: Look, notes: Notes) -> None:
-    """Draw the value of the limit measure at the largest x: what y tends to, told by the theory where it applies."""
+    """Draw the value of the limit measure at the largest x: what y tends to, told by a theory where one applies."""
     at_end = stratum[figure.limit].isel(cell=-1)
-    empirical, leading = (float(at_end.sel(source=source)) for source in ("empirical", "leading"))
-    value = empirical if np.isnan(leading) else leading
+    source = next((name for name in THEORIES if np.isfinite(at_end.sel(source=name))), "empirical")
+    value = float(at_end.sel(source=source))
     if visible(np.array(value), figure.y_scale):
-        notes.limit_fallback |= bool(np.isnan(leading))
+        notes.limit_fallback |= source == "empirical"
         axes.axhline(value, linestyle=(0, (5, 3)), linewidth=1.0, color=look.colour, label="limit", zorder=1)
 
 
@@ -302,16 +318,18 @@ Entries = list[tuple[Line2D, str]]
 
 def _reading(figure: claims.Figure, hidden: list[str], notes: Notes) -> Entries:
     """Entries of the legend that say what points and lines are."""
-    text = f"points: Monte Carlo ± {COVERAGE} MCSE" + (", line: leading order" if notes.theory else "")
+    text = f"points: Monte Carlo ± {COVERAGE} MCSE" + (", line: leading order" if notes.leading else "")
     handle = Line2D([], [], color=_NEUTRAL, marker="o", markerfacecolor="white")
-    handle.set_linestyle("-" if notes.theory else "")
+    handle.set_linestyle("-" if notes.leading else "")
     entries = [(handle, text)]
+    if notes.exact:
+        entries.append((Line2D([], [], color=_NEUTRAL, **_LINES["exact"]), "broad pale line: exact theory at any n"))
     if notes.joined:
         entries.append((Line2D([], [], color=_NEUTRAL, linestyle=":"), "dotted: joins points without theory"))
     if figure.limit and figure.x:
         x = SETTINGS[figure.x].symbol or SETTINGS[figure.x].words
         text = f"dashed: limit, {measure_name(figure.limit)} at the largest {x}"
-        text += " (Monte Carlo where leading order does not apply)" if notes.limit_fallback else ""
+        text += " (Monte Carlo where no theory applies)" if notes.limit_fallback else ""
         entries.append((Line2D([], [], color=_NEUTRAL, linestyle=(0, (5, 3)), linewidth=1.0), text))
     if hidden:
         names = ", ".join(setting_name(name) for name in hidden)

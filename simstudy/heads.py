@@ -38,7 +38,9 @@ def key_projections(cell: Cell, first: int = 0, count: int = 1) -> np.ndarray:
         If heads from a file are missing or do not have the shape that the cell states.
     """
     if cell.heads.arrangement in ("haar", "haar_redrawn"):
-        return _haar(cell, Role.PROJECTIONS, first, count)
+        return _orthonormal(cell, _random_matrices(cell, Role.PROJECTIONS, first, count))
+    if cell.heads.arrangement == "scattered":
+        return _scattered(cell)
     if cell.heads.arrangement == "file":
         return _from_file(cell)
     return _arranged(cell.heads, cell.data.n_features)
@@ -51,7 +53,7 @@ def query_projections(cell: Cell, first: int = 0, count: int = 1) -> np.ndarray:
     draws of their own.
     """
     if cell.heads.query_projections == "haar":
-        return _haar(cell, Role.QUERY_PROJECTIONS, first, count)
+        return _orthonormal(cell, _random_matrices(cell, Role.QUERY_PROJECTIONS, first, count))
     projections = key_projections(cell, first, count)
     if cell.heads.query_projections == "opposite":
         projections[..., 1::2, :, :] *= -1.0
@@ -75,23 +77,38 @@ def query_points(cell: Cell) -> np.ndarray:
     return padded
 
 
-def _stream(cell: Cell) -> str:
-    return hashlib.blake2b(f"heads and queries of seed {cell.simulation.seed}".encode()).hexdigest()
+def _stream(cell: Cell, draw: int = 0) -> str:
+    numbered = f", draw {draw}" if draw else ""
+    return hashlib.blake2b(f"heads and queries of seed {cell.simulation.seed}{numbered}".encode()).hexdigest()
 
 
-def _haar(cell: Cell, role: Role, first: int, count: int) -> np.ndarray:
-    """Uniform draws of p orthonormal columns in d dimensions, independent over heads.
-
-    The orthonormal factor of a Gaussian matrix is uniform if the other factor has a positive diagonal: Mezzadri,
-    "How to generate random matrices from the classical compact groups", Notices of the AMS 54 (2007).
-    """
+def _random_matrices(cell: Cell, role: Role, first: int = 0, count: int = 1) -> np.ndarray:
+    """Matrices of independent standard normals (replicate, head, feature, dimension), one replicate if not redrawn."""
     heads, d = cell.heads, cell.data.n_features
     replicates = (first, count) if heads.redrawn else (0, 1)
-    z = normals(_stream(cell), role, *replicates, d, heads.n_heads * heads.head_dim)
-    matrices = z.reshape(-1, heads.n_heads, heads.head_dim, d).swapaxes(-1, -2)
+    z = normals(_stream(cell, heads.head_seed), role, *replicates, d, heads.n_heads * heads.head_dim)
+    return z.reshape(-1, heads.n_heads, heads.head_dim, d).swapaxes(-1, -2)
+
+
+def _orthonormal(cell: Cell, matrices: np.ndarray) -> np.ndarray:
+    """Orthonormal factors of matrices: uniform draws of p orthonormal columns if these are Gaussian.
+
+    They are uniform if the other factor has a positive diagonal: Mezzadri, "How to generate random matrices from the
+    classical compact groups", Notices of the AMS 54 (2007).
+    """
     q, r = np.linalg.qr(matrices)
     q *= np.sign(np.diagonal(r, axis1=-2, axis2=-1))[..., None, :]
-    return q if heads.redrawn else q[0]
+    return q if cell.heads.redrawn else q[0]
+
+
+def _scattered(cell: Cell) -> np.ndarray:
+    """Heads around the span of e_1 .. e_p: the orthonormal factor of it plus spread/√d times a Gaussian matrix.
+
+    The random part has about spread times the length of the part that all heads share, whatever d is.
+    """
+    d, p = cell.data.n_features, cell.heads.head_dim
+    scale = (cell.heads.spread or 0.0) / math.sqrt(d)
+    return _orthonormal(cell, np.eye(d, p) + scale * _random_matrices(cell, Role.PROJECTIONS))
 
 
 def _from_file(cell: Cell) -> np.ndarray:

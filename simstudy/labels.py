@@ -35,19 +35,26 @@ SETTINGS: dict[str, Setting] = {
     "n_heads": Setting("heads", "H"),
     "head_dim": Setting("head dimension", "p"),
     "arrangement": Setting("arrangement of heads"),
+    "total_dim": Setting("dimension budget", "D"),
     "angle": Setting("angle", "", "degrees"),
     "principal_angles": Setting("principal angles", "", "degrees"),
+    "spread": Setting("spread of heads"),
+    "head_seed": Setting("draw of heads"),
     "file": Setting("file of heads"),
     "query_projections": Setting("query projections"),
     "logits": Setting("logits"),
     "bandwidth": Setting("bandwidth", "b"),
+    "key_scale": Setting("scale of keys"),
     "combination": Setting("combination of heads"),
+    "reference": Setting("reference computation"),
     "queries": Setting("query points"),
     "seed": Setting("seed"),
     "batch_size": Setting("batch size"),
     "noise_treatment": Setting("noise treatment"),
     "dtype": Setting("floating-point type"),
 }
+
+THEORY_NAMES: dict[str, str] = {"exact": "exact", "leading": "leading order"}
 
 INDEX_NAMES: dict[str, str] = {
     "chordal": "chordal: mean sin² of angles",

@@ -1,6 +1,6 @@
 """Which batches are done, which are wanted next, and what each cell's measures are so far.
 
-Imports NumPy, design, cells, batch, moments, performance, problems, provenance, replication,
+Imports NumPy, design, cells, combinations, batch, moments, performance, problems, provenance, replication,
 schedule (its `Task`) and store.
 """
 
@@ -14,6 +14,7 @@ import numpy as np
 
 from simstudy.batch import shares_data
 from simstudy.cells import Cell
+from simstudy.combinations import combine_heads
 from simstudy.design import Design, PlannedCell
 from simstudy.moments import Moments, stack
 from simstudy.performance import Performance, performance
@@ -152,7 +153,7 @@ class Ledger:
         # With too few defined estimates there is no Monte Carlo error, and more replicates of the same would not
         # help before the ceiling: the cell stops, its failures counted.
         if np.count_nonzero(blocks.n_defined) >= 2:
-            account.performance = performance(blocks, np.array(account.planned.cell.weights))
+            account.performance = performance(blocks, combine_heads(account.planned.cell))
             account.target = next_target(
                 account.done, account.performance, account.planned.precision, account.batch_size
             )

@@ -17,6 +17,9 @@ from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
 
+STATISTICS = ("direct_mse", "query_correlation", "discrepancy")
+"""What is computed of each replicate by itself and averaged; NaN where it has no meaning."""
+
 
 class Moments(NamedTuple):
     """Sums over each block of consecutive replicates of a batch.
@@ -29,8 +32,8 @@ class Moments(NamedTuple):
         Sum of head errors.
     product_sum : float64 (block, query, pair)
         Sum of P_hg over pairs h ≤ g, in the order of `numpy.triu_indices`.
-    index_sum : float64 (block, index)
-        Sum of the geometric diversity indices of the replicates' heads.
+    statistic_sum : float64 (block, statistic)
+        Sum of the geometric diversity indices of the heads, and of STATISTICS after them.
     target : float64 (query,)
         m(x_q), the same in every batch of the cell.
     failed : int64 (n_failed,)
@@ -40,12 +43,12 @@ class Moments(NamedTuple):
     n_defined: NDArray[np.int64]
     error_sum: Array
     product_sum: Array
-    index_sum: Array
+    statistic_sum: Array
     target: Array
     failed: NDArray[np.int64]
 
 
-def empty(n_blocks: int, target: Array, n_heads: int, n_indices: int) -> Moments:
+def empty(n_blocks: int, target: Array, n_heads: int, n_statistics: int) -> Moments:
     """Return the moments of no replicate."""
     n_queries = len(target)
     n_pairs = n_heads * (n_heads + 1) // 2
@@ -53,13 +56,13 @@ def empty(n_blocks: int, target: Array, n_heads: int, n_indices: int) -> Moments
         n_defined=np.zeros(n_blocks, np.int64),
         error_sum=np.zeros((n_blocks, n_queries, n_heads)),
         product_sum=np.zeros((n_blocks, n_queries, n_pairs)),
-        index_sum=np.zeros((n_blocks, n_indices)),
+        statistic_sum=np.zeros((n_blocks, n_statistics)),
         target=target,
         failed=np.zeros(0, np.int64),
     )
 
 
-def update(moments: Moments, block: int, first: int, means: Array, gram: Array | None, indices: Array) -> Moments:
+def update(moments: Moments, block: int, first: int, means: Array, gram: Array | None, statistics: Array) -> Moments:
     """Add consecutive replicates to one block; the arrays of ``moments`` are changed in place.
 
     Parameters
@@ -72,8 +75,8 @@ def update(moments: Moments, block: int, first: int, means: Array, gram: Array |
         Head estimates, or their conditional means given the keys; NaN where undefined.
     gram : (replicate, query, head, head) or None
         Conditional covariance of the head estimates given the keys; None if noise was drawn.
-    indices : (replicate, index)
-        Geometric diversity indices.
+    statistics : (replicate, statistic)
+        Geometric diversity indices, and STATISTICS after them.
     """
     rows, columns = np.triu_indices(means.shape[-1])
     errors = means.astype(np.float64) - moments.target[:, None]
@@ -84,13 +87,13 @@ def update(moments: Moments, block: int, first: int, means: Array, gram: Array |
     moments.n_defined[block] += np.count_nonzero(defined)
     moments.error_sum[block] += errors[defined].sum(axis=0)
     moments.product_sum[block] += products[defined].sum(axis=0)
-    moments.index_sum[block] += indices[defined].sum(axis=0)
+    moments.statistic_sum[block] += statistics[defined].sum(axis=0)
     failed = first + np.flatnonzero(~defined)
     return moments._replace(failed=np.concatenate([moments.failed, failed])) if failed.size else moments
 
 
 def stack(batches: list[Moments]) -> Moments:
     """Return the blocks of consecutive batches as one row of blocks, in the order given."""
-    n_defined, error_sum, product_sum, index_sum, targets, failed = zip(*batches, strict=True)
-    sums = (np.concatenate(error_sum), np.concatenate(product_sum), np.concatenate(index_sum))
+    n_defined, error_sum, product_sum, statistic_sum, targets, failed = zip(*batches, strict=True)
+    sums = (np.concatenate(error_sum), np.concatenate(product_sum), np.concatenate(statistic_sum))
     return Moments(np.concatenate(n_defined), *sums, targets[0], np.concatenate(failed))

@@ -1,6 +1,6 @@
 """Performance measures of a cell and their Monte Carlo standard errors, from blocks of moments.
 
-Imports NumPy and moments only; never the theory.
+Imports NumPy, combinations and moments only; never the theory.
 
 Every measure is a smooth function of means over replicates.  It is evaluated with each block left out in turn.  From
 θ̂ of all n blocks and the leave-one-out values θ_(k) come
@@ -23,7 +23,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from simstudy.moments import Array, Moments
+from simstudy.combinations import Combine, fixed
+from simstudy.moments import STATISTICS, Array, Moments
 
 CHUNK_BYTES = 64 << 20
 """Largest array of leave-one-out means held at once."""
@@ -57,21 +58,22 @@ class Performance(NamedTuple):
     n_failed: int
 
 
-def performance(blocks: Moments, weights: Array) -> Performance:
+def performance(blocks: Moments, weights: Array | Combine) -> Performance:
     """Return every measure of a cell with its Monte Carlo standard error.
 
     Parameters
     ----------
     blocks
         Moments of all batches, stacked in index order; at least two blocks with a defined replicate.
-    weights : (head,)
-        Combination weights a_h.
+    weights : (head,) array, or a function
+        Combination weights a_h, or what gives them from means of errors: see `simstudy.combinations`.
 
     Raises
     ------
     ValueError
         If fewer than two blocks have a defined replicate: there is no Monte Carlo error to compute.
     """
+    combine = weights if callable(weights) else fixed(weights)
     used = blocks.n_defined > 0
     n_blocks = int(used.sum())
     if n_blocks < 2:
@@ -80,17 +82,17 @@ def performance(blocks: Moments, weights: Array) -> Performance:
         n_defined=blocks.n_defined[used],
         error_sum=blocks.error_sum[used],
         product_sum=blocks.product_sum[used],
-        index_sum=blocks.index_sum[used],
+        statistic_sum=blocks.statistic_sum[used],
     )
-    whole = _concatenate([measures(_means(sums, slice(0, 0)), sums.target, weights)])
-    left_out = _concatenate([measures(_means(sums, part), sums.target, weights) for part in _chunks(sums)])
+    whole = _concatenate([measures(_means(sums, slice(0, 0)), sums.target, combine)])
+    left_out = _concatenate([measures(_means(sums, part), sums.target, combine) for part in _chunks(sums)])
     estimate, mcse, contribution = {}, {}, {}
     for name, values in left_out.items():
         estimate[name], share = _jackknife(whole[name][0], values, sums.n_defined)
         mcse[name] = np.sqrt((share**2).sum(axis=0))
         if values.ndim == 1 or name == "hdi":
             contribution[name] = _on_all_blocks(share, used)
-    quadratic = _quadratic_errors(sums, weights)
+    quadratic = _quadratic_errors(sums, whole["combination_weight"][0])
     for name, error in quadratic.items():
         mcse[name] = np.hypot(mcse[name], error)
     remainder = {name: float(quadratic[name]) for name in quadratic if name in contribution}
@@ -152,36 +154,37 @@ def _means(sums: Moments, left_out: slice) -> tuple[Array, Array, Array]:
 
     whole = left_out.stop == left_out.start
     count = np.atleast_1d(sums.n_defined.sum() - (0 if whole else sums.n_defined[left_out])).astype(float)
-    return mean(sums.error_sum), mean(sums.product_sum), mean(sums.index_sum)
+    return mean(sums.error_sum), mean(sums.product_sum), mean(sums.statistic_sum)
 
 
 def _concatenate(parts: list[Measures]) -> Measures:
     return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
 
-def measures(means: tuple[Array, Array, Array], target: Array, weights: Array) -> Measures:
+def measures(means: tuple[Array, Array, Array], target: Array, combine: Combine) -> Measures:
     """Return every measure as a function of means; the leading axis of each array is kept.
 
     Parameters
     ----------
     means
-        Mean errors (case, query, head), mean products (case, query, pair), mean geometric indices (case, index).
+        Mean errors (case, query, head), mean products (case, query, pair), mean statistics (case, statistic).
     target : (query,)
         m(x_q).
-    weights : (head,)
-        Combination weights a_h.
+    combine
+        Gives the combination weights (case, head).
     """
-    bias, products, indices = means
-    n_heads = len(weights)
+    bias, products, statistics = means
+    n_heads = bias.shape[-1]
     second = _square(products, n_heads)
     covariance = second - bias[..., :, None] * bias[..., None, :]
-    ensemble_bias = bias @ weights + (weights.sum() - 1.0) * target
+    weights = combine(bias, second, target)
+    ensemble_bias = np.einsum("cqh,ch->cq", bias, weights) + (weights.sum(axis=-1, keepdims=True) - 1.0) * target
     variance = np.diagonal(covariance, axis1=-2, axis2=-1)
     by_query = {
         "squared_bias": ensemble_bias**2,
         "mean_variance": variance.mean(axis=-1),
         "mean_covariance": _mean_over_pairs(covariance),
-        "ensemble_variance": np.einsum("h,...hg,g->...", weights, covariance, weights),
+        "ensemble_variance": np.einsum("ch,cqhg,cg->cq", weights, covariance, weights),
         "correlation": _mean_over_pairs(_correlation(covariance, variance)),
     }
     by_query["mse"] = by_query["squared_bias"] + by_query["ensemble_variance"]
@@ -189,7 +192,10 @@ def measures(means: tuple[Array, Array, Array], target: Array, weights: Array) -
     averages = {name: values.mean(axis=-1) for name, values in by_query.items()}
     averages["effective_heads"] = _effective_heads(averages, n_heads)
     output = 1.0 - averages["correlation"]
+    indices, extra = np.split(statistics, [statistics.shape[-1] - len(STATISTICS)], axis=-1)
+    averages |= dict(zip(STATISTICS, extra.T, strict=True))
     return averages | {
+        "combination_weight": weights,
         "hdi": np.concatenate([indices, output[:, None]], axis=-1),
         "head_squared_bias": (bias**2).mean(axis=-2),
         "head_covariance": covariance.mean(axis=-3),

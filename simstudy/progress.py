@@ -39,12 +39,13 @@ class ProgressDisplay:
     def __exit__(self, kind: type[BaseException] | None, value: object, trace: TracebackType | None) -> None:
         self._bar.stop()
 
-    def __call__(self, ledger: Ledger) -> None:
-        """Show the state of the run; the ETA follows the estimated cost of what is left."""
+    def __call__(self, ledger: Ledger, predicted: int | None = None) -> None:
+        """Show the state of the run; the ETA follows the estimated cost of what is left to simulate."""
         done, expected = ledger.work_done, ledger.work_expected
         replicates = sum((a.target - len(a.missing)) * a.batch_size for a in ledger.accounts)
         cells = sum(account.finished for account in ledger.accounts)
         text = f"{cells}/{len(ledger.accounts)} cells"
+        text += "" if predicted is None else f", theory of {predicted}"
         self._bar.update(self._task, total=expected, completed=done, description=text, replicates=replicates)
         self._initial = done if self._initial is None else self._initial
         now = time.monotonic()
@@ -52,4 +53,5 @@ class ProgressDisplay:
             self._logged = now
             speed = (done - self._initial) / (now - self._started)
             left = f"{(expected - done) / speed:.0f} s left" if speed > 0 else "time left unknown"
-            self._console.print(f"{text}, {replicates:,} replicates, {done / expected:.0%} of the work known, {left}")
+            work = f", {done / expected:.0%} of the work known, {left}" if predicted is None else ""
+            self._console.print(f"{text}, {replicates:,} replicates{work}")

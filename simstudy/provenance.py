@@ -23,8 +23,8 @@ LIBRARIES = (*NUMERIC_LIBRARIES, "xarray", "dask", "distributed", "pydantic", "n
 # Sources that decide the bits of a batch.  Kernels are listed as a folder; a new numeric module must be added here,
 # which a test checks against the modules that `batch` imports.
 ENGINE_SOURCES = (
-    "batch.py", "cells.py", "datasets.py", "geometry.py", "heads.py", "jit.py", "kernels", "moments.py",
-    "regression.py", "settings.py", "streams.py",
+    "attention.py", "batch.py", "cells.py", "combinations.py", "datasets.py", "geometry.py", "heads.py", "jit.py",
+    "kernels", "learners", "moments.py", "regression.py", "settings", "shared_data.py", "streams.py",
 )  # fmt: skip
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from simstudy.cells import label, level
-from simstudy.claims import BaseClaim, Figure, Monotone, Slope
+from simstudy.claims import AgreesWithTheory, BaseClaim, Figure, Monotone, Optimum, OptimumClaim, Slope
 from simstudy.problems import Problem
 from simstudy.settings import TABLE_OF
 
@@ -34,11 +34,14 @@ class PlannedGrid:
         Coordinates of its possible cells.
     complete
         Whether these are all cells that it is meant to have: otherwise none is missed.
+    exact
+        Whether it asks for exact theory.
     """
 
     factors: tuple[str, ...] | None
     coordinates: list[Coordinates]
     complete: bool
+    exact: bool
 
 
 def selected(coordinates: Coordinates, selection: dict[str, Any]) -> bool:
@@ -72,10 +75,14 @@ def _entry_problems(path: str, entry: Entry, grids: Mapping[str, PlannedGrid]) -
         yield Problem(f"{path}.index", entry.index, 'state index for measure = "hdi", and only then')
     if isinstance(entry, Figure) and (entry.kind == "curve") != (entry.x is not None):
         yield Problem(f"{path}.x", entry.x, 'state x for kind = "curve", and only then')
+    if isinstance(entry, Optimum) and (entry.value is None) == (entry.source is None):
+        yield Problem(f"{path}.value", entry.value, "state either value or source, the theory that gives it")
     if entry.grid not in grids:
         yield Problem.unknown(f"{path}.grid", entry.grid, grids, what="grid")
         return
     grid = grids[entry.grid]
+    if isinstance(entry, AgreesWithTheory) and entry.source == "exact" and not grid.exact:
+        yield Problem(f"{path}.source", "exact", f"set exact = true in [grids.{entry.grid}], which does not ask for it")
     missing = list(_factor_problems(path, entry, grid)) + list(_setting_problems(path, entry, grid))
     yield from missing
     if grid.complete and not missing:
@@ -83,10 +90,11 @@ def _entry_problems(path: str, entry: Entry, grids: Mapping[str, PlannedGrid]) -
 
 
 def _factor_problems(path: str, entry: Entry, grid: PlannedGrid) -> Iterator[Problem]:
-    for field in ("x", "hue", "panel") if grid.factors is not None else ():
-        name = getattr(entry, field, None)
-        if name is not None and name not in (grid.factors or ()):
-            yield Problem.unknown(f"{path}.{field}", name, grid.factors or (), what="factor")
+    for field in ("x", "hue", "panel", "by", "along", "tune") if grid.factors is not None else ():
+        stated = getattr(entry, field, None) or ()
+        for name in (stated,) if isinstance(stated, str) else stated:
+            if name not in (grid.factors or ()):
+                yield Problem.unknown(f"{path}.{field}", name, grid.factors or (), what="factor")
 
 
 def _setting_problems(path: str, entry: Entry, grid: PlannedGrid) -> Iterator[Problem]:
@@ -110,9 +118,34 @@ def _cell_problems(path: str, entry: Entry, grid: PlannedGrid) -> Iterator[Probl
     versus = getattr(entry, "versus", None)
     if versus is not None and not any(selected(c, {**entry.where, **versus}) for c in grid.coordinates):
         yield Problem(f"{path}.versus", versus, nothing)
+    elif versus is not None and not _has_pair(chosen, versus, grid):
+        remedy = "compares every selected cell with itself, or with none; select others in where"
+        yield Problem(f"{path}.versus", versus, remedy)
     x = getattr(entry, "x", None)
     if chosen and x is not None:
         yield from _axis_problems(path, entry, x, chosen, grid.factors or ())
+    if chosen and isinstance(entry, OptimumClaim):
+        yield from _optimum_problems(path, entry, chosen)
+
+
+def _optimum_problems(path: str, entry: OptimumClaim, chosen: list[Coordinates]) -> Iterator[Problem]:
+    """An optimum is sought among three levels or more, and followed along as many."""
+    for field in ("x", "along"):
+        name = getattr(entry, field, None)
+        levels = {coordinates[name] for coordinates in chosen} if name else None
+        if levels is None:
+            continue
+        if not all(isinstance(value, (int, float)) and value > 0 for value in levels) or len(levels) < 3:
+            yield Problem(f"{path}.{field}", name, "needs three or more different values, all of them positive numbers")
+
+
+def _has_pair(chosen: list[Coordinates], versus: dict[str, Any], grid: PlannedGrid) -> bool:
+    """Whether some selected cell has another one that differs in the factors of ``versus`` alone."""
+    for coordinates in chosen:
+        wanted = {name: level(coordinates, name) for name in grid.factors or ()} | versus
+        if not selected(coordinates, wanted) and any(selected(other, wanted) for other in grid.coordinates):
+            return True
+    return False
 
 
 def _axis_problems(

@@ -1,6 +1,6 @@
 """The report of a study: one page with verdicts, figures and tables, and the same as files.
 
-Imports Jinja2, NumPy, xarray, design, figures, labels, problems, store, tables, variables and verdicts only; writes
+Imports Jinja2, NumPy, xarray, claims, design, figures, labels, problems, store, tables and variables only; writes
 through the store.
 """
 
@@ -16,15 +16,17 @@ import jinja2
 import numpy as np
 import xarray as xr
 
+from simstudy.claims import LEVEL
 from simstudy.design import Design, PlannedCell
 from simstudy.figures import RESOLUTION, draw, image
-from simstudy.labels import level_name, measure_name, number, setting_name, with_error
+from simstudy.labels import THEORY_NAMES, level_name, measure_name, number, setting_name, with_error
 from simstudy.problems import UserError
 from simstudy.store import Store
 from simstudy.tables import cell_frame, verdict_frame, verdict_lines
-from simstudy.variables import MEASURES
-from simstudy.verdicts import LEVEL
+from simstudy.variables import MEASURES, THEORIES
 
+MAX_REASONS = 3
+"""Reasons why a theory does not apply that are listed for one grid; they may differ in every cell."""
 MAX_ROWS = 1000
 """Cells of one grid listed in the page: a browser is slow with more, and `cells.csv` has them all."""
 
@@ -106,7 +108,6 @@ def _grid(results: xr.Dataset, design: Design, name: str) -> dict[str, Any]:
     """What the page says about one grid."""
     cells = results.isel(cell=np.flatnonzero(results.grid.values == name))
     planned = [planned for planned in design.cells if planned.grid == name]
-    reasons = cells.inapplicable.sel(source="leading").values.tolist()
     columns = [_level_column(factor) for factor in design.factors[name]]
     return {
         "name": name,
@@ -120,10 +121,18 @@ def _grid(results: xr.Dataset, design: Design, name: str) -> dict[str, Any]:
         "n_failed": int(cells.n_failed.sum()),
         "n_missed": int((~cells.precision_reached.values.astype(bool)).sum()),
         "wanted": _precision(planned[0]),
-        "n_applies": reasons.count(""),
-        "reasons": [(reason, count) for reason, count in Counter(reasons).items() if reason],
+        "theories": [_applicability(cells, source) for source in THEORIES],
         "rows": [_row(cells.isel(cell=cell), columns) for cell in range(min(len(planned), MAX_ROWS))],
     }
+
+
+def _applicability(cells: xr.Dataset, source: str) -> dict[str, Any]:
+    """In how many cells a theory applies, and why not in the others."""
+    reasons = Counter(cells.inapplicable.sel(source=source).values.tolist())
+    n_applies = reasons.pop("", 0)
+    listed = reasons.most_common(MAX_REASONS)
+    n_further = sum(reasons.values()) - sum(count for _, count in listed)
+    return {"name": THEORY_NAMES[source], "n_applies": n_applies, "reasons": listed, "n_further": n_further}
 
 
 def _level_column(factor: str) -> str:
@@ -145,17 +154,17 @@ def _precision(planned: PlannedCell) -> str:
 
 
 def _row(cell: xr.Dataset, columns: list[str]) -> dict[str, Any]:
-    """One cell of the table of results: levels, counts, and (estimate ± MCSE, leading order) of each measure."""
+    """One cell of the table of results: levels, counts, and of each measure the estimate ± MCSE and the theories."""
     return {
         "levels": [level_name(cell[column].item()) for column in columns],
         "n_replicates": int(cell.n_replicates),
         "n_failed": int(cell.n_failed),
         "reached": bool(cell.precision_reached),
         "measures": [
-            (
+            [
                 with_error(float(cell[name].sel(source="empirical")), float(cell[f"{name}_mcse"])),
-                number(float(cell[name].sel(source="leading"))),
-            )
+                *(number(float(cell[name].sel(source=source))) for source in THEORIES),
+            ]
             for name in MEASURES
         ],
     }

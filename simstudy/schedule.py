@@ -1,6 +1,6 @@
 """One queue of batches over all cells, on any executor: the only module that imports Dask.
 
-Imports Dask, batch, cells, moments and problems only.  It contains no arithmetic: every executor calls
+Imports Dask, batch, cells, moments, problems and provenance only.  It contains no arithmetic: every executor calls
 `simulate_batch`.
 """
 
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import platform
 from collections import deque
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
@@ -16,6 +17,7 @@ from simstudy.batch import simulate_batch
 from simstudy.cells import Cell
 from simstudy.moments import Moments
 from simstudy.problems import UserError
+from simstudy.provenance import engine
 
 EXECUTORS = ("serial", "threads", "processes")
 TASKS_PER_THREAD = 3
@@ -31,6 +33,23 @@ class Task(NamedTuple):
     batch: int
 
 
+class EngineMismatchError(Exception):
+    """A worker computes with other sources, libraries or processor features than those that ask it."""
+
+
+def compute(task: Task, wanted: str) -> list[Moments]:
+    """Return the moments of a task, on whatever worker this runs.
+
+    Raises
+    ------
+    EngineMismatchError
+        If the engine here is not the one wanted: its bits would be stored under the wrong name.
+    """
+    if engine() != wanted:
+        raise EngineMismatchError(f"engine {engine()} on {platform.node()}, {wanted} wanted")
+    return simulate_batch(*task)
+
+
 class Queue:
     """Tasks waiting and in flight; iterate over it to get each with its moments, in order of completion."""
 
@@ -44,7 +63,7 @@ class Queue:
     def __iter__(self) -> Iterator[tuple[Task, list[Moments]]]:
         while self._waiting:
             task = self._waiting.popleft()
-            yield task, simulate_batch(*task)
+            yield task, compute(task, engine())
 
 
 class DaskQueue(Queue):
@@ -63,7 +82,7 @@ class DaskQueue(Queue):
             room = TASKS_PER_THREAD * max(1, sum(self._client.nthreads().values())) - len(flying)
             for _ in range(min(room, len(self._waiting))):
                 task = self._waiting.popleft()
-                future = self._client.submit(simulate_batch, *task, pure=False, retries=2)
+                future = self._client.submit(compute, task, engine(), pure=False, retries=2)
                 flying[future] = task
                 completed.add(future)
             future = next(completed)
@@ -74,6 +93,11 @@ class DaskQueue(Queue):
                 raise UserError(
                     "workers died, several in a row, while they computed one batch (out of memory?); start fewer "
                     "workers, give them more memory or lower batch_size, and run again: finished batches are stored"
+                ) from None
+            except EngineMismatchError as error:
+                raise UserError(
+                    f"a worker would give other bits ({error}); install the same simstudy and libraries there, and use "
+                    "nodes of one processor type, or set NUMBA_CPU_NAME and NUMBA_CPU_FEATURES alike on all"
                 ) from None
             # Released at once: a result kept by its worker would be recomputed if that worker is lost.
             future.release()
@@ -127,7 +151,7 @@ def _local_client(executor: str, workers: int) -> Iterator[Any]:
     # Kernels are serial and release the GIL; numerical libraries must not start threads of their own.
     single = {name: "1" for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")}
     with dask.config.set({"distributed.nanny.pre-spawn-environ": single}):
-        cluster = LocalCluster(processes=processes, dashboard_address=None, silence_logs=50, **shape)
+        cluster = LocalCluster(processes=processes, dashboard_address=":0", silence_logs=50, **shape)
         with cluster, Client(cluster) as client:
             yield client
 

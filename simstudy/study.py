@@ -25,10 +25,10 @@ DEFAULT_OUTPUT = Path("outputs")
 
 
 class Observer(Protocol):
-    """Whoever is told how a run goes on; called at the start and after each task."""
+    """Whoever is told how a run goes on; called at the start, after each task, and before the theory of each cell."""
 
-    def __call__(self, ledger: Ledger) -> None:
-        """Take note of the state of the run."""
+    def __call__(self, ledger: Ledger, predicted: int | None = None) -> None:
+        """Take note of the state of the run; ``predicted``: how many cells have their theory, once all is simulated."""
 
 
 def run(
@@ -59,7 +59,7 @@ def run(
     workers
         Threads or processes, at least 1; all cores by default.
     observer
-        Called after each task.
+        Called at the start, after each task, and before the theory of each cell.
 
     Returns
     -------
@@ -79,7 +79,7 @@ def run(
     _require_writable(store.folder)
     started = time.perf_counter(), time.process_time()
     ledger = Ledger(design, store)
-    tell = observer or (lambda _: None)
+    tell = observer or (lambda *_: None)
     with open_queue(executor, workers) as queue:
         queue.add(ledger.first_tasks())
         tell(ledger)
@@ -87,7 +87,7 @@ def run(
             queue.add(ledger.record(task, batches))
             tell(ledger)
     accounts = ledger.accounts
-    results = judge(assemble(design, accounts), design, accounts)
+    results = judge(assemble(design, accounts, lambda predicted: tell(ledger, predicted)), design, accounts)
     store.write_results(results)
     elapsed = {"wall_seconds": time.perf_counter() - started[0], "cpu_seconds": time.process_time() - started[1]}
     run_record = {"executor": executor, **{name: round(seconds, 2) for name, seconds in elapsed.items()}}

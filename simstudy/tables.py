@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from simstudy.labels import number, with_error
-from simstudy.variables import MEASURES
+from simstudy.variables import MEASURES, THEORIES
 
 VERDICT_COLOURS = {"supported": "green", "contradicted": "red", "inconclusive": "yellow"}
 _COUNTS = ("n_replicates", "n_failed", "failure_rate", "failure_rate_mcse", "n_batches", "precision_reached")
@@ -82,7 +82,7 @@ def verdict_frame(results: xr.Dataset) -> pd.DataFrame:
 
 
 def cell_frame(results: xr.Dataset) -> pd.DataFrame:
-    """Return one row for each cell: settings, counts, and each measure with its MCSE and leading-order value."""
+    """Return one row for each cell: settings, counts, and each measure with its MCSE and theory."""
     columns: dict[str, Any] = {
         str(name): coordinate.values for name, coordinate in results.coords.items() if coordinate.dims == ("cell",)
     }
@@ -90,9 +90,10 @@ def cell_frame(results: xr.Dataset) -> pd.DataFrame:
     for name in MEASURES:
         columns[name] = results[name].sel(source="empirical").values
         columns[f"{name}_mcse"] = results[f"{name}_mcse"].values
-        columns[f"{name}_leading"] = results[name].sel(source="leading").values
+        columns |= {f"{name}_{source}": results[name].sel(source=source).values for source in THEORIES}
+        columns[f"{name}_numerical_error"] = results[f"{name}_numerical_error"].values
     for index in results.index.values:
         columns[f"hdi_{index}"] = results.hdi.sel(index=index).values
         columns[f"hdi_{index}_mcse"] = results.hdi_mcse.sel(index=index).values
-    columns["leading_inapplicable"] = results.inapplicable.sel(source="leading").values
+    columns |= {f"{source}_inapplicable": results.inapplicable.sel(source=source).values for source in THEORIES}
     return pd.DataFrame(columns)

@@ -15,7 +15,9 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-SOURCES = ("empirical", "leading")
+SOURCES = ("empirical", "exact", "leading")
+"""Monte Carlo; theory without approximation in n; theory at leading order in n."""
+THEORIES = SOURCES[1:]
 INDICES = ("chordal", "participation", "entropy", "logdet", "volume", "vendi", "min_angle", "output")
 
 
@@ -62,6 +64,22 @@ MEASURES: dict[str, Variable] = {
     ),
 }  # fmt: skip
 
+STATISTICS: dict[str, Variable] = {
+    "direct_mse": Variable(
+        _BY_SOURCE, "Y^2", "mean squared error of the uniform average, averaged over replicates and queries without "
+        "the decomposition", "mean_r mean_q (mean_h f_h(x_q) - m(x_q))^2, noise integrated out where it is",
+    ),
+    "query_correlation": Variable(
+        _BY_SOURCE, "1", "correlation of two different heads over query points in one replicate, averaged over pairs "
+        "and replicates; not the correlation over redraws", "mean_r mean_{h!=g} corr_q(f_h(x_q), f_g(x_q))",
+    ),
+    "discrepancy": Variable(
+        _BY_SOURCE, "1", "difference between the combined estimate and the reference computation, relative to the size "
+        "of the latter, averaged over replicates", "mean_r sqrt(mean_q (f - f_ref)^2 / mean_q f_ref^2)",
+    ),
+}  # fmt: skip
+"""Computed of each replicate by itself and averaged; NaN where it has no meaning."""
+
 INDEXED_MEASURES: dict[str, Variable] = {
     "hdi": Variable(
         ("cell", "index"), "see index", "head diversity indices; `output` comes from the estimates, the others from "
@@ -73,6 +91,10 @@ HEAD_MEASURES: dict[str, Variable] = {
     "head_squared_bias": Variable(
         ("cell", "head"), "Y^2", "squared bias of each head, averaged over queries; estimated without bias",
         "mean_q (E f_h(x_q) - m(x_q))^2",
+    ),
+    "combination_weight": Variable(
+        ("cell", "head"), "1", "weight of each head in the ensemble; with a Monte Carlo error where it follows from "
+        "estimated errors of heads", "a_h",
     ),
 }  # fmt: skip
 
@@ -108,7 +130,9 @@ _VERDICTS: dict[str, Variable] = {
     "statement": Variable(("claim",), "text", "the claim in words"),
     "statistic": Variable(("claim",), "text", "what was estimated, in the cell or pair that decides the claim"),
     "verdict_estimate": Variable(("claim",), "see statistic", "estimate of the deciding statistic"),
-    "verdict_mcse": Variable(("claim",), "see statistic", "Monte Carlo standard error of verdict_estimate"),
+    "verdict_mcse": Variable(
+        ("claim",), "see statistic", "error of verdict_estimate: Monte Carlo, and numerical of exact theory"
+    ),
     "verdict_expected": Variable(("claim",), "see statistic", "value or bound claimed"),
     "verdict_z": Variable(("claim",), "1", "distance of the estimate from the bound that decides, in MCSE"),
     "verdict_p_value": Variable(
@@ -123,16 +147,24 @@ def _mcse(name: str, variable: Variable) -> tuple[str, Variable]:
     return f"{name}_mcse", Variable(dims, variable.unit, f"Monte Carlo standard error of {name}")
 
 
+def _numerical_error(name: str, variable: Variable) -> tuple[str, Variable]:
+    dims = tuple(d for d in variable.dims if d != "source")
+    meaning = f"bound of the numerical error of {name} by exact theory, estimated on coarser grids"
+    return f"{name}_numerical_error", Variable(dims, variable.unit, meaning)
+
+
 def _by_query(name: str, variable: Variable) -> tuple[str, Variable]:
     meaning = variable.meaning.replace(", averaged over queries", "").replace(" and queries", "")
     return f"{name}_by_query", Variable((*variable.dims, "query"), variable.unit, f"{meaning}, at each query")
 
 
 def _registry() -> dict[str, Variable]:
-    measured = MEASURES | INDEXED_MEASURES | HEAD_MEASURES | PAIR_MEASURES
+    measured = MEASURES | STATISTICS | INDEXED_MEASURES | HEAD_MEASURES | PAIR_MEASURES
     by_query = dict(_by_query(*item) for item in MEASURES.items())
     with_errors = measured | by_query
-    return with_errors | dict(_mcse(*item) for item in with_errors.items()) | _COUNTS | _VERDICTS
+    mcse = dict(_mcse(*item) for item in with_errors.items())
+    numerical = dict(_numerical_error(*item) for item in (MEASURES | by_query).items())
+    return with_errors | mcse | numerical | _COUNTS | _VERDICTS
 
 
 VARIABLES: dict[str, Variable] = _registry()

@@ -38,6 +38,7 @@ relative_mcse = { ensemble_variance = 0.02 }
 
 [grids.angles]
 title = "Angle against overlap"
+exact = true
 settings = { n_heads = 4 }
 factors.regression = ["zero", { function = "ridge", amplitude = 2.0 }]
 factors.n_keys = [100, 400]
@@ -130,18 +131,29 @@ def build_results(design: Design) -> xr.Dataset:
     arrays: dict[str, Any] = _counts(len(cells))
     rows = [_measures(cell.coordinates) for cell in cells]
     theory = [bool(row.pop("_applies")) for row in rows]
+    exact_reasons = [
+        _exact_reason(planned.exact, cell.data.n_keys) for planned, cell in zip(design.cells, cells, strict=True)
+    ]
     wobble = np.sin(np.arange(len(cells)) * 2.3)
     for name in MEASURES:
         leading = np.array([row[name] for row in rows])
         mcse = np.where(np.isnan(leading), np.nan, 0.02 * np.abs(leading) + 1e-6)
-        arrays[name] = np.array([leading + mcse * wobble, np.where(theory, leading, np.nan)])
+        exact = np.where([reason == "" for reason in exact_reasons], 1.01 * leading, np.nan)
+        arrays[name] = np.array([leading + mcse * wobble, exact, np.where(theory, leading, np.nan)])
+        arrays[f"{name}_numerical_error"] = 1e-9 * np.abs(exact)
         arrays[f"{name}_mcse"] = mcse
     reasons = ["" if applies else "query far beyond the keys" for applies in theory]
-    arrays["inapplicable"] = np.array([[""] * len(cells), reasons], dtype=object)
+    arrays["inapplicable"] = np.array([[""] * len(cells), exact_reasons, reasons], dtype=object)
     arrays["hdi"] = np.array([row["_hdi"] for row in rows])
     arrays["hdi_mcse"] = np.where(np.array(INDICES) == "output", 0.01, 0.0) + 0 * arrays["hdi"]
     results = labelled(arrays, _coordinates(design), _attributes(design))
     return xr.merge([results, build_verdicts(design)], combine_attrs="override")
+
+
+def _exact_reason(asked: bool, n_keys: int) -> str:
+    if not asked:
+        return "not asked for: set exact = true in the grid"
+    return "" if n_keys == 400 else "too many quadrature nodes"
 
 
 def build_verdicts(design: Design) -> xr.Dataset:

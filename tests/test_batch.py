@@ -8,7 +8,7 @@ import pytest
 from builders import minimal_cell
 
 from simstudy import batch as batch_module
-from simstudy import datasets, heads
+from simstudy import datasets, heads, learners
 from simstudy.batch import shares_data, simulate_batch
 from simstudy.cells import N_BLOCKS
 from simstudy.performance import performance
@@ -118,3 +118,32 @@ def test_undefined_estimates__are_counted_by_number(monkeypatch):
     (moments,) = simulate_batch([minimal_cell()], 1)
     assert moments.failed.tolist() == [33, 50]
     assert moments.n_defined.sum() == 30 and np.isfinite(moments.product_sum).all()
+
+
+def test_replicate_that_raises__is_counted_alone_and_kept_by_number(monkeypatch):
+    cell = minimal_cell(arrangement="haar_redrawn")
+    (whole,) = simulate_batch([cell], 1)
+    first, bad = cell.simulation.batch_size, 5
+    drawn = heads.key_projections
+
+    def singular(cell, start=0, count=1):
+        if start <= first + bad < start + count:
+            raise np.linalg.LinAlgError("SVD did not converge")
+        return drawn(cell, start, count)
+
+    monkeypatch.setattr(heads, "key_projections", singular)
+    (moments,) = simulate_batch([cell], 1)
+    assert moments.failed.tolist() == [first + bad]
+    per_block = cell.simulation.batch_size // N_BLOCKS
+    touched = bad // per_block
+    expected = np.full(N_BLOCKS, per_block)
+    expected[touched] -= 1
+    assert moments.n_defined.tolist() == expected.tolist()
+    others = np.arange(N_BLOCKS) != touched
+    np.testing.assert_array_equal(moments.error_sum[others], whole.error_sum[others])
+
+
+def test_defect_of_the_program__is_not_counted_as_a_failed_replicate(monkeypatch):
+    monkeypatch.setattr(learners.nadaraya_watson, "nw_moments", lambda *_: [][0])
+    with pytest.raises(IndexError):
+        simulate_batch([minimal_cell()], 0)

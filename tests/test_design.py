@@ -171,6 +171,17 @@ def test_versus__may_name_factors_only(tmp_path):
     assert "may name factors of the grid only: angle, bandwidth" in mistakes(tmp_path, text)
 
 
+def test_versus__must_leave_a_pair_to_compare(tmp_path):
+    text = edited(DESIGN, 'x = "angle"\ndirection = "decreasing"\n', "")
+    kind = 'kind = "larger_than"\nwhere = { bandwidth = 0.5 }\nversus = { bandwidth = %s }'
+    assert "compares every selected cell with itself" in mistakes(
+        tmp_path, edited(text, 'kind = "monotone"', kind % 0.5)
+    )
+    written = tmp_path / "sound.toml"
+    written.write_text(edited(text, 'kind = "monotone"', (kind % 1.0).replace("where = { bandwidth = 0.5 }\n", "")))
+    load_design(written, "quick")
+
+
 def test_label__names_a_choice_and_changes_no_number():
     plain, named = (minimal_cell(regression={"function": "ridge"} | extra) for extra in ({}, {"label": "sin x"}))
     assert (plain.coordinates["regression"], named.coordinates["regression"]) == ("ridge", "sin x")

@@ -88,6 +88,36 @@ def test_curve__leaves_a_gap_where_theory_does_not_apply(design, results):
     assert with_gap.get_color() == bars(axes)[0].lines[0].get_color()
 
 
+def test_curve__draws_exact_theory_broad_and_pale_beside_leading_order(design, results):
+    drawing = draw(design.figures["variance-by-angle"], "f", results)
+    axes = visible_axes(drawing)[0]
+    (exact,), (_, leading) = lines(axes, "exact"), lines(axes, "leading")
+    cells = cells_where(results, regression="zero", n_keys=400.0)
+    np.testing.assert_array_equal(exact.get_ydata(), cells.ensemble_variance.sel(source="exact").values)
+    assert not np.array_equal(exact.get_ydata(), leading.get_ydata())
+    assert exact.get_color() == leading.get_color()
+    assert exact.get_linewidth() > 3 * leading.get_linewidth() and exact.get_alpha() < 0.5
+    assert "broad pale line: exact theory at any n" in legend_texts(drawing)[-1]
+
+
+def test_curve__does_not_join_points_that_exact_theory_joins(results):
+    cells = cells_where(results, regression="zero", n_keys=400.0).copy(deep=True)
+    cells.correlation.loc[{"source": "leading"}] = np.nan
+    drawing = draw(curve(), "f", cells)
+    axes = visible_axes(drawing)[0]
+    assert len(lines(axes, "exact")) == 1 and not lines(axes, "leading") and not lines(axes, "joined")
+    assert legend_texts(drawing)[-1][0] == "points: Monte Carlo ± 1.96 MCSE"
+    cells.correlation.loc[{"source": "exact"}] = np.nan
+    assert len(lines(visible_axes(draw(curve(), "f", cells))[0], "joined")) == 1  # the control
+
+
+def test_limit__is_told_by_exact_theory_first(results):
+    figure = curve(y="ensemble_variance", limit="mean_covariance", where={"n_keys": 400, "regression": "zero"})
+    (line,) = lines(visible_axes(draw(figure, "f", results))[0], "limit")
+    at_end = cells_where(results, regression="zero", n_keys=400.0, angle=90.0).mean_covariance.values[:, 0]
+    assert line.get_ydata()[0] == at_end[1] != at_end[2]
+
+
 def test_curve__marks_a_theoretical_value_without_neighbours(results):
     only = cells_where(results, regression="zero", n_keys=100.0).isel(cell=[2, 3, 4])
     only.correlation.loc[{"source": "leading"}] = [np.nan, 0.7, np.nan]

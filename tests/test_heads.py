@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from simstudy.cells import Cell
-from simstudy.feasibility import features_needed
+from simstudy.feasibility import features_needed, impossibilities
 from simstudy.heads import key_projections, query_points, query_projections
 
 
@@ -196,3 +196,39 @@ def test_gaussian_points_are_fixed_nested_and_scaled():
     np.testing.assert_array_equal(points(count=7, d=5), x[:7, :5])
     np.testing.assert_array_equal(points(n_heads=2, keys={"distribution": "sphere"}), x)
     assert not np.any(points(seed=1) == x)
+
+
+def test_scattered_heads__lie_between_aligned_and_haar():
+    """At spread 0 they are aligned; a wide spread forgets the shared part; in between the spread orders them."""
+    aligned = key_projections(make(arrangement="scattered", spread=0.0))
+    np.testing.assert_array_equal(aligned, key_projections(make(arrangement="aligned")))
+    overlaps = []
+    for spread in (0.1, 0.5, 2.0, 1e6):
+        w = [key_projections(make(arrangement="scattered", spread=spread, head_seed=s))[:2] for s in range(300)]
+        np.testing.assert_allclose(w[0][0].T @ w[0][0], np.eye(2), atol=1e-12)
+        overlaps.append(np.array([np.sum((a.T @ b) ** 2) / 2 for a, b in w]))
+    means = [overlap.mean() for overlap in overlaps]
+    assert means == sorted(means, reverse=True) and means[0] > 0.95
+    assert means[-1] == pytest.approx(2 / 20, abs=4 * overlaps[-1].std() / np.sqrt(300))
+
+
+def test_draws_of_heads__differ_by_their_number_and_by_nothing_else():
+    one, other = (key_projections(make(arrangement="haar", head_seed=number)) for number in (0, 1))
+    assert not np.any(one == other)
+    queries = {"kind": "gaussian", "count": 3}
+    seen = [query_points(make(arrangement="haar", head_seed=number, queries=queries)) for number in (0, 1)]
+    np.testing.assert_array_equal(*seen)
+
+
+def test_dimension_budget__buys_heads():
+    def of(**heads):
+        heads |= {"head_dim": 4, "arrangement": "orthogonal"}
+        data = {"n_keys": 10, "n_features": 32}
+        return Cell.model_validate({"data": data, "heads": heads, "estimator": {"bandwidth": 0.5}})
+
+    bought, stated = of(total_dim=32), of(n_heads=8)
+    assert bought.heads.n_heads == 8 and bought.coordinates["total_dim"] == 32
+    assert bought.identity("e") == stated.identity("e")
+    assert impossibilities(bought) == []
+    for wrong in (of(total_dim=30), of(total_dim=32, n_heads=4)):
+        assert [setting for setting, _ in impossibilities(wrong)] == ["total_dim"]

@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from simstudy import moments
 from simstudy.geometry import GEOMETRIC_INDICES
 from simstudy.provenance import ENGINE_SOURCES, PACKAGE
-from simstudy.variables import INDICES
+from simstudy.variables import INDICES, STATISTICS
 
 SOURCES = sorted(PACKAGE.rglob("*.py"))
 
@@ -73,6 +74,7 @@ def test_engine_sources__cover_what_a_batch_imports():
 
 def test_indices__are_those_of_the_geometry_and_the_output():
     assert (*GEOMETRIC_INDICES, "output") == INDICES
+    assert tuple(STATISTICS) == moments.STATISTICS
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=lambda p: p.relative_to(PACKAGE).as_posix())

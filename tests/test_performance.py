@@ -7,21 +7,21 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from simstudy.moments import Moments, empty, stack, update
+from simstudy.moments import STATISTICS, Moments, empty, stack, update
 from simstudy.performance import performance
 
-N_INDICES = 7
+N_STATISTICS = 7 + len(STATISTICS)
 
 
 def blocks_of(errors: np.ndarray, target: np.ndarray, n_blocks: int) -> Moments:
     """Return the moments of drawn errors (replicate, query, head), cut into blocks."""
     n, _, n_heads = errors.shape
-    moments = empty(n_blocks, target, n_heads, N_INDICES)
+    moments = empty(n_blocks, target, n_heads, N_STATISTICS)
     size = n // n_blocks
     for block in range(n_blocks):
         rows = slice(block * size, (block + 1) * size)
         means = errors[rows] + target[:, None]
-        moments = update(moments, block, rows.start, means, None, np.zeros((size, N_INDICES)))
+        moments = update(moments, block, rows.start, means, None, np.zeros((size, N_STATISTICS)))
     return moments
 
 
@@ -105,7 +105,7 @@ def test_unequal_blocks__stay_unbiased_with_the_right_error(sizes):
     for _ in range(1500):
         errors = rng.exponential(size=(edges[-1], 1, 1)) - 0.7
         sums = np.add.reduceat(errors, edges[:-1]), np.add.reduceat(errors**2, edges[:-1])
-        blocks = empty(len(sizes), np.zeros(1), 1, N_INDICES)
+        blocks = empty(len(sizes), np.zeros(1), 1, N_STATISTICS)
         results.append(
             performance(blocks._replace(n_defined=np.array(sizes), error_sum=sums[0], product_sum=sums[1]), np.ones(1))
         )
@@ -119,7 +119,7 @@ def test_unequal_blocks__stay_unbiased_with_the_right_error(sizes):
 
 def test_too_few_blocks__are_refused():
     with pytest.raises(ValueError, match="at least 2"):
-        performance(empty(16, np.zeros(1), 2, N_INDICES), np.full(2, 0.5))
+        performance(empty(16, np.zeros(1), 2, N_STATISTICS), np.full(2, 0.5))
 
 
 # ---------------------------------------------------------------- are the Monte Carlo errors right?

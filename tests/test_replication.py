@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from simstudy.design import Precision
-from simstudy.moments import empty
+from simstudy.moments import STATISTICS, empty
 from simstudy.performance import Performance, performance
 from simstudy.replication import GROWTH, first_target, next_target, shortfall
 
@@ -57,7 +57,7 @@ def test_stopped_estimates__are_nearly_unbiased_and_cover():
             done = target
             blocks = squares[: done * 64].reshape(16 * done, -1).sum(axis=1)[:, None, None]
             counts = np.full(16 * done, 4)
-            moments = empty(16 * done, np.zeros(1), 1, 0)._replace(n_defined=counts, product_sum=blocks)
+            moments = empty(16 * done, np.zeros(1), 1, len(STATISTICS))._replace(n_defined=counts, product_sum=blocks)
             result = performance(moments, np.ones(1))
             target = next_target(done, result, precision, 64)
         estimates.append(float(result.estimate["mse"]))

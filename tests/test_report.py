@@ -18,7 +18,7 @@ from simstudy.problems import UserError
 from simstudy.report import MAX_ROWS, write_report
 from simstudy.store import Store, read_results
 from simstudy.tables import cell_frame, verdict_frame, verdict_lines, verdict_table
-from simstudy.variables import MEASURES
+from simstudy.variables import MEASURES, THEORIES
 
 VOID = {"meta", "br", "img", "link", "hr"}
 
@@ -113,10 +113,20 @@ def test_page__states_verdicts_in_words_and_whether_they_were_expected(html):
 
 def test_page__says_where_theory_applies_and_what_missed_its_precision(html, results):
     text = " ".join(Page(html).text.split())
-    assert "26 of 28 query far beyond the keys (2)" in text
+    assert "angles exact 14 of 28 too many quadrature nodes (14) leading order 26 of 28 query far beyond" in text
+    assert "query far beyond the keys (2) many-heads exact 0 of 15 not asked for: set exact = true in the grid" in text
     assert "MCSE of ensemble_variance ≤ 2 % of the estimate; 1024 to 65536 replicates" in text
     n_missed = int((~results.precision_reached.values).sum())
     assert text.count("(precision missed)") == n_missed == 4
+
+
+def test_page__lists_a_few_reasons_and_counts_the_others(results, design, tmp_path):
+    many = results.copy(deep=True)
+    many.inapplicable.loc[{"source": "leading"}] = [f"reason {i}" for i in range(results.sizes["cell"])]
+    text = write_report(many, design, Store(tmp_path)).read_text(encoding="utf-8")
+    listed = " ".join(Page(text).text.split())
+    assert "leading order 0 of 28 reason 0 (1); reason 1 (1); reason 2 (1); others in 25 cells, see cells.csv" in listed
+    assert "reason 3 " not in listed and "others in" not in listed.partition("single exact")[2]
 
 
 def test_page__counts_cells_replicates_failures_and_missed_precision(html, results):
@@ -161,12 +171,15 @@ def test_cells__round_trip_through_csv(folder, results):
     assert len(table) == results.sizes["cell"]
     for name in MEASURES:
         np.testing.assert_array_equal(table[name], results[name].sel(source="empirical"))
-        np.testing.assert_array_equal(table[f"{name}_leading"], results[name].sel(source="leading"))
+        for source in THEORIES:
+            np.testing.assert_array_equal(table[f"{name}_{source}"], results[name].sel(source=source))
+        np.testing.assert_array_equal(table[f"{name}_numerical_error"], results[f"{name}_numerical_error"])
         np.testing.assert_array_equal(table[f"{name}_mcse"], results[f"{name}_mcse"])
     np.testing.assert_array_equal(table["hdi_vendi"], results.hdi.sel(index="vendi"))
     np.testing.assert_array_equal(table["angle"], results.angle)
     assert table["grid"].tolist() == results.grid.values.tolist()
     assert table["leading_inapplicable"].notna().sum() == 7
+    assert table["exact_inapplicable"].isna().sum() == 14
 
 
 def test_verdicts__round_trip_through_csv(folder, results):
@@ -211,7 +224,7 @@ def test_cell_without_results__is_shown_as_undefined(design, results, tmp_path):
         damaged[name][{"cell": 0}] = np.nan
         damaged[f"{name}_mcse"][{"cell": 0}] = np.nan
     text = write_report(damaged, design, Store(tmp_path)).read_text(encoding="utf-8")
-    assert text.count('<td class="number">–<br>–</td>') >= len(MEASURES)
+    assert text.count('<td class="number">–<br>–<br>–</td>') >= len(MEASURES)
 
 
 def test_large_grid__is_cut_and_says_so(tmp_path):

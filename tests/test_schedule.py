@@ -18,7 +18,7 @@ def test_scheduler_without_workers__is_refused_after_a_while(monkeypatch):
 
     monkeypatch.setattr(schedule, "WORKER_SECONDS", 1)
     with (
-        LocalCluster(n_workers=0, processes=False, dashboard_address=None) as cluster,
+        LocalCluster(n_workers=0, processes=False, dashboard_address=":0") as cluster,
         pytest.raises(UserError, match="no workers for 1 s; start some"),
         open_queue(cluster.scheduler_address),
     ):
@@ -26,8 +26,8 @@ def test_scheduler_without_workers__is_refused_after_a_while(monkeypatch):
 
 
 def test_workers_that_die__are_a_message_with_a_remedy(monkeypatch):
-    # A lambda travels to the worker by value; the signature is that of `simulate_batch`.
-    monkeypatch.setattr(schedule, "simulate_batch", lambda cells, batch: os._exit(1))
+    # A lambda travels to the worker by value; the signature is that of `compute`.
+    monkeypatch.setattr(schedule, "compute", lambda task, engine: os._exit(1))
     with dask.config.set({"distributed.scheduler.allowed-failures": 0}), open_queue("processes", 1) as queue:
         queue.add([Task((minimal_cell(),), 0)])
         with pytest.raises(UserError, match=r"workers died.*lower batch_size"):
@@ -45,3 +45,13 @@ def test_queue__returns_every_task_also_those_added_while_iterating():
                 queue.add(tasks[2:])
             done.add(task.batch)
     assert done == {0, 1, 2}
+
+
+def test_worker_of_another_engine__is_refused(monkeypatch):
+    """Such a worker would store its bits under the name of ours."""
+    asked = iter(["that of the client"])
+    monkeypatch.setattr(schedule, "engine", lambda: next(asked, "that of the worker"))
+    with open_queue("threads", 1) as queue:
+        queue.add([Task((minimal_cell(),), 0)])
+        with pytest.raises(UserError, match=r"other bits \(engine that of the worker on .*that of the client wanted\)"):
+            list(queue)

@@ -48,7 +48,7 @@ def test_executors__give_the_same_bits(design, serial, tmp_path, executor, worke
 def test_running_scheduler__gives_the_same_bits(design, serial, tmp_path):
     from distributed import LocalCluster
 
-    with LocalCluster(n_workers=1, threads_per_worker=2, processes=False, dashboard_address=None) as cluster:
+    with LocalCluster(n_workers=1, threads_per_worker=2, processes=False, dashboard_address=":0") as cluster:
         results = run(design, output=tmp_path, executor=cluster.scheduler_address)
     # In-process clusters are addressed by inproc://; what counts is that an address is used as given.
     assert_same(serial, (results, tmp_path), design)
@@ -60,7 +60,7 @@ def test_interrupted_run__continues_to_the_same_bits(design, serial, tmp_path):
 
     calls = 0
 
-    def interrupt(ledger: Ledger) -> None:
+    def interrupt(ledger: Ledger, predicted: int | None = None) -> None:
         nonlocal calls
         calls += 1
         if calls == 2:

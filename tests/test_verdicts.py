@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 from pydantic import TypeAdapter
 
-from simstudy.claims import Claim
-from simstudy.verdicts import LEVEL, Comparison, compare, decide, holm
+from simstudy.claims import LEVEL, Claim
+from simstudy.comparisons import Comparison, Predictions
+from simstudy.verdicts import compare, decide, holm
 
 N_BLOCKS = 64
 
@@ -32,6 +33,10 @@ def claim(**entries):
 
 def verdict(stated, accounts, factors=("x",), theory=None) -> str:
     return decide(list(compare(stated, accounts, factors, theory)), LEVEL).verdict
+
+
+def predictions(*values, error=0.0):
+    return Predictions(np.array(values), np.full(len(values), error))
 
 
 def cells(means, noise=0.01, shared=True, seed=0):
@@ -75,9 +80,22 @@ def test_pairing__decides_what_independent_cells_cannot():
 def test_theory__agreement_within_the_margin_and_only_where_it_applies():
     stated = claim(kind="agrees_with_theory", margin=0.2)
     accounts = cells([1.0, 1.0, 5.0], noise=0.01)
-    assert verdict(stated, accounts, theory=np.array([1.0, 1.05, np.nan])) == "supported"
-    assert verdict(stated, accounts, theory=np.array([1.0, 1.05, 1.0])) == "contradicted"
-    assert verdict(stated, accounts, theory=np.full(3, np.nan)) == "inconclusive"
+    assert verdict(stated, accounts, theory=predictions(1.0, 1.05, np.nan)) == "supported"
+    assert verdict(stated, accounts, theory=predictions(1.0, 1.05, 1.0)) == "contradicted"
+    assert verdict(stated, accounts, theory=predictions(np.nan, np.nan, np.nan)) == "inconclusive"
+
+
+def test_numerical_error__enters_beside_the_monte_carlo_error():
+    stated = claim(kind="agrees_with_theory", source="exact", margin=0.2)
+    accounts = cells([2.0], noise=0.01)
+    (plain,) = compare(stated, accounts, ("x",), predictions(2.0))
+    (blurred,) = compare(stated, accounts, ("x",), predictions(2.0, error=0.3))
+    assert blurred.mcse == pytest.approx(np.hypot(plain.mcse, blurred.estimate * 0.15), rel=1e-12)
+    assert blurred.estimate == plain.estimate and blurred.statistic.startswith("mse / exact")
+    # An error as large as the margin decides nothing, either way; without one both are decided.
+    for truth, expected in ((2.0, "supported"), (1.4, "contradicted")):
+        assert verdict(stated, accounts, theory=predictions(truth)) == expected
+        assert verdict(stated, accounts, theory=predictions(truth, error=0.4)) == "inconclusive"
 
 
 def test_versus__compares_the_cell_with_equal_other_factors():

@@ -1,28 +1,160 @@
-"""Predictions of a cell's bias and covariance from probability theory alone: no simulation, no estimator code.
+"""Predictions of bias, covariance and error from probability theory alone: no simulation, no estimator code.
+
+What answers which question:
+
+- What are bias and covariance of the heads of a cell? :func:`exact_moments` at any n, by quadrature with an estimate of
+  its numerical error, for Gaussian keys and fixed heads; :func:`leading_order` in closed form for many keys, which says
+  where it does not hold; :func:`local_constant` as the bandwidth goes to 0, also for compact kernels
+  (:func:`gaussian_constants`, :func:`compact_constants`).
+- What follows for the ensemble? :func:`predicted_measures` averaged over queries, :func:`measures_by_query` at each;
+  :func:`predicted_measure_errors` and :func:`measure_errors_by_query` bound the numerical error of exact theory.
+- How does the correlation of two heads depend on their principal angles? :func:`origin_correlation` and its floor
+  :func:`correlation_floor` at x = 0; :func:`noise_ratio` at any query and :func:`averaged_noise_ratio` over queries;
+  limits :func:`narrow_correlation` and :func:`wide_correlation`; for dot-product logits
+  :func:`dot_product_correlation` and :func:`averaged_dot_product_correlation`.
+- Which weights of the heads are best? :func:`error_moments` of a prediction, then :func:`optimal_weights` of sum 1,
+  :func:`simplex_weights`, :func:`front_greater_weights` or :func:`unconstrained_weights`; :func:`uniform_is_optimal`
+  says when the average cannot be beaten.  :func:`risk`, :func:`mean_squared_error` and :func:`effective_learners`
+  evaluate any weights, such as :func:`uniform_weights`, :func:`sum_weights`, :func:`geometric_weights` and
+  :func:`fibonacci_weights`.
+- How should a budget D = H p be split into heads and dimensions? :func:`predicted_allocations` under a :class:`Policy`,
+  :func:`optimal_allocation` among them, :func:`interpolated_head_dim` between the divisors of D, with
+  :func:`predicted_slope` in ln n and :func:`predicted_head_count_slope` in ln D; queries from
+  :func:`quasi_random_queries`.
+- How does the best split grow? :func:`fixed_bandwidth_optimum`, :func:`retuned_optimum` and :func:`sum_optimum` under a
+  model of the bias (:class:`ExponentialBias`, :class:`PowerBias`, :class:`SharedBias`), with
+  :func:`variance_inflation`, :func:`fixed_bandwidth_slope`, :func:`log_head_count_slope` and the laws
+  :func:`square_root_log_law` and :func:`log_over_log_log_law`.
+- What are the regression function and the noise variance of a design? :func:`regression_function` and
+  :func:`noise_variance`, as a :class:`Function` with closed Gaussian expectations.
 
 Imports NumPy, SciPy, simstudy.settings and simstudy.cells only.
 """
 
+from simstudy.theory.allocation import (
+    Allocation,
+    Policy,
+    interpolated_head_dim,
+    optimal_allocation,
+    predicted_allocations,
+    predicted_head_count_slope,
+    predicted_slope,
+    quasi_random_queries,
+)
+from simstudy.theory.allocation_laws import (
+    ExponentialBias,
+    PowerBias,
+    SharedBias,
+    fixed_bandwidth_optimum,
+    fixed_bandwidth_slope,
+    log_head_count_slope,
+    log_over_log_log_law,
+    retuned_optimum,
+    square_root_log_law,
+    sum_optimum,
+    variance_inflation,
+)
+from simstudy.theory.closed_forms import (
+    averaged_dot_product_correlation,
+    averaged_noise_ratio,
+    correlation_floor,
+    dot_product_correlation,
+    narrow_correlation,
+    noise_ratio,
+    origin_correlation,
+    wide_correlation,
+)
 from simstudy.theory.exact import ExactPrediction, exact_moments
 from simstudy.theory.functions import Function, noise_variance, regression_function
 from simstudy.theory.leading import Prediction, leading_order
+from simstudy.theory.local_constant import (
+    KernelConstants,
+    LocalConstant,
+    compact_constants,
+    gaussian_constants,
+    local_constant,
+)
 from simstudy.theory.measures import (
     measure_errors_by_query,
     measures_by_query,
     predicted_measure_errors,
     predicted_measures,
 )
+from simstudy.theory.weighting import (
+    ErrorMoments,
+    Weighting,
+    effective_learners,
+    error_moments,
+    fibonacci_weights,
+    front_greater_weights,
+    geometric_weights,
+    mean_squared_error,
+    optimal_weights,
+    risk,
+    simplex_weights,
+    sum_weights,
+    unconstrained_weights,
+    uniform_is_optimal,
+    uniform_weights,
+)
 
 __all__ = [
+    "Allocation",
+    "ErrorMoments",
     "ExactPrediction",
+    "ExponentialBias",
     "Function",
+    "KernelConstants",
+    "LocalConstant",
+    "Policy",
+    "PowerBias",
     "Prediction",
+    "SharedBias",
+    "Weighting",
+    "averaged_dot_product_correlation",
+    "averaged_noise_ratio",
+    "compact_constants",
+    "correlation_floor",
+    "dot_product_correlation",
+    "effective_learners",
+    "error_moments",
     "exact_moments",
+    "fibonacci_weights",
+    "fixed_bandwidth_optimum",
+    "fixed_bandwidth_slope",
+    "front_greater_weights",
+    "gaussian_constants",
+    "geometric_weights",
+    "interpolated_head_dim",
     "leading_order",
+    "local_constant",
+    "log_head_count_slope",
+    "log_over_log_log_law",
+    "mean_squared_error",
     "measure_errors_by_query",
     "measures_by_query",
+    "narrow_correlation",
+    "noise_ratio",
     "noise_variance",
+    "optimal_allocation",
+    "optimal_weights",
+    "origin_correlation",
+    "predicted_allocations",
+    "predicted_head_count_slope",
     "predicted_measure_errors",
     "predicted_measures",
+    "predicted_slope",
+    "quasi_random_queries",
     "regression_function",
+    "retuned_optimum",
+    "risk",
+    "simplex_weights",
+    "square_root_log_law",
+    "sum_optimum",
+    "sum_weights",
+    "unconstrained_weights",
+    "uniform_is_optimal",
+    "uniform_weights",
+    "variance_inflation",
+    "wide_correlation",
 ]

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.optimize import brentq, nnls
 
+from simstudy.theory.exact import ExactPrediction
 from simstudy.theory.functions import Array
 from simstudy.theory.leading import Prediction
 
@@ -64,7 +65,7 @@ class Weighting(NamedTuple):
     reason: str
 
 
-def error_moments(prediction: Prediction) -> ErrorMoments:
+def error_moments(prediction: Prediction | ExactPrediction) -> ErrorMoments:
     """Average the second moments of a prediction over its queries; NaN if any query is blank."""
     bias, target = prediction.bias, prediction.target
     errors = np.mean(prediction.covariance + bias[:, :, None] * bias[:, None, :], axis=0)

@@ -1,0 +1,82 @@
+"""What every learner gives for a number of replicates, and statistics of single replicates.
+
+Imports NumPy, moments and shared_data only.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from simstudy.moments import STATISTICS
+from simstudy.shared_data import SharedData
+
+Array = NDArray[np.float64]
+
+
+class Members(NamedTuple):
+    """Estimates of the members of an ensemble in consecutive replicates.
+
+    Attributes
+    ----------
+    means : (replicate, query, head)
+        Estimates; or their means given the keys, where noise is integrated out.
+    gram : (replicate, query, head, head) or None
+        Their covariance given the keys, where noise is integrated out.
+    indices : (replicate or 1, index)
+        Geometric diversity indices of the heads.
+    discrepancy : (replicate or 1,)
+        Relative difference from the reference computation; NaN without one.
+    """
+
+    means: Array
+    gram: Array | None
+    indices: Array
+    discrepancy: Array
+
+
+class Learner(Protocol):
+    """The members of an ensemble, prepared once for a cell."""
+
+    def evaluate(self, shared: SharedData) -> Members:
+        """Return the estimates of all members at all queries in the replicates of the data."""
+
+
+def replicate_statistics(members: Members, target: Array) -> Array:
+    """Return what is computed of each replicate by itself, in the order of `STATISTICS`.
+
+    Parameters
+    ----------
+    members
+        Estimates of a number of replicates.
+    target : (query,)
+        m(x_q).
+
+    Returns
+    -------
+    (replicate, statistic) array, NaN where a statistic has no meaning: correlation over queries is that of estimates
+    with their noise, of two heads, at three queries or more.
+    """
+    means, gram = members.means, members.gram
+    table = np.full((len(means), len(STATISTICS)), np.nan)
+    direct, across, discrepancy = table.T
+    discrepancy[:] = members.discrepancy
+    errors = means.mean(axis=-1) - target
+    direct[:] = (errors**2).mean(axis=-1)
+    if gram is not None:
+        direct += gram.mean(axis=(1, 2, 3))
+    elif means.shape[1] > 2 and means.shape[2] > 1:
+        across[:] = _query_correlation(means)
+    return table
+
+
+def _query_correlation(means: Array) -> Array:
+    """Correlation of heads over queries, averaged over pairs: (replicate,)."""
+    centred = means - means.mean(axis=1, keepdims=True)
+    covariance = np.einsum("rqh,rqg->rhg", centred, centred)
+    scale = np.sqrt(np.diagonal(covariance, axis1=1, axis2=2))
+    with np.errstate(invalid="ignore", divide="ignore"):
+        correlation = covariance / (scale[:, :, None] * scale[:, None, :])
+    return correlation[:, ~np.eye(means.shape[-1], dtype=bool)].mean(axis=-1)

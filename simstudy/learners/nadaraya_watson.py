@@ -1,0 +1,89 @@
+"""Nadaraya–Watson heads, and weights that each replicate fits for them.
+
+Imports NumPy, attention, base, cells, combinations, datasets, geometry, heads, kernels, regression and shared_data.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from simstudy import datasets, heads, regression
+from simstudy.attention import attention, layer, multi_head_attention, torch_multi_head_attention
+from simstudy.cells import Cell
+from simstudy.combinations import fit_weights
+from simstudy.geometry import diversity_indices
+from simstudy.kernels import nw_estimates, nw_moments, project
+from simstudy.learners.base import Array, Members
+from simstudy.shared_data import SharedData, projections_of
+
+_LAYERS = {"multi_head_attention": multi_head_attention, "torch_multi_head_attention": torch_multi_head_attention}
+
+
+class NadarayaWatson:
+    """The heads of one cell."""
+
+    def __init__(self, cell: Cell) -> None:
+        self.cell = cell
+        self._dtype = np.dtype(cell.simulation.dtype)
+        self._points = np.ascontiguousarray(heads.query_points(cell).T[None]).astype(self._dtype)
+        if not cell.heads.redrawn:
+            self._fixed = self._prepare(*projections_of(cell))
+
+    def _prepare(self, key: np.ndarray, query: np.ndarray) -> tuple[np.ndarray, np.ndarray, Array]:
+        """Key projections, projected queries, and diversity indices (one row for each replicate or one for all)."""
+        indices = np.atleast_2d(diversity_indices(key, self.cell.bandwidth))
+        rows = len(query) if query.ndim == 4 else 1
+        points = np.ascontiguousarray(np.broadcast_to(self._points, (rows, *self._points.shape[1:])))
+        projected = project(points, query.astype(self._dtype)).transpose(0, 3, 1, 2)
+        queries = np.ascontiguousarray(projected if query.ndim == 4 else projected[0])
+        return key.astype(self._dtype), queries, indices
+
+    def evaluate(self, shared: SharedData) -> Members:
+        """Return the estimates of all heads at all queries in the replicates of the data."""
+        cell = self.cell
+        key, queries, indices = self._prepare(*shared.projections(cell)) if cell.heads.redrawn else self._fixed
+        keys, values = shared.projected(cell, key), shared.values(cell)
+        gram = None
+        if cell.simulation.noise_treatment == "drawn":
+            means = nw_estimates(keys, values, queries, cell.bandwidth, cell.estimator.logits)
+        else:
+            variances = shared.variances(cell)
+            means, gram = nw_moments(keys, values, variances, queries, cell.bandwidth, cell.estimator.logits)
+        discrepancy = np.array([np.nan])
+        if cell.estimator.reference != "none":
+            discrepancy = self._discrepancy(shared, keys, values, means)
+        if cell.estimator.combination.rule == "fitted":
+            means = np.einsum("rqh,rh->rq", means, self._fitted_weights(shared, keys, values))[..., None]
+        return Members(means, gram, indices, discrepancy)
+
+    def _discrepancy(self, shared: SharedData, keys: np.ndarray, values: np.ndarray, means: Array) -> Array:
+        """Relative root mean square difference over queries from the reference computation: (replicate,)."""
+        cell = self.cell
+        combination, temperature = np.array(cell.weights), cell.bandwidth**2
+        key, query = projections_of(cell)
+        points = heads.query_points(cell)
+        if cell.estimator.reference == "attention":
+            queries = np.einsum("qj,hjk->qhk", points, query)[None]
+            found = attention(queries, keys, values, temperature) @ combination
+        else:
+            tokens = np.concatenate([shared.keys(cell.data.n_keys), values[:, None]], axis=1).swapaxes(1, 2)
+            questions = np.pad(points, ((0, 0), (0, 1)))
+            compute = _LAYERS[cell.estimator.reference]
+            found = compute(layer(key, query, combination), questions, tokens, temperature)
+        gaps = means @ combination - found
+        with np.errstate(invalid="ignore", divide="ignore"):
+            return np.sqrt((gaps**2).mean(axis=1) / (found**2).mean(axis=1))
+
+    def _fitted_weights(self, shared: SharedData, keys: np.ndarray, values: np.ndarray) -> Array:
+        """Weights (replicate, head) of least squares on validation pairs: the rows that follow the training data."""
+        cell, combination = self.cell, self.cell.estimator.combination
+        assert combination.rule == "fitted"  # for the type checker
+        n = cell.data.n_keys
+        longer = cell.model_copy(update={"data": cell.data.model_copy(update={"n_keys": n + combination.n_validation})})
+        x = np.ascontiguousarray(datasets.draw_keys(longer, shared.first, shared.count)[:, :, n:])
+        noise = datasets.draw_noise(longer, shared.first, shared.count)[:, n:]
+        y = regression.evaluate(cell.data.regression, x) + np.sqrt(datasets.noise_variance(cell, x)) * noise
+        _, query = shared.projections(cell)
+        queries = project(x, query.astype(self._dtype)).transpose(0, 3, 1, 2)
+        outputs = nw_estimates(keys, values, np.ascontiguousarray(queries), cell.bandwidth, cell.estimator.logits)
+        return np.stack([fit_weights(combination.within, f, t) for f, t in zip(outputs, y, strict=True)])

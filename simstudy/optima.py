@@ -1,0 +1,159 @@
+"""Where a measure is least along a factor, how sure that is, and how the place moves with another factor.
+
+Imports NumPy, claims, comparisons and estimates only.
+
+An optimum is no smooth function of the estimates; its uncertainty is that of the optimum of draws from their joint
+distribution.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from simstudy.claims import Optimum, OptimumLaw, OptimumSlope
+from simstudy.comparisons import Comparison, at, strata
+from simstudy.estimates import Estimates
+
+Array = NDArray[np.float64]
+
+NEVER = 0.01
+"""Share of draws below which a value of the factor is not among the possible optima."""
+LAWS: dict[str, Callable[[Array], Array]] = {
+    "log": np.log,
+    "sqrt_log": lambda x: np.sqrt(np.log(x)),
+    "log_over_log_log": lambda x: np.log(x) / np.log(np.log(x)),
+    "power": np.log,
+    "constant": np.zeros_like,
+}
+"""Functions g of the laws x* = a + c·g; the power law is ln x* = a + c·ln.
+
+A constant is never shown to fit better than laws that contain it; claim a slope of 0 for that.
+"""
+
+
+class Profile(NamedTuple):
+    """Least values along a factor, others tuned: levels (x,) and values (draw, x)."""
+
+    levels: Array
+    values: Array
+
+    @property
+    def optima(self) -> Array:
+        """Level of least value in each draw."""
+        return self.levels[np.argmin(self.values, axis=1)]
+
+    @property
+    def refined(self) -> Array:
+        """Optimum between levels: vertex of the parabola in ln x through the least value and its neighbours.
+
+        At the end of the levels it is that end.
+        """
+        x, least = np.log(self.levels), np.argmin(self.values, axis=1)
+        place = np.clip(least, 1, len(x) - 2)
+        draw = np.arange(len(self.values))
+        a, b, c = (x[place + k] for k in (-1, 0, 1))
+        fa, fb, fc = (self.values[draw, place + k] for k in (-1, 0, 1))
+        # Differences from the middle level, as the vertex is that of the parabola through them.
+        left, right = (b - a) * (fb - fc), (b - c) * (fb - fa)
+        curvature = left - right
+        with np.errstate(invalid="ignore", divide="ignore"):
+            shift = 0.5 * ((b - a) * left - (b - c) * right) / curvature
+        inside = (place == least) & (curvature != 0)
+        return np.exp(np.where(inside, np.clip(b - shift, a, c), x[least]))
+
+
+def optima(
+    claim: Optimum, estimates: Estimates, chosen: list[int], factors: tuple[str, ...], theory: Array | None
+) -> Iterator[Comparison]:
+    """Yield, for each combination of the other factors, the level of x at which the measure is least."""
+    for cells in strata(estimates, chosen, factors, (claim.x, *claim.tune)):
+        known = Profile(*_least(estimates, cells, claim.x, estimates.values[None, cells]))
+        drawn = Profile(*_least(estimates, cells, claim.x, estimates.draws(cells)))
+        value = claim.value
+        if theory is not None:
+            if not np.isfinite(theory[cells]).any():
+                continue
+            value = float(Profile(*_least(estimates, cells, claim.x, theory[None, cells])).optima[0])
+        assert value is not None  # the design refuses a claim with neither
+        possible = [f"{x:g}" for x in known.levels if (drawn.optima == x).mean() >= NEVER]
+        place = at(estimates.coordinates[cells[0]], [f for f in factors if f not in (claim.x, *claim.tune)])
+        text = f"optimal {claim.x} for {claim.measure} (possible: {', '.join(possible)}){place}"
+        bounds = value / claim.ratio, value * claim.ratio
+        yield _compared(text, known.optima[0], drawn.optima, bounds, value)
+
+
+def optimum_slopes(
+    claim: OptimumSlope, estimates: Estimates, chosen: list[int], factors: tuple[str, ...]
+) -> Iterator[Comparison]:
+    """Yield, for each combination of the other factors, the slope of the optimum in ln of the factor ``along``."""
+    for place, z, known, drawn in _paths(claim, estimates, chosen, factors):
+        leverage = np.log(z) - np.log(z).mean()
+        leverage /= (leverage**2).sum()
+        slopes = [leverage @ (np.log(x) if claim.scale == "log_log" else x) for x in (known, drawn)]
+        kind = "log-log slope" if claim.scale == "log_log" else "slope in the logarithm"
+        text = f"{kind} of optimal {claim.x} along {claim.along}{place}"
+        bounds = claim.value - claim.margin, claim.value + claim.margin
+        yield _compared(text, slopes[0][0], slopes[1], bounds, claim.value)
+
+
+def optimum_laws(
+    claim: OptimumLaw, estimates: Estimates, chosen: list[int], factors: tuple[str, ...]
+) -> Iterator[Comparison]:
+    """Yield, for each combination of the other factors, by how much the law beats the best other law, in AIC."""
+    for place, z, known, drawn in _paths(claim, estimates, chosen, factors):
+        gains = []
+        for x in (known, drawn):
+            criteria = {law: akaike(law, z, x) for law in LAWS}
+            own = criteria.pop(claim.law)
+            gains.append(np.min(list(criteria.values()), axis=0) - own)
+        fits = {law: float(akaike(law, z, known)[0]) for law in LAWS}
+        best = min(fits, key=lambda law: fits[law])
+        text = f"AIC of the best other law minus that of {claim.law} (best: {best}) for optimal {claim.x}{place}"
+        yield _compared(text, gains[0][0], gains[1], (0.0, np.inf), 0.0)
+
+
+def akaike(law: str, z: Array, x: Array) -> Array:
+    """Return Akaike's criterion of a law fitted by least squares to optima x (z, draw) at z: (draw,)."""
+    y = np.log(x) if law == "power" else x
+    columns = [np.ones_like(z)] + ([] if law == "constant" else [LAWS[law](z)])
+    design = np.stack(columns, axis=1)
+    fitted = design @ np.linalg.lstsq(design, y, rcond=None)[0]
+    residuals = (np.exp(fitted) if law == "power" else fitted) - x
+    # The floor is far below any uncertainty of an optimum; it keeps a perfect fit finite.
+    variance = (residuals**2).mean(axis=0) + 1e-12
+    criterion: Array = len(z) * np.log(variance) + 2 * len(columns)
+    return criterion
+
+
+def _paths(
+    claim: OptimumSlope | OptimumLaw, estimates: Estimates, chosen: list[int], factors: tuple[str, ...]
+) -> Iterator[tuple[str, Array, Array, Array]]:
+    """Yield the place, the levels of ``along`` (z,), and refined optima there as estimated (z, 1) and drawn."""
+    within = (claim.along, claim.x, *claim.tune)
+    for cells in strata(estimates, chosen, factors, within):
+        by_level: dict[float, list[int]] = defaultdict(list)
+        for cell in cells:
+            by_level[float(estimates.coordinates[cell][claim.along])].append(cell)
+        known, drawn = [], []
+        for inside in by_level.values():
+            known.append(Profile(*_least(estimates, inside, claim.x, estimates.values[None, inside])).refined)
+            drawn.append(Profile(*_least(estimates, inside, claim.x, estimates.draws(inside))).refined)
+        place = at(estimates.coordinates[cells[0]], [name for name in factors if name not in within])
+        yield place, np.array(list(by_level)), np.array(known), np.array(drawn)
+
+
+def _least(estimates: Estimates, cells: list[int], x: str, values: Array) -> tuple[Array, Array]:
+    """Levels of x among the cells, and at each the least of the values (draw, cell), undefined ones left out."""
+    levels = np.array([float(estimates.coordinates[cell][x]) for cell in cells])
+    known = np.where(np.isnan(values), np.inf, values)
+    distinct = np.unique(levels)
+    return distinct, np.stack([known[:, levels == level].min(axis=1) for level in distinct], axis=1)
+
+
+def _compared(text: str, value: float, draws: Array, bounds: tuple[float, float], claimed: float) -> Comparison:
+    return Comparison(text, float(value), float(draws.std()), *bounds, claimed, 1, draws)

@@ -1,0 +1,93 @@
+"""What each theory says of a planned cell: its measures, their numerical errors, or why it does not apply.
+
+Imports NumPy, cells, design, heads, theory and variables.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from simstudy.cells import Cell
+from simstudy.design import PlannedCell
+from simstudy.heads import key_projections, query_points, query_projections
+from simstudy.theory import (
+    ExactPrediction,
+    exact_moments,
+    leading_order,
+    measure_errors_by_query,
+    measures_by_query,
+    predicted_measure_errors,
+    predicted_measures,
+    weighting,
+)
+from simstudy.theory.leading import Prediction
+from simstudy.variables import THEORIES
+
+_NOT_ASKED = "not asked for: set exact = true in the grid"
+
+
+class Theory(NamedTuple):
+    """Measures of a cell by one theory, with bounds of their numerical errors (none for closed forms).
+
+    Averaged over queries and at each query; ``reason`` says why the theory does not apply, or nothing.
+    """
+
+    measures: dict[str, float]
+    errors: dict[str, float]
+    by_query: dict[str, np.ndarray]
+    errors_by_query: dict[str, np.ndarray]
+    reason: str
+
+
+def predict(planned: PlannedCell) -> dict[str, Theory]:
+    """Return the measures of a cell by each theory; NaN where it does not apply."""
+    return {name: _theory(name, planned) for name in THEORIES}
+
+
+def _theory(name: str, planned: PlannedCell) -> Theory:
+    cell = planned.cell
+    reason = _NOT_ASKED if name == "exact" and not planned.exact else _outside_theory(cell)
+    if reason:
+        return Theory({}, {}, {}, {}, reason)
+    method = exact_moments if name == "exact" else leading_order
+    prediction = method(cell, key_projections(cell), query_projections(cell), query_points(cell))
+    weights = _weights(cell, prediction)
+    errors, errors_by_query = {}, {}
+    if isinstance(prediction, ExactPrediction):
+        errors = predicted_measure_errors(prediction, weights)
+        errors_by_query = measure_errors_by_query(prediction, weights)
+    averages, by_query = predicted_measures(prediction, weights), measures_by_query(prediction, weights)
+    return Theory(averages, errors, by_query, errors_by_query, prediction.reason)
+
+
+def _outside_theory(cell: Cell) -> str:
+    """Why no theory speaks of a cell; empty if one may."""
+    if cell.heads.redrawn:
+        return "heads are redrawn in every replicate: theory holds for given heads"
+    if cell.estimator.key_scale == "normalised":
+        return "projected keys are normalised: theory holds for raw ones"
+    if cell.estimator.combination.rule == "fitted":
+        return "weights are fitted in every replicate: theory holds for given weights"
+    return ""
+
+
+def _weights(cell: Cell, prediction: Prediction | ExactPrediction) -> np.ndarray:
+    """Weights of the cell, or those that are optimal by the theory's own second moments of errors."""
+    combination = cell.estimator.combination
+    if combination.rule != "optimal":
+        return np.array(cell.weights)
+    if prediction.reason:
+        return np.full(cell.heads.n_heads, np.nan)
+    moments = weighting.error_moments(prediction)
+    if combination.within == "unconstrained":
+        return weighting.unconstrained_weights(moments).weights
+    return _OPTIMA[combination.within](moments.errors).weights
+
+
+_OPTIMA = {
+    "affine": weighting.optimal_weights,
+    "simplex": weighting.simplex_weights,
+    "front_greater": weighting.front_greater_weights,
+}

@@ -1,0 +1,140 @@
+"""How an ensemble is set and where it is evaluated: rules of bandwidth, combinations of heads, query points.
+
+Imports pydantic and records only.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field
+
+from simstudy.settings.records import Choice, Count, Points, Positive, Vector
+
+
+class RateBandwidth(Choice):
+    """b = constant · n^(−1/(2·smoothness + p)), the rate-optimal order for smoothness β."""
+
+    rule: Literal["rate"]
+    smoothness: Positive = Field(2.0, description="a positive smoothness β")
+    constant: Positive = Field(1.0, description="a positive constant")
+
+
+class AttentionBandwidth(Choice):
+    """Standard attention scaling τ = √p, that is b = p^(1/4)."""
+
+    rule: Literal["attention"]
+
+
+class FixedBandwidth(Choice):
+    """A bandwidth that depends on nothing."""
+
+    rule: Literal["fixed"]
+    value: Positive = Field(description="a positive bandwidth")
+
+
+def _bandwidth(value: Any) -> Any:
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        return {"rule": "fixed", "value": value}
+    return {"rule": value} if isinstance(value, str) else value
+
+
+Bandwidth = Annotated[
+    Annotated[FixedBandwidth | AttentionBandwidth | RateBandwidth, Field(discriminator="rule")],
+    BeforeValidator(_bandwidth),
+]
+
+
+class UniformCombination(Choice):
+    """a_h = 1/H: the average of heads."""
+
+    rule: Literal["uniform"]
+
+
+class SumCombination(Choice):
+    """a_h = 1: the sum of heads."""
+
+    rule: Literal["sum"]
+
+
+class GivenCombination(Choice):
+    """Weights stated in the design."""
+
+    rule: Literal["given"]
+    weights: Vector = Field(description="n_heads weights")
+
+
+class GeometricCombination(Choice):
+    """a_h ∝ ratio^h, Σ a_h = 1."""
+
+    rule: Literal["geometric"]
+    ratio: Annotated[float, Field(gt=0, lt=1, allow_inf_nan=False)] = Field(0.5, description="a ratio in (0, 1)")
+
+
+class FibonacciCombination(Choice):
+    """Weights proportional to Fibonacci numbers, the largest first, Σ a_h = 1."""
+
+    rule: Literal["fibonacci"]
+
+
+class OptimalCombination(Choice):
+    """Weights of least mean squared error within a class, from the second moments that the simulation estimates."""
+
+    rule: Literal["optimal"]
+    within: Literal["affine", "simplex", "front_greater", "unconstrained"] = Field(
+        "affine",
+        description='"affine" (Σ a_h = 1), "simplex" (also a_h ≥ 0), "front_greater" (also a_1 ≥ a_2 ≥ …) or '
+        '"unconstrained" (a learned output projection)',
+    )
+
+
+class FittedCombination(Choice):
+    """Weights of least squares on fresh validation pairs of each replicate."""
+
+    rule: Literal["fitted"]
+    n_validation: Count = Field(description="number of validation pairs, at least 1")
+    within: Literal["affine", "simplex", "unconstrained"] = Field(
+        "affine", description='"affine" (Σ a_h = 1), "simplex" (also a_h ≥ 0) or "unconstrained"'
+    )
+
+
+def _combination(value: Any) -> Any:
+    if isinstance(value, (list, tuple)):
+        return {"rule": "given", "weights": value}
+    return {"rule": value} if isinstance(value, str) else value
+
+
+Combination = Annotated[
+    Annotated[
+        UniformCombination
+        | SumCombination
+        | GivenCombination
+        | GeometricCombination
+        | FibonacciCombination
+        | OptimalCombination
+        | FittedCombination,
+        Field(discriminator="rule"),
+    ],
+    BeforeValidator(_combination),
+]
+
+
+class GaussianQueries(Choice):
+    """Query points drawn once from N(0, scale²·I_d) and then fixed for the whole study."""
+
+    kind: Literal["gaussian"]
+    count: Count = Field(16, description="number of query points, at least 1")
+    scale: Positive = Field(1.0, description="a positive standard deviation")
+
+
+class OriginQuery(Choice):
+    """The single query x = 0."""
+
+    kind: Literal["origin"]
+
+
+class GivenQueries(Choice):
+    """Query points stated in the design; missing coordinates are 0."""
+
+    kind: Literal["points"]
+    points: Points = Field(description="query points, each of at most n_features numbers")

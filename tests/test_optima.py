@@ -1,0 +1,164 @@
+"""Optima and orderings: against cases worked out by hand, with the uncertainty that repeated draws show."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from simstudy.claims import Optimum, OptimumLaw, OptimumSlope, RankCorrelation, ViolatedPairs
+from simstudy.estimates import Estimates
+from simstudy.optima import LAWS, Profile, akaike, optima, optimum_laws, optimum_slopes
+from simstudy.orderings import rank_correlations, spearman, violated_share, violations
+from simstudy.verdicts import decide
+
+N_BLOCKS = 64
+BASE = {"statement": "…", "grid": "g"}
+
+
+def estimates_of(levels: list[dict], values, error: float, seed: int = 0, common: bool = False) -> Estimates:
+    """Estimates with independent errors, or errors that all cells share."""
+    rng = np.random.default_rng(seed)
+    shared = rng.normal(size=N_BLOCKS)
+    accounts = []
+    for coordinates, value in zip(levels, values, strict=True):
+        own = shared if common else rng.normal(size=N_BLOCKS)
+        performance = SimpleNamespace(
+            estimate={"mse": value}, contribution={"mse": own * error / np.linalg.norm(own)}, remainder={},
+            n_blocks=N_BLOCKS,
+        )  # fmt: skip
+        cell = SimpleNamespace(coordinates=coordinates, simulation=SimpleNamespace(seed=3))
+        planned = SimpleNamespace(cell=cell)
+        accounts.append(SimpleNamespace(planned=planned, performance=performance, batch_size=256))
+    return Estimates(accounts, "mse")
+
+
+def test_draws__have_the_errors_and_the_pairing_of_the_estimates():
+    levels = [{"head_dim": p} for p in (1, 2)]
+    for common, expected in ((False, 0.1 * 2**0.5), (True, 0.0)):
+        drawn = estimates_of(levels, [1.0, 2.0], 0.1, common=common).draws([0, 1])
+        assert drawn.std(axis=0) == pytest.approx([0.1, 0.1], rel=0.05)
+        difference = drawn[:, 0] - drawn[:, 1]
+        assert difference.mean() == pytest.approx(-1.0, abs=0.01)
+        assert difference.std() == pytest.approx(expected, rel=0.2, abs=1e-12)
+
+
+def test_profile__finds_the_vertex_of_a_parabola_in_the_logarithm():
+    levels = np.array([1.0, 2.0, 4.0, 8.0])
+    for vertex in (1.5, 2.0, 3.1, 5.5):
+        profile = Profile(levels, 5.0 + 0.3 * (np.log(levels) - np.log(vertex))[None] ** 2)
+        assert profile.refined[0] == pytest.approx(vertex)
+    assert Profile(levels, np.array([[1.0, 2.0, 3.0, 4.0]])).refined[0] == 1.0
+    assert Profile(levels, np.ones((1, 4))).refined[0] == 2.0
+
+
+DIMS = [1.0, 2.0, 4.0, 8.0, 16.0]
+
+
+def allocation(error: float, law, **settings) -> tuple[Estimates, list[int]]:
+    """Least at head_dim = law(n), with a bandwidth whose second level is worse everywhere."""
+    levels, values = [], []
+    for n in (128, 512, 2048, 8192, 32768):
+        for dim in DIMS:
+            for bandwidth in (0.5, 1.0):
+                levels.append({"n_keys": n, "head_dim": dim, "bandwidth": bandwidth})
+                values.append(1 + (np.log(dim) - np.log(law(n))) ** 2 + (bandwidth == 1.0))
+    return estimates_of(levels, values, error, **settings), list(range(len(levels)))
+
+
+FACTORS = ("n_keys", "head_dim", "bandwidth")
+
+
+def test_optimum__is_found_with_what_is_tuned_and_judged_by_its_draws():
+    estimates, chosen = allocation(0.01, lambda n: 4.0)
+    right, wrong = (
+        Optimum(kind="optimum", x="head_dim", tune=("bandwidth",), value=value, **BASE) for value in (4.0, 8.0)
+    )
+    comparisons = list(optima(right, estimates, chosen, FACTORS, None))
+    assert [c.estimate for c in comparisons] == [4.0] * 5
+    assert decide(comparisons, 0.01).verdict == "supported"
+    assert decide(list(optima(wrong, estimates, chosen, FACTORS, None)), 0.01).verdict == "contradicted"
+    vague, chosen = allocation(2.0, lambda n: 4.0)
+    assert decide(list(optima(right, vague, chosen, FACTORS, None)), 0.01).verdict == "inconclusive"
+
+
+def test_optimum__may_be_claimed_by_theory():
+    estimates, chosen = allocation(0.01, lambda n: 4.0)
+    claim = Optimum(kind="optimum", x="head_dim", tune=("bandwidth",), source="leading", ratio=2.0, **BASE)
+    theory, _ = allocation(0.0, lambda n: 8.0)
+    assert decide(list(optima(claim, estimates, chosen, FACTORS, theory.values)), 0.01).verdict == "supported"
+    far, _ = allocation(0.0, lambda n: 16.0)
+    assert decide(list(optima(claim, estimates, chosen, FACTORS, far.values)), 0.01).verdict == "contradicted"
+
+
+def test_slope_of_the_optimum__is_recovered_within_its_error():
+    estimates, chosen = allocation(0.02, lambda n: -2.0 + 1.1 * np.log(n))
+    claim = OptimumSlope(
+        kind="optimum_slope", x="head_dim", tune=("bandwidth",), along="n_keys", value=1.1, margin=0.15, **BASE
+    )
+    (comparison,) = optimum_slopes(claim, estimates, chosen, FACTORS)
+    # The parabola in the logarithm is exact here, so the slope is that of the law.
+    assert comparison.estimate == pytest.approx(1.1, abs=1e-9)
+    assert 0.001 < comparison.mcse < 0.1
+    assert decide([comparison], 0.01).verdict == "supported"
+    other = claim.model_copy(update={"value": 2.0})
+    assert decide(list(optimum_slopes(other, estimates, chosen, FACTORS)), 0.01).verdict == "contradicted"
+
+
+@pytest.mark.parametrize(
+    ("law", "truth"),
+    [
+        ("log", lambda n: -2.0 + 1.1 * np.log(n)),
+        ("constant", lambda n: 4.0),
+        ("power", lambda n: 0.45 * n**0.33),
+    ],
+)
+def test_law_of_the_optimum__is_told_from_the_others(law, truth):
+    estimates, chosen = allocation(0.0005, truth)
+    verdicts = {}
+    for name in LAWS:
+        claim = OptimumLaw(kind="optimum_law", x="head_dim", tune=("bandwidth",), along="n_keys", law=name, **BASE)
+        verdicts[name] = decide(list(optimum_laws(claim, estimates, chosen, FACTORS)), 0.01).verdict
+    own, others = verdicts.pop(law), set(verdicts.values())
+    if law == "constant":
+        # Laws with a slope follow the noise around a constant as well as the constant does.
+        assert own == "inconclusive" and "supported" not in others
+    else:
+        assert own == "supported" and others == {"contradicted"}
+
+
+def test_akaike__charges_two_for_a_parameter_and_counts_residuals_by_hand():
+    z, x = np.exp(np.array([1.0, 2.0, 3.0])), np.array([[1.0], [2.0], [4.0]])
+    residuals = np.array([1 / 6, -1 / 3, 1 / 6])
+    assert akaike("log", z, x) == pytest.approx(3 * np.log((residuals**2).mean()) + 4)
+    assert akaike("constant", z, x) == pytest.approx(3 * np.log(np.var([1, 2, 4])) + 2)
+
+
+def test_spearman__is_that_of_scipy():
+    rng = np.random.default_rng(5)
+    x, y = rng.normal(size=(3, 20)), rng.normal(size=(3, 20)).round(1)
+    found = spearman(x, y)
+    for row in range(3):
+        assert found[row] == pytest.approx(stats.spearmanr(x[row], y[row]).statistic)
+
+
+def test_violated_share__by_counting_pairs():
+    index, measure = np.array([1.0, 2.0, 2.0, 3.0]), np.array([[5.0, 1.0, 7.0, 6.0]])
+    # Ordered pairs: 1-2, 1-2', 1-3, 2-3, 2'-3; the measure falls in 5 > 1 and in 7 > 6.
+    assert violated_share(index, measure)[0] == pytest.approx(2 / 5)
+
+
+def test_orderings__are_judged_at_their_error():
+    rng = np.random.default_rng(0)
+    index = np.sort(rng.normal(size=40))
+    levels = [{"head_seed": k} for k in range(40)]
+    exact = estimates_of(levels, index, 0.0)
+    falling, mixed = estimates_of(levels, 2.0 - index, 0.01), estimates_of(levels, rng.normal(size=40), 0.01)
+    claim = RankCorrelation(kind="rank_correlation", against="chordal", at_least=0.5, **BASE)
+    few = ViolatedPairs(kind="violated_pairs", against="chordal", at_most=0.1, **BASE)
+    chosen = list(range(40))
+    for estimates, verdict in ((falling, "supported"), (mixed, "contradicted")):
+        assert decide(list(rank_correlations(claim, estimates, exact, chosen)), 0.01).verdict == verdict
+        assert decide(list(violations(few, estimates, exact, chosen)), 0.01).verdict == verdict
