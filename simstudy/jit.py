@@ -24,6 +24,7 @@ from typing import Any
 
 import numba
 import numpy as np
+import numpy.typing
 from llvmlite import binding
 from numba.core.codegen import get_host_cpu_features
 
@@ -64,7 +65,7 @@ def processor() -> str:
     return f"{name} {numba.config.CPU_FEATURES}"  # type: ignore[attr-defined]
 
 
-def aligned(shape: tuple[int, ...], dtype: str | np.dtype) -> np.ndarray:
+def aligned(shape: tuple[int, ...], dtype: np.typing.DTypeLike) -> np.ndarray:
     """Return an uninitialised array that begins on a cache line, since reading across lines costs twice as much."""
     real = np.dtype(dtype)
     size, line = math.prod(shape), 64 // real.itemsize

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 import subprocess
 import sys
@@ -99,15 +100,25 @@ def dask_overhead(replicates: int, rounds: int) -> dict[str, Ratio]:
     return {"serial": ratio(serial, bare), "threads": ratio(threads, bare)}
 
 
+def high_water_mark() -> float:
+    """Megabytes that this process has held at most; NaN where the system does not tell.
+
+    Not `getrusage`, which counts the parent from which the process was forked.
+    """
+    status = Path("/proc/self/status")
+    lines = status.read_text().splitlines() if status.exists() else []
+    return next((int(line.split()[1]) / 1024 for line in lines if line.startswith("VmHWM")), math.nan)
+
+
 def peak_memory(size: Size, batches: int) -> float:
     """Megabytes that a fresh process holds at most while it computes batches, imports included."""
     here = Path(__file__).resolve().parent
     code = (
         f"import sys; sys.path[:0] = {[str(here), str(here.parent), str(here.parents[1])]!r}\n"
-        "import resource, measure, workloads\n"
+        "import measure, workloads\n"
         f"made = workloads.cell(workloads.{size!r}, 'integrated')\n"
         f"for batch in range({batches}): measure.simulate_batch([made], batch)\n"
-        "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)"
+        "print(measure.high_water_mark())"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     return float(done.stdout)

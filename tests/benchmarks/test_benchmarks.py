@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from dataclasses import replace
 
 import contests
@@ -110,4 +111,5 @@ def test_missing_peers__are_named_in_the_table(monkeypatch):
 def test_surroundings__are_measured():
     assert measure.two_threads(workloads.draw(SMALL), 1, 2).median > 0
     assert set(measure.dask_overhead(64, 1)) == {"serial", "threads"}
-    assert 50 < measure.peak_memory(SMALL, 1) < 1500
+    peak = measure.peak_memory(SMALL, 1)
+    assert math.isnan(peak) or 50 < peak < 400

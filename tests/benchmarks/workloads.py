@@ -34,7 +34,7 @@ class Size:
         return self.keys ** (-1.0 / (self.p + 4))
 
 
-SIZES = (Size("S1", 1024, 32, 8, 64, 16), Size("S2", 4096, 64, 16, 64, 4), Size("S3", 256, 16, 4, 32, 128))
+SIZES = (Size("S1", 1024, 32, 8, 64, 64), Size("S2", 4096, 64, 16, 64, 16), Size("S3", 256, 16, 4, 32, 256))
 TINY = Size("tiny", 48, 9, 3, 5, 2)
 
 
@@ -88,7 +88,7 @@ def cell(size: Size, treatment: str) -> Cell:
         n_keys=size.keys, n_features=size.features, n_heads=size.heads, head_dim=size.p, arrangement="haar",
         bandwidth=size.bandwidth, regression={"function": "ridge", "amplitude": 2.0, "direction": [1.0]},
         noise_sd=0.5, noise_treatment=treatment, dtype=size.dtype, queries={"kind": "gaussian", "count": size.queries},
-        batch_size=-(-size.replicates // 16) * 16,
+        batch_size=max(size.replicates, 16),
     )  # fmt: skip
 
 
