@@ -13,7 +13,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export OMP_NUM_THREADS := 1
 export OPENBLAS_NUM_THREADS := 1
 
-.PHONY: help study studies report full test verify lint clean
+.PHONY: help study studies report full test verify bench lint clean
 .DEFAULT_GOAL := help
 
 help:  ## Show the targets
@@ -28,6 +28,11 @@ $(VENV)/.run: pyproject.toml $(PIN)
 
 $(VENV)/.dev: $(VENV)/.run
 	$(BIN)/python -m pip install --quiet --editable '.[dev]'
+	@touch $@
+
+# The benchmarks run with the peers that can be installed, and name those that cannot.
+$(VENV)/.bench: $(VENV)/.dev
+	$(BIN)/python -m pip install --quiet --editable '.[bench]' || echo "Some peers could not be installed."
 	@touch $@
 
 study: $(VENV)/.run  ## Run a study: make study STUDY=name PROFILE=full
@@ -49,6 +54,9 @@ test: $(VENV)/.dev  ## Import contracts and the whole test suite
 
 verify: $(VENV)/.dev  ## Monte Carlo against exact moments, with a numeric verdict (minutes)
 	$(BIN)/python -m pytest -s --timeout=900 tests/verification/verify_exact.py
+
+bench: $(VENV)/.bench  ## Speed against the limits of the machine and other libraries (minutes)
+	$(BIN)/python tests/benchmarks
 
 lint: $(VENV)/.dev  ## Style, and types of the public modules
 	$(BIN)/ruff check .
