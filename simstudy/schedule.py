@@ -206,7 +206,7 @@ def _local_client(executor: str, workers: int) -> Iterator[Any]:
     # Kernels are serial and release the GIL; numerical libraries must not start threads of their own.
     single = {name: "1" for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")}
     with dask.config.set({"distributed.nanny.pre-spawn-environ": single}):
-        cluster = LocalCluster(processes=processes, dashboard_address=None, silence_logs=50, **shape)
+        cluster = LocalCluster(processes=processes, dashboard_address=":0", silence_logs=50, **shape)
         with cluster, Client(cluster) as client:
             yield client
 
