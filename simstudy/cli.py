@@ -1,15 +1,16 @@
 """The command line: exceptions that a user can mend become one message and exit code 2.
 
-Imports typer, rich, and design, gather, ledger, problems, progress, report, results, study and tables only.  What a
-command needs is imported inside the command: ``--help`` stays fast.
+Imports typer, rich, and design, gather, ledger, plan, problems, progress, replay, report, results, store, study and
+tables only.  What a command needs is imported inside the command: ``--help`` stays fast.
 """
 
 from __future__ import annotations
 
 import signal
 import sys
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
@@ -177,6 +178,75 @@ def report(
             path = write_report(results, loaded, store)
         console.print(verdict_table(results))
     console.print(f"report   {path}", highlight=False, soft_wrap=True)
+
+
+@app.command()
+def plan(
+    design: DesignArgument,
+    profile: ProfileOption = "quick",
+    workers: Annotated[int | None, typer.Option(min=1, help="Also predict the time on so many workers.")] = None,
+    output: OutputOption = Path("outputs"),
+) -> None:
+    """Predict time, memory and disk of a study from a few batches of each cell, which are stored and not wasted."""
+    from rich.progress import track
+
+    from simstudy.design import load_design
+    from simstudy.plan import plan as plan_study
+    from simstudy.progress import plan_lines, plan_table
+
+    def shown(tasks: Iterable[Any], total: int) -> Iterable[Any]:
+        return track(tasks, "pilot", total, console=console, disable=not console.is_terminal)
+
+    found = plan_study(load_design(design_path(design), profile), output=output, track=shown)
+    console.print(plan_table(found))
+    console.print(plan_lines(found, workers), highlight=False, soft_wrap=True)
+
+
+@app.command()
+def replay(
+    design: DesignArgument,
+    cell: Annotated[str, typer.Option(help='Number of a cell in "simstudy status", or "angle=45, bandwidth=0.5".')],
+    replicate: Annotated[int, typer.Option(help="Number of the replicate, from 0 on.")],
+    profile: ProfileOption = "quick",
+    output: OutputOption = Path("outputs"),
+) -> None:
+    """Rebuild one replicate to the bit, and store all its arrays for inspection."""
+    from simstudy.design import load_design
+    from simstudy.replay import replay as rebuild
+    from simstudy.replay import select
+    from simstudy.study import require_writable, store_of
+
+    loaded = load_design(design_path(design), profile)
+    store = store_of(loaded, output)
+    require_writable(store.folder)
+    number = select(loaded, cell)
+    arrays = rebuild(loaded.cells[number].cell, replicate)
+    with store.locked():
+        path = store.write_dataset(f"replays/cell-{number}-replicate-{replicate}.nc", arrays)
+    for name, values in arrays.data_vars.items():
+        console.print(f"{name}{dict(values.sizes)}: {values.attrs['long_name']}", highlight=False, markup=False)
+    if "head_estimate" in arrays:
+        console.print(arrays.head_estimate.to_pandas(), highlight=False, markup=False)
+    state = arrays.attrs["failure"] or "defined"
+    console.print(f"replicate {replicate} of cell {number}: {state}\narrays   {path}", highlight=False, soft_wrap=True)
+
+
+@app.command()
+def merge(
+    sources: Annotated[list[Path], typer.Argument(help="Folders of the study, as outputs/STUDY/PROFILE.")],
+    into: Annotated[Path, typer.Option(help="Folder that takes what it lacks.")],
+) -> None:
+    """Copy the batches that one folder of a study lacks from others; simstudy run then continues from all of them."""
+    from simstudy.store import Store
+    from simstudy.study import require_writable
+
+    require_writable(into)
+    target = Store(into)
+    with target.locked():
+        for source in sources:
+            copied, present, damaged = target.adopt(Store(source))
+            text = f"{source}: {copied} batches copied, {present} present before, {damaged} damaged and left out"
+            console.print(text, highlight=False, soft_wrap=True)
 
 
 class Interrupted(BaseException):

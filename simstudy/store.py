@@ -61,6 +61,14 @@ class Owner(NamedTuple):
             return False
 
 
+class Adopted(NamedTuple):
+    """Batches of another folder: copied from there, present here before, and damaged there."""
+
+    copied: int
+    present: int
+    damaged: int
+
+
 class Store:
     """Folder of one study under one profile.
 
@@ -147,6 +155,40 @@ class Store:
         except OSError:
             return frozenset()
         return frozenset(int(name[:7]) for name in names if _BATCH_FILE.fullmatch(name))
+
+    def batch_bytes(self, identity: str) -> int:
+        """Return the size of a stored batch of a cell; 0 if there is none."""
+        for batch in self.stored_batches(identity):
+            with contextlib.suppress(OSError):
+                return self.batch_path(identity, batch).stat().st_size
+        return 0
+
+    def adopt(self, source: Store) -> Adopted:
+        """Copy the whole batches of another folder that are missing or damaged here.
+
+        Raises
+        ------
+        UserError
+            If the other folder holds no batches, if both have one under the same name with different contents, or if
+            this folder cannot be written.
+        """
+        cells = source.stored_cells()
+        if not cells:
+            raise UserError(f"{source.folder}: holds no batches; give folders such as outputs/STUDY/PROFILE")
+        copied = present = damaged = 0
+        for identity, batch in ((cell, batch) for cell in cells for batch in sorted(source.stored_batches(cell))):
+            theirs, ours = source.read_batch(identity, batch), self.read_batch(identity, batch)
+            if theirs is None:
+                damaged += 1
+            elif ours is None:
+                self.write_batch(identity, batch, theirs)
+                copied += 1
+            elif all(one.tobytes() == other.tobytes() for one, other in zip(theirs, ours, strict=True)):
+                present += 1
+            else:
+                path, other = self.batch_path(identity, batch), source.batch_path(identity, batch)
+                raise UserError(f"{path}: differs from {other}, though both should be the same; delete the wrong one")
+        return Adopted(copied, present, damaged)
 
     def batches_since(self, identity: str, moment: float) -> int:
         """Return how many batches of a cell were stored after a moment, in seconds of `time.time`."""

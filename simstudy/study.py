@@ -77,7 +77,7 @@ def run(
     if not isinstance(design, Design):
         design = load_design(design, profile)
     store = store_of(design, output)
-    _require_writable(store.folder)
+    require_writable(store.folder)
     meter = Meter()
     tell = observer or (lambda *_: None)
     # The executor comes first: if it cannot be used, no folder is made.
@@ -103,7 +103,7 @@ def store_of(design: Design, output: str | Path = DEFAULT_OUTPUT) -> Store:
     return Store(Path(output) / design.study.name / design.profile)
 
 
-def _require_writable(folder: Path) -> None:
+def require_writable(folder: Path) -> None:
     """Refuse a folder that cannot be written before anything is computed for it."""
     place = next(path for path in (folder, *folder.absolute().parents) if os.path.lexists(path))
     if not place.is_dir():
