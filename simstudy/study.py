@@ -1,6 +1,7 @@
 """Run a study: compute what is missing, join theory, judge the claims, write the results.
 
-Imports xarray, compare, design, ledger, problems, provenance, schedule, store, usage and verdicts only.
+Imports threadpoolctl, xarray, compare, design, ledger, problems, provenance, schedule, store, usage and verdicts
+only.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import Protocol
 
 import xarray as xr
+from threadpoolctl import threadpool_limits
 
 from simstudy.compare import assemble
 from simstudy.design import Design, load_design
@@ -90,7 +92,9 @@ def run(
             queue.add(ledger.record(task, outcome.batches))
             tell(ledger)
         accounts = ledger.accounts
-        results = judge(assemble(design, accounts, lambda predicted: tell(ledger, predicted)), design, accounts)
+        # Matrices of theory are small: threads of the numerical library would wait for one another.
+        with threadpool_limits(1):
+            results = judge(assemble(design, accounts, lambda predicted: tell(ledger, predicted)), design, accounts)
         record = {"executor": executor, "workers": queue.workers(), **ledger.tally(), **meter.read()}
         results.attrs["run"] = json.dumps(record)
         store.write_dataset("results.nc", results)
