@@ -139,6 +139,10 @@ _COUNTS: dict[str, Variable] = {
     "inapplicable": Variable(
         _BY_SOURCE, "text", "why a theory does not apply to a cell; empty where it does"
     ),
+    "optimum_share": Variable(
+        ("figure", "cell"), "1", "share of draws from the joint distribution of the estimates in which the cell has "
+        "the least value among those that a figure of an optimum compares; NaN in other cells",
+    ),
 }  # fmt: skip
 
 _VERDICTS: dict[str, Variable] = {
