@@ -1,10 +1,11 @@
 """One ensemble on the caller's own arrays, and the geometry of its heads: labelled in meaning, plain arrays in.
 
-Imports NumPy, xarray, geometry and kernels only.
+Imports NumPy, xarray, geometry, kernels and the standard library only.
 """
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -57,8 +58,9 @@ def nw_ensemble(
     -------
     xarray.Dataset
         ``estimate`` (query), ``head_estimate`` (query, head), ``weight_gram`` (query, head_i, head_j); computed in
-        float64 whatever the precision given.  NaN where no logit is finite.  Given the keys, and with noise of
-        constant variance σ², the covariance of the head estimates is σ² times the Gram matrix.
+        float64 whatever the precision given.  NaN where no logit is finite; an ``estimate`` beyond float64 is infinite.
+        Given the keys, and with noise of constant variance σ², the covariance of the head estimates is σ² times the
+        Gram matrix.
 
     Raises
     ------
@@ -77,10 +79,13 @@ def nw_ensemble(
     projected = project(np.ascontiguousarray(x.T)[None], weights)
     # By the same sums as the keys, so that a query at a key has distance zero exactly.
     images = project(np.ascontiguousarray(points.T)[None], weights)[0].transpose(2, 0, 1)
-    means, grams = nw_moments(projected, y[None], np.ones((1, len(y))), images, b, logits)
+    projected, images, scaled = _scaled(projected, images, b, logits)
+    means, grams = nw_moments(projected, y[None], np.ones((1, len(y))), images, scaled, logits)
+    with np.errstate(over="ignore", invalid="ignore"):
+        combined = means[0] @ a
     return xr.Dataset(
         {
-            "estimate": ("query", means[0] @ a, _about("combined estimate", "units of values", "sum_h a_h f_h(x_q)")),
+            "estimate": ("query", combined, _about("combined estimate", "units of values", "sum_h a_h f_h(x_q)")),
             "head_estimate": (
                 ("query", "head"), means[0], _about("estimate of each head", "units of values", "sum_i w_hi(x_q) Y_i"),
             ),
@@ -91,6 +96,25 @@ def nw_ensemble(
         },
         attrs={"logits": logits, "kernel": kernel, "bandwidth": b},
     )  # fmt: skip
+
+
+def _scaled(
+    projected: np.ndarray, images: np.ndarray, bandwidth: float, logits: str
+) -> tuple[np.ndarray, np.ndarray, float]:
+    """Return projected keys and queries and the bandwidth in units in which no square leaves float64.
+
+    Numbers of ordinary size stay as they are.  Units are powers of four, so that nothing is rounded.
+    """
+    largest = [float(np.abs(array).max()) for array in (projected, images)]
+    # Differences need one unit, products one each.
+    units = [_unit(max(largest))] * 2 if logits == "distance" else [_unit(size) for size in largest]
+    scaled = bandwidth / math.sqrt(units[0]) / math.sqrt(units[1])
+    return projected / units[0], images / units[1], max(scaled, math.ulp(0.0))
+
+
+def _unit(largest: float) -> float:
+    ordinary = 1e-100 < largest < 1e100 or not 0.0 < largest < math.inf
+    return 1.0 if ordinary else 4.0 ** math.floor(math.log2(largest) / 2.0)
 
 
 def _about(meaning: str, units: str, formula: str) -> dict[str, str]:
