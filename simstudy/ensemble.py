@@ -76,11 +76,11 @@ def nw_ensemble(
     _one_of("logits", logits, LOGITS)
     _one_of("kernel", kernel, KERNELS)
     a = np.full(n_heads, 1.0 / n_heads) if combination is None else _array("combination", combination, (n_heads,))
+    x, points, weights, b_scaled = _in_common_units(x, points, weights, b, logits)
     projected = project(np.ascontiguousarray(x.T)[None], weights)
     # By the same sums as the keys, so that a query at a key has distance zero exactly.
     images = project(np.ascontiguousarray(points.T)[None], weights)[0].transpose(2, 0, 1)
-    projected, images, scaled = _scaled(projected, images, b, logits)
-    means, grams = nw_moments(projected, y[None], np.ones((1, len(y))), images, scaled, logits)
+    means, grams = nw_moments(projected, y[None], np.ones((1, len(y))), images, b_scaled, logits)
     with np.errstate(over="ignore", invalid="ignore"):
         combined = means[0] @ a
     return xr.Dataset(
@@ -98,22 +98,23 @@ def nw_ensemble(
     )  # fmt: skip
 
 
-def _scaled(
-    projected: np.ndarray, images: np.ndarray, bandwidth: float, logits: str
-) -> tuple[np.ndarray, np.ndarray, float]:
-    """Return projected keys and queries and the bandwidth in units in which no square leaves float64.
+def _in_common_units(
+    keys: np.ndarray, queries: np.ndarray, projections: np.ndarray, bandwidth: float, logits: str
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, float]:
+    """Return keys, queries, projections and bandwidth in units in which no product leaves float64.
 
     Numbers of ordinary size stay as they are.  Units are powers of four, so that nothing is rounded.
     """
-    largest = [float(np.abs(array).max()) for array in (projected, images)]
+    sizes = [float(np.abs(array).max()) for array in (keys, queries)]
     # Differences need one unit, products one each.
-    units = [_unit(max(largest))] * 2 if logits == "distance" else [_unit(size) for size in largest]
-    scaled = bandwidth / math.sqrt(units[0]) / math.sqrt(units[1])
-    return projected / units[0], images / units[1], max(scaled, math.ulp(0.0))
+    units = [_unit(max(sizes))] * 2 if logits == "distance" else [_unit(size) for size in sizes]
+    own = _unit(float(np.abs(projections).max()))
+    scaled = bandwidth / own / math.sqrt(units[0]) / math.sqrt(units[1])
+    return keys / units[0], queries / units[1], projections / own, max(scaled, math.ulp(0.0))
 
 
 def _unit(largest: float) -> float:
-    ordinary = 1e-100 < largest < 1e100 or not 0.0 < largest < math.inf
+    ordinary = 1e-50 < largest < 1e50 or not largest
     return 1.0 if ordinary else 4.0 ** math.floor(math.log2(largest) / 2.0)
 
 

@@ -217,7 +217,8 @@ def _remote_client(address: str) -> Iterator[Any]:
     from distributed import Client
 
     # A scheduler that is lost is reported once, by us.
-    logging.getLogger("distributed").setLevel(logging.CRITICAL)
+    for name in ("distributed", "distributed.client"):
+        logging.getLogger(name).setLevel(logging.CRITICAL)
     try:
         client = Client(address, timeout="10s")
     except (OSError, ValueError) as error:
