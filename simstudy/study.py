@@ -120,7 +120,10 @@ def _require_references(design: Design) -> None:
 
 def require_writable(folder: Path) -> None:
     """Refuse a folder that cannot be written before anything is computed for it."""
-    place = next(path for path in (folder, *folder.absolute().parents) if os.path.lexists(path))
+    try:
+        place = next(path for path in (folder, *folder.absolute().parents) if os.path.lexists(path))
+    except ValueError:  # a null character
+        raise UserError(f"output = {str(folder)!r}: no name of a folder; choose another --output") from None
     if not place.is_dir():
         raise UserError(f"{place}: cannot be written (a file is in the way); move it or choose another --output")
     if not os.access(place, os.W_OK | os.X_OK):
