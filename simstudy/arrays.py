@@ -56,19 +56,20 @@ def array_scripts(design: Design, path: Path, store: Store, output: Path, jobs: 
     run = f"{simstudy} run {shlex.join([str(path.absolute()), *options])}"
     name = f"simstudy-{design.study.name}"
     task = [
-        *_header(jobs, name, f"{jobs.logs.absolute()}/%A-%a.log"),
+        *_header(jobs, name, f"{jobs.logs}/%A-%a.log"),
         f"#SBATCH --array=1-{n_tasks}",
         *jobs.prologue,
         f"exec {run} --share $SLURM_ARRAY_TASK_ID/{n_tasks}",
     ]
     # A share without batches was ended before its first; the run computes whatever shares did not.
     merge = [
-        *_header(jobs, f"{name}-merge", f"{jobs.logs.absolute()}/%j.log"),
+        *_header(jobs, f"{name}-merge", f"{jobs.logs}/%j.log"),
         "set -e",
         *jobs.prologue,
         f"stored=({shares}/*/batches)",
         f'{simstudy} merge "${{stored[@]%/batches}}" --into {folder}',
-        f"rm -r {shares}",
+        # A node that Slurm gave up may still write there; its batches are not missed.
+        f"rm -rf {shares} || true",
         f"exec {run}",
     ]
     return ArrayScripts("\n".join(task) + "\n", "\n".join(merge) + "\n")

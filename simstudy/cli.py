@@ -201,7 +201,7 @@ def submit(
     require_writable(store.folder)
     asked = Jobs(
         system, jobs, threads, memory, walltime, queue, interface, scratch, tuple(directive), tuple(setup),
-        store.folder / "logs",
+        store.folder.absolute() / "logs",
     )  # fmt: skip
     if array:
         _submit_array(loaded, path, output, asked, show)
