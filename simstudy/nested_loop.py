@@ -1,6 +1,6 @@
 """Figures of kind "nested_loop": a measure in every cell of a factorial grid, and below it the levels of the factors.
 
-Imports Matplotlib, NumPy, xarray, claims, labels, marks, panels and variables only.
+Imports Matplotlib, NumPy, xarray, claims, labels, marks and panels only.
 
 Cells stand side by side in the order of nested loops over the factors, the last of the grid running fastest; stairs
 below show which levels they have (Rücker and Schwarzer 2014, BMC Medical Research Methodology 14:129).

@@ -9,7 +9,8 @@ from builders_results import build_design, build_results
 from matplotlib.container import ErrorbarContainer
 
 from simstudy.claims import Figure
-from simstudy.figures import COLOURS, COVERAGE, MARKERS, Look, draw, image, rank_correlation
+from simstudy.figures import draw, image, rank_correlation
+from simstudy.marks import COLOURS, COVERAGE, MARKERS, Look
 from simstudy.panels import PlainLog
 from simstudy.variables import INDICES
 

@@ -98,13 +98,13 @@ def test_slope_of_the_optimum__is_recovered_within_its_error():
     claim = OptimumSlope(
         kind="optimum_slope", x="head_dim", tune=("bandwidth",), along="n_keys", value=1.1, margin=0.15, **BASE
     )
-    (comparison,) = optimum_slopes(claim, estimates, chosen, FACTORS)
+    (comparison,) = optimum_slopes(claim, estimates, chosen, FACTORS, None)
     # The parabola in the logarithm is exact here, so the slope is that of the law.
     assert comparison.estimate == pytest.approx(1.1, abs=1e-9)
     assert 0.001 < comparison.mcse < 0.1
     assert decide([comparison], 0.01).verdict == "supported"
     other = claim.model_copy(update={"value": 2.0})
-    assert decide(list(optimum_slopes(other, estimates, chosen, FACTORS)), 0.01).verdict == "contradicted"
+    assert decide(list(optimum_slopes(other, estimates, chosen, FACTORS, None)), 0.01).verdict == "contradicted"
 
 
 @pytest.mark.parametrize(

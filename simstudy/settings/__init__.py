@@ -27,13 +27,21 @@ from simstudy.settings.processes import (
     Zero,
 )
 from simstudy.settings.records import LARGEST, SMALLEST, Count, NonNegative, Positive, Real, Record
-from simstudy.settings.rules import Bandwidth, FixedBandwidth, GaussianQueries, GivenQueries, OriginQuery
+from simstudy.settings.rules import (
+    AttentionBandwidth,
+    Bandwidth,
+    FixedBandwidth,
+    GaussianQueries,
+    GivenQueries,
+    OriginQuery,
+    RateBandwidth,
+)
 from simstudy.settings.tables import TABLE_OF, TABLES, Data, Estimator, Heads, Queries, Simulation
 
 __all__ = [
-    "LARGEST", "SMALLEST", "TABLES", "TABLE_OF", "Additive", "Bandwidth", "Bumps", "Count", "Data", "Estimator",
-    "FixedBandwidth", "GaussianKeys", "GaussianNoise", "GaussianQueries", "GivenQueries", "Heads",
+    "LARGEST", "SMALLEST", "TABLES", "TABLE_OF", "Additive", "AttentionBandwidth", "Bandwidth", "Bumps", "Count", "Data",
+    "Estimator", "FixedBandwidth", "GaussianKeys", "GaussianNoise", "GaussianQueries", "GivenQueries", "Heads",
     "HeteroscedasticNoise", "Interaction", "Keys", "Linear", "MixtureKeys", "Noise", "NonNegative", "OriginQuery",
-    "Positive", "Quadratic", "Queries", "Real", "Record", "Regression", "Ridge", "Simulation", "SphereKeys",
-    "StudentKeys", "StudentNoise", "Sum", "Term", "Wave", "Zero",
+    "Positive", "Quadratic", "Queries", "RateBandwidth", "Real", "Record", "Regression", "Ridge", "Simulation",
+    "SphereKeys", "StudentKeys", "StudentNoise", "Sum", "Term", "Wave", "Zero",
 ]  # fmt: skip
