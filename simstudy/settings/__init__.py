@@ -39,8 +39,9 @@ from simstudy.settings.rules import (
 from simstudy.settings.tables import TABLE_OF, TABLES, Data, Estimator, Heads, Queries, Simulation
 
 __all__ = [
-    "LARGEST", "SMALLEST", "TABLES", "TABLE_OF", "Additive", "AttentionBandwidth", "Bandwidth", "Bumps", "Count", "Data",
-    "Estimator", "FixedBandwidth", "GaussianKeys", "GaussianNoise", "GaussianQueries", "GivenQueries", "Heads",
+    "LARGEST", "SMALLEST", "TABLES", "TABLE_OF", "Additive", "AttentionBandwidth", "Bandwidth", "Bumps", "Count",
+    "Data", "Estimator", "FixedBandwidth", "GaussianKeys", "GaussianNoise", "GaussianQueries", "GivenQueries",
+    "Heads",
     "HeteroscedasticNoise", "Interaction", "Keys", "Linear", "MixtureKeys", "Noise", "NonNegative", "OriginQuery",
     "Positive", "Quadratic", "Queries", "RateBandwidth", "Real", "Record", "Regression", "Ridge", "Simulation",
     "SphereKeys", "StudentKeys", "StudentNoise", "Sum", "Term", "Wave", "Zero",
