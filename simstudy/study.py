@@ -82,7 +82,7 @@ def run(
     tell = observer or (lambda _: None)
     # The executor comes first: if it cannot be used, no folder is made.
     with open_queue(executor, workers) as queue, store.locked():
-        ledger = Ledger(design, store)
+        ledger, n_workers = Ledger(design, store), queue.workers()
         queue.add(ledger.first_tasks())
         tell(ledger)
         for task, outcome in queue:
@@ -90,10 +90,14 @@ def run(
             queue.add(ledger.record(task, outcome.batches))
             tell(ledger)
         results = judge(assemble(design, ledger.accounts), design, ledger.accounts)
-        record = {"executor": executor, "workers": queue.workers(), **ledger.tally(), **meter.read()}
+        machine = provenance()
+        record = {
+            "executor": executor, "workers": n_workers, **ledger.tally(), **meter.read(),
+            **{name: machine[name] for name in ("device", "processor", "system")},
+        }  # fmt: skip
         results.attrs["run"] = json.dumps(record)
         store.write_dataset("results.nc", results)
-        store.write_json("provenance.json", {**results.attrs, **provenance(), "run": record})
+        store.write_json("provenance.json", {**results.attrs, **machine, "run": record})
     return results
 
 
