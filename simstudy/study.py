@@ -100,10 +100,14 @@ def run(
         # Matrices of theory are small: threads of the numerical library would wait for one another.
         with threadpool_limits(1):
             results = judge(assemble(design, accounts, lambda predicted: tell(ledger, predicted)), design, accounts)
-        record = {"executor": str(executor), "workers": n_workers, **ledger.tally(), **meter.read()}
+        machine = provenance()
+        record = {
+            "executor": str(executor), "workers": n_workers, **ledger.tally(), **meter.read(),
+            **{name: machine[name] for name in ("device", "processor", "system")},
+        }  # fmt: skip
         results.attrs["run"] = json.dumps(record)
         store.write_dataset("results.nc", results)
-        store.write_json("provenance.json", {**results.attrs, **provenance(), "run": record})
+        store.write_json("provenance.json", {**results.attrs, **machine, "run": record})
     return results
 
 
@@ -159,10 +163,9 @@ def _require_references(design: Design) -> None:
 
 def require_writable(folder: Path) -> None:
     """Refuse a folder that cannot be written before anything is computed for it."""
-    try:
-        place = next(path for path in (folder, *folder.absolute().parents) if os.path.lexists(path))
-    except ValueError:  # a null character
-        raise UserError(f"output = {str(folder)!r}: no name of a folder; choose another --output") from None
+    if "\0" in str(folder):
+        raise UserError(f"output = {str(folder)!r}: no name of a folder; choose another --output")
+    place = next(path for path in (folder, *folder.absolute().parents) if os.path.lexists(path))
     if not place.is_dir():
         raise UserError(f"{place}: cannot be written (a file is in the way); move it or choose another --output")
     if not os.access(place, os.W_OK | os.X_OK):

@@ -193,7 +193,8 @@ def test_provenance__names_code_libraries_and_time(design, serial):
     assert record["run"]["wall_seconds"] > 0.0 < record["run"]["cpu_seconds"] and record["run"]["peak_memory_MiB"] > 50
     assert record["run"]["batches_computed"] == int(serial[0].n_batches.sum())
     assert record["design_hash"] == hashlib.sha256(DESIGN.encode()).hexdigest() and record["seed"] == "7"
-    assert record["device"] == "CPU" and record["commit"] and record["simstudy"]
+    assert record["device"] == record["run"]["device"] == "CPU" and record["run"]["processor"]
+    assert record["commit"] and record["simstudy"]
     assert record["libraries"]["numba"] and record["engine"] == serial[0].attrs["engine"]
 
 
