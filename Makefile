@@ -13,7 +13,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export OMP_NUM_THREADS := 1
 export OPENBLAS_NUM_THREADS := 1
 
-.PHONY: help study full test verify lint clean
+.PHONY: help study studies report full test verify bench lint clean
 .DEFAULT_GOAL := help
 
 help:  ## Show the targets
@@ -30,8 +30,20 @@ $(VENV)/.dev: $(VENV)/.run
 	$(BIN)/python -m pip install --quiet --editable '.[dev]'
 	@touch $@
 
+# The benchmarks run with the peers that can be installed, and name those that cannot.
+$(VENV)/.bench: $(VENV)/.dev
+	$(BIN)/python -m pip install --quiet --editable '.[bench]' || echo "Some peers could not be installed."
+	@touch $@
+
 study: $(VENV)/.run  ## Run a study: make study STUDY=name PROFILE=full
 	$(BIN)/simstudy run $(STUDY) --profile $(PROFILE)
+
+studies: $(VENV)/.run  ## Run all studies and gather them on one page
+	@for design in designs/*.toml; do $(BIN)/simstudy run $$design --profile $(PROFILE) || [ $$? = 3 ] || exit 1; done
+	$(BIN)/simstudy report --profile $(PROFILE)
+
+report: $(VENV)/.run  ## Gather the stored results of all studies on one page
+	$(BIN)/simstudy report --profile $(PROFILE)
 
 full: $(VENV)/.run  ## Run the study in its full profile
 	$(BIN)/simstudy run $(STUDY) --profile full
@@ -40,8 +52,11 @@ test: $(VENV)/.dev  ## Import contracts and the whole test suite
 	$(BIN)/lint-imports
 	$(BIN)/python -m pytest -n $(CORES) --dist loadfile
 
-verify: $(VENV)/.dev  ## Monte Carlo against exact moments, with a numeric verdict (minutes)
-	$(BIN)/python -m pytest -s --timeout=900 tests/verification/verify_exact.py
+verify: $(VENV)/.dev  ## Exact moments, kills and hostile inputs, each with a verdict (minutes)
+	$(BIN)/python -m pytest -s --timeout=1800 tests/verification/verify_*.py
+
+bench: $(VENV)/.bench  ## Speed against the limits of the machine and other libraries (minutes)
+	$(BIN)/python tests/benchmarks
 
 lint: $(VENV)/.dev  ## Style, and types of the public modules
 	$(BIN)/ruff check .

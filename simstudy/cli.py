@@ -1,15 +1,16 @@
 """The command line: exceptions that a user can mend become one message and exit code 2.
 
-Imports typer, rich, and design, ledger, problems, progress, report, results, study and tables only.  What a command
-needs is imported inside the command: ``--help`` stays fast.
+Imports typer, rich, and design, gather, ledger, plan, problems, progress, replay, report, results, search, store, study
+and tables only.  What a command needs is imported inside the command: ``--help`` stays fast.
 """
 
 from __future__ import annotations
 
 import signal
 import sys
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
@@ -153,22 +154,131 @@ def status(design: DesignArgument, profile: ProfileOption = "quick", output: Out
 
 
 @app.command()
-def report(design: DesignArgument, profile: ProfileOption = "quick", output: OutputOption = Path("outputs")) -> None:
-    """Write the report again from the stored results, without computing any replicate."""
+def report(
+    design: Annotated[str | None, typer.Argument(help="Design file, by path or name; all studies without one.")] = None,
+    profile: ProfileOption = "quick",
+    output: OutputOption = Path("outputs"),
+) -> None:
+    """Write the report again from the stored results, without computing any replicate; or one page of all studies."""
     from simstudy.design import load_design
+    from simstudy.gather import gather
     from simstudy.report import write_report
     from simstudy.results import open_results
     from simstudy.study import store_of
     from simstudy.tables import verdict_table
 
+    if design is None:
+        path = gather(sorted(DESIGNS.glob("*.toml")), profile, output)
+    else:
+        loaded = load_design(design_path(design), profile)
+        store = store_of(loaded, output)
+        results = open_results(store.folder)
+        # Written first: it refuses results of another design, whose verdicts must not be shown as those of this one.
+        with store.locked():
+            path = write_report(results, loaded, store)
+        console.print(verdict_table(results))
+    console.print(f"report   {path}", highlight=False, soft_wrap=True)
+
+
+@app.command()
+def plan(
+    design: DesignArgument,
+    profile: ProfileOption = "quick",
+    workers: Annotated[int | None, typer.Option(min=1, help="Also predict the time on so many workers.")] = None,
+    output: OutputOption = Path("outputs"),
+) -> None:
+    """Predict time, memory and disk of a study from a few batches of each cell, which are stored and not wasted."""
+    from rich.progress import track
+
+    from simstudy.design import load_design
+    from simstudy.plan import plan as plan_study
+    from simstudy.progress import plan_lines, plan_table
+
+    def shown(tasks: Iterable[Any], total: int) -> Iterable[Any]:
+        return track(tasks, "pilot", total, console=console, disable=not console.is_terminal)
+
+    found = plan_study(load_design(design_path(design), profile), output=output, track=shown)
+    console.print(plan_table(found))
+    console.print(plan_lines(found, workers), highlight=False, soft_wrap=True)
+
+
+@app.command()
+def replay(
+    design: DesignArgument,
+    cell: Annotated[str, typer.Option(help='Number of a cell in "simstudy status", or "angle=45, bandwidth=0.5".')],
+    replicate: Annotated[int, typer.Option(help="Number of the replicate, from 0 on.")],
+    profile: ProfileOption = "quick",
+    output: OutputOption = Path("outputs"),
+) -> None:
+    """Rebuild one replicate to the bit, and store all its arrays for inspection."""
+    from simstudy.design import load_design
+    from simstudy.replay import replay as rebuild
+    from simstudy.replay import select
+    from simstudy.study import require_writable, store_of
+
     loaded = load_design(design_path(design), profile)
     store = store_of(loaded, output)
-    results = open_results(store.folder)
-    # Written first: it refuses results of another design, whose verdicts must not be shown as those of this one.
+    require_writable(store.folder)
+    number = select(loaded, cell)
+    arrays = rebuild(loaded.cells[number].cell, replicate)
     with store.locked():
-        path = write_report(results, loaded, store)
-    console.print(verdict_table(results))
-    console.print(f"report   {path}", highlight=False, soft_wrap=True)
+        path = store.write_dataset(f"replays/cell-{number}-replicate-{replicate}.nc", arrays)
+    for name, values in arrays.data_vars.items():
+        console.print(f"{name}{dict(values.sizes)}: {values.attrs['long_name']}", highlight=False, markup=False)
+    if "head_estimate" in arrays:
+        console.print(arrays.head_estimate.to_pandas(), highlight=False, markup=False)
+    state = arrays.attrs["failure"] or "defined"
+    console.print(f"replicate {replicate} of cell {number}: {state}\narrays   {path}", highlight=False, soft_wrap=True)
+
+
+@app.command()
+def merge(
+    sources: Annotated[list[Path], typer.Argument(help="Folders of the study, as outputs/STUDY/PROFILE.")],
+    into: Annotated[Path, typer.Option(help="Folder that takes what it lacks.")],
+) -> None:
+    """Copy the batches that one folder of a study lacks from others; simstudy run then continues from all of them."""
+    from simstudy.store import Store
+    from simstudy.study import require_writable
+
+    require_writable(into)
+    target = Store(into)
+    with target.locked():
+        for source in sources:
+            copied, present, damaged = target.adopt(Store(source))
+            text = f"{source}: {copied} batches copied, {present} present before, {damaged} damaged and left out"
+            console.print(text, highlight=False, soft_wrap=True)
+
+
+@app.command()
+def search(
+    design: DesignArgument,
+    cell: Annotated[int, typer.Option(min=0, help="Cell that states data, estimator, queries, and numbers of heads.")],
+    index: Annotated[str, typer.Option(help="Diversity index that follows from the heads.")],
+    gap: Annotated[float, typer.Option(help="Least difference of the index between the two ensembles.")],
+    output: Annotated[Path, typer.Option(help="Beginning of the two file names: PATH-less.npy and PATH-more.npy.")],
+    profile: ProfileOption = "quick",
+    seed: Annotated[int, typer.Option(min=0, help="Of the random starts.")] = 0,
+    starts: Annotated[int, typer.Option(min=1, help="Random starts.")] = 8,
+) -> None:
+    """Search for two ensembles of which the more diverse has the larger error at leading order.
+
+    The worst pair is written as two head files, for arrangement = "file" in a design that confirms it by Monte Carlo.
+    [bold]simstudy status[/] shows the numbers of cells.
+    """
+    from simstudy.design import load_design
+    from simstudy.search import worst_pair
+    from simstudy.store import Store
+
+    cells = load_design(design_path(design), profile).cells
+    if cell >= len(cells):
+        raise UserError(f"--cell {cell}: the design has cells 0 to {len(cells) - 1}; see simstudy status")
+    found = worst_pair(cells[cell].cell, index, gap, seed=seed, n_starts=starts)
+    store = Store(output.parent)
+    for name, heads in zip(("less", "more"), found.heads, strict=True):
+        store.write_array(f"{output.name}-{name}.npy", heads)
+    less, more = found.diversity
+    console.print(f"{index} {less:.6g} → {more:.6g}, error × {found.ratio:.6g}", highlight=False)
+    console.print(f"{output}-less.npy\n{output}-more.npy", highlight=False, soft_wrap=True)
 
 
 class Interrupted(BaseException):

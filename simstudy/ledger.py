@@ -114,11 +114,21 @@ class Ledger:
             self._advance(account)
         return self._tasks(self.accounts)
 
+    def pilot_tasks(self, n_batches: int) -> list[Task]:
+        """Look at what is stored and return tasks for the first missing batches of each cell, so many at most."""
+        for account in self.accounts:
+            self._advance(account)
+        shortened = [replace(a, missing=set(sorted(a.missing)[:n_batches])) for a in self.accounts]
+        return self._tasks(shortened)
+
+    def identities(self, task: Task) -> list[str]:
+        """Return under which names the batches of a task are stored."""
+        return [cell.identity(engine()) for cell in task.cells]
+
     def record(self, task: Task, batches: list[Moments]) -> list[Task]:
         """Store the moments of a task and return the further tasks that they call for."""
         touched = []
-        for cell, moments in zip(task.cells, batches, strict=True):
-            identity = cell.identity(engine())
+        for identity, moments in zip(self.identities(task), batches, strict=True):
             self._store.write_batch(identity, task.batch, moments)
             self._written.add((identity, task.batch))
             self._stored[identity].add(task.batch)

@@ -1,6 +1,6 @@
 """How far a run is, for a person who waits: a bar with ETA on a terminal, a line now and then in a log, a table.
 
-Imports rich, and cells, design, ledger and store only.
+Imports rich, and cells, design, ledger, plan and store only.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import time
 from collections.abc import Sequence
 from types import TracebackType
 
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
@@ -18,6 +19,7 @@ from rich.table import Table
 from simstudy.cells import level
 from simstudy.design import Design
 from simstudy.ledger import Account, Ledger, cost
+from simstudy.plan import Plan
 from simstudy.store import Store
 
 LOG_SECONDS = 10.0
@@ -85,22 +87,29 @@ def place(account: Account, design: Design) -> str:
 
 def status_table(ledger: Ledger, design: Design) -> Table:
     """Return how far each cell is: replicates stored, failures, and the MCSE furthest from what is wanted."""
-    table = Table("cell", "grid", "levels", "replicates", "failed", "MCSE / wanted", "of", "state")
+    table = Table(box=SIMPLE_HEAD, title="MCSE: the one furthest from what is wanted", title_justify="left")
+    for name in ("cell", "levels", "replicates", "failed", "MCSE / wanted", "state"):
+        table.add_column(name, no_wrap=name == "MCSE / wanted", overflow="fold")
+    grid = ""
     for number, account in enumerate(ledger.accounts):
-        seen = account if account.finished else ledger.preview(account)
-        worst = seen.shortfall
-        errors = f"{worst.mcse:.2g} / {worst.wanted:.2g}" if worst and worst.measure else ""
-        failed = f"{seen.n_failed} (first {seen.failed[0]})" if seen.failed else "0"
-        table.add_row(
-            str(number), account.planned.grid, escape(place(account, design)), f"{seen.done * account.batch_size:,}",
-            failed, errors, worst.measure if worst else "", _state(account, seen.done),
-        )  # fmt: skip
+        if account.planned.grid != grid:
+            grid = account.planned.grid
+            table.add_section()
+            table.add_row("", f"[bold]{grid}[/]")
+        table.add_row(str(number), *_row(account if account.finished else ledger.preview(account), design))
     return table
 
 
-def _state(account: Account, done: int) -> str:
+def _row(seen: Account, design: Design) -> tuple[str, ...]:
+    worst = seen.shortfall
+    errors = f"{worst.mcse:.2g} / {worst.wanted:.2g}\n{worst.measure}" if worst and worst.measure else ""
+    failed = f"{seen.n_failed} (first {seen.failed[0]})" if seen.failed else "0"
+    return escape(place(seen, design)), f"{seen.done * seen.batch_size:,}", failed, errors, _state(seen)
+
+
+def _state(account: Account) -> str:
     if not account.finished:
-        return f"{done} of about {account.expected} batches"
+        return f"{account.done} of about {account.expected} batches"
     if account.performance is None:
         return "stopped: estimates undefined"
     return "done" if account.reached else "ceiling reached"
@@ -134,4 +143,29 @@ def missed_lines(missed: Sequence[Account], design: Design) -> str:
         lines.append(f"  {account.planned.grid}: {place(account, design)}: {reason}")
     if len(missed) > MAX_LISTED:
         lines.append(f"  and {len(missed) - MAX_LISTED} more")
+    return "\n".join(lines)
+
+
+def plan_table(plan: Plan) -> Table:
+    """Return what each grid will take."""
+    table = Table("grid", "cells", "replicates", "batches left", "CPU time left", "disk")
+    for grid in plan.grids:
+        table.add_row(
+            grid.grid, str(grid.cells), f"{grid.replicates:,}", f"{grid.batches:,}", duration(grid.cpu_seconds),
+            f"{grid.bytes / 2**20:.1f} MiB",
+        )  # fmt: skip
+    return table
+
+
+def plan_lines(plan: Plan, workers: int | None) -> str:
+    """Return the whole in words."""
+    disk = sum(grid.bytes for grid in plan.grids) / 2**20
+    replicates = sum(grid.replicates for grid in plan.grids)
+    here = f"{duration(plan.seconds(1))} of processor time on {plan.workers} workers"
+    lines = [
+        f"{replicates:,} replicates, {disk:.0f} MiB on disk, {plan.peak_MiB:.0f} MiB of memory in the largest process",
+        f"about {duration(plan.seconds(plan.workers))} left on this machine ({here})",
+    ]
+    if workers is not None:
+        lines.append(f"about {duration(plan.seconds(workers))} left on {workers} such workers")
     return "\n".join(lines)

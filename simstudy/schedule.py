@@ -7,6 +7,7 @@ calls `simulate_batch`.
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import platform
 import time
@@ -177,8 +178,8 @@ def open_queue(executor: str, workers: int | None = None) -> Iterator[Queue]:
         If the executor is unknown, the number of workers is not positive, or the scheduler does not answer or has
         no workers.
     """
-    if workers is not None and workers < 1:
-        raise UserError(f"workers = {workers!r}: must be at least 1; leave it out for all cores")
+    if workers is not None and (isinstance(workers, bool) or not isinstance(workers, int) or workers < 1):
+        raise UserError(f"workers = {workers!r}: must be a whole number of at least 1; leave it out for all cores")
     if executor == "serial":
         yield Queue()
     elif executor in EXECUTORS:
@@ -215,6 +216,9 @@ def _local_client(executor: str, workers: int) -> Iterator[Any]:
 def _remote_client(address: str) -> Iterator[Any]:
     from distributed import Client
 
+    # A scheduler that is lost is reported once, by us.
+    for name in ("distributed", "distributed.client"):
+        logging.getLogger(name).setLevel(logging.CRITICAL)
     try:
         client = Client(address, timeout="10s")
     except (OSError, ValueError) as error:

@@ -32,7 +32,7 @@ import numpy as np
 import xarray as xr
 
 from simstudy.moments import Moments
-from simstudy.problems import UserError
+from simstudy.problems import UserError, printable
 
 _BATCH_FILE = re.compile(r"[0-9]{7}\.npz")
 _IDENTITY = re.compile(r"[0-9a-f]{20}")
@@ -59,6 +59,14 @@ class Owner(NamedTuple):
             return abs(psutil.Process(self.pid).create_time() - self.born) < 1.0
         except psutil.Error:
             return False
+
+
+class Adopted(NamedTuple):
+    """Batches of another folder: copied from there, present here before, and damaged there."""
+
+    copied: int
+    present: int
+    damaged: int
 
 
 class Store:
@@ -148,6 +156,40 @@ class Store:
             return frozenset()
         return frozenset(int(name[:7]) for name in names if _BATCH_FILE.fullmatch(name))
 
+    def batch_bytes(self, identity: str) -> int:
+        """Return the size of a stored batch of a cell; 0 if there is none."""
+        for batch in self.stored_batches(identity):
+            with contextlib.suppress(OSError):
+                return self.batch_path(identity, batch).stat().st_size
+        return 0
+
+    def adopt(self, source: Store) -> Adopted:
+        """Copy the whole batches of another folder that are missing or damaged here.
+
+        Raises
+        ------
+        UserError
+            If the other folder holds no batches, if both have one under the same name with different contents, or if
+            this folder cannot be written.
+        """
+        cells = source.stored_cells()
+        if not cells:
+            raise UserError(f"{source.folder}: holds no batches; give folders such as outputs/STUDY/PROFILE")
+        copied = present = damaged = 0
+        for identity, batch in ((cell, batch) for cell in cells for batch in sorted(source.stored_batches(cell))):
+            theirs, ours = source.read_batch(identity, batch), self.read_batch(identity, batch)
+            if theirs is None:
+                damaged += 1
+            elif ours is None:
+                self.write_batch(identity, batch, theirs)
+                copied += 1
+            elif all(one.tobytes() == other.tobytes() for one, other in zip(theirs, ours, strict=True)):
+                present += 1
+            else:
+                path, other = self.batch_path(identity, batch), source.batch_path(identity, batch)
+                raise UserError(f"{path}: differs from {other}, though both should be the same; delete the wrong one")
+        return Adopted(copied, present, damaged)
+
     def batches_since(self, identity: str, moment: float) -> int:
         """Return how many batches of a cell were stored after a moment, in seconds of `time.time`."""
         paths = (self.batch_path(identity, batch) for batch in self.stored_batches(identity))
@@ -183,8 +225,9 @@ class Store:
             return None
 
     def write_dataset(self, name: str, dataset: xr.Dataset) -> Path:
-        """Store a labelled data set as netCDF and return its path."""
-        return self.write_bytes(name, _netcdf(dataset))
+        """Store a labelled data set as netCDF, its digest behind the end that netCDF knows, and return its path."""
+        content = _netcdf(dataset)
+        return self.write_bytes(name, content + _digest(content))
 
     def write_text(self, name: str, text: str) -> Path:
         """Store a text file of the study and return its path."""
@@ -193,6 +236,12 @@ class Store:
     def write_bytes(self, name: str, content: bytes) -> Path:
         """Store a binary file of the study and return its path."""
         return self._replace(self.folder / name, content)
+
+    def write_array(self, name: str, array: np.ndarray) -> Path:
+        """Store one array as .npy and return the path."""
+        buffer = io.BytesIO()
+        np.save(buffer, array, allow_pickle=False)
+        return self.write_bytes(name, buffer.getvalue())
 
     def write_json(self, name: str, content: Any) -> Path:
         """Store plain data as JSON and return the path."""
@@ -223,25 +272,33 @@ def read_results(path: Path) -> xr.Dataset:
     Raises
     ------
     UserError
-        If the file is missing or is not netCDF.
+        If the file is missing, damaged, or not one that `Store.write_dataset` wrote.
     """
+    try:
+        if not _is_sealed(path.read_bytes()):
+            raise UserError(f"{path}: damaged, or not the results of a study; run the study again")
+    except (OSError, ValueError) as error:
+        raise UserError(printable(f"{path}: no results can be read ({error}); run the study first")) from None
     try:
         with xr.open_dataset(path, engine="netcdf4") as results:
             return results.load()
-    except (OSError, ValueError) as error:
-        raise UserError(f"{path}: no results can be read ({error}); run the study first") from None
+    except Exception as error:  # a damaged file may raise whatever the libraries meet in it
+        raise UserError(printable(f"{path}: no results can be read ({error}); run the study first")) from None
 
 
 def _sealed(archive: bytes) -> bytes:
     """Append the digest of an archive as its comment: the file stays one that any reader of .npz opens."""
     # The last two bytes of a zip archive state the length of its comment.
     body = archive[:-2] + _DIGEST_LENGTH.to_bytes(2, "little")
-    return body + hashlib.sha256(body).hexdigest().encode()
+    return body + _digest(body)
 
 
 def _is_sealed(content: bytes) -> bool:
-    body, digest = content[:-_DIGEST_LENGTH], content[-_DIGEST_LENGTH:]
-    return hashlib.sha256(body).hexdigest().encode() == digest
+    return _digest(content[:-_DIGEST_LENGTH]) == content[-_DIGEST_LENGTH:]
+
+
+def _digest(content: bytes) -> bytes:
+    return hashlib.sha256(content).hexdigest().encode()
 
 
 def _netcdf(dataset: xr.Dataset) -> bytes:

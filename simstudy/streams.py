@@ -19,7 +19,7 @@ from enum import IntEnum
 
 import numpy as np
 
-from simstudy.jit import device_function, kernel
+from simstudy.jit import aligned, device_function, kernel
 
 
 class Role(IntEnum):
@@ -31,6 +31,7 @@ class Role(IntEnum):
     PROJECTIONS = 3
     QUERY_PROJECTIONS = 4
     QUERIES = 5
+    LEARNER = 6
 
 
 MAX_REPLICATES = 2**56
@@ -46,13 +47,14 @@ _WEYL_0, _WEYL_1 = np.uint64(0x9E3779B9), np.uint64(0xBB67AE85)
 @device_function
 def philox(c0, c1, c2, c3, k0, k1):
     """Four random 32-bit words of counter (c0, c1, c2, c3) under key (k0, k1), each held in a uint64."""
+    # Upper halves are left as they come: a product looks at the lower ones only.
     for _ in range(10):
-        p0 = _MULTIPLIER_0 * c0
-        p1 = _MULTIPLIER_1 * c2
-        c0, c1, c2, c3 = (p1 >> _HALF_WORD) ^ c1 ^ k0, p1 & _MASK, (p0 >> _HALF_WORD) ^ c3 ^ k1, p0 & _MASK
+        p0 = _MULTIPLIER_0 * (c0 & _MASK)
+        p1 = _MULTIPLIER_1 * (c2 & _MASK)
+        c0, c1, c2, c3 = (p1 >> _HALF_WORD) ^ c1 ^ k0, p1, (p0 >> _HALF_WORD) ^ c3 ^ k1, p0
         k0 = (k0 + _WEYL_0) & _MASK
         k1 = (k1 + _WEYL_1) & _MASK
-    return c0, c1, c2, c3
+    return c0 & _MASK, c1 & _MASK, c2 & _MASK, c3 & _MASK
 
 
 # A library's log, sin and cos are scalar calls here; these polynomials vectorise.  Their minimax coefficients are those
@@ -162,11 +164,9 @@ def _filler(transform):
             x[i], y[i] = transform(np.uint64(words[0, i]), np.uint64(words[1, i]))
 
     @kernel
-    def fill(out, k0, k1, role, first):
+    def fill(out, k0, k1, role, first, words, tile):
         # r: replicate; b: block of four columns; i: row; j: column within the block
         n_replicates, n_columns, n_rows = out.shape
-        words = np.empty((4, _TILE), np.uint32)
-        tile = np.empty((4, _TILE), np.float64)
         for r in range(n_replicates):
             replicate = first + np.uint64(r)
             c2 = replicate & _MASK
@@ -216,7 +216,7 @@ def normals(
     ValueError
         If an address does not exist: a negative or too large replicate or number of rows.
     """
-    return _filled(_fill_normals, stream, role, first, np.empty((count, n_columns, n_rows), dtype))
+    return _filled(_fill_normals, stream, role, first, aligned((count, n_columns, n_rows), dtype))
 
 
 def uniforms(stream: str, role: Role, first: int, count: int, n_rows: int, n_columns: int) -> np.ndarray:
@@ -228,7 +228,7 @@ def uniforms(stream: str, role: Role, first: int, count: int, n_rows: int, n_col
     -------
     ndarray, shape (count, n_columns, n_rows)
     """
-    return _filled(_fill_uniforms, stream, role, first, np.empty((count, n_columns, n_rows)))
+    return _filled(_fill_uniforms, stream, role, first, aligned((count, n_columns, n_rows), np.float64))
 
 
 def _filled(fill, stream: str, role: Role, first: int, out: np.ndarray) -> np.ndarray:
@@ -237,5 +237,6 @@ def _filled(fill, stream: str, role: Role, first: int, out: np.ndarray) -> np.nd
     if out.shape[2] > MAX_ROWS:
         raise ValueError(f"{out.shape[2]} rows are more than 2**32")
     key = int(stream[:16], 16)
-    fill(out, np.uint64(key & 0xFFFFFFFF), np.uint64(key >> 32), np.uint64(role), np.uint64(first))
+    memory = aligned((4, _TILE), np.uint32), aligned((4, _TILE), np.float64)
+    fill(out, np.uint64(key & 0xFFFFFFFF), np.uint64(key >> 32), np.uint64(role), np.uint64(first), *memory)
     return out

@@ -1,6 +1,7 @@
 """Run a study: compute what is missing, join theory, judge the claims, write the results.
 
-Imports xarray, compare, design, ledger, problems, provenance, schedule, store, usage and verdicts only.
+Imports threadpoolctl, xarray, compare, design, ledger, problems, provenance, schedule, store, usage and verdicts
+only.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import Protocol
 
 import xarray as xr
+from threadpoolctl import threadpool_limits
 
 from simstudy.compare import assemble
 from simstudy.design import Design, load_design
@@ -80,7 +82,7 @@ def run(
         design = load_design(design, profile)
     _require_references(design)
     store = store_of(design, output)
-    _require_writable(store.folder)
+    require_writable(store.folder)
     meter = Meter()
     tell = observer or (lambda *_: None)
     # The executor comes first: if it cannot be used, no folder is made.
@@ -93,7 +95,9 @@ def run(
             queue.add(ledger.record(task, outcome.batches))
             tell(ledger)
         accounts = ledger.accounts
-        results = judge(assemble(design, accounts, lambda predicted: tell(ledger, predicted)), design, accounts)
+        # Matrices of theory are small: threads of the numerical library would wait for one another.
+        with threadpool_limits(1):
+            results = judge(assemble(design, accounts, lambda predicted: tell(ledger, predicted)), design, accounts)
         record = {"executor": executor, "workers": queue.workers(), **ledger.tally(), **meter.read()}
         results.attrs["run"] = json.dumps(record)
         store.write_dataset("results.nc", results)
@@ -114,9 +118,12 @@ def _require_references(design: Design) -> None:
         raise UserError(f'reference = "{TORCH_REFERENCE}" needs PyTorch, which is not installed; {remedy}')
 
 
-def _require_writable(folder: Path) -> None:
+def require_writable(folder: Path) -> None:
     """Refuse a folder that cannot be written before anything is computed for it."""
-    place = next(path for path in (folder, *folder.absolute().parents) if os.path.lexists(path))
+    try:
+        place = next(path for path in (folder, *folder.absolute().parents) if os.path.lexists(path))
+    except ValueError:  # a null character
+        raise UserError(f"output = {str(folder)!r}: no name of a folder; choose another --output") from None
     if not place.is_dir():
         raise UserError(f"{place}: cannot be written (a file is in the way); move it or choose another --output")
     if not os.access(place, os.W_OK | os.X_OK):

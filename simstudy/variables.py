@@ -78,8 +78,8 @@ STATISTICS: dict[str, Variable] = {
         "of the latter, averaged over replicates", "mean_r sqrt(mean_q (f - f_ref)^2 / mean_q f_ref^2)",
     ),
     "decomposition_gap": Variable(
-        _BY_SOURCE, "1", "bias-variance-covariance decomposition of the uniform average, relative to its mean squared "
-        "error, minus 1", "(b^2 + V/H + (1 - 1/H) C) / direct_mse - 1",
+        _BY_SOURCE, "1", "relative difference of the bias-variance-covariance decomposition of the uniform average "
+        "from its mean squared error", "(b^2 + V/H + (1 - 1/H) C) / direct_mse - 1",
     ),
     "correlation_gap": Variable(
         _BY_SOURCE, "1", "the same with covariance told by the mean variance and the correlation over redraws",
@@ -90,8 +90,9 @@ STATISTICS: dict[str, Variable] = {
         "(b^2 + V/H + (1 - 1/H) query_correlation V) / direct_mse - 1",
     ),
     "equivalent_heads": Variable(
-        _BY_SOURCE, "1", "number of heads whose uniform average would have the variance of the combined estimate, "
-        "at the same mean variance V and mean covariance C of heads", "(V - C) / (ensemble_variance - C)",
+        _BY_SOURCE, "1", "number of heads whose uniform average would have the variance of the combined estimate, at "
+        "the same mean variance and covariance",
+        "(mean_variance - mean_covariance) / (ensemble_variance - mean_covariance)",
     ),
 }  # fmt: skip
 """Measures of which no theory speaks, NaN where they have no meaning: those computed of each replicate by itself and
@@ -138,6 +139,10 @@ _COUNTS: dict[str, Variable] = {
     "query_point": Variable(("cell", "query", "feature"), "X", "query points of the cells that report by query"),
     "inapplicable": Variable(
         _BY_SOURCE, "text", "why a theory does not apply to a cell; empty where it does"
+    ),
+    "optimum_share": Variable(
+        ("figure", "cell"), "1", "share of draws from the joint distribution of the estimates in which the cell has "
+        "the least value among those that a figure of an optimum compares; NaN in other cells",
     ),
 }  # fmt: skip
 

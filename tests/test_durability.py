@@ -165,3 +165,71 @@ def test_disk_that_is_full__is_one_message_and_nothing_torn(tmp_path, size, plac
     assert stored.items() <= batches(output).items()
     calm = run(design, output=tmp_path / "calm", executor="serial")
     assert results.drop_attrs().identical(calm.drop_attrs())
+
+
+def tasks_left(design, output: Path) -> int:
+    """Batches that a run would still compute before its next look, cell by cell."""
+    return sum(len(task.cells) for task in Ledger(design, store_of(design, output)).first_tasks())
+
+
+EXTENSIONS = {
+    "another claim": ("[figures.mse]", '[claims.two]\nstatement = "S."\nkind = "monotone"\ngrid = "angles"\n'
+                      'measure = "mse"\nx = "angle"\ndirection = "increasing"\n\n[figures.mse]'),
+    "more cells": ("angle = [0, 45, 90]", "angle = [0, 30, 45, 90]"),
+    "more replicates": ("min_replicates = 64", "min_replicates = 320"),
+    "a tighter precision": ("mse = 0.05", "mse = 0.01"),
+    "a wider precision": ("mse = 0.05", "mse = 0.2"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("extension", EXTENSIONS.values(), ids=EXTENSIONS)
+def test_extended_study__computes_only_what_is_missing(design, tmp_path, monkeypatch, extension):
+    run(design, output=tmp_path / "grown", executor="serial")
+    stored = batches(tmp_path / "grown")
+    wider = load_design(write_design(tmp_path, edited(DESIGN, *extension)))
+    calls = computed(monkeypatch)
+    results = run(wider, output=tmp_path / "grown", executor="serial")
+    n_computed = len(calls)
+    calm = run(wider, output=tmp_path / "fresh", executor="serial")
+    n_fresh = len(calls) - n_computed
+    assert results.assign_attrs(run="").identical(calm.assign_attrs(run=""))
+    fresh = batches(tmp_path / "fresh")
+    assert n_fresh == len(fresh) and n_computed == len(fresh.keys() - stored.keys())
+    assert tasks_left(wider, tmp_path / "grown") == 0
+    if extension == EXTENSIONS["another claim"]:
+        assert n_computed == 0 and results.sizes["claim"] == 2
+    if extension == EXTENSIONS["more cells"]:
+        assert n_computed == int(results.n_batches[results.angle == 30].sum()) > 0
+
+
+def test_merged_folders__are_the_study_of_both(design, tmp_path, monkeypatch):
+    calm = run(design, output=tmp_path / "calm", executor="serial")
+    whole = batches(tmp_path / "calm")
+    stores = [Store(tmp_path / name / FOLDER) for name in ("one", "two", "merged")]
+    for number, (name, content) in enumerate(whole.items()):
+        for store in [stores[0]] if number % 3 == 0 else [stores[1]] if number % 3 == 1 else stores[:2]:
+            path = store.folder / Path(name).relative_to(FOLDER)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content)
+    damaged = next(stores[0].folder.rglob("*.npz"))
+    damaged.write_bytes(damaged.read_bytes()[:-7])
+    n_one, n_two = (len(batches(store.folder)) for store in stores[:2])
+    assert stores[2].adopt(stores[0]) == (n_one - 1, 0, 1)
+    copied, present, _ = stores[2].adopt(stores[1])
+    assert copied + present == n_two and stores[2].adopt(stores[1]) == (0, n_two, 0)
+    calls = computed(monkeypatch)
+    merged = run(design, output=tmp_path / "merged", executor="serial")
+    assert len(calls) == len(whole) - (n_one - 1 + copied) <= 1
+    assert merged.assign_attrs(run="").identical(calm.assign_attrs(run=""))
+    with pytest.raises(UserError, match="holds no batches"):
+        stores[2].adopt(Store(tmp_path))
+
+
+def test_merging_contradictory_batches__is_refused(design, tmp_path):
+    run(design, output=tmp_path, executor="serial")
+    ours, theirs = store_of(design, tmp_path), Store(tmp_path / "other")
+    identity = ours.stored_cells()[0]
+    moments = ours.read_batch(identity, 0)
+    theirs.write_batch(identity, 0, moments._replace(error_sum=moments.error_sum + 1e-9))
+    with pytest.raises(UserError, match="differs from"):
+        ours.adopt(theirs)

@@ -3,66 +3,61 @@
 Imports NumPy and jit only.
 
 The coefficients are those of the polynomials 1 + f·q(f) closest to 2^f on [−1/2, 1/2] in relative error (Remez):
-9e-8 at degree 5, 3e-18 at degree 11; a weight of exactly 1 stays exactly 1.
+9e-8 at degree 5, 3e-18 at degree 11; 2^0 is exactly 1.
 """
 
 from __future__ import annotations
 
-import functools
-
 import numpy as np
 
-from simstudy.jit import device_function, kernel
-
-# Decorator of loops inside kernels: a real call that passes slices counts references to them, which costs as much as
-# the arithmetic of a tile of keys.
-inlined = functools.partial(kernel, forceinline=True)
+from simstudy.jit import device_function, inlined
 
 F32, F64 = np.float32, np.float64
 
-# Below 2^-62 (2^-510) a weight is an exact zero: negligible beside the largest weight, which is 1, and no product
-# of two weights is ever denormal.
-CUTOFF_32, CUTOFF_64 = F32(-62.0), F64(-510.0)
-# 1.5·2^23 plus the exponent bias 127: adding an integer to it leaves the biased integer in the low mantissa bits.
-_SHIFTER_32, _SHIFTER_64 = F32(1.5 * 2**23 + 127), F64(1.5 * 2**52 + 1023)
+# 1.5·2^23 plus the exponent bias 127: a number added to it is rounded to the nearest integer, which lies, biased, in
+# the low mantissa bits of the sum.  That takes one operation less than floor, and a whole number s more in the magic
+# number multiplies the power by 2^s at no cost.
+MAGIC_32, MAGIC_64 = F32(1.5 * 2**23 + 127), F64(1.5 * 2**52 + 1023)
 _MANTISSA_32, _MANTISSA_64 = np.int32(23), np.int64(52)
 _SIGN_32, _SIGN_64 = np.int32(31), np.int64(63)
 _MAGNITUDE_32, _MAGNITUDE_64 = np.int32(2**31 - 1), np.int64(2**63 - 1)
 # Nonnegative numbers are ordered as their bits are.
 _LARGEST_32, _LARGEST_64 = np.finfo(F32).max.view(np.int32), np.finfo(F64).max.view(np.int64)
-_HALF_32, _ONE_32, _ZERO_32 = F32(0.5), F32(1.0), F32(0.0)
+_ONE_32 = F32(1.0)
 _A1, _A2, _A3, _A4, _A5 = (
     F32(c) for c in (0.693146977599, 0.240222420854, 0.0555073374347, 0.00967151263996, 0.00132647271401)
 )
 
 
 @device_function
-def exp2_float32(t):
-    """2^t for a float32 t ≤ 0, without a branch: exactly 0 below 2^-62, NaN for NaN; error below 2e-7 relative."""
-    # A comparison with NaN is false, so NaN passes both selections.
-    u = CUTOFF_32 if t < CUTOFF_32 else t
-    k = np.floor(u + _HALF_32)
-    f = u - k
+def exp2_float32(t, lowest, magic):
+    """2^(t + s) where magic = MAGIC_32 + s for a whole number s; error below 2e-7 relative, without a branch.
+
+    t counts as ``lowest`` if it is below, and must not be above 127 − s; s + lowest must be −126 at least.  NaN for
+    NaN.
+    """
+    # A comparison with NaN is false, so NaN passes.
+    u = lowest if t < lowest else t
+    m = u + magic
+    f = u - (m - magic)
     power = _ONE_32 + f * (_A1 + f * (_A2 + f * (_A3 + f * (_A4 + f * _A5))))
-    # 2^k: its exponent field, read from the bits of a sum, since the conversion of NaN to an integer is undefined.
-    scale = np.int32(F32(k + _SHIFTER_32).view(np.int32) << _MANTISSA_32).view(F32)
-    return _ZERO_32 if t < CUTOFF_32 else power * scale
+    # The product keeps NaN, where a sum of bits would not.
+    return power * np.int32(F32(m).view(np.int32) << _MANTISSA_32).view(F32)
 
 
 @device_function
-def exp2_float64(t):
-    """2^t for a float64 t ≤ 0, without a branch: exactly 0 below 2^-510, NaN for NaN; error below 4e-16 relative."""
-    u = CUTOFF_64 if t < CUTOFF_64 else t
-    k = np.floor(u + 0.5)
-    f = u - k
+def exp2_float64(t, lowest, magic):
+    """2^(t + s) as `exp2_float32`, with MAGIC_64, 1023, −1022, and an error below 4e-16."""
+    u = lowest if t < lowest else t
+    m = u + magic
+    f = u - (m - magic)
     power = 7.0737832485031332991e-9 + f * 4.4347712982003767083e-10
     power = 1.3215435282308487999e-6 + f * (1.0178199571842137974e-7 + f * power)
     power = 0.0001540353045711209086 + f * (0.000015252733493127489347 + f * power)
     power = 0.0096181291075941200896 + f * (0.0013333558146774620517 + f * power)
     power = 0.2402265069591013126 + f * (0.055504108664820083227 + f * power)
     power = 1.0 + f * (0.69314718055994532581 + f * power)
-    scale = np.int64(F64(k + _SHIFTER_64).view(np.int64) << _MANTISSA_64).view(F64)
-    return 0.0 if t < CUTOFF_64 else power * scale
+    return power * np.int64(F64(m).view(np.int64) << _MANTISSA_64).view(F64)
 
 
 # The minimum of floating-point numbers is vectorised only where NaN may be ignored; that of integers always is.

@@ -1,39 +1,53 @@
 """Nadaraya–Watson heads of many replicates: estimates, and moments given the keys.
 
-Imports NumPy, math and jit, and elementary and tiles beside it.
+Imports NumPy and jit, and elementary, shifts and tiles beside it.
 
 The weights of head h at query q are a softmax over the keys of the logits −|k_q − k_i|²/(2b²) or k_q·k_i/b²
-(Nadaraya 1964; Watson 1964; Vaswani et al. 2017).  Keys pass in tiles.  Each tile is shifted by its own lowest
-score, so that no query is too far, and joins the running sums rescaled to the lowest score so far (Milakov and
-Gimelshein 2018); the running sums are float64 in either precision.
+(Nadaraya 1964; Watson 1964; Vaswani et al. 2017).  Keys pass in tiles; sums over tiles are float64 in either
+precision.
 """
 
 from __future__ import annotations
 
-import math
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 
-from simstudy.jit import kernel
-from simstudy.kernels.elementary import exp2_float32, exp2_float64, inlined, lowest_float32, lowest_float64
+from simstudy.jit import aligned, kernel
+from simstudy.kernels.elementary import exp2_float32, exp2_float64, lowest_float32, lowest_float64
+from simstudy.kernels.shifts import Law, aim, law_of, nearest_score
 from simstudy.kernels.tiles import (
+    STRIDE,
+    TILE,
+    add_products,
+    copy,
+    copy_scales,
     fill_scores,
-    minus_product,
-    pair_products,
-    square,
+    lay_keys,
+    padded,
+    score_sums_kept,
     weighted_sums,
     weighted_sums_kept,
 )
 
 # Index legend: r replicate, i key, q query, h and g head, k dimension of a head.
-#
-# score_i is |k_q − k_i|² or −k_q·k_i, and w_i = 2^(rate · (lowest score − score_i)).
 
-_TILE = 1024
-_LARGEST = np.finfo(np.float64).max
-_TERMS = {"distance": (square, 0.5), "dot_product": (minus_product, 1.0)}
 _FUNCTIONS = {"float32": (exp2_float32, lowest_float32), "float64": (exp2_float64, lowest_float64)}
+
+
+class _Memory(NamedTuple):
+    """Arrays that kernels write to: they may not allocate."""
+
+    laid: np.ndarray  # (head, 2 + dimension, tile) keys of a tile, below their offsets: see `tiles.lay_keys`
+    rows: np.ndarray  # (head, tile) weights at one query
+    data: np.ndarray  # (2, tile) values, scales of the noise
+    centres: np.ndarray  # (head, dimension) and, below, what `shifts.aim` says of each query
+    slopes: np.ndarray  # (head, dimension, query)
+    limits: np.ndarray  # (head, 2, query)
+    near: np.ndarray  # (head, query)
+    nearest: np.ndarray  # (head, query) lowest score, where the careful formula serves
+    sums: np.ndarray  # (query, head, 2) sum of weights, weighted sum of values
+    products: np.ndarray  # (query, head, head) sums of products of weights
 
 
 def nw_estimates(
@@ -60,9 +74,10 @@ def nw_estimates(
         sum_i w_i Y_i.  NaN where it is undefined: a NaN among the keys, or no finite logit.  The bits for one
         replicate do not depend on the others.
     """
-    functions, keys, queries, rate = _arguments(projected_keys, projected_queries, bandwidth, logits)
-    estimates = np.empty((len(keys), queries.shape[1], keys.shape[1]))
-    _estimates(*functions, keys, _writable(values, keys.dtype), queries, rate, estimates)
+    keys, queries, law = _arguments(projected_keys, projected_queries, bandwidth, logits)
+    estimates = np.empty((len(keys), queries.shape[3], keys.shape[1]))
+    data = _writable(values, keys.dtype)
+    _estimates(*_FUNCTIONS[keys.dtype.name], keys, data, queries, law, _memory(keys, queries, 1), estimates)
     return estimates
 
 
@@ -93,24 +108,22 @@ def nw_moments(
         sum_i w_hi w_gi Var(ε_i | X_i), symmetric to the bit; σ² times the weight Gram where the variance is σ².
         Both are NaN where `nw_estimates` is.
     """
-    functions, keys, queries, rate = _arguments(projected_keys, projected_queries, bandwidth, logits)
-    means = np.empty((len(keys), queries.shape[1], keys.shape[1]))
-    grams = np.zeros((*means.shape, keys.shape[1]))
-    scales = np.sqrt(_writable(variances, keys.dtype))
-    _moments(*functions, keys, _writable(values, keys.dtype), scales, queries, rate, means, grams)
+    keys, queries, law = _arguments(projected_keys, projected_queries, bandwidth, logits)
+    means = np.empty((len(keys), queries.shape[3], keys.shape[1]))
+    grams = np.empty((*means.shape, keys.shape[1]))
+    data = _writable(values, keys.dtype), _writable(variances, keys.dtype)
+    memory = _memory(keys, queries, keys.shape[1])
+    _moments(*_FUNCTIONS[keys.dtype.name], keys, *data, queries, law, memory, means, grams)
     return means, grams
 
 
 def _arguments(
     projected_keys: np.ndarray, projected_queries: np.ndarray, bandwidth: float, logits: str
-) -> tuple[tuple[Any, ...], np.ndarray, np.ndarray, np.floating]:
+) -> tuple[np.ndarray, np.ndarray, Law]:
     real = projected_keys.dtype
-    term, factor = _TERMS[logits]
-    queries = projected_queries.reshape((-1, *projected_queries.shape[-3:]))
-    b = float(bandwidth)
-    # Divided twice, since b² may be out of range; where the rate is, the nearest key has all the weight.
-    rate = min(factor / math.log(2.0) / b / b, float(np.finfo(real).max))
-    return (term, *_FUNCTIONS[real.name]), _writable(projected_keys, real), _writable(queries, real), real.type(rate)
+    # Feature-major as the keys are, (R or 1, H, p, Q).
+    queries = projected_queries.reshape((-1, *projected_queries.shape[-3:])).transpose(0, 2, 3, 1)
+    return _writable(projected_keys, real), _writable(queries, real), law_of(logits, float(bandwidth), real)
 
 
 def _writable(x: np.ndarray, real: np.dtype) -> np.ndarray:
@@ -118,92 +131,153 @@ def _writable(x: np.ndarray, real: np.dtype) -> np.ndarray:
     return np.require(x, real, ("C", "W"))
 
 
+def _memory(keys: np.ndarray, queries: np.ndarray, n_heads: int) -> _Memory:
+    """Memory for ``n_heads`` heads at a time; loops take dimensions and rows of weights by fours."""
+    head_dim, n_queries, real = keys.shape[2], queries.shape[3], keys.dtype
+    whole_dim, whole_heads = -(-head_dim // 4) * 4, -(-n_heads // 4) * 4
+    return _Memory(
+        laid=_tiles((n_heads, 2 + whole_dim), real),
+        rows=_tiles((whole_heads,), real),
+        data=_tiles((2,), real),
+        centres=np.zeros((n_heads, head_dim), real),
+        slopes=np.zeros((n_heads, whole_dim, n_queries), real),
+        limits=np.empty((n_heads, 2, n_queries), real),
+        near=np.empty((n_heads, n_queries), np.bool_),
+        nearest=np.empty((n_heads, n_queries), real),
+        sums=np.empty((n_queries, n_heads, 2)),
+        products=np.empty((n_queries, whole_heads, whole_heads)),
+    )
+
+
+def _tiles(shape: tuple[int, ...], real: np.dtype) -> np.ndarray:
+    tiles = aligned((*shape, STRIDE), real)
+    tiles[:] = 0
+    return tiles
+
+
 @kernel
-def _estimates(term, exp2, lowest, keys, values, queries, rate, estimates):
+def _estimates(exp2, lowest, keys, values, queries, law, memory, estimates):
     # estimates[r, q, h] = sum_i w_i values[r, i] / sum_i w_i
-    n_replicates, n_heads, _, n_keys = keys.shape
-    n_queries = queries.shape[1]
-    scores = np.empty(min(_TILE, n_keys), keys.dtype)
-    state = np.empty((n_queries, 3))
+    n_replicates, n_heads, n_queries = len(keys), keys.shape[1], queries.shape[3]
     for r in range(n_replicates):
         points = queries[r if len(queries) > 1 else 0]
         for h in range(n_heads):
+            _aim(lowest, keys[r, h], points[h], law, memory, 0)
+            _sum(exp2, keys[r, h], values[r], points[h], law, memory, 0, n_queries)
             for q in range(n_queries):
-                _clear(state[q])
-            for start in range(0, n_keys, _TILE):
-                row = scores[: min(_TILE, n_keys - start)]
-                y = values[r, start : start + row.size]
-                for q in range(n_queries):
-                    fill_scores(term, keys[r, h], start, points[q, h], row)
-                    shift = lowest(row)
-                    mass, total = weighted_sums(exp2, row, shift, rate, y)
-                    _merge(state[q], shift, rate, mass, total)
-            for q in range(n_queries):
-                estimates[r, q, h] = state[q, 2] / state[q, 1]
+                sums = memory.sums[q, 0]
+                if memory.near[0, q] and not sums[0] >= law.least:
+                    _withdraw(lowest, keys[r, h], points[h, :, q], law, memory, 0, q)
+                    _sum(exp2, keys[r, h], values[r], points[h], law, memory, q, q + 1)
+                estimates[r, q, h] = sums[1] / _mass(sums, memory.near[0, q])
 
 
 @kernel
-def _moments(term, exp2, lowest, keys, values, scales, queries, rate, means, grams):
+def _sum(exp2, keys, values, points, law, memory, first, last):
+    # Sums of one head at queries first .. last - 1.
+    y, zeros, row, laid = memory.data[0], memory.data[1], memory.rows[0], memory.laid[0]
+    memory.sums[first:last] = 0
+    for start in range(0, keys.shape[1], TILE):
+        size = min(TILE, keys.shape[1] - start)
+        copy(values, start, size, y)
+        lay_keys(keys, start, size, memory.centres[0], law.curvature, laid)
+        for q in range(first, last):
+            if memory.near[0, q]:
+                mass, total = weighted_sums(exp2, laid, memory.slopes[0], memory.limits[0], q, y, padded(size))
+            else:
+                nearest = memory.nearest[0, q]
+                fill_scores(keys, start, size, points[:, q], law.distance, row)
+                mass, total = score_sums_kept(exp2, nearest, law.rate, law.low, law.magic, y, zeros, size, row)
+            memory.sums[q, 0, 0] += mass
+            memory.sums[q, 0, 1] += total
+
+
+@kernel
+def _moments(exp2, lowest, keys, values, variances, queries, law, memory, means, grams):
     # means[r, q, h] = sum_i w_hi values[r, i] / W_h,  W_h = sum_i w_hi
-    # grams[r, q, h, g] = sum_i w_hi w_gi scales[r, i]^2 / (W_h W_g)
-    n_replicates, n_heads, _, n_keys = keys.shape
-    n_queries = queries.shape[1]
-    # An odd number of heads is made even by a head of zero weight.
-    rows = np.zeros((n_heads + n_heads % 2, min(_TILE, n_keys)), keys.dtype)
-    products = np.empty((len(rows), len(rows)))
-    state = np.empty((n_queries, n_heads, 3))
-    factors = np.empty((n_heads, 2))
+    # grams[r, q, h, g] = sum_i w_hi w_gi variances[r, i] / (W_h W_g)
+    n_replicates, n_heads, n_queries = len(keys), keys.shape[1], queries.shape[3]
     for r in range(n_replicates):
         points = queries[r if len(queries) > 1 else 0]
-        for q in range(n_queries):
-            for h in range(n_heads):
-                _clear(state[q, h])
-        for start in range(0, n_keys, _TILE):
-            size = min(_TILE, n_keys - start)
-            y, scale = values[r, start : start + size], scales[r, start : start + size]
-            for q in range(n_queries):
-                for h in range(n_heads):
-                    row = rows[h, :size]
-                    fill_scores(term, keys[r, h], start, points[q, h], row)
-                    shift = lowest(row)
-                    mass, total = weighted_sums_kept(exp2, row, shift, rate, y, scale)
-                    factors[h, 0], factors[h, 1] = _merge(state[q, h], shift, rate, mass, total)
-                pair_products(rows, size, products)
-                _merge_products(grams[r, q], factors, products)
-        _normalise(state, means[r], grams[r])
-
-
-@inlined
-def _clear(state):
-    # State: lowest score so far, sum of weights, weighted sum of values.
-    state[0], state[1], state[2] = _LARGEST, 0.0, 0.0
-
-
-@inlined
-def _merge(state, shift, rate, mass, total):
-    # Return the factors that rescale the earlier sums and those of the tile.
-    lower = shift if shift < state[0] else state[0]
-    earlier, tile = exp2_float64(rate * (lower - state[0])), exp2_float64(rate * (lower - shift))
-    state[0] = lower
-    state[1] = state[1] * earlier + mass * tile
-    state[2] = state[2] * earlier + total * tile
-    return earlier, tile
-
-
-@kernel
-def _merge_products(gram, factors, products):
-    for h in range(len(gram)):
-        for g in range(h + 1):
-            earlier, tile = factors[h, 0] * factors[g, 0], factors[h, 1] * factors[g, 1]
-            gram[h, g] = gram[h, g] * earlier + products[h, g] * tile
-
-
-@kernel
-def _normalise(state, means, grams):
-    n_queries, n_heads = means.shape
-    for q in range(n_queries):
+        largest = _largest(variances[r])
         for h in range(n_heads):
-            means[q, h] = state[q, h, 2] / state[q, h, 1]
-            for g in range(h + 1):
-                grams[q, h, g] /= state[q, h, 1] * state[q, g, 1]
-                grams[q, g, h] = grams[q, h, g]
+            _aim(lowest, keys[r, h], points[h], law, memory, h)
+        _multiply(exp2, keys[r], values[r], variances[r], largest, points, law, memory, 0, n_queries)
+        for q in range(n_queries):
+            failed = False
+            for h in range(n_heads):
+                if memory.near[h, q] and not memory.sums[q, h, 0] >= law.least:
+                    _withdraw(lowest, keys[r, h], points[h, :, q], law, memory, h, q)
+                    failed = True
+            if failed:
+                _multiply(exp2, keys[r], values[r], variances[r], largest, points, law, memory, q, q + 1)
+            _normalise(memory.sums[q], memory.products[q], largest, memory.near[:, q], means[r, q], grams[r, q])
+
+
+@kernel
+def _multiply(exp2, keys, values, variances, largest, points, law, memory, first, last):
+    # Sums and products of all heads at queries first .. last - 1.
+    n_heads, _, n_keys = keys.shape
+    y, scale, laid, rows, near = memory.data[0], memory.data[1], memory.laid, memory.rows, memory.near
+    memory.sums[first:last] = 0
+    memory.products[first:last] = 0
+    for start in range(0, n_keys, TILE):
+        size = min(TILE, n_keys - start)
+        copy(values, start, size, y)
+        copy_scales(variances, largest, start, size, scale)
+        for h in range(n_heads):
+            lay_keys(keys[h], start, size, memory.centres[h], law.curvature, laid[h])
+        for q in range(first, last):
+            for h in range(n_heads):
+                if near[h, q]:
+                    slopes, limits = memory.slopes[h], memory.limits[h]
+                    mass, total = weighted_sums_kept(exp2, laid[h], slopes, limits, q, y, scale, padded(size), rows[h])
+                else:
+                    nearest = memory.nearest[h, q]
+                    fill_scores(keys[h], start, size, points[h, :, q], law.distance, rows[h])
+                    mass, total = score_sums_kept(exp2, nearest, law.rate, law.low, law.magic, y, scale, size, rows[h])
+                memory.sums[q, h, 0] += mass
+                memory.sums[q, h, 1] += total
+            add_products(rows, padded(size), memory.products[q])
+
+
+@kernel
+def _aim(lowest, keys, points, law, memory, h):
+    near = memory.near[h]
+    aim(lowest, keys, points, law, memory.rows[0], memory.centres[h], memory.slopes[h], memory.limits[h], near)
+    for q in range(near.size):
+        if not near[q]:
+            _withdraw(lowest, keys, points[:, q], law, memory, h, q)
+
+
+@kernel
+def _withdraw(lowest, keys, point, law, memory, h, q):
+    # From here on the careful formula serves this query.
+    memory.near[h, q] = False
+    memory.nearest[h, q] = nearest_score(lowest, keys, point, law.distance, memory.rows[0])
+
+
+@kernel
+def _mass(sums, near):
+    # In the careful formula the nearest key has weight 1, unless no logit is finite.
+    return sums[0] if near or sums[0] >= 0.5 else np.nan
+
+
+@kernel
+def _largest(variances):
+    largest = variances[0]
+    for i in range(variances.size):
+        largest = max(largest, variances[i])
+    return largest
+
+
+@kernel
+def _normalise(sums, products, largest, near, means, grams):
+    for h in range(means.size):
+        mass = _mass(sums[h], near[h])
+        means[h] = sums[h, 1] / mass
+        # Kept for later heads, since divisions are slow.
+        sums[h, 0] = 1 / mass
+        for g in range(h + 1):
+            grams[h, g] = products[h, g] * largest * (sums[h, 0] * sums[g, 0])
+            grams[g, h] = grams[h, g]

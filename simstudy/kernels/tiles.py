@@ -1,113 +1,217 @@
 """Loops over one tile of keys: scores, weights and their products.
 
-Imports jit and elementary.
+Imports NumPy and jit only.
 
-Every loop runs over keys, has no branch and is vectorised.
+Every loop runs over keys, has no branch and is vectorised.  A tile is a row of an array in which rows begin on cache
+lines, are padded to whole vectors with keys of no weight, and are not a power of 2 apart: the first-level cache
+holds few such rows.
 """
 
 from __future__ import annotations
 
-from simstudy.jit import device_function, kernel
-from simstudy.kernels.elementary import inlined
+import numpy as np
+
+from simstudy.jit import inlined, kernel
 
 # Index legend: i key, k dimension of a head, h and g head.
 
-
-@device_function
-def square(x, a):
-    """Term of the distance scores |x − a|²."""
-    return (x - a) * (x - a)
-
-
-@device_function
-def minus_product(x, a):
-    """Term of the dot-product scores −x·a."""
-    return -x * a
+TILE = 512
+STRIDE = TILE + 16
+"""Numbers from one row to the next."""
+_WHOLE = 64
+_FAR = -1e30
 
 
 @inlined
-def fill_scores(term, keys, start, query, scores):
-    """Set scores[i] = sum_k term(keys[k, start + i], query[k]), four dimensions at a pass."""
-    head_dim = query.size
-    k = head_dim % 4
-    if k == 0:
-        _fill_four(term, keys, start, query, scores)
-        k = 4
-    else:
-        _fill_few(term, keys, start, query, k, scores)
-    while k < head_dim:
-        _add_four(term, keys, start, query, k, scores)
-        k += 4
+def padded(size):
+    """Return the number of keys in whole steps of the vectorised loops."""
+    return (size + _WHOLE - 1) // _WHOLE * _WHOLE
 
 
 @inlined
-def _fill_four(term, keys, start, query, scores):
-    stop = start + scores.size
-    x0, x1, x2, x3 = keys[0, start:stop], keys[1, start:stop], keys[2, start:stop], keys[3, start:stop]
-    a0, a1, a2, a3 = query[0], query[1], query[2], query[3]
-    for i in range(scores.size):
-        scores[i] = (term(x0[i], a0) + term(x1[i], a1)) + (term(x2[i], a2) + term(x3[i], a3))
+def clear(start, stop, row):
+    """Set row[start:stop] to zero."""
+    for i in range(start, stop):
+        row[i] = 0
+
+
+@kernel
+def copy(source, start, size, row):
+    """Copy one tile of a row of numbers, padded with zeros."""
+    for i in range(size):
+        row[i] = source[start + i]
+    clear(size, padded(size), row)
+
+
+@kernel
+def copy_scales(variances, largest, start, size, row):
+    """Set row[i] to the root of a variance relative to the largest one, so that products of weights stay in range."""
+    inverse = 1 / largest if largest > 0 else largest * 0
+    for i in range(size):
+        row[i] = np.sqrt(variances[start + i] * inverse)
+    clear(size, padded(size), row)
+
+
+@kernel
+def lay_keys(keys, start, size, centre, rate, laid):
+    """Set laid[2 + k, i] = keys[k, start + i] − centre[k] and laid[0, i] = −rate Σ_k laid[2 + k, i]².
+
+    Rows of dimensions beyond those of the keys are left as they are: zero.
+    """
+    offsets = laid[0]
+    clear(0, size, offsets)
+    for k in range(len(keys)):
+        source, row, middle = keys[k, start : start + size], laid[2 + k], centre[k]
+        for i in range(size):
+            x = source[i] - middle
+            row[i] = x
+            offsets[i] -= rate * (x * x)
+        clear(size, padded(size), row)
+    for i in range(size, padded(size)):
+        offsets[i] = _FAR
 
 
 @inlined
-def _fill_few(term, keys, start, query, count, scores):
-    for i in range(scores.size):
-        scores[i] = 0
-    for k in range(count):
-        x, a = keys[k, start : start + scores.size], query[k]
-        for i in range(scores.size):
-            scores[i] += term(x[i], a)
+def _join_dimensions(laid, slopes, q, size):
+    # Set laid[1, i] = laid[0, i] + sum_{k >= 4} slopes[k, q] laid[2 + k, i]; return the row of offsets to use, 0 or 1.
+    for k in range(4, len(slopes), 4):
+        first, offsets = laid[0 if k == 4 else 1], laid[1]
+        x0, x1, x2, x3 = laid[2 + k], laid[3 + k], laid[4 + k], laid[5 + k]
+        a0, a1, a2, a3 = slopes[k, q], slopes[k + 1, q], slopes[k + 2, q], slopes[k + 3, q]
+        for i in range(size):
+            offsets[i] = (first[i] + a0 * x0[i] + a1 * x1[i]) + (a2 * x2[i] + a3 * x3[i])
+    return 0 if len(slopes) == 4 else 1
+
+
+# Nearly all the time goes into the two loops below.  A vector of keys takes 4 products with its dimensions, 11
+# operations for the power and 2 or 3 for the sums, all in registers.
 
 
 @inlined
-def _add_four(term, keys, start, query, k, scores):
-    stop = start + scores.size
-    x0, x1 = keys[k, start:stop], keys[k + 1, start:stop]
-    x2, x3 = keys[k + 2, start:stop], keys[k + 3, start:stop]
-    a0, a1, a2, a3 = query[k], query[k + 1], query[k + 2], query[k + 3]
-    for i in range(scores.size):
-        scores[i] += (term(x0[i], a0) + term(x1[i], a1)) + (term(x2[i], a2) + term(x3[i], a3))
-
-
-@inlined
-def weighted_sums(exp2, scores, lowest, rate, values):
-    """Return sum_i w_i and sum_i w_i values_i, with w_i = 2^(rate (lowest − scores_i))."""
+def weighted_sums(exp2, laid, slopes, limits, q, values, size):
+    """Return Σ_i w_i and Σ_i w_i values_i, w_i = exp2(laid[0, i] + Σ_k slopes[k, q] laid[2 + k, i], *limits[:, q])."""
+    offsets = laid[_join_dimensions(laid, slopes, q, size)]
+    x0, x1, x2, x3 = laid[2], laid[3], laid[4], laid[5]
+    a0, a1, a2, a3 = slopes[0, q], slopes[1, q], slopes[2, q], slopes[3, q]
+    low, magic = limits[0, q], limits[1, q]
     mass = total = values.dtype.type(0)
-    for i in range(scores.size):
-        w = exp2(rate * (lowest - scores[i]))
+    for i in range(size):
+        w = exp2(offsets[i] + a0 * x0[i] + a1 * x1[i] + a2 * x2[i] + a3 * x3[i], low, magic)
         mass += w
         total += w * values[i]
     return mass, total
 
 
 @inlined
-def weighted_sums_kept(exp2, scores, lowest, rate, values, scales):
-    """As `weighted_sums`, and leave w_i scales_i in the place of the scores."""
+def weighted_sums_kept(exp2, laid, slopes, limits, q, values, scales, size, row):
+    """As `weighted_sums`, and set row[i] = w_i scales_i."""
+    offsets = laid[_join_dimensions(laid, slopes, q, size)]
+    x0, x1, x2, x3 = laid[2], laid[3], laid[4], laid[5]
+    a0, a1, a2, a3 = slopes[0, q], slopes[1, q], slopes[2, q], slopes[3, q]
+    low, magic = limits[0, q], limits[1, q]
     mass = total = values.dtype.type(0)
-    for i in range(scores.size):
-        w = exp2(rate * (lowest - scores[i]))
+    for i in range(size):
+        w = exp2(offsets[i] + a0 * x0[i] + a1 * x1[i] + a2 * x2[i] + a3 * x3[i], low, magic)
         mass += w
         total += w * values[i]
-        scores[i] = w * scales[i]
+        row[i] = w * scales[i]
     return mass, total
 
 
 @kernel
-def pair_products(rows, size, products):
-    """Set products[h, g] = sum_{i < size} rows[h, i] rows[g, i] on the 2 × 2 blocks on and below the diagonal."""
-    for h in range(0, len(rows), 2):
-        for g in range(0, h + 1, 2):
-            x0, x1, y0, y1 = rows[h, :size], rows[h + 1, :size], rows[g, :size], rows[g + 1, :size]
-            _block_products(x0, x1, y0, y1, h, g, products)
+def fill_scores(keys, start, size, query, distance, scores):
+    """Set scores[i] = |query − k_i|², or −query·k_i."""
+    clear(0, size, scores)
+    for k in range(query.size):
+        x, a = keys[k, start : start + size], query[k]
+        if distance:
+            for i in range(size):
+                scores[i] += (x[i] - a) * (x[i] - a)
+        else:
+            for i in range(size):
+                scores[i] -= x[i] * a
+
+
+@kernel
+def score_sums_kept(exp2, nearest, rate, low, magic, values, scales, size, row):
+    """As `weighted_sums_kept`, with w_i = exp2(rate (nearest − row_i), low, magic) from the scores in the row."""
+    mass = total = values.dtype.type(0)
+    for i in range(size):
+        t = rate * (nearest - row[i])
+        w = exp2(t, low, magic)
+        w = w if not t < low else w * 0
+        mass += w
+        total += w * values[i]
+        row[i] = w * scales[i]
+    clear(size, padded(size), row)
+    return mass, total
+
+
+@kernel
+def add_products(rows, size, products):
+    """Add Σ_{i < size} rows[h, i] rows[g, i] to products[h, g] for g ≤ h; rows go by fours."""
+    for h in range(0, len(rows), 4):
+        for g in range(0, h, 4):
+            _add_block(rows, h, g, size, products)
+        _add_triangle(rows, h, size, products)
 
 
 @inlined
-def _block_products(x0, x1, y0, y1, h, g, products):
-    # Four sums share four reads; wider blocks were no faster, and wasted more of the diagonal.
-    s00 = s01 = s10 = s11 = x0.dtype.type(0)
-    for i in range(x0.size):
-        s00 += x0[i] * y0[i]
-        s01 += x0[i] * y1[i]
-        s10 += x1[i] * y0[i]
-        s11 += x1[i] * y1[i]
-    products[h, g], products[h, g + 1], products[h + 1, g], products[h + 1, g + 1] = s00, s01, s10, s11
+def _add_block(rows, h, g, size, products):
+    # 16 sums share 8 reads; with 4 sums and 4 reads, reading takes longer than multiplying.
+    x0, x1, x2, x3 = rows[h], rows[h + 1], rows[h + 2], rows[h + 3]
+    y0, y1, y2, y3 = rows[g], rows[g + 1], rows[g + 2], rows[g + 3]
+    s00 = s01 = s02 = s03 = s10 = s11 = s12 = s13 = rows.dtype.type(0)
+    s20 = s21 = s22 = s23 = s30 = s31 = s32 = s33 = rows.dtype.type(0)
+    for i in range(size):
+        a, b, c, d = y0[i], y1[i], y2[i], y3[i]
+        s00 += x0[i] * a
+        s01 += x0[i] * b
+        s02 += x0[i] * c
+        s03 += x0[i] * d
+        s10 += x1[i] * a
+        s11 += x1[i] * b
+        s12 += x1[i] * c
+        s13 += x1[i] * d
+        s20 += x2[i] * a
+        s21 += x2[i] * b
+        s22 += x2[i] * c
+        s23 += x2[i] * d
+        s30 += x3[i] * a
+        s31 += x3[i] * b
+        s32 += x3[i] * c
+        s33 += x3[i] * d
+    _add_four(s00, s01, s02, s03, products[h, g : g + 4])
+    _add_four(s10, s11, s12, s13, products[h + 1, g : g + 4])
+    _add_four(s20, s21, s22, s23, products[h + 2, g : g + 4])
+    _add_four(s30, s31, s32, s33, products[h + 3, g : g + 4])
+
+
+@inlined
+def _add_triangle(rows, h, size, products):
+    x0, x1, x2, x3 = rows[h], rows[h + 1], rows[h + 2], rows[h + 3]
+    s00 = s10 = s11 = s20 = s21 = s22 = s30 = s31 = s32 = s33 = zero = rows.dtype.type(0)
+    for i in range(size):
+        a, b, c, d = x0[i], x1[i], x2[i], x3[i]
+        s00 += a * a
+        s10 += b * a
+        s11 += b * b
+        s20 += c * a
+        s21 += c * b
+        s22 += c * c
+        s30 += d * a
+        s31 += d * b
+        s32 += d * c
+        s33 += d * d
+    _add_four(s00, zero, zero, zero, products[h, h : h + 4])
+    _add_four(s10, s11, zero, zero, products[h + 1, h : h + 4])
+    _add_four(s20, s21, s22, zero, products[h + 2, h : h + 4])
+    _add_four(s30, s31, s32, s33, products[h + 3, h : h + 4])
+
+
+@inlined
+def _add_four(a, b, c, d, sums):
+    sums[0] += a
+    sums[1] += b
+    sums[2] += c
+    sums[3] += d

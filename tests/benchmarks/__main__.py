@@ -1,0 +1,38 @@
+"""Benchmarks against the limits of the machine and against other libraries: ``python tests/benchmarks``.
+
+Writes a table (Markdown and CSV) and a figure to ``outputs/benchmarks``.  Everything runs in one process on one core,
+except where threads are the subject.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from pathlib import Path
+
+# Numerical libraries read these when they are imported.
+for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+    os.environ[_name] = "1"
+os.environ["MPLBACKEND"] = "Agg"
+# Not all obey the above; none has more threads than cores that it may use.
+if hasattr(os, "sched_setaffinity"):
+    os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
+sys.path[:0] = [str(Path(__file__).resolve().parents[1]), str(Path(__file__).resolve().parents[2])]
+
+import contests  # noqa: E402
+import table  # noqa: E402
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=15, help="interleaved rounds of each contest")
+    parser.add_argument("--output", type=Path, default=Path("outputs/benchmarks"))
+    options = parser.parse_args()
+    rows = contests.all_rows(contests.workloads.SIZES, options.rounds)
+    table.show(rows)
+    table.write(rows, options.output)
+
+
+if __name__ == "__main__":
+    main()

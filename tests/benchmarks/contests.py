@@ -1,0 +1,140 @@
+"""The contests, and the rows of the table that come of them."""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import limits
+import measure
+import numpy as np
+import workloads
+from measure import Ratio, interleaved, ratio
+from peers import PEERS, Peer
+from workloads import Size
+
+WORKS = ("W0", "W1", "whole W0", "whole W1")
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line: what was done, by whom, at which size, and the figure with its meaning."""
+
+    work: str
+    size: str
+    who: str
+    value: float | Ratio | None
+    unit: str
+
+
+def all_rows(sizes: Sequence[Size], rounds: int) -> list[Row]:
+    rows = [*limit_rows()]
+    for size in sizes:
+        for dtype in ("float32", "float64"):
+            rows += bound_rows(replace(size, dtype=dtype), rounds)
+        for work in WORKS:
+            rows += contest_rows(size, work, rounds)
+    rows += surroundings(sizes, rounds)
+    return rows
+
+
+def limit_rows() -> Iterator[Row]:
+    for dtype in ("float32", "float64"):
+        yield Row("limit", dtype, "fused multiply-add", 2e-9 * limits.rate(*limits.fma_job(dtype)), "GFLOP/s")
+        yield Row(
+            "limit",
+            dtype,
+            "products and comparisons, one to one",
+            1e-9 * limits.rate(*limits.issue_job(dtype)),
+            "Gop/s",
+        )
+        yield Row("limit", dtype, "power of 2", 1e9 * limits.exp_seconds(dtype), "ns")
+    yield Row("limit", "", "memory", 1e-9 * limits.memory_rate(), "GB/s")
+
+
+def bound_rows(size: Size, rounds: int) -> Iterator[Row]:
+    """Time per replicate, and as a share of two bounds measured in the same rounds."""
+    arrays = workloads.draw(size)
+    fused, n_fused = limits.fma_job(size.dtype)
+    mixed, n_mixed = limits.issue_job(size.dtype)
+    for work, job in (("W0", workloads.estimates), ("W1", workloads.moments)):
+        seconds = interleaved([functools.partial(job, arrays), fused, mixed], 3 * rounds)
+        each = [t / size.replicates for t in seconds[0]]
+        with_gram = work == "W1"
+        label = f"{size.name} {size.dtype}"
+        yield Row(work, label, "simstudy", 1e6 * float(np.median(each)), "µs per replicate")
+        needed = limits.products_needed(size, with_gram)
+        bound = [needed * t / n_fused for t in seconds[1]]
+        yield Row(work, label, "share of the bound by products", ratio(bound, each), "1")
+        needed = limits.operations_needed(size, with_gram)
+        bound = [needed * t / n_mixed for t in seconds[2]]
+        yield Row(work, label, "share of the bound by all operations", ratio(bound, each), "1")
+
+
+def contest_rows(size: Size, work: str, rounds: int) -> Iterator[Row]:
+    """Times of the peers over ours, round by round."""
+    names, jobs = ["simstudy"], [ours(size, work)]
+    for peer in PEERS:
+        if peer.missing:
+            yield Row(work, size.name, peer.name, None, f"skipped: {peer.missing}")
+            continue
+        job = peer_job(peer, size, work)
+        if job is not None:
+            names.append(peer.name)
+            jobs.append(job)
+    seconds = interleaved(jobs, rounds)
+    done = whole_replicates(size) if work.startswith("whole") else size.replicates
+    yield Row(work, size.name, "simstudy", 1e6 * float(np.median(seconds[0])) / done, "µs per replicate")
+    for name, taken in zip(names[1:], seconds[1:], strict=True):
+        scaled = [t * done / size.replicates for t in taken]
+        yield Row(work, size.name, name, ratio(scaled, seconds[0]), "times simstudy")
+
+
+def whole_replicates(size: Size) -> int:
+    """Replicates in one batch of the whole job: a batch holds at least 16."""
+    return workloads.cell(size, "drawn").simulation.batch_size
+
+
+def ours(size: Size, work: str) -> Callable[[], Any]:
+    if work.startswith("whole"):
+        made = workloads.cell(size, "drawn" if work.endswith("W0") else "integrated")
+        return functools.partial(workloads.whole_job, made)
+    arrays = workloads.draw(size)
+    return functools.partial(workloads.estimates if work == "W0" else workloads.moments, arrays)
+
+
+def peer_job(peer: Peer, size: Size, work: str) -> Callable[[], Any] | None:
+    """The peer's call for a work, or None if it has none."""
+    make = peer.estimates if work.endswith("W0") else peer.moments
+    whole = work.startswith("whole")
+    if make is None or (whole and peer.drawn is None):
+        return None
+    arrays = workloads.draw(size)
+    compute = make(arrays)
+    if not whole:
+        return functools.partial(compute, arrays.keys, arrays.values)
+    drawn = peer.drawn(size)
+
+    def job() -> Any:
+        keys, noise = drawn()
+        return compute(keys, workloads.target(keys) + np.asarray(0.5, size.dtype) * noise)
+
+    return job
+
+
+def surroundings(sizes: Sequence[Size], rounds: int) -> Iterator[Row]:
+    """Two threads, Dask, memory: on all cores again."""
+    if hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, range(os.cpu_count() or 1))
+    for size in sizes:
+        repeats = max(1, round(0.2 / limits.fastest(functools.partial(workloads.moments, workloads.draw(size)), 3)))
+        yield Row("W1", size.name, "two threads", measure.two_threads(workloads.draw(size), repeats, 5), "speed-up")
+    for executor, overhead in measure.dask_overhead(2048, max(3, rounds // 3)).items():
+        yield Row("study", "six small cells", f"run, {executor}", overhead, "times bare loop")
+    largest = max(sizes, key=lambda size: size.keys * size.features)
+    for batches in (1, 4):
+        peak = measure.peak_memory(replace(largest, replicates=64), batches)
+        yield Row("memory", largest.name, f"{64 * batches} replicates", peak, "MB at peak")

@@ -1,0 +1,113 @@
+"""What this machine allows one core, measured on the spot: the rates that bound every kernel."""
+
+from __future__ import annotations
+
+import functools
+import time
+from collections.abc import Callable
+
+import numpy as np
+from workloads import Size
+
+from simstudy.jit import aligned, kernel
+from simstudy.kernels.elementary import MAGIC_32, MAGIC_64, exp2_float32, exp2_float64
+
+_DEPTH = 16
+EXP2 = {"float32": (exp2_float32, np.float32(-58.0), MAGIC_32), "float64": (exp2_float64, np.float64(-500.0), MAGIC_64)}
+
+
+@kernel
+def _products(x, a, b, repetitions):
+    for _ in range(repetitions):
+        for i in range(x.size):
+            v = x[i]
+            for _ in range(_DEPTH):
+                v = v * a + b
+            x[i] = v
+
+
+@kernel
+def _products_and_comparisons(x, a, b, repetitions):
+    for _ in range(repetitions):
+        for i in range(x.size):
+            v = x[i]
+            for _ in range(_DEPTH // 2):
+                v = max(v * a + b, b)
+            x[i] = v
+
+
+@kernel
+def _powers(exp2, lowest, magic, x, y, repetitions):
+    for _ in range(repetitions):
+        for i in range(x.size):
+            y[i] += exp2(x[i], lowest, magic)
+
+
+@kernel
+def _triad(x, y, z, a):
+    for i in range(x.size):
+        z[i] = x[i] + a * y[i]
+
+
+def fastest(call: Callable[[], object], repetitions: int = 15) -> float:
+    """Return the seconds of the fastest of several calls, after one that compiles."""
+    call()
+    seconds = []
+    for _ in range(repetitions):
+        start = time.perf_counter()
+        call()
+        seconds.append(time.perf_counter() - start)
+    return min(seconds)
+
+
+def fma_job(dtype: str, loops: int = 200) -> tuple[Callable[[], object], float]:
+    """Return a call that does fused multiply-adds and nothing else, and how many."""
+    return _arithmetic(_products, dtype, loops)
+
+
+def issue_job(dtype: str, loops: int = 200) -> tuple[Callable[[], object], float]:
+    """Return a call that does fused multiply-adds and comparisons, one to one, and how many operations."""
+    return _arithmetic(_products_and_comparisons, dtype, loops)
+
+
+def _arithmetic(loop: Callable[..., None], dtype: str, loops: int) -> tuple[Callable[[], object], float]:
+    real = np.dtype(dtype).type
+    x = aligned((512,), dtype)
+    x[:] = 1
+    return functools.partial(loop, x, real(0.999), real(1e-3), loops), float(_DEPTH * x.size * loops)
+
+
+def rate(job: Callable[[], object], count: float) -> float:
+    """Operations per second at best."""
+    return count / fastest(job)
+
+
+def exp_seconds(dtype: str, loops: int = 500) -> float:
+    """Seconds per power of 2 by the polynomial of the kernels."""
+    x, y = aligned((2048,), dtype), aligned((2048,), dtype)
+    x[:], y[:] = -np.linspace(0, 20, 2048), 0
+    return fastest(lambda: _powers(*EXP2[dtype], x, y, loops)) / (loops * x.size)
+
+
+def memory_rate(megabytes: int = 256) -> float:
+    """Bytes per second of reading two arrays and writing a third, beyond any cache."""
+    arrays = [aligned((megabytes * 2**20 // 24,), "float64") for _ in range(3)]
+    for array in arrays:
+        array[:] = 1
+    return 3 * arrays[0].nbytes / fastest(lambda: _triad(*arrays, 2.0), 5)
+
+
+def products_needed(size: Size, with_gram: bool) -> float:
+    """Fused multiply-adds that one replicate needs at least.
+
+    Projection: d for each projected number.  Then, for every query, key and head: p for the score, 5 (11 in float64)
+    for the power, 1 or 2 for the sums and (H + 1)/2 for the Gram matrix.
+    """
+    degree = 5 if size.dtype == "float32" else 11
+    each = size.p + degree + (2 + (size.heads + 1) / 2 if with_gram else 1)
+    return size.keys * size.heads * (size.p * size.features + size.queries * each)
+
+
+def operations_needed(size: Size, with_gram: bool) -> float:
+    """All vector operations of the kernels: beside `products_needed`, six for a power, one for the sum of weights."""
+    return products_needed(size, with_gram) + 7 * size.keys * size.heads * size.queries

@@ -1,0 +1,234 @@
+"""The same work by other libraries, each as well as it can be had without writing kernels.
+
+Every peer gives W0 and W1 of `workloads` from drawn keys, and draws keys and noise by its own generator for the whole
+job.  Distances are products with keys that carry −|k|²/2 as one more dimension; the constant |k_q|² cancels.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from workloads import Arrays, Size
+
+Job = Callable[[np.ndarray, np.ndarray], Any]
+"""Takes keys (R, d, n) and values (R, n)."""
+_QUERIES_AT_ONCE = 4
+
+
+@dataclass(frozen=True)
+class Peer:
+    """One library: prepares a job for W0 and one for W1, and the drawing of keys (R, d, n) and noise (R, n)."""
+
+    name: str
+    needs: str
+    estimates: Callable[[Arrays], Job]
+    moments: Callable[[Arrays], Job] | None
+    drawn: Callable[[Size], Callable[[], tuple[Any, Any]]] | None
+
+    @property
+    def missing(self) -> str:
+        """Why the peer cannot run, or nothing."""
+        return "" if importlib.util.find_spec(self.needs) else f"{self.needs} is not installed"
+
+
+# ---------------------------------------------------------------- NumPy and BLAS
+
+
+def _augmented(arrays: Arrays) -> tuple[np.ndarray, np.ndarray]:
+    """Stacked projections (H p, d), and queries (H, Q, p + 1) over b² with a last coordinate for −|k|²/2."""
+    n_heads, d, p = arrays.projections.shape
+    stacked = np.ascontiguousarray(arrays.projections.transpose(0, 2, 1).reshape(n_heads * p, d))
+    queries = np.concatenate([arrays.projected_points, np.ones((len(arrays.points), n_heads, 1))], axis=2)
+    return stacked, (queries / arrays.bandwidth**2).transpose(1, 0, 2).astype(arrays.keys.dtype)
+
+
+def _numpy_weights(keys: np.ndarray, stacked: np.ndarray, queries: np.ndarray):
+    """Yield query slices and unnormalised weights (H, chunk, n) of one replicate, few queries at a time."""
+    n_heads, n_queries, width = queries.shape
+    projected = (stacked @ keys).reshape(n_heads, width - 1, -1)
+    augmented = np.concatenate([projected, -0.5 * np.square(projected).sum(axis=1, keepdims=True)], axis=1)
+    for start in range(0, n_queries, _QUERIES_AT_ONCE):
+        chunk = slice(start, start + _QUERIES_AT_ONCE)
+        weights = queries[:, chunk] @ augmented
+        weights -= weights.max(axis=2, keepdims=True)
+        yield chunk, np.exp(weights, out=weights)
+
+
+def numpy_estimates(arrays: Arrays) -> Job:
+    stacked, queries = _augmented(arrays)
+    n_heads, n_queries, _ = queries.shape
+
+    def job(keys: np.ndarray, values: np.ndarray) -> np.ndarray:
+        out = np.empty((len(keys), n_queries, n_heads), queries.dtype)
+        for r, y in enumerate(values):
+            sides = np.stack([y, np.ones_like(y)], axis=1)
+            for chunk, weights in _numpy_weights(keys[r], stacked, queries):
+                sums = weights @ sides
+                out[r, chunk] = (sums[..., 0] / sums[..., 1]).T
+        return out
+
+    return job
+
+
+def numpy_moments(arrays: Arrays) -> Job:
+    stacked, queries = _augmented(arrays)
+    n_heads, n_queries, _ = queries.shape
+
+    def job(keys: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        means = np.empty((len(keys), n_queries, n_heads), queries.dtype)
+        grams = np.empty((*means.shape, n_heads), queries.dtype)
+        for r, y in enumerate(values):
+            sides = np.stack([y, np.ones_like(y)], axis=1)
+            for chunk, weights in _numpy_weights(keys[r], stacked, queries):
+                total, mass = np.moveaxis(weights @ sides, -1, 0)
+                means[r, chunk] = (total / mass).T
+                rows = weights.transpose(1, 0, 2)
+                grams[r, chunk] = (rows @ rows.mT) / (mass.T[:, :, None] * mass.T[:, None, :])
+        return means, grams
+
+    return job
+
+
+def numpy_drawn(size: Size) -> Callable[[], tuple[np.ndarray, np.ndarray]]:
+    rng = np.random.default_rng(1)
+    shape = (size.replicates, size.features, size.keys)
+    return lambda: (
+        rng.standard_normal(shape, dtype=size.dtype), rng.standard_normal((shape[0], shape[2]), dtype=size.dtype),
+    )  # fmt: skip
+
+
+# ---------------------------------------------------------------- torch
+
+
+def _torch_inputs(arrays: Arrays) -> tuple[Any, ...]:
+    import torch
+
+    torch.set_num_threads(1)
+    stacked, queries = _augmented(arrays)
+    return torch, torch.from_numpy(stacked), torch.from_numpy(queries.copy())
+
+
+def _torch_augmented(torch: Any, keys: Any, stacked: Any, n_heads: int) -> Any:
+    """Keys of all heads with −|k|²/2 beneath: (R, H, p + 1, n)."""
+    projected = (stacked @ keys).unflatten(1, (n_heads, -1))
+    return torch.cat([projected, -0.5 * projected.square().sum(2, keepdim=True)], dim=2)
+
+
+def torch_estimates(arrays: Arrays) -> Job:
+    torch, stacked, queries = _torch_inputs(arrays)
+    n_heads, _, width = queries.shape
+
+    def job(keys: np.ndarray, values: np.ndarray) -> Any:
+        with torch.inference_mode():
+            augmented = _torch_augmented(torch, torch.from_numpy(keys), stacked, n_heads).mT
+            # Fused attention wants widths that are multiples of 8.
+            pad = (0, -width % 8)
+            k, q = (torch.nn.functional.pad(x, pad) for x in (augmented, queries.expand(len(keys), -1, -1, -1)))
+            v = torch.nn.functional.pad(torch.from_numpy(values)[:, None, :, None].expand(-1, n_heads, -1, 1), (0, 7))
+            attended = torch.nn.functional.scaled_dot_product_attention(q, k, v, scale=1.0)
+            return attended[..., 0].mT.numpy()
+
+    return job
+
+
+def torch_moments(arrays: Arrays) -> Job:
+    torch, stacked, queries = _torch_inputs(arrays)
+    n_heads = len(queries)
+
+    def job(keys: np.ndarray, values: np.ndarray) -> tuple[Any, Any]:
+        means, grams = [], []
+        with torch.inference_mode():
+            for x, y in zip(torch.from_numpy(keys), torch.from_numpy(values), strict=True):
+                augmented = _torch_augmented(torch, x[None], stacked, n_heads)[0]
+                for chunk in queries.split(_QUERIES_AT_ONCE, dim=1):
+                    rows = torch.softmax(chunk @ augmented, dim=-1).transpose(0, 1).contiguous()
+                    means.append(rows @ y)
+                    grams.append(rows @ rows.mT)
+            shape = (len(keys), queries.shape[1], n_heads)
+            return torch.cat(means).reshape(shape).numpy(), torch.cat(grams).reshape(*shape, n_heads).numpy()
+
+    return job
+
+
+def torch_drawn(size: Size) -> Callable[[], tuple[np.ndarray, np.ndarray]]:
+    import torch
+
+    dtype = getattr(torch, size.dtype)
+    shape = (size.replicates, size.features, size.keys)
+    return lambda: (torch.randn(shape, dtype=dtype).numpy(), torch.randn(shape[0], shape[2], dtype=dtype).numpy())
+
+
+# ---------------------------------------------------------------- JAX
+
+
+def _jax_job(arrays: Arrays, with_gram: bool) -> Job:
+    import jax
+    import jax.numpy as jnp
+
+    stacked, queries = _augmented(arrays)
+    n_heads, _, width = queries.shape
+
+    def one(keys: Any, values: Any) -> Any:
+        projected = (stacked @ keys).reshape(n_heads, width - 1, -1)
+        augmented = jnp.concatenate([projected, -0.5 * jnp.square(projected).sum(1, keepdims=True)], axis=1)
+
+        def at_query(query: Any) -> Any:
+            weights = jax.nn.softmax(jnp.einsum("hk,hkn->hn", query, augmented), axis=-1)
+            return (weights @ values, weights @ weights.T) if with_gram else weights @ values
+
+        # Queries one after another: all at once need more memory than the caches hold.
+        return jax.lax.map(at_query, queries.transpose(1, 0, 2), batch_size=_QUERIES_AT_ONCE)
+
+    compiled = jax.jit(jax.vmap(one))
+    return lambda keys, values: jax.block_until_ready(compiled(jnp.asarray(keys), jnp.asarray(values)))
+
+
+def jax_drawn(size: Size) -> Callable[[], tuple[Any, Any]]:
+    import jax
+
+    shape, state = (size.replicates, size.features, size.keys), {"step": 0}
+    sample = jax.jit(lambda key: jax.random.normal(key, shape, size.dtype))
+
+    def drawn() -> tuple[np.ndarray, np.ndarray]:
+        state["step"] += 1
+        noise = jax.random.normal(jax.random.key(-state["step"]), (shape[0], shape[2]), size.dtype)
+        return np.asarray(sample(jax.random.key(state["step"]))), np.asarray(noise)
+
+    return drawn
+
+
+# ---------------------------------------------------------------- PyKeOps
+
+
+def keops_estimates(arrays: Arrays) -> Job:
+    from pykeops.numpy import LazyTensor
+
+    stacked, _ = _augmented(arrays)
+    n_heads, _, p = arrays.projections.shape
+    points = arrays.projected_points.astype(arrays.keys.dtype)
+    scale = 1.0 / (2.0 * arrays.bandwidth**2)
+
+    def job(keys: np.ndarray, values: np.ndarray) -> np.ndarray:
+        out = np.empty((len(keys), len(points), n_heads), points.dtype)
+        for r, y in enumerate(values):
+            projected = np.ascontiguousarray((stacked @ keys[r]).reshape(n_heads, p, -1).transpose(0, 2, 1))
+            for h in range(n_heads):
+                q = LazyTensor(np.ascontiguousarray(points[:, h])[:, None, :])
+                k = LazyTensor(projected[h][None])
+                weight = -((q - k) ** 2).sum(-1) * scale
+                out[r, :, h] = weight.sumsoftmaxweight(LazyTensor(y[None, :, None].copy()), axis=1)[:, 0]
+        return out
+
+    return job
+
+
+PEERS = (
+    Peer("NumPy + BLAS", "numpy", numpy_estimates, numpy_moments, numpy_drawn),
+    Peer("torch", "torch", torch_estimates, torch_moments, torch_drawn),
+    Peer("JAX", "jax", lambda a: _jax_job(a, False), lambda a: _jax_job(a, True), jax_drawn),
+    Peer("PyKeOps", "pykeops", keops_estimates, None, None),
+)

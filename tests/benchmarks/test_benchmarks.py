@@ -1,0 +1,115 @@
+"""The benchmarks compute what they claim, and the runner runs: everything once, tiny."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import replace
+
+import contests
+import limits
+import measure
+import naive
+import numpy as np
+import pytest
+import table
+import workloads
+from peers import PEERS
+from workloads import TINY
+
+SMALL = replace(TINY, replicates=16)
+
+
+def naive_moments(arrays):
+    shape = (len(arrays.keys), len(arrays.points), len(arrays.projections))
+    means, grams = np.zeros(shape), np.zeros((*shape, shape[2]))
+    for r, (q, point) in itertools.product(range(shape[0]), enumerate(arrays.points)):
+        w = [
+            naive.weights(arrays.keys[r].T.astype(float), point, u, u, arrays.bandwidth, "distance")
+            for u in arrays.projections.astype(float)
+        ]
+        means[r, q] = w @ arrays.values[r].astype(float)
+        grams[r, q] = np.array(w) @ np.array(w).T
+    return means, grams
+
+
+@pytest.fixture(scope="module")
+def arrays():
+    return workloads.draw(TINY)
+
+
+@pytest.fixture(scope="module")
+def expected(arrays):
+    return naive_moments(arrays)
+
+
+def close(found, expected):
+    return np.abs(np.asarray(found) - expected).max() < 1e-5 * np.abs(expected).max()
+
+
+def test_own_jobs__give_the_right_values(arrays, expected):
+    assert close(workloads.estimates(arrays), expected[0])
+    mean, gram = workloads.moments(arrays)
+    assert close(mean, expected[0]) and close(gram, expected[1])
+    wrong = replace(arrays, bandwidth=1.01 * arrays.bandwidth)
+    assert not close(workloads.estimates(wrong), expected[0]) and not close(workloads.moments(wrong)[1], expected[1])
+
+
+@pytest.mark.parametrize("peer", PEERS, ids=lambda peer: peer.name)
+def test_peers__give_the_right_values(peer, arrays, expected):
+    if peer.missing:
+        pytest.skip(peer.missing)
+    assert close(peer.estimates(arrays)(arrays.keys, arrays.values), expected[0])
+    if peer.moments is not None:
+        mean, gram = peer.moments(arrays)(arrays.keys, arrays.values)
+        assert close(mean, expected[0]) and close(gram, expected[1])
+
+
+@pytest.mark.parametrize("peer", PEERS, ids=lambda peer: peer.name)
+def test_whole_jobs__compute_on_new_data(peer):
+    if peer.missing or peer.drawn is None:
+        pytest.skip(peer.missing or "no whole job")
+    keys, noise = peer.drawn(SMALL)()
+    assert keys.shape == (16, SMALL.features, SMALL.keys) and noise.shape == (16, SMALL.keys)
+    assert abs(keys.std() - 1) < 0.05 and abs(noise.std() - 1) < 0.2
+    job = contests.peer_job(peer, SMALL, "whole W0")
+    assert not np.array_equal(job(), job())
+
+
+def test_limits__are_rates_of_the_work_named():
+    assert 1e9 < limits.rate(*limits.fma_job("float32")) < 1e12
+    assert 1e9 < limits.rate(*limits.issue_job("float32")) < 1e12
+    assert 1e-11 < limits.exp_seconds("float32", 20) < 1e-8
+    assert 1e8 < limits.memory_rate(8) < 1e12
+
+
+def test_bounds__count_by_hand():
+    size = replace(TINY, keys=1, features=3, heads=2, queries=1, p=4)
+    assert limits.products_needed(size, False) == 2 * (4 * 3 + 4 + 5 + 1)
+    assert limits.products_needed(size, True) == 2 * (4 * 3 + 4 + 5 + 2 + 1.5)
+    assert limits.operations_needed(size, False) == 2 * (4 * 3 + 17)
+
+
+def test_runner__writes_table_and_figure(tmp_path, monkeypatch):
+    monkeypatch.setattr(contests, "surroundings", lambda *_: iter(()))
+    monkeypatch.setattr(contests, "limit_rows", lambda: iter(()))
+    rows = contests.all_rows([SMALL], 2)
+    table.show(rows)
+    table.write(rows, tmp_path)
+    assert {row.work for row in rows} == set(contests.WORKS)
+    assert len((tmp_path / "table.md").read_text().splitlines()) == len(rows) + 2
+    assert (tmp_path / "table.csv").stat().st_size and (tmp_path / "ratios.png").stat().st_size
+
+
+def test_missing_peers__are_named_in_the_table(monkeypatch):
+    absent = replace(PEERS[0], name="absent", needs="no_such_module")
+    monkeypatch.setattr(contests, "PEERS", (absent,))
+    first = next(iter(contests.contest_rows(SMALL, "W0", 1)))
+    assert first.value is None and "no_such_module is not installed" in first.unit
+
+
+def test_surroundings__are_measured():
+    assert measure.two_threads(workloads.draw(SMALL), 1, 2).median > 0
+    assert set(measure.dask_overhead(64, 1)) == {"serial", "threads"}
+    peak = measure.peak_memory(SMALL, 1)
+    assert math.isnan(peak) or 50 < peak < 400

@@ -1,0 +1,96 @@
+"""The work that is measured: sizes, arrays, and the two jobs as this package does them.
+
+W0 is the estimates of all heads, W1 their conditional means and weight Gram matrices; both begin with drawn keys and
+include the projection.  The whole job also draws the data and sums the moments that performance measures need.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from builders import minimal_cell
+
+from simstudy.batch import simulate_batch
+from simstudy.cells import Cell
+from simstudy.kernels import nw_estimates, nw_moments, project
+
+
+@dataclass(frozen=True)
+class Size:
+    """Sizes of one workload; ``replicates`` are computed in one call."""
+
+    name: str
+    keys: int
+    features: int
+    heads: int
+    queries: int
+    replicates: int
+    p: int = 4
+    dtype: str = "float32"
+
+    @property
+    def bandwidth(self) -> float:
+        return self.keys ** (-1.0 / (self.p + 4))
+
+
+SIZES = (Size("S1", 1024, 32, 8, 64, 64), Size("S2", 4096, 64, 16, 64, 16), Size("S3", 256, 16, 4, 32, 256))
+TINY = Size("tiny", 48, 9, 3, 5, 2)
+
+
+@dataclass(frozen=True)
+class Arrays:
+    """Keys (R, d, n), values (R, n), projections (H, d, p), query points (Q, d), bandwidth."""
+
+    keys: np.ndarray
+    values: np.ndarray
+    projections: np.ndarray
+    points: np.ndarray
+    bandwidth: float
+
+    @property
+    def projected_points(self) -> np.ndarray:
+        """(Q, H, p)."""
+        return np.einsum("qj,hjk->qhk", self.points, self.projections)
+
+
+def draw(size: Size, seed: int = 0) -> Arrays:
+    rng = np.random.default_rng(seed)
+    frames = [np.linalg.qr(rng.standard_normal((size.features, size.p)))[0] for _ in range(size.heads)]
+    keys = rng.standard_normal((size.replicates, size.features, size.keys), dtype=np.float32)
+    values = target(keys) + 0.5 * rng.standard_normal(keys[:, 0].shape)
+    points = rng.standard_normal((size.queries, size.features))
+    arrays = (a.astype(size.dtype) for a in (keys, values, np.array(frames), points))
+    return Arrays(*arrays, size.bandwidth)
+
+
+def target(keys: np.ndarray) -> np.ndarray:
+    """m(x) = 2 sin x_1 from keys (R, d, n); the same in `cell`."""
+    return 2.0 * np.sin(keys[:, 0])
+
+
+def estimates(arrays: Arrays) -> np.ndarray:
+    """W0 by this package: (R, Q, H)."""
+    keys = project(arrays.keys, arrays.projections)
+    return nw_estimates(keys, arrays.values, arrays.projected_points, arrays.bandwidth, "distance")
+
+
+def moments(arrays: Arrays) -> tuple[np.ndarray, np.ndarray]:
+    """W1 by this package, for noise of variance 1: (R, Q, H) and (R, Q, H, H)."""
+    keys = project(arrays.keys, arrays.projections)
+    ones = np.ones_like(arrays.values)
+    return nw_moments(keys, arrays.values, ones, arrays.projected_points, arrays.bandwidth, "distance")
+
+
+def cell(size: Size, treatment: str) -> Cell:
+    """The cell whose batches are the whole job."""
+    return minimal_cell(
+        n_keys=size.keys, n_features=size.features, n_heads=size.heads, head_dim=size.p, arrangement="haar",
+        bandwidth=size.bandwidth, regression={"function": "ridge", "amplitude": 2.0, "direction": [1.0]},
+        noise_sd=0.5, noise_treatment=treatment, dtype=size.dtype, queries={"kind": "gaussian", "count": size.queries},
+        batch_size=max(size.replicates, 16),
+    )  # fmt: skip
+
+
+def whole_job(made: Cell) -> None:
+    simulate_batch([made], 0)
