@@ -119,7 +119,7 @@ def status_line(ledger: Ledger, store: Store) -> str:
     """Return how many cells are finished, whether somebody computes the rest, and how long that will take."""
     finished = sum(account.finished for account in ledger.accounts)
     text = f"{finished} of {len(ledger.accounts)} cells finished"
-    owner = store.owner()
+    owner = next(filter(None, (one.owner() for one in (store, *store.known))), None)
     if owner is None or owner.alive is False:
         return text if finished == len(ledger.accounts) else f"{text}; no process runs it: simstudy run continues"
     who = f"process {owner.pid} on {owner.host}"

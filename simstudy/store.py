@@ -76,10 +76,13 @@ class Store:
     ----------
     folder
         ``outputs/<study>/<profile>``; created when the first file is written.
+    known
+        Other folders of the study, whose batches count as stored here; they are only read.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, known: tuple[Store, ...] = ()) -> None:
         self.folder = folder
+        self.known = known
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
@@ -125,8 +128,8 @@ class Store:
     def owner(self) -> Owner | None:
         """Return who holds the lock, or held it when it was killed; None if the last writer ended in order."""
         try:
-            return Owner(**json.loads((self.folder / ".owner.json").read_text()))
-        except (OSError, ValueError, TypeError):
+            return Owner(**self.read_json(".owner.json"))
+        except TypeError:
             return None
 
     def _holder(self) -> str:
@@ -150,11 +153,11 @@ class Store:
 
     def stored_batches(self, identity: str) -> frozenset[int]:
         """Return the numbers of the batches on disk, whole or damaged."""
-        try:
+        names: list[str] = []
+        with contextlib.suppress(OSError):
             names = os.listdir(self.folder / "batches" / identity)
-        except OSError:
-            return frozenset()
-        return frozenset(int(name[:7]) for name in names if _BATCH_FILE.fullmatch(name))
+        own = (int(name[:7]) for name in names if _BATCH_FILE.fullmatch(name))
+        return frozenset(own).union(*(store.stored_batches(identity) for store in self.known))
 
     def batch_bytes(self, identity: str) -> int:
         """Return the size of a stored batch of a cell; 0 if there is none."""
@@ -192,11 +195,11 @@ class Store:
 
     def batches_since(self, identity: str, moment: float) -> int:
         """Return how many batches of a cell were stored after a moment, in seconds of `time.time`."""
-        paths = (self.batch_path(identity, batch) for batch in self.stored_batches(identity))
         times = []
-        for path in paths:
-            with contextlib.suppress(OSError):  # deleted meanwhile
-                times.append(path.stat().st_mtime)
+        for store in (self, *self.known):
+            for batch in self.stored_batches(identity):
+                with contextlib.suppress(OSError):  # deleted meanwhile, or in another of the folders
+                    times.append(store.batch_path(identity, batch).stat().st_mtime)
         return sum(time > moment for time in times)
 
     def write_batch(self, identity: str, batch: int, moments: Moments) -> None:
@@ -213,6 +216,11 @@ class Store:
 
     def read_batch(self, identity: str, batch: int) -> Moments | None:
         """Return a stored batch, or None if it is missing, damaged or another's: it then has to be computed again."""
+        own = self._read_own(identity, batch)
+        found = (store.read_batch(identity, batch) for store in self.known) if own is None else iter([own])
+        return next((moments for moments in found if moments is not None), None)
+
+    def _read_own(self, identity: str, batch: int) -> Moments | None:
         try:
             content = self.batch_path(identity, batch).read_bytes()
             if not _is_sealed(content):
@@ -246,6 +254,14 @@ class Store:
     def write_json(self, name: str, content: Any) -> Path:
         """Store plain data as JSON and return the path."""
         return self.write_text(name, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
+
+    def read_json(self, name: str) -> dict[str, Any]:
+        """Return what a JSON file holds; nothing if it is missing or no such file."""
+        try:
+            content = json.loads((self.folder / name).read_text())
+        except (OSError, ValueError):
+            return {}
+        return content if isinstance(content, dict) else {}
 
     def _replace(self, path: Path, content: bytes) -> Path:
         """Write aside, flush to disk, and rename into place; leave nothing behind on failure."""
