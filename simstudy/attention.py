@@ -128,7 +128,8 @@ def torch_multi_head_attention(weights: MultiHeadAttention, points: Array, token
         module.in_proj_weight.copy_(torch.from_numpy(inputs))
         module.out_proj.weight.copy_(torch.from_numpy(output.reshape(width, width)))
         padding = ((0, 0), (0, 0), (0, width - n_features))
-        memory = torch.from_numpy(np.pad(tokens, padding))
+        # Tokens of an ensemble in single precision: the reference is in double whatever the ensemble is.
+        memory = torch.from_numpy(np.pad(tokens.astype(np.float64), padding))
         question = torch.from_numpy(np.pad(np.broadcast_to(points, (len(tokens), *points.shape)), padding))
         result, _ = module(question, memory, memory, need_weights=False)
     return result[..., 0].numpy()
