@@ -170,18 +170,14 @@ def submit(
     profile: ProfileOption = "quick",
     output: OutputOption = Path("outputs"),
     system: Annotated[str, typer.Option(help="Batch system: slurm, pbs, sge or lsf.")] = "slurm",
-    array: Annotated[
-        bool, typer.Option("--array", help="A Slurm job array, which needs no network.")
-    ] = False,
+    array: Annotated[bool, typer.Option("--array", help="A Slurm job array, which needs no network.")] = False,
     jobs: Annotated[int, typer.Option(help="Jobs to keep running, or tasks of the array.")] = 2,
     threads: Annotated[int, typer.Option(help="Cores of a job.")] = 1,
     memory: Annotated[str, typer.Option(help="Memory of a job; simstudy plan predicts it.")] = "2GB",
     walltime: Annotated[str, typer.Option(help="Longest time of a job, hours:minutes:seconds.")] = "01:00:00",
     queue: Annotated[str | None, typer.Option(help="Queue, or partition.")] = None,
     interface: Annotated[str | None, typer.Option(help="Network between nodes, such as ib0.")] = None,
-    scratch: Annotated[
-        str, typer.Option(help="Node-local folder; the shell of a job expands it.")
-    ] = "${TMPDIR:-/tmp}",
+    scratch: Annotated[str, typer.Option(help="Node-local folder; the shell of a job expands it.")] = "${TMPDIR:-/tmp}",
     directive: Annotated[list[str], typer.Option(help='More for the batch system: "--account=me".')] = [],  # noqa: B006
     setup: Annotated[list[str], typer.Option(help='Shell line of a job, such as "module load x".')] = [],  # noqa: B006
     show: Annotated[bool, typer.Option("--show", help="Print the job scripts, and submit nothing.")] = False,

@@ -26,10 +26,10 @@ HERE = Path(__file__).parent
 FOLDER = Path("tiny") / "quick"
 PATIENCE = 400.0
 
-# Two shares of six cells, a look or more beyond the first, and some ten seconds of work.
+# Two shares of six cells, a look or more beyond the first, and some seconds of work.
 WORK = edited(DESIGN, "n_keys = 40", "n_keys = 20_000")
 WORK = edited(WORK, "n_features = 6\n", "")
-WORK = edited(WORK, "relative_mcse = { mse = 0.05 }", "relative_mcse = { mse = 0.006 }")
+WORK = edited(WORK, "relative_mcse = { mse = 0.05 }", "relative_mcse = { mse = 0.01 }")
 WORK = edited(WORK, "max_replicates = 512", "max_replicates = 4096")
 WORK = edited(WORK, "angle = [0, 45, 90]", "n_features = [6, 7]\nangle = [0, 45, 90]")
 WORK = edited(WORK, 'hue = "bandwidth"', 'hue = "bandwidth"\nwhere = { n_features = 6 }')

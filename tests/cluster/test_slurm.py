@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -22,12 +24,28 @@ def lose_a_job_and_a_node(slurm: Slurm) -> None:
     slurm("scontrol", "update", "nodename=n2", "state=down", "reason=test")
 
 
+def failing_sbatch(folder: Path, slurm: Slurm, calls: range) -> dict[str, str]:
+    """Return an environment in which some calls of sbatch fail, as they do while a controller restarts."""
+    script = folder / "sbatch"
+    script.write_text(
+        f"#!/bin/sh\necho x >>{folder}/calls; n=$(wc -l <{folder}/calls)\n"
+        f"[ $n -ge {calls.start} ] && [ $n -lt {calls.stop} ] && {{ echo 'error: Socket timed out' >&2; exit 1; }}\n"
+        f'exec {shutil.which("sbatch")} "$@"\n'
+    )
+    script.chmod(0o755)
+    # By default Dask gives a worker that it lost a quarter of a minute to come back.
+    lost = {"DASK_DISTRIBUTED__DEPLOY__LOST_WORKER_TIMEOUT": "1s"}
+    return environment(SLURM_CONF=slurm.conf, PATH=f"{folder}:{os.environ['PATH']}", **lost)
+
+
 def test_jobs_that_are_lost__are_replaced(slurm: Slurm, calm: Calm, tmp_path: Path):
-    """Both jobs are lost, so whatever was missing then was computed by jobs that took their place."""
+    """Both jobs are lost, so whatever was missing then was computed by jobs that took their place.
+
+    And the first attempts to replace them fail.
+    """
     output, log = tmp_path / "out", tmp_path / "log"
     arguments = command("submit", calm.design, "--output", output, *SMALL, "--interface", "lo")
-    # By default Dask gives a worker that it lost a quarter of a minute to come back.
-    variables = environment(SLURM_CONF=slurm.conf, DASK_DISTRIBUTED__DEPLOY__LOST_WORKER_TIMEOUT="1s")
+    variables = failing_sbatch(tmp_path, slurm, range(3, 5))
     with log.open("w") as file, subprocess.Popen(arguments, stdout=file, stderr=file, env=variables) as process:
         try:
             wait_until(lambda: len(slurm.running()) == 2 and stored(output) >= 12, process)
@@ -37,12 +55,13 @@ def test_jobs_that_are_lost__are_replaced(slurm: Slurm, calm: Calm, tmp_path: Pa
         finally:
             process.terminate()
     calm.assert_equals(output)
+    assert (tmp_path / "calls").read_text().count("x") >= 5
     assert {"CANCELLED", "NODE_FAIL"} <= {state for _, state in slurm.ended()}
     wait_until(lambda: not slurm.known())  # no job outlives the study
 
 
 def test_array_that_loses_tasks__is_completed_by_its_merge(slurm: Slurm, calm: Calm, tmp_path: Path):
-    """The task of the lost node starts again, and continues; the cancelled one does not, and the merge does its rest."""
+    """The task of the lost node starts again and continues; the merge does the rest of the cancelled one."""
     output = tmp_path / "out"
     shares = output / FOLDER / "shares"
     arguments = command("submit", calm.design, "--output", output, *SMALL, "--array")
