@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 import xarray as xr
-from conftest import FOLDER, HERE, PATIENCE, Calm, command, environment, skip_without, stored, wait_until
+from clusters import FOLDER, HERE, PATIENCE, Calm, command, environment, skip_without, stored, wait_until
 
 from simstudy.jobs import TCP_TIMEOUT
 

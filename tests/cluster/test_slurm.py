@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import subprocess
 from pathlib import Path
 
 import pytest
 import xarray as xr
-from conftest import FOLDER, PATIENCE, Calm, Slurm, command, environment, stored, wait_until
+from clusters import FOLDER, PATIENCE, Calm, Slurm, command, environment, stored, wait_until
 
 pytestmark = pytest.mark.timeout(900)
 SMALL = ("--memory", "1GB", "--walltime", "00:20:00")
@@ -80,6 +81,20 @@ def test_array_that_loses_tasks__is_completed_by_its_merge(slurm: Slurm, calm: C
     with xr.open_dataset(output / FOLDER / "results.nc") as results:
         tally = json.loads(results.attrs["run"])
     assert tally["batches_reused"] > len(calm.batches) / 2 > tally["batches_computed"] > 0
+
+
+def test_interrupted_submission__cancels_its_jobs(slurm: Slurm, calm: Calm, tmp_path: Path):
+    output, log = tmp_path / "out", tmp_path / "log"
+    arguments = command("submit", calm.design, "--output", output, *SMALL, "--interface", "lo", "--jobs", "1")
+    with (
+        log.open("w") as file,
+        subprocess.Popen(arguments, stdout=file, stderr=file, env=environment(SLURM_CONF=slurm.conf)) as process,
+    ):
+        wait_until(lambda: stored(output) >= 6, process)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(PATIENCE) == 130, log.read_text()
+    assert "finished batches are stored" in log.read_text() and "Traceback" not in log.read_text()
+    wait_until(lambda: not slurm.known())
 
 
 @pytest.mark.parametrize("form", [[], ["--array"]], ids=["dask", "array"])
