@@ -70,5 +70,5 @@ def aligned(shape: tuple[int, ...], dtype: np.typing.DTypeLike) -> np.ndarray:
     real = np.dtype(dtype)
     size, line = math.prod(shape), 64 // real.itemsize
     flat = np.empty(size + line, real)
-    first = -(flat.ctypes.data // real.itemsize) % line
+    first = -(flat.__array_interface__["data"][0] // real.itemsize) % line
     return flat[first : first + size].reshape(shape)

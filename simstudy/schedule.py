@@ -7,6 +7,7 @@ arithmetic: every executor calls `simulate_batch`.
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import platform
 import subprocess
@@ -196,8 +197,8 @@ def open_queue(executor: str | Jobs, workers: int | None = None) -> Iterator[Que
         If the executor is unknown, the number of workers is not positive, the scheduler does not answer or has no
         workers, or jobs cannot be submitted.
     """
-    if workers is not None and workers < 1:
-        raise UserError(f"workers = {workers!r}: must be at least 1; leave it out for all cores")
+    if workers is not None and (isinstance(workers, bool) or not isinstance(workers, int) or workers < 1):
+        raise UserError(f"workers = {workers!r}: must be a whole number of at least 1; leave it out for all cores")
     if isinstance(executor, Jobs):
         with _job_cluster(executor) as (client, without_workers):
             yield DaskQueue(client, without_workers)
@@ -235,6 +236,9 @@ def _local_client(executor: str, workers: int) -> Iterator[Any]:
 def _remote_client(address: str) -> Iterator[Any]:
     from distributed import Client
 
+    # A scheduler that is lost is reported once, by us.
+    for name in ("distributed", "distributed.client"):
+        logging.getLogger(name).setLevel(logging.CRITICAL)
     try:
         client = Client(address, timeout="10s")
     except (OSError, ValueError) as error:
@@ -311,7 +315,7 @@ def _require_live(jobs: Jobs, cluster: Any) -> None:
     if jobs.system != "slurm" or not cluster.workers:
         return
     numbers = ",".join(job.job_id for job in cluster.workers.values() if job.job_id)
-    command = ["squeue", "--noheader", "--format=%A", f"--jobs={numbers}"]
+    command = ["squeue", "--noheader", "--format=%A", f"--jobs={numbers or 0}"]
     asked = subprocess.run(command, capture_output=True, text=True, check=False)
     if not asked.stdout.strip() and (asked.returncode == 0 or "Invalid job id" in asked.stderr):
         raise UserError(

@@ -32,7 +32,7 @@ import numpy as np
 import xarray as xr
 
 from simstudy.moments import Moments
-from simstudy.problems import UserError
+from simstudy.problems import UserError, printable
 
 _BATCH_FILE = re.compile(r"[0-9]{7}\.npz")
 _IDENTITY = re.compile(r"[0-9a-f]{20}")
@@ -233,8 +233,9 @@ class Store:
             return None
 
     def write_dataset(self, name: str, dataset: xr.Dataset) -> Path:
-        """Store a labelled data set as netCDF and return its path."""
-        return self.write_bytes(name, _netcdf(dataset))
+        """Store a labelled data set as netCDF, its digest behind the end that netCDF knows, and return its path."""
+        content = _netcdf(dataset)
+        return self.write_bytes(name, content + _digest(content))
 
     def write_text(self, name: str, text: str) -> Path:
         """Store a text file of the study and return its path."""
@@ -243,6 +244,12 @@ class Store:
     def write_bytes(self, name: str, content: bytes) -> Path:
         """Store a binary file of the study and return its path."""
         return self._replace(self.folder / name, content)
+
+    def write_array(self, name: str, array: np.ndarray) -> Path:
+        """Store one array as .npy and return the path."""
+        buffer = io.BytesIO()
+        np.save(buffer, array, allow_pickle=False)
+        return self.write_bytes(name, buffer.getvalue())
 
     def write_json(self, name: str, content: Any) -> Path:
         """Store plain data as JSON and return the path."""
@@ -281,25 +288,33 @@ def read_results(path: Path) -> xr.Dataset:
     Raises
     ------
     UserError
-        If the file is missing or is not netCDF.
+        If the file is missing, damaged, or not one that `Store.write_dataset` wrote.
     """
+    try:
+        if not _is_sealed(path.read_bytes()):
+            raise UserError(f"{path}: damaged, or not the results of a study; run the study again")
+    except (OSError, ValueError) as error:
+        raise UserError(printable(f"{path}: no results can be read ({error}); run the study first")) from None
     try:
         with xr.open_dataset(path, engine="netcdf4") as results:
             return results.load()
-    except (OSError, ValueError) as error:
-        raise UserError(f"{path}: no results can be read ({error}); run the study first") from None
+    except Exception as error:  # a damaged file may raise whatever the libraries meet in it
+        raise UserError(printable(f"{path}: no results can be read ({error}); run the study first")) from None
 
 
 def _sealed(archive: bytes) -> bytes:
     """Append the digest of an archive as its comment: the file stays one that any reader of .npz opens."""
     # The last two bytes of a zip archive state the length of its comment.
     body = archive[:-2] + _DIGEST_LENGTH.to_bytes(2, "little")
-    return body + hashlib.sha256(body).hexdigest().encode()
+    return body + _digest(body)
 
 
 def _is_sealed(content: bytes) -> bool:
-    body, digest = content[:-_DIGEST_LENGTH], content[-_DIGEST_LENGTH:]
-    return hashlib.sha256(body).hexdigest().encode() == digest
+    return _digest(content[:-_DIGEST_LENGTH]) == content[-_DIGEST_LENGTH:]
+
+
+def _digest(content: bytes) -> bytes:
+    return hashlib.sha256(content).hexdigest().encode()
 
 
 def _netcdf(dataset: xr.Dataset) -> bytes:

@@ -1,17 +1,20 @@
 """Run a study: compute what is missing, join theory, judge the claims, write the results.
 
-Imports xarray, compare, design, jobs, ledger, problems, provenance, schedule, shares, store, usage and verdicts only.
+Imports threadpoolctl, xarray, compare, design, jobs, ledger, problems, provenance, schedule, shares, store, usage and
+verdicts only.
 """
 
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import json
 import os
 from pathlib import Path
 from typing import Protocol
 
 import xarray as xr
+from threadpoolctl import threadpool_limits
 
 from simstudy.compare import assemble
 from simstudy.design import Design, load_design
@@ -26,6 +29,7 @@ from simstudy.usage import Meter
 from simstudy.verdicts import judge
 
 DEFAULT_OUTPUT = Path("outputs")
+TORCH_REFERENCE = "torch_multi_head_attention"
 
 
 class Observer(Protocol):
@@ -75,10 +79,11 @@ def run(
     DesignError
         If the design has mistakes.
     UserError
-        If the output cannot be written or the executor cannot be used.
+        If the output cannot be written, the executor cannot be used, or PyTorch is wanted but not installed.
     """
     if not isinstance(design, Design):
         design = load_design(design, profile)
+    _require_references(design)
     store = store_of(design, output)
     require_writable(store.folder)
     meter = Meter()
@@ -92,7 +97,9 @@ def run(
             simulate(ledger, queue, meter, tell)
             n_workers = queue.workers()
         accounts = ledger.accounts
-        results = judge(assemble(design, accounts, lambda predicted: tell(ledger, predicted)), design, accounts)
+        # Matrices of theory are small: threads of the numerical library would wait for one another.
+        with threadpool_limits(1):
+            results = judge(assemble(design, accounts, lambda predicted: tell(ledger, predicted)), design, accounts)
         record = {"executor": str(executor), "workers": n_workers, **ledger.tally(), **meter.read()}
         results.attrs["run"] = json.dumps(record)
         store.write_dataset("results.nc", results)
@@ -142,9 +149,20 @@ def store_of(design: Design, output: str | Path = DEFAULT_OUTPUT) -> Store:
     return Store(Path(output) / design.study.name / design.profile)
 
 
+def _require_references(design: Design) -> None:
+    """Refuse a design that compares with PyTorch where that is not installed: an extra, as most studies do without."""
+    wanted = any(planned.cell.estimator.reference == TORCH_REFERENCE for planned in design.cells)
+    if wanted and importlib.util.find_spec("torch") is None:
+        remedy = "install simstudy with the extra torch, or choose a profile that compares with multi_head_attention"
+        raise UserError(f'reference = "{TORCH_REFERENCE}" needs PyTorch, which is not installed; {remedy}')
+
+
 def require_writable(folder: Path) -> None:
     """Refuse a folder that cannot be written before anything is computed for it."""
-    place = next(path for path in (folder, *folder.absolute().parents) if os.path.lexists(path))
+    try:
+        place = next(path for path in (folder, *folder.absolute().parents) if os.path.lexists(path))
+    except ValueError:  # a null character
+        raise UserError(f"output = {str(folder)!r}: no name of a folder; choose another --output") from None
     if not place.is_dir():
         raise UserError(f"{place}: cannot be written (a file is in the way); move it or choose another --output")
     if not os.access(place, os.W_OK | os.X_OK):

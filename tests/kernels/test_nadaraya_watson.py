@@ -12,7 +12,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from kernel_problems import assert_solved, naive_moments, problem, rounding
 
-from simstudy.kernels import nw_estimates, nw_moments
+from simstudy.kernels import nw_estimates, nw_moments, shifts
 
 LOGITS = pytest.mark.parametrize("logits", ["distance", "dot_product"])
 PRECISIONS = pytest.mark.parametrize("precision", ["float32", "float64"])
@@ -101,6 +101,39 @@ def test_far_queries__need_the_shift(spread):
     tolerance = rounding(far) * np.abs(far.values).max()
     assert np.abs(far.estimates() - mean).max() <= tolerance
     assert not np.abs(unshifted_estimates(far) - mean).max() <= 10 * tolerance
+
+
+def hollow(precision):
+    """Keys on a sphere, queries near its centre: no query is far from the mean key, but every key is far from all."""
+    given = problem((2, 4, 3, 3, 700), "distance", precision, bandwidth={"float32": 0.2, "float64": 0.08}[precision])
+    keys = 3.0 * given.keys / np.linalg.norm(given.keys, axis=2, keepdims=True)
+    return replace(given, keys=keys.astype(precision), queries=given.queries * given.queries.dtype.type(0.05))
+
+
+@PRECISIONS
+def test_queries_in_a_hollow__are_computed_carefully(precision):
+    assert_solved(hollow(precision))
+
+
+@PRECISIONS
+def test_queries_in_a_hollow__need_the_check_of_the_sum_of_weights(precision, monkeypatch):
+    """Negative control of the check above."""
+    given = hollow(precision)
+    mean, gram = given.moments()
+    monkeypatch.setitem(shifts._RANGES, precision, (*shifts._RANGES[precision][:3], 0.0))
+    assert np.abs(given.moments()[0] - mean).max() > 0.01
+    assert np.abs(given.estimates() - mean).max() > 0.01
+    assert np.abs(given.moments()[1] - gram).max() > 0.01
+
+
+def test_far_queries__would_round_badly_by_the_fast_formula(monkeypatch):
+    """Negative control of `test_far_queries__are_right`: the guard on the reach is needed."""
+    near = problem((1, 6, 2, 1, 1100), "distance", "float32", bandwidth=0.002)
+    mean = naive_moments(near)[0]
+    tolerance = rounding(near) * np.abs(near.values).max()
+    assert np.abs(near.estimates() - mean).max() <= tolerance
+    monkeypatch.setitem(shifts._FARTHEST, "distance", np.inf)
+    assert not np.abs(near.estimates() - mean).max() <= 10 * tolerance
 
 
 @PRECISIONS
