@@ -13,7 +13,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export OMP_NUM_THREADS := 1
 export OPENBLAS_NUM_THREADS := 1
 
-.PHONY: help study studies report full test verify bench lint clean
+.PHONY: help study studies report full slurm test verify bench lint clean
 .DEFAULT_GOAL := help
 
 help:  ## Show the targets
@@ -27,7 +27,11 @@ $(VENV)/.run: pyproject.toml $(PIN)
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.run
-	$(BIN)/python -m pip install --quiet --editable '.[dev]'
+	$(BIN)/python -m pip install --quiet --editable '.[dev,cluster]'
+	@touch $@
+
+$(VENV)/.cluster: $(VENV)/.run
+	$(BIN)/python -m pip install --quiet --editable '.[cluster]'
 	@touch $@
 
 # The benchmarks run with the peers that can be installed, and name those that cannot.
@@ -47,6 +51,9 @@ report: $(VENV)/.run  ## Gather the stored results of all studies on one page
 
 full: $(VENV)/.run  ## Run the study in its full profile
 	$(BIN)/simstudy run $(STUDY) --profile full
+
+slurm: $(VENV)/.cluster  ## Run a study by Slurm jobs: make slurm STUDY=name SUBMIT="--jobs 16 --threads 4"
+	$(BIN)/simstudy submit $(STUDY) --profile $(PROFILE) $(SUBMIT)
 
 test: $(VENV)/.dev  ## Import contracts and the whole test suite
 	$(BIN)/lint-imports

@@ -29,6 +29,8 @@ TASKS_PER_THREAD = 3
 """Tasks in flight for each worker thread: enough to hide latency, few enough to stop quickly."""
 WORKER_SECONDS = 30
 """How long to wait for a scheduler without workers to get some."""
+SUBMIT_RETRIES, SUBMIT_SECONDS = 60, 5.0
+"""How often a job is submitted again to a batch system that fails, and seconds between."""
 LOST_WORKERS = 10
 """Workers that may be lost with one task before it counts as deadly: jobs are ended for many a reason."""
 
@@ -258,19 +260,19 @@ def _job_cluster(jobs: Jobs) -> Iterator[tuple[Any, Callable[[], None]]]:
     jobs.require_command()
     kind = _cluster_class(jobs)
     config = {"distributed.comm.timeouts.tcp": TCP_TIMEOUT, "distributed.scheduler.allowed-failures": LOST_WORKERS}
+    submissions = _patient(kind.job_cls)
     with (
         dask.config.set(config),
-        kind(**_asked(jobs), scheduler_options={"dashboard_address": ":0"}) as cluster,
+        kind(job_cls=submissions, **_asked(jobs), scheduler_options={"dashboard_address": ":0"}) as cluster,
         Client(cluster) as client,
     ):
-        try:
-            cluster.scale(jobs=jobs.jobs)
-            cluster.sync(_submitted, cluster)
-        except RuntimeError as error:
-            reason = "; ".join(str(error).split("stderr:")[-1].split("\n")).strip("; ")
+        cluster.scale(jobs=jobs.jobs)
+        cluster.sync(_submitted, cluster)
+        if not submissions.accepted:
+            reason = "; ".join(line.strip() for line in submissions.refusal.splitlines() if line.strip())
             raise UserError(
                 f"{jobs.system} refuses the job: {reason}; mend --queue, --walltime, --memory or --directive"
-            ) from None
+            )
         # `scale` alone would not replace a job that is lost.  As many as wanted whatever the load: the queue hands
         # out few tasks at a time, from which the scheduler would infer that few workers are needed.
         cluster.adapt(minimum_jobs=jobs.jobs, maximum_jobs=jobs.jobs, interval="1s")
@@ -281,17 +283,44 @@ async def _submitted(cluster: Any) -> None:
     await cluster
 
 
+def _patient(job_class: Any) -> Any:
+    """Return a class of jobs that are submitted again if the batch system fails, once it has taken the first."""
+    import asyncio
+
+    class PatientJob(job_class):
+        accepted = False
+        refusal = ""
+
+        async def _submit_job(self, script: str) -> str:
+            for _ in range(SUBMIT_RETRIES):
+                try:
+                    answer: str = await super()._submit_job(script)
+                    PatientJob.accepted = True
+                    return answer
+                except RuntimeError as error:
+                    PatientJob.refusal = str(error).split("stderr:")[-1]
+                    if not PatientJob.accepted:
+                        break
+                    await asyncio.sleep(SUBMIT_SECONDS)
+            return ""
+
+        def _job_id_from_submit_output(self, answer: str) -> str | None:
+            return super()._job_id_from_submit_output(answer) if answer else None
+
+    return PatientJob
+
+
 def _require_live(jobs: Jobs, cluster: Any) -> None:
     """Jobs may wait in the queue for days; but if Slurm knows none of them any more, none will come."""
-    numbers = [job.job_id for job in cluster.workers.values()]
-    if jobs.system != "slurm" or not numbers:
+    if jobs.system != "slurm" or not cluster.workers:
         return
-    command = ["squeue", "--noheader", "--format=%A", f"--jobs={','.join(numbers)}"]
+    numbers = ",".join(job.job_id for job in cluster.workers.values() if job.job_id)
+    command = ["squeue", "--noheader", "--format=%A", f"--jobs={numbers or 0}"]
     asked = subprocess.run(command, capture_output=True, text=True, check=False)
     if not asked.stdout.strip() and (asked.returncode == 0 or "Invalid job id" in asked.stderr):
         raise UserError(
-            f"the slurm jobs {', '.join(numbers)} ended without becoming workers; {jobs.logs} has their logs; mend "
-            "--setup, --interface or --memory, and submit again: finished batches are stored"
+            f"slurm jobs {numbers}: ended without becoming workers; {jobs.logs} has their logs; mend --setup, "
+            "--interface or --memory, and submit again: finished batches are stored"
         )
 
 

@@ -30,8 +30,8 @@ def simstudy(*arguments: object, cwd: Path = ROOT, before: str = "") -> subproce
 
 
 def test_help__teaches():
-    for command in ([], ["list"], ["check"], ["run"], ["status"], ["report"], ["plan"], ["replay"], ["merge"]):
-        result = simstudy(*command, "--help")
+    for command in ("", "list", "check", "run", "status", "report", "plan", "replay", "merge", "submit"):
+        result = simstudy(*command.split(), "--help")
         assert result.returncode == 0 and "Usage" in result.stdout
 
 
@@ -74,6 +74,8 @@ def test_plan_run_replay_merge__in_turn(tmp_path):
         ["merge", tmp_path / "absent", "--into", other],
         ["replay", path, "--cell", "99", "--replicate", "0", "--output", tmp_path / "new"],
         ["replay", path, "--cell", "0", "--replicate", "-1", "--output", tmp_path / "new"],
+        ["run", path, "--share", "9/4", "--output", tmp_path / "new"],
+        ["submit", path, "--system", "condor", "--output", tmp_path / "new"],
     ):
         result = simstudy(*arguments)
         assert result.returncode == 2 and "Traceback" not in result.stderr, result.stderr

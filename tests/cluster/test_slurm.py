@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
+import signal
 import subprocess
 from pathlib import Path
 
 import pytest
 import xarray as xr
-from conftest import FOLDER, PATIENCE, Calm, Slurm, command, environment, stored, wait_until
+from clusters import FOLDER, PATIENCE, Calm, Slurm, command, environment, stored, wait_until
 
 pytestmark = pytest.mark.timeout(900)
 SMALL = ("--memory", "1GB", "--walltime", "00:20:00")
@@ -22,12 +25,28 @@ def lose_a_job_and_a_node(slurm: Slurm) -> None:
     slurm("scontrol", "update", "nodename=n2", "state=down", "reason=test")
 
 
+def failing_sbatch(folder: Path, slurm: Slurm, calls: range) -> dict[str, str]:
+    """Return an environment in which some calls of sbatch fail, as they do while a controller restarts."""
+    script = folder / "sbatch"
+    script.write_text(
+        f"#!/bin/sh\necho x >>{folder}/calls; n=$(wc -l <{folder}/calls)\n"
+        f"[ $n -ge {calls.start} ] && [ $n -lt {calls.stop} ] && {{ echo 'error: Socket timed out' >&2; exit 1; }}\n"
+        f'exec {shutil.which("sbatch")} "$@"\n'
+    )
+    script.chmod(0o755)
+    # By default Dask gives a worker that it lost a quarter of a minute to come back.
+    lost = {"DASK_DISTRIBUTED__DEPLOY__LOST_WORKER_TIMEOUT": "1s"}
+    return environment(SLURM_CONF=slurm.conf, PATH=f"{folder}:{os.environ['PATH']}", **lost)
+
+
 def test_jobs_that_are_lost__are_replaced(slurm: Slurm, calm: Calm, tmp_path: Path):
-    """Both jobs are lost, so whatever was missing then was computed by jobs that took their place."""
+    """Both jobs are lost, so whatever was missing then was computed by jobs that took their place.
+
+    And the first attempts to replace them fail.
+    """
     output, log = tmp_path / "out", tmp_path / "log"
     arguments = command("submit", calm.design, "--output", output, *SMALL, "--interface", "lo")
-    # By default Dask gives a worker that it lost a quarter of a minute to come back.
-    variables = environment(SLURM_CONF=slurm.conf, DASK_DISTRIBUTED__DEPLOY__LOST_WORKER_TIMEOUT="1s")
+    variables = failing_sbatch(tmp_path, slurm, range(3, 5))
     with log.open("w") as file, subprocess.Popen(arguments, stdout=file, stderr=file, env=variables) as process:
         try:
             wait_until(lambda: len(slurm.running()) == 2 and stored(output) >= 12, process)
@@ -37,12 +56,13 @@ def test_jobs_that_are_lost__are_replaced(slurm: Slurm, calm: Calm, tmp_path: Pa
         finally:
             process.terminate()
     calm.assert_equals(output)
+    assert (tmp_path / "calls").read_text().count("x") >= 5
     assert {"CANCELLED", "NODE_FAIL"} <= {state for _, state in slurm.ended()}
     wait_until(lambda: not slurm.known())  # no job outlives the study
 
 
 def test_array_that_loses_tasks__is_completed_by_its_merge(slurm: Slurm, calm: Calm, tmp_path: Path):
-    """The task of the lost node starts again and continues; the rest of the cancelled one is done by the merge."""
+    """The task of the lost node starts again and continues; the merge does the rest of the cancelled one."""
     output = tmp_path / "out"
     shares = output / FOLDER / "shares"
     arguments = command("submit", calm.design, "--output", output, *SMALL, "--array")
@@ -61,6 +81,20 @@ def test_array_that_loses_tasks__is_completed_by_its_merge(slurm: Slurm, calm: C
     with xr.open_dataset(output / FOLDER / "results.nc") as results:
         tally = json.loads(results.attrs["run"])
     assert tally["batches_reused"] > len(calm.batches) / 2 > tally["batches_computed"] > 0
+
+
+def test_interrupted_submission__cancels_its_jobs(slurm: Slurm, calm: Calm, tmp_path: Path):
+    output, log = tmp_path / "out", tmp_path / "log"
+    arguments = command("submit", calm.design, "--output", output, *SMALL, "--interface", "lo", "--jobs", "1")
+    with (
+        log.open("w") as file,
+        subprocess.Popen(arguments, stdout=file, stderr=file, env=environment(SLURM_CONF=slurm.conf)) as process,
+    ):
+        wait_until(lambda: stored(output) >= 6, process)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(PATIENCE) == 130, log.read_text()
+    assert "finished batches are stored" in log.read_text() and "Traceback" not in log.read_text()
+    wait_until(lambda: not slurm.known())
 
 
 @pytest.mark.parametrize("form", [[], ["--array"]], ids=["dask", "array"])
