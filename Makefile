@@ -13,7 +13,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export OMP_NUM_THREADS := 1
 export OPENBLAS_NUM_THREADS := 1
 
-.PHONY: help study full test verify bench lint clean
+.PHONY: help study studies report full test verify bench lint clean
 .DEFAULT_GOAL := help
 
 help:  ## Show the targets
@@ -37,6 +37,13 @@ $(VENV)/.bench: $(VENV)/.dev
 
 study: $(VENV)/.run  ## Run a study: make study STUDY=name PROFILE=full
 	$(BIN)/simstudy run $(STUDY) --profile $(PROFILE)
+
+studies: $(VENV)/.run  ## Run all studies and gather them on one page
+	@for design in designs/*.toml; do $(BIN)/simstudy run $$design --profile $(PROFILE) || [ $$? = 3 ] || exit 1; done
+	$(BIN)/simstudy report --profile $(PROFILE)
+
+report: $(VENV)/.run  ## Gather the stored results of all studies on one page
+	$(BIN)/simstudy report --profile $(PROFILE)
 
 full: $(VENV)/.run  ## Run the study in its full profile
 	$(BIN)/simstudy run $(STUDY) --profile full

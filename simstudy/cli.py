@@ -1,15 +1,16 @@
 """The command line: exceptions that a user can mend become one message and exit code 2.
 
-Imports typer, rich, and design, ledger, problems, progress, report, results, study and tables only.  What a command
-needs is imported inside the command: ``--help`` stays fast.
+Imports typer, rich, and design, gather, ledger, plan, problems, progress, replay, report, results, store, study and
+tables only.  What a command needs is imported inside the command: ``--help`` stays fast.
 """
 
 from __future__ import annotations
 
 import signal
 import sys
+from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
@@ -17,9 +18,6 @@ from rich.markup import escape
 from rich.table import Table
 
 from simstudy.problems import UserError
-
-if TYPE_CHECKING:
-    from simstudy.ledger import Account
 
 EXIT_USER_ERROR = 2
 EXIT_PRECISION_MISSED = 3
@@ -109,7 +107,7 @@ def run(
 ) -> None:
     """Run a study, or continue one: batches that are already stored are not computed again."""
     from simstudy.design import load_design
-    from simstudy.progress import ProgressDisplay
+    from simstudy.progress import ProgressDisplay, missed_lines
     from simstudy.report import write_report
     from simstudy.study import run as run_study
     from simstudy.study import store_of
@@ -119,66 +117,136 @@ def run(
     with ProgressDisplay(console) as display:
         results = run_study(loaded, output=output, executor=executor, workers=workers, observer=display)
     store = store_of(loaded, output)
-    report = write_report(results, loaded, store)
+    with store.locked():
+        report = write_report(results, loaded, store)
     console.print(verdict_table(results))
     total = int(results.n_replicates.sum())
     console.print(f"{results.sizes['cell']} cells, {total:,} replicates, {int(results.n_failed.sum())} failed")
     console.print(f"results  {store.folder / 'results.nc'}\nreport   {report}", highlight=False, soft_wrap=True)
-    missed = ~results.precision_reached
-    if missed.any():
-        undefined = int((missed & results.mse.sel(source="empirical").isnull()).sum())
-        reason = f", {undefined} of them because their estimates are undefined" if undefined else ""
-        errors.print(f"{int(missed.sum())} cells stopped without the precision wanted{reason}; see the report")
+    ledger = display.ledger
+    damaged = sum(len(account.damaged) for account in ledger.accounts)
+    if damaged:
+        errors.print(f"{damaged} stored batches were damaged and have been computed again; check the disk")
+    missed = [account for account in ledger.accounts if not account.reached]
+    if missed:
+        errors.print(missed_lines(missed, loaded), highlight=False, soft_wrap=True, markup=False)
         raise typer.Exit(EXIT_PRECISION_MISSED)
 
 
 @app.command()
 def status(design: DesignArgument, profile: ProfileOption = "quick", output: OutputOption = Path("outputs")) -> None:
-    """Show how far each cell of a study is, also while another process runs it."""
+    """Show how far each cell of a study is, also while another process runs it.
+
+    Nothing is written or locked.  Errors are those of the batches stored so far; numbers of cells serve
+    [bold]simstudy replay --cell[/].
+    """
     from simstudy.design import load_design
     from simstudy.ledger import Ledger
+    from simstudy.progress import status_line, status_table
     from simstudy.study import store_of
 
     loaded = load_design(design_path(design), profile)
-    ledger = Ledger(loaded, store_of(loaded, output))
+    store = store_of(loaded, output)
+    ledger = Ledger(loaded, store)
     ledger.first_tasks()
-    table = Table("grid", "cell", "replicates", "failed", "MCSE / wanted", "state")
-    for account in ledger.accounts:
-        coordinates = account.planned.cell.coordinates
-        names = loaded.factors[account.planned.grid]
-        place = ", ".join(f"{name} = {coordinates[name]}" for name in names)
-        stored = (account.target - len(account.missing)) * account.batch_size
-        ratio = "" if account.shortfall is None else f"{account.shortfall:.2f}"
-        table.add_row(account.planned.grid, escape(place), f"{stored:,}", str(account.n_failed), ratio, _state(account))
-    console.print(table)
-    finished = sum(account.finished for account in ledger.accounts)
-    console.print(f"{finished} of {len(ledger.accounts)} cells finished")
-
-
-def _state(account: Account) -> str:
-    if not account.finished:
-        return "running"
-    if account.performance is None:
-        return "stopped: estimates undefined"
-    return "done" if account.reached else "ceiling reached"
+    console.print(status_table(ledger, loaded))
+    console.print(status_line(ledger, store), highlight=False, soft_wrap=True)
 
 
 @app.command()
-def report(design: DesignArgument, profile: ProfileOption = "quick", output: OutputOption = Path("outputs")) -> None:
-    """Write the report again from the stored results, without computing any replicate."""
+def report(
+    design: Annotated[str | None, typer.Argument(help="Design file, by path or name; all studies without one.")] = None,
+    profile: ProfileOption = "quick",
+    output: OutputOption = Path("outputs"),
+) -> None:
+    """Write the report again from the stored results, without computing any replicate; or one page of all studies."""
     from simstudy.design import load_design
+    from simstudy.gather import gather
     from simstudy.report import write_report
     from simstudy.results import open_results
     from simstudy.study import store_of
     from simstudy.tables import verdict_table
 
+    if design is None:
+        path = gather(sorted(DESIGNS.glob("*.toml")), profile, output)
+    else:
+        loaded = load_design(design_path(design), profile)
+        store = store_of(loaded, output)
+        results = open_results(store.folder)
+        # Written first: it refuses results of another design, whose verdicts must not be shown as those of this one.
+        with store.locked():
+            path = write_report(results, loaded, store)
+        console.print(verdict_table(results))
+    console.print(f"report   {path}", highlight=False, soft_wrap=True)
+
+
+@app.command()
+def plan(
+    design: DesignArgument,
+    profile: ProfileOption = "quick",
+    workers: Annotated[int | None, typer.Option(min=1, help="Also predict the time on so many workers.")] = None,
+    output: OutputOption = Path("outputs"),
+) -> None:
+    """Predict time, memory and disk of a study from a few batches of each cell, which are stored and not wasted."""
+    from rich.progress import track
+
+    from simstudy.design import load_design
+    from simstudy.plan import plan as plan_study
+    from simstudy.progress import plan_lines, plan_table
+
+    def shown(tasks: Iterable[Any], total: int) -> Iterable[Any]:
+        return track(tasks, "pilot", total, console=console, disable=not console.is_terminal)
+
+    found = plan_study(load_design(design_path(design), profile), output=output, track=shown)
+    console.print(plan_table(found))
+    console.print(plan_lines(found, workers), highlight=False, soft_wrap=True)
+
+
+@app.command()
+def replay(
+    design: DesignArgument,
+    cell: Annotated[str, typer.Option(help='Number of a cell in "simstudy status", or "angle=45, bandwidth=0.5".')],
+    replicate: Annotated[int, typer.Option(help="Number of the replicate, from 0 on.")],
+    profile: ProfileOption = "quick",
+    output: OutputOption = Path("outputs"),
+) -> None:
+    """Rebuild one replicate to the bit, and store all its arrays for inspection."""
+    from simstudy.design import load_design
+    from simstudy.replay import replay as rebuild
+    from simstudy.replay import select
+    from simstudy.study import require_writable, store_of
+
     loaded = load_design(design_path(design), profile)
     store = store_of(loaded, output)
-    results = open_results(store.folder)
-    # Written first: it refuses results of another design, whose verdicts must not be shown as those of this one.
-    path = write_report(results, loaded, store)
-    console.print(verdict_table(results))
-    console.print(f"report   {path}", highlight=False, soft_wrap=True)
+    require_writable(store.folder)
+    number = select(loaded, cell)
+    arrays = rebuild(loaded.cells[number].cell, replicate)
+    with store.locked():
+        path = store.write_dataset(f"replays/cell-{number}-replicate-{replicate}.nc", arrays)
+    for name, values in arrays.data_vars.items():
+        console.print(f"{name}{dict(values.sizes)}: {values.attrs['long_name']}", highlight=False, markup=False)
+    if "head_estimate" in arrays:
+        console.print(arrays.head_estimate.to_pandas(), highlight=False, markup=False)
+    state = arrays.attrs["failure"] or "defined"
+    console.print(f"replicate {replicate} of cell {number}: {state}\narrays   {path}", highlight=False, soft_wrap=True)
+
+
+@app.command()
+def merge(
+    sources: Annotated[list[Path], typer.Argument(help="Folders of the study, as outputs/STUDY/PROFILE.")],
+    into: Annotated[Path, typer.Option(help="Folder that takes what it lacks.")],
+) -> None:
+    """Copy the batches that one folder of a study lacks from others; simstudy run then continues from all of them."""
+    from simstudy.store import Store
+    from simstudy.study import require_writable
+
+    require_writable(into)
+    target = Store(into)
+    with target.locked():
+        for source in sources:
+            copied, present, damaged = target.adopt(Store(source))
+            text = f"{source}: {copied} batches copied, {present} present before, {damaged} damaged and left out"
+            console.print(text, highlight=False, soft_wrap=True)
 
 
 class Interrupted(BaseException):

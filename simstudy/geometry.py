@@ -52,8 +52,10 @@ def principal_angles(projections: Array) -> Array:
 def _angles(left: Array, right: Array) -> Array:
     overlap = np.swapaxes(left, -1, -2) @ right
     cosines = np.clip(np.linalg.svd(overlap, compute_uv=False), 0.0, 1.0)
-    sines = np.clip(np.linalg.svd(right - left @ overlap, compute_uv=False), 0.0, 1.0)[..., ::-1]
-    return np.where(cosines**2 > 0.5, np.arcsin(sines), np.arccos(cosines))
+    sines = np.clip(np.linalg.svd(right - left @ overlap, compute_uv=False), 0.0, 1.0)
+    # Turned round last: of an array in reverse the arc sine takes other instructions, and so other last bits, if the
+    # array is short; a replicate by itself would differ from the same among others.
+    return np.where(cosines**2 > 0.5, np.arcsin(sines)[..., ::-1], np.arccos(cosines))
 
 
 def diversity_indices(projections: Array, bandwidth: float = np.nan) -> Array:
@@ -80,7 +82,8 @@ def diversity_indices(projections: Array, bandwidth: float = np.nan) -> Array:
     n_heads, _, head_dim = np.shape(projections)[-3:]
     first, second = np.triu_indices(n_heads, 1)
     bases = orthonormal_bases(projections)
-    angles = _angles(bases[..., first, :, :], bases[..., second, :, :])
+    # Taken, not indexed: indexing leaves an order in memory that depends on the leading axes, and with it the bits.
+    angles = _angles(np.take(bases, first, axis=-3), np.take(bases, second, axis=-3))
     cosines2, sines = np.cos(angles) ** 2, np.sin(angles)
     # Without pairs (one head) the mean square cosine has no effect on the spectral indices.
     c2 = _mean_over_pairs(cosines2.mean(axis=-1)) if n_heads > 1 else np.full(angles.shape[:-2], np.nan)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from simstudy.moments import Moments, stack
 from simstudy.performance import Performance, performance
 from simstudy.problems import UserError
 from simstudy.provenance import engine
-from simstudy.replication import first_target, next_target, shortfall
+from simstudy.replication import Shortfall, first_target, needed, next_target, shortfall
 from simstudy.schedule import Task
 from simstudy.store import Store
 
@@ -44,8 +44,10 @@ class Account:
         Batches folded at the last look; equal to ``target`` once the stopping rule wants no more.
     performance
         Measures at the last look; None before the first, or if fewer than two blocks have a defined replicate.
-    n_failed
-        Replicates without a defined estimate at the last look.
+    failed
+        Numbers of the replicates without a defined estimate at the last look.
+    damaged
+        Stored batches that turned out damaged and have to be computed again.
     """
 
     planned: PlannedCell
@@ -53,8 +55,9 @@ class Account:
     target: int
     done: int = 0
     performance: Performance | None = None
-    n_failed: int = 0
+    failed: tuple[int, ...] = ()
     missing: set[int] = field(default_factory=set)
+    damaged: set[int] = field(default_factory=set)
 
     @property
     def finished(self) -> bool:
@@ -62,14 +65,26 @@ class Account:
         return self.done == self.target
 
     @property
-    def shortfall(self) -> float | None:
-        """Largest MCSE at the last look relative to the MCSE wanted; None without measures."""
+    def expected(self) -> int:
+        """Batches that the precision will take in all, as far as the last look can tell."""
+        if self.performance is None:
+            return self.target
+        return max(self.target, needed(self.done, self.performance, self.planned.precision, self.batch_size))
+
+    @property
+    def n_failed(self) -> int:
+        """Number of replicates without a defined estimate at the last look."""
+        return len(self.failed)
+
+    @property
+    def shortfall(self) -> Shortfall | None:
+        """The MCSE at the last look that is furthest from the MCSE wanted; None without measures."""
         return None if self.performance is None else shortfall(self.performance, self.planned.precision)
 
     @property
     def reached(self) -> bool:
         """Whether the precision wanted was reached."""
-        return self.shortfall is not None and self.shortfall <= 1.0
+        return self.shortfall is not None and self.shortfall.ratio <= 1.0
 
     @property
     def batch_size(self) -> int:
@@ -99,11 +114,21 @@ class Ledger:
             self._advance(account)
         return self._tasks(self.accounts)
 
+    def pilot_tasks(self, n_batches: int) -> list[Task]:
+        """Look at what is stored and return tasks for the first missing batches of each cell, so many at most."""
+        for account in self.accounts:
+            self._advance(account)
+        shortened = [replace(a, missing=set(sorted(a.missing)[:n_batches])) for a in self.accounts]
+        return self._tasks(shortened)
+
+    def identities(self, task: Task) -> list[str]:
+        """Return under which names the batches of a task are stored."""
+        return [cell.identity(engine()) for cell in task.cells]
+
     def record(self, task: Task, batches: list[Moments]) -> list[Task]:
         """Store the moments of a task and return the further tasks that they call for."""
         touched = []
-        for cell, moments in zip(task.cells, batches, strict=True):
-            identity = cell.identity(engine())
+        for identity, moments in zip(self.identities(task), batches, strict=True):
             self._store.write_batch(identity, task.batch, moments)
             self._written.add((identity, task.batch))
             self._stored[identity].add(task.batch)
@@ -122,8 +147,29 @@ class Ledger:
 
     @property
     def work_expected(self) -> float:
-        """Estimated cost of the batches wanted so far; it grows when a look asks for more."""
-        return sum(a.target * cost(a.planned.cell) for a in self.accounts)
+        """Estimated cost of the batches that the precision will take; every look corrects it."""
+        return sum(a.expected * cost(a.planned.cell) for a in self.accounts)
+
+    def tally(self) -> dict[str, int]:
+        """Return how many batches this run computed, and how many it found damaged and found whole."""
+        wanted = {(a.identity, batch) for a in self.accounts for batch in range(a.done)}
+        return {
+            "batches_computed": len(self._written),
+            "batches_damaged": len({(a.identity, batch) for a in self.accounts for batch in a.damaged}),
+            "batches_reused": len(wanted - self._written),
+        }
+
+    def preview(self, account: Account) -> Account:
+        """Return the account of a cell as of the batches stored so far, be they fewer than its next look wants.
+
+        For those who wait: the stopping rule itself looks at all batches or none.
+        """
+        read = [self._store.read_batch(account.identity, batch) for batch in range(account.target)]
+        whole = [moments for moments in read if moments is not None]
+        seen = replace(account, done=len(whole), performance=None, failed=())
+        if whole:
+            self._measure(seen, whole)
+        return seen
 
     def _advance(self, account: Account) -> None:
         """Look at a cell as long as everything for its next look is stored."""
@@ -137,26 +183,32 @@ class Ledger:
             if len(whole) == account.target:
                 self._look(account, whole)
             else:
-                self._discard(account.identity, {batch for batch, moments in batches if moments is None})
+                self._discard(account, {batch for batch, moments in batches if moments is None})
 
-    def _discard(self, identity: str, damaged: set[int]) -> None:
+    def _discard(self, account: Account, damaged: set[int]) -> None:
         """Forget damaged batches, so that they are computed again; but not twice."""
         for batch in damaged:
-            if (identity, batch) in self._written:
-                raise UserError(f"batch {batch} of cell {identity} cannot be read back; check the disk of the outputs")
-        self._stored[identity] -= damaged
+            if (account.identity, batch) in self._written:
+                path = self._store.batch_path(account.identity, batch)
+                raise UserError(f"{path}: cannot be read back; check the disk of the outputs, and run again")
+        account.damaged |= damaged
+        self._stored[account.identity] -= damaged
 
     def _look(self, account: Account, batches: list[Moments]) -> None:
         account.done = account.target
+        self._measure(account, batches)
+        if account.performance is not None:
+            account.target = next_target(
+                account.done, account.performance, account.planned.precision, account.batch_size
+            )
+
+    def _measure(self, account: Account, batches: list[Moments]) -> None:
         blocks = stack(batches)
-        account.n_failed = len(blocks.failed)
+        account.failed = tuple(blocks.failed.tolist())
         # With too few defined estimates there is no Monte Carlo error, and more replicates of the same would not
         # help before the ceiling: the cell stops, its failures counted.
         if np.count_nonzero(blocks.n_defined) >= 2:
             account.performance = performance(blocks, combine_heads(account.planned.cell))
-            account.target = next_target(
-                account.done, account.performance, account.planned.precision, account.batch_size
-            )
 
     def _tasks(self, accounts: Iterable[Account]) -> list[Task]:
         """Group missing batches into tasks: cells that share data are evaluated together."""

@@ -56,6 +56,7 @@ def provenance() -> dict[str, Any]:
         "python": platform.python_version(),
         "libraries": {name: importlib.metadata.version(name) for name in LIBRARIES},
         "system": platform.platform(),
+        "device": "CPU",
         "processor": _processor(),
         "cores": os.cpu_count(),
         "memory_GiB": round(psutil.virtual_memory().total / 2**30, 1),

@@ -7,6 +7,7 @@ arrived, so that they are the same on any number of workers and after any interr
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 from simstudy.design import Precision
 from simstudy.performance import Performance
@@ -26,7 +27,16 @@ def first_target(precision: Precision, batch_size: int) -> int:
     return min(max(floor, MIN_BATCHES), ceiling)
 
 
-def shortfall(performance: Performance, precision: Precision) -> float:
+class Shortfall(NamedTuple):
+    """The measure whose MCSE is furthest from what is wanted: ``ratio`` is ``mcse / wanted``."""
+
+    ratio: float
+    measure: str
+    mcse: float
+    wanted: float
+
+
+def shortfall(performance: Performance, precision: Precision) -> Shortfall:
     """Return the largest ratio of an MCSE to the MCSE wanted, over the measures with a target.
 
     A measure that is undefined (the correlation of a single head) has nothing to reach; a relative target on a
@@ -34,23 +44,27 @@ def shortfall(performance: Performance, precision: Precision) -> float:
     """
     wanted = [(m, r * abs(float(performance.estimate[m]))) for m, r in precision.relative_mcse.items()]
     wanted += list(precision.absolute_mcse.items())
-    ratios = [0.0]
+    found = [Shortfall(0.0, "", 0.0, 0.0)]
     for measure, target in wanted:
         mcse = float(performance.mcse[measure])
         if mcse > 0.0:
-            ratios.append(mcse / target if target > 0.0 else math.inf)
-    return max(ratios)
+            found.append(Shortfall(mcse / target if target > 0.0 else math.inf, measure, mcse, target))
+    return max(found)
 
 
-def next_target(done: int, performance: Performance, precision: Precision, batch_size: int) -> int:
-    """Return the number of batches wanted after a look at ``done`` of them; ``done`` itself to stop.
+def needed(done: int, performance: Performance, precision: Precision, batch_size: int) -> int:
+    """Return how many batches in all the precision will take, judged from the first ``done`` of them.
 
     The MCSE falls like the root of the number of batches, so the ratio of MCSEs squared is the factor needed; a
     tenth more is taken to spare a further look.
     """
     ceiling = math.ceil(precision.max_replicates / batch_size)
-    ratio = shortfall(performance, precision)
+    ratio = shortfall(performance, precision).ratio
     if ratio <= 1.0 or done >= ceiling:
         return done
-    needed = done * min(1.1 * ratio**2, GROWTH)
-    return min(max(math.ceil(needed), done + 1), ceiling)
+    return min(max(math.ceil(min(1.1 * done * ratio**2, ceiling)), done + 1), ceiling)
+
+
+def next_target(done: int, performance: Performance, precision: Precision, batch_size: int) -> int:
+    """Return the number of batches wanted at the next look after ``done`` of them; ``done`` itself to stop."""
+    return min(needed(done, performance, precision, batch_size), GROWTH * done)

@@ -56,11 +56,7 @@ def write_report(results: xr.Dataset, design: Design, store: Store) -> Path:
     UserError
         If the results come from another text of the design, or if the folder cannot be written.
     """
-    if results.attrs.get("design_hash") != hashlib.sha256(design.text.encode()).hexdigest():
-        raise UserError(
-            f"{store.folder / 'results.nc'}: not of this text of the design, which has changed since; run the study "
-            "again (stored batches of unchanged cells are not computed again)"
-        )
+    require_same_design(results, design, store)
     pictures = {}
     for name, figure in design.figures.items():
         drawing = draw(figure, name, results)
@@ -72,8 +68,30 @@ def write_report(results: xr.Dataset, design: Design, store: Store) -> Path:
     return store.write_text("report.html", render(results, design, pictures))
 
 
+def require_same_design(results: xr.Dataset, design: Design, store: Store) -> None:
+    """Refuse results that come from another text of the design."""
+    if results.attrs.get("design_hash") != hashlib.sha256(design.text.encode()).hexdigest():
+        raise UserError(
+            f"{store.folder / 'results.nc'}: not of this text of the design, which has changed since; run the study "
+            "again (stored batches of unchanged cells are not computed again)"
+        )
+
+
 def render(results: xr.Dataset, design: Design, pictures: dict[str, bytes]) -> str:
-    """Return the page as HTML; ``pictures`` are the figures as PNG files, by name."""
+    """Return the page of a study as HTML; ``pictures`` are its figures as PNG files, by name."""
+    study = describe(results, design, pictures)
+    return _template("report.html").render(
+        study=study, error_rate=LEVEL, measures=[measure_name(name) for name in MEASURES], max_rows=MAX_ROWS
+    )
+
+
+def render_studies(studies: list[dict[str, Any]], profile: str) -> str:
+    """Return one page for many studies, each as `describe` gives it, with a table of all verdicts at the top."""
+    n_claims = sum(len(study["verdicts"]) for study in studies)
+    return _template("studies.html").render(studies=studies, profile=profile, n_claims=n_claims, error_rate=LEVEL)
+
+
+def _template(name: str) -> jinja2.Template:
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("simstudy"),
         autoescape=True,
@@ -81,20 +99,24 @@ def render(results: xr.Dataset, design: Design, pictures: dict[str, bytes]) -> s
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    return environment.get_template(name)
+
+
+def describe(results: xr.Dataset, design: Design, pictures: dict[str, bytes]) -> dict[str, Any]:
+    """Return what a page says about a study."""
     lines = verdict_lines(results)
-    return environment.get_template("report.html").render(
-        study=design.study,
-        profile=design.profile,
-        design_text=design.text,
-        verdicts=lines,
-        tally=Counter(line.verdict for line in lines),
-        level=LEVEL,
-        figures=[_figure(name, design.figures[name].title, picture) for name, picture in pictures.items()],
-        grids=[_grid(results, design, name) for name in design.factors],
-        measures=[measure_name(name) for name in MEASURES],
-        max_rows=MAX_ROWS,
-        provenance=_provenance(results),
-    )
+    return {
+        "name": design.study.name,
+        "title": design.study.title,
+        "aim": design.study.aim,
+        "profile": design.profile,
+        "design_text": design.text,
+        "verdicts": lines,
+        "tally": Counter(line.verdict for line in lines),
+        "figures": [_figure(name, design.figures[name].title, picture) for name, picture in pictures.items()],
+        "grids": [_grid(results, design, name) for name in design.factors],
+        "provenance": _provenance(results),
+    }
 
 
 def _figure(name: str, title: str, picture: bytes) -> dict[str, Any]:

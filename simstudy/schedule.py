@@ -1,7 +1,7 @@
 """One queue of batches over all cells, on any executor: the only module that imports Dask.
 
-Imports Dask, batch, cells, moments, problems and provenance only.  It contains no arithmetic: every executor calls
-`simulate_batch`.
+Imports Dask, batch, cells, moments, problems, provenance and usage only.  It contains no arithmetic: every executor
+calls `simulate_batch`.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import platform
+import time
 from collections import deque
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
@@ -18,12 +19,13 @@ from simstudy.cells import Cell
 from simstudy.moments import Moments
 from simstudy.problems import UserError
 from simstudy.provenance import engine
+from simstudy.usage import Usage, measured
 
 EXECUTORS = ("serial", "threads", "processes")
 TASKS_PER_THREAD = 3
 """Tasks in flight for each worker thread: enough to hide latency, few enough to stop quickly."""
 WORKER_SECONDS = 30
-"""How long to wait for the first worker of a running scheduler."""
+"""How long to wait for a scheduler without workers to get some."""
 
 
 class Task(NamedTuple):
@@ -33,12 +35,19 @@ class Task(NamedTuple):
     batch: int
 
 
+class Outcome(NamedTuple):
+    """The moments of each cell of a task, and what they took."""
+
+    batches: list[Moments]
+    usage: Usage
+
+
 class EngineMismatchError(Exception):
     """A worker computes with other sources, libraries or processor features than those that ask it."""
 
 
-def compute(task: Task, wanted: str) -> list[Moments]:
-    """Return the moments of a task, on whatever worker this runs.
+def compute(task: Task, wanted: str) -> Outcome:
+    """Return the outcome of a task, on whatever worker this runs.
 
     Raises
     ------
@@ -47,11 +56,11 @@ def compute(task: Task, wanted: str) -> list[Moments]:
     """
     if engine() != wanted:
         raise EngineMismatchError(f"engine {engine()} on {platform.node()}, {wanted} wanted")
-    return simulate_batch(*task)
+    return Outcome(*measured(simulate_batch, *task))
 
 
 class Queue:
-    """Tasks waiting and in flight; iterate over it to get each with its moments, in order of completion."""
+    """Tasks waiting and in flight; iterate over it to get each with its outcome, in order of completion."""
 
     def __init__(self) -> None:
         self._waiting: deque[Task] = deque()
@@ -60,7 +69,11 @@ class Queue:
         """Append tasks; may be called while iterating."""
         self._waiting.extend(tasks)
 
-    def __iter__(self) -> Iterator[tuple[Task, list[Moments]]]:
+    def workers(self) -> int:
+        """Return how many tasks run at once."""
+        return 1
+
+    def __iter__(self) -> Iterator[tuple[Task, Outcome]]:
         while self._waiting:
             task = self._waiting.popleft()
             yield task, compute(task, engine())
@@ -73,35 +86,77 @@ class DaskQueue(Queue):
         super().__init__()
         self._client = client
 
-    def __iter__(self) -> Iterator[tuple[Task, list[Moments]]]:
-        from distributed import KilledWorker, as_completed
+    def workers(self) -> int:
+        """Return how many tasks run at once, by the threads that the scheduler has now."""
+        return sum(self._client.nthreads().values())
+
+    def __iter__(self) -> Iterator[tuple[Task, Outcome]]:
+        from distributed import CancelledError, as_completed
+        from distributed.comm import CommClosedError
 
         flying: dict[Any, Task] = {}
         completed = as_completed()
-        while self._waiting or flying:
-            room = TASKS_PER_THREAD * max(1, sum(self._client.nthreads().values())) - len(flying)
-            for _ in range(min(room, len(self._waiting))):
-                task = self._waiting.popleft()
-                future = self._client.submit(compute, task, engine(), pure=False, retries=2)
-                flying[future] = task
-                completed.add(future)
-            future = next(completed)
-            task = flying.pop(future)
-            try:
-                moments = future.result()
-            except KilledWorker:
-                raise UserError(
-                    "workers died, several in a row, while they computed one batch (out of memory?); start fewer "
-                    "workers, give them more memory or lower batch_size, and run again: finished batches are stored"
-                ) from None
-            except EngineMismatchError as error:
-                raise UserError(
-                    f"a worker would give other bits ({error}); install the same simstudy and libraries there, and use "
-                    "nodes of one processor type, or set NUMBA_CPU_NAME and NUMBA_CPU_FEATURES alike on all"
-                ) from None
-            # Released at once: a result kept by its worker would be recomputed if that worker is lost.
-            future.release()
-            yield task, moments
+        try:
+            while self._waiting or flying:
+                self._submit(flying, completed)
+                self._wait(completed)
+                future = next(completed)
+                task = flying.pop(future)
+                outcome = _outcome(future)
+                # Released at once: a result kept by its worker would be recomputed if that worker is lost.
+                future.release()
+                yield task, outcome
+        except (CancelledError, CommClosedError):
+            raise UserError(
+                f"executor = {self._client.scheduler.address!r}: the Dask scheduler is lost; start it again, and run "
+                "again: finished batches are stored"
+            ) from None
+
+    def _submit(self, flying: dict[Any, Task], completed: Any) -> None:
+        """Keep the workers supplied."""
+        room = TASKS_PER_THREAD * max(1, self.workers()) - len(flying)
+        for _ in range(min(room, len(self._waiting))):
+            task = self._waiting.popleft()
+            future = self._client.submit(compute, task, engine(), pure=False, retries=2)
+            flying[future] = task
+            completed.add(future)
+
+    def _wait(self, completed: Any) -> None:
+        """Wait until a task has ended, but not for ever for workers that do not come back."""
+        looked = last_seen = time.monotonic()
+        while not completed.has_ready():
+            time.sleep(0.01)
+            now = time.monotonic()
+            if now - looked < 1.0:
+                continue
+            looked = now
+            last_seen = now if self.workers() else last_seen
+            if now - last_seen > WORKER_SECONDS:
+                raise _no_workers(self._client.scheduler.address)
+
+
+def _no_workers(address: str) -> UserError:
+    return UserError(
+        f"executor = {address!r}: the scheduler has had no workers for {WORKER_SECONDS} s; start some (dask worker "
+        f"{address}), and run again: finished batches are stored"
+    )
+
+
+def _outcome(future: Any) -> Outcome:
+    from distributed import KilledWorker
+
+    try:
+        return future.result()
+    except KilledWorker:
+        raise UserError(
+            "workers died, several in a row, while they computed one batch (out of memory?); start fewer "
+            "workers, give them more memory or lower batch_size, and run again: finished batches are stored"
+        ) from None
+    except EngineMismatchError as error:
+        raise UserError(
+            f"a worker would give other bits ({error}); install the same simstudy and libraries there, and use "
+            "nodes of one processor type, or set NUMBA_CPU_NAME and NUMBA_CPU_FEATURES alike on all"
+        ) from None
 
 
 @contextlib.contextmanager
@@ -168,8 +223,5 @@ def _remote_client(address: str) -> Iterator[Any]:
         try:
             client.wait_for_workers(1, timeout=WORKER_SECONDS)
         except TimeoutError:
-            raise UserError(
-                f"executor = {address!r}: the scheduler has had no workers for {WORKER_SECONDS} s; start some: "
-                f"dask worker {address}"
-            ) from None
+            raise _no_workers(address) from None
         yield client

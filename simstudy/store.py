@@ -1,27 +1,32 @@
 """Batches and results on disk: the only module that writes files of a study.
 
-Imports NumPy, xarray, moments, problems and the standard library only.
+Imports NumPy, xarray, netCDF4, filelock, psutil, moments, problems and the standard library only.
 
 Layout of a study folder::
 
     batches/<cell identity>/<batch number>.npz   one immutable file for each batch, checksummed, stating its address
     results.nc  report.html  figures/  verdicts.csv  provenance.json
+    .lock  .owner.json  .partial/                who writes here, and what is not whole yet
 
 A batch file is named by what decides its contents, written beside its place, flushed, and renamed into it.  So a
-crash leaves either the whole file or none; two runs in one folder write the same bytes; merging two folders is
-copying files; and a changed design or engine looks elsewhere instead of reusing what no longer holds.
+crash leaves either the whole file or none; merging two folders is copying files; and a changed design or engine looks
+elsewhere instead of reusing what no longer holds.  Whoever writes holds the lock of the folder; whoever reads, never.
 """
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
+import io
 import json
 import os
+import platform
 import re
+import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import xarray as xr
@@ -30,6 +35,38 @@ from simstudy.moments import Moments
 from simstudy.problems import UserError
 
 _BATCH_FILE = re.compile(r"[0-9]{7}\.npz")
+_IDENTITY = re.compile(r"[0-9a-f]{20}")
+_DIGEST_LENGTH = 64
+
+
+class Owner(NamedTuple):
+    """The process that last held the lock of a folder."""
+
+    pid: int
+    host: str
+    born: float
+    started: float
+
+    @property
+    def alive(self) -> bool | None:
+        """Whether the process still runs; None if it is on another machine, where this cannot be told."""
+        import psutil
+
+        if self.host != platform.node():
+            return None
+        try:
+            # The system gives the number of a dead process to another; not its time of birth.
+            return abs(psutil.Process(self.pid).create_time() - self.born) < 1.0
+        except psutil.Error:
+            return False
+
+
+class Adopted(NamedTuple):
+    """Batches of another folder: copied from there, present here before, and damaged there."""
+
+    copied: int
+    present: int
+    damaged: int
 
 
 class Store:
@@ -44,17 +81,123 @@ class Store:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
-    def _batch_path(self, identity: str, batch: int) -> Path:
+    @contextlib.contextmanager
+    def locked(self) -> Iterator[None]:
+        """Hold the folder against other writers, and remove what a killed one left half written.
+
+        Raises
+        ------
+        UserError
+            If another process holds it, or the folder cannot be written.
+        """
+        from filelock import FileLock, Timeout
+
+        lock = FileLock(self.folder / ".lock", timeout=0, fallback_to_soft=False)
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            lock.acquire()
+        except Timeout:
+            raise UserError(
+                f"{self.folder}: in use by {self._holder()}; wait for it, or choose another --output"
+            ) from None
+        except (OSError, NotImplementedError) as error:
+            raise _unwritable(self.folder, error) from error
+        try:
+            self._claim()
+            yield
+        finally:
+            self._delete(".owner.json")
+            lock.release()
+
+    def _claim(self) -> None:
+        import psutil
+
+        with contextlib.suppress(OSError):
+            for name in os.listdir(self.folder / ".partial"):
+                self._delete(f".partial/{name}")
+        owner = Owner(os.getpid(), platform.node(), psutil.Process().create_time(), time.time())
+        self.write_json(".owner.json", owner._asdict())
+
+    def _delete(self, name: str) -> None:
+        with contextlib.suppress(OSError):
+            (self.folder / name).unlink()
+
+    def owner(self) -> Owner | None:
+        """Return who holds the lock, or held it when it was killed; None if the last writer ended in order."""
+        try:
+            return Owner(**json.loads((self.folder / ".owner.json").read_text()))
+        except (OSError, ValueError, TypeError):
+            return None
+
+    def _holder(self) -> str:
+        owner = self.owner()
+        if owner is None:
+            return "another process"
+        since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(owner.started))
+        return f"process {owner.pid} on {owner.host} since {since}"
+
+    def batch_path(self, identity: str, batch: int) -> Path:
+        """Return where a batch is stored."""
         return self.folder / "batches" / identity / f"{batch:07d}.npz"
+
+    def stored_cells(self) -> list[str]:
+        """Return the identities of the cells that have batches on disk, in order."""
+        try:
+            names = os.listdir(self.folder / "batches")
+        except OSError:
+            return []
+        return sorted(name for name in names if _IDENTITY.fullmatch(name))
 
     def stored_batches(self, identity: str) -> frozenset[int]:
         """Return the numbers of the batches on disk, whole or damaged."""
-        folder = self.folder / "batches" / identity
         try:
-            names = os.listdir(folder)
+            names = os.listdir(self.folder / "batches" / identity)
         except OSError:
             return frozenset()
         return frozenset(int(name[:7]) for name in names if _BATCH_FILE.fullmatch(name))
+
+    def batch_bytes(self, identity: str) -> int:
+        """Return the size of a stored batch of a cell; 0 if there is none."""
+        for batch in self.stored_batches(identity):
+            with contextlib.suppress(OSError):
+                return self.batch_path(identity, batch).stat().st_size
+        return 0
+
+    def adopt(self, source: Store) -> Adopted:
+        """Copy the whole batches of another folder that are missing or damaged here.
+
+        Raises
+        ------
+        UserError
+            If the other folder holds no batches, if both have one under the same name with different contents, or if
+            this folder cannot be written.
+        """
+        cells = source.stored_cells()
+        if not cells:
+            raise UserError(f"{source.folder}: holds no batches; give folders such as outputs/STUDY/PROFILE")
+        copied = present = damaged = 0
+        for identity, batch in ((cell, batch) for cell in cells for batch in sorted(source.stored_batches(cell))):
+            theirs, ours = source.read_batch(identity, batch), self.read_batch(identity, batch)
+            if theirs is None:
+                damaged += 1
+            elif ours is None:
+                self.write_batch(identity, batch, theirs)
+                copied += 1
+            elif all(one.tobytes() == other.tobytes() for one, other in zip(theirs, ours, strict=True)):
+                present += 1
+            else:
+                path, other = self.batch_path(identity, batch), source.batch_path(identity, batch)
+                raise UserError(f"{path}: differs from {other}, though both should be the same; delete the wrong one")
+        return Adopted(copied, present, damaged)
+
+    def batches_since(self, identity: str, moment: float) -> int:
+        """Return how many batches of a cell were stored after a moment, in seconds of `time.time`."""
+        paths = (self.batch_path(identity, batch) for batch in self.stored_batches(identity))
+        times = []
+        for path in paths:
+            with contextlib.suppress(OSError):  # deleted meanwhile
+                times.append(path.stat().st_mtime)
+        return sum(time > moment for time in times)
 
     def write_batch(self, identity: str, batch: int, moments: Moments) -> None:
         """Store one batch, durably and atomically.
@@ -64,40 +207,56 @@ class Store:
         UserError
             If the folder cannot be written.
         """
-        fields = moments._asdict() | {"address": np.array([identity, str(batch)])}
-        _replace(self._batch_path(identity, batch), lambda beside: np.savez(beside, allow_pickle=False, **fields))
+        buffer = io.BytesIO()
+        np.savez(buffer, allow_pickle=False, **moments._asdict(), address=np.array([identity, str(batch)]))
+        self._replace(self.batch_path(identity, batch), _sealed(buffer.getvalue()))
 
     def read_batch(self, identity: str, batch: int) -> Moments | None:
         """Return a stored batch, or None if it is missing, damaged or another's: it then has to be computed again."""
         try:
-            with self._batch_path(identity, batch).open("rb") as file, np.load(file, allow_pickle=False) as fields:
+            content = self.batch_path(identity, batch).read_bytes()
+            if not _is_sealed(content):
+                return None
+            with np.load(io.BytesIO(content), allow_pickle=False) as fields:
                 if fields["address"].tolist() != [identity, str(batch)]:
                     return None
                 return Moments(**{name: fields[name] for name in Moments._fields})
-        except Exception:  # a damaged file may raise whatever the zip and array parsers meet in it
+        except Exception:  # whatever the parsers meet in a file that is no batch, or cannot be read
             return None
 
-    def write_results(self, results: xr.Dataset) -> Path:
-        """Store the labelled results as ``results.nc`` and return its path."""
-        path = self.folder / "results.nc"
-        _replace(path, lambda beside: results.to_netcdf(beside, engine="netcdf4"))
-        return path
+    def write_dataset(self, name: str, dataset: xr.Dataset) -> Path:
+        """Store a labelled data set as netCDF and return its path."""
+        return self.write_bytes(name, _netcdf(dataset))
 
     def write_text(self, name: str, text: str) -> Path:
         """Store a text file of the study and return its path."""
-        path = self.folder / name
-        _replace(path, lambda beside: beside.write_text(text, encoding="utf-8"))
-        return path
+        return self.write_bytes(name, text.encode())
 
     def write_bytes(self, name: str, content: bytes) -> Path:
         """Store a binary file of the study and return its path."""
-        path = self.folder / name
-        _replace(path, lambda beside: beside.write_bytes(content))
-        return path
+        return self._replace(self.folder / name, content)
 
     def write_json(self, name: str, content: Any) -> Path:
         """Store plain data as JSON and return the path."""
         return self.write_text(name, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
+
+    def _replace(self, path: Path, content: bytes) -> Path:
+        """Write aside, flush to disk, and rename into place; leave nothing behind on failure."""
+        aside = self.folder / ".partial" / uuid.uuid4().hex
+        try:
+            for folder in (path.parent, aside.parent):
+                folder.mkdir(parents=True, exist_ok=True)
+            with aside.open("wb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(aside, path)
+        except OSError as error:
+            raise _unwritable(path, error) from error
+        finally:
+            with contextlib.suppress(OSError):
+                aside.unlink()
+        return path
 
 
 def read_results(path: Path) -> xr.Dataset:
@@ -115,19 +274,31 @@ def read_results(path: Path) -> xr.Dataset:
         raise UserError(f"{path}: no results can be read ({error}); run the study first") from None
 
 
-def _replace(path: Path, write: Callable[[Path], object]) -> None:
-    """Write beside ``path``, flush to disk, and rename into place; leave nothing behind on failure."""
-    # The temporary name is unique, so that two runs in one folder do not write into each other's file.
-    beside = path.with_name(f".{uuid.uuid4().hex}{path.suffix}")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write(beside)
-        with beside.open("rb+") as file:
-            os.fsync(file.fileno())
-        os.replace(beside, path)
-    except OSError as error:
-        remedy = "free space, mend permissions or choose another --output"
-        raise UserError(f"{path}: cannot be written ({error.strerror or error}); {remedy}") from error
-    finally:
-        with contextlib.suppress(OSError):
-            beside.unlink()
+def _sealed(archive: bytes) -> bytes:
+    """Append the digest of an archive as its comment: the file stays one that any reader of .npz opens."""
+    # The last two bytes of a zip archive state the length of its comment.
+    body = archive[:-2] + _DIGEST_LENGTH.to_bytes(2, "little")
+    return body + hashlib.sha256(body).hexdigest().encode()
+
+
+def _is_sealed(content: bytes) -> bool:
+    body, digest = content[:-_DIGEST_LENGTH], content[-_DIGEST_LENGTH:]
+    return hashlib.sha256(body).hexdigest().encode() == digest
+
+
+def _netcdf(dataset: xr.Dataset) -> bytes:
+    """Return a data set as the bytes of a netCDF file: written by us, so that a full disk raises what we expect."""
+    import netCDF4
+    from xarray.backends import NetCDF4DataStore
+
+    # Both arguments are required for a file in memory, but name no file and no size.
+    target = netCDF4.Dataset("results.nc", "w", memory=1)
+    dataset.dump_to_store(NetCDF4DataStore(target))
+    return bytes(target.close())
+
+
+def _unwritable(path: Path, error: Exception) -> UserError:
+    reason = getattr(error, "strerror", None) or error
+    return UserError(
+        f"{path}: cannot be written ({reason}); free space, mend permissions or choose another --output, and run again"
+    )

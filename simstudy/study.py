@@ -1,12 +1,12 @@
 """Run a study: compute what is missing, join theory, judge the claims, write the results.
 
-Imports xarray, compare, design, ledger, problems, provenance, schedule, store and verdicts only.
+Imports xarray, compare, design, ledger, problems, provenance, schedule, store, usage and verdicts only.
 """
 
 from __future__ import annotations
 
+import json
 import os
-import time
 from pathlib import Path
 from typing import Protocol
 
@@ -19,6 +19,7 @@ from simstudy.problems import UserError
 from simstudy.provenance import provenance
 from simstudy.schedule import open_queue
 from simstudy.store import Store
+from simstudy.usage import Meter
 from simstudy.verdicts import judge
 
 DEFAULT_OUTPUT = Path("outputs")
@@ -76,22 +77,24 @@ def run(
     if not isinstance(design, Design):
         design = load_design(design, profile)
     store = store_of(design, output)
-    _require_writable(store.folder)
-    started = time.perf_counter(), time.process_time()
-    ledger = Ledger(design, store)
+    require_writable(store.folder)
+    meter = Meter()
     tell = observer or (lambda *_: None)
-    with open_queue(executor, workers) as queue:
+    # The executor comes first: if it cannot be used, no folder is made.
+    with open_queue(executor, workers) as queue, store.locked():
+        ledger = Ledger(design, store)
         queue.add(ledger.first_tasks())
         tell(ledger)
-        for task, batches in queue:
-            queue.add(ledger.record(task, batches))
+        for task, outcome in queue:
+            meter.add(outcome.usage)
+            queue.add(ledger.record(task, outcome.batches))
             tell(ledger)
-    accounts = ledger.accounts
-    results = judge(assemble(design, accounts, lambda predicted: tell(ledger, predicted)), design, accounts)
-    store.write_results(results)
-    elapsed = {"wall_seconds": time.perf_counter() - started[0], "cpu_seconds": time.process_time() - started[1]}
-    run_record = {"executor": executor, **{name: round(seconds, 2) for name, seconds in elapsed.items()}}
-    store.write_json("provenance.json", {"design": design.text, "run": run_record, **provenance()})
+        accounts = ledger.accounts
+        results = judge(assemble(design, accounts, lambda predicted: tell(ledger, predicted)), design, accounts)
+        record = {"executor": executor, "workers": queue.workers(), **ledger.tally(), **meter.read()}
+        results.attrs["run"] = json.dumps(record)
+        store.write_dataset("results.nc", results)
+        store.write_json("provenance.json", {**results.attrs, **provenance(), "run": record})
     return results
 
 
@@ -100,7 +103,7 @@ def store_of(design: Design, output: str | Path = DEFAULT_OUTPUT) -> Store:
     return Store(Path(output) / design.study.name / design.profile)
 
 
-def _require_writable(folder: Path) -> None:
+def require_writable(folder: Path) -> None:
     """Refuse a folder that cannot be written before anything is computed for it."""
     place = next(path for path in (folder, *folder.absolute().parents) if os.path.lexists(path))
     if not place.is_dir():

@@ -13,6 +13,8 @@ import pytest
 import xarray as xr
 from builders import DESIGN, edited, write_design
 
+from simstudy.store import Store
+
 ROOT = Path(__file__).parents[1]
 
 
@@ -28,7 +30,7 @@ def simstudy(*arguments: object, cwd: Path = ROOT, before: str = "") -> subproce
 
 
 def test_help__teaches():
-    for command in ([], ["list"], ["check"], ["run"], ["status"], ["report"]):
+    for command in ([], ["list"], ["check"], ["run"], ["status"], ["report"], ["plan"], ["replay"], ["merge"]):
         result = simstudy(*command, "--help")
         assert result.returncode == 0 and "Usage" in result.stdout
 
@@ -53,10 +55,60 @@ def test_run_status_report__in_turn(tmp_path):
     assert again.returncode == 0 and "mse-falls" in again.stdout
 
 
+def test_plan_run_replay_merge__in_turn(tmp_path):
+    path, output = write_design(tmp_path), tmp_path / "out"
+    planned = simstudy("plan", path, "--output", output, "--workers", "64")
+    assert planned.returncode == 0, planned.stderr
+    assert "left on 64 such workers" in planned.stdout and "angles" in planned.stdout
+    n_pilot = len(list(output.rglob("*.npz")))
+    assert n_pilot == 24 and not (output / "tiny" / "quick" / "results.nc").exists()
+    rebuilt = simstudy("replay", path, "--output", output, "--cell", "angle=45,bandwidth=0.5", "--replicate", "17")
+    assert rebuilt.returncode == 0, rebuilt.stderr
+    assert "replicate 17 of cell 2: defined" in rebuilt.stdout and "head_estimate" in rebuilt.stdout
+    with xr.open_dataset(output / "tiny" / "quick" / "replays" / "cell-2-replicate-17.nc") as stored:
+        assert stored["keys"].shape == (6, 40) and stored.attrs["angle"] == "45.0"
+    other = tmp_path / "other" / "tiny" / "quick"
+    merged = simstudy("merge", output / "tiny" / "quick", "--into", other)
+    assert merged.returncode == 0 and f"{n_pilot} batches copied, 0 present before, 0 damaged" in merged.stdout
+    for arguments in (
+        ["merge", tmp_path / "absent", "--into", other],
+        ["replay", path, "--cell", "99", "--replicate", "0", "--output", tmp_path / "new"],
+        ["replay", path, "--cell", "0", "--replicate", "-1", "--output", tmp_path / "new"],
+    ):
+        result = simstudy(*arguments)
+        assert result.returncode == 2 and "Traceback" not in result.stderr, result.stderr
+        assert len(result.stderr.strip().splitlines()) == 1
+    assert not (tmp_path / "new").exists()
+
+
+def test_run_in_use__is_one_message_and_exit_code_2(tmp_path):
+    path, output = write_design(tmp_path), tmp_path / "out"
+    with Store(output / "tiny" / "quick").locked():
+        for command in ("run", "plan"):
+            result = simstudy(command, path, "--output", output)
+            assert result.returncode == 2 and f"in use by process {os.getpid()} on" in result.stderr
+            assert len(result.stderr.strip().splitlines()) == 1
+        shown = simstudy("status", path, "--output", output)
+        assert shown.returncode == 0 and f"process {os.getpid()} on" in shown.stdout
+
+
+def test_damaged_batches__are_told(tmp_path):
+    path, output = write_design(tmp_path), tmp_path / "out"
+    simstudy("run", path, "--output", output, "--executor", "serial")
+    batch = next(output.rglob("*.npz"))
+    batch.write_bytes(batch.read_bytes()[:-1])
+    result = simstudy("run", path, "--output", output, "--executor", "serial")
+    assert result.returncode in (0, 3) and "1 stored batches were damaged" in result.stderr
+
+
 def test_missed_precision__has_its_own_exit_code(tmp_path):
     path = write_design(tmp_path, edited(DESIGN, "mse = 0.05", "mse = 0.0001"))
     result = simstudy("run", path, "--output", tmp_path / "out", "--executor", "serial")
     assert result.returncode == 3 and "6 cells stopped without the precision wanted; see" in result.stderr
+    assert result.stderr.count("MCSE of mse 0.0") == 6 and "ceiling of 512 replicates" in result.stderr
+    assert "angles: angle = 45.0, bandwidth = 0.5: MCSE" in result.stderr
+    shown = simstudy("status", path, "--output", tmp_path / "out")
+    assert shown.stdout.count("ceiling reached") == 6
 
 
 def test_bad_design__is_one_message_exit_code_2_and_nothing_written(tmp_path):
@@ -74,7 +126,8 @@ def test_undefined_estimates__are_named_as_the_reason(tmp_path):
     broken = "from simstudy import datasets as d; draw = d.draw_keys; d.draw_keys = lambda *a: float('nan') * draw(*a)"
     result = simstudy("run", path, "--output", output, "--executor", "serial", before=broken)
     assert result.returncode == 3, result.stderr
-    assert "6 cells stopped without the precision wanted, 6 of them because" in result.stderr
+    assert "6 cells stopped without the precision wanted" in result.stderr
+    assert result.stderr.count("undefined estimates") == 6
     assert "ceiling" not in result.stderr
     shown = simstudy("status", path, "--output", output)
     assert shown.stdout.count("estimates undefined") == 6 and "ceiling" not in shown.stdout
@@ -158,4 +211,5 @@ def test_interrupt__ends_cleanly_and_run_continues(tmp_path):
     assert process.returncode == 130, messages
     assert "run the same command again" in messages and "Traceback" not in messages
     stored = simstudy("status", path, "--output", output)
-    assert stored.returncode == 0 and "running" in stored.stdout
+    assert stored.returncode == 0 and "of about" in stored.stdout
+    assert "no process runs it" in stored.stdout

@@ -51,7 +51,7 @@ def test_profile__finds_the_vertex_of_a_parabola_in_the_logarithm():
         profile = Profile(levels, 5.0 + 0.3 * (np.log(levels) - np.log(vertex))[None] ** 2)
         assert profile.refined[0] == pytest.approx(vertex)
     assert Profile(levels, np.array([[1.0, 2.0, 3.0, 4.0]])).refined[0] == 1.0
-    assert Profile(levels, np.ones((1, 4))).refined[0] == 2.0
+    assert Profile(levels, np.ones((1, 4))).refined[0] == 1.0
 
 
 DIMS = [1.0, 2.0, 4.0, 8.0, 16.0]

@@ -31,18 +31,19 @@ def test_first_target__covers_the_floor():
 
 
 def test_shortfall__is_the_worst_ratio():
-    assert shortfall(measured(), wanting(relative_mcse={"mse": 0.05})) == pytest.approx(2.0)
-    assert shortfall(measured(), wanting(absolute_mcse={"mse": 0.2})) == pytest.approx(0.5)
-    assert shortfall(measured(), wanting(relative_mcse={"mse": 0.05}, absolute_mcse={"mse": 0.025})) == pytest.approx(4)
+    assert shortfall(measured(), wanting(relative_mcse={"mse": 0.05})).ratio == pytest.approx(2.0)
+    assert shortfall(measured(), wanting(absolute_mcse={"mse": 0.2})).ratio == pytest.approx(0.5)
+    both = wanting(relative_mcse={"mse": 0.05}, absolute_mcse={"mse": 0.025})
+    assert shortfall(measured(), both)[:3] == (pytest.approx(4.0), "mse", 0.1)
 
 
 def test_undefined_measure__has_nothing_to_reach():
-    assert shortfall(measured(), wanting(relative_mcse={"correlation": 0.01})) == 0.0
+    assert shortfall(measured(), wanting(relative_mcse={"correlation": 0.01})).ratio == 0.0
 
 
 def test_relative_target_of_zero__is_reached_by_no_error_only():
-    assert shortfall(measured(mse=0.0, mcse=0.0), wanting(relative_mcse={"mse": 0.1})) == 0.0
-    assert shortfall(measured(mse=0.0, mcse=0.1), wanting(relative_mcse={"mse": 0.1})) == np.inf
+    assert shortfall(measured(mse=0.0, mcse=0.0), wanting(relative_mcse={"mse": 0.1})).ratio == 0.0
+    assert shortfall(measured(mse=0.0, mcse=0.1), wanting(relative_mcse={"mse": 0.1})).ratio == np.inf
 
 
 def test_stopped_estimates__are_nearly_unbiased_and_cover():

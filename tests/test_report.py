@@ -161,7 +161,7 @@ def test_report__is_the_same_every_time(design, results, folder, tmp_path):
 
 
 def test_report__can_be_made_from_stored_results(design, results, folder, tmp_path):
-    path = Store(tmp_path).write_results(results)
+    path = Store(tmp_path).write_dataset("results.nc", results)
     write_report(read_results(path), design, Store(tmp_path))
     assert (tmp_path / "report.html").read_bytes() == (folder / "report.html").read_bytes()
 

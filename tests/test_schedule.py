@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import os
+import socket
+import subprocess
+import sys
 
 import dask
 import pytest
 from builders import minimal_cell
+from kills import ROOT
 
 from simstudy import schedule
 from simstudy.problems import UserError
@@ -25,6 +29,41 @@ def test_scheduler_without_workers__is_refused_after_a_while(monkeypatch):
         raise AssertionError("opened")
 
 
+def test_workers_that_do_not_come_back__are_waited_for_only_so_long(monkeypatch):
+    from distributed import LocalCluster
+
+    monkeypatch.setattr(schedule, "WORKER_SECONDS", 1)
+    with (
+        LocalCluster(n_workers=1, processes=False, dashboard_address=None) as cluster,
+        open_queue(cluster.scheduler_address) as queue,
+    ):
+        cluster.scale(0)
+        queue.add([Task((minimal_cell(n_keys=10_000),), batch) for batch in range(20)])
+        with pytest.raises(UserError, match=r"no workers for 1 s; start some.*finished batches are stored"):
+            list(queue)
+
+
+def test_lost_scheduler__is_a_message_with_a_remedy():
+    """Killed, as by the end of its job; its worker leaves by itself."""
+    start = [sys.executable, "-W", "ignore", "-m"]
+    common = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "cwd": ROOT}
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        address = f"tcp://127.0.0.1:{free.getsockname()[1]}"
+    host = [*start, "distributed.cli.dask_scheduler", "--host", address, "--no-dashboard"]
+    hand = [*start, "distributed.cli.dask_worker", address, "--nthreads", "1", "--no-dashboard", "--no-nanny"]
+    with subprocess.Popen(host, **common) as scheduler, subprocess.Popen(hand, **common) as worker:
+        try:
+            with open_queue(address) as queue:
+                queue.add([Task((minimal_cell(n_keys=10_000),), batch) for batch in range(1000)])
+                with pytest.raises(UserError, match=r"scheduler is lost.*finished batches are stored"):
+                    for _ in queue:
+                        scheduler.kill()
+        finally:
+            scheduler.kill()
+            worker.kill()
+
+
 def test_workers_that_die__are_a_message_with_a_remedy(monkeypatch):
     # A lambda travels to the worker by value; the signature is that of `compute`.
     monkeypatch.setattr(schedule, "compute", lambda task, engine: os._exit(1))
@@ -39,8 +78,8 @@ def test_queue__returns_every_task_also_those_added_while_iterating():
     with open_queue("threads", 2) as queue:
         queue.add(tasks[:2])
         done = set()
-        for task, moments in queue:
-            assert len(moments) == 1
+        for task, outcome in queue:
+            assert len(outcome.batches) == 1 and outcome.usage.peak_MiB > 1
             if not done:
                 queue.add(tasks[2:])
             done.add(task.batch)
