@@ -1,0 +1,215 @@
+"""Projections and Nadaraya–Watson heads on a GPU: the functions of this package for CUDA.
+
+Imports NumPy and jit, and elementary and shifts beside it.
+
+The plain formula of `shifts` in two passes over the keys, at all queries: a GPU has arithmetic to spare where a CPU
+profits from the fast formula.  Sums are float64 in either precision, and in an order that depends on nothing but the
+number of keys.  Projected keys stay on the device; means and Gram matrices return to the host.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import numpy as np
+
+from simstudy.jit import cuda_compiler, cuda_function, cuda_kernel
+from simstudy.kernels.elementary import exp2_float32, exp2_float64
+from simstudy.kernels.shifts import law_of
+
+cuda = cuda_compiler()
+
+# Index legend: r replicate, i key, j feature, c column of the stacked projections, q query, h and g head,
+# k dimension of a head, t thread of a block; s: r, or 0 where all replicates have the same queries or projections.
+
+THREADS = 64
+"""Threads of a block, a power of 2: they share the keys of one sum."""
+GROUP = 4
+"""Heads whose products one thread keeps: 8 weights give 16 products."""
+_EXP2 = {"float32": exp2_float32, "float64": exp2_float64}
+
+
+def project(keys: np.ndarray, projections: np.ndarray) -> Any:
+    """Project the keys of each replicate by each head: as `kernels.project`, but the array stays on the device."""
+    n_heads, n_features, head_dim = projections.shape[-3:]
+    stacked = np.moveaxis(projections.reshape((-1, n_heads, n_features, head_dim)), -1, -2)
+    rows = stacked.reshape(len(stacked), n_heads * head_dim, n_features)
+    n_replicates, _, n_keys = keys.shape
+    projected = cuda.device_array((n_replicates, n_heads * head_dim, n_keys), keys.dtype)
+    _project[-(-n_replicates * n_keys // THREADS), THREADS](
+        _on_device(keys, keys.dtype), _on_device(rows, keys.dtype), projected
+    )
+    return projected.reshape(n_replicates, n_heads, head_dim, n_keys)
+
+
+def nw_estimates(
+    projected_keys: Any, values: np.ndarray, projected_queries: np.ndarray, bandwidth: float, logits: str
+) -> np.ndarray:
+    """Estimate every head at every query in every replicate: as `kernels.nw_estimates`."""
+    keys, queries, law = _arguments(projected_keys, projected_queries, bandwidth, logits)
+    return _means(keys, values, queries, law)[0].copy_to_host()
+
+
+def nw_moments(
+    projected_keys: Any,
+    values: np.ndarray,
+    variances: np.ndarray,
+    projected_queries: np.ndarray,
+    bandwidth: float,
+    logits: str,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Mean and covariance of the head estimates given the keys: as `kernels.nw_moments`."""
+    keys, queries, law = _arguments(projected_keys, projected_queries, bandwidth, logits)
+    means, nearest, inverses = _means(keys, values, queries, law)
+    n_replicates, n_queries, n_heads = means.shape
+    n_groups = -(-n_heads // GROUP)
+    grams = cuda.device_array((*means.shape, n_heads), np.float64)
+    blocks = n_replicates * n_queries * (n_groups * (n_groups + 1) // 2)
+    multiply = _kernels(keys.dtype.name)[1]
+    multiply[blocks, THREADS](keys, _on_device(variances, keys.dtype), queries, *law, nearest, inverses, grams)
+    return means.copy_to_host(), grams.copy_to_host()
+
+
+def _arguments(keys: Any, queries: np.ndarray, bandwidth: float, logits: str) -> tuple[Any, Any, tuple]:
+    keys = keys if hasattr(keys, "copy_to_host") else _on_device(keys, keys.dtype)
+    real = np.dtype(keys.dtype)
+    law = law_of(logits, float(bandwidth), real)
+    queries = _on_device(queries.reshape((-1, *queries.shape[-3:])), real)
+    return keys, queries, (law.distance, law.rate, law.low, law.magic, np.finfo(real).max)
+
+
+def _on_device(x: np.ndarray, real: np.dtype) -> Any:
+    return cuda.to_device(np.require(x, real, "C"))
+
+
+def _means(keys: Any, values: np.ndarray, queries: Any, law: tuple) -> tuple[Any, Any, Any]:
+    """Estimates, lowest scores and inverse sums of weights: (R, Q, H) on the device."""
+    shape = keys.shape[0], queries.shape[1], keys.shape[1]
+    found = tuple(cuda.device_array(shape, real) for real in (np.float64, keys.dtype, np.float64))
+    means, nearest, inverses = found
+    average = _kernels(np.dtype(keys.dtype).name)[0]
+    average[shape[0] * shape[1] * shape[2], THREADS](
+        keys, _on_device(values, keys.dtype), queries, *law, means, nearest, inverses
+    )
+    return found
+
+
+@cuda_kernel
+def _project(keys, rows, projected):
+    # projected[r, c, i] = sum_j rows[s, c, j] * keys[r, j, i], a thread for each key
+    n_replicates, n_columns, n_keys = projected.shape
+    at = cuda.grid(1)
+    if at < n_replicates * n_keys:
+        r, i = at // n_keys, at % n_keys
+        s = r if rows.shape[0] > 1 else 0
+        for c in range(n_columns):
+            total = keys.dtype.type(0)
+            for j in range(keys.shape[1]):
+                total += rows[s, c, j] * keys[r, j, i]
+            projected[r, c, i] = total
+
+
+@cuda_function
+def _score(keys, queries, r, q, h, i, distance):
+    s = r if queries.shape[0] > 1 else 0
+    total = keys.dtype.type(0)
+    for k in range(keys.shape[2]):
+        x, a = keys[r, h, k, i], queries[s, q, h, k]
+        total += (x - a) * (x - a) if distance else -(x * a)
+    return total
+
+
+@cuda_function
+def _add_up(sums, t):
+    # sums[0] becomes the sum of all rows, in pairs.
+    half = THREADS // 2
+    while half > 0:
+        cuda.syncthreads()
+        if t < half:
+            for k in range(sums.shape[1]):
+                sums[t, k] += sums[t + half, k]
+        half //= 2
+    cuda.syncthreads()
+
+
+@functools.cache
+def _kernels(precision: str) -> tuple[Any, Any]:
+    """Kernels of means and of products of weights; a GPU kernel takes no functions as arguments."""
+    exp2 = cuda_function(_EXP2[precision])
+
+    @cuda_function
+    def weight(score, nearest, rate, low, magic):
+        exponent = rate * (nearest - score)
+        w = exp2(exponent, low, magic)
+        return w if not exponent < low else w * 0
+
+    @cuda_kernel
+    def average(keys, values, queries, distance, rate, low, magic, largest, means, nearest, inverses):
+        # means[r, q, h] = sum_i w_i values[r, i] / sum_i w_i, a block of threads for each (r, q, h)
+        _, n_queries, n_heads = means.shape
+        t, block = cuda.threadIdx.x, cuda.blockIdx.x
+        h, q, r = block % n_heads, block // n_heads % n_queries, block // (n_heads * n_queries)
+        lows = cuda.shared.array(THREADS, np.float64)
+        lowest = largest
+        for i in range(t, values.shape[1], THREADS):
+            score = _score(keys, queries, r, q, h, i, distance)
+            # A NaN score need not be found: it makes its own weight NaN.
+            lowest = score if score < lowest else lowest
+        lows[t] = lowest
+        cuda.syncthreads()
+        for other in range(THREADS):
+            lowest = keys.dtype.type(lows[other]) if lows[other] < lowest else lowest
+        sums = cuda.shared.array((THREADS, 2), np.float64)
+        mass = total = 0.0
+        for i in range(t, values.shape[1], THREADS):
+            w = weight(_score(keys, queries, r, q, h, i, distance), lowest, rate, low, magic)
+            mass += w
+            total += np.float64(w) * values[r, i]
+        sums[t, 0], sums[t, 1] = mass, total
+        _add_up(sums, t)
+        if t == 0:
+            # The nearest key has weight 1, unless no logit is finite.
+            inverse = 1.0 / sums[0, 0] if sums[0, 0] >= 0.5 else np.nan
+            means[r, q, h] = sums[0, 1] * inverse
+            nearest[r, q, h] = lowest
+            inverses[r, q, h] = inverse
+
+    @cuda_kernel
+    def multiply(keys, variances, queries, distance, rate, low, magic, largest, nearest, inverses, grams):
+        # grams[r, q, h, g] = sum_i w_hi w_gi variances[r, i], sum_i w_hi = 1: a block for each (r, q, two groups)
+        _, n_queries, n_heads, _ = grams.shape
+        n_groups = (n_heads + GROUP - 1) // GROUP
+        n_pairs = n_groups * (n_groups + 1) // 2
+        t, block = cuda.threadIdx.x, cuda.blockIdx.x
+        pair, q, r = block % n_pairs, block // n_pairs % n_queries, block // (n_pairs * n_queries)
+        upper = 0
+        while (upper + 1) * (upper + 2) // 2 <= pair:
+            upper += 1
+        lower = pair - upper * (upper + 1) // 2
+        x, y = cuda.local.array(GROUP, np.float64), cuda.local.array(GROUP, np.float64)
+        sums = cuda.shared.array((THREADS, GROUP * GROUP), np.float64)
+        for k in range(GROUP * GROUP):
+            sums[t, k] = 0.0
+        for i in range(t, variances.shape[1], THREADS):
+            for k in range(GROUP):
+                h, g = GROUP * upper + k, GROUP * lower + k
+                x[k] = y[k] = 0.0
+                if h < n_heads:
+                    score = _score(keys, queries, r, q, h, i, distance)
+                    x[k] = weight(score, nearest[r, q, h], rate, low, magic) * inverses[r, q, h]
+                if upper == lower:
+                    y[k] = x[k]
+                else:
+                    score = _score(keys, queries, r, q, g, i, distance)
+                    y[k] = weight(score, nearest[r, q, g], rate, low, magic) * inverses[r, q, g]
+            for k in range(GROUP * GROUP):
+                sums[t, k] += x[k // GROUP] * y[k % GROUP] * variances[r, i]
+        _add_up(sums, t)
+        if t < GROUP * GROUP:
+            h, g = GROUP * upper + t // GROUP, GROUP * lower + t % GROUP
+            if g <= h < n_heads:
+                grams[r, q, h, g] = sums[0, t]
+                grams[r, q, g, h] = sums[0, t]
+
+    return average, multiply
