@@ -27,6 +27,8 @@ THREADS = 64
 """Threads of a block, a power of 2: they share the keys of one sum."""
 GROUP = 4
 """Heads whose products one thread keeps: 8 weights give 16 products."""
+# Sizes of shared arrays must be constants, not products of them.
+_PRODUCTS = GROUP * GROUP
 _EXP2 = {"float32": exp2_float32, "float64": exp2_float64}
 
 
@@ -188,8 +190,8 @@ def _kernels(precision: str) -> tuple[Any, Any]:
             upper += 1
         lower = pair - upper * (upper + 1) // 2
         x, y = cuda.local.array(GROUP, np.float64), cuda.local.array(GROUP, np.float64)
-        sums = cuda.shared.array((THREADS, GROUP * GROUP), np.float64)
-        for k in range(GROUP * GROUP):
+        sums = cuda.shared.array((THREADS, _PRODUCTS), np.float64)
+        for k in range(_PRODUCTS):
             sums[t, k] = 0.0
         for i in range(t, variances.shape[1], THREADS):
             for k in range(GROUP):
@@ -203,10 +205,10 @@ def _kernels(precision: str) -> tuple[Any, Any]:
                 else:
                     score = _score(keys, queries, r, q, g, i, distance)
                     y[k] = weight(score, nearest[r, q, g], rate, low, magic) * inverses[r, q, g]
-            for k in range(GROUP * GROUP):
+            for k in range(_PRODUCTS):
                 sums[t, k] += x[k // GROUP] * y[k % GROUP] * variances[r, i]
         _add_up(sums, t)
-        if t < GROUP * GROUP:
+        if t < _PRODUCTS:
             h, g = GROUP * upper + t // GROUP, GROUP * lower + t % GROUP
             if g <= h < n_heads:
                 grams[r, q, h, g] = sums[0, t]
