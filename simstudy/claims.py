@@ -135,12 +135,16 @@ class Optimum(OptimumClaim):
 
 
 class OptimumSlope(OptimumClaim):
-    """The optimum x* moves along another factor z with a slope, of x* or ln x* in ln z, within margin of value."""
+    """The optimum x* moves along another factor z with a slope, of x* or ln x* in ln z, within margin of value.
+
+    Or within margin of the slope by theory, over the levels of z at which theory has an optimum.
+    """
 
     kind: Literal["optimum_slope"]
     along: str = Field(description="a numeric factor of the grid")
     scale: Literal["log_x", "log_log"] = Field("log_x", description='"log_x" (x* against ln z) or "log_log"')
-    value: Real = Field(description="the slope claimed")
+    value: Real | None = Field(None, description="the slope claimed; or state source")
+    source: Literal["exact", "leading"] | None = Field(None, description='theory that claims it: "leading" or "exact"')
     margin: Positive = Field(description="largest absolute difference that still counts as equal")
 
 
@@ -170,15 +174,20 @@ Claim = Annotated[
 
 
 class Figure(Record):
-    """One figure of the report: a measure against a factor, or against each diversity index."""
+    """One figure of the report: what it draws of a measure, and how it tells factors apart."""
 
-    kind: Literal["curve", "diversity"] = Field(
-        "curve", description='"curve": y against factor x; "diversity": y against every diversity index'
-    )
+    kind: Literal["curve", "diversity", "optimum", "nested_loop"] = Field(
+        "curve", description='"curve": y against factor x; "diversity": y against every diversity index; "optimum": '
+        'the level of factor `over` with the least y, against factor x; "nested_loop": y in every cell'
+    )  # fmt: skip
     title: str = Field(min_length=1, description="what the figure shows, as a sentence")
     grid: str = Field(description="name of the grid to draw")
     y: AveragedMeasure = Field(description="one of " + ", ".join(MEASURES | STATISTICS))
-    x: str | None = Field(None, description='a numeric factor of the grid; for kind = "curve" only')
+    x: str | None = Field(None, description='a numeric factor of the grid; for kind = "curve" or "optimum" only')
+    over: str | None = Field(None, description='factor whose best level is sought; for kind = "optimum" only')
+    tune: Annotated[tuple[str, ...], Field(strict=False)] = Field(
+        (), description='factors that take their best level at each level of `over`; for kind = "optimum" only'
+    )
     hue: str | None = Field(None, description="factor told apart by colour")
     panel: str | None = Field(None, description="factor told apart by panel")
     where: Selection = _SELECTION

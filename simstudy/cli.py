@@ -1,7 +1,7 @@
 """The command line: exceptions that a user can mend become one message and exit code 2.
 
-Imports typer, rich, and design, gather, ledger, plan, problems, progress, replay, report, results, store, study and
-tables only.  What a command needs is imported inside the command: ``--help`` stays fast.
+Imports typer, rich, and design, gather, ledger, plan, problems, progress, replay, report, results, search, store, study
+and tables only.  What a command needs is imported inside the command: ``--help`` stays fast.
 """
 
 from __future__ import annotations
@@ -247,6 +247,38 @@ def merge(
             copied, present, damaged = target.adopt(Store(source))
             text = f"{source}: {copied} batches copied, {present} present before, {damaged} damaged and left out"
             console.print(text, highlight=False, soft_wrap=True)
+
+
+@app.command()
+def search(
+    design: DesignArgument,
+    cell: Annotated[int, typer.Option(min=0, help="Cell that states data, estimator, queries, and numbers of heads.")],
+    index: Annotated[str, typer.Option(help="Diversity index that follows from the heads.")],
+    gap: Annotated[float, typer.Option(help="Least difference of the index between the two ensembles.")],
+    output: Annotated[Path, typer.Option(help="Beginning of the two file names: PATH-less.npy and PATH-more.npy.")],
+    profile: ProfileOption = "quick",
+    seed: Annotated[int, typer.Option(min=0, help="Of the random starts.")] = 0,
+    starts: Annotated[int, typer.Option(min=1, help="Random starts.")] = 8,
+) -> None:
+    """Search for two ensembles of which the more diverse has the larger error at leading order.
+
+    The worst pair is written as two head files, for arrangement = "file" in a design that confirms it by Monte Carlo.
+    [bold]simstudy status[/] shows the numbers of cells.
+    """
+    from simstudy.design import load_design
+    from simstudy.search import worst_pair
+    from simstudy.store import Store
+
+    cells = load_design(design_path(design), profile).cells
+    if cell >= len(cells):
+        raise UserError(f"--cell {cell}: the design has cells 0 to {len(cells) - 1}; see simstudy status")
+    found = worst_pair(cells[cell].cell, index, gap, seed=seed, n_starts=starts)
+    store = Store(output.parent)
+    for name, heads in zip(("less", "more"), found.heads, strict=True):
+        store.write_array(f"{output.name}-{name}.npy", heads)
+    less, more = found.diversity
+    console.print(f"{index} {less:.6g} → {more:.6g}, error × {found.ratio:.6g}", highlight=False)
+    console.print(f"{output}-less.npy\n{output}-more.npy", highlight=False, soft_wrap=True)
 
 
 class Interrupted(BaseException):

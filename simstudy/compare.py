@@ -1,6 +1,7 @@
 """Empirical measures and theory side by side in one labelled data set.
 
-Imports NumPy, xarray, design, heads, ledger, predictions, provenance, settings and variables.
+Imports NumPy, xarray, design, estimates, heads, ledger, optima, predictions, provenance, references, settings and
+variables.
 """
 
 from __future__ import annotations
@@ -13,10 +14,13 @@ import numpy as np
 import xarray as xr
 
 from simstudy.design import Design
+from simstudy.estimates import Estimates
 from simstudy.heads import query_points
 from simstudy.ledger import Account
+from simstudy.optima import optimum_shares
 from simstudy.predictions import Theory, predict
 from simstudy.provenance import engine, provenance
+from simstudy.references import selected
 from simstudy.settings import TABLE_OF
 from simstudy.variables import HEAD_MEASURES, INDICES, MEASURES, PAIR_MEASURES, SOURCES, STATISTICS, THEORIES, labelled
 
@@ -52,6 +56,9 @@ def assemble(design: Design, accounts: Sequence[Account], tell: Callable[[int], 
         arrays |= _queries(accounts, theories)
     coords: dict[str, Any] = coordinates(design, accounts)
     coords |= {"source": list(SOURCES), "index": list(INDICES)}
+    if shares := _optimum_shares(design, accounts):
+        arrays["optimum_share"] = np.array(list(shares.values()))
+        coords["figure"] = list(shares)
     return labelled(arrays, coords, _attributes(design))
 
 
@@ -82,6 +89,22 @@ def _counts(accounts: Sequence[Account]) -> dict[str, Any]:
         "n_batches": np.array([account.done for account in accounts]),
         "precision_reached": np.array([account.reached for account in accounts]),
     }
+
+
+def _optimum_shares(design: Design, accounts: Sequence[Account]) -> dict[str, np.ndarray]:
+    """Shares of draws in which each cell is the optimum, for each figure that shows optima."""
+    shares = {}
+    for name, figure in design.figures.items():
+        if figure.kind != "optimum":
+            continue
+        assert figure.over is not None  # the design refuses such a figure without it
+        inside = [i for i, account in enumerate(accounts) if account.planned.grid == figure.grid]
+        estimates = Estimates([accounts[i] for i in inside], figure.y)
+        chosen = [i for i, coordinates in enumerate(estimates.coordinates) if selected(coordinates, figure.where)]
+        shares[name] = np.full(len(accounts), np.nan)
+        within = (figure.over, *figure.tune)
+        shares[name][inside] = optimum_shares(estimates, chosen, design.factors[figure.grid], within)
+    return shares
 
 
 def _by_source(accounts: Sequence[Account], theories: Sequence[dict[str, Theory]]) -> dict[str, Any]:

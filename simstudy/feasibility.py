@@ -128,12 +128,32 @@ def _estimator(cell: Cell) -> Iterator[Impossibility]:
     combination, n_heads = cell.estimator.combination, cell.heads.n_heads
     if combination.rule == "given" and len(combination.weights) != n_heads:
         yield "combination", f"{len(combination.weights)} weights for n_heads = {n_heads}; state one for each head"
+    yield from _learner(cell)
     if combination.rule == "fitted" and cell.simulation.noise_treatment != "drawn":
         yield "noise_treatment", 'must be "drawn" where weights are fitted in each replicate'
     if cell.estimator.reference != "none" and cell.weights is None:
         yield "reference", "needs fixed weights of heads; choose another combination or none"
     if not SMALLEST <= cell.bandwidth <= LARGEST:
         yield "bandwidth", f"comes to {cell.bandwidth:g}, outside [{SMALLEST:g}, {LARGEST:g}]; change the rule"
+
+
+def _learner(cell: Cell) -> Iterator[Impossibility]:
+    """What learners other than given heads cannot have."""
+    learner, estimator = cell.estimator.learner, cell.estimator
+    if learner.kind == "nadaraya_watson":
+        return
+    if cell.simulation.noise_treatment != "drawn":
+        yield "noise_treatment", f'must be "drawn" for learner = "{learner.kind}", whose members see the outcomes'
+    if estimator.reference != "none":
+        yield "reference", f'must be "none" for learner = "{learner.kind}"'
+    if estimator.combination.rule == "fitted":
+        yield "combination", f'cannot be fitted for learner = "{learner.kind}"'
+    if learner.kind == "random_forest" and learner.max_features > cell.data.n_features:
+        yield "learner", f"max_features = {learner.max_features} of n_features = {cell.data.n_features}; lower it"
+    if learner.kind == "trained" and (estimator.logits, estimator.key_scale) != ("distance", "raw"):
+        yield "learner", 'trains heads with logits = "distance" and key_scale = "raw" only'
+    if learner.kind == "trained" and cell.data.n_keys < 3:
+        yield "n_keys", "training leaves one pair out; use at least 3"
 
 
 def _sizes(cell: Cell) -> Iterator[Impossibility]:

@@ -1,6 +1,7 @@
 """The figures that a design declares, drawn from the labelled results.
 
-Imports Matplotlib, NumPy, SciPy (rank correlation), xarray, claims, labels, panels, references and variables only.
+Imports Matplotlib, NumPy, SciPy (rank correlation), xarray, claims, labels, marks, nested_loop, optimum_figure, panels,
+references and variables only.
 
 Figures are made through Matplotlib's objects, without `pyplot`, so nothing global is left behind.
 """
@@ -9,8 +10,7 @@ from __future__ import annotations
 
 import io
 import textwrap
-from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 import matplotlib as mpl
 import numpy as np
@@ -24,12 +24,24 @@ from simstudy import claims
 from simstudy.labels import (
     INDEX_NAMES,
     SETTINGS,
-    factors_of,
-    level_name,
     measure_name,
     setting_and_level,
     setting_name,
 )  # fmt: skip
+from simstudy.marks import (
+    COVERAGE,
+    NEUTRAL,
+    THEORY_LINES,
+    Entries,
+    Look,
+    legends,
+    looks_of,
+    split,
+    strata,
+    unshown,
+)  # fmt: skip
+from simstudy.nested_loop import nested_loop
+from simstudy.optimum_figure import optimum_figure
 from simstudy.panels import (
     MAX_COLUMNS,
     STYLE,
@@ -44,32 +56,8 @@ from simstudy.panels import (
 from simstudy.references import selected
 from simstudy.variables import INDICES, THEORIES
 
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000")
-"""Palette of Okabe and Ito (2008) for colour-blind readers, without its yellow, which is faint on white."""
-MARKERS = "os^DvPX"
-COVERAGE = 1.96
-"""Half-width of an error bar in MCSE: a 95 % interval."""
 RESOLUTION = 150
 """Pixels of a PNG file to the inch."""
-_NEUTRAL = "#444444"
-# The broad line shows on both sides of the thin one where they agree.
-_LINES: dict[str, Any] = {
-    "exact": {"linewidth": 5.0, "alpha": 0.3, "solid_capstyle": "butt", "zorder": 1.5},
-    "leading": {},
-}
-
-
-class Look(NamedTuple):
-    """Colour and marker of one hue level, so that it is told apart in grey as well."""
-
-    colour: str
-    marker: str
-
-    @classmethod
-    def of(cls, position: int) -> Look:
-        """Return the look of a level; no two of the first 49 agree in both."""
-        turn, colour = divmod(position, len(COLOURS))
-        return cls(COLOURS[colour], MARKERS[(colour + turn) % len(MARKERS)])
 
 
 class Notes:
@@ -94,7 +82,15 @@ def draw(figure: claims.Figure, name: str, results: xr.Dataset) -> Drawing:
     """
     cells = _chosen(figure, results)
     with mpl.rc_context(STYLE):
-        drawing = _curves(figure, cells) if figure.kind == "curve" else _diversity(figure, cells)
+        match figure.kind:
+            case "curve":
+                drawing = _curves(figure, cells)
+            case "diversity":
+                drawing = _diversity(figure, cells)
+            case "optimum":
+                drawing = optimum_figure(figure, cells.sel(figure=name))
+            case "nested_loop":
+                drawing = nested_loop(figure, cells)
         drawing.set_label(name)
         return drawing
 
@@ -119,56 +115,18 @@ def _chosen(figure: claims.Figure, results: xr.Dataset) -> xr.Dataset:
     return results.isel(cell=np.flatnonzero(keep))
 
 
-def _column(cells: xr.Dataset, factor: str) -> np.ndarray:
-    """Levels of a factor; those of the bandwidth are its rules, as the number may follow from other settings."""
-    return cells["bandwidth_rule" if factor == "bandwidth" else factor].values
-
-
-def _levels(cells: xr.Dataset, factor: str) -> list[Any]:
-    return list(dict.fromkeys(_column(cells, factor).tolist()))
-
-
-def _split(cells: xr.Dataset, factor: str | None) -> Iterator[tuple[Any, xr.Dataset]]:
-    """Yield (level, cells) for each level of a factor, in the order of the design; all cells for None."""
-    if factor is None:
-        yield None, cells
-        return
-    for level in _levels(cells, factor):
-        yield level, cells.isel(cell=np.flatnonzero(_column(cells, factor) == level))
-
-
-def _looks(cells: xr.Dataset, hue: str | None) -> dict[Any, Look]:
-    """Look of each hue level, the same in all panels; without a hue the single level is None."""
-    return {level: Look.of(position) for position, level in enumerate(_levels(cells, hue) if hue else [None])}
-
-
-def _unshown(figure: claims.Figure, cells: xr.Dataset) -> list[str]:
-    """Factors that vary among the cells but that neither axis, colour nor panel shows."""
-    factors = factors_of(cells)[figure.grid]
-    hidden = [name for name in factors if name not in (figure.x, figure.hue, figure.panel)]
-    return [name for name in hidden if len(_levels(cells, name)) > 1]
-
-
-def _strata(cells: xr.Dataset, factors: list[str]) -> Iterator[xr.Dataset]:
-    if not factors:
-        yield cells
-        return
-    for _, part in _split(cells, factors[0]):
-        yield from _strata(part, factors[1:])
-
-
 # ---------------------------------------------------------------- kind "curve"
 
 
 def _curves(figure: claims.Figure, cells: xr.Dataset) -> Drawing:
     assert figure.x is not None  # the design refuses a curve without it
-    panels = list(_split(cells, figure.panel))
+    panels = list(split(cells, figure.panel))
     drawing, grid = canvas(len(panels), 3.9 if len(panels) == 1 else 3.2)
-    hidden, notes = _unshown(figure, cells), Notes()
-    looks = _looks(cells, figure.hue)
+    hidden, notes = unshown(figure, cells), Notes()
+    looks = looks_of(cells, figure.hue)
     for axes, (level, inside) in zip(grid.flat, panels, strict=False):
-        for hue, coloured in _split(inside, figure.hue):
-            for stratum in _strata(coloured, hidden):
+        for hue, coloured in split(inside, figure.hue):
+            for stratum in strata(coloured, hidden):
                 _curve(axes, figure, stratum, looks[hue], notes)
         axes.set_xlabel(setting_name(figure.x))
         set_scales(axes, figure.x_scale, figure.y_scale)
@@ -177,7 +135,7 @@ def _curves(figure: claims.Figure, cells: xr.Dataset) -> Drawing:
             axes.set_title(textwrap.fill(setting_and_level(figure.panel, level), characters(axes)), loc="left")
     share_y(list(grid.flat[: len(panels)]), figure.y_scale)
     label_y(grid, measure_name(figure.y), len(panels))
-    _legends(drawing, figure, looks, _reading(figure, hidden, notes))
+    legends(drawing, figure, looks, _reading(figure, hidden, notes))
     return drawing
 
 
@@ -208,7 +166,7 @@ def _theories(axes: Axes, figure: claims.Figure, stratum: xr.Dataset, look: Look
         line = np.where(visible(values, figure.y_scale) & visible(x, figure.x_scale), values, np.nan)
         if np.isfinite(line).any():
             marks: dict[str, Any] = {"marker": "_", "markersize": 12, "markevery": _isolated(line)}
-            axes.plot(x, line, color=look.colour, label=source, **_LINES[source], **marks)
+            axes.plot(x, line, color=look.colour, label=source, **THEORY_LINES[source], **marks)
             setattr(notes, source, True)
         told = np.where(np.isnan(told), line, told)
     return told
@@ -240,14 +198,14 @@ def _limit(axes: Axes, figure: claims.Figure, stratum: xr.Dataset, look: Look, n
 
 
 def _diversity(figure: claims.Figure, cells: xr.Dataset) -> Drawing:
-    rows = list(_split(cells, figure.panel))
+    rows = list(split(cells, figure.panel))
     per_row = -(-len(INDICES) // MAX_COLUMNS)
     drawing, grid = canvas(len(rows) * len(INDICES), 2.7)
-    looks, notes = _looks(cells, figure.hue), Notes()
+    looks, notes = looks_of(cells, figure.hue), Notes()
     for position, (level, inside) in enumerate(rows):
         block = grid[position * per_row : (position + 1) * per_row]
         for axes, index in zip(block.flat, INDICES, strict=True):
-            for hue, part in _split(inside, figure.hue):
+            for hue, part in split(inside, figure.hue):
                 _scatter(axes, figure, part.sel(index=index), looks[hue], notes)
             axes.set_xlabel(INDEX_NAMES[index], fontsize=10)
             set_scales(axes, figure.x_scale, figure.y_scale)
@@ -260,7 +218,7 @@ def _diversity(figure: claims.Figure, cells: xr.Dataset) -> Drawing:
         label_y(block, measure_name(figure.y), len(INDICES))
     text = f"bars: ± {COVERAGE} MCSE; r: Spearman's rank correlation over the cells"
     text += ", and its mean within colours" if figure.hue else ""
-    _legends(drawing, figure, looks, [(Line2D([], [], linestyle=""), text), *_dropped(notes)])
+    legends(drawing, figure, looks, [(Line2D([], [], linestyle=""), text), *_dropped(notes)])
     return drawing
 
 
@@ -280,7 +238,7 @@ def _bars(mcse: np.ndarray) -> np.ndarray | None:
 
 def _annotate(axes: Axes, figure: claims.Figure, cells: xr.Dataset) -> None:
     """Print the rank correlation of index and measure above the panel."""
-    parts = [_ranked(part, figure.y) for _, part in _split(cells, figure.hue)]
+    parts = [_ranked(part, figure.y) for _, part in split(cells, figure.hue)]
     pooled, n_cells = _ranked(cells, figure.y)
     text = f"r {_two_decimals(pooled)}, {n_cells} cells" if n_cells else "undefined"
     if not n_cells:
@@ -289,7 +247,7 @@ def _annotate(axes: Axes, figure: claims.Figure, cells: xr.Dataset) -> None:
         # Correlations pooled over colours can differ in sign from those within each (Simpson 1951): show both.
         within = [correlation for correlation, _ in parts if np.isfinite(correlation)]
         text += f"\nwithin colours r {_two_decimals(float(np.mean(within)) if within else np.nan)}"
-    axes.set_title(text, loc="right", fontsize=10, color=_NEUTRAL)
+    axes.set_title(text, loc="right", fontsize=10, color=NEUTRAL)
 
 
 def _ranked(cells: xr.Dataset, measure: str) -> tuple[float, int]:
@@ -313,24 +271,23 @@ def rank_correlation(x: np.ndarray, y: np.ndarray) -> float:
 # ---------------------------------------------------------------- legends
 
 
-Entries = list[tuple[Line2D, str]]
-
-
 def _reading(figure: claims.Figure, hidden: list[str], notes: Notes) -> Entries:
     """Entries of the legend that say what points and lines are."""
     text = f"points: Monte Carlo ± {COVERAGE} MCSE" + (", line: leading order" if notes.leading else "")
-    handle = Line2D([], [], color=_NEUTRAL, marker="o", markerfacecolor="white")
+    handle = Line2D([], [], color=NEUTRAL, marker="o", markerfacecolor="white")
     handle.set_linestyle("-" if notes.leading else "")
     entries = [(handle, text)]
     if notes.exact:
-        entries.append((Line2D([], [], color=_NEUTRAL, **_LINES["exact"]), "broad pale line: exact theory at any n"))
+        entries.append(
+            (Line2D([], [], color=NEUTRAL, **THEORY_LINES["exact"]), "broad pale line: exact theory at any n")
+        )
     if notes.joined:
-        entries.append((Line2D([], [], color=_NEUTRAL, linestyle=":"), "dotted: joins points without theory"))
+        entries.append((Line2D([], [], color=NEUTRAL, linestyle=":"), "dotted: joins points without theory"))
     if figure.limit and figure.x:
         x = SETTINGS[figure.x].symbol or SETTINGS[figure.x].words
         text = f"dashed: limit, {measure_name(figure.limit)} at the largest {x}"
         text += " (Monte Carlo where no theory applies)" if notes.limit_fallback else ""
-        entries.append((Line2D([], [], color=_NEUTRAL, linestyle=(0, (5, 3)), linewidth=1.0), text))
+        entries.append((Line2D([], [], color=NEUTRAL, linestyle=(0, (5, 3)), linewidth=1.0), text))
     if hidden:
         names = ", ".join(setting_name(name) for name in hidden)
         entries.append((Line2D([], [], linestyle=""), f"not told apart (one line for each value): {names}"))
@@ -340,15 +297,3 @@ def _reading(figure: claims.Figure, hidden: list[str], notes: Notes) -> Entries:
 def _dropped(notes: Notes) -> Entries:
     points = "1 point" if notes.dropped == 1 else f"{notes.dropped} points"
     return [(Line2D([], [], linestyle=""), f"{points} ≤ 0 left out of a log axis")] if notes.dropped else []
-
-
-def _legends(drawing: Drawing, figure: claims.Figure, looks: dict[Any, Look], reading: Entries) -> None:
-    """Put colours above the panels and the reading of points and lines below them."""
-    if figure.hue:
-        names = [textwrap.shorten(level_name(level), 70, placeholder=" …") for level in looks]
-        handles = [Line2D([], [], color=c, marker=m, markerfacecolor="white") for c, m in looks.values()]
-        fitting = int(drawing.get_size_inches()[0] / (0.6 + 0.09 * max(map(len, names))))
-        drawing.legend(handles, names, loc="outside upper left", title=setting_name(figure.hue), alignment="left",
-                       ncol=max(1, min(len(names), fitting)))  # fmt: skip
-    texts = [textwrap.fill(text, int(drawing.get_size_inches()[0] / 0.09)) for _, text in reading]
-    drawing.legend([handle for handle, _ in reading], texts, loc="outside lower left")

@@ -42,6 +42,7 @@ SETTINGS: dict[str, Setting] = {
     "head_seed": Setting("draw of heads"),
     "file": Setting("file of heads"),
     "query_projections": Setting("query projections"),
+    "learner": Setting("learner"),
     "logits": Setting("logits"),
     "bandwidth": Setting("bandwidth", "b"),
     "key_scale": Setting("scale of keys"),

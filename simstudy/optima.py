@@ -36,6 +36,19 @@ A constant is never shown to fit better than laws that contain it; claim a slope
 """
 
 
+class Path(NamedTuple):
+    """How an optimum moves: levels of another factor (z,), optima as estimated (z, 1), drawn (z, draw) and told (z,).
+
+    ``told`` is the optimum by theory, NaN where it has none or is not asked; ``place`` names the other factors.
+    """
+
+    place: str
+    along: Array
+    known: Array
+    drawn: Array
+    told: Array
+
+
 class Profile(NamedTuple):
     """Least values along a factor, others tuned: levels (x,) and values (draw, x)."""
 
@@ -46,6 +59,12 @@ class Profile(NamedTuple):
     def optima(self) -> Array:
         """Level of least value in each draw."""
         return self.levels[np.argmin(self.values, axis=1)]
+
+    @property
+    def in_sight(self) -> bool:
+        """Whether the first row has an optimum whose neighbours have a value, so that it is not where values end."""
+        least = int(np.argmin(self.values[0]))
+        return bool(np.isfinite(self.values[0, max(least - 1, 0) : least + 2]).all())
 
     @property
     def refined(self) -> Array:
@@ -76,9 +95,10 @@ def optima(
         drawn = Profile(*_least(estimates, cells, claim.x, estimates.draws(cells)))
         value = claim.value
         if theory is not None:
-            if not np.isfinite(theory[cells]).any():
+            told = Profile(*_least(estimates, cells, claim.x, theory[None, cells]))
+            if not told.in_sight:
                 continue
-            value = float(Profile(*_least(estimates, cells, claim.x, theory[None, cells])).optima[0])
+            value = float(told.optima[0])
         assert value is not None  # the design refuses a claim with neither
         possible = [f"{x:g}" for x in known.levels if (drawn.optima == x).mean() >= NEVER]
         place = at(estimates.coordinates[cells[0]], [f for f in factors if f not in (claim.x, *claim.tune)])
@@ -88,24 +108,29 @@ def optima(
 
 
 def optimum_slopes(
-    claim: OptimumSlope, estimates: Estimates, chosen: list[int], factors: tuple[str, ...]
+    claim: OptimumSlope, estimates: Estimates, chosen: list[int], factors: tuple[str, ...], theory: Array | None
 ) -> Iterator[Comparison]:
     """Yield, for each combination of the other factors, the slope of the optimum in ln of the factor ``along``."""
-    for place, z, known, drawn in _paths(claim, estimates, chosen, factors):
-        leverage = np.log(z) - np.log(z).mean()
+    for path in _paths(claim, estimates, chosen, factors, theory):
+        inside = np.isfinite(path.told) if claim.source else np.ones(len(path.along), bool)
+        if inside.sum() < 2:
+            continue
+        leverage = np.log(path.along[inside]) - np.log(path.along[inside]).mean()
         leverage /= (leverage**2).sum()
-        slopes = [leverage @ (np.log(x) if claim.scale == "log_log" else x) for x in (known, drawn)]
+        optima = (path.known[inside], path.drawn[inside], path.told[inside])
+        known, drawn, told = (leverage @ (np.log(x) if claim.scale == "log_log" else x) for x in optima)
+        value = float(told) if claim.value is None else claim.value
         kind = "log-log slope" if claim.scale == "log_log" else "slope in the logarithm"
-        text = f"{kind} of optimal {claim.x} along {claim.along}{place}"
-        bounds = claim.value - claim.margin, claim.value + claim.margin
-        yield _compared(text, slopes[0][0], slopes[1], bounds, claim.value)
+        levels = ", ".join(f"{z:g}" for z in path.along[inside])
+        text = f"{kind} of optimal {claim.x} along {claim.along} = {levels}{path.place}"
+        yield _compared(text, known[0], drawn, (value - claim.margin, value + claim.margin), value)
 
 
 def optimum_laws(
     claim: OptimumLaw, estimates: Estimates, chosen: list[int], factors: tuple[str, ...]
 ) -> Iterator[Comparison]:
     """Yield, for each combination of the other factors, by how much the law beats the best other law, in AIC."""
-    for place, z, known, drawn in _paths(claim, estimates, chosen, factors):
+    for place, z, known, drawn, _ in _paths(claim, estimates, chosen, factors, None):
         gains = []
         for x in (known, drawn):
             criteria = {law: akaike(law, z, x) for law in LAWS}
@@ -131,20 +156,57 @@ def akaike(law: str, z: Array, x: Array) -> Array:
 
 
 def _paths(
-    claim: OptimumSlope | OptimumLaw, estimates: Estimates, chosen: list[int], factors: tuple[str, ...]
-) -> Iterator[tuple[str, Array, Array, Array]]:
-    """Yield the place, the levels of ``along`` (z,), and refined optima there as estimated (z, 1) and drawn."""
+    claim: OptimumSlope | OptimumLaw, estimates: Estimates, chosen: list[int], factors: tuple[str, ...],
+    theory: Array | None,
+) -> Iterator[Path]:  # fmt: skip
+    """Yield how the refined optimum moves, for each combination of the other factors."""
     within = (claim.along, claim.x, *claim.tune)
     for cells in strata(estimates, chosen, factors, within):
         by_level: dict[float, list[int]] = defaultdict(list)
         for cell in cells:
             by_level[float(estimates.coordinates[cell][claim.along])].append(cell)
-        known, drawn = [], []
+        known, drawn, told = [], [], []
         for inside in by_level.values():
             known.append(Profile(*_least(estimates, inside, claim.x, estimates.values[None, inside])).refined)
             drawn.append(Profile(*_least(estimates, inside, claim.x, estimates.draws(inside))).refined)
+            told.append(_told(estimates, inside, claim.x, theory))
         place = at(estimates.coordinates[cells[0]], [name for name in factors if name not in within])
-        yield place, np.array(list(by_level)), np.array(known), np.array(drawn)
+        yield Path(place, *(np.array(column) for column in (list(by_level), known, drawn, told)))
+
+
+def _told(estimates: Estimates, cells: list[int], x: str, theory: Array | None) -> float:
+    """Refined optimum by theory; NaN if there is none in sight."""
+    if theory is None:
+        return np.nan
+    profile = Profile(*_least(estimates, cells, x, theory[None, cells]))
+    return float(profile.refined[0]) if profile.in_sight else np.nan
+
+
+def optimum_shares(estimates: Estimates, cells: list[int], factors: tuple[str, ...], within: tuple[str, ...]) -> Array:
+    """Return the share of draws in which each cell has the least measure of those that differ ``within`` alone.
+
+    Parameters
+    ----------
+    estimates
+        The measure in the cells of a grid.
+    cells
+        Those that are compared.
+    factors
+        Factors of the grid.
+    within
+        The factor over which the measure is minimised, and those that are tuned.
+
+    Returns
+    -------
+    (cell,) array
+        NaN in other cells of the grid.
+    """
+    shares = np.full(len(estimates.values), np.nan)
+    for group in strata(estimates, cells, factors, within):
+        draws = estimates.draws(group)
+        least = np.argmin(np.where(np.isnan(draws), np.inf, draws), axis=1)
+        shares[group] = np.bincount(least, minlength=len(group)) / len(draws)
+    return shares
 
 
 def _least(estimates: Estimates, cells: list[int], x: str, values: Array) -> tuple[Array, Array]:

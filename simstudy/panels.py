@@ -46,6 +46,24 @@ def canvas(n_panels: int, row_height: float) -> tuple[Figure, np.ndarray]:
     return drawing, grid
 
 
+def stacked(n_panels: int, height: float, strip_height: float) -> tuple[Figure, np.ndarray]:
+    """Return a wide drawing with panels one below the other, each over a strip with the same x axis: (panel, 2).
+
+    Parameters
+    ----------
+    n_panels
+        Number of panels.
+    height, strip_height
+        Of a panel and of its strip, in inches.
+    """
+    size = (_WIDTHS[MAX_COLUMNS], n_panels * (height + strip_height) + 0.9)
+    drawing = Figure(figsize=size, layout="constrained")
+    FigureCanvasAgg(drawing)
+    ratios = [height, strip_height] * n_panels
+    grid = drawing.subplots(2 * n_panels, 1, squeeze=False, sharex=True, height_ratios=ratios)
+    return drawing, grid.reshape(n_panels, 2)
+
+
 def characters(axes: Axes) -> int:
     """Return how many characters of a title fit over a panel."""
     drawing = axes.get_figure(root=True)

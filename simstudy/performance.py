@@ -194,6 +194,7 @@ def measures(means: tuple[Array, Array, Array], target: Array, combine: Combine)
     output = 1.0 - averages["correlation"]
     indices, extra = np.split(statistics, [statistics.shape[-1] - len(STATISTICS)], axis=-1)
     averages |= dict(zip(STATISTICS, extra.T, strict=True))
+    averages |= _gaps(averages, (bias.mean(axis=-1) ** 2).mean(axis=-1), n_heads)
     return averages | {
         "combination_weight": weights,
         "hdi": np.concatenate([indices, output[:, None]], axis=-1),
@@ -202,6 +203,25 @@ def measures(means: tuple[Array, Array, Array], target: Array, combine: Combine)
         "head_error_moment": second.mean(axis=-3),
         **{f"{name}_by_query": values for name, values in by_query.items()},
     }
+
+
+def _gaps(measure: Measures, squared_bias: Array, n_heads: int) -> Measures:
+    """Relative errors of decompositions of the uniform average, by what they take for C̄; and equivalent heads."""
+    variance, covariance = measure["mean_variance"], measure["mean_covariance"]
+    taken = {
+        "decomposition_gap": covariance,
+        "correlation_gap": measure["correlation"] * variance,
+        "query_correlation_gap": measure["query_correlation"] * variance,
+    }
+    share, own = 1.0 / n_heads, squared_bias + variance / n_heads
+    gaps = {name: _ratio(own + (1.0 - share) * c, measure["direct_mse"]) - 1.0 for name, c in taken.items()}
+    excess = measure["ensemble_variance"] - covariance
+    return gaps | {"equivalent_heads": _ratio(variance - covariance, excess)}
+
+
+def _ratio(numerator: Array, denominator: Array) -> Array:
+    """Return a ratio, NaN where its denominator is 0."""
+    return numerator / np.where(denominator == 0.0, np.nan, denominator)
 
 
 def _square(packed: Array, n_heads: int) -> Array:

@@ -64,6 +64,8 @@ def _theory(name: str, planned: PlannedCell) -> Theory:
 
 def _outside_theory(cell: Cell) -> str:
     """Why no theory speaks of a cell; empty if one may."""
+    if cell.estimator.learner.kind != "nadaraya_watson":
+        return "theory speaks of Nadaraya-Watson heads with given projections"
     if cell.heads.redrawn:
         return "heads are redrawn in every replicate: theory holds for given heads"
     if cell.estimator.key_scale == "normalised":

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from simstudy.cells import label, level
-from simstudy.claims import AgreesWithTheory, BaseClaim, Figure, Monotone, Optimum, OptimumClaim, Slope
+from simstudy.claims import AgreesWithTheory, BaseClaim, Figure, Monotone, Optimum, OptimumClaim, OptimumSlope, Slope
 from simstudy.problems import Problem
 from simstudy.settings import TABLE_OF
 
@@ -73,9 +73,9 @@ def _equal_cells(name: str, grid: PlannedGrid) -> Iterator[Problem]:
 def _entry_problems(path: str, entry: Entry, grids: Mapping[str, PlannedGrid]) -> Iterator[Problem]:
     if isinstance(entry, BaseClaim) and (entry.measure == "hdi") != (entry.index is not None):
         yield Problem(f"{path}.index", entry.index, 'state index for measure = "hdi", and only then')
-    if isinstance(entry, Figure) and (entry.kind == "curve") != (entry.x is not None):
-        yield Problem(f"{path}.x", entry.x, 'state x for kind = "curve", and only then')
-    if isinstance(entry, Optimum) and (entry.value is None) == (entry.source is None):
+    if isinstance(entry, Figure):
+        yield from _figure_problems(path, entry)
+    if isinstance(entry, (Optimum, OptimumSlope)) and (entry.value is None) == (entry.source is None):
         yield Problem(f"{path}.value", entry.value, "state either value or source, the theory that gives it")
     if entry.grid not in grids:
         yield Problem.unknown(f"{path}.grid", entry.grid, grids, what="grid")
@@ -89,8 +89,20 @@ def _entry_problems(path: str, entry: Entry, grids: Mapping[str, PlannedGrid]) -
         yield from _cell_problems(path, entry, grid)
 
 
+def _figure_problems(path: str, figure: Figure) -> Iterator[Problem]:
+    """Fields that the kind of a figure needs, or has no use for."""
+    if (figure.kind in ("curve", "optimum")) != (figure.x is not None):
+        yield Problem(f"{path}.x", figure.x, 'state x for kind = "curve" or "optimum", and only then')
+    if (figure.kind == "optimum") != (figure.over is not None):
+        yield Problem(f"{path}.over", figure.over, 'state over for kind = "optimum", and only then')
+    if figure.tune and figure.kind != "optimum":
+        yield Problem(f"{path}.tune", figure.tune, 'state tune for kind = "optimum" only')
+    if figure.limit and figure.kind != "curve":
+        yield Problem(f"{path}.limit", figure.limit, 'state limit for kind = "curve" only')
+
+
 def _factor_problems(path: str, entry: Entry, grid: PlannedGrid) -> Iterator[Problem]:
-    for field in ("x", "hue", "panel", "by", "along", "tune") if grid.factors is not None else ():
+    for field in ("x", "hue", "panel", "by", "along", "over", "tune") if grid.factors is not None else ():
         stated = getattr(entry, field, None) or ()
         for name in (stated,) if isinstance(stated, str) else stated:
             if name not in (grid.factors or ()):
@@ -125,12 +137,14 @@ def _cell_problems(path: str, entry: Entry, grid: PlannedGrid) -> Iterator[Probl
     if chosen and x is not None:
         yield from _axis_problems(path, entry, x, chosen, grid.factors or ())
     if chosen and isinstance(entry, OptimumClaim):
-        yield from _optimum_problems(path, entry, chosen)
+        yield from _optimum_problems(path, entry, ("x", "along"), chosen)
+    if chosen and isinstance(entry, Figure) and entry.kind == "optimum":
+        yield from _optimum_problems(path, entry, ("over",), chosen)
 
 
-def _optimum_problems(path: str, entry: OptimumClaim, chosen: list[Coordinates]) -> Iterator[Problem]:
+def _optimum_problems(path: str, entry: Entry, fields: tuple[str, ...], chosen: list[Coordinates]) -> Iterator[Problem]:
     """An optimum is sought among three levels or more, and followed along as many."""
-    for field in ("x", "along"):
+    for field in fields:
         name = getattr(entry, field, None)
         levels = {coordinates[name] for coordinates in chosen} if name else None
         if levels is None:

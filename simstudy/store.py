@@ -236,6 +236,12 @@ class Store:
         """Store a binary file of the study and return its path."""
         return self._replace(self.folder / name, content)
 
+    def write_array(self, name: str, array: np.ndarray) -> Path:
+        """Store one array as .npy and return the path."""
+        buffer = io.BytesIO()
+        np.save(buffer, array, allow_pickle=False)
+        return self.write_bytes(name, buffer.getvalue())
+
     def write_json(self, name: str, content: Any) -> Path:
         """Store plain data as JSON and return the path."""
         return self.write_text(name, json.dumps(content, indent=2, ensure_ascii=False) + "\n")

@@ -29,6 +29,7 @@ class Role(IntEnum):
     PROJECTIONS = 3
     QUERY_PROJECTIONS = 4
     QUERIES = 5
+    LEARNER = 6
 
 
 MAX_REPLICATES = 2**56

@@ -1,16 +1,19 @@
 """Run a study: compute what is missing, join theory, judge the claims, write the results.
 
-Imports xarray, compare, design, ledger, problems, provenance, schedule, store, usage and verdicts only.
+Imports threadpoolctl, xarray, compare, design, ledger, problems, provenance, schedule, store, usage and verdicts
+only.
 """
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 from pathlib import Path
 from typing import Protocol
 
 import xarray as xr
+from threadpoolctl import threadpool_limits
 
 from simstudy.compare import assemble
 from simstudy.design import Design, load_design
@@ -23,6 +26,7 @@ from simstudy.usage import Meter
 from simstudy.verdicts import judge
 
 DEFAULT_OUTPUT = Path("outputs")
+TORCH_REFERENCE = "torch_multi_head_attention"
 
 
 class Observer(Protocol):
@@ -72,10 +76,11 @@ def run(
     DesignError
         If the design has mistakes.
     UserError
-        If the output cannot be written or the executor cannot be used.
+        If the output cannot be written, the executor cannot be used, or PyTorch is wanted but not installed.
     """
     if not isinstance(design, Design):
         design = load_design(design, profile)
+    _require_references(design)
     store = store_of(design, output)
     require_writable(store.folder)
     meter = Meter()
@@ -90,7 +95,9 @@ def run(
             queue.add(ledger.record(task, outcome.batches))
             tell(ledger)
         accounts = ledger.accounts
-        results = judge(assemble(design, accounts, lambda predicted: tell(ledger, predicted)), design, accounts)
+        # Matrices of theory are small: threads of the numerical library would wait for one another.
+        with threadpool_limits(1):
+            results = judge(assemble(design, accounts, lambda predicted: tell(ledger, predicted)), design, accounts)
         record = {"executor": executor, "workers": queue.workers(), **ledger.tally(), **meter.read()}
         results.attrs["run"] = json.dumps(record)
         store.write_dataset("results.nc", results)
@@ -101,6 +108,14 @@ def run(
 def store_of(design: Design, output: str | Path = DEFAULT_OUTPUT) -> Store:
     """Return the store of a design: ``<output>/<study>/<profile>``."""
     return Store(Path(output) / design.study.name / design.profile)
+
+
+def _require_references(design: Design) -> None:
+    """Refuse a design that compares with PyTorch where that is not installed: an extra, as most studies do without."""
+    wanted = any(planned.cell.estimator.reference == TORCH_REFERENCE for planned in design.cells)
+    if wanted and importlib.util.find_spec("torch") is None:
+        remedy = "install simstudy with the extra torch, or choose a profile that compares with multi_head_attention"
+        raise UserError(f'reference = "{TORCH_REFERENCE}" needs PyTorch, which is not installed; {remedy}')
 
 
 def require_writable(folder: Path) -> None:

@@ -77,8 +77,25 @@ STATISTICS: dict[str, Variable] = {
         _BY_SOURCE, "1", "difference between the combined estimate and the reference computation, relative to the size "
         "of the latter, averaged over replicates", "mean_r sqrt(mean_q (f - f_ref)^2 / mean_q f_ref^2)",
     ),
+    "decomposition_gap": Variable(
+        _BY_SOURCE, "1", "relative difference of the bias-variance-covariance decomposition of the uniform average from "
+        "its mean squared error", "(b^2 + V/H + (1 - 1/H) C) / direct_mse - 1",
+    ),
+    "correlation_gap": Variable(
+        _BY_SOURCE, "1", "the same with covariance told by the mean variance and the correlation over redraws",
+        "(b^2 + V/H + (1 - 1/H) correlation V) / direct_mse - 1",
+    ),
+    "query_correlation_gap": Variable(
+        _BY_SOURCE, "1", "the same with the correlation over query points in place of that over redraws",
+        "(b^2 + V/H + (1 - 1/H) query_correlation V) / direct_mse - 1",
+    ),
+    "equivalent_heads": Variable(
+        _BY_SOURCE, "1", "number of heads whose uniform average would have the variance of the combined estimate, at the "
+        "same mean variance and covariance", "(mean_variance - mean_covariance) / (ensemble_variance - mean_covariance)",
+    ),
 }  # fmt: skip
-"""Computed of each replicate by itself and averaged; NaN where it has no meaning."""
+"""Measures of which no theory speaks, NaN where they have no meaning: those computed of each replicate by itself and
+averaged, and below them those that follow from other measures."""
 
 INDEXED_MEASURES: dict[str, Variable] = {
     "hdi": Variable(
@@ -121,6 +138,10 @@ _COUNTS: dict[str, Variable] = {
     "query_point": Variable(("cell", "query", "feature"), "X", "query points of the cells that report by query"),
     "inapplicable": Variable(
         _BY_SOURCE, "text", "why a theory does not apply to a cell; empty where it does"
+    ),
+    "optimum_share": Variable(
+        ("figure", "cell"), "1", "share of draws from the joint distribution of the estimates in which the cell has "
+        "the least value among those that a figure of an optimum compares; NaN in other cells",
     ),
 }  # fmt: skip
 

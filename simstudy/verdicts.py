@@ -116,7 +116,7 @@ def compare(
         case Optimum():
             yield from optima(claim, estimates, chosen, factors, None if theory is None else theory.values)
         case OptimumSlope():
-            yield from optimum_slopes(claim, estimates, chosen, factors)
+            yield from optimum_slopes(claim, estimates, chosen, factors, None if theory is None else theory.values)
         case OptimumLaw():
             yield from optimum_laws(claim, estimates, chosen, factors)
 

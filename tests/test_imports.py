@@ -74,7 +74,7 @@ def test_engine_sources__cover_what_a_batch_imports():
 
 def test_indices__are_those_of_the_geometry_and_the_output():
     assert (*GEOMETRIC_INDICES, "output") == INDICES
-    assert tuple(STATISTICS) == moments.STATISTICS
+    assert tuple(STATISTICS)[: len(moments.STATISTICS)] == moments.STATISTICS
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=lambda p: p.relative_to(PACKAGE).as_posix())

@@ -224,3 +224,35 @@ def test_paired_contributions__give_the_error_of_a_difference():
     assert ratio == pytest.approx(1.0, abs=4 / np.sqrt(2 * 400) + 0.05)
     unpaired = np.hypot(float(first.mcse["mse"]), float(second.mcse["mse"]))
     assert unpaired > 2 * spread  # the control: ignoring the pairing would be wrong by far
+
+
+def test_gaps__are_zero_for_covariance_and_not_for_other_correlations(sample):
+    errors, target = sample
+    means = errors + target[:, None]
+    direct = (errors.mean(axis=2) ** 2).mean(axis=1)
+    statistics = np.zeros((len(errors), N_STATISTICS))
+    statistics[:, -len(STATISTICS)] = direct
+    statistics[:, -len(STATISTICS) + 1] = 0.25
+    moments = empty(len(errors), target, 3, N_STATISTICS)
+    for row in range(len(errors)):
+        moments = update(moments, row, row, means[[row]], None, statistics[[row]])
+    found = performance(moments, np.array([0.5, 0.3, 0.2])).estimate
+    assert found["decomposition_gap"] == pytest.approx(0.0, abs=1e-12)
+    # By hand, of the uniform average whatever the weights; here variances of heads differ twofold and more.
+    covariance = np.array([np.cov(means[:, q].T) for q in range(2)])
+    variance = np.trace(covariance, axis1=1, axis2=2).mean() / 3
+    squared_bias = (errors.mean(axis=(0, 2)) ** 2).mean()
+    by_hand = (squared_bias + variance / 3 + 2 / 3 * 0.25 * variance) / direct.mean() - 1
+    assert found["query_correlation_gap"] == pytest.approx(by_hand, abs=0.01)
+    assert abs(found["correlation_gap"]) > 0.01 and abs(by_hand) > 0.05
+
+
+def test_equivalent_heads__are_the_inverse_sum_of_squares_for_heads_alike():
+    rng = np.random.default_rng(5)
+    errors = rng.normal(size=(40_000, 1, 3)) + rng.normal(size=(40_000, 1, 1))
+    moments = blocks_of(errors, np.zeros(1), 80)
+    for weights in ([1 / 3] * 3, [0.6, 0.3, 0.1]):
+        found = performance(moments, np.array(weights))
+        error = abs(found.estimate["equivalent_heads"] - 1 / np.sum(np.square(weights)))
+        assert error < 4 * found.mcse["equivalent_heads"] + 1e-9
+        assert found.mcse["equivalent_heads"] < 0.1

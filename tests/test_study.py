@@ -218,3 +218,12 @@ def test_bad_executor_or_workers__are_refused(design, tmp_path, bad):
     with pytest.raises(UserError, match=next(iter(bad))):
         run(design, output=tmp_path, **bad)
     assert not list(tmp_path.iterdir())
+
+
+def test_pytorch__is_asked_for_before_anything_is_written(tmp_path, monkeypatch):
+    text = edited(DESIGN, "bandwidth = 0.8\n", 'bandwidth = 0.8\nreference = "torch_multi_head_attention"\n')
+    design = load_design(write_design(tmp_path, text))
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(UserError, match=r"needs PyTorch.*extra torch"):
+        run(design, output=tmp_path / "out")
+    assert not (tmp_path / "out").exists()

@@ -1,6 +1,6 @@
 """What every learner gives for a number of replicates, and statistics of single replicates.
 
-Imports NumPy, moments and shared_data only.
+Imports NumPy, geometry, moments and shared_data only.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from simstudy.geometry import GEOMETRIC_INDICES
 from simstudy.moments import STATISTICS
 from simstudy.shared_data import SharedData
 
@@ -35,6 +36,12 @@ class Members(NamedTuple):
     gram: Array | None
     indices: Array
     discrepancy: Array
+
+
+UNKNOWN = np.array([np.nan])
+"""The discrepancy where there is no reference."""
+NO_INDICES = np.full((1, len(GEOMETRIC_INDICES)), np.nan)
+"""The diversity indices of members that are not subspaces."""
 
 
 class Learner(Protocol):

@@ -13,7 +13,7 @@ from simstudy.cells import Cell
 from simstudy.combinations import fit_weights
 from simstudy.geometry import diversity_indices
 from simstudy.kernels import nw_estimates, nw_moments, project
-from simstudy.learners.base import Array, Members
+from simstudy.learners.base import UNKNOWN, Array, Members
 from simstudy.shared_data import SharedData, projections_of
 
 _LAYERS = {"multi_head_attention": multi_head_attention, "torch_multi_head_attention": torch_multi_head_attention}
@@ -49,7 +49,7 @@ class NadarayaWatson:
         else:
             variances = shared.variances(cell)
             means, gram = nw_moments(keys, values, variances, queries, cell.bandwidth, cell.estimator.logits)
-        discrepancy = np.array([np.nan])
+        discrepancy = UNKNOWN
         if cell.estimator.reference != "none":
             discrepancy = self._discrepancy(shared, np.asarray(keys), values, means)
         if cell.estimator.combination.rule == "fitted":

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
 
-from simstudy.settings.records import Choice, Count, Points, Positive, Vector
+from simstudy.settings.records import Choice, Count, Points, Positive, Vector, named
 
 
 class RateBandwidth(Choice):
@@ -116,6 +116,54 @@ Combination = Annotated[
         Field(discriminator="rule"),
     ],
     BeforeValidator(_combination),
+]
+
+
+class NadarayaWatsonLearner(Choice):
+    """Attention heads: Nadaraya–Watson estimators, each in the subspace of its projection."""
+
+    kind: Literal["nadaraya_watson"]
+
+
+class TrainedLearner(Choice):
+    """The same heads after gradient descent of their projections on the leave-one-out error of the ensemble."""
+
+    kind: Literal["trained"]
+    steps: Count = Field(60, description="number of steps, at least 1")
+    rate: Positive = Field(0.3, description="length of the first step, falling linearly to 0")
+
+
+class RandomForestLearner(Choice):
+    """Regression trees on bootstrap samples (Breiman 2001); n_heads is their number."""
+
+    kind: Literal["random_forest"]
+    max_features: Count = Field(1, description="features tried at a split, at most n_features")
+    min_leaf: Count = Field(5, description="least number of pairs in a leaf")
+
+
+class AntColonyLearner(Choice):
+    """Ants that estimate the qualities of sites and recruit one another; n_heads ants, at most n_keys steps.
+
+    Sites are the query points, their qualities the regression function there (arXiv 2603.20328).
+    """
+
+    kind: Literal["ant_colony"]
+    exploration: Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)] = Field(
+        0.3, description="probability that an ant ignores the others, in [0, 1]"
+    )
+    quorum: Positive = Field(20.0, description="recruitment at which the colony decides")
+    reinforcement: Positive = Field(0.1, description="pheromone laid for one unit of recruitment")
+    evaporation: Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)] = Field(
+        0.05, description="share of pheromone lost in a step, in [0, 1]"
+    )
+    enthusiasm: Positive = Field(0.2, description="recruitment for one unit of quality above the mean")
+
+
+LearnerChoice = Annotated[
+    Annotated[
+        NadarayaWatsonLearner | TrainedLearner | RandomForestLearner | AntColonyLearner, Field(discriminator="kind")
+    ],
+    named("kind"),
 ]
 
 

@@ -18,6 +18,8 @@ from simstudy.settings.rules import (
     Combination,
     GaussianQueries,
     GivenQueries,
+    LearnerChoice,
+    NadarayaWatsonLearner,
     OriginQuery,
     UniformCombination,
 )
@@ -92,6 +94,10 @@ class Heads(Record):
 class Estimator(Record):
     """The NW ensemble: logits, bandwidth b (temperature τ = b²) and combination of heads."""
 
+    learner: LearnerChoice = Field(
+        NadarayaWatsonLearner(kind="nadaraya_watson"),
+        description="members of the ensemble: nadaraya_watson, trained, random_forest or ant_colony",
+    )
     logits: Literal["distance", "dot_product"] = Field("distance", description='"distance" or "dot_product"')
     bandwidth: Bandwidth = Field(
         description='a positive number, "attention" (τ = √p), or { rule = "rate", smoothness = 2, constant = 1 }'
