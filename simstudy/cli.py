@@ -1,7 +1,7 @@
 """The command line: exceptions that a user can mend become one message and exit code 2.
 
-Imports typer, rich, and design, gather, ledger, plan, problems, progress, replay, report, results, search, store, study
-and tables only.  What a command needs is imported inside the command: ``--help`` stays fast.
+Imports typer, rich, and design, devices, gather, ledger, plan, problems, progress, replay, report, results, search,
+store, study and tables only.  What a command needs is imported inside the command: ``--help`` stays fast.
 """
 
 from __future__ import annotations
@@ -100,9 +100,14 @@ def run(
     design: DesignArgument,
     profile: ProfileOption = "quick",
     executor: Annotated[
-        str, typer.Option(help="serial, threads, processes, or the address of a Dask scheduler (tcp://host:8786).")
+        str,
+        typer.Option(
+            help="serial, threads, processes, cuda (one process for each GPU), or the address of a Dask scheduler (tcp://host:8786)."
+        ),
     ] = "threads",
-    workers: Annotated[int | None, typer.Option(min=1, help="Threads or processes; all cores by default.")] = None,
+    workers: Annotated[
+        int | None, typer.Option(min=1, help="Threads or processes; all cores, or GPUs, by default.")
+    ] = None,
     output: OutputOption = Path("outputs"),
 ) -> None:
     """Run a study, or continue one: batches that are already stored are not computed again."""
@@ -134,20 +139,28 @@ def run(
 
 
 @app.command()
-def status(design: DesignArgument, profile: ProfileOption = "quick", output: OutputOption = Path("outputs")) -> None:
+def status(
+    design: DesignArgument,
+    profile: ProfileOption = "quick",
+    cuda: Annotated[bool, typer.Option("--cuda", help="Count the batches of this machine's GPUs.")] = False,
+    output: OutputOption = Path("outputs"),
+) -> None:
     """Show how far each cell of a study is, also while another process runs it.
 
     Nothing is written or locked.  Errors are those of the batches stored so far; numbers of cells serve
     [bold]simstudy replay --cell[/].
     """
     from simstudy.design import load_design
+    from simstudy.devices import cuda_problem
     from simstudy.ledger import Ledger
     from simstudy.progress import status_line, status_table
     from simstudy.study import store_of
 
     loaded = load_design(design_path(design), profile)
     store = store_of(loaded, output)
-    ledger = Ledger(loaded, store)
+    if cuda and (problem := cuda_problem()):
+        raise UserError(f"--cuda: {problem}")
+    ledger = Ledger(loaded, store, "cuda" if cuda else "cpu")
     ledger.first_tasks()
     console.print(status_table(ledger, loaded))
     console.print(status_line(ledger, store), highlight=False, soft_wrap=True)

@@ -50,8 +50,15 @@ def gpu_name() -> str:
         return "CUDA simulator"
     gpu = cuda_compiler().gpus[0]
     major, minor = gpu.compute_capability
-    compilers = (f"{name} {importlib.metadata.version(name)}" for name in ("numba-cuda", "nvidia-nvvm"))
-    return f"{gpu.name} sm_{major}{minor} {' '.join(compilers)}"
+    compilers = " ".join(f"{name} {_version(name)}" for name in ("numba-cuda", "nvidia-nvvm", "nvidia-nvjitlink"))
+    return f"{gpu.name} sm_{major}{minor} {compilers}"
+
+
+def _version(distribution: str) -> str:
+    try:
+        return importlib.metadata.version(distribution)
+    except importlib.metadata.PackageNotFoundError:
+        return "of the system"
 
 
 def visible_gpus() -> list[str]:
@@ -66,7 +73,7 @@ def cuda_problem() -> str:
     if cuda_simulated():
         return ""
     if importlib.util.find_spec("numba_cuda") is None:
-        return "the extra for GPUs is not installed; pip install 'simstudy[cuda]', or choose another executor"
+        return "the extra for GPUs is not installed; pip install 'simstudy[cuda]'"
     if not cuda_compiler().is_available():
-        return "no CUDA GPU can be used here (is there one, with its driver?); choose another executor"
+        return "no CUDA GPU can be used here (is there one, with its driver?)"
     return ""

@@ -60,7 +60,7 @@ def run(
     output
         Folder of all studies.
     executor
-        ``serial``, ``threads``, ``processes``, or the address of a Dask scheduler.
+        ``serial``, ``threads``, ``processes``, ``cuda`` (a process for each GPU), or the address of a Dask scheduler.
     workers
         Threads or processes, at least 1; all cores by default.
     observer
@@ -87,7 +87,7 @@ def run(
     tell = observer or (lambda *_: None)
     # The executor comes first: if it cannot be used, no folder is made.
     with open_queue(executor, workers) as queue, store.locked():
-        ledger = Ledger(design, store)
+        ledger = Ledger(design, store, queue.device)
         queue.add(ledger.first_tasks())
         tell(ledger)
         for task, outcome in queue:
@@ -97,11 +97,12 @@ def run(
         accounts = ledger.accounts
         # Matrices of theory are small: threads of the numerical library would wait for one another.
         with threadpool_limits(1):
-            results = judge(assemble(design, accounts, lambda predicted: tell(ledger, predicted)), design, accounts)
+            joined = assemble(design, accounts, lambda predicted: tell(ledger, predicted), queue.device)
+            results = judge(joined, design, accounts)
         record = {"executor": executor, "workers": queue.workers(), **ledger.tally(), **meter.read()}
         results.attrs["run"] = json.dumps(record)
         store.write_dataset("results.nc", results)
-        store.write_json("provenance.json", {**results.attrs, **provenance(), "run": record})
+        store.write_json("provenance.json", {**results.attrs, **provenance(queue.device), "run": record})
     return results
 
 

@@ -23,8 +23,8 @@ cuda = cuda_compiler()
 # Index legend: r replicate, i key, j feature, c column of the stacked projections, q query, h and g head,
 # k dimension of a head, t thread of a block; s: r, or 0 where all replicates have the same queries or projections.
 
-THREADS = 64
-"""Threads of a block, a power of 2: they share the keys of one sum."""
+THREADS = 32
+"""Threads of a block, one warp: they share the keys of one sum."""
 GROUP = 4
 """Heads whose products one thread keeps: 8 weights give 16 products."""
 # Sizes of shared arrays must be constants, not products of them.
@@ -68,7 +68,7 @@ def nw_moments(
     n_groups = -(-n_heads // GROUP)
     grams = cuda.device_array((*means.shape, n_heads), np.float64)
     blocks = n_replicates * n_queries * (n_groups * (n_groups + 1) // 2)
-    multiply = _kernels(keys.dtype.name)[1]
+    multiply = _multiply(np.dtype(keys.dtype).name)
     multiply[blocks, THREADS](keys, _on_device(variances, keys.dtype), queries, *law, nearest, inverses, grams)
     return means.copy_to_host(), grams.copy_to_host()
 
@@ -90,7 +90,7 @@ def _means(keys: Any, values: np.ndarray, queries: Any, law: tuple) -> tuple[Any
     shape = keys.shape[0], queries.shape[1], keys.shape[1]
     found = tuple(cuda.device_array(shape, real) for real in (np.float64, keys.dtype, np.float64))
     means, nearest, inverses = found
-    average = _kernels(np.dtype(keys.dtype).name)[0]
+    average = _average(np.dtype(keys.dtype).name)
     average[shape[0] * shape[1] * shape[2], THREADS](
         keys, _on_device(values, keys.dtype), queries, *law, means, nearest, inverses
     )
@@ -135,16 +135,25 @@ def _add_up(sums, t):
     cuda.syncthreads()
 
 
+# A GPU kernel takes no functions as arguments, so each precision has kernels of its own around its power of 2.
+
+
 @functools.cache
-def _kernels(precision: str) -> tuple[Any, Any]:
-    """Kernels of means and of products of weights; a GPU kernel takes no functions as arguments."""
+def _weight(precision: str) -> Any:
     exp2 = cuda_function(_EXP2[precision])
 
     @cuda_function
-    def weight(score, nearest, rate, low, magic):
-        exponent = rate * (nearest - score)
+    def weight(keys, queries, r, q, h, i, distance, rate, low, magic, nearest):
+        exponent = rate * (nearest - _score(keys, queries, r, q, h, i, distance))
         w = exp2(exponent, low, magic)
         return w if not exponent < low else w * 0
+
+    return weight
+
+
+@functools.cache
+def _average(precision: str) -> Any:
+    weight = _weight(precision)
 
     @cuda_kernel
     def average(keys, values, queries, distance, rate, low, magic, largest, means, nearest, inverses):
@@ -153,6 +162,7 @@ def _kernels(precision: str) -> tuple[Any, Any]:
         t, block = cuda.threadIdx.x, cuda.blockIdx.x
         h, q, r = block % n_heads, block // n_heads % n_queries, block // (n_heads * n_queries)
         lows = cuda.shared.array(THREADS, np.float64)
+        sums = cuda.shared.array((THREADS, 2), np.float64)
         lowest = largest
         for i in range(t, values.shape[1], THREADS):
             score = _score(keys, queries, r, q, h, i, distance)
@@ -162,56 +172,68 @@ def _kernels(precision: str) -> tuple[Any, Any]:
         cuda.syncthreads()
         for other in range(THREADS):
             lowest = keys.dtype.type(lows[other]) if lows[other] < lowest else lowest
-        sums = cuda.shared.array((THREADS, 2), np.float64)
         mass = total = 0.0
         for i in range(t, values.shape[1], THREADS):
-            w = weight(_score(keys, queries, r, q, h, i, distance), lowest, rate, low, magic)
+            w = np.float64(weight(keys, queries, r, q, h, i, distance, rate, low, magic, lowest))
             mass += w
-            total += np.float64(w) * values[r, i]
+            total += w * values[r, i]
         sums[t, 0], sums[t, 1] = mass, total
         _add_up(sums, t)
         if t == 0:
             # The nearest key has weight 1, unless no logit is finite.
             inverse = 1.0 / sums[0, 0] if sums[0, 0] >= 0.5 else np.nan
-            means[r, q, h] = sums[0, 1] * inverse
-            nearest[r, q, h] = lowest
-            inverses[r, q, h] = inverse
+            means[r, q, h], nearest[r, q, h], inverses[r, q, h] = sums[0, 1] * inverse, lowest, inverse
+
+    return average
+
+
+@functools.cache
+def _multiply(precision: str) -> Any:
+    weight = _weight(precision)
+
+    @cuda_function
+    def weigh(keys, queries, r, q, first, i, distance, rate, low, magic, nearest, inverses, weights):
+        # Normalised weights of the heads of a group, zero beyond the last head.
+        for k in range(GROUP):
+            h = first + k
+            weights[k] = 0.0
+            if h < nearest.shape[2]:
+                w = weight(keys, queries, r, q, h, i, distance, rate, low, magic, nearest[r, q, h])
+                weights[k] = w * inverses[r, q, h]
 
     @cuda_kernel
-    def multiply(keys, variances, queries, distance, rate, low, magic, largest, nearest, inverses, grams):
+    def multiply(keys, variances, queries, distance, rate, low, magic, _, nearest, inverses, grams):
         # grams[r, q, h, g] = sum_i w_hi w_gi variances[r, i], sum_i w_hi = 1: a block for each (r, q, two groups)
-        _, n_queries, n_heads, _ = grams.shape
+        n_queries, n_heads = grams.shape[1], grams.shape[2]
         n_groups = (n_heads + GROUP - 1) // GROUP
         n_pairs = n_groups * (n_groups + 1) // 2
         t, block = cuda.threadIdx.x, cuda.blockIdx.x
-        pair, q, r = block % n_pairs, block // n_pairs % n_queries, block // (n_pairs * n_queries)
-        upper = 0
-        while (upper + 1) * (upper + 2) // 2 <= pair:
-            upper += 1
-        lower = pair - upper * (upper + 1) // 2
+        q, r = block // n_pairs % n_queries, block // (n_pairs * n_queries)
+        upper, lower = _pair(block % n_pairs)
         x, y = cuda.local.array(GROUP, np.float64), cuda.local.array(GROUP, np.float64)
         sums = cuda.shared.array((THREADS, _PRODUCTS), np.float64)
         for k in range(_PRODUCTS):
             sums[t, k] = 0.0
         for i in range(t, variances.shape[1], THREADS):
-            for k in range(GROUP):
-                h, g = GROUP * upper + k, GROUP * lower + k
-                x[k] = y[k] = 0.0
-                if h < n_heads:
-                    score = _score(keys, queries, r, q, h, i, distance)
-                    x[k] = weight(score, nearest[r, q, h], rate, low, magic) * inverses[r, q, h]
-                if upper == lower:
-                    y[k] = x[k]
-                else:
-                    score = _score(keys, queries, r, q, g, i, distance)
-                    y[k] = weight(score, nearest[r, q, g], rate, low, magic) * inverses[r, q, g]
+            weigh(keys, queries, r, q, GROUP * upper, i, distance, rate, low, magic, nearest, inverses, x)
+            if upper != lower:
+                weigh(keys, queries, r, q, GROUP * lower, i, distance, rate, low, magic, nearest, inverses, y)
             for k in range(_PRODUCTS):
-                sums[t, k] += x[k // GROUP] * y[k % GROUP] * variances[r, i]
+                w = x[k % GROUP] if upper == lower else y[k % GROUP]
+                sums[t, k] += x[k // GROUP] * w * variances[r, i]
         _add_up(sums, t)
         if t < _PRODUCTS:
             h, g = GROUP * upper + t // GROUP, GROUP * lower + t % GROUP
             if g <= h < n_heads:
-                grams[r, q, h, g] = sums[0, t]
-                grams[r, q, g, h] = sums[0, t]
+                grams[r, q, h, g] = grams[r, q, g, h] = sums[0, t]
 
-    return average, multiply
+    return multiply
+
+
+@cuda_function
+def _pair(number):
+    # The pairs of groups (0, 0), (1, 0), (1, 1), (2, 0), ...
+    upper = 0
+    while (upper + 1) * (upper + 2) // 2 <= number:
+        upper += 1
+    return upper, number - upper * (upper + 1) // 2
