@@ -52,8 +52,8 @@ test: $(VENV)/.dev  ## Import contracts and the whole test suite
 	$(BIN)/lint-imports
 	$(BIN)/python -m pytest -n $(CORES) --dist loadfile
 
-verify: $(VENV)/.dev  ## Monte Carlo against exact moments, with a numeric verdict (minutes)
-	$(BIN)/python -m pytest -s --timeout=900 tests/verification/verify_exact.py
+verify: $(VENV)/.dev  ## Exact moments, kills and hostile inputs, each with a verdict (minutes)
+	$(BIN)/python -m pytest -s --timeout=1800 tests/verification/verify_*.py
 
 bench: $(VENV)/.bench  ## Speed against the limits of the machine and other libraries (minutes)
 	$(BIN)/python tests/benchmarks

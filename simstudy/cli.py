@@ -1,7 +1,8 @@
 """The command line: exceptions that a user can mend become one message and exit code 2.
 
-Imports typer, rich, and design, devices, gather, ledger, plan, problems, progress, replay, report, results, search,
-store, study and tables only.  What a command needs is imported inside the command: ``--help`` stays fast.
+Imports typer, rich, and arrays, design, gather, jobs, ledger, plan, problems, progress, replay, report, results,
+schedule, search, shares, store, study and tables only.  What a command needs is imported inside the command:
+``--help`` stays fast.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import signal
 import sys
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
@@ -18,6 +19,10 @@ from rich.markup import escape
 from rich.table import Table
 
 from simstudy.problems import UserError
+
+if TYPE_CHECKING:
+    from simstudy.design import Design
+    from simstudy.jobs import Jobs
 
 EXIT_USER_ERROR = 2
 EXIT_PRECISION_MISSED = 3
@@ -100,25 +105,32 @@ def run(
     design: DesignArgument,
     profile: ProfileOption = "quick",
     executor: Annotated[
-        str,
-        typer.Option(
-            help="serial, threads, processes, cuda (one process for each GPU), or the address of a Dask scheduler (tcp://host:8786)."
-        ),
+        str, typer.Option(help="serial, threads, processes, cuda, or the address of a Dask scheduler (tcp://host:8786)")
     ] = "threads",
-    workers: Annotated[
-        int | None, typer.Option(min=1, help="Threads or processes; all cores, or GPUs, by default.")
-    ] = None,
+    workers: Annotated[int | None, typer.Option(min=1, help="Threads, processes or GPUs; all by default.")] = None,
     output: OutputOption = Path("outputs"),
+    share: Annotated[
+        str | None, typer.Option(help='Compute only share "3/8" of the cells, into a folder of its own, to be merged.')
+    ] = None,
 ) -> None:
     """Run a study, or continue one: batches that are already stored are not computed again."""
     from simstudy.design import load_design
+
+    loaded = load_design(design_path(design), profile)
+    if share is None:
+        _run(loaded, output, executor, workers)
+    else:
+        _run_share(loaded, share, output, executor, workers)
+
+
+def _run(loaded: Design, output: Path, executor: str | Jobs, workers: int | None = None) -> None:
+    """Run a study and show its verdicts."""
     from simstudy.progress import ProgressDisplay, missed_lines
     from simstudy.report import write_report
     from simstudy.study import run as run_study
     from simstudy.study import store_of
     from simstudy.tables import verdict_table
 
-    loaded = load_design(design_path(design), profile)
     with ProgressDisplay(console) as display:
         results = run_study(loaded, output=output, executor=executor, workers=workers, observer=display)
     store = store_of(loaded, output)
@@ -138,29 +150,97 @@ def run(
         raise typer.Exit(EXIT_PRECISION_MISSED)
 
 
+def _run_share(loaded: Design, text: str, output: Path, executor: str, workers: int | None) -> None:
+    """Run a share of a study, and say where it is."""
+    from simstudy.progress import ProgressDisplay
+    from simstudy.shares import Share
+    from simstudy.study import run_share
+
+    with ProgressDisplay(console) as display:
+        stored = run_share(
+            loaded, Share.parse(text), output=output, executor=executor, workers=workers, observer=display
+        )
+    cells = len(display.ledger.accounts)
+    console.print(f"share {text}: {cells} cells done\nstored   {stored.folder}", highlight=False, soft_wrap=True)
+
+
 @app.command()
-def status(
+def submit(
     design: DesignArgument,
     profile: ProfileOption = "quick",
-    cuda: Annotated[bool, typer.Option("--cuda", help="Count the batches of this machine's GPUs.")] = False,
     output: OutputOption = Path("outputs"),
+    system: Annotated[str, typer.Option(help="Batch system: slurm, pbs, sge or lsf.")] = "slurm",
+    array: Annotated[bool, typer.Option("--array", help="A Slurm job array, which needs no network.")] = False,
+    jobs: Annotated[int, typer.Option(help="Jobs to keep running, or tasks of the array.")] = 2,
+    threads: Annotated[int, typer.Option(help="Cores of a job.")] = 1,
+    memory: Annotated[str, typer.Option(help="Memory of a job; simstudy plan predicts it.")] = "2GB",
+    walltime: Annotated[str, typer.Option(help="Longest time of a job, hours:minutes:seconds.")] = "01:00:00",
+    queue: Annotated[str | None, typer.Option(help="Queue, or partition.")] = None,
+    interface: Annotated[str | None, typer.Option(help="Network between nodes, such as ib0.")] = None,
+    scratch: Annotated[str, typer.Option(help="Node-local folder; the shell of a job expands it.")] = "${TMPDIR:-/tmp}",
+    directive: Annotated[list[str], typer.Option(help='More for the batch system: "--account=me".')] = [],  # noqa: B006
+    setup: Annotated[list[str], typer.Option(help='Shell line of a job, such as "module load x".')] = [],  # noqa: B006
+    show: Annotated[bool, typer.Option("--show", help="Print the job scripts, and submit nothing.")] = False,
 ) -> None:
+    """Run a study on a cluster: by jobs that this process keeps running until it is done, or by a job array.
+
+    In the first form jobs that are lost are replaced, and Ctrl-C ends all; in the second, a last job merges the
+    shares and computes what lost tasks did not. In both, the same command continues what was interrupted.
+    """
+    from simstudy.design import load_design
+    from simstudy.jobs import Jobs
+    from simstudy.study import require_writable, store_of
+
+    path = design_path(design)
+    loaded = load_design(path, profile)
+    store = store_of(loaded, output)
+    require_writable(store.folder)
+    asked = Jobs(
+        system, jobs, threads, memory, walltime, queue, interface, scratch, tuple(directive), tuple(setup),
+        store.folder.absolute() / "logs",
+    )  # fmt: skip
+    if array:
+        _submit_array(loaded, path, output, asked, show)
+    elif show:
+        from simstudy.schedule import job_script
+
+        print(job_script(asked))
+    else:
+        _run(loaded, output, asked)
+
+
+def _submit_array(loaded: Design, path: Path, output: Path, asked: Jobs, show: bool) -> None:
+    from simstudy.arrays import array_scripts, submit_array
+    from simstudy.study import store_of
+
+    store = store_of(loaded, output)
+    scripts = array_scripts(loaded, path, store, output, asked)
+    if show:
+        print("\n".join(scripts))
+        return
+    asked.require_command()
+    tasks, merged = submit_array(scripts, store)
+    console.print(
+        f"array    {tasks}\nmerge    {merged}, after it\nlogs     {asked.logs}", highlight=False, soft_wrap=True
+    )
+
+
+@app.command()
+def status(design: DesignArgument, profile: ProfileOption = "quick", output: OutputOption = Path("outputs")) -> None:
     """Show how far each cell of a study is, also while another process runs it.
 
     Nothing is written or locked.  Errors are those of the batches stored so far; numbers of cells serve
     [bold]simstudy replay --cell[/].
     """
     from simstudy.design import load_design
-    from simstudy.devices import cuda_problem
     from simstudy.ledger import Ledger
     from simstudy.progress import status_line, status_table
+    from simstudy.shares import with_shares
     from simstudy.study import store_of
 
     loaded = load_design(design_path(design), profile)
-    store = store_of(loaded, output)
-    if cuda and (problem := cuda_problem()):
-        raise UserError(f"--cuda: {problem}")
-    ledger = Ledger(loaded, store, "cuda" if cuda else "cpu")
+    store = with_shares(store_of(loaded, output))
+    ledger = Ledger(loaded, store)
     ledger.first_tasks()
     console.print(status_table(ledger, loaded))
     console.print(status_line(ledger, store), highlight=False, soft_wrap=True)
@@ -250,10 +330,13 @@ def merge(
     into: Annotated[Path, typer.Option(help="Folder that takes what it lacks.")],
 ) -> None:
     """Copy the batches that one folder of a study lacks from others; simstudy run then continues from all of them."""
+    from simstudy.shares import require_engine
     from simstudy.store import Store
     from simstudy.study import require_writable
 
     require_writable(into)
+    for source in sources:
+        require_engine(Store(source))
     target = Store(into)
     with target.locked():
         for source in sources:

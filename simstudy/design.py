@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import math
+import re
 import tomllib
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
@@ -31,7 +32,9 @@ MAX_CELLS = 20_000
 MAX_DEPTH = 20
 """Deepest nesting of tables and lists; a design needs half of it."""
 
-Name = Annotated[str, Field(pattern=r"^[a-z0-9]+(-[a-z0-9]+)*$", max_length=64)]
+NAME = r"^[a-z0-9]+(-[a-z0-9]+)*$"
+"""Names of studies, profiles, grids, claims and figures: they become names of folders and files."""
+Name = Annotated[str, Field(pattern=NAME, max_length=64)]
 
 
 class Study(Record):
@@ -170,8 +173,9 @@ def _read(path: Path) -> str:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise DesignError(path, [Problem("", f"byte {error.start}", "not UTF-8 text; save it as UTF-8")]) from None
-    except OSError as error:
-        raise DesignError(path, [Problem("", "", f"cannot be read: {error.strerror}")]) from None
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise DesignError(path, [Problem("", "", f"cannot be read: {reason}")]) from None
 
 
 def _parse(path: Path, text: str) -> dict[str, Any]:
@@ -203,6 +207,8 @@ def _under_profile(path: Path, raw: dict[str, Any], profile: str) -> dict[str, A
     if profile not in profiles:
         known = ", ".join(profiles) or "none"
         raise DesignError(path, [Problem("profiles", profile, f"no such profile; the design has: {known}")])
+    if not re.fullmatch(NAME, profile):
+        raise DesignError(path, [Problem("profiles", profile, "lower-case letters, digits and single hyphens only")])
     return _merge(raw, profiles[profile])
 
 

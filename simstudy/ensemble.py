@@ -1,10 +1,11 @@
 """One ensemble on the caller's own arrays, and the geometry of its heads: labelled in meaning, plain arrays in.
 
-Imports NumPy, xarray, geometry and kernels only.
+Imports NumPy, xarray, geometry, kernels and the standard library only.
 """
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -57,8 +58,9 @@ def nw_ensemble(
     -------
     xarray.Dataset
         ``estimate`` (query), ``head_estimate`` (query, head), ``weight_gram`` (query, head_i, head_j); computed in
-        float64 whatever the precision given.  NaN where no logit is finite.  Given the keys, and with noise of
-        constant variance σ², the covariance of the head estimates is σ² times the Gram matrix.
+        float64 whatever the precision given.  NaN where no logit is finite; an ``estimate`` beyond float64 is infinite.
+        Given the keys, and with noise of constant variance σ², the covariance of the head estimates is σ² times the
+        Gram matrix.
 
     Raises
     ------
@@ -74,13 +76,16 @@ def nw_ensemble(
     _one_of("logits", logits, LOGITS)
     _one_of("kernel", kernel, KERNELS)
     a = np.full(n_heads, 1.0 / n_heads) if combination is None else _array("combination", combination, (n_heads,))
+    x, points, weights, b_scaled = _in_common_units(x, points, weights, b, logits)
     projected = project(np.ascontiguousarray(x.T)[None], weights)
     # By the same sums as the keys, so that a query at a key has distance zero exactly.
     images = project(np.ascontiguousarray(points.T)[None], weights)[0].transpose(2, 0, 1)
-    means, grams = nw_moments(projected, y[None], np.ones((1, len(y))), images, b, logits)
+    means, grams = nw_moments(projected, y[None], np.ones((1, len(y))), images, b_scaled, logits)
+    with np.errstate(over="ignore", invalid="ignore"):
+        combined = means[0] @ a
     return xr.Dataset(
         {
-            "estimate": ("query", means[0] @ a, _about("combined estimate", "units of values", "sum_h a_h f_h(x_q)")),
+            "estimate": ("query", combined, _about("combined estimate", "units of values", "sum_h a_h f_h(x_q)")),
             "head_estimate": (
                 ("query", "head"), means[0], _about("estimate of each head", "units of values", "sum_i w_hi(x_q) Y_i"),
             ),
@@ -91,6 +96,26 @@ def nw_ensemble(
         },
         attrs={"logits": logits, "kernel": kernel, "bandwidth": b},
     )  # fmt: skip
+
+
+def _in_common_units(
+    keys: np.ndarray, queries: np.ndarray, projections: np.ndarray, bandwidth: float, logits: str
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, float]:
+    """Return keys, queries, projections and bandwidth in units in which no product leaves float64.
+
+    Numbers of ordinary size stay as they are.  Units are powers of four, so that nothing is rounded.
+    """
+    sizes = [float(np.abs(array).max()) for array in (keys, queries)]
+    # Differences need one unit, products one each.
+    units = [_unit(max(sizes))] * 2 if logits == "distance" else [_unit(size) for size in sizes]
+    own = _unit(float(np.abs(projections).max()))
+    scaled = bandwidth / own / math.sqrt(units[0]) / math.sqrt(units[1])
+    return keys / units[0], queries / units[1], projections / own, max(scaled, math.ulp(0.0))
+
+
+def _unit(largest: float) -> float:
+    ordinary = 1e-50 < largest < 1e50 or not largest
+    return 1.0 if ordinary else 4.0 ** math.floor(math.log2(largest) / 2.0)
 
 
 def _about(meaning: str, units: str, formula: str) -> dict[str, str]:

@@ -20,6 +20,11 @@ class UserError(Exception):
     """A mistake that a user can mend: shown as its message alone, exit code 2."""
 
 
+def printable(text: str) -> str:
+    """Return a text on one line, control characters spelt out: what a file says must not steer the terminal."""
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+
+
 @dataclass(frozen=True)
 class Problem:
     """One mistake: the path of the entry in the file, its value (None if it is absent), and what to do."""
@@ -31,7 +36,7 @@ class Problem:
     def __str__(self) -> str:
         shown = "" if self.value is None else f" = {self.value!r}"
         shown = shown if len(shown) <= 83 else shown[:80] + "..."
-        return f"{self.path}{shown}: {self.remedy}" if self.path else self.remedy
+        return printable(f"{self.path}{shown}: {self.remedy}" if self.path else self.remedy)
 
     @classmethod
     def unknown(cls, path: str, value: Any, known: Iterable[str], what: str = "key") -> Problem:
@@ -110,7 +115,7 @@ def _remedy(detail: Any, description: str) -> str:
         return "unknown key; remove it or correct its name"
     message = str(detail["msg"]).replace("Input should be", "must be").replace("Input tag", "the name")
     message = re.sub(r"a valid dictionary( or instance of \w+)?", "a table", message)
-    message = message[0].lower() + message[1:]
+    message = message[0].lower() + (message[1:] if len(message) <= 200 else f"{message[1:150]}...")
     return f"{message}; give {description}" if description else message
 
 

@@ -119,7 +119,7 @@ def status_line(ledger: Ledger, store: Store) -> str:
     """Return how many cells are finished, whether somebody computes the rest, and how long that will take."""
     finished = sum(account.finished for account in ledger.accounts)
     text = f"{finished} of {len(ledger.accounts)} cells finished"
-    owner = store.owner()
+    owner = next(filter(None, (one.owner() for one in (store, *store.known))), None)
     if owner is None or owner.alive is False:
         return text if finished == len(ledger.accounts) else f"{text}; no process runs it: simstudy run continues"
     who = f"process {owner.pid} on {owner.host}"
@@ -161,9 +161,10 @@ def plan_lines(plan: Plan, workers: int | None) -> str:
     """Return the whole in words."""
     disk = sum(grid.bytes for grid in plan.grids) / 2**20
     replicates = sum(grid.replicates for grid in plan.grids)
+    here = f"{duration(plan.seconds(1))} of processor time on {plan.workers} workers"
     lines = [
         f"{replicates:,} replicates, {disk:.0f} MiB on disk, {plan.peak_MiB:.0f} MiB of memory in the largest process",
-        f"about {duration(plan.seconds(plan.workers))} left on this machine ({plan.workers} workers)",
+        f"about {duration(plan.seconds(plan.workers))} left on this machine ({here})",
     ]
     if workers is not None:
         lines.append(f"about {duration(plan.seconds(workers))} left on {workers} such workers")

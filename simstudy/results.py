@@ -63,6 +63,8 @@ def to_grid(results: xr.Dataset, grid: str | None = None) -> xr.Dataset:
         If the grid does not exist, if it is left out although there are several, or if these are not the results of
         a study.
     """
+    if not isinstance(results, xr.Dataset):
+        raise UserError(f"results are of type {type(results).__name__}; give what open_results or run returned")
     factors = factors_of(results)
     if grid is None and len(factors) > 1:
         raise UserError(f"grid: left out, but these results have several; choose one of {', '.join(factors)}")
@@ -70,13 +72,25 @@ def to_grid(results: xr.Dataset, grid: str | None = None) -> xr.Dataset:
     if grid not in factors:
         raise UserError(f"grid = {grid!r}: not in these results; they have {', '.join(factors)}")
     names = factors[grid]
+    _require_factors(results, names)
     inside = results.isel(cell=np.flatnonzero(results.grid.values == grid))
     levels = {name: ("cell", _levels(inside, name)) for name in names}
     settings = [name for name, values in inside.coords.items() if values.dims == ("cell",)]
     inside = inside.drop_vars(settings).assign_coords(levels)
+    combinations = list(zip(*(inside[name].values.tolist() for name in names), strict=True))
+    if len(set(combinations)) < len(combinations) or inside.sizes["cell"] == 0:
+        raise UserError(f"grid = {grid!r}: its cells in these results repeat levels of {', '.join(names)}, or are gone")
     if len(names) > 1:
         return inside.set_index(cell=names).unstack("cell")
     return inside.swap_dims(cell=names[0]) if names else inside.isel(cell=0)
+
+
+def _require_factors(results: xr.Dataset, names: tuple[str, ...]) -> None:
+    """Refuse results whose cells are not labelled with the factors that they record."""
+    wanted = ["grid", *names, *(["bandwidth_rule"] if "bandwidth" in names else [])]
+    for name in wanted:
+        if name not in results.coords or results[name].dims != ("cell",):
+            raise UserError(f"{name}: no coordinate along cell; these are not the results of a study")
 
 
 def _levels(inside: xr.Dataset, factor: str) -> np.ndarray:

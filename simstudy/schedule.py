@@ -1,22 +1,25 @@
 """One queue of batches over all cells, on any executor: the only module that imports Dask.
 
-Imports Dask, batch, cells, devices, moments, problems, provenance and usage only.  It contains no arithmetic: every
-executor calls `simulate_batch`.
+Imports Dask (with dask-jobqueue), batch, cells, devices, jobs, moments, problems, provenance and usage only.  It
+contains no arithmetic: every executor calls `simulate_batch`.
 """
 
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import platform
+import subprocess
 import time
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
 from simstudy.batch import simulate_batch
 from simstudy.cells import Cell
 from simstudy.devices import cuda_problem, visible_gpus
+from simstudy.jobs import SINGLE_THREADED, TCP_TIMEOUT, Jobs
 from simstudy.moments import Moments
 from simstudy.problems import UserError
 from simstudy.provenance import engine
@@ -27,9 +30,8 @@ TASKS_PER_THREAD = 3
 """Tasks in flight for each worker thread: enough to hide latency, few enough to stop quickly."""
 WORKER_SECONDS = 30
 """How long to wait for a scheduler without workers to get some."""
-
-# Kernels are serial and release the GIL; numerical libraries must not start threads of their own.
-_SINGLE = {name: "1" for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")}
+LOST_WORKERS = 10
+"""Workers that may be lost with one task before it counts as deadly: jobs are ended for many a reason."""
 
 
 class Task(NamedTuple):
@@ -86,11 +88,22 @@ class Queue:
 
 
 class DaskQueue(Queue):
-    """The same queue, computed by the workers of a Dask client."""
+    """The same queue, computed by the workers of a Dask client.
 
-    def __init__(self, client: Any, device: str = "cpu") -> None:
+    Parameters
+    ----------
+    client
+        The client.
+    without_workers
+        Called while there have been no workers for `WORKER_SECONDS`; raises if none will come.
+    device
+        What its workers compute on.
+    """
+
+    def __init__(self, client: Any, without_workers: Callable[[], None] | None = None, device: str = "cpu") -> None:
         super().__init__(device)
         self._client = client
+        self._without_workers = without_workers or self._give_up
 
     def workers(self) -> int:
         """Return how many tasks run at once, by the threads that the scheduler has now."""
@@ -138,7 +151,11 @@ class DaskQueue(Queue):
             looked = now
             last_seen = now if self.workers() else last_seen
             if now - last_seen > WORKER_SECONDS:
-                raise _no_workers(self._client.scheduler.address)
+                self._without_workers()
+                last_seen = now
+
+    def _give_up(self) -> None:
+        raise _no_workers(self._client.scheduler.address)
 
 
 def _no_workers(address: str) -> UserError:
@@ -166,30 +183,34 @@ def _outcome(future: Any) -> Outcome:
 
 
 @contextlib.contextmanager
-def open_queue(executor: str, workers: int | None = None) -> Iterator[Queue]:
+def open_queue(executor: str | Jobs, workers: int | None = None) -> Iterator[Queue]:
     """Open a queue on an executor and close its workers at the end.
 
     Parameters
     ----------
     executor
-        ``serial``; ``threads`` or ``processes`` on this machine; ``cuda``, one process for each of its GPUs; or the
-        address of a running Dask scheduler, such as ``tcp://host:8786``.
+        ``serial``; ``threads`` or ``processes`` on this machine; ``cuda``, one process for each of its GPUs; the
+        address of a running Dask scheduler, such as ``tcp://host:8786``; or jobs to submit, which are replaced if they
+        are lost.
     workers
         Number of threads or processes, at least 1; all cores, or GPUs, by default.
 
     Raises
     ------
     UserError
-        If the executor is unknown, the number of workers is not positive, there are not so many GPUs, or the
-        scheduler does not answer or has no workers.
+        If the executor is unknown, the number of workers is not positive, there are not so many GPUs, the scheduler
+        does not answer or has no workers, or jobs cannot be submitted.
     """
-    if workers is not None and workers < 1:
-        raise UserError(f"workers = {workers!r}: must be at least 1; leave it out for all cores")
-    if executor == "serial":
+    if workers is not None and (isinstance(workers, bool) or not isinstance(workers, int) or workers < 1):
+        raise UserError(f"workers = {workers!r}: must be a whole number of at least 1; leave it out for all cores")
+    if isinstance(executor, Jobs):
+        with _job_cluster(executor) as (client, without_workers):
+            yield DaskQueue(client, without_workers)
+    elif executor == "serial":
         yield Queue()
     elif executor == "cuda":
         with _cuda_client(workers) as client:
-            yield DaskQueue(client, "cuda")
+            yield DaskQueue(client, device="cuda")
     elif executor in EXECUTORS:
         with _local_client(executor, workers or os.cpu_count() or 1) as client:
             yield DaskQueue(client)
@@ -212,7 +233,7 @@ def _local_client(executor: str, workers: int) -> Iterator[Any]:
         if processes
         else {"n_workers": 1, "threads_per_worker": workers}
     )
-    with dask.config.set({"distributed.nanny.pre-spawn-environ": _SINGLE}):
+    with dask.config.set({"distributed.nanny.pre-spawn-environ": SINGLE_THREADED}):
         cluster = LocalCluster(processes=processes, dashboard_address=":0", silence_logs=50, **shape)
         with cluster, Client(cluster) as client:
             yield client
@@ -235,10 +256,9 @@ def _cuda_client(workers: int | None) -> Iterator[Any]:
         name: {"cls": Nanny, "options": {**place, "nthreads": 1, "env": {"CUDA_VISIBLE_DEVICES": name}}}
         for name in gpus[:workers]
     }
-    with dask.config.set({"distributed.nanny.pre-spawn-environ": _SINGLE}):
+    with dask.config.set({"distributed.nanny.pre-spawn-environ": SINGLE_THREADED}):
         cluster = SpecCluster(nannies, {"cls": Scheduler, "options": place}, silence_logs=50)
         with cluster, Client(cluster) as client:
-            client.wait_for_workers(len(nannies), timeout=WORKER_SECONDS)
             yield client
 
 
@@ -246,6 +266,9 @@ def _cuda_client(workers: int | None) -> Iterator[Any]:
 def _remote_client(address: str) -> Iterator[Any]:
     from distributed import Client
 
+    # A scheduler that is lost is reported once, by us.
+    for name in ("distributed", "distributed.client"):
+        logging.getLogger(name).setLevel(logging.CRITICAL)
     try:
         client = Client(address, timeout="10s")
     except (OSError, ValueError) as error:
@@ -256,3 +279,87 @@ def _remote_client(address: str) -> Iterator[Any]:
         except TimeoutError:
             raise _no_workers(address) from None
         yield client
+
+
+@contextlib.contextmanager
+def _job_cluster(jobs: Jobs) -> Iterator[tuple[Any, Callable[[], None]]]:
+    """Keep jobs running that are workers of a scheduler in this process."""
+    import dask
+    from distributed import Client
+
+    jobs.require_command()
+    kind = _cluster_class(jobs)
+    config = {"distributed.comm.timeouts.tcp": TCP_TIMEOUT, "distributed.scheduler.allowed-failures": LOST_WORKERS}
+    with (
+        dask.config.set(config),
+        kind(**_asked(jobs), scheduler_options={"dashboard_address": ":0"}) as cluster,
+        Client(cluster) as client,
+    ):
+        try:
+            cluster.scale(jobs=jobs.jobs)
+            cluster.sync(_submitted, cluster)
+        except RuntimeError as error:
+            reason = "; ".join(str(error).split("stderr:")[-1].split("\n")).strip("; ")
+            raise UserError(
+                f"{jobs.system} refuses the job: {reason}; mend --queue, --walltime, --memory or --directive"
+            ) from None
+        # `scale` alone would not replace a job that is lost.  As many as wanted whatever the load: the queue hands
+        # out few tasks at a time, from which the scheduler would infer that few workers are needed.
+        cluster.adapt(minimum_jobs=jobs.jobs, maximum_jobs=jobs.jobs, interval="1s")
+        yield client, lambda: _require_live(jobs, cluster)
+
+
+async def _submitted(cluster: Any) -> None:
+    await cluster
+
+
+def _require_live(jobs: Jobs, cluster: Any) -> None:
+    """Jobs may wait in the queue for days; but if Slurm knows none of them any more, none will come."""
+    numbers = [job.job_id for job in cluster.workers.values()]
+    if jobs.system != "slurm" or not numbers:
+        return
+    command = ["squeue", "--noheader", "--format=%A", f"--jobs={','.join(numbers)}"]
+    asked = subprocess.run(command, capture_output=True, text=True, check=False)
+    if not asked.stdout.strip() and (asked.returncode == 0 or "Invalid job id" in asked.stderr):
+        raise UserError(
+            f"the slurm jobs {', '.join(numbers)} ended without becoming workers; {jobs.logs} has their logs; mend "
+            "--setup, --interface or --memory, and submit again: finished batches are stored"
+        )
+
+
+def job_script(jobs: Jobs) -> str:
+    """Return the script of a job, as it is submitted apart from the address of the scheduler and the worker's name."""
+    script: str = _cluster_class(jobs).job_cls("tcp://SCHEDULER", name="WORKER", **_asked(jobs)).job_script()
+    return script
+
+
+def _cluster_class(jobs: Jobs) -> Any:
+    try:
+        import dask_jobqueue
+    except ImportError:
+        raise UserError(
+            "dask-jobqueue: not installed; pip install 'simstudy[cluster]', or use --array, which does without"
+        ) from None
+    names = {"slurm": "SLURMCluster", "pbs": "PBSCluster", "sge": "SGECluster", "lsf": "LSFCluster"}
+    return getattr(dask_jobqueue, names[jobs.system])
+
+
+def _asked(jobs: Jobs) -> dict[str, Any]:
+    """Return what dask-jobqueue is told about a job."""
+    # Workers leave in order, a little apart, before the batch system ends them.
+    lifetime = ["--lifetime", f"{0.9 * jobs.seconds:.0f}s", "--lifetime-stagger", f"{0.05 * jobs.seconds:.0f}s"]
+    return {
+        "cores": jobs.threads,
+        "processes": 1,
+        "memory": jobs.memory,
+        # LSF counts hours and minutes.
+        "walltime": jobs.walltime[:-3] if jobs.system == "lsf" else jobs.walltime,
+        "queue": jobs.queue,
+        "interface": jobs.interface,
+        "local_directory": f'"{jobs.scratch}"',
+        "log_directory": str(jobs.logs),
+        "job_extra_directives": list(jobs.directives),
+        "job_script_prologue": [f"export DASK_DISTRIBUTED__COMM__TIMEOUTS__TCP={TCP_TIMEOUT}", *jobs.prologue],
+        "worker_extra_args": lifetime,
+        "job_name": "simstudy",
+    }

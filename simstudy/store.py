@@ -32,7 +32,7 @@ import numpy as np
 import xarray as xr
 
 from simstudy.moments import Moments
-from simstudy.problems import UserError
+from simstudy.problems import UserError, printable
 
 _BATCH_FILE = re.compile(r"[0-9]{7}\.npz")
 _IDENTITY = re.compile(r"[0-9a-f]{20}")
@@ -76,10 +76,13 @@ class Store:
     ----------
     folder
         ``outputs/<study>/<profile>``; created when the first file is written.
+    known
+        Other folders of the study, whose batches count as stored here; they are only read.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, known: tuple[Store, ...] = ()) -> None:
         self.folder = folder
+        self.known = known
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
@@ -125,8 +128,8 @@ class Store:
     def owner(self) -> Owner | None:
         """Return who holds the lock, or held it when it was killed; None if the last writer ended in order."""
         try:
-            return Owner(**json.loads((self.folder / ".owner.json").read_text()))
-        except (OSError, ValueError, TypeError):
+            return Owner(**self.read_json(".owner.json"))
+        except TypeError:
             return None
 
     def _holder(self) -> str:
@@ -150,11 +153,11 @@ class Store:
 
     def stored_batches(self, identity: str) -> frozenset[int]:
         """Return the numbers of the batches on disk, whole or damaged."""
-        try:
+        names: list[str] = []
+        with contextlib.suppress(OSError):
             names = os.listdir(self.folder / "batches" / identity)
-        except OSError:
-            return frozenset()
-        return frozenset(int(name[:7]) for name in names if _BATCH_FILE.fullmatch(name))
+        own = (int(name[:7]) for name in names if _BATCH_FILE.fullmatch(name))
+        return frozenset(own).union(*(store.stored_batches(identity) for store in self.known))
 
     def batch_bytes(self, identity: str) -> int:
         """Return the size of a stored batch of a cell; 0 if there is none."""
@@ -192,11 +195,11 @@ class Store:
 
     def batches_since(self, identity: str, moment: float) -> int:
         """Return how many batches of a cell were stored after a moment, in seconds of `time.time`."""
-        paths = (self.batch_path(identity, batch) for batch in self.stored_batches(identity))
         times = []
-        for path in paths:
-            with contextlib.suppress(OSError):  # deleted meanwhile
-                times.append(path.stat().st_mtime)
+        for store in (self, *self.known):
+            for batch in self.stored_batches(identity):
+                with contextlib.suppress(OSError):  # deleted meanwhile, or in another of the folders
+                    times.append(store.batch_path(identity, batch).stat().st_mtime)
         return sum(time > moment for time in times)
 
     def write_batch(self, identity: str, batch: int, moments: Moments) -> None:
@@ -213,6 +216,11 @@ class Store:
 
     def read_batch(self, identity: str, batch: int) -> Moments | None:
         """Return a stored batch, or None if it is missing, damaged or another's: it then has to be computed again."""
+        own = self._read_own(identity, batch)
+        found = (store.read_batch(identity, batch) for store in self.known) if own is None else iter([own])
+        return next((moments for moments in found if moments is not None), None)
+
+    def _read_own(self, identity: str, batch: int) -> Moments | None:
         try:
             content = self.batch_path(identity, batch).read_bytes()
             if not _is_sealed(content):
@@ -225,8 +233,9 @@ class Store:
             return None
 
     def write_dataset(self, name: str, dataset: xr.Dataset) -> Path:
-        """Store a labelled data set as netCDF and return its path."""
-        return self.write_bytes(name, _netcdf(dataset))
+        """Store a labelled data set as netCDF, its digest behind the end that netCDF knows, and return its path."""
+        content = _netcdf(dataset)
+        return self.write_bytes(name, content + _digest(content))
 
     def write_text(self, name: str, text: str) -> Path:
         """Store a text file of the study and return its path."""
@@ -245,6 +254,14 @@ class Store:
     def write_json(self, name: str, content: Any) -> Path:
         """Store plain data as JSON and return the path."""
         return self.write_text(name, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
+
+    def read_json(self, name: str) -> dict[str, Any]:
+        """Return what a JSON file holds; nothing if it is missing or no such file."""
+        try:
+            content = json.loads((self.folder / name).read_text())
+        except (OSError, ValueError):
+            return {}
+        return content if isinstance(content, dict) else {}
 
     def _replace(self, path: Path, content: bytes) -> Path:
         """Write aside, flush to disk, and rename into place; leave nothing behind on failure."""
@@ -271,25 +288,33 @@ def read_results(path: Path) -> xr.Dataset:
     Raises
     ------
     UserError
-        If the file is missing or is not netCDF.
+        If the file is missing, damaged, or not one that `Store.write_dataset` wrote.
     """
+    try:
+        if not _is_sealed(path.read_bytes()):
+            raise UserError(f"{path}: damaged, or not the results of a study; run the study again")
+    except (OSError, ValueError) as error:
+        raise UserError(printable(f"{path}: no results can be read ({error}); run the study first")) from None
     try:
         with xr.open_dataset(path, engine="netcdf4") as results:
             return results.load()
-    except (OSError, ValueError) as error:
-        raise UserError(f"{path}: no results can be read ({error}); run the study first") from None
+    except Exception as error:  # a damaged file may raise whatever the libraries meet in it
+        raise UserError(printable(f"{path}: no results can be read ({error}); run the study first")) from None
 
 
 def _sealed(archive: bytes) -> bytes:
     """Append the digest of an archive as its comment: the file stays one that any reader of .npz opens."""
     # The last two bytes of a zip archive state the length of its comment.
     body = archive[:-2] + _DIGEST_LENGTH.to_bytes(2, "little")
-    return body + hashlib.sha256(body).hexdigest().encode()
+    return body + _digest(body)
 
 
 def _is_sealed(content: bytes) -> bool:
-    body, digest = content[:-_DIGEST_LENGTH], content[-_DIGEST_LENGTH:]
-    return hashlib.sha256(body).hexdigest().encode() == digest
+    return _digest(content[:-_DIGEST_LENGTH]) == content[-_DIGEST_LENGTH:]
+
+
+def _digest(content: bytes) -> bytes:
+    return hashlib.sha256(content).hexdigest().encode()
 
 
 def _netcdf(dataset: xr.Dataset) -> bytes:

@@ -1,11 +1,12 @@
 """Run a study: compute what is missing, join theory, judge the claims, write the results.
 
-Imports threadpoolctl, xarray, compare, design, ledger, problems, provenance, schedule, store, usage and verdicts
-only.
+Imports threadpoolctl, xarray, compare, design, jobs, ledger, problems, provenance, schedule, shares, store, usage and
+verdicts only.
 """
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import json
 import os
@@ -17,10 +18,12 @@ from threadpoolctl import threadpool_limits
 
 from simstudy.compare import assemble
 from simstudy.design import Design, load_design
+from simstudy.jobs import Jobs
 from simstudy.ledger import Ledger
 from simstudy.problems import UserError
 from simstudy.provenance import provenance
-from simstudy.schedule import open_queue
+from simstudy.schedule import Queue, open_queue
+from simstudy.shares import Share, open_share
 from simstudy.store import Store
 from simstudy.usage import Meter
 from simstudy.verdicts import judge
@@ -41,7 +44,7 @@ def run(
     profile: str = "quick",
     *,
     output: str | Path = DEFAULT_OUTPUT,
-    executor: str = "threads",
+    executor: str | Jobs = "threads",
     workers: int | None = None,
     observer: Observer | None = None,
 ) -> xr.Dataset:
@@ -60,7 +63,8 @@ def run(
     output
         Folder of all studies.
     executor
-        ``serial``, ``threads``, ``processes``, ``cuda`` (a process for each GPU), or the address of a Dask scheduler.
+        ``serial``, ``threads``, ``processes``, ``cuda`` (a process for each GPU), the address of a Dask scheduler, or
+        jobs to submit.
     workers
         Threads or processes, at least 1; all cores by default.
     observer
@@ -85,25 +89,63 @@ def run(
     require_writable(store.folder)
     meter = Meter()
     tell = observer or (lambda *_: None)
-    # The executor comes first: if it cannot be used, no folder is made.
-    with open_queue(executor, workers) as queue, store.locked():
-        ledger = Ledger(design, store, queue.device)
-        queue.add(ledger.first_tasks())
-        tell(ledger)
-        for task, outcome in queue:
-            meter.add(outcome.usage)
-            queue.add(ledger.record(task, outcome.batches))
-            tell(ledger)
+    with contextlib.ExitStack() as held:
+        # The executor comes first: if it cannot be used, no folder is made.  It also ends first: the theory of all
+        # cells may take minutes, in which jobs of a cluster would idle.
+        with open_queue(executor, workers) as queue:
+            held.enter_context(store.locked())
+            ledger = Ledger(design, store, queue.device)
+            simulate(ledger, queue, meter, tell)
+            n_workers = queue.workers()
         accounts = ledger.accounts
         # Matrices of theory are small: threads of the numerical library would wait for one another.
         with threadpool_limits(1):
             joined = assemble(design, accounts, lambda predicted: tell(ledger, predicted), queue.device)
             results = judge(joined, design, accounts)
-        record = {"executor": executor, "workers": queue.workers(), **ledger.tally(), **meter.read()}
+        record = {"executor": str(executor), "workers": n_workers, **ledger.tally(), **meter.read()}
         results.attrs["run"] = json.dumps(record)
         store.write_dataset("results.nc", results)
         store.write_json("provenance.json", {**results.attrs, **provenance(queue.device), "run": record})
     return results
+
+
+def run_share(
+    design: Design,
+    share: Share,
+    *,
+    output: str | Path = DEFAULT_OUTPUT,
+    executor: str = "threads",
+    workers: int | None = None,
+    observer: Observer | None = None,
+) -> Store:
+    """Compute what is missing of the cells of a share, and return the folder where it is stored.
+
+    `simstudy merge` brings the shares together, and `run` then finds everything stored.
+
+    Raises
+    ------
+    UserError
+        If there are not so many shares, the folder cannot be written or is in use, the executor cannot be used, or
+        another share was computed by another engine.
+    """
+    if executor == "cuda":
+        raise UserError("executor = 'cuda': shares are computed on CPUs only; leave out --share, or choose another")
+    part, store = share.of(design), share.store(store_of(design, output))
+    require_writable(store.folder)
+    with open_queue(executor, workers) as queue, store.locked():
+        open_share(store)
+        simulate(Ledger(part, store), queue, Meter(), observer or (lambda *_: None))
+    return store
+
+
+def simulate(ledger: Ledger, queue: Queue, meter: Meter, tell: Observer) -> None:
+    """Compute batches until the stopping rule wants no more of any cell."""
+    queue.add(ledger.first_tasks())
+    tell(ledger)
+    for task, outcome in queue:
+        meter.add(outcome.usage)
+        queue.add(ledger.record(task, outcome.batches))
+        tell(ledger)
 
 
 def store_of(design: Design, output: str | Path = DEFAULT_OUTPUT) -> Store:
@@ -121,7 +163,10 @@ def _require_references(design: Design) -> None:
 
 def require_writable(folder: Path) -> None:
     """Refuse a folder that cannot be written before anything is computed for it."""
-    place = next(path for path in (folder, *folder.absolute().parents) if os.path.lexists(path))
+    try:
+        place = next(path for path in (folder, *folder.absolute().parents) if os.path.lexists(path))
+    except ValueError:  # a null character
+        raise UserError(f"output = {str(folder)!r}: no name of a folder; choose another --output") from None
     if not place.is_dir():
         raise UserError(f"{place}: cannot be written (a file is in the way); move it or choose another --output")
     if not os.access(place, os.W_OK | os.X_OK):

@@ -78,8 +78,8 @@ STATISTICS: dict[str, Variable] = {
         "of the latter, averaged over replicates", "mean_r sqrt(mean_q (f - f_ref)^2 / mean_q f_ref^2)",
     ),
     "decomposition_gap": Variable(
-        _BY_SOURCE, "1", "relative difference of the bias-variance-covariance decomposition of the uniform average from "
-        "its mean squared error", "(b^2 + V/H + (1 - 1/H) C) / direct_mse - 1",
+        _BY_SOURCE, "1", "relative difference of the bias-variance-covariance decomposition of the uniform average "
+        "from its mean squared error", "(b^2 + V/H + (1 - 1/H) C) / direct_mse - 1",
     ),
     "correlation_gap": Variable(
         _BY_SOURCE, "1", "the same with covariance told by the mean variance and the correlation over redraws",
@@ -90,8 +90,9 @@ STATISTICS: dict[str, Variable] = {
         "(b^2 + V/H + (1 - 1/H) query_correlation V) / direct_mse - 1",
     ),
     "equivalent_heads": Variable(
-        _BY_SOURCE, "1", "number of heads whose uniform average would have the variance of the combined estimate, at the "
-        "same mean variance and covariance", "(mean_variance - mean_covariance) / (ensemble_variance - mean_covariance)",
+        _BY_SOURCE, "1", "number of heads whose uniform average would have the variance of the combined estimate, at "
+        "the same mean variance and covariance",
+        "(mean_variance - mean_covariance) / (ensemble_variance - mean_covariance)",
     ),
 }  # fmt: skip
 """Measures of which no theory speaks, NaN where they have no meaning: those computed of each replicate by itself and

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -50,10 +51,15 @@ def test_design_block__is_a_valid_study_and_runs(tmp_path):
     path.write_text(TOML[0])
     assert set(profiles_of(path)) == {"quick", "full"}
     assert len(load_design(path).cells) == 4
-    for command in (["check", path.name], ["run", path.name, "--workers", "1"], ["status", path.name]):
+    # Those of the section on long runs as they stand; of the others, such as run on 16 workers, one that is cheap.
+    section = README.split("## Long runs")[1].split("\n## ")[0]
+    long_runs = [shlex.split(line)[1:] for line in re.findall(r"^    (simstudy .*)", section, flags=re.MULTILINE)]
+    assert [command[0] for command in long_runs] == ["plan", "status", "replay", "merge"]
+    for command in (["check", path.name], ["run", path.name, "--workers", "1"], *long_runs):
         result = command_line(*command, cwd=tmp_path)
         assert result.returncode == 0, result.stderr
-    assert (tmp_path / "outputs" / "my-study" / "quick" / "report.html").exists()
+    folder = tmp_path / "outputs" / "my-study"
+    assert (folder / "quick" / "report.html").exists() and list((folder / "quick" / "replays").glob("*.nc"))
 
 
 @pytest.mark.usefixtures("flagship")

@@ -12,6 +12,7 @@ from simstudy.design import load_design
 from simstudy.labels import factors_of
 from simstudy.problems import UserError
 from simstudy.results import open_results, to_grid
+from simstudy.store import Store
 from simstudy.study import run
 
 TINY = edited(DESIGN.partition("[claims")[0], "max_replicates = 512", "max_replicates = 64") + "[profiles.quick]\n"
@@ -107,7 +108,10 @@ def test_foreign_data__are_refused(made_up, tmp_path):
             to_grid(data)
     path = tmp_path / "air.nc"
     foreign.to_netcdf(path, engine="netcdf4")
+    with pytest.raises(UserError, match=r"air\.nc: damaged, or not the results of a study"):
+        open_results(path)
+    Store(tmp_path).write_dataset("air.nc", foreign)
     with pytest.raises(UserError, match=r"air\.nc: these are not the results of a study"):
         open_results(path)
-    made_up.to_netcdf(tmp_path / "results.nc", engine="netcdf4")
+    Store(tmp_path).write_dataset("results.nc", made_up)
     assert open_results(tmp_path).sizes == made_up.sizes

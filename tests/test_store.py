@@ -7,6 +7,7 @@ import io
 
 import numpy as np
 import pytest
+import xarray as xr
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -119,5 +120,15 @@ def test_missing_results__are_one_message(tmp_path):
     with pytest.raises(UserError, match="run the study first"):
         read_results(tmp_path / "results.nc")
     (tmp_path / "results.nc").write_text("not netCDF")
-    with pytest.raises(UserError, match="no results can be read"):
+    with pytest.raises(UserError, match="damaged, or not the results"):
         read_results(tmp_path / "results.nc")
+    store = Store(tmp_path)
+    path = store.write_dataset("results.nc", xr.Dataset({"a": ("x", [1.0])}))
+    assert read_results(path).a.item() == 1.0
+    content = path.read_bytes()
+    path.write_bytes(content[: len(content) // 2])  # netCDF itself reads this without complaint, or something in it
+    with pytest.raises(UserError, match="damaged, or not the results"):
+        read_results(path)
+    (tmp_path / "not.nc").write_bytes(b"no netCDF" + hashlib.sha256(b"no netCDF").hexdigest().encode())
+    with pytest.raises(UserError, match="no results can be read"):
+        read_results(tmp_path / "not.nc")

@@ -124,14 +124,11 @@ def _score(keys, queries, r, q, h, i, distance):
 
 @cuda_function
 def _add_up(sums, t):
-    # sums[0] becomes the sum of all rows, in pairs.
-    half = THREADS // 2
-    while half > 0:
-        cuda.syncthreads()
-        if t < half:
-            for k in range(sums.shape[1]):
-                sums[t, k] += sums[t + half, k]
-        half //= 2
+    # sums[0] becomes the sum of all rows: so few that steps in pairs would gain nothing, in an order that is fixed.
+    cuda.syncthreads()
+    if t < sums.shape[1]:
+        for other in range(1, THREADS):
+            sums[0, t] += sums[other, t]
     cuda.syncthreads()
 
 
@@ -216,11 +213,11 @@ def _multiply(precision: str) -> Any:
             sums[t, k] = 0.0
         for i in range(t, variances.shape[1], THREADS):
             weigh(keys, queries, r, q, GROUP * upper, i, distance, rate, low, magic, nearest, inverses, x)
-            if upper != lower:
+            if upper == lower:
+                _add_products(x, x, variances[r, i], sums[t])
+            else:
                 weigh(keys, queries, r, q, GROUP * lower, i, distance, rate, low, magic, nearest, inverses, y)
-            for k in range(_PRODUCTS):
-                w = x[k % GROUP] if upper == lower else y[k % GROUP]
-                sums[t, k] += x[k // GROUP] * w * variances[r, i]
+                _add_products(x, y, variances[r, i], sums[t])
         _add_up(sums, t)
         if t < _PRODUCTS:
             h, g = GROUP * upper + t // GROUP, GROUP * lower + t % GROUP
@@ -228,6 +225,12 @@ def _multiply(precision: str) -> Any:
                 grams[r, q, h, g] = grams[r, q, g, h] = sums[0, t]
 
     return multiply
+
+
+@cuda_function
+def _add_products(x, y, factor, sums):
+    for k in range(_PRODUCTS):
+        sums[k] += x[k // GROUP] * y[k % GROUP] * factor
 
 
 @cuda_function

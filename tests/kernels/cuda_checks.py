@@ -155,7 +155,8 @@ def test_batch__has_the_moments_of_the_cpu(logits, precision, treatment):
 
 
 @pytest.mark.parametrize("settings", [
-    {"arrangement": "haar_redrawn"}, {"key_scale": "normalised"}, {"key_distribution": {"distribution": "student_t", "df": 5.0}},
+    {"arrangement": "haar_redrawn"}, {"key_scale": "normalised"},
+    {"key_distribution": {"distribution": "student_t", "df": 5.0}},
 ], ids=str)  # fmt: skip
 def test_batch__of_other_kinds_of_cells(settings):
     cell = minimal_cell(regression=REGRESSION, n_keys=5, batch_size=16, **settings)

@@ -1,0 +1,81 @@
+"""A study on a real Slurm, which loses a job and a node: the same bytes as on one undisturbed core."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+import xarray as xr
+from conftest import FOLDER, PATIENCE, Calm, Slurm, command, environment, stored, wait_until
+
+pytestmark = pytest.mark.timeout(900)
+SMALL = ("--memory", "1GB", "--walltime", "00:20:00")
+
+
+def lose_a_job_and_a_node(slurm: Slurm) -> None:
+    """Cancel the job on one node, and take the other node down."""
+    on = {node: job for job, node in slurm.running().items()}
+    assert set(on) == {"n1", "n2"}
+    slurm("scancel", on["n1"])
+    slurm("scontrol", "update", "nodename=n2", "state=down", "reason=test")
+
+
+def test_jobs_that_are_lost__are_replaced(slurm: Slurm, calm: Calm, tmp_path: Path):
+    """Both jobs are lost, so whatever was missing then was computed by jobs that took their place."""
+    output, log = tmp_path / "out", tmp_path / "log"
+    arguments = command("submit", calm.design, "--output", output, *SMALL, "--interface", "lo")
+    # By default Dask gives a worker that it lost a quarter of a minute to come back.
+    variables = environment(SLURM_CONF=slurm.conf, DASK_DISTRIBUTED__DEPLOY__LOST_WORKER_TIMEOUT="1s")
+    with log.open("w") as file, subprocess.Popen(arguments, stdout=file, stderr=file, env=variables) as process:
+        try:
+            wait_until(lambda: len(slurm.running()) == 2 and stored(output) >= 12, process)
+            lose_a_job_and_a_node(slurm)
+            assert 12 <= stored(output) < len(calm.batches)
+            assert process.wait(PATIENCE) == 0, log.read_text()
+        finally:
+            process.terminate()
+    calm.assert_equals(output)
+    assert {"CANCELLED", "NODE_FAIL"} <= {state for _, state in slurm.ended()}
+    wait_until(lambda: not slurm.known())  # no job outlives the study
+
+
+def test_array_that_loses_tasks__is_completed_by_its_merge(slurm: Slurm, calm: Calm, tmp_path: Path):
+    """The task of the lost node starts again and continues; the rest of the cancelled one is done by the merge."""
+    output = tmp_path / "out"
+    shares = output / FOLDER / "shares"
+    arguments = command("submit", calm.design, "--output", output, *SMALL, "--array")
+    done = subprocess.run(arguments, capture_output=True, text=True, env=environment(SLURM_CONF=slurm.conf))
+    assert done.returncode == 0, done.stderr
+    merge = done.stdout.split("merge")[1].split(",")[0].strip()
+    wait_until(lambda: all(stored(shares / name) >= 6 for name in ("1-of-2", "2-of-2")))
+    lose_a_job_and_a_node(slurm)
+    assert stored(shares) < len(calm.batches)
+    wait_until(lambda: merge not in slurm.known())
+    logs = "".join(path.read_text() for path in sorted((output / FOLDER / "logs").glob("*.log")))
+    calm.assert_equals(output)
+    assert ("simstudy-tiny-merge", "COMPLETED") in slurm.ended(), logs
+    assert {("simstudy-tiny", "CANCELLED"), ("simstudy-tiny", "NODE_FAIL")} <= set(slurm.ended())
+    assert logs.count("6 cells done") == 1 and not shares.exists()
+    with xr.open_dataset(output / FOLDER / "results.nc") as results:
+        tally = json.loads(results.attrs["run"])
+    assert tally["batches_reused"] > len(calm.batches) / 2 > tally["batches_computed"] > 0
+
+
+@pytest.mark.parametrize("form", [[], ["--array"]], ids=["dask", "array"])
+def test_refused_job__is_one_message_and_exit_code_2(slurm: Slurm, calm: Calm, tmp_path: Path, form: list[str]):
+    arguments = command("submit", calm.design, "--output", tmp_path / "out", "--queue", "nowhere", *form)
+    done = subprocess.run(arguments, capture_output=True, text=True, env=environment(SLURM_CONF=slurm.conf))
+    assert done.returncode == 2 and len(done.stderr.strip().splitlines()) == 1, done.stderr
+    assert "nvalid partition" in done.stderr and "mend --queue" in done.stderr
+    assert not slurm.known()
+
+
+def test_jobs_that_end_at_once__are_not_waited_for(slurm: Slurm, calm: Calm, tmp_path: Path):
+    arguments = command("submit", calm.design, "--output", tmp_path / "out", *SMALL, "--interface", "lo")
+    done = subprocess.run(
+        [*arguments, "--setup", "exit 1"], capture_output=True, text=True, env=environment(SLURM_CONF=slurm.conf)
+    )
+    assert done.returncode == 2 and "ended without becoming workers" in done.stderr, done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1
