@@ -1,6 +1,6 @@
 """From cells and a batch number to moments: the one composition of data, heads and kernels.
 
-Imports NumPy, cells, geometry, heads, learners, moments, regression and shared_data.  Pure: no I/O, no
+Imports NumPy, cells, devices, geometry, heads, learners, moments, regression and shared_data.  Pure: no I/O, no
 scheduler, no clock, so that every executor submits this very function.
 """
 
@@ -13,6 +13,7 @@ import numpy as np
 
 from simstudy import heads, regression
 from simstudy.cells import N_BLOCKS, Cell
+from simstudy.devices import computing_on
 from simstudy.geometry import GEOMETRIC_INDICES
 from simstudy.learners import learner_of, replicate_statistics
 from simstudy.moments import STATISTICS, Moments, empty, update
@@ -42,7 +43,7 @@ def _piece_length(cell: Cell) -> int:
     return min(cell.simulation.batch_size // N_BLOCKS, max(1, PIECE_BYTES // max(keys, gram)))
 
 
-def simulate_batch(cells: Sequence[Cell], batch: int) -> list[Moments]:
+def simulate_batch(cells: Sequence[Cell], batch: int, device: str = "cpu") -> list[Moments]:
     """Evaluate one batch of replicates for cells that share their data.
 
     Parameters
@@ -51,18 +52,21 @@ def simulate_batch(cells: Sequence[Cell], batch: int) -> list[Moments]:
         Cells with equal `shares_data`.
     batch
         Number of the batch: its replicates are batch·batch_size, …, (batch + 1)·batch_size − 1.
+    device
+        ``cpu`` or ``cuda``: they differ by rounding.
 
     Returns
     -------
     list of Moments
         One for each cell; the same to the bit whichever other cells are evaluated with it.
     """
-    evaluations = [Evaluation(cell) for cell in cells]
-    largest = max(cells, key=lambda cell: cell.data.n_keys)
-    for block, first, count in _pieces(largest, batch):
-        shared = SharedData(largest, first, count)
-        for evaluation in evaluations:
-            _add(evaluation, shared, block)
+    with computing_on(device):
+        evaluations = [Evaluation(cell) for cell in cells]
+        largest = max(cells, key=lambda cell: cell.data.n_keys)
+        for block, first, count in _pieces(largest, batch):
+            shared = SharedData(largest, first, count)
+            for evaluation in evaluations:
+                _add(evaluation, shared, block)
     return [evaluation.moments for evaluation in evaluations]
 
 

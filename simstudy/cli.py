@@ -105,9 +105,9 @@ def run(
     design: DesignArgument,
     profile: ProfileOption = "quick",
     executor: Annotated[
-        str, typer.Option(help="serial, threads, processes, or the address of a Dask scheduler (tcp://host:8786).")
+        str, typer.Option(help="serial, threads, processes, cuda, or the address of a Dask scheduler (tcp://host:8786)")
     ] = "threads",
-    workers: Annotated[int | None, typer.Option(min=1, help="Threads or processes; all cores by default.")] = None,
+    workers: Annotated[int | None, typer.Option(min=1, help="Threads, processes or GPUs; all by default.")] = None,
     output: OutputOption = Path("outputs"),
     share: Annotated[
         str | None, typer.Option(help='Compute only share "3/8" of the cells, into a folder of its own, to be merged.')

@@ -19,7 +19,7 @@ from simstudy.heads import query_points
 from simstudy.ledger import Account
 from simstudy.optima import optimum_shares
 from simstudy.predictions import Theory, predict
-from simstudy.provenance import engine, provenance
+from simstudy.provenance import provenance
 from simstudy.references import selected
 from simstudy.settings import TABLE_OF
 from simstudy.variables import HEAD_MEASURES, INDICES, MEASURES, PAIR_MEASURES, SOURCES, STATISTICS, THEORIES, labelled
@@ -30,7 +30,9 @@ _NUMERIC = {
 }  # fmt: skip
 
 
-def assemble(design: Design, accounts: Sequence[Account], tell: Callable[[int], None] = lambda _: None) -> xr.Dataset:
+def assemble(
+    design: Design, accounts: Sequence[Account], tell: Callable[[int], None] = lambda _: None, device: str = "cpu"
+) -> xr.Dataset:
     """Return all measures of all cells, empirical and theoretical, as laid out in the registry of variables.
 
     Parameters
@@ -41,6 +43,8 @@ def assemble(design: Design, accounts: Sequence[Account], tell: Callable[[int], 
         One account for each cell of the design, in its order.
     tell
         Called before the theory of each cell is evaluated, with the number of cells before it.
+    device
+        Device that computed the batches.
     """
     theories: list[dict[str, Theory]] = []
     for account in accounts:
@@ -59,7 +63,7 @@ def assemble(design: Design, accounts: Sequence[Account], tell: Callable[[int], 
     if shares := _optimum_shares(design, accounts):
         arrays["optimum_share"] = np.array(list(shares.values()))
         coords["figure"] = list(shares)
-    return labelled(arrays, coords, _attributes(design))
+    return labelled(arrays, coords, _attributes(design, device))
 
 
 def coordinates(design: Design, accounts: Sequence[Account]) -> dict[str, Any]:
@@ -160,8 +164,8 @@ def _queries(accounts: Sequence[Account], theories: Sequence[dict[str, Theory]])
     return arrays
 
 
-def _attributes(design: Design) -> dict[str, Any]:
-    source = provenance()
+def _attributes(design: Design, device: str) -> dict[str, Any]:
+    source = provenance(device)
     seeds = sorted({planned.cell.simulation.seed for planned in design.cells})
     return {
         "seed": ", ".join(map(str, seeds)),
@@ -171,7 +175,7 @@ def _attributes(design: Design) -> dict[str, Any]:
         "aim": design.study.aim,
         "design": design.text,
         "design_hash": hashlib.sha256(design.text.encode()).hexdigest(),
-        "engine": engine(),
+        "engine": source["engine"],
         "simstudy_version": source["simstudy"],
         "commit": source["commit"],
         "libraries": ", ".join(f"{name} {version}" for name, version in source["libraries"].items()),

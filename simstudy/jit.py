@@ -1,4 +1,4 @@
-"""How functions are compiled for the CPU: the only module that configures Numba.
+"""How functions are compiled for CPU and GPU: the only module that configures Numba.
 
 Imports NumPy, Numba and llvmlite only.
 
@@ -10,7 +10,9 @@ Imports NumPy, Numba and llvmlite only.
     as the arithmetic of a tile of keys.
 ``device_function``
     Decorator of small scalar functions that kernels call and LLVM inlines.  The plain Python function stays
-    reachable as ``.py_func``, for tests and for compilation for another device.
+    reachable as ``.py_func``, for tests and for compilation for GPUs.
+``cuda_kernel``, ``cuda_function``
+    The same two for GPUs; modules that use them are imported only where a GPU is asked for.
 ``aligned``
     Memory for large arrays that kernels read or write.
 """
@@ -63,6 +65,30 @@ def processor() -> str:
     """Return the processor type and features that kernels are compiled for: they decide the last bits of a sum."""
     name = numba.config.CPU_NAME or binding.get_host_cpu_name()  # type: ignore[attr-defined]
     return f"{name} {numba.config.CPU_FEATURES}"  # type: ignore[attr-defined]
+
+
+@functools.cache
+def cuda_compiler() -> Any:
+    """Return Numba's module for CUDA; it is imported only where a GPU is asked for, since that takes 0.2 s."""
+    from numba import cuda
+
+    return cuda
+
+
+def cuda_kernel(function: Callable[..., Any]) -> Any:
+    """Compile a loop body for GPUs: one call for each thread of a grid."""
+    # No fast mathematics, which would also round divisions and roots badly; products and sums fuse all the same.
+    return cuda_compiler().jit(function)
+
+
+def cuda_function(function: Callable[..., Any]) -> Any:
+    """Compile a function that kernels call for GPUs: a `device_function`, from the same source, or a plain one."""
+    return cuda_compiler().jit(device=True)(getattr(function, "py_func", function))
+
+
+def cuda_simulated() -> bool:
+    """Whether Numba's simulator stands in for a GPU (the environment has NUMBA_ENABLE_CUDASIM=1)."""
+    return bool(numba.config.ENABLE_CUDASIM)  # type: ignore[attr-defined]
 
 
 def aligned(shape: tuple[int, ...], dtype: np.typing.DTypeLike) -> np.ndarray:

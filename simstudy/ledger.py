@@ -95,12 +95,14 @@ class Account:
 class Ledger:
     """Accounts of all cells of a design, kept up to date as batches arrive."""
 
-    def __init__(self, design: Design, store: Store) -> None:
+    def __init__(self, design: Design, store: Store, device: str = "cpu") -> None:
         self._store = store
+        # Batches of different devices differ in their last bits, and are never mixed.
+        self._engine = engine(device)
         self.accounts = []
         self._sharers: dict[str, list[Account]] = defaultdict(list)
         for planned in design.cells:
-            identity = planned.cell.identity(engine())
+            identity = planned.cell.identity(self._engine)
             account = Account(planned, identity, first_target(planned.precision, planned.cell.simulation.batch_size))
             self.accounts.append(account)
             self._sharers[identity].append(account)
@@ -123,7 +125,7 @@ class Ledger:
 
     def identities(self, task: Task) -> list[str]:
         """Return under which names the batches of a task are stored."""
-        return [cell.identity(engine()) for cell in task.cells]
+        return [cell.identity(self._engine) for cell in task.cells]
 
     def record(self, task: Task, batches: list[Moments]) -> list[Task]:
         """Store the moments of a task and return the further tasks that they call for."""

@@ -97,7 +97,7 @@ def plan(
     meter = Meter()
     seconds: dict[str, list[float]] = defaultdict(list)
     with open_queue(executor) as queue, store.locked():
-        ledger = Ledger(design, store)
+        ledger = Ledger(design, store, queue.device)
         tasks = ledger.pilot_tasks(PILOT_BATCHES)
         queue.add(tasks)
         for task, outcome in track(queue, len(tasks)):

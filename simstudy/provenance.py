@@ -1,6 +1,6 @@
 """Which code, libraries and machine produced a number.
 
-Imports psutil, jit and the standard library only; reads the package's own source files.
+Imports psutil, devices and the standard library only; reads the package's own source files.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-from simstudy.jit import processor
+from simstudy.devices import gpu_name, hardware
 
 PACKAGE = Path(__file__).parent
 NUMERIC_LIBRARIES = ("numpy", "numba", "llvmlite", "scipy")
@@ -23,14 +23,15 @@ LIBRARIES = (*NUMERIC_LIBRARIES, "xarray", "dask", "distributed", "pydantic", "n
 # Sources that decide the bits of a batch.  Kernels are listed as a folder; a new numeric module must be added here,
 # which a test checks against the modules that `batch` imports.
 ENGINE_SOURCES = (
-    "attention.py", "batch.py", "cells.py", "combinations.py", "datasets.py", "geometry.py", "heads.py", "jit.py",
-    "kernels", "learners", "moments.py", "regression.py", "settings", "shared_data.py", "streams.py",
+    "attention.py", "batch.py", "cells.py", "combinations.py", "datasets.py", "devices.py", "geometry.py", "heads.py",
+    "jit.py", "kernels", "learners", "moments.py", "philox.py", "philox_cuda.py", "regression.py", "settings",
+    "shared_data.py", "streams.py",
 )  # fmt: skip
 
 
 @functools.cache
-def engine() -> str:
-    """Return the identity of what computes batches: sources, numeric libraries and processor type, as 16 hex digits.
+def engine(device: str = "cpu") -> str:
+    """Return the identity of what computes batches: sources, numeric libraries and hardware, as 16 hex digits.
 
     Stored batches of another engine are never mixed with new ones.
     """
@@ -41,22 +42,22 @@ def engine() -> str:
             digest.update(source.relative_to(PACKAGE).as_posix().encode() + b"\0" + source.read_bytes() + b"\0")
     for name in NUMERIC_LIBRARIES:
         digest.update(f"{name}={importlib.metadata.version(name)}\0".encode())
-    digest.update(processor().encode())
+    digest.update(hardware(device).encode())
     return digest.hexdigest()
 
 
-def provenance() -> dict[str, Any]:
+def provenance(device: str = "cpu") -> dict[str, Any]:
     """Return versions, commit and machine, as plain data."""
     import psutil
 
     return {
         "simstudy": importlib.metadata.version("simstudy"),
         "commit": _commit(),
-        "engine": engine(),
+        "engine": engine(device),
         "python": platform.python_version(),
         "libraries": {name: importlib.metadata.version(name) for name in LIBRARIES},
         "system": platform.platform(),
-        "device": "CPU",
+        "device": "CPU" if device == "cpu" else gpu_name(),
         "processor": _processor(),
         "cores": os.cpu_count(),
         "memory_GiB": round(psutil.virtual_memory().total / 2**30, 1),

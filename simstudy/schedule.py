@@ -1,7 +1,7 @@
 """One queue of batches over all cells, on any executor: the only module that imports Dask.
 
-Imports Dask (with dask-jobqueue), batch, cells, jobs, moments, problems, provenance and usage only.  It contains no
-arithmetic: every executor calls `simulate_batch`.
+Imports Dask (with dask-jobqueue), batch, cells, devices, jobs, moments, problems, provenance and usage only.  It
+contains no arithmetic: every executor calls `simulate_batch`.
 """
 
 from __future__ import annotations
@@ -18,13 +18,14 @@ from typing import Any, NamedTuple
 
 from simstudy.batch import simulate_batch
 from simstudy.cells import Cell
+from simstudy.devices import cuda_problem, visible_gpus
 from simstudy.jobs import SINGLE_THREADED, TCP_TIMEOUT, Jobs
 from simstudy.moments import Moments
 from simstudy.problems import UserError
 from simstudy.provenance import engine
 from simstudy.usage import Usage, measured
 
-EXECUTORS = ("serial", "threads", "processes")
+EXECUTORS = ("serial", "threads", "processes", "cuda")
 TASKS_PER_THREAD = 3
 """Tasks in flight for each worker thread: enough to hide latency, few enough to stop quickly."""
 WORKER_SECONDS = 30
@@ -53,7 +54,7 @@ class EngineMismatchError(Exception):
     """A worker computes with other sources, libraries or processor features than those that ask it."""
 
 
-def compute(task: Task, wanted: str) -> Outcome:
+def compute(task: Task, device: str, wanted: str) -> Outcome:
     """Return the outcome of a task, on whatever worker this runs.
 
     Raises
@@ -61,15 +62,17 @@ def compute(task: Task, wanted: str) -> Outcome:
     EngineMismatchError
         If the engine here is not the one wanted: its bits would be stored under the wrong name.
     """
-    if engine() != wanted:
-        raise EngineMismatchError(f"engine {engine()} on {platform.node()}, {wanted} wanted")
-    return Outcome(*measured(simulate_batch, *task))
+    here = engine(device)
+    if here != wanted:
+        raise EngineMismatchError(f"engine {here} on {platform.node()}, {wanted} wanted")
+    return Outcome(*measured(simulate_batch, *task, device))
 
 
 class Queue:
     """Tasks waiting and in flight; iterate over it to get each with its outcome, in order of completion."""
 
-    def __init__(self) -> None:
+    def __init__(self, device: str = "cpu") -> None:
+        self.device = device
         self._waiting: deque[Task] = deque()
 
     def add(self, tasks: Iterable[Task]) -> None:
@@ -83,7 +86,7 @@ class Queue:
     def __iter__(self) -> Iterator[tuple[Task, Outcome]]:
         while self._waiting:
             task = self._waiting.popleft()
-            yield task, compute(task, engine())
+            yield task, compute(task, self.device, engine(self.device))
 
 
 class DaskQueue(Queue):
@@ -95,10 +98,12 @@ class DaskQueue(Queue):
         The client.
     without_workers
         Called while there have been no workers for `WORKER_SECONDS`; raises if none will come.
+    device
+        What its workers compute on.
     """
 
-    def __init__(self, client: Any, without_workers: Callable[[], None] | None = None) -> None:
-        super().__init__()
+    def __init__(self, client: Any, without_workers: Callable[[], None] | None = None, device: str = "cpu") -> None:
+        super().__init__(device)
         self._client = client
         self._without_workers = without_workers or self._give_up
 
@@ -133,7 +138,7 @@ class DaskQueue(Queue):
         room = TASKS_PER_THREAD * max(1, self.workers()) - len(flying)
         for _ in range(min(room, len(self._waiting))):
             task = self._waiting.popleft()
-            future = self._client.submit(compute, task, engine(), pure=False, retries=2)
+            future = self._client.submit(compute, task, self.device, engine(self.device), pure=False, retries=2)
             flying[future] = task
             completed.add(future)
 
@@ -186,16 +191,17 @@ def open_queue(executor: str | Jobs, workers: int | None = None) -> Iterator[Que
     Parameters
     ----------
     executor
-        ``serial``; ``threads`` or ``processes`` on this machine; or the address of a running Dask scheduler, such
-        as ``tcp://host:8786``; or jobs to submit, which are replaced if they are lost.
+        ``serial``; ``threads`` or ``processes`` on this machine; ``cuda``, one process for each of its GPUs; the
+        address of a running Dask scheduler, such as ``tcp://host:8786``; or jobs to submit, which are replaced if they
+        are lost.
     workers
-        Number of threads or processes, at least 1; all cores by default.
+        Number of threads or processes, at least 1; all cores, or GPUs, by default.
 
     Raises
     ------
     UserError
-        If the executor is unknown, the number of workers is not positive, the scheduler does not answer or has no
-        workers, or jobs cannot be submitted.
+        If the executor is unknown, the number of workers is not positive, there are not so many GPUs, the scheduler
+        does not answer or has no workers, or jobs cannot be submitted.
     """
     if workers is not None and (isinstance(workers, bool) or not isinstance(workers, int) or workers < 1):
         raise UserError(f"workers = {workers!r}: must be a whole number of at least 1; leave it out for all cores")
@@ -204,6 +210,9 @@ def open_queue(executor: str | Jobs, workers: int | None = None) -> Iterator[Que
             yield DaskQueue(client, without_workers)
     elif executor == "serial":
         yield Queue()
+    elif executor == "cuda":
+        with _cuda_client(workers) as client:
+            yield DaskQueue(client, device="cuda")
     elif executor in EXECUTORS:
         with _local_client(executor, workers or os.cpu_count() or 1) as client:
             yield DaskQueue(client)
@@ -228,6 +237,29 @@ def _local_client(executor: str, workers: int) -> Iterator[Any]:
     )
     with dask.config.set({"distributed.nanny.pre-spawn-environ": SINGLE_THREADED}):
         cluster = LocalCluster(processes=processes, dashboard_address=":0", silence_logs=50, **shape)
+        with cluster, Client(cluster) as client:
+            yield client
+
+
+@contextlib.contextmanager
+def _cuda_client(workers: int | None) -> Iterator[Any]:
+    """Start a process for each GPU, which sees that one alone."""
+    if problem := cuda_problem():
+        raise UserError(f"executor = 'cuda': {problem}, or choose another executor")
+    gpus = visible_gpus()
+    if workers is not None and workers > len(gpus):
+        raise UserError(f"workers = {workers}: more than the GPUs that can be used ({len(gpus)}); leave it out for all")
+    import dask
+    from distributed import Client, Nanny, Scheduler, SpecCluster
+
+    place = {"host": "127.0.0.1", "dashboard_address": ":0"}
+    # One thread: a task keeps its GPU busy, and the simulator runs one kernel at a time.
+    nannies = {
+        name: {"cls": Nanny, "options": {**place, "nthreads": 1, "env": {"CUDA_VISIBLE_DEVICES": name}}}
+        for name in gpus[:workers]
+    }
+    with dask.config.set({"distributed.nanny.pre-spawn-environ": SINGLE_THREADED}):
+        cluster = SpecCluster(nannies, {"cls": Scheduler, "options": place}, silence_logs=50)
         with cluster, Client(cluster) as client:
             yield client
 

@@ -65,7 +65,7 @@ class SharedData:
         return self._once(("projections", cell.heads), lambda: projections_of(cell, self.first, self.count))
 
     def projected(self, cell: Cell, projections: np.ndarray) -> np.ndarray:
-        """Keys as each head sees them: (replicate, head, dimension, key)."""
+        """Keys as each head sees them: (replicate, head, dimension, key), on the device that computes."""
         n, scale = cell.data.n_keys, cell.estimator.key_scale
         return self._once(("projected", n, cell.heads, scale), lambda: self._projected(n, projections, scale))
 
@@ -73,6 +73,7 @@ class SharedData:
         keys = project(self.keys(n_keys), projections)
         if scale == "normalised":
             # A key of length zero has no direction: its replicate is undefined, and counted.
+            keys = np.asarray(keys)
             with np.errstate(invalid="ignore"):
                 keys /= np.sqrt((keys * keys).sum(axis=2, keepdims=True) / keys.shape[2])
         return keys

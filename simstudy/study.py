@@ -63,7 +63,8 @@ def run(
     output
         Folder of all studies.
     executor
-        ``serial``, ``threads``, ``processes``, the address of a Dask scheduler, or jobs to submit.
+        ``serial``, ``threads``, ``processes``, ``cuda`` (a process for each GPU), the address of a Dask scheduler, or
+        jobs to submit.
     workers
         Threads or processes, at least 1; all cores by default.
     observer
@@ -93,14 +94,15 @@ def run(
         # cells may take minutes, in which jobs of a cluster would idle.
         with open_queue(executor, workers) as queue:
             held.enter_context(store.locked())
-            ledger = Ledger(design, store)
+            ledger = Ledger(design, store, queue.device)
             simulate(ledger, queue, meter, tell)
             n_workers = queue.workers()
         accounts = ledger.accounts
         # Matrices of theory are small: threads of the numerical library would wait for one another.
         with threadpool_limits(1):
-            results = judge(assemble(design, accounts, lambda predicted: tell(ledger, predicted)), design, accounts)
-        machine = provenance()
+            joined = assemble(design, accounts, lambda predicted: tell(ledger, predicted), queue.device)
+            results = judge(joined, design, accounts)
+        machine = provenance(queue.device)
         record = {
             "executor": str(executor), "workers": n_workers, **ledger.tally(), **meter.read(),
             **{name: machine[name] for name in ("device", "processor", "system")},
@@ -130,6 +132,8 @@ def run_share(
         If there are not so many shares, the folder cannot be written or is in use, the executor cannot be used, or
         another share was computed by another engine.
     """
+    if executor == "cuda":
+        raise UserError("executor = 'cuda': shares are computed on CPUs only; leave out --share, or choose another")
     part, store = share.of(design), share.store(store_of(design, output))
     require_writable(store.folder)
     with open_queue(executor, workers) as queue, store.locked():

@@ -66,7 +66,7 @@ def test_lost_scheduler__is_a_message_with_a_remedy():
 
 def test_workers_that_die__are_a_message_with_a_remedy(monkeypatch):
     # A lambda travels to the worker by value; the signature is that of `compute`.
-    monkeypatch.setattr(schedule, "compute", lambda task, engine: os._exit(1))
+    monkeypatch.setattr(schedule, "compute", lambda task, device, engine: os._exit(1))
     with dask.config.set({"distributed.scheduler.allowed-failures": 0}), open_queue("processes", 1) as queue:
         queue.add([Task((minimal_cell(),), 0)])
         with pytest.raises(UserError, match=r"workers died.*lower batch_size"):
@@ -89,7 +89,7 @@ def test_queue__returns_every_task_also_those_added_while_iterating():
 def test_worker_of_another_engine__is_refused(monkeypatch):
     """Such a worker would store its bits under the name of ours."""
     asked = iter(["that of the client"])
-    monkeypatch.setattr(schedule, "engine", lambda: next(asked, "that of the worker"))
+    monkeypatch.setattr(schedule, "engine", lambda device: next(asked, "that of the worker"))
     with open_queue("threads", 1) as queue:
         queue.add([Task((minimal_cell(),), 0)])
         with pytest.raises(UserError, match=r"other bits \(engine that of the worker on .*that of the client wanted\)"):

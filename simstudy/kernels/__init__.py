@@ -1,10 +1,35 @@
-"""Compiled loops: bare arrays in, bare arrays out.
+"""Compiled loops: bare arrays in, bare arrays out, on the device that computes.
 
-Import NumPy, math and jit only.  No I/O, no labels, no random numbers: a kernel is a deterministic function of its
-arguments, and the bits for one replicate do not depend on the replicates that share its call.
+Import NumPy, math, devices and jit only.  No I/O, no labels, no random numbers: a kernel is a deterministic function
+of its arguments, and the bits for one replicate do not depend on the replicates that share its call.
 """
 
-from simstudy.kernels.nadaraya_watson import nw_estimates, nw_moments
-from simstudy.kernels.projection import project
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+from simstudy.devices import on_cuda
+from simstudy.kernels import nadaraya_watson, projection
 
 __all__ = ["nw_estimates", "nw_moments", "project"]
+
+
+def _on_either(cpu: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the function that calls this one, or where a GPU computes its namesake in `cuda`."""
+
+    @functools.wraps(cpu)
+    def call(*arguments: Any) -> Any:
+        if on_cuda():
+            from simstudy.kernels import cuda
+
+            return getattr(cuda, cpu.__name__)(*arguments)
+        return cpu(*arguments)
+
+    return call
+
+
+project = _on_either(projection.project)
+nw_estimates = _on_either(nadaraya_watson.nw_estimates)
+nw_moments = _on_either(nadaraya_watson.nw_moments)

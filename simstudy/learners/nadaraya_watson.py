@@ -34,7 +34,7 @@ class NadarayaWatson:
         indices = np.atleast_2d(diversity_indices(key, self.cell.bandwidth))
         rows = len(query) if query.ndim == 4 else 1
         points = np.ascontiguousarray(np.broadcast_to(self._points, (rows, *self._points.shape[1:])))
-        projected = project(points, query.astype(self._dtype)).transpose(0, 3, 1, 2)
+        projected = np.asarray(project(points, query.astype(self._dtype))).transpose(0, 3, 1, 2)
         queries = np.ascontiguousarray(projected if query.ndim == 4 else projected[0])
         return key.astype(self._dtype), queries, indices
 
@@ -51,7 +51,7 @@ class NadarayaWatson:
             means, gram = nw_moments(keys, values, variances, queries, cell.bandwidth, cell.estimator.logits)
         discrepancy = UNKNOWN
         if cell.estimator.reference != "none":
-            discrepancy = self._discrepancy(shared, keys, values, means)
+            discrepancy = self._discrepancy(shared, np.asarray(keys), values, means)
         if cell.estimator.combination.rule == "fitted":
             means = np.einsum("rqh,rh->rq", means, self._fitted_weights(shared, keys, values))[..., None]
         return Members(means, gram, indices, discrepancy)
@@ -84,6 +84,6 @@ class NadarayaWatson:
         noise = datasets.draw_noise(longer, shared.first, shared.count)[:, n:]
         y = regression.evaluate(cell.data.regression, x) + np.sqrt(datasets.noise_variance(cell, x)) * noise
         _, query = shared.projections(cell)
-        queries = project(x, query.astype(self._dtype)).transpose(0, 3, 1, 2)
+        queries = np.asarray(project(x, query.astype(self._dtype))).transpose(0, 3, 1, 2)
         outputs = nw_estimates(keys, values, np.ascontiguousarray(queries), cell.bandwidth, cell.estimator.logits)
         return np.stack([fit_weights(combination.within, f, t) for f, t in zip(outputs, y, strict=True)])

@@ -36,7 +36,7 @@ class TrainedHeads:
         starts = np.broadcast_to(start, (shared.count, *start.shape[-3:]))
         trained = np.stack([self.train(x.T, y, w) for x, y, w in zip(keys, values, starts, strict=True)])
         points = np.ascontiguousarray(np.broadcast_to(self._points, (shared.count, *self._points.shape[1:])))
-        queries = np.ascontiguousarray(project(points, trained).transpose(0, 3, 1, 2))
+        queries = np.ascontiguousarray(np.asarray(project(points, trained)).transpose(0, 3, 1, 2))
         means = nw_estimates(project(keys, trained), values, queries, cell.bandwidth, "distance")
         return Members(means, None, diversity_indices(trained, cell.bandwidth), UNKNOWN)
 

@@ -1,0 +1,187 @@
+"""Checks of the CUDA kernels against those of the CPU, on a GPU or on Numba's simulator, whichever this process has.
+
+Not collected with the tests: `test_cuda` runs them in processes of their own, since Numba chooses between GPU and
+simulator when it is imported.  Sizes are tiny because the simulator runs some thousand threads a second.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from builders import minimal_cell
+from kernel_problems import naive_moments, problem, rounding
+
+from simstudy.batch import simulate_batch
+from simstudy.devices import computing_on, gpu_name
+from simstudy.jit import cuda_compiler, cuda_simulated
+from simstudy.kernels import cuda as cuda_kernels
+from simstudy.kernels import project
+from simstudy.provenance import engine
+from simstudy.streams import Role, normals, uniforms
+
+LOGITS = pytest.mark.parametrize("logits", ["distance", "dot_product"])
+PRECISIONS = pytest.mark.parametrize("precision", ["float32", "float64"])
+STREAM = "243f6a8885a308d313198a2e03707344"
+
+
+def on_both(compute):
+    """What the CPU computes, and what the GPU does, as arrays of the host."""
+    found = []
+    for device in ("cpu", "cuda"):
+        with computing_on(device):
+            result = compute()
+        found.append([np.asarray(x) for x in (result if isinstance(result, tuple) else (result,))])
+    return found
+
+
+# ---------------------------------------------------------------- random numbers
+
+
+@pytest.mark.parametrize("first", [0, 2**32 - 1, 2**56 - 2])
+def test_uniforms__are_those_of_the_cpu_to_the_bit(first):
+    (cpu,), (gpu,) = on_both(lambda: uniforms(STREAM, Role.NOISE, first, 2, 5, 6))
+    np.testing.assert_array_equal(gpu, cpu)
+    assert len(np.unique(gpu)) == gpu.size
+
+
+@PRECISIONS
+def test_normals__are_those_of_the_cpu_to_rounding(precision):
+    (cpu,), (gpu,) = on_both(lambda: normals(STREAM, Role.KEYS, 2**33, 2, 9, 5, precision))
+    assert gpu.dtype == cpu.dtype == precision
+    np.testing.assert_allclose(gpu, cpu, rtol=0, atol=8 * np.finfo(precision).eps)
+    # Negative control: another role has other numbers.
+    (other,), _ = on_both(lambda: normals(STREAM, Role.NOISE, 2**33, 2, 9, 5, precision))
+    assert np.abs(gpu - other).max() > 0.1
+
+
+# ---------------------------------------------------------------- projection and heads
+
+
+@PRECISIONS
+@pytest.mark.parametrize("own", [False, True])
+def test_projection__is_that_of_the_cpu(precision, own):
+    rng = np.random.default_rng(1)
+    keys = rng.standard_normal((2, 5, 37)).astype(precision)
+    weights = rng.standard_normal((2, 3, 5, 2) if own else (3, 5, 2)).astype(precision)
+    (cpu,), (gpu,) = on_both(lambda: project(keys, weights))
+    assert gpu.shape == cpu.shape == (2, 3, 2, 37) and gpu.dtype == precision
+    bound = (
+        5 * np.finfo(precision).eps * np.einsum("...hdp,...dn->...hpn", np.abs(weights), np.abs(keys)[:, None]).max()
+    )
+    np.testing.assert_allclose(gpu, cpu, rtol=0, atol=bound)
+
+
+def assert_agree(given):
+    """Both devices within rounding of the naive solution, so within twice that of each other."""
+    mean, gram = naive_moments(given)
+    cpu, gpu = on_both(lambda: (*given.moments(), given.estimates()))
+    tolerance, scale = rounding(given), np.abs(given.values).max()
+    for found in (cpu, gpu):
+        np.testing.assert_allclose(found[0], mean, rtol=0, atol=tolerance * scale)
+        np.testing.assert_allclose(found[2], mean, rtol=0, atol=tolerance * scale)
+        np.testing.assert_allclose(found[1], gram, rtol=0, atol=2 * tolerance * given.variances.max())
+    np.testing.assert_array_equal(gpu[1], gpu[1].swapaxes(2, 3))
+
+
+# (R, Q, H, p, n): heads on either side of a group of 4 and of two, keys on either side of the threads of a block.
+@PRECISIONS
+@LOGITS
+@pytest.mark.parametrize("shape", [(1, 1, 1, 1, 1), (2, 2, 3, 2, 32), (1, 1, 5, 3, 35), (1, 1, 9, 1, 7)])
+def test_moments__are_the_formula(shape, logits, precision):
+    assert_agree(problem(shape, logits, precision))
+
+
+@PRECISIONS
+@LOGITS
+def test_moments__of_queries_for_each_replicate_and_far_ones(logits, precision):
+    assert_agree(problem((2, 2, 2, 2, 20), logits, precision, own_queries=True))
+    assert_agree(problem((1, 2, 2, 2, 20), logits, precision, spread=100.0))
+
+
+def test_moments__of_another_bandwidth_are_not_those():
+    """Negative control of the checks above."""
+    given = problem((1, 1, 2, 2, 20))
+    with computing_on("cuda"), pytest.raises(AssertionError):
+        np.testing.assert_allclose(replace(given, bandwidth=0.7001).estimates(), naive_moments(given)[0], atol=1e-9)
+
+
+@PRECISIONS
+def test_undefined_estimates__are_nan_on_both(precision):
+    given = problem((2, 1, 5, 1, 9), "distance", precision)
+    given.keys[0, 1, 0, 3] = np.nan
+    given.keys[1, 4] = np.inf
+    with np.errstate(invalid="ignore"):
+        cpu, gpu = on_both(given.moments)
+    for one, other in zip(cpu, gpu, strict=True):
+        np.testing.assert_array_equal(np.isnan(one), np.isnan(other))
+        np.testing.assert_allclose(one, other, rtol=1e-4)
+    assert np.isnan(gpu[0][0, 0, 1]) and np.isnan(gpu[0][1, 0, 4]) and np.isfinite(gpu[0]).sum() == 8
+
+
+def test_a_replicate__does_not_depend_on_its_company():
+    given = problem((3, 1, 2, 2, 40))
+    with computing_on("cuda"):
+        whole, alone = given.moments(), given.part(slice(1, 2)).moments()
+    for one, other in zip(whole, alone, strict=True):
+        np.testing.assert_array_equal(one[1:2], other)
+
+
+# ---------------------------------------------------------------- batches
+
+# Largest difference of a sum of moments between devices, relative to the largest such sum: some hundred roundings.
+BOUND = {"float32": 1e-5, "float64": 1e-13}
+REGRESSION = {"function": "ridge", "amplitude": 2.0, "direction": [1.0, -0.5]}
+
+
+@pytest.mark.parametrize(("logits", "precision", "treatment"), [
+    ("distance", "float64", "integrated"), ("distance", "float32", "drawn"),
+    ("dot_product", "float64", "drawn"), ("dot_product", "float32", "integrated"),
+])  # fmt: skip
+def test_batch__has_the_moments_of_the_cpu(logits, precision, treatment):
+    cell = minimal_cell(
+        logits=logits, dtype=precision, noise_treatment=treatment, regression=REGRESSION, n_keys=9, batch_size=16,
+        queries={"kind": "points", "points": [[0.5, -1.0]]},
+    )  # fmt: skip
+    (cpu,), (gpu,) = simulate_batch([cell], 3), simulate_batch([cell], 3, "cuda")
+    for name in ("error_sum", "product_sum", "statistic_sum", "target"):
+        one, other = getattr(cpu, name), getattr(gpu, name)
+        assert np.nanmax(np.abs(one - other)) <= BOUND[precision] * np.nanmax(np.abs(one)), name
+    np.testing.assert_array_equal(cpu.n_defined, gpu.n_defined)
+    # Negative control: the next batch is not that near.
+    (later,) = simulate_batch([cell], 4)
+    assert np.abs(later.product_sum - gpu.product_sum).max() > 1e-3 * np.abs(gpu.product_sum).max()
+
+
+@pytest.mark.parametrize("settings", [
+    {"arrangement": "haar_redrawn"}, {"key_scale": "normalised"},
+    {"key_distribution": {"distribution": "student_t", "df": 5.0}},
+], ids=str)  # fmt: skip
+def test_batch__of_other_kinds_of_cells(settings):
+    cell = minimal_cell(regression=REGRESSION, n_keys=5, batch_size=16, **settings)
+    (cpu,), (gpu,) = simulate_batch([cell], 0), simulate_batch([cell], 0, "cuda")
+    np.testing.assert_allclose(gpu.product_sum, cpu.product_sum, rtol=0, atol=1e-12 * np.abs(cpu.product_sum).max())
+
+
+# ---------------------------------------------------------------- identity
+
+
+def test_engine__names_the_device():
+    assert engine("cuda") != engine("cpu")
+    assert ("simulator" in gpu_name()) == cuda_simulated()
+
+
+def test_kernels_run_where_they_should():
+    """On the device if this process has one: its memory holds the keys, and its code is machine code."""
+    given = problem((1, 1, 2, 2, 20))
+    with computing_on("cuda"):
+        keys = project(given.keys[:, 0], np.eye(2)[None])
+        given.moments()
+    average = cuda_kernels._average("float64")
+    if cuda_simulated():
+        assert not hasattr(average, "inspect_sass")
+    else:
+        cuda = cuda_compiler()
+        assert cuda.is_cuda_array(keys) and cuda.current_context().device.compute_capability >= (5, 0)
+        assert all(registers > 0 for registers in average.get_regs_per_thread().values())
