@@ -1,7 +1,7 @@
 """The command line: exceptions that a user can mend become one message and exit code 2.
 
-Imports typer, rich, and design, ledger, problems, progress, report, results, search, store, study and tables only.  What a command
-needs is imported inside the command: ``--help`` stays fast.
+Imports typer, rich, and design, ledger, problems, progress, report, results, search, store, study and tables only.
+What a command needs is imported inside the command: ``--help`` stays fast.
 """
 
 from __future__ import annotations

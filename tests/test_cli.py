@@ -28,7 +28,7 @@ def simstudy(*arguments: object, cwd: Path = ROOT, before: str = "") -> subproce
 
 
 def test_help__teaches():
-    for command in ([], ["list"], ["check"], ["run"], ["status"], ["report"]):
+    for command in ([], ["list"], ["check"], ["run"], ["status"], ["report"], ["search"]):
         result = simstudy(*command, "--help")
         assert result.returncode == 0 and "Usage" in result.stdout
 
