@@ -1,6 +1,6 @@
 """Where a measure is least along a factor, how sure that is, and how the place moves with another factor.
 
-Imports NumPy, claims, comparisons and estimates only.
+Imports NumPy, cells, claims, comparisons and estimates only.
 
 An optimum is no smooth function of the estimates; its uncertainty is that of the optimum of draws from their joint
 distribution.
@@ -9,13 +9,14 @@ distribution.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from simstudy.claims import Optimum, OptimumLaw, OptimumSlope
+from simstudy.cells import level
+from simstudy.claims import Optimum, OptimumClaim, OptimumLaw, OptimumSlope
 from simstudy.comparisons import Comparison, at, strata
 from simstudy.estimates import Estimates
 
@@ -95,7 +96,7 @@ def optima(
         drawn = Profile(*_least(estimates, cells, claim.x, estimates.draws(cells)))
         value = claim.value
         if theory is not None:
-            told = Profile(*_least(estimates, cells, claim.x, theory[None, cells]))
+            told = _told(estimates, cells, claim, theory)
             if not told.in_sight:
                 continue
             value = float(told.optima[0])
@@ -169,17 +170,41 @@ def _paths(
         for inside in by_level.values():
             known.append(Profile(*_least(estimates, inside, claim.x, estimates.values[None, inside])).refined)
             drawn.append(Profile(*_least(estimates, inside, claim.x, estimates.draws(inside))).refined)
-            told.append(_told(estimates, inside, claim.x, theory))
+            profile = None if theory is None else _told(estimates, inside, claim, theory)
+            told.append(float(profile.refined[0]) if profile and profile.in_sight else np.nan)
         place = at(estimates.coordinates[cells[0]], [name for name in factors if name not in within])
         yield Path(place, *(np.array(column) for column in (list(by_level), known, drawn, told)))
 
 
-def _told(estimates: Estimates, cells: list[int], x: str, theory: Array | None) -> float:
-    """Refined optimum by theory; NaN if there is none in sight."""
-    if theory is None:
-        return np.nan
-    profile = Profile(*_least(estimates, cells, x, theory[None, cells]))
-    return float(profile.refined[0]) if profile.in_sight else np.nan
+def _told(estimates: Estimates, cells: list[int], claim: OptimumClaim, theory: Array) -> Profile:
+    """Profile by theory of cells that differ in x and in what is tuned alone."""
+    columns = [[level(estimates.coordinates[cell], name) for cell in cells] for name in (claim.x, *claim.tune)]
+    return told_profile(np.array(columns[0], float), columns[1:], theory[cells])
+
+
+def told_profile(levels: Array, tuned: Sequence[Sequence[Any]], values: Array) -> Profile:
+    """Return the least values by theory at each level of a factor.
+
+    Infinite where the least of them has a neighbour, one step of a tuned factor away, to which the theory does not
+    apply: that may be better.
+
+    Parameters
+    ----------
+    levels : (cell,) array
+        Of the factor.
+    tuned
+        For each tuned factor its levels, (cell,).
+    values : (cell,) array
+        NaN where the theory does not apply.
+    """
+    ranks = np.array([np.unique(column, return_inverse=True)[1] for column in tuned]).reshape(len(tuned), len(levels))
+    known, distinct, least = np.where(np.isnan(values), np.inf, values), np.unique(levels), []
+    for each in distinct:
+        inside = np.flatnonzero(levels == each)
+        best = inside[np.argmin(known[inside])]
+        beside = np.abs(ranks[:, inside] - ranks[:, [best]]).sum(axis=0) <= 1
+        least.append(known[best] if np.isfinite(known[inside][beside]).all() else np.inf)
+    return Profile(distinct, np.array([least]))
 
 
 def optimum_shares(estimates: Estimates, cells: list[int], factors: tuple[str, ...], within: tuple[str, ...]) -> Array:

@@ -17,8 +17,20 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 from simstudy import claims
 from simstudy.labels import THEORY_NAMES, measure_name, number, setting_and_level, setting_name
-from simstudy.marks import NEUTRAL, THEORY_LINES, Entries, Look, legends, levels_of, looks_of, split, strata, unshown
-from simstudy.optima import NEVER, Profile
+from simstudy.marks import (
+    NEUTRAL,
+    THEORY_LINES,
+    Entries,
+    Look,
+    column,
+    legends,
+    levels_of,
+    looks_of,
+    split,
+    strata,
+    unshown,
+)
+from simstudy.optima import NEVER, Profile, told_profile
 from simstudy.panels import canvas, characters, label_y, set_scales, share_y, tick_levels
 from simstudy.variables import THEORIES
 
@@ -79,7 +91,8 @@ def places(figure: claims.Figure, stratum: xr.Dataset) -> list[Place]:
         possible = [level for level in distinct if shares[levels == level].sum() >= NEVER]
         told = {}
         for source in THEORIES:
-            profile = _profile(levels, cells[figure.y].sel(source=source).values)
+            tuned = [column(cells, name).tolist() for name in figure.tune]
+            profile = told_profile(levels, tuned, cells[figure.y].sel(source=source).values)
             told[source] = float(profile.refined[0]) if profile.in_sight else np.nan
         optimum = float(_profile(levels, values).refined[0])
         found.append(Place(float(x), optimum, min(possible), max(possible), told))

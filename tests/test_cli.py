@@ -30,7 +30,7 @@ def simstudy(*arguments: object, cwd: Path = ROOT, before: str = "") -> subproce
 
 
 def test_help__teaches():
-    for command in ("", "list", "check", "run", "status", "report", "plan", "replay", "merge", "submit"):
+    for command in ("", "list", "check", "run", "status", "report", "plan", "replay", "merge", "search", "submit"):
         result = simstudy(*command.split(), "--help")
         assert result.returncode == 0 and "Usage" in result.stdout
 

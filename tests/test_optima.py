@@ -10,7 +10,7 @@ from scipy import stats
 
 from simstudy.claims import Optimum, OptimumLaw, OptimumSlope, RankCorrelation, ViolatedPairs
 from simstudy.estimates import Estimates
-from simstudy.optima import LAWS, Profile, akaike, optima, optimum_laws, optimum_slopes
+from simstudy.optima import LAWS, Profile, akaike, optima, optimum_laws, optimum_shares, optimum_slopes, told_profile
 from simstudy.orderings import rank_correlations, spearman, violated_share, violations
 from simstudy.verdicts import decide
 
@@ -105,6 +105,57 @@ def test_slope_of_the_optimum__is_recovered_within_its_error():
     assert decide([comparison], 0.01).verdict == "supported"
     other = claim.model_copy(update={"value": 2.0})
     assert decide(list(optimum_slopes(other, estimates, chosen, FACTORS, None)), 0.01).verdict == "contradicted"
+
+
+def test_slope_of_the_optimum__may_be_claimed_by_theory_where_it_has_one():
+    estimates, chosen = allocation(0.02, lambda n: -2.0 + 1.1 * np.log(n))
+    claim = OptimumSlope(
+        kind="optimum_slope", x="head_dim", tune=("bandwidth",), along="n_keys", source="leading", margin=0.3, **BASE
+    )
+    for slope, verdict in ((1.0, "supported"), (0.2, "contradicted")):
+        theory, _ = allocation(0.0, lambda n, slope=slope: 5.0 + slope * (np.log(n) - np.log(2048)))
+        (comparison,) = optimum_slopes(claim, estimates, chosen, FACTORS, theory.values)
+        assert comparison.claimed == pytest.approx(slope, abs=1e-9)
+        assert decide([comparison], 0.01).verdict == verdict
+    # Theory that ends beside its least value has no optimum there: the slope is then over the other levels.
+    coordinates = estimates.coordinates
+    gone = [c["n_keys"] == 32768 and c["head_dim"] >= 4 for c in coordinates]
+    (comparison,) = optimum_slopes(claim, estimates, chosen, FACTORS, np.where(gone, np.nan, theory.values))
+    assert "along n_keys = 128, 512, 2048, 8192" in comparison.statistic and "32768" not in comparison.statistic
+    nowhere = np.where([c["head_dim"] >= 4 for c in coordinates], np.nan, theory.values)
+    assert not list(optimum_slopes(claim, estimates, chosen, FACTORS, nowhere))
+
+
+def test_optimum__by_theory_that_ends_beside_it_is_not_compared():
+    estimates, chosen = allocation(0.01, lambda n: 4.0)
+    claim = Optimum(kind="optimum", x="head_dim", tune=("bandwidth",), source="leading", **BASE)
+    theory, _ = allocation(0.0, lambda n: 4.0)
+    ends = np.where([c["head_dim"] > 4 and c["n_keys"] < 8192 for c in estimates.coordinates], np.nan, theory.values)
+    assert len(list(optima(claim, estimates, chosen, FACTORS, theory.values))) == 5
+    assert len(list(optima(claim, estimates, chosen, FACTORS, ends))) == 2
+
+
+def test_told_profile__is_silent_where_what_is_tuned_may_be_better_beyond_theory():
+    levels, bandwidths = np.repeat([1.0, 2.0, 4.0], 3), [0.5, 0.7, 1.0] * 3
+    values = np.array([3.0, 2.0, 2.5, np.nan, 1.0, 1.5, np.nan, 2.0, 1.8])
+    profile = told_profile(levels, [bandwidths], values)
+    # At level 2 the least stands beside a gap; at level 4 it does not.
+    np.testing.assert_array_equal(profile.values, [[2.0, np.inf, 1.8]])
+    assert not profile.in_sight
+    whole = told_profile(levels, [bandwidths], np.where(np.isnan(values), 9.0, values))
+    np.testing.assert_array_equal(whole.values, [[2.0, 1.0, 1.8]])
+    assert whole.in_sight and whole.optima[0] == 2.0
+    np.testing.assert_array_equal(told_profile(levels[::3], [], values[2::3]).values, [[2.5, 1.5, 1.8]])
+
+
+def test_optimum_shares__are_how_often_a_cell_is_least():
+    levels = [{"head_dim": p, "n_keys": n} for n in (1, 2) for p in (1.0, 2.0, 4.0)]
+    estimates = estimates_of(levels, [1.0, 1.1, 3.0, 2.0, 1.0, 5.0], 0.1)
+    shares = optimum_shares(estimates, [0, 1, 2, 3, 4], ("n_keys", "head_dim"), ("head_dim",))
+    expected = stats.norm.cdf(0.1 / (0.1 * 2**0.5))
+    assert shares[:3] == pytest.approx([expected, 1 - expected, 0.0], abs=0.03)
+    assert shares[3:5] == pytest.approx([0.0, 1.0], abs=1e-3)
+    assert np.isnan(shares[5])
 
 
 @pytest.mark.parametrize(
