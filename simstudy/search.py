@@ -106,7 +106,7 @@ class _Problem:
         """Return the local optimum from a start; None if leading order or the gap fails there."""
         result = minimize(
             lambda x: self._contrast(x, self._log_error), start.ravel(), method="SLSQP", jac=True,
-            options={"maxiter": 60, "ftol": 1e-4},
+            options={"maxiter": 150, "ftol": 1e-6},
             constraints={
                 "type": "ineq", "fun": lambda x: -self._contrast(x, self._index)[0] - self._gap * (1 + MARGIN),
                 "jac": lambda x: -self._contrast(x, self._index)[1],

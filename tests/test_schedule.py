@@ -8,6 +8,7 @@ import subprocess
 import sys
 
 import dask
+import distributed  # noqa: F401  # its defaults must be there before any are set aside
 import pytest
 from builders import minimal_cell
 from kills import ROOT
