@@ -1,6 +1,6 @@
 """The row of moments that one batch of one cell is reduced to.
 
-Imports NumPy only.
+Imports NumPy and quantities only.
 
 Everything that the performance measures need is a smooth function of the means of two per-replicate quantities at
 each query: the head errors e_h and the products P_hg, with E e_h the bias of head h and E P_hg the second moment of
@@ -16,9 +16,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from simstudy.quantities import NAMES
+
 Array = NDArray[np.float64]
 
-STATISTICS = ("direct_mse", "query_correlation", "discrepancy")
+STATISTICS = ("direct_mse", "query_correlation", "discrepancy", *NAMES)
 """What is computed of each replicate by itself and averaged; NaN where it has no meaning."""
 
 

@@ -70,6 +70,8 @@ def _outside_theory(cell: Cell) -> str:
         return "heads are redrawn in every replicate: theory holds for given heads"
     if cell.estimator.key_scale == "normalised":
         return "projected keys are normalised: theory holds for raw ones"
+    if not cell.estimator.plain or cell.estimator.combination.rule == "product":
+        return "theory speaks of softmax heads on the keys themselves"
     if cell.estimator.combination.rule == "fitted":
         return "weights are fitted in every replicate: theory holds for given weights"
     return ""
