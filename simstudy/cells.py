@@ -135,7 +135,7 @@ def label(value: Any) -> Any:
 
 def parameters_of(choice: Record) -> list[str]:
     """Names of the parameters of a composite choice: its fields but for its kind, which comes first, and its label."""
-    kind, *names = (name for name in type(choice).model_fields if name != "label")
+    _, *names = (name for name in type(choice).model_fields if name != "label")
     return names
 
 

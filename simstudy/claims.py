@@ -64,7 +64,7 @@ class Monotone(BaseClaim):
     direction: Literal["increasing", "decreasing"] = Field(description='"increasing" or "decreasing"')
 
 
-_COMPARED = Field("difference", description='"difference" or "ratio": how the cell selected by versus is compared')
+_COMPARED: Any = Field("difference", description='"difference" from, or "ratio" to the cell that versus selects')
 
 
 class Equals(BaseClaim):

@@ -100,9 +100,9 @@ def performance(blocks: Moments, weights: Array | Combine) -> Performance:
     for name, error in quadratic.items():
         mcse[name] = np.hypot(mcse[name], error)
     remainder = {name: float(quadratic[name]) for name in quadratic if name in contribution}
-    rate, share, error = _failures(blocks)
-    estimate["failure_rate"], contribution["failure_rate"], remainder["failure_rate"] = rate, share, error
-    mcse["failure_rate"] = np.hypot(np.sqrt((share**2).sum()), error)
+    estimate["failure_rate"], share, lacking = _failures(blocks)
+    mcse["failure_rate"] = np.hypot(np.sqrt((share**2).sum()), lacking)
+    contribution["failure_rate"], remainder["failure_rate"] = share, lacking
     return Performance(
         estimate, mcse, contribution, remainder, n_blocks, int(blocks.n_defined.sum()), len(blocks.failed)
     )

@@ -1,7 +1,7 @@
 """One replicate of one cell, rebuilt to the bit from its number alone, with every array on the way to its estimates.
 
-Imports NumPy, xarray, batch, cells, design, geometry, heads, learners, problems, quantities,
-regression and shared_data only.
+Imports NumPy, xarray, batch, cells, design, geometry, heads, learners, problems, quantities, regression and
+shared_data only.
 """
 
 from __future__ import annotations

@@ -81,9 +81,7 @@ def require_same_design(results: xr.Dataset, design: Design, store: Store) -> No
 def render(results: xr.Dataset, design: Design, pictures: dict[str, bytes]) -> str:
     """Return the page of a study as HTML; ``pictures`` are its figures as PNG files, by name."""
     study = describe(results, design, pictures)
-    return _template("report.html").render(
-        study=study, error_rate=LEVEL, max_rows=MAX_ROWS
-    )
+    return _template("report.html").render(study=study, error_rate=LEVEL, max_rows=MAX_ROWS)
 
 
 def render_studies(studies: list[dict[str, Any]], profile: str) -> str:

@@ -84,8 +84,8 @@ STATISTICS: dict[str, Variable] = {
         for kind in QUANTITIES.values() for name, quantity in kind.items()
     },
     "failure_rate": Variable(
-        _BY_SOURCE, "1", "share of replicates without a defined estimate, which enter no other measure; its Monte Carlo "
-        "standard error is never below that of Agresti and Coull", "n_failed / (n_replicates + n_failed)",
+        _BY_SOURCE, "1", "share of replicates without a defined estimate, which enter no other measure; its Monte "
+        "Carlo standard error is never below that of Agresti and Coull", "n_failed / (n_replicates + n_failed)",
     ),
     "decomposition_gap": Variable(
         _BY_SOURCE, "1", "relative difference of the bias-variance-covariance decomposition of the uniform average "

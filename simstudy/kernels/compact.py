@@ -51,8 +51,8 @@ def compact_estimates(
     Returns
     -------
     float64 array (R, Q, H)
-        Σ_i w_i Y_i / Σ_i w_i, w_i = (1 − |k_q − k_i|²/h²)_+^r.  NaN in an empty window, and where a key is NaN.  The bits
-        for one replicate do not depend on the others.
+        Σ_i w_i Y_i / Σ_i w_i, w_i = (1 − |k_q − k_i|²/h²)_+^r.  NaN in an empty window, and where a key is NaN.  The
+        bits for one replicate do not depend on the others.
     """
     keys, queries = _arguments(projected_keys, projected_queries, radius)
     estimates = np.empty((len(keys), queries.shape[3], keys.shape[1]))

@@ -72,7 +72,9 @@ def _mix(mixture: MixtureTransformation, inputs: Inputs) -> Inputs:
     coefficients = mixture.decay ** np.arange(mixture.levels)
     roots = np.sqrt(coefficients / coefficients.sum()).astype(inputs.keys.dtype)
     n = inputs.keys.shape[-1]
-    levels = [root * chunk_means(inputs.keys, 2**l)[..., np.arange(n) // 2**l] for l, root in enumerate(roots)]
+    levels = [
+        root * chunk_means(inputs.keys, 2**level)[..., np.arange(n) // 2**level] for level, root in enumerate(roots)
+    ]
     queries = np.concatenate([root * inputs.queries for root in roots], axis=-1)
     return inputs._replace(keys=np.concatenate(levels, axis=2), queries=queries)
 

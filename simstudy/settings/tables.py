@@ -1,7 +1,8 @@
 """The tables of a design file: data, heads, estimator, queries, simulation.
 
-Imports pydantic, instances, mechanisms, processes, records and rules only.  Every field name is unique over all tables, so a factor is named
-by its field alone (``bandwidth``, not ``estimator.bandwidth``) and becomes the coordinate of that name in the results.
+Imports pydantic, instances, mechanisms, processes, records and rules only.  Every field name is unique over all tables,
+so a factor is named by its field alone (``bandwidth``, not ``estimator.bandwidth``) and becomes the coordinate of that
+name in the results.  A parameter of a composite setting is named behind a dot: ``normaliser.power``.
 Field descriptions are what a user reads when a value is refused.
 """
 

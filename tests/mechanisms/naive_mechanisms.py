@@ -82,7 +82,10 @@ def low_rank_scores(keys, queries, rank, method):
 
 
 def moments(mechanism, keys, values, variances, queries, bandwidth):
-    """Means (q, h) and Gram (q, h, g) of one replicate; keys (h, i, k), values and variances (i,), queries (q, h, k)."""
+    """Means (q, h) and Gram (q, h, g) of one replicate.
+
+    Of keys (h, i, k), values and variances (i,), and queries (q, h, k).
+    """
     transformation = mechanism.get("transformation", {"kind": "none"})
     logits, normaliser = mechanism.get("logits", "distance"), mechanism.get("normaliser", {"kind": "softmax"})
     if transformation["kind"] == "merge":

@@ -33,7 +33,8 @@ MECHANISMS = {
     "stacked": {"transformation": {"kind": "low_rank", "rank": 1, "method": "stacked"}, **DOT},
     "product": {"combination": {"rule": "product", "logits": "sum"}},
     "pool of compact": {
-        "combination": {"rule": "product", "logits": "mean"}, "normaliser": {"kind": "compact", "power": 2, "window": 3.0}
+        "combination": {"rule": "product", "logits": "mean"},
+        "normaliser": {"kind": "compact", "power": 2, "window": 3.0},
     },
 }  # fmt: skip
 
