@@ -46,7 +46,7 @@ def tuned_risk_ratio(head_dim: int, power: int) -> float:
     return float((moments * (gaussian.roughness / compact.roughness) ** 2) ** (2 / (head_dim + 4)))
 
 
-def kernel_of(cell: Cell) -> Kernel | None:
+def _kernel_of(cell: Cell) -> Kernel | None:
     """The compact kernel of fixed bandwidth that the heads of a cell have; None if they have another one."""
     estimator = cell.estimator
     changed = estimator.transformation.kind != "none" or estimator.combination.rule == "product"
@@ -64,7 +64,7 @@ def empty_window_rate(cell: Cell, query_projections: Array, queries: Array) -> t
 
     p_h is the probability that a key falls into the window.  For one window: one query, heads with one image of it.
     """
-    kernel = kernel_of(cell)
+    kernel = _kernel_of(cell)
     images = np.einsum("qd,hdp->qhp", queries, query_projections).reshape(-1, cell.heads.head_dim)
     if kernel is None:
         return np.nan, "exact theory beside softmax is the rate of empty windows of compact kernels"
@@ -92,7 +92,7 @@ def compact_leading_order(cell: Cell, key_projections: Array, query_projections:
     """
     target = regression_function(cell.data.regression, cell.data.n_features)(queries)
     shape = (len(queries), cell.heads.n_heads)
-    kernel = kernel_of(cell)
+    kernel = _kernel_of(cell)
     reason = _leading_reason(cell, kernel, key_projections, queries)
     bias, covariance = np.full(shape, np.nan), np.full((*shape, shape[1]), np.nan)
     sizes = np.full(shape, np.nan)
@@ -100,7 +100,9 @@ def compact_leading_order(cell: Cell, key_projections: Array, query_projections:
         images = np.einsum("qd,hdp->qhp", queries, query_projections)
         for q in range(shape[0]):
             bias[q], covariance[q], sizes[q] = _at_query(cell, kernel, images[q], key_projections)
-        if sizes.min() < MIN_EFFECTIVE_SIZE:
+        if np.isnan(covariance).any():
+            reason = "compact kernels: heads on one subspace whose windows overlap in part"
+        elif sizes.min() < MIN_EFFECTIVE_SIZE:
             reason = f"effective sample size {sizes.min():.3g} below {MIN_EFFECTIVE_SIZE:g}"
             bias, covariance = np.full_like(bias, np.nan), np.full_like(covariance, np.nan)
     return Prediction(bias, covariance, target, np.full(shape, np.nan), reason)
@@ -126,7 +128,7 @@ def _at_query(cell: Cell, kernel: Kernel, images: Array, projections: Array) -> 
         meet = np.abs(images[h] - images[g]).max() < _SAME
         value = (sigma2 + c**2 * apart) / n if not same else covariance[h, h] if meet else np.nan
         if same and not meet and np.linalg.norm(images[h] - images[g]) >= 2 * kernel.radius:
-            value = -0.0  # windows that do not meet
+            value = 0.0  # windows that do not meet
         covariance[h, g] = covariance[g, h] = value
     return bias, covariance, n / ratio
 

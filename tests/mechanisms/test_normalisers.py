@@ -77,6 +77,8 @@ def test_entmax__is_that_of_the_package(power, scale):
     np.testing.assert_allclose(entmax(z, power), theirs, atol=1e-10)
     if power == 1:
         np.testing.assert_allclose(entmax(z, 1), sparsemax(torch.tensor(z), dim=-1).numpy(), atol=1e-12)
-    if scale == 2.0:  # the control: a wide spread of logits leaves one key to every power, a narrow one shows no difference
+    if (
+        scale == 2.0
+    ):  # the control: a wide spread of logits leaves one key to every power, a narrow one shows no difference
         other = entmax_bisect(torch.tensor(z), alpha=1 + 1 / (power + 1), dim=-1, n_iter=100).numpy()
         assert np.abs(entmax(z, power) - other).max() > 1e-5
