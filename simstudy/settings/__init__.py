@@ -5,7 +5,7 @@ settings, `mechanisms` the pieces of attention, `instances` what replicates may 
 what they are built on.
 """
 
-from simstudy.settings.instances import Instance, NormaliserInstance
+from simstudy.settings.instances import Instance, KqSvdInstance, NormaliserInstance
 from simstudy.settings.mechanisms import (
     CompactNormaliser,
     LowRankTransformation,
@@ -51,7 +51,8 @@ from simstudy.settings.tables import TABLE_OF, TABLES, Data, Estimator, Heads, Q
 __all__ = [
     "LARGEST", "SMALLEST", "TABLES", "TABLE_OF", "Additive", "AttentionBandwidth", "Bandwidth", "Bumps",
     "CompactNormaliser", "Count", "Data", "Estimator", "FixedBandwidth", "GaussianKeys", "GaussianNoise",
-    "GaussianQueries", "GivenQueries", "Heads", "HeteroscedasticNoise", "Instance", "Interaction", "Keys", "Linear",
+    "GaussianQueries", "GivenQueries", "Heads", "HeteroscedasticNoise", "Instance", "Interaction", "Keys",
+    "KqSvdInstance", "Linear",
     "LowRankTransformation", "MergeTransformation", "MixtureKeys", "MixtureTransformation", "Noise", "NonNegative",
     "Normaliser", "NormaliserInstance", "OriginQuery", "Positive", "Quadratic", "Queries", "RateBandwidth", "Real",
     "Record", "Regression", "Ridge", "Simulation", "SphereKeys", "StudentKeys", "StudentNoise", "Sum", "Term",
