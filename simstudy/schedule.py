@@ -10,6 +10,7 @@ import contextlib
 import logging
 import os
 import platform
+import signal
 import subprocess
 import time
 from collections import deque
@@ -363,12 +364,14 @@ def job_script(jobs: Jobs) -> str:
 
 
 def _cluster_class(jobs: Jobs) -> Any:
+    handler = signal.getsignal(signal.SIGINT)
     try:
-        import dask_jobqueue
+        import dask_jobqueue  # takes Ctrl-C for itself
     except ImportError:
         raise UserError(
             "dask-jobqueue: not installed; pip install 'simstudy[cluster]', or use --array, which does without"
         ) from None
+    signal.signal(signal.SIGINT, handler)
     names = {"slurm": "SLURMCluster", "pbs": "PBSCluster", "sge": "SGECluster", "lsf": "LSFCluster"}
     return getattr(dask_jobqueue, names[jobs.system])
 
