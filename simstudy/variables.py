@@ -171,7 +171,7 @@ def _mcse(name: str, variable: Variable) -> tuple[str, Variable]:
 
 def _numerical_error(name: str, variable: Variable) -> tuple[str, Variable]:
     dims = tuple(d for d in variable.dims if d != "source")
-    meaning = f"bound of the numerical error of {name} by exact theory, estimated on coarser grids"
+    meaning = f"bound of the numerical error of {name} by exact theory, estimated on coarser grids or by randomisation"
     return f"{name}_numerical_error", Variable(dims, variable.unit, meaning)
 
 
