@@ -49,9 +49,10 @@ def assemble(
         Device that computed the batches.
     """
     theories: list[dict[str, Theory]] = []
-    for account in accounts:
+    predicted = predict([account.planned for account in accounts])
+    for _ in accounts:
         tell(len(theories))
-        theories.append(predict(account.planned))
+        theories.append(next(predicted))
     arrays = _counts(accounts)
     arrays |= _by_source(accounts, theories)
     size = max(account.planned.cell.heads.n_heads for account in accounts)
