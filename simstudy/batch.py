@@ -110,15 +110,17 @@ class Evaluation:
 
     def __init__(self, cell: Cell) -> None:
         self._learner = learner_of(cell)
-        self._target = regression.evaluate(cell.data.regression, np.ascontiguousarray(heads.query_points(cell).T[None]))
-        members = 1 if cell.estimator.combination.rule == "fitted" else cell.heads.n_heads
-        self.moments = empty(N_BLOCKS, self._target[0], members, len(GEOMETRIC_INDICES) + len(STATISTICS))
+        # Instances are not evaluated at query points.
+        points = heads.query_points(cell)[: 0 if cell.measures_instance else None]
+        self._target = regression.evaluate(cell.data.regression, np.ascontiguousarray(points.T[None]))[0]
+        n_statistics = len(GEOMETRIC_INDICES) + len(STATISTICS)
+        self.moments = empty(N_BLOCKS, self._target, cell.n_members, n_statistics)
 
     def add(self, shared: SharedData, blocks: range) -> None:
         """Add the replicates of the data to some blocks, the same number to each."""
         members = self._learner.evaluate(shared)
         shape = (shared.count, members.indices.shape[-1])
-        statistics = [np.broadcast_to(members.indices, shape), replicate_statistics(members, self._target[0])]
+        statistics = [np.broadcast_to(members.indices, shape), replicate_statistics(members, self._target)]
         # Last, so that a replicate that raises leaves no trace in the sums.
         self.moments = update(
             self.moments, blocks, shared.first, members.means, members.gram, np.concatenate(statistics, axis=1)

@@ -1,6 +1,6 @@
 """The row of moments that one batch of one cell is reduced to.
 
-Imports NumPy only.
+Imports NumPy and quantities only.
 
 Everything that the performance measures need is a smooth function of the means of two per-replicate quantities at
 each query: the head errors e_h and the products P_hg, with E e_h the bias of head h and E P_hg the second moment of
@@ -16,9 +16,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from simstudy.quantities import NAMES
+
 Array = NDArray[np.float64]
 
-STATISTICS = ("direct_mse", "query_correlation", "discrepancy")
+STATISTICS = ("direct_mse", "query_correlation", "discrepancy", *NAMES)
 """What is computed of each replicate by itself and averaged; NaN where it has no meaning."""
 
 
@@ -102,7 +104,7 @@ def update(moments: Moments, blocks: range, first: int, means: Array, gram: Arra
 
 def _by_block(values: NDArray[Any], blocks: range) -> NDArray[Any]:
     """Sum over the replicates of each block: (block, ...) from (replicate, ...)."""
-    return values.reshape(len(blocks), -1, *values.shape[1:]).sum(axis=1)
+    return values.reshape(len(blocks), len(values) // len(blocks), *values.shape[1:]).sum(axis=1)
 
 
 @functools.cache

@@ -8,7 +8,7 @@ import pytest
 from builders import minimal_cell
 
 from simstudy import batch as batch_module
-from simstudy import datasets, heads, learners
+from simstudy import datasets, heads, mechanisms
 from simstudy.batch import shares_data, simulate_batch
 from simstudy.cells import N_BLOCKS
 from simstudy.performance import performance
@@ -154,6 +154,6 @@ def test_replicate_that_raises__is_counted_alone_and_kept_by_number(monkeypatch)
 
 
 def test_defect_of_the_program__is_not_counted_as_a_failed_replicate(monkeypatch):
-    monkeypatch.setattr(learners.nadaraya_watson, "nw_moments", lambda *_: [][0])
+    monkeypatch.setattr(mechanisms, "nw_moments", lambda *_: [][0])
     with pytest.raises(IndexError):
         simulate_batch([minimal_cell()], 0)
