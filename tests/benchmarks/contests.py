@@ -28,6 +28,8 @@ def all_rows(sizes: Sequence[Size], rounds: int) -> list[Row]:
             rows += bound_rows(replace(size, dtype=dtype), rounds)
         for work in WORKS:
             rows += contest_rows(size, work, rounds)
+    for dtype in ("float32", "float64"):
+        rows += compact_rows(replace(sizes[0], dtype=dtype), rounds)
     rows += costs(rounds)
     rows += surroundings(sizes, rounds)
     return rows
@@ -83,6 +85,19 @@ def contest_rows(size: Size, work: str, rounds: int) -> Iterator[Row]:
     for name, taken in zip(names[1:], seconds[1:], strict=True):
         scaled = [t * done / size.replicates for t in taken]
         yield Row(work, size.name, name, ratio(scaled, seconds[0]), "times simstudy")
+
+
+def compact_rows(size: Size, rounds: int) -> Iterator[Row]:
+    """Times of Gaussian kernels over those of compact ones, round by round."""
+    arrays = workloads.draw(size)
+    powers = (1, 2, 3, 10) if size.dtype == "float64" else (1, 2, 3)
+    for work, gaussian in (("W0", workloads.estimates), ("W1", workloads.moments)):
+        jobs = [functools.partial(gaussian, arrays)]
+        jobs += [functools.partial(workloads.compact, arrays, power, work == "W1") for power in powers]
+        seconds = interleaved(jobs, rounds)
+        for power, taken in zip(powers, seconds[1:], strict=True):
+            label = f"compact kernel, r = {power}"
+            yield Row(work, f"{size.name} {size.dtype}", label, ratio(seconds[0], taken), "times as fast as Gaussian")
 
 
 def whole_replicates(size: Size) -> int:
