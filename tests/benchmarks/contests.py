@@ -12,6 +12,7 @@ import digits
 import limits
 import measure
 import numpy as np
+import reductions
 import workloads
 from measure import Row, interleaved, ratio
 from peers import PEERS, Peer
@@ -135,6 +136,7 @@ def costs(rounds: int) -> Iterator[Row]:
     """CPU seconds to a given error, and what saves them."""
     yield from digits.digit_rows(digits.SIZE, rounds)
     yield from digits.sharing_rows(rounds)
+    yield from reductions.reduction_rows(replace(digits.SIZE, replicates=1024), rounds)
 
 
 def surroundings(sizes: Sequence[Size], rounds: int) -> Iterator[Row]:
