@@ -59,6 +59,16 @@ class Cell(Record):
         return None
 
     @property
+    def measures_instance(self) -> bool:
+        """Whether replicates measure a random instance in place of estimates."""
+        return self.estimator.instance.kind != "none"
+
+    @property
+    def n_members(self) -> int:
+        """Number of estimates that an ensemble combines: one if each replicate fits weights or multiplies kernels."""
+        return 1 if self.estimator.combination.rule in ("fitted", "product") else self.heads.n_heads
+
+    @property
     def n_queries(self) -> int:
         """Number of query points Q."""
         queries = self.queries.queries
@@ -70,12 +80,16 @@ class Cell(Record):
     def coordinates(self) -> dict[str, Any]:
         """Every setting by name, as it labels the cell in the results: numbers, or text for composite choices.
 
+        Parameters of a composite choice stand beside it: ``normaliser.power``.
+
         ``bandwidth`` is the number b; its rule is ``bandwidth_rule``.
         """
         labels: dict[str, Any] = {}
         for name, table in TABLE_OF.items():
             value = getattr(getattr(self, table), name)
             labels[name] = label(value)
+            if isinstance(value, Record):
+                labels |= {f"{name}.{key}": label(getattr(value, key)) for key in parameters_of(value)}
         labels["bandwidth_rule"] = labels["bandwidth"]
         labels["bandwidth"] = self.bandwidth
         return labels
@@ -92,7 +106,7 @@ class Cell(Record):
     def identity(self, engine: str) -> str:
         """Identity of the stored batches: settings and engine, as 20 hexadecimal digits."""
         # Moments are those of the heads, whatever combines them; so cells that differ in this alone share batches.
-        combined = self.estimator.combination.rule == "fitted" or self.estimator.reference != "none"
+        combined = self.estimator.combination.rule in ("fitted", "product") or self.estimator.reference != "none"
         settings = self.model_dump(exclude={"heads": {"file"}, "estimator": set() if combined else {"combination"}})
         return _digest({"settings": settings, "engine": engine})[:20]
 
@@ -119,6 +133,12 @@ def label(value: Any) -> Any:
     return getattr(value, "label", value)
 
 
+def parameters_of(choice: Record) -> list[str]:
+    """Names of the parameters of a composite choice: its fields but for its kind, which comes first, and its label."""
+    _, *names = (name for name in type(choice).model_fields if name != "label")
+    return names
+
+
 _FIXED = "fixed(value="
 
 
@@ -129,7 +149,22 @@ def level(coordinates: dict[str, Any], factor: str) -> Any:
     number differs from cell to cell with the number of keys or the dimension of the heads.
     """
     rule = str(coordinates.get("bandwidth_rule", _FIXED))
-    return rule if factor == "bandwidth" and not rule.startswith(_FIXED) else coordinates[factor]
+    return rule if factor == "bandwidth" and not rule.startswith(_FIXED) else coordinates.get(factor, "")
+
+
+def setting_of(factor: str) -> str:
+    """Name of the setting that a factor changes: itself, or what stands before the dot of ``normaliser.power``."""
+    return factor.partition(".")[0]
+
+
+def assign(tables: dict[str, dict[str, Any]], factor: str, value: Any) -> None:
+    """Set a setting, or one parameter of it, in raw tables of which the settings themselves are not changed."""
+    name, _, parameter = factor.partition(".")
+    table = tables.setdefault(TABLE_OF[name], {})
+    if parameter:
+        before = table.get(name)
+        value = {**(before if isinstance(before, dict) else {}), parameter: value}
+    table[name] = value
 
 
 def cross(base: dict[str, dict[str, Any]], factors: dict[str, list[Any]]) -> Iterator[tuple[dict[str, Any], dict]]:
@@ -141,7 +176,7 @@ def cross(base: dict[str, dict[str, Any]], factors: dict[str, list[Any]]) -> Ite
         levels = dict(zip(factors, indices, strict=True))
         tables = {name: dict(table) for name, table in base.items()}
         for name, index in levels.items():
-            tables.setdefault(TABLE_OF[name], {})[name] = factors[name][index]
+            assign(tables, name, factors[name][index])
         yield levels, tables
 
 

@@ -49,7 +49,7 @@ class AgreesWithTheory(BaseClaim):
     """In every selected cell to which the theory applies, |measure/theory − 1| ≤ margin."""
 
     kind: Literal["agrees_with_theory"]
-    measure: TheoreticalMeasure = Field(description="one of " + ", ".join(MEASURES))
+    measure: AveragedMeasure = Field(description="one of " + ", ".join(MEASURES | STATISTICS))
     source: Literal["exact", "leading"] = Field(
         "leading", description='"leading": leading order in n; "exact": any n, in a grid with exact = true'
     )
@@ -64,21 +64,26 @@ class Monotone(BaseClaim):
     direction: Literal["increasing", "decreasing"] = Field(description='"increasing" or "decreasing"')
 
 
+_COMPARED: Any = Field("difference", description='"difference" from, or "ratio" to the cell that versus selects')
+
+
 class Equals(BaseClaim):
-    """The measure, or its difference from the paired cell selected by ``versus``, is within margin of value."""
+    """The measure, or its difference or ratio to the paired cell selected by ``versus``, is within margin of value."""
 
     kind: Literal["equals"]
     value: Real = Field(description="the value claimed")
     margin: NonNegative = Field(description="largest absolute difference that still counts as equal")
-    versus: Selection | None = Field(None, description="settings of the cell to subtract, other factors equal")
+    versus: Selection | None = Field(None, description="settings of the cell to compare with, other factors equal")
+    compared: Literal["difference", "ratio"] = _COMPARED
 
 
 class LargerThan(BaseClaim):
-    """The measure, or its difference from the paired cell selected by ``versus``, exceeds value."""
+    """The measure, or its difference or ratio to the paired cell selected by ``versus``, exceeds value."""
 
     kind: Literal["larger_than"]
     value: Real = Field(0.0, description="the value that must be exceeded")
-    versus: Selection | None = Field(None, description="settings of the cell to subtract, other factors equal")
+    versus: Selection | None = Field(None, description="settings of the cell to compare with, other factors equal")
+    compared: Literal["difference", "ratio"] = _COMPARED
 
 
 class Slope(BaseClaim):

@@ -24,10 +24,10 @@ weights (case, head)."""
 def combine_heads(cell: Cell) -> Combine:
     """Return the function that gives the weights of the heads of a cell, case by case.
 
-    Weights fitted within each replicate leave a single estimate, whose weight is 1.
+    Weights fitted within each replicate, and products of kernels, leave a single estimate, whose weight is 1.
     """
     combination = cell.estimator.combination
-    if combination.rule == "fitted":
+    if combination.rule in ("fitted", "product"):
         return fixed(np.ones(1))
     if combination.rule != "optimal":
         return fixed(np.array(cell.weights))

@@ -1,7 +1,7 @@
 """Empirical measures and theory side by side in one labelled data set.
 
-Imports NumPy, xarray, claims, design, estimates, heads, ledger, optima, orderings, predictions, provenance, references,
-settings and variables.
+Imports NumPy, xarray, claims, design, estimates, heads, ledger, optima, orderings, predictions, provenance, quantities,
+references, settings and variables.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from simstudy.optima import optimum_shares
 from simstudy.orderings import wrong_pairs
 from simstudy.predictions import Theory, predict
 from simstudy.provenance import provenance
+from simstudy.quantities import QUANTITIES
 from simstudy.references import selected
 from simstudy.settings import TABLE_OF
 from simstudy.variables import HEAD_MEASURES, INDICES, MEASURES, PAIR_MEASURES, SOURCES, STATISTICS, THEORIES, labelled
@@ -74,9 +75,10 @@ def coordinates(design: Design, accounts: Sequence[Account]) -> dict[str, Any]:
     """Return every setting as a coordinate along ``cell``, and the grid that the cell belongs to."""
     labels = [account.planned.cell.coordinates for account in accounts]
     coords: dict[str, Any] = {"grid": ("cell", [account.planned.grid for account in accounts])}
-    for name in (*TABLE_OF, "bandwidth_rule"):
-        column = [row[name] for row in labels]
-        if name in _NUMERIC:
+    parameters = sorted({name for factors in design.factors.values() for name in factors if "." in name})
+    for name in (*TABLE_OF, "bandwidth_rule", *parameters):
+        column = [row.get(name, "") for row in labels]
+        if name in _NUMERIC or ("." in name and not any(isinstance(value, str) and value for value in column)):
             column = [np.nan if value == "" else value for value in column]
         elif name != "seed":
             column = [str(value) for value in column]
@@ -87,13 +89,9 @@ def coordinates(design: Design, accounts: Sequence[Account]) -> dict[str, Any]:
 def _counts(accounts: Sequence[Account]) -> dict[str, Any]:
     total = np.array([account.done * account.batch_size for account in accounts])
     failed = np.array([account.n_failed for account in accounts])
-    # Agresti and Coull (1998): two failures and two successes are added, so that no failure does not mean no error.
-    share = (failed + 2) / (total + 4)
     return {
         "n_replicates": total - failed,
         "n_failed": failed,
-        "failure_rate": failed / np.maximum(total, 1),
-        "failure_rate_mcse": np.sqrt(share * (1 - share) / (total + 4)),
         "n_batches": np.array([account.done for account in accounts]),
         "precision_reached": np.array([account.reached for account in accounts]),
     }
@@ -128,16 +126,24 @@ def _drawn(design: Design, accounts: Sequence[Account], figures: Sequence[Figure
 def _by_source(accounts: Sequence[Account], theories: Sequence[dict[str, Theory]]) -> dict[str, Any]:
     reasons = [["" for _ in accounts], *([theory[name].reason for theory in theories] for name in THEORIES)]
     arrays: dict[str, Any] = {"inapplicable": np.array(reasons, dtype=object)}
-    for name in MEASURES | STATISTICS:
+    others = {name for kind, names in QUANTITIES.items() if kind not in _instances(accounts) for name in names}
+    for name in [name for name in MEASURES | STATISTICS if name not in others]:
         empirical = [float(a.performance.estimate[name]) if a.performance else np.nan for a in accounts]
         predicted = [[float(theory[source].measures.get(name, np.nan)) for theory in theories] for source in THEORIES]
         arrays[name] = np.array([empirical, *predicted])
         arrays[f"{name}_mcse"] = np.array(
             [float(a.performance.mcse[name]) if a.performance else np.nan for a in accounts]
         )
+    # Also where so many replicates failed that there is no Monte Carlo error.
+    arrays["failure_rate"][0] = [a.n_failed / max(a.done * a.batch_size, 1) for a in accounts]
     for name in MEASURES:
         arrays[f"{name}_numerical_error"] = np.array([theory["exact"].errors.get(name, np.nan) for theory in theories])
     return arrays
+
+
+def _instances(accounts: Sequence[Account]) -> set[str]:
+    """Kinds of random instances that the cells measure."""
+    return {account.planned.cell.estimator.instance.kind for account in accounts}
 
 
 def _padded(accounts: Sequence[Account], name: str, shape: tuple[int, ...]) -> dict[str, Any]:

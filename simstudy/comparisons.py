@@ -117,7 +117,7 @@ def slopes(claim: Slope, estimates: Estimates, chosen: list[int], factors: tuple
 def differences(
     claim: Equals | LargerThan, estimates: Estimates, chosen: list[int], factors: tuple[str, ...]
 ) -> Iterator[Comparison]:
-    """Yield the measure in each cell, or its difference from the cell to compare with."""
+    """Yield the measure in each cell, or its difference or ratio to the cell to compare with (delta method)."""
     bounds = (claim.value, np.inf) if isinstance(claim, LargerThan) else (
         claim.value - claim.margin, claim.value + claim.margin,
     )  # fmt: skip
@@ -129,10 +129,19 @@ def differences(
             partner = next((i for i, c in enumerate(estimates.coordinates) if selected(c, wanted)), cell)
             if partner == cell:  # the cell to compare with, selected with the others; or none with equal factors
                 continue
-            terms[partner] = -1.0
-            text += " minus" + at(claim.versus, tuple(claim.versus)).removeprefix(" at")
+            terms, other = _comparing(claim.compared, estimates.values, cell, partner)
+            text += other + at(claim.versus, tuple(claim.versus)).removeprefix(" at")
         value, mcse, degrees = estimates.combine(terms)
+        if claim.versus is not None and claim.compared == "ratio":
+            value = float(estimates.values[cell] / estimates.values[partner])
         yield Comparison(text, value, mcse, *bounds, claim.value, degrees)
+
+
+def _comparing(compared: str, values: np.ndarray, cell: int, partner: int) -> tuple[dict[int, float], str]:
+    """Factors of two cells in their difference, or in the linear part of their ratio; and the word for it."""
+    if compared == "difference":
+        return {cell: 1.0, partner: -1.0}, " minus"
+    return {cell: 1.0 / values[partner], partner: -values[cell] / values[partner] ** 2}, " over"
 
 
 def at(coordinates: dict[str, Any], factors: tuple[str, ...] | list[str]) -> str:

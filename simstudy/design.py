@@ -17,7 +17,7 @@ from typing import Annotated, Any
 
 from pydantic import Field, ValidationError
 
-from simstudy.cells import Cell, cross, label
+from simstudy.cells import Cell, assign, cross, label, setting_of
 from simstudy.claims import Claim, Figure
 from simstudy.feasibility import impossibilities, read_heads
 from simstudy.problems import DesignError, Problem, from_validation
@@ -276,7 +276,7 @@ def _table_problems(raw: dict[str, Any]) -> list[Problem]:
         for section in ("settings", "factors") if isinstance(grid, dict) else ():
             content = grid.get(section)
             for key in content if isinstance(content, dict) else ():
-                if key not in TABLE_OF:
+                if setting_of(key) not in TABLE_OF:
                     problems.append(Problem.unknown(f"grids.{name}.{section}.{key}", content[key], TABLE_OF))
     return problems
 
@@ -321,15 +321,17 @@ def _grid_cells(document: Document, name: str, grid: Grid, folder: Path) -> Iter
     """Yield each cell of a grid, or None with the problems that prevent it."""
     base = {table: dict(getattr(document, table)) for table in TABLES}
     for key, value in grid.settings.items():
-        if key in TABLE_OF:
-            base[TABLE_OF[key]][key] = value
-    factors = {key: values for key, values in grid.factors.items() if key in TABLE_OF}
+        if setting_of(key) in TABLE_OF:
+            assign(base, key, value)
+    factors = {key: values for key, values in grid.factors.items() if setting_of(key) in TABLE_OF}
     for levels, tables in cross(base, factors):
 
         def place(setting: str, levels: dict[str, int] = levels) -> str:
             if setting in levels:
                 return f"grids.{name}.factors.{setting}[{levels[setting]}]"
-            return f"grids.{name}.settings.{setting}" if setting in grid.settings else f"{TABLE_OF[setting]}.{setting}"
+            if setting in grid.settings:
+                return f"grids.{name}.settings.{setting}"
+            return "" if "." in setting else f"{TABLE_OF[setting]}.{setting}"
 
         known = {t: {k: v for k, v in c.items() if k in TABLES[t].model_fields} for t, c in tables.items()}
         try:

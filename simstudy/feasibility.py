@@ -129,6 +129,8 @@ def _estimator(cell: Cell) -> Iterator[Impossibility]:
     if combination.rule == "given" and len(combination.weights) != n_heads:
         yield "combination", f"{len(combination.weights)} weights for n_heads = {n_heads}; state one for each head"
     yield from _learner(cell)
+    yield from _mechanism(cell)
+    yield from _instance(cell)
     if combination.rule == "fitted" and cell.simulation.noise_treatment != "drawn":
         yield "noise_treatment", 'must be "drawn" where weights are fitted in each replicate'
     if cell.estimator.reference != "none" and cell.weights is None:
@@ -154,6 +156,34 @@ def _learner(cell: Cell) -> Iterator[Impossibility]:
         yield "learner", 'trains heads with logits = "distance" and key_scale = "raw" only'
     if learner.kind == "trained" and cell.data.n_keys < 3:
         yield "n_keys", "training leaves one pair out; use at least 3"
+
+
+def _mechanism(cell: Cell) -> Iterator[Impossibility]:
+    """What transformations, normalisers and products of kernels cannot have."""
+    estimator, plain = cell.estimator, cell.estimator.plain and cell.estimator.combination.rule != "product"
+    normaliser, transformation = estimator.normaliser, estimator.transformation
+    if normaliser.kind == "compact" and estimator.logits != "distance":
+        yield "normaliser", 'a compact kernel is a function of distances; use logits = "distance", or "relu"'
+    if normaliser.kind == "compact" and normaliser.power > 8 and cell.simulation.dtype == "float32":
+        yield "dtype", f"(1 − |u|²)^{normaliser.power} falls below the smallest float32; use float64"
+    if transformation.kind == "low_rank" and transformation.rank > cell.heads.head_dim:
+        yield "transformation", f"rank {transformation.rank} of head_dim = {cell.heads.head_dim}; lower it"
+    if transformation.kind == "low_rank" and transformation.method == "scores" and estimator.logits == "distance":
+        yield "transformation", 'method "scores" approximates products; use logits = "dot_product"'
+    if estimator.learner.kind != "nadaraya_watson" and not plain:
+        remedy = 'must have transformation = "none", normaliser = "softmax" and no product of kernels'
+        yield "learner", f'"{estimator.learner.kind}" {remedy}'
+    if estimator.reference != "none" and not plain:
+        yield "reference", "is softmax attention: needs transformation none, normaliser softmax, no product of kernels"
+    if cell.measures_instance and (estimator.learner.kind != "nadaraya_watson" or not plain):
+        yield "instance", "stands in place of estimates; leave learner, transformation, normaliser and product away"
+
+
+def _instance(cell: Cell) -> Iterator[Impossibility]:
+    """What random instances cannot have."""
+    instance, p = cell.estimator.instance, cell.heads.head_dim
+    if instance.kind == "kq_svd" and not instance.rank <= p <= cell.data.n_keys:
+        yield "instance", f"needs rank ≤ head_dim ≤ n_keys, not {instance.rank} ≤ {p} ≤ {cell.data.n_keys}"
 
 
 def _sizes(cell: Cell) -> Iterator[Impossibility]:

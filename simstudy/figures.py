@@ -23,8 +23,8 @@ from scipy import stats
 from simstudy import claims
 from simstudy.labels import (
     INDEX_NAMES,
-    SETTINGS,
     measure_name,
+    setting,
     setting_and_level,
     setting_name,
 )  # fmt: skip
@@ -310,7 +310,7 @@ def _reading(figure: claims.Figure, hidden: list[str], notes: Notes) -> Entries:
     if notes.joined:
         entries.append((Line2D([], [], color=NEUTRAL, linestyle=":"), "dotted: joins points without theory"))
     if figure.limit and figure.x:
-        x = SETTINGS[figure.x].symbol or SETTINGS[figure.x].words
+        x = setting(figure.x).symbol or setting(figure.x).words
         text = f"dashed: limit, {measure_name(figure.limit)} at the largest {x}"
         text += " (Monte Carlo where no theory applies)" if notes.limit_fallback else ""
         entries.append((Line2D([], [], color=NEUTRAL, linestyle=(0, (5, 3)), linewidth=1.0), text))

@@ -47,7 +47,18 @@ SETTINGS: dict[str, Setting] = {
     "bandwidth": Setting("bandwidth", "b"),
     "key_scale": Setting("scale of keys"),
     "combination": Setting("combination of heads"),
+    "transformation": Setting("transformation"),
+    "transformation.rank": Setting("rank", "R"),
+    "transformation.stride": Setting("stride", "s"),
+    "transformation.levels": Setting("levels", "L"),
+    "normaliser": Setting("normaliser"),
+    "normaliser.power": Setting("power", "r"),
     "reference": Setting("reference computation"),
+    "instance": Setting("random instance"),
+    "instance.power": Setting("power", "r"),
+    "instance.rank": Setting("rank", "R"),
+    "instance.depth": Setting("depth", "L"),
+    "instance.angle": Setting("angle", "", "degrees"),
     "queries": Setting("query points"),
     "seed": Setting("seed"),
     "batch_size": Setting("batch size"),
@@ -84,9 +95,14 @@ def factors_of(results: xr.Dataset) -> dict[str, tuple[str, ...]]:
     return {grid: tuple(names.replace(",", " ").split()) for grid, _, names in entries}
 
 
+def setting(name: str) -> Setting:
+    """Return how to name a setting, or a parameter of one (``normaliser.power``), for which its own name does."""
+    return SETTINGS.get(name) or Setting(name.rpartition(".")[2].replace("_", " "))
+
+
 def setting_name(name: str) -> str:
     """Return a setting as an axis or legend names it: ``bandwidth b``, ``angle [degrees]``."""
-    words, symbol, unit = SETTINGS[name]
+    words, symbol, unit = setting(name)
     return " ".join(part for part in (words, symbol, f"[{unit}]" if unit else "") if part)
 
 
@@ -106,7 +122,7 @@ def level_name(value: Any) -> str:
 
 def setting_and_level(name: str, value: Any) -> str:
     """Return a setting with its value: ``n = 400``, ``regression function: zero``."""
-    words, symbol, unit = SETTINGS[name]
+    words, symbol, unit = setting(name)
     level = level_name(value) + ("°" if unit == "degrees" else "")
     return f"{symbol} = {level}" if symbol else f"{words}: {level}"
 

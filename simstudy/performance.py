@@ -14,6 +14,9 @@ No normality is assumed, and influence values of two cells that share data pair 
 
 Influence values are the linear part of a measure.  That of the squared bias vanishes with the bias, so its MCSE also
 holds the quadratic part, whose variance at one query is 2·Var(mean error)².
+
+Replicates without a defined estimate enter the failure rate alone: all other measures are conditional on there being
+one.
 """
 
 from __future__ import annotations
@@ -44,7 +47,8 @@ class Performance(NamedTuple):
         Influence values of the scalar measures and ``hdi``, scaled so that the squares sum to MCSE² (but for the
         remainder) and products of two cells that share data sum to the covariance of their estimates.
     remainder : dict of float
-        Standard error of the part of a measure that is quadratic in means, where it matters: the squared bias.
+        Standard error of a measure beyond its contributions: of the quadratic part of the squared bias, and of a
+        failure rate of which few failures say little.
     n_blocks, n_replicates, n_failed : int
         Blocks and replicates with a defined estimate, and replicates without.
     """
@@ -96,9 +100,28 @@ def performance(blocks: Moments, weights: Array | Combine) -> Performance:
     for name, error in quadratic.items():
         mcse[name] = np.hypot(mcse[name], error)
     remainder = {name: float(quadratic[name]) for name in quadratic if name in contribution}
+    estimate["failure_rate"], share, lacking = _failures(blocks)
+    mcse["failure_rate"] = np.hypot(np.sqrt((share**2).sum()), lacking)
+    contribution["failure_rate"], remainder["failure_rate"] = share, lacking
     return Performance(
         estimate, mcse, contribution, remainder, n_blocks, int(blocks.n_defined.sum()), len(blocks.failed)
     )
+
+
+def _failures(blocks: Moments) -> tuple[Array, Array, float]:
+    """Share of failed replicates, contributions of blocks (block,), and the standard error that these lack.
+
+    Replicates are independent, so the error is known: that of Agresti and Coull (1998), who add two failures and two
+    successes, so that no failure does not mean no error.
+    """
+    n_blocks = len(blocks.n_defined)
+    total = int(blocks.n_defined.sum()) + len(blocks.failed)
+    # Blocks have one length, whatever failed in them.
+    rates = 1.0 - blocks.n_defined * (n_blocks / total)
+    share = (rates - rates.mean()) / np.sqrt(n_blocks * (n_blocks - 1))
+    shrunk = (len(blocks.failed) + 2) / (total + 4)
+    lacking = shrunk * (1 - shrunk) / (total + 4) - (share**2).sum()
+    return np.array(len(blocks.failed) / total), share, float(np.sqrt(max(lacking, 0.0)))
 
 
 def _jackknife(whole: Array, left_out: Array, sizes: np.ndarray) -> tuple[Array, Array]:
@@ -126,6 +149,8 @@ def _quadratic_error(means: Array, sizes: np.ndarray) -> tuple[Array, Array]:
     deviations = (means - (means / ratio).sum(axis=0)) / np.sqrt(len(sizes) * (ratio - 1))
     # |DᵀD| = |DDᵀ| in the Frobenius norm: the smaller of the two is formed.
     n_blocks, n_queries = means.shape
+    if not n_queries:
+        return np.array(np.nan), np.zeros(0)
     covariance = deviations.T @ deviations if n_queries < n_blocks else deviations @ deviations.T
     average = np.array(np.sqrt(2.0) * np.linalg.norm(covariance) / n_queries)
     return average, np.sqrt(2.0) * (deviations**2).sum(axis=0)
@@ -139,7 +164,7 @@ def _on_all_blocks(share: Array, used: np.ndarray) -> Array:
 
 
 def _chunks(sums: Moments) -> Iterator[slice]:
-    step = max(1, CHUNK_BYTES // (8 * sums.product_sum[0].size * 4))
+    step = max(1, CHUNK_BYTES // (32 * max(sums.product_sum[0].size, 1)))
     for start in range(0, len(sums.n_defined), step):
         yield slice(start, min(start + step, len(sums.n_defined)))
 
@@ -189,18 +214,18 @@ def measures(means: tuple[Array, Array, Array], target: Array, combine: Combine)
     }
     by_query["mse"] = by_query["squared_bias"] + by_query["ensemble_variance"]
     by_query["effective_heads"] = _effective_heads(by_query, n_heads)
-    averages = {name: values.mean(axis=-1) for name, values in by_query.items()}
+    averages = {name: _mean(values, -1) for name, values in by_query.items()}
     averages["effective_heads"] = _effective_heads(averages, n_heads)
     output = 1.0 - averages["correlation"]
     indices, extra = np.split(statistics, [statistics.shape[-1] - len(STATISTICS)], axis=-1)
     averages |= dict(zip(STATISTICS, extra.T, strict=True))
-    averages |= _gaps(averages, (bias.mean(axis=-1) ** 2).mean(axis=-1), n_heads)
+    averages |= _gaps(averages, _mean(bias.mean(axis=-1) ** 2, -1), n_heads)
     return averages | {
         "combination_weight": weights,
         "hdi": np.concatenate([indices, output[:, None]], axis=-1),
-        "head_squared_bias": (bias**2).mean(axis=-2),
-        "head_covariance": covariance.mean(axis=-3),
-        "head_error_moment": second.mean(axis=-3),
+        "head_squared_bias": _mean(bias**2, -2),
+        "head_covariance": _mean(covariance, -3),
+        "head_error_moment": _mean(second, -3),
         **{f"{name}_by_query": values for name, values in by_query.items()},
     }
 
@@ -217,6 +242,13 @@ def _gaps(measure: Measures, squared_bias: Array, n_heads: int) -> Measures:
     gaps = {name: _ratio(own + (1.0 - share) * c, measure["direct_mse"]) - 1.0 for name, c in taken.items()}
     excess = measure["ensemble_variance"] - covariance
     return gaps | {"equivalent_heads": _ratio(variance - covariance, excess)}
+
+
+def _mean(values: Array, axis: int) -> Array:
+    """Mean over queries; NaN where there is none, as for random instances."""
+    if values.shape[axis]:
+        return np.asarray(values.mean(axis=axis))
+    return np.full(np.delete(values.shape, axis), np.nan)
 
 
 def _ratio(numerator: Array, denominator: Array) -> Array:
@@ -250,6 +282,6 @@ def _correlation(covariance: Array, variance: Array) -> Array:
 def _effective_heads(measure: Measures, n_heads: int) -> Array:
     variance, covariance = measure["mean_variance"], measure["mean_covariance"]
     if n_heads == 1:
-        return np.ones_like(variance)
+        return np.where(np.isnan(variance), np.nan, 1.0)
     with np.errstate(invalid="ignore", divide="ignore"):
         return variance / (variance / n_heads + (1.0 - 1.0 / n_heads) * covariance)

@@ -16,7 +16,10 @@ from simstudy.design import PlannedCell
 from simstudy.heads import key_projections, query_points, query_projections
 from simstudy.theory import (
     ExactPrediction,
+    compact_leading_order,
+    empty_window_rate,
     exact_moments,
+    instance_numbers,
     leading_order,
     measure_errors_by_query,
     measures_by_query,
@@ -70,8 +73,11 @@ def _theory(name: str, planned: PlannedCell, known: Moments) -> Theory:
     reason = _NOT_ASKED if name == "exact" and not planned.exact else _outside_theory(cell)
     if reason:
         return Theory({}, {}, {}, {}, reason)
+    if cell.measures_instance or (name == "exact" and not cell.estimator.plain):
+        return _numbers(name, cell)
     if name not in known:
-        method = exact_moments if name == "exact" else leading_order
+        leading = leading_order if cell.estimator.plain else compact_leading_order
+        method = exact_moments if name == "exact" else leading
         known[name] = method(cell, key_projections(cell), query_projections(cell), query_points(cell))
     prediction = known[name]
     weights = _weights(cell, prediction)
@@ -83,14 +89,27 @@ def _theory(name: str, planned: PlannedCell, known: Moments) -> Theory:
     return Theory(averages, errors, by_query, errors_by_query, prediction.reason)
 
 
+def _numbers(name: str, cell: Cell) -> Theory:
+    """Numbers that a formula gives one by one: of random instances, and the rate of empty windows."""
+    if not cell.measures_instance:
+        rate, reason = empty_window_rate(cell, query_projections(cell), query_points(cell))
+        return Theory({"failure_rate": rate}, {}, {}, {}, reason)
+    numbers = instance_numbers(cell) if name == "exact" else {}
+    return Theory(numbers, {}, {}, {}, "" if numbers else f"no {name} formula for {cell.estimator.instance.label}")
+
+
 def _outside_theory(cell: Cell) -> str:
     """Why no theory speaks of a cell; empty if one may."""
     if cell.estimator.learner.kind != "nadaraya_watson":
         return "theory speaks of Nadaraya-Watson heads with given projections"
+    if cell.measures_instance:
+        return ""
     if cell.heads.redrawn:
         return "heads are redrawn in every replicate: theory holds for given heads"
     if cell.estimator.key_scale == "normalised":
         return "projected keys are normalised: theory holds for raw ones"
+    if cell.estimator.combination.rule == "product":
+        return "theory speaks of ensembles, and this is a product of kernels"
     if cell.estimator.combination.rule == "fitted":
         return "weights are fitted in every replicate: theory holds for given weights"
     return ""

@@ -77,13 +77,16 @@ def from_validation(
     prefix
         Path of ``raw`` in the file.
     place
-        For the tables of a cell: path in the file of a setting of that name.
+        For the tables of a cell: path in the file of a setting of that name; of "setting.parameter", too, but empty if
+        the file does not state the parameter apart.
     """
     problems = []
     for detail in error.errors(include_url=False):
         steps = _steps(detail["loc"], raw)
         if place is not None and len(steps) > 1:
-            head, tail = [place(str(steps[1]))], steps[2:]
+            # A parameter may be stated as a factor or setting of its own.
+            parameter = place(f"{steps[1]}.{steps[2]}") if len(steps) > 2 else ""
+            head, tail = ([parameter], steps[3:]) if parameter else ([place(str(steps[1]))], steps[2:])
         else:
             head, tail = [prefix] if prefix else [], steps
         path = "".join(f"[{s}]" if isinstance(s, int) else f".{s}" for s in [*head, *tail]).lstrip(".")

@@ -10,8 +10,19 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from simstudy.cells import label, level
-from simstudy.claims import AgreesWithTheory, BaseClaim, Figure, Monotone, Optimum, OptimumClaim, OptimumSlope, Slope
+from simstudy.cells import label, level, setting_of
+from simstudy.claims import (
+    AgreesWithTheory,
+    BaseClaim,
+    Equals,
+    Figure,
+    LargerThan,
+    Monotone,
+    Optimum,
+    OptimumClaim,
+    OptimumSlope,
+    Slope,
+)
 from simstudy.problems import Problem
 from simstudy.settings import TABLE_OF
 
@@ -63,7 +74,7 @@ def reference_problems(
 
 
 def _equal_cells(name: str, grid: PlannedGrid) -> Iterator[Problem]:
-    factors = [factor for factor in grid.factors or () if factor in TABLE_OF]
+    factors = [factor for factor in grid.factors or () if setting_of(factor) in TABLE_OF]
     counts = Counter(tuple(level(coordinates, factor) for factor in factors) for coordinates in grid.coordinates)
     twice = next((levels for levels, count in counts.items() if count > 1), None)
     if twice is not None:
@@ -75,6 +86,8 @@ def _entry_problems(path: str, entry: Entry, grids: Mapping[str, PlannedGrid]) -
         yield Problem(f"{path}.index", entry.index, 'state index for measure = "hdi", and only then')
     if isinstance(entry, Figure):
         yield from _figure_problems(path, entry)
+    if isinstance(entry, (Equals, LargerThan)) and entry.compared == "ratio" and entry.versus is None:
+        yield Problem(f"{path}.compared", "ratio", "state versus, the settings of the cell to compare with")
     if isinstance(entry, (Optimum, OptimumSlope)) and (entry.value is None) == (entry.source is None):
         yield Problem(f"{path}.value", entry.value, "state either value or source, the theory that gives it")
     if entry.grid not in grids:
@@ -134,7 +147,7 @@ def _factor_problems(path: str, entry: Entry, grid: PlannedGrid) -> Iterator[Pro
 def _setting_problems(path: str, entry: Entry, grid: PlannedGrid) -> Iterator[Problem]:
     for field in ("where", "versus"):
         selection = getattr(entry, field, None) or {}
-        unknown = [key for key in selection if key not in SELECTABLE]
+        unknown = [key for key in selection if key not in (*SELECTABLE, *(grid.factors or ()))]
         for key in unknown:
             yield Problem.unknown(f"{path}.{field}.{key}", selection[key], SELECTABLE, what="setting")
         outside = grid.factors is not None and not set(selection) <= set(grid.factors)

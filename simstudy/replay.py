@@ -1,6 +1,7 @@
 """One replicate of one cell, rebuilt to the bit from its number alone, with every array on the way to its estimates.
 
-Imports NumPy, xarray, batch, cells, design, geometry, heads, learners, problems, regression and shared_data only.
+Imports NumPy, xarray, batch, cells, design, geometry, heads, learners, problems, quantities, regression and
+shared_data only.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from simstudy.geometry import GEOMETRIC_INDICES
 from simstudy.heads import query_points
 from simstudy.learners import Members, learner_of
 from simstudy.problems import UserError
+from simstudy.quantities import QUANTITIES
 from simstudy.regression import evaluate
 from simstudy.shared_data import SharedData, projections_of
 
@@ -33,6 +35,7 @@ _ARRAYS: dict[str, tuple[tuple[str, ...], str]] = {
     "query_projections": (("head", "feature", "dimension"), "projections of the query points"),
     "head_estimate": (("query", "head"), "head estimates; their means given the keys if noise is integrated out"),
     "gram": (("query", "head_i", "head_j"), "covariance of the head estimates given the keys: sum_n w_in w_jn Var"),
+    "number": (("quantity",), "numbers of the random instance that the replicate measures"),
     "diversity": (("index",), "diversity indices from the geometry of the projections"),
 }
 
@@ -75,7 +78,8 @@ def replay(cell: Cell, replicate: int) -> xr.Dataset:
     }
     failure = ""
     try:
-        arrays |= _estimates(learner_of(cell).evaluate(shared))
+        members = learner_of(cell).evaluate(shared)
+        arrays |= _estimates(members)
     except NUMERICAL_FAILURES as error:
         failure = f"{type(error).__name__}: {error}"
     else:
@@ -85,6 +89,8 @@ def replay(cell: Cell, replicate: int) -> xr.Dataset:
 
 
 def _estimates(members: Members) -> dict[str, Any]:
+    if not members.means.shape[1]:
+        return {"number": np.array([members.statistics[name][0] for name in members.statistics])}
     arrays = {"head_estimate": members.means[0], "diversity": members.indices[0]}
     return arrays if members.gram is None else arrays | {"gram": members.gram[0]}
 
@@ -96,9 +102,12 @@ def _one(array: np.ndarray, n_dims: int) -> np.ndarray:
 def _labelled(cell: Cell, replicate: int, arrays: dict[str, Any], failure: str) -> xr.Dataset:
     variables = {name: (*_ARRAYS[name][:1], arrays[name], {"long_name": _ARRAYS[name][1]}) for name in arrays}
     settings = {name: str(value) for name, value in cell.coordinates.items()}
+    coordinates = {"index": list(GEOMETRIC_INDICES)} if "diversity" in arrays else {}
+    if "number" in arrays:
+        coordinates = {"quantity": list(QUANTITIES[cell.estimator.instance.kind])}
     return xr.Dataset(
         variables,
-        coords={"index": list(GEOMETRIC_INDICES)} if "diversity" in arrays else {},
+        coords=coordinates,
         attrs={"replicate": replicate, "failure": failure, **settings},
     )
 

@@ -1,7 +1,7 @@
 """The report of a study: one page with verdicts, figures and tables, and the same as files.
 
-Imports Jinja2, NumPy, xarray, claims, design, figures, labels, problems, store, tables and variables only; writes
-through the store.
+Imports Jinja2, NumPy, xarray, claims, design, figures, labels, problems, quantities, store, tables and variables only;
+writes through the store.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from simstudy.design import Design, PlannedCell
 from simstudy.figures import RESOLUTION, draw, image
 from simstudy.labels import THEORY_NAMES, level_name, measure_name, number, setting_name, with_error
 from simstudy.problems import UserError
+from simstudy.quantities import NAMES
 from simstudy.store import Store
 from simstudy.tables import cell_frame, verdict_frame, verdict_lines
 from simstudy.variables import MEASURES, THEORIES
@@ -80,9 +81,7 @@ def require_same_design(results: xr.Dataset, design: Design, store: Store) -> No
 def render(results: xr.Dataset, design: Design, pictures: dict[str, bytes]) -> str:
     """Return the page of a study as HTML; ``pictures`` are its figures as PNG files, by name."""
     study = describe(results, design, pictures)
-    return _template("report.html").render(
-        study=study, error_rate=LEVEL, measures=[measure_name(name) for name in MEASURES], max_rows=MAX_ROWS
-    )
+    return _template("report.html").render(study=study, error_rate=LEVEL, max_rows=MAX_ROWS)
 
 
 def render_studies(studies: list[dict[str, Any]], profile: str) -> str:
@@ -131,7 +130,9 @@ def _grid(results: xr.Dataset, design: Design, name: str) -> dict[str, Any]:
     cells = results.isel(cell=np.flatnonzero(results.grid.values == name))
     planned = [planned for planned in design.cells if planned.grid == name]
     columns = [_level_column(factor) for factor in design.factors[name]]
+    measures = _measures(cells)
     return {
+        "measures": [measure_name(measure) for measure in measures],
         "name": name,
         "title": design.titles[name],
         "factors": [
@@ -144,7 +145,7 @@ def _grid(results: xr.Dataset, design: Design, name: str) -> dict[str, Any]:
         "n_missed": int((~cells.precision_reached.values.astype(bool)).sum()),
         "wanted": _precision(planned[0]),
         "theories": [_applicability(cells, source) for source in THEORIES],
-        "rows": [_row(cells.isel(cell=cell), columns) for cell in range(min(len(planned), MAX_ROWS))],
+        "rows": [_row(cells.isel(cell=cell), columns, measures) for cell in range(min(len(planned), MAX_ROWS))],
     }
 
 
@@ -175,7 +176,13 @@ def _precision(planned: PlannedCell) -> str:
     return f"MCSE of {'; of '.join(wanted)}; {replicates}" if wanted else f"none stated; {replicates}"
 
 
-def _row(cell: xr.Dataset, columns: list[str]) -> dict[str, Any]:
+def _measures(cells: xr.Dataset) -> list[str]:
+    """Measures that the table of a grid shows: those of ensembles or the numbers of instances, whichever it has."""
+    numbers = [name for name in NAMES if name in cells and np.isfinite(cells[name]).any()]
+    return numbers or list(MEASURES)
+
+
+def _row(cell: xr.Dataset, columns: list[str], measures: list[str]) -> dict[str, Any]:
     """One cell of the table of results: levels, counts, and of each measure the estimate ± MCSE and the theories."""
     return {
         "levels": [level_name(cell[column].item()) for column in columns],
@@ -187,7 +194,7 @@ def _row(cell: xr.Dataset, columns: list[str]) -> dict[str, Any]:
                 with_error(float(cell[name].sel(source="empirical")), float(cell[f"{name}_mcse"])),
                 *(number(float(cell[name].sel(source=source))) for source in THEORIES),
             ]
-            for name in MEASURES
+            for name in measures
         ],
     }
 

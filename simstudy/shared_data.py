@@ -1,6 +1,6 @@
 """Data of a few replicates, drawn and computed once for all cells of a task.
 
-Imports NumPy, cells, datasets, heads, kernels and regression.
+Imports NumPy, cells, datasets, heads, kernels, regression and streams.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import numpy as np
 from simstudy import datasets, heads, regression
 from simstudy.cells import Cell
 from simstudy.kernels import project
+from simstudy.streams import Role, normals
 
 
 class SharedData:
@@ -29,10 +30,11 @@ class SharedData:
             self._known[address] = compute()
         return self._known[address]
 
-    def singles(self) -> Iterator[SharedData]:
-        """Yield the data of each replicate by itself."""
-        for replicate in range(self.first, self.first + self.count):
-            yield SharedData(self._cell, replicate, 1)
+    def split(self, n_parts: int) -> Iterator[SharedData]:
+        """Yield the data of consecutive replicates apart, the same number in each part."""
+        length = self.count // n_parts
+        for part in range(n_parts):
+            yield SharedData(self._cell, self.first + part * length, length)
 
     def keys(self, n_keys: int) -> np.ndarray:
         """X: (replicate, feature, key), the first keys."""
@@ -59,6 +61,10 @@ class SharedData:
         """Noise of unit variance: (replicate, key)."""
         address = ("noise", cell.data.n_keys, cell.data.noise)
         return self._once(address, lambda: datasets.draw_noise(cell, self.first, self.count))
+
+    def normals(self, n_rows: int, n_columns: int) -> np.ndarray:
+        """Standard normals of random instances: (replicate, column, row); fewer rows or columns are a prefix."""
+        return normals(self._cell.data_id, Role.INSTANCE, self.first, self.count, n_rows, n_columns)
 
     def projections(self, cell: Cell) -> tuple[np.ndarray, np.ndarray]:
         """Key and query projections of redrawn heads: (replicate, head, feature, dimension) each."""

@@ -30,6 +30,7 @@ class Role(IntEnum):
     QUERY_PROJECTIONS = 4
     QUERIES = 5
     LEARNER = 6
+    INSTANCE = 7
 
 
 MAX_REPLICATES = 2**56

@@ -13,10 +13,10 @@ from rich.table import Table
 from rich.text import Text
 
 from simstudy.labels import number, with_error
-from simstudy.variables import MEASURES, THEORIES
+from simstudy.variables import MEASURES, STATISTICS, THEORIES
 
 VERDICT_COLOURS = {"supported": "green", "contradicted": "red", "inconclusive": "yellow"}
-_COUNTS = ("n_replicates", "n_failed", "failure_rate", "failure_rate_mcse", "n_batches", "precision_reached")
+_COUNTS = ("n_replicates", "n_failed", "n_batches", "precision_reached")
 
 
 class VerdictLine(NamedTuple):
@@ -87,6 +87,9 @@ def cell_frame(results: xr.Dataset) -> pd.DataFrame:
         str(name): coordinate.values for name, coordinate in results.coords.items() if coordinate.dims == ("cell",)
     }
     columns |= {name: results[name].values for name in _COUNTS}
+    for name in (name for name in STATISTICS if name in results):
+        columns[name] = results[name].sel(source="empirical").values
+        columns[f"{name}_mcse"] = results[f"{name}_mcse"].values
     for name in MEASURES:
         columns[name] = results[name].sel(source="empirical").values
         columns[f"{name}_mcse"] = results[f"{name}_mcse"].values

@@ -1,6 +1,6 @@
 """Registry of every labelled variable that results may hold: dimensions, unit, meaning, formula.
 
-Imports NumPy, xarray and the standard library only.
+Imports NumPy, xarray, quantities and the standard library only.
 
 Data sets are created through `labelled`, so a stored file explains
 itself and cannot hold a variable that is not described here.
@@ -14,6 +14,8 @@ from typing import Any
 
 import numpy as np
 import xarray as xr
+
+from simstudy.quantities import QUANTITIES
 
 SOURCES = ("empirical", "exact", "leading")
 """Monte Carlo; theory without approximation in n; theory at leading order in n."""
@@ -77,6 +79,14 @@ STATISTICS: dict[str, Variable] = {
         _BY_SOURCE, "1", "difference between the combined estimate and the reference computation, relative to the size "
         "of the latter, averaged over replicates", "mean_r sqrt(mean_q (f - f_ref)^2 / mean_q f_ref^2)",
     ),
+    **{
+        name: Variable(_BY_SOURCE, quantity.unit, f"{quantity.meaning}, averaged over replicates", quantity.formula)
+        for kind in QUANTITIES.values() for name, quantity in kind.items()
+    },
+    "failure_rate": Variable(
+        _BY_SOURCE, "1", "share of replicates without a defined estimate, which enter no other measure; its Monte "
+        "Carlo standard error is never below that of Agresti and Coull", "n_failed / (n_replicates + n_failed)",
+    ),
     "decomposition_gap": Variable(
         _BY_SOURCE, "1", "relative difference of the bias-variance-covariance decomposition of the uniform average "
         "from its mean squared error", "(b^2 + V/H + (1 - 1/H) C) / direct_mse - 1",
@@ -95,8 +105,8 @@ STATISTICS: dict[str, Variable] = {
         "(mean_variance - mean_covariance) / (ensemble_variance - mean_covariance)",
     ),
 }  # fmt: skip
-"""Measures of which no theory speaks, NaN where they have no meaning: those computed of each replicate by itself and
-averaged, and below them those that follow from other measures."""
+"""Measures beside those of an ensemble, NaN where they have no meaning: those computed of each replicate by itself and
+averaged, numbers of random instances among them, and below them those that follow from other measures."""
 
 INDEXED_MEASURES: dict[str, Variable] = {
     "hdi": Variable(
@@ -130,10 +140,6 @@ PAIR_MEASURES: dict[str, Variable] = {
 _COUNTS: dict[str, Variable] = {
     "n_replicates": Variable(("cell",), "1", "replicates that entered the measures"),
     "n_failed": Variable(("cell",), "1", "replicates without a defined estimate: counted, never redrawn"),
-    "failure_rate": Variable(("cell",), "1", "share of replicates without a defined estimate"),
-    "failure_rate_mcse": Variable(
-        ("cell",), "1", "Monte Carlo standard error of failure_rate (Agresti-Coull)", "sqrt(p(1-p)/(R+4))"
-    ),
     "n_batches": Variable(("cell",), "1", "batches folded into the measures"),
     "precision_reached": Variable(("cell",), "bool", "whether every wanted Monte Carlo error was met"),
     "query_point": Variable(("cell", "query", "feature"), "X", "query points of the cells that report by query"),
@@ -179,7 +185,7 @@ def _mcse(name: str, variable: Variable) -> tuple[str, Variable]:
 
 def _numerical_error(name: str, variable: Variable) -> tuple[str, Variable]:
     dims = tuple(d for d in variable.dims if d != "source")
-    meaning = f"bound of the numerical error of {name} by exact theory, estimated on coarser grids"
+    meaning = f"bound of the numerical error of {name} by exact theory, estimated on coarser grids or by randomisation"
     return f"{name}_numerical_error", Variable(dims, variable.unit, meaning)
 
 

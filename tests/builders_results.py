@@ -183,8 +183,6 @@ def _counts(n_cells: int) -> dict[str, Any]:
     return {
         "n_replicates": 2048 - failed,
         "n_failed": failed,
-        "failure_rate": failed / 2048,
-        "failure_rate_mcse": np.full(n_cells, 5e-4),
         "n_batches": np.full(n_cells, 8),
         "precision_reached": np.arange(n_cells) % 10 != 9,
     }

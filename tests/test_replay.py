@@ -33,8 +33,10 @@ def test_replayed_replicates__add_up_to_the_moments_of_their_batch(settings):
         inside = parts[block * size // 16 : (block + 1) * size // 16]
         gram = np.stack([part.gram for part in inside]) if "gram" in inside[0] else None
         means, indices = (np.stack([part[name] for part in inside]) for name in ("head_estimate", "diversity"))
-        others = replicate_statistics(Members(means, gram, indices, np.array([np.nan])), parts[0].target.values)
-        summed = update(summed, block, 2 * size, means, gram, np.concatenate([indices, others], axis=1))
+        others = replicate_statistics(Members(means, gram, indices, {}), parts[0].target.values)
+        summed = update(
+            summed, range(block, block + 1), 2 * size, means, gram, np.concatenate([indices, others], axis=1)
+        )
     for name, ours, theirs in zip(batch._fields, summed, batch, strict=True):
         np.testing.assert_array_equal(ours, theirs, err_msg=name)
     (other,) = simulate_batch([cell], 3)
@@ -61,7 +63,7 @@ def test_failed_replicate__says_why(monkeypatch):
         raise FloatingPointError("overflow")
 
     cell = minimal_cell()
-    monkeypatch.setattr("simstudy.learners.nadaraya_watson.nw_moments", overflow)
+    monkeypatch.setattr("simstudy.mechanisms.nw_moments", overflow)
     (batch,) = simulate_batch([cell], 0)
     assert batch.failed.tolist() == list(range(32))
     seen = replay(cell, 3)

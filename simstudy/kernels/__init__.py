@@ -12,8 +12,9 @@ from typing import Any
 
 from simstudy.devices import on_cuda
 from simstudy.kernels import nadaraya_watson, projection
+from simstudy.kernels.compact import compact_estimates, compact_moments
 
-__all__ = ["nw_estimates", "nw_moments", "project"]
+__all__ = ["compact_estimates", "compact_moments", "nw_estimates", "nw_moments", "project"]
 
 
 def _on_either(cpu: Callable[..., Any]) -> Callable[..., Any]:

@@ -14,7 +14,7 @@ import numpy as np
 
 from simstudy.cells import Cell
 from simstudy.heads import query_points
-from simstudy.learners.base import NO_INDICES, UNKNOWN, Array, Members
+from simstudy.learners.base import NO_INDICES, Array, Members
 from simstudy.regression import evaluate
 from simstudy.shared_data import SharedData
 from simstudy.streams import Role, normals, uniforms
@@ -42,7 +42,7 @@ class AntColony:
         colony = _Colony(self, shared.count)
         for t in range(cell.data.n_keys):
             colony.step(luck[:, :n_ants, t], luck[:, n_ants:, t], noise[:, :, t])
-        return Members(colony.means.swapaxes(1, 2), None, NO_INDICES, UNKNOWN)
+        return Members(colony.means.swapaxes(1, 2), None, NO_INDICES, {})
 
 
 class _Colony:

@@ -28,18 +28,17 @@ class Members(NamedTuple):
         Their covariance given the keys, where noise is integrated out.
     indices : (replicate or 1, index)
         Geometric diversity indices of the heads.
-    discrepancy : (replicate or 1,)
-        Relative difference from the reference computation; NaN without one.
+    statistics : dict of (replicate,) arrays
+        What is computed of each replicate by itself, by its name in `moments.STATISTICS`: the relative difference from
+        the reference computation, or the numbers of an instance.
     """
 
     means: Array
     gram: Array | None
     indices: Array
-    discrepancy: Array
+    statistics: dict[str, Array]
 
 
-UNKNOWN = np.array([np.nan])
-"""The discrepancy where there is no reference."""
 NO_INDICES = np.full((1, len(GEOMETRIC_INDICES)), np.nan)
 """The diversity indices of members that are not subspaces."""
 
@@ -68,8 +67,11 @@ def replicate_statistics(members: Members, target: Array) -> Array:
     """
     means, gram = members.means, members.gram
     table = np.full((len(means), len(STATISTICS)), np.nan)
-    direct, across, discrepancy = table.T
-    discrepancy[:] = members.discrepancy
+    for name, values in members.statistics.items():
+        table[:, STATISTICS.index(name)] = values
+    if not len(target):
+        return table
+    direct, across = table.T[:2]
     errors = means.mean(axis=-1) - target
     direct[:] = (errors**2).mean(axis=-1)
     if gram is not None:

@@ -1,6 +1,7 @@
 """Nadaraya–Watson heads, and weights that each replicate fits for them.
 
-Imports NumPy, attention, base, cells, combinations, datasets, geometry, heads, kernels, regression and shared_data.
+Imports NumPy, attention, base, cells, combinations, datasets, geometry, heads, kernels, mechanisms, regression and
+shared_data.
 """
 
 from __future__ import annotations
@@ -12,8 +13,9 @@ from simstudy.attention import attention, layer, multi_head_attention, torch_mul
 from simstudy.cells import Cell
 from simstudy.combinations import fit_weights
 from simstudy.geometry import diversity_indices
-from simstudy.kernels import nw_estimates, nw_moments, project
-from simstudy.learners.base import UNKNOWN, Array, Members
+from simstudy.kernels import project
+from simstudy.learners.base import Array, Members
+from simstudy.mechanisms import Inputs, evaluate
 from simstudy.shared_data import SharedData, projections_of
 
 _LAYERS = {"multi_head_attention": multi_head_attention, "torch_multi_head_attention": torch_multi_head_attention}
@@ -43,18 +45,14 @@ class NadarayaWatson:
         cell = self.cell
         key, queries, indices = self._prepare(*shared.projections(cell)) if cell.heads.redrawn else self._fixed
         keys, values = shared.projected(cell, key), shared.values(cell)
-        gram = None
-        if cell.simulation.noise_treatment == "drawn":
-            means = nw_estimates(keys, values, queries, cell.bandwidth, cell.estimator.logits)
-        else:
-            variances = shared.variances(cell)
-            means, gram = nw_moments(keys, values, variances, queries, cell.bandwidth, cell.estimator.logits)
-        discrepancy = UNKNOWN
+        variances = None if cell.simulation.noise_treatment == "drawn" else shared.variances(cell)
+        means, gram = evaluate(cell.estimator, cell.bandwidth, Inputs(keys, values, variances, queries))
+        statistics = {}
         if cell.estimator.reference != "none":
-            discrepancy = self._discrepancy(shared, np.asarray(keys), values, means)
+            statistics["discrepancy"] = self._discrepancy(shared, np.asarray(keys), values, means)
         if cell.estimator.combination.rule == "fitted":
             means = np.einsum("rqh,rh->rq", means, self._fitted_weights(shared, keys, values))[..., None]
-        return Members(means, gram, indices, discrepancy)
+        return Members(means, gram, indices, statistics)
 
     def _discrepancy(self, shared: SharedData, keys: np.ndarray, values: np.ndarray, means: Array) -> Array:
         """Relative root mean square difference over queries from the reference computation: (replicate,)."""
@@ -85,5 +83,6 @@ class NadarayaWatson:
         y = regression.evaluate(cell.data.regression, x) + np.sqrt(datasets.noise_variance(cell, x)) * noise
         _, query = shared.projections(cell)
         queries = np.asarray(project(x, query.astype(self._dtype))).transpose(0, 3, 1, 2)
-        outputs = nw_estimates(keys, values, np.ascontiguousarray(queries), cell.bandwidth, cell.estimator.logits)
+        inputs = Inputs(keys, values, None, np.ascontiguousarray(queries))
+        outputs, _ = evaluate(cell.estimator, cell.bandwidth, inputs)
         return np.stack([fit_weights(combination.within, f, t) for f, t in zip(outputs, y, strict=True)])

@@ -9,7 +9,7 @@ import numpy as np
 
 from simstudy.cells import Cell
 from simstudy.heads import query_points
-from simstudy.learners.base import NO_INDICES, UNKNOWN, Members
+from simstudy.learners.base import NO_INDICES, Members
 from simstudy.shared_data import SharedData
 from simstudy.streams import Role, uniforms
 
@@ -29,7 +29,7 @@ class RandomForest:
         means = np.empty((shared.count, len(self._points), cell.heads.n_heads))
         for r in range(shared.count):
             means[r] = self._trees(keys[r].T, values[r], int(seeds[r] * 2**32))
-        return Members(means, None, NO_INDICES, UNKNOWN)
+        return Members(means, None, NO_INDICES, {})
 
     def _trees(self, x: np.ndarray, y: np.ndarray, seed: int) -> np.ndarray:
         """Predictions (query, tree) of one forest."""

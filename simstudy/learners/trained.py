@@ -15,7 +15,7 @@ from simstudy.cells import Cell
 from simstudy.geometry import diversity_indices
 from simstudy.heads import key_projections, query_points
 from simstudy.kernels import nw_estimates, project
-from simstudy.learners.base import UNKNOWN, Array, Members
+from simstudy.learners.base import Array, Members
 from simstudy.shared_data import SharedData
 
 # Index legend: r replicate, h head, i and j pairs, d feature, p dimension of a head.
@@ -38,7 +38,7 @@ class TrainedHeads:
         points = np.ascontiguousarray(np.broadcast_to(self._points, (shared.count, *self._points.shape[1:])))
         queries = np.ascontiguousarray(np.asarray(project(points, trained)).transpose(0, 3, 1, 2))
         means = nw_estimates(project(keys, trained), values, queries, cell.bandwidth, "distance")
-        return Members(means, None, diversity_indices(trained, cell.bandwidth), UNKNOWN)
+        return Members(means, None, diversity_indices(trained, cell.bandwidth), {})
 
     def train(self, x: Array, y: Array, projections: Array) -> Array:
         """Return the projections (h, d, p) after training on pairs x (i, d), y (i,)."""

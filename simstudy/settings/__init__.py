@@ -1,9 +1,19 @@
 """What a cell is made of: the settings that a design file may state, as immutable validated records.
 
 Import pydantic only.  `tables` holds the tables of a design file, `processes` and `rules` the alternatives of single
-settings, `records` what they are built on.
+settings, `mechanisms` the pieces of attention, `instances` what replicates may measure in place of estimates, `records`
+what they are built on.
 """
 
+from simstudy.settings.instances import Instance, KqSvdInstance, NormaliserInstance
+from simstudy.settings.mechanisms import (
+    CompactNormaliser,
+    LowRankTransformation,
+    MergeTransformation,
+    MixtureTransformation,
+    Normaliser,
+    Transformation,
+)
 from simstudy.settings.processes import (
     Additive,
     Bumps,
@@ -39,10 +49,12 @@ from simstudy.settings.rules import (
 from simstudy.settings.tables import TABLE_OF, TABLES, Data, Estimator, Heads, Queries, Simulation
 
 __all__ = [
-    "LARGEST", "SMALLEST", "TABLES", "TABLE_OF", "Additive", "AttentionBandwidth", "Bandwidth", "Bumps", "Count",
-    "Data", "Estimator", "FixedBandwidth", "GaussianKeys", "GaussianNoise", "GaussianQueries", "GivenQueries",
-    "Heads",
-    "HeteroscedasticNoise", "Interaction", "Keys", "Linear", "MixtureKeys", "Noise", "NonNegative", "OriginQuery",
-    "Positive", "Quadratic", "Queries", "RateBandwidth", "Real", "Record", "Regression", "Ridge", "Simulation",
-    "SphereKeys", "StudentKeys", "StudentNoise", "Sum", "Term", "Wave", "Zero",
+    "LARGEST", "SMALLEST", "TABLES", "TABLE_OF", "Additive", "AttentionBandwidth", "Bandwidth", "Bumps",
+    "CompactNormaliser", "Count", "Data", "Estimator", "FixedBandwidth", "GaussianKeys", "GaussianNoise",
+    "GaussianQueries", "GivenQueries", "Heads", "HeteroscedasticNoise", "Instance", "Interaction", "Keys",
+    "KqSvdInstance", "Linear",
+    "LowRankTransformation", "MergeTransformation", "MixtureKeys", "MixtureTransformation", "Noise", "NonNegative",
+    "Normaliser", "NormaliserInstance", "OriginQuery", "Positive", "Quadratic", "Queries", "RateBandwidth", "Real",
+    "Record", "Regression", "Ridge", "Simulation", "SphereKeys", "StudentKeys", "StudentNoise", "Sum", "Term",
+    "Transformation", "Wave", "Zero",
 ]  # fmt: skip

@@ -98,6 +98,16 @@ class FittedCombination(Choice):
     )
 
 
+class ProductCombination(Choice):
+    """One head whose kernel is the product of the kernels of all heads: logits are added (arXiv 2511.20698).
+
+    ``mean`` averages logits: the log-linear pool of the kernels.
+    """
+
+    rule: Literal["product"]
+    logits: Literal["sum", "mean"] = Field("sum", description='"sum" or "mean" of the logits of heads')
+
+
 def _combination(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return {"rule": "given", "weights": value}
@@ -112,7 +122,8 @@ Combination = Annotated[
         | GeometricCombination
         | FibonacciCombination
         | OptimalCombination
-        | FittedCombination,
+        | FittedCombination
+        | ProductCombination,
         Field(discriminator="rule"),
     ],
     BeforeValidator(_combination),

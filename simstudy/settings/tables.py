@@ -1,7 +1,8 @@
 """The tables of a design file: data, heads, estimator, queries, simulation.
 
-Imports pydantic, processes, records and rules only.  Every field name is unique over all tables, so a factor is named
-by its field alone (``bandwidth``, not ``estimator.bandwidth``) and becomes the coordinate of that name in the results.
+Imports pydantic, instances, mechanisms, processes, records and rules only.  Every field name is unique over all tables,
+so a factor is named by its field alone (``bandwidth``, not ``estimator.bandwidth``) and becomes the coordinate of that
+name in the results.  A parameter of a composite setting is named behind a dot: ``normaliser.power``.
 Field descriptions are what a user reads when a value is refused.
 """
 
@@ -11,6 +12,13 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
+from simstudy.settings.instances import Instance, NoInstance
+from simstudy.settings.mechanisms import (
+    Normaliser,
+    NoTransformation,
+    SoftmaxNormaliser,
+    Transformation,
+)
 from simstudy.settings.processes import GaussianKeys, GaussianNoise, Keys, Noise, Regression, Zero
 from simstudy.settings.records import Count, Degrees, NonNegative, Record, named
 from simstudy.settings.rules import (
@@ -105,15 +113,34 @@ class Estimator(Record):
     key_scale: Literal["raw", "normalised"] = Field(
         "raw", description='"raw" projected keys, or "normalised" to length √head_dim in every head'
     )
+    transformation: Transformation = Field(
+        NoTransformation(kind="none"),
+        description="what keys, values and queries go through before logits: none, merge, mixture or low_rank",
+    )
+    normaliser: Normaliser = Field(
+        SoftmaxNormaliser(kind="softmax"),
+        description="how logits become weights: softmax, entmax, sparsemax, relu or compact",
+    )
     combination: Combination = Field(
         UniformCombination(rule="uniform"),
-        description='"uniform" (1/H), "sum" (1), n_heads weights, "geometric", "fibonacci", "optimal" or "fitted"',
+        description='"uniform" (1/H), "sum" (1), n_heads weights, "geometric", "fibonacci", "optimal", "fitted" or '
+        '"product" (of the kernels of heads)',
     )
     reference: Literal["none", "attention", "multi_head_attention", "torch_multi_head_attention"] = Field(
         "none",
         description="independent computation that the measure `discrepancy` compares with: none, attention, "
         "multi_head_attention or torch_multi_head_attention",
     )
+    instance: Instance = Field(
+        NoInstance(kind="none"),
+        description="random instance whose numbers are measured in each replicate in place of estimates: none, "
+        "normaliser or kq_svd",
+    )
+
+    @property
+    def plain(self) -> bool:
+        """Whether heads are those of softmax attention on the keys themselves."""
+        return (self.transformation.kind, self.normaliser.kind) == ("none", "softmax")
 
 
 class Queries(Record):

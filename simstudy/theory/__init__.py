@@ -2,10 +2,10 @@
 
 What answers which question:
 
-- What are bias and covariance of the heads of a cell? :func:`exact_moments` at any n, by quadrature with an estimate of
-  its numerical error, for Gaussian keys and fixed heads; :func:`leading_order` in closed form for many keys, which says
-  where it does not hold; :func:`local_constant` as the bandwidth goes to 0, also for compact kernels
-  (:func:`gaussian_constants`, :func:`compact_constants`).
+- What are bias and covariance of the heads of a cell? :func:`exact_moments` at any n with an
+  estimate of its numerical error, for fixed heads (by quadrature for Gaussian keys, by quasi-Monte Carlo for others);
+  :func:`leading_order` in closed form for many keys, which says where it does not hold; :func:`local_constant` as the
+  bandwidth goes to 0, also for compact kernels (:func:`gaussian_constants`, :func:`compact_constants`).
 - What follows for the ensemble? :func:`predicted_measures` averaged over queries, :func:`measures_by_query` at each;
   :func:`predicted_measure_errors` and :func:`measure_errors_by_query` bound the numerical error of exact theory.
 - How does the correlation of two heads depend on their principal angles? :func:`origin_correlation` and its floor
@@ -25,6 +25,9 @@ What answers which question:
   model of the bias (:class:`ExponentialBias`, :class:`PowerBias`, :class:`SharedBias`), with
   :func:`variance_inflation`, :func:`fixed_bandwidth_slope`, :func:`log_head_count_slope` and the laws
   :func:`square_root_log_law` and :func:`log_over_log_log_law`.
+- What of other mechanisms than softmax? :func:`compact_leading_order` for compact kernels of fixed bandwidth, whose
+  windows are empty at the :func:`empty_window_rate`; :func:`tuned_risk_ratio` of Gaussian to compact kernels;
+  :func:`instance_numbers` of random instances, such as counted costs, for which there is a formula.
 - What are the regression function and the noise variance of a design? :func:`regression_function` and
   :func:`noise_variance`, as a :class:`Function` with closed Gaussian expectations.
 
@@ -80,6 +83,12 @@ from simstudy.theory.measures import (
     predicted_measure_errors,
     predicted_measures,
 )
+from simstudy.theory.mechanisms import (
+    compact_leading_order,
+    empty_window_rate,
+    instance_numbers,
+    tuned_risk_ratio,
+)
 from simstudy.theory.weighting import (
     ErrorMoments,
     Weighting,
@@ -114,9 +123,11 @@ __all__ = [
     "averaged_dot_product_correlation",
     "averaged_noise_ratio",
     "compact_constants",
+    "compact_leading_order",
     "correlation_floor",
     "dot_product_correlation",
     "effective_learners",
+    "empty_window_rate",
     "error_moments",
     "exact_moments",
     "fibonacci_weights",
@@ -125,6 +136,7 @@ __all__ = [
     "front_greater_weights",
     "gaussian_constants",
     "geometric_weights",
+    "instance_numbers",
     "interpolated_head_dim",
     "leading_order",
     "local_constant",
@@ -152,6 +164,7 @@ __all__ = [
     "square_root_log_law",
     "sum_optimum",
     "sum_weights",
+    "tuned_risk_ratio",
     "unconstrained_weights",
     "uniform_is_optimal",
     "uniform_weights",

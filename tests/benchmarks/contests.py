@@ -5,29 +5,20 @@ from __future__ import annotations
 import functools
 import os
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
+import digits
 import limits
 import measure
 import numpy as np
+import reductions
 import workloads
-from measure import Ratio, interleaved, ratio
+from measure import Row, interleaved, ratio
 from peers import PEERS, Peer
 from workloads import Size
 
 WORKS = ("W0", "W1", "whole W0", "whole W1")
-
-
-@dataclass(frozen=True)
-class Row:
-    """One line: what was done, by whom, at which size, and the figure with its meaning."""
-
-    work: str
-    size: str
-    who: str
-    value: float | Ratio | None
-    unit: str
 
 
 def all_rows(sizes: Sequence[Size], rounds: int) -> list[Row]:
@@ -37,6 +28,9 @@ def all_rows(sizes: Sequence[Size], rounds: int) -> list[Row]:
             rows += bound_rows(replace(size, dtype=dtype), rounds)
         for work in WORKS:
             rows += contest_rows(size, work, rounds)
+    for dtype in ("float32", "float64"):
+        rows += compact_rows(replace(sizes[0], dtype=dtype), rounds)
+    rows += costs(rounds)
     rows += surroundings(sizes, rounds)
     return rows
 
@@ -93,6 +87,19 @@ def contest_rows(size: Size, work: str, rounds: int) -> Iterator[Row]:
         yield Row(work, size.name, name, ratio(scaled, seconds[0]), "times simstudy")
 
 
+def compact_rows(size: Size, rounds: int) -> Iterator[Row]:
+    """Times of Gaussian kernels over those of compact ones, round by round."""
+    arrays = workloads.draw(size)
+    powers = (1, 2, 3, 10) if size.dtype == "float64" else (1, 2, 3)
+    for work, gaussian in (("W0", workloads.estimates), ("W1", workloads.moments)):
+        jobs = [functools.partial(gaussian, arrays)]
+        jobs += [functools.partial(workloads.compact, arrays, power, work == "W1") for power in powers]
+        seconds = interleaved(jobs, rounds)
+        for power, taken in zip(powers, seconds[1:], strict=True):
+            label = f"compact kernel, r = {power}"
+            yield Row(work, f"{size.name} {size.dtype}", label, ratio(seconds[0], taken), "times as fast as Gaussian")
+
+
 def whole_replicates(size: Size) -> int:
     """Replicates in one batch of the whole job: a batch holds at least 16."""
     return workloads.cell(size, "drawn").simulation.batch_size
@@ -123,6 +130,13 @@ def peer_job(peer: Peer, size: Size, work: str) -> Callable[[], Any] | None:
         return compute(keys, workloads.target(keys) + np.asarray(0.5, size.dtype) * noise)
 
     return job
+
+
+def costs(rounds: int) -> Iterator[Row]:
+    """CPU seconds to a given error, and what saves them."""
+    yield from digits.digit_rows(digits.SIZE, rounds)
+    yield from digits.sharing_rows(rounds)
+    yield from reductions.reduction_rows(replace(digits.SIZE, replicates=1024), rounds)
 
 
 def surroundings(sizes: Sequence[Size], rounds: int) -> Iterator[Row]:

@@ -1,0 +1,37 @@
+"""Numbers of a random instance of each replicate, where no regression function is estimated.
+
+Import NumPy, quantities, settings, cells, mechanisms and shared_data only.  A design asks for them by the setting
+``instance``; sizes come from the tables that every cell has (n_keys tokens of n_features, n_heads of head_dim).
+
+How to add a kind:
+
+1. a record of its parameters in `settings.instances` (and in the union below it);
+2. its quantities, each with unit, meaning and formula, in `quantities`;
+3. a module here with a function of (cell, data of some replicates) that returns {quantity: (replicate,) array}: random
+   numbers by address come from ``shared.normals(rows, columns)``, tokens from ``shared.keys``, heads from
+   ``shared.projections``; a number that is not finite counts its replicate as failed;
+4. one entry in `KINDS` below; in tests/mechanisms a naive loop with a control; formulas in `theory.mechanisms`.
+
+Claims, figures and precision then name the quantities as they name ``mse``, and grids cross "instance.PARAMETER".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from simstudy.cells import Cell
+from simstudy.instances.kq_svd import compress_scores
+from simstudy.instances.normaliser import compare_normalisers
+from simstudy.shared_data import SharedData
+
+__all__ = ["KINDS"]
+
+Measurement = Callable[[Cell, SharedData], dict[str, NDArray[np.float64]]]
+
+KINDS: dict[str, Measurement] = {
+    "kq_svd": compress_scores,
+    "normaliser": compare_normalisers,
+}

@@ -1,0 +1,276 @@
+"""Heads with compact kernels (1 − |u|²)_+^r of fixed bandwidth: estimates, and moments given the keys.
+
+Imports NumPy and jit, and tiles beside it.
+
+Weights are powers of whole numbers: no exponential, and no range to guard.  Keys pass in tiles; sums over tiles are
+float64 in either precision.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from simstudy.jit import aligned, device_function, inlined, kernel
+from simstudy.kernels.tiles import STRIDE, TILE, add_products, copy, copy_scales, padded
+
+# Index legend: r replicate, i key, q query, h and g head, k dimension of a head.
+
+
+class _Memory(NamedTuple):
+    """Arrays that kernels write to: they may not allocate."""
+
+    laid: np.ndarray  # (head, dimension, tile) keys of a tile, in units of the radius
+    rows: np.ndarray  # (head, tile) weights at one query
+    data: np.ndarray  # (5, tile) values, scales of the noise, zeros, and twice squares of earlier dimensions
+    sums: np.ndarray  # (query, head, 2) sum of weights, weighted sum of values
+    products: np.ndarray  # (query, head, head) sums of products of weights
+
+
+def compact_estimates(
+    projected_keys: np.ndarray, values: np.ndarray, projected_queries: np.ndarray, radius: float, power: int
+) -> np.ndarray:
+    """Estimate every head at every query in every replicate.
+
+    Parameters
+    ----------
+    projected_keys : array (R, H, p, n), float64 or float32
+        W_hᵀ X_i, feature-major; its precision is that of the computation.
+    values : array (R, n)
+        Y_i.
+    projected_queries : array (Q, H, p) or (R, Q, H, p)
+        W_hᵀ x_q: the same for all replicates, or one set for each.
+    radius : float
+        h > 0, beyond which keys have no weight.
+    power : int
+        r ≥ 1.
+
+    Returns
+    -------
+    float64 array (R, Q, H)
+        Σ_i w_i Y_i / Σ_i w_i, w_i = (1 − |k_q − k_i|²/h²)_+^r.  NaN in an empty window, and where a key is NaN.  The
+        bits for one replicate do not depend on the others.
+    """
+    keys, queries = _arguments(projected_keys, projected_queries, radius)
+    estimates = np.empty((len(keys), queries.shape[3], keys.shape[1]))
+    inverse = keys.dtype.type(1.0 / radius)
+    _estimates(_power(power), inverse, keys, _writable(values, keys.dtype), queries, _memory(keys, queries), estimates)
+    return estimates
+
+
+def compact_moments(
+    projected_keys: np.ndarray,
+    values: np.ndarray,
+    variances: np.ndarray,
+    projected_queries: np.ndarray,
+    radius: float,
+    power: int,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Mean and covariance of the head estimates given the keys, so that noise need not be drawn.
+
+    Parameters
+    ----------
+    projected_keys, projected_queries, radius, power
+        As in `compact_estimates`.
+    values : array (R, n)
+        m(X_i).
+    variances : array (R, n)
+        Var(ε_i | X_i) ≥ 0.
+
+    Returns
+    -------
+    mean : float64 array (R, Q, H)
+        Σ_i w_hi m(X_i), the weights of a head divided by their sum.
+    noise_gram : float64 array (R, Q, H, H)
+        Σ_i w_hi w_gi Var(ε_i | X_i).  Both are NaN where `compact_estimates` is.
+    """
+    keys, queries = _arguments(projected_keys, projected_queries, radius)
+    means = np.empty((len(keys), queries.shape[3], keys.shape[1]))
+    grams = np.empty((*means.shape, keys.shape[1]))
+    data = _writable(values, keys.dtype), _writable(variances, keys.dtype)
+    inverse = keys.dtype.type(1.0 / radius)
+    _moments(_power(power), inverse, keys, *data, queries, _memory(keys, queries), means, grams)
+    return means, grams
+
+
+@functools.cache
+def _power(power: int) -> Callable[..., Any]:
+    """Return the function t ↦ t^r as a chain of products that the compiler unrolls, one for each r."""
+    if power == 1:
+        return device_function(lambda t: t)
+    half = _power(power // 2)
+    if power % 2:
+
+        def raised(t):
+            root = half(t)
+            return root * root * t
+
+    else:
+
+        def raised(t):
+            root = half(t)
+            return root * root
+
+    return device_function(raised)
+
+
+def _arguments(keys: np.ndarray, queries: np.ndarray, radius: float) -> tuple[np.ndarray, np.ndarray]:
+    real = keys.dtype
+    # Feature-major as the keys are, (R or 1, H, p, Q), and in units of the radius.
+    major = queries.reshape((-1, *queries.shape[-3:])).transpose(0, 2, 3, 1)
+    return _writable(keys, real), _writable(major * real.type(1.0 / radius), real)
+
+
+def _writable(x: np.ndarray, real: np.dtype) -> np.ndarray:
+    # Read-only or strided arrays are other types to the compiler, and would compile every kernel again.
+    return np.require(x, real, ("C", "W"))
+
+
+def _memory(keys: np.ndarray, queries: np.ndarray) -> _Memory:
+    """Memory for all heads; loops take dimensions by twos and rows of weights by fours."""
+    n_heads, n_queries, real = keys.shape[1], queries.shape[3], keys.dtype
+    whole_dim, whole_heads = -(-keys.shape[2] // 2) * 2, -(-n_heads // 4) * 4
+    return _Memory(
+        laid=_tiles((n_heads, whole_dim), real),
+        rows=_tiles((whole_heads,), real),
+        data=_tiles((5,), real),
+        sums=np.empty((n_queries, n_heads, 2)),
+        products=np.empty((n_queries, whole_heads, whole_heads)),
+    )
+
+
+def _tiles(shape: tuple[int, ...], real: np.dtype) -> np.ndarray:
+    tiles = aligned((*shape, STRIDE), real)
+    tiles[:] = 0
+    return tiles
+
+
+@kernel
+def _estimates(power, inverse, keys, values, queries, memory, estimates):
+    # estimates[r, q, h] = sum_i w_i values[r, i] / sum_i w_i
+    n_replicates, n_heads, n_queries = len(keys), keys.shape[1], queries.shape[3]
+    y = memory.data[0]
+    for r in range(n_replicates):
+        points = queries[r if len(queries) > 1 else 0]
+        memory.sums[:] = 0
+        for start in range(0, keys.shape[3], TILE):
+            size = min(TILE, keys.shape[3] - start)
+            copy(values[r], start, size, y)
+            for h in range(n_heads):
+                _lay(keys[r, h], start, size, inverse, memory.laid[h])
+                for q in range(n_queries):
+                    mass, total = _sums(power, memory.laid[h], points[h], q, memory.data, padded(size))
+                    memory.sums[q, h, 0] += mass
+                    memory.sums[q, h, 1] += total
+        for q in range(n_queries):
+            for h in range(n_heads):
+                estimates[r, q, h] = memory.sums[q, h, 1] / memory.sums[q, h, 0]
+
+
+@kernel
+def _moments(power, inverse, keys, values, variances, queries, memory, means, grams):
+    # means[r, q, h] = sum_i w_hi values[r, i] / W_h,  W_h = sum_i w_hi
+    # grams[r, q, h, g] = sum_i w_hi w_gi variances[r, i] / (W_h W_g)
+    n_replicates, n_heads, n_queries = len(keys), keys.shape[1], queries.shape[3]
+    y, scale, rows = memory.data[0], memory.data[1], memory.rows
+    for r in range(n_replicates):
+        points = queries[r if len(queries) > 1 else 0]
+        largest = variances[r, 0]
+        for i in range(variances.shape[1]):
+            largest = max(largest, variances[r, i])
+        memory.sums[:] = 0
+        memory.products[:] = 0
+        for start in range(0, keys.shape[3], TILE):
+            size = min(TILE, keys.shape[3] - start)
+            copy(values[r], start, size, y)
+            copy_scales(variances[r], largest, start, size, scale)
+            for h in range(n_heads):
+                _lay(keys[r, h], start, size, inverse, memory.laid[h])
+            for q in range(n_queries):
+                for h in range(n_heads):
+                    mass, total = _sums_kept(power, memory.laid[h], points[h], q, memory.data, padded(size), rows[h])
+                    memory.sums[q, h, 0] += mass
+                    memory.sums[q, h, 1] += total
+                add_products(rows, padded(size), memory.products[q])
+        for q in range(n_queries):
+            _normalise(memory.sums[q], memory.products[q], largest, means[r, q], grams[r, q])
+
+
+@kernel
+def _lay(keys, start, size, inverse, laid):
+    # laid[k, i] = keys[k, start + i] in units of the radius; keys that fill the last vectors lie out of every window.
+    for k in range(len(keys)):
+        source, row = keys[k, start : start + size], laid[k]
+        for i in range(size):
+            row[i] = source[i] * inverse
+        for i in range(size, padded(size)):
+            row[i] = np.inf
+
+
+@inlined
+def _earlier_squares(laid, points, q, data, size):
+    # Return the row that holds the sums of squares over all but the last two dimensions: zeros, if there are no others.
+    # Rows take turns: a loop that reads and writes the same one is not vectorised.
+    found = 2
+    for k in range(0, len(laid) - 2, 2):
+        before = data[found]
+        found = 3 + k // 2 % 2
+        row = data[found]
+        x0, x1, a0, a1 = laid[k], laid[k + 1], points[k, q], points[k + 1, q]
+        for i in range(size):
+            row[i] = before[i] + ((x0[i] - a0) * (x0[i] - a0) + (x1[i] - a1) * (x1[i] - a1))
+    return found
+
+
+@inlined
+def _last_dimensions(laid, points, q):
+    # An odd number of dimensions ends with a row of zeros at the place of the query.
+    last = len(laid) - 1
+    return points[last - 1, q], points[last, q] if last < len(points) else points.dtype.type(0)
+
+
+@inlined
+def _sums(power, laid, points, q, data, size):
+    earlier, values = data[_earlier_squares(laid, points, q, data, size)], data[0]
+    x0, x1 = laid[len(laid) - 2], laid[len(laid) - 1]
+    a0, a1 = _last_dimensions(laid, points, q)
+    mass = total = zero = values.dtype.type(0)
+    one = values.dtype.type(1)
+    for i in range(size):
+        t = one - (earlier[i] + ((x0[i] - a0) * (x0[i] - a0) + (x1[i] - a1) * (x1[i] - a1)))
+        # A comparison with NaN is false, so that the weight of a NaN key is NaN.
+        w = power(zero if t < zero else t)
+        mass += w
+        total += w * values[i]
+    return mass, total
+
+
+@inlined
+def _sums_kept(power, laid, points, q, data, size, row):
+    # As `_sums`, and set row[i] = w_i scales_i.
+    earlier, values, scales = data[_earlier_squares(laid, points, q, data, size)], data[0], data[1]
+    x0, x1 = laid[len(laid) - 2], laid[len(laid) - 1]
+    a0, a1 = _last_dimensions(laid, points, q)
+    mass = total = zero = values.dtype.type(0)
+    one = values.dtype.type(1)
+    for i in range(size):
+        t = one - (earlier[i] + ((x0[i] - a0) * (x0[i] - a0) + (x1[i] - a1) * (x1[i] - a1)))
+        w = power(zero if t < zero else t)
+        mass += w
+        total += w * values[i]
+        row[i] = w * scales[i]
+    return mass, total
+
+
+@kernel
+def _normalise(sums, products, largest, means, grams):
+    for h in range(means.size):
+        means[h] = sums[h, 1] / sums[h, 0]
+        # Kept for later heads, since divisions are slow.
+        sums[h, 0] = 1 / sums[h, 0]
+        for g in range(h + 1):
+            grams[h, g] = products[h, g] * largest * (sums[h, 0] * sums[g, 0])
+            grams[g, h] = grams[h, g]

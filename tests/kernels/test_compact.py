@@ -1,0 +1,111 @@
+"""The compiled compact kernels against loops over the formula, and their edges: empty windows, undefined keys."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+
+from simstudy.kernels import compact_estimates, compact_moments
+from simstudy.kernels.compact import _power
+
+PRECISIONS = pytest.mark.parametrize("precision", ["float32", "float64"])
+# (R, Q, H, p, n): one of everything, odd counts, p on either side of 2, 4 and 6, n on either side of the tile of 512.
+SHAPES = [
+    (1, 1, 1, 1, 1), (2, 3, 1, 1, 7), (2, 2, 3, 2, 33), (1, 3, 5, 3, 130), (2, 2, 2, 4, 64), (1, 2, 4, 5, 97),
+    (1, 2, 2, 7, 97), (2, 1, 3, 8, 100), (1, 2, 2, 2, 511), (1, 2, 2, 1, 512), (1, 2, 3, 4, 513), (1, 1, 2, 2, 1300),
+]  # fmt: skip
+
+
+def problem(shape, precision="float64", own_queries=False, seed=0):
+    n_replicates, n_queries, n_heads, p, n = shape
+    rng = np.random.default_rng(seed)
+    replicates = (n_replicates,) if own_queries else ()
+    arrays = (
+        rng.standard_normal((n_replicates, n_heads, p, n)), rng.standard_normal((n_replicates, n)),
+        rng.uniform(0.1, 2.0, (n_replicates, n)), 0.5 * rng.standard_normal((*replicates, n_queries, n_heads, p)),
+    )  # fmt: skip
+    return tuple(array.astype(precision) for array in arrays)
+
+
+def solved(keys, values, variances, queries, radius, power):
+    n_replicates, n_heads, _, n = keys.shape
+    n_queries = queries.shape[-3]
+    means, grams = np.zeros((n_replicates, n_queries, n_heads)), np.zeros((n_replicates, n_queries, n_heads, n_heads))
+    for r, q in itertools.product(range(n_replicates), range(n_queries)):
+        points = (queries[r] if queries.ndim == 4 else queries)[q].astype(float)
+        w = np.zeros((n_heads, n))
+        for h, i in itertools.product(range(n_heads), range(n)):
+            distance2 = sum((points[h, k] - float(keys[r, h, k, i])) ** 2 for k in range(keys.shape[2]))
+            w[h, i] = max(0.0, 1.0 - distance2 / radius**2) ** power
+        w /= w.sum(axis=1, keepdims=True)
+        means[r, q] = w @ values[r].astype(float)
+        grams[r, q] = (w * variances[r].astype(float)) @ w.T
+    return means, grams
+
+
+@PRECISIONS
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("power", [1, 2, 3, 7])
+def test_moments__are_the_formula(shape, power, precision):
+    keys, values, _, queries = given = problem(shape, precision)
+    radius = 2.0 * np.sqrt(shape[3]) + 1.0
+    means, grams = solved(*given, radius, power)
+    tolerance = {"float32": 2e-5, "float64": 2e-13}[precision]
+    found_means, found_grams = compact_moments(*given, radius, power)
+    np.testing.assert_allclose(found_means, means, rtol=0, atol=tolerance)
+    np.testing.assert_allclose(found_grams, grams, rtol=0, atol=tolerance)
+    np.testing.assert_allclose(compact_estimates(keys, values, queries, radius, power), means, rtol=0, atol=tolerance)
+    np.testing.assert_array_equal(found_grams, found_grams.swapaxes(-1, -2))
+    if shape[4] > 7:
+        assert np.abs(compact_estimates(keys, values, queries, 1.2 * radius, power) - means).max() > 10 * tolerance
+
+
+def test_queries_of_each_replicate():
+    given = problem((3, 2, 2, 2, 50), own_queries=True)
+    for found, expected in zip(compact_moments(*given, 4.0, 2), solved(*given, 4.0, 2), strict=True):
+        np.testing.assert_allclose(found, expected, atol=1e-13)
+
+
+def test_replicates__do_not_depend_on_one_another():
+    keys, values, variances, queries = problem((5, 3, 2, 3, 700))
+    whole = compact_moments(keys, values, variances, queries, 3.0, 3)
+    single = compact_moments(keys[2:3], values[2:3], variances[2:3], queries, 3.0, 3)
+    for one, other in zip(whole, single, strict=True):
+        np.testing.assert_array_equal(one[2:3], other)
+
+
+def test_window__holds_keys_nearer_than_its_radius_and_no_others():
+    keys, values = np.array([[[[0.0, 0.999, 1.0, 1.001, -2.0]]]]), np.array([[1.0, 2.0, 4.0, 8.0, 16.0]])
+    variances, query = np.ones((1, 5)), np.zeros((1, 1, 1))
+    mean, gram = compact_moments(keys, values, variances, query, 1.0, 1)
+    w = np.array([1.0, 1 - 0.999**2])
+    assert mean.item() == pytest.approx(w @ [1.0, 2.0] / w.sum())
+    assert gram.item() == pytest.approx((w**2).sum() / w.sum() ** 2)
+
+
+@PRECISIONS
+def test_empty_window_and_nan_key__have_no_estimate(precision):
+    keys, values, variances, queries = problem((2, 2, 2, 2, 20), precision)
+    queries[1] = 50.0
+    keys[1, 0, 0, 3] = np.nan
+    means, grams = compact_moments(keys, values, variances, queries, 3.0, 1)
+    undefined = np.isnan(means)
+    assert undefined[:, 1].all() and undefined[1, 0].tolist() == [True, False] and not undefined[0, 0].any()
+    assert np.isnan(grams[1, 0, 0]).all() and np.isfinite(grams[1, 0, 1, 1])
+    np.testing.assert_array_equal(np.isnan(compact_estimates(keys, values, queries, 3.0, 1)), undefined)
+
+
+def test_windows_that_do_not_meet__have_covariance_zero_exactly():
+    keys, values, variances, _ = problem((3, 1, 2, 1, 400))
+    keys[:, 1] = keys[:, 0]
+    for offset, disjoint in ((1.01, True), (0.9, False)):
+        queries = np.array([[[-offset], [offset]]])
+        _, grams = compact_moments(keys, values, variances, queries, 1.0, 2)
+        assert (grams[:, 0, 0, 1] == 0.0).all() == disjoint
+
+
+@pytest.mark.parametrize("power", [1, 2, 3, 4, 5, 6, 7, 10, 100])
+def test_power__is_a_chain_of_products(power):
+    assert _power(power)(1.01) == pytest.approx(1.01**power, rel=1e-13)
