@@ -16,6 +16,7 @@ from simstudy.settings.mechanisms import (
 )
 from simstudy.settings.processes import (
     Additive,
+    AutoregressiveKeys,
     Bumps,
     GaussianKeys,
     GaussianNoise,
@@ -49,11 +50,11 @@ from simstudy.settings.rules import (
 from simstudy.settings.tables import TABLE_OF, TABLES, Data, Estimator, Heads, Queries, Simulation
 
 __all__ = [
-    "LARGEST", "SMALLEST", "TABLES", "TABLE_OF", "Additive", "AttentionBandwidth", "Bandwidth", "Bumps",
-    "CompactNormaliser", "Count", "Data", "Estimator", "FixedBandwidth", "GaussianKeys", "GaussianNoise",
-    "GaussianQueries", "GivenQueries", "Heads", "HeteroscedasticNoise", "Instance", "Interaction", "Keys", "Linear",
-    "LowRankTransformation", "MergeTransformation", "MixtureKeys", "MixtureTransformation", "Noise", "NonNegative",
-    "Normaliser", "NormaliserInstance", "OriginQuery", "Positive", "Quadratic", "Queries", "RateBandwidth", "Real",
-    "Record", "Regression", "Ridge", "Simulation", "SphereKeys", "StudentKeys", "StudentNoise", "Sum", "Term",
-    "Transformation", "Wave", "Zero",
+    "LARGEST", "SMALLEST", "TABLES", "TABLE_OF", "Additive", "AttentionBandwidth", "AutoregressiveKeys",
+    "Bandwidth", "Bumps", "CompactNormaliser", "Count", "Data", "Estimator", "FixedBandwidth", "GaussianKeys",
+    "GaussianNoise", "GaussianQueries", "GivenQueries", "Heads", "HeteroscedasticNoise", "Instance", "Interaction",
+    "Keys", "Linear", "LowRankTransformation", "MergeTransformation", "MixtureKeys", "MixtureTransformation",
+    "Noise", "NonNegative", "Normaliser", "NormaliserInstance", "OriginQuery", "Positive", "Quadratic", "Queries",
+    "RateBandwidth", "Real", "Record", "Regression", "Ridge", "Simulation", "SphereKeys", "StudentKeys",
+    "StudentNoise", "Sum", "Term", "Transformation", "Wave", "Zero",
 ]  # fmt: skip
