@@ -181,14 +181,16 @@ Claim = Annotated[
 class Figure(Record):
     """One figure of the report: what it draws of a measure, and how it tells factors apart."""
 
-    kind: Literal["curve", "diversity", "optimum", "nested_loop"] = Field(
-        "curve", description='"curve": y against factor x; "diversity": y against every diversity index; "optimum": '
-        'the level of factor `over` with the least y, against factor x; "nested_loop": y in every cell'
+    kind: Literal["curve", "diversity", "ordering", "optimum", "nested_loop"] = Field(
+        "curve", description='"curve": y against factor x; "diversity": y against diversity indices; "ordering": the '
+        'share of pairs of cells of which the more diverse has the larger y, for every index; "optimum": the level of '
+        'factor `over` with the least y, against factor x; "nested_loop": y in every cell'
     )  # fmt: skip
     title: str = Field(min_length=1, description="what the figure shows, as a sentence")
     grid: str = Field(description="name of the grid to draw")
     y: AveragedMeasure = Field(description="one of " + ", ".join(MEASURES | STATISTICS))
     x: str | None = Field(None, description='a numeric factor of the grid; for kind = "curve" or "optimum" only')
+    index: IndexName | None = Field(None, description='diversity index, not all of them; for kind = "diversity" only')
     over: str | None = Field(None, description='factor whose best level is sought; for kind = "optimum" only')
     tune: Annotated[tuple[str, ...], Field(strict=False)] = Field(
         (), description='factors that take their best level at each level of `over`; for kind = "optimum" only'

@@ -1,7 +1,7 @@
 """The command line: exceptions that a user can mend become one message and exit code 2.
 
-Imports typer, rich, and arrays, design, gather, jobs, ledger, plan, problems, progress, replay, report, results,
-schedule, search, shares, store, study and tables only.  What a command needs is imported inside the command:
+Imports typer, rich, and arrays, clients, design, gather, jobs, ledger, plan, problems, progress, replay, report,
+results, search, shares, store, study and tables only.  What a command needs is imported inside the command:
 ``--help`` stays fast.
 """
 
@@ -202,7 +202,7 @@ def submit(
     if array:
         _submit_array(loaded, path, output, asked, show)
     elif show:
-        from simstudy.schedule import job_script
+        from simstudy.clients import job_script
 
         print(job_script(asked))
     else:

@@ -1,7 +1,7 @@
 """Empirical measures and theory side by side in one labelled data set.
 
-Imports NumPy, xarray, design, estimates, heads, ledger, optima, predictions, provenance, quantities, references,
-settings and variables.
+Imports NumPy, xarray, claims, design, estimates, heads, ledger, optima, orderings, predictions, provenance, quantities,
+references, settings and variables.
 """
 
 from __future__ import annotations
@@ -13,11 +13,13 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
+from simstudy.claims import Figure
 from simstudy.design import Design
 from simstudy.estimates import Estimates
 from simstudy.heads import query_points
 from simstudy.ledger import Account
 from simstudy.optima import optimum_shares
+from simstudy.orderings import wrong_pairs
 from simstudy.predictions import Theory, predict
 from simstudy.provenance import provenance
 from simstudy.quantities import QUANTITIES
@@ -48,9 +50,10 @@ def assemble(
         Device that computed the batches.
     """
     theories: list[dict[str, Theory]] = []
-    for account in accounts:
+    predicted = predict([account.planned for account in accounts])
+    for _ in accounts:
         tell(len(theories))
-        theories.append(predict(account.planned))
+        theories.append(next(predicted))
     arrays = _counts(accounts)
     arrays |= _by_source(accounts, theories)
     size = max(account.planned.cell.heads.n_heads for account in accounts)
@@ -61,9 +64,10 @@ def assemble(
         arrays |= _queries(accounts, theories)
     coords: dict[str, Any] = coordinates(design, accounts)
     coords |= {"source": list(SOURCES), "index": list(INDICES)}
-    if shares := _optimum_shares(design, accounts):
-        arrays["optimum_share"] = np.array(list(shares.values()))
-        coords["figure"] = list(shares)
+    figures = {name: figure for name, figure in design.figures.items() if figure.kind in ("optimum", "ordering")}
+    if figures:
+        coords["figure"] = list(figures)
+        arrays |= _drawn(design, accounts, list(figures.values()))
     return labelled(arrays, coords, _attributes(design, device))
 
 
@@ -93,20 +97,30 @@ def _counts(accounts: Sequence[Account]) -> dict[str, Any]:
     }
 
 
-def _optimum_shares(design: Design, accounts: Sequence[Account]) -> dict[str, np.ndarray]:
-    """Shares of draws in which each cell is the optimum, for each figure that shows optima."""
-    shares = {}
-    for name, figure in design.figures.items():
-        if figure.kind != "optimum":
-            continue
-        assert figure.over is not None  # the design refuses such a figure without it
+def _drawn(design: Design, accounts: Sequence[Account], figures: Sequence[Figure]) -> dict[str, np.ndarray]:
+    """What figures show of draws from the joint distribution of the estimates: optima, and pairs in the wrong order."""
+    shape, kinds = (len(figures), len(accounts)), {figure.kind for figure in figures}
+    arrays = {"optimum_share": np.full(shape, np.nan)} if "optimum" in kinds else {}
+    for name in ("wrong_pair_share", "wrong_pair_share_mcse") if "ordering" in kinds else ():
+        arrays[name] = np.full((*shape, len(INDICES)), np.nan)
+    for position, figure in enumerate(figures):
         inside = [i for i, account in enumerate(accounts) if account.planned.grid == figure.grid]
-        estimates = Estimates([accounts[i] for i in inside], figure.y)
+        part = [accounts[i] for i in inside]
+        estimates = Estimates(part, figure.y)
         chosen = [i for i, coordinates in enumerate(estimates.coordinates) if selected(coordinates, figure.where)]
-        shares[name] = np.full(len(accounts), np.nan)
-        within = (figure.over, *figure.tune)
-        shares[name][inside] = optimum_shares(estimates, chosen, design.factors[figure.grid], within)
-    return shares
+        if figure.kind == "optimum":
+            assert figure.over is not None  # the design refuses such a figure without it
+            within = (figure.over, *figure.tune)
+            arrays["optimum_share"][position, inside] = optimum_shares(
+                estimates, chosen, design.factors[figure.grid], within
+            )
+        else:
+            indices = [Estimates(part, "hdi", index) for index in INDICES]
+            apart = tuple(name for name in (figure.hue, figure.panel) if name)
+            shares, errors = wrong_pairs(estimates, indices, chosen, apart)
+            arrays["wrong_pair_share"][position, inside] = shares
+            arrays["wrong_pair_share_mcse"][position, inside] = errors
+    return arrays
 
 
 def _by_source(accounts: Sequence[Account], theories: Sequence[dict[str, Theory]]) -> dict[str, Any]:

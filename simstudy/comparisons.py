@@ -66,11 +66,11 @@ def strata(
         yield sorted(cells, key=lambda cell: float(estimates.coordinates[cell][within[0]]))
 
 
-def groups_by(factor: str | None, estimates: Estimates, chosen: list[int]) -> Iterator[list[int]]:
-    """Yield the chosen cells with each level of a factor; all of them without one."""
-    groups: dict[Any, list[int]] = defaultdict(list)
+def groups_by(factors: tuple[str, ...], estimates: Estimates, chosen: list[int]) -> Iterator[list[int]]:
+    """Yield the chosen cells with each combination of levels of some factors; all of them without any."""
+    groups: dict[tuple, list[int]] = defaultdict(list)
     for cell in chosen:
-        groups[level(estimates.coordinates[cell], factor) if factor else None].append(cell)
+        groups[tuple(level(estimates.coordinates[cell], factor) for factor in factors)].append(cell)
     yield from groups.values()
 
 

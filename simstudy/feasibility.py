@@ -130,6 +130,7 @@ def _estimator(cell: Cell) -> Iterator[Impossibility]:
         yield "combination", f"{len(combination.weights)} weights for n_heads = {n_heads}; state one for each head"
     yield from _learner(cell)
     yield from _mechanism(cell)
+    yield from _instance(cell)
     if combination.rule == "fitted" and cell.simulation.noise_treatment != "drawn":
         yield "noise_treatment", 'must be "drawn" where weights are fitted in each replicate'
     if cell.estimator.reference != "none" and cell.weights is None:
@@ -174,6 +175,13 @@ def _mechanism(cell: Cell) -> Iterator[Impossibility]:
         yield "reference", "is softmax attention: needs transformation none, normaliser softmax, no product of kernels"
     if cell.measures_instance and (estimator.learner.kind != "nadaraya_watson" or not plain):
         yield "instance", "stands in place of estimates; leave learner, transformation, normaliser and product away"
+
+
+def _instance(cell: Cell) -> Iterator[Impossibility]:
+    """What random instances cannot have."""
+    instance, p = cell.estimator.instance, cell.heads.head_dim
+    if instance.kind == "kq_svd" and not instance.rank <= p <= cell.data.n_keys:
+        yield "instance", f"needs rank ≤ head_dim ≤ n_keys, not {instance.rank} ≤ {p} ≤ {cell.data.n_keys}"
 
 
 def _sizes(cell: Cell) -> Iterator[Impossibility]:

@@ -1,7 +1,7 @@
 """The figures that a design declares, drawn from the labelled results.
 
-Imports Matplotlib, NumPy, SciPy (rank correlation), xarray, claims, labels, marks, nested_loop, optimum_figure, panels,
-references and variables only.
+Imports Matplotlib, NumPy, SciPy (rank correlation), xarray, claims, labels, marks, nested_loop, optimum_figure,
+ordering_figure, panels, references and variables only.
 
 Figures are made through Matplotlib's objects, without `pyplot`, so nothing global is left behind.
 """
@@ -42,6 +42,7 @@ from simstudy.marks import (
 )  # fmt: skip
 from simstudy.nested_loop import nested_loop
 from simstudy.optimum_figure import optimum_figure
+from simstudy.ordering_figure import ordering_figure
 from simstudy.panels import (
     MAX_COLUMNS,
     STYLE,
@@ -86,7 +87,9 @@ def draw(figure: claims.Figure, name: str, results: xr.Dataset) -> Drawing:
             case "curve":
                 drawing = _curves(figure, cells)
             case "diversity":
-                drawing = _diversity(figure, cells)
+                drawing = _one_index(figure, cells) if figure.index else _diversity(figure, cells)
+            case "ordering":
+                drawing = ordering_figure(figure, cells.sel(figure=name))
             case "optimum":
                 drawing = optimum_figure(figure, cells.sel(figure=name))
             case "nested_loop":
@@ -218,6 +221,25 @@ def _diversity(figure: claims.Figure, cells: xr.Dataset) -> Drawing:
         label_y(block, measure_name(figure.y), len(INDICES))
     text = f"bars: ± {COVERAGE} MCSE; r: Spearman's rank correlation over the cells"
     text += ", and its mean within colours" if figure.hue else ""
+    legends(drawing, figure, looks, [(Line2D([], [], linestyle=""), text), *_dropped(notes)])
+    return drawing
+
+
+def _one_index(figure: claims.Figure, cells: xr.Dataset) -> Drawing:
+    """Draw a panel for each level, each with a y axis of its own where they differ much."""
+    panels = list(split(cells.sel(index=figure.index), figure.panel))
+    drawing, grid = canvas(len(panels), 3.4)
+    looks, notes = looks_of(cells, figure.hue), Notes()
+    for axes, (level, inside) in zip(grid.flat, panels, strict=False):
+        for hue, part in split(inside, figure.hue):
+            _scatter(axes, figure, part, looks[hue], notes)
+        set_scales(axes, figure.x_scale, figure.y_scale)
+        if figure.panel:
+            axes.set_title(textwrap.fill(setting_and_level(figure.panel, level), characters(axes)), loc="left")
+        axes.set_xlabel(figure.index)
+    share_y(list(grid.flat[: len(panels)]), figure.y_scale)
+    label_y(grid, measure_name(figure.y), len(panels))
+    text = f"bars: ± {COVERAGE} MCSE; {INDEX_NAMES[figure.index or '']}"
     legends(drawing, figure, looks, [(Line2D([], [], linestyle=""), text), *_dropped(notes)])
     return drawing
 

@@ -58,6 +58,7 @@ SETTINGS: dict[str, Setting] = {
     "instance.power": Setting("power", "r"),
     "instance.rank": Setting("rank", "R"),
     "instance.depth": Setting("depth", "L"),
+    "instance.angle": Setting("angle", "", "degrees"),
     "queries": Setting("query points"),
     "seed": Setting("seed"),
     "batch_size": Setting("batch size"),

@@ -11,7 +11,7 @@ head errors.  When noise is drawn, e_h = f_h − m(x) and P_hg = e_h e_g.  When 
 from __future__ import annotations
 
 import functools
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -65,15 +65,15 @@ def empty(n_blocks: int, target: Array, n_heads: int, n_statistics: int) -> Mome
     )
 
 
-def update(moments: Moments, block: int, first: int, means: Array, gram: Array | None, statistics: Array) -> Moments:
-    """Add consecutive replicates to one block; the arrays of ``moments`` are changed in place.
+def update(moments: Moments, blocks: range, first: int, means: Array, gram: Array | None, statistics: Array) -> Moments:
+    """Add consecutive replicates to consecutive blocks, to each the same number; ``moments`` is changed in place.
 
     Parameters
     ----------
     moments
         What is accumulated.
-    block, first
-        Block that the replicates belong to, and number of the first replicate.
+    blocks, first
+        Blocks that the replicates belong to, and number of the first replicate.
     means : (replicate, query, head)
         Head estimates, or their conditional means given the keys; NaN where undefined.
     gram : (replicate, query, head, head) or None
@@ -87,16 +87,24 @@ def update(moments: Moments, block: int, first: int, means: Array, gram: Array |
     products = errors.take(rows, axis=-1) * errors.take(columns, axis=-1)
     if gram is not None:
         products += gram.reshape(*gram.shape[:2], -1).take(rows * gram.shape[-1] + columns, axis=-1)
-    defined = np.isfinite(products).all(axis=(1, 2))
+    defined = np.asarray(np.isfinite(products).all(axis=(1, 2)))
     failed = first + np.flatnonzero(~defined)
     if failed.size:
-        errors, products, statistics = errors[defined], products[defined], statistics[defined]
+        errors, products, statistics = (
+            np.where(defined.reshape(-1, *[1] * (each.ndim - 1)), each, 0.0) for each in (errors, products, statistics)
+        )
         moments = moments._replace(failed=np.concatenate([moments.failed, failed]))
-    moments.n_defined[block] += len(errors)
-    moments.error_sum[block] += errors.sum(axis=0)
-    moments.product_sum[block] += products.sum(axis=0)
-    moments.statistic_sum[block] += statistics.sum(axis=0)
+    rows_of = slice(blocks.start, blocks.stop)
+    moments.n_defined[rows_of] += _by_block(defined, blocks)
+    moments.error_sum[rows_of] += _by_block(errors, blocks)
+    moments.product_sum[rows_of] += _by_block(products, blocks)
+    moments.statistic_sum[rows_of] += _by_block(statistics, blocks)
     return moments
+
+
+def _by_block(values: NDArray[Any], blocks: range) -> NDArray[Any]:
+    """Sum over the replicates of each block: (block, ...) from (replicate, ...)."""
+    return values.reshape(len(blocks), len(values) // len(blocks), *values.shape[1:]).sum(axis=1)
 
 
 @functools.cache

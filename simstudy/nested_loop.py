@@ -38,7 +38,10 @@ def nested_loop(figure: claims.Figure, cells: xr.Dataset) -> Drawing:
             theory |= _steps(axes, figure, coloured, loops, looks[hue])
         set_scales(axes, "linear", figure.y_scale)
         axes.set_ylabel(measure_name(figure.y))
-        _stairs(stairs, loops)
+        if len(loops) == 1:
+            _names(axes, stairs, *loops.items())
+        else:
+            _stairs(stairs, loops)
         if figure.panel:
             axes.set_title(textwrap.shorten(setting_and_level(figure.panel, level), 110, placeholder=" …"), loc="left")
     share_y([axes for axes, _ in grid], figure.y_scale)
@@ -97,8 +100,19 @@ def _stairs(axes: Axes, loops: Loops) -> None:
     axes.grid(False)
 
 
+def _names(axes: Axes, strip: Axes, loop: tuple[str, list[Any]]) -> None:
+    """Write the levels of a single factor below their steps: stairs would show nothing."""
+    name, levels = loop
+    strip.set_visible(False)
+    texts = [textwrap.shorten(level_name(level), 40, placeholder=" …") for level in levels]
+    axes.set_xticks(range(len(levels)), texts, rotation=30, ha="right", rotation_mode="anchor", fontsize=8.5)
+    axes.tick_params(labelbottom=True)
+    axes.set(xlabel=setting_name(name), xlim=(-0.5, len(levels) - 0.5))
+
+
 def _reading(loops: Loops, theory: bool) -> Entries:
-    text = f"steps: Monte Carlo ± {COVERAGE} MCSE, one step for each combination of the levels below"
+    combination = "level" if len(loops) == 1 else "combination of the levels below"
+    text = f"steps: Monte Carlo ± {COVERAGE} MCSE, one step for each {combination}"
     entries = [(Line2D([], [], color=NEUTRAL, marker="o", markersize=3.5, markerfacecolor="white"), text)]
     if theory:
         entries.append((Line2D([], [], color=NEUTRAL, **_PALE), "broad pale steps: leading order"))

@@ -138,8 +138,10 @@ def optimum_laws(
             own = criteria.pop(claim.law)
             gains.append(np.min(list(criteria.values()), axis=0) - own)
         fits = {law: float(akaike(law, z, known)[0]) for law in LAWS}
-        best = min(fits, key=lambda law: fits[law])
-        text = f"AIC of the best other law minus that of {claim.law} (best: {best}) for optimal {claim.x}{place}"
+        best = min(fits.values())
+        ranked = ", ".join(f"{law} {fits[law] - best:.1f}" for law in sorted(fits, key=lambda law: fits[law]))
+        text = f"AIC of the best other law minus that of {claim.law} (above the best: {ranked}) for optimal {claim.x}"
+        text += place
         yield _compared(text, gains[0][0], gains[1], (0.0, np.inf), 0.0)
 
 

@@ -1,10 +1,12 @@
-"""What each theory says of a planned cell: its measures, their numerical errors, or why it does not apply.
+"""What each theory says of planned cells: their measures, their numerical errors, or why it does not apply.
 
 Imports NumPy, cells, design, heads, theory and variables.
 """
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -28,6 +30,8 @@ from simstudy.theory import (
 from simstudy.theory.leading import Prediction
 from simstudy.variables import THEORIES
 
+Moments = dict[str, Prediction | ExactPrediction]
+"""Moments of heads by the name of the theory."""
 _NOT_ASKED = "not asked for: set exact = true in the grid"
 
 
@@ -44,20 +48,38 @@ class Theory(NamedTuple):
     reason: str
 
 
-def predict(planned: PlannedCell) -> dict[str, Theory]:
-    """Return the measures of a cell by each theory; NaN where it does not apply."""
-    return {name: _theory(name, planned) for name in THEORIES}
+def predict(planned: Sequence[PlannedCell]) -> Iterator[dict[str, Theory]]:
+    """Yield the measures of each cell by each theory, in the order of the cells; NaN where a theory does not apply.
+
+    Cells that differ in the weights of heads alone share the moments of heads, which take nearly all the time.
+    """
+    waiting = Counter(_moments_of(each) for each in planned)
+    known: dict[tuple[bool, str], Moments] = defaultdict(dict)
+    for each in planned:
+        key = _moments_of(each)
+        yield {name: _theory(name, each, known[key]) for name in THEORIES}
+        waiting[key] -= 1
+        if not waiting[key]:
+            del known[key]
 
 
-def _theory(name: str, planned: PlannedCell) -> Theory:
+def _moments_of(planned: PlannedCell) -> tuple[bool, str]:
+    """What two cells have in common if the moments of their heads are the same."""
+    return planned.exact, planned.cell.identity(engine="")
+
+
+def _theory(name: str, planned: PlannedCell, known: Moments) -> Theory:
     cell = planned.cell
     reason = _NOT_ASKED if name == "exact" and not planned.exact else _outside_theory(cell)
     if reason:
         return Theory({}, {}, {}, {}, reason)
     if cell.measures_instance or (name == "exact" and not cell.estimator.plain):
         return _numbers(name, cell)
-    method = exact_moments if name == "exact" else leading_order if cell.estimator.plain else compact_leading_order
-    prediction = method(cell, key_projections(cell), query_projections(cell), query_points(cell))
+    if name not in known:
+        leading = leading_order if cell.estimator.plain else compact_leading_order
+        method = exact_moments if name == "exact" else leading
+        known[name] = method(cell, key_projections(cell), query_projections(cell), query_points(cell))
+    prediction = known[name]
     weights = _weights(cell, prediction)
     errors, errors_by_query = {}, {}
     if isinstance(prediction, ExactPrediction):

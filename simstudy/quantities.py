@@ -29,6 +29,24 @@ QUANTITIES: dict[str, dict[str, Quantity]] = {
         ),
         "support_share": Quantity("1", "share of keys to which entmax gives any weight", "#{i: w_i > 0} / n"),
     },
+    "kq_svd": {
+        "score_error": Quantity(
+            "1", "error of the compressed scores relative to the scores, in the Frobenius norm",
+            "|K A B'Q' - K Q'| / |K Q'|",
+        ),
+        "eckart_young_gap": Quantity(
+            "1", "squared error of the compressed scores above the least at this rank, relative to squared scores",
+            "(|K A B'Q' - K Q'|^2 - sum_{i>R} s_i^2) / |K Q'|^2, s_i the singular values of K Q'",
+        ),
+        "output_error": Quantity(
+            "1", "root mean square error of the output of softmax attention to noise values, relative to the output",
+            "|softmax(compressed) y - softmax(scores) y| / |softmax(scores) y|",
+        ),
+        "beats_scores": Quantity(
+            "1", "share of heads whose output error is smaller than under the compression that is best for scores",
+            "mean of 1{output error < output error of method = scores}",
+        ),
+    },
 }  # fmt: skip
 
 NAMES = tuple(name for kind in QUANTITIES.values() for name in kind)

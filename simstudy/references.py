@@ -110,6 +110,8 @@ def _figure_problems(path: str, figure: Figure) -> Iterator[Problem]:
         yield Problem(f"{path}.over", figure.over, 'state over for kind = "optimum", and only then')
     if figure.tune and figure.kind != "optimum":
         yield Problem(f"{path}.tune", figure.tune, 'state tune for kind = "optimum" only')
+    if figure.index and figure.kind != "diversity":
+        yield Problem(f"{path}.index", figure.index, 'state index for kind = "diversity" only')
     if figure.limit and figure.kind != "curve":
         yield Problem(f"{path}.limit", figure.limit, 'state limit for kind = "curve" only')
 

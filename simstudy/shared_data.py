@@ -30,10 +30,11 @@ class SharedData:
             self._known[address] = compute()
         return self._known[address]
 
-    def singles(self) -> Iterator[SharedData]:
-        """Yield the data of each replicate by itself."""
-        for replicate in range(self.first, self.first + self.count):
-            yield SharedData(self._cell, replicate, 1)
+    def split(self, n_parts: int) -> Iterator[SharedData]:
+        """Yield the data of consecutive replicates apart, the same number in each part."""
+        length = self.count // n_parts
+        for part in range(n_parts):
+            yield SharedData(self._cell, self.first + part * length, length)
 
     def keys(self, n_keys: int) -> np.ndarray:
         """X: (replicate, feature, key), the first keys."""

@@ -150,6 +150,14 @@ _COUNTS: dict[str, Variable] = {
         ("figure", "cell"), "1", "share of draws from the joint distribution of the estimates in which the cell has "
         "the least value among those that a figure of an optimum compares; NaN in other cells",
     ),
+    "wrong_pair_share": Variable(
+        ("figure", "cell", "index"), "1", "share of pairs of cells of which that with the larger diversity index has "
+        "the larger value, among the cells that a figure of an ordering compares with this one; NaN in other cells",
+    ),
+    "wrong_pair_share_mcse": Variable(
+        ("figure", "cell", "index"), "1", "Monte Carlo standard error of wrong_pair_share, over draws from the joint "
+        "distribution of the estimates",
+    ),
 }  # fmt: skip
 
 _VERDICTS: dict[str, Variable] = {
@@ -177,7 +185,7 @@ def _mcse(name: str, variable: Variable) -> tuple[str, Variable]:
 
 def _numerical_error(name: str, variable: Variable) -> tuple[str, Variable]:
     dims = tuple(d for d in variable.dims if d != "source")
-    meaning = f"bound of the numerical error of {name} by exact theory, estimated on coarser grids"
+    meaning = f"bound of the numerical error of {name} by exact theory, estimated on coarser grids or by randomisation"
     return f"{name}_numerical_error", Variable(dims, variable.unit, meaning)
 
 

@@ -74,10 +74,20 @@ def test_company_of_a_larger_cell__changes_no_bit(monkeypatch):
     assert shares_data(small) != shares_data(large)
 
 
+@pytest.mark.parametrize("count", [1, 5])
+def test_blocks_evaluated_together__change_no_bit(monkeypatch, count):
+    cell = minimal_cell(regression=RIDGE, queries={"kind": "gaussian", "count": count}, batch_size=256)
+    (together,) = simulate_batch([cell], 0)
+    monkeypatch.setattr(batch_module, "CACHE_BYTES", 1)
+    (apart,) = simulate_batch([cell], 0)
+    assert_equal(together, apart)
+
+
 def test_memory_bound__changes_no_bit_but_rounding(monkeypatch):
     cell = minimal_cell(regression=RIDGE, queries=QUERIES, batch_size=64)
     (whole,) = simulate_batch([cell], 0)
-    monkeypatch.setattr(batch_module, "PIECE_BYTES", 1)
+    for bound in ("PIECE_BYTES", "CACHE_BYTES"):
+        monkeypatch.setattr(batch_module, bound, 1)
     (pieces,) = simulate_batch([cell], 0)
     for one, other in zip(whole, pieces, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-12)

@@ -73,9 +73,9 @@ def computed(monkeypatch) -> list[tuple]:
     calls: list[tuple] = []
     original = schedule.simulate_batch
 
-    def counted(cells, batch):
+    def counted(cells, batch, device):
         calls.extend((cell, batch) for cell in cells)
-        return original(cells, batch)
+        return original(cells, batch, device)
 
     monkeypatch.setattr(schedule, "simulate_batch", counted)
     return calls

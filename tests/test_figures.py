@@ -225,6 +225,16 @@ def test_diversity__prints_rank_correlations(design, results):
     assert -0.9 < pooled < 0
 
 
+def test_diversity__of_one_index_has_a_panel_for_each_level(design, results):
+    figure = design.figures["which-index"]
+    levels = list(dict.fromkeys(results[figure.panel].values[results.grid.values == figure.grid]))
+    drawing = draw(figure.model_copy(update={"index": "vendi"}), "f", results)
+    panels = visible_axes(drawing)
+    assert len(panels) == len(levels) and {axes.get_xlabel() for axes in panels} == {"vendi"}
+    cells = results.isel(cell=np.flatnonzero((results.grid == figure.grid) & (results[figure.panel] == levels[0])))
+    np.testing.assert_allclose(np.sort(points(panels[0])[:, 0]), np.sort(cells.hdi.sel(index="vendi").values))
+
+
 def test_diversity__of_a_constant_index_has_no_correlation_to_print(results):
     figure = curve(grid="many-heads", x=None, y="mse", kind="diversity", hue="n_heads")
     assert visible_axes(draw(figure, "f", results))[0].get_title("right") == "r undefined, 12 cells"

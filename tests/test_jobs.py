@@ -9,10 +9,11 @@ import pytest
 from builders import write_design
 
 from simstudy.arrays import array_scripts
+from simstudy.clients import job_script
 from simstudy.design import load_design
 from simstudy.jobs import SUBMIT_COMMANDS, Jobs
 from simstudy.problems import UserError
-from simstudy.schedule import job_script, open_queue
+from simstudy.schedule import open_queue
 from simstudy.study import store_of
 
 ASKED = {

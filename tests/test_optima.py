@@ -11,7 +11,7 @@ from scipy import stats
 from simstudy.claims import Optimum, OptimumLaw, OptimumSlope, RankCorrelation, ViolatedPairs
 from simstudy.estimates import Estimates
 from simstudy.optima import LAWS, Profile, akaike, optima, optimum_laws, optimum_shares, optimum_slopes, told_profile
-from simstudy.orderings import rank_correlations, spearman, violated_share, violations
+from simstudy.orderings import rank_correlations, spearman, violated_share, violations, wrong_pairs
 from simstudy.verdicts import decide
 
 N_BLOCKS = 64
@@ -199,6 +199,26 @@ def test_violated_share__by_counting_pairs():
     index, measure = np.array([1.0, 2.0, 2.0, 3.0]), np.array([[5.0, 1.0, 7.0, 6.0]])
     # Ordered pairs: 1-2, 1-2', 1-3, 2-3, 2'-3; the measure falls in 5 > 1 and in 7 > 6.
     assert violated_share(index, measure)[0] == pytest.approx(2 / 5)
+
+
+def test_violated_share__takes_values_that_differ_by_rounding_for_ties():
+    # The indices of (0, 90) and (45, 45) degrees are equal by definition, and differ in the last bit.
+    index = np.array([np.sin(np.pi / 4) ** 2, 0.5, 0.8])
+    assert index[0] != index[1]
+    for order in ([0, 1, 2], [1, 0, 2]):
+        assert violated_share(index[order], np.array([[3.0, 1.0, 2.0]]))[0] == 0.5
+    assert np.isnan(violated_share(index[:2], np.array([[3.0, 1.0]]))[0])
+
+
+def test_wrong_pairs__compares_within_levels_and_knows_its_error():
+    levels = [{"regression": m, "head_seed": k} for m in ("a", "b") for k in range(3)]
+    index = estimates_of(levels, [1.0, 2.0, 3.0, 1.0, 2.0, 3.0], 0.0)
+    # Under "a" one of three pairs is wrong for certain; under "b" one is wrong in half of all draws.
+    measure = estimates_of(levels, [3.0, 1.0, 2.0, 5.0, 5.0, 1.0], 0.01)
+    shares, errors = wrong_pairs(measure, [index], [0, 1, 2, 3, 4], ("regression",))
+    assert shares[:3, 0] == pytest.approx(1 / 3) and errors[:3, 0] == pytest.approx(0.0, abs=1e-12)
+    assert shares[3:5, 0] == pytest.approx(0.0) and errors[3:5, 0] == pytest.approx(0.5, abs=0.01)
+    assert np.isnan(shares[5, 0]) and np.isnan(errors[5, 0])
 
 
 def test_orderings__are_judged_at_their_error():

@@ -12,9 +12,11 @@ from matplotlib.patches import StepPatch
 from simstudy.claims import Figure
 from simstudy.design import load_design
 from simstudy.figures import draw
+from simstudy.marks import COVERAGE
 from simstudy.nested_loop import positions
 from simstudy.optimum_figure import places
 from simstudy.problems import DesignError
+from simstudy.variables import INDICES
 
 GRID = """
 [grids.split]
@@ -136,9 +138,42 @@ def test_nested_loop__leaves_a_gap_where_a_cell_is_missing(design, results):
     np.testing.assert_array_equal(np.flatnonzero(np.isnan(step)), [6, 18])
 
 
+def test_nested_loop__of_one_factor_names_its_levels_below_the_steps(results):
+    figure = Figure.model_validate(
+        {"kind": "nested_loop", "title": "t", "grid": "split", "y": "mse",
+         "where": {"regression": "zero", "bandwidth": 0.4, "head_dim": 1}}
+    )  # fmt: skip
+    axes, strip = draw(figure, "f", results).axes
+    assert [tick.get_text() for tick in axes.get_xticklabels()] == ["0.5", "1", "2"]
+    assert not strip.get_visible() and axes.get_xlabel() == "noise standard deviation σ [Y]"
+
+
+def test_ordering__draws_the_share_of_each_index_in_each_panel_and_colour(results):
+    figure = Figure.model_validate(
+        {"kind": "ordering", "title": "t", "grid": "split", "y": "mse", "hue": "bandwidth", "panel": "regression"}
+    )
+    code = np.arange(results.sizes["cell"])[:, None] / 100 + np.arange(len(INDICES)) / 1000
+    made = results.assign(
+        wrong_pair_share=(("figure", "cell", "index"), code[None]),
+        wrong_pair_share_mcse=(("figure", "cell", "index"), np.full_like(code, 0.01)[None]),
+    )
+    drawing = draw(figure, "best", made)
+    panels = [axes for axes in drawing.axes if axes.get_visible()]
+    assert len(panels) == 2 and [tick.get_text() for tick in panels[0].get_yticklabels()] == list(INDICES)
+    for axes, regression in zip(panels, dict.fromkeys(split_cells(made).regression.values), strict=True):
+        found = [item for item in axes.containers if isinstance(item, ErrorbarContainer)]
+        for bar, bandwidth in zip(found, (0.4, 0.8), strict=True):
+            first = split_cells(made, regression=regression, bandwidth=bandwidth).isel(cell=0)
+            np.testing.assert_allclose(bar.lines[0].get_xdata(), first.wrong_pair_share.sel(figure="best"))
+            np.testing.assert_allclose(np.round(bar.lines[0].get_ydata()), np.arange(len(INDICES)))
+            segments = np.array(bar.lines[2][0].get_segments())
+            np.testing.assert_allclose(np.diff(segments[:, :, 0])[:, 0], 2 * COVERAGE * 0.01)
+
+
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
+        ('hue = "bandwidth"\ny_scale', 'index = "vendi"\ny_scale', 'state index for kind = "diversity"'),
         ('over = "head_dim"\n', "", 'state over for kind = "optimum"'),
         ('over = "head_dim"', 'over = "regression"', "three or more different values"),
         ('over = "head_dim"', 'over = "bandwidth"', "three or more different values"),

@@ -34,7 +34,9 @@ def test_replayed_replicates__add_up_to_the_moments_of_their_batch(settings):
         gram = np.stack([part.gram for part in inside]) if "gram" in inside[0] else None
         means, indices = (np.stack([part[name] for part in inside]) for name in ("head_estimate", "diversity"))
         others = replicate_statistics(Members(means, gram, indices, {}), parts[0].target.values)
-        summed = update(summed, block, 2 * size, means, gram, np.concatenate([indices, others], axis=1))
+        summed = update(
+            summed, range(block, block + 1), 2 * size, means, gram, np.concatenate([indices, others], axis=1)
+        )
     for name, ours, theirs in zip(batch._fields, summed, batch, strict=True):
         np.testing.assert_array_equal(ours, theirs, err_msg=name)
     (other,) = simulate_batch([cell], 3)

@@ -13,7 +13,7 @@ import pytest
 from builders import minimal_cell
 from kills import ROOT
 
-from simstudy import schedule
+from simstudy import clients, schedule
 from simstudy.problems import UserError
 from simstudy.schedule import Task, open_queue
 
@@ -21,7 +21,7 @@ from simstudy.schedule import Task, open_queue
 def test_scheduler_without_workers__is_refused_after_a_while(monkeypatch):
     from distributed import LocalCluster
 
-    monkeypatch.setattr(schedule, "WORKER_SECONDS", 1)
+    monkeypatch.setattr(clients, "WORKER_SECONDS", 1)
     with (
         LocalCluster(n_workers=0, processes=False, dashboard_address=":0") as cluster,
         pytest.raises(UserError, match="no workers for 1 s; start some"),

@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from simstudy.cells import Cell
+from simstudy.instances.kq_svd import compress_scores
 from simstudy.instances.normaliser import compare_normalisers
 from simstudy.shared_data import SharedData
 
@@ -31,5 +32,6 @@ __all__ = ["KINDS"]
 Measurement = Callable[[Cell, SharedData], dict[str, NDArray[np.float64]]]
 
 KINDS: dict[str, Measurement] = {
+    "kq_svd": compress_scores,
     "normaliser": compare_normalisers,
 }

@@ -5,7 +5,7 @@ settings, `mechanisms` the pieces of attention, `instances` what replicates may 
 what they are built on.
 """
 
-from simstudy.settings.instances import Instance, NormaliserInstance
+from simstudy.settings.instances import Instance, KqSvdInstance, NormaliserInstance
 from simstudy.settings.mechanisms import (
     CompactNormaliser,
     LowRankTransformation,
@@ -53,8 +53,8 @@ __all__ = [
     "LARGEST", "SMALLEST", "TABLES", "TABLE_OF", "Additive", "AttentionBandwidth", "AutoregressiveKeys",
     "Bandwidth", "Bumps", "CompactNormaliser", "Count", "Data", "Estimator", "FixedBandwidth", "GaussianKeys",
     "GaussianNoise", "GaussianQueries", "GivenQueries", "Heads", "HeteroscedasticNoise", "Instance", "Interaction",
-    "Keys", "Linear", "LowRankTransformation", "MergeTransformation", "MixtureKeys", "MixtureTransformation",
-    "Noise", "NonNegative", "Normaliser", "NormaliserInstance", "OriginQuery", "Positive", "Quadratic", "Queries",
-    "RateBandwidth", "Real", "Record", "Regression", "Ridge", "Simulation", "SphereKeys", "StudentKeys",
-    "StudentNoise", "Sum", "Term", "Transformation", "Wave", "Zero",
+    "Keys", "KqSvdInstance", "Linear", "LowRankTransformation", "MergeTransformation", "MixtureKeys",
+    "MixtureTransformation", "Noise", "NonNegative", "Normaliser", "NormaliserInstance", "OriginQuery", "Positive",
+    "Quadratic", "Queries", "RateBandwidth", "Real", "Record", "Regression", "Ridge", "Simulation", "SphereKeys",
+    "StudentKeys", "StudentNoise", "Sum", "Term", "Transformation", "Wave", "Zero",
 ]  # fmt: skip

@@ -133,8 +133,8 @@ class Estimator(Record):
     )
     instance: Instance = Field(
         NoInstance(kind="none"),
-        description="random instance whose numbers are measured in each replicate in place of estimates: none or "
-        "normaliser",
+        description="random instance whose numbers are measured in each replicate in place of estimates: none, "
+        "normaliser or kq_svd",
     )
 
     @property

@@ -1,4 +1,4 @@
-"""Bias and covariance of head estimates over redraws of the training data, exactly at any n, by quadrature.
+"""Bias and covariance of head estimates over redraws of the training data, exactly at any n, by integration.
 
 Imports NumPy, simstudy.settings and simstudy.cells, beside its own package.
 
@@ -18,21 +18,21 @@ from simstudy.cells import Cell
 from simstudy.settings import GaussianKeys
 from simstudy.theory.exact_integrals import head_covariance, head_mean, head_variance
 from simstudy.theory.exact_mellin import MellinLaw
+from simstudy.theory.exact_qmc import N_RANDOMISATIONS, QmcLaw, qmc_law
 from simstudy.theory.exact_scalar import ScalarLaw
 from simstudy.theory.functions import Array, Function, noise_variance, regression_function
-from simstudy.theory.tilting import HeadKernels, head_kernels
+from simstudy.theory.tilting import HeadKernels, Heads, head_kernels, heads_of
 
-Law = ScalarLaw | MellinLaw
+Law = ScalarLaw | MellinLaw | QmcLaw
 
 # Every grid is laid twice, the second time with steps longer by this factor.  Convergence is exponential in 1/step,
 # so the change exceeds the error of the finer result by far.
 _COARSENING = 1.25
 # Relative error of sums of some hundred thousand rounded terms.
 _ROUNDING = 1e-12
-# Of heads with one kernel, W W' and W c agree to this relative error.
-_COINCIDENT = 1e-12
-# Larger numerical errors, relative to standard deviations, leave a query blank.
+# Larger numerical errors, relative to standard deviations, leave a query blank: of quadrature, of quasi-Monte Carlo.
 ERROR_LIMIT = 1e-4
+RANDOM_ERROR_LIMIT = 0.01
 
 
 class ExactPrediction(NamedTuple):
@@ -47,7 +47,8 @@ class ExactPrediction(NamedTuple):
     target : (Q,) array
         m(x_q); never NaN.
     bias_error : (Q, H) array
-        Bound of the absolute numerical error of the bias, estimated by a second computation on coarser grids.
+        Absolute numerical error of the bias: of quadrature a bound, estimated by a second computation on coarser
+        grids; of quasi-Monte Carlo a standard error, estimated from `N_RANDOMISATIONS` scramblings.
     covariance_error : (Q, H, H) array
         The same for the covariance.
     self_check : (Q,) array
@@ -90,9 +91,11 @@ def exact_moments(cell: Cell, key_projections: Array, query_projections: Array, 
     Returns
     -------
     ExactPrediction
-        Computed for Gaussian keys and fixed heads, unless the grids would be too large, as for narrow kernels, few
-        keys and p > 1.  A pair of heads at one query takes of the order of 0.01 s if its kernels depend on one linear
-        function of the key each (dot-product logits, or p = 1), and of the order of 1 s if not.
+        Computed for fixed heads.  Gaussian keys: by quadrature, of the order of 0.01 s for a pair of heads at one query
+        if its kernels depend on one linear function of the key each (dot-product logits, or p = 1), and of the order of
+        1 s if not.  Other keys, and grids that would be too large, as for narrow kernels, few keys and p > 1: by
+        quasi-Monte Carlo (:mod:`simstudy.theory.exact_qmc`), some seconds for all heads and queries.  Blank where that
+        would not do.
 
     Raises
     ------
@@ -106,13 +109,19 @@ def exact_moments(cell: Cell, key_projections: Array, query_projections: Array, 
     if reason:
         return _blank(target, cell.heads.n_heads, reason)
     variance = noise_variance(data.noise, data.noise_sd, data.n_features)
-    kernels = head_kernels(cell, key_projections, query_projections, queries)
-    law, reason = _law(kernels, regression, variance, data.n_keys)
+    arguments = (cell, key_projections, query_projections, queries)
+    reasons = []
+    if isinstance(data.key_distribution, GaussianKeys):
+        kernels = head_kernels(*arguments)
+        law, reason = _law(kernels, regression, variance, data.n_keys)
+        if not reason:
+            return _compare(*(_compute(law(step), kernels, data.n_keys) for step in (1.0, _COARSENING)), target)
+        reasons.append(reason)
+    heads = heads_of(*arguments)
+    randomised, reason = qmc_law(heads, data.key_distribution, regression, variance, data.n_keys)
     if reason:
-        return _blank(target, cell.heads.n_heads, reason)
-    fine = _compute(law(1.0), kernels, data.n_keys)
-    coarse = _compute(law(_COARSENING), kernels, data.n_keys)
-    return _compare(fine, coarse, target)
+        return _blank(target, cell.heads.n_heads, "; ".join([*reasons, reason]))
+    return _average([_compute(randomised(k), heads, data.n_keys) for k in range(N_RANDOMISATIONS)], target)
 
 
 def _law(
@@ -132,8 +141,8 @@ def _law(
     return law, "; ".join(reasons)
 
 
-def _compute(law: Law, kernels: HeadKernels, n_keys: int) -> _Computed:
-    n_heads, n_queries = kernels.projected_queries.shape[:2]
+def _compute(law: Law, heads: Heads, n_keys: int) -> _Computed:
+    n_heads, n_queries = heads.projected_queries.shape[:2]
     mean, covariance = np.empty((n_queries, n_heads)), np.empty((n_queries, n_heads, n_heads))
     ones = np.ones((n_queries, n_heads, n_heads + 1))
     for q in range(n_queries):
@@ -143,7 +152,7 @@ def _compute(law: Law, kernels: HeadKernels, n_keys: int) -> _Computed:
             mean[q, h], ones[q, h, -1] = head_mean(factors[h], alone, n_keys)
             covariance[q, h, h], ones[q, h, h] = head_variance(factors[h], alone, n_keys, mean[q, h])
         for h, g in itertools.combinations(range(n_heads), 2):
-            if _coincide(kernels, q, h, g):
+            if heads.coincide(q, h, g):
                 moment = covariance[q, h, h]
             else:
                 centres = mean[q, h], mean[q, g]
@@ -152,39 +161,36 @@ def _compute(law: Law, kernels: HeadKernels, n_keys: int) -> _Computed:
     return _Computed(mean, covariance, np.abs(ones - 1).max(axis=(1, 2)))
 
 
-def _coincide(kernels: HeadKernels, query: int, first: int, second: int) -> bool:
-    """Whether two heads are one: b^2 log K = c'W'x - x'WW'x / 2 up to a constant; dot products have no square."""
-    one, two = kernels.projections[first], kernels.projections[second]
-    pulled, other = one @ kernels.projected_queries[first, query], two @ kernels.projected_queries[second, query]
-    squares = kernels.logits == "dot_product" or np.allclose(one @ one.T, two @ two.T, _COINCIDENT, _COINCIDENT)
-    return squares and np.allclose(pulled, other, _COINCIDENT, _COINCIDENT)
-
-
 def _compare(fine: _Computed, coarse: _Computed, target: Array) -> ExactPrediction:
-    deviation = np.sqrt(np.abs(np.diagonal(fine.covariance, axis1=1, axis2=2)))
+    error = _Computed(*(np.abs(one - other) for one, other in zip(fine, coarse, strict=True)))
+    return _prediction(fine, error, target, ERROR_LIMIT)
+
+
+def _average(runs: list[_Computed], target: Array) -> ExactPrediction:
+    """Average independent randomisations; errors are standard errors."""
+    stacked = _Computed(*(np.array(values) for values in zip(*runs, strict=True)))
+    error = _Computed(*(values.std(axis=0, ddof=1) / np.sqrt(len(runs)) for values in stacked))
+    average = _Computed(stacked.mean.mean(axis=0), stacked.covariance.mean(axis=0), stacked.self_check.max(axis=0))
+    return _prediction(average, error, target, RANDOM_ERROR_LIMIT)
+
+
+def _prediction(value: _Computed, error: _Computed, target: Array, limit: float) -> ExactPrediction:
+    deviation = np.sqrt(np.abs(np.diagonal(value.covariance, axis1=1, axis2=2)))
     products = deviation[:, :, None] * deviation[:, None, :]
-    bias_error = np.abs(fine.mean - coarse.mean) + _ROUNDING * (np.abs(fine.mean) + deviation)
-    covariance_error = np.abs(fine.covariance - coarse.covariance) + _ROUNDING * products
+    bias_error = error.mean + _ROUNDING * (np.abs(value.mean) + deviation)
+    covariance_error = error.covariance + _ROUNDING * products
     # Stated by what is good, so that NaN is not.
-    good = (bias_error <= ERROR_LIMIT * deviation + _ROUNDING * np.abs(fine.mean)).all(axis=1)
-    good &= (covariance_error <= ERROR_LIMIT * products).all(axis=(1, 2))
+    good = (bias_error <= limit * deviation + _ROUNDING * np.abs(value.mean)).all(axis=1)
+    good &= (covariance_error <= limit * products).all(axis=(1, 2))
     blank = np.where(good, 0.0, np.nan)
-    reason = (
-        ""
-        if good.all()
-        else (
-            f"quadrature did not converge at {np.sum(~good)} of {len(target)} queries: "
-            f"numerical errors above {ERROR_LIMIT:g} standard deviations"
-        )
-    )
-    bias = fine.mean - target[:, None] + blank[:, None]
-    covariance = fine.covariance + blank[:, None, None]
-    return ExactPrediction(bias, covariance, target, bias_error, covariance_error, fine.self_check, reason)
+    where = f"{np.sum(~good)} of {len(target)} queries"
+    reason = "" if good.all() else f"no convergence at {where}: numerical errors above {limit:g} standard deviations"
+    bias = value.mean - target[:, None] + blank[:, None]
+    covariance = value.covariance + blank[:, None, None]
+    return ExactPrediction(bias, covariance, target, bias_error, covariance_error, value.self_check, reason)
 
 
 def _inapplicable(cell: Cell) -> str:
-    if not isinstance(cell.data.key_distribution, GaussianKeys):
-        return f"exact moments are derived for Gaussian keys, and these are {cell.data.key_distribution.label}"
     if cell.heads.redrawn:
         return "exact moments are derived for fixed heads, and these are redrawn in every replicate"
     return ""

@@ -8,6 +8,7 @@ noncentral χ²: p degrees of freedom, noncentrality |c|².  Index legend: h and
 
 from __future__ import annotations
 
+import itertools
 from typing import NamedTuple
 
 import numpy as np
@@ -80,9 +81,9 @@ def empty_window_rate(cell: Cell, query_projections: Array, queries: Array) -> t
 def compact_leading_order(cell: Cell, key_projections: Array, query_projections: Array, queries: Array) -> Prediction:
     """Bias and covariance of heads with compact kernels of fixed bandwidth, at leading order in n.
 
-    With K the kernel, E f_h = E[Km]/E K − E[K²(m − μ)]/(n(E K)²) and Cov(f_h, f_g) = E[K_hK_g(σ² + (m − μ)²)]/(n(E K)²),
-    as for softmax (:func:`leading_order`).  For m = 0 at any query, and for m = c|x|² at x = 0; heads that are aligned
-    or orthogonal.
+    As for softmax (:func:`leading_order`), with K the kernel: E f_h = E[Km]/E K − E[K²(m − μ)]/(n(E K)²) and
+    Cov(f_h, f_g) = E[K_hK_g(σ² + (m − μ)²)]/(n(E K)²).  For m = 0 at any query, and for m = c|x|² at x = 0; heads that
+    are aligned or orthogonal.
 
     Parameters
     ----------
@@ -147,7 +148,7 @@ def _moments(kernel: Kernel, head_dim: int, noncentrality: float, times: int) ->
     ends = [0.0, *inside, kernel.radius]
     parts = [
         [integrate.quad(integrand, low, high, args=(j,), epsabs=0.0, epsrel=1e-10)[0] for j in range(3)]
-        for low, high in zip(ends[:-1], ends[1:], strict=True)
+        for low, high in itertools.pairwise(ends)
     ]
     return np.sum(parts, axis=0)
 

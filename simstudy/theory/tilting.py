@@ -1,12 +1,13 @@
 """The law of Gaussian keys, and the same law weighted by products of head kernels: again Gaussian.
 
-Imports NumPy, simstudy, and functions beside it.settings and simstudy.cells only.
+Imports NumPy, simstudy.settings and simstudy.cells, and functions beside it.
 
 Index legend: h, g head; G product of kernels; q query; j feature; k head dimension.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -34,8 +35,13 @@ class TiltedKeys(NamedTuple):
     covariances: Array
 
 
-class HeadKernels(NamedTuple):
-    """Kernels of all heads at all queries over keys N(0, covariance).
+# Of heads with one kernel, W W' and W c agree to this relative error.
+_COINCIDENT = 1e-12
+
+
+@dataclass(frozen=True)
+class Heads:
+    """Kernels of all heads at all queries, whatever the law of the keys.
 
     Distance logits: K_h(z) = exp(-|c - W_h'z|^2 / 2b^2), c = W_qh'x.  Dot-product logits: K_h(z) = exp(c.W_h'z / b^2).
 
@@ -43,16 +49,28 @@ class HeadKernels(NamedTuple):
     ----------
     logits : {"distance", "dot_product"}
     bandwidth : float
-    covariance : (d, d) array
     projections : (H, d, p) array
     projected_queries : (H, Q, p) array
     """
 
     logits: str
     bandwidth: float
-    covariance: Array
     projections: Array
     projected_queries: Array
+
+    def coincide(self, query: int, first: int, second: int) -> bool:
+        """Whether two heads are one: b^2 log K = c'W'x - x'WW'x / 2 up to a constant; dot products have no square."""
+        one, two = self.projections[first], self.projections[second]
+        pulled, other = one @ self.projected_queries[first, query], two @ self.projected_queries[second, query]
+        squares = self.logits == "dot_product" or np.allclose(one @ one.T, two @ two.T, _COINCIDENT, _COINCIDENT)
+        return squares and np.allclose(pulled, other, _COINCIDENT, _COINCIDENT)
+
+
+@dataclass(frozen=True)
+class HeadKernels(Heads):
+    """Kernels of all heads at all queries over keys N(0, covariance), a (d, d) array."""
+
+    covariance: Array
 
     def tilt(self, *factors: NDArray[np.intp]) -> TiltedKeys:
         """Keys tilted by K_{h1} K_{h2} ..., where each factor is an array (G,) of head indices."""
@@ -64,11 +82,15 @@ class HeadKernels(NamedTuple):
         return _shifted(self.covariance, sum(pulled_back[h] for h in factors))
 
 
+def heads_of(cell: Cell, key_projections: Array, query_projections: Array, queries: Array) -> Heads:
+    """Heads of a cell; projections (H, d, p), queries (Q, d)."""
+    return Heads(cell.estimator.logits, cell.bandwidth, key_projections, np.matmul(queries, query_projections))
+
+
 def head_kernels(cell: Cell, key_projections: Array, query_projections: Array, queries: Array) -> HeadKernels:
-    """Kernels of a cell with Gaussian keys; projections (H, d, p), queries (Q, d)."""
-    covariance = key_covariance(cell.data.key_distribution, cell.data.n_features)
-    projected = np.matmul(queries, query_projections)
-    return HeadKernels(cell.estimator.logits, cell.bandwidth, covariance, key_projections, projected)
+    """Heads of a cell with Gaussian keys; arguments as in :func:`heads_of`."""
+    heads = heads_of(cell, key_projections, query_projections, queries)
+    return HeadKernels(**vars(heads), covariance=key_covariance(cell.data.key_distribution, cell.data.n_features))
 
 
 def key_covariance(keys: Keys, n_features: int) -> Array:

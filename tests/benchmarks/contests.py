@@ -5,29 +5,19 @@ from __future__ import annotations
 import functools
 import os
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
+import digits
 import limits
 import measure
 import numpy as np
 import workloads
-from measure import Ratio, interleaved, ratio
+from measure import Row, interleaved, ratio
 from peers import PEERS, Peer
 from workloads import Size
 
 WORKS = ("W0", "W1", "whole W0", "whole W1")
-
-
-@dataclass(frozen=True)
-class Row:
-    """One line: what was done, by whom, at which size, and the figure with its meaning."""
-
-    work: str
-    size: str
-    who: str
-    value: float | Ratio | None
-    unit: str
 
 
 def all_rows(sizes: Sequence[Size], rounds: int) -> list[Row]:
@@ -37,6 +27,7 @@ def all_rows(sizes: Sequence[Size], rounds: int) -> list[Row]:
             rows += bound_rows(replace(size, dtype=dtype), rounds)
         for work in WORKS:
             rows += contest_rows(size, work, rounds)
+    rows += costs(rounds)
     rows += surroundings(sizes, rounds)
     return rows
 
@@ -123,6 +114,12 @@ def peer_job(peer: Peer, size: Size, work: str) -> Callable[[], Any] | None:
         return compute(keys, workloads.target(keys) + np.asarray(0.5, size.dtype) * noise)
 
     return job
+
+
+def costs(rounds: int) -> Iterator[Row]:
+    """CPU seconds to a given error, and what saves them."""
+    yield from digits.digit_rows(digits.SIZE, rounds)
+    yield from digits.sharing_rows(rounds)
 
 
 def surroundings(sizes: Sequence[Size], rounds: int) -> Iterator[Row]:

@@ -33,16 +33,29 @@ class Ratio:
         return f"{self.median:.2f} ({self.low:.2f}–{self.high:.2f})"
 
 
-def interleaved(jobs: Sequence[Callable[[], object]], rounds: int) -> list[list[float]]:
+@dataclass(frozen=True)
+class Row:
+    """One line: what was done, by whom, at which size, and the figure with its meaning."""
+
+    work: str
+    size: str
+    who: str
+    value: float | Ratio | None
+    unit: str
+
+
+def interleaved(
+    jobs: Sequence[Callable[[], object]], rounds: int, clock: Callable[[], float] = time.perf_counter
+) -> list[list[float]]:
     """Seconds of each job in each round; jobs take turns, so that a slow spell of the machine meets all of them."""
     for job in jobs:
         job()
     seconds: list[list[float]] = [[] for _ in jobs]
     for _ in range(rounds):
         for job, taken in zip(jobs, seconds, strict=True):
-            start = time.perf_counter()
+            start = clock()
             job()
-            taken.append(time.perf_counter() - start)
+            taken.append(clock() - start)
     return seconds
 
 

@@ -93,8 +93,8 @@ def numpy_moments(arrays: Arrays) -> Job:
     return job
 
 
-def numpy_drawn(size: Size) -> Callable[[], tuple[np.ndarray, np.ndarray]]:
-    rng = np.random.default_rng(1)
+def numpy_drawn(size: Size, seed: int | tuple[int, ...] = 1) -> Callable[[], tuple[np.ndarray, np.ndarray]]:
+    rng = np.random.default_rng(seed)
     shape = (size.replicates, size.features, size.keys)
     return lambda: (
         rng.standard_normal(shape, dtype=size.dtype), rng.standard_normal((shape[0], shape[2]), dtype=size.dtype),

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import matplotlib.pyplot as plt
 import rich
-from contests import WORKS, Row
-from measure import Ratio
+from contests import WORKS
+from measure import Ratio, Row
 from rich.table import Table
 
 _COLUMNS = ("work", "size", "who", "value", "unit")

@@ -22,7 +22,7 @@ from simstudy.shared_data import SharedData
 from simstudy.store import Store
 from simstudy.variables import MEASURES
 
-INSTANCES = {"normaliser": {"power": 2}}
+INSTANCES = {"normaliser": {"power": 2}, "kq_svd": {"rank": 1, "method": "keys", "angle": 60.0}}
 """Parameters of one small instance of each kind."""
 
 

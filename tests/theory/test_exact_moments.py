@@ -9,6 +9,7 @@ from theory_oracle import gaussian_grid, kernel_values, make_cell, regression_va
 
 from simstudy import settings as s
 from simstudy.theory import exact_integrals, exact_moments, leading_order
+from simstudy.theory.tilting import Heads
 
 RNG = np.random.default_rng(20240611)
 LINEAR = s.Linear(function="linear", coefficients=(1.0, -0.5))
@@ -192,7 +193,7 @@ def test_one_head_against_a_dense_grid(logits, bandwidth, n_keys):
 
 @pytest.mark.parametrize("logits", ["distance", "dot_product"])
 def test_double_integral_of_identical_heads_is_the_single_one(monkeypatch, logits):
-    monkeypatch.setitem(exact_moments.__globals__, "_coincide", lambda *_: False)
+    monkeypatch.setattr(Heads, "coincide", lambda *_: False)
     for p in (1, 2):
         cell = make_cell(20, 3, 2, p, logits, 0.8, regression=MIXED, noise=UNEVEN)
         heads = np.repeat(orthonormal(1, 3, p), 2, axis=0)

@@ -13,6 +13,8 @@ from builders import minimal_cell
 from simstudy.cells import Cell
 
 N_CONFIGURATIONS = 270
+# Beyond those that quadrature covers: numbers from N_CONFIGURATIONS on.
+N_QUASI_MONTE_CARLO = 30
 STATISTICS = ("covariance", "variance", "bias")
 
 N_KEYS = (3, 4, 6, 10, 20, 50, 100, 300)
@@ -49,6 +51,12 @@ KEYS = (
     {"distribution": "gaussian", "structure": "equicorrelated", "correlation": 0.4},
     {"distribution": "gaussian", "structure": "autoregressive", "correlation": 0.7},
 )
+OTHER_KEYS = (
+    {"distribution": "sphere", "radius": 1.7},
+    {"distribution": "student_t", "df": 9.0},
+    {"distribution": "mixture", "separation": 3.0},
+    {"distribution": "mixture", "n_components": 3, "separation": 2.0},
+)
 QUERIES = (
     {"kind": "points", "points": [[0.7, -0.4, 0.3]]},
     {"kind": "points", "points": [[0.3, 0.5], [-1.2, 0.4, 0.8]]},
@@ -66,11 +74,17 @@ class Configuration(NamedTuple):
 
 
 def configuration(number: int) -> Configuration:
-    """Draw the levels of every factor; the number is the seed of the levels and of the simulation."""
+    """Draw the levels of every factor; the number is the seed of the levels and of the simulation.
+
+    From `N_CONFIGURATIONS` on keys are not Gaussian.
+    """
     draw = random.Random(number)
     statistic = STATISTICS[number % len(STATISTICS)]
     n_keys, p = draw.choice(N_KEYS), draw.choice((1, 1, 2, 4))
     logits = draw.choice(("distance", "dot_product"))
+    other = OTHER_KEYS[number % len(OTHER_KEYS)] if number >= N_CONFIGURATIONS else None
+    if other and other["distribution"] != "sphere":
+        logits = "distance"
     regression, noise = draw.choice(REGRESSIONS), draw.choice(NOISES)
     treatment = draw.choice(("integrated", "drawn"))
     if noise["distribution"] == "student_t":
@@ -84,18 +98,20 @@ def configuration(number: int) -> Configuration:
         head_dim=p,
         n_features=draw.choice((max(3, 2 * p), 2 * p + 2)),
         logits=logits,
-        bandwidth=draw.choice(BANDWIDTHS[logits, p]),
+        # The narrowest are for quadrature.
+        bandwidth=draw.choice(BANDWIDTHS[logits, p][1 if other else 0 :]),
         regression=regression,
         noise=noise,
         noise_treatment=treatment,
-        key_distribution=draw.choice(KEYS),
+        key_distribution=other or draw.choice(KEYS),
         queries=draw.choice(QUERIES),
         # The fewer keys, the more skewed the estimates, and the cheaper.
         batch_size=1024 if n_keys >= 50 else 4096,
         seed=number,
         **_arrangement(draw, p),
     )
-    return Configuration(number, cell, statistic)
+    # Quasi-Monte Carlo takes longer than the simulation that it is compared with: that may as well be precise.
+    return Configuration(number, cell, statistic, n_batches=32 if other else 16)
 
 
 def _arrangement(draw: random.Random, head_dim: int) -> dict[str, Any]:

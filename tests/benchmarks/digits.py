@@ -1,0 +1,183 @@
+"""Cost of a digit: CPU seconds to a Monte Carlo error of 1 %, and what sharing data between cells saves of them.
+
+A study of two geometries of four heads, by this package (noise integrated out, both geometries on the same data) and
+by NumPy (noise drawn, data of their own for each geometry).  What takes t seconds and leaves a relative error e needs
+t (e / 1 %)^2 seconds.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Iterator
+from itertools import groupby
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import measure
+import numpy as np
+from builders import minimal_cell
+from measure import Row
+from peers import numpy_drawn, numpy_estimates
+from workloads import Arrays, Size
+
+from simstudy.batch import shares_data, simulate_batch
+from simstudy.cells import Cell
+from simstudy.design import load_design
+from simstudy.heads import key_projections, query_points
+from simstudy.moments import stack
+from simstudy.performance import performance
+
+MEASURES = ("ensemble_variance", "mean_covariance", "mse")
+DIFFERENCE = "difference of mse"
+DESIGN = Path(__file__).parents[2] / "designs" / "principal-angles.toml"
+GRIDS = ("closed-form", "rotation", "few-keys")
+
+
+class Target(NamedTuple):
+    """What is estimated from the data: regression function m of the schema, the same of keys (R, d, n), noise."""
+
+    name: str
+    regression: Any
+    values: Any
+    noise_sd: float
+
+
+def _no_signal(keys: np.ndarray) -> np.ndarray:
+    return np.zeros_like(keys[:, 0])
+
+
+def _signal(keys: np.ndarray) -> np.ndarray:
+    return 2 * np.sin(keys[:, 0]) + keys[:, 3] * keys[:, 5]
+
+
+SIGNAL = {
+    "function": "sum",
+    "terms": [
+        {"function": "ridge", "amplitude": 2.0, "direction": [1.0]},
+        {"function": "interaction", "coordinates": [4, 6]},
+    ],
+}
+TARGETS = (Target("noise alone", "zero", _no_signal, 1.0), Target("signal", SIGNAL, _signal, 0.3))
+ANGLES = (30.0, 90.0)
+SIZE = Size("two geometries", 256, 8, 4, 16, 4096, p=2)
+
+
+class Found(NamedTuple):
+    """CPU seconds, and by measure the estimates of both geometries (one for a difference) with their errors."""
+
+    seconds: float
+    estimate: dict[str, np.ndarray]
+    error: dict[str, np.ndarray]
+
+
+def digit_rows(size: Size, rounds: int) -> Iterator[Row]:
+    """Seconds to 1 % by this package, and the cost of the other way over it, round by round."""
+    for target in TARGETS:
+        ours, theirs = [], []
+        own_study(size, target, 0), numpy_study(size, target, 0)
+        for k in range(rounds):
+            ours.append(own_study(size, target, k + 1))
+            theirs.append(numpy_study(size, target, k + 1))
+        for name in (*MEASURES, DIFFERENCE):
+            known = np.mean([found.estimate[name] for found in ours], axis=0)
+            own, other = ([_seconds_needed(found, name, known) for found in way] for way in (ours, theirs))
+            label = f"{target.name}, {name}"
+            yield Row("1 % error", label, "simstudy", statistics.median(own), "CPU s")
+            factor = measure.ratio(other, own)
+            yield Row("1 % error", label, "NumPy, noise drawn, independent data", factor, "times the CPU s of simstudy")
+
+
+def _seconds_needed(found: Found, name: str, known: np.ndarray) -> float:
+    # The geometry that takes longer decides.
+    return float(found.seconds * np.max(found.error[name] / (0.01 * known)) ** 2)
+
+
+def cells(size: Size, target: Target) -> list[Cell]:
+    """The two geometries."""
+    return [
+        minimal_cell(
+            n_keys=size.keys, n_features=size.features, n_heads=size.heads, head_dim=size.p, arrangement="rotated",
+            angle=angle, bandwidth=0.5, regression=target.regression, noise_sd=target.noise_sd, dtype=size.dtype,
+            queries={"kind": "gaussian", "count": size.queries, "scale": 0.8}, batch_size=size.replicates // 4,
+        )
+        for angle in ANGLES
+    ]  # fmt: skip
+
+
+def own_study(size: Size, target: Target, number: int) -> Found:
+    """Replicates of one round by this package: four batches, so that errors are known from 64 blocks."""
+    made, start = cells(size, target), time.process_time()
+    batches = [simulate_batch(made, 4 * number + k) for k in range(4)]
+    results = [
+        performance(stack(list(blocks)), np.array(cell.weights))
+        for blocks, cell in zip(zip(*batches, strict=True), made, strict=True)
+    ]
+    first, second = (result.contribution["mse"] for result in results)
+    apart = np.sqrt(np.sum((first - second) ** 2) + sum(result.remainder["squared_bias"] ** 2 for result in results))
+    seconds = time.process_time() - start
+    estimate = {name: np.array([result.estimate[name] for result in results]) for name in MEASURES}
+    error = {name: np.array([result.mcse[name] for result in results]) for name in MEASURES}
+    estimate[DIFFERENCE], error[DIFFERENCE] = np.diff(estimate["mse"]), np.array([apart])
+    return Found(seconds, estimate, error)
+
+
+def numpy_study(size: Size, target: Target, number: int) -> Found:
+    """As many replicates by NumPy and BLAS, with data of their own for each geometry."""
+    seconds, found = 0.0, []
+    for cell in cells(size, target):
+        projections, points = key_projections(cell), query_points(cell)
+        truth = target.values(points.T[None].copy())[0]
+        arrays = Arrays(np.empty(0, size.dtype), np.empty(0), projections, points, cell.bandwidth)
+        drawn, compute = numpy_drawn(size, seed=(number, len(found))), numpy_estimates(arrays)
+        start = time.process_time()
+        keys, noise = drawn()
+        values = target.values(keys) + np.asarray(target.noise_sd, size.dtype) * noise
+        found.append(_plain_measures(compute(keys, values) - truth[:, None]))
+        seconds += time.process_time() - start
+    estimate = {name: np.array([one[name].mean() for one in found]) for name in MEASURES}
+    error = {name: np.array([_standard_error(one[name]) for one in found]) for name in MEASURES}
+    estimate[DIFFERENCE] = np.diff(estimate["mse"])
+    error[DIFFERENCE] = np.array([np.hypot(*error["mse"])])
+    return Found(seconds, estimate, error)
+
+
+def _plain_measures(errors: np.ndarray) -> dict[str, np.ndarray]:
+    """Contributions of the replicates, whose mean is the measure, from head errors (R, Q, H)."""
+    centred = errors - errors.mean(axis=0)
+    n_heads, together = errors.shape[2], centred.sum(axis=2) ** 2
+    pairs = (together - (centred**2).sum(axis=2)) / (n_heads * (n_heads - 1))
+    mse = (errors.mean(axis=2) ** 2).mean(axis=1)
+    return {
+        "ensemble_variance": (together / n_heads**2).mean(axis=1),
+        "mean_covariance": pairs.mean(axis=1),
+        "mse": mse,
+    }
+
+
+def _standard_error(values: np.ndarray) -> float:
+    return float(values.std(ddof=1) / np.sqrt(len(values)))
+
+
+def sharing_rows(rounds: int, design: Path = DESIGN, grids: tuple[str, ...] = GRIDS) -> Iterator[Row]:
+    """CPU time of one batch of all cells of a grid, each cell alone over those that share their data together."""
+    planned = load_design(design, "quick").cells
+    for grid in grids:
+        inside = [one.cell for one in planned if one.grid == grid]
+        groups = [list(group) for _, group in groupby(sorted(inside, key=_address), key=shares_data)]
+
+        def together(groups: list[list[Cell]] = groups) -> None:
+            for group in groups:
+                simulate_batch(group, 0)
+
+        def alone(inside: list[Cell] = inside) -> None:
+            for cell in inside:
+                simulate_batch([cell], 0)
+
+        shared, single = measure.interleaved([together, alone], rounds, time.process_time)
+        label = f"{len(inside)} cells on {len(groups)} sets of data"
+        yield Row("sharing", f"{design.stem}, {grid}", label, measure.ratio(single, shared), "times less CPU")
+
+
+def _address(cell: Cell) -> str:
+    return repr(shares_data(cell))
