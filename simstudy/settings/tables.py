@@ -134,7 +134,7 @@ class Estimator(Record):
     instance: Instance = Field(
         NoInstance(kind="none"),
         description="random instance whose numbers are measured in each replicate in place of estimates: none, "
-        "normaliser or kq_svd",
+        "normaliser, kq_svd, head_recovery, layer_norm, depth, hierarchy, score_kernel or resolution",
     )
 
     @property

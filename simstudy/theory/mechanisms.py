@@ -16,6 +16,7 @@ from scipy import integrate, stats
 
 from simstudy.cells import Cell
 from simstudy.settings import CompactNormaliser, GaussianKeys, HeteroscedasticNoise, Quadratic, Zero
+from simstudy.theory import hierarchy, identifiability
 from simstudy.theory.functions import Array, regression_function
 from simstudy.theory.leading import MIN_EFFECTIVE_SIZE, Prediction
 from simstudy.theory.local_constant import compact_constants, gaussian_constants
@@ -33,6 +34,16 @@ class Kernel(NamedTuple):
 def instance_numbers(cell: Cell) -> dict[str, float]:
     """Numbers of the random instances of a cell that a formula gives without a simulation, by name."""
     match cell.estimator.instance.kind:
+        case "head_recovery":
+            return identifiability.head_recovery(cell)
+        case "layer_norm":
+            return identifiability.layer_norm(cell)
+        case "hierarchy":
+            return hierarchy.costs(cell)
+        case "score_kernel":
+            return hierarchy.score_kernel(cell)
+        case "resolution":
+            return hierarchy.resolution(cell)
         case _:
             return {}
 
