@@ -62,6 +62,8 @@ SETTINGS: dict[str, Setting] = {
     "instance.rank_deficit": Setting("rank missing in W_O"),
     "instance.held": Setting("positions that share outputs of heads"),
     "instance.levels": Setting("levels", "L"),
+    "instance.band": Setting("periods, at most"),
+    "instance.normalisation": Setting("normalisation of inputs"),
     "instance.chunk": Setting("keys in a chunk"),
     "instance.output": Setting("output projection"),
     "instance.gates": Setting("gates"),

@@ -48,7 +48,7 @@ def run_hierarchy(cell: Cell, shared: SharedData) -> dict[str, Array]:
         heads, causal = projections / np.sqrt(d), instance.downsampling == "causal"
         found = causal_layer(tokens @ heads, softmax(logits), causal, cell.bandwidth**2)
         single = causal_layer(tokens @ heads, np.ones(1), causal, cell.bandwidth**2)
-        gap = np.abs(found.outputs - causal_attention(*(tokens @ heads), cell.bandwidth**2)).max()
+        gap = np.abs(found.outputs - causal_attention(tokens @ heads, cell.bandwidth**2)).max()
         change = 0.0
         for cut in np.linspace(1, n - 1, CUTS).astype(int):
             changed = np.concatenate([tokens[:cut], others[cut:]])
@@ -67,8 +67,9 @@ def causal_layer(inputs: Array, weights: Array, causal: bool, temperature: float
     return Layer(outputs, mixed.in_products, mixed.in_products + mixed.besides + len(queries) * values.size)
 
 
-def causal_attention(queries: Array, keys: Array, values: Array, temperature: float) -> Array:
+def causal_attention(inputs: Array, temperature: float) -> Array:
     """Ordinary attention of every position to all up to itself, by the independent reference."""
+    queries, keys, values = inputs
     n, p = values.shape
     outputs = np.empty((n, p))
     for i in range(n):

@@ -16,8 +16,9 @@ from scipy import integrate, stats
 
 from simstudy.cells import Cell
 from simstudy.settings import CompactNormaliser, GaussianKeys, HeteroscedasticNoise, Quadratic, Zero
-from simstudy.theory import hierarchy, identifiability
 from simstudy.theory.functions import Array, regression_function
+from simstudy.theory.hierarchy import costs, resolution, score_kernel
+from simstudy.theory.identifiability import head_recovery, layer_norm
 from simstudy.theory.leading import MIN_EFFECTIVE_SIZE, Prediction
 from simstudy.theory.local_constant import compact_constants, gaussian_constants
 
@@ -35,15 +36,15 @@ def instance_numbers(cell: Cell) -> dict[str, float]:
     """Numbers of the random instances of a cell that a formula gives without a simulation, by name."""
     match cell.estimator.instance.kind:
         case "head_recovery":
-            return identifiability.head_recovery(cell)
+            return head_recovery(cell)
         case "layer_norm":
-            return identifiability.layer_norm(cell)
+            return layer_norm(cell)
         case "hierarchy":
-            return hierarchy.costs(cell)
+            return costs(cell)
         case "score_kernel":
-            return hierarchy.score_kernel(cell)
+            return score_kernel(cell)
         case "resolution":
-            return hierarchy.resolution(cell)
+            return resolution(cell)
         case _:
             return {}
 
