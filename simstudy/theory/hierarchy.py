@@ -74,7 +74,7 @@ def _autocovariances(cell: Cell, count: int) -> NDArray[np.float64] | None:
     assert isinstance(instance, ResolutionInstance)  # for the type checker
     if instance.signal == "band_limited":
         frequencies = 2.0 * np.pi * np.arange(1, instance.band + 1) / cell.data.n_keys
-        return np.cos(np.outer(frequencies, lags)).mean(axis=0)
+        return np.asarray(np.cos(np.outer(frequencies, lags)).mean(axis=0), np.float64)
     if isinstance(keys, AutoregressiveKeys):
         return keys.coefficient**lags
     if isinstance(keys, GaussianKeys) and keys.structure == "identity":
