@@ -184,6 +184,16 @@ def _instance(cell: Cell) -> Iterator[Impossibility]:
     instance, p = cell.estimator.instance, cell.heads.head_dim
     if instance.kind == "kq_svd" and not instance.rank <= p <= cell.data.n_keys:
         yield "instance", f"needs rank ≤ head_dim ≤ n_keys, not {instance.rank} ≤ {p} ≤ {cell.data.n_keys}"
+    n, d, inside = cell.data.n_keys, cell.data.n_features, cell.heads.n_heads * p
+    if instance.kind == "head_recovery" and (n % instance.held or instance.rank_deficit >= min(inside, d)):
+        remedy = f"needs held to divide n_keys = {n}, and rank_deficit below min(n_heads·head_dim, n_features)"
+        yield "instance", f"{remedy} = {min(inside, d)}"
+    if instance.kind == "layer_norm" and (instance.rank > d or instance.rank >= n or d < 2):
+        yield "instance", f"needs rank ≤ n_features, rank < n_keys, n_features ≥ 2, not {instance.rank}, {d}, {n}"
+    if instance.kind in ("hierarchy", "score_kernel") and 2 ** (instance.levels - 1) > n:
+        yield "instance", f"levels = {instance.levels} halve n_keys = {n} too often; use fewer"
+    if instance.kind == "resolution" and n % instance.chunk:
+        yield "instance", f"chunk = {instance.chunk} must divide n_keys = {n}"
 
 
 def _sizes(cell: Cell) -> Iterator[Impossibility]:

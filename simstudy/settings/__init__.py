@@ -5,7 +5,17 @@ settings, `mechanisms` the pieces of attention, `instances` what replicates may 
 what they are built on.
 """
 
-from simstudy.settings.instances import Instance, KqSvdInstance, NormaliserInstance
+from simstudy.settings.instances import (
+    DepthInstance,
+    HeadRecoveryInstance,
+    HierarchyInstance,
+    Instance,
+    KqSvdInstance,
+    LayerNormInstance,
+    NormaliserInstance,
+    ResolutionInstance,
+    ScoreKernelInstance,
+)
 from simstudy.settings.mechanisms import (
     CompactNormaliser,
     LowRankTransformation,
@@ -16,6 +26,7 @@ from simstudy.settings.mechanisms import (
 )
 from simstudy.settings.processes import (
     Additive,
+    AutoregressiveKeys,
     Bumps,
     GaussianKeys,
     GaussianNoise,
@@ -49,12 +60,13 @@ from simstudy.settings.rules import (
 from simstudy.settings.tables import TABLE_OF, TABLES, Data, Estimator, Heads, Queries, Simulation
 
 __all__ = [
-    "LARGEST", "SMALLEST", "TABLES", "TABLE_OF", "Additive", "AttentionBandwidth", "Bandwidth", "Bumps",
-    "CompactNormaliser", "Count", "Data", "Estimator", "FixedBandwidth", "GaussianKeys", "GaussianNoise",
-    "GaussianQueries", "GivenQueries", "Heads", "HeteroscedasticNoise", "Instance", "Interaction", "Keys",
-    "KqSvdInstance", "Linear",
-    "LowRankTransformation", "MergeTransformation", "MixtureKeys", "MixtureTransformation", "Noise", "NonNegative",
-    "Normaliser", "NormaliserInstance", "OriginQuery", "Positive", "Quadratic", "Queries", "RateBandwidth", "Real",
-    "Record", "Regression", "Ridge", "Simulation", "SphereKeys", "StudentKeys", "StudentNoise", "Sum", "Term",
+    "LARGEST", "SMALLEST", "TABLES", "TABLE_OF", "Additive", "AttentionBandwidth", "AutoregressiveKeys",
+    "Bandwidth", "Bumps", "CompactNormaliser", "Count", "Data", "DepthInstance", "Estimator", "FixedBandwidth",
+    "GaussianKeys", "GaussianNoise", "GaussianQueries", "GivenQueries", "HeadRecoveryInstance", "Heads",
+    "HeteroscedasticNoise", "HierarchyInstance", "Instance", "Interaction", "Keys", "KqSvdInstance",
+    "LayerNormInstance", "Linear", "LowRankTransformation", "MergeTransformation", "MixtureKeys",
+    "MixtureTransformation", "Noise", "NonNegative", "Normaliser", "NormaliserInstance", "OriginQuery", "Positive",
+    "Quadratic", "Queries", "RateBandwidth", "Real", "Record", "Regression", "ResolutionInstance", "Ridge",
+    "ScoreKernelInstance", "Simulation", "SphereKeys", "StudentKeys", "StudentNoise", "Sum", "Term",
     "Transformation", "Wave", "Zero",
 ]  # fmt: skip

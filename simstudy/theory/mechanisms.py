@@ -17,6 +17,8 @@ from scipy import integrate, stats
 from simstudy.cells import Cell
 from simstudy.settings import CompactNormaliser, GaussianKeys, HeteroscedasticNoise, Quadratic, Zero
 from simstudy.theory.functions import Array, regression_function
+from simstudy.theory.hierarchy import costs, resolution, score_kernel
+from simstudy.theory.identifiability import head_recovery, layer_norm
 from simstudy.theory.leading import MIN_EFFECTIVE_SIZE, Prediction
 from simstudy.theory.local_constant import compact_constants, gaussian_constants
 
@@ -33,6 +35,16 @@ class Kernel(NamedTuple):
 def instance_numbers(cell: Cell) -> dict[str, float]:
     """Numbers of the random instances of a cell that a formula gives without a simulation, by name."""
     match cell.estimator.instance.kind:
+        case "head_recovery":
+            return head_recovery(cell)
+        case "layer_norm":
+            return layer_norm(cell)
+        case "hierarchy":
+            return costs(cell)
+        case "score_kernel":
+            return score_kernel(cell)
+        case "resolution":
+            return resolution(cell)
         case _:
             return {}
 
