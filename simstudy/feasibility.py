@@ -18,6 +18,9 @@ Impossibility = tuple[str, str]
 MAX_ARRAY_BYTES = 8 << 30
 """Largest array that one replicate may need: beyond it, no worker of usual size finishes a batch."""
 
+MAX_MASKED_HEADS = 16
+"""Most heads of which every subset is looked at."""
+
 
 def features_needed(heads: Heads) -> int:
     """Return the number of features that the arrangement of heads takes up: the smallest possible d.
@@ -179,9 +182,15 @@ def _mechanism(cell: Cell) -> Iterator[Impossibility]:
 
 def _instance(cell: Cell) -> Iterator[Impossibility]:
     """What random instances cannot have."""
-    instance, p = cell.estimator.instance, cell.heads.head_dim
+    instance, d, p = cell.estimator.instance, cell.data.n_features, cell.heads.head_dim
     if instance.kind == "kq_svd" and not instance.rank <= p <= cell.data.n_keys:
         yield "instance", f"needs rank ≤ head_dim ≤ n_keys, not {instance.rank} ≤ {p} ≤ {cell.data.n_keys}"
+    if instance.kind in ("hopfield_tower", "perturbed_logits") and cell.data.n_keys < 2:
+        yield "n_keys", "a single key has all weight and no other to differ from; use at least 2"
+    if instance.kind == "masked_head" and not 2 <= instance.width / d == instance.width // d <= 32:
+        yield "instance", f"width = {instance.width} must be 2 to 32 times n_features = {d}, a whole number"
+    if instance.kind == "random_heads" and cell.heads.n_heads > MAX_MASKED_HEADS:
+        yield "n_heads", f"every one of 2^{cell.heads.n_heads} subsets is looked at; use at most {MAX_MASKED_HEADS}"
 
 
 def _sizes(cell: Cell) -> Iterator[Impossibility]:

@@ -1,6 +1,6 @@
 """Verdicts on the claims of a design: interval hypotheses, Monte Carlo error, multiplicity.
 
-Imports NumPy, SciPy, xarray, claims, comparisons, design, estimates, ledger, optima, orderings, references and
+Imports NumPy, SciPy, xarray, claims, comparisons, crossings, design, estimates, ledger, optima, orderings, references and
 variables only.
 
 Every kind of claim comes down to comparisons: an estimate, its MCSE, and the interval in which the claim puts it.
@@ -29,6 +29,7 @@ from simstudy.claims import (
     LEVEL,
     AgreesWithTheory,
     BaseClaim,
+    Crossing,
     Equals,
     LargerThan,
     Monotone,
@@ -40,6 +41,7 @@ from simstudy.claims import (
     ViolatedPairs,
 )
 from simstudy.comparisons import Comparison, Predictions, agreement, differences, slopes, steps
+from simstudy.crossings import crossings
 from simstudy.design import Design
 from simstudy.estimates import Estimates
 from simstudy.ledger import Account
@@ -110,6 +112,8 @@ def compare(
             yield from slopes(claim, estimates, chosen, factors)
         case Equals() | LargerThan():
             yield from differences(claim, estimates, chosen, factors)
+        case Crossing():
+            yield from crossings(claim, estimates, chosen, factors)
         case RankCorrelation():
             yield from rank_correlations(claim, estimates, Estimates(accounts, "hdi", claim.against), chosen)
         case ViolatedPairs():

@@ -23,7 +23,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from simstudy.cells import Cell
+from simstudy.instances.hopfield import climb_tower, remember_noise
 from simstudy.instances.kq_svd import compress_scores
+from simstudy.instances.masks import mask_head, mask_random_heads, perturb_logits
 from simstudy.instances.normaliser import compare_normalisers
 from simstudy.shared_data import SharedData
 
@@ -34,4 +36,9 @@ Measurement = Callable[[Cell, SharedData], dict[str, NDArray[np.float64]]]
 KINDS: dict[str, Measurement] = {
     "kq_svd": compress_scores,
     "normaliser": compare_normalisers,
+    "hopfield_noise": remember_noise,
+    "hopfield_tower": climb_tower,
+    "masked_head": mask_head,
+    "perturbed_logits": perturb_logits,
+    "random_heads": mask_random_heads,
 }

@@ -5,7 +5,16 @@ settings, `mechanisms` the pieces of attention, `instances` what replicates may 
 what they are built on.
 """
 
-from simstudy.settings.instances import Instance, KqSvdInstance, NormaliserInstance
+from simstudy.settings.instances import (
+    HopfieldNoiseInstance,
+    HopfieldTowerInstance,
+    Instance,
+    KqSvdInstance,
+    MaskedHeadInstance,
+    NormaliserInstance,
+    PerturbedLogitsInstance,
+    RandomHeadsInstance,
+)
 from simstudy.settings.mechanisms import (
     CompactNormaliser,
     LowRankTransformation,
@@ -44,6 +53,7 @@ from simstudy.settings.rules import (
     GaussianQueries,
     GivenQueries,
     OriginQuery,
+    ProductCombination,
     RateBandwidth,
 )
 from simstudy.settings.tables import TABLE_OF, TABLES, Data, Estimator, Heads, Queries, Simulation
@@ -51,10 +61,10 @@ from simstudy.settings.tables import TABLE_OF, TABLES, Data, Estimator, Heads, Q
 __all__ = [
     "LARGEST", "SMALLEST", "TABLES", "TABLE_OF", "Additive", "AttentionBandwidth", "Bandwidth", "Bumps",
     "CompactNormaliser", "Count", "Data", "Estimator", "FixedBandwidth", "GaussianKeys", "GaussianNoise",
-    "GaussianQueries", "GivenQueries", "Heads", "HeteroscedasticNoise", "Instance", "Interaction", "Keys",
-    "KqSvdInstance", "Linear",
-    "LowRankTransformation", "MergeTransformation", "MixtureKeys", "MixtureTransformation", "Noise", "NonNegative",
-    "Normaliser", "NormaliserInstance", "OriginQuery", "Positive", "Quadratic", "Queries", "RateBandwidth", "Real",
-    "Record", "Regression", "Ridge", "Simulation", "SphereKeys", "StudentKeys", "StudentNoise", "Sum", "Term",
-    "Transformation", "Wave", "Zero",
+    "GaussianQueries", "GivenQueries", "Heads", "HeteroscedasticNoise", "HopfieldNoiseInstance",
+    "HopfieldTowerInstance", "Instance", "Interaction", "Keys", "KqSvdInstance", "Linear", "LowRankTransformation",
+    "MaskedHeadInstance", "MergeTransformation", "MixtureKeys", "MixtureTransformation", "Noise", "NonNegative",
+    "Normaliser", "NormaliserInstance", "OriginQuery", "PerturbedLogitsInstance", "ProductCombination", "Positive", "Quadratic",
+    "Queries", "RandomHeadsInstance", "RateBandwidth", "Real", "Record", "Regression", "Ridge", "Simulation",
+    "SphereKeys", "StudentKeys", "StudentNoise", "Sum", "Term", "Transformation", "Wave", "Zero",
 ]  # fmt: skip

@@ -134,7 +134,7 @@ class Estimator(Record):
     instance: Instance = Field(
         NoInstance(kind="none"),
         description="random instance whose numbers are measured in each replicate in place of estimates: none, "
-        "normaliser or kq_svd",
+        "normaliser, kq_svd, hopfield_noise, hopfield_tower, masked_head, perturbed_logits or random_heads",
     )
 
     @property

@@ -22,7 +22,15 @@ from simstudy.shared_data import SharedData
 from simstudy.store import Store
 from simstudy.variables import MEASURES
 
-INSTANCES = {"normaliser": {"power": 2}, "kq_svd": {"rank": 1, "method": "keys", "angle": 60.0}}
+INSTANCES = {
+    "normaliser": {"power": 2},
+    "kq_svd": {"rank": 1, "method": "keys", "angle": 60.0},
+    "hopfield_noise": {"memory": 0.5, "layers": 3},
+    "hopfield_tower": {"memory": 0.5, "layers": 3},
+    "masked_head": {"width": 18},
+    "perturbed_logits": {"error": 0.3},
+    "random_heads": {"outputs": 2, "correlation": 0.4},
+}
 """Parameters of one small instance of each kind."""
 
 
