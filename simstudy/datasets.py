@@ -16,10 +16,11 @@ from __future__ import annotations
 from functools import singledispatch
 
 import numpy as np
-from scipy import special
+from scipy import signal, special
 
 from simstudy.cells import Cell
 from simstudy.settings import (
+    AutoregressiveKeys,
     GaussianKeys,
     GaussianNoise,
     HeteroscedasticNoise,
@@ -89,6 +90,14 @@ def _(keys: MixtureKeys, z: np.ndarray, latent: tuple) -> np.ndarray:
     for j in range(keys.n_components):
         z[:, j] += keys.separation * ((component == j) - 1.0 / keys.n_components)
     return z
+
+
+@_shape_keys.register
+def _(keys: AutoregressiveKeys, z: np.ndarray, latent: tuple) -> np.ndarray:
+    innovation = np.sqrt((1.0 - keys.coefficient) * (1.0 + keys.coefficient))
+    # Of stationary variance from the first key on; the filter walks along the keys, so that fewer are a prefix.
+    z[..., 0] /= innovation
+    return signal.lfilter([innovation], [1.0, -keys.coefficient], z, axis=-1)
 
 
 def draw_noise(cell: Cell, first: int, count: int) -> np.ndarray:

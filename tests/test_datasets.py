@@ -11,6 +11,7 @@ from scipy import stats
 
 from simstudy.cells import Cell
 from simstudy.datasets import draw_keys, draw_noise, noise_variance
+from simstudy.streams import Role, normals
 
 KEYS = {
     "identity": {"distribution": "gaussian"},
@@ -20,6 +21,8 @@ KEYS = {
     "student_t": {"distribution": "student_t", "df": 9.0},
     "mixture": {"distribution": "mixture", "n_components": 3, "separation": 2.0},
 }
+IN_TIME = {"in_time": {"distribution": "autoregressive", "coefficient": 0.9}}
+ALL_KEYS = KEYS | IN_TIME
 D = 5
 NOISE = {
     "gaussian": {"distribution": "gaussian"},
@@ -120,6 +123,37 @@ def test_sphere_has_its_radius():
     np.testing.assert_allclose(np.sqrt(np.sum(x**2, axis=1)), 2.0, rtol=1e-14)
 
 
+LAGS = [0, 1, 5]
+
+
+def time_z_scores(x, coefficient):
+    """Errors of E x_i x_{i+lag} at the first, a middle and a late time, over independent replicates and features."""
+    scores = []
+    for i, lag in itertools.product([0, 40, 90], LAGS):
+        products = (x[:, :, i] * x[:, :, i + lag]).ravel()
+        scores.append((products.mean() - coefficient**lag) / (products.std(ddof=1) / math.sqrt(products.size)))
+    return np.abs(scores)
+
+
+@pytest.mark.parametrize("coefficient", [0.9, -0.5, 0.0])
+def test_keys_in_time_are_stationary_with_the_autocovariance_of_their_law(coefficient):
+    x = draw_keys(make({"distribution": "autoregressive", "coefficient": coefficient}, n=100), 0, 3000)
+    assert time_z_scores(x, coefficient).max() < 4.5
+    assert time_z_scores(x, coefficient + 0.05).max() > 4.5
+    assert stats.kstest(x[:, :, 50].ravel(), stats.norm.cdf).pvalue > 1e-3
+    assert np.abs(np.mean(x[:, 0] * x[:, 1], axis=0)).max() < 4.5 / math.sqrt(3000)  # features are independent
+
+
+def test_keys_in_time_are_the_recursion():
+    x = draw_keys(make(IN_TIME["in_time"]), 3, 2)
+    z = normals(make(IN_TIME["in_time"]).data_id, Role.KEYS, 3, 2, 50, D)
+    expected = z[:, :, 0]
+    np.testing.assert_allclose(x[:, :, 0], expected, rtol=1e-14)
+    for i in range(1, 50):
+        expected = 0.9 * expected + math.sqrt(1 - 0.9**2) * z[:, :, i]
+        np.testing.assert_allclose(x[:, :, i], expected, rtol=1e-12, atol=1e-14)
+
+
 # ---------------------------------------------------------------- noise
 
 NOISE_LAWS = {"gaussian": stats.norm, "student_t": stats.t(10, scale=math.sqrt(0.8)), "heteroscedastic": stats.norm}
@@ -161,9 +195,9 @@ def test_noise_variance_by_hand():
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
-@pytest.mark.parametrize("name", KEYS)
+@pytest.mark.parametrize("name", ALL_KEYS)
 def test_keys_do_not_depend_on_their_grouping(name, dtype):
-    cell = make(KEYS[name], n=37, dtype=dtype)
+    cell = make(ALL_KEYS[name], n=37, dtype=dtype)
     whole = draw_keys(cell, 100, 20)
     assert whole.dtype == dtype
     assert whole.shape == (20, D, 37)
@@ -172,18 +206,18 @@ def test_keys_do_not_depend_on_their_grouping(name, dtype):
     np.testing.assert_array_equal(np.concatenate(parts), whole)
 
 
-@pytest.mark.parametrize("name", KEYS)
+@pytest.mark.parametrize("name", ALL_KEYS)
 def test_fewer_keys_are_a_prefix(name):
-    whole = draw_keys(make(KEYS[name], n=300), 0, 3)
+    whole = draw_keys(make(ALL_KEYS[name], n=300), 0, 3)
     for n in (1, 5, 64, 127, 129, 299):
-        np.testing.assert_array_equal(draw_keys(make(KEYS[name], n=n), 0, 3), whole[:, :, :n])
+        np.testing.assert_array_equal(draw_keys(make(ALL_KEYS[name], n=n), 0, 3), whole[:, :, :n])
 
 
-@pytest.mark.parametrize("name", [name for name in KEYS if name != "sphere"])
+@pytest.mark.parametrize("name", [name for name in ALL_KEYS if name != "sphere"])
 def test_fewer_features_are_a_prefix(name):
-    whole = draw_keys(make(KEYS[name], d=9), 0, 3)
+    whole = draw_keys(make(ALL_KEYS[name], d=9), 0, 3)
     for d in (3, 4, 8):
-        np.testing.assert_array_equal(draw_keys(make(KEYS[name], d=d), 0, 3), whole[:, :d])
+        np.testing.assert_array_equal(draw_keys(make(ALL_KEYS[name], d=d), 0, 3), whole[:, :d])
 
 
 @pytest.mark.parametrize("name", NOISE)
@@ -195,9 +229,9 @@ def test_noise_does_not_depend_on_its_grouping_or_on_the_number_of_keys(name):
         np.testing.assert_array_equal(draw_noise(make(noise=NOISE[name], n=n), 0, 20), whole[:, :n])
 
 
-@pytest.mark.parametrize("name", KEYS)
+@pytest.mark.parametrize("name", ALL_KEYS)
 def test_single_precision_shows_the_same_data_rounded(name):
-    double, single = (draw_keys(make(KEYS[name], dtype=t), 0, 3) for t in ("float64", "float32"))
+    double, single = (draw_keys(make(ALL_KEYS[name], dtype=t), 0, 3) for t in ("float64", "float32"))
     np.testing.assert_array_equal(single, double.astype(np.float32))
 
 

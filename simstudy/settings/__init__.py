@@ -25,6 +25,7 @@ from simstudy.settings.mechanisms import (
 )
 from simstudy.settings.processes import (
     Additive,
+    AutoregressiveKeys,
     Bumps,
     GaussianKeys,
     GaussianNoise,
@@ -59,12 +60,12 @@ from simstudy.settings.rules import (
 from simstudy.settings.tables import TABLE_OF, TABLES, Data, Estimator, Heads, Queries, Simulation
 
 __all__ = [
-    "LARGEST", "SMALLEST", "TABLES", "TABLE_OF", "Additive", "AttentionBandwidth", "Bandwidth", "Bumps",
-    "CompactNormaliser", "Count", "Data", "Estimator", "FixedBandwidth", "GaussianKeys", "GaussianNoise",
-    "GaussianQueries", "GivenQueries", "Heads", "HeteroscedasticNoise", "HopfieldNoiseInstance",
+    "LARGEST", "SMALLEST", "TABLES", "TABLE_OF", "Additive", "AttentionBandwidth", "AutoregressiveKeys",
+    "Bandwidth", "Bumps", "CompactNormaliser", "Count", "Data", "Estimator", "FixedBandwidth", "GaussianKeys",
+    "GaussianNoise", "GaussianQueries", "GivenQueries", "Heads", "HeteroscedasticNoise", "HopfieldNoiseInstance",
     "HopfieldTowerInstance", "Instance", "Interaction", "Keys", "KqSvdInstance", "Linear", "LowRankTransformation",
     "MaskedHeadInstance", "MergeTransformation", "MixtureKeys", "MixtureTransformation", "Noise", "NonNegative",
-    "Normaliser", "NormaliserInstance", "OriginQuery", "PerturbedLogitsInstance", "ProductCombination", "Positive", "Quadratic",
-    "Queries", "RandomHeadsInstance", "RateBandwidth", "Real", "Record", "Regression", "Ridge", "Simulation",
-    "SphereKeys", "StudentKeys", "StudentNoise", "Sum", "Term", "Transformation", "Wave", "Zero",
+    "Normaliser", "NormaliserInstance", "OriginQuery", "PerturbedLogitsInstance", "Positive", "ProductCombination",
+    "Quadratic", "Queries", "RandomHeadsInstance", "RateBandwidth", "Real", "Record", "Regression", "Ridge",
+    "Simulation", "SphereKeys", "StudentKeys", "StudentNoise", "Sum", "Term", "Transformation", "Wave", "Zero",
 ]  # fmt: skip

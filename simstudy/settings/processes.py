@@ -63,8 +63,19 @@ class MixtureKeys(Choice):
     separation: Positive = Field(2.0, description="a positive distance of each centre along its own axis")
 
 
+class AutoregressiveKeys(Choice):
+    """Keys in time: X_i = coefficient·X_{i−1} + √(1 − coefficient²)·Z_i in every feature, X_1 and all Z_i ~ N(0, I)."""
+
+    distribution: Literal["autoregressive"]
+    coefficient: Annotated[float, Field(gt=-1, lt=1, allow_inf_nan=False)] = Field(
+        description="correlation of a key with the next one, between -1 and 1; 0 is white noise"
+    )
+
+
 Keys = Annotated[
-    Annotated[GaussianKeys | SphereKeys | StudentKeys | MixtureKeys, Field(discriminator="distribution")],
+    Annotated[
+        GaussianKeys | SphereKeys | StudentKeys | MixtureKeys | AutoregressiveKeys, Field(discriminator="distribution")
+    ],
     named("distribution"),
 ]
 

@@ -40,7 +40,7 @@ class Data(Record):
     n_features: Annotated[int, Field(ge=1, le=2**20)] = Field(
         description="dimension d of the key space, at least 1 and at most 2²⁰"
     )
-    key_distribution: Keys = Field(GaussianKeys(), description="gaussian, sphere, student_t or mixture")
+    key_distribution: Keys = Field(GaussianKeys(), description="gaussian, sphere, student_t, mixture or autoregressive")
     regression: Regression = Field(
         Zero(function="zero"),
         description="zero, linear, quadratic, ridge, additive, interaction, bumps or sum",
