@@ -28,6 +28,8 @@ def crossings(
     """
     for cells in strata(estimates, chosen, factors, (claim.x,)):
         pairs = [(cell, other) for cell in cells for other in _partners(claim, estimates, cell, factors)]
+        if not pairs:
+            continue
         if len(pairs) < 2:
             yield nothing_to_compare(estimates, cells, factors)
             continue

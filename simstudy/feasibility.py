@@ -187,6 +187,8 @@ def _instance(cell: Cell) -> Iterator[Impossibility]:
         yield "instance", f"needs rank ≤ head_dim ≤ n_keys, not {instance.rank} ≤ {p} ≤ {cell.data.n_keys}"
     if instance.kind in ("hopfield_tower", "perturbed_logits") and cell.data.n_keys < 2:
         yield "n_keys", "a single key has all weight and no other to differ from; use at least 2"
+    if instance.kind == "latent_cache" and p < 2:
+        yield "head_dim", "latents are normalised over their dimensions; use at least 2"
     if instance.kind == "masked_head" and not 2 <= instance.width / d == instance.width // d <= 32:
         yield "instance", f"width = {instance.width} must be 2 to 32 times n_features = {d}, a whole number"
     if instance.kind == "random_heads" and cell.heads.n_heads > MAX_MASKED_HEADS:

@@ -106,6 +106,13 @@ QUANTITIES: dict[str, dict[str, Quantity]] = {
             "min_S ln rms_j mean_{h in S} e_hj",
         ),
     },
+    "latent_cache": {
+        "decoding_gap": Quantity(
+            "1", "largest difference between outputs from all prefixes at once and token by token, relative to the "
+            "largest output", "max |f - f'| / max |f'|",
+        ),
+        "cache_share": Quantity("1", "latents in the cache after the last token, relative to tokens", "#cache / n"),
+    },
 }  # fmt: skip
 
 NAMES = tuple(name for kind in QUANTITIES.values() for name in kind)

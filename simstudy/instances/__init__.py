@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from simstudy.cells import Cell
 from simstudy.instances.hopfield import climb_tower, remember_noise
 from simstudy.instances.kq_svd import compress_scores
+from simstudy.instances.latent_cache import decode_latents
 from simstudy.instances.masks import mask_head, mask_random_heads, perturb_logits
 from simstudy.instances.normaliser import compare_normalisers
 from simstudy.shared_data import SharedData
@@ -41,4 +42,5 @@ KINDS: dict[str, Measurement] = {
     "masked_head": mask_head,
     "perturbed_logits": perturb_logits,
     "random_heads": mask_random_heads,
+    "latent_cache": decode_latents,
 }

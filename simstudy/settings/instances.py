@@ -92,6 +92,18 @@ class RandomHeadsInstance(Choice):
     correlation: Share = Field(0.0, description="correlation in [0, 1) of the errors of any two heads")
 
 
+class LatentCacheInstance(Choice):
+    """Attention over latents of n_keys tokens, merged in chunks: all prefixes at once, and token by token.
+
+    Tokens have n_features, latents head_dim dimensions (arXiv 2505.13544).  ``stride``: a token sees complete chunks
+    and its own as far as it goes; ``causal``: it sees what every former token had of its chunk, too.
+    """
+
+    kind: Literal["latent_cache"]
+    stride: Count = Field(description="tokens in one chunk, at least 1")
+    mask: Literal["stride", "causal"] = Field("stride", description='"stride" or "causal"')
+
+
 Instance = Annotated[
     Annotated[
         NoInstance
@@ -101,7 +113,8 @@ Instance = Annotated[
         | HopfieldTowerInstance
         | MaskedHeadInstance
         | PerturbedLogitsInstance
-        | RandomHeadsInstance,
+        | RandomHeadsInstance
+        | LatentCacheInstance,
         Field(discriminator="kind"),
     ],
     named("kind"),

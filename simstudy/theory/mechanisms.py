@@ -20,6 +20,7 @@ from simstudy.settings import (
     GaussianKeys,
     HeteroscedasticNoise,
     HopfieldNoiseInstance,
+    LatentCacheInstance,
     ProductCombination,
     Quadratic,
     RandomHeadsInstance,
@@ -45,6 +46,8 @@ def instance_numbers(cell: Cell) -> dict[str, float]:
     match instance:
         case HopfieldNoiseInstance():
             return {"noise_factor": noise_factor(instance.memory, instance.layers, instance.persistence)}
+        case LatentCacheInstance():
+            return {"cache_share": -(-cell.data.n_keys // instance.stride) / cell.data.n_keys}
         case RandomHeadsInstance():
             variance = instance.correlation + (1.0 - instance.correlation) / cell.heads.n_heads
             # E ln of χ² over its degrees of freedom, one for each output.

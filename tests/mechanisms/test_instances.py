@@ -29,6 +29,7 @@ INSTANCES = {
     "hopfield_tower": {"memory": 0.5, "layers": 3},
     "masked_head": {"width": 18},
     "perturbed_logits": {"error": 0.3},
+    "latent_cache": {"stride": 3},
     "random_heads": {"outputs": 2, "correlation": 0.4},
 }
 """Parameters of one small instance of each kind."""
