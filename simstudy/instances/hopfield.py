@@ -78,12 +78,10 @@ def _images(cell: Cell, projected: Array) -> Array:
 
 
 def _ordinary(cell: Cell, tokens: Array, query: Array, key: Array, value: Array) -> Array:
-    """Output (r, i, j) of attention without a memory, one feature of the values at a time."""
+    """Output (r, i, j) of attention without a memory."""
     queries = _images(cell, tokens @ query)[:, :, None]
     keys = _images(cell, tokens @ key).swapaxes(1, 2)[:, None]
-    values = tokens @ value
-    columns = [attention(queries, keys, values[..., j], cell.bandwidth**2)[..., 0] for j in range(values.shape[-1])]
-    return np.stack(columns, axis=-1)
+    return attention(queries, keys, tokens @ value, cell.bandwidth**2)[:, :, 0]
 
 
 def _cosine(tokens: Array) -> Array:
