@@ -166,13 +166,15 @@ class OptimumSlope(OptimumClaim):
 
 
 class OptimumLaw(OptimumClaim):
-    """Of the laws x* = a + c·g(z), this one describes best how the optimum moves along another factor z."""
+    """No law x* = a + c·g(z) describes clearly better than this one how the optimum moves along another factor z."""
 
     kind: Literal["optimum_law"]
     along: str = Field(description="a numeric factor of the grid")
     law: Literal["log", "sqrt_log", "log_over_log_log", "power", "constant"] = Field(
         description="log, sqrt_log, log_over_log_log, power or constant"
     )
+    # Models within two of the best have substantial support: Burnham and Anderson (2002), section 2.6.
+    margin: NonNegative = Field(2.0, description="by how much Akaike's criterion may exceed that of the best law")
 
 
 Claim = Annotated[

@@ -171,6 +171,8 @@ def _mechanism(cell: Cell) -> Iterator[Impossibility]:
         yield "dtype", f"(1 − |u|²)^{normaliser.power} falls below the smallest float32; use float64"
     if transformation.kind == "low_rank" and transformation.rank > cell.heads.head_dim:
         yield "transformation", f"rank {transformation.rank} of head_dim = {cell.heads.head_dim}; lower it"
+    if transformation.kind == "low_rank" and transformation.method == "scores" and estimator.logits == "distance":
+        yield "transformation", 'method "scores" approximates products; use logits = "dot_product"'
     if estimator.learner.kind != "nadaraya_watson" and not plain:
         remedy = 'must have transformation = "none", normaliser = "softmax" and no product of kernels'
         yield "learner", f'"{estimator.learner.kind}" {remedy}'

@@ -33,7 +33,7 @@ LAWS: dict[str, Callable[[Array], Array]] = {
 }
 """Functions g of the laws x* = a + c·g; the power law is ln x* = a + c·ln.
 
-A constant is never shown to fit better than laws that contain it; claim a slope of 0 for that.
+A constant is hard to tell from laws that contain it; claim a slope of 0 for that.
 """
 
 
@@ -130,19 +130,23 @@ def optimum_slopes(
 def optimum_laws(
     claim: OptimumLaw, estimates: Estimates, chosen: list[int], factors: tuple[str, ...]
 ) -> Iterator[Comparison]:
-    """Yield, for each combination of the other factors, by how much the law beats the best other law, in AIC."""
+    """Yield, for each combination of the other factors, by how much the law beats the best other law, in AIC.
+
+    And by how much it beats a constant: a law of growth must not pass for describing none.
+    """
     for place, z, known, drawn, _ in _paths(claim, estimates, chosen, factors, None):
-        gains = []
-        for x in (known, drawn):
-            criteria = {law: akaike(law, z, x) for law in LAWS}
-            own = criteria.pop(claim.law)
-            gains.append(np.min(list(criteria.values()), axis=0) - own)
-        fits = {law: float(akaike(law, z, known)[0]) for law in LAWS}
-        best = min(fits.values())
-        ranked = ", ".join(f"{law} {fits[law] - best:.1f}" for law in sorted(fits, key=lambda law: fits[law]))
+        criteria = [{law: akaike(law, z, x) for law in LAWS} for x in (known, drawn)]
+        fits = {law: float(value[0]) for law, value in criteria[0].items()}
+        least = min(fits.values())
+        ranked = ", ".join(f"{law} {fits[law] - least:.1f}" for law in sorted(fits, key=lambda law: fits[law]))
+        others = [law for law in LAWS if law != claim.law]
+        gains = [np.min([each[law] for law in others], axis=0) - each[claim.law] for each in criteria]
         text = f"AIC of the best other law minus that of {claim.law} (above the best: {ranked}) for optimal {claim.x}"
-        text += place
-        yield _compared(text, gains[0][0], gains[1], (0.0, np.inf), 0.0)
+        yield _compared(text + place, gains[0][0], gains[1], (-claim.margin, np.inf), -claim.margin)
+        if claim.law != "constant":
+            gains = [each["constant"] - each[claim.law] for each in criteria]
+            text = f"AIC of a constant minus that of {claim.law} for optimal {claim.x}{place}"
+            yield _compared(text, gains[0][0], gains[1], (0.0, np.inf), 0.0)
 
 
 def akaike(law: str, z: Array, x: Array) -> Array:

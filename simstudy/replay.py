@@ -35,9 +35,13 @@ _ARRAYS: dict[str, tuple[tuple[str, ...], str]] = {
     "query_projections": (("head", "feature", "dimension"), "projections of the query points"),
     "head_estimate": (("query", "head"), "head estimates; their means given the keys if noise is integrated out"),
     "gram": (("query", "head_i", "head_j"), "covariance of the head estimates given the keys: sum_n w_in w_jn Var"),
+    "ensemble_estimate": (("query",), "estimate with fitted weights, or of the product of kernels"),
+    "ensemble_variance": (("query",), "variance of the ensemble estimate given the keys"),
     "number": (("quantity",), "numbers of the random instance that the replicate measures"),
     "diversity": (("index",), "diversity indices from the geometry of the projections"),
 }
+
+_ESTIMATES = ("head_estimate", "gram", "ensemble_estimate", "ensemble_variance")
 
 
 def replay(cell: Cell, replicate: int) -> xr.Dataset:
@@ -79,20 +83,24 @@ def replay(cell: Cell, replicate: int) -> xr.Dataset:
     failure = ""
     try:
         members = learner_of(cell).evaluate(shared)
-        arrays |= _estimates(members)
+        arrays |= _estimates(members, cell.n_members < cell.heads.n_heads)
     except NUMERICAL_FAILURES as error:
         failure = f"{type(error).__name__}: {error}"
     else:
-        estimates = [arrays[name] for name in ("head_estimate", "gram") if name in arrays]
+        estimates = [arrays[name] for name in _ESTIMATES if name in arrays]
         failure = "" if all(np.isfinite(values).all() for values in estimates) else "an estimate is not finite"
     return _labelled(cell, replicate, arrays, failure)
 
 
-def _estimates(members: Members) -> dict[str, Any]:
+def _estimates(members: Members, combined: bool) -> dict[str, Any]:
+    """Arrays of the only replicate; ``combined``: the replicate itself makes one estimate of all heads."""
     if not members.means.shape[1]:
         return {"number": np.array([members.statistics[name][0] for name in members.statistics])}
-    arrays = {"head_estimate": members.means[0], "diversity": members.indices[0]}
-    return arrays if members.gram is None else arrays | {"gram": members.gram[0]}
+    indices, gram = {"diversity": members.indices[0]}, members.gram
+    if combined:
+        variance = {} if gram is None else {"ensemble_variance": gram[0, :, 0, 0]}
+        return indices | {"ensemble_estimate": members.means[0, :, 0]} | variance
+    return indices | {"head_estimate": members.means[0]} | ({} if gram is None else {"gram": gram[0]})
 
 
 def _one(array: np.ndarray, n_dims: int) -> np.ndarray:

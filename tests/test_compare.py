@@ -10,7 +10,7 @@ from simstudy import predictions
 from simstudy.design import load_design
 from simstudy.problems import DesignError
 from simstudy.study import run
-from simstudy.theory import exact_moments
+from simstudy.theory import exact_moments, leading_order
 from simstudy.variables import MEASURES, THEORIES
 
 CLAIM = """[claims.exact]
@@ -111,6 +111,33 @@ def test_agreement__is_supported_and_a_wrong_exact_theory_contradicted(results, 
     monkeypatch.setattr(predictions, "exact_moments", wrong)
     design = load_design(write_design(tmp_path, few_keys_text()))
     assert run(design, output=tmp_path, executor="serial").verdict.sel(claim="exact").item() == "contradicted"
+
+
+def test_theory__of_cells_that_differ_in_the_weights_of_heads_alone_is_computed_once(tmp_path, monkeypatch):
+    text = edited(DESIGN, "bandwidth = [0.5, 1.0]", 'bandwidth = [0.5, 1.0]\ncombination = ["uniform", "sum"]')
+    planned = load_design(write_design(tmp_path, edited(text, 'hue = "bandwidth"\n', ""))).cells
+    alone = [next(predictions.predict([each])) for each in planned]
+    calls = []
+    monkeypatch.setattr(predictions, "leading_order", lambda *given: calls.append(1) or leading_order(*given))
+    together = list(predictions.predict(planned))
+    assert len(planned) == 12 and len(calls) == 6
+    errors = [[each["leading"].measures["mse"] for each in theories] for theories in (together, alone)]
+    np.testing.assert_array_equal(*errors)
+    assert len(set(errors[0])) == 12
+
+
+def test_pairs_in_the_wrong_order__stand_in_the_results_for_the_figure_that_shows_them(tmp_path):
+    figure = '[figures.order]\ntitle = "t"\nkind = "ordering"\ngrid = "angles"\ny = "mse"\nhue = "bandwidth"\n'
+    design = load_design(write_design(tmp_path, edited(DESIGN, "[profiles.quick]", figure + "[profiles.quick]")))
+    results = run(design, output=tmp_path, executor="serial")
+    assert results.wrong_pair_share.dims == ("figure", "cell", "index") and results.figure.values.tolist() == ["order"]
+    for bandwidth in (0.5, 1.0):
+        cells = results.isel(cell=results.bandwidth.values == bandwidth)
+        mse = cells.mse.sel(source="empirical").values
+        # Chordal diversity is sin² of the angle, so it has the order of the cells.
+        expected = np.mean([mse[j] > mse[i] for i, j in ((0, 1), (0, 2), (1, 2))])
+        np.testing.assert_allclose(cells.wrong_pair_share.sel(figure="order", index="chordal"), expected)
+    assert (results.wrong_pair_share_mcse.sel(index="chordal") >= 0).all() and "optimum_share" not in results
 
 
 def test_observer__is_told_how_far_theory_is(results, told):

@@ -8,10 +8,11 @@ from builders import minimal_cell, write_design
 
 from simstudy.batch import simulate_batch
 from simstudy.design import load_design
-from simstudy.learners import Members, replicate_statistics
+from simstudy.learners import Members, learner_of, replicate_statistics
 from simstudy.moments import empty, update
 from simstudy.problems import UserError
 from simstudy.replay import replay, select
+from simstudy.shared_data import SharedData
 
 CELLS = {
     "integrated": {"batch_size": 64},
@@ -88,3 +89,16 @@ def test_commas_inside_a_level__do_not_divide_it(tmp_path):
     design = load_design("designs/principal-angles.toml")
     number = select(design, "grid=equal-chordal, principal_angles=(0, 90), bandwidth=0.25")
     assert design.cells[number].cell.heads.principal_angles == (0.0, 90.0)
+
+
+@pytest.mark.parametrize(
+    "settings", [{"combination": "product"}, {"combination": {"rule": "fitted", "n_validation": 20}}], ids=str
+)
+def test_one_estimate_of_all_heads__is_replayed_as_one(settings):
+    cell = minimal_cell(
+        noise_treatment="drawn", regression="ridge", queries={"kind": "gaussian", "count": 3}, **settings
+    )
+    seen = replay(cell, 5)
+    assert seen.failure == "" and "head_estimate" not in seen
+    means = learner_of(cell).evaluate(SharedData(cell, 5, 1)).means
+    np.testing.assert_array_equal(seen.ensemble_estimate, means[0, :, 0])

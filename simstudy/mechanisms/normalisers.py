@@ -42,7 +42,9 @@ def compact(logits: Array, power: int, window: float) -> Array:
 
 def entmax(logits: Array, power: int) -> Array:
     """w = (z/r − τ)_+^r, Σ w = 1."""
-    return _share(np.maximum(logits / power - threshold(logits, power)[..., None], 0.0) ** power)
+    # In units in which the largest logit is 0, where nothing is lost however large it is.
+    shifted = logits - logits.max(axis=-1, keepdims=True)
+    return _share(np.maximum(shifted / power - threshold(shifted, power)[..., None], 0.0) ** power)
 
 
 def threshold(logits: Array, power: int) -> Array:
@@ -58,10 +60,10 @@ def threshold(logits: Array, power: int) -> Array:
     power
         r ≥ 1.
     """
-    scaled = np.atleast_2d(logits / power)
-    rows = scaled.reshape(-1, scaled.shape[-1])
-    found = rows.max(axis=1) - 1.0
-    active = np.isfinite(found)
+    largest = logits.max(axis=-1, keepdims=True)
+    rows = ((logits - largest) / power).reshape(-1, logits.shape[-1])
+    found = np.full(len(rows), -1.0)
+    active = np.isfinite(rows).all(axis=1)
     for _ in range(_ITERATIONS):
         if not active.any():
             break
@@ -71,7 +73,7 @@ def threshold(logits: Array, power: int) -> Array:
         found[active] += np.maximum(norm - 1.0, 0.0) / slope
         # Each row stops by itself, so that its bits do not depend on the others.
         active[active] = norm - 1.0 > _ROUNDING
-    return found.reshape(np.shape(logits)[:-1])
+    return found.reshape(logits.shape[:-1]) + largest[..., 0] / power
 
 
 def _share(weights: Array) -> Array:

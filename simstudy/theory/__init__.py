@@ -4,8 +4,8 @@ What answers which question:
 
 - What are bias and covariance of the heads of a cell? :func:`exact_moments` at any n with an
   estimate of its numerical error, for fixed heads (by quadrature for Gaussian keys, by quasi-Monte Carlo for others);
-  :func:`leading_order` in closed form for many keys, which says where it does not hold; :func:`local_constant` as the bandwidth goes to 0, also for compact kernels
-  (:func:`gaussian_constants`, :func:`compact_constants`).
+  :func:`leading_order` in closed form for many keys, which says where it does not hold; :func:`local_constant` as the
+  bandwidth goes to 0, also for compact kernels (:func:`gaussian_constants`, :func:`compact_constants`).
 - What follows for the ensemble? :func:`predicted_measures` averaged over queries, :func:`measures_by_query` at each;
   :func:`predicted_measure_errors` and :func:`measure_errors_by_query` bound the numerical error of exact theory.
 - How does the correlation of two heads depend on their principal angles? :func:`origin_correlation` and its floor

@@ -23,7 +23,7 @@ from simstudy.theory.exact_scalar import ScalarLaw
 from simstudy.theory.functions import Array, Function, noise_variance, regression_function
 from simstudy.theory.tilting import HeadKernels, Heads, head_kernels, heads_of
 
-Law = ScalarLaw | MellinLaw | QmcLaw
+QuadratureLaw = ScalarLaw | MellinLaw
 
 # Every grid is laid twice, the second time with steps longer by this factor.  Convergence is exponential in 1/step,
 # so the change exceeds the error of the finer result by far.
@@ -115,7 +115,8 @@ def exact_moments(cell: Cell, key_projections: Array, query_projections: Array, 
         kernels = head_kernels(*arguments)
         law, reason = _law(kernels, regression, variance, data.n_keys)
         if not reason:
-            return _compare(*(_compute(law(step), kernels, data.n_keys) for step in (1.0, _COARSENING)), target)
+            fine, coarse = (_compute(law(step), kernels, data.n_keys) for step in (1.0, _COARSENING))
+            return _compare(fine, coarse, target)
         reasons.append(reason)
     heads = heads_of(*arguments)
     randomised, reason = qmc_law(heads, data.key_distribution, regression, variance, data.n_keys)
@@ -126,9 +127,9 @@ def exact_moments(cell: Cell, key_projections: Array, query_projections: Array, 
 
 def _law(
     kernels: HeadKernels, regression: Function, variance: Function, n_keys: int
-) -> tuple[Callable[[float], Law], str]:
+) -> tuple[Callable[[float], QuadratureLaw], str]:
     """The method for these heads, as a function of the coarseness of its grids; else why there is none."""
-    methods: list[type[Law]] = [ScalarLaw] if kernels.logits == "dot_product" else [ScalarLaw, MellinLaw]
+    methods: list[type[QuadratureLaw]] = [ScalarLaw] if kernels.logits == "dot_product" else [ScalarLaw, MellinLaw]
     if kernels.logits == "distance" and kernels.projections.shape[2] > 1:
         methods = [MellinLaw]
     reasons = []
@@ -141,7 +142,7 @@ def _law(
     return law, "; ".join(reasons)
 
 
-def _compute(law: Law, heads: Heads, n_keys: int) -> _Computed:
+def _compute(law: QuadratureLaw | QmcLaw, heads: Heads, n_keys: int) -> _Computed:
     n_heads, n_queries = heads.projected_queries.shape[:2]
     mean, covariance = np.empty((n_queries, n_heads)), np.empty((n_queries, n_heads, n_heads))
     ones = np.ones((n_queries, n_heads, n_heads + 1))

@@ -1,6 +1,6 @@
 """Keys of every distribution of the schema as functions of independent uniform numbers.
 
-Imports NumPy, SciPy and simstudy.settings, and tilting beside it.
+Imports NumPy, SciPy and simstudy.settings, and functions and tilting beside it.
 
 Index legend: N points; d features.
 """
@@ -48,7 +48,7 @@ def keys_at(keys: Keys, uniforms: Array, directions: Array) -> Array:
 
 def _root(keys: Keys, n_features: int) -> Array:
     if isinstance(keys, GaussianKeys):
-        return np.linalg.cholesky(key_covariance(keys, n_features))
+        return np.asarray(np.linalg.cholesky(key_covariance(keys, n_features)), np.float64)
     return np.eye(n_features)
 
 

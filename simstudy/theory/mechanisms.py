@@ -159,7 +159,8 @@ def compact_leading_order(cell: Cell, key_projections: Array, query_projections:
             reason = "compact kernels: heads on one subspace whose windows overlap in part"
         elif sizes.min() < MIN_EFFECTIVE_SIZE:
             reason = f"effective sample size {sizes.min():.3g} below {MIN_EFFECTIVE_SIZE:g}"
-            bias, covariance = np.full_like(bias, np.nan), np.full_like(covariance, np.nan)
+    if reason:
+        bias, covariance = np.full_like(bias, np.nan), np.full_like(covariance, np.nan)
     return Prediction(bias, covariance, target, np.full(shape, np.nan), reason)
 
 

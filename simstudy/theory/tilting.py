@@ -17,6 +17,9 @@ from simstudy.cells import Cell
 from simstudy.settings import GaussianKeys, Keys
 from simstudy.theory.functions import Array
 
+# Of heads with one kernel, W W' and W c agree to this relative error.
+_COINCIDENT = 1e-12
+
 
 class TiltedKeys(NamedTuple):
     """E[K(X) f(X)] = exp(log_mass) E f(X~), X~ ~ N(means, covariances), for products K of head kernels.
@@ -33,10 +36,6 @@ class TiltedKeys(NamedTuple):
     log_mass: Array
     means: Array
     covariances: Array
-
-
-# Of heads with one kernel, W W' and W c agree to this relative error.
-_COINCIDENT = 1e-12
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ import digits
 import limits
 import measure
 import numpy as np
+import reductions
 import workloads
 from measure import Row, interleaved, ratio
 from peers import PEERS, Peer
@@ -27,6 +28,8 @@ def all_rows(sizes: Sequence[Size], rounds: int) -> list[Row]:
             rows += bound_rows(replace(size, dtype=dtype), rounds)
         for work in WORKS:
             rows += contest_rows(size, work, rounds)
+    for dtype in ("float32", "float64"):
+        rows += compact_rows(replace(sizes[0], dtype=dtype), rounds)
     rows += costs(rounds)
     rows += surroundings(sizes, rounds)
     return rows
@@ -84,6 +87,19 @@ def contest_rows(size: Size, work: str, rounds: int) -> Iterator[Row]:
         yield Row(work, size.name, name, ratio(scaled, seconds[0]), "times simstudy")
 
 
+def compact_rows(size: Size, rounds: int) -> Iterator[Row]:
+    """Times of Gaussian kernels over those of compact ones, round by round."""
+    arrays = workloads.draw(size)
+    powers = (1, 2, 3, 10) if size.dtype == "float64" else (1, 2, 3)
+    for work, gaussian in (("W0", workloads.estimates), ("W1", workloads.moments)):
+        jobs = [functools.partial(gaussian, arrays)]
+        jobs += [functools.partial(workloads.compact, arrays, power, work == "W1") for power in powers]
+        seconds = interleaved(jobs, rounds)
+        for power, taken in zip(powers, seconds[1:], strict=True):
+            label = f"compact kernel, r = {power}"
+            yield Row(work, f"{size.name} {size.dtype}", label, ratio(seconds[0], taken), "times as fast as Gaussian")
+
+
 def whole_replicates(size: Size) -> int:
     """Replicates in one batch of the whole job: a batch holds at least 16."""
     return workloads.cell(size, "drawn").simulation.batch_size
@@ -120,6 +136,7 @@ def costs(rounds: int) -> Iterator[Row]:
     """CPU seconds to a given error, and what saves them."""
     yield from digits.digit_rows(digits.SIZE, rounds)
     yield from digits.sharing_rows(rounds)
+    yield from reductions.reduction_rows(replace(digits.SIZE, replicates=1024), rounds)
 
 
 def surroundings(sizes: Sequence[Size], rounds: int) -> Iterator[Row]:

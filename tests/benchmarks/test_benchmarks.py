@@ -93,6 +93,7 @@ def test_bounds__count_by_hand():
 def test_runner__writes_table_and_figure(tmp_path, monkeypatch):
     monkeypatch.setattr(contests, "surroundings", lambda *_: iter(()))
     monkeypatch.setattr(contests, "limit_rows", lambda: iter(()))
+    monkeypatch.setattr(contests, "costs", lambda _: iter(()))
     rows = contests.all_rows([SMALL], 2)
     table.show(rows)
     table.write(rows, tmp_path)

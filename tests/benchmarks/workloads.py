@@ -13,7 +13,7 @@ from builders import minimal_cell
 
 from simstudy.batch import simulate_batch
 from simstudy.cells import Cell
-from simstudy.kernels import nw_estimates, nw_moments, project
+from simstudy.kernels import compact_estimates, compact_moments, nw_estimates, nw_moments, project
 
 
 @dataclass(frozen=True)
@@ -80,6 +80,15 @@ def moments(arrays: Arrays) -> tuple[np.ndarray, np.ndarray]:
     keys = project(arrays.keys, arrays.projections)
     ones = np.ones_like(arrays.values)
     return nw_moments(keys, arrays.values, ones, arrays.projected_points, arrays.bandwidth, "distance")
+
+
+def compact(arrays: Arrays, power: int, with_gram: bool) -> object:
+    """W0 or W1 with a compact kernel of three bandwidths' radius."""
+    keys = project(arrays.keys, arrays.projections)
+    settings = arrays.projected_points, 3.0 * arrays.bandwidth, power
+    if with_gram:
+        return compact_moments(keys, arrays.values, np.ones_like(arrays.values), *settings)
+    return compact_estimates(keys, arrays.values, *settings)
 
 
 def cell(size: Size, treatment: str) -> Cell:

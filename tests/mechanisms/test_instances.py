@@ -13,6 +13,7 @@ from simstudy.batch import simulate_batch
 from simstudy.combinations import combine_heads
 from simstudy.design import load_design
 from simstudy.instances import KINDS
+from simstudy.instances.kq_svd import turned
 from simstudy.performance import performance
 from simstudy.problems import DesignError
 from simstudy.quantities import NAMES, QUANTITIES
@@ -94,6 +95,52 @@ def test_normaliser__is_that_of_loops(power, keys):
         assert found["support_share"][r] == np.mean(weights > 1e-15)
     # The identity of entmax and compact kernels is one of keys of equal length.
     assert (found["kernel_gap"] < 1e-12).all() if keys == "unit" else (found["kernel_gap"] > 0.01).all()
+
+
+def naive_errors(keys, queries, values, method, rank, temperature):
+    """Errors of scores and outputs relative to their size, from whole matrices."""
+    scores = keys @ queries.T
+    approximation = naive.low_rank_scores(keys, queries, rank, method)
+    outputs = []
+    for matrix in (scores, approximation):
+        rows = [naive.normalised([np.exp(z - max(row)) for z in row]) for row in (matrix.T / temperature).tolist()]
+        outputs.append(np.array(rows) @ values)
+    error = np.linalg.norm(outputs[1] - outputs[0]) / np.linalg.norm(outputs[0])
+    return np.linalg.norm(approximation - scores) / np.linalg.norm(scores), error
+
+
+@pytest.mark.parametrize("method", ["scores", "keys", "stacked"])
+@pytest.mark.parametrize("scale", [1.0, 3.0])
+def test_compressed_scores__are_those_of_whole_matrices(method, scale):
+    parameters = {"rank": 2, "method": method, "angle": 30.0, "scale": scale, "smallest": 0.2}
+    cell = cell_of("kq_svd", **parameters).model_copy(update={"heads": minimal_cell(head_dim=4, n_features=8).heads})
+    shared = SharedData(cell, 0, 3)
+    found, drawn = KINDS["kq_svd"](cell, shared), shared.normals(40, 9)
+    deviations = [0.2 ** (k / 3) for k in range(4)]
+    c, s = np.cos(np.pi / 6), np.sin(np.pi / 6)
+    for r in range(3):
+        keys = np.array([[scale * deviations[k] * drawn[r, k, i] for k in range(4)] for i in range(40)])
+        plain = np.array([[deviations[k] * drawn[r, 4 + k, i] / scale for k in range(4)] for i in range(40)])
+        queries = np.empty_like(plain)
+        for k in range(2):
+            queries[:, k], queries[:, k + 2] = (
+                c * plain[:, k] - s * plain[:, k + 2], s * plain[:, k] + c * plain[:, k + 2],
+            )  # fmt: skip
+        errors = [naive_errors(keys, queries, drawn[r, 8], m, 2, cell.bandwidth**2) for m in (method, "scores")]
+        assert found["score_error"][r] == pytest.approx(errors[0][0], rel=1e-10)
+        assert found["output_error"][r] == pytest.approx(errors[0][1], rel=1e-9)
+        assert found["beats_scores"][r] == float(errors[0][1] < errors[1][1] and method != "scores")
+        excess = errors[0][0] ** 2 - errors[1][0] ** 2
+        assert found["eckart_young_gap"][r] == pytest.approx(excess, abs=1e-13)
+        assert (excess > 1e-5) == (method != "scores")
+
+
+def test_angle__is_that_of_leading_directions():
+    for degrees in (0.0, 35.0, 90.0):
+        rotation = turned(6, degrees)
+        np.testing.assert_allclose(rotation @ rotation.T, np.eye(6), atol=1e-15)
+        cosines = np.linalg.svd(rotation[:3, :3], compute_uv=False)
+        np.testing.assert_allclose(cosines, np.cos(np.radians(degrees)), atol=1e-15)
 
 
 INSTANCE_DESIGN = edited(

@@ -143,7 +143,8 @@ def test_failure_rate__pairs_block_by_block_and_is_never_without_error():
     [
         ({"normaliser": {"kind": "compact", "power": 1}, **DOT}, "normaliser"),
         ({"normaliser": {"kind": "compact", "power": 10}, "dtype": "float32"}, "dtype"),
-        ({"transformation": {"kind": "low_rank", "rank": 3}}, "transformation"),
+        ({"transformation": {"kind": "low_rank", "rank": 3}, **DOT}, "transformation"),
+        ({"transformation": {"kind": "low_rank", "rank": 1}}, "transformation"),
         ({"normaliser": "sparsemax", "learner": "trained", "noise_treatment": "drawn"}, "learner"),
         ({"normaliser": "sparsemax", "reference": "attention"}, "reference"),
         ({"combination": "product", "instance": {"kind": "normaliser", "power": 1}}, "instance"),

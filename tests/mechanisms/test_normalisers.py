@@ -47,6 +47,7 @@ def test_entmax__of_one_key_and_of_equal_logits():
     assert entmax(np.array([7.0]), 3) == 1.0
     np.testing.assert_allclose(entmax(np.zeros(8), 2), 1 / 8)
     assert np.isnan(entmax(np.array([1.0, np.nan]), 2)).all()
+    np.testing.assert_array_equal(entmax(np.array([1e30, -1e30, 1e30]), 2), [0.5, 0.0, 0.5])
 
 
 def test_entmax__tends_to_softmax():

@@ -1,4 +1,4 @@
-"""Exact moments by quasi-Monte Carlo against quadrature, closed cases and plain Monte Carlo; errors; what is refused."""
+"""Exact moments by quasi-Monte Carlo against quadrature, closed cases, Monte Carlo; their errors; what is refused."""
 
 from __future__ import annotations
 
@@ -171,9 +171,8 @@ def test_monte_carlo_agrees_and_rejects_other_keys(keys, n_keys):
         noise = s.GaussianNoise(distribution="gaussian")
     cell = make_cell(n_keys, 3, 2, 2, "distance", 0.8, regression=RIDGE, key_distribution=keys, noise=noise)
     points = drawn_keys(keys, rng, n_replicates * n_keys)
-    values = regression_values(RIDGE, points) + rng.normal(size=len(points)) * np.sqrt(
-        variance_values(cell.data, points)
-    )
+    deviations = np.sqrt(variance_values(cell.data, points))
+    values = regression_values(RIDGE, points) + rng.normal(size=len(points)) * deviations
     weights = [kernel_values(cell, w, w, QUERY[0], points).reshape(n_replicates, -1) for w in HEADS]
     estimates = np.stack([(w * values.reshape(w.shape)).sum(axis=1) / w.sum(axis=1) for w in weights], axis=1)
     assert largest_score(estimates, predict(cell, HEADS)) < 4

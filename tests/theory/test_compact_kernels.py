@@ -1,0 +1,130 @@
+"""Theory of compact kernels: against plain Monte Carlo integration, known constants, and the windows of the design."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from builders import minimal_cell
+
+from simstudy.design import load_design
+from simstudy.heads import key_projections, query_points, query_projections
+from simstudy.theory import compact_leading_order, empty_window_rate, instance_numbers, tuned_risk_ratio
+
+DESIGN = Path(__file__).parents[2] / "designs" / "compact-kernels.toml"
+COMPACT = {"kind": "compact", "power": 2, "window": 2.5}
+N_DRAWS = 400_000
+
+
+def theory(**settings):
+    cell = minimal_cell(n_keys=500, n_features=4, **{"normaliser": COMPACT} | settings)
+    arrays = key_projections(cell), query_projections(cell), query_points(cell)
+    return cell, compact_leading_order(cell, *arrays), empty_window_rate(cell, *arrays[1:])
+
+
+def integrated(cell, batches=40):
+    """Bias (H,) and covariance (H, H) of the expansion at the first query, by Monte Carlo, with their MCSE."""
+    rng = np.random.default_rng(1)
+    key, query, x = key_projections(cell), query_projections(cell), query_points(cell)[0]
+    coefficient = 0.3 if cell.data.regression.function == "quadratic" else 0.0
+    normaliser, n, sigma2 = cell.estimator.normaliser, cell.data.n_keys, cell.data.noise_sd**2
+    found = []
+    for _ in range(batches):
+        keys = rng.standard_normal((N_DRAWS // batches, 4))
+        m = coefficient * (keys**2).sum(axis=1)
+        distances = [((keys @ w - x @ u) ** 2).sum(axis=1) for w, u in zip(key, query, strict=True)]
+        radius2 = (normaliser.window * cell.bandwidth) ** 2
+        k = np.array([np.maximum(1 - d / radius2, 0.0) ** normaliser.power for d in distances])
+        mean = k.mean(axis=1)
+        mu = (k * m).mean(axis=1) / mean
+        residual = m - mu[:, None]
+        bias = mu - ((k**2) * residual).mean(axis=1) / (n * mean**2)
+        covariance = np.einsum("hi,gi,hi,gi->hg", k, k, residual, residual) + sigma2 * np.einsum("hi,gi->hg", k, k)
+        covariance /= keys.shape[0] * n * np.outer(mean, mean)
+        found.append(np.concatenate([bias, covariance.ravel()]))
+    return np.mean(found, axis=0), np.std(found, axis=0, ddof=1) / np.sqrt(batches)
+
+
+QUADRATIC = {"function": "quadratic", "coefficients": [0.3]}
+CASES = [
+    {"regression": QUADRATIC}, {"regression": QUADRATIC, "arrangement": "aligned"}, {},
+    {"queries": {"kind": "points", "points": [[0.7, -0.4, 0.3]]}}, {"head_dim": 1, "regression": QUADRATIC},
+    {"normaliser": {"kind": "compact", "power": 10, "window": 5.0}, "regression": QUADRATIC},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("settings", CASES)
+def test_expansion__is_that_of_sampled_keys(settings):
+    cell, prediction, _ = theory(**settings)
+    expected, error = integrated(cell)
+    assert prediction.reason == ""
+    ours = np.concatenate([prediction.bias[0], prediction.covariance[0].ravel()])
+    # Ratios of means of batches are biased by one part in the size of a batch.
+    np.testing.assert_array_less(np.abs(ours - expected), 4.5 * error + 2e-3 * np.abs(ours) + 1e-15)
+    wrong = np.abs(1.1 * ours - expected) > 4.5 * error + 2e-3 * np.abs(ours) + 1e-15
+    assert wrong.any()  # the control
+
+
+def test_windows_that_do_not_meet__have_covariance_zero_in_theory():
+    apart = {"arrangement": "aligned", "query_projections": "opposite", "head_dim": 1}
+    points = {"kind": "points", "points": [[1.0]]}
+    narrow = {"normaliser": {"kind": "compact", "power": 1, "window": 1.2}}
+    _, prediction, _ = theory(queries=points, **apart, **narrow)
+    assert prediction.covariance[0, 0, 1] == 0.0 < prediction.covariance[0, 0, 0]
+    _, overlapping, _ = theory(queries=points, **apart)
+    assert "overlap in part" in overlapping.reason and np.isnan(overlapping.covariance).all()
+
+
+@pytest.mark.parametrize(
+    ("head_dim", "power", "ratio"), [(1, 1, 1.041), (2, 1, 1.082), (4, 1, 1.155), (8, 1, 1.265), (2, 10_000, 1.0)]
+)
+def test_tuned_risk_ratio__is_the_known_one(head_dim, power, ratio):
+    assert tuned_risk_ratio(head_dim, power) == pytest.approx(ratio, abs=6e-4)
+
+
+def test_empty_window_rate__is_the_share_of_samples_without_a_key():
+    settings = {"kind": "compact", "power": 3, "window": 1.0}
+    cell, _, (rate, reason) = theory(normaliser=settings, n_heads=1, queries={"kind": "points", "points": [[1.5, 0.5]]})
+    cell = cell.model_copy(update={"data": cell.data.model_copy(update={"n_keys": 6})})
+    rate, reason = empty_window_rate(cell, query_projections(cell), query_points(cell))
+    keys = np.random.default_rng(2).standard_normal((50_000, 6, 2))
+    empty = (((keys - [1.5, 0.5]) ** 2).sum(axis=2) >= 0.8**2).all(axis=1)
+    error = np.sqrt(rate * (1 - rate) / len(empty))
+    assert not reason and 0.1 < rate < 0.9
+    assert abs(empty.mean() - rate) < 4 * error < abs(empty.mean() - 1.1 * rate)
+    relu = cell.model_copy(update={"estimator": minimal_cell(normaliser={"kind": "relu", "threshold": -0.5}).estimator})
+    assert empty_window_rate(relu, query_projections(relu), query_points(relu))[0] == pytest.approx(rate)
+
+
+@pytest.mark.parametrize(
+    ("settings", "word"),
+    [
+        ({"normaliser": {"kind": "entmax", "power": 2}}, "fixed bandwidth"),
+        ({"regression": "linear"}, "m = c|x|²"),
+        ({"arrangement": "haar"}, "aligned or orthogonal"),
+        ({"key_distribution": "sphere"}, "standard normal"),
+        ({"normaliser": {"kind": "compact", "power": 1, "window": 0.3}}, "effective sample size"),
+    ],
+)
+def test_where_theory_does_not_apply__it_says_why(settings, word):
+    _, prediction, _ = theory(**settings)
+    assert word in prediction.reason and np.isnan(prediction.bias).all()
+    _, _, (rate, reason) = theory(n_heads=2, queries={"kind": "gaussian", "count": 2})
+    assert np.isnan(rate) and "one window" in reason
+
+
+def test_windows_of_the_design__give_kernels_one_effective_sample_size():
+    sizes = {}
+    for planned in load_design(DESIGN).cells:
+        cell = planned.cell
+        aligned_noise = (cell.heads.arrangement, cell.data.regression.function) == ("aligned", "zero")
+        if planned.grid == "equal-size" and aligned_noise and not cell.estimator.plain:
+            arrays = key_projections(cell), query_projections(cell), query_points(cell)
+            sizes[cell.estimator.normaliser.power] = 1 / compact_leading_order(cell, *arrays).covariance[0, 0, 0]
+    assert list(sizes) == [1, 2, 3, 10, 100]
+    np.testing.assert_allclose(list(sizes.values()), 0.36 * 1024, rtol=1e-5)
+
+
+def test_numbers_without_a_formula__are_left_out():
+    assert instance_numbers(minimal_cell(instance={"kind": "normaliser", "power": 1})) == {}
