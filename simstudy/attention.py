@@ -40,18 +40,19 @@ def attention(queries: Array, keys: Array, values: Array, temperature: float) ->
     ----------
     queries : (r or 1, q, h, k)
     keys : (r, h, k, i)
-    values : (r, i)
+    values : (r, i) or (r, i, j)
+        Numbers, or vectors that all heads share.
     temperature
         τ > 0; √k in a standard layer.
 
     Returns
     -------
-    (r, q, h) array
+    (r, q, h) or (r, q, h, j) array
     """
     logits = np.einsum("rqhk,rhki->rqhi", np.broadcast_to(queries, (len(keys), *queries.shape[1:])), keys) / temperature
     weights = np.exp(logits - logits.max(axis=-1, keepdims=True))
     weights /= weights.sum(axis=-1, keepdims=True)
-    return np.einsum("rqhi,ri->rqh", weights, values)
+    return np.einsum("rqhi,ri...->rqh...", weights, values)
 
 
 def layer(key: Array, query: Array, combination: Array) -> MultiHeadAttention:

@@ -96,6 +96,18 @@ class Slope(BaseClaim):
     margin: Positive = Field(description="largest absolute difference that still counts as equal")
 
 
+class Crossing(BaseClaim):
+    """Along x, the measure exceeds that of the paired cells selected by ``versus`` up to x = value, up to a ratio."""
+
+    kind: Literal["crossing"]
+    x: str = Field(description="a numeric factor of the grid")
+    versus: Selection = Field(description="settings of the cells to compare with, other factors equal")
+    value: Positive = Field(description="the x claimed, inside the levels of the factor")
+    ratio: Annotated[float, Field(gt=1, allow_inf_nan=False)] = Field(
+        description="largest ratio to the x claimed, above 1"
+    )
+
+
 class RankCorrelation(BaseClaim):
     """Over all selected cells, the measure goes with a diversity index: Spearman's rank correlation is large enough."""
 
@@ -171,6 +183,7 @@ Claim = Annotated[
     | Equals
     | LargerThan
     | Slope
+    | Crossing
     | RankCorrelation
     | ViolatedPairs
     | Optimum

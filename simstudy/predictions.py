@@ -19,12 +19,14 @@ from simstudy.theory import (
     compact_leading_order,
     empty_window_rate,
     exact_moments,
+    instance_leading_order,
     instance_numbers,
     leading_order,
     measure_errors_by_query,
     measures_by_query,
     predicted_measure_errors,
     predicted_measures,
+    product_head,
     weighting,
 )
 from simstudy.theory.leading import Prediction
@@ -78,7 +80,10 @@ def _theory(name: str, planned: PlannedCell, known: Moments) -> Theory:
     if name not in known:
         leading = leading_order if cell.estimator.plain else compact_leading_order
         method = exact_moments if name == "exact" else leading
-        known[name] = method(cell, key_projections(cell), query_projections(cell), query_points(cell))
+        heads = cell, key_projections(cell), query_projections(cell)
+        if cell.estimator.combination.rule == "product":
+            heads = product_head(*heads)
+        known[name] = method(*heads, query_points(cell))
     prediction = known[name]
     weights = _weights(cell, prediction)
     errors, errors_by_query = {}, {}
@@ -94,7 +99,7 @@ def _numbers(name: str, cell: Cell) -> Theory:
     if not cell.measures_instance:
         rate, reason = empty_window_rate(cell, query_projections(cell), query_points(cell))
         return Theory({"failure_rate": rate}, {}, {}, {}, reason)
-    numbers = instance_numbers(cell) if name == "exact" else {}
+    numbers = instance_numbers(cell) if name == "exact" else instance_leading_order(cell)
     return Theory(numbers, {}, {}, {}, "" if numbers else f"no {name} formula for {cell.estimator.instance.label}")
 
 
@@ -108,8 +113,8 @@ def _outside_theory(cell: Cell) -> str:
         return "heads are redrawn in every replicate: theory holds for given heads"
     if cell.estimator.key_scale == "normalised":
         return "projected keys are normalised: theory holds for raw ones"
-    if cell.estimator.combination.rule == "product":
-        return "theory speaks of ensembles, and this is a product of kernels"
+    if cell.estimator.combination.rule == "product" and not cell.estimator.plain:
+        return "theory speaks of products of softmax kernels only"
     if cell.estimator.combination.rule == "fitted":
         return "weights are fitted in every replicate: theory holds for given weights"
     return ""
@@ -118,6 +123,8 @@ def _outside_theory(cell: Cell) -> str:
 def _weights(cell: Cell, prediction: Prediction | ExactPrediction) -> np.ndarray:
     """Weights of the cell, or those that are optimal by the theory's own second moments of errors."""
     combination = cell.estimator.combination
+    if combination.rule == "product":
+        return np.ones(1)
     if combination.rule != "optimal":
         return np.array(cell.weights)
     if prediction.reason:

@@ -108,6 +108,73 @@ QUANTITIES: dict[str, dict[str, Quantity]] = {
         ),
         "level_noise": Quantity("Y^2", "squared mean of the noise of a chunk", "mean_chunks (mean_chunk noise)^2"),
     },
+    "hopfield_noise": {
+        "noise_factor": Quantity(
+            "1", "variance of the noise in the hidden state of the last layer over that in the logits of one layer",
+            "mean_i h_i^2, h_l = a h_{l-1} + (1 - a) s_l, h_1 = s_1",
+        ),
+    },
+    "hopfield_tower": {
+        "token_cosine": Quantity(
+            "1", "mean cosine of two different tokens after the last layer", "mean_{i!=j} x_i'x_j / |x_i||x_j|"
+        ),
+        "token_rank": Quantity(
+            "1", "effective rank of the tokens after the last layer (Roy and Vetterli 2007)",
+            "exp(-sum_k p_k ln p_k), p_k = s_k^2 / sum s^2 of singular values s_k",
+        ),
+        "tower_gap": Quantity(
+            "1", "largest difference of a token from that of ordinary attention with the same projections, relative "
+            "to the largest entry", "max |x - x'| / max |x'|",
+        ),
+        "pool_gap": Quantity(
+            "1", "largest difference of a weight of the last layer from that of the product of the kernels of all "
+            "layers, each to its power", "max |w - w'|, w' proportional to prod_l exp(s_l)^{pi_l}",
+        ),
+    },
+    "masked_head": {
+        "log_entry_error": Quantity(
+            "1",
+            "logarithm of the distance of an entry of the target from the nearest subset sum, averaged over entries",
+            "mean_ij ln min_S |sum_{k in S} u_ik v_kj - W_ij|",
+        ),
+        "log_logit_error": Quantity("1", "logarithm of the largest error of a logit", "ln max |z' - z|"),
+        "log_output_error": Quantity(
+            "1", "logarithm of the largest error of the output of the masked head", "ln max |f' - f|"
+        ),
+        "mask_bound_share": Quantity(
+            "1", "largest total variation between weights of target and masked head, relative to the bound for the "
+            "largest error e of a logit of that query", "max_q TV_q / tanh(e_q / 2)",
+        ),
+    },
+    "perturbed_logits": {
+        "bound_share": Quantity(
+            "1", "total variation between the weights before and after, relative to its bound", "TV / tanh(e / 2)"
+        ),
+        "output_share": Quantity(
+            "1", "change of the output relative to its bound", "|f' - f| / (tanh(e / 2) (max Y - min Y))"
+        ),
+        "bound_excess": Quantity(
+            "1", "by how much total variation or change of output exceed their bounds",
+            "max(bound_share, output_share, 1) - 1",
+        ),
+    },
+    "random_heads": {
+        "log_average_error": Quantity(
+            "1", "logarithm of the error of the average of all heads, root mean square over outputs",
+            "ln rms_j mean_h e_hj",
+        ),
+        "log_mask_error": Quantity(
+            "1", "logarithm of the error of the average of the best subset of heads",
+            "min_S ln rms_j mean_{h in S} e_hj",
+        ),
+    },
+    "latent_cache": {
+        "decoding_gap": Quantity(
+            "1", "largest difference between outputs from all prefixes at once and token by token, relative to the "
+            "largest output", "max |f - f'| / max |f'|",
+        ),
+        "cache_share": Quantity("1", "latents in the cache after the last token, relative to tokens", "#cache / n"),
+    },
 }  # fmt: skip
 
 NAMES = tuple(name for kind in QUANTITIES.values() for name in kind)

@@ -14,6 +14,7 @@ from simstudy.cells import label, level, setting_of
 from simstudy.claims import (
     AgreesWithTheory,
     BaseClaim,
+    Crossing,
     Equals,
     Figure,
     LargerThan,
@@ -205,12 +206,19 @@ def _axis_problems(
         yield Problem(f"{path}.x", x, "is not a number in every cell; use a numeric factor")
         return
     logarithmic = getattr(entry, "scale", "linear") != "linear" or getattr(entry, "x_scale", "linear") == "log"
+    logarithmic = logarithmic or isinstance(entry, Crossing)
     if logarithmic and min(values) <= 0:
         yield Problem(f"{path}.x", x, f"is {min(values):g} in a cell and has no logarithm; use a linear scale")
     lines: dict[tuple[Any, ...], list[float]] = defaultdict(list)
     for coordinates, value in zip(chosen, values, strict=True):
         lines[tuple(level(coordinates, factor) for factor in factors if factor != x)].append(value)
+    if isinstance(entry, Crossing) and not min(values) < entry.value / entry.ratio < entry.value * entry.ratio < max(
+        values
+    ):
+        yield Problem(
+            f"{path}.value", entry.value, f"must lie with its ratio between {min(values):g} and {max(values):g}"
+        )
     flat = next((line for line in lines.values() if len(set(line)) < max(2, len(line))), None)
-    if flat is not None and isinstance(entry, (Monotone, Slope)):
+    if flat is not None and isinstance(entry, (Monotone, Slope, Crossing)):
         found = ", ".join(f"{value:g}" for value in sorted(flat))
         yield Problem(f"{path}.x", x, f"needs two or more different values, other factors fixed; a line has {found}")

@@ -1,7 +1,7 @@
 """Verdicts on the claims of a design: interval hypotheses, Monte Carlo error, multiplicity.
 
-Imports NumPy, SciPy, xarray, claims, comparisons, design, estimates, ledger, optima, orderings, references and
-variables only.
+Imports NumPy, SciPy, xarray, claims, comparisons, crossings, design, estimates, ledger, optima, orderings, references
+and variables only.
 
 Every kind of claim comes down to comparisons: an estimate, its MCSE, and the interval in which the claim puts it.
 Against exact theory the MCSE also holds the numerical error of the theory.
@@ -29,6 +29,7 @@ from simstudy.claims import (
     LEVEL,
     AgreesWithTheory,
     BaseClaim,
+    Crossing,
     Equals,
     LargerThan,
     Monotone,
@@ -40,6 +41,7 @@ from simstudy.claims import (
     ViolatedPairs,
 )
 from simstudy.comparisons import Comparison, Predictions, agreement, differences, slopes, steps
+from simstudy.crossings import crossings
 from simstudy.design import Design
 from simstudy.estimates import Estimates
 from simstudy.ledger import Account
@@ -83,7 +85,7 @@ def _predictions(results: xr.Dataset, measure: str, source: str, positions: list
     return Predictions(values, results[f"{measure}_numerical_error"].values[positions])
 
 
-def compare(
+def compare(  # noqa: C901  # one case for each kind of claim
     claim: BaseClaim, accounts: list[Account], factors: tuple[str, ...], theory: Predictions | None
 ) -> Iterator[Comparison]:
     """Yield the comparisons of a claim in the cells of its grid.
@@ -110,6 +112,8 @@ def compare(
             yield from slopes(claim, estimates, chosen, factors)
         case Equals() | LargerThan():
             yield from differences(claim, estimates, chosen, factors)
+        case Crossing():
+            yield from crossings(claim, estimates, chosen, factors)
         case RankCorrelation():
             yield from rank_correlations(claim, estimates, Estimates(accounts, "hdi", claim.against), chosen)
         case ViolatedPairs():

@@ -26,8 +26,11 @@ from simstudy.cells import Cell
 from simstudy.instances.depth import descend
 from simstudy.instances.head_recovery import recover_heads
 from simstudy.instances.hierarchy import run_hierarchy
+from simstudy.instances.hopfield import climb_tower, remember_noise
 from simstudy.instances.kq_svd import compress_scores
+from simstudy.instances.latent_cache import decode_latents
 from simstudy.instances.layer_norm import compare_ranks
+from simstudy.instances.masks import mask_head, mask_random_heads, perturb_logits
 from simstudy.instances.normaliser import compare_normalisers
 from simstudy.instances.resolution import coarsen
 from simstudy.instances.score_kernel import decompose_scores
@@ -46,4 +49,10 @@ KINDS: dict[str, Measurement] = {
     "hierarchy": run_hierarchy,
     "score_kernel": decompose_scores,
     "resolution": coarsen,
+    "hopfield_noise": remember_noise,
+    "hopfield_tower": climb_tower,
+    "masked_head": mask_head,
+    "perturbed_logits": perturb_logits,
+    "random_heads": mask_random_heads,
+    "latent_cache": decode_latents,
 }

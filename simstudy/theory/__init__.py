@@ -27,7 +27,8 @@ What answers which question:
   :func:`square_root_log_law` and :func:`log_over_log_log_law`.
 - What of other mechanisms than softmax? :func:`compact_leading_order` for compact kernels of fixed bandwidth, whose
   windows are empty at the :func:`empty_window_rate`; :func:`tuned_risk_ratio` of Gaussian to compact kernels;
-  :func:`instance_numbers` of random instances, such as counted costs, for which there is a formula.
+  :func:`product_head`, the one head that a product of kernels is; :func:`instance_numbers` of random instances, such as
+  counted costs, for which there is a formula, and :func:`instance_leading_order` where it is one for large numbers.
 - What are the regression function and the noise variance of a design? :func:`regression_function` and
   :func:`noise_variance`, as a :class:`Function` with closed Gaussian expectations.
 
@@ -77,6 +78,7 @@ from simstudy.theory.local_constant import (
     gaussian_constants,
     local_constant,
 )
+from simstudy.theory.masks import instance_leading_order
 from simstudy.theory.measures import (
     measure_errors_by_query,
     measures_by_query,
@@ -87,6 +89,7 @@ from simstudy.theory.mechanisms import (
     compact_leading_order,
     empty_window_rate,
     instance_numbers,
+    product_head,
     tuned_risk_ratio,
 )
 from simstudy.theory.weighting import (
@@ -136,6 +139,7 @@ __all__ = [
     "front_greater_weights",
     "gaussian_constants",
     "geometric_weights",
+    "instance_leading_order",
     "instance_numbers",
     "interpolated_head_dim",
     "leading_order",
@@ -156,6 +160,7 @@ __all__ = [
     "predicted_measure_errors",
     "predicted_measures",
     "predicted_slope",
+    "product_head",
     "quasi_random_queries",
     "regression_function",
     "retuned_optimum",

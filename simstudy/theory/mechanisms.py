@@ -1,4 +1,4 @@
-"""Attention mechanisms beside softmax: compact kernels of fixed bandwidth, and numbers of random instances.
+"""Attention mechanisms beside softmax: compact kernels of fixed bandwidth, products, numbers of random instances.
 
 Imports NumPy, SciPy, simstudy.settings and simstudy.cells, beside its own package.
 
@@ -12,10 +12,25 @@ import itertools
 from typing import NamedTuple
 
 import numpy as np
-from scipy import integrate, stats
+from scipy import integrate, special, stats
 
 from simstudy.cells import Cell
-from simstudy.settings import CompactNormaliser, GaussianKeys, HeteroscedasticNoise, Quadratic, Zero
+from simstudy.settings import (
+    CompactNormaliser,
+    GaussianKeys,
+    HeadRecoveryInstance,
+    HeteroscedasticNoise,
+    HierarchyInstance,
+    HopfieldNoiseInstance,
+    LatentCacheInstance,
+    LayerNormInstance,
+    ProductCombination,
+    Quadratic,
+    RandomHeadsInstance,
+    ResolutionInstance,
+    ScoreKernelInstance,
+    Zero,
+)
 from simstudy.theory.functions import Array, regression_function
 from simstudy.theory.hierarchy import costs, resolution, score_kernel
 from simstudy.theory.identifiability import head_recovery, layer_norm
@@ -34,19 +49,63 @@ class Kernel(NamedTuple):
 
 def instance_numbers(cell: Cell) -> dict[str, float]:
     """Numbers of the random instances of a cell that a formula gives without a simulation, by name."""
-    match cell.estimator.instance.kind:
-        case "head_recovery":
+    instance = cell.estimator.instance
+    match instance:
+        case HeadRecoveryInstance():
             return head_recovery(cell)
-        case "layer_norm":
+        case LayerNormInstance():
             return layer_norm(cell)
-        case "hierarchy":
+        case HierarchyInstance():
             return costs(cell)
-        case "score_kernel":
+        case ScoreKernelInstance():
             return score_kernel(cell)
-        case "resolution":
+        case ResolutionInstance():
             return resolution(cell)
+        case HopfieldNoiseInstance():
+            return {"noise_factor": noise_factor(instance.memory, instance.layers, instance.persistence)}
+        case LatentCacheInstance():
+            return {"cache_share": -(-cell.data.n_keys // instance.stride) / cell.data.n_keys}
+        case RandomHeadsInstance():
+            variance = instance.correlation + (1.0 - instance.correlation) / cell.heads.n_heads
+            # E ln of χ² over its degrees of freedom, one for each output.
+            half = 0.5 * instance.outputs
+            return {"log_average_error": float(0.5 * (special.digamma(half) - np.log(half) + np.log(variance)))}
         case _:
             return {}
+
+
+def noise_factor(memory: float, layers: int, persistence: float = 0.0) -> float:
+    """Variance of independent noise in the hidden state h_l = a h_{l-1} + (1 - a)s_l, h_1 = s_1, of the last layer.
+
+    (1 - a)/(1 + a) for many layers; noise that any two layers share is not reduced.
+    """
+    former = memory ** (2 * (layers - 1))
+    independent = former + (1.0 - former) * (1.0 - memory) / (1.0 + memory)
+    return persistence + (1.0 - persistence) * independent
+
+
+def product_head(cell: Cell, key_projections: Array, query_projections: Array) -> tuple[Cell, Array, Array]:
+    """Return the one head that a product of softmax kernels is: distances and products add over dimensions.
+
+    Parameters
+    ----------
+    cell : Cell
+        With a product of kernels; where logits are averaged, each dimension is shrunk by 1/√H.
+    key_projections, query_projections : (H, d, p) arrays
+
+    Returns
+    -------
+    cell, (1, d, H p) array, (1, d, H p) array
+    """
+    n_heads, d, p = key_projections.shape
+    combination = cell.estimator.combination
+    shrink = n_heads**-0.5 if isinstance(combination, ProductCombination) and combination.logits == "mean" else 1.0
+    key, query = (
+        shrink * projections.transpose(1, 0, 2).reshape(1, d, n_heads * p)
+        for projections in (key_projections, query_projections)
+    )
+    heads = cell.heads.model_copy(update={"n_heads": 1, "head_dim": n_heads * p})
+    return cell.model_copy(update={"heads": heads}), key, query
 
 
 def tuned_risk_ratio(head_dim: int, power: int) -> float:

@@ -32,6 +32,12 @@ INSTANCES = {
     "hierarchy": {"levels": 3, "downsampling": "chunk"},
     "score_kernel": {"levels": 2},
     "resolution": {"chunk": 4},
+    "hopfield_noise": {"memory": 0.5, "layers": 3},
+    "hopfield_tower": {"memory": 0.5, "layers": 3},
+    "masked_head": {"width": 18},
+    "perturbed_logits": {"error": 0.3},
+    "latent_cache": {"stride": 3},
+    "random_heads": {"outputs": 2, "correlation": 0.4},
 }
 """Parameters of one small instance of each kind."""
 

@@ -1,0 +1,74 @@
+"""Where one measure stops to exceed another along a factor, and how sure that is.
+
+Imports NumPy, cells, claims, comparisons, estimates and references only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from simstudy.cells import level
+from simstudy.claims import Crossing
+from simstudy.comparisons import Comparison, at, nothing_to_compare, strata
+from simstudy.estimates import Estimates
+from simstudy.references import selected
+
+Array = NDArray[np.float64]
+
+
+def crossings(
+    claim: Crossing, estimates: Estimates, chosen: list[int], factors: tuple[str, ...]
+) -> Iterator[Comparison]:
+    """Yield, for each combination of the other factors, the x at which the measure falls below that of ``versus``.
+
+    The place is no smooth function of the estimates; its uncertainty is that of draws from their joint distribution.
+    """
+    for cells in strata(estimates, chosen, factors, (claim.x,)):
+        pairs = [(cell, other) for cell in cells for other in _partners(claim, estimates, cell, factors)]
+        if not pairs:
+            continue
+        if len(pairs) < 2:
+            yield nothing_to_compare(estimates, cells, factors)
+            continue
+        own, others = [cell for cell, _ in pairs], [other for _, other in pairs]
+        x = np.array([float(estimates.coordinates[cell][claim.x]) for cell in own])
+        drawn = estimates.draws([*own, *others])
+        draws = crossing(x, drawn[:, : len(own)] - drawn[:, len(own) :])
+        value = float(crossing(x, (estimates.values[own] - estimates.values[others])[None])[0])
+        place = at(estimates.coordinates[own[0]], [name for name in factors if name != claim.x])
+        text = f"{claim.x} at which {claim.measure}{place} falls below that"
+        text += at(claim.versus, tuple(claim.versus))
+        bounds = claim.value / claim.ratio, claim.value * claim.ratio
+        yield Comparison(text, value, float(draws.std()), *bounds, claim.value, 1, draws)
+
+
+def _partners(claim: Crossing, estimates: Estimates, cell: int, factors: tuple[str, ...]) -> list[int]:
+    """The cell to compare with, if there is one: other factors equal."""
+    wanted = {name: level(estimates.coordinates[cell], name) for name in factors} | claim.versus
+    return [i for i, other in enumerate(estimates.coordinates) if i != cell and selected(other, wanted)][:1]
+
+
+def crossing(x: Array, difference: Array) -> Array:
+    """Return where differences first fall to 0, linear in ln x between levels; an end of x if they do not cross inside.
+
+    Parameters
+    ----------
+    x : (x,) array
+        Increasing, positive.
+    difference : (draw, x) array
+
+    Returns
+    -------
+    (draw,) array
+    """
+    below = difference <= 0.0
+    after = np.where(below.any(axis=1), np.argmax(below, axis=1), len(x) - 1)
+    inside = below.any(axis=1) & (after > 0)
+    before, draw = np.maximum(after - 1, 0), np.arange(len(difference))
+    start, stop = difference[draw, before], difference[draw, after]
+    share = np.where(inside, start, 0.0) / np.where(inside, start - stop, 1.0)
+    between = np.exp(np.log(x)[before] + share * (np.log(x)[after] - np.log(x)[before]))
+    return np.where(inside, between, x[after])
