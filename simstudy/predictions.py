@@ -6,7 +6,7 @@ Imports NumPy, cells, design, heads, theory and variables.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -24,6 +24,7 @@ from simstudy.theory import (
     leading_order,
     measure_errors_by_query,
     measures_by_query,
+    merged_leading_order,
     predicted_measure_errors,
     predicted_measures,
     product_head,
@@ -78,8 +79,7 @@ def _theory(name: str, planned: PlannedCell, known: Moments) -> Theory:
     if cell.measures_instance or (name == "exact" and not cell.estimator.plain):
         return _numbers(name, cell)
     if name not in known:
-        leading = leading_order if cell.estimator.plain else compact_leading_order
-        method = exact_moments if name == "exact" else leading
+        method = exact_moments if name == "exact" else _leading(cell)
         heads = cell, key_projections(cell), query_projections(cell)
         if cell.estimator.combination.rule == "product":
             heads = product_head(*heads)
@@ -92,6 +92,13 @@ def _theory(name: str, planned: PlannedCell, known: Moments) -> Theory:
         errors_by_query = measure_errors_by_query(prediction, weights)
     averages, by_query = predicted_measures(prediction, weights), measures_by_query(prediction, weights)
     return Theory(averages, errors, by_query, errors_by_query, prediction.reason)
+
+
+def _leading(cell: Cell) -> Callable[[Cell, np.ndarray, np.ndarray, np.ndarray], Prediction]:
+    """The theory of many keys for the heads of a cell."""
+    if cell.estimator.plain:
+        return leading_order
+    return merged_leading_order if cell.estimator.transformation.kind == "merge" else compact_leading_order
 
 
 def _numbers(name: str, cell: Cell) -> Theory:

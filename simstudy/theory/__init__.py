@@ -27,7 +27,7 @@ What answers which question:
   :func:`square_root_log_law` and :func:`log_over_log_log_law`.
 - What of other mechanisms than softmax? :func:`compact_leading_order` for compact kernels of fixed bandwidth, whose
   windows are empty at the :func:`empty_window_rate`; :func:`tuned_risk_ratio` of Gaussian to compact kernels;
-  :func:`product_head`, the one head that a product of kernels is; :func:`instance_numbers` of random instances, such as
+  :func:`merged_leading_order` for keys that are merged in chunks; :func:`product_head`, the one head that a product of kernels is; :func:`instance_numbers` of random instances, such as
   counted costs, for which there is a formula, and :func:`instance_leading_order` where it is one for large numbers.
 - What are the regression function and the noise variance of a design? :func:`regression_function` and
   :func:`noise_variance`, as a :class:`Function` with closed Gaussian expectations.
@@ -92,6 +92,7 @@ from simstudy.theory.mechanisms import (
     product_head,
     tuned_risk_ratio,
 )
+from simstudy.theory.merging import merged_leading_order
 from simstudy.theory.weighting import (
     ErrorMoments,
     Weighting,
@@ -149,6 +150,7 @@ __all__ = [
     "mean_squared_error",
     "measure_errors_by_query",
     "measures_by_query",
+    "merged_leading_order",
     "narrow_correlation",
     "noise_ratio",
     "noise_variance",
