@@ -30,7 +30,8 @@ def nested_loop(figure: claims.Figure, cells: xr.Dataset) -> Drawing:
     """Draw the measure of each colour in every combination of the factors that neither colour nor panel shows."""
     panels = list(split(cells, figure.panel))
     loops = {name: levels_of(cells, name) for name in unshown(figure, cells)}
-    drawing, grid = stacked(len(panels), 3.0, 0.3 + 0.42 * len(loops))
+    # A single factor is named on the axis, and its strip stays empty.
+    drawing, grid = stacked(len(panels), *((3.6, 0.05) if len(loops) == 1 else (3.0, 0.3 + 0.42 * len(loops))))
     looks = looks_of(cells, figure.hue)
     theory = False
     for (axes, stairs), (level, inside) in zip(grid, panels, strict=True):
