@@ -192,8 +192,12 @@ def _axis_problems(
     lines: dict[tuple[Any, ...], list[float]] = defaultdict(list)
     for coordinates, value in zip(chosen, values, strict=True):
         lines[tuple(level(coordinates, factor) for factor in factors if factor != x)].append(value)
-    if isinstance(entry, Crossing) and not min(values) < entry.value / entry.ratio < entry.value * entry.ratio < max(values):
-        yield Problem(f"{path}.value", entry.value, f"must lie with its ratio between {min(values):g} and {max(values):g}")
+    if isinstance(entry, Crossing) and not min(values) < entry.value / entry.ratio < entry.value * entry.ratio < max(
+        values
+    ):
+        yield Problem(
+            f"{path}.value", entry.value, f"must lie with its ratio between {min(values):g} and {max(values):g}"
+        )
     flat = next((line for line in lines.values() if len(set(line)) < max(2, len(line))), None)
     if flat is not None and isinstance(entry, (Monotone, Slope, Crossing)):
         found = ", ".join(f"{value:g}" for value in sorted(flat))
