@@ -133,8 +133,7 @@ QUANTITIES: dict[str, dict[str, Quantity]] = {
     },
     "masked_head": {
         "log_entry_error": Quantity(
-            "1",
-            "logarithm of the distance of an entry of the target from the nearest subset sum, averaged over entries",
+            "1", "logarithm of the distance of an entry of the target from the nearest subset sum, mean over entries",
             "mean_ij ln min_S |sum_{k in S} u_ik v_kj - W_ij|",
         ),
         "log_logit_error": Quantity("1", "logarithm of the largest error of a logit", "ln max |z' - z|"),

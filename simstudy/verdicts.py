@@ -18,7 +18,7 @@ compared with the covariance that the shared replicates give them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -49,6 +49,16 @@ from simstudy.optima import optima, optimum_laws, optimum_slopes
 from simstudy.orderings import rank_correlations, violations
 from simstudy.references import selected
 from simstudy.variables import labelled
+
+_EMPIRICAL: dict[type[BaseClaim], Callable[..., Iterator[Comparison]]] = {
+    Monotone: steps,
+    Slope: slopes,
+    Equals: differences,
+    LargerThan: differences,
+    Crossing: crossings,
+    OptimumLaw: optimum_laws,
+}
+"""What compares cells of the grid with one another or with a number, by kind of claim."""
 
 
 class Judgement(NamedTuple):
@@ -103,27 +113,20 @@ def compare(  # noqa: C901  # one case for each kind of claim
     """
     estimates = Estimates(accounts, claim.measure, claim.index)
     chosen = [i for i, c in enumerate(estimates.coordinates) if selected(c, claim.where)]
+    told = None if theory is None else theory.values
     match claim:
         case AgreesWithTheory() if theory is not None:
             yield from agreement(claim, estimates, chosen, factors, theory)
-        case Monotone():
-            yield from steps(claim, estimates, chosen, factors)
-        case Slope():
-            yield from slopes(claim, estimates, chosen, factors)
-        case Equals() | LargerThan():
-            yield from differences(claim, estimates, chosen, factors)
-        case Crossing():
-            yield from crossings(claim, estimates, chosen, factors)
         case RankCorrelation():
             yield from rank_correlations(claim, estimates, Estimates(accounts, "hdi", claim.against), chosen)
         case ViolatedPairs():
             yield from violations(claim, estimates, Estimates(accounts, "hdi", claim.against), chosen)
         case Optimum():
-            yield from optima(claim, estimates, chosen, factors, None if theory is None else theory.values)
+            yield from optima(claim, estimates, chosen, factors, told)
         case OptimumSlope():
-            yield from optimum_slopes(claim, estimates, chosen, factors, None if theory is None else theory.values)
-        case OptimumLaw():
-            yield from optimum_laws(claim, estimates, chosen, factors)
+            yield from optimum_slopes(claim, estimates, chosen, factors, told)
+        case _ if type(claim) in _EMPIRICAL:
+            yield from _EMPIRICAL[type(claim)](claim, estimates, chosen, factors)
 
 
 def _table(design: Design, judgements: dict[str, Judgement]) -> xr.Dataset:

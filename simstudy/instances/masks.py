@@ -82,7 +82,7 @@ def perturb_logits(cell: Cell, shared: SharedData) -> dict[str, Array]:
     instance = cell.estimator.instance
     assert isinstance(instance, PerturbedLogitsInstance)  # for the type checker
     drawn = shared.normals(cell.data.n_keys, 3)
-    rows = [_shares(*replicate, instance) for replicate in drawn]
+    rows = [_shares(logits, values, noise, instance) for logits, values, noise in drawn]
     variation, output = np.array(rows).T
     excess = np.maximum(np.maximum(variation, output), 1.0) - 1.0
     return {"bound_share": variation, "output_share": output, "bound_excess": excess}

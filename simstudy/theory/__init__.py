@@ -27,8 +27,11 @@ What answers which question:
   :func:`square_root_log_law` and :func:`log_over_log_log_law`.
 - What of other mechanisms than softmax? :func:`compact_leading_order` for compact kernels of fixed bandwidth, whose
   windows are empty at the :func:`empty_window_rate`; :func:`tuned_risk_ratio` of Gaussian to compact kernels;
-  :func:`merged_leading_order` for keys that are merged in chunks; :func:`product_head`, the one head that a product of kernels is; :func:`instance_numbers` of random instances, such as
-  counted costs, for which there is a formula, and :func:`instance_leading_order` where it is one for large numbers.
+  :func:`merged_leading_order` for keys that are merged in chunks; :func:`product_head`, the one head that a product of
+  kernels is.
+- Which numbers of random instances have a formula? :func:`instance_numbers`, among them the :func:`noise_factor` of
+  hidden states of logits; for large numbers :func:`instance_leading_order`, with errors of best masks,
+  :func:`nearest_sum_error` and :func:`best_average_error`.
 - What are the regression function and the noise variance of a design? :func:`regression_function` and
   :func:`noise_variance`, as a :class:`Function` with closed Gaussian expectations.
 
@@ -78,7 +81,7 @@ from simstudy.theory.local_constant import (
     gaussian_constants,
     local_constant,
 )
-from simstudy.theory.masks import instance_leading_order
+from simstudy.theory.masks import best_average_error, instance_leading_order, nearest_sum_error
 from simstudy.theory.measures import (
     measure_errors_by_query,
     measures_by_query,
@@ -89,6 +92,7 @@ from simstudy.theory.mechanisms import (
     compact_leading_order,
     empty_window_rate,
     instance_numbers,
+    noise_factor,
     product_head,
     tuned_risk_ratio,
 )
@@ -126,6 +130,7 @@ __all__ = [
     "Weighting",
     "averaged_dot_product_correlation",
     "averaged_noise_ratio",
+    "best_average_error",
     "compact_constants",
     "compact_leading_order",
     "correlation_floor",
@@ -152,6 +157,8 @@ __all__ = [
     "measures_by_query",
     "merged_leading_order",
     "narrow_correlation",
+    "nearest_sum_error",
+    "noise_factor",
     "noise_ratio",
     "noise_variance",
     "optimal_allocation",

@@ -71,7 +71,11 @@ def _reason(cell: Cell, projections: Array) -> str:
     white = isinstance(keys, GaussianKeys) and keys.structure == "identity"
     if not (white or isinstance(keys, AutoregressiveKeys)):
         return f"merged keys: derived for standard normal or autoregressive keys, and these are {keys.label}"
-    if estimator.logits != "distance" or estimator.normaliser.kind != "softmax" or estimator.combination.rule == "product":
+    if (
+        estimator.logits != "distance"
+        or estimator.normaliser.kind != "softmax"
+        or estimator.combination.rule == "product"
+    ):
         return "merged keys: derived for softmax of distances"
     gram = projections.swapaxes(1, 2) @ projections
     if cell.heads.redrawn or np.abs(gram - np.eye(cell.heads.head_dim)).max() > _SAME:
