@@ -95,7 +95,7 @@ def _predictions(results: xr.Dataset, measure: str, source: str, positions: list
     return Predictions(values, results[f"{measure}_numerical_error"].values[positions])
 
 
-def compare(  # noqa: C901  # one case for each kind of claim
+def compare(  # one case for each kind of claim
     claim: BaseClaim, accounts: list[Account], factors: tuple[str, ...], theory: Predictions | None
 ) -> Iterator[Comparison]:
     """Yield the comparisons of a claim in the cells of its grid.
