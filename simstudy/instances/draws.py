@@ -29,9 +29,3 @@ def orthonormal(normals: Array) -> Array:
 
 RELATIVE = 1e-12
 """Singular values and eigenvalues below this share of the largest are 0."""
-
-
-def rank(matrix: Array) -> int:
-    """Return the number of singular values that are not 0."""
-    sizes = np.linalg.svd(matrix, compute_uv=False)
-    return int((sizes > RELATIVE * sizes.max(initial=0.0)).sum())

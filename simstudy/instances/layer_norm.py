@@ -9,11 +9,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from simstudy.cells import Cell
-from simstudy.instances.draws import matrices, rank
+from simstudy.instances.draws import matrices
 from simstudy.settings import LayerNormInstance
 from simstudy.shared_data import SharedData
 
 Array = NDArray[np.float64]
+
+VISIBLE = 1e-8
+"""Singular values below this share of the largest are 0: normalisation makes the rounding of a token whose features are
+nearly equal as much larger as it makes the token, and in a million tokens there is one of a spread of a millionth."""
 
 
 def compare_ranks(cell: Cell, shared: SharedData) -> dict[str, Array]:
@@ -45,3 +49,9 @@ def layer_norm(tokens: Array) -> Array:
 def affine_rank(tokens: Array) -> int:
     """Dimension of the smallest affine subspace that holds all tokens (n, d)."""
     return rank(tokens - tokens.mean(axis=0))
+
+
+def rank(matrix: Array) -> int:
+    """Return the number of singular values that are not 0."""
+    sizes = np.linalg.svd(matrix, compute_uv=False)
+    return int((sizes > VISIBLE * sizes.max(initial=0.0)).sum())

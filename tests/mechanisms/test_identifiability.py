@@ -12,6 +12,7 @@ from simstudy.feasibility import impossibilities
 from simstudy.instances import KINDS
 from simstudy.instances.draws import matrices
 from simstudy.instances.head_recovery import output_projection
+from simstudy.instances.layer_norm import affine_rank, layer_norm
 from simstudy.shared_data import SharedData
 from simstudy.theory import instance_numbers
 
@@ -171,6 +172,17 @@ def test_ranks__are_those_of_single_tokens_and_of_theory(rank, offset):
         assert found["centred_rank_gain"][r] == ranks[0] - ranks[1] == theory["centred_rank_gain"] == 0
     expected = {"none": 0, "uniform": 0, "random": 1}[offset] if rank < 5 else 5 - rank
     assert (found["affine_rank_gain"] == expected).all()
+
+
+def test_rank__is_not_that_of_rounding():
+    rng = np.random.default_rng(0)
+    sizes, direction = rng.standard_normal(32), rng.standard_normal(16)
+    sizes[3] = 1e-6  # its features differ by a millionth of the 2 that they have in common
+    after = layer_norm(np.outer(sizes, direction) + 2.0)
+    assert affine_rank(after) == 1
+    assert np.linalg.matrix_rank(after, tol=1e-13) > 1  # the control: rounding there is
+    after[3, 5] += 1e-6
+    assert affine_rank(after) == 2
 
 
 # ---------------------------------------------------------------- depth
