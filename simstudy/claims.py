@@ -196,15 +196,19 @@ Claim = Annotated[
 class Figure(Record):
     """One figure of the report: what it draws of a measure, and how it tells factors apart."""
 
-    kind: Literal["curve", "diversity", "ordering", "optimum", "nested_loop"] = Field(
+    kind: Literal["curve", "diversity", "ordering", "optimum", "nested_loop", "law"] = Field(
         "curve", description='"curve": y against factor x; "diversity": y against diversity indices; "ordering": the '
         'share of pairs of cells of which the more diverse has the larger y, for every index; "optimum": the level of '
-        'factor `over` with the least y, against factor x; "nested_loop": y in every cell'
+        'factor `over` with the least y, against factor x; "nested_loop": y in every cell; "law": variance of '
+        "ensembles of n_heads members, in several grids, against the law for exchangeable ones"
     )  # fmt: skip
     title: str = Field(min_length=1, description="what the figure shows, as a sentence")
     grid: str = Field(description="name of the grid to draw")
     y: AveragedMeasure = Field(description="one of " + ", ".join(MEASURES | STATISTICS))
     x: str | None = Field(None, description='a numeric factor of the grid; for kind = "curve" or "optimum" only')
+    beside: Annotated[tuple[str, ...], Field(strict=False)] = Field(
+        (), description='further grids, each in a colour of its own; for kind = "law" only'
+    )
     index: IndexName | None = Field(None, description='diversity index, not all of them; for kind = "diversity" only')
     over: str | None = Field(None, description='factor whose best level is sought; for kind = "optimum" only')
     tune: Annotated[tuple[str, ...], Field(strict=False)] = Field(

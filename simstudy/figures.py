@@ -1,7 +1,7 @@
 """The figures that a design declares, drawn from the labelled results.
 
-Imports Matplotlib, NumPy, SciPy (rank correlation), xarray, claims, labels, marks, nested_loop, optimum_figure,
-ordering_figure, panels, references and variables only.
+Imports Matplotlib, NumPy, SciPy (rank correlation), xarray, claims, labels, law_figure, marks, nested_loop,
+optimum_figure, ordering_figure, panels, references and variables only.
 
 Figures are made through Matplotlib's objects, without `pyplot`, so nothing global is left behind.
 """
@@ -28,6 +28,7 @@ from simstudy.labels import (
     setting_and_level,
     setting_name,
 )  # fmt: skip
+from simstudy.law_figure import law_figure
 from simstudy.marks import (
     COVERAGE,
     NEUTRAL,
@@ -94,6 +95,8 @@ def draw(figure: claims.Figure, name: str, results: xr.Dataset) -> Drawing:
                 drawing = optimum_figure(figure, cells.sel(figure=name))
             case "nested_loop":
                 drawing = nested_loop(figure, cells)
+            case "law":
+                drawing = law_figure(figure, cells)
         drawing.set_label(name)
         return drawing
 
@@ -114,7 +117,8 @@ def _chosen(figure: claims.Figure, results: xr.Dataset) -> xr.Dataset:
     settings = [str(name) for name, coordinate in results.coords.items() if coordinate.dims == ("cell",)]
     columns = {name: results[name].values for name in settings}
     rows = ({name: column[cell] for name, column in columns.items()} for cell in range(results.sizes["cell"]))
-    keep = [row["grid"] == figure.grid and selected(row, figure.where) for row in rows]
+    grids = (figure.grid, *figure.beside)
+    keep = [row["grid"] in grids and selected(row, figure.where) for row in rows]
     return results.isel(cell=np.flatnonzero(keep))
 
 

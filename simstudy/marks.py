@@ -88,11 +88,12 @@ def strata(cells: xr.Dataset, factors: list[str]) -> Iterator[xr.Dataset]:
 
 def legends(drawing: Drawing, figure: claims.Figure, looks: dict[Any, Look], reading: Entries) -> None:
     """Put colours above the panels and the reading of points and lines below them."""
-    if figure.hue:
+    if None not in looks:
+        title = setting_name(figure.hue) if figure.hue else None
         names = [textwrap.shorten(level_name(level), 70, placeholder=" …") for level in looks]
         handles = [Line2D([], [], color=c, marker=m, markerfacecolor="white") for c, m in looks.values()]
         fitting = int(drawing.get_size_inches()[0] / (0.6 + 0.09 * max(map(len, names))))
-        drawing.legend(handles, names, loc="outside upper left", title=setting_name(figure.hue), alignment="left",
+        drawing.legend(handles, names, loc="outside upper left", title=title, alignment="left",
                        ncol=max(1, min(len(names), fitting)))  # fmt: skip
     texts = [textwrap.fill(text, int(drawing.get_size_inches()[0] / 0.09)) for _, text in reading]
     drawing.legend([handle for handle, _ in reading], texts, loc="outside lower left")

@@ -83,7 +83,9 @@ def _compared(
 ) -> Comparison:  # fmt: skip
     place = at(estimates.coordinates[cells[0]], (by,) if by else ())
     claimed = next(bound for bound in bounds if np.isfinite(bound))
-    return Comparison(text + place, float(value), float(draws.std()), *bounds, claimed, 1, draws)
+    # The mean of equal shares rounds, and would leave an error of that size.
+    mcse = float(draws.std()) if np.ptp(draws) > 0 else 0.0
+    return Comparison(text + place, float(value), mcse, *bounds, claimed, 1, draws)
 
 
 def spearman(x: Array, y: Array) -> Array:

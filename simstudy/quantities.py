@@ -47,6 +47,67 @@ QUANTITIES: dict[str, dict[str, Quantity]] = {
             "mean of 1{output error < output error of method = scores}",
         ),
     },
+    "head_recovery": {
+        "nullity": Quantity(
+            "1", "number of directions in which the outputs of heads may change without any change of the layer's",
+            "dimension of the null space of (O_1, ..., O_H) -> Z",
+        ),
+        "recovery_error": Quantity(
+            "1", "mean squared error of the outputs of single heads, of unit variance, recovered from the noisy output "
+            "of the layer; 1 is that of guessing 0", "mean (O - O')^2, O' of least squares and least norm",
+        ),
+        "gate_overhead": Quantity(
+            "1", "parameters of the gates relative to those of the output projection", "H d / (H p d)"
+        ),
+    },
+    "layer_norm": {
+        "normalised_affine_rank": Quantity(
+            "1", "dimension of the affine hull of the tokens after layer normalisation", "rank(x_i - mean_i x_i)"
+        ),
+        "affine_rank_gain": Quantity("1", "affine rank after layer normalisation less that before it"),
+        "centred_rank_gain": Quantity(
+            "1", "rank of the row-centred matrix (each token less the mean of its features) after layer normalisation "
+            "less that before it", "rank(LN(X) P) - rank(X P), P = I - 11'/d",
+        ),
+    },
+    "depth": {
+        "token_spread": Quantity(
+            "1", "size of the differences between tokens, relative to the tokens", "|X - 1 mean(x)'| / |X|"
+        ),
+        "visible_rank": Quantity(
+            "1", "number of dimensions in which tokens differ by more than a millionth of their size",
+            "#{i: s_i(X - 1 mean(x)') > 1e-6 |X|}",
+        ),
+    },
+    "hierarchy": {
+        "score_cost": Quantity(
+            "1", "multiplications performed in products of queries and keys, relative to a single level"
+        ),
+        "layer_cost": Quantity(
+            "1", "multiplications performed in the whole layer (scores, their mixing, means over positions, output), "
+            "relative to a single level",
+        ),
+        "attention_gap": Quantity(
+            "Y", "largest difference of an output from that of ordinary causal attention", "max |f - f_ordinary|"
+        ),
+        "future_effect": Quantity(
+            "Y", "largest change of an output when later tokens are replaced by others", "max |f_i(x') - f_i(x)|, "
+            "x'_j = x_j for j <= i",
+        ),
+    },
+    "score_kernel": {
+        "positive_eigenvalues": Quantity("1", "number of positive eigenvalues of the symmetrised mixed scores"),
+        "negative_eigenvalues": Quantity("1", "number of negative eigenvalues of the symmetrised mixed scores"),
+        "symmetric_share": Quantity(
+            "1", "share of the symmetric part in the bilinear form M of the scores", "|(M + M')/2|^2 / |M|^2"
+        ),
+    },
+    "resolution": {
+        "level_error": Quantity(
+            "Y^2", "squared difference of m at each key from the mean of its chunk", "mean_i (m(X_i) - mean_chunk m)^2"
+        ),
+        "level_noise": Quantity("Y^2", "squared mean of the noise of a chunk", "mean_chunks (mean_chunk noise)^2"),
+    },
     "hopfield_noise": {
         "noise_factor": Quantity(
             "1", "variance of the noise in the hidden state of the last layer over that in the logits of one layer",
@@ -61,7 +122,7 @@ QUANTITIES: dict[str, dict[str, Quantity]] = {
             "1", "effective rank of the tokens after the last layer (Roy and Vetterli 2007)",
             "exp(-sum_k p_k ln p_k), p_k = s_k^2 / sum s^2 of singular values s_k",
         ),
-        "attention_gap": Quantity(
+        "ordinary_gap": Quantity(
             "1", "largest difference of a token from that of ordinary attention with the same projections, relative "
             "to the largest entry", "max |x - x'| / max |x'|",
         ),

@@ -94,6 +94,8 @@ def _entry_problems(path: str, entry: Entry, grids: Mapping[str, PlannedGrid]) -
     if entry.grid not in grids:
         yield Problem.unknown(f"{path}.grid", entry.grid, grids, what="grid")
         return
+    if isinstance(entry, Figure) and entry.kind == "law":
+        yield from _law_problems(path, entry, grids)
     grid = grids[entry.grid]
     if isinstance(entry, AgreesWithTheory) and entry.source == "exact" and not grid.exact:
         yield Problem(f"{path}.source", "exact", f"set exact = true in [grids.{entry.grid}], which does not ask for it")
@@ -111,10 +113,28 @@ def _figure_problems(path: str, figure: Figure) -> Iterator[Problem]:
         yield Problem(f"{path}.over", figure.over, 'state over for kind = "optimum", and only then')
     if figure.tune and figure.kind != "optimum":
         yield Problem(f"{path}.tune", figure.tune, 'state tune for kind = "optimum" only')
+    if figure.beside and figure.kind != "law":
+        yield Problem(f"{path}.beside", figure.beside, 'state beside for kind = "law" only')
     if figure.index and figure.kind != "diversity":
         yield Problem(f"{path}.index", figure.index, 'state index for kind = "diversity" only')
     if figure.limit and figure.kind != "curve":
         yield Problem(f"{path}.limit", figure.limit, 'state limit for kind = "curve" only')
+
+
+def _law_problems(path: str, figure: Figure, grids: Mapping[str, PlannedGrid]) -> Iterator[Problem]:
+    """A law is tested at several sizes of ensembles, in every grid; colours tell the grids apart."""
+    for field in ("hue", "panel"):
+        if getattr(figure, field):
+            yield Problem(
+                f"{path}.{field}", getattr(figure, field), 'remove it: kind = "law" has a colour for each grid'
+            )
+    if figure.y != "ensemble_variance":
+        yield Problem(f"{path}.y", figure.y, 'must be "ensemble_variance" for kind = "law"')
+    for name in (figure.grid, *figure.beside):
+        if name not in grids:
+            yield Problem.unknown(f"{path}.beside", name, grids, what="grid")
+        elif "n_heads" not in (grids[name].factors or ("n_heads",)):
+            yield Problem(f"{path}.beside", name, "needs grids with n_heads among their factors")
 
 
 def _factor_problems(path: str, entry: Entry, grid: PlannedGrid) -> Iterator[Problem]:

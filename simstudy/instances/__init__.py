@@ -8,8 +8,8 @@ How to add a kind:
 1. a record of its parameters in `settings.instances` (and in the union below it);
 2. its quantities, each with unit, meaning and formula, in `quantities`;
 3. a module here with a function of (cell, data of some replicates) that returns {quantity: (replicate,) array}: random
-   numbers by address come from ``shared.normals(rows, columns)``, tokens from ``shared.keys``, heads from
-   ``shared.projections``; a number that is not finite counts its replicate as failed;
+   numbers by address come from ``shared.normals(rows, columns)``, or as matrices from `draws`, tokens from
+   ``shared.keys``, heads from ``shared.projections``; a number that is not finite counts its replicate as failed;
 4. one entry in `KINDS` below; in tests/mechanisms a naive loop with a control; formulas in `theory.mechanisms`.
 
 Claims, figures and precision then name the quantities as they name ``mse``, and grids cross "instance.PARAMETER".
@@ -23,11 +23,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from simstudy.cells import Cell
+from simstudy.instances.depth import descend
+from simstudy.instances.head_recovery import recover_heads
+from simstudy.instances.hierarchy import run_hierarchy
 from simstudy.instances.hopfield import climb_tower, remember_noise
 from simstudy.instances.kq_svd import compress_scores
 from simstudy.instances.latent_cache import decode_latents
+from simstudy.instances.layer_norm import compare_ranks
 from simstudy.instances.masks import mask_head, mask_random_heads, perturb_logits
 from simstudy.instances.normaliser import compare_normalisers
+from simstudy.instances.resolution import coarsen
+from simstudy.instances.score_kernel import decompose_scores
 from simstudy.shared_data import SharedData
 
 __all__ = ["KINDS"]
@@ -37,6 +43,12 @@ Measurement = Callable[[Cell, SharedData], dict[str, NDArray[np.float64]]]
 KINDS: dict[str, Measurement] = {
     "kq_svd": compress_scores,
     "normaliser": compare_normalisers,
+    "head_recovery": recover_heads,
+    "layer_norm": compare_ranks,
+    "depth": descend,
+    "hierarchy": run_hierarchy,
+    "score_kernel": decompose_scores,
+    "resolution": coarsen,
     "hopfield_noise": remember_noise,
     "hopfield_tower": climb_tower,
     "masked_head": mask_head,

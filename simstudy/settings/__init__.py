@@ -6,15 +6,21 @@ what they are built on.
 """
 
 from simstudy.settings.instances import (
+    DepthInstance,
+    HeadRecoveryInstance,
+    HierarchyInstance,
     HopfieldNoiseInstance,
     HopfieldTowerInstance,
     Instance,
     KqSvdInstance,
     LatentCacheInstance,
+    LayerNormInstance,
     MaskedHeadInstance,
     NormaliserInstance,
     PerturbedLogitsInstance,
     RandomHeadsInstance,
+    ResolutionInstance,
+    ScoreKernelInstance,
 )
 from simstudy.settings.mechanisms import (
     CompactNormaliser,
@@ -62,12 +68,13 @@ from simstudy.settings.tables import TABLE_OF, TABLES, Data, Estimator, Heads, Q
 
 __all__ = [
     "LARGEST", "SMALLEST", "TABLES", "TABLE_OF", "Additive", "AttentionBandwidth", "AutoregressiveKeys",
-    "Bandwidth", "Bumps", "CompactNormaliser", "Count", "Data", "Estimator", "FixedBandwidth", "GaussianKeys",
-    "GaussianNoise", "GaussianQueries", "GivenQueries", "Heads", "HeteroscedasticNoise", "HopfieldNoiseInstance",
-    "HopfieldTowerInstance", "Instance", "Interaction", "Keys", "KqSvdInstance", "LatentCacheInstance", "Linear",
+    "Bandwidth", "Bumps", "CompactNormaliser", "Count", "Data", "DepthInstance", "Estimator", "FixedBandwidth",
+    "GaussianKeys", "GaussianNoise", "GaussianQueries", "GivenQueries", "HeadRecoveryInstance", "Heads",
+    "HeteroscedasticNoise", "HierarchyInstance", "HopfieldNoiseInstance", "HopfieldTowerInstance", "Instance",
+    "Interaction", "Keys", "KqSvdInstance", "LatentCacheInstance", "LayerNormInstance", "Linear",
     "LowRankTransformation", "MaskedHeadInstance", "MergeTransformation", "MixtureKeys", "MixtureTransformation",
     "Noise", "NonNegative", "Normaliser", "NormaliserInstance", "OriginQuery", "PerturbedLogitsInstance",
     "Positive", "ProductCombination", "Quadratic", "Queries", "RandomHeadsInstance", "RateBandwidth", "Real",
-    "Record", "Regression", "Ridge", "Simulation", "SphereKeys", "StudentKeys", "StudentNoise", "Sum", "Term",
-    "Transformation", "Wave", "Zero",
+    "Record", "Regression", "ResolutionInstance", "Ridge", "ScoreKernelInstance", "Simulation", "SphereKeys",
+    "StudentKeys", "StudentNoise", "Sum", "Term", "Transformation", "Wave", "Zero",
 ]  # fmt: skip

@@ -9,7 +9,9 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from simstudy.settings.records import Choice, Count, Degrees, Positive, named
+from simstudy.settings.records import LARGEST, Choice, Count, Degrees, Positive, named
+
+Levels = Annotated[int, Field(ge=1, le=30, description="number of levels L, at least 1; 2^(L−1) is at most n_keys")]
 
 Share = Annotated[float, Field(ge=0, lt=1, allow_inf_nan=False)]
 
@@ -43,6 +45,83 @@ class KqSvdInstance(Choice):
     )
     scale: Positive = Field(1.0, description="a positive factor c: keys times c, queries divided by c")
     smallest: Positive = Field(0.1, description="smallest standard deviation, the largest being 1")
+
+
+class HeadRecoveryInstance(Choice):
+    """Single heads of a layer from what its output projection W_O makes of all of them (arXiv 2604.23681).
+
+    At n_keys positions, n_heads outputs of head_dim random numbers each become n_features, to which noise is added.
+    """
+
+    kind: Literal["head_recovery"]
+    output: Literal["generic", "shared"] = Field(
+        "generic", description='W_O: "generic", or "shared" (all heads write to one subspace: the plain average)'
+    )
+    rank_deficit: Annotated[int, Field(ge=0)] = Field(
+        0, description="how far the rank of a generic W_O is below the largest possible, at least 0"
+    )
+    condition: Annotated[float, Field(ge=1, le=LARGEST, allow_inf_nan=False)] = Field(
+        1.0, description="ratio, at least 1, of the largest singular value of a generic W_O, which is 1, to the least"
+    )
+    gates: Literal["none", "position"] = Field(
+        "none", description='"none" or "position" (a sigmoid of each position\'s token multiplies each head)'
+    )
+    held: Count = Field(1, description="consecutive positions at which heads have the same outputs; divides n_keys")
+
+
+class LayerNormInstance(Choice):
+    """Ranks of n_keys tokens before and after layer normalisation (arXiv 2604.23681)."""
+
+    kind: Literal["layer_norm"]
+    rank: Count = Field(description="affine rank of the tokens, at most n_features and below n_keys")
+    offset: Literal["none", "random", "uniform"] = Field(
+        "random", description='"none" (their affine hull holds 0), "random", or "uniform" (one number in every feature)'
+    )
+
+
+class DepthInstance(Choice):
+    """n_keys tokens after layers of random softmax attention without feed-forward blocks (arXiv 2604.23681)."""
+
+    kind: Literal["depth"]
+    depth: Count = Field(description="number of layers, at least 1")
+    residual: Literal["none", "plain", "scaled"] = Field(
+        "none", description='residual connections: "none", "plain" or "scaled" (attention times 1/√depth)'
+    )
+    normalisation: Literal["none", "layer_norm"] = Field(
+        "none", description='of the inputs of each layer: "none" or "layer_norm"'
+    )
+
+
+class HierarchyInstance(Choice):
+    """Causal attention whose scores are mixed over levels of halved resolution (arXiv 2604.08829)."""
+
+    kind: Literal["hierarchy"]
+    levels: Levels
+    downsampling: Literal["causal", "chunk"] = Field(
+        "causal", description='"causal" (means end at a position) or "chunk" (means begin there)'
+    )
+
+
+class ScoreKernelInstance(Choice):
+    """Scores of a random head, mixed over levels, as a kernel on n_keys tokens (arXiv 2604.08829)."""
+
+    kind: Literal["score_kernel"]
+    levels: Levels
+    projections: Literal["untied", "tied"] = Field(
+        "untied", description='"untied", or "tied" (one projection of queries and keys)'
+    )
+
+
+class ResolutionInstance(Choice):
+    """Outcomes along n_keys keys, told by the means of chunks (arXiv 2604.08829).
+
+    ``band_limited`` puts stationary Gaussian processes of at most ``band`` periods in the place of the keys.
+    """
+
+    kind: Literal["resolution"]
+    chunk: Count = Field(description="keys in one chunk, a divisor of n_keys")
+    signal: Literal["keys", "band_limited"] = Field("keys", description='"keys" or "band_limited"')
+    band: Count = Field(4, description="largest number of periods of a band-limited process in n_keys")
 
 
 class HopfieldNoiseInstance(Choice):
@@ -109,6 +188,12 @@ Instance = Annotated[
         NoInstance
         | NormaliserInstance
         | KqSvdInstance
+        | HeadRecoveryInstance
+        | LayerNormInstance
+        | DepthInstance
+        | HierarchyInstance
+        | ScoreKernelInstance
+        | ResolutionInstance
         | HopfieldNoiseInstance
         | HopfieldTowerInstance
         | MaskedHeadInstance

@@ -134,8 +134,8 @@ class Estimator(Record):
     instance: Instance = Field(
         NoInstance(kind="none"),
         description="random instance whose numbers are measured in each replicate in place of estimates: none, "
-        "normaliser, kq_svd, hopfield_noise, hopfield_tower, masked_head, perturbed_logits, random_heads or "
-        "latent_cache",
+        "normaliser, kq_svd, head_recovery, layer_norm, depth, hierarchy, score_kernel, resolution, hopfield_noise, "
+        "hopfield_tower, masked_head, perturbed_logits, random_heads or latent_cache",
     )
 
     @property

@@ -1,0 +1,59 @@
+"""Causal hierarchies of resolutions: every level halves the one before, and scores of all levels are mixed.
+
+Imports NumPy and transformations only.  After arXiv 2604.08829.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from simstudy.mechanisms.transformations import chunk_means
+
+Array = NDArray[np.float64]
+
+# Index legend: i and j position, l level, k dimension.
+
+
+class Mixed(NamedTuple):
+    """Scores (i, j), and multiplications of two numbers that were performed for them.
+
+    In products of queries and keys, and besides: in means over positions and in the mixing of levels.
+    """
+
+    scores: Array
+    in_products: int
+    besides: int
+
+
+def downsampled(x: Array, level: int, causal: bool) -> Array:
+    """Rows of x (i, k) at a level: means of 2^l consecutive rows, ⌈n/2^l⌉ of them.
+
+    If ``causal``, row j holds the positions up to 2^l·j and the first position in place of those before it, so that
+    positions from 2^l·j on may look at it; else it holds the chunk that begins at 2^l·j.
+    """
+    length = 2**level
+    if not causal:
+        return chunk_means(x.T, length).T
+    count = -(-len(x) // length)
+    padded = np.concatenate([np.repeat(x[:1], length - 1, axis=0), x])[: count * length]
+    return padded.reshape(count, length, -1).sum(axis=1) / length
+
+
+def mixed_scores(queries: Array, keys: Array, weights: Array, causal: bool) -> Mixed:
+    """Σ_l c_l S_l(⌊i/2^l⌋, ⌊j/2^l⌋), S_l the products of queries and keys (i, k) at level l.
+
+    From the coarsest level to the finest, so that a level is mixed at its own size.
+    """
+    mixed: Array = np.zeros((1, 1))
+    in_products = besides = 0
+    for level in reversed(range(len(weights))):
+        left, right = (downsampled(x, level, causal) if level else x for x in (queries, keys))
+        scores = left @ right.T
+        in_products += left.shape[0] * left.shape[1] * right.shape[0]
+        besides += scores.size + (left.size + right.size if level else 0)
+        finer = np.repeat(np.repeat(mixed, 2, axis=0), 2, axis=1)[: len(left), : len(right)]
+        mixed = weights[level] * scores + (finer if level < len(weights) - 1 else 0.0)
+    return Mixed(mixed, in_products, besides)
