@@ -184,10 +184,10 @@ def _mechanism(cell: Cell) -> Iterator[Impossibility]:
 
 def _instance(cell: Cell) -> Iterator[Impossibility]:
     """What random instances cannot have."""
-    instance, d, p = cell.estimator.instance, cell.data.n_features, cell.heads.head_dim
+    instance, p = cell.estimator.instance, cell.heads.head_dim
     if instance.kind == "kq_svd" and not instance.rank <= p <= cell.data.n_keys:
         yield "instance", f"needs rank ≤ head_dim ≤ n_keys, not {instance.rank} ≤ {p} ≤ {cell.data.n_keys}"
-    n, inside = cell.data.n_keys, cell.heads.n_heads * p
+    n, d, inside = cell.data.n_keys, cell.data.n_features, cell.heads.n_heads * p
     if instance.kind == "head_recovery" and (n % instance.held or instance.rank_deficit >= min(inside, d)):
         remedy = f"needs held to divide n_keys = {n}, and rank_deficit below min(n_heads·head_dim, n_features)"
         yield "instance", f"{remedy} = {min(inside, d)}"
@@ -197,9 +197,15 @@ def _instance(cell: Cell) -> Iterator[Impossibility]:
         yield "instance", f"levels = {instance.levels} halve n_keys = {n} too often; use fewer"
     if instance.kind == "resolution" and n % instance.chunk:
         yield "instance", f"chunk = {instance.chunk} must divide n_keys = {n}"
+    yield from _layers_and_masks(cell)
+
+
+def _layers_and_masks(cell: Cell) -> Iterator[Impossibility]:
+    """The same, of layers with hidden states, merged latents and masks."""
+    instance, d = cell.estimator.instance, cell.data.n_features
     if instance.kind in ("hopfield_tower", "perturbed_logits") and cell.data.n_keys < 2:
         yield "n_keys", "a single key has all weight and no other to differ from; use at least 2"
-    if instance.kind == "latent_cache" and p < 2:
+    if instance.kind == "latent_cache" and cell.heads.head_dim < 2:
         yield "head_dim", "latents are normalised over their dimensions; use at least 2"
     if instance.kind == "masked_head" and not 2 <= instance.width / d == instance.width // d <= 32:
         yield "instance", f"width = {instance.width} must be 2 to 32 times n_features = {d}, a whole number"

@@ -122,7 +122,7 @@ QUANTITIES: dict[str, dict[str, Quantity]] = {
             "1", "effective rank of the tokens after the last layer (Roy and Vetterli 2007)",
             "exp(-sum_k p_k ln p_k), p_k = s_k^2 / sum s^2 of singular values s_k",
         ),
-        "tower_gap": Quantity(
+        "ordinary_gap": Quantity(
             "1", "largest difference of a token from that of ordinary attention with the same projections, relative "
             "to the largest entry", "max |x - x'| / max |x'|",
         ),

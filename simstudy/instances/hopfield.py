@@ -52,7 +52,7 @@ def climb_tower(cell: Cell, shared: SharedData) -> dict[str, Array]:
     return {
         "token_cosine": _cosine(tokens),
         "token_rank": _effective_rank(tokens),
-        "tower_gap": np.abs(tokens - plain).max(axis=(1, 2)) / scale,
+        "ordinary_gap": np.abs(tokens - plain).max(axis=(1, 2)) / scale,
         "pool_gap": np.abs(softmax(state) - pool / pool.sum(axis=2, keepdims=True)).max(axis=(1, 2)),
     }
 

@@ -1,6 +1,6 @@
 """Latent vectors of consecutive tokens merged in a cache: computed for all prefixes at once, and token by token.
 
-Imports NumPy, cells, mechanisms, settings and shared_data only.  The claims are those of arXiv 2505.13544.
+Imports NumPy, SciPy, cells, mechanisms, settings and shared_data only.  The claims are those of arXiv 2505.13544.
 
 Token i of chunk j adds σ(Ac_i·Bp_j)c_i to the latent of its chunk, with c_i its own latent, normalised, and p_j the
 encoding of the position of the chunk.

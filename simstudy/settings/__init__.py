@@ -73,9 +73,8 @@ __all__ = [
     "HeteroscedasticNoise", "HierarchyInstance", "HopfieldNoiseInstance", "HopfieldTowerInstance", "Instance",
     "Interaction", "Keys", "KqSvdInstance", "LatentCacheInstance", "LayerNormInstance", "Linear",
     "LowRankTransformation", "MaskedHeadInstance", "MergeTransformation", "MixtureKeys", "MixtureTransformation",
-    "Noise", "NonNegative", "Normaliser", "NormaliserInstance", "OriginQuery", "PerturbedLogitsInstance", "Positive",
-    "ProductCombination", "Quadratic", "Queries", "RandomHeadsInstance", "RateBandwidth", "Real", "Record",
-    "Regression", "ResolutionInstance", "Ridge", "ScoreKernelInstance", "Simulation", "SphereKeys", "StudentKeys",
-    "StudentNoise", "Sum", "Term",
-    "Transformation", "Wave", "Zero",
+    "Noise", "NonNegative", "Normaliser", "NormaliserInstance", "OriginQuery", "PerturbedLogitsInstance",
+    "Positive", "ProductCombination", "Quadratic", "Queries", "RandomHeadsInstance", "RateBandwidth", "Real",
+    "Record", "Regression", "ResolutionInstance", "Ridge", "ScoreKernelInstance", "Simulation", "SphereKeys",
+    "StudentKeys", "StudentNoise", "Sum", "Term", "Transformation", "Wave", "Zero",
 ]  # fmt: skip

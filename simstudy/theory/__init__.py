@@ -73,6 +73,7 @@ from simstudy.theory.closed_forms import (
 )
 from simstudy.theory.exact import ExactPrediction, exact_moments
 from simstudy.theory.functions import Function, noise_variance, regression_function
+from simstudy.theory.hidden_states import noise_factor
 from simstudy.theory.leading import Prediction, leading_order
 from simstudy.theory.local_constant import (
     KernelConstants,
@@ -92,7 +93,6 @@ from simstudy.theory.mechanisms import (
     compact_leading_order,
     empty_window_rate,
     instance_numbers,
-    noise_factor,
     product_head,
     tuned_risk_ratio,
 )

@@ -1,4 +1,4 @@
-"""Errors of the best of all subsets of random numbers, for many numbers.
+"""Errors of the average of random numbers, and of the best of all their subsets for many numbers.
 
 Imports NumPy, SciPy, simstudy.settings and simstudy.cells only.
 
@@ -34,6 +34,16 @@ def instance_leading_order(cell: Cell) -> dict[str, float]:
     if isinstance(instance, RandomHeadsInstance) and instance.correlation == 0.0:
         return {"log_mask_error": best_average_error(cell.heads.n_heads, instance.outputs)}
     return {}
+
+
+def random_heads(cell: Cell) -> dict[str, float]:
+    """Numbers of the instance ``random_heads`` that are exact: the error of the average of all heads."""
+    instance = cell.estimator.instance
+    assert isinstance(instance, RandomHeadsInstance)  # for the type checker
+    variance = instance.correlation + (1.0 - instance.correlation) / cell.heads.n_heads
+    # E ln of χ² over its degrees of freedom, one for each output.
+    half = 0.5 * instance.outputs
+    return {"log_average_error": float(0.5 * (special.digamma(half) - np.log(half) + np.log(variance)))}
 
 
 def nearest_sum_error(count: int, scale: float) -> float:

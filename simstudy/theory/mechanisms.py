@@ -12,30 +12,25 @@ import itertools
 from typing import NamedTuple
 
 import numpy as np
-from scipy import integrate, special, stats
+from scipy import integrate, stats
 
 from simstudy.cells import Cell
 from simstudy.settings import (
     CompactNormaliser,
     GaussianKeys,
-    HeadRecoveryInstance,
     HeteroscedasticNoise,
-    HierarchyInstance,
-    HopfieldNoiseInstance,
-    LatentCacheInstance,
-    LayerNormInstance,
     ProductCombination,
     Quadratic,
-    RandomHeadsInstance,
-    ResolutionInstance,
-    ScoreKernelInstance,
     Zero,
 )
 from simstudy.theory.functions import Array, regression_function
+from simstudy.theory.hidden_states import hopfield_noise
 from simstudy.theory.hierarchy import costs, resolution, score_kernel
 from simstudy.theory.identifiability import head_recovery, layer_norm
 from simstudy.theory.leading import MIN_EFFECTIVE_SIZE, Prediction
 from simstudy.theory.local_constant import compact_constants, gaussian_constants
+from simstudy.theory.masks import random_heads
+from simstudy.theory.merging import latent_cache
 
 _SAME = 1e-12
 
@@ -49,39 +44,25 @@ class Kernel(NamedTuple):
 
 def instance_numbers(cell: Cell) -> dict[str, float]:
     """Numbers of the random instances of a cell that a formula gives without a simulation, by name."""
-    instance = cell.estimator.instance
-    match instance:
-        case HeadRecoveryInstance():
+    match cell.estimator.instance.kind:
+        case "head_recovery":
             return head_recovery(cell)
-        case LayerNormInstance():
+        case "layer_norm":
             return layer_norm(cell)
-        case HierarchyInstance():
+        case "hierarchy":
             return costs(cell)
-        case ScoreKernelInstance():
+        case "score_kernel":
             return score_kernel(cell)
-        case ResolutionInstance():
+        case "resolution":
             return resolution(cell)
-        case HopfieldNoiseInstance():
-            return {"noise_factor": noise_factor(instance.memory, instance.layers, instance.persistence)}
-        case LatentCacheInstance():
-            return {"cache_share": -(-cell.data.n_keys // instance.stride) / cell.data.n_keys}
-        case RandomHeadsInstance():
-            variance = instance.correlation + (1.0 - instance.correlation) / cell.heads.n_heads
-            # E ln of χ² over its degrees of freedom, one for each output.
-            half = 0.5 * instance.outputs
-            return {"log_average_error": float(0.5 * (special.digamma(half) - np.log(half) + np.log(variance)))}
+        case "hopfield_noise":
+            return hopfield_noise(cell)
+        case "random_heads":
+            return random_heads(cell)
+        case "latent_cache":
+            return latent_cache(cell)
         case _:
             return {}
-
-
-def noise_factor(memory: float, layers: int, persistence: float = 0.0) -> float:
-    """Variance of independent noise in the hidden state h_l = a h_{l-1} + (1 - a)s_l, h_1 = s_1, of the last layer.
-
-    (1 - a)/(1 + a) for many layers; noise that any two layers share is not reduced.
-    """
-    former = memory ** (2 * (layers - 1))
-    independent = former + (1.0 - former) * (1.0 - memory) / (1.0 + memory)
-    return persistence + (1.0 - persistence) * independent
 
 
 def product_head(cell: Cell, key_projections: Array, query_projections: Array) -> tuple[Cell, Array, Array]:

@@ -98,7 +98,7 @@ def test_tower__is_that_of_loops(projections, key_scale, memory):
         shares = np.linalg.eigvalsh(tokens.T @ tokens) / np.trace(tokens.T @ tokens)
         assert found["token_rank"][r] == pytest.approx(math.exp(-sum(p * math.log(p) for p in shares)), rel=1e-8)
         gap = np.abs(tokens - plain).max() / np.abs(plain).max()
-        assert found["tower_gap"][r] == pytest.approx(gap, abs=1e-12)
+        assert found["ordinary_gap"][r] == pytest.approx(gap, abs=1e-12)
         assert (gap > 0.01) == (memory > 0)  # the control: a memory matters
     assert (found["pool_gap"] < 1e-14).all()
 

@@ -11,8 +11,8 @@ import pytest
 from simstudy import theory
 
 FOR_USERS = (
-    "allocation", "allocation_laws", "closed_forms", "exact", "leading", "local_constant", "masks", "measures",
-    "mechanisms", "merging", "weighting",
+    "allocation", "allocation_laws", "closed_forms", "exact", "leading", "local_constant", "measures", "mechanisms",
+    "weighting",
 )  # fmt: skip
 
 
