@@ -76,7 +76,7 @@ def _autocovariances(cell: Cell, count: int) -> NDArray[np.float64] | None:
         frequencies = 2.0 * np.pi * np.arange(1, instance.band + 1) / cell.data.n_keys
         return np.asarray(np.cos(np.outer(frequencies, lags)).mean(axis=0), np.float64)
     if isinstance(keys, AutoregressiveKeys):
-        return keys.coefficient**lags
+        return np.asarray(keys.coefficient**lags, np.float64)
     if isinstance(keys, GaussianKeys) and keys.structure == "identity":
         return (lags == 0).astype(np.float64)
     return None
