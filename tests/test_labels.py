@@ -20,7 +20,7 @@ from simstudy.labels import (
     setting_name,
     with_error,
 )
-from simstudy.settings import TABLE_OF
+from simstudy.settings import TABLE_OF, Estimator
 from simstudy.variables import INDICES
 
 NAN, INF = math.nan, math.inf
@@ -81,8 +81,18 @@ def test_number(value, text):
 
 
 def test_names__exist_for_every_setting_and_index():
-    assert set(SETTINGS) == set(TABLE_OF)
+    whole = {name for name in SETTINGS if "." not in name}
+    assert whole == set(TABLE_OF)
     assert tuple(INDEX_NAMES) == INDICES
+
+
+def test_names_of_parameters__are_those_of_some_record():
+    schema = Estimator.model_json_schema()
+    for name in set(SETTINGS) - set(TABLE_OF):
+        setting, parameter = name.split(".")
+        kinds = schema["properties"][setting]["discriminator"]["mapping"].values()
+        records = [schema["$defs"][kind.split("/")[-1]] for kind in kinds]
+        assert any(parameter in record["properties"] for record in records), name
 
 
 def test_names__have_units():
