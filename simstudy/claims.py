@@ -1,14 +1,16 @@
 """The claims and figures that a design declares before the run, as immutable records.
 
-Imports pydantic, settings and variables only; `verdicts` evaluates claims, `figures` draws figures.
+Imports pydantic, quantities, settings and variables only; `verdicts` evaluates claims, `figures` draws figures.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field
 
+from simstudy.quantities import NAMES
 from simstudy.settings import NonNegative, Positive, Real, Record
 from simstudy.variables import INDEXED_MEASURES, INDICES, MEASURES, STATISTICS
 
@@ -28,7 +30,14 @@ Selection = dict[str, Any]
 LEVEL = 0.05
 """Chance of a wrong contradiction or support among all claims of a study."""
 
-_MEASURE = Field(description="one of " + ", ".join(MEASURES | STATISTICS | INDEXED_MEASURES))
+
+def _one_of(measures: Iterable[str]) -> str:
+    """Describe measures: those of ensembles by name; numbers of random instances would fill a page."""
+    names = ", ".join(name for name in measures if name not in NAMES)
+    return f"one of {names}, or a number of an instance"
+
+
+_MEASURE = Field(description=_one_of(MEASURES | STATISTICS | INDEXED_MEASURES))
 _SELECTION: Any = Field(
     default_factory=dict, description="settings and the value each must have, to select cells of the grid"
 )
@@ -49,7 +58,7 @@ class AgreesWithTheory(BaseClaim):
     """In every selected cell to which the theory applies, |measure/theory − 1| ≤ margin."""
 
     kind: Literal["agrees_with_theory"]
-    measure: AveragedMeasure = Field(description="one of " + ", ".join(MEASURES | STATISTICS))
+    measure: AveragedMeasure = Field(description=_one_of(MEASURES | STATISTICS))
     source: Literal["exact", "leading"] = Field(
         "leading", description='"leading": leading order in n; "exact": any n, in a grid with exact = true'
     )
@@ -112,7 +121,7 @@ class RankCorrelation(BaseClaim):
     """Over all selected cells, the measure goes with a diversity index: Spearman's rank correlation is large enough."""
 
     kind: Literal["rank_correlation"]
-    measure: AveragedMeasure = Field("mse", description="one of " + ", ".join(MEASURES | STATISTICS))
+    measure: AveragedMeasure = Field("mse", description=_one_of(MEASURES | STATISTICS))
     against: IndexName = Field(description="a diversity index")
     by: str | None = Field(None, description="a factor of the grid; its levels are judged apart")
     direction: Literal["increasing", "decreasing"] = Field("decreasing", description='"increasing" or "decreasing"')
@@ -123,7 +132,7 @@ class ViolatedPairs(BaseClaim):
     """Few pairs of selected cells have the measure and a diversity index in the wrong order."""
 
     kind: Literal["violated_pairs"]
-    measure: AveragedMeasure = Field("mse", description="one of " + ", ".join(MEASURES | STATISTICS))
+    measure: AveragedMeasure = Field("mse", description=_one_of(MEASURES | STATISTICS))
     against: IndexName = Field(description="a diversity index")
     by: str | None = Field(None, description="a factor of the grid; its levels are judged apart")
     direction: Literal["increasing", "decreasing"] = Field("decreasing", description='"increasing" or "decreasing"')
@@ -133,7 +142,7 @@ class ViolatedPairs(BaseClaim):
 class OptimumClaim(BaseClaim):
     """What claims on the place of the least value state: where it is sought, and what is tuned at each place."""
 
-    measure: AveragedMeasure = Field("mse", description="one of " + ", ".join(MEASURES | STATISTICS))
+    measure: AveragedMeasure = Field("mse", description=_one_of(MEASURES | STATISTICS))
     x: str = Field(description="a numeric factor of the grid, over which the measure is minimised")
     tune: Annotated[tuple[str, ...], Field(strict=False)] = Field(
         (), description="factors of the grid that take their best level at each x"
@@ -204,7 +213,7 @@ class Figure(Record):
     )  # fmt: skip
     title: str = Field(min_length=1, description="what the figure shows, as a sentence")
     grid: str = Field(description="name of the grid to draw")
-    y: AveragedMeasure = Field(description="one of " + ", ".join(MEASURES | STATISTICS))
+    y: AveragedMeasure = Field(description=_one_of(MEASURES | STATISTICS))
     x: str | None = Field(None, description='a numeric factor of the grid; for kind = "curve" or "optimum" only')
     beside: Annotated[tuple[str, ...], Field(strict=False)] = Field(
         (), description='further grids, each in a colour of its own; for kind = "law" only'

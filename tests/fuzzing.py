@@ -6,6 +6,7 @@ valid is judged here anew, not by asking the package; right answers come from pl
 
 from __future__ import annotations
 
+import copy
 import math
 import tomllib
 from collections.abc import Callable
@@ -317,7 +318,8 @@ def documents(draw: Any) -> bytes:
     raw = tomllib.loads(DESIGN)
     for _ in range(draw(st.integers(0, 4))):
         name = draw(st.sampled_from(sorted(SETTINGS)))
-        value = draw(st.sampled_from(SETTINGS[name]))
+        levels = st.sampled_from(SETTINGS[name]).map(copy.deepcopy)  # they are changed below
+        value = draw(levels)
         place = draw(st.integers(0, 2))
         if place == 0:
             raw.setdefault(TABLES.get(name, "heads"), {})[name] = value
@@ -326,7 +328,7 @@ def documents(draw: Any) -> bytes:
         else:
             raw["grids"]["angles"]["factors"][name] = [
                 value,
-                *draw(st.lists(st.sampled_from(SETTINGS[name]), max_size=2)),
+                *draw(st.lists(levels, max_size=2)),
             ]
     for _ in range(draw(st.integers(0, 2))):
         _vandalise(draw, raw)
