@@ -121,10 +121,9 @@ class Evaluation:
         members = self._learner.evaluate(shared)
         shape = (shared.count, members.indices.shape[-1])
         statistics = [np.broadcast_to(members.indices, shape), replicate_statistics(members, self._target)]
+        numbers = members.means, members.gram, members.control, np.concatenate(statistics, axis=1)
         # Last, so that a replicate that raises leaves no trace in the sums.
-        self.moments = update(
-            self.moments, blocks, shared.first, members.means, members.gram, np.concatenate(statistics, axis=1)
-        )
+        self.moments = update(self.moments, blocks, shared.first, *numbers)
 
     def fail(self, replicate: int) -> None:
         """Count a replicate that has no estimate because computing it raised."""

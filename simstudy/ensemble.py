@@ -80,7 +80,7 @@ def nw_ensemble(
     projected = project(np.ascontiguousarray(x.T)[None], weights)
     # By the same sums as the keys, so that a query at a key has distance zero exactly.
     images = project(np.ascontiguousarray(points.T)[None], weights)[0].transpose(2, 0, 1)
-    means, grams = nw_moments(projected, y[None], np.ones((1, len(y))), images, b_scaled, logits)
+    means, grams, _ = nw_moments(projected, y[None], np.ones((1, len(y))), images, b_scaled, logits)
     with np.errstate(over="ignore", invalid="ignore"):
         combined = means[0] @ a
     return xr.Dataset(

@@ -64,7 +64,7 @@ def read_heads(cell: Cell, folder: Path) -> tuple[Cell, list[Impossibility]]:
 
 def impossibilities(cell: Cell) -> list[Impossibility]:
     """Return every rule that the settings of a cell break together."""
-    return [*_data(cell), *_regression(cell), *_heads(cell), *_estimator(cell), *_sizes(cell)]
+    return [*_data(cell), *_regression(cell), *_heads(cell), *_estimator(cell), *_control(cell), *_sizes(cell)]
 
 
 def _data(cell: Cell) -> Iterator[Impossibility]:
@@ -140,6 +140,27 @@ def _estimator(cell: Cell) -> Iterator[Impossibility]:
         yield "reference", "needs fixed weights of heads; choose another combination or none"
     if not SMALLEST <= cell.bandwidth <= LARGEST:
         yield "bandwidth", f"comes to {cell.bandwidth:g}, outside [{SMALLEST:g}, {LARGEST:g}]; change the rule"
+
+
+def _control(cell: Cell) -> Iterator[Impossibility]:
+    """Where the expectations that a control variate needs are not known."""
+    if cell.simulation.control_variate == "none":
+        return
+    estimator, keys, regression = cell.estimator, cell.data.key_distribution, cell.data.regression
+    terms = regression.terms if isinstance(regression, Sum) else (regression,)
+    softmax = estimator.plain and estimator.key_scale == "raw" and estimator.combination.rule != "product"
+    needs = {
+        'noise_treatment = "integrated"': cell.simulation.noise_treatment == "integrated",
+        'learner = "nadaraya_watson" and no random instance': estimator.learner.kind == "nadaraya_watson"
+        and not cell.measures_instance,
+        'transformation = "none", normaliser = "softmax", key_scale = "raw" and no product of kernels': softmax,
+        "heads that are the same in all replicates": not cell.heads.redrawn,
+        'key_distribution = "gaussian"': keys.distribution == "gaussian",
+        "a regression function without bumps": all(term.function != "bumps" for term in terms),
+    }
+    for remedy, given in needs.items():
+        if not given:
+            yield "control_variate", f'"{cell.simulation.control_variate}" needs {remedy}; change that or use "none"'
 
 
 def _learner(cell: Cell) -> Iterator[Impossibility]:
@@ -224,6 +245,8 @@ def _sizes(cell: Cell) -> Iterator[Impossibility]:
         # Both bases of every pair of heads.
         "n_heads": n_heads**2 * data.n_features * p,
     }
+    if cell.simulation.control_variate != "none":
+        numbers["control_variate"] = data.n_features**2
     for setting, count in numbers.items():
         if 8 * count > MAX_ARRAY_BYTES:
             gib = 8 * count / 2**30

@@ -82,6 +82,7 @@ SETTINGS: dict[str, Setting] = {
     "seed": Setting("seed"),
     "batch_size": Setting("batch size"),
     "noise_treatment": Setting("noise treatment"),
+    "control_variate": Setting("control variate"),
     "dtype": Setting("floating-point type"),
 }
 

@@ -6,6 +6,7 @@ Everything that the performance measures need is a smooth function of the means 
 each query: the head errors e_h and the products P_hg, with E e_h the bias of head h and E P_hg the second moment of
 head errors.  When noise is drawn, e_h = f_h − m(x) and P_hg = e_h e_g.  When noise is integrated out
 (Rao–Blackwell), e_h = c_h − m(x) and P_hg = e_h e_g + Σ_i w_hi w_gi Var(ε_i), which have the same expectations.
+A control variate of expectation 0 may be taken off both.
 """
 
 from __future__ import annotations
@@ -51,6 +52,21 @@ class Moments(NamedTuple):
     failed: NDArray[np.int64]
 
 
+class Control(NamedTuple):
+    """Control variates of replicates, of expectation 0.
+
+    Attributes
+    ----------
+    errors : (replicate, query, head)
+        What is taken off head errors.
+    products : (replicate, query, pair)
+        What is taken off P_hg, over pairs in the order of `pairs_of`.
+    """
+
+    errors: Array
+    products: Array
+
+
 def empty(n_blocks: int, target: Array, n_heads: int, n_statistics: int) -> Moments:
     """Return the moments of no replicate."""
     n_queries = len(target)
@@ -65,7 +81,15 @@ def empty(n_blocks: int, target: Array, n_heads: int, n_statistics: int) -> Mome
     )
 
 
-def update(moments: Moments, blocks: range, first: int, means: Array, gram: Array | None, statistics: Array) -> Moments:
+def update(
+    moments: Moments,
+    blocks: range,
+    first: int,
+    means: Array,
+    gram: Array | None,
+    control: Control | None,
+    statistics: Array,
+) -> Moments:
     """Add consecutive replicates to consecutive blocks, to each the same number; ``moments`` is changed in place.
 
     Parameters
@@ -78,15 +102,20 @@ def update(moments: Moments, blocks: range, first: int, means: Array, gram: Arra
         Head estimates, or their conditional means given the keys; NaN where undefined.
     gram : (replicate, query, head, head) or None
         Conditional covariance of the head estimates given the keys; None if noise was drawn.
+    control
+        What has expectation 0 and is subtracted, or None.
     statistics : (replicate, statistic)
         Geometric diversity indices, and STATISTICS after them.
     """
-    rows, columns = _pairs(means.shape[-1])
+    rows, columns = pairs_of(means.shape[-1])
     errors = means.astype(np.float64) - moments.target[:, None]
     # `take` is several times faster than an index with arrays.
     products = errors.take(rows, axis=-1) * errors.take(columns, axis=-1)
     if gram is not None:
         products += gram.reshape(*gram.shape[:2], -1).take(rows * gram.shape[-1] + columns, axis=-1)
+    if control is not None:
+        errors -= control.errors
+        products -= control.products
     defined = np.asarray(np.isfinite(products).all(axis=(1, 2)))
     failed = first + np.flatnonzero(~defined)
     if failed.size:
@@ -108,7 +137,8 @@ def _by_block(values: NDArray[Any], blocks: range) -> NDArray[Any]:
 
 
 @functools.cache
-def _pairs(n_heads: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def pairs_of(n_heads: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return the heads h and g of all pairs h ≤ g, in the order of `Moments.product_sum`."""
     return np.triu_indices(n_heads)
 
 

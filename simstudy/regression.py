@@ -70,11 +70,12 @@ def _(regression: Additive, x: np.ndarray) -> np.ndarray:
     n_active = min(regression.n_active or x.shape[-2], x.shape[-2])
     value = np.zeros_like(x[..., 0, :])
     for j in range(n_active):
-        value += _amplitude(regression, j) * wave(regression.frequency * x[..., j, :])
+        value += additive_amplitude(regression, j) * wave(regression.frequency * x[..., j, :])
     return value
 
 
-def _amplitude(regression: Additive, j: int) -> float:
+def additive_amplitude(regression: Additive, j: int) -> float:
+    """Return the amplitude of an additive function along feature j, counted from 0."""
     if regression.decay == "exponential":
         return regression.amplitude * float(np.exp(-regression.rate * j))
     if regression.decay == "power":

@@ -35,13 +35,19 @@ _ARRAYS: dict[str, tuple[tuple[str, ...], str]] = {
     "query_projections": (("head", "feature", "dimension"), "projections of the query points"),
     "head_estimate": (("query", "head"), "head estimates; their means given the keys if noise is integrated out"),
     "gram": (("query", "head_i", "head_j"), "covariance of the head estimates given the keys: sum_n w_in w_jn Var"),
+    "control": (("query", "head"), "control variate that is taken off the errors of heads"),
+    "control_product": (
+        ("query", "pair"),
+        "control variate that is taken off products of errors, pairs h <= g by rows",
+    ),
     "ensemble_estimate": (("query",), "estimate with fitted weights, or of the product of kernels"),
     "ensemble_variance": (("query",), "variance of the ensemble estimate given the keys"),
     "number": (("quantity",), "numbers of the random instance that the replicate measures"),
     "diversity": (("index",), "diversity indices from the geometry of the projections"),
 }
 
-_ESTIMATES = ("head_estimate", "gram", "ensemble_estimate", "ensemble_variance")
+_CONTROL = ("control", "control_product")
+_ESTIMATES = ("head_estimate", "gram", "ensemble_estimate", "ensemble_variance", *_CONTROL)
 
 
 def replay(cell: Cell, replicate: int) -> xr.Dataset:
@@ -100,7 +106,8 @@ def _estimates(members: Members, combined: bool) -> dict[str, Any]:
     if combined:
         variance = {} if gram is None else {"ensemble_variance": gram[0, :, 0, 0]}
         return indices | {"ensemble_estimate": members.means[0, :, 0]} | variance
-    return indices | {"head_estimate": members.means[0]} | ({} if gram is None else {"gram": gram[0]})
+    control = {} if members.control is None else dict(zip(_CONTROL, (x[0] for x in members.control), strict=True))
+    return indices | {"head_estimate": members.means[0]} | ({} if gram is None else {"gram": gram[0]}) | control
 
 
 def _one(array: np.ndarray, n_dims: int) -> np.ndarray:

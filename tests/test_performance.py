@@ -21,7 +21,9 @@ def blocks_of(errors: np.ndarray, target: np.ndarray, n_blocks: int) -> Moments:
     for block in range(n_blocks):
         rows = slice(block * size, (block + 1) * size)
         means = errors[rows] + target[:, None]
-        moments = update(moments, range(block, block + 1), rows.start, means, None, np.zeros((size, N_STATISTICS)))
+        moments = update(
+            moments, range(block, block + 1), rows.start, means, None, None, np.zeros((size, N_STATISTICS))
+        )
     return moments
 
 
@@ -235,7 +237,7 @@ def test_gaps__are_zero_for_covariance_and_not_for_other_correlations(sample):
     statistics[:, -len(STATISTICS) + 1] = 0.25
     moments = empty(len(errors), target, 3, N_STATISTICS)
     for row in range(len(errors)):
-        moments = update(moments, range(row, row + 1), row, means[[row]], None, statistics[[row]])
+        moments = update(moments, range(row, row + 1), row, means[[row]], None, None, statistics[[row]])
     found = performance(moments, np.array([0.5, 0.3, 0.2])).estimate
     assert found["decomposition_gap"] == pytest.approx(0.0, abs=1e-12)
     # By hand, of the uniform average whatever the weights; here variances of heads differ twofold and more.

@@ -9,16 +9,18 @@ from builders import minimal_cell, write_design
 from simstudy.batch import simulate_batch
 from simstudy.design import load_design
 from simstudy.learners import Members, learner_of, replicate_statistics
-from simstudy.moments import empty, update
+from simstudy.moments import Control, empty, update
 from simstudy.problems import UserError
 from simstudy.replay import replay, select
 from simstudy.shared_data import SharedData
 
+CONTROL = ("control", "control_product")
 CELLS = {
     "integrated": {"batch_size": 64},
     "drawn": {"noise_treatment": "drawn", "noise": {"distribution": "student_t", "df": 4}, "batch_size": 64},
     "redrawn": {"arrangement": "haar_redrawn", "batch_size": 32, "logits": "dot_product"},
     "float32": {"dtype": "float32", "noise": {"distribution": "heteroscedastic"}, "batch_size": 64},
+    "controlled": {"control_variate": "linear_part", "batch_size": 32},
     "queries": {"queries": {"kind": "gaussian", "count": 3}, "query_projections": "haar", "batch_size": 16},
 }
 
@@ -35,8 +37,10 @@ def test_replayed_replicates__add_up_to_the_moments_of_their_batch(settings):
         gram = np.stack([part.gram for part in inside]) if "gram" in inside[0] else None
         means, indices = (np.stack([part[name] for part in inside]) for name in ("head_estimate", "diversity"))
         others = replicate_statistics(Members(means, gram, indices, {}), parts[0].target.values)
+        variates = [np.stack([part[name] for part in inside]) for name in CONTROL if name in inside[0]]
+        control = Control(*variates) if variates else None
         summed = update(
-            summed, range(block, block + 1), 2 * size, means, gram, np.concatenate([indices, others], axis=1)
+            summed, range(block, block + 1), 2 * size, means, gram, control, np.concatenate([indices, others], axis=1)
         )
     for name, ours, theirs in zip(batch._fields, summed, batch, strict=True):
         np.testing.assert_array_equal(ours, theirs, err_msg=name)

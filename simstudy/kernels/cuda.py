@@ -1,15 +1,16 @@
 """Projections and Nadaraya–Watson heads on a GPU: the functions of this package for CUDA.
 
-Imports NumPy and jit, and elementary and shifts beside it.
+Imports NumPy, math and jit, and elementary and shifts beside it.
 
 The plain formula of `shifts` in two passes over the keys, at all queries: a GPU has arithmetic to spare where a CPU
 profits from the fast formula.  Sums are float64 in either precision, and in an order that depends on nothing but the
-number of keys.  Projected keys stay on the device; means and Gram matrices return to the host.
+number of keys.  Projected keys stay on the device; what `nw_moments` gives returns to the host.
 """
 
 from __future__ import annotations
 
 import functools
+import math
 from typing import Any
 
 import numpy as np
@@ -60,7 +61,7 @@ def nw_moments(
     projected_queries: np.ndarray,
     bandwidth: float,
     logits: str,
-) -> tuple[np.ndarray, np.ndarray]:
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Mean and covariance of the head estimates given the keys: as `kernels.nw_moments`."""
     keys, queries, law = _arguments(projected_keys, projected_queries, bandwidth, logits)
     means, nearest, inverses = _means(keys, values, queries, law)
@@ -70,7 +71,10 @@ def nw_moments(
     blocks = n_replicates * n_queries * (n_groups * (n_groups + 1) // 2)
     multiply = _multiply(np.dtype(keys.dtype).name)
     multiply[blocks, THREADS](keys, _on_device(variances, keys.dtype), queries, *law, nearest, inverses, grams)
-    return means.copy_to_host(), grams.copy_to_host()
+    # The nearest key has weight 1, whatever its kernel is.
+    with np.errstate(over="ignore"):
+        logs = -np.log(inverses.copy_to_host()) - math.log(2.0) * (np.float64(law[1]) * nearest.copy_to_host())
+    return means.copy_to_host(), grams.copy_to_host(), logs
 
 
 def _arguments(keys: Any, queries: np.ndarray, bandwidth: float, logits: str) -> tuple[Any, Any, tuple]:

@@ -1,6 +1,6 @@
 """Nadaraya–Watson heads of many replicates: estimates, and moments given the keys.
 
-Imports NumPy and jit, and elementary, shifts and tiles beside it.
+Imports NumPy, math and jit, and elementary, shifts and tiles beside it.
 
 The weights of head h at query q are a softmax over the keys of the logits −|k_q − k_i|²/(2b²) or k_q·k_i/b²
 (Nadaraya 1964; Watson 1964; Vaswani et al. 2017).  Keys pass in tiles; sums over tiles are float64 in either
@@ -9,6 +9,7 @@ precision.
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import numpy as np
@@ -32,6 +33,7 @@ from simstudy.kernels.tiles import (
 
 # Index legend: r replicate, i key, q query, h and g head, k dimension of a head.
 
+_LN_2 = math.log(2.0)
 _FUNCTIONS = {"float32": (exp2_float32, lowest_float32), "float64": (exp2_float64, lowest_float64)}
 
 
@@ -88,7 +90,7 @@ def nw_moments(
     projected_queries: np.ndarray,
     bandwidth: float,
     logits: str,
-) -> tuple[np.ndarray, np.ndarray]:
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Mean and covariance of the head estimates given the keys, so that noise need not be drawn.
 
     Parameters
@@ -106,15 +108,17 @@ def nw_moments(
         sum_i w_hi m(X_i).
     noise_gram : float64 array (R, Q, H, H)
         sum_i w_hi w_gi Var(ε_i | X_i), symmetric to the bit; σ² times the weight Gram where the variance is σ².
-        Both are NaN where `nw_estimates` is.
+    log_mass : float64 array (R, Q, H)
+        ln sum_i exp(logit_hi): what the softmax divides by.
+        All are NaN where `nw_estimates` is.
     """
     keys, queries, law = _arguments(projected_keys, projected_queries, bandwidth, logits)
     means = np.empty((len(keys), queries.shape[3], keys.shape[1]))
-    grams = np.empty((*means.shape, keys.shape[1]))
+    grams, logs = np.empty((*means.shape, keys.shape[1])), np.empty_like(means)
     data = _writable(values, keys.dtype), _writable(variances, keys.dtype)
     memory = _memory(keys, queries, keys.shape[1])
-    _moments(*_FUNCTIONS[keys.dtype.name], keys, *data, queries, law, memory, means, grams)
-    return means, grams
+    _moments(*_FUNCTIONS[keys.dtype.name], keys, *data, queries, law, memory, means, grams, logs)
+    return means, grams, logs
 
 
 def _arguments(
@@ -193,9 +197,10 @@ def _sum(exp2, keys, values, points, law, memory, first, last):
 
 
 @kernel
-def _moments(exp2, lowest, keys, values, variances, queries, law, memory, means, grams):
+def _moments(exp2, lowest, keys, values, variances, queries, law, memory, means, grams, logs):
     # means[r, q, h] = sum_i w_hi values[r, i] / W_h,  W_h = sum_i w_hi
     # grams[r, q, h, g] = sum_i w_hi w_gi variances[r, i] / (W_h W_g)
+    # logs[r, q, h] = ln sum_i K_hi, W_h in units that do not depend on the keys
     n_replicates, n_heads, n_queries = len(keys), keys.shape[1], queries.shape[3]
     for r in range(n_replicates):
         points = queries[r if len(queries) > 1 else 0]
@@ -211,6 +216,8 @@ def _moments(exp2, lowest, keys, values, variances, queries, law, memory, means,
                     failed = True
             if failed:
                 _multiply(exp2, keys[r], values[r], variances[r], largest, points, law, memory, q, q + 1)
+            for h in range(n_heads):
+                logs[r, q, h] = _log_mass(points[h, :, q], law, memory, h, q)
             _normalise(memory.sums[q], memory.products[q], largest, memory.near[:, q], means[r, q], grams[r, q])
 
 
@@ -261,6 +268,17 @@ def _withdraw(lowest, keys, point, law, memory, h, q):
 def _mass(sums, near):
     # In the careful formula the nearest key has weight 1, unless no logit is finite.
     return sums[0] if near or sums[0] >= 0.5 else np.nan
+
+
+@kernel
+def _log_mass(point, law, memory, h, q):
+    # ln sum_i K_i: a weight is K 2^shift in the careful formula, K 2^(shift + reach) in the fast one.
+    shift = np.float64(law.rate) * np.float64(memory.nearest[h, q])
+    if memory.near[h, q]:
+        shift = np.float64(law.low - memory.limits[h, 0, q])
+        for k in range(point.size):
+            shift += np.float64(law.curvature) * np.float64(point[k] - memory.centres[h, k]) ** 2
+    return np.log(_mass(memory.sums[q, h], memory.near[h, q])) - _LN_2 * shift
 
 
 @kernel

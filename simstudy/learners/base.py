@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from simstudy.geometry import GEOMETRIC_INDICES
-from simstudy.moments import STATISTICS
+from simstudy.moments import STATISTICS, Control
 from simstudy.shared_data import SharedData
 
 Array = NDArray[np.float64]
@@ -31,12 +31,15 @@ class Members(NamedTuple):
     statistics : dict of (replicate,) arrays
         What is computed of each replicate by itself, by its name in `moments.STATISTICS`: the relative difference from
         the reference computation, or the numbers of an instance.
+    control
+        What has expectation 0 and lowers the Monte Carlo error of errors and their products, where a cell asks for it.
     """
 
     means: Array
     gram: Array | None
     indices: Array
     statistics: dict[str, Array]
+    control: Control | None = None
 
 
 NO_INDICES = np.full((1, len(GEOMETRIC_INDICES)), np.nan)

@@ -1,7 +1,7 @@
 """Nadaraya–Watson heads, and weights that each replicate fits for them.
 
-Imports NumPy, attention, base, cells, combinations, datasets, geometry, heads, kernels, mechanisms, regression and
-shared_data.
+Imports NumPy, attention, base, cells, combinations, controls, datasets, geometry, heads, kernels, mechanisms,
+regression and shared_data.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from simstudy import datasets, heads, regression
 from simstudy.attention import attention, layer, multi_head_attention, torch_multi_head_attention
 from simstudy.cells import Cell
 from simstudy.combinations import fit_weights
+from simstudy.controls import linear_parts
 from simstudy.geometry import diversity_indices
 from simstudy.kernels import project
 from simstudy.learners.base import Array, Members
@@ -46,13 +47,16 @@ class NadarayaWatson:
         key, queries, indices = self._prepare(*shared.projections(cell)) if cell.heads.redrawn else self._fixed
         keys, values = shared.projected(cell, key), shared.values(cell)
         variances = None if cell.simulation.noise_treatment == "drawn" else shared.variances(cell)
-        means, gram = evaluate(cell.estimator, cell.bandwidth, Inputs(keys, values, variances, queries))
+        means, gram, log_mass = evaluate(cell.estimator, cell.bandwidth, Inputs(keys, values, variances, queries))
         statistics = {}
         if cell.estimator.reference != "none":
             statistics["discrepancy"] = self._discrepancy(shared, np.asarray(keys), values, means)
         if cell.estimator.combination.rule == "fitted":
             means = np.einsum("rqh,rh->rq", means, self._fitted_weights(shared, keys, values))[..., None]
-        return Members(means, gram, indices, statistics)
+        if cell.simulation.control_variate == "none":
+            return Members(means, gram, indices, statistics)
+        assert log_mass is not None  # for the type checker
+        return Members(means, gram, indices, statistics, linear_parts(cell, means, log_mass))
 
     def _discrepancy(self, shared: SharedData, keys: np.ndarray, values: np.ndarray, means: Array) -> Array:
         """Relative root mean square difference over queries from the reference computation: (replicate,)."""
@@ -84,5 +88,5 @@ class NadarayaWatson:
         _, query = shared.projections(cell)
         queries = np.asarray(project(x, query.astype(self._dtype))).transpose(0, 3, 1, 2)
         inputs = Inputs(keys, values, None, np.ascontiguousarray(queries))
-        outputs, _ = evaluate(cell.estimator, cell.bandwidth, inputs)
+        outputs = evaluate(cell.estimator, cell.bandwidth, inputs).means
         return np.stack([fit_weights(combination.within, f, t) for f, t in zip(outputs, y, strict=True)])

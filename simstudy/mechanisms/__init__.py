@@ -25,6 +25,8 @@ How to add a piece:
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -33,12 +35,30 @@ from simstudy.mechanisms import general
 from simstudy.mechanisms.transformations import Inputs, multiply_heads, transform
 from simstudy.settings import Estimator
 
-__all__ = ["Inputs", "evaluate"]
+__all__ = ["Estimates", "Inputs", "evaluate"]
 
 Array = NDArray[np.float64]
 
 
-def evaluate(estimator: Estimator, bandwidth: float, inputs: Inputs) -> tuple[Array, Array | None]:
+class Estimates(NamedTuple):
+    """What a mechanism makes of its inputs.
+
+    Attributes
+    ----------
+    means : (replicate, query, head)
+        Estimates; their means given the keys where noise is integrated out.  NaN where a head has no weights.
+    gram : (replicate, query, head, head) or None
+        Covariance given the keys, where there are variances.
+    log_mass : (replicate, query, head) or None
+        Logarithm of the sum of kernels over keys, where the normaliser is softmax and there are variances.
+    """
+
+    means: Array
+    gram: Array | None
+    log_mass: Array | None = None
+
+
+def evaluate(estimator: Estimator, bandwidth: float, inputs: Inputs) -> Estimates:
     """Return the estimates of heads under a mechanism, and their covariance given the keys.
 
     Parameters
@@ -49,13 +69,6 @@ def evaluate(estimator: Estimator, bandwidth: float, inputs: Inputs) -> tuple[Ar
         b > 0.
     inputs
         Projected keys and queries, values, and their variances or none where noise is drawn.
-
-    Returns
-    -------
-    means : (replicate, query, head)
-        Estimates; their means given the keys where noise is integrated out.  NaN where a head has no weights.
-    gram : (replicate, query, head, head) or None
-        Covariance given the keys, where there are variances.
     """
     if estimator.transformation.kind != "none":
         inputs = transform(estimator.transformation, _on_host(inputs))
@@ -65,14 +78,14 @@ def evaluate(estimator: Estimator, bandwidth: float, inputs: Inputs) -> tuple[Ar
     keys, values, variances, queries = inputs
     if normaliser.kind == "softmax":
         if variances is None:
-            return nw_estimates(keys, values, queries, bandwidth, logits), None
-        return nw_moments(keys, values, variances, queries, bandwidth, logits)
+            return Estimates(nw_estimates(keys, values, queries, bandwidth, logits), None)
+        return Estimates(*nw_moments(keys, values, variances, queries, bandwidth, logits))
     if normaliser.kind == "compact" and logits == "distance":
         keys, radius = np.asarray(keys), normaliser.window * bandwidth
         if variances is None:
-            return compact_estimates(keys, values, queries, radius, normaliser.power), None
-        return compact_moments(keys, values, variances, queries, radius, normaliser.power)
-    return general.moments(_on_host(inputs), bandwidth, logits, normaliser)
+            return Estimates(compact_estimates(keys, values, queries, radius, normaliser.power), None)
+        return Estimates(*compact_moments(keys, values, variances, queries, radius, normaliser.power))
+    return Estimates(*general.moments(_on_host(inputs), bandwidth, logits, normaliser))
 
 
 def _on_host(inputs: Inputs) -> Inputs:
