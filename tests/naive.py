@@ -8,8 +8,8 @@ import math
 import numpy as np
 
 
-def weights(keys, query, key_projection, query_projection, bandwidth, logits):
-    """Softmax weights of one head at one query; keys (n, d), query (d,), projections (d, p)."""
+def logits_of(keys, query, key_projection, query_projection, bandwidth, logits):
+    """Logits of one head at one query; keys (n, d), query (d,), projections (d, p)."""
     point = [sum(query_projection[j, k] * query[j] for j in range(len(query))) for k in range(key_projection.shape[1])]
     scores = []
     for key in keys:
@@ -18,10 +18,22 @@ def weights(keys, query, key_projection, query_projection, bandwidth, logits):
             scores.append(-sum((a - b) ** 2 for a, b in zip(point, image, strict=True)) / (2 * bandwidth**2))
         else:
             scores.append(sum(a * b for a, b in zip(point, image, strict=True)) / bandwidth**2)
+    return scores
+
+
+def weights(keys, query, key_projection, query_projection, bandwidth, logits):
+    """Softmax weights of one head at one query."""
+    scores = logits_of(keys, query, key_projection, query_projection, bandwidth, logits)
     largest = max(scores)
     powers = [math.exp(score - largest) for score in scores]
     total = math.fsum(powers)
     return np.array([power / total for power in powers])
+
+
+def log_mass(keys, query, key_projection, query_projection, bandwidth, logits):
+    """Logarithm of the sum of the kernels of one head at one query."""
+    scores = logits_of(keys, query, key_projection, query_projection, bandwidth, logits)
+    return max(scores) + math.log(math.fsum(math.exp(score - max(scores)) for score in scores))
 
 
 def ensemble(keys, values, queries, projections, bandwidth, logits, combination):

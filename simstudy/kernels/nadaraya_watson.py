@@ -272,13 +272,15 @@ def _mass(sums, near):
 
 @kernel
 def _log_mass(point, law, memory, h, q):
-    # ln sum_i K_i: a weight is K 2^shift in the careful formula, K 2^(shift + reach) in the fast one.
-    shift = np.float64(law.rate) * np.float64(memory.nearest[h, q])
+    # ln sum_i K_i: a weight is 2^shift K in the careful formula, 2^(shift + ceiling) K in the fast one.
+    mass, shift = _mass(memory.sums[q, h], memory.near[h, q]), np.float64(law.rate) * np.float64(memory.nearest[h, q])
     if memory.near[h, q]:
-        shift = np.float64(law.low - memory.limits[h, 0, q])
+        # Multiplied exactly, since the logarithm of the mass would round away what its difference from others says.
+        mass = math.ldexp(mass, -int(law.ceiling))
+        shift = np.float64(law.low - law.ceiling - memory.limits[h, 0, q])
         for k in range(point.size):
             shift += np.float64(law.curvature) * np.float64(point[k] - memory.centres[h, k]) ** 2
-    return np.log(_mass(memory.sums[q, h], memory.near[h, q])) - _LN_2 * shift
+    return np.log(mass) - _LN_2 * shift
 
 
 @kernel

@@ -79,7 +79,7 @@ def moments(arrays: Arrays) -> tuple[np.ndarray, np.ndarray]:
     """W1 by this package, for noise of variance 1: (R, Q, H) and (R, Q, H, H)."""
     keys = project(arrays.keys, arrays.projections)
     ones = np.ones_like(arrays.values)
-    return nw_moments(keys, arrays.values, ones, arrays.projected_points, arrays.bandwidth, "distance")
+    return nw_moments(keys, arrays.values, ones, arrays.projected_points, arrays.bandwidth, "distance")[:2]
 
 
 def compact(arrays: Arrays, power: int, with_gram: bool) -> object:

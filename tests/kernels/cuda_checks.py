@@ -75,12 +75,13 @@ def test_projection__is_that_of_the_cpu(precision, own):
 
 def assert_agree(given):
     """Both devices within rounding of the naive solution, so within twice that of each other."""
-    mean, gram = naive_moments(given)
+    mean, gram, logs = naive_moments(given)
     cpu, gpu = on_both(lambda: (*given.moments(), given.estimates()))
     tolerance, scale = rounding(given), np.abs(given.values).max()
     for found in (cpu, gpu):
         np.testing.assert_allclose(found[0], mean, rtol=0, atol=tolerance * scale)
-        np.testing.assert_allclose(found[2], mean, rtol=0, atol=tolerance * scale)
+        np.testing.assert_allclose(found[3], mean, rtol=0, atol=tolerance * scale)
+        np.testing.assert_allclose(found[2], logs, rtol=0, atol=tolerance)
         np.testing.assert_allclose(found[1], gram, rtol=0, atol=2 * tolerance * given.variances.max())
     np.testing.assert_array_equal(gpu[1], gpu[1].swapaxes(2, 3))
 
@@ -155,7 +156,7 @@ def test_batch__has_the_moments_of_the_cpu(logits, precision, treatment):
 
 
 @pytest.mark.parametrize("settings", [
-    {"arrangement": "haar_redrawn"}, {"key_scale": "normalised"},
+    {"arrangement": "haar_redrawn"}, {"control_variate": "linear_part"}, {"key_scale": "normalised"},
     {"key_distribution": {"distribution": "student_t", "df": 5.0}},
 ], ids=str)  # fmt: skip
 def test_batch__of_other_kinds_of_cells(settings):

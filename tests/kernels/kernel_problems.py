@@ -55,23 +55,23 @@ def problem(shape, logits="distance", precision="float64", bandwidth=0.7, spread
 
 
 def naive_moments(given):
-    """Mean (R, Q, H) and noise Gram (R, Q, H, H), by loops over the formulas."""
+    """Mean (R, Q, H), noise Gram (R, Q, H, H) and logarithms of sums of kernels (R, Q, H), by loops over formulas."""
     n_replicates, n_heads, p, n = given.keys.shape
     n_queries = given.queries.shape[-3]
     mean, gram = np.zeros((n_replicates, n_queries, n_heads)), np.zeros((n_replicates, n_queries, n_heads, n_heads))
+    logs = np.zeros_like(mean)
     same = np.eye(p)
     for r, q in itertools.product(range(n_replicates), range(n_queries)):
-        w = [
-            naive.weights(
-                given.keys[r, h].T.astype(float), given.query(r, q, h), same, same, given.bandwidth, given.logits
-            )
+        heads = [
+            (given.keys[r, h].T.astype(float), given.query(r, q, h), same, same, given.bandwidth, given.logits)
             for h in range(n_heads)
         ]
+        w, logs[r, q] = [naive.weights(*head) for head in heads], [naive.log_mass(*head) for head in heads]
         for h in range(n_heads):
             mean[r, q, h] = sum(w[h][i] * float(given.values[r, i]) for i in range(n))
             for g in range(n_heads):
                 gram[r, q, h, g] = sum(w[h][i] * w[g][i] * float(given.variances[r, i]) for i in range(n))
-    return mean, gram
+    return mean, gram, logs
 
 
 def rounding(given):
@@ -92,10 +92,11 @@ def rounding(given):
 
 def assert_solved(given, factor=1.0):
     """Check both kernels against the naive solution, to within rounding times the largest value."""
-    mean, gram = naive_moments(given)
-    found_mean, found_gram = given.moments()
+    mean, gram, logs = naive_moments(given)
+    found_mean, found_gram, found_logs = given.moments()
     tolerance = factor * rounding(given)
     scale = np.abs(given.values).max()
     np.testing.assert_allclose(found_mean, mean, rtol=0, atol=tolerance * scale)
     np.testing.assert_allclose(given.estimates(), mean, rtol=0, atol=tolerance * scale)
+    np.testing.assert_allclose(found_logs, logs, rtol=0, atol=tolerance)
     np.testing.assert_allclose(found_gram, gram, rtol=0, atol=2 * tolerance * given.variances.max())

@@ -32,6 +32,19 @@ def test_moments__are_the_formula(shape, logits, precision):
 
 @PRECISIONS
 @LOGITS
+@pytest.mark.parametrize("spread", [1.0, 3.0, 10.0])
+def test_log_mass__is_in_units_that_do_not_depend_on_the_keys(spread, logits, precision):
+    """Controls: it is not that of the weights, of another bandwidth, or without one key of seven."""
+    given = problem((2, 6, 2, 3, 7), logits, precision, spread=spread)
+    logs, tolerance = naive_moments(given)[2], rounding(given)
+    np.testing.assert_allclose(given.moments()[2], logs, rtol=0, atol=tolerance)
+    fewer = replace(given, keys=given.keys[..., 1:], values=given.values[:, 1:], variances=given.variances[:, 1:])
+    for wrong in (np.zeros_like(logs), replace(given, bandwidth=0.701).moments()[2], fewer.moments()[2]):
+        assert np.abs(wrong - logs).max() > 10 * tolerance
+
+
+@PRECISIONS
+@LOGITS
 def test_moments__of_queries_for_each_replicate(logits, precision):
     assert_solved(problem((3, 2, 3, 2, 50), logits, precision, own_queries=True))
 
@@ -97,7 +110,7 @@ def test_far_queries__are_right(spread, logits, precision):
 def test_far_queries__need_the_shift(spread):
     """Negative control of the check above."""
     far = problem((2, 6, 2, 4, 1100), "distance", "float32", bandwidth=0.25, spread=spread)
-    mean, _ = naive_moments(far)
+    mean, *_ = naive_moments(far)
     tolerance = rounding(far) * np.abs(far.values).max()
     assert np.abs(far.estimates() - mean).max() <= tolerance
     assert not np.abs(unshifted_estimates(far) - mean).max() <= 10 * tolerance
@@ -119,9 +132,10 @@ def test_queries_in_a_hollow__are_computed_carefully(precision):
 def test_queries_in_a_hollow__need_the_check_of_the_sum_of_weights(precision, monkeypatch):
     """Negative control of the check above."""
     given = hollow(precision)
-    mean, gram = given.moments()
+    mean, gram, logs = given.moments()
     monkeypatch.setitem(shifts._RANGES, precision, (*shifts._RANGES[precision][:3], 0.0))
     assert np.abs(given.moments()[0] - mean).max() > 0.01
+    assert np.abs(given.moments()[2] - logs).max() > 0.01
     assert np.abs(given.estimates() - mean).max() > 0.01
     assert np.abs(given.moments()[1] - gram).max() > 0.01
 
@@ -158,7 +172,7 @@ def test_small_bandwidth__leaves_one_key(bandwidth, logits, precision):
     given = replace(problem((1, 2, 1, 1, n), logits, precision), keys=keys, bandwidth=bandwidth)
     given = replace(given, queries=np.array([3.25, 700.25], precision).reshape(2, 1, 1))
     chosen = [2, 699] if logits == "distance" else [n - 1, n - 1]
-    mean, gram = given.moments()
+    mean, gram, _ = given.moments()
     np.testing.assert_array_equal(mean[0, :, 0], given.values[0, chosen])
     np.testing.assert_array_equal(given.estimates(), mean)
     np.testing.assert_allclose(gram[0, :, 0, 0], given.variances[0, chosen], rtol=2 * np.finfo(precision).eps)
@@ -169,7 +183,7 @@ def test_small_bandwidth__leaves_one_key(bandwidth, logits, precision):
 @pytest.mark.parametrize("bandwidth", [1e6, 1e30, 1e200])
 def test_large_bandwidth__weighs_all_keys_alike(bandwidth, logits, precision):
     given = problem((2, 2, 2, 3, 1300), logits, precision, bandwidth=bandwidth)
-    mean, gram = given.moments()
+    mean, gram, _ = given.moments()
     tolerance = 50 * np.finfo(precision).eps + 100 / bandwidth / bandwidth
     expected = given.values.mean(axis=1, dtype=float)[:, None, None]
     np.testing.assert_allclose(mean, np.broadcast_to(expected, mean.shape), rtol=0, atol=tolerance)
@@ -203,7 +217,7 @@ def test_weights__sum_to_one(logits, precision):
 def test_identical_heads__have_identical_moments(logits, precision):
     one = problem((2, 3, 1, 3, 1100), logits, precision)
     given = replace(one, keys=np.repeat(one.keys, 5, axis=1), queries=np.repeat(one.queries, 5, axis=1))
-    mean, gram = given.moments()
+    mean, gram, _ = given.moments()
     np.testing.assert_array_equal(mean, np.broadcast_to(mean[..., :1], mean.shape))
     np.testing.assert_allclose(gram, np.broadcast_to(gram[..., :1, :1], gram.shape), rtol=4 * np.finfo(precision).eps)
 
@@ -241,14 +255,15 @@ def test_replicates__do_not_depend_on_grouping(own_queries, logits, precision):
 @pytest.mark.parametrize("nan", [np.nan, -np.nan])
 def test_nan__stays_in_its_replicate_and_head(nan, place, logits, precision):
     given = problem((3, 2, 3, 2, 1500), logits, precision)
-    (mean, gram), estimates = given.moments(), given.estimates()
+    (mean, gram, logs), estimates = given.moments(), given.estimates()
     keys = given.keys.copy()
     keys[1, 2, 1, place] = nan
     spoilt = replace(given, keys=keys)
-    found_mean, found_gram = spoilt.moments()
+    found_mean, found_gram, found_logs = spoilt.moments()
     undefined = np.zeros(mean.shape, bool)
     undefined[1, :, 2] = True
     np.testing.assert_array_equal(found_mean, np.where(undefined, np.nan, mean))
+    np.testing.assert_array_equal(found_logs, np.where(undefined, np.nan, logs))
     np.testing.assert_array_equal(spoilt.estimates(), np.where(undefined, np.nan, estimates))
     undefined = undefined[..., :, None] | undefined[..., None, :]
     np.testing.assert_array_equal(found_gram, np.where(undefined, np.nan, gram))
@@ -266,7 +281,7 @@ def test_infinite_key__has_no_weight(precision):
     )  # fmt: skip
     tolerance = 4 * np.finfo(precision).eps
     for found, expected in zip((*near.moments(), near.estimates()), (*kept.moments(), kept.estimates()), strict=True):
-        np.testing.assert_allclose(found[:1], expected, rtol=0, atol=tolerance)
+        np.testing.assert_allclose(found[:1], expected, rtol=tolerance, atol=tolerance)
 
 
 @PRECISIONS
@@ -274,9 +289,10 @@ def test_no_finite_logit__is_undefined(precision):
     given = problem((2, 2, 2, 2, 1500), "distance", precision)
     keys = given.keys.copy()
     keys[0, 1] = np.inf
-    mean, gram = replace(given, keys=keys).moments()
+    mean, gram, logs = replace(given, keys=keys).moments()
     assert np.isnan(mean[0, :, 1]).all() and np.isfinite(mean[0, :, 0]).all() and np.isfinite(mean[1]).all()
     assert np.isnan(gram[0, :, :, 1]).all() and np.isfinite(gram[0, :, 0, 0]).all() and np.isfinite(gram[1]).all()
+    np.testing.assert_array_equal(np.isnan(logs), np.isnan(mean))
 
 
 def test_infinite_dot_product__is_undefined():
