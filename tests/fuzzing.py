@@ -270,6 +270,7 @@ SETTINGS: dict[str, list[Any]] = {
     "regression": ["zero", "linear", "quadratic", "additive", "interaction", {"function": "bumps", "width": 1e-9},
                    {"function": "linear", "coefficients": [1e9]}],
     "seed": [0, 2**63 - 1], "batch_size": [16, 32], "noise_treatment": ["integrated", "drawn"],
+    "control_variate": ["linear_part", "none"],
     "dtype": ["float32", "float64"], "query_projections": ["same", "opposite", "haar"],
     "file": ["/dev/zero", "../x.npy"], "key_distributions": ["typo"],
     "normaliser": ["sparsemax", {"kind": "compact", "power": 2, "window": 1e-9}, {"kind": "relu", "threshold": -1.0},
@@ -284,7 +285,7 @@ SETTINGS: dict[str, list[Any]] = {
 TABLES = {"n_keys": "data", "n_features": "data", "noise_sd": "data", "noise": "data", "key_distribution": "data",
           "regression": "data", "bandwidth": "estimator", "logits": "estimator", "combination": "estimator",
           "queries": "queries", "seed": "simulation", "batch_size": "simulation", "dtype": "simulation",
-          "noise_treatment": "simulation", "normaliser": "estimator", "transformation": "estimator",
+          "noise_treatment": "simulation", "control_variate": "simulation", "normaliser": "estimator", "transformation": "estimator",
           "instance": "estimator"}  # fmt: skip
 NAMES = st.sampled_from(
     ["..", "../../etc", "/tmp/x", "a/b", "", ".", "a\x00b", "a\nb", "\x1b[2J", "é", "A", "x" * 300, "con", "-", "a--b"]

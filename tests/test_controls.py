@@ -111,7 +111,9 @@ def test_expectations__of_heads_that_coincide_and_are_narrow():
     known = expectations(cell)
     density = np.exp(-0.5 * (query_points(cell)[:, :2] ** 2).sum(axis=1)) / (2 * np.pi)
     np.testing.assert_allclose(np.exp(known.log_mass[:, 0]), 2 * np.pi * 1e-12 * density, rtol=1e-9)
-    np.testing.assert_allclose(np.exp(known.log_product), np.repeat(np.pi * 1e-12 * density, 3).reshape(2, 3), rtol=1e-6)
+    np.testing.assert_allclose(
+        np.exp(known.log_product), np.repeat(np.pi * 1e-12 * density, 3).reshape(2, 3), rtol=1e-6
+    )
 
 
 # ---------------------------------------------------------------- runs
@@ -162,7 +164,9 @@ def test_run__is_that_without_control_and_that_of_the_exact_theory(name, monkeyp
     _, other = measured(plain)
     for measure, share in found.contribution.items():
         if measure in ("mse", "ensemble_variance", "mean_variance", "mean_covariance", "squared_bias", "correlation"):
-            apart = np.hypot(np.sqrt(((share - other.contribution[measure]) ** 2).sum()), found.remainder.get(measure, 0))
+            apart = np.hypot(
+                np.sqrt(((share - other.contribution[measure]) ** 2).sum()), found.remainder.get(measure, 0)
+            )
             assert abs(found.estimate[measure] - other.estimate[measure]) < 4 * apart, measure
     if name == "one key":
         return
