@@ -285,8 +285,8 @@ SETTINGS: dict[str, list[Any]] = {
 TABLES = {"n_keys": "data", "n_features": "data", "noise_sd": "data", "noise": "data", "key_distribution": "data",
           "regression": "data", "bandwidth": "estimator", "logits": "estimator", "combination": "estimator",
           "queries": "queries", "seed": "simulation", "batch_size": "simulation", "dtype": "simulation",
-          "noise_treatment": "simulation", "control_variate": "simulation", "normaliser": "estimator", "transformation": "estimator",
-          "instance": "estimator"}  # fmt: skip
+          "noise_treatment": "simulation", "control_variate": "simulation", "normaliser": "estimator",
+          "transformation": "estimator", "instance": "estimator"}  # fmt: skip
 NAMES = st.sampled_from(
     ["..", "../../etc", "/tmp/x", "a/b", "", ".", "a\x00b", "a\nb", "\x1b[2J", "é", "A", "x" * 300, "con", "-", "a--b"]
 )

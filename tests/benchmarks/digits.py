@@ -1,14 +1,15 @@
 """Cost of a digit: CPU seconds to a Monte Carlo error of 1 %, and what sharing data between cells saves of them.
 
-A study of two geometries of four heads, by this package (noise integrated out, both geometries on the same data) and
-by NumPy (noise drawn, data of their own for each geometry).  What takes t seconds and leaves a relative error e needs
-t (e / 1 %)^2 seconds.
+A study of two geometries of four heads, by this package (noise integrated out, a control variate where there is a
+signal, both geometries on the same data) and by NumPy (noise drawn, data of their own for each geometry).  What takes t
+seconds and leaves a relative error e needs t (e / 1 %)^2 seconds.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from functools import partial
 from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -34,12 +35,13 @@ GRIDS = ("closed-form", "rotation", "few-keys")
 
 
 class Target(NamedTuple):
-    """What is estimated from the data: regression function m of the schema, the same of keys (R, d, n), noise."""
+    """What is estimated: regression function m of the schema, the same of keys (R, d, n), noise; control variate."""
 
     name: str
     regression: Any
     values: Any
     noise_sd: float
+    control_variate: str
 
 
 def _no_signal(keys: np.ndarray) -> np.ndarray:
@@ -57,7 +59,10 @@ SIGNAL = {
         {"function": "interaction", "coordinates": [4, 6]},
     ],
 }
-TARGETS = (Target("noise alone", "zero", _no_signal, 1.0), Target("signal", SIGNAL, _signal, 0.3))
+TARGETS = (
+    Target("noise alone", "zero", _no_signal, 1.0, "none"),
+    Target("signal", SIGNAL, _signal, 0.3, "linear_part"),
+)
 ANGLES = (30.0, 90.0)
 SIZE = Size("two geometries", 256, 8, 4, 16, 4096, p=2)
 
@@ -71,21 +76,26 @@ class Found(NamedTuple):
 
 
 def digit_rows(size: Size, rounds: int) -> Iterator[Row]:
-    """Seconds to 1 % by this package, and the cost of the other way over it, round by round."""
+    """Seconds to 1 % by this package, and the cost of other ways over it, round by round."""
     for target in TARGETS:
-        ours, theirs = [], []
-        own_study(size, target, 0), numpy_study(size, target, 0)
-        for k in range(rounds):
-            ours.append(own_study(size, target, k + 1))
-            theirs.append(numpy_study(size, target, k + 1))
+        rivals = {"NumPy, noise drawn, independent data": partial(numpy_study, size, target)}
+        if target.control_variate != "none":
+            rivals["simstudy without control variate"] = partial(
+                own_study, size, target._replace(control_variate="none")
+            )
+        ways = [partial(own_study, size, target), *rivals.values()]
+        for way in ways:
+            way(0)
+        ours, *others = zip(*([way(k + 1) for way in ways] for k in range(rounds)), strict=True)
         for name in (*MEASURES, DIFFERENCE):
             known = np.mean([found.estimate[name] for found in ours], axis=0)
-            own, other = ([_seconds_needed(found, name, known) for found in way] for way in (ours, theirs))
+            own = [_seconds_needed(found, name, known) for found in ours]
             label = f"{target.name}, {name}"
             milliseconds = measure.ratio([1e3 * seconds for seconds in own], [1.0] * rounds)
             yield Row("1 % error", label, "simstudy", milliseconds, "CPU ms")
-            factor = measure.ratio(other, own)
-            yield Row("1 % error", label, "NumPy, noise drawn, independent data", factor, "times the CPU of simstudy")
+            for who, studies in zip(rivals, others, strict=True):
+                factor = measure.ratio([_seconds_needed(found, name, known) for found in studies], own)
+                yield Row("1 % error", label, who, factor, "times the CPU of simstudy")
 
 
 def _seconds_needed(found: Found, name: str, known: np.ndarray) -> float:
@@ -99,6 +109,7 @@ def cells(size: Size, target: Target) -> list[Cell]:
         minimal_cell(
             n_keys=size.keys, n_features=size.features, n_heads=size.heads, head_dim=size.p, arrangement="rotated",
             angle=angle, bandwidth=0.5, regression=target.regression, noise_sd=target.noise_sd, dtype=size.dtype,
+            control_variate=target.control_variate,
             queries={"kind": "gaussian", "count": size.queries, "scale": 0.8}, batch_size=size.replicates // 4,
         )
         for angle in ANGLES

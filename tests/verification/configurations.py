@@ -93,6 +93,7 @@ def configuration(number: int) -> Configuration:
     if regression["function"] == "zero" and treatment == "integrated" and statistic == "bias":
         # Nothing random would be left.
         statistic = "covariance"
+    known = treatment == "integrated" and other is None and "bumps" not in str(regression)
     cell = minimal_cell(
         n_keys=n_keys,
         head_dim=p,
@@ -109,6 +110,8 @@ def configuration(number: int) -> Configuration:
         batch_size=1024 if n_keys >= 50 else 4096,
         seed=number,
         **_arrangement(draw, p),
+        # Last, so that other levels are drawn alike with it and without.
+        control_variate=draw.choice(("none", "linear_part")) if known else "none",
     )
     # Quasi-Monte Carlo takes longer than the simulation that it is compared with: that may as well be precise.
     return Configuration(number, cell, statistic, n_batches=32 if other else 16)
