@@ -115,8 +115,14 @@ def linear_parts(cell: Cell, means: Array, log_mass: Array) -> Control:
     rows, columns = pairs_of(means.shape[-1])
     linear = np.exp(log_mass + known.log_factor) * (means - known.mean)
     first, second = linear.take(rows, axis=-1), linear.take(columns, axis=-1)
-    crossed = known.bias.take(rows, axis=-1) * second + known.bias.take(columns, axis=-1) * first
-    return Control(linear, crossed + known.share * first * second - known.square)
+    # In place, since arrays of pairs are large.
+    products = known.share * second
+    products += known.bias[:, columns]
+    products *= first
+    second *= known.bias[:, rows]
+    products += second
+    products -= known.square
+    return Control(linear, products)
 
 
 # Every batch of a cell asks again.
