@@ -46,6 +46,7 @@ class Law(NamedTuple):
     least: float  # sum of weights from which the fast formula is accepted; float64
 
 
+_LN_2 = math.log(2.0)
 _RATES = {"distance": 0.5, "dot_product": 1.0}
 _FARTHEST = {"distance": 128.0, "dot_product": 1024.0}
 _RANGES = {"float32": (MAGIC_32, -58.0, 50.0, 2.0**-12), "float64": (MAGIC_64, -500.0, 400.0, 2.0**-400)}
@@ -108,6 +109,11 @@ def aim(lowest, keys, points, law, row, centre, slopes, limits, near):
         shift = law.ceiling - np.ceil(highest)
         near[q] = highest <= law.farthest
         limits[0, q], magics[q] = law.low - shift, law.magic + shift
+        if not near[q]:
+            # Where vectors hold queries its lane is computed all the same, and should then be zero: neither denormal
+            # (slow) nor infinite.
+            limits[0, q] = magics[q] = 0
+            slopes[:, q] = 0
 
 
 @kernel
@@ -121,3 +127,20 @@ def nearest_score(lowest, keys, point, distance, row):
         # A NaN score need not be found: it makes its own weight NaN.
         nearest = score if score < nearest else nearest
     return nearest
+
+
+@kernel
+def log_mass(mass, near, nearest, low, point, centre, law):
+    """Return ln Σ_i exp(logit_i) from the sum of the weights of either formula, the fast one if ``near``.
+
+    ``nearest`` is the lowest score, ``low`` the first limit that `aim` sets; of one head at a query (p,).
+    """
+    # A weight is 2^shift exp(logit), and in the fast formula 2^ceiling times that.
+    shift = np.float64(law.rate) * np.float64(nearest)
+    if near:
+        # Multiplied exactly, since the logarithm of the mass would round away what its difference from others says.
+        mass = math.ldexp(mass, -int(law.ceiling))
+        shift = np.float64(law.low - law.ceiling - low)
+        for k in range(point.size):
+            shift += np.float64(law.curvature) * np.float64(point[k] - centre[k]) ** 2
+    return np.log(mass) - _LN_2 * shift
