@@ -53,7 +53,7 @@ _FUNCTIONS = {
     "float32": (exp2_float32, POWERS_32, lowest_float32),
     "float64": (exp2_float64, POWERS_64, lowest_float64),
 }
-_BUSY_LANES = 0.5
+_BUSY_LANES = 0.9
 """Share of lanes with a query from which on vectors of queries are faster than vectors of keys."""
 
 
