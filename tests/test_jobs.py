@@ -119,7 +119,8 @@ def refusing(n_failures: int, answer: str = "Submitted batch job 7"):
     return clients._patient(Job), scripts
 
 
-def test_first_job_that_is_refused__is_not_submitted_again():
+def test_first_job_that_is_refused__is_not_submitted_again(monkeypatch):
+    monkeypatch.setattr(clients, "SUBMIT_SECONDS", 0.0)
     kind, scripts = refusing(99)
     assert asyncio.run(kind()._submit_job("script")) == ""
     assert scripts == ["script"] and not kind.accepted and kind.refusal.strip() == "no such queue"
