@@ -13,6 +13,8 @@ Imports NumPy, Numba and llvmlite only.
     reachable as ``.py_func``, for tests and for compilation for GPUs.
 ``cuda_kernel``, ``cuda_function``
     The same two for GPUs; modules that use them are imported only where a GPU is asked for.
+``VECTOR_BYTES``
+    Width of the vectors of this processor.
 ``aligned``
     Memory for large arrays that kernels read or write.
 """
@@ -58,6 +60,12 @@ def _features() -> str:
 
 if numba.config.CPU_FEATURES is None:  # type: ignore[attr-defined]
     numba.config.CPU_FEATURES = _features()  # type: ignore[attr-defined]
+
+
+VECTOR_BYTES = next(
+    (width for feature, width in (("+avx512f", 64), ("+avx2", 32)) if feature in numba.config.CPU_FEATURES),  # type: ignore[attr-defined]
+    16,
+)
 
 
 @functools.cache

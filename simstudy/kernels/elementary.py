@@ -23,10 +23,15 @@ _SIGN_32, _SIGN_64 = np.int32(31), np.int64(63)
 _MAGNITUDE_32, _MAGNITUDE_64 = np.int32(2**31 - 1), np.int64(2**63 - 1)
 # Nonnegative numbers are ordered as their bits are.
 _LARGEST_32, _LARGEST_64 = np.finfo(F32).max.view(np.int32), np.finfo(F64).max.view(np.int64)
-_ONE_32 = F32(1.0)
-_A1, _A2, _A3, _A4, _A5 = (
-    F32(c) for c in (0.693146977599, 0.240222420854, 0.0555073374347, 0.00967151263996, 0.00132647271401)
+# Highest power first.
+POWERS_32 = tuple(
+    F32(c) for c in (0.00132647271401, 0.00967151263996, 0.0555073374347, 0.240222420854, 0.693146977599, 1.0)
 )
+POWERS_64 = (
+    4.4347712982003767083e-10, 7.0737832485031332991e-9, 1.0178199571842137974e-7, 1.3215435282308487999e-6,
+    0.000015252733493127489347, 0.0001540353045711209086, 0.0013333558146774620517, 0.0096181291075941200896,
+    0.055504108664820083227, 0.2402265069591013126, 0.69314718055994532581, 1.0,
+)  # fmt: skip
 
 
 @device_function
@@ -40,7 +45,9 @@ def exp2_float32(t, lowest, magic):
     u = lowest if t < lowest else t
     m = u + magic
     f = u - (m - magic)
-    power = _ONE_32 + f * (_A1 + f * (_A2 + f * (_A3 + f * (_A4 + f * _A5))))
+    power = POWERS_32[0]
+    for c in POWERS_32[1:]:
+        power = c + f * power
     # The product keeps NaN, where a sum of bits would not.
     return power * np.int32(F32(m).view(np.int32) << _MANTISSA_32).view(F32)
 
@@ -51,12 +58,9 @@ def exp2_float64(t, lowest, magic):
     u = lowest if t < lowest else t
     m = u + magic
     f = u - (m - magic)
-    power = 7.0737832485031332991e-9 + f * 4.4347712982003767083e-10
-    power = 1.3215435282308487999e-6 + f * (1.0178199571842137974e-7 + f * power)
-    power = 0.0001540353045711209086 + f * (0.000015252733493127489347 + f * power)
-    power = 0.0096181291075941200896 + f * (0.0013333558146774620517 + f * power)
-    power = 0.2402265069591013126 + f * (0.055504108664820083227 + f * power)
-    power = 1.0 + f * (0.69314718055994532581 + f * power)
+    power = POWERS_64[0]
+    for c in POWERS_64[1:]:
+        power = c + f * power
     return power * np.int64(F64(m).view(np.int64) << _MANTISSA_64).view(F64)
 
 

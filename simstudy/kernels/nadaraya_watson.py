@@ -14,7 +14,23 @@ from typing import NamedTuple
 import numpy as np
 
 from simstudy.jit import aligned, kernel
-from simstudy.kernels.elementary import exp2_float32, exp2_float64, lowest_float32, lowest_float64
+from simstudy.kernels.elementary import (
+    POWERS_32,
+    POWERS_64,
+    exp2_float32,
+    exp2_float64,
+    lowest_float32,
+    lowest_float64,
+)
+from simstudy.kernels.lanes import (
+    STRIP,
+    add_lane_products,
+    scale_weights,
+    set_exponents,
+    sum_weights,
+    take_products,
+    take_sums,
+)
 from simstudy.kernels.shifts import Law, aim, law_of, nearest_score
 from simstudy.kernels.tiles import (
     STRIDE,
@@ -29,10 +45,16 @@ from simstudy.kernels.tiles import (
     weighted_sums,
     weighted_sums_kept,
 )
+from simstudy.vectors import lanes
 
 # Index legend: r replicate, i key, q query, h and g head, k dimension of a head.
 
-_FUNCTIONS = {"float32": (exp2_float32, lowest_float32), "float64": (exp2_float64, lowest_float64)}
+_FUNCTIONS = {
+    "float32": (exp2_float32, POWERS_32, lowest_float32),
+    "float64": (exp2_float64, POWERS_64, lowest_float64),
+}
+_BUSY_LANES = 0.5
+"""Share of lanes with a query from which on vectors of queries are faster than vectors of keys."""
 
 
 class _Memory(NamedTuple):
@@ -48,6 +70,9 @@ class _Memory(NamedTuple):
     nearest: np.ndarray  # (head, query) lowest score, where the careful formula serves
     sums: np.ndarray  # (query, head, 2) sum of weights, weighted sum of values
     products: np.ndarray  # (query, head, head) sums of products of weights
+    strips: np.ndarray  # (head, lanes of each key of a strip), empty if vectors hold keys; lanes hold queries
+    lane_sums: np.ndarray  # (head, 2, lane)
+    lane_products: np.ndarray  # (block, 16, lane): see `lanes.add_lane_products`
 
 
 def nw_estimates(
@@ -135,39 +160,57 @@ def _memory(keys: np.ndarray, queries: np.ndarray, n_heads: int) -> _Memory:
     """Memory for ``n_heads`` heads at a time; loops take dimensions and rows of weights by fours."""
     head_dim, n_queries, real = keys.shape[2], queries.shape[3], keys.dtype
     whole_dim, whole_heads = -(-head_dim // 4) * 4, -(-n_heads // 4) * 4
+    width = lanes(real.itemsize)
+    whole_queries = -(-n_queries // width) * width
+    width = width if n_queries >= _BUSY_LANES * whole_queries else 0
+    n_blocks = whole_heads // 4 * (whole_heads // 4 + 1) // 2
     return _Memory(
         laid=_tiles((n_heads, 2 + whole_dim), real),
         rows=_tiles((whole_heads,), real),
         data=_tiles((2,), real),
         centres=np.zeros((n_heads, head_dim), real),
-        slopes=np.zeros((n_heads, whole_dim, n_queries), real),
-        limits=np.empty((n_heads, 2, n_queries), real),
+        slopes=_zeros((n_heads, whole_dim, whole_queries), real),
+        limits=_zeros((n_heads, 2, whole_queries), real),
         near=np.empty((n_heads, n_queries), np.bool_),
         nearest=np.empty((n_heads, n_queries), real),
         sums=np.empty((n_queries, n_heads, 2)),
         products=np.empty((n_queries, whole_heads, whole_heads)),
+        strips=_zeros((whole_heads, (STRIP + 1) * width), real),
+        lane_sums=_zeros((n_heads, 2, width), real),
+        lane_products=_zeros((n_blocks, 16, width), real),
     )
 
 
 def _tiles(shape: tuple[int, ...], real: np.dtype) -> np.ndarray:
-    tiles = aligned((*shape, STRIDE), real)
-    tiles[:] = 0
-    return tiles
+    return _zeros((*shape, STRIDE), real)
+
+
+def _zeros(shape: tuple[int, ...], real: np.dtype) -> np.ndarray:
+    array = aligned(shape, real)
+    array[:] = 0
+    return array
 
 
 @kernel
-def _estimates(exp2, lowest, keys, values, queries, law, memory, estimates):
+def _estimates(exp2, powers, lowest, keys, values, queries, law, memory, estimates):
     # estimates[r, q, h] = sum_i w_i values[r, i] / sum_i w_i
     n_replicates, n_heads, n_queries = len(keys), keys.shape[1], queries.shape[3]
+    in_lanes = memory.strips.size > 0
     for r in range(n_replicates):
         points = queries[r if len(queries) > 1 else 0]
         for h in range(n_heads):
             _aim(lowest, keys[r, h], points[h], law, memory, 0)
-            _sum(exp2, keys[r, h], values[r], points[h], law, memory, 0, n_queries)
+            if in_lanes:
+                _sum_in_lanes(powers, keys[r, h], values[r], law, memory)
+            else:
+                _sum(exp2, keys[r, h], values[r], points[h], law, memory, 0, n_queries)
             for q in range(n_queries):
                 sums = memory.sums[q, 0]
+                again = in_lanes and not memory.near[0, q]
                 if memory.near[0, q] and not sums[0] >= law.least:
                     _withdraw(lowest, keys[r, h], points[h, :, q], law, memory, 0, q)
+                    again = True
+                if again:
                     _sum(exp2, keys[r, h], values[r], points[h], law, memory, q, q + 1)
                 estimates[r, q, h] = sums[1] / _mass(sums, memory.near[0, q])
 
@@ -193,23 +236,45 @@ def _sum(exp2, keys, values, points, law, memory, first, last):
 
 
 @kernel
-def _moments(exp2, lowest, keys, values, variances, queries, law, memory, means, grams):
+def _sum_in_lanes(powers, keys, values, law, memory):
+    # As `_sum`, at all queries that the fast formula serves.
+    y, laid, row, slopes, limits = memory.data[0], memory.laid[0], memory.strips[0], memory.slopes[0], memory.limits[0]
+    lane_sums, width = memory.lane_sums, memory.lane_sums.shape[2]
+    memory.sums[:] = 0
+    for start in range(0, keys.shape[1], TILE):
+        size = min(TILE, keys.shape[1] - start)
+        copy(values, start, size, y)
+        lay_keys(keys, start, size, memory.centres[0], law.curvature, laid)
+        for q in range(0, len(memory.sums), width):
+            for first in range(0, padded(size), STRIP):
+                set_exponents(laid, slopes, q, first, STRIP, width, row)
+                sum_weights(powers, limits, q, y, first, STRIP, lane_sums[0], row)
+            take_sums(lane_sums, q, memory.sums)
+
+
+@kernel
+def _moments(exp2, powers, lowest, keys, values, variances, queries, law, memory, means, grams):
     # means[r, q, h] = sum_i w_hi values[r, i] / W_h,  W_h = sum_i w_hi
     # grams[r, q, h, g] = sum_i w_hi w_gi variances[r, i] / (W_h W_g)
     n_replicates, n_heads, n_queries = len(keys), keys.shape[1], queries.shape[3]
+    in_lanes = memory.strips.size > 0
     for r in range(n_replicates):
         points = queries[r if len(queries) > 1 else 0]
         largest = _largest(variances[r])
         for h in range(n_heads):
             _aim(lowest, keys[r, h], points[h], law, memory, h)
-        _multiply(exp2, keys[r], values[r], variances[r], largest, points, law, memory, 0, n_queries)
+        if in_lanes:
+            _multiply_in_lanes(powers, keys[r], values[r], variances[r], largest, law, memory)
+        else:
+            _multiply(exp2, keys[r], values[r], variances[r], largest, points, law, memory, 0, n_queries)
         for q in range(n_queries):
-            failed = False
+            again = False
             for h in range(n_heads):
+                again = again or (in_lanes and not memory.near[h, q])
                 if memory.near[h, q] and not memory.sums[q, h, 0] >= law.least:
                     _withdraw(lowest, keys[r, h], points[h, :, q], law, memory, h, q)
-                    failed = True
-            if failed:
+                    again = True
+            if again:
                 _multiply(exp2, keys[r], values[r], variances[r], largest, points, law, memory, q, q + 1)
             _normalise(memory.sums[q], memory.products[q], largest, memory.near[:, q], means[r, q], grams[r, q])
 
@@ -239,6 +304,48 @@ def _multiply(exp2, keys, values, variances, largest, points, law, memory, first
                 memory.sums[q, h, 0] += mass
                 memory.sums[q, h, 1] += total
             add_products(rows, padded(size), memory.products[q])
+
+
+@kernel
+def _multiply_in_lanes(powers, keys, values, variances, largest, law, memory):
+    # As `_multiply`, at all queries that the fast formula serves.
+    n_heads, _, n_keys = keys.shape
+    y, scale, laid, strips, slopes, limits = (
+        memory.data[0],
+        memory.data[1],
+        memory.laid,
+        memory.strips,
+        memory.slopes,
+        memory.limits,
+    )
+    lane_sums, lane_products, width = memory.lane_sums, memory.lane_products, memory.lane_sums.shape[2]
+    scaled = not _constant(variances)
+    memory.sums[:] = 0
+    memory.products[:] = 0
+    for start in range(0, n_keys, TILE):
+        size = min(TILE, n_keys - start)
+        copy(values, start, size, y)
+        copy_scales(variances, largest, start, size, scale)
+        for h in range(n_heads):
+            lay_keys(keys[h], start, size, memory.centres[h], law.curvature, laid[h])
+        for q in range(0, len(memory.sums), width):
+            for first in range(0, padded(size), STRIP):
+                for h in range(n_heads):
+                    set_exponents(laid[h], slopes[h], q, first, STRIP, width, strips[h])
+                    sum_weights(powers, limits[h], q, y, first, STRIP, lane_sums[h], strips[h])
+                if scaled:
+                    scale_weights(strips, scale, first, width)
+                add_lane_products(strips, width, lane_products)
+            take_sums(lane_sums, q, memory.sums)
+            take_products(lane_products, q, memory.products)
+
+
+@kernel
+def _constant(numbers):
+    same = True
+    for i in range(numbers.size):
+        same = same and numbers[i] == numbers[0]
+    return same
 
 
 @kernel

@@ -10,11 +10,13 @@ from __future__ import annotations
 import numpy as np
 
 from simstudy.jit import aligned, inlined, kernel
+from simstudy.vectors import lanes, load, repeat, spread, store_four
 
 # Index legend: r replicate, i key, j feature, c column of the stacked projections (head and dimension).
 
 _TILE = 256
 _STRIDE = _TILE + 16
+"""Numbers from one row of a tile to the next: not a power of 2, as the first-level cache holds few such rows."""
 
 
 def project(keys: np.ndarray, projections: np.ndarray) -> np.ndarray:
@@ -33,61 +35,60 @@ def project(keys: np.ndarray, projections: np.ndarray) -> np.ndarray:
         W_hᵀ X_i in the precision of the keys.  The bits for one replicate do not depend on the others.
     """
     n_heads, _, head_dim = projections.shape[-3:]
-    n_columns = n_heads * head_dim
+    n_columns, n_keys = n_heads * head_dim, keys.shape[2]
     stacked = np.moveaxis(projections.reshape((-1, *projections.shape[-3:])), -1, -2)
     # Columns pass by fours: those that fill the last four are zero, and their products are dropped.
     rows = np.zeros((len(stacked), -(-n_columns // 4) * 4, keys.shape[1]), keys.dtype)
     rows[:, :n_columns] = stacked.reshape(len(stacked), n_columns, -1)
-    projected = aligned((len(keys), n_columns, keys.shape[2]), keys.dtype)
-    sums = aligned((4 * _STRIDE,), keys.dtype)
-    _project(np.require(keys, requirements=("C", "W")), rows, sums, projected)
-    return projected.reshape(len(keys), n_heads, head_dim, keys.shape[2])
+    projected = aligned((len(keys), n_columns, n_keys), keys.dtype)
+    width = lanes(keys.itemsize)
+    memory = aligned((keys.shape[1], _STRIDE), keys.dtype), aligned((4, _STRIDE), keys.dtype)
+    _project(np.require(keys, requirements=("C", "W")), rows, width, *memory, projected)
+    return projected.reshape(len(keys), n_heads, head_dim, n_keys)
 
 
 @kernel
-def _project(keys, rows, sums, projected):
+def _project(keys, rows, width, tile, sums, projected):
     # projected[r, c, i] = sum_j rows[r, c, j] * keys[r, j, i]
     n_replicates, n_columns, n_keys = projected.shape
     for r in range(n_replicates):
         weights = rows[r if len(rows) > 1 else 0]
         for start in range(0, n_keys, _TILE):
-            size = min(_TILE, n_keys - start)
+            stop = min(start + _TILE, n_keys)
+            for j in range(keys.shape[1]):
+                _copy(keys[r, j, start:stop], tile[j])
             for c in range(0, n_columns, 4):
-                _sum_tile(keys[r], weights[c : c + 4], start, size, sums)
+                for i in range(0, stop - start, 4 * width):
+                    _sum_products(tile, weights, c, i, width, sums)
                 for k in range(min(4, n_columns - c)):
-                    target, source = projected[r, c + k, start : start + size], sums[k * _STRIDE : (k + 1) * _STRIDE]
-                    for i in range(size):
-                        target[i] = source[i]
+                    _copy(sums[k, : stop - start], projected[r, c + k, start:stop])
 
 
 @inlined
-def _sum_tile(keys, weights, start, size, sums):
-    n_features, stop = len(keys), start + size
-    rest = n_features % 4
-    for i in range(4 * _STRIDE):
-        sums[i] = 0
-    for j in range(rest):
-        x, a, b, c, d = keys[j, start:stop], weights[0, j], weights[1, j], weights[2, j], weights[3, j]
-        for i in range(size):
-            sums[i] += a * x[i]
-            sums[i + _STRIDE] += b * x[i]
-            sums[i + 2 * _STRIDE] += c * x[i]
-            sums[i + 3 * _STRIDE] += d * x[i]
-    for j in range(rest, n_features, 4):
-        _add_four(keys, weights, j, start, stop, sums)
+def _copy(source, target):
+    for i in range(source.size):
+        target[i] = source[i]
 
 
 @inlined
-def _add_four(keys, w, j, start, stop, sums):
-    # 16 products for 8 reads and 4 writes: with fewer, memory would be waited for.
-    x0, x1, x2, x3 = keys[j, start:stop], keys[j + 1, start:stop], keys[j + 2, start:stop], keys[j + 3, start:stop]
-    a0, a1, a2, a3 = w[0, j], w[0, j + 1], w[0, j + 2], w[0, j + 3]
-    b0, b1, b2, b3 = w[1, j], w[1, j + 1], w[1, j + 2], w[1, j + 3]
-    c0, c1, c2, c3 = w[2, j], w[2, j + 1], w[2, j + 2], w[2, j + 3]
-    d0, d1, d2, d3 = w[3, j], w[3, j + 1], w[3, j + 2], w[3, j + 3]
-    for i in range(stop - start):
-        p, q, r, s = x0[i], x1[i], x2[i], x3[i]
-        sums[i] += a0 * p + a1 * q + a2 * r + a3 * s
-        sums[i + _STRIDE] += b0 * p + b1 * q + b2 * r + b3 * s
-        sums[i + 2 * _STRIDE] += c0 * p + c1 * q + c2 * r + c3 * s
-        sums[i + 3 * _STRIDE] += d0 * p + d1 * q + d2 * r + d3 * s
+def _sum_products(tile, weights, c, i, w, sums):
+    # sums[k, i] = sum_j weights[c + k, j] * tile[j, i] for four columns and four vectors of keys: 16 sums in registers
+    # share 8 reads for each feature.  Columns are a, b, c, d, and vectors 0, 1, 2, 3.
+    n_features, first = len(tile), c * tile.shape[0]
+    a0 = a1 = a2 = a3 = b0 = b1 = b2 = b3 = spread(weights.dtype.type(0))
+    c0 = c1 = c2 = c3 = d0 = d1 = d2 = d3 = a0
+    for j in range(n_features):
+        x = j * _STRIDE + i
+        x0, x1, x2, x3 = load(tile, x), load(tile, x + w), load(tile, x + 2 * w), load(tile, x + 3 * w)
+        y = repeat(weights, first + j)
+        a0, a1, a2, a3 = a0 + y * x0, a1 + y * x1, a2 + y * x2, a3 + y * x3
+        y = repeat(weights, first + n_features + j)
+        b0, b1, b2, b3 = b0 + y * x0, b1 + y * x1, b2 + y * x2, b3 + y * x3
+        y = repeat(weights, first + 2 * n_features + j)
+        c0, c1, c2, c3 = c0 + y * x0, c1 + y * x1, c2 + y * x2, c3 + y * x3
+        y = repeat(weights, first + 3 * n_features + j)
+        d0, d1, d2, d3 = d0 + y * x0, d1 + y * x1, d2 + y * x2, d3 + y * x3
+    store_four(sums, i, w, a0, a1, a2, a3)
+    store_four(sums, _STRIDE + i, w, b0, b1, b2, b3)
+    store_four(sums, 2 * _STRIDE + i, w, c0, c1, c2, c3)
+    store_four(sums, 3 * _STRIDE + i, w, d0, d1, d2, d3)

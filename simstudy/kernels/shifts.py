@@ -108,6 +108,11 @@ def aim(lowest, keys, points, law, row, centre, slopes, limits, near):
         shift = law.ceiling - np.ceil(highest)
         near[q] = highest <= law.farthest
         limits[0, q], magics[q] = law.low - shift, law.magic + shift
+        if not near[q]:
+            # Where vectors hold queries its lane is computed all the same, and should then be zero: neither denormal
+            # (slow) nor infinite.
+            limits[0, q] = magics[q] = 0
+            slopes[:, q] = 0
 
 
 @kernel

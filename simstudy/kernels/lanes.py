@@ -1,0 +1,191 @@
+"""Loops over one tile of keys in which every query has a lane of a vector: weights, their sums and their products.
+
+Imports jit and vectors, and elementary beside it.
+
+Plain formula: that of `tiles`, whose vectors hold keys.  There each sum ends with a sum over the lanes, and the keys and
+weights of all heads do not fit into the first-level cache; here lanes are never summed, and weights are made and
+multiplied for a few keys at a time.  With as many queries as lanes that is 1.3 to 1.6 times as fast; few queries
+would leave lanes idle.
+"""
+
+from __future__ import annotations
+
+from simstudy.jit import inlined, kernel
+from simstudy.vectors import at_least, exponent_of_low_bits, load, repeat, spread, store, store_four
+
+# Index legend: i key, q first query of the lanes, k dimension of a head, h and g head.
+
+STRIP = 64
+"""Keys whose weights are made before they are multiplied; a tile is a whole number of strips."""
+
+
+@inlined
+def _exp2_four(powers, t0, t1, t2, t3, lowest, magic):
+    # As `elementary.exp2_float32`, for four vectors: the operations of one would wait for each other.
+    t0, t1, t2, t3 = at_least(t0, lowest), at_least(t1, lowest), at_least(t2, lowest), at_least(t3, lowest)
+    m0, m1, m2, m3 = t0 + magic, t1 + magic, t2 + magic, t3 + magic
+    f0, f1, f2, f3 = t0 - (m0 - magic), t1 - (m1 - magic), t2 - (m2 - magic), t3 - (m3 - magic)
+    p0 = p1 = p2 = p3 = spread(powers[0])
+    for c in powers[1:]:
+        p0, p1, p2, p3 = f0 * p0 + c, f1 * p1 + c, f2 * p2 + c, f3 * p3 + c
+    p0, p1 = p0 * exponent_of_low_bits(m0), p1 * exponent_of_low_bits(m1)
+    return p0, p1, p2 * exponent_of_low_bits(m2), p3 * exponent_of_low_bits(m3)
+
+
+@inlined
+def _add_four(t, a0, a1, a2, a3, laid, place, stride):
+    return a3 * repeat(laid, place + 3 * stride) + (
+        a2 * repeat(laid, place + 2 * stride) + (a1 * repeat(laid, place + stride) + (a0 * repeat(laid, place) + t))
+    )
+
+
+@inlined
+def set_exponents(laid, slopes, q, first, size, width, row):
+    """Set a row to the exponents of the weights of keys first .. first + size − 1, a vector of queries for each."""
+    stride, n_slopes = laid.shape[1], slopes.shape[1]
+    for k in range(0, len(slopes), 4):
+        a0, a1 = load(slopes, k * n_slopes + q), load(slopes, (k + 1) * n_slopes + q)
+        a2, a3 = load(slopes, (k + 2) * n_slopes + q), load(slopes, (k + 3) * n_slopes + q)
+        for i in range(0, size, 4):
+            place, x = i * width, (k + 2) * stride + first + i
+            if k == 0:
+                t0, t1 = repeat(laid, first + i), repeat(laid, first + i + 1)
+                t2, t3 = repeat(laid, first + i + 2), repeat(laid, first + i + 3)
+            else:
+                t0, t1 = load(row, place), load(row, place + width)
+                t2, t3 = load(row, place + 2 * width), load(row, place + 3 * width)
+            t0 = _add_four(t0, a0, a1, a2, a3, laid, x, stride)
+            t1 = _add_four(t1, a0, a1, a2, a3, laid, x + 1, stride)
+            t2 = _add_four(t2, a0, a1, a2, a3, laid, x + 2, stride)
+            t3 = _add_four(t3, a0, a1, a2, a3, laid, x + 3, stride)
+            store_four(row, place, width, t0, t1, t2, t3)
+
+
+@inlined
+def sum_weights(powers, limits, q, values, first, size, sums, row):
+    """Turn exponents into weights; add the weights at each query to sums[0], and those times values to sums[1]."""
+    width = sums.shape[1]
+    lowest, magic = load(limits, q), load(limits, limits.shape[1] + q)
+    # Sums of a strip by themselves, so that rounding grows with strips and not with keys; both sums in one order, so
+    # that the mean of a constant is that constant.
+    mass = total = spread(values.dtype.type(0))
+    for i in range(0, size, 4):
+        place = i * width
+        w0, w1, w2, w3 = _exp2_four(
+            powers,
+            load(row, place),
+            load(row, place + width),
+            load(row, place + 2 * width),
+            load(row, place + 3 * width),
+            lowest,
+            magic,
+        )
+        mass = (((mass + w0) + w1) + w2) + w3
+        y = first + i
+        total = w1 * repeat(values, y + 1) + (w0 * repeat(values, y) + total)
+        total = w3 * repeat(values, y + 3) + (w2 * repeat(values, y + 2) + total)
+        store_four(row, place, width, w0, w1, w2, w3)
+    store(sums, 0, load(sums, 0) + mass)
+    store(sums, width, load(sums, width) + total)
+
+
+@kernel
+def scale_weights(rows, scales, first, width):
+    """Multiply the weights of each key, left by `sum_weights`, by its scale."""
+    for h in range(len(rows)):
+        weights = rows[h]
+        for i in range(STRIP):
+            store(weights, i * width, load(weights, i * width) * repeat(scales, first + i))
+
+
+@kernel
+def add_lane_products(rows, width, products):
+    """Add Σ_i rows[h, i] rows[g, i] to products for g ≤ h, each lane by itself; heads go by fours.
+
+    ``products`` is (block, sixteen products, lane), the blocks of four by four heads in the order of rows.
+    """
+    block = 0
+    for h in range(0, len(rows), 4):
+        for g in range(0, h, 4):
+            _add_block(rows, h, g, width, products[block])
+            block += 1
+        _add_triangle(rows, h, width, products[block])
+        block += 1
+
+
+@inlined
+def _add_block(rows, h, g, w, s):
+    # 16 sums share 8 reads; with 4 sums and 4 reads, reading takes longer than multiplying.
+    x0, x1, x2, x3 = rows[h], rows[h + 1], rows[h + 2], rows[h + 3]
+    y0, y1, y2, y3 = rows[g], rows[g + 1], rows[g + 2], rows[g + 3]
+    s00 = s01 = s02 = s03 = s10 = s11 = s12 = s13 = spread(rows.dtype.type(0))
+    s20 = s21 = s22 = s23 = s30 = s31 = s32 = s33 = s00
+    for i in range(0, STRIP * w, w):
+        a, b, c, d = load(y0, i), load(y1, i), load(y2, i), load(y3, i)
+        x = load(x0, i)
+        s00, s01, s02, s03 = s00 + x * a, s01 + x * b, s02 + x * c, s03 + x * d
+        x = load(x1, i)
+        s10, s11, s12, s13 = s10 + x * a, s11 + x * b, s12 + x * c, s13 + x * d
+        x = load(x2, i)
+        s20, s21, s22, s23 = s20 + x * a, s21 + x * b, s22 + x * c, s23 + x * d
+        x = load(x3, i)
+        s30, s31, s32, s33 = s30 + x * a, s31 + x * b, s32 + x * c, s33 + x * d
+    _add_to_four(s, 0, w, s00, s01, s02, s03)
+    _add_to_four(s, 4 * w, w, s10, s11, s12, s13)
+    _add_to_four(s, 8 * w, w, s20, s21, s22, s23)
+    _add_to_four(s, 12 * w, w, s30, s31, s32, s33)
+
+
+@inlined
+def _add_triangle(rows, h, w, s):
+    x0, x1, x2, x3 = rows[h], rows[h + 1], rows[h + 2], rows[h + 3]
+    s00 = s10 = s11 = s20 = s21 = s22 = s30 = s31 = s32 = s33 = spread(rows.dtype.type(0))
+    for i in range(0, STRIP * w, w):
+        a, b, c, d = load(x0, i), load(x1, i), load(x2, i), load(x3, i)
+        s00, s10, s11, s20, s21 = s00 + a * a, s10 + b * a, s11 + b * b, s20 + c * a, s21 + c * b
+        s22, s30, s31, s32, s33 = s22 + c * c, s30 + d * a, s31 + d * b, s32 + d * c, s33 + d * d
+    _add_to(s, 0, s00)
+    _add_to(s, 4 * w, s10)
+    _add_to(s, 5 * w, s11)
+    _add_to(s, 8 * w, s20)
+    _add_to(s, 9 * w, s21)
+    _add_to(s, 10 * w, s22)
+    _add_to_four(s, 12 * w, w, s30, s31, s32, s33)
+
+
+@inlined
+def _add_to(sums, place, x):
+    store(sums, place, load(sums, place) + x)
+
+
+@inlined
+def _add_to_four(sums, place, w, a, b, c, d):
+    _add_to(sums, place, a)
+    _add_to(sums, place + w, b)
+    _add_to(sums, place + 2 * w, c)
+    _add_to(sums, place + 3 * w, d)
+
+
+@kernel
+def take_sums(lane_sums, q, sums):
+    """Add the sums of the lanes to those of queries q, q + 1, …: sums[q, h, 0 or 1]; and set them to zero."""
+    n_lanes = min(lane_sums.shape[2], len(sums) - q)
+    for h in range(len(lane_sums)):
+        for k in range(2):
+            for lane in range(n_lanes):
+                sums[q + lane, h, k] += lane_sums[h, k, lane]
+    lane_sums[:] = 0
+
+
+@kernel
+def take_products(lane_products, q, products):
+    """As `take_sums`, for products[q, h, g]."""
+    n_lanes = min(lane_products.shape[2], len(products) - q)
+    block = 0
+    for h in range(0, products.shape[1], 4):
+        for g in range(0, h + 1, 4):
+            for k in range(16):
+                for lane in range(n_lanes):
+                    products[q + lane, h + k // 4, g + k % 4] += lane_products[block, k, lane]
+            block += 1
+    lane_products[:] = 0
