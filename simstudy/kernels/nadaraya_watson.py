@@ -1,6 +1,6 @@
 """Nadaraya–Watson heads of many replicates: estimates, and moments given the keys.
 
-Imports NumPy and jit, and elementary, shifts and tiles beside it.
+Imports NumPy, jit and vectors, and elementary, lanes, shifts and tiles beside it.
 
 The weights of head h at query q are a softmax over the keys of the logits −|k_q − k_i|²/(2b²) or k_q·k_i/b²
 (Nadaraya 1964; Watson 1964; Vaswani et al. 2017).  Keys pass in tiles; sums over tiles are float64 in either
