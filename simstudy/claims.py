@@ -117,25 +117,26 @@ class Crossing(BaseClaim):
     )
 
 
-class RankCorrelation(BaseClaim):
+class OrderingClaim(BaseClaim):
+    """What claims on the order that a diversity index gives the cells state: the index, and which way it goes."""
+
+    measure: AveragedMeasure = Field("mse", description=_one_of(MEASURES | STATISTICS))
+    against: IndexName = Field(description="a diversity index")
+    by: str | None = Field(None, description="a factor of the grid; its levels are judged apart")
+    direction: Literal["increasing", "decreasing"] = Field("decreasing", description='"increasing" or "decreasing"')
+
+
+class RankCorrelation(OrderingClaim):
     """Over all selected cells, the measure goes with a diversity index: Spearman's rank correlation is large enough."""
 
     kind: Literal["rank_correlation"]
-    measure: AveragedMeasure = Field("mse", description=_one_of(MEASURES | STATISTICS))
-    against: IndexName = Field(description="a diversity index")
-    by: str | None = Field(None, description="a factor of the grid; its levels are judged apart")
-    direction: Literal["increasing", "decreasing"] = Field("decreasing", description='"increasing" or "decreasing"')
     at_least: Annotated[float, Field(ge=0, lt=1)] = Field(0.0, description="least correlation claimed, in [0, 1)")
 
 
-class ViolatedPairs(BaseClaim):
+class ViolatedPairs(OrderingClaim):
     """Few pairs of selected cells have the measure and a diversity index in the wrong order."""
 
     kind: Literal["violated_pairs"]
-    measure: AveragedMeasure = Field("mse", description=_one_of(MEASURES | STATISTICS))
-    against: IndexName = Field(description="a diversity index")
-    by: str | None = Field(None, description="a factor of the grid; its levels are judged apart")
-    direction: Literal["increasing", "decreasing"] = Field("decreasing", description='"increasing" or "decreasing"')
     at_most: Annotated[float, Field(ge=0, lt=1)] = Field(description="largest share of pairs claimed, in [0, 1)")
 
 

@@ -24,7 +24,6 @@ from simstudy.marks import (
     Look,
     column,
     legends,
-    levels_of,
     looks_of,
     split,
     strata,
@@ -68,7 +67,7 @@ def optimum_figure(figure: claims.Figure, cells: xr.Dataset) -> Drawing:
     drawn = list(grid.flat[: len(panels)])
     share_y(drawn, "log", always=True)
     for axes in drawn:
-        _tick_y(axes, np.array(levels_of(cells, figure.over), float))
+        _tick_y(axes, cells[figure.over].values.astype(float))
     label_y(grid, f"best {setting_name(figure.over)}", len(panels))
     legends(drawing, figure, looks, _reading(figure, hidden, told))
     return drawing
@@ -81,7 +80,10 @@ def _hidden(figure: claims.Figure, cells: xr.Dataset) -> list[str]:
 def places(figure: claims.Figure, stratum: xr.Dataset) -> list[Place]:
     """Return the optimum at each level of x, of cells that differ in x, ``over`` and tuned factors alone."""
     found = []
-    for x, cells in split(stratum, figure.x):
+    # Both by their numbers, also a bandwidth that follows a rule.
+    along = stratum[figure.x].values.astype(float)
+    for x in np.unique(along):
+        cells = stratum.isel(cell=np.flatnonzero(along == x))
         levels = cells[figure.over].values.astype(float)
         values = cells[figure.y].sel(source="empirical").values
         if not np.isfinite(values).any():
@@ -96,7 +98,7 @@ def places(figure: claims.Figure, stratum: xr.Dataset) -> list[Place]:
             told[source] = float(profile.refined[0]) if profile.in_sight else np.nan
         optimum = float(_profile(levels, values).refined[0])
         found.append(Place(float(x), optimum, min(possible), max(possible), told))
-    return sorted(found)
+    return found
 
 
 def _profile(levels: np.ndarray, values: np.ndarray) -> Profile:

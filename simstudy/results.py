@@ -1,6 +1,6 @@
 """Results of a study for analysis scripts: load them, and lay them out by factor.
 
-Imports NumPy, xarray, cells, labels, problems and store only.
+Imports NumPy, xarray, cells, labels, layout, problems and store only.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import xarray as xr
 
 from simstudy.cells import level
 from simstudy.labels import factors_of
+from simstudy.layout import require_layout
 from simstudy.problems import UserError
 from simstudy.store import read_results
 
@@ -32,15 +33,12 @@ def open_results(path: str | Path) -> xr.Dataset:
     Raises
     ------
     UserError
-        If there are no results of a study at the path.
+        If there are no results of a study at the path, or another version of simstudy laid them out in another way.
     """
     path = Path(path)
     path = path / "results.nc" if path.is_dir() else path
     results = read_results(path)
-    try:
-        factors_of(results)
-    except UserError as error:
-        raise UserError(f"{path}: {error}") from None
+    require_layout(results, path)
     return results
 
 

@@ -21,6 +21,11 @@ SOURCES = ("empirical", "exact", "leading")
 """Monte Carlo; theory without approximation in n; theory at leading order in n."""
 THEORIES = SOURCES[1:]
 INDICES = ("chordal", "participation", "entropy", "logdet", "volume", "vendi", "min_angle", "output")
+ATTRIBUTES = (
+    "study", "profile", "title", "aim", "design", "design_hash", "factors", "seed", "engine", "simstudy_version",
+    "commit", "libraries", "missing_values", "run",
+)  # fmt: skip
+"""Global attributes of the results of a study."""
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,8 @@ from numba.extending import intrinsic, lower_builtin, models, register_model, ty
 
 from simstudy.jit import VECTOR_BYTES, inlined
 
+# Typed loosely: Numba gives the decorator no type for what the decorated function becomes.
+_operation: Callable[..., Any] = intrinsic
 _FLAGS = ("nsz", "contract")
 _MANTISSA_BITS = {types.float32: 23, types.float64: 52}
 
@@ -71,7 +73,7 @@ def _vectors_at(address: ir.Value, builder: ir.IRBuilder, dtype: types.Float) ->
     return builder.bitcast(address, Vector(dtype).code.as_pointer())
 
 
-@intrinsic
+@_operation
 def load(_context, array, offset):  # type: ignore[no-untyped-def]
     """Numbers offset, offset + 1, … of a contiguous array as a vector; nothing checks that they exist."""
 
@@ -84,7 +86,7 @@ def load(_context, array, offset):  # type: ignore[no-untyped-def]
     return Vector(array.dtype)(array, types.intp), generate
 
 
-@intrinsic
+@_operation
 def repeat(_context, array, offset):  # type: ignore[no-untyped-def]
     """Vector with one number of a contiguous array in all lanes; nothing checks that it exists."""
 
@@ -95,7 +97,7 @@ def repeat(_context, array, offset):  # type: ignore[no-untyped-def]
     return Vector(array.dtype)(array, types.intp), generate
 
 
-@intrinsic
+@_operation
 def store(_context, array, offset, vector):  # type: ignore[no-untyped-def]
     """Set numbers offset, offset + 1, … of a contiguous array to the lanes of a vector."""
 
@@ -107,7 +109,7 @@ def store(_context, array, offset, vector):  # type: ignore[no-untyped-def]
     return types.void(array, types.intp, vector), generate
 
 
-@intrinsic
+@_operation
 def spread(_context, number):  # type: ignore[no-untyped-def]
     """Vector with a number in all lanes."""
 
@@ -117,7 +119,7 @@ def spread(_context, number):  # type: ignore[no-untyped-def]
     return Vector(number)(number), generate
 
 
-@intrinsic
+@_operation
 def at_least(_context, vector, lowest):  # type: ignore[no-untyped-def]
     """Lane by lane the larger of two vectors, and NaN where the first is NaN."""
 
@@ -128,7 +130,7 @@ def at_least(_context, vector, lowest):  # type: ignore[no-untyped-def]
     return vector(vector, vector), generate
 
 
-@intrinsic
+@_operation
 def exponent_of_low_bits(_context, vector):  # type: ignore[no-untyped-def]
     """Numbers whose sign and exponent are the lowest bits of those given, and whose mantissa is 1."""
 
@@ -162,10 +164,10 @@ def _define(operation: Callable[[Any, Any], Any], instruction: str) -> None:
         lower_builtin(operation, *pair)(lower)
 
 
-for _operation, _instruction in ((operator.add, "fadd"), (operator.sub, "fsub"), (operator.mul, "fmul")):
-    _define(_operation, _instruction)
-for _operation, _instruction in ((operator.iadd, "fadd"), (operator.isub, "fsub"), (operator.imul, "fmul")):
-    _define(_operation, _instruction)
+for _symbol, _instruction in ((operator.add, "fadd"), (operator.sub, "fsub"), (operator.mul, "fmul")):
+    _define(_symbol, _instruction)
+for _symbol, _instruction in ((operator.iadd, "fadd"), (operator.isub, "fsub"), (operator.imul, "fmul")):
+    _define(_symbol, _instruction)
 
 
 @inlined

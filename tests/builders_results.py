@@ -13,8 +13,9 @@ import numpy as np
 import xarray as xr
 
 from simstudy.design import Design, load_design
+from simstudy.quantities import NAMES
 from simstudy.settings import TABLE_OF
-from simstudy.variables import INDICES, MEASURES, SOURCES, labelled
+from simstudy.variables import HEAD_MEASURES, INDICES, MEASURES, PAIR_MEASURES, SOURCES, STATISTICS, labelled
 
 NUMERIC = {"n_keys", "n_features", "noise_sd", "n_heads", "head_dim", "angle", "bandwidth", "batch_size"}
 
@@ -146,6 +147,7 @@ def build_results(design: Design) -> xr.Dataset:
     arrays["inapplicable"] = np.array([[""] * len(cells), exact_reasons, reasons], dtype=object)
     arrays["hdi"] = np.array([row["_hdi"] for row in rows])
     arrays["hdi_mcse"] = np.where(np.array(INDICES) == "output", 0.01, 0.0) + 0 * arrays["hdi"]
+    arrays |= _undefined(len(cells), max(cell.heads.n_heads for cell in cells))
     results = labelled(arrays, _coordinates(design), _attributes(design))
     return xr.merge([results, build_verdicts(design)], combine_attrs="override")
 
@@ -186,6 +188,17 @@ def _counts(n_cells: int) -> dict[str, Any]:
         "n_batches": np.full(n_cells, 8),
         "precision_reached": np.arange(n_cells) % 10 != 9,
     }
+
+
+def _undefined(n_cells: int, n_heads: int) -> dict[str, Any]:
+    """Measures that results hold and nothing here looks at."""
+    arrays = {}
+    for name, variable in (STATISTICS | HEAD_MEASURES | PAIR_MEASURES).items():
+        if name not in NAMES:
+            sizes = {"cell": n_cells, "head": n_heads, "head_i": n_heads, "head_j": n_heads}
+            error = np.full([sizes[dimension] for dimension in variable.dims if dimension != "source"], np.nan)
+            arrays |= {name: np.array([error] * 3) if "source" in variable.dims else error, f"{name}_mcse": error}
+    return arrays
 
 
 def _measures(c: dict[str, Any]) -> dict[str, Any]:
@@ -243,4 +256,6 @@ def _attributes(design: Design) -> dict[str, Any]:
         "libraries": "numpy 2.4.0, xarray 2026.9.0",
         "factors": "; ".join(f"{grid}: {', '.join(names)}" for grid, names in design.factors.items()),
         "missing_values": "NaN where a measure is undefined",
+        "seed": "7",
+        "run": "{}",
     }

@@ -94,6 +94,27 @@ def test_memory_bound__changes_no_bit_but_rounding(monkeypatch):
         np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-12)
 
 
+@pytest.mark.parametrize(
+    ("name", "one"), [("gram", 40 * 3 * 3 * 8), ("keys", 3 * 2 * 500 * 8)], ids=["queries", "keys"]
+)
+def test_largest_arrays__stay_within_the_memory_bound(monkeypatch, name, one):
+    """``one`` is the size of the largest array of a replicate, by its shape."""
+    many = {"gram": {"queries": {"kind": "gaussian", "count": 40}, "n_keys": 20}, "keys": {"n_keys": 500}}[name]
+    cell = minimal_cell(**many, n_features=5, n_heads=3, head_dim=2, arrangement="haar", batch_size=256)
+    sizes, evaluate = [], mechanisms.evaluate
+
+    def watched(estimator, bandwidth, inputs):
+        means, gram = evaluate(estimator, bandwidth, inputs)
+        sizes.append({"gram": gram.nbytes, "keys": inputs.keys.nbytes}[name])
+        return means, gram
+
+    monkeypatch.setattr("simstudy.learners.nadaraya_watson.evaluate", watched)
+    monkeypatch.setattr(batch_module, "PIECE_BYTES", 3 * one)
+    monkeypatch.setattr(batch_module, "CACHE_BYTES", 1)
+    simulate_batch([cell], 0)
+    assert max(sizes) == 3 * one and sum(sizes) == 256 * one
+
+
 def test_batches__are_different_data():
     first, second = (simulate_batch([minimal_cell()], number)[0] for number in (0, 1))
     assert not np.any(first.product_sum == second.product_sum)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from builders import DESIGN, edited, write_design
 
-from simstudy import predictions
+from simstudy import datasets, predictions
 from simstudy.design import load_design
 from simstudy.problems import DesignError
 from simstudy.study import run
@@ -149,3 +149,15 @@ def test_claim_on_exact_theory__needs_a_grid_that_asks_for_it(tmp_path):
     text = edited(few_keys_text(), "exact = true\n", "")
     with pytest.raises(DesignError, match=r"claims\.exact\.source.*set exact = true in \[grids\.angles\]"):
         load_design(write_design(tmp_path, text))
+
+
+@pytest.mark.parametrize("lost", [False, True], ids=["some", "all"])
+def test_failure_rate__is_the_share_of_all_replicates_even_if_none_is_defined(monkeypatch, tmp_path, lost):
+    text = edited(DESIGN, "bandwidth = 0.8", 'bandwidth = 0.8\nnormaliser = { kind = "compact", power = 1 }')
+    if lost:
+        drawn = datasets.draw_keys
+        monkeypatch.setattr(datasets, "draw_keys", lambda *asked: np.nan * drawn(*asked))
+    results = run(load_design(write_design(tmp_path, text)), output=tmp_path, executor="serial")
+    share = results.n_failed / (results.n_failed + results.n_replicates)
+    np.testing.assert_array_equal(results.failure_rate.sel(source="empirical"), share)
+    assert (share == 1).all() if lost else 0 < share.max() < 1

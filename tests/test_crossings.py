@@ -64,6 +64,8 @@ def test_crossing_outside__is_at_the_end_of_the_levels():
     np.testing.assert_allclose(found, [150.0, 512.0, 32.0, 512.0])
     twice = np.array([[1.0, -1.0, 1.0, -1.0, -1.0]])
     assert crossing(X, twice)[0] == pytest.approx(np.sqrt(32 * 64))
+    touching = np.array([[1.0, 0.0, 1.0, -1.0, -1.0], [0.0, 1.0, 1.0, -1.0, -1.0]])
+    np.testing.assert_allclose(crossing(X, touching), [64.0, 32.0])
 
 
 def test_single_pair__decides_nothing():

@@ -107,7 +107,7 @@ def test_executor__computes_on_the_device_under_names_of_its_own(tmp_path):
     cuda = json.loads((folder / "provenance.json").read_text())
     assert cuda["device"] == "CUDA simulator"
     assert cuda["run"]["batches_computed"] == 2 and cuda["run"]["workers"] == 1
-    again = command_line(*on, "cuda", **SIMULATED)
+    again = command_line(*on, "cuda", "--workers", "1", **SIMULATED)
     assert again.returncode == 0, again.stderr
     assert json.loads((folder / "provenance.json").read_text())["run"]["batches_reused"] == 2
     # The CPU takes none of these batches for its own.

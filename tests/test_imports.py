@@ -43,8 +43,8 @@ def test_only_one_module__imports_dask():
     assert importers("dask") | importers("distributed") | importers("dask_jobqueue") == {"clients.py", "schedule.py"}
 
 
-def test_only_one_module__configures_numba():
-    assert importers("numba") == {"jit.py"}
+def test_numba__is_configured_in_one_module_and_extended_in_another():
+    assert importers("numba") == {"jit.py", "vectors.py"}
 
 
 def test_only_named_modules__touch_files():

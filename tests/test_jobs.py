@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from builders import write_design
 
+from simstudy import clients
 from simstudy.arrays import array_scripts
 from simstudy.clients import job_script
 from simstudy.design import load_design
@@ -98,3 +103,61 @@ def test_array_elsewhere__is_one_message(tmp_path):
     design = load_design(path)
     with pytest.raises(UserError, match="written for slurm only; leave out --array"):
         array_scripts(design, path, store_of(design, tmp_path), tmp_path, Jobs("pbs", logs=Path("logs")))
+
+
+def refusing(n_failures: int, answer: str = "Submitted batch job 7"):
+    """A kind of jobs whose submission fails so often, and the scripts that were submitted."""
+    scripts = []
+
+    class Job:
+        async def _submit_job(self, script):
+            scripts.append(script)
+            if len(scripts) <= n_failures:
+                raise RuntimeError("Command exited with code 1\nstderr:\nno such queue")
+            return answer
+
+    return clients._patient(Job), scripts
+
+
+def test_first_job_that_is_refused__is_not_submitted_again(monkeypatch):
+    monkeypatch.setattr(clients, "SUBMIT_SECONDS", 0.0)
+    kind, scripts = refusing(99)
+    assert asyncio.run(kind()._submit_job("script")) == ""
+    assert scripts == ["script"] and not kind.accepted and kind.refusal.strip() == "no such queue"
+
+
+def test_job_that_fails_after_another_was_taken__is_submitted_again(monkeypatch):
+    monkeypatch.setattr(clients, "SUBMIT_SECONDS", 0.0)
+    kind, scripts = refusing(3)
+    kind.accepted = True
+    assert asyncio.run(kind()._submit_job("script")) == "Submitted batch job 7" and len(scripts) == 4
+    kind, scripts = refusing(10_000)
+    kind.accepted = True
+    assert asyncio.run(kind()._submit_job("script")) == "" and len(scripts) == clients.SUBMIT_RETRIES
+
+
+@pytest.mark.parametrize(
+    ("code", "shown", "complaint", "lost"),
+    [
+        (0, "17\n", "", False),  # it waits, or runs
+        (0, "", "", True),
+        (1, "", "slurm_load_jobs error: Invalid job id specified", True),
+        (1, "", "slurm_load_jobs error: Unable to contact slurm controller", False),
+    ],
+)
+def test_jobs_that_slurm_knows_no_more__are_told(code, shown, complaint, lost, monkeypatch, tmp_path):
+    asked = []
+
+    def squeue(command, **_):
+        asked.append(command)
+        return subprocess.CompletedProcess(command, code, shown, complaint)
+
+    monkeypatch.setattr(clients.subprocess, "run", squeue)
+    cluster = SimpleNamespace(workers={"a": SimpleNamespace(job_id="17"), "b": SimpleNamespace(job_id="18")})
+    slurm, pbs = (Jobs(system, **ASKED, logs=tmp_path) for system in ("slurm", "pbs"))
+    with pytest.raises(UserError, match="jobs 17,18: ended without") if lost else contextlib.nullcontext():
+        clients._require_live(slurm, cluster)
+    assert [command[-1] for command in asked] == ["--jobs=17,18"]
+    clients._require_live(pbs, cluster)
+    clients._require_live(slurm, SimpleNamespace(workers={}))
+    assert len(asked) == 1

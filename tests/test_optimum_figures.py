@@ -91,6 +91,18 @@ def test_places__are_optima_with_the_levels_that_draws_allow(design, results):
     assert [place.told["leading"] for place in found] == pytest.approx([4.0, 2.0, np.nan], nan_ok=True)
 
 
+def test_bandwidths__are_numbers_on_both_axes(design, results):
+    """Elsewhere the levels of a bandwidth are its rules, ``fixed(value=0.4)`` among them."""
+    over = design.figures["best"].model_copy(update={"over": "bandwidth", "x": "head_dim", "tune": ("noise_sd",)})
+    along = design.figures["best"].model_copy(update={"x": "bandwidth", "tune": ("noise_sd",)})
+    results = results.assign(optimum_share=xr.full_like(results.optimum_share, 0.5))
+    for figure, ticks in ((over, [0.4, 0.8]), (along, [1, 2, 4, 8])):
+        assert draw(figure, "best", results).axes[0].get_yticks().tolist() == ticks
+    stratum = split_cells(results, regression="zero").sel(figure="best")
+    assert [(place.x, place.optimum) for place in places(over, stratum)] == [(x, 0.4) for x in (1, 2, 4, 8)]
+    assert [place.x for place in places(along, stratum)] == [0.4, 0.8]
+
+
 def test_optimum_figure__draws_places_with_their_bars_and_theory(design, results):
     drawing = draw(design.figures["best"], "best", results)
     panels = [axes for axes in drawing.axes if axes.get_visible()]

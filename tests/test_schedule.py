@@ -87,6 +87,12 @@ def test_queue__returns_every_task_also_those_added_while_iterating():
     assert done == {0, 1, 2}
 
 
+def test_local_workers__are_as_many_as_asked_in_one_process_or_in_as_many():
+    for executor, expected in (("threads", [3]), ("processes", [1, 1, 1])):
+        with clients.local_client(executor, 3) as client:
+            assert list(client.nthreads().values()) == expected
+
+
 def test_worker_of_another_engine__is_refused(monkeypatch):
     """Such a worker would store its bits under the name of ours."""
     asked = iter(["that of the client"])

@@ -1,7 +1,8 @@
 """Numbers of a random instance of each replicate, where no regression function is estimated.
 
-Import NumPy, quantities, settings, cells, mechanisms and shared_data only.  A design asks for them by the setting
-``instance``; sizes come from the tables that every cell has (n_keys tokens of n_features, n_heads of head_dim).
+Import NumPy, SciPy, settings, cells, attention, regression, mechanisms and shared_data only.  A design asks for them by
+the setting ``instance``; sizes come from the tables that every cell has (n_keys tokens of n_features, n_heads of
+head_dim).
 
 How to add a kind:
 

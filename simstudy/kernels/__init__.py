@@ -1,7 +1,7 @@
 """Compiled loops: bare arrays in, bare arrays out, on the device that computes.
 
-Import NumPy, math, devices and jit only.  No I/O, no labels, no random numbers: a kernel is a deterministic function
-of its arguments, and the bits for one replicate do not depend on the replicates that share its call.
+Import NumPy, math, devices, jit and vectors only.  No I/O, no labels, no random numbers: a kernel is a deterministic
+function of its arguments, and the bits for one replicate do not depend on the replicates that share its call.
 """
 
 from __future__ import annotations

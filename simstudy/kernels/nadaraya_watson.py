@@ -1,6 +1,6 @@
 """Nadaraya–Watson heads of many replicates: estimates, and moments given the keys.
 
-Imports NumPy and jit, and elementary, shifts and tiles beside it.
+Imports NumPy, jit and vectors, and elementary, lanes, shifts and tiles beside it.
 
 The weights of head h at query q are a softmax over the keys of the logits −|k_q − k_i|²/(2b²) or k_q·k_i/b²
 (Nadaraya 1964; Watson 1964; Vaswani et al. 2017).  Keys pass in tiles; sums over tiles are float64 in either
@@ -53,7 +53,7 @@ _FUNCTIONS = {
     "float32": (exp2_float32, POWERS_32, lowest_float32),
     "float64": (exp2_float64, POWERS_64, lowest_float64),
 }
-_BUSY_LANES = 0.5
+_BUSY_LANES = 0.9
 """Share of lanes with a query from which on vectors of queries are faster than vectors of keys."""
 
 

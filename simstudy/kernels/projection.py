@@ -1,6 +1,6 @@
 """Projections of the keys of many replicates onto the subspaces of the heads.
 
-Imports NumPy and jit only.
+Imports NumPy, jit and vectors only.
 
 No BLAS: its bits depend on its threads and on how replicates are grouped, those of this loop do not.
 """

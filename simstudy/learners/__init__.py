@@ -1,7 +1,7 @@
 """The members of an ensemble: attention heads with given or trained projections, trees of a forest, ants.
 
-Import NumPy, scikit-learn, cells, datasets, heads, geometry, instances, kernels, mechanisms, regression, shared_data
-and streams.  Adding a kind of learner is one module here and one entry below.
+Import NumPy, scikit-learn, attention, cells, combinations, datasets, heads, geometry, instances, kernels, mechanisms,
+moments, regression, shared_data and streams.  Adding a kind of learner is one module here and one entry below.
 """
 
 from __future__ import annotations

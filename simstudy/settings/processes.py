@@ -22,6 +22,9 @@ from simstudy.settings.records import (
     named,
 )
 
+DegreesOfFreedom = Annotated[float, Field(gt=2, le=LARGEST, allow_inf_nan=False)]
+"""Of a Student distribution that has a variance."""
+
 # ---------------------------------------------------------------- keys
 
 
@@ -48,9 +51,7 @@ class StudentKeys(Choice):
     """Multivariate Student-t keys, scaled to identity covariance."""
 
     distribution: Literal["student_t"]
-    df: Annotated[float, Field(gt=2, le=LARGEST, allow_inf_nan=False)] = Field(
-        description="degrees of freedom above 2, so that the covariance exists"
-    )
+    df: DegreesOfFreedom = Field(description="degrees of freedom above 2, so that the covariance exists")
 
 
 class MixtureKeys(Choice):
@@ -92,9 +93,7 @@ class StudentNoise(Choice):
     """ε = σ·t/sd(t): heavy-tailed with variance σ²."""
 
     distribution: Literal["student_t"]
-    df: Annotated[float, Field(gt=2, le=LARGEST, allow_inf_nan=False)] = Field(
-        description="degrees of freedom above 2, so that the variance exists"
-    )
+    df: DegreesOfFreedom = Field(description="degrees of freedom above 2, so that the variance exists")
 
 
 class HeteroscedasticNoise(Choice):

@@ -34,13 +34,13 @@ class FixedBandwidth(Choice):
 
 
 def _bandwidth(value: Any) -> Any:
-    if isinstance(value, (int, float)) and not isinstance(value, bool):
-        return {"rule": "fixed", "value": value}
-    return {"rule": value} if isinstance(value, str) else value
+    number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    return {"rule": "fixed", "value": value} if number else value
 
 
 Bandwidth = Annotated[
     Annotated[FixedBandwidth | AttentionBandwidth | RateBandwidth, Field(discriminator="rule")],
+    named("rule"),
     BeforeValidator(_bandwidth),
 ]
 
@@ -109,9 +109,7 @@ class ProductCombination(Choice):
 
 
 def _combination(value: Any) -> Any:
-    if isinstance(value, (list, tuple)):
-        return {"rule": "given", "weights": value}
-    return {"rule": value} if isinstance(value, str) else value
+    return {"rule": "given", "weights": value} if isinstance(value, (list, tuple)) else value
 
 
 Combination = Annotated[
@@ -126,6 +124,7 @@ Combination = Annotated[
         | ProductCombination,
         Field(discriminator="rule"),
     ],
+    named("rule"),
     BeforeValidator(_combination),
 ]
 

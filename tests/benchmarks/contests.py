@@ -101,7 +101,7 @@ def compact_rows(size: Size, rounds: int) -> Iterator[Row]:
 
 
 def whole_replicates(size: Size) -> int:
-    """Replicates in one batch of the whole job: a batch holds at least 16."""
+    """Replicates in one batch of the whole job: as many in each of its blocks as in one call."""
     return workloads.cell(size, "drawn").simulation.batch_size
 
 

@@ -12,13 +12,13 @@ import numpy as np
 from builders import minimal_cell
 
 from simstudy.batch import simulate_batch
-from simstudy.cells import Cell
+from simstudy.cells import N_BLOCKS, Cell
 from simstudy.kernels import compact_estimates, compact_moments, nw_estimates, nw_moments, project
 
 
 @dataclass(frozen=True)
 class Size:
-    """Sizes of one workload; ``replicates`` are computed in one call."""
+    """Sizes of one workload; ``replicates`` are computed in one call: 1 MiB of keys, as `batch` hands them on."""
 
     name: str
     keys: int
@@ -34,7 +34,7 @@ class Size:
         return self.keys ** (-1.0 / (self.p + 4))
 
 
-SIZES = (Size("S1", 1024, 32, 8, 64, 64), Size("S2", 4096, 64, 16, 64, 16), Size("S3", 256, 16, 4, 32, 256))
+SIZES = (Size("S1", 1024, 32, 8, 64, 8), Size("S2", 4096, 64, 16, 64, 1), Size("S3", 256, 16, 4, 32, 64))
 TINY = Size("tiny", 48, 9, 3, 5, 2)
 
 
@@ -97,7 +97,7 @@ def cell(size: Size, treatment: str) -> Cell:
         n_keys=size.keys, n_features=size.features, n_heads=size.heads, head_dim=size.p, arrangement="haar",
         bandwidth=size.bandwidth, regression={"function": "ridge", "amplitude": 2.0, "direction": [1.0]},
         noise_sd=0.5, noise_treatment=treatment, dtype=size.dtype, queries={"kind": "gaussian", "count": size.queries},
-        batch_size=max(size.replicates, 16),
+        batch_size=N_BLOCKS * size.replicates,
     )  # fmt: skip
 
 

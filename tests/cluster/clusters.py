@@ -1,6 +1,6 @@
 """What tests of clusters share: a study, the Slurm that they run it on, and patience.
 
-Imports pytest only.
+Imports pytest, kills and builders only.
 """
 
 from __future__ import annotations

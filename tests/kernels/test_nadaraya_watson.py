@@ -12,7 +12,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from kernel_problems import assert_solved, naive_moments, problem, rounding
 
-from simstudy.kernels import nw_estimates, nw_moments, shifts
+from simstudy.kernels import nadaraya_watson, nw_estimates, nw_moments, shifts
 
 LOGITS = pytest.mark.parametrize("logits", ["distance", "dot_product"])
 PRECISIONS = pytest.mark.parametrize("precision", ["float32", "float64"])
@@ -21,6 +21,11 @@ SHAPES = [
     (1, 1, 1, 1, 1), (2, 3, 1, 1, 7), (2, 2, 3, 2, 33), (1, 3, 5, 3, 130), (2, 2, 2, 4, 64), (1, 2, 4, 7, 97),
     (2, 1, 3, 8, 100), (1, 2, 2, 2, 1023), (1, 2, 2, 1, 1024), (1, 2, 3, 4, 1025), (1, 1, 2, 2, 2500),
 ]  # fmt: skip
+
+
+@pytest.fixture(autouse=True, params=[2.0, 0.0], ids=["vectors of keys", "vectors of queries"])
+def _both_ways(request, monkeypatch):
+    monkeypatch.setattr(nadaraya_watson, "_BUSY_LANES", request.param)
 
 
 @PRECISIONS
@@ -61,6 +66,21 @@ def test_moments__of_queries_for_each_replicate(logits, precision):
 )
 def test_moments__of_any_small_problem(**drawn):
     assert_solved(problem(**drawn))
+
+
+@PRECISIONS
+@LOGITS
+def test_near_and_far_queries__share_a_vector(logits, precision, monkeypatch):
+    """More queries than lanes, every third of them far away: those are computed by the careful formula."""
+    given = problem((2, 37, 5, 9, 150), logits, precision)
+    given.queries[::3] *= given.queries.dtype.type(40)
+    assert_solved(given)
+    assert_solved(replace(given, variances=np.full_like(given.variances, 0.7)))
+    # Negative control: the fast formula would be wrong for them.
+    monkeypatch.setitem(shifts._FARTHEST, logits, np.inf)
+    monkeypatch.setitem(shifts._RANGES, precision, (*shifts._RANGES[precision][:3], 0.0))
+    with pytest.raises(AssertionError):
+        assert_solved(given)
 
 
 @LOGITS
@@ -262,11 +282,15 @@ def test_nan__stays_in_its_replicate_and_head(nan, place, logits, precision):
     found_mean, found_gram, found_logs = spoilt.moments()
     undefined = np.zeros(mean.shape, bool)
     undefined[1, :, 2] = True
-    np.testing.assert_array_equal(found_mean, np.where(undefined, np.nan, mean))
-    np.testing.assert_array_equal(found_logs, np.where(undefined, np.nan, logs))
+    # The careful formula serves all heads of that replicate, hence the rounding.
+    tolerance = {"rtol": 0, "atol": 20 * np.finfo(precision).eps}
+    np.testing.assert_allclose(found_mean, np.where(undefined, np.nan, mean), **tolerance)
+    np.testing.assert_allclose(found_logs, np.where(undefined, np.nan, logs), **tolerance)
     np.testing.assert_array_equal(spoilt.estimates(), np.where(undefined, np.nan, estimates))
     undefined = undefined[..., :, None] | undefined[..., None, :]
-    np.testing.assert_array_equal(found_gram, np.where(undefined, np.nan, gram))
+    np.testing.assert_allclose(found_gram, np.where(undefined, np.nan, gram), **tolerance)
+    for kept in (0, 2):
+        np.testing.assert_array_equal(found_gram[kept], gram[kept])
 
 
 @PRECISIONS
@@ -307,7 +331,7 @@ def test_infinite_dot_product__is_undefined():
 
 
 def test_kernels__are_compiled_once_for_each_precision():
-    from simstudy.kernels import nadaraya_watson, project, projection
+    from simstudy.kernels import project, projection
 
     if not hasattr(nadaraya_watson._estimates, "signatures"):
         pytest.skip("compilation is disabled")

@@ -65,6 +65,23 @@ def test_both_ways__are_that_of_loops(stride):
     assert (found["decoding_gap"] < 1e-14).all()
 
 
+@pytest.mark.parametrize("stride", [2, 4])
+def test_gap_under_a_causal_mask__is_that_of_attention_to_every_former_part(stride):
+    """The control of the study: every token attends to what each former one knew of its chunk."""
+    cell = cell_of(stride, "causal")
+    shared = SharedData(cell, 3, 2)
+    found = KINDS["latent_cache"](cell, shared)["decoding_gap"]
+    queries, parts = _drawn(cell, shared, stride)
+    for r in range(2):
+        partial = [parts[r, m // stride * stride : m + 1].sum(axis=0) for m in range(N)]
+        wrong = []
+        for m in range(N):
+            weights = naive.normalised([math.exp(queries[r, m] @ partial[j] / 0.81) for j in range(m + 1)])
+            wrong.append(weights @ np.array(partial[: m + 1]))
+        right, _ = decoded(shared.normals(N, D + 4 * P)[r], stride)
+        assert found[r] == pytest.approx(np.abs(wrong - right).max() / np.abs(right).max())
+
+
 def test_every_length_and_stride__is_decoded_alike_and_not_under_a_causal_mask():
     for n_keys in range(1, 13):
         for stride in range(1, 14):

@@ -8,9 +8,11 @@ import pytest
 from builders import minimal_cell
 
 from simstudy.batch import simulate_batch
+from simstudy.cells import N_BLOCKS
 from simstudy.combinations import combine_heads
 from simstudy.feasibility import impossibilities
 from simstudy.learners import learner_of
+from simstudy.mechanisms import general
 from simstudy.performance import performance
 from simstudy.shared_data import SharedData, projections_of
 
@@ -47,12 +49,13 @@ def cell_of(mechanism, **settings):
 def solved(cell, mechanism, first, count):
     """Means and Gram of replicates by loops."""
     shared = SharedData(cell, first, count)
-    key, query = projections_of(cell)
+    heads = [projections_of(cell, first + r if cell.heads.redrawn else 0) for r in range(count)]
     points = np.zeros((3, 6))
     for row, point in zip(points, QUERIES["points"], strict=True):
         row[: len(point)] = point
     found = []
     for r in range(count):
+        key, query = (part.reshape(-1, *part.shape[-2:]) for part in heads[r])
         keys = np.array([(shared.keys(22)[r].T @ w) for w in key])
         images = np.array([[x @ w for w in query] for x in points])
         data = shared.regression(cell)[r], shared.variances(cell)[r]
@@ -70,6 +73,25 @@ def test_mechanism__is_the_loop_over_its_formula(mechanism):
     np.testing.assert_allclose(members.gram, gram, atol=1e-10)
     plain, _ = solved(cell, {}, 3, 4)
     assert np.abs(means - plain).max() > 1e-3  # the control: the piece matters
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS.values(), ids=MECHANISMS)
+def test_mechanism__of_redrawn_heads_takes_those_of_each_replicate(mechanism):
+    cell = cell_of(mechanism, arrangement="haar_redrawn", query_projections="haar")
+    members = learner_of(cell).evaluate(SharedData(cell, 3, 4))
+    means, gram = solved(cell, mechanism, 3, 4)
+    np.testing.assert_allclose(members.means, means, atol=1e-10)
+    np.testing.assert_allclose(members.gram, gram, atol=1e-10)
+
+
+def test_queries_in_parts__change_no_bit(monkeypatch):
+    cell = cell_of(MECHANISMS["entmax"])
+    whole = learner_of(cell).evaluate(SharedData(cell, 3, 4))
+    monkeypatch.setattr(general, "BLOCK_BYTES", 1)
+    parts = learner_of(cell).evaluate(SharedData(cell, 3, 4))
+    np.testing.assert_array_equal(parts.means, whole.means)
+    np.testing.assert_array_equal(parts.gram, whole.gram)
+    assert (whole.means[:, 0] != whole.means[:, 1]).any()  # or parts could be taken for one another
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS.values(), ids=MECHANISMS)
@@ -122,8 +144,11 @@ def test_empty_windows__are_failures_and_all_else_is_conditional_on_there_being_
     found = performance(moments, combine_heads(cell))
     share = empty.mean()
     assert found.estimate["failure_rate"] == share
-    smoothed = (empty.sum() + 2) / 68
-    assert found.mcse["failure_rate"] == pytest.approx(np.sqrt(smoothed * (1 - smoothed) / 68), rel=0.5)
+    smoothed, by_block = (empty.sum() + 2) / 68, empty.reshape(N_BLOCKS, -1).mean(axis=1)
+    blocks = (by_block - share) / np.sqrt(N_BLOCKS * (N_BLOCKS - 1))
+    np.testing.assert_allclose(found.contribution["failure_rate"], blocks, atol=1e-15)
+    error = max(np.sqrt(smoothed * (1 - smoothed) / 68), np.sqrt((blocks**2).sum()))
+    assert found.mcse["failure_rate"] == pytest.approx(error)
     assert found.estimate["squared_bias"] < 100  # finite: of the replicates that have an estimate
 
 

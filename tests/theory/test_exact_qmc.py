@@ -149,6 +149,19 @@ def test_independent_projections_have_covariance_one_over_n():
     assert distance(STUDENT) > 10
 
 
+def test_dot_products_with_keys_on_a_sphere_are_distances():
+    """For all features in view |q - k|^2 = |q|^2 + r^2 - 2 q'k, so that both logits differ by a constant."""
+    heads = np.linalg.qr(np.random.default_rng(6).normal(size=(2, 3, 3)))[0]
+    cells = [make_cell(6, 3, 2, 3, logits, 0.7, regression=RIDGE, key_distribution=SPHERE)
+             for logits in ("distance", "dot_product")]  # fmt: skip
+    by_distance, by_product = (predict(cell, heads) for cell in cells)
+    other = predict(make_cell(6, 3, 2, 3, "dot_product", 0.6, regression=RIDGE, key_distribution=SPHERE), heads)
+    for name in ("bias", "covariance"):
+        error = 4 * getattr(by_distance, f"{name}_error")
+        assert (np.abs(getattr(by_product, name) - getattr(by_distance, name)) < error).all()
+        assert (np.abs(getattr(other, name) - getattr(by_distance, name)) > 2 * error).all()
+
+
 # ---------------------------------------------------------------- plain Monte Carlo
 
 

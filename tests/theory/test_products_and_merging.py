@@ -80,6 +80,8 @@ def autoregressive(coefficient):
 MERGED = [
     {"key_distribution": autoregressive(0.8), "stride": 3}, {"key_distribution": autoregressive(-0.4), "stride": 2},
     {"stride": 4}, {"key_distribution": autoregressive(0.5), "stride": 1},
+    # Keys of one chunk follow its mean in very different measure.
+    {"key_distribution": autoregressive(-0.7), "stride": 3},
 ]  # fmt: skip
 
 
@@ -131,3 +133,13 @@ def test_merged_keys__have_no_theory_elsewhere(settings, text):
     (found,) = predict([planned(cell, False)])
     assert np.isnan(found["leading"].measures.get("squared_bias", np.nan))
     assert text in found["leading"].reason or "redrawn" in found["leading"].reason
+
+
+def test_merged_keys__have_no_theory_under_other_projections_than_orthonormal():
+    cell = minimal_cell(transformation={"kind": "merge", "stride": 2}, regression=RIDGE)
+    key, query, points = key_projections(cell), query_projections(cell), query_points(cell)
+    assert np.isfinite(merged_leading_order(cell, key, query, points).bias).all()
+    skew = key + 0.1 * key[:, :, ::-1]
+    for wrong in (1.1 * key, skew):
+        prediction = merged_leading_order(cell, wrong, query, points)
+        assert np.isnan(prediction.bias).all() and "orthonormal" in prediction.reason

@@ -1,6 +1,6 @@
 """Simulated against exact moments of one configuration, in units of error, and the verdict on many of them.
 
-Imports NumPy and SciPy; cells, heads, batch, moments, performance and theory of the package.
+Imports NumPy, SciPy and configurations; cells, heads, batch, moments, performance and theory of the package.
 """
 
 from __future__ import annotations

@@ -1,0 +1,208 @@
+"""Hostile arrays: ensembles on them, and the geometry of their heads.
+
+Imports NumPy, SciPy, Hypothesis and simstudy, beside its own package.
+"""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.linalg
+from hypothesis import strategies as st
+
+import simstudy
+from fuzzing.refusals import refused
+
+SIZES = st.sampled_from([1, 1, 2, 3, 7, 0])
+SCALES = st.sampled_from([1.0, 1.0, 1.0, 1e-3, 1e3, 1e-160, 1e160, 1e-300, 1e300])
+KINDS = st.sampled_from(["normal", "normal", "normal", "equal", "zero", "nan", "inf", "int8", "bool", "float16",
+                         "float32", "complex", "object", "text", "list"])  # fmt: skip
+ODD = st.sampled_from([None, "x", [], [[1.0], [1.0, 2.0]], np.datetime64("2026-01-01"), 3.0, {}, b"\xff"])
+GOOD_KINDS = {"normal", "equal", "zero", "int8", "bool", "float16", "float32", "list"}
+
+
+class Drawn(NamedTuple):
+    """An array argument, and whether its entries are real and finite."""
+
+    array: Any
+    sound: bool
+
+
+def judged(values: np.ndarray) -> Drawn:
+    return Drawn(values, values.dtype.kind in "fiub" and bool(np.isfinite(values).all()))
+
+
+@st.composite
+def arrays(draw: Any, shape: tuple[int, ...]) -> Drawn:
+    """Draw an array of about this shape."""
+    if draw(st.integers(0, 60)) == 0:
+        return Drawn(draw(ODD), False)
+    if draw(st.integers(0, 25)) == 0:
+        shape = (*shape[:-1], shape[-1] + 1) if draw(st.booleans()) else (*shape, 1)
+    kind, scale = draw(KINDS), draw(SCALES)
+    if draw(st.booleans()):
+        kind = "normal"
+    values = np.random.default_rng(draw(st.integers(0, 2**32))).standard_normal(shape) * scale
+    if kind in ("equal", "zero"):
+        values = np.full(shape, scale if kind == "equal" else 0.0)
+    if kind in ("nan", "inf") and values.size:
+        values.flat[draw(st.integers(0, values.size - 1))] = float(kind)
+    types = {"int8": np.int8, "bool": bool, "float16": np.float16, "float32": np.float32, "complex": complex,
+             "object": object, "text": str}  # fmt: skip
+    if kind in types:
+        with np.errstate(all="ignore"):
+            values = (values / scale if kind in ("int8", "float16", "float32") else values).astype(types[kind])
+    found = judged(values)
+    return Drawn(values.tolist(), found.sound) if kind == "list" else found
+
+
+BANDWIDTHS = st.one_of(
+    st.sampled_from([0.5, 1.0, 1, 2.0, np.float32(0.7), 1e-3, 1e3, 1e-150, 1e150, 5e-324, 1.7e308, True]),
+    st.sampled_from([0.0, -1.0, math.nan, math.inf, None, "1", [1.0], 1j, 10**400]),
+    st.floats(1e-3, 1e3),
+)
+
+
+def good_bandwidth(given: Any) -> bool:
+    try:
+        return isinstance(given, (bool, int, float, np.floating)) and 0 < float(given) < math.inf
+    except OverflowError:
+        return False
+
+
+@st.composite
+def ensembles(draw: Any) -> dict[str, Any]:
+    n, d, n_heads, n_queries = (draw(SIZES) for _ in range(4))
+    p = draw(st.sampled_from([d, max(d - 1, 1), 1, d + 1]))
+    heads = draw(arrays((n_heads, d, p)))
+    if draw(st.integers(0, 5)) == 0 and n_heads > 1 and isinstance(heads.array, np.ndarray) and heads.array.ndim == 3:
+        heads = judged(np.repeat(heads.array[:1], n_heads, axis=0))  # identical heads
+    return {
+        "keys": draw(arrays((n, d))), "values": draw(arrays((n,))), "queries": draw(arrays((n_queries, d))),
+        "projections": heads, "bandwidth": draw(BANDWIDTHS),
+        "logits": draw(st.sampled_from(["distance", "dot_product"] * 5 + ["", None, "../x", 3])),
+        "combination": draw(st.none() | arrays((n_heads,)).filter(lambda drawn: drawn.array is not None)),
+    }  # fmt: skip
+
+
+def _shapes_agree(keys: Any, values: Any, queries: Any, heads: Any, combination: Any) -> bool:
+    keys, values, queries, heads = (np.asarray(a) for a in (keys, values, queries, heads))
+    heads = heads[None] if heads.ndim == 2 else heads
+    if not (keys.ndim == queries.ndim == 2 and values.ndim == 1 and heads.ndim == 3):
+        return False
+    if combination is not None and np.shape(combination) != (len(heads),):
+        return False
+    sizes = (*keys.shape, len(queries), *heads.shape)
+    same = keys.shape[1] == queries.shape[1] == heads.shape[1] and len(values) == len(keys)
+    return same and min(sizes) > 0 and heads.shape[2] <= heads.shape[1]
+
+
+def check_ensemble(case: dict[str, Any], _: Path) -> None:
+    """`nw_ensemble` accepts exactly the valid, and then is a softmax."""
+    drawn = {k: v for k, v in case.items() if isinstance(v, Drawn)}
+    given = case | {name: value.array for name, value in drawn.items()}
+    valid = all(value.sound for value in drawn.values()) and good_bandwidth(case["bandwidth"])
+    valid = valid and case["logits"] in ("distance", "dot_product")
+    valid = valid and _shapes_agree(*(given[k] for k in ("keys", "values", "queries", "projections", "combination")))
+    arguments = [given[name] for name in ("keys", "values", "queries", "projections", "bandwidth")]
+    result = refused(lambda: simstudy.nw_ensemble(*arguments, logits=case["logits"], combination=given["combination"]))
+    assert (result is not None) == valid
+    if result is not None:
+        keys, values, queries, heads = (np.asarray(a, float) for a in arguments[:4])
+        heads = heads[None] if heads.ndim == 2 else heads
+        right = softmax_heads(keys, values, queries, heads, heads, float(case["bandwidth"]), case["logits"])
+        agree(result.head_estimate.values, result.weight_gram.values, values, np.ones(len(values)), right)
+
+
+def softmax_heads(keys, values, queries, key_heads, query_heads, bandwidth, logits):
+    """Weights (Q, H, n) and logits (Q, H, n) in extended precision, by the formulas."""
+    wide = np.longdouble
+    keys, queries, b = keys.astype(wide), queries.astype(wide), wide(bandwidth)
+    images = np.einsum("hdp,nd->hnp", key_heads.astype(wide), keys)
+    points = np.einsum("hdp,qd->qhp", query_heads.astype(wide), queries)
+    if logits == "distance":
+        scores = -(((points[:, :, None] - images[None]) / b) ** 2).sum(axis=-1) / 2
+        size = (np.abs(points[:, :, None] / b) + np.abs(images[None] / b)).max(axis=-1) ** 2
+    else:
+        products = (points[:, :, None] / b) * (images[None] / b)
+        scores, size = products.sum(axis=-1), np.abs(products).sum(axis=-1)
+    powers = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    return powers / powers.sum(axis=-1, keepdims=True), size
+
+
+def agree(estimates, grams, values, variances, right, eps: float = 2.3e-16) -> None:
+    """Estimates are NaN only beyond the range of float64, in the hull of the values, and right where well-posed."""
+    weights, size = right
+    largest = float(np.abs(values).max())
+    for q, h in np.ndindex(estimates.shape):
+        scale = float(min(size[q, h].max(), np.longdouble(1e308)))
+        found = estimates[q, h]
+        if not np.isfinite(found):
+            assert scale > 1e290 or largest > 1e290, f"NaN though logits are of size {scale}"
+            continue
+        assert values.min() - 1e-9 * largest <= found <= values.max() + 1e-9 * largest
+        error = 100 * eps * (1.0 + scale)
+        if error < 1e-3:
+            wanted = float(weights[q, h] @ values.astype(np.longdouble))
+            assert abs(found - wanted) <= error * largest + 1e-300, (found, wanted)
+            for g in range(len(grams[q]) if grams is not None else 0):
+                noise = float((weights[q, h] * weights[q, g] * variances).sum())
+                other = 100 * eps * (1.0 + float(min(size[q, g].max(), np.longdouble(1e308))))
+                assert abs(grams[q, h, g] - noise) <= (error + other) * variances.max() + 1e-300
+
+
+# ---------------------------------------------------------------- geometry
+
+
+@st.composite
+def projections(draw: Any) -> tuple[Drawn, Any]:
+    d, n_heads = draw(SIZES), draw(SIZES)
+    p = draw(st.sampled_from([d, max(d - 1, 1), 1, d + 1]))
+    heads = draw(arrays((n_heads, d, p)))
+    kind = draw(st.integers(0, 5))
+    if kind < 2 and n_heads > 1 and isinstance(heads.array, np.ndarray) and heads.array.ndim == 3:
+        # Identical heads, and heads that nearly are.
+        nudge = 0.0 if kind == 0 else 1e-9 * np.arange(n_heads)[:, None, None]
+        with np.errstate(all="ignore"):
+            copies = np.repeat(heads.array[:1], n_heads, axis=0)
+            heads = judged(copies + copies[..., ::-1] * nudge if copies.dtype.kind == "f" else copies)
+    return heads, draw(st.one_of(st.none(), BANDWIDTHS))
+
+
+def check_geometry(case: tuple[Drawn, Any], _: Path) -> None:
+    """`principal_angles` and `head_diversity` accept what has shape and rank, and agree with SciPy and definitions."""
+    heads, bandwidth = case
+    angles = refused(lambda: simstudy.principal_angles(heads.array))
+    indices = refused(lambda: simstudy.head_diversity(heads.array, bandwidth))
+    good = bandwidth is None or good_bandwidth(bandwidth)
+    assert (indices is not None) == (angles is not None and good)
+    given = np.asarray(heads.array) if heads.sound else np.zeros(0)
+    given = given[None] if given.ndim == 2 else given
+    shaped = given.ndim == 3 and 0 not in given.shape and given.shape[2] <= given.shape[1]
+    if not shaped:
+        assert angles is None
+        return
+    given = given.astype(float)
+    unit = given / np.maximum(np.abs(given).max(axis=(1, 2), keepdims=True), 1e-320)
+    singular = np.linalg.svd(unit, compute_uv=False)
+    conditions = singular[:, -1] / np.maximum(singular[:, 0], 1e-300)
+    if angles is None:
+        assert conditions.min() < 1e-13 or np.abs(given).max() < 1e-290, "refused though of full rank"
+        return
+    assert conditions.min() > 1e-17
+    if conditions.min() > 1e-6:
+        for h, g in np.ndindex(len(given), len(given)):
+            wanted = np.sort(scipy.linalg.subspace_angles(unit[h], unit[g]))
+            # SciPy takes an arc cosine where a zero stands beside a large angle: half of its digits are lost there.
+            np.testing.assert_allclose(angles.values[h, g], wanted, atol=1e-14 / conditions.min() + 1e-7)
+            bases = [scipy.linalg.orth(unit[k]) for k in (h, g)]
+            cosines = np.linalg.svd(bases[0].T @ bases[1], compute_uv=False)
+            np.testing.assert_allclose(np.cos(angles.values[h, g]), cosines, atol=1e-14 / conditions.min() + 1e-12)
+    if indices is not None and len(given) > 1:
+        chordal = np.mean([np.mean(np.sin(angles.values[h, g]) ** 2) for h, g in np.ndindex(len(given), len(given))
+                           if h < g])  # fmt: skip
+        assert abs(float(indices.sel(index="chordal")) - chordal) < 1e-9
+        assert ((indices.values > -1e-9) | np.isnan(indices.values)).all()

@@ -1,0 +1,179 @@
+"""Hostile design files, and the cells of those that are accepted.
+
+Imports NumPy, Hypothesis and simstudy, beside its own package and builders.
+"""
+
+from __future__ import annotations
+
+import copy
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from builders import DESIGN
+from hypothesis import strategies as st
+
+from fuzzing.arrays import agree, softmax_heads
+from fuzzing.refusals import refused
+from simstudy.batch import simulate_batch
+from simstudy.cells import Cell
+from simstudy.design import load_design
+from simstudy.problems import DesignError
+from simstudy.replay import replay
+from simstudy.study import store_of
+
+SETTINGS: dict[str, list[Any]] = {
+    "n_keys": [1, 2, 40, 17], "n_features": [1, 2, 6], "n_heads": [1, 2, 3], "head_dim": [1, 2, 6],
+    "arrangement": ["aligned", "orthogonal", "rotated", "haar", "haar_redrawn", "principal_angles", "file"],
+    "angle": [0, 45.0, 90, 1e-9], "principal_angles": [[0, 90], [30.0], []], "bandwidth": [1e-9, 1e9, 0.5, "attention"],
+    "logits": ["distance", "dot_product"], "combination": ["uniform", "sum", [0.5, 0.5], [1e9, -1e9], "product"],
+    "queries": ["origin", {"kind": "gaussian", "count": 3, "scale": 1e3}, {"kind": "points", "points": [[1e9], [0]]}],
+    "noise_sd": [0, 1, 1e9, 1e-9], "noise": ["gaussian", {"distribution": "student_t", "df": 2.0001}],
+    "key_distribution": ["sphere", {"distribution": "student_t", "df": 2.1}, {"distribution": "mixture"},
+                         {"distribution": "autoregressive", "coefficient": 0.999}],
+    "regression": ["zero", "linear", "quadratic", "additive", "interaction", {"function": "bumps", "width": 1e-9},
+                   {"function": "linear", "coefficients": [1e9]}],
+    "seed": [0, 2**63 - 1], "batch_size": [16, 32], "noise_treatment": ["integrated", "drawn"],
+    "control_variate": ["linear_part", "none"],
+    "dtype": ["float32", "float64"], "query_projections": ["same", "opposite", "haar"],
+    "file": ["/dev/zero", "../x.npy"], "key_distributions": ["typo"],
+    "normaliser": ["sparsemax", {"kind": "compact", "power": 2, "window": 1e-9}, {"kind": "relu", "threshold": -1.0},
+                   {"kind": "entmax", "power": 10_000}, {"kind": "entmax", "power": 0}],
+    "transformation": [{"kind": "merge", "stride": 3}, {"kind": "mixture", "levels": 30},
+                       {"kind": "low_rank", "rank": 1}],
+    "normaliser.power": [1, 2, 1.5], "normaliser.kind": ["relu"], "transformation.rank": [1, 99],
+    "transformation.": [1],
+    "instance": [{"kind": "normaliser", "power": 3}, {"kind": "kq_svd", "rank": 2}, "kq_svd"],
+    "instance.rank": [1, -1],
+}  # fmt: skip
+TABLES = {"n_keys": "data", "n_features": "data", "noise_sd": "data", "noise": "data", "key_distribution": "data",
+          "regression": "data", "bandwidth": "estimator", "logits": "estimator", "combination": "estimator",
+          "queries": "queries", "seed": "simulation", "batch_size": "simulation", "dtype": "simulation",
+          "noise_treatment": "simulation", "control_variate": "simulation", "normaliser": "estimator",
+          "transformation": "estimator", "instance": "estimator"}  # fmt: skip
+NAMES = st.sampled_from(
+    ["..", "../../etc", "/tmp/x", "a/b", "", ".", "a\x00b", "a\nb", "\x1b[2J", "é", "A", "x" * 300, "con", "-", "a--b"]
+)
+LEAVES = st.one_of(
+    st.integers(-(2**63), 2**63 - 1), st.sampled_from([0, 1, 10**400, -1, 2**53 + 1]), st.floats(), st.booleans(),
+    st.text(max_size=8), NAMES, st.just([]), st.just({}),
+)  # fmt: skip
+VALUES = st.recursive(
+    LEAVES, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=6,
+)  # fmt: skip
+
+
+def toml(value: Any) -> str:
+    """Write a value as TOML, on one line."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, str):
+        return '"' + "".join(c if c.isalnum() and c.isascii() else f"\\U{ord(c):08X}" for c in value) + '"'
+    if isinstance(value, list):
+        return "[" + ", ".join(map(toml, value)) + "]"
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{toml(key)} = {toml(inner)}" for key, inner in value.items()) + "}"
+    return repr(value)
+
+
+@st.composite
+def documents(draw: Any) -> bytes:
+    """Draw a design file: a valid one with a few of its entries replaced, removed or added."""
+    raw = tomllib.loads(DESIGN)
+    for _ in range(draw(st.integers(0, 4))):
+        name = draw(st.sampled_from(sorted(SETTINGS)))
+        levels = st.sampled_from(SETTINGS[name]).map(copy.deepcopy)  # they are changed below
+        value = draw(levels)
+        place = draw(st.integers(0, 2))
+        if place == 0:
+            raw.setdefault(TABLES.get(name, "heads"), {})[name] = value
+        elif place == 1:
+            raw["grids"]["angles"].setdefault("settings", {})[name] = value
+        else:
+            raw["grids"]["angles"]["factors"][name] = [
+                value,
+                *draw(st.lists(levels, max_size=2)),
+            ]
+    for _ in range(draw(st.integers(0, 2))):
+        _vandalise(draw, raw)
+    return "\n".join(f"{toml(key)} = {toml(value)}" for key, value in raw.items()).encode()
+
+
+def _vandalise(draw: Any, raw: dict[str, Any]) -> None:
+    node: Any = raw
+    while True:
+        key = draw(st.sampled_from([*sorted(node), None]) if node else st.none())
+        if key is None:
+            node[draw(NAMES | st.text(max_size=5))] = draw(VALUES)
+            return
+        action = draw(st.integers(0, 5))
+        if action < 3 and isinstance(node[key], dict):
+            node = node[key]
+            continue
+        if action == 3:
+            del node[key]
+        elif action == 4:
+            node[draw(NAMES)] = node.pop(key)
+        else:
+            node[key] = draw(VALUES)
+        return
+
+
+@st.composite
+def damaged(draw: Any) -> bytes:
+    """Draw a design file of which some bytes are others."""
+    content = bytearray(DESIGN.encode())
+    for _ in range(draw(st.integers(1, 4))):
+        place = draw(st.integers(0, max(len(content) - 1, 0)))
+        length = draw(st.sampled_from([0, 1, 1, 5, 200]))
+        content[place : place + length] = draw(
+            st.binary(max_size=4) | st.sampled_from([b"\xff\xfe", b"\x00", b"[" * 999])
+        )
+    return bytes(content)
+
+
+def check_design(content: bytes, folder: Path) -> None:
+    """`load_design` refuses in clear lines or gives cells that stay in their folder and compute what they should."""
+    path = folder / "design.toml"
+    path.write_bytes(content)
+    for profile in ("quick", *_profiles(content)):
+        design = refused(lambda profile=profile: load_design(path, profile), DesignError)
+        if design is None:
+            continue
+        output = folder / "out"
+        assert output.resolve() in store_of(design, output).folder.resolve().parents
+        for planned in design.cells[:2]:
+            check_cell(planned.cell)
+
+
+def _profiles(content: bytes) -> list[str]:
+    try:
+        found = tomllib.loads(content.decode()).get("profiles", {})
+    except (ValueError, RecursionError):
+        return []
+    return list(found) if isinstance(found, dict) else []
+
+
+def check_cell(cell: Cell) -> None:
+    """A replicate of a valid cell of softmax heads is that of its keys, and a batch of any counts every replicate."""
+    data, heads = cell.data, cell.heads
+    if (
+        data.n_keys * data.n_features * heads.n_heads * heads.head_dim * cell.n_queries * cell.simulation.batch_size
+        > 1e6
+    ):
+        return
+    seen = replay(cell, 3)
+    eps = float(np.finfo(cell.simulation.dtype).eps)
+    plain = cell.estimator.plain and cell.estimator.combination.rule != "product" and not cell.measures_instance
+    if plain and not seen.attrs["failure"]:
+        wide = {name: seen[name].values.astype(float) for name in seen.data_vars}
+        right = softmax_heads(
+            wide["keys"].T, wide["values"], wide["query_points"], wide["key_projections"], wide["query_projections"],
+            cell.bandwidth, cell.estimator.logits,
+        )  # fmt: skip
+        agree(wide["head_estimate"], wide.get("gram"), wide["values"], wide["noise_variance"], right, eps)
+    (moments,) = simulate_batch([cell], 0)
+    assert moments.n_defined.sum() + len(moments.failed) == cell.simulation.batch_size
+    assert (3 in moments.failed) == bool(seen.attrs["failure"])

@@ -1,0 +1,16 @@
+"""What a refusal must look like."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+
+def refused(call: Callable[[], Any], kinds: type[Exception] | tuple = ValueError) -> Any:
+    """Return what a call returns, or None if it refuses with a message of one printable line for each mistake."""
+    try:
+        return call()
+    except kinds as error:
+        for line in str(error).split("\n"):
+            assert line.isprintable() and 10 < len(line) < 1000, repr(line)
+        return None

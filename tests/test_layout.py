@@ -1,0 +1,111 @@
+"""Results that another version has written: one line that says what differs, never a KeyError on the way."""
+
+from __future__ import annotations
+
+import pytest
+import xarray as xr
+from builders import DESIGN, edited, write_design
+from test_cli import simstudy
+
+from simstudy import open_results, run
+from simstudy.problems import UserError
+from simstudy.store import Store, read_results
+from simstudy.variables import ATTRIBUTES
+
+FIGURES = """[figures.least]
+title = "Optimal bandwidth"
+kind = "optimum"
+grid = "angles"
+y = "mse"
+x = "angle"
+over = "bandwidth"
+
+[figures.order]
+title = "Wrong pairs"
+kind = "ordering"
+grid = "angles"
+y = "mse"
+
+"""
+OPTIONAL = {"optimum_share"}  # alone of its kind: nothing in the results tells that it should be there
+
+
+@pytest.fixture(scope="module")
+def stored(tmp_path_factory):
+    """A store with results of every kind but random instances, and its design."""
+    folder = tmp_path_factory.mktemp("layout")
+    text = edited(DESIGN, "[profiles.quick]", FIGURES + "[profiles.quick]")
+    text = edited(text, "bandwidth = [0.5, 1.0]", "bandwidth = [0.5, 0.7, 1.0]")
+    text = edited(text, "[grids.angles.factors]", "[grids.angles]\nby_query = true\n[grids.angles.factors]")
+    path = write_design(folder, text)
+    run(path, output=folder / "out", executor="serial")
+    return Store(folder / "out" / "tiny" / "quick"), path
+
+
+def refusal(results: xr.Dataset, folder) -> str:
+    """What `open_results` says of them; it must be one line."""
+    path = Store(folder).write_dataset("results.nc", results)
+    with pytest.raises(UserError) as raised:
+        open_results(path)
+    message = str(raised.value)
+    assert message.startswith(f"{path}: ") and message.isprintable()
+    return message
+
+
+def test_results_of_this_version__are_opened(stored):
+    results = open_results(stored[0].folder)
+    assert {"optimum_share", "wrong_pair_share", "verdict", "mse_by_query"} <= results.keys()
+    assert set(results.attrs) == set(ATTRIBUTES)
+
+
+def test_any_variable_that_is_missing__is_named(stored, tmp_path):
+    results = read_results(stored[0].folder / "results.nc")
+    names = results.data_vars.keys() - OPTIONAL
+    assert len(names) > 80
+    for name in names:
+        assert f"no {name};" in refusal(results.drop_vars(name), tmp_path)
+
+
+def test_any_coordinate_or_attribute_that_is_missing__is_named(stored, tmp_path):
+    results = read_results(stored[0].folder / "results.nc")
+    for name in results.coords.keys() - {"grid", "claim", "figure"}:
+        assert f" {name}" in refusal(results.drop_vars(name), tmp_path).partition("): ")[2]
+    for name in ATTRIBUTES:
+        without = {key: value for key, value in results.attrs.items() if key != name}
+        expected = "not the results of a study" if name == "factors" else f"no attribute {name};"
+        assert expected in refusal(results.drop_attrs(deep=False).assign_attrs(without), tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        (lambda r: r.rename(mse="risk", mse_mcse="risk_mcse"), "no mse, no mse_mcse, unknown risk, unknown risk_mcse;"),
+        (lambda r: r.rename(optimum_share="least_share"), "unknown least_share;"),
+        (lambda r: r.assign(mse=r.mse.sel(source="exact", drop=True)), "mse along (cell) instead of (source, cell);"),
+        (lambda r: r.assign_coords(source=["empirical", "exact", "first"]), "other names along source;"),
+        (lambda r: r.isel(index=slice(0, 5)), "other names along index;"),
+        (lambda r: r.drop_vars([n for n, v in r.data_vars.items() if "claim" in v.dims]), "nothing along claim;"),
+        (lambda r: r.assign(kernel_gap=r.mse), "no softmax_distance, no support_share, no kernel_gap_mcse, "),
+        (lambda r: r.rename(query="point"), " and 18 more; run the study again"),
+        (lambda r: r.assign_attrs(simstudy_version="0.0.9\n", commit="").drop_vars("mse"), "(0.0.9\\n, commit unk"),
+    ],
+    ids=["renamed", "renamed-share", "by-source", "source", "index", "verdicts", "instance", "by-query", "version"],
+)
+def test_other_layouts__are_told(stored, tmp_path, change, expected):
+    assert expected in refusal(change(read_results(stored[0].folder / "results.nc")), tmp_path)
+
+
+def test_report_of_an_earlier_version__is_one_line_and_leaves_everything_as_it_was(stored):
+    store, design = stored
+    whole, old = store.folder / "results.nc", ["failure_rate", "failure_rate_mcse"]
+    content, report = whole.read_bytes(), ("report", design, "--output", store.folder.parents[1])
+    store.write_dataset("results.nc", read_results(whole).drop_vars(old))
+    before = {path: path.read_bytes() for path in store.folder.rglob("*") if path.is_file()}
+    outcome = simstudy(*report)
+    assert {path: path.read_bytes() for path in store.folder.rglob("*") if path.is_file()} == before
+    store.write_bytes("results.nc", content)
+    assert outcome.returncode == 2 and outcome.stdout == ""
+    assert len(outcome.stderr.strip().splitlines()) == 1
+    for expected in ("results.nc: laid out by another version", "no failure_rate, no failure_rate_mcse", "again"):
+        assert expected in outcome.stderr
+    assert simstudy(*report).returncode == 0
