@@ -18,7 +18,11 @@ from measure import Row, interleaved, ratio
 from peers import PEERS, Peer
 from workloads import Size
 
+from simstudy.cells import N_BLOCKS
+from simstudy.settings import Simulation
+
 WORKS = ("W0", "W1", "whole W0", "whole W1")
+_DEFAULT_BATCH = Simulation.model_fields["batch_size"].default
 
 
 def all_rows(sizes: Sequence[Size], rounds: int) -> list[Row]:
@@ -146,8 +150,11 @@ def surroundings(sizes: Sequence[Size], rounds: int) -> Iterator[Row]:
     for size in sizes:
         repeats = max(1, round(0.2 / limits.fastest(functools.partial(workloads.moments, workloads.draw(size)), 3)))
         yield Row("W1", size.name, "two threads", measure.two_threads(workloads.draw(size), repeats, 5), "speed-up")
-    for executor, overhead in measure.dask_overhead(2048, max(3, rounds // 3)).items():
-        yield Row("study", "six small cells", f"run, {executor}", overhead, "times bare loop")
+    for size in sizes:
+        made = workloads.cell(replace(size, replicates=_DEFAULT_BATCH // N_BLOCKS), "integrated")
+        batches = max(4, round(2.0 / limits.fastest(functools.partial(workloads.whole_job, made), 3)))
+        for executor, overhead in measure.dask_overhead(made, batches, 5).items():
+            yield Row("batches", size.name, f"Dask, one of its {executor}", overhead, "times a loop")
     largest = max(sizes, key=lambda size: size.keys * size.features)
     for batches in (1, 4):
         peak = measure.peak_memory(replace(largest, replicates=64), batches)

@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import math
 import statistics
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from builders import DESIGN, edited, write_design
 from workloads import Arrays, Size, moments
 
-import simstudy
-from simstudy.batch import simulate_batch
-from simstudy.design import load_design
+from simstudy.cells import Cell
+from simstudy.schedule import Queue, Task, open_queue
 
 
 @dataclass(frozen=True)
@@ -88,29 +87,19 @@ def two_threads(arrays: Arrays, repeats: int, rounds: int) -> Ratio:
     return ratio(alone, together)
 
 
-def dask_overhead(replicates: int, rounds: int) -> dict[str, Ratio]:
-    """Time of `simstudy.run` over that of the bare loop over the same batches."""
-    text = edited(DESIGN, "max_replicates = 512", f"max_replicates = {replicates}")
-    text = edited(text, "min_replicates = 64", f"min_replicates = {replicates}")
-    with tempfile.TemporaryDirectory() as folder:
-        path = write_design(Path(folder), text)
-        cells = [planned.cell for planned in load_design(path, "quick").cells]
-        size = cells[0].simulation.batch_size
+def dask_overhead(made: Cell, batches: int, rounds: int) -> dict[str, Ratio]:
+    """Time of batches through one worker of a Dask executor over that of a loop; the worker is there already."""
+    executors = ("threads", "processes")
+    with contextlib.ExitStack() as stack:
+        queues = [stack.enter_context(open_queue(name, 1)) for name in ("serial", *executors)]
+        loop, *others = interleaved([functools.partial(_drain, queue, made, batches) for queue in queues], rounds)
+    return {name: ratio(taken, loop) for name, taken in zip(executors, others, strict=True)}
 
-        def loop() -> None:
-            for made in cells:
-                for batch in range(-(-replicates // size)):
-                    simulate_batch([made], batch)
 
-        def run(executor: str) -> Callable[[], None]:
-            def job() -> None:
-                with tempfile.TemporaryDirectory() as output:
-                    simstudy.run(path, output=output, executor=executor)
-
-            return job
-
-        bare, serial, threads = interleaved([loop, run("serial"), run("threads")], rounds)
-    return {"serial": ratio(serial, bare), "threads": ratio(threads, bare)}
+def _drain(queue: Queue, made: Cell, batches: int) -> None:
+    queue.add(Task((made,), batch) for batch in range(batches))
+    for _ in queue:
+        pass
 
 
 def high_water_mark() -> float:
@@ -129,8 +118,9 @@ def peak_memory(size: Size, batches: int) -> float:
     code = (
         f"import sys; sys.path[:0] = {[str(here), str(here.parent), str(here.parents[1])]!r}\n"
         "import measure, workloads\n"
+        "from simstudy.batch import simulate_batch\n"
         f"made = workloads.cell(workloads.{size!r}, 'integrated')\n"
-        f"for batch in range({batches}): measure.simulate_batch([made], batch)\n"
+        f"for batch in range({batches}): simulate_batch([made], batch)\n"
         "print(measure.high_water_mark())"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -111,6 +111,6 @@ def test_missing_peers__are_named_in_the_table(monkeypatch):
 
 def test_surroundings__are_measured():
     assert measure.two_threads(workloads.draw(SMALL), 1, 2).median > 0
-    assert set(measure.dask_overhead(64, 1)) == {"serial", "threads"}
+    assert set(measure.dask_overhead(workloads.cell(TINY, "integrated"), 3, 1)) == {"threads", "processes"}
     peak = measure.peak_memory(SMALL, 1)
     assert math.isnan(peak) or 50 < peak < 400
