@@ -103,8 +103,8 @@ def test_largest_arrays__stay_within_the_memory_bound(monkeypatch, name, one):
     cell = minimal_cell(**many, n_features=5, n_heads=3, head_dim=2, arrangement="haar", batch_size=256)
     sizes, evaluate = [], mechanisms.evaluate
 
-    def watched(estimator, bandwidth, inputs):
-        found = evaluate(estimator, bandwidth, inputs)
+    def watched(estimator, bandwidth, inputs, *others):
+        found = evaluate(estimator, bandwidth, inputs, *others)
         sizes.append({"gram": found.gram.nbytes, "keys": inputs.keys.nbytes}[name])
         return found
 

@@ -61,7 +61,8 @@ def nw_moments(
     projected_queries: np.ndarray,
     bandwidth: float,
     logits: str,
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    with_mass: bool = False,
+) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
     """Mean and covariance of the head estimates given the keys: as `kernels.nw_moments`."""
     keys, queries, law = _arguments(projected_keys, projected_queries, bandwidth, logits)
     means, nearest, inverses = _means(keys, values, queries, law)
@@ -71,9 +72,11 @@ def nw_moments(
     blocks = n_replicates * n_queries * (n_groups * (n_groups + 1) // 2)
     multiply = _multiply(np.dtype(keys.dtype).name)
     multiply[blocks, THREADS](keys, _on_device(variances, keys.dtype), queries, *law, nearest, inverses, grams)
-    # The nearest key has weight 1, whatever its kernel is.
-    with np.errstate(over="ignore"):
-        logs = -np.log(inverses.copy_to_host()) - math.log(2.0) * (np.float64(law[1]) * nearest.copy_to_host())
+    logs = None
+    if with_mass:
+        # The nearest key has weight 1, whatever its kernel is.
+        with np.errstate(over="ignore"):
+            logs = -np.log(inverses.copy_to_host()) - math.log(2.0) * (np.float64(law[1]) * nearest.copy_to_host())
     return means.copy_to_host(), grams.copy_to_host(), logs
 
 

@@ -113,7 +113,8 @@ def nw_moments(
     projected_queries: np.ndarray,
     bandwidth: float,
     logits: str,
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    with_mass: bool = False,
+) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
     """Mean and covariance of the head estimates given the keys, so that noise need not be drawn.
 
     Parameters
@@ -124,6 +125,8 @@ def nw_moments(
         m(X_i).
     variances : array (R, n)
         Var(ε_i | X_i) ≥ 0.
+    with_mass : bool
+        Whether the third array is wanted, which takes 12 ns for each head at each query.
 
     Returns
     -------
@@ -131,17 +134,17 @@ def nw_moments(
         sum_i w_hi m(X_i).
     noise_gram : float64 array (R, Q, H, H)
         sum_i w_hi w_gi Var(ε_i | X_i), symmetric to the bit; σ² times the weight Gram where the variance is σ².
-    log_mass : float64 array (R, Q, H)
+    log_mass : float64 array (R, Q, H) or None
         ln sum_i exp(logit_hi): what the softmax divides by.
         All are NaN where `nw_estimates` is.
     """
     keys, queries, law = _arguments(projected_keys, projected_queries, bandwidth, logits)
     means = np.empty((len(keys), queries.shape[3], keys.shape[1]))
-    grams, logs = np.empty((*means.shape, keys.shape[1])), np.empty_like(means)
+    grams, logs = np.empty((*means.shape, keys.shape[1])), np.empty(means.shape if with_mass else (0, 0, 0))
     data = _writable(values, keys.dtype), _writable(variances, keys.dtype)
     memory = _memory(keys, queries, keys.shape[1])
     _moments(*_FUNCTIONS[keys.dtype.name], keys, *data, queries, law, memory, means, grams, logs)
-    return means, grams, logs
+    return means, grams, logs if with_mass else None
 
 
 def _arguments(
@@ -279,7 +282,7 @@ def _moments(exp2, powers, lowest, keys, values, variances, queries, law, memory
                     again = True
             if again:
                 _multiply(exp2, keys[r], values[r], variances[r], largest, points, law, memory, q, q + 1)
-            for h in range(n_heads):
+            for h in range(n_heads if logs.size else 0):
                 near, nearest, low = memory.near[h, q], memory.nearest[h, q], memory.limits[h, 0, q]
                 mass, centre = _mass(memory.sums[q, h], near), memory.centres[h]
                 logs[r, q, h] = log_mass(mass, near, nearest, low, points[h, :, q], centre, law)

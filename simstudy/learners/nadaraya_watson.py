@@ -47,16 +47,15 @@ class NadarayaWatson:
         key, queries, indices = self._prepare(*shared.projections(cell)) if cell.heads.redrawn else self._fixed
         keys, values = shared.projected(cell, key), shared.values(cell)
         variances = None if cell.simulation.noise_treatment == "drawn" else shared.variances(cell)
-        means, gram, log_mass = evaluate(cell.estimator, cell.bandwidth, Inputs(keys, values, variances, queries))
+        inputs, controlled = Inputs(keys, values, variances, queries), cell.simulation.control_variate != "none"
+        means, gram, log_mass = evaluate(cell.estimator, cell.bandwidth, inputs, controlled)
         statistics = {}
         if cell.estimator.reference != "none":
             statistics["discrepancy"] = self._discrepancy(shared, np.asarray(keys), values, means)
         if cell.estimator.combination.rule == "fitted":
             means = np.einsum("rqh,rh->rq", means, self._fitted_weights(shared, keys, values))[..., None]
-        if cell.simulation.control_variate == "none":
-            return Members(means, gram, indices, statistics)
-        assert log_mass is not None  # for the type checker
-        return Members(means, gram, indices, statistics, linear_parts(cell, means, log_mass))
+        control = None if log_mass is None else linear_parts(cell, means, log_mass)
+        return Members(means, gram, indices, statistics, control)
 
     def _discrepancy(self, shared: SharedData, keys: np.ndarray, values: np.ndarray, means: Array) -> Array:
         """Relative root mean square difference over queries from the reference computation: (replicate,)."""

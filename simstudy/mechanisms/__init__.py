@@ -50,7 +50,7 @@ class Estimates(NamedTuple):
     gram : (replicate, query, head, head) or None
         Covariance given the keys, where there are variances.
     log_mass : (replicate, query, head) or None
-        Logarithm of the sum of kernels over keys, where the normaliser is softmax and there are variances.
+        Logarithm of the sum of kernels over keys, if asked for.
     """
 
     means: Array
@@ -58,7 +58,7 @@ class Estimates(NamedTuple):
     log_mass: Array | None = None
 
 
-def evaluate(estimator: Estimator, bandwidth: float, inputs: Inputs) -> Estimates:
+def evaluate(estimator: Estimator, bandwidth: float, inputs: Inputs, with_mass: bool = False) -> Estimates:
     """Return the estimates of heads under a mechanism, and their covariance given the keys.
 
     Parameters
@@ -69,6 +69,8 @@ def evaluate(estimator: Estimator, bandwidth: float, inputs: Inputs) -> Estimate
         b > 0.
     inputs
         Projected keys and queries, values, and their variances or none where noise is drawn.
+    with_mass
+        Whether to return the logarithm of the sum of kernels, too; for softmax and given variances only.
     """
     if estimator.transformation.kind != "none":
         inputs = transform(estimator.transformation, _on_host(inputs))
@@ -79,7 +81,7 @@ def evaluate(estimator: Estimator, bandwidth: float, inputs: Inputs) -> Estimate
     if normaliser.kind == "softmax":
         if variances is None:
             return Estimates(nw_estimates(keys, values, queries, bandwidth, logits), None)
-        return Estimates(*nw_moments(keys, values, variances, queries, bandwidth, logits))
+        return Estimates(*nw_moments(keys, values, variances, queries, bandwidth, logits, with_mass))
     if normaliser.kind == "compact" and logits == "distance":
         keys, radius = np.asarray(keys), normaliser.window * bandwidth
         if variances is None:

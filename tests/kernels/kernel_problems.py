@@ -23,7 +23,7 @@ class Problem:
     logits: str
 
     def moments(self):
-        return nw_moments(self.keys, self.values, self.variances, self.queries, self.bandwidth, self.logits)
+        return nw_moments(self.keys, self.values, self.variances, self.queries, self.bandwidth, self.logits, True)
 
     def estimates(self):
         return nw_estimates(self.keys, self.values, self.queries, self.bandwidth, self.logits)
