@@ -11,7 +11,7 @@ import os
 import platform
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from simstudy.batch import simulate_batch
@@ -25,7 +25,10 @@ from simstudy.usage import Usage, measured
 
 EXECUTORS = ("serial", "threads", "processes", "cuda")
 TASKS_PER_THREAD = 3
-"""Tasks in flight for each worker thread: enough to hide latency, few enough to stop quickly."""
+"""Turns in flight for each worker thread: enough to hide latency, few enough to stop quickly."""
+
+TURN_SECONDS = 0.25
+"""Processor time that a worker is given work for at a time: handing it over takes milliseconds, as do short batches."""
 
 
 class Task(NamedTuple):
@@ -46,8 +49,8 @@ class EngineMismatchError(Exception):
     """A worker computes with other sources, libraries or processor features than those that ask it."""
 
 
-def compute(task: Task, device: str, wanted: str) -> Outcome:
-    """Return the outcome of a task, on whatever worker this runs.
+def compute(tasks: Sequence[Task], device: str, wanted: str) -> list[Outcome]:
+    """Return the outcomes of tasks, on whatever worker this runs.
 
     Raises
     ------
@@ -57,7 +60,7 @@ def compute(task: Task, device: str, wanted: str) -> Outcome:
     here = engine(device)
     if here != wanted:
         raise EngineMismatchError(f"engine {here} on {platform.node()}, {wanted} wanted")
-    return Outcome(*measured(simulate_batch, *task, device))
+    return [Outcome(*measured(simulate_batch, *task, device)) for task in tasks]
 
 
 class Queue:
@@ -78,7 +81,7 @@ class Queue:
     def __iter__(self) -> Iterator[tuple[Task, Outcome]]:
         while self._waiting:
             task = self._waiting.popleft()
-            yield task, compute(task, self.device, engine(self.device))
+            yield task, compute([task], self.device, engine(self.device))[0]
 
 
 class DaskQueue(Queue):
@@ -98,6 +101,7 @@ class DaskQueue(Queue):
         super().__init__(device)
         self._client = client
         self._without_workers = without_workers or self._give_up
+        self._seconds = TURN_SECONDS
 
     def workers(self) -> int:
         """Return how many tasks run at once, by the threads that the scheduler has now."""
@@ -107,31 +111,33 @@ class DaskQueue(Queue):
         from distributed import CancelledError, as_completed
         from distributed.comm import CommClosedError
 
-        flying: dict[Any, Task] = {}
+        flying: dict[Any, Sequence[Task]] = {}
         completed = as_completed()
         try:
             while self._waiting or flying:
                 self._submit(flying, completed)
                 self._wait(completed)
                 future = next(completed)
-                task = flying.pop(future)
-                outcome = _outcome(future)
+                tasks = flying.pop(future)
+                outcomes = _outcomes(future)
                 # Released at once: a result kept by its worker would be recomputed if that worker is lost.
                 future.release()
-                yield task, outcome
+                self._seconds = max(1e-6, sum(outcome.usage.cpu_seconds for outcome in outcomes) / len(outcomes))
+                yield from zip(tasks, outcomes, strict=True)
         except (CancelledError, CommClosedError):
             raise UserError(
                 f"executor = {self._client.scheduler.address!r}: the Dask scheduler is lost; start it again, and run "
                 "again: finished batches are stored"
             ) from None
 
-    def _submit(self, flying: dict[Any, Task], completed: Any) -> None:
-        """Keep the workers supplied."""
-        room = TASKS_PER_THREAD * max(1, self.workers()) - len(flying)
-        for _ in range(min(room, len(self._waiting))):
-            task = self._waiting.popleft()
-            future = self._client.submit(compute, task, self.device, engine(self.device), pure=False, retries=2)
-            flying[future] = task
+    def _submit(self, flying: dict[Any, Sequence[Task]], completed: Any) -> None:
+        """Keep the workers supplied, with turns as long as the last one makes expect, but something for each."""
+        places = TASKS_PER_THREAD * max(1, self.workers())
+        while self._waiting and len(flying) < places:
+            length = min(int(TURN_SECONDS / self._seconds), len(self._waiting) // places)
+            tasks = [self._waiting.popleft() for _ in range(max(1, length))]
+            future = self._client.submit(compute, tasks, self.device, engine(self.device), pure=False, retries=2)
+            flying[future] = tasks
             completed.add(future)
 
     def _wait(self, completed: Any) -> None:
@@ -152,7 +158,7 @@ class DaskQueue(Queue):
         raise no_workers(self._client.scheduler.address, WORKER_SECONDS)
 
 
-def _outcome(future: Any) -> Outcome:
+def _outcomes(future: Any) -> list[Outcome]:
     from distributed import KilledWorker
 
     try:
