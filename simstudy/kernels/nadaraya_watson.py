@@ -1,6 +1,6 @@
 """Nadaraya–Watson heads of many replicates: estimates, and moments given the keys.
 
-Imports NumPy, jit and vectors, and elementary, lanes, shifts and tiles beside it.
+Imports NumPy and jit, and elementary, lanes, memory, shifts and tiles beside it.
 
 The weights of head h at query q are a softmax over the keys of the logits −|k_q − k_i|²/(2b²) or k_q·k_i/b²
 (Nadaraya 1964; Watson 1964; Vaswani et al. 2017).  Keys pass in tiles; sums over tiles are float64 in either
@@ -9,11 +9,9 @@ precision.
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 
-from simstudy.jit import aligned, kernel
+from simstudy.jit import kernel
 from simstudy.kernels.elementary import (
     POWERS_32,
     POWERS_64,
@@ -31,9 +29,9 @@ from simstudy.kernels.lanes import (
     take_products,
     take_sums,
 )
+from simstudy.kernels.memory import memory_for
 from simstudy.kernels.shifts import Law, aim, law_of, log_mass, nearest_score
 from simstudy.kernels.tiles import (
-    STRIDE,
     TILE,
     add_products,
     copy,
@@ -45,7 +43,6 @@ from simstudy.kernels.tiles import (
     weighted_sums,
     weighted_sums_kept,
 )
-from simstudy.vectors import lanes
 
 # Index legend: r replicate, i key, q query, h and g head, k dimension of a head.
 
@@ -53,26 +50,6 @@ _FUNCTIONS = {
     "float32": (exp2_float32, POWERS_32, lowest_float32),
     "float64": (exp2_float64, POWERS_64, lowest_float64),
 }
-_BUSY_LANES = 0.9
-"""Share of lanes with a query from which on vectors of queries are faster than vectors of keys."""
-
-
-class _Memory(NamedTuple):
-    """Arrays that kernels write to: they may not allocate."""
-
-    laid: np.ndarray  # (head, 2 + dimension, tile) keys of a tile, below their offsets: see `tiles.lay_keys`
-    rows: np.ndarray  # (head, tile) weights at one query
-    data: np.ndarray  # (2, tile) values, scales of the noise
-    centres: np.ndarray  # (head, dimension) and, below, what `shifts.aim` says of each query
-    slopes: np.ndarray  # (head, dimension, query)
-    limits: np.ndarray  # (head, 2, query)
-    near: np.ndarray  # (head, query)
-    nearest: np.ndarray  # (head, query) lowest score, where the careful formula serves
-    sums: np.ndarray  # (query, head, 2) sum of weights, weighted sum of values
-    products: np.ndarray  # (query, head, head) sums of products of weights
-    strips: np.ndarray  # (head, lanes of each key of a strip), empty if vectors hold keys; lanes hold queries
-    lane_sums: np.ndarray  # (head, 2, lane)
-    lane_products: np.ndarray  # (block, 16, lane): see `lanes.add_lane_products`
 
 
 def nw_estimates(
@@ -102,7 +79,7 @@ def nw_estimates(
     keys, queries, law = _arguments(projected_keys, projected_queries, bandwidth, logits)
     estimates = np.empty((len(keys), queries.shape[3], keys.shape[1]))
     data = _writable(values, keys.dtype)
-    _estimates(*_FUNCTIONS[keys.dtype.name], keys, data, queries, law, _memory(keys, queries, 1), estimates)
+    _estimates(*_FUNCTIONS[keys.dtype.name], keys, data, queries, law, memory_for(keys, queries, 1), estimates)
     return estimates
 
 
@@ -142,7 +119,7 @@ def nw_moments(
     means = np.empty((len(keys), queries.shape[3], keys.shape[1]))
     grams, logs = np.empty((*means.shape, keys.shape[1])), np.empty(means.shape if with_mass else (0, 0, 0))
     data = _writable(values, keys.dtype), _writable(variances, keys.dtype)
-    memory = _memory(keys, queries, keys.shape[1])
+    memory = memory_for(keys, queries, keys.shape[1])
     _moments(*_FUNCTIONS[keys.dtype.name], keys, *data, queries, law, memory, means, grams, logs)
     return means, grams, logs if with_mass else None
 
@@ -159,41 +136,6 @@ def _arguments(
 def _writable(x: np.ndarray, real: np.dtype) -> np.ndarray:
     # Read-only or strided arrays are other types to the compiler, and would compile every kernel again.
     return np.require(x, real, ("C", "W"))
-
-
-def _memory(keys: np.ndarray, queries: np.ndarray, n_heads: int) -> _Memory:
-    """Memory for ``n_heads`` heads at a time; loops take dimensions and rows of weights by fours."""
-    head_dim, n_queries, real = keys.shape[2], queries.shape[3], keys.dtype
-    whole_dim, whole_heads = -(-head_dim // 4) * 4, -(-n_heads // 4) * 4
-    width = lanes(real.itemsize)
-    whole_queries = -(-n_queries // width) * width
-    width = width if n_queries >= _BUSY_LANES * whole_queries else 0
-    n_blocks = whole_heads // 4 * (whole_heads // 4 + 1) // 2
-    return _Memory(
-        laid=_tiles((n_heads, 2 + whole_dim), real),
-        rows=_tiles((whole_heads,), real),
-        data=_tiles((2,), real),
-        centres=np.zeros((n_heads, head_dim), real),
-        slopes=_zeros((n_heads, whole_dim, whole_queries), real),
-        limits=_zeros((n_heads, 2, whole_queries), real),
-        near=np.empty((n_heads, n_queries), np.bool_),
-        nearest=np.empty((n_heads, n_queries), real),
-        sums=np.empty((n_queries, n_heads, 2)),
-        products=np.empty((n_queries, whole_heads, whole_heads)),
-        strips=_zeros((whole_heads, (STRIP + 1) * width), real),
-        lane_sums=_zeros((n_heads, 2, width), real),
-        lane_products=_zeros((n_blocks, 16, width), real),
-    )
-
-
-def _tiles(shape: tuple[int, ...], real: np.dtype) -> np.ndarray:
-    return _zeros((*shape, STRIDE), real)
-
-
-def _zeros(shape: tuple[int, ...], real: np.dtype) -> np.ndarray:
-    array = aligned(shape, real)
-    array[:] = 0
-    return array
 
 
 @kernel
@@ -320,14 +262,8 @@ def _multiply(exp2, keys, values, variances, largest, points, law, memory, first
 def _multiply_in_lanes(powers, keys, values, variances, largest, law, memory):
     # As `_multiply`, at all queries that the fast formula serves.
     n_heads, _, n_keys = keys.shape
-    y, scale, laid, strips, slopes, limits = (
-        memory.data[0],
-        memory.data[1],
-        memory.laid,
-        memory.strips,
-        memory.slopes,
-        memory.limits,
-    )
+    y, scale, laid, strips = memory.data[0], memory.data[1], memory.laid, memory.strips
+    slopes, limits = memory.slopes, memory.limits
     lane_sums, lane_products, width = memory.lane_sums, memory.lane_products, memory.lane_sums.shape[2]
     scaled = not _constant(variances)
     memory.sums[:] = 0

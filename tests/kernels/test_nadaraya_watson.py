@@ -12,7 +12,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from kernel_problems import assert_solved, naive_moments, problem, rounding
 
-from simstudy.kernels import nadaraya_watson, nw_estimates, nw_moments, shifts
+from simstudy.kernels import memory, nadaraya_watson, nw_estimates, nw_moments, shifts
 
 LOGITS = pytest.mark.parametrize("logits", ["distance", "dot_product"])
 PRECISIONS = pytest.mark.parametrize("precision", ["float32", "float64"])
@@ -25,7 +25,7 @@ SHAPES = [
 
 @pytest.fixture(autouse=True, params=[2.0, 0.0], ids=["vectors of keys", "vectors of queries"])
 def _both_ways(request, monkeypatch):
-    monkeypatch.setattr(nadaraya_watson, "_BUSY_LANES", request.param)
+    monkeypatch.setattr(memory, "BUSY_LANES", request.param)
 
 
 @PRECISIONS
