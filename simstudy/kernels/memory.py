@@ -14,9 +14,6 @@ from simstudy.kernels.lanes import STRIP
 from simstudy.kernels.tiles import STRIDE
 from simstudy.vectors import lanes
 
-BUSY_LANES = 0.9
-"""Share of lanes with a query from which on vectors of queries are faster than vectors of keys."""
-
 
 class Memory(NamedTuple):
     """Memory for a number of heads at a time."""
@@ -31,9 +28,14 @@ class Memory(NamedTuple):
     nearest: np.ndarray  # (head, query) lowest score, where the careful formula serves
     sums: np.ndarray  # (query, head, 2) sum of weights, weighted sum of values
     products: np.ndarray  # (query, head, head) sums of products of weights
-    strips: np.ndarray  # (head, lanes of each key of a strip), empty if vectors hold keys; lanes hold queries
-    lane_sums: np.ndarray  # (head, 2, lane)
-    lane_products: np.ndarray  # (block, 16, lane): see `lanes.add_lane_products`
+
+
+class LaneMemory(NamedTuple):
+    """More of it, for vectors of queries."""
+
+    strips: np.ndarray  # (head, lanes of each key of a strip) exponents and weights
+    sums: np.ndarray  # (head, 2, lane)
+    products: np.ndarray  # (block, 16, lane): see `lanes.add_lane_products`
 
 
 def memory_for(keys: np.ndarray, queries: np.ndarray, n_heads: int) -> Memory:
@@ -42,8 +44,6 @@ def memory_for(keys: np.ndarray, queries: np.ndarray, n_heads: int) -> Memory:
     whole_dim, whole_heads = -(-head_dim // 4) * 4, -(-n_heads // 4) * 4
     width = lanes(real.itemsize)
     whole_queries = -(-n_queries // width) * width
-    width = width if n_queries >= BUSY_LANES * whole_queries else 0
-    n_blocks = whole_heads // 4 * (whole_heads // 4 + 1) // 2
     return Memory(
         laid=_tiles((n_heads, 2 + whole_dim), real),
         rows=_tiles((whole_heads,), real),
@@ -55,9 +55,17 @@ def memory_for(keys: np.ndarray, queries: np.ndarray, n_heads: int) -> Memory:
         nearest=np.empty((n_heads, n_queries), real),
         sums=np.empty((n_queries, n_heads, 2)),
         products=np.empty((n_queries, whole_heads, whole_heads)),
-        strips=_zeros((whole_heads, (STRIP + 1) * width), real),
-        lane_sums=_zeros((n_heads, 2, width), real),
-        lane_products=_zeros((n_blocks, 16, width), real),
+    )
+
+
+def lane_memory_for(keys: np.ndarray, n_heads: int) -> LaneMemory:
+    """As `memory_for`."""
+    real, blocks = keys.dtype, -(-n_heads // 4)
+    width = lanes(real.itemsize)
+    return LaneMemory(
+        strips=_zeros((4 * blocks, (STRIP + 1) * width), real),
+        sums=_zeros((n_heads, 2, width), real),
+        products=_zeros((blocks * (blocks + 1) // 2, 16, width), real),
     )
 
 

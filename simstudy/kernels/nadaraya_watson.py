@@ -1,6 +1,6 @@
 """Nadaraya–Watson heads of many replicates: estimates, and moments given the keys.
 
-Imports NumPy and jit, and elementary, lanes, memory, shifts and tiles beside it.
+Imports NumPy, and of the kernels few_queries, many_queries and shifts.
 
 The weights of head h at query q are a softmax over the keys of the logits −|k_q − k_i|²/(2b²) or k_q·k_i/b²
 (Nadaraya 1964; Watson 1964; Vaswani et al. 2017).  Keys pass in tiles; sums over tiles are float64 in either
@@ -9,47 +9,12 @@ precision.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 
-from simstudy.jit import kernel
-from simstudy.kernels.elementary import (
-    POWERS_32,
-    POWERS_64,
-    exp2_float32,
-    exp2_float64,
-    lowest_float32,
-    lowest_float64,
-)
-from simstudy.kernels.lanes import (
-    STRIP,
-    add_lane_products,
-    scale_weights,
-    set_exponents,
-    sum_weights,
-    take_products,
-    take_sums,
-)
-from simstudy.kernels.memory import memory_for
-from simstudy.kernels.shifts import Law, aim, law_of, log_mass, nearest_score
-from simstudy.kernels.tiles import (
-    TILE,
-    add_products,
-    copy,
-    copy_scales,
-    fill_scores,
-    lay_keys,
-    padded,
-    score_sums_kept,
-    weighted_sums,
-    weighted_sums_kept,
-)
-
-# Index legend: r replicate, i key, q query, h and g head, k dimension of a head.
-
-_FUNCTIONS = {
-    "float32": (exp2_float32, POWERS_32, lowest_float32),
-    "float64": (exp2_float64, POWERS_64, lowest_float64),
-}
+from simstudy.kernels import few_queries, many_queries
+from simstudy.kernels.shifts import Law, law_of
 
 
 def nw_estimates(
@@ -77,9 +42,12 @@ def nw_estimates(
         replicate do not depend on the others.
     """
     keys, queries, law = _arguments(projected_keys, projected_queries, bandwidth, logits)
-    estimates = np.empty((len(keys), queries.shape[3], keys.shape[1]))
-    data = _writable(values, keys.dtype)
-    _estimates(*_FUNCTIONS[keys.dtype.name], keys, data, queries, law, memory_for(keys, queries, 1), estimates)
+    values = _writable(values, keys.dtype)
+    if not many_queries.worth_while(keys, queries):
+        return few_queries.estimates(keys, values, queries, law)
+    estimates, done = many_queries.estimates(keys, values, queries, law)
+    for part, place, rest in _left(done, queries):
+        estimates[place] = few_queries.estimates(keys[part], values[part], rest, law)[0]
     return estimates
 
 
@@ -116,12 +84,25 @@ def nw_moments(
         All are NaN where `nw_estimates` is.
     """
     keys, queries, law = _arguments(projected_keys, projected_queries, bandwidth, logits)
-    means = np.empty((len(keys), queries.shape[3], keys.shape[1]))
-    grams, logs = np.empty((*means.shape, keys.shape[1])), np.empty(means.shape if with_mass else (0, 0, 0))
-    data = _writable(values, keys.dtype), _writable(variances, keys.dtype)
-    memory = memory_for(keys, queries, keys.shape[1])
-    _moments(*_FUNCTIONS[keys.dtype.name], keys, *data, queries, law, memory, means, grams, logs)
+    values, variances = _writable(values, keys.dtype), _writable(variances, keys.dtype)
+    if many_queries.worth_while(keys, queries):
+        *found, done = many_queries.moments(keys, values, variances, queries, law, with_mass)
+        for part, place, rest in _left(done, queries):
+            one = few_queries.moments(keys[part], values[part], variances[part], rest, law, with_mass)
+            for whole, piece in zip(found if with_mass else found[:2], one, strict=False):
+                whole[place] = piece[0]
+    else:
+        found = list(few_queries.moments(keys, values, variances, queries, law, with_mass))
+    means, grams, logs = found
     return means, grams, logs if with_mass else None
+
+
+def _left(done: np.ndarray, queries: np.ndarray) -> Iterator[tuple[slice, tuple[int, np.ndarray], np.ndarray]]:
+    """Yield replicates with queries that are not done: replicate, place of these queries, and the queries."""
+    for r in np.flatnonzero(~done.all(axis=1)):
+        left = np.flatnonzero(~done[r])
+        own = queries[r if len(queries) > 1 else 0]
+        yield slice(r, r + 1), (int(r), left), np.ascontiguousarray(own[None, ..., left])
 
 
 def _arguments(
@@ -136,201 +117,3 @@ def _arguments(
 def _writable(x: np.ndarray, real: np.dtype) -> np.ndarray:
     # Read-only or strided arrays are other types to the compiler, and would compile every kernel again.
     return np.require(x, real, ("C", "W"))
-
-
-@kernel
-def _estimates(exp2, powers, lowest, keys, values, queries, law, memory, estimates):
-    # estimates[r, q, h] = sum_i w_i values[r, i] / sum_i w_i
-    n_replicates, n_heads, n_queries = len(keys), keys.shape[1], queries.shape[3]
-    in_lanes = memory.strips.size > 0
-    for r in range(n_replicates):
-        points = queries[r if len(queries) > 1 else 0]
-        for h in range(n_heads):
-            _aim(lowest, keys[r, h], points[h], law, memory, 0)
-            if in_lanes:
-                _sum_in_lanes(powers, keys[r, h], values[r], law, memory)
-            else:
-                _sum(exp2, keys[r, h], values[r], points[h], law, memory, 0, n_queries)
-            for q in range(n_queries):
-                sums = memory.sums[q, 0]
-                again = in_lanes and not memory.near[0, q]
-                if memory.near[0, q] and not sums[0] >= law.least:
-                    _withdraw(lowest, keys[r, h], points[h, :, q], law, memory, 0, q)
-                    again = True
-                if again:
-                    _sum(exp2, keys[r, h], values[r], points[h], law, memory, q, q + 1)
-                estimates[r, q, h] = sums[1] / _mass(sums, memory.near[0, q])
-
-
-@kernel
-def _sum(exp2, keys, values, points, law, memory, first, last):
-    # Sums of one head at queries first .. last - 1.
-    y, zeros, row, laid = memory.data[0], memory.data[1], memory.rows[0], memory.laid[0]
-    memory.sums[first:last] = 0
-    for start in range(0, keys.shape[1], TILE):
-        size = min(TILE, keys.shape[1] - start)
-        copy(values, start, size, y)
-        lay_keys(keys, start, size, memory.centres[0], law.curvature, laid)
-        for q in range(first, last):
-            if memory.near[0, q]:
-                mass, total = weighted_sums(exp2, laid, memory.slopes[0], memory.limits[0], q, y, padded(size))
-            else:
-                nearest = memory.nearest[0, q]
-                fill_scores(keys, start, size, points[:, q], law.distance, row)
-                mass, total = score_sums_kept(exp2, nearest, law.rate, law.low, law.magic, y, zeros, size, row)
-            memory.sums[q, 0, 0] += mass
-            memory.sums[q, 0, 1] += total
-
-
-@kernel
-def _sum_in_lanes(powers, keys, values, law, memory):
-    # As `_sum`, at all queries that the fast formula serves.
-    y, laid, row, slopes, limits = memory.data[0], memory.laid[0], memory.strips[0], memory.slopes[0], memory.limits[0]
-    lane_sums, width = memory.lane_sums, memory.lane_sums.shape[2]
-    memory.sums[:] = 0
-    for start in range(0, keys.shape[1], TILE):
-        size = min(TILE, keys.shape[1] - start)
-        copy(values, start, size, y)
-        lay_keys(keys, start, size, memory.centres[0], law.curvature, laid)
-        for q in range(0, len(memory.sums), width):
-            for first in range(0, padded(size), STRIP):
-                set_exponents(laid, slopes, q, first, STRIP, width, row)
-                sum_weights(powers, limits, q, y, first, STRIP, lane_sums[0], row)
-            take_sums(lane_sums, q, memory.sums)
-
-
-@kernel
-def _moments(exp2, powers, lowest, keys, values, variances, queries, law, memory, means, grams, logs):
-    # means[r, q, h] = sum_i w_hi values[r, i] / W_h,  W_h = sum_i w_hi
-    # grams[r, q, h, g] = sum_i w_hi w_gi variances[r, i] / (W_h W_g)
-    # logs[r, q, h] = ln sum_i K_hi, W_h in units that do not depend on the keys
-    n_replicates, n_heads, n_queries = len(keys), keys.shape[1], queries.shape[3]
-    in_lanes = memory.strips.size > 0
-    for r in range(n_replicates):
-        points = queries[r if len(queries) > 1 else 0]
-        largest = _largest(variances[r])
-        for h in range(n_heads):
-            _aim(lowest, keys[r, h], points[h], law, memory, h)
-        if in_lanes:
-            _multiply_in_lanes(powers, keys[r], values[r], variances[r], largest, law, memory)
-        else:
-            _multiply(exp2, keys[r], values[r], variances[r], largest, points, law, memory, 0, n_queries)
-        for q in range(n_queries):
-            again = False
-            for h in range(n_heads):
-                again = again or (in_lanes and not memory.near[h, q])
-                if memory.near[h, q] and not memory.sums[q, h, 0] >= law.least:
-                    _withdraw(lowest, keys[r, h], points[h, :, q], law, memory, h, q)
-                    again = True
-            if again:
-                _multiply(exp2, keys[r], values[r], variances[r], largest, points, law, memory, q, q + 1)
-            for h in range(n_heads if logs.size else 0):
-                near, nearest, low = memory.near[h, q], memory.nearest[h, q], memory.limits[h, 0, q]
-                mass, centre = _mass(memory.sums[q, h], near), memory.centres[h]
-                logs[r, q, h] = log_mass(mass, near, nearest, low, points[h, :, q], centre, law)
-            _normalise(memory.sums[q], memory.products[q], largest, memory.near[:, q], means[r, q], grams[r, q])
-
-
-@kernel
-def _multiply(exp2, keys, values, variances, largest, points, law, memory, first, last):
-    # Sums and products of all heads at queries first .. last - 1.
-    n_heads, _, n_keys = keys.shape
-    y, scale, laid, rows, near = memory.data[0], memory.data[1], memory.laid, memory.rows, memory.near
-    memory.sums[first:last] = 0
-    memory.products[first:last] = 0
-    for start in range(0, n_keys, TILE):
-        size = min(TILE, n_keys - start)
-        copy(values, start, size, y)
-        copy_scales(variances, largest, start, size, scale)
-        for h in range(n_heads):
-            lay_keys(keys[h], start, size, memory.centres[h], law.curvature, laid[h])
-        for q in range(first, last):
-            for h in range(n_heads):
-                if near[h, q]:
-                    slopes, limits = memory.slopes[h], memory.limits[h]
-                    mass, total = weighted_sums_kept(exp2, laid[h], slopes, limits, q, y, scale, padded(size), rows[h])
-                else:
-                    nearest = memory.nearest[h, q]
-                    fill_scores(keys[h], start, size, points[h, :, q], law.distance, rows[h])
-                    mass, total = score_sums_kept(exp2, nearest, law.rate, law.low, law.magic, y, scale, size, rows[h])
-                memory.sums[q, h, 0] += mass
-                memory.sums[q, h, 1] += total
-            add_products(rows, padded(size), memory.products[q])
-
-
-@kernel
-def _multiply_in_lanes(powers, keys, values, variances, largest, law, memory):
-    # As `_multiply`, at all queries that the fast formula serves.
-    n_heads, _, n_keys = keys.shape
-    y, scale, laid, strips = memory.data[0], memory.data[1], memory.laid, memory.strips
-    slopes, limits = memory.slopes, memory.limits
-    lane_sums, lane_products, width = memory.lane_sums, memory.lane_products, memory.lane_sums.shape[2]
-    scaled = not _constant(variances)
-    memory.sums[:] = 0
-    memory.products[:] = 0
-    for start in range(0, n_keys, TILE):
-        size = min(TILE, n_keys - start)
-        copy(values, start, size, y)
-        copy_scales(variances, largest, start, size, scale)
-        for h in range(n_heads):
-            lay_keys(keys[h], start, size, memory.centres[h], law.curvature, laid[h])
-        for q in range(0, len(memory.sums), width):
-            for first in range(0, padded(size), STRIP):
-                for h in range(n_heads):
-                    set_exponents(laid[h], slopes[h], q, first, STRIP, width, strips[h])
-                    sum_weights(powers, limits[h], q, y, first, STRIP, lane_sums[h], strips[h])
-                if scaled:
-                    scale_weights(strips, scale, first, width)
-                add_lane_products(strips, width, lane_products)
-            take_sums(lane_sums, q, memory.sums)
-            take_products(lane_products, q, memory.products)
-
-
-@kernel
-def _constant(numbers):
-    same = True
-    for i in range(numbers.size):
-        same = same and numbers[i] == numbers[0]
-    return same
-
-
-@kernel
-def _aim(lowest, keys, points, law, memory, h):
-    near = memory.near[h]
-    aim(lowest, keys, points, law, memory.rows[0], memory.centres[h], memory.slopes[h], memory.limits[h], near)
-    for q in range(near.size):
-        if not near[q]:
-            _withdraw(lowest, keys, points[:, q], law, memory, h, q)
-
-
-@kernel
-def _withdraw(lowest, keys, point, law, memory, h, q):
-    # From here on the careful formula serves this query.
-    memory.near[h, q] = False
-    memory.nearest[h, q] = nearest_score(lowest, keys, point, law.distance, memory.rows[0])
-
-
-@kernel
-def _mass(sums, near):
-    # In the careful formula the nearest key has weight 1, unless no logit is finite.
-    return sums[0] if near or sums[0] >= 0.5 else np.nan
-
-
-@kernel
-def _largest(variances):
-    largest = variances[0]
-    for i in range(variances.size):
-        largest = max(largest, variances[i])
-    return largest
-
-
-@kernel
-def _normalise(sums, products, largest, near, means, grams):
-    for h in range(means.size):
-        mass = _mass(sums[h], near[h])
-        means[h] = sums[h, 1] / mass
-        # Kept for later heads, since divisions are slow.
-        sums[h, 0] = 1 / mass
-        for g in range(h + 1):
-            grams[h, g] = products[h, g] * largest * (sums[h, 0] * sums[g, 0])
-            grams[g, h] = grams[h, g]

@@ -127,20 +127,3 @@ def nearest_score(lowest, keys, point, distance, row):
         # A NaN score need not be found: it makes its own weight NaN.
         nearest = score if score < nearest else nearest
     return nearest
-
-
-@kernel
-def log_mass(mass, near, nearest, low, point, centre, law):
-    """Return ln Σ_i exp(logit_i) from the sum of the weights of either formula, the fast one if ``near``.
-
-    ``nearest`` is the lowest score, ``low`` the first limit that `aim` sets; of one head at a query (p,).
-    """
-    # A weight is 2^shift exp(logit), and in the fast formula 2^ceiling times that.
-    shift = np.float64(law.rate) * np.float64(nearest)
-    if near:
-        # Multiplied exactly, since the logarithm of the mass would round away what its difference from others says.
-        mass = math.ldexp(mass, -int(law.ceiling))
-        shift = np.float64(law.low - law.ceiling - low)
-        for k in range(point.size):
-            shift += np.float64(law.curvature) * np.float64(point[k] - centre[k]) ** 2
-    return np.log(mass) - _LN_2 * shift

@@ -36,6 +36,15 @@ def clear(start, stop, row):
 
 
 @kernel
+def largest_of(variances):
+    """Return the largest variance."""
+    largest = variances[0]
+    for i in range(variances.size):
+        largest = max(largest, variances[i])
+    return largest
+
+
+@kernel
 def copy(source, start, size, row):
     """Copy one tile of a row of numbers, padded with zeros."""
     for i in range(size):

@@ -1,0 +1,156 @@
+"""Kernels for few queries: vectors hold keys, and every query chooses its formula.
+
+Imports NumPy and jit, and elementary, memory, ratios, shifts and tiles beside it.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from simstudy.jit import kernel
+from simstudy.kernels.elementary import exp2_float32, exp2_float64, lowest_float32, lowest_float64
+from simstudy.kernels.memory import memory_for
+from simstudy.kernels.ratios import log_mass, mass_of, normalise
+from simstudy.kernels.shifts import Law, aim, nearest_score
+from simstudy.kernels.tiles import (
+    TILE,
+    add_products,
+    copy,
+    copy_scales,
+    fill_scores,
+    largest_of,
+    lay_keys,
+    padded,
+    score_sums_kept,
+    weighted_sums,
+    weighted_sums_kept,
+)
+
+# Index legend: r replicate, i key, q query, h and g head, k dimension of a head.
+
+_FUNCTIONS = {"float32": (exp2_float32, lowest_float32), "float64": (exp2_float64, lowest_float64)}
+
+
+def estimates(keys: np.ndarray, values: np.ndarray, queries: np.ndarray, law: Law) -> np.ndarray:
+    """Return the estimates (r, q, h) for keys (r, h, k, i), values (r, i) and queries (r or 1, h, k, q)."""
+    found = np.empty((len(keys), queries.shape[3], keys.shape[1]))
+    _estimates(*_FUNCTIONS[keys.dtype.name], keys, values, queries, law, memory_for(keys, queries, 1), found)
+    return found
+
+
+def moments(
+    keys: np.ndarray, values: np.ndarray, variances: np.ndarray, queries: np.ndarray, law: Law, with_mass: bool
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return means (r, q, h), Gram matrices (r, q, h, g) and logarithms of masses (r, q, h), or none of these."""
+    means = np.empty((len(keys), queries.shape[3], keys.shape[1]))
+    grams, logs = np.empty((*means.shape, keys.shape[1])), np.empty(means.shape if with_mass else (0, 0, 0))
+    memory = memory_for(keys, queries, keys.shape[1])
+    _moments(*_FUNCTIONS[keys.dtype.name], keys, values, variances, queries, law, memory, means, grams, logs)
+    return means, grams, logs
+
+
+@kernel
+def _estimates(exp2, lowest, keys, values, queries, law, memory, estimates):
+    # estimates[r, q, h] = sum_i w_i values[r, i] / sum_i w_i
+    n_replicates, n_heads, n_queries = len(keys), keys.shape[1], queries.shape[3]
+    for r in range(n_replicates):
+        points = queries[r if len(queries) > 1 else 0]
+        for h in range(n_heads):
+            _aim(lowest, keys[r, h], points[h], law, memory, 0)
+            _sum(exp2, keys[r, h], values[r], points[h], law, memory, 0, n_queries)
+            for q in range(n_queries):
+                sums = memory.sums[q, 0]
+                if memory.near[0, q] and not sums[0] >= law.least:
+                    _withdraw(lowest, keys[r, h], points[h, :, q], law, memory, 0, q)
+                    _sum(exp2, keys[r, h], values[r], points[h], law, memory, q, q + 1)
+                estimates[r, q, h] = sums[1] / mass_of(sums, memory.near[0, q])
+
+
+@kernel
+def _sum(exp2, keys, values, points, law, memory, first, last):
+    # Sums of one head at queries first .. last - 1.
+    y, zeros, row, laid = memory.data[0], memory.data[1], memory.rows[0], memory.laid[0]
+    memory.sums[first:last] = 0
+    for start in range(0, keys.shape[1], TILE):
+        size = min(TILE, keys.shape[1] - start)
+        copy(values, start, size, y)
+        lay_keys(keys, start, size, memory.centres[0], law.curvature, laid)
+        for q in range(first, last):
+            if memory.near[0, q]:
+                mass, total = weighted_sums(exp2, laid, memory.slopes[0], memory.limits[0], q, y, padded(size))
+            else:
+                nearest = memory.nearest[0, q]
+                fill_scores(keys, start, size, points[:, q], law.distance, row)
+                mass, total = score_sums_kept(exp2, nearest, law.rate, law.low, law.magic, y, zeros, size, row)
+            memory.sums[q, 0, 0] += mass
+            memory.sums[q, 0, 1] += total
+
+
+@kernel
+def _moments(exp2, lowest, keys, values, variances, queries, law, memory, means, grams, logs):
+    # means[r, q, h] = sum_i w_hi values[r, i] / W_h,  W_h = sum_i w_hi
+    # grams[r, q, h, g] = sum_i w_hi w_gi variances[r, i] / (W_h W_g)
+    # logs[r, q, h] = ln sum_i K_hi, W_h in units that do not depend on the keys
+    n_replicates, n_heads, n_queries = len(keys), keys.shape[1], queries.shape[3]
+    for r in range(n_replicates):
+        points = queries[r if len(queries) > 1 else 0]
+        largest = largest_of(variances[r])
+        for h in range(n_heads):
+            _aim(lowest, keys[r, h], points[h], law, memory, h)
+        _multiply(exp2, keys[r], values[r], variances[r], largest, points, law, memory, 0, n_queries)
+        for q in range(n_queries):
+            failed = False
+            for h in range(n_heads):
+                if memory.near[h, q] and not memory.sums[q, h, 0] >= law.least:
+                    _withdraw(lowest, keys[r, h], points[h, :, q], law, memory, h, q)
+                    failed = True
+            if failed:
+                _multiply(exp2, keys[r], values[r], variances[r], largest, points, law, memory, q, q + 1)
+            for h in range(n_heads if logs.size else 0):
+                near, nearest, low = memory.near[h, q], memory.nearest[h, q], memory.limits[h, 0, q]
+                mass, centre = mass_of(memory.sums[q, h], near), memory.centres[h]
+                logs[r, q, h] = log_mass(mass, near, nearest, low, points[h, :, q], centre, law)
+            normalise(memory.sums[q], memory.products[q], largest, memory.near[:, q], means[r, q], grams[r, q])
+
+
+@kernel
+def _multiply(exp2, keys, values, variances, largest, points, law, memory, first, last):
+    # Sums and products of all heads at queries first .. last - 1.
+    n_heads, _, n_keys = keys.shape
+    y, scale, laid, rows, near = memory.data[0], memory.data[1], memory.laid, memory.rows, memory.near
+    memory.sums[first:last] = 0
+    memory.products[first:last] = 0
+    for start in range(0, n_keys, TILE):
+        size = min(TILE, n_keys - start)
+        copy(values, start, size, y)
+        copy_scales(variances, largest, start, size, scale)
+        for h in range(n_heads):
+            lay_keys(keys[h], start, size, memory.centres[h], law.curvature, laid[h])
+        for q in range(first, last):
+            for h in range(n_heads):
+                if near[h, q]:
+                    slopes, limits = memory.slopes[h], memory.limits[h]
+                    mass, total = weighted_sums_kept(exp2, laid[h], slopes, limits, q, y, scale, padded(size), rows[h])
+                else:
+                    nearest = memory.nearest[h, q]
+                    fill_scores(keys[h], start, size, points[h, :, q], law.distance, rows[h])
+                    mass, total = score_sums_kept(exp2, nearest, law.rate, law.low, law.magic, y, scale, size, rows[h])
+                memory.sums[q, h, 0] += mass
+                memory.sums[q, h, 1] += total
+            add_products(rows, padded(size), memory.products[q])
+
+
+@kernel
+def _aim(lowest, keys, points, law, memory, h):
+    near = memory.near[h]
+    aim(lowest, keys, points, law, memory.rows[0], memory.centres[h], memory.slopes[h], memory.limits[h], near)
+    for q in range(near.size):
+        if not near[q]:
+            _withdraw(lowest, keys, points[:, q], law, memory, h, q)
+
+
+@kernel
+def _withdraw(lowest, keys, point, law, memory, h, q):
+    # From here on the careful formula serves this query.
+    memory.near[h, q] = False
+    memory.nearest[h, q] = nearest_score(lowest, keys, point, law.distance, memory.rows[0])
