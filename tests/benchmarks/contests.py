@@ -14,7 +14,7 @@ import measure
 import numpy as np
 import reductions
 import workloads
-from measure import Row, interleaved, ratio
+from measure import Row, interleaved, ratio, several
 from peers import PEERS, Peer
 from workloads import Size
 
@@ -22,6 +22,8 @@ from simstudy.cells import N_BLOCKS
 from simstudy.settings import Simulation
 
 WORKS = ("W0", "W1", "whole W0", "whole W1")
+_CALLS = 8
+"""Calls of kernels in one round."""
 _DEFAULT_BATCH = Simulation.model_fields["batch_size"].default
 
 
@@ -59,8 +61,8 @@ def bound_rows(size: Size, rounds: int) -> Iterator[Row]:
     fused, n_fused = limits.fma_job(size.dtype)
     mixed, n_mixed = limits.issue_job(size.dtype)
     for work, job in (("W0", workloads.estimates), ("W1", workloads.moments)):
-        seconds = interleaved([functools.partial(job, arrays), fused, mixed], 3 * rounds)
-        each = [t / size.replicates for t in seconds[0]]
+        seconds = interleaved([several(functools.partial(job, arrays), _CALLS), fused, mixed], 3 * rounds)
+        each = [t / (_CALLS * size.replicates) for t in seconds[0]]
         with_gram = work == "W1"
         label = f"{size.name} {size.dtype}"
         yield Row(work, label, "simstudy", 1e6 * float(np.median(each)), "µs per replicate")
@@ -83,9 +85,10 @@ def contest_rows(size: Size, work: str, rounds: int) -> Iterator[Row]:
         if job is not None:
             names.append(peer.name)
             jobs.append(job)
-    seconds = interleaved(jobs, rounds)
+    calls = 1 if work.startswith("whole") else _CALLS
+    seconds = interleaved([several(job, calls) for job in jobs], rounds)
     done = whole_replicates(size) if work.startswith("whole") else size.replicates
-    yield Row(work, size.name, "simstudy", 1e6 * float(np.median(seconds[0])) / done, "µs per replicate")
+    yield Row(work, size.name, "simstudy", 1e6 * float(np.median(seconds[0])) / (calls * done), "µs per replicate")
     for name, taken in zip(names[1:], seconds[1:], strict=True):
         scaled = [t * done / size.replicates for t in taken]
         yield Row(work, size.name, name, ratio(scaled, seconds[0]), "times simstudy")
@@ -152,8 +155,8 @@ def surroundings(sizes: Sequence[Size], rounds: int) -> Iterator[Row]:
         yield Row("W1", size.name, "two threads", measure.two_threads(workloads.draw(size), repeats, 5), "speed-up")
     for size in sizes:
         made = workloads.cell(replace(size, replicates=_DEFAULT_BATCH // N_BLOCKS), "integrated")
-        batches = max(4, round(2.0 / limits.fastest(functools.partial(workloads.whole_job, made), 3)))
-        for executor, overhead in measure.dask_overhead(made, batches, 5).items():
+        batches = max(4, round(6.0 / limits.fastest(functools.partial(workloads.whole_job, made), 3)))
+        for executor, overhead in measure.dask_overhead(made, batches, 3).items():
             yield Row("batches", size.name, f"Dask, one of its {executor}", overhead, "times a loop")
     largest = max(sizes, key=lambda size: size.keys * size.features)
     for batches in (1, 4):

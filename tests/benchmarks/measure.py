@@ -58,6 +58,16 @@ def interleaved(
     return seconds
 
 
+def several(job: Callable[[], object], times: int) -> Callable[[], None]:
+    """Return a call that does a short job several times, since the first finds caches full of what ran before."""
+
+    def jobs() -> None:
+        for _ in range(times):
+            job()
+
+    return jobs
+
+
 def ratio(times: Sequence[float], reference: Sequence[float]) -> Ratio:
     """Ratio of two rows of `interleaved`."""
     ratios = [a / b for a, b in zip(times, reference, strict=True)]
