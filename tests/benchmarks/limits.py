@@ -60,12 +60,15 @@ def fastest(call: Callable[[], object], repetitions: int = 15) -> float:
     return min(seconds)
 
 
-def fma_job(dtype: str, loops: int = 200) -> tuple[Callable[[], object], float]:
-    """Return a call that does fused multiply-adds and nothing else, and how many."""
+def fma_job(dtype: str, loops: int = 20_000) -> tuple[Callable[[], object], float]:
+    """Return a call that does fused multiply-adds and nothing else, and how many.
+
+    It lasts milliseconds by default: in a shorter one the processor is still on its way to full speed.
+    """
     return _arithmetic(_products, dtype, loops)
 
 
-def issue_job(dtype: str, loops: int = 200) -> tuple[Callable[[], object], float]:
+def issue_job(dtype: str, loops: int = 20_000) -> tuple[Callable[[], object], float]:
     """Return a call that does fused multiply-adds and comparisons, one to one, and how many operations."""
     return _arithmetic(_products_and_comparisons, dtype, loops)
 
