@@ -166,8 +166,6 @@ def _define(operation: Callable[[Any, Any], Any], instruction: str) -> None:
 
 for _symbol, _instruction in ((operator.add, "fadd"), (operator.sub, "fsub"), (operator.mul, "fmul")):
     _define(_symbol, _instruction)
-for _symbol, _instruction in ((operator.iadd, "fadd"), (operator.isub, "fsub"), (operator.imul, "fmul")):
-    _define(_symbol, _instruction)
 
 
 @inlined

@@ -9,11 +9,13 @@ import sys
 
 import dask
 import distributed  # noqa: F401  # its defaults must be there before any are set aside
+import numpy as np
 import pytest
 from builders import minimal_cell
 from kills import ROOT
 
 from simstudy import clients, schedule
+from simstudy.batch import simulate_batch
 from simstudy.problems import UserError
 from simstudy.schedule import Task, open_queue
 
@@ -85,6 +87,23 @@ def test_queue__returns_every_task_also_those_added_while_iterating():
                 queue.add(tasks[2:])
             done.add(task.batch)
     assert done == {0, 1, 2}
+
+
+def test_short_batches__are_handed_over_several_at_a_time_and_each_keeps_its_own(monkeypatch):
+    made, turns = minimal_cell(batch_size=16), []
+    with open_queue("threads", 1) as queue:
+        submit = queue._client.submit
+
+        def spy(function, tasks, *arguments, **options):
+            turns.append(len(tasks))
+            return submit(function, tasks, *arguments, **options)
+
+        monkeypatch.setattr(queue._client, "submit", spy)
+        queue.add(Task((made,), batch) for batch in range(60))
+        found = {task.batch: outcome.batches[0] for task, outcome in queue}
+    assert sum(turns) == len(found) == 60 and max(turns) > 1
+    for batch in (0, 17, 59):
+        np.testing.assert_array_equal(found[batch].error_sum, simulate_batch([made], batch)[0].error_sum)
 
 
 def test_local_workers__are_as_many_as_asked_in_one_process_or_in_as_many():

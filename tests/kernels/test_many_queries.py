@@ -1,0 +1,28 @@
+"""Which queries are many, and that those are computed in lanes as the package stands."""
+
+from __future__ import annotations
+
+import pytest
+from kernel_problems import problem
+
+from simstudy.kernels import few_queries, many_queries
+from simstudy.vectors import lanes
+
+WIDTH = lanes(8)
+
+
+@pytest.mark.parametrize(("n_queries", "in_lanes"), [(1, False), (WIDTH, True), (WIDTH + 1, False), (4 * WIDTH, True)])
+def test_queries_that_fill_lanes__are_computed_in_lanes(n_queries, in_lanes, monkeypatch):
+    given, called = problem((2, n_queries, 2, 2, 40)), []
+    for module in (few_queries, many_queries):
+        for name in ("estimates", "moments"):
+            original = getattr(module, name)
+
+            def spy(*arguments, module=module, original=original):
+                called.append(module)
+                return original(*arguments)
+
+            monkeypatch.setattr(module, name, spy)
+    given.moments()
+    given.estimates()
+    assert called == 2 * [many_queries if in_lanes else few_queries]
