@@ -111,3 +111,23 @@ def readable_by_others(folder: Path) -> list[Path]:
     paths = [str(path) for path in sorted(folder.rglob("*")) if path.is_file()]
     done = subprocess.run([sys.executable, "-c", code, *paths], capture_output=True, text=True, check=True)
     return [Path(line) for line in done.stdout.splitlines()]
+
+
+def certificates(folder: Path) -> dict[str, str]:
+    """Write the certificate of a cluster, as its owner would, and return Dask's settings that name it."""
+    from distributed import Security
+
+    made, settings = Security.temporary(), {}
+    for name in (
+        "ca_file",
+        "client_cert",
+        "client_key",
+        "scheduler_cert",
+        "scheduler_key",
+        "worker_cert",
+        "worker_key",
+    ):
+        path = folder / f"{name}.pem"
+        path.write_text(getattr(made, f"tls_{name}"))
+        settings[f"distributed.comm.tls.{name.replace('_', '.' if name != 'ca_file' else '-')}"] = str(path)
+    return settings
