@@ -1,6 +1,6 @@
 """Results as tables: verdicts for the terminal and the report, and one row for each claim and each cell.
 
-Imports pandas, rich, xarray, labels and variables only; reads nothing but the labelled results.
+Imports pandas, rich, xarray, labels, terminal and variables only; reads nothing but the labelled results.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 import pandas as pd
 import xarray as xr
 from rich.table import Table
-from rich.text import Text
 
 from simstudy.labels import number, with_error
+from simstudy.terminal import entry
 from simstudy.variables import MEASURES, STATISTICS, THEORIES
 
 VERDICT_COLOURS = {"supported": "green", "contradicted": "red", "inconclusive": "yellow"}
@@ -67,11 +67,12 @@ def verdict_table(results: xr.Dataset) -> Table:
     table.add_column("verdict", no_wrap=True)
     table.add_column("estimate ± MCSE", justify="right", no_wrap=True)
     for line in verdict_lines(results):
-        # Text, not markup: a design may use square brackets.
-        claim = Text.assemble((line.claim, "bold"), "\n", (line.statistic, "dim"))
         foreseen = "as expected" if line.as_expected else f"not {line.expected}!"
-        verdict = Text.assemble((line.verdict, f"bold {VERDICT_COLOURS[line.verdict]}"), "\n", foreseen)
-        table.add_row(claim, verdict, f"{line.estimate}\nclaimed {line.claimed}, z {line.z}")
+        table.add_row(
+            entry((line.claim, "bold"), (line.statistic, "dim")),
+            entry((line.verdict, f"bold {VERDICT_COLOURS[line.verdict]}"), foreseen),
+            entry(line.estimate, f"claimed {line.claimed}, z {line.z}"),
+        )
     return table
 
 
