@@ -16,6 +16,7 @@ from simstudy.terminal import entry
 from simstudy.variables import MEASURES, STATISTICS, THEORIES
 
 VERDICT_COLOURS = {"supported": "green", "contradicted": "red", "inconclusive": "yellow"}
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
 _COUNTS = ("n_replicates", "n_failed", "n_batches", "precision_reached")
 
 
@@ -80,6 +81,15 @@ def verdict_frame(results: xr.Dataset) -> pd.DataFrame:
     """Return one row for each claim, all digits kept."""
     names = ["claim", *(name for name in results.data_vars if results[name].dims == ("claim",))]
     return pd.DataFrame({str(name): results[name].values for name in names if name in results})
+
+
+def csv_of(frame: pd.DataFrame) -> str:
+    """Return a table as CSV, in which no text is a formula to a spreadsheet: an apostrophe marks it as text."""
+
+    def as_text(value: Any) -> Any:
+        return f"'{value}" if isinstance(value, str) and value.startswith(_FORMULA) else value
+
+    return frame.map(as_text).to_csv(index=False, lineterminator="\n")
 
 
 def cell_frame(results: xr.Dataset) -> pd.DataFrame:
