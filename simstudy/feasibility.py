@@ -1,6 +1,6 @@
 """Which cells are impossible, and why: rules that tie several settings together.
 
-Imports NumPy, settings and cells only; the only I/O is reading a head file.
+Imports NumPy, cells, files, problems and settings only; the only I/O is reading a head file.
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ from pathlib import Path
 import numpy as np
 
 from simstudy.cells import N_BLOCKS, Cell
+from simstudy.files import require_regular
+from simstudy.problems import UserError
 from simstudy.settings import LARGEST, SMALLEST, Heads, Sum, Term
 
 Impossibility = tuple[str, str]
@@ -18,6 +20,8 @@ Impossibility = tuple[str, str]
 MAX_ARRAY_BYTES = 8 << 30
 """Largest array that one replicate may need: beyond it, no worker of usual size finishes a batch."""
 
+MAX_HEAD_BYTES = 64 << 20
+"""Largest head file that is read: every cell that uses it holds a copy."""
 MAX_MASKED_HEADS = 16
 """Most heads of which every subset is looked at."""
 
@@ -45,8 +49,11 @@ def read_heads(cell: Cell, folder: Path) -> tuple[Cell, list[Impossibility]]:
     if cell.heads.arrangement != "file" or cell.heads.file is None:
         return cell, []
     try:
+        require_regular(folder / cell.heads.file, MAX_HEAD_BYTES)
         # Mapped, not loaded: refuses whatever is not a .npy array, and reads nothing before its shape is known.
         stored = np.lib.format.open_memmap(folder / cell.heads.file, mode="r")
+    except UserError as error:
+        return cell, [("file", str(error))]
     except Exception as error:  # a damaged header may raise nearly anything
         return cell, [("file", f"cannot be read as .npy ({error}); save a float array of shape (H, d, p)")]
     shape = (cell.heads.n_heads, cell.data.n_features, cell.heads.head_dim)

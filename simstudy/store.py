@@ -1,6 +1,6 @@
 """Batches and results on disk: the only module that writes files of a study.
 
-Imports NumPy, xarray, netCDF4, filelock, psutil, moments, problems and the standard library only.
+Imports NumPy, xarray, netCDF4, filelock, psutil, moments, problems, text and the standard library only.
 
 Layout of a study folder::
 
@@ -32,7 +32,8 @@ import numpy as np
 import xarray as xr
 
 from simstudy.moments import Moments
-from simstudy.problems import UserError, printable
+from simstudy.problems import UserError
+from simstudy.text import printable
 
 _BATCH_FILE = re.compile(r"[0-9]{7}\.npz")
 _IDENTITY = re.compile(r"[0-9a-f]{20}")

@@ -318,7 +318,7 @@ def test_head_file__travels_inside_the_cell(tmp_path):
 def test_head_files__that_are_none_are_refused(tmp_path):
     text = edited(DESIGN, 'arrangement = "rotated"', 'arrangement = "file"\nfile = "heads.npy"')
     text = edited(text, "angle = [0, 45, 90]", "n_keys = [10, 20]").replace('x = "angle"', 'x = "n_keys"')
-    assert "embedded null byte" in mistakes(tmp_path, edited(text, "heads.npy", "a\\u0000b"))
+    assert "must hold no control character; U+0000 is one" in mistakes(tmp_path, edited(text, "heads.npy", "a\\u0000b"))
     path = tmp_path / "heads.npy"
     with path.open("wb") as file:
         np.savez(file, a=np.ones(3))
