@@ -4,8 +4,26 @@
 factor; `nw_ensemble`, `principal_angles` and `head_diversity` evaluate one ensemble on the caller's own arrays.
 """
 
-from simstudy.ensemble import head_diversity, nw_ensemble, principal_angles
-from simstudy.results import open_results, to_grid
-from simstudy.study import run
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from simstudy.ensemble import head_diversity, nw_ensemble, principal_angles
+    from simstudy.results import open_results, to_grid
+    from simstudy.study import run
 
 __all__ = ["head_diversity", "nw_ensemble", "open_results", "principal_angles", "run", "to_grid"]
+
+_MODULES = {
+    "ensemble": ("head_diversity", "nw_ensemble", "principal_angles"),
+    "results": ("open_results", "to_grid"),
+    "study": ("run",),
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Import what is asked for when it is: the command line needs none of it, and all of it takes two seconds."""
+    for module, names in _MODULES.items():
+        if name in names:
+            return getattr(importlib.import_module(f"simstudy.{module}"), name)
+    raise AttributeError(f"module 'simstudy' has no attribute {name!r}")
