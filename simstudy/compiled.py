@@ -124,7 +124,7 @@ class Statement:
             raise Unstated(kind.name)
         return f"{type(kind).__qualname__} {kind.name}"
 
-    def _function(self, function: Dispatcher | FunctionType) -> str:
+    def _function(self, function: Any) -> str:
         plain = getattr(function, "py_func", function)
         options = sorted(getattr(function, "targetoptions", {}).items())
         code = plain.__code__
@@ -201,7 +201,7 @@ class CompiledCode(NullCache):
         payload = _Unpickler(io.BytesIO(content), stated.reached).load()
         return CompileResult._rebuild(target_context, *payload)
 
-    def save_overload(self, sig: Any, cres: CompileResult) -> None:
+    def save_overload(self, sig: Any, cres: Any) -> None:
         """Keep the code that has just been compiled, unless it holds addresses of this process."""
         place, stated = folder(), self._statement(sig)
         if place and stated and not cres.lifted and not cres.library.has_dynamic_globals:

@@ -43,18 +43,18 @@ FASTMATH = {"nsz", "arcp", "contract", "afn", "reassoc"}
 # row took as long as the arithmetic of 200 keys.
 _OPTIONS = {"nogil": True, "cache": False, "error_model": "numpy", "_nrt": False}
 
-
-def kernel(function: Callable[..., Any]) -> Any:
-    """Compile loops over arrays, or load them as compiled before."""
-    return keep_compiled(numba.njit(function, fastmath=FASTMATH, **_OPTIONS))
-
-
 # Typed loosely: Numba states no types for a decorator with options.
-inlined: Callable[..., Any] = functools.partial(numba.njit, fastmath=FASTMATH, forceinline=True, **_OPTIONS)
+_loops: Callable[..., Any] = functools.partial(numba.njit, fastmath=FASTMATH, **_OPTIONS)
+inlined: Callable[..., Any] = functools.partial(_loops, forceinline=True)
 # Scalar functions decide bits that tests compare exactly: products may fuse with sums, but nothing is reordered.
 device_function: Callable[..., Any] = functools.partial(
     numba.njit, fastmath={"contract", "nsz"}, forceinline=True, **_OPTIONS
 )
+
+
+def kernel(function: Callable[..., Any]) -> Any:
+    """Compile loops over arrays, or load them as an earlier process compiled them."""
+    return keep_compiled(_loops(function))
 
 
 def _features() -> str:
