@@ -270,7 +270,7 @@ def test_names_of_compiled_code__are_those_of_one_process():
     """Also of one that was forked: the linker takes equal names for equal code."""
     show = (
         "import os\nfrom simstudy import compiled\nchild = os.fork()\n"
-        "print(next(compiled.FunctionIdentity._unique_ids), flush=True)\nchild and os.waitpid(child, 0)"
+        "child and os.waitpid(child, 0)\nprint(next(compiled.FunctionIdentity._unique_ids))"
     )
     runs = [subprocess.run([sys.executable, "-c", show], capture_output=True, text=True, cwd=ROOT) for _ in range(2)]
     assert len({number for run in runs for number in run.stdout.split()}) == 4
