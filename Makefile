@@ -57,7 +57,7 @@ slurm: $(VENV)/.cluster  ## Run a study by Slurm jobs: make slurm STUDY=name SUB
 
 test: $(VENV)/.dev  ## Import contracts and the whole test suite
 	$(BIN)/lint-imports
-	$(BIN)/python -m pytest -n $(CORES) --dist loadfile
+	$(BIN)/python -m pytest -n $(CORES) --dist loadfile --no-loadscope-reorder
 
 verify: $(VENV)/.dev  ## Exact moments, kills and hostile inputs, each with a verdict (minutes)
 	$(BIN)/python -m pytest -s --timeout=1800 tests/verification/verify_*.py

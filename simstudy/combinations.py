@@ -11,7 +11,6 @@ from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import nnls
 
 from simstudy.cells import Cell
 
@@ -65,6 +64,9 @@ def simplex(moment: Array) -> Array:
     As aᵀE a is homogeneous, the minimum of aᵀE a + c(Σ a − 1)² over a ≥ 0 has the same direction for every c > 0.
     """
     root, scale = _root(moment), np.sqrt(np.trace(moment) / len(moment)) or 1.0
+    # Imported here: it takes a quarter of a second, which most commands need not wait for.
+    from scipy.optimize import nnls
+
     weights: Array = nnls(np.vstack([root, np.full(len(moment), scale)]), np.append(np.zeros(len(root)), scale))[0]
     return weights / weights.sum()
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 from functools import singledispatch
 
 import numpy as np
-from scipy import signal, special
+from scipy import special
 
 from simstudy.cells import Cell
 from simstudy.settings import (
@@ -97,6 +97,9 @@ def _(keys: AutoregressiveKeys, z: np.ndarray, latent: tuple) -> np.ndarray:
     innovation = np.sqrt((1.0 - keys.coefficient) * (1.0 + keys.coefficient))
     # Of stationary variance from the first key on; the filter walks along the keys, so that fewer are a prefix.
     z[..., 0] /= innovation
+    # Imported here: it takes half a second, which a command that draws no such keys need not wait for.
+    from scipy import signal
+
     return signal.lfilter([innovation], [1.0, -keys.coefficient], z, axis=-1)
 
 

@@ -1,10 +1,10 @@
 """How functions are compiled for CPU and GPU: the only module that configures Numba.
 
-Imports NumPy, Numba and llvmlite only.
+Imports NumPy, Numba, llvmlite and compiled only.
 
 ``kernel``
-    Decorator of loops over arrays.  Compiled at the first call with new types: call it with one set of types
-    for each precision, since every further one costs about a second.
+    Decorator of loops over arrays.  Compiled at the first call with new types, unless an earlier process has done so:
+    call it with one set of types for each precision, since every further one costs about a second.
 ``inlined``
     Decorator of loops inside kernels: a real call that passes slices counts references to them, which costs as much
     as the arithmetic of a tile of keys.
@@ -32,23 +32,29 @@ import numpy.typing
 from llvmlite import binding
 from numba.core.codegen import get_host_cpu_features
 
+from simstudy.compiled import keep_compiled
+
 # Sums may be reordered and products fused, which lets LLVM vectorise reductions.  "nnan" and "ninf" stay out:
 # an undefined estimate has to survive as NaN and to be counted.
 FASTMATH = {"nsz", "arcp", "contract", "afn", "reassoc"}
 
-# No cache on disk: a concurrent first compilation of two signatures can load the wrong code in silence, and an
-# edited callee in another file does not invalidate its caller.
+# Not Numba's cache on disk, which has loaded wrong code: see `compiled`.
 # Nor counts of references: kernels may not allocate memory, they are handed all arrays.  A count for every slice of a
 # row took as long as the arithmetic of 200 keys.
 _OPTIONS = {"nogil": True, "cache": False, "error_model": "numpy", "_nrt": False}
 
 # Typed loosely: Numba states no types for a decorator with options.
-kernel: Callable[..., Any] = functools.partial(numba.njit, fastmath=FASTMATH, **_OPTIONS)
-inlined: Callable[..., Any] = functools.partial(kernel, forceinline=True)
+_loops: Callable[..., Any] = functools.partial(numba.njit, fastmath=FASTMATH, **_OPTIONS)
+inlined: Callable[..., Any] = functools.partial(_loops, forceinline=True)
 # Scalar functions decide bits that tests compare exactly: products may fuse with sums, but nothing is reordered.
 device_function: Callable[..., Any] = functools.partial(
     numba.njit, fastmath={"contract", "nsz"}, forceinline=True, **_OPTIONS
 )
+
+
+def kernel(function: Callable[..., Any]) -> Any:
+    """Compile loops over arrays, or load them as an earlier process compiled them."""
+    return keep_compiled(_loops(function))
 
 
 def _features() -> str:

@@ -23,10 +23,10 @@ LIBRARIES = (*NUMERIC_LIBRARIES, "xarray", "dask", "distributed", "pydantic", "n
 # Sources that decide the bits of a batch.  Kernels are listed as a folder; a new numeric module must be added here,
 # which a test checks against the modules that `batch` imports.
 ENGINE_SOURCES = (
-    "attention.py", "batch.py", "cells.py", "combinations.py", "controls.py", "datasets.py", "devices.py",
-    "geometry.py", "heads.py", "instances", "jit.py", "kernels", "learners", "mechanisms", "moments.py", "philox.py",
-    "philox_cuda.py", "quantities.py", "regression.py", "settings", "shared_data.py", "streams.py", "text.py",
-    "vectors.py",
+    "attention.py", "batch.py", "cells.py", "combinations.py", "compiled.py", "controls.py", "datasets.py",
+    "devices.py", "geometry.py", "heads.py", "instances", "jit.py", "kernels", "learners", "mechanisms", "moments.py",
+    "philox.py", "philox_cuda.py", "quantities.py", "regression.py", "sealed.py", "settings", "shared_data.py",
+    "streams.py", "text.py", "vectors.py",
 )  # fmt: skip
 
 

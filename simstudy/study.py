@@ -17,7 +17,6 @@ import xarray as xr
 from threadpoolctl import threadpool_limits
 
 from simstudy.clients import CLOSED, Network
-from simstudy.compare import assemble
 from simstudy.design import Design, load_design
 from simstudy.jobs import Jobs
 from simstudy.ledger import Ledger
@@ -27,7 +26,6 @@ from simstudy.schedule import Queue, open_queue
 from simstudy.shares import Share, open_share
 from simstudy.store import Store, read_results
 from simstudy.usage import Meter
-from simstudy.verdicts import judge
 
 DEFAULT_OUTPUT = Path("outputs")
 TORCH_REFERENCE = "torch_multi_head_attention"
@@ -100,6 +98,10 @@ def run(
             ledger = Ledger(design, store, queue.device)
             simulate(ledger, queue, meter, tell)
             n_workers = queue.workers()
+        # Imported here: with the theory they take a second, which a command that only looks need not wait for.
+        from simstudy.compare import assemble
+        from simstudy.verdicts import judge
+
         accounts = ledger.accounts
         # Matrices of theory are small: threads of the numerical library would wait for one another.
         with threadpool_limits(1):

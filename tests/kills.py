@@ -69,7 +69,7 @@ class Forks:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._process.communicate(timeout=60)
+        self._process.communicate()
 
     def _answer(self) -> str:
         assert self._process.stdout is not None

@@ -25,7 +25,7 @@ SIMULATED = {"NUMBA_ENABLE_CUDASIM": "1"}
 def python(*arguments, **environment):
     settings = {name: value for name, value in os.environ.items() if name != "NUMBA_ENABLE_CUDASIM"}
     command = [sys.executable, *map(str, arguments)]
-    return subprocess.run(command, cwd=ROOT, env=settings | environment, capture_output=True, text=True, timeout=280)
+    return subprocess.run(command, cwd=ROOT, env=settings | environment, capture_output=True, text=True)
 
 
 def command_line(*arguments, **environment):

@@ -139,7 +139,7 @@ def limited(command: list[object], size: int) -> subprocess.CompletedProcess:
     """Run a command that may write no file longer than ``size`` bytes: the disk is full, for all that it can tell."""
     return subprocess.run(
         [sys.executable, "-m", "simstudy", *map(str, command)],
-        capture_output=True, text=True, cwd=ROOT, timeout=120,
+        capture_output=True, text=True, cwd=ROOT,
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (size, size)),
     )  # fmt: skip
 

@@ -127,7 +127,7 @@ def seen(page, width: int, folder) -> dict:
     command = [BROWSER, "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars",
                "--allow-file-access-from-files", f"--user-data-dir={folder / 'profile'}", "--virtual-time-budget=20000",
                "--dump-dom", probe.as_uri()]  # fmt: skip
-    dom = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True).stdout
+    dom = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     return json.loads(html.unescape(dom[dom.index("{") : dom.rindex("}") + 1]))
 
 

@@ -45,16 +45,17 @@ def test_only_named_modules__import_dask():
     }  # fmt: skip
 
 
-def test_numba__is_configured_in_one_module_and_extended_in_another():
-    assert importers("numba") == {"jit.py", "vectors.py"}
+def test_numba__is_configured_in_one_module_extended_in_another_and_its_code_kept_in_a_third():
+    assert importers("numba") == {"jit.py", "vectors.py", "compiled.py"}
 
 
 def test_only_named_modules__touch_files():
-    """Writing is for the store, and for logs of defects; reading also for what users name, sources and templates."""
+    """Writing is for the store, compiled code and logs of defects; reading also for what users name and sources."""
     pattern = re.compile(r"\.(write_text|write_bytes|open|savez?|to_netcdf|unlink|mkdir)\(")
     writers = {p.name for p in SOURCES if pattern.search(p.read_text())}
     null_device = {"__main__.py", "terminal.py"}
-    assert writers - {"store.py", "files.py", "defects.py", "report.py", "gather.py", "arrays.py"} == null_device
+    named = {"store.py", "files.py", "defects.py", "report.py", "gather.py", "arrays.py", "sealed.py"}
+    assert writers - named == null_device
 
 
 def test_engine_sources__cover_what_a_batch_imports():
