@@ -18,6 +18,12 @@ Impossibility = tuple[str, str]
 MAX_ARRAY_BYTES = 8 << 30
 """Largest array that one replicate may need: beyond it, no worker of usual size finishes a batch."""
 
+MAX_HEAD_FILE_NUMBERS = 1 << 24
+"""Most numbers of a head file: they travel with the cell, as text also, to every worker."""
+
+MAX_BATCHES = 10_000_000
+"""Most batches of a cell: each is a file, and their numbers have seven digits."""
+
 MAX_MASKED_HEADS = 16
 """Most heads of which every subset is looked at."""
 
@@ -52,6 +58,8 @@ def read_heads(cell: Cell, folder: Path) -> tuple[Cell, list[Impossibility]]:
     shape = (cell.heads.n_heads, cell.data.n_features, cell.heads.head_dim)
     if stored.shape != shape:
         return cell, [("file", f"holds shape {stored.shape}; (n_heads, n_features, head_dim) = {shape} is stated")]
+    if stored.size > MAX_HEAD_FILE_NUMBERS:
+        return cell, [("file", f"holds {stored.size} numbers, more than {MAX_HEAD_FILE_NUMBERS}; use fewer heads")]
     if stored.dtype.kind not in "fiu" or not (np.abs(projections := np.array(stored, np.float64)) <= LARGEST).all():
         return cell, [("file", f"must hold real numbers only, none beyond ±{LARGEST:g}")]
     ranks = np.linalg.matrix_rank(projections)
@@ -60,6 +68,22 @@ def read_heads(cell: Cell, folder: Path) -> tuple[Cell, list[Impossibility]]:
         return cell, [("file", f"head {head} has rank {ranks[head]}; give head_dim = {cell.heads.head_dim}")]
     contents = tuple(tuple(tuple(map(float, row)) for row in head) for head in projections)
     return cell.model_copy(update={"file_projections": contents}), []
+
+
+def batches_of(replicates: int, batch_size: int) -> int:
+    """Return the number of batches that hold so many replicates."""
+    return -(-replicates // batch_size)
+
+
+def too_many_batches(cell: Cell, max_replicates: int) -> list[Impossibility]:
+    """Return what is wrong with the size of batches under a ceiling on replicates."""
+    n_batches = batches_of(max_replicates, cell.simulation.batch_size)
+    if n_batches <= MAX_BATCHES:
+        return []
+    return [
+        ("batch_size",
+         f"max_replicates = {max_replicates} takes {n_batches} batches, above {MAX_BATCHES}; raise it or lower that")
+    ]  # fmt: skip
 
 
 def impossibilities(cell: Cell) -> list[Impossibility]:
