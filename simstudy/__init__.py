@@ -4,8 +4,26 @@
 factor; `nw_ensemble`, `principal_angles` and `head_diversity` evaluate one ensemble on the caller's own arrays.
 """
 
-from simstudy.ensemble import head_diversity, nw_ensemble, principal_angles
-from simstudy.results import open_results, to_grid
-from simstudy.study import run
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from simstudy.ensemble import head_diversity, nw_ensemble, principal_angles
+    from simstudy.results import open_results, to_grid
+    from simstudy.study import run
 
 __all__ = ["head_diversity", "nw_ensemble", "open_results", "principal_angles", "run", "to_grid"]
+_HOMES = {"open_results": "results", "to_grid": "results", "run": "study"}
+
+
+def __getattr__(name: str) -> Any:
+    # Loaded on first use: the command line has to catch signals before imports that take seconds.
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(importlib.import_module(f"{__name__}.{_HOMES.get(name, 'ensemble')}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

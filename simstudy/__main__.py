@@ -1,8 +1,123 @@
-"""``python -m simstudy``: the command line, for jobs that know the interpreter but not the PATH.
+"""The command ``simstudy``, also as ``python -m simstudy``: signals, standard streams, and what nobody foresaw.
 
-Imports cli only.
+Imports typer, and cli, defects, problems and terminal only, once signals are caught: their own imports take seconds.
 """
 
-from simstudy.cli import main
+from __future__ import annotations
 
-main()
+import contextlib
+import os
+import signal
+import sys
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+EXIT_USER_ERROR = 2
+EXIT_DEFECT = 70  # EX_SOFTWARE of sysexits.h
+EXIT_INTERRUPTED = 130
+_RESEND_SECONDS = 0.1
+_received: list[int] = []
+
+
+class Interrupted(BaseException):
+    """Ctrl-C, a terminal that has gone, or the SIGTERM by which a batch system ends a job."""
+
+
+def main() -> None:
+    """Run the command line, and end with one line and an exit code of its own whatever happens."""
+    catch_signals()
+    open_standard_streams()
+    threading.excepthook = sys.unraisablehook = _caught_elsewhere
+    try:
+        sys.exit(_outcome())
+    finally:
+        # While Python ends, nobody could catch an exception; the second Ctrl-C ends the process at once.
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, signal.SIG_DFL)
+
+
+def command(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line, by default that of the process, and return its exit code.
+
+    A mistake of the user becomes a message and exit code 2; any other exception is raised.
+    """
+    import typer
+
+    from simstudy.cli import app
+    from simstudy.problems import UserError
+    from simstudy.terminal import fail
+
+    try:
+        code: int | None = typer.main.get_command(app)(arguments, prog_name="simstudy", standalone_mode=False)
+    except UserError as error:
+        fail(*error.args)
+        return EXIT_USER_ERROR
+    except typer.TyperException as error:
+        # Without any argument the help is shown, and there is nothing more to say.
+        if message := error.format_message():
+            place = getattr(getattr(error, "ctx", None), "command_path", "simstudy")
+            fail(f"{message} (see {place} --help)")
+        return EXIT_USER_ERROR
+    except MemoryError:
+        fail("this machine has not enough memory; simstudy plan predicts what a study needs")
+        return EXIT_USER_ERROR
+    return code or 0
+
+
+def catch_signals() -> None:
+    """Let signals that end a process raise `Interrupted`; ``nohup`` keeps its meaning."""
+    signal.signal(signal.SIGINT, _interrupt)
+    signal.signal(signal.SIGTERM, _interrupt)
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+        signal.signal(signal.SIGHUP, _interrupt)
+
+
+def _interrupt(number: int, _: Any) -> None:
+    _received.append(number)
+    raise Interrupted
+
+
+def open_standard_streams() -> None:
+    """Replace closed streams by the null device, or the next file that is opened would take what is printed."""
+    for descriptor, name in enumerate(("stdin", "stdout", "stderr")):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)  # the lowest number that is free, so this one
+            setattr(sys, name, os.fdopen(descriptor, "r" if descriptor == 0 else "w", closefd=False))
+    for stream in (sys.stdout, sys.stderr):
+        stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
+
+
+def _outcome() -> int:
+    try:
+        return command()
+    except SystemExit:
+        raise
+    except BaseException as error:
+        # An import, or code in C, may turn the exception of a signal into one of its own.
+        if _received or isinstance(error, (Interrupted, KeyboardInterrupt)):
+            from simstudy.terminal import warn
+
+            warn("interrupted; finished batches are stored: run the same command again to continue")
+            return EXIT_INTERRUPTED
+        from simstudy.defects import tell
+
+        tell(error)
+        return EXIT_DEFECT
+
+
+def _caught_elsewhere(event: Any) -> None:
+    """Deal with what was raised in a thread, or where Python cannot raise: in callbacks and destructors."""
+    if isinstance(event.exc_value, Interrupted):
+        threading.Timer(_RESEND_SECONDS, os.kill, (os.getpid(), _received[-1])).start()
+    elif not sys.is_finalizing() and not isinstance(event.exc_value, (SystemExit, type(None))):
+        from simstudy.defects import tell
+
+        with contextlib.suppress(Exception):
+            tell(event.exc_value)
+
+
+if __name__ == "__main__":
+    main()

@@ -56,14 +56,14 @@ def array_scripts(design: Design, path: Path, store: Store, output: Path, jobs: 
     run = f"{simstudy} run {shlex.join([str(path.absolute()), *options])}"
     name = f"simstudy-{design.study.name}"
     task = [
-        *_header(jobs, name, f"{jobs.logs}/%A-%a.log"),
+        *_header(jobs, name, "%A-%a.log"),
         f"#SBATCH --array=1-{n_tasks}",
         *jobs.prologue,
         f"exec {run} --share $SLURM_ARRAY_TASK_ID/{n_tasks}",
     ]
     # A share without batches was ended before its first; the run computes whatever shares did not.
     merge = [
-        *_header(jobs, f"{name}-merge", f"{jobs.logs}/%j.log"),
+        *_header(jobs, f"{name}-merge", "%j.log"),
         "set -e",
         *jobs.prologue,
         f"stored=({shares}/*/batches)",
@@ -78,7 +78,7 @@ def array_scripts(design: Design, path: Path, store: Store, output: Path, jobs: 
 def _header(jobs: Jobs, name: str, log: str) -> list[str]:
     """Directives of both scripts; a job whose node is lost goes back into the queue."""
     asked = [
-        f"--job-name={name}", f"--output={log}", "--open-mode=append", "--requeue", "--ntasks=1",
+        f"--job-name={name}", jobs.slurm_log(log), "--open-mode=append", "--requeue", "--ntasks=1",
         f"--cpus-per-task={jobs.threads}", f"--mem={jobs.memory.removesuffix('B')}", f"--time={jobs.walltime}",
         *([f"--partition={jobs.queue}"] if jobs.queue else []), *jobs.directives,
     ]  # fmt: skip

@@ -24,7 +24,7 @@ from simstudy.moments import STATISTICS, Moments
 from simstudy.settings import Record
 
 LARGEST_SUM = 1e100
-"""Bound on sums of errors and of their products; the settings of a design allow some 1e80, and squares must not overflow."""
+"""Bound on sums of errors and of their products: beyond what a design allows, and its square does not overflow."""
 OVERHEAD_BYTES = 1 << 13
 """Most of a file that is not numbers: headers, names, address and digest."""
 _DIGEST_LENGTH = 64

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import Field
 
 from simstudy.quantities import NAMES
-from simstudy.settings import NonNegative, Positive, Real, Record
+from simstudy.settings import Line, NonNegative, Positive, Real, Record
 from simstudy.variables import INDEXED_MEASURES, INDICES, MEASURES, STATISTICS
 
 if TYPE_CHECKING:  # a type checker cannot follow alternatives that are computed
@@ -46,7 +46,7 @@ _SELECTION: Any = Field(
 class BaseClaim(Record):
     """What all claims state: the sentence, where it is tested, on what, and the verdict foreseen."""
 
-    statement: str = Field(min_length=1, description="the claim as a sentence")
+    statement: Line = Field(min_length=1, description="the claim as a sentence")
     grid: str = Field(description="name of the grid on which the claim is tested")
     measure: MeasureName = _MEASURE
     index: IndexName | None = Field(None, description='diversity index; for measure = "hdi" only')
@@ -212,7 +212,7 @@ class Figure(Record):
         'factor `over` with the least y, against factor x; "nested_loop": y in every cell; "law": variance of '
         "ensembles of n_heads members, in several grids, against the law for exchangeable ones"
     )  # fmt: skip
-    title: str = Field(min_length=1, description="what the figure shows, as a sentence")
+    title: Line = Field(min_length=1, description="what the figure shows, as a sentence")
     grid: str = Field(description="name of the grid to draw")
     y: AveragedMeasure = Field(description=_one_of(MEASURES | STATISTICS))
     x: str | None = Field(None, description='a numeric factor of the grid; for kind = "curve" or "optimum" only')

@@ -1,32 +1,32 @@
-"""The command line: exceptions that a user can mend become one message and exit code 2.
+"""The commands, each a thin layer over what `simstudy` offers in Python.
 
-Imports typer, rich, and arrays, clients, design, gather, jobs, ledger, plan, problems, progress, replay, report,
-results, search, shares, store, study and tables only.  What a command needs is imported inside the command:
-``--help`` stays fast.
+Imports typer, rich, and arrays, clients, defects, design, gather, jobs, ledger, plan, problems, progress, replay,
+report, results, search, shares, store, study, tables, terminal and verify only.  What a command needs is imported
+inside the command: ``--help`` stays fast.
 """
 
 from __future__ import annotations
 
-import signal
-import sys
-from collections.abc import Iterable
+import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
-from simstudy.problems import UserError
+from simstudy.defects import log_beside
+from simstudy.problems import UserError, require_plain
+from simstudy.terminal import entry, say, show_table, track, warn
 
 if TYPE_CHECKING:
+    from rich.text import Text
+
     from simstudy.design import Design
     from simstudy.jobs import Jobs
+    from simstudy.store import Store
 
-EXIT_USER_ERROR = 2
 EXIT_PRECISION_MISSED = 3
-EXIT_INTERRUPTED = 130
+EXIT_DIFFERENT = 4
 
 DESIGNS = Path("designs")
 
@@ -37,21 +37,36 @@ app = typer.Typer(
     help="Monte Carlo studies of multi-head attention as an ensemble of Nadaraya-Watson estimators.\n\n"
     "A study is one design file (TOML). Typical use: [bold]simstudy list[/], [bold]simstudy check[/] a design, "
     "[bold]simstudy run[/] it, and open outputs/STUDY/PROFILE/report.html.",
+    epilog="Exit codes: 0 done, 2 a mistake that the message says how to mend, 3 done but a ceiling on replicates came "
+    "before the precision, 4 verify found other numbers, 70 a defect of simstudy, 130 interrupted.",
 )
-console = Console()
-errors = Console(stderr=True)
+
+
+def _plain_path(path: Path) -> Path:
+    require_plain("output", str(path))
+    return path
+
 
 DesignArgument = Annotated[str, typer.Argument(help="Path of a design file, or the name of one in designs/.")]
 ProfileOption = Annotated[str, typer.Option(help="Profile of the design: how much to run and how precisely.")]
-OutputOption = Annotated[Path, typer.Option(help="Folder of all studies.")]
+OutputOption = Annotated[Path, typer.Option(help="Folder of all studies.", callback=_plain_path)]
 
 
 def design_path(name: str) -> Path:
     """Return the path of a design given by path or by name."""
     path = Path(name)
-    if path.suffix == ".toml" or path.exists():
+    if path.suffix == ".toml" or os.path.exists(name):
         return path
     return DESIGNS / f"{name}.toml"
+
+
+def _store(design: Design, output: Path) -> Store:
+    """Return the store of a design, beside which the log of a defect is to lie."""
+    from simstudy.study import store_of
+
+    store = store_of(design, output)
+    log_beside(store.folder)
+    return store
 
 
 @app.command("list")
@@ -63,10 +78,10 @@ def list_designs(folder: Annotated[Path, typer.Argument(help="Folder of design f
     table = Table("design", "title", "profile: cells")
     for path in paths:
         table.add_row(path.stem, *_listed(path))
-    console.print(table)
+    show_table(table)
 
 
-def _listed(path: Path) -> tuple[str, str]:
+def _listed(path: Path) -> tuple[str | Text, str]:
     """Title and sizes of a design for the list; of a faulty one its first mistake, so that the others are listed."""
     from simstudy.design import load_design, profiles_of
     from simstudy.problems import DesignError
@@ -75,9 +90,9 @@ def _listed(path: Path) -> tuple[str, str]:
         loaded = {profile: load_design(path, profile) for profile in profiles_of(path) or ("quick",)}
     except DesignError as error:
         more = f" (and {len(error.problems) - 1} more)" if len(error.problems) > 1 else ""
-        return f"[red]{escape(str(error.problems[0]))}{more}[/]", "see simstudy check"
+        return entry((f"{error.problems[0]}{more}", "red")), "see simstudy check"
     sizes = (f"{profile}: {len(design.cells)}" for profile, design in loaded.items())
-    return escape(next(iter(loaded.values())).study.title), ", ".join(sizes)
+    return next(iter(loaded.values())).study.title, ", ".join(sizes)
 
 
 @app.command()
@@ -91,13 +106,11 @@ def check(designs: Annotated[list[str], typer.Argument(help="Design files, by pa
         try:
             for profile in profiles_of(path) or ("quick",):
                 design = load_design(path, profile)
-                console.print(
-                    f"{path}: {profile}: {len(design.cells)} cells, {len(design.claims)} claims", highlight=False
-                )
+                say(f"{path}: {profile}: {len(design.cells)} cells, {len(design.claims)} claims")
         except DesignError as error:
-            mistakes |= dict.fromkeys(str(error).splitlines())
+            mistakes |= dict.fromkeys(error.args)
     if mistakes:
-        raise UserError("\n".join(mistakes))
+        raise UserError(*mistakes)
 
 
 @app.command()
@@ -128,25 +141,27 @@ def _run(loaded: Design, output: Path, executor: str | Jobs, workers: int | None
     from simstudy.progress import ProgressDisplay, missed_lines
     from simstudy.report import write_report
     from simstudy.study import run as run_study
-    from simstudy.study import store_of
     from simstudy.tables import verdict_table
 
-    with ProgressDisplay(console) as display:
+    store = _store(loaded, output)
+    with ProgressDisplay() as display:
         results = run_study(loaded, output=output, executor=executor, workers=workers, observer=display)
-    store = store_of(loaded, output)
     with store.locked():
         report = write_report(results, loaded, store)
-    console.print(verdict_table(results))
+    show_table(verdict_table(results))
     total = int(results.n_replicates.sum())
-    console.print(f"{results.sizes['cell']} cells, {total:,} replicates, {int(results.n_failed.sum())} failed")
-    console.print(f"results  {store.folder / 'results.nc'}\nreport   {report}", highlight=False, soft_wrap=True)
+    say(
+        f"{results.sizes['cell']} cells, {total:,} replicates, {int(results.n_failed.sum())} failed",
+        f"results  {store.folder / 'results.nc'}",
+        f"report   {report}",
+    )
     ledger = display.ledger
     damaged = sum(len(account.damaged) for account in ledger.accounts)
     if damaged:
-        errors.print(f"{damaged} stored batches were damaged and have been computed again; check the disk")
+        warn(f"{damaged} stored batches were damaged and have been computed again; check the disk")
     missed = [account for account in ledger.accounts if not account.reached]
     if missed:
-        errors.print(missed_lines(missed, loaded), highlight=False, soft_wrap=True, markup=False)
+        warn(*missed_lines(missed, loaded))
         raise typer.Exit(EXIT_PRECISION_MISSED)
 
 
@@ -156,12 +171,13 @@ def _run_share(loaded: Design, text: str, output: Path, executor: str, workers: 
     from simstudy.shares import Share
     from simstudy.study import run_share
 
-    with ProgressDisplay(console) as display:
+    _store(loaded, output)
+    with ProgressDisplay() as display:
         stored = run_share(
             loaded, Share.parse(text), output=output, executor=executor, workers=workers, observer=display
         )
     cells = len(display.ledger.accounts)
-    console.print(f"share {text}: {cells} cells done\nstored   {stored.folder}", highlight=False, soft_wrap=True)
+    say(f"share {text}: {cells} cells done", f"stored   {stored.folder}")
 
 
 @app.command()
@@ -189,11 +205,12 @@ def submit(
     """
     from simstudy.design import load_design
     from simstudy.jobs import Jobs
-    from simstudy.study import require_writable, store_of
+    from simstudy.study import require_writable
 
     path = design_path(design)
+    require_plain("design", str(path))
     loaded = load_design(path, profile)
-    store = store_of(loaded, output)
+    store = _store(loaded, output)
     require_writable(store.folder)
     asked = Jobs(
         system, jobs, threads, memory, walltime, queue, interface, scratch, tuple(directive), tuple(setup),
@@ -204,25 +221,22 @@ def submit(
     elif show:
         from simstudy.clients import job_script
 
-        print(job_script(asked))
+        say(*job_script(asked).split("\n"))
     else:
         _run(loaded, output, asked)
 
 
 def _submit_array(loaded: Design, path: Path, output: Path, asked: Jobs, show: bool) -> None:
     from simstudy.arrays import array_scripts, submit_array
-    from simstudy.study import store_of
 
-    store = store_of(loaded, output)
+    store = _store(loaded, output)
     scripts = array_scripts(loaded, path, store, output, asked)
     if show:
-        print("\n".join(scripts))
+        say(*"\n".join(scripts).split("\n"))
         return
     asked.require_command()
     tasks, merged = submit_array(scripts, store)
-    console.print(
-        f"array    {tasks}\nmerge    {merged}, after it\nlogs     {asked.logs}", highlight=False, soft_wrap=True
-    )
+    say(f"array    {tasks}", f"merge    {merged}, after it", f"logs     {asked.logs}")
 
 
 @app.command()
@@ -236,14 +250,13 @@ def status(design: DesignArgument, profile: ProfileOption = "quick", output: Out
     from simstudy.ledger import Ledger
     from simstudy.progress import status_line, status_table
     from simstudy.shares import with_shares
-    from simstudy.study import store_of
 
     loaded = load_design(design_path(design), profile)
-    store = with_shares(store_of(loaded, output))
+    store = with_shares(_store(loaded, output))
     ledger = Ledger(loaded, store)
     ledger.first_tasks()
-    console.print(status_table(ledger, loaded))
-    console.print(status_line(ledger, store), highlight=False, soft_wrap=True)
+    show_table(status_table(ledger, loaded))
+    say(status_line(ledger, store))
 
 
 @app.command()
@@ -257,20 +270,19 @@ def report(
     from simstudy.gather import gather
     from simstudy.report import write_report
     from simstudy.results import open_results
-    from simstudy.study import store_of
     from simstudy.tables import verdict_table
 
     if design is None:
         path = gather(sorted(DESIGNS.glob("*.toml")), profile, output)
     else:
         loaded = load_design(design_path(design), profile)
-        store = store_of(loaded, output)
+        store = _store(loaded, output)
         results = open_results(store.folder)
         # Written first: it refuses results of another design, whose verdicts must not be shown as those of this one.
         with store.locked():
             path = write_report(results, loaded, store)
-        console.print(verdict_table(results))
-    console.print(f"report   {path}", highlight=False, soft_wrap=True)
+        show_table(verdict_table(results))
+    say(f"report   {path}")
 
 
 @app.command()
@@ -281,18 +293,15 @@ def plan(
     output: OutputOption = Path("outputs"),
 ) -> None:
     """Predict time, memory and disk of a study from a few batches of each cell, which are stored and not wasted."""
-    from rich.progress import track
-
     from simstudy.design import load_design
     from simstudy.plan import plan as plan_study
     from simstudy.progress import plan_lines, plan_table
 
-    def shown(tasks: Iterable[Any], total: int) -> Iterable[Any]:
-        return track(tasks, "pilot", total, console=console, disable=not console.is_terminal)
-
-    found = plan_study(load_design(design_path(design), profile), output=output, track=shown)
-    console.print(plan_table(found))
-    console.print(plan_lines(found, workers), highlight=False, soft_wrap=True)
+    loaded = load_design(design_path(design), profile)
+    _store(loaded, output)
+    found = plan_study(loaded, output=output, track=track)
+    show_table(plan_table(found))
+    say(*plan_lines(found, workers))
 
 
 @app.command()
@@ -307,27 +316,26 @@ def replay(
     from simstudy.design import load_design
     from simstudy.replay import replay as rebuild
     from simstudy.replay import select
-    from simstudy.study import require_writable, store_of
+    from simstudy.study import require_writable
 
     loaded = load_design(design_path(design), profile)
-    store = store_of(loaded, output)
+    store = _store(loaded, output)
     require_writable(store.folder)
     number = select(loaded, cell)
     arrays = rebuild(loaded.cells[number].cell, replicate)
     with store.locked():
         path = store.write_dataset(f"replays/cell-{number}-replicate-{replicate}.nc", arrays)
-    for name, values in arrays.data_vars.items():
-        console.print(f"{name}{dict(values.sizes)}: {values.attrs['long_name']}", highlight=False, markup=False)
+    say(*(f"{name}{dict(values.sizes)}: {values.attrs['long_name']}" for name, values in arrays.data_vars.items()))
     if "head_estimate" in arrays:
-        console.print(arrays.head_estimate.to_pandas(), highlight=False, markup=False)
+        say(*str(arrays.head_estimate.to_pandas()).split("\n"))
     state = arrays.attrs["failure"] or "defined"
-    console.print(f"replicate {replicate} of cell {number}: {state}\narrays   {path}", highlight=False, soft_wrap=True)
+    say(f"replicate {replicate} of cell {number}: {state}", f"arrays   {path}")
 
 
 @app.command()
 def merge(
     sources: Annotated[list[Path], typer.Argument(help="Folders of the study, as outputs/STUDY/PROFILE.")],
-    into: Annotated[Path, typer.Option(help="Folder that takes what it lacks.")],
+    into: Annotated[Path, typer.Option(callback=_plain_path, help="Folder that takes what it lacks.")],
 ) -> None:
     """Copy the batches that one folder of a study lacks from others; simstudy run then continues from all of them."""
     from simstudy.shares import require_engine
@@ -340,9 +348,22 @@ def merge(
     target = Store(into)
     with target.locked():
         for source in sources:
-            copied, present, damaged = target.adopt(Store(source))
-            text = f"{source}: {copied} batches copied, {present} present before, {damaged} damaged and left out"
-            console.print(text, highlight=False, soft_wrap=True)
+            say(f"{source}: {target.adopt(Store(source))}")
+    say(f"whether they are what simstudy computes: simstudy verify {into}")
+
+
+@app.command()
+def verify(
+    folder: Annotated[Path, typer.Argument(help="Folder of a study, or of a share of one: outputs/STUDY/PROFILE.")],
+    share: Annotated[float, typer.Option(help="Share of the batches of each cell; one batch at least.")] = 0.01,
+    seed: Annotated[int | None, typer.Option(min=0, help="Of the choice; at random by default.")] = None,
+) -> None:
+    """Compute a random share of the stored batches again, and compare bit by bit; exit code 4 if any differs."""
+    from simstudy.verify import verify as compute_again
+
+    found = compute_again(folder, share, seed, track=track)
+    say(*found.lines)
+    raise typer.Exit(EXIT_DIFFERENT if found.different else 0)
 
 
 @app.command()
@@ -351,7 +372,10 @@ def search(
     cell: Annotated[int, typer.Option(min=0, help="Cell that states data, estimator, queries, and numbers of heads.")],
     index: Annotated[str, typer.Option(help="Diversity index that follows from the heads.")],
     gap: Annotated[float, typer.Option(help="Least difference of the index between the two ensembles.")],
-    output: Annotated[Path, typer.Option(help="Beginning of the two file names: PATH-less.npy and PATH-more.npy.")],
+    output: Annotated[
+        Path,
+        typer.Option(callback=_plain_path, help="Beginning of the two file names: PATH-less.npy and PATH-more.npy."),
+    ],
     profile: ProfileOption = "quick",
     seed: Annotated[int, typer.Option(min=0, help="Of the random starts.")] = 0,
     starts: Annotated[int, typer.Option(min=1, help="Random starts.")] = 8,
@@ -373,27 +397,4 @@ def search(
     for name, heads in zip(("less", "more"), found.heads, strict=True):
         store.write_array(f"{output.name}-{name}.npy", heads)
     less, more = found.diversity
-    console.print(f"{index} {less:.6g} → {more:.6g}, error × {found.ratio:.6g}", highlight=False)
-    console.print(f"{output}-less.npy\n{output}-more.npy", highlight=False, soft_wrap=True)
-
-
-class Interrupted(BaseException):
-    """Ctrl-C, or the SIGTERM by which a batch system ends a job."""
-
-
-def _interrupt(*_: object) -> None:
-    raise Interrupted
-
-
-def main() -> None:
-    """Run the command line and turn mistakes of the user into one message and exit code 2."""
-    signal.signal(signal.SIGINT, _interrupt)
-    signal.signal(signal.SIGTERM, _interrupt)
-    try:
-        app()
-    except UserError as error:
-        errors.print(f"[bold red]error:[/] {escape(str(error))}", highlight=False, soft_wrap=True)
-        sys.exit(EXIT_USER_ERROR)
-    except Interrupted:
-        errors.print("interrupted; finished batches are stored: run the same command again to continue")
-        sys.exit(EXIT_INTERRUPTED)
+    say(f"{index} {less:.6g} → {more:.6g}, error × {found.ratio:.6g}", f"{output}-less.npy", f"{output}-more.npy")

@@ -199,7 +199,9 @@ def _asked(jobs: Jobs) -> dict[str, Any]:
         "interface": jobs.interface,
         "local_directory": f'"{jobs.scratch}"',
         "log_directory": str(jobs.logs),
-        "job_extra_directives": list(jobs.directives),
+        # Paths of logs are quoted by us; dask-jobqueue writes them as they are.
+        **({"job_directives_skip": ["#SBATCH -e ", "#SBATCH -o "]} if jobs.system == "slurm" else {}),
+        "job_extra_directives": [*([jobs.slurm_log("%j.log")] if jobs.system == "slurm" else []), *jobs.directives],
         "job_script_prologue": [f"export DASK_DISTRIBUTED__COMM__TIMEOUTS__TCP={TCP_TIMEOUT}", *jobs.prologue],
         "worker_extra_args": lifetime,
         "job_name": "simstudy",

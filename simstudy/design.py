@@ -1,7 +1,7 @@
 """A design file (TOML) read once, strictly, into an immutable `Design`; every mistake in it reported together.
 
-Imports pydantic, settings, cells, claims, feasibility, problems, references and variables; reads the design and its
-head files.
+Imports pydantic, settings, cells, claims, feasibility, files, problems, references and variables; reads the design
+and its head files.
 """
 
 from __future__ import annotations
@@ -20,9 +20,10 @@ from pydantic import Field, ValidationError
 from simstudy.cells import Cell, assign, cross, label, setting_of
 from simstudy.claims import Claim, Figure
 from simstudy.feasibility import impossibilities, read_heads, too_many_batches
-from simstudy.problems import DesignError, Problem, from_validation
+from simstudy.files import read_regular
+from simstudy.problems import DesignError, Problem, UserError, from_validation
 from simstudy.references import PlannedGrid, reference_problems
-from simstudy.settings import TABLE_OF, TABLES, Count, Positive, Record
+from simstudy.settings import TABLE_OF, TABLES, Count, Line, Paragraphs, Positive, Record
 from simstudy.variables import MEASURES, STATISTICS
 
 MAX_BYTES = 1 << 20
@@ -41,8 +42,8 @@ class Study(Record):
     """Name and aim of the study (the A of ADEMP)."""
 
     name: Name = Field(description="lower-case letters and digits, joined by single hyphens; also the output folder")
-    title: str = Field(min_length=1, description="one line for the report")
-    aim: str = Field(min_length=1, description="the question that the study answers")
+    title: Line = Field(min_length=1, description="one line for the report")
+    aim: Paragraphs = Field(min_length=1, description="the question that the study answers")
 
 
 class Precision(Record):
@@ -59,7 +60,7 @@ class Precision(Record):
 class Grid(Record):
     """Factors crossed with one another over fixed settings."""
 
-    title: str = Field("", description="what the grid is for")
+    title: Line = Field("", description="what the grid is for")
     settings: dict[str, Any] = Field(default_factory=dict, description="settings that replace those of the tables")
     factors: dict[str, Annotated[list[Any], Field(min_length=1)]] = Field(
         default_factory=dict, description="setting = nonempty list of values to cross"
@@ -166,16 +167,11 @@ def profiles_of(path: str | Path) -> tuple[str, ...]:
 
 def _read(path: Path) -> str:
     try:
-        with path.open("rb") as file:
-            content = file.read(MAX_BYTES + 1)
-        if len(content) > MAX_BYTES:
-            raise DesignError(path, [Problem("", "", f"longer than {MAX_BYTES} bytes; is it a design file?")])
-        return content.decode("utf-8-sig")
+        return read_regular(path, MAX_BYTES).decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise DesignError(path, [Problem("", f"byte {error.start}", "not UTF-8 text; save it as UTF-8")]) from None
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise DesignError(path, [Problem("", "", f"cannot be read: {reason}")]) from None
+    except UserError as error:
+        raise DesignError(path, [Problem("", "", str(error))]) from None
 
 
 def _parse(path: Path, text: str) -> dict[str, Any]:

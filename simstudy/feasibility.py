@@ -1,6 +1,6 @@
 """Which cells are impossible, and why: rules that tie several settings together.
 
-Imports NumPy, settings and cells only; the only I/O is reading a head file.
+Imports NumPy, cells, files, problems and settings only; the only I/O is reading a head file.
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ from pathlib import Path
 import numpy as np
 
 from simstudy.cells import N_BLOCKS, Cell
+from simstudy.files import require_regular
+from simstudy.problems import UserError
 from simstudy.settings import LARGEST, SMALLEST, Heads, Sum, Term
 
 Impossibility = tuple[str, str]
@@ -18,12 +20,10 @@ Impossibility = tuple[str, str]
 MAX_ARRAY_BYTES = 8 << 30
 """Largest array that one replicate may need: beyond it, no worker of usual size finishes a batch."""
 
-MAX_HEAD_FILE_NUMBERS = 1 << 24
-"""Most numbers of a head file: they travel with the cell, as text also, to every worker."""
-
+MAX_HEAD_BYTES = 64 << 20
+"""Largest head file that is read: every cell that uses it holds a copy."""
 MAX_BATCHES = 10_000_000
 """Most batches of a cell: each is a file, and their numbers have seven digits."""
-
 MAX_MASKED_HEADS = 16
 """Most heads of which every subset is looked at."""
 
@@ -51,15 +51,16 @@ def read_heads(cell: Cell, folder: Path) -> tuple[Cell, list[Impossibility]]:
     if cell.heads.arrangement != "file" or cell.heads.file is None:
         return cell, []
     try:
+        require_regular(folder / cell.heads.file, MAX_HEAD_BYTES)
         # Mapped, not loaded: refuses whatever is not a .npy array, and reads nothing before its shape is known.
         stored = np.lib.format.open_memmap(folder / cell.heads.file, mode="r")
+    except UserError as error:
+        return cell, [("file", str(error))]
     except Exception as error:  # a damaged header may raise nearly anything
         return cell, [("file", f"cannot be read as .npy ({error}); save a float array of shape (H, d, p)")]
     shape = (cell.heads.n_heads, cell.data.n_features, cell.heads.head_dim)
     if stored.shape != shape:
         return cell, [("file", f"holds shape {stored.shape}; (n_heads, n_features, head_dim) = {shape} is stated")]
-    if stored.size > MAX_HEAD_FILE_NUMBERS:
-        return cell, [("file", f"holds {stored.size} numbers, more than {MAX_HEAD_FILE_NUMBERS}; use fewer heads")]
     if stored.dtype.kind not in "fiu" or not (np.abs(projections := np.array(stored, np.float64)) <= LARGEST).all():
         return cell, [("file", f"must hold real numbers only, none beyond ±{LARGEST:g}")]
     ranks = np.linalg.matrix_rank(projections)

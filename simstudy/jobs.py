@@ -12,7 +12,7 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-from simstudy.problems import UserError
+from simstudy.problems import UserError, require_plain
 
 SUBMIT_COMMANDS = {"slurm": "sbatch", "pbs": "qsub", "sge": "qsub", "lsf": "bsub"}
 TCP_TIMEOUT = "11s"
@@ -23,6 +23,9 @@ SINGLE_THREADED = {
 }
 # What decides where the sources are and which bits they compute; only some batch systems pass the environment on.
 _PASSED_ON = ("PYTHONPATH", "NUMBA_CPU_NAME", "NUMBA_CPU_FEATURES")
+
+_QUOTED = r"[^\w%@+=:,./-]"
+"""Characters that mean something in a directive of a batch system."""
 
 
 @dataclass(frozen=True)
@@ -71,6 +74,9 @@ class Jobs:
     def __post_init__(self) -> None:
         import psutil
 
+        for name in ("queue", "interface", "scratch", "directives", "setup", "logs"):
+            value = getattr(self, name)
+            require_plain(name, " ".join(value) if isinstance(value, tuple) else str(value))
         if self.system not in SUBMIT_COMMANDS:
             raise UserError(f"system = {self.system!r}: unknown; choose {', '.join(SUBMIT_COMMANDS)}")
         if min(self.jobs, self.threads) < 1:
@@ -84,6 +90,9 @@ class Jobs:
         if self.interface is not None and self.interface not in psutil.net_if_addrs():
             known = ", ".join(psutil.net_if_addrs())
             raise UserError(f"interface = {self.interface!r}: this machine has none of that name; choose from {known}")
+        # After a backslash Slurm puts no number in the place of %j; the others know no quotes.
+        if re.search(r"\\" if self.system == "slurm" else rf"{_QUOTED}|%", str(self.logs)):
+            raise UserError(f"{self.logs}: no folder into which {self.system} can write logs; choose another --output")
 
     def __str__(self) -> str:
         return f"{self.jobs} {self.system} jobs of {self.threads} threads"
@@ -100,6 +109,11 @@ class Jobs:
         passed = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
         exports = [f"export {name}={shlex.quote(value)}" for name, value in (SINGLE_THREADED | passed).items()]
         return [*exports, *self.setup]
+
+    def slurm_log(self, name: str) -> str:
+        """Return the directive by which Slurm writes logs of that name, such as ``%j.log``, whatever their folder."""
+        folder = re.sub(f"({_QUOTED})", r"\\\1", str(self.logs).replace("%", "%%"))
+        return f"--output={folder}/{name}"
 
     def require_command(self) -> None:
         """Refuse a machine that cannot submit to the system."""

@@ -1,6 +1,6 @@
 """Whether stored results are laid out as this version of the program lays them out.
 
-Imports xarray, labels, problems, quantities, settings and variables only.
+Imports xarray, labels, problems, quantities, settings, text and variables only.
 
 Readers take a variable by its name.  What an earlier or later version has written may lack it, or hold it under another
 name or with other dimensions; then no number would be trusted to mean what its name says here.
@@ -13,9 +13,10 @@ from pathlib import Path
 import xarray as xr
 
 from simstudy.labels import factors_of
-from simstudy.problems import UserError, printable
+from simstudy.problems import UserError
 from simstudy.quantities import QUANTITIES
 from simstudy.settings import TABLE_OF
+from simstudy.text import printable
 from simstudy.variables import ATTRIBUTES, INDICES, SOURCES, VARIABLES
 
 MAX_NAMED = 4

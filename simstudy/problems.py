@@ -1,6 +1,6 @@
 """Mistakes in a design file, as messages that say where, what and what to do.
 
-Imports pydantic and the standard library only.
+Imports pydantic, text and the standard library only.
 """
 
 from __future__ import annotations
@@ -15,14 +15,20 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 
+from simstudy.text import control_character, printable
+
 
 class UserError(Exception):
-    """A mistake that a user can mend: shown as its message alone, exit code 2."""
+    """A mistake that a user can mend: shown as its message alone, each argument a line of it; exit code 2."""
+
+    def __str__(self) -> str:
+        return "\n".join(self.args)
 
 
-def printable(text: str) -> str:
-    """Return a text on one line, control characters spelt out: what a file says must not steer the terminal."""
-    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+def require_plain(name: str, text: str) -> None:
+    """Refuse a setting that would write more than one line into a job script, or steer a terminal."""
+    if found := control_character(text):
+        raise UserError(f"{name} = {text!r}: must be one line of text without control characters; {found} is one")
 
 
 @dataclass(frozen=True)
@@ -54,7 +60,7 @@ class DesignError(UserError):
     def __init__(self, path: Path, problems: list[Problem]) -> None:
         self.path = path
         self.problems = problems
-        super().__init__("\n".join(f"{path}: {problem}" for problem in problems))
+        super().__init__(*(f"{path}: {problem}" for problem in problems))
 
 
 def from_validation(

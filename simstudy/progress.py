@@ -1,6 +1,6 @@
 """How far a run is, for a person who waits: a bar with ETA on a terminal, a line now and then in a log, a table.
 
-Imports rich, and cells, design, ledger, plan and store only.
+Imports rich, and cells, design, ledger, plan, store and terminal only.
 """
 
 from __future__ import annotations
@@ -11,16 +11,16 @@ from collections.abc import Sequence
 from types import TracebackType
 
 from rich.box import SIMPLE_HEAD
-from rich.console import Console
-from rich.markup import escape
-from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import BarColumn, TaskProgressColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
+from rich.text import Text
 
 from simstudy.cells import level
 from simstudy.design import Design
 from simstudy.ledger import Account, Ledger, cost
 from simstudy.plan import Plan
 from simstudy.store import Store
+from simstudy.terminal import bar, entry, is_watched, say
 
 LOG_SECONDS = 10.0
 """Time between two lines where there is no terminal."""
@@ -33,8 +33,7 @@ class ProgressDisplay:
 
     ledger: Ledger
 
-    def __init__(self, console: Console) -> None:
-        self._console = console
+    def __init__(self) -> None:
         self._started = self._logged = time.monotonic()
         self._initial: float | None = None
         columns = (
@@ -42,7 +41,7 @@ class ProgressDisplay:
             TextColumn("{task.fields[replicates]:,} replicates"), TimeElapsedColumn(), TextColumn("ETA"),
             TimeRemainingColumn(),
         )  # fmt: skip
-        self._bar = Progress(*columns, console=console, disable=not console.is_terminal)
+        self._bar = bar(*columns)
         self._task = self._bar.add_task("simulating", total=None, replicates=0)
 
     def __enter__(self) -> ProgressDisplay:
@@ -63,12 +62,12 @@ class ProgressDisplay:
         self._bar.update(self._task, total=expected, completed=done, description=text, replicates=replicates)
         self._initial = done if self._initial is None else self._initial
         now = time.monotonic()
-        if not self._console.is_terminal and now - self._logged >= LOG_SECONDS:
+        if not is_watched() and now - self._logged >= LOG_SECONDS:
             self._logged = now
             speed = (done - self._initial) / (now - self._started)
             left = f"{duration((expected - done) / speed)} left" if speed > 0 else "time left unknown"
             work = f", {done / expected:.0%} of the work known, {left}" if predicted is None else ""
-            self._console.print(f"{text}, {replicates:,} replicates{work}")
+            say(f"{text}, {replicates:,} replicates{work}")
 
 
 def duration(seconds: float) -> str:
@@ -95,16 +94,16 @@ def status_table(ledger: Ledger, design: Design) -> Table:
         if account.planned.grid != grid:
             grid = account.planned.grid
             table.add_section()
-            table.add_row("", f"[bold]{grid}[/]")
+            table.add_row("", entry((grid, "bold")))
         table.add_row(str(number), *_row(account if account.finished else ledger.preview(account), design))
     return table
 
 
-def _row(seen: Account, design: Design) -> tuple[str, ...]:
+def _row(seen: Account, design: Design) -> tuple[str | Text, ...]:
     worst = seen.shortfall
-    errors = f"{worst.mcse:.2g} / {worst.wanted:.2g}\n{worst.measure}" if worst and worst.measure else ""
+    errors = entry(f"{worst.mcse:.2g} / {worst.wanted:.2g}", worst.measure) if worst and worst.measure else ""
     failed = f"{seen.n_failed} (first {seen.failed[0]})" if seen.failed else "0"
-    return escape(place(seen, design)), f"{seen.done * seen.batch_size:,}", failed, errors, _state(seen)
+    return place(seen, design), f"{seen.done * seen.batch_size:,}", failed, errors, _state(seen)
 
 
 def _state(account: Account) -> str:
@@ -133,7 +132,7 @@ def status_line(ledger: Ledger, store: Store) -> str:
     return f"{text}, about {duration((ledger.work_expected - ledger.work_done) / speed)} left"
 
 
-def missed_lines(missed: Sequence[Account], design: Design) -> str:
+def missed_lines(missed: Sequence[Account], design: Design) -> list[str]:
     """Return which cells stopped without the precision wanted, and by how much they miss it."""
     lines = [f"{len(missed)} cells stopped without the precision wanted; see the report, or simstudy status:"]
     for account in missed[:MAX_LISTED]:
@@ -144,7 +143,7 @@ def missed_lines(missed: Sequence[Account], design: Design) -> str:
         lines.append(f"  {account.planned.grid}: {place(account, design)}: {reason}")
     if len(missed) > MAX_LISTED:
         lines.append(f"  and {len(missed) - MAX_LISTED} more")
-    return "\n".join(lines)
+    return lines
 
 
 def plan_table(plan: Plan) -> Table:
@@ -158,7 +157,7 @@ def plan_table(plan: Plan) -> Table:
     return table
 
 
-def plan_lines(plan: Plan, workers: int | None) -> str:
+def plan_lines(plan: Plan, workers: int | None) -> list[str]:
     """Return the whole in words."""
     disk = sum(grid.bytes for grid in plan.grids) / 2**20
     replicates = sum(grid.replicates for grid in plan.grids)
@@ -169,4 +168,4 @@ def plan_lines(plan: Plan, workers: int | None) -> str:
     ]
     if workers is not None:
         lines.append(f"about {duration(plan.seconds(workers))} left on {workers} such workers")
-    return "\n".join(lines)
+    return lines

@@ -25,7 +25,8 @@ LIBRARIES = (*NUMERIC_LIBRARIES, "xarray", "dask", "distributed", "pydantic", "n
 ENGINE_SOURCES = (
     "attention.py", "batch.py", "cells.py", "combinations.py", "controls.py", "datasets.py", "devices.py",
     "geometry.py", "heads.py", "instances", "jit.py", "kernels", "learners", "mechanisms", "moments.py", "philox.py",
-    "philox_cuda.py", "quantities.py", "regression.py", "settings", "shared_data.py", "streams.py", "vectors.py",
+    "philox_cuda.py", "quantities.py", "regression.py", "settings", "shared_data.py", "streams.py", "text.py",
+    "vectors.py",
 )  # fmt: skip
 
 

@@ -1,7 +1,7 @@
 """How many batches a cell still needs: the stopping rule.
 
-Imports design, feasibility and performance only.  Decisions depend on the batches in index order alone, never on when they
-arrived, so that they are the same on any number of workers and after any interruption.
+Imports design, feasibility and performance only.  Decisions depend on the batches in index order alone, never on when
+they arrived, so that they are the same on any number of workers and after any interruption.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ from simstudy.labels import THEORY_NAMES, level_name, measure_name, number, sett
 from simstudy.problems import UserError
 from simstudy.quantities import NAMES
 from simstudy.store import Store
-from simstudy.tables import cell_frame, verdict_frame, verdict_lines
+from simstudy.tables import cell_frame, csv_of, verdict_frame, verdict_lines
 from simstudy.variables import MEASURES, THEORIES
 
 MAX_REASONS = 3
@@ -64,8 +64,8 @@ def write_report(results: xr.Dataset, design: Design, store: Store) -> Path:
         pictures[name] = image(drawing, "png")
         store.write_bytes(f"figures/{name}.png", pictures[name])
         store.write_bytes(f"figures/{name}.svg", image(drawing, "svg"))
-    store.write_text("cells.csv", cell_frame(results).to_csv(index=False, lineterminator="\n"))
-    store.write_text("verdicts.csv", verdict_frame(results).to_csv(index=False, lineterminator="\n"))
+    store.write_text("cells.csv", csv_of(cell_frame(results)))
+    store.write_text("verdicts.csv", csv_of(verdict_frame(results)))
     return store.write_text("report.html", render(results, design, pictures))
 
 

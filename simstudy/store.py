@@ -1,7 +1,7 @@
 """Batches and results on disk: the only module that writes files of a study.
 
-Imports NumPy, pydantic, xarray, netCDF4, filelock, psutil, batch_files, moments, problems, settings and the standard
-library only.
+Imports NumPy, pydantic, xarray, netCDF4, filelock, psutil, batch_files, files, moments, problems, settings, text and
+the standard library only.
 
 Layout of a study folder::
 
@@ -23,7 +23,6 @@ import json
 import os
 import platform
 import re
-import stat
 import time
 import uuid
 from collections.abc import Iterator
@@ -35,16 +34,20 @@ import xarray as xr
 from pydantic import Field
 
 from simstudy.batch_files import Shape, Statement, digest, is_sealed, pack, same, unpack
+from simstudy.files import read_regular
 from simstudy.moments import Moments
-from simstudy.problems import UserError, printable
+from simstudy.problems import UserError
 from simstudy.settings import Record
+from simstudy.text import printable
 
 _BATCH_FILE = re.compile(r"[0-9]{7}\.npz")
 _IDENTITY = re.compile(r"[0-9a-f]{20}")
 _STATEMENT = "cell.json"
+MAX_RESULTS_BYTES = 1 << 34
+"""Largest file of results that is read: it is held in memory."""
 MAX_JSON_BYTES = 1 << 20
 """Largest record that is read: of an owner, of a share."""
-MAX_STATEMENT_BYTES = 1 << 26
+MAX_STATEMENT_BYTES = 1 << 28
 """Largest statement of a cell that is read: it may hold the heads of a file, number by number."""
 _Moment = Annotated[float, Field(ge=0, le=1e11, allow_inf_nan=False)]
 """Seconds of `time.time`, up to the year 5138."""
@@ -79,6 +82,12 @@ class Adopted(NamedTuple):
     present: int = 0
     damaged: int = 0
     unstated: int = 0
+
+    def __str__(self) -> str:
+        text = f"{self.copied} batches copied, {self.present} present before, {self.damaged} damaged and left out"
+        if self.unstated:
+            text += f", {self.unstated} left out that no cell.json explains: run the study there once more"
+        return text
 
 
 class Store:
@@ -234,14 +243,14 @@ class Store:
         self._replace(self.batch_path(identity, batch), pack(identity, batch, moments))
 
     def read_batch(self, identity: str, batch: int, shape: Shape) -> Moments | None:
-        """Return a stored batch; None if it is missing, damaged, another's or impossible: it has to be computed again."""
+        """Return a stored batch; None if it is missing, damaged, another's or impossible: to be computed again."""
         own = self._read_own(identity, batch, shape)
         found = (store.read_batch(identity, batch, shape) for store in self.known) if own is None else iter([own])
         return next((moments for moments in found if moments is not None), None)
 
     def _read_own(self, identity: str, batch: int, shape: Shape) -> Moments | None:
         try:
-            content = _read_regular(self.batch_path(identity, batch), shape.max_bytes)
+            content = read_regular(self.batch_path(identity, batch), shape.max_bytes)
             return unpack(content, identity, batch, shape)
         except Exception:  # whatever the parsers meet in a file that is no batch, or cannot be read
             return None
@@ -255,15 +264,15 @@ class Store:
             If the folder cannot be written.
         """
         if self.read_statement(identity) is None:
-            content = statement.model_dump_json(indent=2).encode() + b"\n"
+            content = statement.model_dump_json().encode() + b"\n"
             self._replace(self.folder / "batches" / identity / _STATEMENT, content)
 
     def read_statement(self, identity: str) -> Statement | None:
         """Return what a cell is; None if that is missing, damaged or another cell's."""
         try:
-            content = _read_regular(self.folder / "batches" / identity / _STATEMENT, MAX_STATEMENT_BYTES)
+            content = read_regular(self.folder / "batches" / identity / _STATEMENT, MAX_STATEMENT_BYTES)
             return Statement.parse(content, identity)
-        except (OSError, ValueError):
+        except (UserError, ValueError):
             return None
 
     def write_dataset(self, name: str, dataset: xr.Dataset) -> Path:
@@ -292,8 +301,8 @@ class Store:
     def read_json(self, name: str) -> dict[str, Any]:
         """Return what a JSON file holds; nothing if it is missing or no such file."""
         try:
-            content = json.loads(_read_regular(self.folder / name, MAX_JSON_BYTES))
-        except (OSError, ValueError, RecursionError):  # the last: nested beyond what the parser bears
+            content = json.loads(read_regular(self.folder / name, MAX_JSON_BYTES))
+        except (UserError, ValueError, RecursionError):  # the last: nested beyond what the parser bears
             return {}
         return content if isinstance(content, dict) else {}
 
@@ -325,8 +334,8 @@ def read_results(path: Path) -> xr.Dataset:
         If the file is missing, damaged, or not one that `Store.write_dataset` wrote.
     """
     try:
-        content = _read_regular(path)
-    except (OSError, ValueError) as error:
+        content = read_regular(path, MAX_RESULTS_BYTES)
+    except UserError as error:
         raise UserError(printable(f"{path}: no results can be read ({error}); run the study first")) from None
     damaged = UserError(f"{path}: damaged, or not the results of a study; run the study again")
     if not is_sealed(content):
@@ -341,24 +350,6 @@ def read_results(path: Path) -> xr.Dataset:
         raise
     except Exception as error:  # a damaged file may raise whatever the libraries meet in it
         raise UserError(printable(f"{path}: no results can be read ({error}); run the study first")) from None
-
-
-def _read_regular(path: Path, limit: int | None = None) -> bytes:
-    """Return the contents of a regular file.
-
-    Raises
-    ------
-    OSError
-        If it cannot be read, is a pipe or a device, which might never end, or is longer than the limit.
-    """
-    # Without waiting: a pipe would have the opening wait for its writer.
-    with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
-        state = os.fstat(file.fileno())
-        if not stat.S_ISREG(state.st_mode):
-            raise OSError(f"{path} is no regular file")
-        if limit is not None and state.st_size > limit:
-            raise OSError(f"{path} is longer than {limit} bytes")
-        return file.read(state.st_size)
 
 
 def _netcdf(dataset: xr.Dataset) -> bytes:

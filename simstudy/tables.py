@@ -1,6 +1,6 @@
 """Results as tables: verdicts for the terminal and the report, and one row for each claim and each cell.
 
-Imports pandas, rich, xarray, labels and variables only; reads nothing but the labelled results.
+Imports pandas, rich, xarray, labels, terminal and variables only; reads nothing but the labelled results.
 """
 
 from __future__ import annotations
@@ -10,12 +10,13 @@ from typing import Any, NamedTuple
 import pandas as pd
 import xarray as xr
 from rich.table import Table
-from rich.text import Text
 
 from simstudy.labels import number, with_error
+from simstudy.terminal import entry
 from simstudy.variables import MEASURES, STATISTICS, THEORIES
 
 VERDICT_COLOURS = {"supported": "green", "contradicted": "red", "inconclusive": "yellow"}
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
 _COUNTS = ("n_replicates", "n_failed", "n_batches", "precision_reached")
 
 
@@ -67,11 +68,12 @@ def verdict_table(results: xr.Dataset) -> Table:
     table.add_column("verdict", no_wrap=True)
     table.add_column("estimate ± MCSE", justify="right", no_wrap=True)
     for line in verdict_lines(results):
-        # Text, not markup: a design may use square brackets.
-        claim = Text.assemble((line.claim, "bold"), "\n", (line.statistic, "dim"))
         foreseen = "as expected" if line.as_expected else f"not {line.expected}!"
-        verdict = Text.assemble((line.verdict, f"bold {VERDICT_COLOURS[line.verdict]}"), "\n", foreseen)
-        table.add_row(claim, verdict, f"{line.estimate}\nclaimed {line.claimed}, z {line.z}")
+        table.add_row(
+            entry((line.claim, "bold"), (line.statistic, "dim")),
+            entry((line.verdict, f"bold {VERDICT_COLOURS[line.verdict]}"), foreseen),
+            entry(line.estimate, f"claimed {line.claimed}, z {line.z}"),
+        )
     return table
 
 
@@ -79,6 +81,15 @@ def verdict_frame(results: xr.Dataset) -> pd.DataFrame:
     """Return one row for each claim, all digits kept."""
     names = ["claim", *(name for name in results.data_vars if results[name].dims == ("claim",))]
     return pd.DataFrame({str(name): results[name].values for name in names if name in results})
+
+
+def csv_of(frame: pd.DataFrame) -> str:
+    """Return a table as CSV, in which no text is a formula to a spreadsheet: an apostrophe marks it as text."""
+
+    def as_text(value: Any) -> Any:
+        return f"'{value}" if isinstance(value, str) and value.startswith(_FORMULA) else value
+
+    return frame.map(as_text).to_csv(index=False, lineterminator="\n")
 
 
 def cell_frame(results: xr.Dataset) -> pd.DataFrame:

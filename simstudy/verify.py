@@ -8,6 +8,7 @@ its cell shows only the computation: the one defence against a forged or foreign
 
 from __future__ import annotations
 
+import secrets
 from collections import Counter
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -42,12 +43,25 @@ class Verification(NamedTuple):
     different: list[Path]
     damaged: list[Path]
     foreign: dict[str, int]
+    seed: int
+
+    @property
+    def lines(self) -> list[str]:
+        """The same for people."""
+        wrong = len(self.different) + len(self.damaged)
+        return [
+            *(f"different {path}: delete it, distrust where it came from, and run again" for path in self.different),
+            *(f"damaged   {path}: simstudy run computes it again" for path in self.damaged),
+            *(f"skipped   {cells} cells of engine {name}" for name, cells in self.foreign.items()),
+            f"{self.compared - wrong} of {self.compared} batches are as computed here (--seed {self.seed}), "
+            f"of {self.stored} stored",
+        ]
 
 
 def verify(
-    store: Store,
-    share: float,
-    seed: int,
+    folder: str | Path,
+    share: float = 0.01,
+    seed: int | None = None,
     *,
     executor: str = "threads",
     track: Callable[[Iterable[Any], int], Iterable[Any]] = lambda tasks, _: tasks,
@@ -56,12 +70,12 @@ def verify(
 
     Parameters
     ----------
-    store
-        Folder of a study, or of a share of one.
+    folder
+        Of a study, or of a share of one.
     share
         Share of the batches of each cell, in (0, 1].
     seed
-        Of the choice.  Whoever forges batches must not know it before.
+        Of the choice; at random by default, as whoever forges batches must not know it before.
     executor
         As for `simstudy.run`, but on CPUs.
     track
@@ -70,8 +84,12 @@ def verify(
     Raises
     ------
     UserError
-        If the folder holds no batch that can be computed again here, or the executor cannot be used.
+        If the share is none, the folder holds no batch that can be computed again here, or the executor cannot be used.
     """
+    if not 0 < share <= 1:
+        raise UserError(f"share = {share}: must be above 0 and at most 1, such as 0.1")
+    seed = secrets.randbits(32) if seed is None else seed
+    store = Store(Path(folder))
     tasks, stored, foreign = _sample(store, share, np.random.default_rng(seed))
     if not tasks:
         others = "; ".join(f"{cells} cells of engine {name}" for name, cells in foreign.items()) or "none stored"
@@ -90,7 +108,7 @@ def verify(
                 damaged.append(path)
             elif not same(found, computed):
                 different.append(path)
-    return Verification(len(tasks), stored, sorted(different), sorted(damaged), foreign)
+    return Verification(len(tasks), stored, sorted(different), sorted(damaged), foreign, seed)
 
 
 def _sample(store: Store, share: float, rng: np.random.Generator) -> tuple[list[Task], int, dict[str, int]]:

@@ -1,8 +1,8 @@
 """What a cell is made of: the settings that a design file may state, as immutable validated records.
 
-Import pydantic only.  `tables` holds the tables of a design file, `processes` and `rules` the alternatives of single
-settings, `mechanisms` the pieces of attention, `instances` what replicates may measure in place of estimates, `records`
-what they are built on.
+Import pydantic and text only.  `tables` holds the tables of a design file, `processes` and `rules` the alternatives of
+single settings, `mechanisms` the pieces of attention, `instances` what replicates may measure in place of estimates,
+`records` what they are built on.
 """
 
 from simstudy.settings.instances import (
@@ -53,7 +53,7 @@ from simstudy.settings.processes import (
     Wave,
     Zero,
 )
-from simstudy.settings.records import LARGEST, SMALLEST, Count, NonNegative, Positive, Real, Record
+from simstudy.settings.records import LARGEST, SMALLEST, Count, Line, NonNegative, Paragraphs, Positive, Real, Record
 from simstudy.settings.rules import (
     AttentionBandwidth,
     Bandwidth,
@@ -71,9 +71,9 @@ __all__ = [
     "Bandwidth", "Bumps", "CompactNormaliser", "Count", "Data", "DepthInstance", "Estimator", "FixedBandwidth",
     "GaussianKeys", "GaussianNoise", "GaussianQueries", "GivenQueries", "HeadRecoveryInstance", "Heads",
     "HeteroscedasticNoise", "HierarchyInstance", "HopfieldNoiseInstance", "HopfieldTowerInstance", "Instance",
-    "Interaction", "Keys", "KqSvdInstance", "LatentCacheInstance", "LayerNormInstance", "Linear",
+    "Interaction", "Keys", "KqSvdInstance", "LatentCacheInstance", "LayerNormInstance", "Line", "Linear",
     "LowRankTransformation", "MaskedHeadInstance", "MergeTransformation", "MixtureKeys", "MixtureTransformation",
-    "Noise", "NonNegative", "Normaliser", "NormaliserInstance", "OriginQuery", "PerturbedLogitsInstance",
+    "Noise", "NonNegative", "Normaliser", "NormaliserInstance", "OriginQuery", "Paragraphs", "PerturbedLogitsInstance",
     "Positive", "ProductCombination", "Quadratic", "Queries", "RandomHeadsInstance", "RateBandwidth", "Real",
     "Record", "Regression", "ResolutionInstance", "Ridge", "ScoreKernelInstance", "Simulation", "SphereKeys",
     "StudentKeys", "StudentNoise", "Sum", "Term", "Transformation", "Wave", "Zero",

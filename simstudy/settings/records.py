@@ -1,19 +1,36 @@
 """Immutable validated records, and the numbers that they hold.
 
-Imports pydantic only.
+Imports pydantic and text only.
 """
 
 from __future__ import annotations
 
 from typing import Annotated, Any
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic_core import PydanticCustomError
+
+from simstudy.text import control_character
 
 LARGEST, SMALLEST = 1e9, 1e-9
 """Bounds on the magnitude of a number, zero apart: the ratio of two squares, 1e36, still fits in float32."""
 MAX_COUNT = 2**53
 """Largest count of anything: counts become coordinates, and float64 holds whole numbers up to here."""
 
+
+def _plain(allowed: str = "") -> AfterValidator:
+    def check(text: str) -> str:
+        if found := control_character(text, allowed):
+            message = "must hold no control character; {found} is one"
+            raise PydanticCustomError("control_character", message, {"found": found})
+        return text
+
+    return AfterValidator(check)
+
+
+Line = Annotated[str, _plain()]
+"""One line of text: it is shown in terminals, figures and pages, none of which it may steer."""
+Paragraphs = Annotated[str, _plain("\n\t")]
 Positive = Annotated[float, Field(ge=SMALLEST, le=LARGEST, allow_inf_nan=False)]
 NonNegative = Annotated[float, Field(ge=0, le=LARGEST, allow_inf_nan=False)]
 Real = Annotated[float, Field(ge=-LARGEST, le=LARGEST, allow_inf_nan=False)]
@@ -36,7 +53,7 @@ class Choice(Record):
     The optional ``label`` is what tables, figures and coordinates call it; it has no bearing on any number.
     """
 
-    label: str = Field("", exclude=True, min_length=1, max_length=60, description="a short text")
+    label: Line = Field("", exclude=True, min_length=1, max_length=60, description="a short text")
 
     def model_post_init(self, _: Any) -> None:
         """Fill in the label: ``student_t(df=5)``, unless the design states one."""

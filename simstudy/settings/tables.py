@@ -20,7 +20,7 @@ from simstudy.settings.mechanisms import (
     Transformation,
 )
 from simstudy.settings.processes import GaussianKeys, GaussianNoise, Keys, Noise, Regression, Zero
-from simstudy.settings.records import Count, Degrees, NonNegative, Record, named
+from simstudy.settings.records import Count, Degrees, Line, NonNegative, Record, named
 from simstudy.settings.rules import (
     Bandwidth,
     Combination,
@@ -77,7 +77,7 @@ class Heads(Record):
     head_seed: Annotated[int, Field(ge=0, lt=2**63)] = Field(
         0, description="number of the draw of random heads (haar, haar_redrawn, scattered), an integer in [0, 2⁶³)"
     )
-    file: str | None = Field(
+    file: Line | None = Field(
         None, description='path of a .npy array (H, d, p), relative to the design; for arrangement = "file" only'
     )
     query_projections: Literal["same", "opposite", "haar"] = Field(
