@@ -1,8 +1,8 @@
 """The commands, each a thin layer over what `simstudy` offers in Python.
 
 Imports typer, rich, and arrays, clients, defects, design, gather, jobs, ledger, plan, problems, progress, replay,
-report, results, search, shares, store, study, tables and terminal only.  What a command needs is imported inside the
-command: ``--help`` stays fast.
+report, results, search, shares, store, study, tables, terminal and verify only.  What a command needs is imported
+inside the command: ``--help`` stays fast.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from simstudy.store import Store
 
 EXIT_PRECISION_MISSED = 3
+EXIT_DIFFERENT = 4
 
 DESIGNS = Path("designs")
 
@@ -37,7 +38,7 @@ app = typer.Typer(
     "A study is one design file (TOML). Typical use: [bold]simstudy list[/], [bold]simstudy check[/] a design, "
     "[bold]simstudy run[/] it, and open outputs/STUDY/PROFILE/report.html.",
     epilog="Exit codes: 0 done, 2 a mistake that the message says how to mend, 3 done but a ceiling on replicates came "
-    "before the precision, 70 a defect of simstudy, 130 interrupted.",
+    "before the precision, 4 verify found other numbers, 70 a defect of simstudy, 130 interrupted.",
 )
 
 
@@ -349,8 +350,22 @@ def merge(
     target = Store(into)
     with target.locked():
         for source in sources:
-            copied, present, damaged = target.adopt(Store(source))
-            say(f"{source}: {copied} batches copied, {present} present before, {damaged} damaged and left out")
+            say(f"{source}: {target.adopt(Store(source))}")
+    say(f"whether they are what simstudy computes: simstudy verify {into}")
+
+
+@app.command()
+def verify(
+    folder: Annotated[Path, typer.Argument(help="Folder of a study, or of a share of one: outputs/STUDY/PROFILE.")],
+    share: Annotated[float, typer.Option(help="Share of the batches of each cell; one batch at least.")] = 0.01,
+    seed: Annotated[int | None, typer.Option(min=0, help="Of the choice; at random by default.")] = None,
+) -> None:
+    """Compute a random share of the stored batches again, and compare bit by bit; exit code 4 if any differs."""
+    from simstudy.verify import verify as compute_again
+
+    found = compute_again(folder, share, seed, track=track)
+    say(*found.lines)
+    raise typer.Exit(EXIT_DIFFERENT if found.different else 0)
 
 
 @app.command()

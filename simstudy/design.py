@@ -19,7 +19,7 @@ from pydantic import Field, ValidationError
 
 from simstudy.cells import Cell, assign, cross, label, setting_of
 from simstudy.claims import Claim, Figure
-from simstudy.feasibility import impossibilities, read_heads
+from simstudy.feasibility import impossibilities, read_heads, too_many_batches
 from simstudy.files import read_regular
 from simstudy.problems import DesignError, Problem, UserError, from_validation
 from simstudy.references import PlannedGrid, reference_problems
@@ -293,7 +293,7 @@ def _plan(document: Document, folder: Path, earlier: list[Problem]) -> tuple[lis
             continue
         stripped = any(_within(problem.path, f"grids.{name}") for problem in earlier)
         precision = _grid_precision(document, grid, f"grids.{name}.precision", problems)
-        for cell, found in _grid_cells(document, name, grid, folder):
+        for cell, found in _grid_cells(document, name, grid, precision, folder):
             for problem in found:
                 if not (stripped and problem.value is None):
                     problems.setdefault((problem.path, problem.remedy), problem)
@@ -313,7 +313,9 @@ def _grid_precision(document: Document, grid: Grid, path: str, problems: dict) -
         return document.precision
 
 
-def _grid_cells(document: Document, name: str, grid: Grid, folder: Path) -> Iterator[tuple[Cell | None, list[Problem]]]:
+def _grid_cells(
+    document: Document, name: str, grid: Grid, precision: Precision, folder: Path
+) -> Iterator[tuple[Cell | None, list[Problem]]]:
     """Yield each cell of a grid, or None with the problems that prevent it."""
     base = {table: dict(getattr(document, table)) for table in TABLES}
     for key, value in grid.settings.items():
@@ -336,7 +338,7 @@ def _grid_cells(document: Document, name: str, grid: Grid, folder: Path) -> Iter
             yield None, from_validation(error, known, Cell, place=place)
             continue
         cell, found = read_heads(cell, folder)
-        found = found or impossibilities(cell)
+        found = found or [*impossibilities(cell), *too_many_batches(cell, precision.max_replicates)]
         yield cell, [Problem(place(setting), _raw_value(cell, setting), remedy) for setting, remedy in found]
 
 
@@ -349,23 +351,20 @@ def _precision_problems(raw: dict[str, Any], names: Iterable[str]) -> Iterator[P
     """Unknown measures, and a floor above the ceiling, each where the file states it."""
     base = _table(raw, "precision")
     grids = {f"grids.{name}.precision": _table(raw, "grids", name, "precision") for name in names}
-    for path, section in {"precision": base, **grids}.items():
+    for at, section in {"precision": base, **grids}.items():
         for kind in ("relative_mcse", "absolute_mcse"):
             content = _table(section, kind)
             for measure in content:
                 if measure not in MEASURES | STATISTICS:
-                    yield Problem.unknown(f"{path}.{kind}.{measure}", content[measure], MEASURES | STATISTICS)
+                    yield Problem.unknown(f"{at}.{kind}.{measure}", content[measure], MEASURES | STATISTICS)
         limits: dict[str, Any] = Precision().model_dump() | base | section
         floor, ceiling = limits["min_replicates"], limits["max_replicates"]
-        if isinstance(floor, int) and isinstance(ceiling, int) and floor > ceiling:
-            if "min_replicates" in section:
-                yield Problem(
-                    f"{path}.min_replicates", floor, f"above max_replicates = {ceiling}; lower it or raise that"
-                )
-            elif "max_replicates" in section:
-                yield Problem(
-                    f"{path}.max_replicates", ceiling, f"below min_replicates = {floor}; raise it or lower that"
-                )
+        if not isinstance(floor, int) or not isinstance(ceiling, int) or floor <= ceiling:
+            continue
+        if "min_replicates" in section:
+            yield Problem(f"{at}.min_replicates", floor, f"above max_replicates = {ceiling}; lower it or raise that")
+        elif "max_replicates" in section:
+            yield Problem(f"{at}.max_replicates", ceiling, f"below min_replicates = {floor}; raise it or lower that")
 
 
 def _planned_grids(raw: dict[str, Any], cells: list[PlannedCell], problems: list[Problem]) -> dict[str, PlannedGrid]:

@@ -1,6 +1,6 @@
 """One ensemble on the caller's own arrays, and the geometry of its heads: labelled in meaning, plain arrays in.
 
-Imports NumPy, xarray, geometry, kernels and the standard library only.
+Imports NumPy, xarray, arguments, geometry, kernels and the standard library only.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import xarray as xr
 from numpy.typing import ArrayLike
 
 from simstudy import geometry
+from simstudy.arguments import real_array
 from simstudy.kernels import nw_moments, project
 
 LOGITS = ("distance", "dot_product")
@@ -65,7 +66,7 @@ def nw_ensemble(
     Raises
     ------
     ValueError
-        If an argument has the wrong shape, holds NaN or infinity, or is out of range.
+        If an argument has the wrong shape, holds NaN, infinity or masked values, or is out of range.
     """
     weights = _projections(projections)
     n_heads, n_features, _ = weights.shape
@@ -179,7 +180,7 @@ def head_diversity(projections: ArrayLike, bandwidth: float | None = None) -> xr
 def _array(name: str, given: ArrayLike, shape: tuple[int | str, ...]) -> np.ndarray:
     """Return an argument as float64, or refuse it; a letter in ``shape`` stands for any positive length."""
     wanted = "(" + ", ".join(map(str, shape)) + ("," if len(shape) == 1 else "") + ")"
-    array = _numbers(name, given, f"shape {wanted}")
+    array = real_array(name, given, f"shape {wanted}")
     fits = array.ndim == len(shape) and all(
         have > 0 if isinstance(want, str) else have == want for have, want in zip(array.shape, shape, strict=True)
     )
@@ -191,18 +192,8 @@ def _array(name: str, given: ArrayLike, shape: tuple[int | str, ...]) -> np.ndar
     return array
 
 
-def _numbers(name: str, given: ArrayLike, wanted: str) -> np.ndarray:
-    try:
-        array = np.asarray(given)
-    except ValueError as error:
-        raise ValueError(f"{name} is not an array: {error}; give real numbers, {wanted}") from None
-    if array.dtype.kind not in "fiub":
-        raise ValueError(f"{name} has dtype {array.dtype}; give real numbers, {wanted}")
-    return array
-
-
 def _projections(given: ArrayLike) -> np.ndarray:
-    array = _numbers("projections", given, "(H, d, p)")
+    array = real_array("projections", given, "(H, d, p)")
     weights = _array("projections", array[None] if array.ndim == 2 else array, ("H", "d", "p"))
     if weights.shape[2] > weights.shape[1]:
         d, p = weights.shape[1:]
@@ -221,7 +212,7 @@ def _full_rank(weights: np.ndarray) -> np.ndarray:
 
 
 def _bandwidth(given: Any) -> float:
-    number = _numbers("bandwidth", given, "one positive number")
+    number = real_array("bandwidth", given, "one positive number", "fiu")
     if number.ndim or not 0 < number < np.inf:
         raise ValueError(f"bandwidth = {given!r}; give one positive number")
     return float(number)

@@ -22,6 +22,8 @@ MAX_ARRAY_BYTES = 8 << 30
 
 MAX_HEAD_BYTES = 64 << 20
 """Largest head file that is read: every cell that uses it holds a copy."""
+MAX_BATCHES = 10_000_000
+"""Most batches of a cell: each is a file, and their numbers have seven digits."""
 MAX_MASKED_HEADS = 16
 """Most heads of which every subset is looked at."""
 
@@ -67,6 +69,22 @@ def read_heads(cell: Cell, folder: Path) -> tuple[Cell, list[Impossibility]]:
         return cell, [("file", f"head {head} has rank {ranks[head]}; give head_dim = {cell.heads.head_dim}")]
     contents = tuple(tuple(tuple(map(float, row)) for row in head) for head in projections)
     return cell.model_copy(update={"file_projections": contents}), []
+
+
+def batches_of(replicates: int, batch_size: int) -> int:
+    """Return the number of batches that hold so many replicates."""
+    return -(-replicates // batch_size)
+
+
+def too_many_batches(cell: Cell, max_replicates: int) -> list[Impossibility]:
+    """Return what is wrong with the size of batches under a ceiling on replicates."""
+    n_batches = batches_of(max_replicates, cell.simulation.batch_size)
+    if n_batches <= MAX_BATCHES:
+        return []
+    return [
+        ("batch_size",
+         f"max_replicates = {max_replicates} takes {n_batches} batches, above {MAX_BATCHES}; raise it or lower that")
+    ]  # fmt: skip
 
 
 def impossibilities(cell: Cell) -> list[Impossibility]:

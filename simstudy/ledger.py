@@ -1,18 +1,24 @@
 """Which batches are done, which are wanted next, and what each cell's measures are so far.
 
-Imports NumPy, design, cells, combinations, batch, moments, performance, problems, provenance, replication,
+Imports NumPy, design, cells, combinations, batch, batch_files, moments, performance, problems, provenance, replication,
 schedule (its `Task`) and store.
+
+A design may want ten million batches of a cell.  So what is wanted is a number, and tasks are made as they are needed:
+memory and time follow what is stored and what is in flight.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable
+import heapq
+from collections import defaultdict, deque
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from itertools import groupby, islice
 
 import numpy as np
 
 from simstudy.batch import shares_data
+from simstudy.batch_files import Shape, Statement
 from simstudy.cells import Cell
 from simstudy.combinations import combine_heads
 from simstudy.design import Design, PlannedCell
@@ -26,6 +32,8 @@ from simstudy.store import Store
 
 CELLS_PER_TASK = 8
 """Cells that one task evaluates on shared data: more would save little drawing and make tasks long."""
+IN_FLIGHT = 1 << 14
+"""Batches handed out and not yet back beyond which no task is made: turns of many workers, and some tens of MiB."""
 
 
 @dataclass
@@ -46,6 +54,8 @@ class Account:
         Measures at the last look; None before the first, or if fewer than two blocks have a defined replicate.
     failed
         Numbers of the replicates without a defined estimate at the last look.
+    missing
+        How many of the batches wanted are not stored.
     damaged
         Stored batches that turned out damaged and have to be computed again.
     """
@@ -56,7 +66,7 @@ class Account:
     done: int = 0
     performance: Performance | None = None
     failed: tuple[int, ...] = ()
-    missing: set[int] = field(default_factory=set)
+    missing: int = 0
     damaged: set[int] = field(default_factory=set)
 
     @property
@@ -107,28 +117,33 @@ class Ledger:
             self.accounts.append(account)
             self._sharers[identity].append(account)
         self._stored = {identity: set(store.stored_batches(identity)) for identity in self._sharers}
+        self._streams: deque[Iterator[Task]] = deque()
         self._queued: set[tuple[str, int]] = set()
         self._written: set[tuple[str, int]] = set()
 
+    def state_cells(self) -> None:
+        """Write down beside the batches of each cell what it is, for those who compute them again."""
+        for identity, sharers in self._sharers.items():
+            self._store.state_cell(identity, Statement(engine=self._engine, cell=sharers[0].planned.cell))
+
     def first_tasks(self) -> list[Task]:
-        """Look at what is stored and return the tasks that are missing for the next look at each cell."""
+        """Look at what is stored and return the tasks to begin with."""
         for account in self.accounts:
             self._advance(account)
-        return self._tasks(self.accounts)
+        return self._further(self.accounts)
 
     def pilot_tasks(self, n_batches: int) -> list[Task]:
         """Look at what is stored and return tasks for the first missing batches of each cell, so many at most."""
         for account in self.accounts:
             self._advance(account)
-        shortened = [replace(a, missing=set(sorted(a.missing)[:n_batches])) for a in self.accounts]
-        return self._tasks(shortened)
+        return list(self._tasks(self.accounts, n_batches))
 
     def identities(self, task: Task) -> list[str]:
         """Return under which names the batches of a task are stored."""
         return [cell.identity(self._engine) for cell in task.cells]
 
     def record(self, task: Task, batches: list[Moments]) -> list[Task]:
-        """Store the moments of a task and return the further tasks that they call for."""
+        """Store the moments of a task and return further tasks, as many as there is room for."""
         touched = []
         for identity, moments in zip(self.identities(task), batches, strict=True):
             self._store.write_batch(identity, task.batch, moments)
@@ -136,16 +151,16 @@ class Ledger:
             self._stored[identity].add(task.batch)
             self._queued.discard((identity, task.batch))
             for account in self._sharers[identity]:
-                account.missing.discard(task.batch)
+                account.missing -= task.batch < account.target
                 if not account.missing and not account.finished:
                     self._advance(account)
                     touched.append(account)
-        return self._tasks(touched)
+        return self._further(touched)
 
     @property
     def work_done(self) -> float:
         """Estimated cost of the batches that are stored and wanted."""
-        return sum((a.target - len(a.missing)) * cost(a.planned.cell) for a in self.accounts)
+        return sum((a.target - a.missing) * cost(a.planned.cell) for a in self.accounts)
 
     @property
     def work_expected(self) -> float:
@@ -154,11 +169,11 @@ class Ledger:
 
     def tally(self) -> dict[str, int]:
         """Return how many batches this run computed, and how many it found damaged and found whole."""
-        wanted = {(a.identity, batch) for a in self.accounts for batch in range(a.done)}
+        done = {identity: max(account.done for account in sharers) for identity, sharers in self._sharers.items()}
         return {
             "batches_computed": len(self._written),
             "batches_damaged": len({(a.identity, batch) for a in self.accounts for batch in a.damaged}),
-            "batches_reused": len(wanted - self._written),
+            "batches_reused": sum(done.values()) - sum(batch < done[identity] for identity, batch in self._written),
         }
 
     def preview(self, account: Account) -> Account:
@@ -166,8 +181,7 @@ class Ledger:
 
         For those who wait: the stopping rule itself looks at all batches or none.
         """
-        read = [self._store.read_batch(account.identity, batch) for batch in range(account.target)]
-        whole = [moments for moments in read if moments is not None]
+        whole = [moments for _, moments in self._read(account) if moments is not None]
         seen = replace(account, done=len(whole), performance=None, failed=())
         if whole:
             self._measure(seen, whole)
@@ -175,17 +189,25 @@ class Ledger:
 
     def _advance(self, account: Account) -> None:
         """Look at a cell as long as everything for its next look is stored."""
-        stored = self._stored[account.identity]
         while True:
-            account.missing = set(range(account.target)) - stored
+            account.missing = account.target - len(self._stored_of(account))
             if account.missing or account.finished:
                 return
-            batches = [(batch, self._store.read_batch(account.identity, batch)) for batch in range(account.target)]
-            whole = [moments for _, moments in batches if moments is not None]
-            if len(whole) == account.target:
-                self._look(account, whole)
+            batches = self._read(account)
+            damaged = {batch for batch, moments in batches if moments is None}
+            if damaged:
+                self._discard(account, damaged)
             else:
-                self._discard(account, {batch for batch, moments in batches if moments is None})
+                self._look(account, [moments for _, moments in batches if moments is not None])
+
+    def _stored_of(self, account: Account) -> list[int]:
+        """Return the numbers of the batches that are wanted and stored, in order."""
+        return sorted(batch for batch in self._stored[account.identity] if batch < account.target)
+
+    def _read(self, account: Account) -> list[tuple[int, Moments | None]]:
+        """Return the batches that are wanted and stored, in order; None for one that is damaged."""
+        shape = Shape.of(account.planned.cell)
+        return [(batch, self._store.read_batch(account.identity, batch, shape)) for batch in self._stored_of(account)]
 
     def _discard(self, account: Account, damaged: set[int]) -> None:
         """Forget damaged batches, so that they are computed again; but not twice."""
@@ -195,6 +217,8 @@ class Ledger:
                 raise UserError(f"{path}: cannot be read back; check the disk of the outputs, and run again")
         account.damaged |= damaged
         self._stored[account.identity] -= damaged
+        for sharer in self._sharers[account.identity]:
+            sharer.missing = sharer.target - len(self._stored_of(sharer))
 
     def _look(self, account: Account, batches: list[Moments]) -> None:
         account.done = account.target
@@ -212,22 +236,42 @@ class Ledger:
         if np.count_nonzero(blocks.n_defined) >= 2:
             account.performance = performance(blocks, combine_heads(account.planned.cell))
 
-    def _tasks(self, accounts: Iterable[Account]) -> list[Task]:
-        """Group missing batches into tasks: cells that share data are evaluated together."""
-        groups: dict[tuple, dict[str, Cell]] = defaultdict(dict)
-        for account in accounts:
-            for batch in sorted(account.missing):
-                if (account.identity, batch) not in self._queued:
-                    self._queued.add((account.identity, batch))
-                    groups[(batch, *shares_data(account.planned.cell))][account.identity] = account.planned.cell
+    def _further(self, accounts: list[Account]) -> list[Task]:
+        """Return the next tasks of all accounts, these ones last, as many as there is room for."""
+        self._streams.append(self._tasks(accounts))
         tasks = []
-        for (batch, *_), members in groups.items():
-            cells = list(members.values())
-            tasks += [
-                Task(tuple(cells[start : start + CELLS_PER_TASK]), batch)
-                for start in range(0, len(cells), CELLS_PER_TASK)
-            ]
+        while self._streams and len(self._queued) < IN_FLIGHT:
+            task = next(self._streams[0], None)
+            if task is None:
+                self._streams.popleft()
+            else:
+                tasks.append(task)
         return tasks
+
+    def _tasks(self, accounts: Iterable[Account], most: int | None = None) -> Iterator[Task]:
+        """Yield missing batches, so many of a cell at most: cells that share data are evaluated together."""
+        groups: dict[tuple, list[Account]] = defaultdict(list)
+        for account in accounts:
+            groups[shares_data(account.planned.cell)].append(account)
+        for sharers in groups.values():
+            numbered = heapq.merge(*(islice(self._missing(place, a), most) for place, a in enumerate(sharers)))
+            for batch, places in groupby(numbered, key=lambda pair: pair[0]):
+                cells = [sharers[place].planned.cell for _, place in places if self._claim(sharers[place], batch)]
+                for start in range(0, len(cells), CELLS_PER_TASK):
+                    yield Task(tuple(cells[start : start + CELLS_PER_TASK]), batch)
+
+    def _missing(self, place: int, account: Account) -> Iterator[tuple[int, int]]:
+        """Yield the numbers of the batches that are wanted and not stored, in order, each with a place."""
+        stored = self._stored[account.identity]
+        return ((batch, place) for batch in range(account.target) if batch not in stored)
+
+    def _claim(self, account: Account, batch: int) -> bool:
+        """Take a batch to be computed, unless it is in flight or has come back since."""
+        address = (account.identity, batch)
+        if batch in self._stored[account.identity] or address in self._queued:
+            return False
+        self._queued.add(address)
+        return True
 
 
 def cost(cell: Cell) -> float:

@@ -98,6 +98,7 @@ def plan(
     seconds: dict[str, list[float]] = defaultdict(list)
     with open_queue(executor) as queue, store.locked():
         ledger = Ledger(design, store, queue.device)
+        ledger.state_cells()
         tasks = ledger.pilot_tasks(PILOT_BATCHES)
         queue.add(tasks)
         for task, outcome in track(queue, len(tasks)):
@@ -115,19 +116,19 @@ def plan(
 
 def _grids(accounts: list[Account], seconds: dict[str, float], store: Store) -> list[GridPlan]:
     plans: dict[str, GridPlan] = {}
-    planned: set[tuple[str, int]] = set()
+    planned: dict[str, int] = defaultdict(int)
     for account in accounts:
-        wanted = {(account.identity, batch) for batch in range(account.expected)}
-        stored = {(account.identity, batch) for batch in store.stored_batches(account.identity)}
-        missing = wanted - stored - planned
-        planned |= wanted
+        first, last = planned[account.identity], max(planned[account.identity], account.expected)
+        stored = store.stored_batches(account.identity)
+        missing = last - first - sum(first <= batch < last for batch in stored)
+        planned[account.identity] = last
         before = plans.get(account.planned.grid, GridPlan(account.planned.grid, 0, 0, 0, 0, 0.0))
         plans[before.grid] = GridPlan(
             before.grid,
             before.cells + 1,
             before.replicates + account.expected * account.batch_size,
             before.bytes + account.expected * store.batch_bytes(account.identity),
-            before.batches + len(missing),
-            before.cpu_seconds + len(missing) * seconds.get(account.identity, 0.0),
+            before.batches + missing,
+            before.cpu_seconds + missing * seconds.get(account.identity, 0.0),
         )
     return list(plans.values())

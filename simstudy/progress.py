@@ -55,7 +55,7 @@ class ProgressDisplay:
         """Show the state of the run; the ETA follows the estimated cost of what is left to simulate."""
         self.ledger = ledger
         done, expected = ledger.work_done, ledger.work_expected
-        replicates = sum((a.target - len(a.missing)) * a.batch_size for a in ledger.accounts)
+        replicates = sum((a.target - a.missing) * a.batch_size for a in ledger.accounts)
         cells = sum(account.finished for account in ledger.accounts)
         text = f"{cells}/{len(ledger.accounts)} cells"
         text += "" if predicted is None else f", theory of {predicted}"
@@ -125,9 +125,10 @@ def status_line(ledger: Ledger, store: Store) -> str:
     text += f"; {who} runs it" if owner.alive else f"; {who} runs it, unless it was killed"
     cells = {account.identity: account.planned.cell for account in ledger.accounts}
     work = sum(store.batches_since(identity, owner.started) * cost(cell) for identity, cell in cells.items())
-    if work == 0:
+    elapsed = time.time() - owner.started
+    if work == 0 or elapsed <= 0:  # the latter on a clock that was set back
         return f"{text}, time left unknown"
-    speed = work / (time.time() - owner.started)
+    speed = work / elapsed
     return f"{text}, about {duration((ledger.work_expected - ledger.work_done) / speed)} left"
 
 

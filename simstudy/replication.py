@@ -1,7 +1,7 @@
 """How many batches a cell still needs: the stopping rule.
 
-Imports design and performance only.  Decisions depend on the batches in index order alone, never on when they
-arrived, so that they are the same on any number of workers and after any interruption.
+Imports design, feasibility and performance only.  Decisions depend on the batches in index order alone, never on when
+they arrived, so that they are the same on any number of workers and after any interruption.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import math
 from typing import NamedTuple
 
 from simstudy.design import Precision
+from simstudy.feasibility import batches_of
 from simstudy.performance import Performance
 
 MIN_BATCHES = 4
@@ -23,8 +24,8 @@ def first_target(precision: Precision, batch_size: int) -> int:
 
     A ceiling below that is kept: it is the user's last word.
     """
-    floor, ceiling = (math.ceil(n / batch_size) for n in (precision.min_replicates, precision.max_replicates))
-    return min(max(floor, MIN_BATCHES), ceiling)
+    floor = batches_of(precision.min_replicates, batch_size)
+    return min(max(floor, MIN_BATCHES), batches_of(precision.max_replicates, batch_size))
 
 
 class Shortfall(NamedTuple):
@@ -58,11 +59,11 @@ def needed(done: int, performance: Performance, precision: Precision, batch_size
     The MCSE falls like the root of the number of batches, so the ratio of MCSEs squared is the factor needed; a
     tenth more is taken to spare a further look.
     """
-    ceiling = math.ceil(precision.max_replicates / batch_size)
+    ceiling = batches_of(precision.max_replicates, batch_size)
     ratio = shortfall(performance, precision).ratio
     if ratio <= 1.0 or done >= ceiling:
         return done
-    return min(max(math.ceil(min(1.1 * done * ratio**2, ceiling)), done + 1), ceiling)
+    return min(max(math.ceil(min(1.1 * done * (ratio * ratio), ceiling)), done + 1), ceiling)
 
 
 def next_target(done: int, performance: Performance, precision: Precision, batch_size: int) -> int:

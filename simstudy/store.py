@@ -1,10 +1,12 @@
 """Batches and results on disk: the only module that writes files of a study.
 
-Imports NumPy, xarray, netCDF4, filelock, psutil, moments, problems, text and the standard library only.
+Imports NumPy, pydantic, xarray, netCDF4, filelock, psutil, batch_files, files, moments, problems, settings, text and
+the standard library only.
 
 Layout of a study folder::
 
     batches/<cell identity>/<batch number>.npz   one immutable file for each batch, checksummed, stating its address
+    batches/<cell identity>/cell.json            settings and engine, of which the identity is a digest
     results.nc  report.html  figures/  verdicts.csv  provenance.json
     .lock  .owner.json  .partial/                who writes here, and what is not whole yet
 
@@ -16,7 +18,6 @@ elsewhere instead of reusing what no longer holds.  Whoever writes holds the loc
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import io
 import json
 import os
@@ -26,27 +27,39 @@ import time
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 import xarray as xr
+from pydantic import Field
 
+from simstudy.batch_files import Shape, Statement, digest, is_sealed, pack, same, unpack
+from simstudy.files import read_regular
 from simstudy.moments import Moments
 from simstudy.problems import UserError
+from simstudy.settings import Record
 from simstudy.text import printable
 
 _BATCH_FILE = re.compile(r"[0-9]{7}\.npz")
 _IDENTITY = re.compile(r"[0-9a-f]{20}")
-_DIGEST_LENGTH = 64
+_STATEMENT = "cell.json"
+MAX_RESULTS_BYTES = 1 << 34
+"""Largest file of results that is read: it is held in memory."""
+MAX_JSON_BYTES = 1 << 20
+"""Largest record that is read: of an owner, of a share."""
+MAX_STATEMENT_BYTES = 1 << 28
+"""Largest statement of a cell that is read: it may hold the heads of a file, number by number."""
+_Moment = Annotated[float, Field(ge=0, le=1e11, allow_inf_nan=False)]
+"""Seconds of `time.time`, up to the year 5138."""
 
 
-class Owner(NamedTuple):
+class Owner(Record):
     """The process that last held the lock of a folder."""
 
-    pid: int
+    pid: Annotated[int, Field(ge=1, lt=2**31)]
     host: str
-    born: float
-    started: float
+    born: _Moment
+    started: _Moment
 
     @property
     def alive(self) -> bool | None:
@@ -63,11 +76,18 @@ class Owner(NamedTuple):
 
 
 class Adopted(NamedTuple):
-    """Batches of another folder: copied from there, present here before, and damaged there."""
+    """Batches of another folder: copied from there, present here before, damaged there, and of no known cell."""
 
-    copied: int
-    present: int
-    damaged: int
+    copied: int = 0
+    present: int = 0
+    damaged: int = 0
+    unstated: int = 0
+
+    def __str__(self) -> str:
+        text = f"{self.copied} batches copied, {self.present} present before, {self.damaged} damaged and left out"
+        if self.unstated:
+            text += f", {self.unstated} left out that no cell.json explains: run the study there once more"
+        return text
 
 
 class Store:
@@ -124,8 +144,9 @@ class Store:
         with contextlib.suppress(OSError):
             for name in os.listdir(self.partial):
                 self._delete(f".partial/{name}")
-        owner = Owner(os.getpid(), platform.node(), psutil.Process().create_time(), time.time())
-        self.write_json(".owner.json", owner._asdict())
+        born = psutil.Process().create_time()
+        owner = Owner(pid=os.getpid(), host=platform.node(), born=born, started=time.time())
+        self.write_json(".owner.json", owner.model_dump())
 
     def _delete(self, name: str) -> None:
         with contextlib.suppress(OSError):
@@ -134,8 +155,8 @@ class Store:
     def owner(self) -> Owner | None:
         """Return who holds the lock, or held it when it was killed; None if the last writer ended in order."""
         try:
-            return Owner(**self.read_json(".owner.json"))
-        except TypeError:
+            return Owner.model_validate(self.read_json(".owner.json"))
+        except ValueError:
             return None
 
     def _holder(self) -> str:
@@ -184,15 +205,23 @@ class Store:
         cells = source.stored_cells()
         if not cells:
             raise UserError(f"{source.folder}: holds no batches; give folders such as outputs/STUDY/PROFILE")
+        return Adopted(*map(sum, zip(*(self._adopt_cell(source, cell) for cell in cells), strict=True)))
+
+    def _adopt_cell(self, source: Store, identity: str) -> Adopted:
+        batches = sorted(source.stored_batches(identity))
+        statement = source.read_statement(identity) or self.read_statement(identity)
+        if statement is None:
+            return Adopted(unstated=len(batches))
+        self.state_cell(identity, statement)
         copied = present = damaged = 0
-        for identity, batch in ((cell, batch) for cell in cells for batch in sorted(source.stored_batches(cell))):
-            theirs, ours = source.read_batch(identity, batch), self.read_batch(identity, batch)
+        for batch in batches:
+            theirs, ours = (store.read_batch(identity, batch, Shape.of(statement.cell)) for store in (source, self))
             if theirs is None:
                 damaged += 1
             elif ours is None:
                 self.write_batch(identity, batch, theirs)
                 copied += 1
-            elif all(one.tobytes() == other.tobytes() for one, other in zip(theirs, ours, strict=True)):
+            elif same(theirs, ours):
                 present += 1
             else:
                 path, other = self.batch_path(identity, batch), source.batch_path(identity, batch)
@@ -216,32 +245,45 @@ class Store:
         UserError
             If the folder cannot be written.
         """
-        buffer = io.BytesIO()
-        np.savez(buffer, allow_pickle=False, **moments._asdict(), address=np.array([identity, str(batch)]))
-        self._replace(self.batch_path(identity, batch), _sealed(buffer.getvalue()))
+        self._replace(self.batch_path(identity, batch), pack(identity, batch, moments))
 
-    def read_batch(self, identity: str, batch: int) -> Moments | None:
-        """Return a stored batch, or None if it is missing, damaged or another's: it then has to be computed again."""
-        own = self._read_own(identity, batch)
-        found = (store.read_batch(identity, batch) for store in self.known) if own is None else iter([own])
+    def read_batch(self, identity: str, batch: int, shape: Shape) -> Moments | None:
+        """Return a stored batch; None if it is missing, damaged, another's or impossible: to be computed again."""
+        own = self._read_own(identity, batch, shape)
+        found = (store.read_batch(identity, batch, shape) for store in self.known) if own is None else iter([own])
         return next((moments for moments in found if moments is not None), None)
 
-    def _read_own(self, identity: str, batch: int) -> Moments | None:
+    def _read_own(self, identity: str, batch: int, shape: Shape) -> Moments | None:
         try:
-            content = self.batch_path(identity, batch).read_bytes()
-            if not _is_sealed(content):
-                return None
-            with np.load(io.BytesIO(content), allow_pickle=False) as fields:
-                if fields["address"].tolist() != [identity, str(batch)]:
-                    return None
-                return Moments(**{name: fields[name] for name in Moments._fields})
+            content = read_regular(self.batch_path(identity, batch), shape.max_bytes)
+            return unpack(content, identity, batch, shape)
         except Exception:  # whatever the parsers meet in a file that is no batch, or cannot be read
+            return None
+
+    def state_cell(self, identity: str, statement: Statement) -> None:
+        """Write down what a cell is, unless that stands there already.
+
+        Raises
+        ------
+        UserError
+            If the folder cannot be written.
+        """
+        if self.read_statement(identity) is None:
+            content = statement.model_dump_json().encode() + b"\n"
+            self._replace(self.folder / "batches" / identity / _STATEMENT, content)
+
+    def read_statement(self, identity: str) -> Statement | None:
+        """Return what a cell is; None if that is missing, damaged or another cell's."""
+        try:
+            content = read_regular(self.folder / "batches" / identity / _STATEMENT, MAX_STATEMENT_BYTES)
+            return Statement.parse(content, identity)
+        except (UserError, ValueError):
             return None
 
     def write_dataset(self, name: str, dataset: xr.Dataset) -> Path:
         """Store a labelled data set as netCDF, its digest behind the end that netCDF knows, and return its path."""
         content = _netcdf(dataset)
-        return self.write_bytes(name, content + _digest(content))
+        return self.write_bytes(name, content + digest(content))
 
     def write_text(self, name: str, text: str) -> Path:
         """Store a text file of the study and return its path."""
@@ -264,8 +306,8 @@ class Store:
     def read_json(self, name: str) -> dict[str, Any]:
         """Return what a JSON file holds; nothing if it is missing or no such file."""
         try:
-            content = json.loads((self.folder / name).read_text())
-        except (OSError, ValueError):
+            content = json.loads(read_regular(self.folder / name, MAX_JSON_BYTES))
+        except (UserError, ValueError, RecursionError):  # the last: nested beyond what the parser bears
             return {}
         return content if isinstance(content, dict) else {}
 
@@ -297,30 +339,22 @@ def read_results(path: Path) -> xr.Dataset:
         If the file is missing, damaged, or not one that `Store.write_dataset` wrote.
     """
     try:
-        if not _is_sealed(path.read_bytes()):
-            raise UserError(f"{path}: damaged, or not the results of a study; run the study again")
-    except (OSError, ValueError) as error:
+        content = read_regular(path, MAX_RESULTS_BYTES)
+    except UserError as error:
         raise UserError(printable(f"{path}: no results can be read ({error}); run the study first")) from None
+    damaged = UserError(f"{path}: damaged, or not the results of a study; run the study again")
+    if not is_sealed(content):
+        raise damaged
     try:
         with xr.open_dataset(path, engine="netcdf4") as results:
+            # We write nothing compressed: a file that promises more numbers than it has bytes is none of ours.
+            if results.nbytes > len(content):
+                raise damaged
             return results.load()
+    except UserError:
+        raise
     except Exception as error:  # a damaged file may raise whatever the libraries meet in it
         raise UserError(printable(f"{path}: no results can be read ({error}); run the study first")) from None
-
-
-def _sealed(archive: bytes) -> bytes:
-    """Append the digest of an archive as its comment: the file stays one that any reader of .npz opens."""
-    # The last two bytes of a zip archive state the length of its comment.
-    body = archive[:-2] + _DIGEST_LENGTH.to_bytes(2, "little")
-    return body + _digest(body)
-
-
-def _is_sealed(content: bytes) -> bool:
-    return _digest(content[:-_DIGEST_LENGTH]) == content[-_DIGEST_LENGTH:]
-
-
-def _digest(content: bytes) -> bytes:
-    return hashlib.sha256(content).hexdigest().encode()
 
 
 def _netcdf(dataset: xr.Dataset) -> bytes:

@@ -151,6 +151,7 @@ def run_share(
 
 def simulate(ledger: Ledger, queue: Queue, meter: Meter, tell: Observer) -> None:
     """Compute batches until the stopping rule wants no more of any cell."""
+    ledger.state_cells()
     queue.add(ledger.first_tasks())
     tell(ledger)
     for task, outcome in queue:

@@ -73,9 +73,9 @@ def bar(*columns: ProgressColumn) -> Progress:
 
 
 def track(tasks: Iterable[_T], total: int) -> Iterator[_T]:
-    """Yield the tasks of a pilot, and show how far it is."""
+    """Yield tasks, and show how far they are."""
     with bar(*Progress.get_default_columns()) as progress:
-        yield from progress.track(tasks, total, description="pilot")
+        yield from progress.track(tasks, total, description="batches")
 
 
 def _print(console: Console, *what: RenderableType, soft_wrap: bool = True) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import resource
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 from builders import DESIGN, edited, write_design
 from kills import ROOT, Forks, batches, numbers
 
+from simstudy.batch_files import Shape
 from simstudy.design import load_design
 from simstudy.ledger import Ledger
 from simstudy.problems import UserError
@@ -211,12 +213,13 @@ def test_merged_folders__are_the_study_of_both(design, tmp_path, monkeypatch):
             path = store.folder / Path(name).relative_to(FOLDER)
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(content)
+            shutil.copy((tmp_path / "calm" / name).with_name("cell.json"), path.parent)
     damaged = next(stores[0].folder.rglob("*.npz"))
     damaged.write_bytes(damaged.read_bytes()[:-7])
     n_one, n_two = (len(batches(store.folder)) for store in stores[:2])
-    assert stores[2].adopt(stores[0]) == (n_one - 1, 0, 1)
-    copied, present, _ = stores[2].adopt(stores[1])
-    assert copied + present == n_two and stores[2].adopt(stores[1]) == (0, n_two, 0)
+    assert stores[2].adopt(stores[0]) == (n_one - 1, 0, 1, 0)
+    copied, present, *_ = stores[2].adopt(stores[1])
+    assert copied + present == n_two and stores[2].adopt(stores[1]) == (0, n_two, 0, 0)
     calls = computed(monkeypatch)
     merged = run(design, output=tmp_path / "merged", executor="serial")
     assert len(calls) == len(whole) - (n_one - 1 + copied) <= 1
@@ -229,7 +232,9 @@ def test_merging_contradictory_batches__is_refused(design, tmp_path):
     run(design, output=tmp_path, executor="serial")
     ours, theirs = store_of(design, tmp_path), Store(tmp_path / "other")
     identity = ours.stored_cells()[0]
-    moments = ours.read_batch(identity, 0)
+    statement = ours.read_statement(identity)
+    theirs.state_cell(identity, statement)
+    moments = ours.read_batch(identity, 0, Shape.of(statement.cell))
     theirs.write_batch(identity, 0, moments._replace(error_sum=moments.error_sum + 1e-9))
     with pytest.raises(UserError, match="differs from"):
         ours.adopt(theirs)

@@ -11,13 +11,20 @@ import xarray as xr
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from simstudy.moments import Moments, empty
+from simstudy.batch_files import Shape, sealed
+from simstudy.geometry import GEOMETRIC_INDICES
+from simstudy.moments import STATISTICS, Moments, empty
 from simstudy.problems import UserError
-from simstudy.store import Store, _sealed, read_results
+from simstudy.store import Store, read_results
+
+
+SHAPE = Shape(n_queries=1, n_members=2, batch_size=32)
 
 
 def some_moments() -> Moments:
-    return empty(16, np.array([0.5]), 2, 7)._replace(error_sum=np.random.default_rng(0).normal(size=(16, 1, 2)))
+    sums = np.random.default_rng(0).normal(size=(16, 1, 2))
+    moments = empty(16, np.array([0.5]), 2, len(GEOMETRIC_INDICES) + len(STATISTICS))
+    return moments._replace(n_defined=np.full(16, 2), error_sum=sums)
 
 
 @pytest.fixture
@@ -27,10 +34,10 @@ def store(tmp_path) -> Store:
 
 def test_batch__is_read_back_to_the_bit(store):
     store.write_batch("abc", 3, some_moments())
-    for written, read in zip(some_moments(), store.read_batch("abc", 3), strict=True):
+    for written, read in zip(some_moments(), store.read_batch("abc", 3, SHAPE), strict=True):
         np.testing.assert_array_equal(written, read)
     assert store.stored_batches("abc") == {3}
-    assert store.stored_batches("other") == frozenset() and store.read_batch("abc", 4) is None
+    assert store.stored_batches("other") == frozenset() and store.read_batch("abc", 4, SHAPE) is None
 
 
 def test_batch_of_another_address__is_not_used(store):
@@ -39,7 +46,7 @@ def test_batch_of_another_address__is_not_used(store):
         path = store.folder / "batches" / identity / f"{batch:07d}.npz"
         path.parent.mkdir(exist_ok=True)
         path.write_bytes((store.folder / "batches" / "abc" / "0000000.npz").read_bytes())
-        assert store.read_batch(identity, batch) is None
+        assert store.read_batch(identity, batch, SHAPE) is None
 
 
 def test_foreign_files__are_no_batches(store):
@@ -70,7 +77,7 @@ def test_flipped_or_cut_file__is_noticed_wherever_it_lies(store, data):
     else:
         del content[place:]
     path.write_bytes(bytes(content))
-    assert store.read_batch("abc", 0) is None
+    assert store.read_batch("abc", 0, SHAPE) is None
 
 
 def test_batch_without_its_digest__is_not_used(store):
@@ -79,7 +86,7 @@ def test_batch_without_its_digest__is_not_used(store):
     path = store.batch_path("abc", 0)
     with np.load(path) as fields:  # any reader of .npz opens it
         np.savez(path, **fields)
-    assert store.read_batch("abc", 0) is None
+    assert store.read_batch("abc", 0, SHAPE) is None
 
 
 @pytest.mark.parametrize("content", [b"", b"\x80\x04N.", b"PK\x05\x06" + bytes(18)])
@@ -87,7 +94,7 @@ def test_rubbish_with_a_digest__is_not_used_and_executes_nothing(store, content)
     store.write_batch("abc", 0, some_moments())
     path = store.batch_path("abc", 0)
     path.write_bytes(content + hashlib.sha256(content).hexdigest().encode())
-    assert store.read_batch("abc", 0) is None
+    assert store.read_batch("abc", 0, SHAPE) is None
 
 
 def test_pickled_array__is_not_loaded(store, tmp_path):
@@ -99,8 +106,8 @@ def test_pickled_array__is_not_loaded(store, tmp_path):
     path, buffer = store.batch_path("abc", 0), io.BytesIO()
     address = np.array(["abc", "0"])
     np.savez(buffer, **(some_moments()._asdict() | {"target": np.array([Trap()])}), address=address)
-    path.write_bytes(_sealed(buffer.getvalue()))
-    assert store.read_batch("abc", 0) is None and not (tmp_path / "trap").exists()
+    path.write_bytes(sealed(buffer.getvalue()))
+    assert store.read_batch("abc", 0, SHAPE) is None and not (tmp_path / "trap").exists()
     # The control: whoever allows pickle is trapped.
     np.load(path, allow_pickle=True)["target"]
     assert (tmp_path / "trap").exists()

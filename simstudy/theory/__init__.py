@@ -35,7 +35,7 @@ What answers which question:
 - What are the regression function and the noise variance of a design? :func:`regression_function` and
   :func:`noise_variance`, as a :class:`Function` with closed Gaussian expectations.
 
-Imports NumPy, SciPy, simstudy.settings and simstudy.cells only.
+Imports NumPy, SciPy, simstudy.arguments, simstudy.cells and simstudy.settings only.
 """
 
 from simstudy.theory.allocation import (

@@ -1,6 +1,6 @@
 """Noise correlation of two heads as a function of their principal angles, at leading order in n.
 
-Imports NumPy only.  Throughout: standard normal keys in R^d, orthonormal projections of dimension p shared by queries
+Imports NumPy and arguments only.  Throughout: standard normal keys in R^d, orthonormal projections of dimension p shared by queries
 and keys, kappa = 1 / (1 + b^2), principal angles t_j in radians along the last axis (p,).  "Noise" is the part of a
 covariance that homoscedastic noise causes; a signal adds its own part, which may be negative.
 
@@ -12,6 +12,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from simstudy.arguments import real_array, real_number
+
 Array = NDArray[np.float64]
 
 
@@ -20,6 +22,7 @@ def origin_correlation(angles: ArrayLike, bandwidth: float) -> Array:
 
     Equal to prod_j (1 + sin^2 t_j / (b^2 (b^2 + 2)))^(-1/2), the form computed: it keeps its digits as b -> 0.
     """
+    angles, bandwidth = real_array("angles", angles), real_number("bandwidth", bandwidth)
     excess = np.sin(angles) ** 2 / (bandwidth**2 * (bandwidth**2 + 2))
     return np.prod(1 + excess, axis=-1) ** -0.5
 
@@ -29,7 +32,7 @@ def correlation_floor(head_dim: int, bandwidth: float) -> float:
 
     Not 0, because orthogonal heads share every noise draw.
     """
-    kappa = 1 / (1 + bandwidth**2)
+    kappa = 1 / (1 + real_number("bandwidth", bandwidth) ** 2)
     return (1 - kappa**2) ** (head_dim / 2)
 
 
@@ -46,8 +49,8 @@ def noise_ratio(first: ArrayLike, second: ArrayLike, angles: ArrayLike, bandwidt
     angles : (..., p) array
     bandwidth : float
     """
-    alpha, beta, cosine = np.asarray(first), np.asarray(second), np.cos(angles)
-    width = 1 + bandwidth**2
+    alpha, beta = real_array("first", first), real_array("second", second)
+    cosine, width = np.cos(real_array("angles", angles)), 1 + real_number("bandwidth", bandwidth) ** 2
     squares = alpha**2 + beta**2
     exponent = (width * squares - 2 * cosine * alpha * beta) / (width**2 - cosine**2) - squares / width
     return np.prod((1 - (cosine / width) ** 2) ** -0.5 * np.exp(-0.5 * exponent), axis=-1)
@@ -58,7 +61,7 @@ def averaged_noise_ratio(angles: ArrayLike, bandwidth: float) -> Array:
 
     1 for orthogonal heads at every bandwidth.  The average is over covariances, not over correlations.
     """
-    cosine, width = np.cos(angles), 1 + bandwidth**2
+    cosine, width = np.cos(real_array("angles", angles)), 1 + real_number("bandwidth", bandwidth) ** 2
     return np.prod(width**2 / np.sqrt((width**2 - cosine**2) ** 2 - (cosine * (width - 1)) ** 2), axis=-1)
 
 
@@ -67,14 +70,14 @@ def narrow_correlation(angles: ArrayLike, bandwidth: float) -> Array:
 
     Valid for b^2 far below the smallest positive sin^2 t_j.
     """
-    sine = np.sin(angles)
+    sine, bandwidth = np.sin(real_array("angles", angles)), real_number("bandwidth", bandwidth)
     return np.prod(np.divide(np.sqrt(2) * bandwidth, sine, out=np.ones_like(sine), where=sine > 0), axis=-1)
 
 
 def wide_correlation(angles: ArrayLike, bandwidth: float) -> Array:
     """Limit of :func:`origin_correlation` as b -> infinity: exp(-kappa^2 sum_j sin^2 t_j / 2)."""
-    kappa = 1 / (1 + bandwidth**2)
-    return np.exp(-0.5 * kappa**2 * np.sum(np.sin(angles) ** 2, axis=-1))
+    kappa = 1 / (1 + real_number("bandwidth", bandwidth) ** 2)
+    return np.exp(-0.5 * kappa**2 * np.sum(np.sin(real_array("angles", angles)) ** 2, axis=-1))
 
 
 def dot_product_correlation(first: ArrayLike, second: ArrayLike, covariance: ArrayLike) -> Array:
@@ -88,10 +91,11 @@ def dot_product_correlation(first: ArrayLike, second: ArrayLike, covariance: Arr
         Pulled-back queries k = W W_q'x / b^2 of the two heads.
     covariance : (d, d) array
     """
-    difference = np.asarray(first) - np.asarray(second)
-    return np.exp(-0.5 * np.sum((difference @ np.asarray(covariance)) * difference, axis=-1))
+    difference = real_array("first", first) - real_array("second", second)
+    return np.exp(-0.5 * np.sum((difference @ real_array("covariance", covariance)) * difference, axis=-1))
 
 
 def averaged_dot_product_correlation(angles: ArrayLike, temperature: float) -> Array:
     """Average of :func:`dot_product_correlation` over queries x ~ N(0, I): prod_j (1 + sin^2 t_j / tau^2)^-1."""
-    return np.prod(1 / (1 + np.sin(angles) ** 2 / temperature**2), axis=-1)
+    sine, temperature = np.sin(real_array("angles", angles)), real_number("temperature", temperature)
+    return np.prod(1 / (1 + sine**2 / temperature**2), axis=-1)

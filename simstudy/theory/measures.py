@@ -1,6 +1,6 @@
 """Performance measures of an ensemble, computed from a prediction of its bias and covariance.
 
-Imports NumPy, beside its own package.
+Imports NumPy and arguments, beside its own package.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
+from simstudy.arguments import real_array
 from simstudy.theory.exact import ExactPrediction
 from simstudy.theory.functions import Array
 from simstudy.theory.leading import Prediction
@@ -30,7 +31,7 @@ def measures_by_query(prediction: Prediction | ExactPrediction, weights: ArrayLi
         NaN for one head; ``output_diversity`` = 1 - correlation; ``effective_heads``, the mean variance of a head
         over the variance of the uniform average.  NaN where the prediction is.
     """
-    combination = np.asarray(weights, dtype=float)
+    combination = real_array("weights", weights).astype(float)
     covariance = prediction.covariance
     # Weights that do not sum to 1 shrink or inflate the target itself.
     bias = prediction.bias @ combination + (combination.sum() - 1) * prediction.target
@@ -65,7 +66,7 @@ def measure_errors_by_query(prediction: ExactPrediction, weights: ArrayLike) -> 
 
     Absolute errors of biases and covariances are added as if all had the worst sign.
     """
-    size = np.abs(np.asarray(weights, dtype=float))
+    size = np.abs(real_array("weights", weights).astype(float))
     errors, covariance = prediction.covariance_error, prediction.covariance
     measures = measures_by_query(prediction, weights)
     bias_error = prediction.bias_error @ size

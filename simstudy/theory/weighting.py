@@ -1,6 +1,6 @@
 """Weights of an ensemble of heads: their risk, and the best ones in the classes that the literature considers.
 
-Imports NumPy and SciPy, beside its own package.
+Imports NumPy, SciPy and arguments, beside its own package.
 
 An ensemble sum_h a_h f_h has the error sum_h a_h e_h + (sum_h a_h - 1) m with e_h = f_h - m, so that its risk is a
 quadratic form: a'Ea with E_hg = E e_h e_g if the weights sum to 1 (Bates and Granger 1969; Ueda and Nakano 1996).
@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.optimize import brentq, nnls
 
+from simstudy.arguments import real_array
 from simstudy.theory.exact import ExactPrediction
 from simstudy.theory.functions import Array
 from simstudy.theory.leading import Prediction
@@ -86,15 +87,15 @@ def risk(weights: ArrayLike, error_moment: ArrayLike) -> float:
     ValueError
         If the weights do not sum to 1: the risk then depends on the target too, see :func:`mean_squared_error`.
     """
-    a = np.asarray(weights, dtype=float)
+    a = real_array("weights", weights).astype(float)
     if not np.isclose(a.sum(), 1, rtol=0, atol=1e-9):
         raise ValueError(f"the weights sum to {a.sum():g}; a'Ea is the risk of weights that sum to 1 only")
-    return float(a @ np.asarray(error_moment) @ a)
+    return float(a @ real_array("error_moment", error_moment) @ a)
 
 
 def mean_squared_error(weights: ArrayLike, moments: ErrorMoments) -> float:
     """Risk of any weights: a'Ea + 2 (s - 1) a'E[m e] + (s - 1)^2 E m^2 with s = sum_h a_h."""
-    a = np.asarray(weights, dtype=float)
+    a = real_array("weights", weights).astype(float)
     excess = a.sum() - 1
     return float(a @ moments.errors @ a + 2 * excess * (a @ moments.cross) + excess**2 * moments.target)
 
@@ -237,12 +238,12 @@ def fibonacci_weights(n_heads: int) -> Array:
 
 def effective_learners(weights: ArrayLike) -> float:
     """(sum a)^2 / sum a^2 (Kish 1965): 1 / sum a^2 for weights that sum to 1, and H for equal ones."""
-    a = np.asarray(weights, dtype=float)
+    a = real_array("weights", weights).astype(float)
     return float(a.sum() ** 2 / np.sum(a**2))
 
 
 def _checked(matrix: ArrayLike) -> Array:
-    array = np.asarray(matrix, dtype=float)
+    array = real_array("error_moment", matrix).astype(float)
     if not np.isfinite(array).all():
         raise ValueError("the moment matrix has entries that are not finite")
     scale = np.abs(array).max()
