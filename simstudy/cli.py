@@ -119,9 +119,7 @@ def check(designs: Annotated[list[str], typer.Argument(help="Design files, by pa
 def run(
     design: DesignArgument,
     profile: ProfileOption = "quick",
-    executor: Annotated[
-        str, typer.Option(help="serial, threads, processes, cuda, or Dask's tls://host:8786")
-    ] = "threads",
+    executor: Annotated[str, typer.Option(help="serial, threads, processes, cuda, or tls://host:8786.")] = "threads",
     workers: Annotated[int | None, typer.Option(min=1, help="Threads, processes or GPUs; all by default.")] = None,
     output: OutputOption = Path("outputs"),
     share: Annotated[str | None, typer.Option(help='Only share "3/8" of the cells, in a folder to be merged.')] = None,
