@@ -113,6 +113,11 @@ def test_all_mistakes__are_reported_together(tmp_path):
         ),
         ("bandwidth = 0.8", "bandwidth = 0.8\ncombination = [0.5]", "1 weights for n_heads = 2"),
         ("min_replicates = 64", "min_replicates = 640", "above max_replicates = 512"),
+        (
+            "max_replicates = 512",
+            f"max_replicates = {2**53}",
+            f"simulation.batch_size = 32: max_replicates = {2**53} takes {2**48} batches, above 10000000; raise it or",
+        ),
         ('name = "tiny"', 'name = "../tiny"', "study.name"),
         ('name = "tiny"', 'name = "tiny\\n"', "study.name"),
         ('x = "angle"\ny', 'x = "angel"\ny', "figures.mse.x = 'angel': unknown factor; did you mean \"angle\"?"),
