@@ -108,7 +108,7 @@ def _tell(error: BaseException) -> None:
     try:
         from simstudy.defects import tell
     except Exception as reason:
-        _last_words(f"error: simstudy is not installed as it should be ({ascii(reason)}); install it again")
+        _last_words(f"error: simstudy is not installed as it should be ({reason!a}); install it again")
     else:
         tell(error)
 
