@@ -98,14 +98,25 @@ def _outcome() -> int:
     except BaseException as error:
         # An import, or code in C, may turn the exception of a signal into one of its own.
         if _received or isinstance(error, (Interrupted, KeyboardInterrupt)):
-            from simstudy.terminal import warn
-
-            warn("interrupted; finished batches are stored: run the same command again to continue")
+            _last_words("interrupted; finished batches are stored: run the same command again to continue")
             return EXIT_INTERRUPTED
-        from simstudy.defects import tell
-
-        tell(error)
+        _tell(error)
         return EXIT_DEFECT
+
+
+def _tell(error: BaseException) -> None:
+    try:
+        from simstudy.defects import tell
+    except Exception as reason:
+        _last_words(f"error: simstudy is not installed as it should be ({reason!a}); install it again")
+    else:
+        tell(error)
+
+
+def _last_words(text: str) -> None:
+    """Print a text of our own without importing anything: what was interrupted may be an import."""
+    with contextlib.suppress(OSError):
+        os.write(2, f"{text}\n".encode())
 
 
 def _caught_elsewhere(event: Any) -> None:
@@ -113,10 +124,7 @@ def _caught_elsewhere(event: Any) -> None:
     if isinstance(event.exc_value, Interrupted):
         threading.Timer(_RESEND_SECONDS, os.kill, (os.getpid(), _received[-1])).start()
     elif not sys.is_finalizing() and not isinstance(event.exc_value, (SystemExit, type(None))):
-        from simstudy.defects import tell
-
-        with contextlib.suppress(Exception):
-            tell(event.exc_value)
+        _tell(event.exc_value)
 
 
 if __name__ == "__main__":

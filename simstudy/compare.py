@@ -62,7 +62,7 @@ def assemble(
     arrays |= _padded(accounts, "hdi", (len(INDICES),))
     if any(account.planned.by_query for account in accounts):
         arrays |= _queries(accounts, theories)
-    coords: dict[str, Any] = coordinates(design, accounts)
+    coords: dict[str, Any] = coordinates(design)
     coords |= {"source": list(SOURCES), "index": list(INDICES)}
     figures = {name: figure for name, figure in design.figures.items() if figure.kind in ("optimum", "ordering")}
     if figures:
@@ -71,10 +71,10 @@ def assemble(
     return labelled(arrays, coords, _attributes(design, device))
 
 
-def coordinates(design: Design, accounts: Sequence[Account]) -> dict[str, Any]:
+def coordinates(design: Design) -> dict[str, Any]:
     """Return every setting as a coordinate along ``cell``, and the grid that the cell belongs to."""
-    labels = [account.planned.cell.coordinates for account in accounts]
-    coords: dict[str, Any] = {"grid": ("cell", [account.planned.grid for account in accounts])}
+    labels = [planned.cell.coordinates for planned in design.cells]
+    coords: dict[str, Any] = {"grid": ("cell", [planned.grid for planned in design.cells])}
     parameters = sorted({name for factors in design.factors.values() for name in factors if "." in name})
     for name in (*TABLE_OF, "bandwidth_rule", *parameters):
         column = [row.get(name, "") for row in labels]

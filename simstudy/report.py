@@ -1,7 +1,7 @@
 """The report of a study: one page with verdicts, figures and tables, and the same as files.
 
-Imports Jinja2, NumPy, xarray, claims, design, figures, labels, problems, quantities, store, tables and variables only;
-writes through the store.
+Imports Jinja2, NumPy, xarray, claims, compare, design, figures, labels, problems, quantities, store, tables and
+variables only; writes through the store.
 """
 
 from __future__ import annotations
@@ -17,15 +17,19 @@ import numpy as np
 import xarray as xr
 
 from simstudy.claims import LEVEL
+from simstudy.compare import coordinates
 from simstudy.design import Design, PlannedCell
 from simstudy.figures import RESOLUTION, draw, image
-from simstudy.labels import THEORY_NAMES, level_name, measure_name, number, setting_name, with_error
+from simstudy.labels import THEORY_NAMES, factors_of, level_name, measure_name, number, setting_name, with_error
 from simstudy.problems import UserError
 from simstudy.quantities import NAMES
 from simstudy.store import Store
 from simstudy.tables import cell_frame, csv_of, verdict_frame, verdict_lines
 from simstudy.variables import MEASURES, THEORIES
 
+_AGAIN = "run the study again (stored batches of unchanged cells are not computed again)"
+_DRAWN = {"optimum": "optimum_share", "ordering": "wrong_pair_share"}
+"""What a run computes for figures of a kind."""
 MAX_REASONS = 3
 """Reasons why a theory does not apply that are listed for one grid; they may differ in every cell."""
 MAX_ROWS = 1000
@@ -73,9 +77,26 @@ def require_same_design(results: xr.Dataset, design: Design, store: Store) -> No
     """Refuse results that come from another text of the design."""
     if results.attrs.get("design_hash") != hashlib.sha256(design.text.encode()).hexdigest():
         raise UserError(
-            f"{store.folder / 'results.nc'}: not of this text of the design, which has changed since; run the study "
-            "again (stored batches of unchanged cells are not computed again)"
+            f"{store.folder / 'results.nc'}: not of this text of the design, which has changed since; {_AGAIN}"
         )
+    if not _has_all_of(results, design):
+        raise UserError(f"{store.folder / 'results.nc'}: without all cells, claims and figures of the design; {_AGAIN}")
+
+
+def _has_all_of(results: xr.Dataset, design: Design) -> bool:
+    """Whether results have the cells, claims and figures of a design: readers look for them by name and number."""
+    wanted = {name: np.array(column).tolist() for name, (_, column) in coordinates(design).items()}
+    wanted["claim"] = list(design.claims)
+    if factors_of(results) != design.factors:
+        return False
+    if any(_names(results, name) != list(map(str, names)) for name, names in wanted.items()):
+        return False
+    drawn = {name: _DRAWN[figure.kind] for name, figure in design.figures.items() if figure.kind in _DRAWN}
+    return _names(results, "figure") == list(drawn) and set(drawn.values()) <= set(results.data_vars)
+
+
+def _names(results: xr.Dataset, coordinate: str) -> list[str]:
+    return list(map(str, results[coordinate].values.tolist())) if coordinate in results.coords else []
 
 
 def render(results: xr.Dataset, design: Design, pictures: dict[str, bytes]) -> str:

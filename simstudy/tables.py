@@ -13,7 +13,7 @@ from rich.table import Table
 
 from simstudy.labels import number, with_error
 from simstudy.terminal import entry
-from simstudy.variables import MEASURES, STATISTICS, THEORIES
+from simstudy.variables import MEASURES, STATISTICS, THEORIES, VARIABLES
 
 VERDICT_COLOURS = {"supported": "green", "contradicted": "red", "inconclusive": "yellow"}
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
@@ -79,8 +79,8 @@ def verdict_table(results: xr.Dataset) -> Table:
 
 def verdict_frame(results: xr.Dataset) -> pd.DataFrame:
     """Return one row for each claim, all digits kept."""
-    names = ["claim", *(name for name in results.data_vars if results[name].dims == ("claim",))]
-    return pd.DataFrame({str(name): results[name].values for name in names if name in results})
+    names = ["claim", *(name for name, variable in VARIABLES.items() if variable.dims == ("claim",))]
+    return pd.DataFrame({name: results[name].values for name in names if name in results})
 
 
 def csv_of(frame: pd.DataFrame) -> str:
@@ -94,9 +94,8 @@ def csv_of(frame: pd.DataFrame) -> str:
 
 def cell_frame(results: xr.Dataset) -> pd.DataFrame:
     """Return one row for each cell: settings, counts, and each measure with its MCSE and theory."""
-    columns: dict[str, Any] = {
-        str(name): coordinate.values for name, coordinate in results.coords.items() if coordinate.dims == ("cell",)
-    }
+    settings = [str(name) for name, coordinate in results.coords.items() if coordinate.dims == ("cell",)]
+    columns: dict[str, Any] = {name: results[name].values for name in sorted(settings, key=lambda name: name != "grid")}
     columns |= {name: results[name].values for name in _COUNTS}
     for name in (name for name in STATISTICS if name in results):
         columns[name] = results[name].sel(source="empirical").values

@@ -12,12 +12,10 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
+from simstudy.compare import coordinates
 from simstudy.design import Design, load_design
 from simstudy.quantities import NAMES
-from simstudy.settings import TABLE_OF
 from simstudy.variables import HEAD_MEASURES, INDICES, MEASURES, PAIR_MEASURES, SOURCES, STATISTICS, labelled
-
-NUMERIC = {"n_keys", "n_features", "noise_sd", "n_heads", "head_dim", "angle", "bandwidth", "batch_size"}
 
 DESIGN = """
 [study]
@@ -148,7 +146,8 @@ def build_results(design: Design) -> xr.Dataset:
     arrays["hdi"] = np.array([row["_hdi"] for row in rows])
     arrays["hdi_mcse"] = np.where(np.array(INDICES) == "output", 0.01, 0.0) + 0 * arrays["hdi"]
     arrays |= _undefined(len(cells), max(cell.heads.n_heads for cell in cells))
-    results = labelled(arrays, _coordinates(design), _attributes(design))
+    coords = coordinates(design) | {"source": list(SOURCES), "index": list(INDICES)}
+    results = labelled(arrays, coords, _attributes(design))
     return xr.merge([results, build_verdicts(design)], combine_attrs="override")
 
 
@@ -227,19 +226,6 @@ def _measures(c: dict[str, Any]) -> dict[str, Any]:
         "effective_heads": variance / combined, "_hdi": index,
         "_applies": c["bandwidth"] < 1.0 and not (c["n_keys"] == 100 and c["angle"] == 45.0),
     }  # fmt: skip
-
-
-def _coordinates(design: Design) -> dict[str, Any]:
-    labels = [planned.cell.coordinates for planned in design.cells]
-    coords: dict[str, Any] = {"grid": ("cell", [planned.grid for planned in design.cells])}
-    for name in (*TABLE_OF, "bandwidth_rule"):
-        column = [row[name] for row in labels]
-        if name in NUMERIC:
-            column = [np.nan if value == "" else float(value) for value in column]
-        elif name != "seed":
-            column = [str(value) for value in column]
-        coords[name] = ("cell", column)
-    return coords | {"source": list(SOURCES), "index": list(INDICES)}
 
 
 def _attributes(design: Design) -> dict[str, Any]:

@@ -23,7 +23,7 @@ def simstudy(*arguments: object, cwd: Path = ROOT, before: str = "") -> subproce
     command = [
         sys.executable,
         "-c",
-        f"{before}; from simstudy.cli import main; main()".lstrip("; "),
+        f"{before}; from simstudy.__main__ import main; main()".lstrip("; "),
         *map(str, arguments),
     ]
     environment = os.environ | {"COLUMNS": "200", "NO_COLOR": "1"}
@@ -31,7 +31,20 @@ def simstudy(*arguments: object, cwd: Path = ROOT, before: str = "") -> subproce
 
 
 def test_help__teaches():
-    for command in ("", "list", "check", "run", "status", "report", "plan", "replay", "merge", "verify", "search", "submit"):
+    for command in (
+        "",
+        "list",
+        "check",
+        "run",
+        "status",
+        "report",
+        "plan",
+        "replay",
+        "merge",
+        "verify",
+        "search",
+        "submit",
+    ):
         result = simstudy(*command.split(), "--help")
         assert result.returncode == 0 and "Usage" in result.stdout
 
@@ -217,7 +230,7 @@ def test_bad_arguments__are_one_message_and_exit_code_2(tmp_path):
 def test_interrupt__ends_cleanly_and_run_continues(tmp_path):
     text = edited(DESIGN, "n_keys = 40", "n_keys = 20000").replace("mse = 0.05", "mse = 0.0001")
     path, output = write_design(tmp_path, text), tmp_path / "out"
-    command = [sys.executable, "-c", "from simstudy.cli import main; main()", "run", path, "--output", output]
+    command = [sys.executable, "-m", "simstudy", "run", path, "--output", output]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     deadline = time.monotonic() + 120
     while not list(output.rglob("*.npz")) and time.monotonic() < deadline:

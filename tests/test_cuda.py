@@ -29,7 +29,7 @@ def python(*arguments, **environment):
 
 
 def command_line(*arguments, **environment):
-    return python("-c", "from simstudy.cli import main; main()", *arguments, **environment)
+    return python("-m", "simstudy", *arguments, **environment)
 
 
 def run_checks(**environment):

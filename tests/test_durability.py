@@ -140,7 +140,7 @@ def test_edited_design_and_code__use_no_batch_of_before(design, tmp_path, monkey
 def limited(command: list[object], size: int) -> subprocess.CompletedProcess:
     """Run a command that may write no file longer than ``size`` bytes: the disk is full, for all that it can tell."""
     return subprocess.run(
-        [sys.executable, "-c", "from simstudy.cli import main; main()", *map(str, command)],
+        [sys.executable, "-m", "simstudy", *map(str, command)],
         capture_output=True, text=True, cwd=ROOT, timeout=120,
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (size, size)),
     )  # fmt: skip

@@ -162,7 +162,9 @@ def test_pipes_in_place_of_files__block_nobody(store, design):
     for name in (f"batches/{identity}/0000000.npz", "results.nc", "share.json", ".owner.json"):
         (store.folder / name).unlink(missing_ok=True)
         os.mkfifo(store.folder / name)
-    assert store.read_batch(identity, 0, shape) is None and store.owner() is None and store.read_json("share.json") == {}
+    assert (
+        store.read_batch(identity, 0, shape) is None and store.owner() is None and store.read_json("share.json") == {}
+    )
     with pytest.raises(UserError, match="no results can be read"):
         read_results(store.folder / "results.nc")
 

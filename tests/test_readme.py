@@ -22,7 +22,7 @@ TOML = [code for language, code in BLOCKS if language == "toml"]
 
 
 def command_line(*arguments: str, cwd: Path) -> subprocess.CompletedProcess:
-    command = [sys.executable, "-c", "from simstudy.cli import main; main()", *arguments]
+    command = [sys.executable, "-m", "simstudy", *arguments]
     return subprocess.run(command, capture_output=True, text=True, cwd=cwd, timeout=280)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import io
 import re
 from html.parser import HTMLParser
 
@@ -12,12 +11,12 @@ import pandas as pd
 import pytest
 import xarray as xr
 from builders_results import DESIGN, build_design, build_results
-from rich.console import Console
 
 from simstudy.problems import UserError
 from simstudy.report import MAX_ROWS, write_report
 from simstudy.store import Store, read_results
-from simstudy.tables import cell_frame, verdict_frame, verdict_lines, verdict_table
+from simstudy.tables import cell_frame, csv_of, verdict_frame, verdict_lines, verdict_table
+from simstudy.terminal import show_table
 from simstudy.variables import MEASURES, THEORIES
 
 VOID = {"meta", "br", "img", "link", "hr"}
@@ -197,10 +196,9 @@ def test_verdict_lines__round_to_the_error_and_compare_with_what_was_expected(re
     assert lines[2].p_value == "< 0.0001"
 
 
-def test_verdict_table__prints_square_brackets_as_they_are(results):
-    console = Console(file=io.StringIO(), width=140)
-    console.print(verdict_table(results))
-    printed = console.file.getvalue()
+def test_verdict_table__prints_square_brackets_as_they_are(results, capsys):
+    show_table(verdict_table(results))
+    printed = capsys.readouterr().out
     assert "ensemble_variance at [n_keys = 100]" in printed
     for word in ("falls", "supported", "contradicted", "inconclusive", "0.500 ± 0.012", "40.1"):
         assert word in printed
@@ -240,6 +238,15 @@ def test_large_grid__is_cut_and_says_so(tmp_path):
     assert len(pd.read_csv(tmp_path / "cells.csv")) == len(cell_frame(results)) == results.sizes["cell"]
 
 
+def test_csv__holds_no_formulas():
+    frame = pd.DataFrame({"text": ["=1+1", "+a", "-b", "@c", "\tx", "\rx", "a=b", ""], "number": -0.35 * np.arange(8)})
+    lines = csv_of(frame).replace("\r", "CR").splitlines()
+    assert lines[1:] == [
+        "'=1+1,-0.0", "'+a,-0.35", "'-b,-0.7", "'@c,-1.0499999999999998", "'\tx,-1.4", "'CRx,-1.75",
+        "a=b,-2.0999999999999996", ",-2.4499999999999997",
+    ]  # fmt: skip
+
+
 def test_verdict_frame__without_claims_is_empty():
     assert verdict_frame(xr.Dataset()).empty
 
@@ -252,7 +259,7 @@ def test_report__refuses_results_of_another_text_of_the_design(design, results, 
     assert not list(tmp_path.iterdir())
 
 
-def test_undefined_verdicts_and_measures__are_shown(design, results, tmp_path):
+def test_undefined_verdicts_and_measures__are_shown(design, results, tmp_path, capsys):
     """A claim about cells of which no replicate is defined is inconclusive, with nothing but NaN to show."""
     undefined = results.copy(deep=True)
     for name, variable in undefined.data_vars.items():
@@ -261,8 +268,7 @@ def test_undefined_verdicts_and_measures__are_shown(design, results, tmp_path):
     undefined["verdict"][...] = "inconclusive"
     lines = verdict_lines(undefined)
     assert {(line.estimate, line.claimed, line.z, line.p_value) for line in lines} == {("–", "–", "–", "–")}
-    console = Console(file=io.StringIO(), width=80)
-    console.print(verdict_table(undefined))
-    assert console.file.getvalue().count("inconclusive") == 3
+    show_table(verdict_table(undefined))
+    assert capsys.readouterr().out.count("inconclusive") == 3
     text = write_report(undefined, design, Store(tmp_path)).read_text(encoding="utf-8")
     assert "3 inconclusive" in text

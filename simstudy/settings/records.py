@@ -1,6 +1,6 @@
 """Immutable validated records, and the numbers that they hold.
 
-Imports pydantic and text only.
+Imports pydantic, pydantic_core and text only.
 """
 
 from __future__ import annotations

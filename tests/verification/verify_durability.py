@@ -83,7 +83,7 @@ def test_client_killed_and_batches_harmed__end_in_the_same_bytes(executor, forks
 
 
 def simstudy(*arguments: object) -> list[str]:
-    return [sys.executable, "-c", "from simstudy.cli import main; main()", *map(str, arguments)]
+    return [sys.executable, "-m", "simstudy", *map(str, arguments)]
 
 
 def finish(design: Path, output: Path) -> None:
