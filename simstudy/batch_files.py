@@ -1,6 +1,6 @@
 """A batch as the bytes of a file, and what makes such bytes a batch: nothing in them is believed unchecked.
 
-Imports NumPy, pydantic, cells, feasibility, geometry, moments and settings only.
+Imports NumPy, cells, feasibility, geometry, moments and settings only.
 
 A batch file is an uncompressed .npz archive, so it never holds more than its own length.  Its digest shows damage, not
 forgery: whoever forges numbers also seals them, and only computing them again, by `simstudy.verify`, tells.  Beside the

@@ -22,8 +22,10 @@ STYLE: Any = {
     "legend.fontsize": 10, "legend.title_fontsize": 10, "legend.frameon": False, "axes.spines.top": False,
     "axes.spines.right": False, "axes.grid": True, "grid.color": "#e4e4e4", "grid.linewidth": 0.6,
     "axes.axisbelow": True, "lines.linewidth": 1.4, "lines.markersize": 5.5, "svg.hashsalt": "simstudy",
+    "text.parse_math": False,
 }  # fmt: skip
-"""Settings of Matplotlib under which figures are drawn and saved; the salt makes the names inside an SVG repeatable."""
+"""Settings of Matplotlib under which figures are drawn and saved; the salt makes the names inside an SVG repeatable, and
+a dollar in a label is a dollar."""
 
 
 def canvas(n_panels: int, row_height: float) -> tuple[Figure, np.ndarray]:

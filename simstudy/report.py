@@ -20,7 +20,7 @@ from simstudy.claims import LEVEL
 from simstudy.compare import coordinates
 from simstudy.design import Design, PlannedCell
 from simstudy.figures import RESOLUTION, draw, image
-from simstudy.labels import THEORY_NAMES, level_name, measure_name, number, setting_name, with_error
+from simstudy.labels import THEORY_NAMES, factors_of, level_name, measure_name, number, setting_name, with_error
 from simstudy.problems import UserError
 from simstudy.quantities import NAMES
 from simstudy.store import Store
@@ -85,9 +85,11 @@ def require_same_design(results: xr.Dataset, design: Design, store: Store) -> No
 
 def _has_all_of(results: xr.Dataset, design: Design) -> bool:
     """Whether results have the cells, claims and figures of a design: readers look for them by name and number."""
-    columns = {name: column for name, (_, column) in coordinates(design).items()}
-    columns["claim"] = list(design.claims)
-    if any(_names(results, name) != list(map(str, np.array(column).tolist())) for name, column in columns.items()):
+    wanted = {name: np.array(column).tolist() for name, (_, column) in coordinates(design).items()}
+    wanted["claim"] = list(design.claims)
+    if factors_of(results) != design.factors:
+        return False
+    if any(_names(results, name) != list(map(str, names)) for name, names in wanted.items()):
         return False
     drawn = {name: _DRAWN[figure.kind] for name, figure in design.figures.items() if figure.kind in _DRAWN}
     return _names(results, "figure") == list(drawn) and set(drawn.values()) <= set(results.data_vars)

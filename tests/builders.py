@@ -81,6 +81,22 @@ hue = "bandwidth"
 max_replicates = 1024
 """
 
+FIGURES = """[figures.least]
+title = "Optimal bandwidth"
+kind = "optimum"
+grid = "angles"
+y = "mse"
+x = "angle"
+over = "bandwidth"
+
+[figures.order]
+title = "Wrong pairs"
+kind = "ordering"
+grid = "angles"
+y = "mse"
+
+"""
+
 
 def write_design(folder: Path, text: str = DESIGN) -> Path:
     """Write a design file and return its path."""

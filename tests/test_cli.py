@@ -13,6 +13,7 @@ import pytest
 import xarray as xr
 from builders import DESIGN, edited, write_design
 
+from simstudy.batch_files import Shape
 from simstudy.store import Store
 
 ROOT = Path(__file__).parents[1]
@@ -30,7 +31,20 @@ def simstudy(*arguments: object, cwd: Path = ROOT, before: str = "") -> subproce
 
 
 def test_help__teaches():
-    for command in ("", "list", "check", "run", "status", "report", "plan", "replay", "merge", "search", "submit"):
+    for command in (
+        "",
+        "list",
+        "check",
+        "run",
+        "status",
+        "report",
+        "plan",
+        "replay",
+        "merge",
+        "verify",
+        "search",
+        "submit",
+    ):
         result = simstudy(*command.split(), "--help")
         assert result.returncode == 0 and "Usage" in result.stdout
 
@@ -70,7 +84,20 @@ def test_plan_run_replay_merge__in_turn(tmp_path):
     other = tmp_path / "other" / "tiny" / "quick"
     merged = simstudy("merge", output / "tiny" / "quick", "--into", other)
     assert merged.returncode == 0 and f"{n_pilot} batches copied, 0 present before, 0 damaged" in merged.stdout
+    assert f"simstudy verify {other}" in merged.stdout.splitlines()[-1]
+    verified = simstudy("verify", other, "--seed", "1")
+    assert verified.returncode == 0, verified.stderr
+    assert f"6 of 6 batches are as computed here (--seed 1), of {n_pilot} stored" in verified.stdout
+    store = Store(other)
+    identity = store.stored_cells()[0]
+    for batch in store.stored_batches(identity):
+        moments = store.read_batch(identity, batch, Shape.of(store.read_statement(identity).cell))
+        store.write_batch(identity, batch, moments._replace(error_sum=2 * moments.error_sum))
+    forged = simstudy("verify", other)
+    assert forged.returncode == 4 and forged.stdout.startswith(f"different {other / 'batches' / identity}")
     for arguments in (
+        ["verify", tmp_path / "absent"],
+        ["verify", other, "--share", "2"],
         ["merge", tmp_path / "absent", "--into", other],
         ["replay", path, "--cell", "99", "--replicate", "0", "--output", tmp_path / "new"],
         ["replay", path, "--cell", "0", "--replicate", "-1", "--output", tmp_path / "new"],

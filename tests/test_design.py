@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import socket
 import time
 from pathlib import Path
 
@@ -113,6 +115,11 @@ def test_all_mistakes__are_reported_together(tmp_path):
         ),
         ("bandwidth = 0.8", "bandwidth = 0.8\ncombination = [0.5]", "1 weights for n_heads = 2"),
         ("min_replicates = 64", "min_replicates = 640", "above max_replicates = 512"),
+        (
+            "max_replicates = 512",
+            f"max_replicates = {2**53}",
+            f"simulation.batch_size = 32: max_replicates = {2**53} takes {2**48} batches, above 10000000; raise it or",
+        ),
         ('name = "tiny"', 'name = "../tiny"', "study.name"),
         ('name = "tiny"', 'name = "tiny\\n"', "study.name"),
         ('x = "angle"\ny', 'x = "angel"\ny', "figures.mse.x = 'angel': unknown factor; did you mean \"angle\"?"),
@@ -331,6 +338,60 @@ def test_head_files__that_are_none_are_refused(tmp_path):
     assert "head 1 has rank 1; give head_dim = 2" in mistakes(tmp_path, text)
     np.save(path, np.full((2, 6, 2), np.inf))
     assert "must hold real numbers only" in mistakes(tmp_path, text)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "place"),
+    [
+        ('title = "A tiny study"', 'title = "a\\u001b[2J"', "study.title"),
+        ('aim = "To test."', 'aim = "a\\u0000"', "study.aim"),
+        ('"The error falls."', '"a\\nb"', "claims.mse-falls.statement"),
+        ('title = "Error against angle"', 'title = "\\u202egnp.exe"', "figures.mse.title"),
+        ("[grids.angles.factors]", '[grids.angles]\ntitle = "a\\rb"\n[grids.angles.factors]', "grids.angles.title"),
+        ('function = "ridge"', 'function = "ridge", label = "a\\u2028b"', "data.regression.label"),
+    ],
+)
+def test_control_characters__are_refused_and_spelt_out(tmp_path, old, new, place):
+    message = mistakes(tmp_path, edited(DESIGN, old, new))
+    assert f"{place} = " in message and "must hold no control character; U+" in message
+    assert message.isprintable()
+    load_design(write_design(tmp_path, edited(DESIGN, "To test.", "First.\\n\\n\\tSecond: ∑ é 👍.")))
+
+
+@pytest.fixture(params=["fifo", "folder", "device", "socket"])
+def irregular(request, tmp_path):
+    """A path that is none of a regular file."""
+    path = tmp_path / "odd"
+    match request.param:
+        case "fifo":
+            os.mkfifo(path)
+        case "folder":
+            path.mkdir()
+        case "device":
+            path.symlink_to("/dev/zero")
+        case "socket":
+            with socket.socket(socket.AF_UNIX) as server:
+                server.bind(str(path))
+    return path
+
+
+def test_irregular_files__are_refused_without_waiting(irregular, tmp_path):
+    with pytest.raises(DesignError, match="cannot be read: a folder, pipe, device or socket"):
+        load_design(irregular)
+    text = edited(DESIGN, 'arrangement = "rotated"', 'arrangement = "file"\nfile = "odd"')
+    text = edited(text, "angle = [0, 45, 90]", "n_keys = [10, 20]").replace('x = "angle"', 'x = "n_keys"')
+    assert "heads.file = 'odd': cannot be read: a folder, pipe, device or socket" in mistakes(tmp_path, text)
+
+
+def test_large_files__are_refused(tmp_path, monkeypatch):
+    path = write_design(tmp_path, DESIGN + "#" * MAX_BYTES)
+    with pytest.raises(DesignError, match=f"longer than {MAX_BYTES} bytes; is it the right file"):
+        load_design(path)
+    monkeypatch.setattr("simstudy.feasibility.MAX_HEAD_BYTES", 200)
+    np.save(tmp_path / "heads.npy", np.random.default_rng(0).normal(size=(2, 6, 2)))
+    text = edited(DESIGN, 'arrangement = "rotated"', 'arrangement = "file"\nfile = "heads.npy"')
+    text = edited(text, "angle = [0, 45, 90]", "n_keys = [10, 20]").replace('x = "angle"', 'x = "n_keys"')
+    assert "heads.file = 'heads.npy': longer than 200 bytes" in mistakes(tmp_path, text)
 
 
 def test_features_needed__by_arrangement():

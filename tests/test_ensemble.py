@@ -10,7 +10,7 @@ import pytest
 import xarray as xr
 
 import simstudy
-from simstudy import head_diversity, nw_ensemble, principal_angles
+from simstudy import theory, head_diversity, nw_ensemble, principal_angles
 from simstudy.geometry import GEOMETRIC_INDICES
 
 N, D, H, P, Q = 30, 5, 3, 2, 4
@@ -179,7 +179,20 @@ MISTAKES = [
     ({"bandwidth": float("nan")}, "bandwidth = nan; give one positive number"),
     ({"bandwidth": float("inf")}, "bandwidth = inf; give one positive number"),
     ({"bandwidth": [0.5, 0.5]}, "bandwidth = [0.5, 0.5]; give one positive number"),
-    ({"bandwidth": "wide"}, "bandwidth has dtype <U4; give real numbers, one positive number"),
+    ({"bandwidth": "wide"}, "bandwidth = 'wide' has dtype <U4; give real numbers, one positive number"),
+    ({"bandwidth": True}, "bandwidth = True has dtype bool; give real numbers, one positive number"),
+    ({"bandwidth": 1j}, "bandwidth = 1j has dtype complex128; give real numbers, one positive number"),
+    ({"bandwidth": None}, "bandwidth = None has dtype object; give real numbers, one positive number"),
+    ({"bandwidth": np.ma.masked}, "bandwidth has 1 masked values; remove or fill them, and give one positive number"),
+    ({"keys": GIVEN["keys"].astype(object)}, "keys has dtype object; give real numbers, shape (n, 5)"),
+    ({"keys": np.ma.masked_greater(GIVEN["keys"], 0)}, "masked values; remove or fill them, and give shape (n, 5)"),
+    ({"values": np.ma.masked_greater(GIVEN["values"], 0)}, "masked values; remove or fill them, and give shape (30,)"),
+    ({"projections": list(np.ma.masked_less(GIVEN["projections"], 0))}, "masked values; remove or fill them"),
+    (
+        {"keys": np.broadcast_to(0.0, (10**9, D)), "values": np.broadcast_to(0.0, 10**9)},
+        "keys has shape (1000000000, 5), more than 1073741824 numbers; give fewer, shape (n, 5)",
+    ),
+    ({"projections": np.broadcast_to(1.0, (10**9, D, 2))}, "projections has shape (1000000000, 5, 2), more than"),
     ({"logits": "cosine"}, "logits = 'cosine'; give one of distance, dot_product"),
     ({"kernel": "epanechnikov"}, "kernel = 'epanechnikov'; give one of gaussian"),
     ({"combination": [0.5, 0.5]}, "combination has shape (2,); give (3,)"),
@@ -199,6 +212,51 @@ def test_geometry__refuses_heads_that_span_no_subspace(function):
     projections[1, :, 1] = 2 * projections[1, :, 0]
     with pytest.raises(ValueError, match="head 1 have rank 1 < p = 2"):
         function(projections)
+
+
+def test_masked_arrays__without_masked_values_are_arrays():
+    found = nw_ensemble(**GIVEN | {"keys": np.ma.asarray(GIVEN["keys"])})
+    assert found.identical(nw_ensemble(**GIVEN))
+
+
+VAST, MASKED = np.broadcast_to(1.0, (10**9, 2)), np.ma.masked_less([0.5, 1.0], 0.7)
+UNFIT = [(VAST, "shape (1000000000, 2), more than"), (MASKED, "1 masked values"), ([1j, 0], "dtype complex128"),
+         (np.array([0.5, None]), "dtype object"), (["a", "b"], "dtype <U1")]  # fmt: skip
+TAKE_ARRAYS = {
+    "origin_correlation": lambda x: theory.origin_correlation(x, 1.0),
+    "noise_ratio": lambda x: theory.noise_ratio([0.0, 0.0], x, [0.1, 0.2], 1.0),
+    "averaged_noise_ratio": lambda x: theory.averaged_noise_ratio(x, 1.0),
+    "narrow_correlation": lambda x: theory.narrow_correlation(x, 1.0),
+    "wide_correlation": lambda x: theory.wide_correlation(x, 1.0),
+    "dot_product_correlation": lambda x: theory.dot_product_correlation(x, [0.0, 0.0], np.eye(2)),
+    "averaged_dot_product_correlation": lambda x: theory.averaged_dot_product_correlation(x, 1.0),
+    "risk of weights": lambda x: theory.risk(x, np.eye(2)),
+    "risk of moments": lambda x: theory.risk([0.5, 0.5], x),
+    "optimal_weights": theory.optimal_weights,
+    "simplex_weights": theory.simplex_weights,
+    "front_greater_weights": theory.front_greater_weights,
+    "uniform_is_optimal": theory.uniform_is_optimal,
+    "effective_learners": theory.effective_learners,
+    "principal_angles": principal_angles,
+    "head_diversity": head_diversity,
+}
+
+
+@pytest.mark.parametrize("unfit", UNFIT, ids=[message for _, message in UNFIT])
+@pytest.mark.parametrize("function", TAKE_ARRAYS.values(), ids=TAKE_ARRAYS.keys())
+def test_arrays_that_are_none__are_refused_by_theory_too(function, unfit):
+    array, message = unfit
+    with pytest.raises(ValueError, match=re.escape(message)):
+        function(array)
+
+
+@pytest.mark.parametrize("bandwidth", [True, "1", 1j, [1.0, 2.0], np.ma.masked])
+def test_bandwidth_of_theory__is_a_number(bandwidth):
+    for function in (theory.origin_correlation, theory.averaged_noise_ratio, theory.wide_correlation):
+        with pytest.raises(ValueError, match="bandwidth"):
+            function([0.5, 1.0], bandwidth)
+    with pytest.raises(ValueError, match="bandwidth"):
+        theory.correlation_floor(2, bandwidth)
 
 
 def test_head_diversity__refuses_a_bandwidth_of_zero():

@@ -89,6 +89,40 @@ def test_impossible_jobs__are_refused(asked, message):
         Jobs(**asked)
 
 
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"queue": "long\n#SBATCH --uid=0"}, {"directives": ("--x", "--y\r--z")}, {"setup": ("a\x1b[2J",)},
+        {"scratch": "/tmp\n"}, {"logs": Path("a\nb")}, {"logs": Path("caf\udce9")},
+    ],
+    ids=str,
+)  # fmt: skip
+def test_settings_of_several_lines__are_refused(asked):
+    with pytest.raises(
+        UserError, match=f"{next(iter(asked))} = .*: must be one line of text without control"
+    ) as raised:
+        Jobs(**asked)
+    assert str(raised.value).isprintable()
+
+
+def test_folder_of_logs__is_quoted_as_slurm_reads_it(tmp_path):
+    """sbatch takes the character after a backslash as it is, and two percent signs for one."""
+    logs = tmp_path / "a b%j 'c' \"d\" #e é"
+    quoted = f"#SBATCH --output={tmp_path}/a\\ b%%j\\ \\'c\\'\\ \\\"d\\\"\\ \\#e\\ é/"
+    script = job_script(Jobs(logs=logs))
+    assert f"{quoted}%j.log\n" in script and script.count(str(tmp_path)) == 1
+    path = write_design(tmp_path)
+    design = load_design(path)
+    task, merge = array_scripts(design, path, store_of(design, tmp_path), tmp_path, Jobs(logs=logs))
+    assert f"{quoted}%A-%a.log\n" in task and f"{quoted}%j.log\n" in merge
+
+
+@pytest.mark.parametrize(("system", "name"), [("slurm", "a\\b"), ("pbs", "a b"), ("lsf", "%J"), ("sge", "a'b")])
+def test_folder_of_logs_that_cannot_be_named__is_refused(system, name):
+    with pytest.raises(UserError, match=f"no folder into which {system} can write logs"):
+        Jobs(system, logs=Path(name))
+
+
 @pytest.mark.parametrize("system", SUBMIT_COMMANDS)
 def test_no_batch_system__is_one_message(system, monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))

@@ -4,29 +4,16 @@ from __future__ import annotations
 
 import pytest
 import xarray as xr
-from builders import DESIGN, edited, write_design
+from builders import DESIGN, FIGURES, edited, write_design
 from test_cli import simstudy
 
 from simstudy import open_results, run
+from simstudy.design import load_design
 from simstudy.problems import UserError
+from simstudy.report import require_same_design
 from simstudy.store import Store, read_results
 from simstudy.variables import ATTRIBUTES
 
-FIGURES = """[figures.least]
-title = "Optimal bandwidth"
-kind = "optimum"
-grid = "angles"
-y = "mse"
-x = "angle"
-over = "bandwidth"
-
-[figures.order]
-title = "Wrong pairs"
-kind = "ordering"
-grid = "angles"
-y = "mse"
-
-"""
 OPTIONAL = {"optimum_share"}  # alone of its kind: nothing in the results tells that it should be there
 
 
@@ -77,6 +64,25 @@ def test_any_coordinate_or_attribute_that_is_missing__is_named(stored, tmp_path)
 
 
 @pytest.mark.parametrize(
+    "change",
+    [
+        lambda r: r.isel(cell=slice(0, 3)),
+        lambda r: r.isel(claim=[]),
+        lambda r: r.assign_coords(claim=["mse-rises"]),
+        lambda r: r.assign_coords(angle=r.angle.astype(str)),
+        lambda r: r.assign_coords(figure=["least", "most"]),
+        lambda r: r.drop_vars("optimum_share"),
+        lambda r: r.assign_attrs(factors="corners: angle, bandwidth"),
+    ],
+    ids=["cells", "no-claim", "claim", "angle", "figure", "share", "grid"],
+)
+def test_results_with_other_contents_than_the_design__get_no_report(stored, tmp_path, change):
+    results = change(read_results(stored[0].folder / "results.nc"))
+    with pytest.raises(UserError, match="without all cells, claims and figures of the design; run the study again"):
+        require_same_design(results, load_design(stored[1]), Store(tmp_path))
+
+
+@pytest.mark.parametrize(
     ("change", "expected"),
     [
         (lambda r: r.rename(mse="risk", mse_mcse="risk_mcse"), "no mse, no mse_mcse, unknown risk, unknown risk_mcse;"),
@@ -87,9 +93,35 @@ def test_any_coordinate_or_attribute_that_is_missing__is_named(stored, tmp_path)
         (lambda r: r.drop_vars([n for n, v in r.data_vars.items() if "claim" in v.dims]), "nothing along claim;"),
         (lambda r: r.assign(kernel_gap=r.mse), "no softmax_distance, no support_share, no kernel_gap_mcse, "),
         (lambda r: r.rename(query="point"), " and 18 more; run the study again"),
+        (lambda r: r.assign_attrs(design_hash=7.0), "attribute design_hash is no text;"),
+        (lambda r: r.assign_attrs(title=[1.0, 2.0]), "attribute title is no text;"),
+        (lambda r: r.assign_attrs(factors="angles: bandwidth, slope"), "no slope along cell;"),
+        (lambda r: r.assign(mse=r.mse.astype(str)), "mse of type <U"),
+        (lambda r: r.assign(statement=r.verdict_z), "statement of type float64;"),
+        (lambda r: r.assign(n_failed=r.n_failed * 0.5), "n_failed of type float64;"),
+        (lambda r: r.assign(verdict=r.verdict.where(False, "true")), "verdict 'true';"),
+        (lambda r: r.assign_coords(grid=r.angle), "grid of type float64;"),
         (lambda r: r.assign_attrs(simstudy_version="0.0.9\n", commit="").drop_vars("mse"), "(0.0.9\\n, commit unk"),
     ],
-    ids=["renamed", "renamed-share", "by-source", "source", "index", "verdicts", "instance", "by-query", "version"],
+    ids=[
+        "renamed",
+        "renamed-share",
+        "by-source",
+        "source",
+        "index",
+        "verdicts",
+        "instance",
+        "by-query",
+        "hash",
+        "title",
+        "factors",
+        "number",
+        "text",
+        "count",
+        "verdict",
+        "grid",
+        "version",
+    ],  # fmt: skip
 )
 def test_other_layouts__are_told(stored, tmp_path, change, expected):
     assert expected in refusal(change(read_results(stored[0].folder / "results.nc")), tmp_path)

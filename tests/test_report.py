@@ -15,7 +15,7 @@ from builders_results import DESIGN, build_design, build_results
 from simstudy.problems import UserError
 from simstudy.report import MAX_ROWS, write_report
 from simstudy.store import Store, read_results
-from simstudy.tables import cell_frame, verdict_frame, verdict_lines, verdict_table
+from simstudy.tables import cell_frame, csv_of, verdict_frame, verdict_lines, verdict_table
 from simstudy.terminal import show_table
 from simstudy.variables import MEASURES, THEORIES
 
@@ -236,6 +236,15 @@ def test_large_grid__is_cut_and_says_so(tmp_path):
     first_grid = text.partition("<summary>Cells of <code>angles")[2].partition("</details>")[0]
     assert first_grid.count("<tr><td>") == MAX_ROWS
     assert len(pd.read_csv(tmp_path / "cells.csv")) == len(cell_frame(results)) == results.sizes["cell"]
+
+
+def test_csv__holds_no_formulas():
+    frame = pd.DataFrame({"text": ["=1+1", "+a", "-b", "@c", "\tx", "\rx", "a=b", ""], "number": -0.35 * np.arange(8)})
+    lines = csv_of(frame).replace("\r", "CR").splitlines()
+    assert lines[1:] == [
+        "'=1+1,-0.0", "'+a,-0.35", "'-b,-0.7", "'@c,-1.0499999999999998", "'\tx,-1.4", "'CRx,-1.75",
+        "a=b,-2.0999999999999996", ",-2.4499999999999997",
+    ]  # fmt: skip
 
 
 def test_verdict_frame__without_claims_is_empty():

@@ -9,12 +9,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 import xarray as xr
-from builders import DESIGN, edited, write_design
+from builders import DESIGN, FIGURES, edited, write_design
 
 import simstudy
+from simstudy import __main__ as process
 from simstudy.design import load_design
 from simstudy.ledger import Ledger
 from simstudy.problems import UserError
+from simstudy.store import read_results
 from simstudy.study import run, store_of
 from simstudy.variables import INDICES, MEASURES, VARIABLES
 
@@ -183,6 +185,36 @@ def test_unknown_executor__is_refused(design, tmp_path):
         with pytest.raises(UserError, match="executor"):
             run(design, output=tmp_path, executor=executor)
     assert not list(tmp_path.iterdir())
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_report_after_a_run__writes_the_same_bytes(tmp_path):
+    """A second run, too, apart from the files that tell how it went."""
+    text = edited(DESIGN, "[profiles.quick]", FIGURES + "[profiles.quick]")
+    text = edited(text, "bandwidth = [0.5, 1.0]", "bandwidth = [0.5, 0.7, 1.0]")
+    command = [str(write_design(tmp_path, text)), "--output", str(tmp_path / "out")]
+    assert process.command(["run", *command, "--executor", "serial"]) == 0
+    first = contents(tmp_path / "out" / "tiny" / "quick")
+    assert {"cells.csv", "verdicts.csv", "report.html", "figures/least.svg", "figures/mse.png"} <= first.keys()
+    assert process.command(["report", *command]) == 0
+    assert contents(tmp_path / "out" / "tiny" / "quick") == first
+    assert process.command(["run", *command, "--executor", "serial"]) == 0
+    again = contents(tmp_path / "out" / "tiny" / "quick")
+    assert again.keys() == first.keys()
+    assert {name for name in again if again[name] != first[name]} == {"provenance.json", "results.nc"}
+    results, same = (
+        read_results_of(tmp_path / name, files["results.nc"]) for name, files in (("1", first), ("2", again))
+    )
+    assert results.drop_attrs(deep=False).identical(same.drop_attrs(deep=False))
+    assert [name for name in results.attrs if results.attrs[name] != same.attrs[name]] == ["run"]
+
+
+def read_results_of(path: Path, content: bytes) -> xr.Dataset:
+    path.write_bytes(content)
+    return read_results(path)
 
 
 def test_provenance__names_code_libraries_and_time(design, serial):
