@@ -113,11 +113,11 @@ Formula = (
 
 
 def _kind(value: Any) -> str:
-    return "formula" if isinstance(value, (dict, Record)) else "number"
+    return "a formula" if isinstance(value, (dict, Record)) else "a number"
 
 
 Value = Annotated[
-    Annotated[Real, Tag("number")] | Annotated[Annotated[Formula, Field(discriminator="formula")], Tag("formula")],
+    Annotated[Real, Tag("a number")] | Annotated[Annotated[Formula, Field(discriminator="formula")], Tag("a formula")],
     Discriminator(_kind),
 ]
 """A number, or the formula that gives it."""
