@@ -1,6 +1,7 @@
 """The claims and figures that a design declares before the run, as immutable records.
 
-Imports pydantic, quantities, settings and variables only; `verdicts` evaluates claims, `figures` draws figures.
+Imports pydantic, formulas, quantities, settings and variables only; `verdicts` evaluates claims, `figures`
+draws figures.
 """
 
 from __future__ import annotations
@@ -10,8 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field
 
+from simstudy.formulas import Value
 from simstudy.quantities import NAMES
-from simstudy.settings import Line, NonNegative, Positive, Real, Record
+from simstudy.settings import Line, NonNegative, Positive, Record
 from simstudy.variables import INDEXED_MEASURES, INDICES, MEASURES, STATISTICS
 
 if TYPE_CHECKING:  # a type checker cannot follow alternatives that are computed
@@ -80,7 +82,7 @@ class Equals(BaseClaim):
     """The measure, or its difference or ratio to the paired cell selected by ``versus``, is within margin of value."""
 
     kind: Literal["equals"]
-    value: Real = Field(description="the value claimed")
+    value: Value = Field(description="the value claimed, or the formula that gives it")
     margin: NonNegative = Field(description="largest absolute difference that still counts as equal")
     versus: Selection | None = Field(None, description="settings of the cell to compare with, other factors equal")
     compared: Literal["difference", "ratio"] = _COMPARED
@@ -90,7 +92,7 @@ class LargerThan(BaseClaim):
     """The measure, or its difference or ratio to the paired cell selected by ``versus``, exceeds value."""
 
     kind: Literal["larger_than"]
-    value: Real = Field(0.0, description="the value that must be exceeded")
+    value: Value = Field(0.0, description="the value that must be exceeded, or the formula that gives it")
     versus: Selection | None = Field(None, description="settings of the cell to compare with, other factors equal")
     compared: Literal["difference", "ratio"] = _COMPARED
 
@@ -101,17 +103,21 @@ class Slope(BaseClaim):
     kind: Literal["slope"]
     x: str = Field(description="a numeric factor of the grid")
     scale: Literal["linear", "log_log", "log_x"] = Field("linear", description='"linear", "log_log" or "log_x"')
-    value: Real = Field(description="the slope claimed")
+    value: Value = Field(description="the slope claimed, or the formula that gives it")
     margin: Positive = Field(description="largest absolute difference that still counts as equal")
 
 
 class Crossing(BaseClaim):
-    """Along x, the measure exceeds that of the paired cells selected by ``versus`` up to x = value, up to a ratio."""
+    """Along x, the measure exceeds that of the paired cells selected by ``versus`` up to x = value, up to a ratio.
+
+    Or up to the x of theory.
+    """
 
     kind: Literal["crossing"]
     x: str = Field(description="a numeric factor of the grid")
     versus: Selection = Field(description="settings of the cells to compare with, other factors equal")
-    value: Positive = Field(description="the x claimed, inside the levels of the factor")
+    value: Positive | None = Field(None, description="the x claimed, inside the levels of the factor; or state source")
+    source: Literal["exact", "leading"] | None = Field(None, description='theory that claims it: "leading" or "exact"')
     ratio: Annotated[float, Field(gt=1, allow_inf_nan=False)] = Field(
         description="largest ratio to the x claimed, above 1"
     )
@@ -170,7 +176,7 @@ class OptimumSlope(OptimumClaim):
     kind: Literal["optimum_slope"]
     along: str = Field(description="a numeric factor of the grid")
     scale: Literal["log_x", "log_log"] = Field("log_x", description='"log_x" (x* against ln z) or "log_log"')
-    value: Real | None = Field(None, description="the slope claimed; or state source")
+    value: Value | None = Field(None, description="the slope claimed, or the formula that gives it; or state source")
     source: Literal["exact", "leading"] | None = Field(None, description='theory that claims it: "leading" or "exact"')
     margin: Positive = Field(description="largest absolute difference that still counts as equal")
 

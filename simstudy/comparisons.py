@@ -1,6 +1,6 @@
 """From a claim to comparisons: estimates with their Monte Carlo error and the interval in which the claim puts them.
 
-Imports NumPy, cells, claims, estimates and references only.
+Imports NumPy, cells, claimed, claims, estimates and references only.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from simstudy.cells import label, level
+from simstudy.claimed import claimed
 from simstudy.claims import AgreesWithTheory, Equals, LargerThan, Monotone, Slope
 from simstudy.estimates import Estimates
 from simstudy.references import selected
@@ -96,6 +97,7 @@ def steps(claim: Monotone, estimates: Estimates, chosen: list[int], factors: tup
 
 def slopes(claim: Slope, estimates: Estimates, chosen: list[int], factors: tuple[str, ...]) -> Iterator[Comparison]:
     """Least-squares slope; on a logarithmic scale of y by the delta method."""
+    value = claimed(claim.value)
     for cells in strata(estimates, chosen, factors, (claim.x,)):
         if len(cells) < 2:
             yield nothing_to_compare(estimates, cells, factors)
@@ -109,17 +111,16 @@ def slopes(claim: Slope, estimates: Estimates, chosen: list[int], factors: tuple
         slope = float(leverage @ (np.log(y) if claim.scale == "log_log" else y))
         place = at(estimates.coordinates[cells[0]], [name for name in factors if name != claim.x])
         text = f"{claim.scale.replace('_', '-')} slope of {claim.measure} in {claim.x}{place}"
-        yield Comparison(
-            text, slope, mcse, claim.value - claim.margin, claim.value + claim.margin, claim.value, degrees
-        )
+        yield Comparison(text, slope, mcse, value - claim.margin, value + claim.margin, value, degrees)
 
 
 def differences(
     claim: Equals | LargerThan, estimates: Estimates, chosen: list[int], factors: tuple[str, ...]
 ) -> Iterator[Comparison]:
     """Yield the measure in each cell, or its difference or ratio to the cell to compare with (delta method)."""
-    bounds = (claim.value, np.inf) if isinstance(claim, LargerThan) else (
-        claim.value - claim.margin, claim.value + claim.margin,
+    stated = claimed(claim.value)
+    bounds = (stated, np.inf) if isinstance(claim, LargerThan) else (
+        stated - claim.margin, stated + claim.margin,
     )  # fmt: skip
     for cell in chosen:
         coordinates = estimates.coordinates[cell]
@@ -134,7 +135,7 @@ def differences(
         value, mcse, degrees = estimates.combine(terms)
         if claim.versus is not None and claim.compared == "ratio":
             value = float(estimates.values[cell] / estimates.values[partner])
-        yield Comparison(text, value, mcse, *bounds, claim.value, degrees)
+        yield Comparison(text, value, mcse, *bounds, stated, degrees)
 
 
 def _comparing(compared: str, values: np.ndarray, cell: int, partner: int) -> tuple[dict[int, float], str]:

@@ -20,7 +20,7 @@ Array = NDArray[np.float64]
 
 
 def crossings(
-    claim: Crossing, estimates: Estimates, chosen: list[int], factors: tuple[str, ...]
+    claim: Crossing, estimates: Estimates, chosen: list[int], factors: tuple[str, ...], theory: Array | None
 ) -> Iterator[Comparison]:
     """Yield, for each combination of the other factors, the x at which the measure falls below that of ``versus``.
 
@@ -41,14 +41,23 @@ def crossings(
         place = at(estimates.coordinates[own[0]], [name for name in factors if name != claim.x])
         text = f"{claim.x} at which {claim.measure}{place} falls below that"
         text += at(claim.versus, tuple(claim.versus))
-        bounds = claim.value / claim.ratio, claim.value * claim.ratio
-        yield Comparison(text, value, float(draws.std()), *bounds, claim.value, 1, draws)
+        claimed = claim.value if theory is None else _told(x, theory[own] - theory[others])
+        if claimed is None:
+            continue
+        bounds = claimed / claim.ratio, claimed * claim.ratio
+        yield Comparison(text, value, float(draws.std()), *bounds, claimed, 1, draws)
 
 
 def _partners(claim: Crossing, estimates: Estimates, cell: int, factors: tuple[str, ...]) -> list[int]:
     """The cell to compare with, if there is one: other factors equal."""
     wanted = {name: level(estimates.coordinates[cell], name) for name in factors} | claim.versus
     return [i for i, other in enumerate(estimates.coordinates) if i != cell and selected(other, wanted)][:1]
+
+
+def _told(x: Array, difference: Array) -> float | None:
+    """Where theory puts a crossing; nowhere if it does not apply in some cell, or does not see one inside."""
+    place = float(crossing(x, difference[None])[0])
+    return place if np.isfinite(difference).all() and x[0] < place < x[-1] else None
 
 
 def crossing(x: Array, difference: Array) -> Array:

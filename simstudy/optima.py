@@ -1,6 +1,6 @@
 """Where a measure is least along a factor, how sure that is, and how the place moves with another factor.
 
-Imports NumPy, cells, claims, comparisons and estimates only.
+Imports NumPy, cells, claimed, claims, comparisons and estimates only.
 
 An optimum is no smooth function of the estimates; its uncertainty is that of the optimum of draws from their joint
 distribution.
@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from simstudy.cells import level
+from simstudy.claimed import claimed
 from simstudy.claims import Optimum, OptimumClaim, OptimumLaw, OptimumSlope
 from simstudy.comparisons import Comparison, at, strata
 from simstudy.estimates import Estimates
@@ -120,7 +121,7 @@ def optimum_slopes(
         leverage /= (leverage**2).sum()
         optima = (path.known[inside], path.drawn[inside], path.told[inside])
         known, drawn, told = (leverage @ (np.log(x) if claim.scale == "log_log" else x) for x in optima)
-        value = float(told) if claim.value is None else claim.value
+        value = float(told) if claim.value is None else claimed(claim.value)
         kind = "log-log slope" if claim.scale == "log_log" else "slope in the logarithm"
         levels = ", ".join(f"{z:g}" for z in path.along[inside])
         text = f"{kind} of optimal {claim.x} along {claim.along} = {levels}{path.place}"

@@ -49,9 +49,13 @@ class Problem:
         """Return the problem of a name that does not exist, with the nearest that does."""
         known = list(known)
         name = str(value) if what in ("grid", "factor") else path.rsplit(".", 1)[-1]
-        near = difflib.get_close_matches(name, known, n=1)
-        hint = f'did you mean "{near[0]}"?' if near else "known: " + ", ".join(known)
-        return cls(path, value, f"unknown {what}; {hint}")
+        return cls(path, value, f"unknown {what}; {_hint(name, known)}")
+
+
+def _hint(name: str, known: list[str]) -> str:
+    """The nearest of the known names, or all of them."""
+    near = difflib.get_close_matches(name, known, n=1)
+    return f'did you mean "{near[0]}"?' if near else "known: " + ", ".join(known)
 
 
 class DesignError(UserError):
@@ -122,6 +126,9 @@ def _remedy(detail: Any, description: str) -> str:
         return f"missing; give {description}" if description else "missing; add it"
     if detail["type"] == "extra_forbidden":
         return "unknown key; remove it or correct its name"
+    if detail["type"] == "union_tag_invalid":
+        stated, known = detail["ctx"]["tag"], re.findall("'([^']*)'", detail["ctx"]["expected_tags"])
+        return f"unknown {detail['ctx']['discriminator'].strip(chr(39))}; {_hint(stated, known)}"
     message = str(detail["msg"]).replace("Input should be", "must be").replace("Input tag", "the name")
     message = re.sub(r"a valid dictionary( or instance of \w+)?", "a table", message)
     message = message[0].lower() + (message[1:] if len(message) <= 200 else f"{message[1:150]}...")

@@ -56,9 +56,6 @@ QUANTITIES: dict[str, dict[str, Quantity]] = {
             "1", "mean squared error of the outputs of single heads, of unit variance, recovered from the noisy output "
             "of the layer; 1 is that of guessing 0", "mean (O - O')^2, O' of least squares and least norm",
         ),
-        "gate_overhead": Quantity(
-            "1", "parameters of the gates relative to those of the output projection", "H d / (H p d)"
-        ),
     },
     "layer_norm": {
         "normalised_affine_rank": Quantity(
@@ -80,13 +77,6 @@ QUANTITIES: dict[str, dict[str, Quantity]] = {
         ),
     },
     "hierarchy": {
-        "score_cost": Quantity(
-            "1", "multiplications performed in products of queries and keys, relative to a single level"
-        ),
-        "layer_cost": Quantity(
-            "1", "multiplications performed in the whole layer (scores, their mixing, means over positions, output), "
-            "relative to a single level",
-        ),
         "attention_gap": Quantity(
             "Y", "largest difference of an output from that of ordinary causal attention", "max |f - f_ordinary|"
         ),
@@ -172,7 +162,6 @@ QUANTITIES: dict[str, dict[str, Quantity]] = {
             "1", "largest difference between outputs from all prefixes at once and token by token, relative to the "
             "largest output", "max |f - f'| / max |f'|",
         ),
-        "cache_share": Quantity("1", "latents in the cache after the last token, relative to tokens", "#cache / n"),
     },
 }  # fmt: skip
 

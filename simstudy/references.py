@@ -12,7 +12,6 @@ from typing import Any
 
 from simstudy.cells import label, level, setting_of
 from simstudy.claims import (
-    AgreesWithTheory,
     BaseClaim,
     Crossing,
     Equals,
@@ -89,7 +88,7 @@ def _entry_problems(path: str, entry: Entry, grids: Mapping[str, PlannedGrid]) -
         yield from _figure_problems(path, entry)
     if isinstance(entry, (Equals, LargerThan)) and entry.compared == "ratio" and entry.versus is None:
         yield Problem(f"{path}.compared", "ratio", "state versus, the settings of the cell to compare with")
-    if isinstance(entry, (Optimum, OptimumSlope)) and (entry.value is None) == (entry.source is None):
+    if isinstance(entry, (Crossing, Optimum, OptimumSlope)) and (entry.value is None) == (entry.source is None):
         yield Problem(f"{path}.value", entry.value, "state either value or source, the theory that gives it")
     if entry.grid not in grids:
         yield Problem.unknown(f"{path}.grid", entry.grid, grids, what="grid")
@@ -97,7 +96,7 @@ def _entry_problems(path: str, entry: Entry, grids: Mapping[str, PlannedGrid]) -
     if isinstance(entry, Figure) and entry.kind == "law":
         yield from _law_problems(path, entry, grids)
     grid = grids[entry.grid]
-    if isinstance(entry, AgreesWithTheory) and entry.source == "exact" and not grid.exact:
+    if getattr(entry, "source", None) == "exact" and not grid.exact:
         yield Problem(f"{path}.source", "exact", f"set exact = true in [grids.{entry.grid}], which does not ask for it")
     missing = list(_factor_problems(path, entry, grid)) + list(_setting_problems(path, entry, grid))
     yield from missing
@@ -212,13 +211,16 @@ def _axis_problems(
     lines: dict[tuple[Any, ...], list[float]] = defaultdict(list)
     for coordinates, value in zip(chosen, values, strict=True):
         lines[tuple(level(coordinates, factor) for factor in factors if factor != x)].append(value)
-    if isinstance(entry, Crossing) and not min(values) < entry.value / entry.ratio < entry.value * entry.ratio < max(
-        values
-    ):
-        yield Problem(
-            f"{path}.value", entry.value, f"must lie with its ratio between {min(values):g} and {max(values):g}"
-        )
+    if isinstance(entry, Crossing):
+        yield from _crossing_problems(path, entry, values)
     flat = next((line for line in lines.values() if len(set(line)) < max(2, len(line))), None)
     if flat is not None and isinstance(entry, (Monotone, Slope, Crossing)):
         found = ", ".join(f"{value:g}" for value in sorted(flat))
         yield Problem(f"{path}.x", x, f"needs two or more different values, other factors fixed; a line has {found}")
+
+
+def _crossing_problems(path: str, claim: Crossing, values: list[float]) -> Iterator[Problem]:
+    """A crossing beyond the levels cannot be told from one at their end."""
+    low, high = min(values), max(values)
+    if claim.value is not None and not low < claim.value / claim.ratio < claim.value * claim.ratio < high:
+        yield Problem(f"{path}.value", claim.value, f"must lie with its ratio between {low:g} and {high:g}")

@@ -55,7 +55,6 @@ _EMPIRICAL: dict[type[BaseClaim], Callable[..., Iterator[Comparison]]] = {
     Slope: slopes,
     Equals: differences,
     LargerThan: differences,
-    Crossing: crossings,
     OptimumLaw: optimum_laws,
 }
 """What compares cells of the grid with one another or with a number, by kind of claim."""
@@ -121,6 +120,8 @@ def compare(  # one case for each kind of claim
             yield from rank_correlations(claim, estimates, Estimates(accounts, "hdi", claim.against), chosen)
         case ViolatedPairs():
             yield from violations(claim, estimates, Estimates(accounts, "hdi", claim.against), chosen)
+        case Crossing():
+            yield from crossings(claim, estimates, chosen, factors, told)
         case Optimum():
             yield from optima(claim, estimates, chosen, factors, told)
         case OptimumSlope():

@@ -26,20 +26,33 @@ def lines(place: float, error: float, **settings):
     return estimates_of(levels, values, error, **settings), list(range(len(levels)))
 
 
-def claim(value: float) -> Crossing:
+def claim(value: float | None) -> Crossing:
     return Crossing(
-        kind="crossing", x="n_keys", versus={"rule": "average"}, value=value, measure="mse", ratio=1.1, **BASE
-    )
+        kind="crossing", x="n_keys", versus={"rule": "average"}, value=value, measure="mse", ratio=1.1,
+        source="leading" if value is None else None, **BASE,
+    )  # fmt: skip
 
 
 def test_crossing__is_found_and_judged_by_its_draws():
     estimates, chosen = lines(150.0, 0.005)
-    (comparison,) = crossings(claim(150.0), estimates, chosen, FACTORS)
+    (comparison,) = crossings(claim(150.0), estimates, chosen, FACTORS, None)
     assert comparison.estimate == pytest.approx(150.0)
     assert decide([comparison], 0.01).verdict == "supported"
-    assert decide(list(crossings(claim(200.0), estimates, chosen, FACTORS)), 0.01).verdict == "contradicted"
+    assert decide(list(crossings(claim(200.0), estimates, chosen, FACTORS, None)), 0.01).verdict == "contradicted"
     vague, chosen = lines(150.0, 0.5)
-    assert decide(list(crossings(claim(150.0), vague, chosen, FACTORS)), 0.01).verdict == "inconclusive"
+    assert decide(list(crossings(claim(150.0), vague, chosen, FACTORS, None)), 0.01).verdict == "inconclusive"
+
+
+def test_crossing_by_theory__is_that_of_its_values_and_nowhere_if_they_do_not_cross():
+    estimates, chosen = lines(150.0, 0.005)
+    for place, verdict in ((150.0, "supported"), (200.0, "contradicted"), (600.0, "inconclusive")):
+        theory = lines(place, 0.0)[0].values
+        found = list(crossings(claim(None), estimates, chosen, FACTORS, theory))
+        assert decide(found, 0.01).verdict == verdict
+        assert [comparison.claimed for comparison in found] == ([pytest.approx(place)] if place < X[-1] else [])
+    theory = lines(150.0, 0.0)[0].values
+    theory[0] = np.nan
+    assert not list(crossings(claim(None), estimates, chosen, FACTORS, theory))
 
 
 def test_error_of_a_crossing__is_that_of_repeated_draws():
@@ -49,12 +62,12 @@ def test_error_of_a_crossing__is_that_of_repeated_draws():
         # estimates_of keeps values: what differs between seeds is added here.
         noise = np.random.default_rng(seed).normal(scale=0.02, size=len(estimates.values))
         estimates.values = estimates.values + noise
-        (comparison,) = crossings(claim(150.0), estimates, chosen, FACTORS)
+        (comparison,) = crossings(claim(150.0), estimates, chosen, FACTORS, None)
         found.append(comparison.estimate)
         told.append(comparison.mcse)
     assert np.std(found) == pytest.approx(np.mean(told), rel=0.2)
     common, chosen = lines(150.0, 0.5, common=True)
-    (paired,) = crossings(claim(150.0), common, chosen, FACTORS)
+    (paired,) = crossings(claim(150.0), common, chosen, FACTORS, None)
     assert paired.mcse < 1e-6  # errors that both rules share move no crossing
 
 
@@ -70,7 +83,7 @@ def test_crossing_outside__is_at_the_end_of_the_levels():
 
 def test_single_pair__decides_nothing():
     estimates, _ = lines(150.0, 0.01)
-    assert decide(list(crossings(claim(150.0), estimates, [0, 1], FACTORS)), 0.01).verdict == "inconclusive"
+    assert decide(list(crossings(claim(150.0), estimates, [0, 1], FACTORS, None)), 0.01).verdict == "inconclusive"
 
 
 CLAIM = """

@@ -121,7 +121,7 @@ def test_results_with_other_contents_than_the_design__get_no_report(stored, tmp_
         "verdict",
         "grid",
         "version",
-    ],  # fmt: skip
+    ],
 )
 def test_other_layouts__are_told(stored, tmp_path, change, expected):
     assert expected in refusal(change(read_results(stored[0].folder / "results.nc")), tmp_path)

@@ -39,9 +39,8 @@ def recover_heads(cell: Cell, shared: SharedData) -> dict[str, Array]:
         sizes = np.linalg.svd(seen, compute_uv=False)
         ranks = (sizes > RELATIVE * sizes[:, :1]).sum(axis=1)
         recovered = np.einsum("gm,gmc->gc", blurred, np.linalg.pinv(seen, rcond=RELATIVE))
-        overhead = weights.size / projection.size if instance.gates == "position" else 0.0
-        found.append(((n_heads * p - ranks).sum(), ((recovered - outputs) ** 2).mean(), overhead))
-    return dict(zip(("nullity", "recovery_error", "gate_overhead"), np.array(found, np.float64).T, strict=True))
+        found.append(((n_heads * p - ranks).sum(), ((recovered - outputs) ** 2).mean()))
+    return dict(zip(("nullity", "recovery_error"), np.array(found, np.float64).T, strict=True))
 
 
 def output_projection(instance: HeadRecoveryInstance, left: Array, right: Array, head_dim: int) -> Array:

@@ -1,12 +1,10 @@
-"""A causal attention layer over a hierarchy of resolutions: its cost, and what it is and is not equal to.
+"""A causal attention layer over a hierarchy of resolutions: what it is and is not equal to.
 
 Imports NumPy, attention, cells, draws, mechanisms, settings and shared_data only.  The claims are those of arXiv
 2604.08829.
 """
 
 from __future__ import annotations
-
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,14 +25,6 @@ CUTS = 8
 """Positions from each of which on the sequence is changed."""
 
 
-class Layer(NamedTuple):
-    """Outputs (i, k) and multiplications performed: in products of queries and keys, and in all."""
-
-    outputs: Array
-    in_products: int
-    in_all: int
-
-
 def run_hierarchy(cell: Cell, shared: SharedData) -> dict[str, Array]:
     """One causal head of head_dim on a sequence of n_keys tokens, of random projections and random convex weights."""
     instance = cell.estimator.instance
@@ -47,24 +37,22 @@ def run_hierarchy(cell: Cell, shared: SharedData) -> dict[str, Array]:
     for tokens, others, projections, logits in zip(sequences, *draws, strict=True):
         heads, causal = projections / np.sqrt(d), instance.downsampling == "causal"
         found = causal_layer(tokens @ heads, softmax(logits), causal, cell.bandwidth**2)
-        single = causal_layer(tokens @ heads, np.ones(1), causal, cell.bandwidth**2)
-        gap = np.abs(found.outputs - causal_attention(tokens @ heads, cell.bandwidth**2)).max()
+        gap = np.abs(found - causal_attention(tokens @ heads, cell.bandwidth**2)).max()
         change = 0.0
         for cut in np.linspace(1, n - 1, CUTS).astype(int):
             changed = np.concatenate([tokens[:cut], others[cut:]])
-            outputs = causal_layer(changed @ heads, softmax(logits), causal, cell.bandwidth**2).outputs
-            change = max(change, np.abs(outputs[:cut] - found.outputs[:cut]).max())
-        rows.append((found.in_products / single.in_products, found.in_all / single.in_all, gap, change))
-    return dict(zip(("score_cost", "layer_cost", "attention_gap", "future_effect"), np.array(rows).T, strict=True))
+            outputs = causal_layer(changed @ heads, softmax(logits), causal, cell.bandwidth**2)
+            change = max(change, np.abs(outputs[:cut] - found[:cut]).max())
+        rows.append((gap, change))
+    return dict(zip(("attention_gap", "future_effect"), np.array(rows).T, strict=True))
 
 
-def causal_layer(inputs: Array, weights: Array, causal: bool, temperature: float) -> Layer:
+def causal_layer(inputs: Array, weights: Array, causal: bool, temperature: float) -> Array:
     """Softmax attention by mixed scores, the future masked, of queries, keys and values (3, i, k)."""
     queries, keys, values = inputs
     mixed = mixed_scores(queries, keys, weights, causal)
-    future = np.triu(np.ones(mixed.scores.shape, bool), 1)
-    outputs = softmax(np.where(future, -np.inf, mixed.scores / temperature)) @ values
-    return Layer(outputs, mixed.in_products, mixed.in_products + mixed.besides + len(queries) * values.size)
+    future = np.triu(np.ones(mixed.shape, bool), 1)
+    return softmax(np.where(future, -np.inf, mixed / temperature)) @ values
 
 
 def causal_attention(inputs: Array, temperature: float) -> Array:

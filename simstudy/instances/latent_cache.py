@@ -23,17 +23,14 @@ Array = NDArray[np.float64]
 
 
 def decode_latents(cell: Cell, shared: SharedData) -> dict[str, Array]:
-    """Difference of the outputs of n_keys tokens by both ways, and the size of the cache after the last of them."""
+    """Difference of the outputs of n_keys tokens by both ways."""
     instance = cell.estimator.instance
     assert isinstance(instance, LatentCacheInstance)  # for the type checker
     queries, parts = _drawn(cell, shared, instance.stride)
     queries = queries / cell.bandwidth**2
-    decoded, cached = _token_by_token(queries, parts, instance.stride)
+    decoded = _token_by_token(queries, parts, instance.stride)
     gap = np.abs(_all_at_once(queries, parts, instance) - decoded).max(axis=(1, 2))
-    return {
-        "decoding_gap": gap / np.abs(decoded).max(axis=(1, 2)),
-        "cache_share": np.full(len(parts), cached / cell.data.n_keys),
-    }
+    return {"decoding_gap": gap / np.abs(decoded).max(axis=(1, 2))}
 
 
 def _drawn(cell: Cell, shared: SharedData, stride: int) -> tuple[Array, Array]:
@@ -70,8 +67,8 @@ def _all_at_once(queries: Array, parts: Array, instance: LatentCacheInstance) ->
     return softmax(logits) @ partial
 
 
-def _token_by_token(queries: Array, parts: Array, stride: int) -> tuple[Array, int]:
-    """Output of every token (r, m, k) from a cache that grows by one latent for each chunk, and its final length."""
+def _token_by_token(queries: Array, parts: Array, stride: int) -> Array:
+    """Output of every token (r, m, k) from a cache that grows by one latent for each chunk."""
     cache: list[Array] = []
     outputs = np.empty_like(parts)
     for m in range(parts.shape[1]):
@@ -82,4 +79,4 @@ def _token_by_token(queries: Array, parts: Array, stride: int) -> tuple[Array, i
         latents = np.stack(cache, axis=1)
         weights = softmax((latents @ queries[:, m, :, None])[..., 0])
         outputs[:, m] = (weights[:, None] @ latents)[:, 0]
-    return outputs, len(cache)
+    return outputs

@@ -27,7 +27,7 @@ def decompose_scores(cell: Cell, shared: SharedData) -> dict[str, Array]:
     rows = []
     for tokens, (query, key), logits in zip(shared.keys(n).swapaxes(1, 2), *draws, strict=True):
         key = query if instance.projections == "tied" else key
-        scores = mixed_scores(tokens @ query, tokens @ key, softmax(logits), True).scores
+        scores = mixed_scores(tokens @ query, tokens @ key, softmax(logits), True)
         values = np.linalg.eigvalsh((scores + scores.T) / 2.0)
         least = RELATIVE * np.abs(values).max()
         form = query @ key.T

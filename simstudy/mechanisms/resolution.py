@@ -5,8 +5,6 @@ Imports NumPy and transformations only.  After arXiv 2604.08829.
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -15,17 +13,6 @@ from simstudy.mechanisms.transformations import chunk_means
 Array = NDArray[np.float64]
 
 # Index legend: i and j position, l level, k dimension.
-
-
-class Mixed(NamedTuple):
-    """Scores (i, j), and multiplications of two numbers that were performed for them.
-
-    In products of queries and keys, and besides: in means over positions and in the mixing of levels.
-    """
-
-    scores: Array
-    in_products: int
-    besides: int
 
 
 def downsampled(x: Array, level: int, causal: bool) -> Array:
@@ -42,18 +29,14 @@ def downsampled(x: Array, level: int, causal: bool) -> Array:
     return padded.reshape(count, length, -1).sum(axis=1) / length
 
 
-def mixed_scores(queries: Array, keys: Array, weights: Array, causal: bool) -> Mixed:
+def mixed_scores(queries: Array, keys: Array, weights: Array, causal: bool) -> Array:
     """Σ_l c_l S_l(⌊i/2^l⌋, ⌊j/2^l⌋), S_l the products of queries and keys (i, k) at level l.
 
     From the coarsest level to the finest, so that a level is mixed at its own size.
     """
     mixed: Array = np.zeros((1, 1))
-    in_products = besides = 0
     for level in reversed(range(len(weights))):
         left, right = (downsampled(x, level, causal) if level else x for x in (queries, keys))
-        scores = left @ right.T
-        in_products += left.shape[0] * left.shape[1] * right.shape[0]
-        besides += scores.size + (left.size + right.size if level else 0)
         finer = np.repeat(np.repeat(mixed, 2, axis=0), 2, axis=1)[: len(left), : len(right)]
-        mixed = weights[level] * scores + (finer if level < len(weights) - 1 else 0.0)
-    return Mixed(mixed, in_products, besides)
+        mixed = weights[level] * (left @ right.T) + (finer if level < len(weights) - 1 else 0.0)
+    return mixed

@@ -4,34 +4,30 @@ What answers which question:
 
 - What are bias and covariance of the heads of a cell? :func:`exact_moments` at any n with an
   estimate of its numerical error, for fixed heads (by quadrature for Gaussian keys, by quasi-Monte Carlo for others);
-  :func:`leading_order` in closed form for many keys, which says where it does not hold; :func:`local_constant` as the
-  bandwidth goes to 0, also for compact kernels (:func:`gaussian_constants`, :func:`compact_constants`).
+  :func:`leading_order` in closed form for many keys, which says where it does not hold.
 - What follows for the ensemble? :func:`predicted_measures` averaged over queries, :func:`measures_by_query` at each;
   :func:`predicted_measure_errors` and :func:`measure_errors_by_query` bound the numerical error of exact theory.
 - How does the correlation of two heads depend on their principal angles? :func:`origin_correlation` and its floor
-  :func:`correlation_floor` at x = 0; :func:`noise_ratio` at any query and :func:`averaged_noise_ratio` over queries;
-  limits :func:`narrow_correlation` and :func:`wide_correlation`; for dot-product logits
-  :func:`dot_product_correlation` and :func:`averaged_dot_product_correlation`.
+  :func:`correlation_floor` at x = 0, where one head has the :func:`origin_variance`; :func:`noise_ratio` at any query
+  and :func:`averaged_noise_ratio` over queries; for dot-product logits :func:`dot_product_correlation` and
+  :func:`averaged_dot_product_correlation`.
 - Which weights of the heads are best? :func:`error_moments` of a prediction, then :func:`optimal_weights` of sum 1,
   :func:`simplex_weights`, :func:`front_greater_weights` or :func:`unconstrained_weights`; :func:`uniform_is_optimal`
   says when the average cannot be beaten.  :func:`risk`, :func:`mean_squared_error` and :func:`effective_learners`
   evaluate any weights, such as :func:`uniform_weights`, :func:`sum_weights`, :func:`geometric_weights` and
   :func:`fibonacci_weights`.
 - How should a budget D = H p be split into heads and dimensions? :func:`predicted_allocations` under a :class:`Policy`,
-  :func:`optimal_allocation` among them, :func:`interpolated_head_dim` between the divisors of D, with
-  :func:`predicted_slope` in ln n and :func:`predicted_head_count_slope` in ln D; queries from
-  :func:`quasi_random_queries`.
-- How does the best split grow? :func:`fixed_bandwidth_optimum`, :func:`retuned_optimum` and :func:`sum_optimum` under a
-  model of the bias (:class:`ExponentialBias`, :class:`PowerBias`, :class:`SharedBias`), with
-  :func:`variance_inflation`, :func:`fixed_bandwidth_slope`, :func:`log_head_count_slope` and the laws
-  :func:`square_root_log_law` and :func:`log_over_log_log_law`.
+  :func:`optimal_allocation` among them; queries from :func:`quasi_random_queries`.  How fast does the best dimension
+  grow with ln n in the end? :func:`limiting_slope`.
 - What of other mechanisms than softmax? :func:`compact_leading_order` for compact kernels of fixed bandwidth, whose
-  windows are empty at the :func:`empty_window_rate`; :func:`tuned_risk_ratio` of Gaussian to compact kernels;
+  windows are empty at the :func:`empty_window_rate`; :func:`tuned_risk_ratio` of Gaussian to compact kernels, from
+  :func:`gaussian_constants` and :func:`compact_constants`;
   :func:`merged_leading_order` for keys that are merged in chunks; :func:`product_head`, the one head that a product of
   kernels is.
 - Which numbers of random instances have a formula? :func:`instance_numbers`, among them the :func:`noise_factor` of
   hidden states of logits; for large numbers :func:`instance_leading_order`, with errors of best masks,
-  :func:`nearest_sum_error` and :func:`best_average_error`.
+  :func:`nearest_sum_error` and :func:`best_average_error`, and how fast these fall, :func:`nearest_sum_rate` and
+  :func:`best_average_rate`.
 - What are the regression function and the noise variance of a design? :func:`regression_function` and
   :func:`noise_variance`, as a :class:`Function` with closed Gaussian expectations.
 
@@ -41,35 +37,19 @@ Imports NumPy, SciPy, simstudy.arguments, simstudy.cells and simstudy.settings o
 from simstudy.theory.allocation import (
     Allocation,
     Policy,
-    interpolated_head_dim,
+    limiting_slope,
     optimal_allocation,
     predicted_allocations,
-    predicted_head_count_slope,
-    predicted_slope,
     quasi_random_queries,
-)
-from simstudy.theory.allocation_laws import (
-    ExponentialBias,
-    PowerBias,
-    SharedBias,
-    fixed_bandwidth_optimum,
-    fixed_bandwidth_slope,
-    log_head_count_slope,
-    log_over_log_log_law,
-    retuned_optimum,
-    square_root_log_law,
-    sum_optimum,
-    variance_inflation,
 )
 from simstudy.theory.closed_forms import (
     averaged_dot_product_correlation,
     averaged_noise_ratio,
     correlation_floor,
     dot_product_correlation,
-    narrow_correlation,
     noise_ratio,
     origin_correlation,
-    wide_correlation,
+    origin_variance,
 )
 from simstudy.theory.exact import ExactPrediction, exact_moments
 from simstudy.theory.functions import Function, noise_variance, regression_function
@@ -77,12 +57,17 @@ from simstudy.theory.hidden_states import noise_factor
 from simstudy.theory.leading import Prediction, leading_order
 from simstudy.theory.local_constant import (
     KernelConstants,
-    LocalConstant,
     compact_constants,
     gaussian_constants,
-    local_constant,
+    tuned_risk_ratio,
 )
-from simstudy.theory.masks import best_average_error, instance_leading_order, nearest_sum_error
+from simstudy.theory.masks import (
+    best_average_error,
+    best_average_rate,
+    instance_leading_order,
+    nearest_sum_error,
+    nearest_sum_rate,
+)
 from simstudy.theory.measures import (
     measure_errors_by_query,
     measures_by_query,
@@ -94,7 +79,6 @@ from simstudy.theory.mechanisms import (
     empty_window_rate,
     instance_numbers,
     product_head,
-    tuned_risk_ratio,
 )
 from simstudy.theory.merging import merged_leading_order
 from simstudy.theory.weighting import (
@@ -119,18 +103,15 @@ __all__ = [
     "Allocation",
     "ErrorMoments",
     "ExactPrediction",
-    "ExponentialBias",
     "Function",
     "KernelConstants",
-    "LocalConstant",
     "Policy",
-    "PowerBias",
     "Prediction",
-    "SharedBias",
     "Weighting",
     "averaged_dot_product_correlation",
     "averaged_noise_ratio",
     "best_average_error",
+    "best_average_rate",
     "compact_constants",
     "compact_leading_order",
     "correlation_floor",
@@ -140,48 +121,37 @@ __all__ = [
     "error_moments",
     "exact_moments",
     "fibonacci_weights",
-    "fixed_bandwidth_optimum",
-    "fixed_bandwidth_slope",
     "front_greater_weights",
     "gaussian_constants",
     "geometric_weights",
     "instance_leading_order",
     "instance_numbers",
-    "interpolated_head_dim",
     "leading_order",
-    "local_constant",
-    "log_head_count_slope",
-    "log_over_log_log_law",
+    "limiting_slope",
     "mean_squared_error",
     "measure_errors_by_query",
     "measures_by_query",
     "merged_leading_order",
-    "narrow_correlation",
     "nearest_sum_error",
+    "nearest_sum_rate",
     "noise_factor",
     "noise_ratio",
     "noise_variance",
     "optimal_allocation",
     "optimal_weights",
     "origin_correlation",
+    "origin_variance",
     "predicted_allocations",
-    "predicted_head_count_slope",
     "predicted_measure_errors",
     "predicted_measures",
-    "predicted_slope",
     "product_head",
     "quasi_random_queries",
     "regression_function",
-    "retuned_optimum",
     "risk",
     "simplex_weights",
-    "square_root_log_law",
-    "sum_optimum",
     "sum_weights",
     "tuned_risk_ratio",
     "unconstrained_weights",
     "uniform_is_optimal",
     "uniform_weights",
-    "variance_inflation",
-    "wide_correlation",
 ]

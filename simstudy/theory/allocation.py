@@ -7,16 +7,16 @@ Index legend: a arrangement; h head; q query; j feature; k head dimension.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Literal, NamedTuple
 
 import numpy as np
-from scipy.interpolate import CubicSpline
 from scipy.optimize import minimize_scalar
 from scipy.stats import norm, qmc
 
 from simstudy.cells import Cell
 from simstudy.settings import Bandwidth, Data, Estimator, FixedBandwidth, Heads
+from simstudy.theory.closed_forms import averaged_noise_ratio
 from simstudy.theory.functions import Array
 from simstudy.theory.leading import Prediction, leading_order
 from simstudy.theory.measures import predicted_measures
@@ -34,7 +34,6 @@ N_ARRANGEMENTS = 8
 BANDWIDTH_RANGE = (0.1, 10.0)
 _BANDWIDTH_STEPS = 13
 _LOG_BANDWIDTH_TOLERANCE = 1e-3
-_INTERPOLATION_STEPS = 4001
 
 
 class Policy(NamedTuple):
@@ -135,42 +134,14 @@ def optimal_allocation(allocations: Sequence[Allocation]) -> Allocation:
     return best._replace(reason=f"no prediction for head_dim {', '.join(unknown)}" if unknown else "")
 
 
-def interpolated_head_dim(allocations: Sequence[Allocation]) -> float:
-    """Head dimension with the least predicted error, between the divisors of D.
+def limiting_slope(bandwidth: float, query_scale: float = 1.0, bias_rate: float = 0.0) -> float:
+    """Slope in ln n of the head dimension at which squared bias and variance balance, at one bandwidth: 1/(g + ln L).
 
-    Divisors are coarse steps.  Cubic splines in p carry the root of the squared bias and the logarithm of the variance,
-    both nearly linear in p under the usual models, over the allocations that have a prediction.  NaN if fewer than
-    three have, or if the least error lies at the first or the last of them: there is then no minimum in sight.
+    L is what one more dimension multiplies the variance of a head by, averaged over queries x ~ N(0, s^2 I).  The
+    slope is that far above p ln L = 1, of heads that are averaged and whose squared bias falls like exp(-g p).
     """
-    known = [a for a in allocations if np.isfinite(a.mse) and a.ensemble_variance > 0]
-    if len(known) < 3:
-        return float("nan")
-    dimensions = np.array([a.head_dim for a in known], dtype=float)
-    bias = CubicSpline(dimensions, np.sqrt([a.squared_bias for a in known]))
-    log_variance = CubicSpline(dimensions, np.log([a.ensemble_variance for a in known]))
-    grid = np.geomspace(dimensions[0], dimensions[-1], _INTERPOLATION_STEPS)
-    best = int(np.argmin(bias(grid) ** 2 + np.exp(log_variance(grid))))
-    return float(grid[best]) if 0 < best < len(grid) - 1 else float("nan")
-
-
-def predicted_slope(data: Data, total_dim: int, queries: Array, policy: Policy, n_keys: Iterable[int]) -> float:
-    """Least-squares slope of the interpolated best head dimension in ln n, over the given sample sizes.
-
-    Sample sizes without an interior optimum are left out; NaN if fewer than two remain.
-    """
-    sizes = list(n_keys)
-    optima = [
-        interpolated_head_dim(predicted_allocations(data.model_copy(update={"n_keys": n}), total_dim, queries, policy))
-        for n in sizes
-    ]
-    return _slope(np.log(sizes), np.array(optima))
-
-
-def predicted_head_count_slope(data: Data, total_dims: Iterable[int], queries: Array, policy: Policy) -> float:
-    """Least-squares slope of ln H* = ln(D / p*) in ln D over the given budgets; gaps as in :func:`predicted_slope`."""
-    budgets = np.array(list(total_dims))
-    optima = [interpolated_head_dim(predicted_allocations(data, int(D), queries, policy)) for D in budgets]
-    return _slope(np.log(budgets), np.log(budgets / np.array(optima)))
+    inflation = averaged_noise_ratio(np.zeros(1), bandwidth, query_scale)
+    return float(1 / (bias_rate + np.log(inflation)))
 
 
 class _Outcome(NamedTuple):
@@ -271,8 +242,3 @@ def _projections(heads: Heads, n_features: int) -> Array:
 
 def _standard_error(values: Array) -> float:
     return float(values.std(ddof=1) / np.sqrt(len(values))) if len(values) > 1 else 0.0
-
-
-def _slope(x: Array, y: Array) -> float:
-    known = np.isfinite(y)
-    return float(np.polyfit(x[known], y[known], 1)[0]) if known.sum() > 1 else float("nan")

@@ -1,8 +1,8 @@
 """Noise correlation of two heads as a function of their principal angles, at leading order in n.
 
 Imports NumPy and arguments only.  Throughout: standard normal keys in R^d, orthonormal projections of dimension p
-shared by queries and keys, kappa = 1 / (1 + b^2), principal angles t_j in radians along the last axis (p,).  "Noise" is the part of a
-covariance that homoscedastic noise causes; a signal adds its own part, which may be negative.
+shared by queries and keys, kappa = 1 / (1 + b^2), principal angles t_j in radians along the last axis (p,).  "Noise"
+is the part of a covariance that homoscedastic noise causes; a signal adds its own part, which may be negative.
 
 All follow from E exp(-(X - x)'A(X - x) / 2) = det(I + A)^(-1/2) exp(-x'A (I + A)^-1 x / 2).
 """
@@ -36,6 +36,12 @@ def correlation_floor(head_dim: int, bandwidth: float) -> float:
     return (1 - kappa**2) ** (head_dim / 2)
 
 
+def origin_variance(n_keys: int, head_dim: int, bandwidth: float) -> float:
+    """Variance of a head at x = 0 under noise of variance 1, distance logits: 1/n_eff, n_eff = n (E K)^2 / E K^2."""
+    middle = np.zeros(head_dim)
+    return float(noise_ratio(middle, middle, middle, bandwidth)) / n_keys
+
+
 def noise_ratio(first: ArrayLike, second: ArrayLike, angles: ArrayLike, bandwidth: float) -> Array:
     """R_hg(x) = E[K_h K_g] / (E K_h E K_g) = lim n Cov / sigma^2 of pure-noise heads, distance logits, any query.
 
@@ -56,28 +62,17 @@ def noise_ratio(first: ArrayLike, second: ArrayLike, angles: ArrayLike, bandwidt
     return np.prod((1 - (cosine / width) ** 2) ** -0.5 * np.exp(-0.5 * exponent), axis=-1)
 
 
-def averaged_noise_ratio(angles: ArrayLike, bandwidth: float) -> Array:
-    """Average of R_hg(x) over queries x ~ N(0, I), distance logits: prod_j B^2 / ((B^2 - c^2)^2 - c^2 (B - 1)^2)^(1/2).
+def averaged_noise_ratio(angles: ArrayLike, bandwidth: float, query_scale: float = 1.0) -> Array:
+    """Average of R_hg(x) over queries x ~ N(0, s^2 I), distance logits, s at most 1.
 
-    1 for orthogonal heads at every bandwidth.  The average is over covariances, not over correlations.
+    prod_j [(1 - c^2/B^2) (1 - s^2 c (1 + c) / (B (B + c))) (1 + s^2 c (1 - c) / (B (B - c)))]^(-1/2): 1 for orthogonal
+    heads at every bandwidth.  The average is over covariances, not over correlations.
     """
     cosine, width = np.cos(real_array("angles", angles)), 1 + real_number("bandwidth", bandwidth) ** 2
-    return np.prod(width**2 / np.sqrt((width**2 - cosine**2) ** 2 - (cosine * (width - 1)) ** 2), axis=-1)
-
-
-def narrow_correlation(angles: ArrayLike, bandwidth: float) -> Array:
-    """Limit of :func:`origin_correlation` as b -> 0: prod over t_j > 0 of (2 b^2)^(1/2) / sin t_j.
-
-    Valid for b^2 far below the smallest positive sin^2 t_j.
-    """
-    sine, bandwidth = np.sin(real_array("angles", angles)), real_number("bandwidth", bandwidth)
-    return np.prod(np.divide(np.sqrt(2) * bandwidth, sine, out=np.ones_like(sine), where=sine > 0), axis=-1)
-
-
-def wide_correlation(angles: ArrayLike, bandwidth: float) -> Array:
-    """Limit of :func:`origin_correlation` as b -> infinity: exp(-kappa^2 sum_j sin^2 t_j / 2)."""
-    kappa = 1 / (1 + real_number("bandwidth", bandwidth) ** 2)
-    return np.exp(-0.5 * kappa**2 * np.sum(np.sin(real_array("angles", angles)) ** 2, axis=-1))
+    scale = real_number("query_scale", query_scale)
+    alike = 1 - scale**2 * cosine * (1 + cosine) / (width * (width + cosine))
+    apart = 1 + scale**2 * cosine * (1 - cosine) / (width * (width - cosine))
+    return np.prod((1 - (cosine / width) ** 2) * alike * apart, axis=-1) ** -0.5
 
 
 def dot_product_correlation(first: ArrayLike, second: ArrayLike, covariance: ArrayLike) -> Array:

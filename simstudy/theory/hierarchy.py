@@ -1,4 +1,4 @@
-"""Hierarchies of resolutions: cost, signs of the eigenvalues of mixed scores, errors of a level.
+"""Hierarchies of resolutions: signs of the eigenvalues of mixed scores, errors of a level.
 
 Imports NumPy, simstudy.settings and simstudy.cells only.  The questions are those of arXiv 2604.08829.
 """
@@ -13,26 +13,10 @@ from simstudy.settings import (
     AutoregressiveKeys,
     GaussianKeys,
     HeteroscedasticNoise,
-    HierarchyInstance,
     Linear,
     ResolutionInstance,
     ScoreKernelInstance,
 )
-
-
-def costs(cell: Cell) -> dict[str, float]:
-    """Multiplications of L levels relative to one, if 2^(L−1) divides the length of the sequence.
-
-    Scores cost Σ 4^−l = (4/3)(1 − 4^−L).  The layer has n²p(Σ 4^−l) of them, mixing of n² Σ 4^−l, means of
-    2np Σ_{l≥1} 2^−l and outputs of n²p.
-    """
-    instance, n, p = cell.estimator.instance, cell.data.n_keys, cell.heads.head_dim
-    assert isinstance(instance, HierarchyInstance)  # for the type checker
-    if n % 2 ** (instance.levels - 1):
-        return {}
-    scores = 4.0 / 3.0 * (1.0 - 4.0**-instance.levels)
-    means = 2.0 * p / n * (1.0 - 2.0 ** (1 - instance.levels))
-    return {"score_cost": scores, "layer_cost": ((p + 1) * scores + means + p) / (2 * p + 1)}
 
 
 def score_kernel(cell: Cell) -> dict[str, float]:

@@ -12,7 +12,7 @@ from simstudy.settings import HeadRecoveryInstance, HeteroscedasticNoise, LayerN
 
 
 def head_recovery(cell: Cell) -> dict[str, float]:
-    """Nullity of the sum of heads, the error of recovering them, and what gates cost.
+    """Nullity of the sum of heads, and the error of recovering them.
 
     Of the H·p channels at m positions that share them, W_O of rank r keeps r; gates, which differ from position to
     position, keep r at each, up to one for each head: min(Hp, min(m, H)·r).  Least squares then has the noise
@@ -29,7 +29,7 @@ def head_recovery(cell: Cell) -> dict[str, float]:
         sizes = instance.condition ** (-np.arange(kept) / max(kept - 1, 1))
     gated = instance.gates == "position"
     seen = min(channels, (min(instance.held, n_heads) if gated else 1) * len(sizes))
-    numbers = {"nullity": float(groups * (channels - seen)), "gate_overhead": 1.0 / p if gated else 0.0}
+    numbers = {"nullity": float(groups * (channels - seen))}
     if not gated and not isinstance(cell.data.noise, HeteroscedasticNoise):
         noise = cell.data.noise_sd**2 * float((1.0 / sizes**2).sum()) / instance.held
         numbers["recovery_error"] = (noise + channels - seen) / channels

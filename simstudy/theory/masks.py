@@ -63,6 +63,11 @@ def nearest_sum_error(count: int, scale: float) -> float:
     return float(-np.euler_gamma - np.log(2.0) - count * np.log(2.0) - density)
 
 
+def nearest_sum_rate(n_features: int) -> float:
+    """Limit of what one hidden unit adds to :func:`nearest_sum_error`: a d-th of a number for each entry, -(ln 2)/d."""
+    return float(-np.log(2.0) / n_features)
+
+
 def best_average_error(n_heads: int, outputs: int) -> float:
     """Mean logarithm of the root mean square, over outputs, of the best average of a subset of standard normals.
 
@@ -72,3 +77,8 @@ def best_average_error(n_heads: int, outputs: int) -> float:
     volume = 0.5 * outputs * np.log(np.pi) - special.gammaln(0.5 * outputs + 1.0)
     nearest = -(n_heads * np.log(2.0) + density + volume + np.euler_gamma) / outputs
     return float(nearest - 0.5 * np.log(outputs))
+
+
+def best_average_rate(n_heads: int, outputs: int) -> float:
+    """Derivative of :func:`best_average_error` in the number H of heads: -(ln 2)/outputs - 1/(2H)."""
+    return float(-np.log(2.0) / outputs - 0.5 / n_heads)

@@ -25,12 +25,10 @@ from simstudy.settings import (
 )
 from simstudy.theory.functions import Array, regression_function
 from simstudy.theory.hidden_states import hopfield_noise
-from simstudy.theory.hierarchy import costs, resolution, score_kernel
+from simstudy.theory.hierarchy import resolution, score_kernel
 from simstudy.theory.identifiability import head_recovery, layer_norm
 from simstudy.theory.leading import MIN_EFFECTIVE_SIZE, Prediction
-from simstudy.theory.local_constant import compact_constants, gaussian_constants
 from simstudy.theory.masks import random_heads
-from simstudy.theory.merging import latent_cache
 
 _SAME = 1e-12
 
@@ -49,8 +47,6 @@ def instance_numbers(cell: Cell) -> dict[str, float]:
             return head_recovery(cell)
         case "layer_norm":
             return layer_norm(cell)
-        case "hierarchy":
-            return costs(cell)
         case "score_kernel":
             return score_kernel(cell)
         case "resolution":
@@ -59,8 +55,6 @@ def instance_numbers(cell: Cell) -> dict[str, float]:
             return hopfield_noise(cell)
         case "random_heads":
             return random_heads(cell)
-        case "latent_cache":
-            return latent_cache(cell)
         case _:
             return {}
 
@@ -87,16 +81,6 @@ def product_head(cell: Cell, key_projections: Array, query_projections: Array) -
     )
     heads = cell.heads.model_copy(update={"n_heads": 1, "head_dim": n_heads * p})
     return cell.model_copy(update={"heads": heads}), key, query
-
-
-def tuned_risk_ratio(head_dim: int, power: int) -> float:
-    """Least asymptotic risk of Gaussian kernels over that of (1 − |u|²)_+^r, each at its own best bandwidth.
-
-    The asymptotic risk b⁴μ₂²A + R/(nbᵖ)·B is least at a value proportional to (μ₂ᵖ R²)^{2/(p+4)}.
-    """
-    gaussian, compact = gaussian_constants(head_dim), compact_constants(head_dim, power)
-    moments = (gaussian.second_moment / compact.second_moment) ** head_dim
-    return float((moments * (gaussian.roughness / compact.roughness) ** 2) ** (2 / (head_dim + 4)))
 
 
 def _kernel_of(cell: Cell) -> Kernel | None:

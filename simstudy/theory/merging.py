@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from simstudy.cells import Cell
-from simstudy.settings import AutoregressiveKeys, GaussianKeys, LatentCacheInstance, MergeTransformation
+from simstudy.settings import AutoregressiveKeys, GaussianKeys, MergeTransformation
 from simstudy.theory.functions import Array, Function, regression_function
 from simstudy.theory.gaussian import expectation
 from simstudy.theory.leading import Prediction
@@ -44,13 +44,6 @@ def merged_leading_order(cell: Cell, key_projections: Array, query_projections: 
         smoothed = [_smoothed(cell, regression, projection, image) for projection, image in heads]
         bias, reason = np.stack(smoothed, axis=1) - target[:, None], _NO_VARIANCE
     return Prediction(bias, np.full((*unknown.shape, n_heads), np.nan), target, unknown, reason)
-
-
-def latent_cache(cell: Cell) -> dict[str, float]:
-    """Numbers of the instance ``latent_cache``: the cache has one latent for each chunk that was begun."""
-    instance = cell.estimator.instance
-    assert isinstance(instance, LatentCacheInstance)  # for the type checker
-    return {"cache_share": -(-cell.data.n_keys // instance.stride) / cell.data.n_keys}
 
 
 def _smoothed(cell: Cell, regression: Function, projection: Array, images: Array) -> Array:

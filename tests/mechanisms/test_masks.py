@@ -14,7 +14,14 @@ from simstudy.feasibility import impossibilities
 from simstudy.instances import KINDS
 from simstudy.instances.masks import nearest_subset_sum, subset_sums
 from simstudy.shared_data import SharedData
-from simstudy.theory import best_average_error, instance_leading_order, instance_numbers, nearest_sum_error
+from simstudy.theory import (
+    best_average_error,
+    best_average_rate,
+    instance_leading_order,
+    instance_numbers,
+    nearest_sum_error,
+    nearest_sum_rate,
+)
 
 RNG = np.random.default_rng(5)
 
@@ -152,6 +159,15 @@ def test_error_of_the_best__tends_to_that_of_a_poisson_process():
     assert instance_leading_order(cell) == {"log_entry_error": nearest_sum_error(18, 0.5)}
     assert abs(value - nearest_sum_error(18, 0.5)) < 0.01 * abs(value) + 4 * error
     assert abs(value - nearest_sum_error(17, 0.5)) > 8 * error
+
+
+def test_rates__are_those_at_which_errors_fall():
+    # A hidden unit is one number more for each of d input features, of which an entry sees one.
+    fall = nearest_sum_error(10**6 + 1, 0.5) - nearest_sum_error(10**6, 0.5)
+    assert nearest_sum_rate(4) == pytest.approx(fall / 4, rel=1e-5)
+    for outputs in (1, 4):
+        fall = (best_average_error(10, outputs) - best_average_error(8, outputs)) / 2
+        assert best_average_rate(9, outputs) == pytest.approx(fall, rel=2e-3)
 
 
 def test_formulas__are_silent_where_they_do_not_hold():

@@ -1,17 +1,14 @@
-"""Predicted allocations against closed forms and hand cases, and laws against brute-force minimisation."""
+"""Predicted allocations against closed forms and hand cases."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
+from scipy.optimize import brentq
 
 from simstudy import settings as s
-from simstudy.cells import Cell
 from simstudy.theory import allocation as al
-from simstudy.theory import allocation_laws as laws
-from simstudy.theory import regression_function
-from simstudy.theory.closed_forms import origin_correlation
-from simstudy.theory.local_constant import local_constant
+from simstudy.theory.closed_forms import averaged_noise_ratio, origin_correlation
 
 QUADRATIC = s.Quadratic(function="quadratic", coefficients=(1e-3,))
 INTERACTION = s.Interaction(function="interaction")
@@ -27,13 +24,13 @@ def make_data(n_keys, n_features=24, regression=QUADRATIC, noise_sd=100.0, **res
 
 
 def origin_law(bandwidth, total_dim=24, n_features=24):
-    """Variance inflation and squared bias of c |x|^2 at the origin, for the uniform average of orthogonal heads.
+    """Variance inflation, and amplitude A and share r of the squared bias A (1 - r p/D)^2 of averaged orthogonal heads.
 
-    A head sees p coordinates of mean square b^2/B and takes the others for 1, B = 1 + b^2.
+    Of c |x|^2 at the origin.  A head sees p coordinates of mean square b^2/B and takes the others for 1, B = 1 + b^2.
     """
     width = 1 + bandwidth**2
     amplitude = (1e-3 * n_features) ** 2
-    return (1 - width**-2) ** -0.5, laws.SharedBias(amplitude, total_dim / n_features / width)
+    return (1 - width**-2) ** -0.5, amplitude, total_dim / n_features / width
 
 
 # ---------------------------------------------------------------- predicted allocations
@@ -43,13 +40,13 @@ def origin_law(bandwidth, total_dim=24, n_features=24):
 def test_average_of_orthogonal_heads_by_hand(total_dim):
     n, bandwidth = 10**10, 0.7
     found = al.predicted_allocations(make_data(n), total_dim, ORIGIN, al.Policy(fixed(bandwidth)))
-    inflation, bias = origin_law(bandwidth, total_dim)
+    inflation, amplitude, retained = origin_law(bandwidth, total_dim)
     assert [a.head_dim for a in found] == [p for p in (1, 2, 3, 4, 6, 8, 12, 24) if total_dim % p == 0]
     for a in found:
         assert (a.n_heads * a.head_dim, a.bandwidth, a.reason) == (total_dim, bandwidth, "")
         share = a.head_dim / total_dim
         variance = 1e4 / n * (share * inflation**a.head_dim + 1 - share)
-        squared_bias = bias.amplitude * (1 - bias.retained * share) ** 2
+        squared_bias = amplitude * (1 - retained * share) ** 2
         assert a.ensemble_variance == pytest.approx(variance, rel=1e-6)
         assert a.squared_bias == pytest.approx(squared_bias, rel=1e-6)
         assert a.mse == pytest.approx(variance + squared_bias, rel=1e-6)
@@ -191,12 +188,6 @@ def test_best_allocation_names_those_without_a_prediction():
         al.optimal_allocation(made([np.nan] * 4))
 
 
-def test_no_interpolated_optimum_without_a_minimum_in_sight():
-    assert 1 < al.interpolated_head_dim(made([3.0, 1.0, 2.0, 9.0])) < 4
-    for errors in ([1.0, 2.0, 3.0, 4.0], [4.0, 3.0, 2.0, 1.0], [3.0, 1.0, np.nan, np.nan]):
-        assert np.isnan(al.interpolated_head_dim(made(errors)))
-
-
 @pytest.mark.parametrize("n_keys", [10**6, 10**7])
 def test_a_target_of_two_dimensions_wants_heads_of_two(n_keys):
     data, queries = make_data(n_keys, 4, INTERACTION, noise_sd=1.0), al.quasi_random_queries(8, 4)
@@ -210,61 +201,26 @@ def test_a_target_of_two_dimensions_wants_heads_of_two(n_keys):
     assert best["uniform"].head_dim == 4
 
 
-# ---------------------------------------------------------------- slopes of predicted allocations
+# ---------------------------------------------------------------- how the best dimension grows
 
 
-def test_predicted_slope_is_that_of_the_law():
-    sizes = [10**10, 10**11, 10**12, 10**13]
-    inflation, bias = origin_law(0.5)
-    roots = [laws.fixed_bandwidth_optimum(np.log(n), 24, 1e4, inflation, bias) for n in sizes]
-    slope = al.predicted_slope(make_data(10), 24, ORIGIN, al.Policy(fixed(0.5)), sizes)
-    assert slope == pytest.approx(np.polyfit(np.log(sizes), roots, 1)[0], rel=0.01)
-    local = [laws.fixed_bandwidth_slope(p, 24, inflation, bias) for p in roots]
-    assert min(local) < slope < max(local)
-    # Neither the limit nor the law of an exponential bias passes.
-    assert slope < 0.9 / np.log(inflation)
+@pytest.mark.parametrize("bias_rate", [0.5, 2.0])
+def test_limiting_slope__is_that_of_the_balance_at_enormous_n(bias_rate):
+    """Squared bias exp(-g p) against the variance (p/D) L^p / n of averaged heads, n given by its logarithm."""
+    bandwidth, scale, total_dim = 0.7, 0.5, 24
 
+    def log_variance_fall(p):
+        inflation = np.log(averaged_noise_ratio(np.zeros(1), bandwidth, scale))
+        return p * inflation + np.log1p(p * inflation) - np.log(total_dim)
 
-def test_sum_of_heads_of_an_additive_target_wants_the_same_heads_at_any_n():
-    inflation = origin_law(0.7)[0]
-    optimum = laws.sum_optimum(24, inflation)
-    policy = al.Policy(fixed(0.7), "sum")
-    odd = s.Linear(function="linear", coefficients=(1e-3,) * 24)
-    for n in (10**9, 10**12):
-        found = al.predicted_allocations(make_data(n, regression=odd), 24, ORIGIN, policy)
-        assert al.interpolated_head_dim(found) == pytest.approx(optimum, rel=0.01)
-    assert abs(al.predicted_slope(make_data(10, regression=odd), 24, ORIGIN, policy, (10**9, 10**11))) < 0.01
-    slope = al.predicted_head_count_slope(make_data(10**10, regression=odd), (12, 18, 24), ORIGIN, policy)
-    budgets = np.array([12, 18, 24])
-    counts = budgets / [laws.sum_optimum(D, inflation) for D in budgets]
-    # Interpolated optima are right to one percent, and budgets range over a factor of two.
-    assert slope == pytest.approx(np.polyfit(np.log(budgets), np.log(counts), 1)[0], abs=0.02)
-    assert 0.5 < slope < 0.9
-    # Even functions have means, which the sum counts once for every head.
-    even = al.predicted_allocations(make_data(10**12), 24, ORIGIN, policy)
-    assert al.optimal_allocation(even).head_dim > 2 * optimum
+    def optimum(log_n):
+        def gap(p):
+            return np.log(bias_rate) - bias_rate * p - log_variance_fall(p) + log_n
 
+        return brentq(gap, 1e-6, 1e6)
 
-# ---------------------------------------------------------------- what an average of disjoint heads can do
-
-
-@pytest.mark.parametrize("name", ["additive", "interaction", "bump"])
-def test_average_of_disjoint_heads_cannot_have_less_bias_than_the_share_they_miss(name):
-    regression = {
-        "additive": s.Additive(function="additive", decay="exponential", rate=1.5),
-        "interaction": s.Interaction(function="interaction"),
-        "bump": s.Bumps(function="bumps", width=1.5),
-    }[name]
-    data, queries = make_data(10**9, 4, regression), al.quasi_random_queries(4096, 4)
-    heads = np.eye(4).reshape(4, 2, 2).swapaxes(0, 1)
-    cell = Cell(
-        data=data,
-        heads=s.Heads(n_heads=2, head_dim=2, arrangement="orthogonal"),
-        estimator=s.Estimator(bandwidth=fixed(0.01)),
-    )
-    bias = local_constant(cell, heads, heads, queries).projection_bias.mean(axis=1)
-    floor = np.var(regression_function(regression, 4)(queries)) / 4
-    ratio = np.mean(bias**2) / floor
-    assert ratio > 0.99
-    # Equality for what is additive over the blocks.
-    assert (abs(ratio - 1) < 0.01) == (name != "bump")
+    slope = (optimum(1.01e5) - optimum(1e5)) / 1e3
+    assert al.limiting_slope(bandwidth, scale, bias_rate) == pytest.approx(slope, rel=1e-3)
+    # The controls: other queries, and common sizes, which are far from the limit.
+    assert abs(al.limiting_slope(bandwidth, 1.0, bias_rate) / slope - 1) > 0.01
+    assert optimum(12.0) - optimum(11.0) < 0.97 * slope

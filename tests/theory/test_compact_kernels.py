@@ -10,7 +10,7 @@ from builders import minimal_cell
 
 from simstudy.design import load_design
 from simstudy.heads import key_projections, query_points, query_projections
-from simstudy.theory import compact_leading_order, empty_window_rate, instance_numbers, tuned_risk_ratio
+from simstudy.theory import compact_leading_order, empty_window_rate, instance_numbers
 
 DESIGN = Path(__file__).parents[2] / "designs" / "compact-kernels.toml"
 COMPACT = {"kind": "compact", "power": 2, "window": 2.5}
@@ -74,13 +74,6 @@ def test_windows_that_do_not_meet__have_covariance_zero_in_theory():
     assert prediction.covariance[0, 0, 1] == 0.0 < prediction.covariance[0, 0, 0]
     _, overlapping, _ = theory(queries=points, **apart)
     assert "overlap in part" in overlapping.reason and np.isnan(overlapping.covariance).all()
-
-
-@pytest.mark.parametrize(
-    ("head_dim", "power", "ratio"), [(1, 1, 1.041), (2, 1, 1.082), (4, 1, 1.155), (8, 1, 1.265), (2, 10_000, 1.0)]
-)
-def test_tuned_risk_ratio__is_the_known_one(head_dim, power, ratio):
-    assert tuned_risk_ratio(head_dim, power) == pytest.approx(ratio, abs=6e-4)
 
 
 def test_empty_window_rate__is_the_share_of_samples_without_a_key():

@@ -11,7 +11,7 @@ import pytest
 from simstudy import theory
 
 FOR_USERS = (
-    "allocation", "allocation_laws", "closed_forms", "exact", "leading", "local_constant", "measures", "mechanisms",
+    "allocation", "closed_forms", "exact", "leading", "local_constant", "measures", "mechanisms",
     "weighting",
 )  # fmt: skip
 
