@@ -21,6 +21,7 @@ from rich.table import Table
 from simstudy.problems import UserError
 
 if TYPE_CHECKING:
+    from simstudy.clients import Network
     from simstudy.design import Design
     from simstudy.jobs import Jobs
 
@@ -44,6 +45,9 @@ errors = Console(stderr=True)
 DesignArgument = Annotated[str, typer.Argument(help="Path of a design file, or the name of one in designs/.")]
 ProfileOption = Annotated[str, typer.Option(help="Profile of the design: how much to run and how precisely.")]
 OutputOption = Annotated[Path, typer.Option(help="Folder of all studies.")]
+DashboardOption = Annotated[
+    int | None, typer.Option(min=1, max=65535, help="Port of Dask's dashboard; all users of this machine can read it.")
+]
 
 
 def design_path(name: str) -> Path:
@@ -105,25 +109,35 @@ def run(
     design: DesignArgument,
     profile: ProfileOption = "quick",
     executor: Annotated[
-        str, typer.Option(help="serial, threads, processes, cuda, or the address of a Dask scheduler (tcp://host:8786)")
+        str, typer.Option(help="serial, threads, processes, cuda, or the address of a Dask scheduler (tls://host:8786)")
     ] = "threads",
     workers: Annotated[int | None, typer.Option(min=1, help="Threads, processes or GPUs; all by default.")] = None,
     output: OutputOption = Path("outputs"),
     share: Annotated[
         str | None, typer.Option(help='Compute only share "3/8" of the cells, into a folder of its own, to be merged.')
     ] = None,
+    dashboard: DashboardOption = None,
+    trust_network: Annotated[
+        bool,
+        typer.Option(
+            "--trust-network",
+            help="Use a scheduler on another host without TLS (tcp://): anybody on that network can run code as you.",
+        ),
+    ] = False,
 ) -> None:
     """Run a study, or continue one: batches that are already stored are not computed again."""
+    from simstudy.clients import Network
     from simstudy.design import load_design
 
     loaded = load_design(design_path(design), profile)
+    network = Network(dashboard, trust_network)
     if share is None:
-        _run(loaded, output, executor, workers)
+        _run(loaded, output, network, executor, workers)
     else:
-        _run_share(loaded, share, output, executor, workers)
+        _run_share(loaded, share, output, network, executor, workers)
 
 
-def _run(loaded: Design, output: Path, executor: str | Jobs, workers: int | None = None) -> None:
+def _run(loaded: Design, output: Path, network: Network, executor: str | Jobs, workers: int | None = None) -> None:
     """Run a study and show its verdicts."""
     from simstudy.progress import ProgressDisplay, missed_lines
     from simstudy.report import write_report
@@ -132,7 +146,9 @@ def _run(loaded: Design, output: Path, executor: str | Jobs, workers: int | None
     from simstudy.tables import verdict_table
 
     with ProgressDisplay(console) as display:
-        results = run_study(loaded, output=output, executor=executor, workers=workers, observer=display)
+        results = run_study(
+            loaded, output=output, executor=executor, workers=workers, network=network, observer=display
+        )
     store = store_of(loaded, output)
     with store.locked():
         report = write_report(results, loaded, store)
@@ -150,7 +166,7 @@ def _run(loaded: Design, output: Path, executor: str | Jobs, workers: int | None
         raise typer.Exit(EXIT_PRECISION_MISSED)
 
 
-def _run_share(loaded: Design, text: str, output: Path, executor: str, workers: int | None) -> None:
+def _run_share(loaded: Design, text: str, output: Path, network: Network, executor: str, workers: int | None) -> None:
     """Run a share of a study, and say where it is."""
     from simstudy.progress import ProgressDisplay
     from simstudy.shares import Share
@@ -158,8 +174,9 @@ def _run_share(loaded: Design, text: str, output: Path, executor: str, workers: 
 
     with ProgressDisplay(console) as display:
         stored = run_share(
-            loaded, Share.parse(text), output=output, executor=executor, workers=workers, observer=display
-        )
+            loaded, Share.parse(text), output=output, executor=executor, workers=workers, network=network,
+            observer=display,
+        )  # fmt: skip
     cells = len(display.ledger.accounts)
     console.print(f"share {text}: {cells} cells done\nstored   {stored.folder}", highlight=False, soft_wrap=True)
 
@@ -180,6 +197,7 @@ def submit(
     scratch: Annotated[str, typer.Option(help="Node-local folder; the shell of a job expands it.")] = "${TMPDIR:-/tmp}",
     directive: Annotated[list[str], typer.Option(help='More for the batch system: "--account=me".')] = [],  # noqa: B006
     setup: Annotated[list[str], typer.Option(help='Shell line of a job, such as "module load x".')] = [],  # noqa: B006
+    dashboard: DashboardOption = None,
     show: Annotated[bool, typer.Option("--show", help="Print the job scripts, and submit nothing.")] = False,
 ) -> None:
     """Run a study on a cluster: by jobs that this process keeps running until it is done, or by a job array.
@@ -187,6 +205,7 @@ def submit(
     In the first form jobs that are lost are replaced, and Ctrl-C ends all; in the second, a last job merges the
     shares and computes what lost tasks did not. In both, the same command continues what was interrupted.
     """
+    from simstudy.clients import Network
     from simstudy.design import load_design
     from simstudy.jobs import Jobs
     from simstudy.study import require_writable, store_of
@@ -197,7 +216,7 @@ def submit(
     require_writable(store.folder)
     asked = Jobs(
         system, jobs, threads, memory, walltime, queue, interface, scratch, tuple(directive), tuple(setup),
-        store.folder.absolute() / "logs",
+        store.folder.absolute() / "logs", store.partial.absolute(),
     )  # fmt: skip
     if array:
         _submit_array(loaded, path, output, asked, show)
@@ -206,7 +225,7 @@ def submit(
 
         print(job_script(asked))
     else:
-        _run(loaded, output, asked)
+        _run(loaded, output, Network(dashboard), asked)
 
 
 def _submit_array(loaded: Design, path: Path, output: Path, asked: Jobs, show: bool) -> None:

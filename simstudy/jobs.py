@@ -49,6 +49,8 @@ class Jobs:
         Further directives of the batch system, and shell lines before the computation.
     logs
         Folder of the logs of the jobs.
+    keys
+        Folder that jobs can read, for the keys of their connections as long as a run lasts.
 
     Raises
     ------
@@ -67,6 +69,7 @@ class Jobs:
     directives: tuple[str, ...] = ()
     setup: tuple[str, ...] = ()
     logs: Path = Path("logs")
+    keys: Path = Path()
 
     def __post_init__(self) -> None:
         import psutil

@@ -9,14 +9,27 @@ from __future__ import annotations
 import contextlib
 import os
 import platform
+import queue
 import time
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from multiprocessing.pool import ThreadPool
 from typing import Any, NamedTuple
 
 from simstudy.batch import simulate_batch
 from simstudy.cells import Cell
-from simstudy.clients import WORKER_SECONDS, cuda_client, job_cluster, local_client, no_workers, remote_client
+from simstudy.clients import (
+    CLOSED,
+    WORKER_SECONDS,
+    Network,
+    cuda_client,
+    job_cluster,
+    no_workers,
+    process_client,
+    remote_client,
+)
 from simstudy.jobs import Jobs
 from simstudy.moments import Moments
 from simstudy.problems import UserError
@@ -84,7 +97,72 @@ class Queue:
             yield task, compute([task], self.device, engine(self.device))[0]
 
 
-class DaskQueue(Queue):
+class TurnQueue(Queue, ABC):
+    """The same queue, handed out in turns to workers: a subclass says how."""
+
+    def __init__(self, device: str = "cpu") -> None:
+        super().__init__(device)
+        self._flying = 0
+        self._seconds = TURN_SECONDS
+
+    def __iter__(self) -> Iterator[tuple[Task, Outcome]]:
+        while self._waiting or self._flying:
+            self._supply()
+            tasks, outcomes = self._next_ended()
+            self._flying -= 1
+            self._seconds = max(1e-6, sum(outcome.usage.cpu_seconds for outcome in outcomes) / len(outcomes))
+            yield from zip(tasks, outcomes, strict=True)
+
+    def _supply(self) -> None:
+        """Keep the workers supplied, with turns as long as the last one makes expect, but something for each."""
+        places = TASKS_PER_THREAD * max(1, self.workers())
+        while self._waiting and self._flying < places:
+            length = min(int(TURN_SECONDS / self._seconds), len(self._waiting) // places)
+            self._start([self._waiting.popleft() for _ in range(max(1, length))])
+            self._flying += 1
+
+    @abstractmethod
+    def _start(self, tasks: Sequence[Task]) -> None:
+        """Give a turn to a worker."""
+
+    @abstractmethod
+    def _next_ended(self) -> tuple[Sequence[Task], list[Outcome]]:
+        """Wait for a turn to end; raise what it raised."""
+
+
+class ThreadQueue(TurnQueue):
+    """The same queue, computed by threads of this process: kernels release the interpreter's lock.
+
+    Parameters
+    ----------
+    pool, workers
+        Threads, and how many.  Those of a `ThreadPool` do not keep an interrupted process from ending.
+    """
+
+    def __init__(self, pool: ThreadPool, workers: int) -> None:
+        super().__init__()
+        self._pool, self._workers = pool, workers
+        self._ended: queue.SimpleQueue[tuple[Sequence[Task], Any]] = queue.SimpleQueue()
+
+    def workers(self) -> int:
+        """Return the number of threads."""
+        return self._workers
+
+    def _start(self, tasks: Sequence[Task]) -> None:
+        ended = partial(self._end, tasks)
+        self._pool.apply_async(compute, (tasks, self.device, engine(self.device)), {}, ended, ended)
+
+    def _end(self, tasks: Sequence[Task], found: Any) -> None:
+        self._ended.put((tasks, found))
+
+    def _next_ended(self) -> tuple[Sequence[Task], list[Outcome]]:
+        tasks, found = self._ended.get()
+        if isinstance(found, BaseException):
+            raise found
+        return tasks, found
+
+
+class DaskQueue(TurnQueue):
     """The same queue, computed by the workers of a Dask client.
 
     Parameters
@@ -98,52 +176,47 @@ class DaskQueue(Queue):
     """
 
     def __init__(self, client: Any, without_workers: Callable[[], None] | None = None, device: str = "cpu") -> None:
+        from distributed import as_completed
+
         super().__init__(device)
         self._client = client
         self._without_workers = without_workers or self._give_up
-        self._seconds = TURN_SECONDS
+        self._turns: dict[Any, Sequence[Task]] = {}
+        self._completed = as_completed(loop=client.loop)
 
     def workers(self) -> int:
         """Return how many tasks run at once, by the threads that the scheduler has now."""
         return sum(self._client.nthreads().values())
 
     def __iter__(self) -> Iterator[tuple[Task, Outcome]]:
-        from distributed import CancelledError, as_completed
+        from distributed import CancelledError
         from distributed.comm import CommClosedError
 
-        flying: dict[Any, Sequence[Task]] = {}
-        completed = as_completed()
         try:
-            while self._waiting or flying:
-                self._submit(flying, completed)
-                self._wait(completed)
-                future = next(completed)
-                tasks = flying.pop(future)
-                outcomes = _outcomes(future)
-                # Released at once: a result kept by its worker would be recomputed if that worker is lost.
-                future.release()
-                self._seconds = max(1e-6, sum(outcome.usage.cpu_seconds for outcome in outcomes) / len(outcomes))
-                yield from zip(tasks, outcomes, strict=True)
+            yield from super().__iter__()
         except (CancelledError, CommClosedError):
             raise UserError(
                 f"executor = {self._client.scheduler.address!r}: the Dask scheduler is lost; start it again, and run "
                 "again: finished batches are stored"
             ) from None
 
-    def _submit(self, flying: dict[Any, Sequence[Task]], completed: Any) -> None:
-        """Keep the workers supplied, with turns as long as the last one makes expect, but something for each."""
-        places = TASKS_PER_THREAD * max(1, self.workers())
-        while self._waiting and len(flying) < places:
-            length = min(int(TURN_SECONDS / self._seconds), len(self._waiting) // places)
-            tasks = [self._waiting.popleft() for _ in range(max(1, length))]
-            future = self._client.submit(compute, tasks, self.device, engine(self.device), pure=False, retries=2)
-            flying[future] = tasks
-            completed.add(future)
+    def _start(self, tasks: Sequence[Task]) -> None:
+        future = self._client.submit(compute, tasks, self.device, engine(self.device), pure=False, retries=2)
+        self._turns[future] = tasks
+        self._completed.add(future)
 
-    def _wait(self, completed: Any) -> None:
+    def _next_ended(self) -> tuple[Sequence[Task], list[Outcome]]:
+        self._wait()
+        future = next(self._completed)
+        tasks, outcomes = self._turns.pop(future), _outcomes(future)
+        # Released at once: a result kept by its worker would be recomputed if that worker is lost.
+        future.release()
+        return tasks, outcomes
+
+    def _wait(self) -> None:
         """Wait until a task has ended, but not for ever for workers that do not come back."""
         looked = last_seen = time.monotonic()
-        while not completed.has_ready():
+        while not self._completed.has_ready():
             time.sleep(0.01)
             now = time.monotonic()
             if now - looked < 1.0:
@@ -176,40 +249,62 @@ def _outcomes(future: Any) -> list[Outcome]:
 
 
 @contextlib.contextmanager
-def open_queue(executor: str | Jobs, workers: int | None = None) -> Iterator[Queue]:
+def open_queue(
+    executor: str | Jobs,
+    workers: int | None = None,
+    network: Network = CLOSED,
+    claim: Callable[[], None] = lambda: None,
+) -> Iterator[Queue]:
     """Open a queue on an executor and close its workers at the end.
 
     Parameters
     ----------
     executor
         ``serial``; ``threads`` or ``processes`` on this machine; ``cuda``, one process for each of its GPUs; the
-        address of a running Dask scheduler, such as ``tcp://host:8786``; or jobs to submit, which are replaced if they
+        address of a running Dask scheduler, such as ``tls://host:8786``; or jobs to submit, which are replaced if they
         are lost.
     workers
         Number of threads or processes, at least 1; all cores, or GPUs, by default.
+    network
+        What of it may be open to others: by default nothing.
+    claim
+        Called once the executor can be used, before a job is submitted or a key is written: locks the folder.
 
     Raises
     ------
     UserError
         If the executor is unknown, the number of workers is not positive, there are not so many GPUs, the scheduler
-        does not answer or has no workers, or jobs cannot be submitted.
+        does not answer, has no workers or no encryption, or jobs cannot be submitted.
     """
     if workers is not None and (isinstance(workers, bool) or not isinstance(workers, int) or workers < 1):
         raise UserError(f"workers = {workers!r}: must be a whole number of at least 1; leave it out for all cores")
+    network.require_usable(executor)
     if isinstance(executor, Jobs):
-        with job_cluster(executor) as (client, without_workers):
+        with job_cluster(executor, network, claim) as (client, without_workers):
             yield DaskQueue(client, without_workers)
-    elif executor == "serial":
+    else:
+        with _opened(executor, workers, network) as opened:
+            claim()
+            yield opened
+
+
+@contextlib.contextmanager
+def _opened(executor: str, workers: int | None, network: Network) -> Iterator[Queue]:
+    cores = os.cpu_count() or 1
+    if executor == "serial":
         yield Queue()
-    elif executor == "cuda":
-        with cuda_client(workers) as client:
-            yield DaskQueue(client, device="cuda")
-    elif executor in EXECUTORS:
-        with local_client(executor, workers or os.cpu_count() or 1) as client:
+    elif executor == "threads":
+        with ThreadPool(workers or cores) as pool:
+            yield ThreadQueue(pool, workers or cores)
+    elif executor == "processes":
+        with process_client(workers or cores, network) as client:
             yield DaskQueue(client)
+    elif executor == "cuda":
+        with cuda_client(workers, network) as client:
+            yield DaskQueue(client, device="cuda")
     elif "://" in str(executor):
-        with remote_client(executor) as client:
+        with remote_client(executor, network) as client:
             yield DaskQueue(client)
     else:
         known = ", ".join(EXECUTORS)
-        raise UserError(f"executor = {executor!r}: unknown; choose {known}, or an address such as tcp://host:8786")
+        raise UserError(f"executor = {executor!r}: unknown; choose {known}, or an address such as tls://host:8786")

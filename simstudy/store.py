@@ -84,6 +84,11 @@ class Store:
         self.folder = folder
         self.known = known
 
+    @property
+    def partial(self) -> Path:
+        """Hidden folder of what only the holder of the lock needs; the next holder empties it."""
+        return self.folder / ".partial"
+
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
         """Hold the folder against other writers, and remove what a killed one left half written.
@@ -116,7 +121,7 @@ class Store:
         import psutil
 
         with contextlib.suppress(OSError):
-            for name in os.listdir(self.folder / ".partial"):
+            for name in os.listdir(self.partial):
                 self._delete(f".partial/{name}")
         owner = Owner(os.getpid(), platform.node(), psutil.Process().create_time(), time.time())
         self.write_json(".owner.json", owner._asdict())
@@ -265,7 +270,7 @@ class Store:
 
     def _replace(self, path: Path, content: bytes) -> Path:
         """Write aside, flush to disk, and rename into place; leave nothing behind on failure."""
-        aside = self.folder / ".partial" / uuid.uuid4().hex
+        aside = self.partial / uuid.uuid4().hex
         try:
             for folder in (path.parent, aside.parent):
                 folder.mkdir(parents=True, exist_ok=True)

@@ -1,7 +1,7 @@
 """Run a study: compute what is missing, join theory, judge the claims, write the results.
 
-Imports threadpoolctl, xarray, compare, design, jobs, ledger, problems, provenance, schedule, shares, store, usage and
-verdicts only.
+Imports threadpoolctl, xarray, clients, compare, design, jobs, ledger, problems, provenance, schedule, shares, store,
+usage and verdicts only.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import Protocol
 import xarray as xr
 from threadpoolctl import threadpool_limits
 
+from simstudy.clients import CLOSED, Network
 from simstudy.compare import assemble
 from simstudy.design import Design, load_design
 from simstudy.jobs import Jobs
@@ -46,6 +47,7 @@ def run(
     output: str | Path = DEFAULT_OUTPUT,
     executor: str | Jobs = "threads",
     workers: int | None = None,
+    network: Network = CLOSED,
     observer: Observer | None = None,
 ) -> xr.Dataset:
     """Run a study to the precision that its design wants, and return its results.
@@ -67,6 +69,8 @@ def run(
         jobs to submit.
     workers
         Threads or processes, at least 1; all cores by default.
+    network
+        What of the executor is open to others: by default nothing.
     observer
         Called at the start, after each task, and before the theory of each cell.
 
@@ -92,8 +96,7 @@ def run(
     with contextlib.ExitStack() as held:
         # The executor comes first: if it cannot be used, no folder is made.  It also ends first: the theory of all
         # cells may take minutes, in which jobs of a cluster would idle.
-        with open_queue(executor, workers) as queue:
-            held.enter_context(store.locked())
+        with open_queue(executor, workers, network, lambda: held.enter_context(store.locked())) as queue:
             ledger = Ledger(design, store, queue.device)
             simulate(ledger, queue, meter, tell)
             n_workers = queue.workers()
@@ -120,6 +123,7 @@ def run_share(
     output: str | Path = DEFAULT_OUTPUT,
     executor: str = "threads",
     workers: int | None = None,
+    network: Network = CLOSED,
     observer: Observer | None = None,
 ) -> Store:
     """Compute what is missing of the cells of a share, and return the folder where it is stored.
@@ -136,7 +140,7 @@ def run_share(
         raise UserError("executor = 'cuda': shares are computed on CPUs only; leave out --share, or choose another")
     part, store = share.of(design), share.store(store_of(design, output))
     require_writable(store.folder)
-    with open_queue(executor, workers) as queue, store.locked():
+    with open_queue(executor, workers, network) as queue, store.locked():
         open_share(store)
         simulate(Ledger(part, store), queue, Meter(), observer or (lambda *_: None))
     return store
