@@ -66,7 +66,7 @@ def child(request):
     log = os.open(request["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     for stream, target in enumerate((null, null, log)):
         os.dup2(target, stream)
-    exec(request["first"])
+    exec(request["first"], {})
     return command(request["arguments"])
 
 with contextlib.redirect_stdout(sys.stderr):
@@ -141,12 +141,6 @@ class Forks:
         self._log = log
         assert self._server.stdout.readline().strip() == "ready"
 
-    def __enter__(self) -> Forks:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._server.communicate(timeout=60)
-
     def start(self, *arguments: object, first: str = "") -> Fork:
         """Start a command of simstudy, after some code."""
         return Fork(self._server, {"arguments": [*map(str, arguments)], "first": first, "log": str(self._log)})
@@ -156,19 +150,23 @@ class Forks:
         code = self.start(*arguments).wait()
         assert code in (0, 3), self._log.read_text()
 
+    def close(self) -> None:
+        """End the process."""
+        self._server.communicate(timeout=60)
+
 
 class Aim(NamedTuple):
     """When a process is killed: once it has written some of its files, and a little later.
 
     Attributes
     ----------
-    pattern, most
-        The files, as a glob below the folder, and how many at most.
+    patterns, most
+        The files, as globs below the folder, and how many at most.
     delay
         Most seconds of later.  Half of the kills come when the next file is half written instead.
     """
 
-    pattern: str = BATCHES
+    patterns: tuple[str, ...] = (BATCHES,)
     most: int = 12
     delay: float = 0.03
 
@@ -242,7 +240,7 @@ class Target:
     def _wait(self, process: Process, aim: Aim, before: dict) -> None:
         count = self._moments.randint(1, aim.most)
         while process.poll() is None:
-            now = state(self.folder, aim.pattern)
+            now = state(self.folder, *aim.patterns)
             if sum(now[path] != before.get(path) for path in now) >= count:
                 break
             time.sleep(0.002)
@@ -289,7 +287,7 @@ def state(folder: Path, *patterns: str) -> dict[str, tuple[int, int]]:
 def half_written(folder: Path) -> list[str]:
     """Files that are being written, or were when their process was killed."""
     try:
-        return os.listdir(folder / ".partial")
+        return [name for name in os.listdir(folder / ".partial") if not name.endswith(".pem")]
     except FileNotFoundError:
         return []
 

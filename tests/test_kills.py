@@ -1,46 +1,57 @@
-"""A sample of the kills of `make verify`, and whether the harness sees stores that are broken."""
+"""A sample of the kills of `make verify`, and whether the harness would see what it looks for."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
-from builders import write_design
-from kills import BATCHES, ENDS, FOLDER, WORK, Aim, Forks, Target
+from killed import KINDS, Bench
+from kills import WORK, Aim
 
-from simstudy.design import load_design
+TEARING = """
+import time
 from simstudy.store import Store
-
-
-@pytest.fixture(scope="module")
-def place(tmp_path_factory):
-    return tmp_path_factory.mktemp("kills")
-
-
-@pytest.fixture(scope="module")
-def design(place):
-    path = place / "work.toml"
-    path.write_text(WORK)
+def replace(self, path, content):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("wb") as file:
+        for part in (content[:100], content[100:]):
+            file.write(part)
+            file.flush()
+            time.sleep(0.01)
     return path
+Store._replace = replace
+"""
+FORGETFUL = """
+from simstudy.store import Store
+Store.stored_batches = lambda *_: frozenset()
+"""
 
 
 @pytest.fixture(scope="module")
-def forks(place, design):
-    with Forks(write_design(place), place / "warm", place / "log") as forks:
-        forks.finish("run", design, "--output", place / "calm", "--executor", "serial")
-        yield forks
-    assert "Traceback" not in (place / "log").read_text()
+def bench(tmp_path_factory) -> Iterator[Bench]:
+    with Bench(tmp_path_factory.mktemp("kills"), WORK) as bench:
+        yield bench
 
 
-@pytest.fixture
-def target(request, place, forks):
-    return Target(request.node.name, place / request.node.name / FOLDER, place / "calm" / FOLDER)
+@pytest.mark.parametrize("kind", KINDS)
+def test_killed_work__ends_in_the_same_bytes(kind, bench):
+    assert KINDS[kind](bench, 1).effective == 1
 
 
-@pytest.mark.parametrize("executor", ["serial", "threads"])
-def test_killed_runs__end_in_the_same_bytes(target, forks, place, design, executor):
-    run = ("run", design, "--output", place / target.name, "--executor", executor)
-    for _ in range(2):
-        target.hit(lambda: forks.start(*run))
-    target.hit(lambda: forks.start(*run), Aim("*.csv", 1), target.paths(*ENDS))
-    forks.finish(*run)
-    target.assert_equal()
-    print(target.tried, target.effective, target.torn)
+@pytest.mark.parametrize(
+    ("broken", "complaint"),
+    [(TEARING, "not that of a calm run"), (FORGETFUL, "lost or computed again")],
+    ids=["tears files", "forgets batches"],
+)
+def test_broken_store__is_seen(broken, complaint, bench, request):
+    target = bench.target(request.node.callspec.id)
+    with pytest.raises(AssertionError, match=complaint):
+        for _ in range(10):
+            target.hit(lambda: bench.forks.start(*bench.run(target.name), first=broken), Aim(most=4, delay=0.01))
+
+
+def test_kill_that_hits_no_work__does_not_count(bench):
+    target = bench.copied("idle")
+    with pytest.raises(AssertionError, match="idle: no kill in 8 hit work"):
+        target.hit(lambda: bench.forks.start("check", bench.design))
+    assert target.tried == 8 and target.effective == 0
