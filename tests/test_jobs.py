@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -25,6 +26,7 @@ ASKED = {
     "jobs": 3, "threads": 4, "memory": "8GB", "walltime": "02:30:00", "queue": "long", "directives": ("-X this",),
     "setup": ("module load python",),
 }  # fmt: skip
+NO_KEYS = clients._shared_by_all("certificate", "key")
 DIRECTIVES = {
     "slurm": [
         "#SBATCH -p long", "#SBATCH --cpus-per-task=4", "#SBATCH --mem=8G", "#SBATCH -t 02:30:00", "#SBATCH -X this",
@@ -38,7 +40,7 @@ DIRECTIVES = {
 @pytest.mark.parametrize("system", SUBMIT_COMMANDS)
 def test_job_script__asks_for_what_was_asked(system, tmp_path, monkeypatch):
     monkeypatch.setenv("NUMBA_CPU_NAME", "generic cpu")
-    lines = job_script(Jobs(system, **ASKED, logs=tmp_path / "logs")).splitlines()
+    lines = job_script(Jobs(system, **ASKED, logs=tmp_path / "logs", keys=tmp_path / "a folder")).splitlines()
     assert lines[0] == "#!/usr/bin/env bash"
     for expected in DIRECTIVES[system]:
         assert expected in lines
@@ -48,9 +50,12 @@ def test_job_script__asks_for_what_was_asked(system, tmp_path, monkeypatch):
     ):  # fmt: skip
         assert lines.index(expected) < len(lines) - 1
     worker = lines[-1]
-    assert worker.startswith(f"{sys.executable} -m distributed.cli.dask_worker tcp://SCHEDULER ")
+    assert worker.startswith(f"{sys.executable} -m distributed.cli.dask_worker tls://SCHEDULER ")
     assert " --nthreads 4 " in worker and ' --local-directory "${TMPDIR:-/tmp}" ' in worker
-    assert " --lifetime 8100s --lifetime-stagger 450s" in worker
+    assert " --lifetime 8100s --lifetime-stagger 450s --no-dashboard --worker-class simstudy.nodes.Pageless" in worker
+    certificate, key = f"'{tmp_path}/a folder/CERTIFICATE'", f"'{tmp_path}/a folder/KEY'"
+    assert worker.endswith(f" --protocol tls:// --tls-ca-file {certificate} --tls-cert {certificate} --tls-key {key}")
+    assert "BEGIN" not in "".join(lines)  # of a key
 
 
 def test_array_scripts__have_a_task_for_each_share_and_a_merge(tmp_path):
@@ -110,6 +115,9 @@ def refusing(n_failures: int, answer: str = "Submitted batch job 7"):
     scripts = []
 
     class Job:
+        def __init__(self, security):
+            self.security = security
+
         async def _submit_job(self, script):
             scripts.append(script)
             if len(scripts) <= n_failures:
@@ -119,10 +127,23 @@ def refusing(n_failures: int, answer: str = "Submitted batch job 7"):
     return clients._patient(Job), scripts
 
 
+def test_key_files__are_closed_to_others_from_the_start_and_end_with_the_block(tmp_path):
+    modes = []
+    tmp_path.chmod(0o777)
+    old = os.umask(0)
+    try:
+        with clients._key_files(tmp_path) as security:
+            modes += [path.stat().st_mode & 0o777 for path in tmp_path.iterdir()]
+            assert {security.tls_ca_file, security.tls_worker_key} == {str(path) for path in tmp_path.iterdir()}
+    finally:
+        os.umask(old)
+    assert modes == [0o600, 0o600] and not list(tmp_path.iterdir())
+
+
 def test_first_job_that_is_refused__is_not_submitted_again(monkeypatch):
     monkeypatch.setattr(clients, "SUBMIT_SECONDS", 0.0)
     kind, scripts = refusing(99)
-    assert asyncio.run(kind()._submit_job("script")) == ""
+    assert asyncio.run(kind(security=NO_KEYS)._submit_job("script")) == ""
     assert scripts == ["script"] and not kind.accepted and kind.refusal.strip() == "no such queue"
 
 
@@ -130,10 +151,10 @@ def test_job_that_fails_after_another_was_taken__is_submitted_again(monkeypatch)
     monkeypatch.setattr(clients, "SUBMIT_SECONDS", 0.0)
     kind, scripts = refusing(3)
     kind.accepted = True
-    assert asyncio.run(kind()._submit_job("script")) == "Submitted batch job 7" and len(scripts) == 4
+    assert asyncio.run(kind(security=NO_KEYS)._submit_job("script")) == "Submitted batch job 7" and len(scripts) == 4
     kind, scripts = refusing(10_000)
     kind.accepted = True
-    assert asyncio.run(kind()._submit_job("script")) == "" and len(scripts) == clients.SUBMIT_RETRIES
+    assert asyncio.run(kind(security=NO_KEYS)._submit_job("script")) == "" and len(scripts) == clients.SUBMIT_RETRIES
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ import os
 import socket
 import subprocess
 import sys
+import threading
 
 import dask
 import distributed  # noqa: F401  # its defaults must be there before any are set aside
@@ -13,6 +14,7 @@ import numpy as np
 import pytest
 from builders import minimal_cell
 from kills import ROOT
+from strangers import certificates
 
 from simstudy import clients, schedule
 from simstudy.batch import simulate_batch
@@ -46,25 +48,60 @@ def test_workers_that_do_not_come_back__are_waited_for_only_so_long(monkeypatch)
             list(queue)
 
 
-def test_lost_scheduler__is_a_message_with_a_remedy():
+@pytest.mark.parametrize("protocol", ["tcp", "tls"])
+def test_lost_scheduler__is_a_message_with_a_remedy(protocol, tmp_path):
     """Killed, as by the end of its job; its worker leaves by itself."""
+    settings = certificates(tmp_path) if protocol == "tls" else {}
+    spelt = {name.upper().replace(".", "__").replace("-", "_"): path for name, path in settings.items()}
     start = [sys.executable, "-W", "ignore", "-m"]
-    common = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "cwd": ROOT}
+    common = {
+        "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "cwd": ROOT,
+        "env": os.environ | {f"DASK_{name}": path for name, path in spelt.items()},
+    }  # fmt: skip
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
-        address = f"tcp://127.0.0.1:{free.getsockname()[1]}"
+        address = f"{protocol}://127.0.0.1:{free.getsockname()[1]}"
     host = [*start, "distributed.cli.dask_scheduler", "--host", address, "--no-dashboard"]
     hand = [*start, "distributed.cli.dask_worker", address, "--nthreads", "1", "--no-dashboard", "--no-nanny"]
     with subprocess.Popen(host, **common) as scheduler, subprocess.Popen(hand, **common) as worker:
         try:
-            with open_queue(address) as queue:
+            with dask.config.set(settings), open_queue(address) as queue:
                 queue.add([Task((minimal_cell(n_keys=10_000),), batch) for batch in range(1000)])
-                with pytest.raises(UserError, match=r"scheduler is lost.*finished batches are stored"):
+                with pytest.raises(UserError, match=r"^[^\n]*scheduler is lost[^\n]*finished batches are stored$"):
                     for _ in queue:
                         scheduler.kill()
         finally:
             scheduler.kill()
             worker.kill()
+
+
+def test_certificates_of_another_cluster__are_refused_in_one_line(tmp_path):
+    from distributed import LocalCluster, Security
+
+    with (
+        LocalCluster(
+            n_workers=1, processes=False, dashboard_address=None, host="127.0.0.1", security=Security.temporary()
+        ) as cluster,
+        dask.config.set(certificates(tmp_path)),
+        pytest.raises(
+            UserError, match=r"^executor = 'tls://[^\n]*no Dask scheduler answers[^\n]*mend the certificates$"
+        ),
+        open_queue(cluster.scheduler_address),
+    ):
+        raise AssertionError("opened")
+
+
+def test_certificates_that_cannot_be_read__are_refused_in_one_line(tmp_path):
+    settings = certificates(tmp_path)
+    (tmp_path / "client_key.pem").write_text("no key")
+    for harm in (lambda: None, (tmp_path / "client_cert.pem").unlink):
+        harm()
+        with (
+            dask.config.set(settings),
+            pytest.raises(UserError, match=r"^executor = [^\n]*mend the certificates$"),
+            open_queue("tls://127.0.0.1:1"),
+        ):
+            raise AssertionError("opened")
 
 
 def test_workers_that_die__are_a_message_with_a_remedy(monkeypatch):
@@ -92,13 +129,13 @@ def test_queue__returns_every_task_also_those_added_while_iterating():
 def test_short_batches__are_handed_over_several_at_a_time_and_each_keeps_its_own(monkeypatch):
     made, turns = minimal_cell(batch_size=16), []
     with open_queue("threads", 1) as queue:
-        submit = queue._client.submit
+        start = queue._start
 
-        def spy(function, tasks, *arguments, **options):
+        def spy(tasks):
             turns.append(len(tasks))
-            return submit(function, tasks, *arguments, **options)
+            start(tasks)
 
-        monkeypatch.setattr(queue._client, "submit", spy)
+        monkeypatch.setattr(queue, "_start", spy)
         queue.add(Task((made,), batch) for batch in range(60))
         found = {task.batch: outcome.batches[0] for task, outcome in queue}
     assert sum(turns) == len(found) == 60 and max(turns) > 1
@@ -106,17 +143,37 @@ def test_short_batches__are_handed_over_several_at_a_time_and_each_keeps_its_own
         np.testing.assert_array_equal(found[batch].error_sum, simulate_batch([made], batch)[0].error_sum)
 
 
-def test_local_workers__are_as_many_as_asked_in_one_process_or_in_as_many():
-    for executor, expected in (("threads", [3]), ("processes", [1, 1, 1])):
-        with clients.local_client(executor, 3) as client:
-            assert list(client.nthreads().values()) == expected
+def test_processes__are_as_many_as_asked():
+    with clients.process_client(3, clients.CLOSED) as client:
+        assert list(client.nthreads().values()) == [1, 1, 1]
+
+
+def test_threads__tell_what_a_task_raised_and_stop_at_once(monkeypatch):
+    """A turn that runs for long, as of large batches, keeps neither the error nor the end of the queue back."""
+    never = threading.Event()
+
+    def compute(tasks, *_):
+        if tasks[0].batch:
+            never.wait(600)
+        raise ZeroDivisionError("as raised there")
+
+    monkeypatch.setattr(schedule, "compute", compute)
+    with pytest.raises(ZeroDivisionError, match="as raised there"), open_queue("threads", 2) as queue:
+        queue.add([Task((minimal_cell(),), 1), Task((minimal_cell(),), 0)])
+        list(queue)
+    never.set()
 
 
 def test_worker_of_another_engine__is_refused(monkeypatch):
     """Such a worker would store its bits under the name of ours."""
+    from distributed import LocalCluster
+
     asked = iter(["that of the client"])
     monkeypatch.setattr(schedule, "engine", lambda device: next(asked, "that of the worker"))
-    with open_queue("threads", 1) as queue:
+    with (
+        LocalCluster(n_workers=1, processes=False, dashboard_address=None) as cluster,
+        open_queue(cluster.scheduler_address) as queue,
+    ):
         queue.add([Task((minimal_cell(),), 0)])
         with pytest.raises(UserError, match=r"other bits \(engine that of the worker on .*that of the client wanted\)"):
             list(queue)

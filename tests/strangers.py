@@ -1,0 +1,133 @@
+"""A second user of the machine, without credentials: what listens to him, and whether he can run code as its owner.
+
+Imports psutil and pytest only.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path
+from typing import NamedTuple
+
+import psutil
+import pytest
+
+NOBODY = 65534
+# Each way in is tried at each address, with no credentials (tcp) and with those that anybody can make (tls).  What gets
+# in as a client runs code there, which leaves a file; what gets in as a worker would be sent the owner's code.
+BREAK_IN = """
+import asyncio, os, sys
+import distributed
+from distributed import Client, Security, Worker, rpc
+ports, folder, own = sys.argv[1].split(","), sys.argv[2], Security.temporary()
+import distributed.protocol.pickle, distributed.comm.tcp, tempfile
+os.setgroups([]); os.setgid(NOBODY); os.setuid(NOBODY)
+os.environ["HOME"] = os.environ["TMPDIR"] = tempfile.tempdir = folder
+os.chdir(folder)
+
+def mark(name):
+    import os
+    open(os.path.join(name, f"uid-{os.getuid()}"), "w").close()
+
+async def as_client(address, security):
+    async with Client(address, security=security, asynchronous=True, timeout=5) as client:
+        await client.run_on_scheduler(mark, folder)
+
+async def as_worker(address, security):
+    async with Worker(address, security=security, nthreads=1, death_timeout=5):
+        return
+
+async def as_peer(address, security):
+    # Workers and nannies run what they are sent, too.
+    async with rpc(address, connection_args=security.get_connection_args("client") if security else {}) as peer:
+        await peer.identity()
+
+async def attempt(way, protocol, port):
+    security = own if protocol == "tls" else None
+    try:
+        await asyncio.wait_for(way(f"{protocol}://{port}", security), 20)
+    except Exception:
+        return
+    print(way.__name__, protocol)
+
+async def main():
+    ways = (as_client, as_worker, as_peer)
+    await asyncio.gather(*(attempt(way, kind, port) for way in ways for kind in ("tcp", "tls") for port in ports))
+
+asyncio.run(main())
+os._exit(0)
+""".replace("NOBODY", str(NOBODY))
+
+
+class Listener(NamedTuple):
+    """A socket on which a process accepts connections."""
+
+    pid: int
+    host: str
+    port: int
+
+
+def listeners(pid: int) -> set[Listener]:
+    """Sockets on which a process or one that it started accepts connections, of any kind."""
+    found = set()
+    with contextlib.suppress(psutil.NoSuchProcess):
+        owner = psutil.Process(pid)
+        for process in (owner, *owner.children(recursive=True)):
+            with contextlib.suppress(psutil.NoSuchProcess):
+                for socket in process.net_connections("inet"):
+                    if socket.status == psutil.CONN_LISTEN:
+                        found.add(Listener(process.pid, *socket.laddr))
+    return found
+
+
+def require_second_user() -> None:
+    if os.geteuid() != 0:
+        pytest.skip("not root, who can become another user")
+
+
+def break_in(sockets: Iterable[Listener]) -> tuple[list[str], list[str]]:
+    """Try to join as a second user: return the ways that led in, and the files of those as whom code was run."""
+    doors = ",".join(sorted(f"{one.host}:{one.port}" for one in sockets))
+    # Folders of pytest are closed to others.
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:
+        Path(folder).chmod(0o777)
+        command = [sys.executable, "-W", "ignore", "-c", BREAK_IN, doors, folder]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=200)
+        assert done.returncode == 0, done.stderr
+        return sorted(done.stdout.splitlines()), sorted(path.name for path in Path(folder).glob("uid-*"))
+
+
+def readable_by_others(folder: Path) -> list[Path]:
+    """Files below a folder that a second user may read once he is let into it."""
+    code = (
+        "import os, sys; os.setgroups([]); os.setgid(65534); os.setuid(65534)\nfor p in sys.argv[1:]:\n"
+        "    try: open(p).close(); print(p)\n    except PermissionError: pass"
+    )
+    paths = [str(path) for path in sorted(folder.rglob("*")) if path.is_file()]
+    done = subprocess.run([sys.executable, "-c", code, *paths], capture_output=True, text=True, check=True)
+    return [Path(line) for line in done.stdout.splitlines()]
+
+
+def certificates(folder: Path) -> dict[str, str]:
+    """Write the certificate of a cluster, as its owner would, and return Dask's settings that name it."""
+    from distributed import Security
+
+    made, settings = Security.temporary(), {}
+    for name in (
+        "ca_file",
+        "client_cert",
+        "client_key",
+        "scheduler_cert",
+        "scheduler_key",
+        "worker_cert",
+        "worker_key",
+    ):
+        path = folder / f"{name}.pem"
+        path.write_text(getattr(made, f"tls_{name}"))
+        settings[f"distributed.comm.tls.{name.replace('_', '.' if name != 'ca_file' else '-')}"] = str(path)
+    return settings
