@@ -67,9 +67,11 @@ def array_scripts(design: Design, path: Path, store: Store, output: Path, jobs: 
         "set -e",
         *jobs.prologue,
         "stored=()",
-        f'for share in {shares}/*/; do if [ -n "$(ls "$share/batches" 2>/dev/null)" ]; then stored+=("$share"); fi; done',
+        f"for share in {shares}/*/; do",
+        '    [ -z "$(ls "$share/batches" 2>/dev/null)" ] || stored+=("$share")',
+        "done",
         # None are left if this job was lost after it had removed them, and started again.
-        f'if [ "${{#stored[@]}}" -gt 0 ]; then {simstudy} merge "${{stored[@]}}" --into {folder}; fi',
+        f'[ -z "$stored" ] || {simstudy} merge "${{stored[@]}}" --into {folder}',
         # A node that Slurm gave up may still write there; its batches are not missed.
         f"rm -rf {shares} || true",
         f"exec {run}",

@@ -82,10 +82,12 @@ def simulation(executor: str) -> Callable[[Bench, int], Target]:
 def theory(bench: Bench, n: int) -> Target:
     """Runs that have stored all batches, and derive theory."""
     target = bench.copied("theory")
+    lost = min(target.paths(BATCHES))
     for _ in range(n):
 
         def one_batch_left() -> Fork:
-            target.lose(min(target.paths(BATCHES)))
+            (target.folder / lost).unlink()
+            target.forget(lost)
             return bench.forks.start(*bench.run("theory"))
 
         (target.folder / "results.nc").unlink(missing_ok=True)

@@ -190,6 +190,7 @@ class Target:
         self.tried = self.effective = self.torn = 0
         self._calm = {path: content(calm / path) for path in state(calm)}
         self._seen = state(folder)
+        self._harmed: dict[str, tuple[int, int]] = {}
         self._moments = random.Random(name)
 
     def paths(self, *patterns: str) -> set[str]:
@@ -252,20 +253,21 @@ class Target:
         while time.monotonic() < deadline and not half_written(self.folder):
             pass
 
-    def lose(self, path: str) -> None:
-        """Delete a batch, so that there is one to compute again."""
-        (self.folder / path).unlink()
+    def forget(self, path: str) -> None:
+        """Let a batch be computed again: its file was harmed, or is no more."""
         del self._seen[path]
+        self._harmed |= state(self.folder, path)
 
     def assert_harmless(self) -> None:
         """No batch was written again, and what was written is whole."""
         now = state(self.folder)
         stored = {path: was for path, was in self._seen.items() if path.endswith(".npz")}
         assert stored.items() <= now.items(), f"{self.name}: a stored batch was lost or computed again"
-        for path in now:
-            if now[path] != self._seen.get(path):
+        whole = {path: was for path, was in now.items() if was != self._harmed.get(path)}
+        for path in whole:
+            if whole[path] != self._seen.get(path):
                 assert content(self.folder / path) == self._calm[path], f"{self.name}: {path} is not that of a calm run"
-        self._seen = now
+        self._seen = whole
 
     def assert_equal(self) -> None:
         """Everything is there, as after a calm run."""

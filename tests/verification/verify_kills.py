@@ -15,7 +15,7 @@ import psutil
 import pytest
 from builders import edited
 from killed import KINDS, Bench
-from kills import BATCHES, ENDS, FOLDER, ROOT, WORK, Aim, Target, command, environment
+from kills import BATCHES, ENDS, ROOT, WORK, Aim, Target, command, environment
 from tls import cluster
 
 from simstudy.arrays import array_scripts
