@@ -45,14 +45,13 @@ WORK = edited(WORK, 'hue = "bandwidth"', 'hue = "bandwidth"\nwhere = { n_feature
 # answers the number of the process that does it, and at the next line how that ended.  Until it is asked, the number
 # is not given to another process, which a kill might hit.
 FORKS = """
-import contextlib, json, os, sys, traceback
+import contextlib, json, os, runpy, sys, traceback
 import matplotlib.pyplot
-from simstudy.cli import main
 
 def command(arguments):
     sys.argv = ["simstudy", *arguments]
     try:
-        main()
+        runpy.run_module("simstudy", run_name="__main__")
     except SystemExit as end:
         return end.code or 0
     except BaseException:
