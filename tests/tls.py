@@ -17,13 +17,21 @@ from kills import ROOT, environment
 
 
 class Cluster:
-    """A scheduler on this machine, and workers of one thread each that can be killed."""
+    """A scheduler on this machine, and workers of one thread each that can be killed.
 
-    def __init__(self, place: Path) -> None:
+    Parameters
+    ----------
+    place
+        An empty folder.
+    variables
+        Of the environment of all of them.
+    """
+
+    def __init__(self, place: Path, **variables: str) -> None:
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             self.address = f"tls://127.0.0.1:{free.getsockname()[1]}"
-        self.environment = environment(**certificates(place))
+        self.environment = environment(**certificates(place), **variables)
         self._place = place
         self.scheduler = self._start("scheduler", "--host", self.address, "--no-dashboard")
         self.workers = [self.add_worker(), self.add_worker()]
@@ -63,9 +71,10 @@ def certificates(place: Path) -> dict[str, str]:
 
 
 @contextlib.contextmanager
-def cluster(place: Path) -> Iterator[Cluster]:
+def cluster(place: Path, **variables: str) -> Iterator[Cluster]:
+    """Make a folder, start a cluster that uses it, and end that with the block."""
     place.mkdir()
-    started = Cluster(place)
+    started = Cluster(place, **variables)
     try:
         yield started
     finally:
