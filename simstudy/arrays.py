@@ -66,8 +66,12 @@ def array_scripts(design: Design, path: Path, store: Store, output: Path, jobs: 
         *_header(jobs, f"{name}-merge", "%j.log"),
         "set -e",
         *jobs.prologue,
-        f"stored=({shares}/*/batches)",
-        f'{simstudy} merge "${{stored[@]%/batches}}" --into {folder}',
+        "stored=()",
+        f"for share in {shares}/*/; do",
+        '    [ -z "$(ls "$share/batches" 2>/dev/null)" ] || stored+=("$share")',
+        "done",
+        # None are left if this job was lost after it had removed them, and started again.
+        f'[ -z "$stored" ] || {simstudy} merge "${{stored[@]}}" --into {folder}',
         # A node that Slurm gave up may still write there; its batches are not missed.
         f"rm -rf {shares} || true",
         f"exec {run}",

@@ -1,84 +1,303 @@
-"""Runs that are killed: a process that has everything compiled and forks the runs, so that kills fall on the work.
+"""Kills that hit work: runs forked from a warm process, killed when the files on disk show that they are at work.
 
-Imports NumPy and xarray only.
+Imports NumPy, psutil and xarray, and its neighbours only.
+
+A kill counts if its process had written something since it began, or left a file half written, and had more to write.
+One that came too early or too late is repeated at another moment.
 """
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+import json
 import os
+import random
+import signal
 import subprocess
 import sys
-from pathlib import Path
+import time
+from collections.abc import Callable
+from pathlib import Path, PurePosixPath
+from typing import NamedTuple, Protocol
 
 import numpy as np
+import psutil
 import xarray as xr
+from builders import DESIGN, edited
 
 ROOT = Path(__file__).parents[1]
-# Reads a line for each run, "DESIGN OUTPUT EXECUTOR PATIENCE", and answers how it ended.  Only the parent of a process
-# may kill it safely: until it asks, the number is not given to another.
+FOLDER = Path("tiny") / "quick"
+BATCHES = "batches/*/*.npz"
+ENDS = ("results.nc", "provenance.json", "figures/*", "*.csv", "report.html")
+"""What a run writes when all batches are stored, in this order."""
+PATIENCE = 240.0
+TRIES = 8
+"""Moments at which a kill is tried until it hits work."""
+
+# Twelve cells in two shares, and a batch every 5 ms or so.
+WORK = edited(DESIGN, "n_keys = 40", "n_keys = 5_000").replace("mse = 0.05", "mse = 0.001")
+WORK = edited(WORK, "n_features = 6\n", "")
+WORK = edited(WORK, "angle = [0, 45, 90]", "n_features = [6, 7]\nangle = [0, 45, 90]")
+WORK = edited(WORK, 'hue = "bandwidth"', 'hue = "bandwidth"\nwhere = { n_features = 6 }')
+
+# Runs a command itself, so that everything is compiled.  Then reads commands, each with code to execute before it;
+# answers the number of the process that does it, and at the next line how that ended.  Until it is asked, the number
+# is not given to another process, which a kill might hit.
 FORKS = """
-import os, signal, sys, time
-import distributed
-from simstudy.design import load_design
-from simstudy.study import run
+import contextlib, json, os, runpy, sys, traceback
+import matplotlib.pyplot
 
-def forked(design, output, executor, patience):
-    child = os.fork()
-    if child == 0:
-        try:
-            run(design, output=output, executor=executor, workers=2)
-        except BaseException as error:
-            print(type(error).__name__, error, file=sys.stderr, flush=True)
-            os._exit(1)
-        os._exit(0)
-    deadline = time.monotonic() + float(patience)
-    while time.monotonic() < deadline:
-        if os.waitid(os.P_PID, child, os.WEXITED | os.WNOHANG | os.WNOWAIT):
-            break
-        time.sleep(0.001)
-    else:
-        os.kill(child, signal.SIGKILL)
-    _, status = os.waitpid(child, 0)
-    return "killed" if os.WIFSIGNALED(status) else ("failed" if status else "finished")
+def command(arguments):
+    sys.argv = ["simstudy", *arguments]
+    try:
+        runpy.run_module("simstudy", run_name="__main__")
+    except SystemExit as end:
+        return end.code or 0
+    except BaseException:
+        traceback.print_exc()
+        return 1
+    return 0
 
-run(sys.argv[1], output=sys.argv[2], executor="serial")
+def child(request):
+    os.setsid()
+    null = os.open(os.devnull, os.O_RDWR)
+    log = os.open(request["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    for stream, target in enumerate((null, null, log)):
+        os.dup2(target, stream)
+    exec(request["first"], {})
+    return command(request["arguments"])
+
+with contextlib.redirect_stdout(sys.stderr):
+    command(sys.argv[1:])
 print("ready", flush=True)
 for line in sys.stdin:
-    print(forked(*line.split()), flush=True)
+    number = os.fork()
+    if number == 0:
+        code = child(json.loads(line))
+        sys.stderr.flush()
+        os._exit(code)
+    print(number, flush=True)
+    sys.stdin.readline()
+    print(os.waitstatus_to_exitcode(os.waitpid(number, 0)[1]), flush=True)
 """
 
 
+class Process(Protocol):
+    """A process that can be killed: that of `subprocess`, or a fork."""
+
+    @property
+    def pid(self) -> int: ...
+    def poll(self) -> int | None: ...
+    def kill(self) -> None: ...
+    def wait(self, timeout: float | None = None) -> int: ...
+
+
+class Fork:
+    """A command in a process that was forked from a warm one; one at a time."""
+
+    def __init__(self, server: subprocess.Popen, request: dict) -> None:
+        self._server, self._code = server, None
+        self.pid = int(self._ask(json.dumps(request)))
+
+    def _ask(self, line: str) -> str:
+        print(line, file=self._server.stdin, flush=True)
+        return self._server.stdout.readline()
+
+    def poll(self) -> int | None:
+        if self._code is None and psutil.Process(self.pid).status() == psutil.STATUS_ZOMBIE:
+            self._code = int(self._ask(""))
+        return self._code
+
+    def kill(self) -> None:
+        if self.poll() is None:
+            psutil.Process(self.pid).kill()
+
+    def wait(self, timeout: float | None = None) -> int:
+        deadline = time.monotonic() + (timeout or PATIENCE)
+        while self.poll() is None:
+            assert time.monotonic() < deadline, "waited in vain"
+            time.sleep(0.002)
+        return self._code
+
+
 class Forks:
-    """A process that forks one run after another; use it as a context manager.
+    """A process that forks one command after another; use it as a context manager.
 
     Parameters
     ----------
     design, output
         A small study that is run first, so that everything is compiled.
+    log
+        File that takes what the commands say on standard error.
     """
 
-    def __init__(self, design: Path, output: Path) -> None:
-        command = [sys.executable, "-W", "ignore", "-c", FORKS, str(design), str(output)]
-        environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    def __init__(self, design: Path, output: Path, log: Path) -> None:
+        arguments = ["run", str(design), "--output", str(output), "--executor", "serial"]
         pipe = subprocess.PIPE
-        self._process = subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, env=environment)
-        assert self._answer() == "ready"
+        command = [sys.executable, "-W", "ignore", "-c", FORKS, *arguments]
+        self._server = subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, env=environment())
+        self._log = log
+        assert self._server.stdout.readline().strip() == "ready"
 
-    def __enter__(self) -> Forks:
-        return self
+    def start(self, *arguments: object, first: str = "") -> Fork:
+        """Start a command of simstudy, after some code."""
+        return Fork(self._server, {"arguments": [*map(str, arguments)], "first": first, "log": str(self._log)})
 
-    def __exit__(self, *_: object) -> None:
-        self._process.communicate()
+    def finish(self, *arguments: object) -> None:
+        """Let a command end in order."""
+        code = self.start(*arguments).wait()
+        assert code in (0, 3), self._log.read_text()
 
-    def _answer(self) -> str:
-        assert self._process.stdout is not None
-        return self._process.stdout.readline().strip()
+    def close(self) -> None:
+        """End the process."""
+        self._server.communicate(timeout=60)
 
-    def run(self, design: Path, output: Path, executor: str, patience: float) -> str:
-        """Start a run and kill it after ``patience`` seconds; return "killed", "failed", or "finished" before that."""
-        print(design, output, executor, patience, file=self._process.stdin, flush=True)
-        return self._answer()
+
+class Aim(NamedTuple):
+    """When a process is killed: once it has written some of its files, and a little later.
+
+    Attributes
+    ----------
+    patterns, most
+        The files, as globs below the folder, and how many at most.
+    delay
+        Most seconds of later.  Half of the kills come when the next file is half written instead.
+    """
+
+    patterns: tuple[str, ...] = (BATCHES,)
+    most: int = 12
+    delay: float = 0.03
+
+
+BATCH = Aim()
+
+
+class Target:
+    """A folder whose writers are killed, and the calm one that it must equal in the end.
+
+    Parameters
+    ----------
+    name
+        Of this kind of kills, for their table.
+    folder, calm
+        Folders of a study or of a share.
+    """
+
+    def __init__(self, name: str, folder: Path, calm: Path) -> None:
+        self.name, self.folder = name, folder
+        self.tried = self.effective = self.torn = 0
+        self._calm = {path: content(calm / path) for path in state(calm)}
+        self._seen = state(folder)
+        self._harmed: dict[str, tuple[int, int]] = {}
+        self._moments = random.Random(name)
+
+    def paths(self, *patterns: str) -> set[str]:
+        """Files of the calm folder that match."""
+        return {path for path in self._calm if any(PurePosixPath(path).match(pattern) for pattern in patterns)}
+
+    def hit(self, start: Callable[[], Process], aim: Aim = BATCH, wanted: set[str] | None = None) -> None:
+        """Start a process and kill it, until a kill has hit work."""
+        for _ in range(TRIES):
+            process = start()
+            if self.shoot(process, aim, wanted):
+                return
+        raise AssertionError(f"{self.name}: no kill in {TRIES} hit work")
+
+    def shoot(
+        self, process: Process, aim: Aim = BATCH, wanted: set[str] | None = None, victim: Callable | None = None
+    ) -> bool:
+        """Kill a process, or a victim that works for it, and return whether that hit work.
+
+        Parameters
+        ----------
+        process
+            Who writes in the folder.
+        aim, wanted
+            When, and the files that it has to write, all of the calm folder by default.
+        victim
+            Kills another one than the process.
+        """
+        before = state(self.folder)
+        self._wait(process, aim, before)
+        at_work = process.poll() is None
+        if victim is None:
+            process.kill()
+            at_work = process.wait(PATIENCE) == -signal.SIGKILL
+        else:
+            victim()
+        now = state(self.folder)
+        written = {path for path in now if now[path] != before.get(path)}
+        torn = 0 if victim else len(half_written(self.folder))
+        done = written | (now.keys() & self.paths(BATCHES))
+        effective = at_work and bool(written or torn) and bool((wanted or self._calm.keys()) - done)
+        self.tried += 1
+        self.effective += effective
+        self.torn += effective and torn > 0
+        self.assert_harmless()
+        return effective
+
+    def _wait(self, process: Process, aim: Aim, before: dict) -> None:
+        count = self._moments.randint(1, aim.most)
+        while process.poll() is None:
+            now = state(self.folder, *aim.patterns)
+            if sum(now[path] != before.get(path) for path in now) >= count:
+                break
+            time.sleep(0.002)
+        if self._moments.random() < 0.5:
+            time.sleep(self._moments.uniform(0, aim.delay))
+            return
+        deadline = time.monotonic() + 1.0
+        # A file is half written for a tenth of a millisecond.
+        while time.monotonic() < deadline and not half_written(self.folder):
+            pass
+
+    def forget(self, path: str) -> None:
+        """Let a batch be computed again: its file was harmed, or is no more."""
+        del self._seen[path]
+        self._harmed |= state(self.folder, path)
+
+    def assert_harmless(self) -> None:
+        """No batch was written again, and what was written is whole."""
+        now = state(self.folder)
+        stored = {path: was for path, was in self._seen.items() if path.endswith(".npz")}
+        assert stored.items() <= now.items(), f"{self.name}: a stored batch was lost or computed again"
+        whole = {path: was for path, was in now.items() if was != self._harmed.get(path)}
+        for path in whole:
+            if whole[path] != self._seen.get(path):
+                assert content(self.folder / path) == self._calm[path], f"{self.name}: {path} is not that of a calm run"
+        self._seen = whole
+
+    def assert_equal(self) -> None:
+        """Everything is there, as after a calm run."""
+        self.assert_harmless()
+        assert self._seen.keys() == self._calm.keys()
+        assert half_written(self.folder) == []
+
+
+def state(folder: Path, *patterns: str) -> dict[str, tuple[int, int]]:
+    """Files of a study, each with what changes when it is written again: its number, and when it was written."""
+    found = {}
+    for path in (path for pattern in patterns or (BATCHES, *ENDS) for path in folder.glob(pattern)):
+        with contextlib.suppress(FileNotFoundError):
+            about = path.stat()
+            found[path.relative_to(folder).as_posix()] = (about.st_ino, about.st_mtime_ns)
+    return found
+
+
+def half_written(folder: Path) -> list[str]:
+    """Files that are being written, or were when their process was killed."""
+    try:
+        return [name for name in os.listdir(folder / ".partial") if not name.endswith(".pem")]
+    except FileNotFoundError:
+        return []
+
+
+def content(path: Path) -> object:
+    """Whatever of a file every run of a study must repeat."""
+    if path.suffix == ".nc":
+        return numbers(path)
+    return sorted(json.loads(path.read_text())) if path.suffix == ".json" else path.read_bytes()
 
 
 def numbers(results: Path) -> dict[str, str]:
@@ -96,3 +315,11 @@ def _bytes(values: np.ndarray) -> bytes:
 def batches(output: Path) -> dict[str, bytes]:
     """Contents of every stored batch."""
     return {path.relative_to(output).as_posix(): path.read_bytes() for path in sorted(output.rglob("*.npz"))}
+
+
+def command(*arguments: object) -> list[str]:
+    return [sys.executable, "-W", "ignore", "-m", "simstudy", *map(str, arguments)]
+
+
+def environment(**more: str) -> dict[str, str]:
+    return os.environ | {"PYTHONPATH": str(ROOT), "COLUMNS": "200", "NO_COLOR": "1"} | more

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import resource
 import shutil
 import subprocess
@@ -11,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from builders import DESIGN, edited, write_design
-from kills import ROOT, Forks, batches, numbers
+from kills import FOLDER, ROOT, batches, numbers
 
 from simstudy.batch_files import Shape
 from simstudy.design import load_design
@@ -19,37 +18,6 @@ from simstudy.ledger import Ledger
 from simstudy.problems import UserError
 from simstudy.store import Store
 from simstudy.study import run, store_of
-
-# Some seconds of work in about a hundred batches.
-LONG = edited(DESIGN, "n_keys = 40", "n_keys = 20_000").replace("mse = 0.05", "mse = 0.001")
-FOLDER = Path("tiny") / "quick"
-
-
-def inodes(output: Path) -> dict[str, int]:
-    """Numbers of the files of all batches: a batch that is written again gets another."""
-    return {path.name + path.parent.name: path.stat().st_ino for path in output.rglob("*.npz")}
-
-
-def test_killed_runs__end_in_the_same_bytes(tmp_path):
-    """Kills at random moments; `make verify` does the same with more of them, and with more kinds."""
-    moments, kills = random.Random(1), 0
-    design = tmp_path / "long.toml"
-    design.write_text(LONG)
-    calm, harmed = tmp_path / "calm", tmp_path / "harmed"
-    with Forks(write_design(tmp_path), tmp_path / "warm") as forks:
-        assert forks.run(design, calm, "serial", 60) == "finished"
-        ending, seen = "", {}
-        while ending != "finished":
-            ending = forks.run(design, harmed, "serial", moments.uniform(0.05, 0.5) if kills < 5 else 60)
-            assert ending != "failed"
-            kills += ending == "killed"
-            now = inodes(harmed)
-            assert seen.items() <= now.items()  # nothing stored was computed again
-            seen = now
-    assert kills == 5
-    assert numbers(harmed / FOLDER / "results.nc") == numbers(calm / FOLDER / "results.nc")
-    assert batches(harmed) == batches(calm)
-    assert list((harmed / FOLDER / ".partial").iterdir()) == []
 
 
 def test_comparison_of_numbers__sees_one_bit(tmp_path):

@@ -216,3 +216,29 @@ def test_jobs_that_slurm_knows_no_more__are_told(code, shown, complaint, lost, m
     clients._require_live(pbs, cluster)
     clients._require_live(slurm, SimpleNamespace(workers={}))
     assert len(asked) == 1
+
+
+@pytest.mark.parametrize(
+    ("shares", "merged"),
+    [
+        ({"1-of-2/batches/cell": 1, "2-of-2/batches/cell": 1}, [1, 2]),
+        ({"1-of-2": 1, "2-of-2/batches/cell": 1}, [2]),
+        ({}, []),
+    ],
+    ids=["all", "one without a batch", "none: started again after they were removed"],
+)
+def test_merge_job__merges_what_there_is_and_runs(shares, merged, tmp_path, monkeypatch):
+    path, calls = write_design(tmp_path), tmp_path / "calls"
+    python = tmp_path / "python"
+    python.write_text(f'#!/bin/sh\necho "$3" "$@" >>{calls}\n')
+    python.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(python))
+    store = store_of(load_design(path), tmp_path)
+    for name in shares:
+        (store.folder / "shares" / name).mkdir(parents=True)
+    script = array_scripts(load_design(path), path, store, tmp_path, Jobs(logs=tmp_path)).merge
+    subprocess.run(["bash", "-c", script], check=True)
+    *merges, run = calls.read_text().splitlines()
+    assert [line.count("-of-2/") for line in merges] == ([len(merged)] if merged else [])
+    assert all(f"/shares/{number}-of-2/" in merges[0] for number in merged)
+    assert run.startswith("run ") and not (store.folder / "shares").exists()

@@ -1,0 +1,158 @@
+"""Kinds of work that are killed, each until it has been hit so many times, and then ended and compared.
+
+Imports simstudy, and its neighbours only.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+from builders import write_design
+from kills import BATCHES, ENDS, FOLDER, Aim, Fork, Forks, Target
+
+from simstudy.design import load_design
+from simstudy.ledger import Ledger
+from simstudy.plan import PILOT_BATCHES
+from simstudy.store import Store
+
+REPORT = ("figures/*", "*.csv", "report.html")
+
+
+class Bench:
+    """A study, a calm run of it, and a process that forks others; use it as a context manager.
+
+    Parameters
+    ----------
+    place
+        An empty folder.
+    work
+        Text of the design.
+    """
+
+    def __init__(self, place: Path, work: str) -> None:
+        self.place, self.log = place, place / "log"
+        self.design = place / "work.toml"
+        self.design.write_text(work)
+        self.forks = Forks(write_design(place), place / "warm", self.log)
+        self.targets: list[Target] = []
+
+    def __enter__(self) -> Bench:
+        self.forks.finish(*self.run("calm"))
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.forks.close()
+
+    def run(self, name: str, *options: object) -> tuple[object, ...]:
+        """Arguments of a run into a folder of this name."""
+        return ("run", self.design, "--output", self.place / name, *(options or ("--executor", "serial")))
+
+    def target(self, name: str, folder: Path = FOLDER, calm: str = "calm") -> Target:
+        """A folder to be shot at."""
+        self.targets.append(Target(name, self.place / name / folder, self.place / calm / folder))
+        return self.targets[-1]
+
+    def copied(self, name: str) -> Target:
+        """A folder to be shot at, in which all is done."""
+        shutil.copytree(self.place / "calm", self.place / name)
+        return self.target(name)
+
+    def end(self, target: Target) -> None:
+        """Run what is left, and compare."""
+        self.forks.finish(*self.run(target.name))
+        target.assert_equal()
+        assert "Traceback" not in self.log.read_text()
+
+
+def simulation(executor: str) -> Callable[[Bench, int], Target]:
+    """Return what kills runs while they compute batches."""
+
+    def killed(bench: Bench, n: int) -> Target:
+        target = bench.target(executor)
+        for _ in range(n):
+            target.hit(lambda: bench.forks.start(*bench.run(executor, "--executor", executor)))
+        bench.end(target)
+        return target
+
+    return killed
+
+
+def theory(bench: Bench, n: int) -> Target:
+    """Runs that have stored all batches, and derive theory."""
+    target = bench.copied("theory")
+    lost = min(target.paths(BATCHES))
+    for _ in range(n):
+
+        def one_batch_left() -> Fork:
+            (target.folder / lost).unlink()
+            target.forget(lost)
+            return bench.forks.start(*bench.run("theory"))
+
+        (target.folder / "results.nc").unlink(missing_ok=True)
+        target.hit(one_batch_left, Aim(most=1, delay=0.1), {"results.nc"})
+    bench.end(target)
+    return target
+
+
+def results(bench: Bench, n: int) -> Target:
+    """Runs that write results and the report."""
+    target = bench.copied("results")
+    for _ in range(n):
+        target.hit(lambda: bench.forks.start(*bench.run("results")), Aim(ENDS, 4), target.paths(*ENDS))
+    bench.end(target)
+    return target
+
+
+def report(bench: Bench, n: int) -> Target:
+    """The report, written again."""
+    target = bench.copied("report")
+    arguments = ("report", bench.design, "--output", bench.place / "report")
+    for _ in range(n):
+        target.hit(lambda: bench.forks.start(*arguments), Aim(REPORT, 3), target.paths(*REPORT))
+    bench.forks.finish(*arguments)
+    target.assert_equal()
+    return target
+
+
+def merge(bench: Bench, n: int) -> Target:
+    """A folder that takes the batches of another."""
+    target = bench.target("merge")
+    arguments = ("merge", bench.place / "calm" / FOLDER, "--into", target.folder)
+    for _ in range(n):
+        target.hit(lambda: bench.forks.start(*arguments), Aim(most=24, delay=0.005), target.paths(BATCHES))
+    bench.forks.finish(*arguments)
+    bench.end(target)
+    return target
+
+
+def plan(bench: Bench, n: int) -> Target:
+    """Pilots, whose batches belong to the study."""
+    target, loaded = bench.target("plan"), load_design(bench.design)
+    for _ in range(n):
+        ledger = Ledger(loaded, Store(target.folder))
+        tasks = ledger.pilot_tasks(PILOT_BATCHES)
+        pilot = {f"batches/{cell}/{task.batch:07d}.npz" for task in tasks for cell in ledger.identities(task)}
+        arguments = ("plan", bench.design, "--output", bench.place / "plan")
+        target.hit(lambda: bench.forks.start(*arguments), Aim(most=6, delay=0.005), pilot)  # noqa: B023
+    bench.end(target)
+    return target
+
+
+def share(bench: Bench, n: int) -> Target:
+    """Half of the cells, in a folder of their own."""
+    bench.forks.finish(*bench.run("calm share", "--share", "1/2", "--executor", "serial"))
+    target = bench.target("share", FOLDER / "shares" / "1-of-2", "calm share")
+    arguments = bench.run("share", "--share", "1/2", "--executor", "threads")
+    for _ in range(n):
+        target.hit(lambda: bench.forks.start(*arguments), Aim(most=6))
+    bench.forks.finish(*arguments)
+    target.assert_equal()
+    return target
+
+
+KINDS = {
+    "serial": simulation("serial"), "threads": simulation("threads"), "theory": theory, "results": results,
+    "report": report, "merge": merge, "plan": plan, "share": share,
+}  # fmt: skip

@@ -1,0 +1,138 @@
+"""Verdict of ``make verify``: whatever is killed while it works, what follows ends in the bytes of a calm run.
+
+Imports psutil and pytest, simstudy, and its neighbours.  The name keeps this out of the ordinary test suite, which
+takes one kill of each kind that needs no further process.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from collections.abc import Callable, Iterator
+
+import psutil
+import pytest
+from builders import edited
+from killed import KINDS, Bench
+from kills import BATCHES, ENDS, ROOT, WORK, Aim, Target, command, environment
+from tls import cluster
+
+from simstudy.arrays import array_scripts
+from simstudy.design import load_design
+from simstudy.jobs import Jobs
+from simstudy.study import store_of
+
+N_KILLS = {"serial": 6, "threads": 6, "theory": 4, "results": 5, "report": 4, "merge": 4, "plan": 3, "share": 4}
+LONG = edited(WORK, "n_keys = 5_000", "n_keys = 10_000").replace("max_replicates = 512", "max_replicates = 2048")
+"""Some 800 batches: workers that start anew take seconds to compile, in which others go on."""
+
+
+@pytest.fixture(scope="module")
+def bench(tmp_path_factory) -> Iterator[Bench]:
+    with Bench(tmp_path_factory.mktemp("kills"), LONG) as bench:
+        yield bench
+        print(f"\n{'kills of':24}{'tried':>8}{'effective':>12}{'file half written':>20}")
+        for target in bench.targets:
+            print(f"{target.name:24}{target.tried:8}{target.effective:12}{target.torn:20}")
+        print(f"{'together':24}{'':8}{sum(target.effective for target in bench.targets):12}")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_killed_work__ends_in_the_same_bytes(kind, bench):
+    assert KINDS[kind](bench, N_KILLS[kind]).effective == N_KILLS[kind]
+
+
+def started(bench: Bench, *arguments: object, **variables: str) -> Callable[[], subprocess.Popen]:
+    """Return what starts a command in a process of its own."""
+
+    def start() -> subprocess.Popen:
+        with bench.log.open("a") as log:
+            return subprocess.Popen(
+                command(*arguments), cwd=ROOT, stdout=subprocess.DEVNULL, stderr=log, env=environment(**variables)
+            )
+
+    return start
+
+
+def hit_in_one_run(target: Target, process: subprocess.Popen, victim: Callable[[], None], n: int, aim: Aim) -> int:
+    """Kill victims that work for a process until n kills have hit; return how the process ended."""
+    while process.poll() is None and target.effective < n:
+        target.shoot(process, aim, target.paths(BATCHES), victim)
+    assert target.effective == n, "the run ended too soon"
+    return process.wait(300)
+
+
+def test_killed_parent_of_processes__is_continued(bench):
+    target = bench.target("processes: parent")
+    start = started(bench, *bench.run(target.name, "--executor", "processes", "--workers", "2"))
+    for _ in range(2):
+        target.hit(start, Aim(most=40, delay=0.1))
+    bench.end(target)
+
+
+def test_killed_worker_of_processes__is_replaced(bench):
+    """Dask's nannies start new workers; tasks of the dead are computed by others."""
+    target = bench.target("processes: a worker")
+    process = started(bench, *bench.run(target.name, "--executor", "processes", "--workers", "2"))()
+
+    def busiest() -> None:
+        workers = [p for p in psutil.Process(process.pid).children(recursive=True) if "spawn_main" in str(p.cmdline())]
+        max(workers, key=lambda worker: sum(worker.cpu_times()[:2])).kill()
+
+    code = hit_in_one_run(target, process, busiest, 3, Aim(most=40, delay=0.1))
+    # Both were hit in a row while they computed one batch: refused, and continued.
+    assert code in (0, 3) or (code == 2 and "workers died" in bench.log.read_text())
+    bench.end(target)
+
+
+def test_killed_members_of_a_cluster__cost_nothing(bench):
+    """Over TLS: workers, then clients, whose cluster stays, then the scheduler."""
+    targets = [bench.target(f"TLS: {victim}") for victim in ("a worker", "client", "scheduler")]
+    with cluster(bench.place / "cluster") as found:
+        workers, client, scheduler = (
+            started(bench, *bench.run(target.name, "--executor", found.address), **found.environment)
+            for target in targets
+        )
+        assert hit_in_one_run(targets[0], workers(), found.kill_worker, 3, Aim(most=40, delay=0.1)) in (0, 3)
+        for _ in range(3):
+            targets[1].hit(client, Aim(most=60, delay=0.1))
+        assert client().wait(300) in (0, 3)
+        assert hit_in_one_run(targets[2], scheduler(), found.scheduler.kill, 1, Aim(most=60, delay=0.1)) == 2
+    assert bench.log.read_text().count("scheduler is lost") == 1
+    for target in targets:
+        bench.end(target)
+
+
+class Job(subprocess.Popen):
+    """A script whose commands die with it, as those of a job do."""
+
+    def kill(self) -> None:
+        os.killpg(self.pid, signal.SIGKILL)
+
+
+def test_killed_merge_job_of_an_array__is_started_again(bench):
+    """The script that `submit --array` hands to Slurm, which starts it again if its node is lost."""
+    target, loaded = bench.target("merge job of an array"), load_design(bench.design)
+    output = bench.place / target.name
+    store = store_of(loaded, output)
+    script = bench.place / "merge.sh"
+    script.write_text(array_scripts(loaded, bench.design, store, output, Jobs(logs=bench.place)).merge)
+    for number in (1, 2):
+        bench.forks.finish(*bench.run(target.name, "--share", f"{number}/2"))
+    shares = store.folder / "shares"
+    for path in sorted(shares.rglob("*.npz"))[::10]:
+        path.unlink()  # what tasks that were lost did not compute
+
+    def start() -> Job:
+        with bench.log.open("a") as log:
+            return Job(["bash", script], stdout=log, stderr=log, env=environment(), start_new_session=True)
+
+    stored = target.paths(BATCHES)
+    target.hit(start, Aim(most=len(stored) // 2), stored)
+    assert shares.exists()
+    target.hit(start, Aim(most=len(stored) // 4), stored)
+    for _ in range(3):
+        target.hit(start, Aim(ENDS, 4, 0.1), target.paths(*ENDS))
+    assert not shares.exists() and start().wait(300) in (0, 3)
+    target.assert_equal()
