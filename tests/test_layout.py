@@ -103,25 +103,8 @@ def test_results_with_other_contents_than_the_design__get_no_report(stored, tmp_
         (lambda r: r.assign_coords(grid=r.angle), "grid of type float64;"),
         (lambda r: r.assign_attrs(simstudy_version="0.0.9\n", commit="").drop_vars("mse"), "(0.0.9\\n, commit unk"),
     ],
-    ids=[
-        "renamed",
-        "renamed-share",
-        "by-source",
-        "source",
-        "index",
-        "verdicts",
-        "instance",
-        "by-query",
-        "hash",
-        "title",
-        "factors",
-        "number",
-        "text",
-        "count",
-        "verdict",
-        "grid",
-        "version",
-    ],  # fmt: skip
+    ids="renamed renamed-share by-source source index verdicts instance by-query hash title factors number text count "
+    "verdict grid version".split(),
 )
 def test_other_layouts__are_told(stored, tmp_path, change, expected):
     assert expected in refusal(change(read_results(stored[0].folder / "results.nc")), tmp_path)
