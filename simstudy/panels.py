@@ -24,8 +24,9 @@ STYLE: Any = {
     "axes.axisbelow": True, "lines.linewidth": 1.4, "lines.markersize": 5.5, "svg.hashsalt": "simstudy",
     "text.parse_math": False,
 }  # fmt: skip
-"""Settings of Matplotlib under which figures are drawn and saved: the salt makes names inside an SVG repeatable, and a
-dollar in a label is a dollar."""
+"""Settings of Matplotlib under which figures are drawn and saved; the salt makes the names inside an SVG repeatable.
+
+A dollar in a label is a dollar."""
 
 
 def canvas(n_panels: int, row_height: float) -> tuple[Figure, np.ndarray]:
