@@ -1,4 +1,4 @@
-"""Nothing that is read from a disk is believed: wrong batches count as damaged, and forged ones are found by computing."""
+"""Nothing that is read is believed: wrong batches count as damaged, and forged ones are found by computing."""
 
 from __future__ import annotations
 
@@ -303,9 +303,9 @@ def test_millions_of_batches__cost_what_is_in_flight(tmp_path, monkeypatch):
     store = Store(tmp_path / "study")
     ledger = Ledger(vast, store)
     tasks = ledger.first_tasks()
-    assert 6 * 10_000_000 == sum(account.missing for account in ledger.accounts)
+    assert sum(account.missing for account in ledger.accounts) == 6 * 10_000_000
     status_table(ledger, vast)
-    assert "0 of 6 cells finished" in "\n".join(status_line(ledger, store).splitlines())
+    assert "0 of 6 cells finished" in status_line(ledger, store)
     # Six cells share each batch.
     assert len(tasks) == len(made) == 17
     assert len(Ledger(vast, store).pilot_tasks(4)) == 4

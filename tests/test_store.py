@@ -17,7 +17,6 @@ from simstudy.moments import STATISTICS, Moments, empty
 from simstudy.problems import UserError
 from simstudy.store import Store, read_results
 
-
 SHAPE = Shape(n_queries=1, n_members=2, batch_size=32)
 
 
