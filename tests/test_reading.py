@@ -227,7 +227,7 @@ def test_cell_without_its_statement__is_left_out_and_stated_by_the_next_run(cont
 def test_statement__of_another_or_an_impossible_cell_is_none():
     cell = minimal_cell()
     content = Statement(engine="e", cell=cell).model_dump_json().encode()
-    assert Statement.parse(content, cell.identity("e")).cell.data == cell.data
+    assert Statement.parse(content, cell.identity("e")).cell.model_dump() == cell.model_dump()
     with pytest.raises(ValueError, match="another cell"):
         Statement.parse(content, cell.identity("f"))
     vast = minimal_cell(n_keys=2**50)
