@@ -109,6 +109,8 @@ ratio = 1.2
             "claims.crossing.value = 60.0: must lie with its ratio between 30",
         ),
         ("angle = [0, 45, 90]", "angle = [30, 60, 90]", ""),
+        ("value = 60", 'source = "exact"', "claims.crossing.source = 'exact': set exact = true in [grids.angles]"),
+        ("value = 60", 'value = 60\nsource = "leading"', "claims.crossing.value = 60.0: state either value or source"),
     ],
 )
 def test_crossing_that_cannot_be_sought__is_refused(tmp_path, old, new, message):
