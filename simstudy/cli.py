@@ -21,7 +21,6 @@ from rich.table import Table
 from simstudy.problems import UserError
 
 if TYPE_CHECKING:
-    from simstudy.clients import Network
     from simstudy.design import Design
     from simstudy.jobs import Jobs
 
@@ -45,9 +44,8 @@ errors = Console(stderr=True)
 DesignArgument = Annotated[str, typer.Argument(help="Path of a design file, or the name of one in designs/.")]
 ProfileOption = Annotated[str, typer.Option(help="Profile of the design: how much to run and how precisely.")]
 OutputOption = Annotated[Path, typer.Option(help="Folder of all studies.")]
-DashboardOption = Annotated[
-    int | None, typer.Option(min=1, max=65535, help="Port of Dask's dashboard; all users of this machine can read it.")
-]
+DashboardOption = Annotated[int | None, typer.Option(min=1, max=65535, help="Port of Dask's dashboard, for this host.")]
+_TRUST = "Accept tcp:// to a scheduler on another host: anybody on that network can run code as you."
 
 
 def design_path(name: str) -> Path:
@@ -108,37 +106,27 @@ def check(designs: Annotated[list[str], typer.Argument(help="Design files, by pa
 def run(
     design: DesignArgument,
     profile: ProfileOption = "quick",
-    executor: Annotated[
-        str, typer.Option(help="serial, threads, processes, cuda, or the address of a Dask scheduler (tls://host:8786)")
-    ] = "threads",
+    executor: Annotated[str, typer.Option(help="serial, threads, processes, cuda, or tls://host:8786.")] = "threads",
     workers: Annotated[int | None, typer.Option(min=1, help="Threads, processes or GPUs; all by default.")] = None,
     output: OutputOption = Path("outputs"),
-    share: Annotated[
-        str | None, typer.Option(help='Compute only share "3/8" of the cells, into a folder of its own, to be merged.')
-    ] = None,
+    share: Annotated[str | None, typer.Option(help='Only share "3/8" of the cells, in a folder to be merged.')] = None,
     dashboard: DashboardOption = None,
-    trust_network: Annotated[
-        bool,
-        typer.Option(
-            "--trust-network",
-            help="Use a scheduler on another host without TLS (tcp://): anybody on that network can run code as you.",
-        ),
-    ] = False,
+    trust_network: Annotated[bool, typer.Option("--trust-network", help=_TRUST)] = False,
 ) -> None:
     """Run a study, or continue one: batches that are already stored are not computed again."""
     from simstudy.clients import Network
     from simstudy.design import load_design
 
     loaded = load_design(design_path(design), profile)
-    network = Network(dashboard, trust_network)
+    how = {"executor": executor, "workers": workers, "network": Network(dashboard, trust_network)}
     if share is None:
-        _run(loaded, output, network, executor, workers)
+        _run(loaded, output, **how)
     else:
-        _run_share(loaded, share, output, network, executor, workers)
+        _run_share(loaded, share, output, **how)
 
 
-def _run(loaded: Design, output: Path, network: Network, executor: str | Jobs, workers: int | None = None) -> None:
-    """Run a study and show its verdicts."""
+def _run(loaded: Design, output: Path, **how: Any) -> None:
+    """Run a study as `simstudy.run` is told to, and show its verdicts."""
     from simstudy.progress import ProgressDisplay, missed_lines
     from simstudy.report import write_report
     from simstudy.study import run as run_study
@@ -146,9 +134,7 @@ def _run(loaded: Design, output: Path, network: Network, executor: str | Jobs, w
     from simstudy.tables import verdict_table
 
     with ProgressDisplay(console) as display:
-        results = run_study(
-            loaded, output=output, executor=executor, workers=workers, network=network, observer=display
-        )
+        results = run_study(loaded, output=output, observer=display, **how)
     store = store_of(loaded, output)
     with store.locked():
         report = write_report(results, loaded, store)
@@ -166,17 +152,14 @@ def _run(loaded: Design, output: Path, network: Network, executor: str | Jobs, w
         raise typer.Exit(EXIT_PRECISION_MISSED)
 
 
-def _run_share(loaded: Design, text: str, output: Path, network: Network, executor: str, workers: int | None) -> None:
+def _run_share(loaded: Design, text: str, output: Path, **how: Any) -> None:
     """Run a share of a study, and say where it is."""
     from simstudy.progress import ProgressDisplay
     from simstudy.shares import Share
     from simstudy.study import run_share
 
     with ProgressDisplay(console) as display:
-        stored = run_share(
-            loaded, Share.parse(text), output=output, executor=executor, workers=workers, network=network,
-            observer=display,
-        )  # fmt: skip
+        stored = run_share(loaded, Share.parse(text), output=output, observer=display, **how)
     cells = len(display.ledger.accounts)
     console.print(f"share {text}: {cells} cells done\nstored   {stored.folder}", highlight=False, soft_wrap=True)
 
@@ -205,7 +188,7 @@ def submit(
     In the first form jobs that are lost are replaced, and Ctrl-C ends all; in the second, a last job merges the
     shares and computes what lost tasks did not. In both, the same command continues what was interrupted.
     """
-    from simstudy.clients import Network
+    from simstudy.clients import Network, job_script
     from simstudy.design import load_design
     from simstudy.jobs import Jobs
     from simstudy.study import require_writable, store_of
@@ -221,11 +204,9 @@ def submit(
     if array:
         _submit_array(loaded, path, output, asked, show)
     elif show:
-        from simstudy.clients import job_script
-
         print(job_script(asked))
     else:
-        _run(loaded, output, Network(dashboard), asked)
+        _run(loaded, output, executor=asked, network=Network(dashboard))
 
 
 def _submit_array(loaded: Design, path: Path, output: Path, asked: Jobs, show: bool) -> None:

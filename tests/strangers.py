@@ -131,3 +131,8 @@ def certificates(folder: Path) -> dict[str, str]:
         path.write_text(getattr(made, f"tls_{name}"))
         settings[f"distributed.comm.tls.{name.replace('_', '.' if name != 'ca_file' else '-')}"] = str(path)
     return settings
+
+
+def in_environment(settings: dict[str, str]) -> dict[str, str]:
+    """Return Dask's settings as variables of the environment."""
+    return {f"DASK_{name.replace('.', '__').replace('-', '_').upper()}": text for name, text in settings.items()}

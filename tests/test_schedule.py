@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from builders import minimal_cell
 from kills import ROOT
-from strangers import certificates
+from strangers import certificates, in_environment
 
 from simstudy import clients, schedule
 from simstudy.batch import simulate_batch
@@ -52,11 +52,10 @@ def test_workers_that_do_not_come_back__are_waited_for_only_so_long(monkeypatch)
 def test_lost_scheduler__is_a_message_with_a_remedy(protocol, tmp_path):
     """Killed, as by the end of its job; its worker leaves by itself."""
     settings = certificates(tmp_path) if protocol == "tls" else {}
-    spelt = {name.upper().replace(".", "__").replace("-", "_"): path for name, path in settings.items()}
     start = [sys.executable, "-W", "ignore", "-m"]
     common = {
         "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "cwd": ROOT,
-        "env": os.environ | {f"DASK_{name}": path for name, path in spelt.items()},
+        "env": os.environ | in_environment(settings),
     }  # fmt: skip
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))

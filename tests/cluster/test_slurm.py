@@ -7,11 +7,17 @@ import os
 import shutil
 import signal
 import subprocess
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 import xarray as xr
 from clusters import FOLDER, PATIENCE, Calm, Slurm, command, environment, stored, wait_until
+from strangers import Listener, break_in, listeners, readable_by_others
+
+from simstudy.store import Store
 
 pytestmark = pytest.mark.timeout(900)
 SMALL = ("--memory", "1GB", "--walltime", "00:20:00")
@@ -83,18 +89,53 @@ def test_array_that_loses_tasks__is_completed_by_its_merge(slurm: Slurm, calm: C
     assert tally["batches_reused"] > len(calm.batches) / 2 > tally["batches_computed"] > 0
 
 
-def test_interrupted_submission__cancels_its_jobs(slurm: Slurm, calm: Calm, tmp_path: Path):
-    output, log = tmp_path / "out", tmp_path / "log"
+@pytest.fixture
+def open_folder() -> Iterator[Path]:
+    """A folder that a second user can enter, unlike those of pytest."""
+    with tempfile.TemporaryDirectory(prefix="simstudy", dir="/tmp") as folder:
+        Path(folder).chmod(0o755)
+        yield Path(folder)
+
+
+def of_the_jobs(output: Path) -> set[Listener]:
+    """Where the workers listen, whose command names the keys of the run."""
+    found = set()
+    for process in psutil.process_iter(["cmdline"]):
+        words = process.info["cmdline"] or []
+        if "distributed.cli.dask_worker" in words and any(word.startswith(str(output)) for word in words):
+            found |= listeners(process.pid)
+    return found
+
+
+@pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGKILL])
+def test_submission__is_closed_to_others_and_leaves_neither_jobs_nor_keys(slurm: Slurm, calm: Calm, open_folder, end):
+    output = open_folder / "out"
+    log = open_folder / "log"
     arguments = command("submit", calm.design, "--output", output, *SMALL, "--interface", "lo", "--jobs", "1")
     with (
         log.open("w") as file,
         subprocess.Popen(arguments, stdout=file, stderr=file, env=environment(SLURM_CONF=slurm.conf)) as process,
     ):
         wait_until(lambda: stored(output) >= 6, process)
-        process.send_signal(signal.SIGINT)
-        assert process.wait(PATIENCE) == 130, log.read_text()
-    assert "finished batches are stored" in log.read_text() and "Traceback" not in log.read_text()
+        opened = listeners(process.pid) | of_the_jobs(output)
+        # Scheduler, nanny and worker, and nothing that serves pages.
+        assert len(opened) == 3 and {one.host for one in opened} == {"127.0.0.1"}
+        assert break_in(opened) == ([], [])
+        readable = readable_by_others(output)
+        keys = sorted((output / FOLDER / ".partial").glob("tls-*"))
+        assert len(keys) == 2 and any(path.suffix == ".npz" for path in readable) and not set(keys) & set(readable)
+        assert process.poll() is None
+        process.send_signal(end)
+        assert process.wait(PATIENCE) == (130 if end == signal.SIGINT else -end), log.read_text()
     wait_until(lambda: not slurm.known())
+    assert "Traceback" not in log.read_text()
+    if end == signal.SIGINT:
+        assert "finished batches are stored" in log.read_text()
+    else:
+        assert any(path.exists() for path in keys)
+        with Store(output / FOLDER).locked():
+            pass
+    assert not any(path.exists() for path in keys)
 
 
 @pytest.mark.parametrize("form", [[], ["--array"]], ids=["dask", "array"])
