@@ -243,7 +243,7 @@ class Target:
             now = state(self.folder, *aim.patterns)
             if sum(now[path] != before.get(path) for path in now) >= count:
                 break
-            time.sleep(0.002)
+            time.sleep(0.005)
         if self._moments.random() < 0.5:
             time.sleep(self._moments.uniform(0, aim.delay))
             return

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+from collections.abc import Iterable
 
 from kills import ROOT, environment
 
@@ -23,7 +24,8 @@ SURROUNDINGS = {
 }
 
 
-def inside(surroundings: str, command: list[str], **variables: str) -> subprocess.CompletedProcess:
-    """Run a command in surroundings of this name, and let it end."""
-    shell = ["bash", "-c", SURROUNDINGS[surroundings], "bash", *command]
-    return subprocess.run(shell, cwd=ROOT, env=environment(**variables), capture_output=True, text=True, timeout=280)
+def inside(surroundings: Iterable[str], command: list[str]) -> subprocess.CompletedProcess:
+    """Run a command in all surroundings of these names, and let it end."""
+    for name in surroundings:
+        command = ["bash", "-c", SURROUNDINGS[name], "bash", *command]
+    return subprocess.run(command, cwd=ROOT, env=environment(), capture_output=True, text=True, timeout=280)

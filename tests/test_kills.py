@@ -1,12 +1,14 @@
-"""A sample of the kills of `make verify`, and whether the harness would see what it looks for."""
+"""A sample of the kills and surroundings of `make verify`, and whether the harness would see what it looks for."""
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 
 import pytest
 from killed import KINDS, Bench
-from kills import WORK, Aim
+from kills import WORK, Aim, command
+from surroundings import SURROUNDINGS, inside
 
 TEARING = """
 import time
@@ -54,3 +56,12 @@ def test_kill_that_hits_no_work__does_not_count(bench):
     with pytest.raises(AssertionError, match="idle: no kill in 8 hit work"):
         target.hit(lambda: bench.forks.start("check", bench.design))
     assert target.tried == 8 and target.effective == 0
+
+
+def test_report_where_everything_is_lacking__is_the_same_bytes(bench):
+    target = bench.copied("lacking")
+    shutil.rmtree(target.folder / "figures")
+    lacking = [name for name, text in SURROUNDINGS.items() if "faketime" not in text]
+    done = inside(lacking, command("report", bench.design, "--output", bench.place / "lacking"))
+    assert done.returncode == 0
+    target.assert_equal()

@@ -68,7 +68,10 @@ def test_jobs_that_are_lost__are_replaced(slurm: Slurm, calm: Calm, tmp_path: Pa
 
 
 def test_array_that_loses_tasks__is_completed_by_its_merge(slurm: Slurm, calm: Calm, tmp_path: Path):
-    """The task of the lost node starts again and continues; the merge does the rest of the cancelled one."""
+    """The task of the lost node starts again and continues; the merge does the rest of the cancelled one.
+
+    It is lost itself while it computes that, with all shares merged, and starts again on the node that came back.
+    """
     output = tmp_path / "out"
     shares = output / FOLDER / "shares"
     arguments = command("submit", calm.design, "--output", output, *SMALL, "--array")
@@ -78,11 +81,17 @@ def test_array_that_loses_tasks__is_completed_by_its_merge(slurm: Slurm, calm: C
     wait_until(lambda: all(stored(shares / name) >= 6 for name in ("1-of-2", "2-of-2")))
     lose_a_job_and_a_node(slurm)
     assert stored(shares) < len(calm.batches)
+    wait_until(lambda: stored(output / FOLDER / "batches") and not shares.exists())
+    slurm("scontrol", "update", "nodename=n1", "state=down", "reason=test")
+    assert stored(output) < len(calm.batches)
+    for node in ("n1", "n2"):
+        slurm("scontrol", "update", f"nodename={node}", "state=resume")
     wait_until(lambda: merge not in slurm.known())
     logs = "".join(path.read_text() for path in sorted((output / FOLDER / "logs").glob("*.log")))
     calm.assert_equals(output)
     assert ("simstudy-tiny-merge", "COMPLETED") in slurm.ended(), logs
-    assert {("simstudy-tiny", "CANCELLED"), ("simstudy-tiny", "NODE_FAIL")} <= set(slurm.ended())
+    losses = {("simstudy-tiny", "CANCELLED"), ("simstudy-tiny", "NODE_FAIL"), ("simstudy-tiny-merge", "NODE_FAIL")}
+    assert losses <= set(slurm.ended())
     assert logs.count("6 cells done") == 1 and not shares.exists()
     with xr.open_dataset(output / FOLDER / "results.nc") as results:
         tally = json.loads(results.attrs["run"])

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import pytest
 from killed import Bench
-from kills import ROOT, WORK, Target, batches, command, environment
+from kills import ROOT, WORK, batches, command, environment
 from surroundings import SURROUNDINGS, inside
 from tls import cluster
 
@@ -22,21 +22,15 @@ def bench(tmp_path_factory) -> Iterator[Bench]:
         yield bench
 
 
-def assert_ends_well(bench: Bench, surroundings: str, executor: str) -> Target:
-    if "faketime" in SURROUNDINGS[surroundings] and shutil.which("faketime") is None:
-        pytest.skip("no faketime")
-    target = bench.target(f"{executor} with {surroundings}")
-    run = bench.run(target.name, "--executor", executor, "--workers", "2")
-    done = inside(surroundings, command(*run))
-    assert done.returncode in (0, 3) and "Traceback" not in done.stderr, done.stderr
-    target.assert_equal()
-    return target
-
-
 @pytest.mark.parametrize("surroundings", SURROUNDINGS)
 @pytest.mark.parametrize("executor", ["threads", "processes"])
 def test_poor_surroundings__give_the_same_bytes(surroundings, executor, bench):
-    assert_ends_well(bench, surroundings, executor)
+    if "faketime" in SURROUNDINGS[surroundings] and (executor == "processes" or shutil.which("faketime") is None):
+        pytest.skip("no faketime, or Dask, which waits by the clock that never goes back in truth, but does there")
+    target = bench.target(f"{executor} with {surroundings}")
+    done = inside([surroundings], command(*bench.run(target.name, "--executor", executor, "--workers", "2")))
+    assert done.returncode in (0, 3) and "Traceback" not in done.stderr, done.stderr
+    target.assert_equal()
 
 
 def refused(process: subprocess.CompletedProcess) -> str:
@@ -51,7 +45,7 @@ def test_clock_set_back_between_runs__computes_nothing_again(bench):
         pytest.skip("no faketime")
     target = bench.target("back in time")
     target.hit(lambda: bench.forks.start(*bench.run(target.name)))
-    done = inside("a clock that was set back", command(*bench.run(target.name)))
+    done = inside(["a clock that was set back"], command(*bench.run(target.name)))
     assert done.returncode in (0, 3), done.stderr
     target.assert_equal()
 
