@@ -1,6 +1,6 @@
 """The command ``simstudy``, also as ``python -m simstudy``: signals, standard streams, and what nobody foresaw.
 
-Imports typer, and cli, defects, problems and terminal only, once signals are caught: their own imports take seconds.
+Their own imports take seconds.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ def command(arguments: Sequence[str] | None = None) -> int:
     import typer
 
     from simstudy.cli import app
-    from simstudy.problems import UserError
-    from simstudy.terminal import fail
+    from simstudy.errors import UserError
+    from simstudy.report.terminal import fail
 
     try:
         code: int | None = typer.main.get_command(app)(arguments, prog_name="simstudy", standalone_mode=False)
@@ -106,7 +106,7 @@ def _outcome() -> int:
 
 def _tell(error: BaseException) -> None:
     try:
-        from simstudy.defects import tell
+        from simstudy.report.defects import tell
     except Exception as reason:
         _last_words(f"error: simstudy is not installed as it should be ({reason!a}); install it again")
     else:

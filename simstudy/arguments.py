@@ -1,7 +1,4 @@
-"""Arrays that callers give: real numbers of a size that can be held, or one ValueError that says what to give.
-
-Imports NumPy only.
-"""
+"""Arrays that callers give: real numbers of a size that can be held, or one ValueError that says what to give."""
 
 from __future__ import annotations
 

@@ -1,8 +1,6 @@
 """The commands, each a thin layer over what `simstudy` offers in Python.
 
-Imports typer, rich, and arrays, clients, defects, design, gather, jobs, ledger, plan, problems, progress, replay,
-report, results, search, shares, store, study, tables, terminal and verify only.  What a command needs is imported
-inside the command: ``--help`` stays fast.
+What a command needs is imported inside the command: ``--help`` stays fast.
 """
 
 from __future__ import annotations
@@ -14,16 +12,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.table import Table
 
-from simstudy.defects import log_beside
-from simstudy.problems import UserError, require_plain
-from simstudy.terminal import entry, say, show_table, track, warn
+from simstudy.design.mistakes import require_plain
+from simstudy.errors import UserError
+from simstudy.report.defects import log_beside
+from simstudy.report.terminal import entry, say, show_table, track, warn
 
 if TYPE_CHECKING:
     from rich.text import Text
 
-    from simstudy.design import Design
-    from simstudy.jobs import Jobs
-    from simstudy.store import Store
+    from simstudy.design.load import Design
+    from simstudy.execution.jobs import Jobs
+    from simstudy.execution.store import Store
 
 EXIT_PRECISION_MISSED = 3
 EXIT_DIFFERENT = 4
@@ -64,7 +63,7 @@ def design_path(name: str) -> Path:
 
 def _store(design: Design, output: Path) -> Store:
     """Return the store of a design, beside which the log of a defect is to lie."""
-    from simstudy.study import store_of
+    from simstudy.execution.store import store_of
 
     store = store_of(design, output)
     log_beside(store.folder)
@@ -85,8 +84,8 @@ def list_designs(folder: Annotated[Path, typer.Argument(help="Folder of design f
 
 def _listed(path: Path) -> tuple[str | Text, str]:
     """Title and sizes of a design for the list; of a faulty one its first mistake, so that the others are listed."""
-    from simstudy.design import load_design, profiles_of
-    from simstudy.problems import DesignError
+    from simstudy.design.load import load_design, profiles_of
+    from simstudy.design.mistakes import DesignError
 
     try:
         loaded = {profile: load_design(path, profile) for profile in profiles_of(path) or ("quick",)}
@@ -100,8 +99,8 @@ def _listed(path: Path) -> tuple[str | Text, str]:
 @app.command()
 def check(designs: Annotated[list[str], typer.Argument(help="Design files, by path or name.")]) -> None:
     """Check design files under every profile, and report every mistake with its place and remedy."""
-    from simstudy.design import load_design, profiles_of
-    from simstudy.problems import DesignError
+    from simstudy.design.load import load_design, profiles_of
+    from simstudy.design.mistakes import DesignError
 
     mistakes: dict[str, None] = {}
     for path in map(design_path, designs):
@@ -127,8 +126,8 @@ def run(
     trust_network: Annotated[bool, typer.Option("--trust-network", help=_TRUST)] = False,
 ) -> None:
     """Run a study, or continue one: batches that are already stored are not computed again."""
-    from simstudy.clients import Network
-    from simstudy.design import load_design
+    from simstudy.design.load import load_design
+    from simstudy.execution.clients import Network
 
     loaded = load_design(design_path(design), profile)
     how = {"executor": executor, "workers": workers, "network": Network(dashboard, trust_network)}
@@ -140,10 +139,10 @@ def run(
 
 def _run(loaded: Design, output: Path, **how: Any) -> None:
     """Run a study as `simstudy.run` is told to, and show its verdicts."""
-    from simstudy.progress import ProgressDisplay, missed_lines
-    from simstudy.report import write_report
+    from simstudy.report.page import write_report
+    from simstudy.report.progress import ProgressDisplay, missed_lines
+    from simstudy.report.tables import verdict_table
     from simstudy.study import run as run_study
-    from simstudy.tables import verdict_table
 
     store = _store(loaded, output)
     with ProgressDisplay() as display:
@@ -169,8 +168,8 @@ def _run(loaded: Design, output: Path, **how: Any) -> None:
 
 def _run_share(loaded: Design, text: str, output: Path, **how: Any) -> None:
     """Run a share of a study, and say where it is."""
-    from simstudy.progress import ProgressDisplay
-    from simstudy.shares import Share
+    from simstudy.execution.shares import Share
+    from simstudy.report.progress import ProgressDisplay
     from simstudy.study import run_share
 
     _store(loaded, output)
@@ -204,10 +203,10 @@ def submit(
     In the first form jobs that are lost are replaced, and Ctrl-C ends all; in the second, a last job merges the
     shares and computes what lost tasks did not. In both, the same command continues what was interrupted.
     """
-    from simstudy.clients import Network, job_script
-    from simstudy.design import load_design
-    from simstudy.jobs import Jobs
-    from simstudy.study import require_writable
+    from simstudy.design.load import load_design
+    from simstudy.execution.clients import Network, job_script
+    from simstudy.execution.jobs import Jobs
+    from simstudy.execution.store import require_writable
 
     path = design_path(design)
     require_plain("design", str(path))
@@ -227,7 +226,7 @@ def submit(
 
 
 def _submit_array(loaded: Design, path: Path, output: Path, asked: Jobs, show: bool) -> None:
-    from simstudy.arrays import array_scripts, submit_array
+    from simstudy.execution.slurm_array import array_scripts, submit_array
 
     store = _store(loaded, output)
     scripts = array_scripts(loaded, path, store, output, asked)
@@ -246,10 +245,10 @@ def status(design: DesignArgument, profile: ProfileOption = "quick", output: Out
     Nothing is written or locked.  Errors are those of the batches stored so far; numbers of cells serve
     [bold]simstudy replay --cell[/].
     """
-    from simstudy.design import load_design
-    from simstudy.ledger import Ledger
-    from simstudy.progress import status_line, status_table
-    from simstudy.shares import with_shares
+    from simstudy.design.load import load_design
+    from simstudy.execution.ledger import Ledger
+    from simstudy.execution.shares import with_shares
+    from simstudy.report.progress import status_line, status_table
 
     loaded = load_design(design_path(design), profile)
     store = with_shares(_store(loaded, output))
@@ -266,11 +265,11 @@ def report(
     output: OutputOption = Path("outputs"),
 ) -> None:
     """Write the report again from the stored results, without computing any replicate; or one page of all studies."""
-    from simstudy.design import load_design
-    from simstudy.gather import gather
-    from simstudy.report import write_report
+    from simstudy.design.load import load_design
+    from simstudy.report.all_studies import gather
+    from simstudy.report.page import write_report
+    from simstudy.report.tables import verdict_table
     from simstudy.results import open_results
-    from simstudy.tables import verdict_table
 
     if design is None:
         path = gather(sorted(DESIGNS.glob("*.toml")), profile, output)
@@ -293,9 +292,9 @@ def plan(
     output: OutputOption = Path("outputs"),
 ) -> None:
     """Predict time, memory and disk of a study from a few batches of each cell, which are stored and not wasted."""
-    from simstudy.design import load_design
-    from simstudy.plan import plan as plan_study
-    from simstudy.progress import plan_lines, plan_table
+    from simstudy.design.load import load_design
+    from simstudy.execution.plan import plan as plan_study
+    from simstudy.report.progress import plan_lines, plan_table
 
     loaded = load_design(design_path(design), profile)
     _store(loaded, output)
@@ -313,10 +312,10 @@ def replay(
     output: OutputOption = Path("outputs"),
 ) -> None:
     """Rebuild one replicate to the bit, and store all its arrays for inspection."""
-    from simstudy.design import load_design
-    from simstudy.replay import replay as rebuild
-    from simstudy.replay import select
-    from simstudy.study import require_writable
+    from simstudy.design.load import load_design
+    from simstudy.execution.store import require_writable
+    from simstudy.replicates.replay import replay as rebuild
+    from simstudy.replicates.replay import select
 
     loaded = load_design(design_path(design), profile)
     store = _store(loaded, output)
@@ -338,9 +337,8 @@ def merge(
     into: Annotated[Path, typer.Option(callback=_plain_path, help="Folder that takes what it lacks.")],
 ) -> None:
     """Copy the batches that one folder of a study lacks from others; simstudy run then continues from all of them."""
-    from simstudy.shares import require_engine
-    from simstudy.store import Store
-    from simstudy.study import require_writable
+    from simstudy.execution.shares import require_engine
+    from simstudy.execution.store import Store, require_writable
 
     require_writable(into)
     for source in sources:
@@ -359,7 +357,7 @@ def verify(
     seed: Annotated[int | None, typer.Option(min=0, help="Of the choice; at random by default.")] = None,
 ) -> None:
     """Compute a random share of the stored batches again, and compare bit by bit; exit code 4 if any differs."""
-    from simstudy.verify import verify as compute_again
+    from simstudy.execution.verify import verify as compute_again
 
     found = compute_again(folder, share, seed, track=track)
     say(*found.lines)
@@ -385,9 +383,9 @@ def search(
     The worst pair is written as two head files, for arrangement = "file" in a design that confirms it by Monte Carlo.
     [bold]simstudy status[/] shows the numbers of cells.
     """
-    from simstudy.design import load_design
+    from simstudy.design.load import load_design
+    from simstudy.execution.store import Store
     from simstudy.search import worst_pair
-    from simstudy.store import Store
 
     cells = load_design(design_path(design), profile).cells
     if cell >= len(cells):

@@ -1,7 +1,4 @@
-"""One ensemble on the caller's own arrays, and the geometry of its heads: labelled in meaning, plain arrays in.
-
-Imports NumPy, xarray, arguments, geometry, kernels and the standard library only.
-"""
+"""One ensemble on the caller's own arrays, and the geometry of its heads: labelled in meaning, plain arrays in."""
 
 from __future__ import annotations
 
@@ -12,8 +9,8 @@ import numpy as np
 import xarray as xr
 from numpy.typing import ArrayLike
 
-from simstudy import geometry
 from simstudy.arguments import real_array
+from simstudy.data import geometry
 from simstudy.kernels import nw_moments, project
 
 LOGITS = ("distance", "dot_product")
@@ -159,7 +156,7 @@ def head_diversity(projections: ArrayLike, bandwidth: float | None = None) -> xr
     Returns
     -------
     xarray.DataArray
-        (index); the names are coordinates.  Definitions: `simstudy.geometry.diversity_indices`.
+        (index); the names are coordinates.  Definitions: `simstudy.data.geometry.diversity_indices`.
 
     Raises
     ------
@@ -173,7 +170,7 @@ def head_diversity(projections: ArrayLike, bandwidth: float | None = None) -> xr
         dims="index",
         coords={"index": list(geometry.GEOMETRIC_INDICES)},
         name="hdi",
-        attrs=_about("head diversity indices", "1", "see simstudy.geometry.diversity_indices"),
+        attrs=_about("head diversity indices", "1", "see simstudy.data.geometry.diversity_indices"),
     )
 
 

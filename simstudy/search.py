@@ -1,7 +1,5 @@
 """Search for counterexamples to "more diverse heads have the smaller mean squared error", under theory.
 
-Imports NumPy, SciPy, cells, geometry, heads, problems and theory only.
-
 Of two ensembles the second shall be more diverse, by a gap, and its predicted error as large as can be relative to that
 of the first.  The subspaces of both are searched together: matrices are free, their orthonormal factors (QR) are the
 heads, so that every step ends on the Grassmann manifold (Absil, Mahony and Sepulchre 2008, section 4.1).
@@ -17,10 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize
 
-from simstudy.cells import Cell
-from simstudy.geometry import GEOMETRIC_INDICES, diversity_indices, orthonormal_bases
-from simstudy.heads import query_points
-from simstudy.problems import UserError
+from simstudy.data.geometry import GEOMETRIC_INDICES, diversity_indices, orthonormal_bases
+from simstudy.data.heads import query_points
+from simstudy.design.settings.cell import Cell
+from simstudy.errors import UserError
 from simstudy.theory import leading_order
 
 Array = NDArray[np.float64]

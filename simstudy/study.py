@@ -1,33 +1,27 @@
-"""Run a study: compute what is missing, join theory, judge the claims, write the results.
-
-Imports threadpoolctl, xarray, clients, compare, design, jobs, ledger, problems, provenance, schedule, shares, store,
-usage and verdicts only.
-"""
+"""Run a study: compute what is missing, join theory, judge the claims, write the results."""
 
 from __future__ import annotations
 
 import contextlib
 import importlib.util
 import json
-import os
 from pathlib import Path
 from typing import Protocol
 
 import xarray as xr
 from threadpoolctl import threadpool_limits
 
-from simstudy.clients import CLOSED, Network
-from simstudy.design import Design, load_design
-from simstudy.jobs import Jobs
-from simstudy.ledger import Ledger
-from simstudy.problems import UserError
-from simstudy.provenance import provenance
-from simstudy.schedule import Queue, open_queue
-from simstudy.shares import Share, open_share
-from simstudy.store import Store, read_results
-from simstudy.usage import Meter
+from simstudy.design.load import Design, load_design
+from simstudy.errors import UserError
+from simstudy.execution.clients import CLOSED, Network
+from simstudy.execution.jobs import Jobs
+from simstudy.execution.ledger import Ledger
+from simstudy.execution.provenance import provenance
+from simstudy.execution.queue import Queue, open_queue
+from simstudy.execution.shares import Share, open_share
+from simstudy.execution.store import DEFAULT_OUTPUT, Store, read_results, require_writable, store_of
+from simstudy.execution.usage import Meter
 
-DEFAULT_OUTPUT = Path("outputs")
 TORCH_REFERENCE = "torch_multi_head_attention"
 
 
@@ -99,8 +93,8 @@ def run(
             simulate(ledger, queue, meter, tell)
             n_workers = queue.workers()
         # Imported here: with the theory they take a second, which a command that only looks need not wait for.
-        from simstudy.compare import assemble
-        from simstudy.verdicts import judge
+        from simstudy.verdicts.assemble import assemble
+        from simstudy.verdicts.judge import judge
 
         accounts = ledger.accounts
         # Matrices of theory are small: threads of the numerical library would wait for one another.
@@ -160,25 +154,9 @@ def simulate(ledger: Ledger, queue: Queue, meter: Meter, tell: Observer) -> None
         tell(ledger)
 
 
-def store_of(design: Design, output: str | Path = DEFAULT_OUTPUT) -> Store:
-    """Return the store of a design: ``<output>/<study>/<profile>``."""
-    return Store(Path(output) / design.study.name / design.profile)
-
-
 def _require_references(design: Design) -> None:
     """Refuse a design that compares with PyTorch where that is not installed: an extra, as most studies do without."""
     wanted = any(planned.cell.estimator.reference == TORCH_REFERENCE for planned in design.cells)
     if wanted and importlib.util.find_spec("torch") is None:
         remedy = "install simstudy with the extra torch, or choose a profile that compares with multi_head_attention"
         raise UserError(f'reference = "{TORCH_REFERENCE}" needs PyTorch, which is not installed; {remedy}')
-
-
-def require_writable(folder: Path) -> None:
-    """Refuse a folder that cannot be written before anything is computed for it."""
-    if "\0" in str(folder):
-        raise UserError(f"output = {str(folder)!r}: no name of a folder; choose another --output")
-    place = next(path for path in (folder, *folder.absolute().parents) if os.path.lexists(path))
-    if not place.is_dir():
-        raise UserError(f"{place}: cannot be written (a file is in the way); move it or choose another --output")
-    if not os.access(place, os.W_OK | os.X_OK):
-        raise UserError(f"{place}: cannot be written (no permission); mend permissions or choose another --output")

@@ -1,7 +1,4 @@
-"""Which characters of a text steer what shows it, and how to spell them out.
-
-Imports the standard library only.
-"""
+"""Which characters of a text steer what shows it, and how to spell them out."""
 
 from __future__ import annotations
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from simstudy.cells import Cell
-from simstudy.settings import TABLE_OF
+from simstudy.design.settings import TABLE_OF
+from simstudy.design.settings.cell import Cell
 
 BASE: dict[str, Any] = {
     "n_keys": 40,

@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from simstudy.compare import coordinates
-from simstudy.design import Design, load_design
-from simstudy.quantities import NAMES
-from simstudy.variables import HEAD_MEASURES, INDICES, MEASURES, PAIR_MEASURES, SOURCES, STATISTICS, labelled
+from simstudy.design.load import Design, load_design
+from simstudy.design.measures import HEAD_MEASURES, INDICES, MEASURES, PAIR_MEASURES, SOURCES, STATISTICS, labelled
+from simstudy.design.settings.quantities import NAMES
+from simstudy.verdicts.assemble import coordinates
 
 DESIGN = """
 [study]

@@ -1,7 +1,4 @@
-"""Kinds of work that are killed, each until it has been hit so many times, and then ended and compared.
-
-Imports simstudy, and its neighbours only.
-"""
+"""Kinds of work that are killed, each until it has been hit so many times, and then ended and compared."""
 
 from __future__ import annotations
 
@@ -12,10 +9,10 @@ from pathlib import Path
 from builders import write_design
 from kills import BATCHES, ENDS, FOLDER, Aim, Fork, Forks, Target
 
-from simstudy.design import load_design
-from simstudy.ledger import Ledger
-from simstudy.plan import PILOT_BATCHES
-from simstudy.store import Store
+from simstudy.design.load import load_design
+from simstudy.execution.ledger import Ledger
+from simstudy.execution.plan import PILOT_BATCHES
+from simstudy.execution.store import Store
 
 REPORT = ("figures/*", "*.csv", "report.html")
 

@@ -1,7 +1,5 @@
 """Kills that hit work: runs forked from a warm process, killed when the files on disk show that they are at work.
 
-Imports NumPy, psutil and xarray, and its neighbours only.
-
 A kill counts if its process had written something since it began, or left a file half written, and had more to write.
 One that came too early or too late is repeated at another moment.
 """

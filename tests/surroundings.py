@@ -1,7 +1,4 @@
-"""Surroundings that lack something, each as shell text around a command.
-
-Imports its neighbours only.
-"""
+"""Surroundings that lack something, each as shell text around a command."""
 
 from __future__ import annotations
 

@@ -13,8 +13,8 @@ import pytest
 import xarray as xr
 from builders import DESIGN, edited, write_design
 
-from simstudy.batch_files import Shape
-from simstudy.store import Store
+from simstudy.execution.batch_files import Shape
+from simstudy.execution.store import Store
 
 ROOT = Path(__file__).parents[1]
 
@@ -152,7 +152,9 @@ def test_bad_design__is_one_message_exit_code_2_and_nothing_written(tmp_path):
 def test_undefined_estimates__are_named_as_the_reason(tmp_path):
     """No design that passes the check makes every replicate fail, so keys without values are put in its place."""
     path, output = write_design(tmp_path), tmp_path / "out"
-    broken = "from simstudy import datasets as d; draw = d.draw_keys; d.draw_keys = lambda *a: float('nan') * draw(*a)"
+    broken = (
+        "from simstudy.data import training as d; draw = d.draw_keys; d.draw_keys = lambda *a: float('nan') * draw(*a)"
+    )
     result = simstudy("run", path, "--output", output, "--executor", "serial", before=broken)
     assert result.returncode == 3, result.stderr
     assert "6 cells stopped without the precision wanted" in result.stderr

@@ -11,7 +11,7 @@ import xarray as xr
 
 import simstudy
 from simstudy import head_diversity, nw_ensemble, principal_angles, theory
-from simstudy.geometry import GEOMETRIC_INDICES
+from simstudy.data.geometry import GEOMETRIC_INDICES
 
 N, D, H, P, Q = 30, 5, 3, 2, 4
 

@@ -6,7 +6,7 @@ import pytest
 from builders import write_design
 from fuzzing import FUZZ, fuzz
 
-from simstudy.design import load_design
+from simstudy.design.load import load_design
 from simstudy.study import run
 
 CASES = {

@@ -8,11 +8,11 @@ from builders import DESIGN, FIGURES, edited, write_design
 from test_cli import simstudy
 
 from simstudy import open_results, run
-from simstudy.design import load_design
-from simstudy.problems import UserError
-from simstudy.report import require_same_design
-from simstudy.store import Store, read_results
-from simstudy.variables import ATTRIBUTES
+from simstudy.design.load import load_design
+from simstudy.design.measures import ATTRIBUTES
+from simstudy.errors import UserError
+from simstudy.execution.store import Store, read_results
+from simstudy.report.page import require_same_design
 
 OPTIONAL = {"optimum_share"}  # alone of its kind: nothing in the results tells that it should be there
 

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 import simstudy
-from simstudy.design import load_design, profiles_of
-from simstudy.tables import verdict_lines
+from simstudy.design.load import load_design, profiles_of
+from simstudy.report.tables import verdict_lines
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()

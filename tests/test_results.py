@@ -8,11 +8,10 @@ import xarray as xr
 from builders import DESIGN, edited, write_design
 from builders_results import build_design, build_results
 
-from simstudy.design import load_design
-from simstudy.labels import factors_of
-from simstudy.problems import UserError
-from simstudy.results import open_results, to_grid
-from simstudy.store import Store
+from simstudy.design.load import load_design
+from simstudy.errors import UserError
+from simstudy.execution.store import Store
+from simstudy.results import factors_of, open_results, to_grid
 from simstudy.study import run
 
 TINY = edited(DESIGN.partition("[claims")[0], "max_replicates = 512", "max_replicates = 64") + "[profiles.quick]\n"

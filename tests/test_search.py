@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from test_cli import simstudy
 
-from simstudy.cells import Cell
-from simstudy.design import load_design
-from simstudy.geometry import diversity_indices, principal_angles
-from simstudy.problems import UserError
+from simstudy.data.geometry import diversity_indices, principal_angles
+from simstudy.design.load import load_design
+from simstudy.design.settings.cell import Cell
+from simstudy.errors import UserError
 from simstudy.search import worst_pair
 
 CHORDAL = 0

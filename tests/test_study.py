@@ -13,12 +13,12 @@ from builders import DESIGN, FIGURES, edited, write_design
 
 import simstudy
 from simstudy import __main__ as process
-from simstudy.design import load_design
-from simstudy.ledger import Ledger
-from simstudy.problems import UserError
-from simstudy.store import read_results
-from simstudy.study import run, store_of
-from simstudy.variables import INDICES, MEASURES, VARIABLES
+from simstudy.design.load import load_design
+from simstudy.design.measures import INDICES, MEASURES, VARIABLES
+from simstudy.errors import UserError
+from simstudy.execution.ledger import Ledger
+from simstudy.execution.store import read_results, store_of
+from simstudy.study import run
 
 
 @pytest.fixture(scope="module")
@@ -234,14 +234,14 @@ def test_unwritable_output__is_found_before_anything_is_computed(design, tmp_pat
     def computed(*_):
         raise AssertionError("computed")
 
-    monkeypatch.setattr("simstudy.schedule.simulate_batch", computed)
+    monkeypatch.setattr("simstudy.execution.queue.simulate_batch", computed)
     with pytest.raises(AssertionError):  # the control: without an obstacle a batch is computed
         run(design, output=tmp_path / "free", executor="serial")
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(UserError, match="a file is in the way"):
         run(design, output=tmp_path / "file", executor="serial")
     # Tests may run as root, who may write anywhere: the answer of the system is replaced.
-    monkeypatch.setattr("simstudy.study.os.access", lambda place, _: place != tmp_path)
+    monkeypatch.setattr("simstudy.execution.store.os.access", lambda place, _: place != tmp_path)
     with pytest.raises(UserError, match="no permission"):
         run(design, output=tmp_path / "new", executor="serial")
 

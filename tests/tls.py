@@ -1,7 +1,4 @@
-"""A Dask scheduler and its workers as a user starts them: over TLS, with certificates in Dask's configuration.
-
-Imports Dask and its neighbours only.
-"""
+"""A Dask scheduler and its workers as a user starts them: over TLS, with certificates in Dask's configuration."""
 
 from __future__ import annotations
 

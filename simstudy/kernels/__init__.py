@@ -1,7 +1,7 @@
 """Compiled loops: bare arrays in, bare arrays out, on the device that computes.
 
-Import NumPy, math, devices, jit and vectors only.  No I/O, no labels, no random numbers: a kernel is a deterministic
-function of its arguments, and the bits for one replicate do not depend on the replicates that share its call.
+No I/O, no labels, no random numbers: a kernel is a deterministic function of its arguments, and the bits for one
+replicate do not depend on the replicates that share its call.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-from simstudy.devices import on_cuda
 from simstudy.kernels import nadaraya_watson, projection
 from simstudy.kernels.compact import compact_estimates, compact_moments
+from simstudy.kernels.devices import on_cuda
 
 __all__ = ["compact_estimates", "compact_moments", "nw_estimates", "nw_moments", "project"]
 

@@ -1,7 +1,5 @@
 """Heads with compact kernels (1 − |u|²)_+^r of fixed bandwidth: estimates, and moments given the keys.
 
-Imports NumPy and jit, and tiles beside it.
-
 Weights are powers of whole numbers: no exponential, and no range to guard.  Keys pass in tiles; sums over tiles are
 float64 in either precision.
 """
@@ -14,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from simstudy.jit import aligned, device_function, inlined, kernel
+from simstudy.kernels.jit import aligned, device_function, inlined, kernel
 from simstudy.kernels.tiles import STRIDE, TILE, add_products, copy, copy_scales, padded
 
 # Index legend: r replicate, i key, q query, h and g head, k dimension of a head.

@@ -1,7 +1,5 @@
 """Projections and Nadaraya–Watson heads on a GPU: the functions of this package for CUDA.
 
-Imports NumPy, math and jit, and elementary and shifts beside it.
-
 The plain formula of `shifts` in two passes over the keys, at all queries: a GPU has arithmetic to spare where a CPU
 profits from the fast formula.  Sums are float64 in either precision, and in an order that depends on nothing but the
 number of keys.  Projected keys stay on the device; what `nw_moments` gives returns to the host.
@@ -15,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from simstudy.jit import cuda_compiler, cuda_function, cuda_kernel
 from simstudy.kernels.elementary import exp2_float32, exp2_float64
+from simstudy.kernels.jit import cuda_compiler, cuda_function, cuda_kernel
 from simstudy.kernels.shifts import law_of
 
 cuda = cuda_compiler()

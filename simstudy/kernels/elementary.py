@@ -1,7 +1,5 @@
 """Scalar functions and reductions that LLVM vectorises, each written once for either precision.
 
-Imports NumPy and jit only.
-
 The coefficients are those of the polynomials 1 + f·q(f) closest to 2^f on [−1/2, 1/2] in relative error (Remez):
 9e-8 at degree 5, 3e-18 at degree 11; 2^0 is exactly 1.
 """
@@ -10,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from simstudy.jit import device_function, inlined
+from simstudy.kernels.jit import device_function, inlined
 
 F32, F64 = np.float32, np.float64
 

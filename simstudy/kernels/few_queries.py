@@ -1,14 +1,11 @@
-"""Kernels for few queries: vectors hold keys, and every query chooses its formula.
-
-Imports NumPy and jit, and elementary, memory, ratios, shifts and tiles beside it.
-"""
+"""Kernels for few queries: vectors hold keys, and every query chooses its formula."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from simstudy.jit import kernel
 from simstudy.kernels.elementary import exp2_float32, exp2_float64, lowest_float32, lowest_float64
+from simstudy.kernels.jit import kernel
 from simstudy.kernels.memory import memory_for
 from simstudy.kernels.ratios import log_mass, mass_of, normalise
 from simstudy.kernels.shifts import Law, aim, nearest_score

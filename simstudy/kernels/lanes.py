@@ -1,7 +1,5 @@
 """Loops over one tile of keys in which every query has a lane of a vector: weights, their sums and their products.
 
-Imports jit and vectors only.
-
 Plain formula: that of `tiles`, whose vectors hold keys.  There each sum ends with a sum over the lanes, and the keys
 and weights of all heads do not fit into the first-level cache; here lanes are never summed, and weights are made and
 multiplied for a few keys at a time.  With as many queries as lanes that takes a tenth to a fifth less time; few queries
@@ -10,8 +8,8 @@ would leave lanes idle.
 
 from __future__ import annotations
 
-from simstudy.jit import inlined, kernel
-from simstudy.vectors import at_least, exponent_of_low_bits, load, repeat, spread, store, store_four
+from simstudy.kernels.jit import inlined, kernel
+from simstudy.kernels.vectors import at_least, exponent_of_low_bits, load, repeat, spread, store, store_four
 
 # Index legend: i key, q first query of the lanes, k dimension of a head, h and g head.
 

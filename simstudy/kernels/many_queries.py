@@ -1,7 +1,5 @@
 """Kernels for many queries: vectors hold queries, by the fast formula alone.
 
-Imports NumPy, jit and vectors, and elementary, lanes, memory, ratios, shifts and tiles beside it.
-
 Queries that the fast formula does not serve are left to `few_queries`; each is told.
 """
 
@@ -9,8 +7,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from simstudy.jit import kernel
 from simstudy.kernels.elementary import POWERS_32, POWERS_64, lowest_float32, lowest_float64
+from simstudy.kernels.jit import kernel
 from simstudy.kernels.lanes import (
     STRIP,
     add_lane_products,
@@ -24,7 +22,7 @@ from simstudy.kernels.memory import lane_memory_for, memory_for
 from simstudy.kernels.ratios import log_mass, normalise
 from simstudy.kernels.shifts import Law, aim
 from simstudy.kernels.tiles import TILE, copy, copy_scales, largest_of, lay_keys, padded
-from simstudy.vectors import lanes
+from simstudy.kernels.vectors import lanes
 
 # Index legend: r replicate, i key, q query, h and g head, k dimension of a head.
 

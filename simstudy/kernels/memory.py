@@ -1,7 +1,4 @@
-"""Arrays that kernels of heads write to: they may not allocate.
-
-Imports NumPy, jit and vectors, and lanes and tiles beside it.
-"""
+"""Arrays that kernels of heads write to: they may not allocate."""
 
 from __future__ import annotations
 
@@ -9,10 +6,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from simstudy.jit import aligned
+from simstudy.kernels.jit import aligned
 from simstudy.kernels.lanes import STRIP
 from simstudy.kernels.tiles import STRIDE
-from simstudy.vectors import lanes
+from simstudy.kernels.vectors import lanes
 
 
 class Memory(NamedTuple):

@@ -1,7 +1,5 @@
 """Nadaraya–Watson heads of many replicates: estimates, and moments given the keys.
 
-Imports NumPy, and of the kernels few_queries, many_queries and shifts.
-
 The weights of head h at query q are a softmax over the keys of the logits −|k_q − k_i|²/(2b²) or k_q·k_i/b²
 (Nadaraya 1964; Watson 1964; Vaswani et al. 2017).  Keys pass in tiles; sums over tiles are float64 in either
 precision.

@@ -1,7 +1,5 @@
 """Projections of the keys of many replicates onto the subspaces of the heads.
 
-Imports NumPy, jit and vectors only.
-
 No BLAS: its bits depend on its threads and on how replicates are grouped, those of this loop do not.
 """
 
@@ -9,8 +7,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from simstudy.jit import aligned, inlined, kernel
-from simstudy.vectors import lanes, load, repeat, spread, store_four
+from simstudy.kernels.jit import aligned, inlined, kernel
+from simstudy.kernels.vectors import lanes, load, repeat, spread, store_four
 
 # Index legend: r replicate, i key, j feature, c column of the stacked projections (head and dimension).
 

@@ -1,7 +1,4 @@
-"""From sums of weights to what they estimate: shares of the sum, and its logarithm.
-
-Imports NumPy, math and jit only.
-"""
+"""From sums of weights to what they estimate: shares of the sum, and its logarithm."""
 
 from __future__ import annotations
 
@@ -9,7 +6,7 @@ import math
 
 import numpy as np
 
-from simstudy.jit import kernel
+from simstudy.kernels.jit import kernel
 
 # Index legend: h and g head, k dimension of a head; of one query.
 

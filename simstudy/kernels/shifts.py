@@ -1,7 +1,5 @@
 """The shift that keeps a softmax in range: exponents of the weights, and which queries the fast formula serves.
 
-Imports NumPy, math and jit, and elementary and tiles beside it.
-
 Plain formula: w_i = 2^(rate (min_j score_j − score_i)), where score_i = |k_q − k_i|² and rate = 1/(2b² ln 2), or
 score_i = −k_q·k_i and rate = 1/(b² ln 2).
 
@@ -26,8 +24,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from simstudy.jit import kernel
 from simstudy.kernels.elementary import MAGIC_32, MAGIC_64
+from simstudy.kernels.jit import kernel
 from simstudy.kernels.tiles import TILE, fill_scores
 
 # Index legend: i key, q query, k dimension of a head.

@@ -1,7 +1,5 @@
 """Loops over one tile of keys: scores, weights and their products.
 
-Imports NumPy and jit only.
-
 Every loop runs over keys, has no branch and is vectorised.  A tile is a row of an array in which rows begin on cache
 lines, are padded to whole vectors with keys of no weight, and are not a power of 2 apart: the first-level cache
 holds few such rows.
@@ -11,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from simstudy.jit import inlined, kernel
+from simstudy.kernels.jit import inlined, kernel
 
 # Index legend: i key, k dimension of a head, h and g head.
 

@@ -30,11 +30,9 @@ What answers which question:
   :func:`best_average_rate`.
 - What are the regression function and the noise variance of a design? :func:`regression_function` and
   :func:`noise_variance`, as a :class:`Function` with closed Gaussian expectations.
-
-Imports NumPy, SciPy, simstudy.arguments, simstudy.cells and simstudy.settings only.
 """
 
-from simstudy.theory.allocation import (
+from simstudy.theory.allocation.splits import (
     Allocation,
     Policy,
     limiting_slope,
@@ -51,9 +49,9 @@ from simstudy.theory.closed_forms import (
     origin_correlation,
     origin_variance,
 )
-from simstudy.theory.exact import ExactPrediction, exact_moments
+from simstudy.theory.compact_kernels import compact_leading_order, empty_window_rate, instance_numbers, product_head
+from simstudy.theory.exact.moments import ExactPrediction, exact_moments
 from simstudy.theory.functions import Function, noise_variance, regression_function
-from simstudy.theory.hidden_states import noise_factor
 from simstudy.theory.leading import Prediction, leading_order
 from simstudy.theory.local_constant import (
     KernelConstants,
@@ -61,26 +59,21 @@ from simstudy.theory.local_constant import (
     gaussian_constants,
     tuned_risk_ratio,
 )
-from simstudy.theory.masks import (
-    best_average_error,
-    best_average_rate,
-    instance_leading_order,
-    nearest_sum_error,
-    nearest_sum_rate,
-)
 from simstudy.theory.measures import (
     measure_errors_by_query,
     measures_by_query,
     predicted_measure_errors,
     predicted_measures,
 )
-from simstudy.theory.mechanisms import (
-    compact_leading_order,
-    empty_window_rate,
-    instance_numbers,
-    product_head,
+from simstudy.theory.merged_keys import merged_leading_order
+from simstudy.theory.systems.hopfield import noise_factor
+from simstudy.theory.systems.masks import (
+    best_average_error,
+    best_average_rate,
+    instance_leading_order,
+    nearest_sum_error,
+    nearest_sum_rate,
 )
-from simstudy.theory.merging import merged_leading_order
 from simstudy.theory.weighting import (
     ErrorMoments,
     Weighting,

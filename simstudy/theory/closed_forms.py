@@ -1,8 +1,8 @@
 """Noise correlation of two heads as a function of their principal angles, at leading order in n.
 
-Imports NumPy and arguments only.  Throughout: standard normal keys in R^d, orthonormal projections of dimension p
-shared by queries and keys, kappa = 1 / (1 + b^2), principal angles t_j in radians along the last axis (p,).  "Noise"
-is the part of a covariance that homoscedastic noise causes; a signal adds its own part, which may be negative.
+Throughout: standard normal keys in R^d, orthonormal projections of dimension p shared by queries and keys, kappa = 1 /
+(1 + b^2), principal angles t_j in radians along the last axis (p,).  "Noise" is the part of a covariance that
+homoscedastic noise causes; a signal adds its own part, which may be negative.
 
 All follow from E exp(-(X - x)'A(X - x) / 2) = det(I + A)^(-1/2) exp(-x'A (I + A)^-1 x / 2).
 """

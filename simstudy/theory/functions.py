@@ -1,7 +1,7 @@
 """Regression and noise-variance functions in the one form whose Gaussian expectations are closed.
 
-A function is a quadratic polynomial plus exponentials of quadratics.  Waves are exponentials with an imaginary
-linear part, Gaussian bumps are exponentials with a precision.  Imports NumPy and simstudy.settings only.
+A function is a quadratic polynomial plus exponentials of quadratics.  Waves are exponentials with an imaginary linear
+part, Gaussian bumps are exponentials with a precision.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from simstudy import settings
+from simstudy.design import settings
 
 Array = NDArray[np.float64]
 ComplexArray = NDArray[np.complex128]

@@ -1,7 +1,4 @@
-"""Exact expectations of functions, and of products of two, under Gaussian laws that share a covariance.
-
-Imports NumPy and simstudy.theory.functions only.
-"""
+"""Exact expectations of functions, and of products of two, under Gaussian laws that share a covariance."""
 
 from __future__ import annotations
 

@@ -1,7 +1,5 @@
 """Bias and covariance of head estimates over redraws of the training data, at leading order in n.
 
-Imports NumPy, simstudy.settings and simstudy.cells, beside its own package.
-
 The head estimate is a ratio of averages over n keys.  With R = E[KK] / (E K E K), its delta-method expansion
 (Owen, Monte Carlo theory, methods and examples, section 9.2, on self-normalised importance sampling) is closed form
 for Gaussian keys.  Index legend: h, g head; G pair of heads g >= h; q query.
@@ -14,8 +12,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from simstudy.cells import Cell
-from simstudy.settings import GaussianKeys
+from simstudy.design.settings import GaussianKeys
+from simstudy.design.settings.cell import Cell
 from simstudy.theory.functions import Array, Function, noise_variance, regression_function
 from simstudy.theory.gaussian import expectation, product_expectation
 from simstudy.theory.tilting import HeadKernels, TiltedKeys, head_kernels

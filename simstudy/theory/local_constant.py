@@ -1,7 +1,4 @@
-"""Kernels as their bandwidth goes to 0: the constants of the local-constant expansion, and the risks that they give.
-
-Imports NumPy and SciPy only.
-"""
+"""Kernels as their bandwidth goes to 0: the constants of the local-constant expansion, and the risks that they give."""
 
 from __future__ import annotations
 

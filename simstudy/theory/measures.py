@@ -1,7 +1,4 @@
-"""Performance measures of an ensemble, computed from a prediction of its bias and covariance.
-
-Imports NumPy and arguments, beside its own package.
-"""
+"""Performance measures of an ensemble, computed from a prediction of its bias and covariance."""
 
 from __future__ import annotations
 
@@ -9,7 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from simstudy.arguments import real_array
-from simstudy.theory.exact import ExactPrediction
+from simstudy.theory.exact.moments import ExactPrediction
 from simstudy.theory.functions import Array
 from simstudy.theory.leading import Prediction
 

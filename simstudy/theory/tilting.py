@@ -1,7 +1,5 @@
 """The law of Gaussian keys, and the same law weighted by products of head kernels: again Gaussian.
 
-Imports NumPy, simstudy.settings and simstudy.cells, and functions beside it.
-
 Index legend: h, g head; G product of kernels; q query; j feature; k head dimension.
 """
 
@@ -13,8 +11,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from simstudy.cells import Cell
-from simstudy.settings import GaussianKeys, Keys
+from simstudy.design.settings import GaussianKeys, Keys
+from simstudy.design.settings.cell import Cell
 from simstudy.theory.functions import Array
 
 # Of heads with one kernel, W W' and W c agree to this relative error.

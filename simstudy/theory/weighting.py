@@ -1,7 +1,5 @@
 """Weights of an ensemble of heads: their risk, and the best ones in the classes that the literature considers.
 
-Imports NumPy, SciPy and arguments, beside its own package.
-
 An ensemble sum_h a_h f_h has the error sum_h a_h e_h + (sum_h a_h - 1) m with e_h = f_h - m, so that its risk is a
 quadratic form: a'Ea with E_hg = E e_h e_g if the weights sum to 1 (Bates and Granger 1969; Ueda and Nakano 1996).
 Index legend: h, g head; q query; k length of a prefix of heads.
@@ -17,7 +15,7 @@ from numpy.typing import ArrayLike
 from scipy.optimize import brentq, nnls
 
 from simstudy.arguments import real_array
-from simstudy.theory.exact import ExactPrediction
+from simstudy.theory.exact.moments import ExactPrediction
 from simstudy.theory.functions import Array
 from simstudy.theory.leading import Prediction
 

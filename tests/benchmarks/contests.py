@@ -18,8 +18,8 @@ from measure import Row, interleaved, ratio, several
 from peers import PEERS, Peer
 from workloads import Size
 
-from simstudy.cells import N_BLOCKS
-from simstudy.settings import Simulation
+from simstudy.design.settings import Simulation
+from simstudy.design.settings.cell import N_BLOCKS
 
 WORKS = ("W0", "W1", "whole W0", "whole W1")
 _CALLS = 8

@@ -21,12 +21,12 @@ from measure import Row
 from peers import numpy_drawn, numpy_estimates
 from workloads import Arrays, Size
 
-from simstudy.batch import shares_data, simulate_batch
-from simstudy.cells import Cell
-from simstudy.design import load_design
-from simstudy.heads import key_projections, query_points
-from simstudy.moments import stack
-from simstudy.performance import performance
+from simstudy.data.heads import key_projections, query_points
+from simstudy.design.load import load_design
+from simstudy.design.settings.cell import Cell
+from simstudy.replicates.batch import shares_data, simulate_batch
+from simstudy.replicates.moments import stack
+from simstudy.replicates.performance import performance
 
 MEASURES = ("ensemble_variance", "mean_covariance", "mse")
 DIFFERENCE = "difference of mse"

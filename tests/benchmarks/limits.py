@@ -9,8 +9,8 @@ from collections.abc import Callable
 import numpy as np
 from workloads import Size
 
-from simstudy.jit import aligned, kernel
 from simstudy.kernels.elementary import MAGIC_32, MAGIC_64, exp2_float32, exp2_float64
+from simstudy.kernels.jit import aligned, kernel
 
 _DEPTH = 16
 EXP2 = {"float32": (exp2_float32, np.float32(-58.0), MAGIC_32), "float64": (exp2_float64, np.float64(-500.0), MAGIC_64)}

@@ -16,8 +16,8 @@ from pathlib import Path
 
 from workloads import Arrays, Size, moments
 
-from simstudy.cells import Cell
-from simstudy.schedule import Queue, Task, open_queue
+from simstudy.design.settings.cell import Cell
+from simstudy.execution.queue import Queue, Task, open_queue
 
 
 @dataclass(frozen=True)
@@ -128,7 +128,7 @@ def peak_memory(size: Size, batches: int) -> float:
     code = (
         f"import sys; sys.path[:0] = {[str(here), str(here.parent), str(here.parents[1])]!r}\n"
         "import measure, workloads\n"
-        "from simstudy.batch import simulate_batch\n"
+        "from simstudy.replicates.batch import simulate_batch\n"
         f"made = workloads.cell(workloads.{size!r}, 'integrated')\n"
         f"for batch in range({batches}): simulate_batch([made], batch)\n"
         "print(measure.high_water_mark())"

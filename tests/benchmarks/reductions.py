@@ -17,8 +17,8 @@ from digits import DIFFERENCE, TARGETS, Target, cells, own_study
 from measure import Row
 from workloads import Size
 
-from simstudy.cells import Cell
-from simstudy.heads import key_projections, query_points
+from simstudy.data.heads import key_projections, query_points
+from simstudy.design.settings.cell import Cell
 
 MEASURES = ("ensemble_variance", "mse", DIFFERENCE)
 

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 import numpy as np
 from builders import minimal_cell
 
-from simstudy.batch import simulate_batch
-from simstudy.cells import N_BLOCKS, Cell
+from simstudy.design.settings.cell import N_BLOCKS, Cell
 from simstudy.kernels import compact_estimates, compact_moments, nw_estimates, nw_moments, project
+from simstudy.replicates.batch import simulate_batch
 
 
 @dataclass(frozen=True)

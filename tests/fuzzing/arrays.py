@@ -1,7 +1,4 @@
-"""Hostile arrays: ensembles on them, and the geometry of their heads.
-
-Imports NumPy, SciPy, Hypothesis and simstudy, beside its own package.
-"""
+"""Hostile arrays: ensembles on them, and the geometry of their heads."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Hostile design files, and the cells of those that are accepted.
-
-Imports NumPy, Hypothesis and simstudy, beside its own package and builders.
-"""
+"""Hostile design files, and the cells of those that are accepted."""
 
 from __future__ import annotations
 
@@ -16,12 +13,12 @@ from hypothesis import strategies as st
 
 from fuzzing.arrays import agree, softmax_heads
 from fuzzing.refusals import refused
-from simstudy.batch import simulate_batch
-from simstudy.cells import Cell
-from simstudy.design import load_design
-from simstudy.problems import DesignError
-from simstudy.replay import replay
-from simstudy.study import store_of
+from simstudy.design.load import load_design
+from simstudy.design.mistakes import DesignError
+from simstudy.design.settings.cell import Cell
+from simstudy.execution.store import store_of
+from simstudy.replicates.batch import simulate_batch
+from simstudy.replicates.replay import replay
 
 SETTINGS: dict[str, list[Any]] = {
     "n_keys": [1, 2, 40, 17], "n_features": [1, 2, 6], "n_heads": [1, 2, 3], "head_dim": [1, 2, 6],

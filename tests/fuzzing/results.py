@@ -1,7 +1,4 @@
-"""Results that were damaged or are of something else, and arguments of runs.
-
-Imports NumPy, Hypothesis and simstudy, beside its own package.
-"""
+"""Results that were damaged or are of something else, and arguments of runs."""
 
 from __future__ import annotations
 
@@ -14,8 +11,8 @@ from hypothesis import strategies as st
 import simstudy
 from fuzzing.designs import NAMES
 from fuzzing.refusals import refused
-from simstudy.problems import UserError
-from simstudy.store import read_results
+from simstudy.errors import UserError
+from simstudy.execution.store import read_results
 
 
 @st.composite

@@ -13,13 +13,13 @@ import pytest
 from builders import minimal_cell
 from kernel_problems import naive_moments, problem, rounding
 
-from simstudy.batch import simulate_batch
-from simstudy.devices import computing_on, gpu_name
-from simstudy.jit import cuda_compiler, cuda_simulated
+from simstudy.data.addresses import Role, normals, uniforms
+from simstudy.execution.provenance import engine
 from simstudy.kernels import cuda as cuda_kernels
 from simstudy.kernels import project
-from simstudy.provenance import engine
-from simstudy.streams import Role, normals, uniforms
+from simstudy.kernels.devices import computing_on, gpu_name
+from simstudy.kernels.jit import cuda_compiler, cuda_simulated
+from simstudy.replicates.batch import simulate_batch
 
 LOGITS = pytest.mark.parametrize("logits", ["distance", "dot_product"])
 PRECISIONS = pytest.mark.parametrize("precision", ["float32", "float64"])

@@ -8,8 +8,8 @@ from unittest import mock
 from numba import boolean, cuda, float32, float64, types, uint64
 from numba.cuda import dispatcher
 
-from simstudy import philox, philox_cuda
 from simstudy.kernels import cuda as kernels
+from simstudy.kernels import philox, philox_cuda
 
 CAPABILITY = (9, 0)
 

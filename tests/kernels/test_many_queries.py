@@ -6,7 +6,7 @@ import pytest
 from kernel_problems import problem
 
 from simstudy.kernels import few_queries, many_queries
-from simstudy.vectors import lanes
+from simstudy.kernels.vectors import lanes
 
 WIDTH = lanes(8)
 

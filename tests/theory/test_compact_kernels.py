@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from builders import minimal_cell
 
-from simstudy.design import load_design
-from simstudy.heads import key_projections, query_points, query_projections
+from simstudy.data.heads import key_projections, query_points, query_projections
+from simstudy.design.load import load_design
 from simstudy.theory import compact_leading_order, empty_window_rate, instance_numbers
 
 DESIGN = Path(__file__).parents[2] / "designs" / "compact-kernels.toml"

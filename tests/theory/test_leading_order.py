@@ -16,7 +16,7 @@ from theory_oracle import (
     variance_values,
 )
 
-from simstudy import settings as s
+from simstudy.design import settings as s
 from simstudy.theory import leading_order
 from simstudy.theory.leading import MIN_EFFECTIVE_SIZE, NEXT_TERM_LIMIT
 

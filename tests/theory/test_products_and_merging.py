@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from builders import minimal_cell
 
-from simstudy.design import PlannedCell, Precision
-from simstudy.heads import key_projections, query_points, query_projections
-from simstudy.predictions import predict
+from simstudy.data.heads import key_projections, query_points, query_projections
+from simstudy.design.load import PlannedCell, Precision
 from simstudy.theory import exact_moments, merged_leading_order, product_head
+from simstudy.verdicts.predictions import predict
 
 QUERIES = {"kind": "points", "points": [[0.3, -0.5, 0.8], [-1.1]]}
 RIDGE = {"function": "ridge", "frequency": 1.3, "direction": [1.0, 0.6]}

@@ -1,7 +1,4 @@
-"""Configurations on which exact moments are verified: data-generating processes, heads, queries and statistics.
-
-Imports the standard library and the builders of the tests, beside the schema of a cell.
-"""
+"""Configurations on which exact moments are verified: data-generating processes, heads, queries and statistics."""
 
 from __future__ import annotations
 
@@ -10,7 +7,7 @@ from typing import Any, NamedTuple
 
 from builders import minimal_cell
 
-from simstudy.cells import Cell
+from simstudy.design.settings.cell import Cell
 
 N_CONFIGURATIONS = 270
 # Beyond those that quadrature covers: numbers from N_CONFIGURATIONS on.

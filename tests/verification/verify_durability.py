@@ -1,7 +1,4 @@
-"""Verdict of ``make verify``: batches harmed between kills, and a disk that fills up, end in the bytes of a calm run.
-
-Imports pytest, and its neighbours only.
-"""
+"""Verdict of ``make verify``: batches harmed between kills, and a disk that fills up, end in the bytes of a calm run."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Verdict of ``make verify``: do Monte Carlo z-scores of exact moments look standard normal, and of wrong ones not?
 
-Imports NumPy, SciPy, pandas, matplotlib and pytest, and its neighbours.  The name keeps this out of the ordinary test
-suite.  Seeds are fixed, so a verdict holds until the code or the random streams change.
+The name keeps this out of the ordinary test suite.  Seeds are fixed, so a verdict holds until the code or the random
+streams change.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Verdict of ``make verify``: ten thousand hostile inputs, each with one clear error or a right answer.
 
-Imports its neighbours and simstudy.  The name keeps this out of the ordinary test suite, which takes some hundreds.
+The name keeps this out of the ordinary test suite, which takes some hundreds.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Verdict of ``make verify``: whatever is killed while it works, what follows ends in the bytes of a calm run.
 
-Imports psutil and pytest, simstudy, and its neighbours.  The name keeps this out of the ordinary test suite, which
-takes one kill of each kind that needs no further process.
+The name keeps this out of the ordinary test suite, which takes one kill of each kind that needs no further process.
 """
 
 from __future__ import annotations
@@ -18,10 +17,10 @@ from killed import KINDS, Bench
 from kills import BATCHES, ENDS, ROOT, WORK, Aim, Target, command, environment
 from tls import cluster
 
-from simstudy.arrays import array_scripts
-from simstudy.design import load_design
-from simstudy.jobs import Jobs
-from simstudy.study import store_of
+from simstudy.design.load import load_design
+from simstudy.execution.jobs import Jobs
+from simstudy.execution.slurm_array import array_scripts
+from simstudy.execution.store import store_of
 
 N_KILLS = {"serial": 6, "threads": 6, "theory": 4, "results": 5, "report": 4, "merge": 4, "plan": 3, "share": 4}
 LONG = edited(WORK, "n_keys = 5_000", "n_keys = 10_000").replace("max_replicates = 512", "max_replicates = 2048")

@@ -1,7 +1,4 @@
-"""Simulated against exact moments of one configuration, in units of error, and the verdict on many of them.
-
-Imports NumPy, SciPy and configurations; cells, heads, batch, moments, performance and theory of the package.
-"""
+"""Simulated against exact moments of one configuration, in units of error, and the verdict on many of them."""
 
 from __future__ import annotations
 
@@ -12,11 +9,11 @@ from configurations import Configuration
 from numpy.typing import NDArray
 from scipy import stats
 
-from simstudy.batch import simulate_batch
-from simstudy.cells import Cell
-from simstudy.heads import key_projections, query_points, query_projections
-from simstudy.moments import Moments, stack
-from simstudy.performance import performance
+from simstudy.data.heads import key_projections, query_points, query_projections
+from simstudy.design.settings.cell import Cell
+from simstudy.replicates.batch import simulate_batch
+from simstudy.replicates.moments import Moments, stack
+from simstudy.replicates.performance import performance
 from simstudy.theory import exact_moments, leading_order
 
 LEVEL = 0.01

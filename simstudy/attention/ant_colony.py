@@ -1,0 +1,73 @@
+"""Ants that judge the qualities of sites and recruit one another, for the law that all ensembles share.
+
+The model is that of Fokoué (arXiv 2603.20328).  In a step every ant visits a site: any with the same probability if it
+explores, else one in proportion to pheromone.  It observes the quality with noise and keeps the mean of what it saw
+there.  A mean above the average quality of sites recruits; recruitment lays pheromone, and the colony stops when the
+recruitment to a site exceeds the quorum.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from simstudy.attention.members import NO_INDICES, Array, Members
+from simstudy.data.addresses import Role, normals, uniforms
+from simstudy.data.heads import query_points
+from simstudy.data.regression import evaluate
+from simstudy.data.shared import SharedData
+from simstudy.design.settings.cell import Cell
+
+# Index legend: r replicate (colony), t step, a ant, k site.
+
+_MEMORY = 0.8
+"""Share of recruitment that is left after a step."""
+
+
+class AntColony:
+    """One colony for each replicate; its ants are the members, their mean observations the estimates."""
+
+    def __init__(self, cell: Cell) -> None:
+        self.cell = cell
+        points = np.ascontiguousarray(query_points(cell).T[None])
+        self._qualities = evaluate(cell.data.regression, points)[0]
+
+    def evaluate(self, shared: SharedData) -> Members:
+        """Return the estimate of every ant at all sites when its colony stops; 0 at a site that it never saw."""
+        cell, n_ants = self.cell, self.cell.heads.n_heads
+        address = cell.data_id, Role.LEARNER, shared.first, shared.count, cell.data.n_keys
+        luck = uniforms(*address, 2 * n_ants)
+        noise = cell.data.noise_sd * normals(cell.data_id, Role.NOISE, *address[2:], n_ants)
+        colony = _Colony(self, shared.count)
+        for t in range(cell.data.n_keys):
+            colony.step(luck[:, :n_ants, t], luck[:, n_ants:, t], noise[:, :, t])
+        return Members(colony.means.swapaxes(1, 2), None, NO_INDICES, {})
+
+
+class _Colony:
+    """State of many colonies."""
+
+    def __init__(self, model: AntColony, count: int) -> None:
+        learner = model.cell.estimator.learner
+        assert learner.kind == "ant_colony"  # for the type checker
+        self.settings, self.qualities = learner, model._qualities
+        shape = count, model.cell.heads.n_heads, len(self.qualities)
+        self.visits, self.means = np.zeros(shape), np.zeros(shape)
+        self.pheromone, self.recruitment = np.ones((count, shape[2])), np.zeros((count, shape[2]))
+        self.running = np.ones(count, bool)
+
+    def step(self, explores: Array, choices: Array, noise: Array) -> None:
+        """Let every ant (r, a) of the colonies that still run visit one site."""
+        settings, n_sites = self.settings, len(self.qualities)
+        trail = np.cumsum(self.pheromone, axis=1) / self.pheromone.sum(axis=1, keepdims=True)
+        followed = (choices[:, :, None] > trail[:, None, :-1]).sum(axis=2)
+        sites = np.where(explores < settings.exploration, (choices * n_sites).astype(int), followed)
+        seen = self.running[:, None, None] * (sites[:, :, None] == np.arange(n_sites))
+        self.visits += seen
+        observed = self.qualities[sites] + noise
+        self.means += seen * (observed[:, :, None] - self.means) / np.maximum(self.visits, 1)
+        excess = np.maximum(self.means - self.qualities.mean(), 0.0)
+        gained = settings.enthusiasm * (seen * excess).sum(axis=1)
+        recruitment = self.recruitment + gained
+        self.pheromone = (1 - settings.evaporation) * self.pheromone + settings.reinforcement * recruitment
+        self.running &= recruitment.max(axis=1) <= settings.quorum
+        self.recruitment = _MEMORY * recruitment

@@ -1,0 +1,96 @@
+"""Attention mechanisms: transformation of keys, values and queries → logits → normaliser → combination of heads.
+
+A design states the pieces in the table ``[estimator]``::
+
+    transformation = { kind = "low_rank", rank = 4 }       # or "none", merge, mixture
+    logits = "dot_product"                                 # or "distance"
+    normaliser = { kind = "entmax", power = 2 }            # or "softmax", sparsemax, relu, compact
+    combination = { rule = "product" }                     # or "uniform", "sum", weights, …
+
+Logits are a distance or a dot product, of projected keys or of what a transformation makes of them.  That covers more
+than it seems: a convex mixture of scores over levels is one score in the space of all levels, a low-rank score one in
+fewer dimensions, a product of kernels (log-linear pool) one in the space of all heads.  So softmax keeps its compiled
+kernel under every transformation; compact kernels of distances have one of their own; what is left goes through
+`general`.  A head without any key in its window has the estimate NaN: its replicate is counted and kept by number, the
+measure ``failure_rate`` says how many, and bias and variance are those of the replicates that have an estimate.
+
+How to add a piece:
+
+- a **transformation** or **normaliser**: a record in `design.settings.mechanisms` (and in the union below it); a pure
+  function in `transformations` or `normalisers` and a case in its `match`; its naive loop in tests/attention, with a
+  control;
+- the **numbers of a random instance** (ranks, bounds, costs: whatever is no estimate of m): see `attention.systems`;
+- its **theory**: in `theory`, which imports nothing of this room;
+- its **parameters as factors** of a grid, axes and selections: at no cost, as "transformation.rank" = [1, 2, 4].
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from simstudy.attention import general
+from simstudy.attention.transformations import Inputs, multiply_heads, transform
+from simstudy.design.settings import Estimator
+from simstudy.kernels import compact_estimates, compact_moments, nw_estimates, nw_moments
+
+__all__ = ["Estimates", "Inputs", "evaluate"]
+
+Array = NDArray[np.float64]
+
+
+class Estimates(NamedTuple):
+    """What a mechanism makes of its inputs.
+
+    Attributes
+    ----------
+    means : (replicate, query, head)
+        Estimates; their means given the keys where noise is integrated out.  NaN where a head has no weights.
+    gram : (replicate, query, head, head) or None
+        Covariance given the keys, where there are variances.
+    log_mass : (replicate, query, head) or None
+        Logarithm of the sum of kernels over keys, if asked for.
+    """
+
+    means: Array
+    gram: Array | None
+    log_mass: Array | None = None
+
+
+def evaluate(estimator: Estimator, bandwidth: float, inputs: Inputs, with_mass: bool = False) -> Estimates:
+    """Return the estimates of heads under a mechanism, and their covariance given the keys.
+
+    Parameters
+    ----------
+    estimator
+        Transformation, logits, normaliser; of the combination whether it is a product of kernels.
+    bandwidth
+        b > 0.
+    inputs
+        Projected keys and queries, values, and their variances or none where noise is drawn.
+    with_mass
+        Whether to return the logarithm of the sum of kernels, too; for softmax and given variances only.
+    """
+    if estimator.transformation.kind != "none":
+        inputs = transform(estimator.transformation, _on_host(inputs))
+    if estimator.combination.rule == "product":
+        inputs = multiply_heads(_on_host(inputs), estimator.combination.logits)
+    normaliser, logits = estimator.normaliser, estimator.logits
+    keys, values, variances, queries = inputs
+    if normaliser.kind == "softmax":
+        if variances is None:
+            return Estimates(nw_estimates(keys, values, queries, bandwidth, logits), None)
+        return Estimates(*nw_moments(keys, values, variances, queries, bandwidth, logits, with_mass))
+    if normaliser.kind == "compact" and logits == "distance":
+        keys, radius = np.asarray(keys), normaliser.window * bandwidth
+        if variances is None:
+            return Estimates(compact_estimates(keys, values, queries, radius, normaliser.power), None)
+        return Estimates(*compact_moments(keys, values, variances, queries, radius, normaliser.power))
+    return Estimates(*general.moments(_on_host(inputs), bandwidth, logits, normaliser))
+
+
+def _on_host(inputs: Inputs) -> Inputs:
+    """Keys that a GPU has projected are fetched."""
+    return inputs._replace(keys=np.asarray(inputs.keys))

@@ -1,0 +1,117 @@
+"""What every learner gives for a number of replicates, and statistics of single replicates."""
+
+from __future__ import annotations
+
+import functools
+from typing import NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from simstudy.data.geometry import GEOMETRIC_INDICES
+from simstudy.data.shared import SharedData
+from simstudy.design.settings.quantities import NAMES
+
+STATISTICS = ("direct_mse", "query_correlation", "discrepancy", *NAMES)
+"""What is computed of each replicate by itself and averaged; NaN where it has no meaning."""
+
+
+class Control(NamedTuple):
+    """Control variates of replicates, of expectation 0.
+
+    Attributes
+    ----------
+    errors : (replicate, query, head)
+        What is taken off head errors.
+    products : (replicate, query, pair)
+        What is taken off P_hg, over pairs in the order of `pairs_of`.
+    """
+
+    errors: Array
+    products: Array
+
+
+@functools.cache
+def pairs_of(n_heads: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return the heads h and g of all pairs h ≤ g, in the order of `Moments.product_sum`."""
+    return np.triu_indices(n_heads)
+
+
+Array = NDArray[np.float64]
+
+
+class Members(NamedTuple):
+    """Estimates of the members of an ensemble in consecutive replicates.
+
+    Attributes
+    ----------
+    means : (replicate, query, head)
+        Estimates; or their means given the keys, where noise is integrated out.
+    gram : (replicate, query, head, head) or None
+        Their covariance given the keys, where noise is integrated out.
+    indices : (replicate or 1, index)
+        Geometric diversity indices of the heads.
+    statistics : dict of (replicate,) arrays
+        What is computed of each replicate by itself, by its name in `STATISTICS`: the relative difference from
+        the reference computation, or the numbers of an instance.
+    control
+        What has expectation 0 and lowers the Monte Carlo error of errors and their products, where a cell asks for it.
+    """
+
+    means: Array
+    gram: Array | None
+    indices: Array
+    statistics: dict[str, Array]
+    control: Control | None = None
+
+
+NO_INDICES = np.full((1, len(GEOMETRIC_INDICES)), np.nan)
+"""The diversity indices of members that are not subspaces."""
+
+
+class Learner(Protocol):
+    """The members of an ensemble, prepared once for a cell."""
+
+    def evaluate(self, shared: SharedData) -> Members:
+        """Return the estimates of all members at all queries in the replicates of the data."""
+
+
+def replicate_statistics(members: Members, target: Array) -> Array:
+    """Return what is computed of each replicate by itself, in the order of `STATISTICS`.
+
+    Parameters
+    ----------
+    members
+        Estimates of a number of replicates.
+    target : (query,)
+        m(x_q).
+
+    Returns
+    -------
+    (replicate, statistic) array, NaN where a statistic has no meaning: correlation over queries is that of estimates
+    with their noise, of two heads, at three queries or more.
+    """
+    means, gram = members.means, members.gram
+    table = np.full((len(means), len(STATISTICS)), np.nan)
+    for name, values in members.statistics.items():
+        table[:, STATISTICS.index(name)] = values
+    if not len(target):
+        return table
+    direct, across = table.T[:2]
+    errors = means.mean(axis=-1) - target
+    direct[:] = (errors**2).mean(axis=-1)
+    if gram is not None:
+        direct += gram.mean(axis=(1, 2, 3))
+    elif means.shape[1] > 2 and means.shape[2] > 1:
+        across[:] = _query_correlation(means)
+    return table
+
+
+def _query_correlation(means: Array) -> Array:
+    """Correlation of heads over queries, averaged over pairs: (replicate,)."""
+    centred = means - means.mean(axis=1, keepdims=True)
+    covariance = np.einsum("rqh,rqg->rhg", centred, centred)
+    scale = np.sqrt(np.diagonal(covariance, axis1=1, axis2=2))
+    with np.errstate(invalid="ignore", divide="ignore"):
+        correlation = covariance / (scale[:, :, None] * scale[:, None, :])
+    return correlation[:, ~np.eye(means.shape[-1], dtype=bool)].mean(axis=-1)

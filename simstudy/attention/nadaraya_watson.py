@@ -1,0 +1,87 @@
+"""Nadaraya–Watson heads, and weights that each replicate fits for them."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from simstudy.attention.combinations import fit_weights
+from simstudy.attention.control_variate import linear_parts
+from simstudy.attention.mechanism import Inputs, evaluate
+from simstudy.attention.members import Array, Members
+from simstudy.attention.reference import attention, layer, multi_head_attention, torch_multi_head_attention
+from simstudy.data import heads, regression, training
+from simstudy.data.geometry import diversity_indices
+from simstudy.data.shared import SharedData, projections_of
+from simstudy.design.settings.cell import Cell
+from simstudy.kernels import project
+
+_LAYERS = {"multi_head_attention": multi_head_attention, "torch_multi_head_attention": torch_multi_head_attention}
+
+
+class NadarayaWatson:
+    """The heads of one cell."""
+
+    def __init__(self, cell: Cell) -> None:
+        self.cell = cell
+        self._dtype = np.dtype(cell.simulation.dtype)
+        self._points = np.ascontiguousarray(heads.query_points(cell).T[None]).astype(self._dtype)
+        if not cell.heads.redrawn:
+            self._fixed = self._prepare(*projections_of(cell))
+
+    def _prepare(self, key: np.ndarray, query: np.ndarray) -> tuple[np.ndarray, np.ndarray, Array]:
+        """Key projections, projected queries, and diversity indices (one row for each replicate or one for all)."""
+        indices = np.atleast_2d(diversity_indices(key, self.cell.bandwidth))
+        rows = len(query) if query.ndim == 4 else 1
+        points = np.ascontiguousarray(np.broadcast_to(self._points, (rows, *self._points.shape[1:])))
+        projected = np.asarray(project(points, query.astype(self._dtype))).transpose(0, 3, 1, 2)
+        queries = np.ascontiguousarray(projected if query.ndim == 4 else projected[0])
+        return key.astype(self._dtype), queries, indices
+
+    def evaluate(self, shared: SharedData) -> Members:
+        """Return the estimates of all heads at all queries in the replicates of the data."""
+        cell = self.cell
+        key, queries, indices = self._prepare(*shared.projections(cell)) if cell.heads.redrawn else self._fixed
+        keys, values = shared.projected(cell, key), shared.values(cell)
+        variances = None if cell.simulation.noise_treatment == "drawn" else shared.variances(cell)
+        inputs, controlled = Inputs(keys, values, variances, queries), cell.simulation.control_variate != "none"
+        means, gram, log_mass = evaluate(cell.estimator, cell.bandwidth, inputs, controlled)
+        statistics = {}
+        if cell.estimator.reference != "none":
+            statistics["discrepancy"] = self._discrepancy(shared, np.asarray(keys), values, means)
+        if cell.estimator.combination.rule == "fitted":
+            means = np.einsum("rqh,rh->rq", means, self._fitted_weights(shared, keys, values))[..., None]
+        control = None if log_mass is None else linear_parts(cell, means, log_mass)
+        return Members(means, gram, indices, statistics, control)
+
+    def _discrepancy(self, shared: SharedData, keys: np.ndarray, values: np.ndarray, means: Array) -> Array:
+        """Relative root mean square difference over queries from the reference computation: (replicate,)."""
+        cell = self.cell
+        combination, temperature = np.array(cell.weights), cell.bandwidth**2
+        key, query = projections_of(cell)
+        points = heads.query_points(cell)
+        if cell.estimator.reference == "attention":
+            queries = np.einsum("qj,hjk->qhk", points, query)[None]
+            found = attention(queries, keys, values, temperature) @ combination
+        else:
+            tokens = np.concatenate([shared.keys(cell.data.n_keys), values[:, None]], axis=1).swapaxes(1, 2)
+            questions = np.pad(points, ((0, 0), (0, 1)))
+            compute = _LAYERS[cell.estimator.reference]
+            found = compute(layer(key, query, combination), questions, tokens, temperature)
+        gaps = means @ combination - found
+        with np.errstate(invalid="ignore", divide="ignore"):
+            return np.sqrt((gaps**2).mean(axis=1) / (found**2).mean(axis=1))
+
+    def _fitted_weights(self, shared: SharedData, keys: np.ndarray, values: np.ndarray) -> Array:
+        """Weights (replicate, head) of least squares on validation pairs: the rows that follow the training data."""
+        cell, combination = self.cell, self.cell.estimator.combination
+        assert combination.rule == "fitted"  # for the type checker
+        n = cell.data.n_keys
+        longer = cell.model_copy(update={"data": cell.data.model_copy(update={"n_keys": n + combination.n_validation})})
+        x = np.ascontiguousarray(training.draw_keys(longer, shared.first, shared.count)[:, :, n:])
+        noise = training.draw_noise(longer, shared.first, shared.count)[:, n:]
+        y = regression.evaluate(cell.data.regression, x) + np.sqrt(training.noise_variance(cell, x)) * noise
+        _, query = shared.projections(cell)
+        queries = np.asarray(project(x, query.astype(self._dtype))).transpose(0, 3, 1, 2)
+        inputs = Inputs(keys, values, None, np.ascontiguousarray(queries))
+        outputs = evaluate(cell.estimator, cell.bandwidth, inputs).means
+        return np.stack([fit_weights(combination.within, f, t) for f, t in zip(outputs, y, strict=True)])

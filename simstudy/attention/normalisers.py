@@ -1,0 +1,78 @@
+"""From logits to weights: pure functions along the last axis, in which the keys lie."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from simstudy.design.settings import Normaliser
+
+Array = NDArray[np.float64]
+
+_ITERATIONS = 200
+"""Bound on the steps of Newton's method, which takes some ten."""
+_ROUNDING = 4 * np.finfo(np.float64).eps
+
+
+def normalise(normaliser: Normaliser, logits: Array) -> Array:
+    """Return the weights that a normaliser makes of logits (..., key); NaN where no key has any weight."""
+    match normaliser.kind:
+        case "softmax":
+            return softmax(logits)
+        case "entmax" | "sparsemax":
+            return entmax(logits, normaliser.power)
+        case "relu":
+            return _share(np.maximum(logits - normaliser.threshold, 0.0))
+        case "compact":
+            return compact(logits, normaliser.power, normaliser.window)
+
+
+def softmax(logits: Array) -> Array:
+    """w ∝ exp(z)."""
+    return _share(np.exp(logits - logits.max(axis=-1, keepdims=True)))
+
+
+def compact(logits: Array, power: int, window: float) -> Array:
+    """w ∝ (1 − |u|²)_+^r of distance logits z = −|u|²·window²/2."""
+    return _share(np.maximum(1.0 + logits * (2.0 / window**2), 0.0) ** power)
+
+
+def entmax(logits: Array, power: int) -> Array:
+    """w = (z/r − τ)_+^r, Σ w = 1."""
+    # In units in which the largest logit is 0, where nothing is lost however large it is.
+    shifted = logits - logits.max(axis=-1, keepdims=True)
+    return _share(np.maximum(shifted / power - threshold(shifted, power)[..., None], 0.0) ** power)
+
+
+def threshold(logits: Array, power: int) -> Array:
+    """Return τ with Σ_i (z_i/r − τ)_+^r = 1, along the last axis.
+
+    Newton's method on the r-norm of (z/r − τ)_+, which is convex and falls in τ with a slope of −1 or steeper: from the
+    left, where it is at least 1, every step stays there.
+
+    Parameters
+    ----------
+    logits : (..., key)
+        z, at least one key.
+    power
+        r ≥ 1.
+    """
+    largest = logits.max(axis=-1, keepdims=True)
+    rows = ((logits - largest) / power).reshape(-1, logits.shape[-1])
+    found = np.full(len(rows), -1.0)
+    active = np.isfinite(rows).all(axis=1)
+    for _ in range(_ITERATIONS):
+        if not active.any():
+            break
+        gaps = np.maximum(rows[active] - found[active, None], 0.0)
+        norm = (gaps**power).sum(axis=1) ** (1.0 / power)
+        slope = (gaps ** (power - 1) * (gaps > 0)).sum(axis=1) * norm ** (1 - power)
+        found[active] += np.maximum(norm - 1.0, 0.0) / slope
+        # Each row stops by itself, so that its bits do not depend on the others.
+        active[active] = norm - 1.0 > _ROUNDING
+    return found.reshape(logits.shape[:-1]) + largest[..., 0] / power
+
+
+def _share(weights: Array) -> Array:
+    with np.errstate(invalid="ignore"):
+        return weights / weights.sum(axis=-1, keepdims=True)

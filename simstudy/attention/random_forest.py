@@ -1,0 +1,43 @@
+"""Trees of a random forest, for the law that all ensembles share."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from simstudy.attention.members import NO_INDICES, Members
+from simstudy.data.addresses import Role, uniforms
+from simstudy.data.heads import query_points
+from simstudy.data.shared import SharedData
+from simstudy.design.settings.cell import Cell
+
+
+class RandomForest:
+    """Regression trees, each on its own bootstrap sample, splitting on the best of a few random features."""
+
+    def __init__(self, cell: Cell) -> None:
+        self.cell = cell
+        self._points = query_points(cell)
+
+    def evaluate(self, shared: SharedData) -> Members:
+        """Return the prediction of every tree at all queries in the replicates of the data."""
+        cell = self.cell
+        keys, values = shared.keys(cell.data.n_keys), shared.values(cell)
+        seeds = uniforms(cell.data_id, Role.LEARNER, shared.first, shared.count, 1, 1)[:, 0, 0]
+        means = np.empty((shared.count, len(self._points), cell.heads.n_heads))
+        for r in range(shared.count):
+            means[r] = self._trees(keys[r].T, values[r], int(seeds[r] * 2**32))
+        return Members(means, None, NO_INDICES, {})
+
+    def _trees(self, x: np.ndarray, y: np.ndarray, seed: int) -> np.ndarray:
+        """Predictions (query, tree) of one forest."""
+        from sklearn.ensemble import RandomForestRegressor
+
+        learner = self.cell.estimator.learner
+        assert learner.kind == "random_forest"  # for the type checker
+        forest = RandomForestRegressor(
+            self.cell.heads.n_heads,
+            max_features=learner.max_features,
+            min_samples_leaf=learner.min_leaf,
+            random_state=seed,
+        ).fit(x, y)
+        return np.stack([tree.predict(self._points) for tree in forest.estimators_], axis=1)

@@ -1,0 +1,134 @@
+"""Attention as machine learning writes it, to compare the Nadaraya–Watson ensemble with: an independent computation.
+
+Everything materialises: logits, weights, tokens, heads side by side.  No kernel, no shift shared with the kernels.
+Index legend: r replicate, q query, h head, k dimension of a head, i key, j token feature.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+
+
+class MultiHeadAttention(NamedTuple):
+    """Weights of a multi-head attention layer on tokens (X, Y) of d + 1 features, with one output feature.
+
+    Attributes
+    ----------
+    query, key, value : (head, token feature, k)
+        Input projections.
+    output : (head, k)
+        Output projection, a row for each feature of the concatenated heads.
+    """
+
+    query: Array
+    key: Array
+    value: Array
+    output: Array
+
+
+def attention(queries: Array, keys: Array, values: Array, temperature: float) -> Array:
+    """Scaled dot-product attention softmax(QKᵀ/τ)V of each head (Vaswani et al. 2017).
+
+    Parameters
+    ----------
+    queries : (r or 1, q, h, k)
+    keys : (r, h, k, i)
+    values : (r, i) or (r, i, j)
+        Numbers, or vectors that all heads share.
+    temperature
+        τ > 0; √k in a standard layer.
+
+    Returns
+    -------
+    (r, q, h) or (r, q, h, j) array
+    """
+    logits = np.einsum("rqhk,rhki->rqhi", np.broadcast_to(queries, (len(keys), *queries.shape[1:])), keys) / temperature
+    weights = np.exp(logits - logits.max(axis=-1, keepdims=True))
+    weights /= weights.sum(axis=-1, keepdims=True)
+    return np.einsum("rqhi,ri...->rqh...", weights, values)
+
+
+def layer(key: Array, query: Array, combination: Array) -> MultiHeadAttention:
+    """Return a layer on tokens (X, Y) whose output is Σ_h a_h Σ_i w_hi Y_i.
+
+    The value projection of head h writes Y in the direction v_h of its k features; the output projection reads o_h
+    with v_h·o_h = a_h.  Any such pair will do; these have all components different from zero.
+
+    Parameters
+    ----------
+    key, query : (h, d, k)
+        Projections of the ensemble.
+    combination : (h,)
+        a_h.
+    """
+    n_heads, d, k = key.shape
+    no_outcome = np.zeros((n_heads, 1, k))
+    direction = np.cos(np.arange(1.0, k + 1.0)) + 2.0
+    value = np.concatenate([np.zeros((n_heads, d, k)), np.broadcast_to(direction, (n_heads, 1, k))], axis=1)
+    output = combination[:, None] * direction / (direction @ direction)
+    # Queries carry no outcome, and keys must not read theirs.
+    return MultiHeadAttention(
+        np.concatenate([query, no_outcome], axis=1), np.concatenate([key, no_outcome], axis=1), value, output
+    )
+
+
+def multi_head_attention(weights: MultiHeadAttention, points: Array, tokens: Array, temperature: float) -> Array:
+    """Concatenate the heads and project them, for each replicate.
+
+    Parameters
+    ----------
+    points : (q, j)
+        Query tokens.
+    tokens : (r, i, j)
+        Key and value tokens.
+
+    Returns
+    -------
+    (r, q) array
+    """
+    q = np.einsum("qj,hjk->qhk", points, weights.query)
+    k = np.einsum("rij,hjk->rihk", tokens, weights.key)
+    v = np.einsum("rij,hjk->rihk", tokens, weights.value)
+    logits = np.einsum("qhk,rihk->rqhi", q, k) / temperature
+    softmax = np.exp(logits - logits.max(axis=-1, keepdims=True))
+    softmax /= softmax.sum(axis=-1, keepdims=True)
+    heads = np.einsum("rqhi,rihk->rqhk", softmax, v)
+    concatenated = heads.reshape(*heads.shape[:2], -1)
+    return concatenated @ weights.output.reshape(-1)
+
+
+def torch_multi_head_attention(weights: MultiHeadAttention, points: Array, tokens: Array, temperature: float) -> Array:
+    """As `multi_head_attention`, by `torch.nn.MultiheadAttention`; needs the extra ``torch``.
+
+    Its width must hold all heads, so tokens are padded with zeros to a multiple of the number of heads; it divides
+    logits by √k, so queries are multiplied by √k/τ.
+    """
+    import torch
+
+    n_heads, n_features, k = weights.key.shape
+    width = n_heads * k * -(-n_features // (n_heads * k))
+    size = width // n_heads
+    module = torch.nn.MultiheadAttention(width, n_heads, bias=False, batch_first=True, dtype=torch.float64)
+
+    def stacked(projections: Array) -> Array:
+        padded = np.zeros((n_heads, size, width))
+        padded[:, :k, :n_features] = projections.swapaxes(1, 2)
+        return padded.reshape(width, width)
+
+    output = np.zeros((width, n_heads, size))
+    output[0, :, :k] = weights.output
+    inputs = np.concatenate([stacked(weights.query) * np.sqrt(size) / temperature, *map(stacked, weights[1:3])])
+    with torch.no_grad():
+        module.in_proj_weight.copy_(torch.from_numpy(inputs))
+        module.out_proj.weight.copy_(torch.from_numpy(output.reshape(width, width)))
+        padding = ((0, 0), (0, 0), (0, width - n_features))
+        # Tokens of an ensemble in single precision: the reference is in double whatever the ensemble is.
+        memory = torch.from_numpy(np.pad(tokens.astype(np.float64), padding))
+        question = torch.from_numpy(np.pad(np.broadcast_to(points, (len(tokens), *points.shape)), padding))
+        result, _ = module(question, memory, memory, need_weights=False)
+    return result[..., 0].numpy()

@@ -1,0 +1,44 @@
+"""Entmax weights beside those of the compact kernel that they are on keys of one length, and beside softmax.
+
+The claims are those of arXiv 2601.22766.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from simstudy.attention.normalisers import compact, entmax, softmax, threshold
+from simstudy.data.shared import SharedData
+from simstudy.design.settings import NormaliserInstance
+from simstudy.design.settings.cell import Cell
+
+Array = NDArray[np.float64]
+
+
+def compare_normalisers(cell: Cell, shared: SharedData) -> dict[str, Array]:
+    """Weights of n_keys Gaussian keys at one Gaussian query, logits q·k/b², or of both on the unit sphere."""
+    instance = cell.estimator.instance
+    assert isinstance(instance, NormaliserInstance)  # for the type checker
+    points = shared.normals(cell.data.n_keys + 1, cell.data.n_features)
+    if instance.keys == "unit":
+        points = points / np.sqrt((points * points).sum(axis=1, keepdims=True))
+    rows = [_compare(query, keys, cell.bandwidth**2, instance.power) for query, keys in _split(points)]
+    return dict(zip(("kernel_gap", "softmax_distance", "support_share"), np.array(rows).T, strict=True))
+
+
+def _split(points: Array) -> list[tuple[Array, Array]]:
+    """Query (feature,) and keys (feature, key) of each replicate."""
+    return [(replicate[:, 0], replicate[:, 1:]) for replicate in points]
+
+
+def _compare(query: Array, keys: Array, temperature: float, power: int) -> tuple[float, float, float]:
+    logits = query @ keys / temperature
+    weights = entmax(logits, power)
+    squares = ((keys - query[:, None]) ** 2).sum(axis=0)
+    radius2 = query @ query + (keys * keys).sum(axis=0).mean()
+    radius2 -= 2.0 * power * temperature * float(threshold(logits, power))
+    # The kernel is a function of −|u|²/2, and of nothing else.
+    kernel = compact(-squares / (2.0 * radius2), power, 1.0) if radius2 > 0.0 else np.zeros_like(weights)
+    gap = np.abs(weights - np.nan_to_num(kernel)).max()
+    return float(gap), float(np.abs(weights - softmax(logits)).sum() / 2.0), float((weights > 0.0).mean())

@@ -1,0 +1,68 @@
+"""Compressions of the scores of one head to a low rank: their error, and that of the output of attention.
+
+The claims are those of arXiv 2512.05916.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from simstudy.attention.normalisers import softmax
+from simstudy.attention.transformations import compressions
+from simstudy.data.shared import SharedData
+from simstudy.design.settings import KqSvdInstance
+from simstudy.design.settings.cell import Cell
+
+Array = NDArray[np.float64]
+
+# Index legend: i key, j query, k dimension of the head.
+
+
+def compress_scores(cell: Cell, shared: SharedData) -> dict[str, Array]:
+    """Errors of the compressed scores and outputs of n_keys keys and as many queries, of noise values."""
+    instance = cell.estimator.instance
+    assert isinstance(instance, KqSvdInstance)  # for the type checker
+    p = cell.heads.head_dim
+    drawn = shared.normals(cell.data.n_keys, 2 * p + 1).swapaxes(1, 2)
+    deviations = np.geomspace(1.0, instance.smallest, p)
+    keys = instance.scale * deviations * drawn[:, :, :p]
+    queries = (deviations * drawn[:, :, p : 2 * p]) @ turned(p, instance.angle).T / instance.scale
+    rows = [
+        _errors(*arrays, instance, cell.bandwidth**2) for arrays in zip(keys, queries, drawn[:, :, -1], strict=True)
+    ]
+    names = ("score_error", "eckart_young_gap", "output_error", "beats_scores")
+    return dict(zip(names, np.array(rows).T, strict=True))
+
+
+def turned(head_dim: int, degrees: float) -> Array:
+    """Rotation (k, k) by an angle in the planes of directions k and k + p/2: leading turn towards trailing ones."""
+    rotation, half, angle = np.eye(head_dim), head_dim // 2, np.radians(degrees)
+    leading, trailing = np.arange(half), np.arange(half) + head_dim - half
+    rotation[leading, leading] = rotation[trailing, trailing] = np.cos(angle)
+    rotation[trailing, leading], rotation[leading, trailing] = np.sin(angle), -np.sin(angle)
+    return rotation
+
+
+def _errors(
+    keys: Array, queries: Array, values: Array, instance: KqSvdInstance, temperature: float
+) -> tuple[float, float, float, float]:
+    scores = keys @ queries.T
+    total = (scores**2).sum()
+    least = (np.linalg.svd(scores, compute_uv=False)[instance.rank :] ** 2).sum()
+    output = _output(scores, values, temperature)
+
+    def compressed(method: str) -> tuple[float, float]:
+        left, right = compressions(keys, queries, instance.rank, method)
+        found = keys @ left @ (queries @ right).T
+        missed = _output(found, values, temperature) - output
+        return float(((found - scores) ** 2).sum()), float(np.linalg.norm(missed) / np.linalg.norm(output))
+
+    squared, error = compressed(instance.method)
+    best = error if instance.method == "scores" else compressed("scores")[1]
+    return np.sqrt(squared / total), (squared - least) / total, error, float(error < best)
+
+
+def _output(scores: Array, values: Array, temperature: float) -> Array:
+    """Softmax attention of every query over the keys."""
+    return softmax(scores.T / temperature) @ values

@@ -1,0 +1,123 @@
+"""What keys, values and queries go through before logits: pure functions from `Inputs` to `Inputs`."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from simstudy.design.settings import LowRankTransformation, MergeTransformation, MixtureTransformation, Transformation
+
+# Index legend: r replicate, q query, h head, k dimension of a head, i key, l level.
+
+
+class Inputs(NamedTuple):
+    """What heads attend to.
+
+    Attributes
+    ----------
+    keys : (r, h, k, i)
+        Projected keys.
+    values : (r, i)
+        Outcomes, or their means given the keys.
+    variances : (r, i) or None
+        Their variances given the keys, where noise is integrated out.
+    queries : (q, h, k) or (r, q, h, k)
+        Projected query points.
+    """
+
+    keys: np.ndarray
+    values: np.ndarray
+    variances: np.ndarray | None
+    queries: np.ndarray
+
+
+def transform(transformation: Transformation, inputs: Inputs) -> Inputs:
+    """Return the inputs that a transformation makes of others."""
+    match transformation.kind:
+        case "none":
+            return inputs
+        case "merge":
+            return _merge(transformation, inputs)
+        case "mixture":
+            return _mix(transformation, inputs)
+        case "low_rank":
+            return _compress(transformation, inputs)
+
+
+def chunk_means(x: np.ndarray, length: int) -> np.ndarray:
+    """Return the means of consecutive chunks along the last axis, the last chunk being perhaps shorter."""
+    starts = np.arange(0, x.shape[-1], length)
+    return np.add.reduceat(x, starts, axis=-1) / _sizes(x.shape[-1], length).astype(x.dtype)
+
+
+def _sizes(n_keys: int, length: int) -> np.ndarray:
+    starts = np.arange(0, n_keys, length)
+    return np.minimum(length, n_keys - starts)
+
+
+def _merge(merge: MergeTransformation, inputs: Inputs) -> Inputs:
+    variances = inputs.variances
+    if variances is not None:
+        variances = chunk_means(variances, merge.stride) / _sizes(variances.shape[-1], merge.stride)
+    keys, values = chunk_means(inputs.keys, merge.stride), chunk_means(inputs.values, merge.stride)
+    return Inputs(keys, values, variances, inputs.queries)
+
+
+def _mix(mixture: MixtureTransformation, inputs: Inputs) -> Inputs:
+    """Concatenate the dimensions of all levels: distances and products add over dimensions, and so over levels."""
+    coefficients = mixture.decay ** np.arange(mixture.levels)
+    roots = np.sqrt(coefficients / coefficients.sum()).astype(inputs.keys.dtype)
+    n = inputs.keys.shape[-1]
+    levels = [
+        root * chunk_means(inputs.keys, 2**level)[..., np.arange(n) // 2**level] for level, root in enumerate(roots)
+    ]
+    queries = np.concatenate([root * inputs.queries for root in roots], axis=-1)
+    return inputs._replace(keys=np.concatenate(levels, axis=2), queries=queries)
+
+
+def multiply_heads(inputs: Inputs, logits: str) -> Inputs:
+    """Return the inputs of one head whose logits are the ``sum`` or ``mean`` of those of all heads."""
+    n_replicates, n_heads, _, n_keys = inputs.keys.shape
+    root = inputs.keys.dtype.type(1.0 if logits == "sum" else np.sqrt(1.0 / n_heads))
+    keys = (root * inputs.keys).reshape(n_replicates, 1, -1, n_keys)
+    queries = (root * inputs.queries).reshape(*inputs.queries.shape[:-2], 1, -1)
+    return inputs._replace(keys=keys, queries=queries)
+
+
+def _compress(low_rank: LowRankTransformation, inputs: Inputs) -> Inputs:
+    keys = inputs.keys.astype(np.float64)
+    queries = np.broadcast_to(inputs.queries, (len(keys), *inputs.queries.shape[-3:])).swapaxes(1, 2)
+    left, right = compressions(keys.swapaxes(-1, -2), queries.astype(np.float64), low_rank.rank, low_rank.method)
+    compressed = (left.swapaxes(-1, -2) @ keys).astype(inputs.keys.dtype)
+    return inputs._replace(keys=compressed, queries=(queries @ right).swapaxes(1, 2).astype(inputs.queries.dtype))
+
+
+def compressions(keys: np.ndarray, queries: np.ndarray, rank: int, method: str) -> tuple[np.ndarray, np.ndarray]:
+    """Matrices A, B such that K A Bᵀ Qᵀ approximates K Qᵀ at a rank R (arXiv 2512.05916).
+
+    Parameters
+    ----------
+    keys, queries : (..., key, k), (..., query, k)
+        K and Q.
+    rank
+        R ≤ k.
+    method
+        ``scores``: the best approximation of K Qᵀ (Eckart and Young 1936); ``keys``: A = B the leading right singular
+        vectors of K; ``stacked``: those of K above Q.
+
+    Returns
+    -------
+    A, B : (..., k, R)
+    """
+    if method != "scores":
+        matrix = keys if method == "keys" else np.concatenate([keys, queries], axis=-2)
+        directions = np.linalg.svd(matrix, full_matrices=False)[2][..., :rank, :].swapaxes(-1, -2)
+        return directions, directions
+    _, sizes, turned = np.linalg.svd(keys, full_matrices=False)
+    # The left singular vectors of K Qᵀ are those of K times those of this small matrix.
+    small = sizes[..., None] * (turned @ queries.swapaxes(-1, -2))
+    leading = np.linalg.svd(small, full_matrices=False)[0][..., :rank]
+    basis = turned.swapaxes(-1, -2)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return basis @ (leading / sizes[..., None]), basis @ (leading * sizes[..., None])

@@ -1,0 +1,141 @@
+"""Random numbers by address: each is a pure function of (stream, role, replicate, row, column).
+
+The generator is that of `kernels.philox`.  Its 64-bit key comes from the stream's name; its four counter words are
+
+    column // 4  |  row  |  replicate mod 2^32  |  role * 2^24 + replicate // 2^32
+
+and its four output words serve the columns 4c .. 4c+3 of that row, by the word pairs (0, 1) and (2, 3).
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+import numpy as np
+
+from simstudy.kernels.devices import on_cuda
+from simstudy.kernels.jit import aligned, kernel
+from simstudy.kernels.philox import HALF_WORD, MASK, box_muller, philox, uniform_pair
+
+
+class Role(IntEnum):
+    """What a random number is used for; part of its address, so values must never change."""
+
+    KEYS = 0
+    KEY_LATENT = 1
+    NOISE = 2
+    PROJECTIONS = 3
+    QUERY_PROJECTIONS = 4
+    QUERIES = 5
+    LEARNER = 6
+    INSTANCE = 7
+
+
+MAX_REPLICATES = 2**56
+MAX_ROWS = 2**32
+
+# Rows are computed in whole tiles, the last one too, of which only the wanted part is copied.  So a row always goes
+# through the same instructions, and its bits cannot depend on how many rows there are.
+_TILE = 128
+
+
+@kernel
+def _fill_words(words, block, start, c2, c3, k0, k1):
+    for i in range(_TILE):
+        w0, w1, w2, w3 = philox(block, start + np.uint64(i), c2, c3, k0, k1)
+        words[0, i] = w0
+        words[1, i] = w1
+        words[2, i] = w2
+        words[3, i] = w3
+
+
+def _filler(transform):
+    """Kernel that fills an array with what ``transform`` makes of pairs of words."""
+
+    @kernel
+    def fill_pair(words, x, y):
+        for i in range(_TILE):
+            x[i], y[i] = transform(np.uint64(words[0, i]), np.uint64(words[1, i]))
+
+    @kernel
+    def fill(out, k0, k1, role, first, words, tile):
+        # r: replicate; b: block of four columns; i: row; j: column within the block
+        n_replicates, n_columns, n_rows = out.shape
+        for r in range(n_replicates):
+            replicate = first + np.uint64(r)
+            c2 = replicate & MASK
+            c3 = (role << np.uint64(24)) | (replicate >> HALF_WORD)
+            for b in range((n_columns + 3) // 4):
+                used = min(4, n_columns - 4 * b)
+                for start in range(0, n_rows, _TILE):
+                    _fill_words(words, np.uint64(b), np.uint64(start), c2, c3, k0, k1)
+                    for pair in range(0, used, 2):
+                        fill_pair(words[pair : pair + 2], tile[pair], tile[pair + 1])
+                    for j in range(used):
+                        wanted = out[r, 4 * b + j, start : start + _TILE]
+                        for i in range(wanted.size):
+                            wanted[i] = tile[j, i]
+
+    return fill
+
+
+_FILLERS = {transform: _filler(transform) for transform in (box_muller, uniform_pair)}
+
+
+def normals(
+    stream: str, role: Role, first: int, count: int, n_rows: int, n_columns: int, dtype: str = "float64"
+) -> np.ndarray:
+    """Standard normals of replicates first .. first + count - 1, feature-major.
+
+    Parameters
+    ----------
+    stream : str
+        Hexadecimal digest that names the stream, of at least 16 digits.
+    role : Role
+        What the numbers are for.
+    first, count : int
+        First replicate and number of replicates; all below 2**56.
+    n_rows, n_columns : int
+        Rows (keys) and columns (features).  A smaller number gives a prefix of the same numbers.
+    dtype : {"float64", "float32"}
+        Computed in float64 and rounded, so that both types show the same numbers.
+
+    Returns
+    -------
+    ndarray, shape (count, n_columns, n_rows)
+
+    Raises
+    ------
+    ValueError
+        If an address does not exist: a negative or too large replicate or number of rows.
+    """
+    return _filled(box_muller, stream, role, first, aligned((count, n_columns, n_rows), dtype))
+
+
+def uniforms(stream: str, role: Role, first: int, count: int, n_rows: int, n_columns: int) -> np.ndarray:
+    """Uniforms in (0, 1) under the addresses of :func:`normals`, of which they use the same words.
+
+    Always float64: the largest would round to 1 in float32.
+
+    Returns
+    -------
+    ndarray, shape (count, n_columns, n_rows)
+    """
+    return _filled(uniform_pair, stream, role, first, aligned((count, n_columns, n_rows), np.float64))
+
+
+def _filled(transform, stream: str, role: Role, first: int, out: np.ndarray) -> np.ndarray:
+    if not 0 <= first <= MAX_REPLICATES - out.shape[0]:
+        raise ValueError(f"replicates {first} + {out.shape[0]} reach beyond [0, 2**56)")
+    if out.shape[2] > MAX_ROWS:
+        raise ValueError(f"{out.shape[2]} rows are more than 2**32")
+    key = int(stream[:16], 16)
+    address = np.uint64(key & 0xFFFFFFFF), np.uint64(key >> 32), np.uint64(role), np.uint64(first)
+    if on_cuda():
+        from simstudy.kernels import philox_cuda
+
+        philox_cuda.fill(transform, out, *address)
+    else:
+        memory = aligned((4, _TILE), np.uint32), aligned((4, _TILE), np.float64)
+        _FILLERS[transform](out, *address, *memory)
+    return out

@@ -1,0 +1,132 @@
+"""How the subspaces of heads lie to one another: principal angles and diversity indices.
+
+Every function takes any leading batch axes.  Index legend: h and g head, j principal direction, d feature,
+p dimension of a head.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+
+GEOMETRIC_INDICES = ("chordal", "participation", "entropy", "logdet", "volume", "vendi", "min_angle")
+"""Diversity indices that follow from the projections alone (``logdet`` also from the bandwidth)."""
+
+
+def orthonormal_bases(projections: Array) -> Array:
+    """Return an orthonormal basis of the column space of each projection, by QR factorisation.
+
+    Parameters
+    ----------
+    projections : (..., H, d, p)
+        Any real matrices with d ≥ p.  A rank-deficient one is completed to p directions, of which the last are
+        arbitrary: its angles then have no meaning.
+    """
+    return np.linalg.qr(np.asarray(projections, np.float64))[0]
+
+
+def principal_angles(projections: Array) -> Array:
+    """Return the principal angles between the column spaces of every two heads, in radians, ascending.
+
+    Large angles come from the cosines, the singular values of U_hᵀU_g; small ones from the sines, the singular
+    values of (I − U_hU_hᵀ)U_g, since the arc cosine loses half of the digits near 1 (Björck and Golub 1973).
+
+    Parameters
+    ----------
+    projections : (..., H, d, p)
+
+    Returns
+    -------
+    (..., H, H, p) array
+    """
+    bases = orthonormal_bases(projections)
+    return _angles(bases[..., :, None, :, :], bases[..., None, :, :, :])
+
+
+def _angles(left: Array, right: Array) -> Array:
+    overlap = np.swapaxes(left, -1, -2) @ right
+    cosines = np.clip(np.linalg.svd(overlap, compute_uv=False), 0.0, 1.0)
+    sines = np.clip(np.linalg.svd(right - left @ overlap, compute_uv=False), 0.0, 1.0)
+    # Turned round last: of an array in reverse the arc sine takes other instructions, and so other last bits, if the
+    # array is short; a replicate by itself would differ from the same among others.
+    return np.where(cosines**2 > 0.5, np.arcsin(sines)[..., ::-1], np.arccos(cosines))
+
+
+def diversity_indices(projections: Array, bandwidth: float = np.nan) -> Array:
+    """Return the geometric diversity indices of an ensemble, in the order of `GEOMETRIC_INDICES`.
+
+    With t_j the principal angles of a pair, c2 the mean over pairs of |U_hᵀU_g|²_F/p = mean cos² t_j, S = Σ_h Π_h,
+    Γ_hg = tr(Π_hΠ_g)/p and κ = 1/(1 + b²):
+
+    ``chordal`` 1 − c2; ``participation`` H/(1 + (H − 1)c2); ``entropy`` exp(entropy of eig S/tr S)/p; ``logdet``
+    −½ Σ_j log[(1 − κ²)/(1 − κ² cos² t_j)] averaged over pairs, which is −log ρ of Gaussian distance heads at x = 0;
+    ``volume`` Π_j sin t_j averaged over pairs; ``vendi`` exp(entropy of eig Γ/H) (Friedman and Dieng 2023);
+    ``min_angle`` sine of the smallest angle, averaged over pairs.  Indices of pairs are NaN for a single head.
+
+    Parameters
+    ----------
+    projections : (..., H, d, p)
+    bandwidth
+        b > 0, for ``logdet``, which is NaN without it.
+
+    Returns
+    -------
+    (..., 7) array
+    """
+    n_heads, _, head_dim = np.shape(projections)[-3:]
+    first, second = np.triu_indices(n_heads, 1)
+    bases = orthonormal_bases(projections)
+    # Taken, not indexed: indexing leaves an order in memory that depends on the leading axes, and with it the bits.
+    angles = _angles(np.take(bases, first, axis=-3), np.take(bases, second, axis=-3))
+    cosines2, sines = np.cos(angles) ** 2, np.sin(angles)
+    # Without pairs (one head) the mean square cosine has no effect on the spectral indices.
+    c2 = _mean_over_pairs(cosines2.mean(axis=-1)) if n_heads > 1 else np.full(angles.shape[:-2], np.nan)
+    indices = (
+        1.0 - c2,
+        n_heads / (1.0 + (n_heads - 1) * c2) if n_heads > 1 else np.ones_like(c2),
+        _spectral_entropy(bases) / head_dim,
+        _mean_over_pairs(_logdet(sines, bandwidth)),
+        _mean_over_pairs(sines.prod(axis=-1)),
+        _vendi(bases),
+        _mean_over_pairs(sines.min(axis=-1)),
+    )
+    return np.stack(indices, axis=-1)
+
+
+def _logdet(sines: Array, bandwidth: float) -> Array:
+    """½ Σ_j log[1 + sin² t_j κ²/(1 − κ²)] with κ²/(1 − κ²) = 1/(b²(b² + 2)), taken by logarithms.
+
+    So nothing cancels at small b and nothing overflows at any b.
+    """
+    # A common direction has log 0 = −∞ and adds nothing; without a bandwidth all is NaN.
+    with np.errstate(divide="ignore", invalid="ignore"):
+        log_ratio = 2.0 * (np.log(sines) - math.log(bandwidth) - math.log(math.hypot(bandwidth, math.sqrt(2.0))))
+        return 0.5 * np.logaddexp(0.0, log_ratio).sum(axis=-1)
+
+
+def _mean_over_pairs(values: Array) -> Array:
+    return values.mean(axis=-1) if values.shape[-1] else np.full(values.shape[:-1], np.nan)
+
+
+def _exp_entropy(spectrum: Array) -> Array:
+    """exp of the Shannon entropy of a spectrum that sums to 1; zeros (and rounding below 0) count nothing."""
+    positive = np.where(spectrum > 0.0, spectrum, 1.0)
+    return np.exp(-(positive * np.log(positive)).sum(axis=-1))
+
+
+def _spectral_entropy(bases: Array) -> Array:
+    """exp entropy of eig(S)/tr S: the squared singular values of all bases side by side are the eigenvalues of S."""
+    n_heads, n_features, head_dim = bases.shape[-3:]
+    stacked = np.moveaxis(bases, -3, -2).reshape(*bases.shape[:-3], n_features, n_heads * head_dim)
+    return _exp_entropy(np.linalg.svd(stacked, compute_uv=False) ** 2 / (n_heads * head_dim))
+
+
+def _vendi(bases: Array) -> Array:
+    n_heads, _, head_dim = bases.shape[-3:]
+    overlap = np.swapaxes(bases[..., :, None, :, :], -1, -2) @ bases[..., None, :, :, :]
+    similarity = (overlap**2).sum(axis=(-2, -1)) / head_dim
+    return _exp_entropy(np.linalg.eigvalsh(similarity / n_heads))

@@ -1,0 +1,164 @@
+"""Head projections and query points of a cell: what the estimator looks at, apart from the data.
+
+Random draws are addressed under the study seed alone, so that cells which differ in their data-generating process
+have the same heads and the same query points.  All arrays are float64.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+
+import numpy as np
+
+from simstudy.data.addresses import Role, normals
+from simstudy.design.settings import GaussianQueries, GivenQueries, Heads
+from simstudy.design.settings.cell import Cell
+
+
+def key_projections(cell: Cell, first: int = 0, count: int = 1) -> np.ndarray:
+    """Projections W_h that are applied to the keys, with orthonormal columns unless they come from a file.
+
+    Parameters
+    ----------
+    cell : Cell
+        A cell that has passed validation.
+    first, count : int
+        Range of replicates; used for redrawn heads only.
+
+    Returns
+    -------
+    ndarray, shape (H, d, p), or (count, H, d, p) for redrawn heads
+
+    Raises
+    ------
+    ValueError
+        If heads from a file are missing or do not have the shape that the cell states.
+    """
+    if cell.heads.arrangement in ("haar", "haar_redrawn"):
+        return _orthonormal(cell, _random_matrices(cell, Role.PROJECTIONS, first, count))
+    if cell.heads.arrangement == "scattered":
+        return _scattered(cell)
+    if cell.heads.arrangement == "file":
+        return _from_file(cell)
+    return _arranged(cell.heads, cell.data.n_features)
+
+
+def query_projections(cell: Cell, first: int = 0, count: int = 1) -> np.ndarray:
+    """Projections W_qh that are applied to the query points; shapes as :func:`key_projections`.
+
+    Equal to the key projections; or with the opposite sign in every second head, beginning with the second; or Haar
+    draws of their own.
+    """
+    if cell.heads.query_projections == "haar":
+        return _orthonormal(cell, _random_matrices(cell, Role.QUERY_PROJECTIONS, first, count))
+    projections = key_projections(cell, first, count)
+    if cell.heads.query_projections == "opposite":
+        projections[..., 1::2, :, :] *= -1.0
+    return projections
+
+
+def query_points(cell: Cell) -> np.ndarray:
+    """Query points x_q, fixed over the replicates and, for one seed, over the cells of a study.
+
+    Returns
+    -------
+    ndarray, shape (Q, d)
+    """
+    queries, d = cell.queries.queries, cell.data.n_features
+    if isinstance(queries, GaussianQueries):
+        return queries.scale * normals(_stream(cell), Role.QUERIES, 0, 1, queries.count, d)[0].T
+    points = queries.points if isinstance(queries, GivenQueries) else ((),)
+    padded = np.zeros((len(points), d))
+    for row, point in zip(padded, points, strict=True):
+        row[: len(point)] = point
+    return padded
+
+
+def _stream(cell: Cell, draw: int = 0) -> str:
+    numbered = f", draw {draw}" if draw else ""
+    return hashlib.blake2b(f"heads and queries of seed {cell.simulation.seed}{numbered}".encode()).hexdigest()
+
+
+def _random_matrices(cell: Cell, role: Role, first: int = 0, count: int = 1) -> np.ndarray:
+    """Matrices of independent standard normals (replicate, head, feature, dimension), one replicate if not redrawn."""
+    heads, d = cell.heads, cell.data.n_features
+    replicates = (first, count) if heads.redrawn else (0, 1)
+    z = normals(_stream(cell, heads.head_seed), role, *replicates, d, heads.n_heads * heads.head_dim)
+    return z.reshape(-1, heads.n_heads, heads.head_dim, d).swapaxes(-1, -2)
+
+
+def _orthonormal(cell: Cell, matrices: np.ndarray) -> np.ndarray:
+    """Orthonormal factors of matrices: uniform draws of p orthonormal columns if these are Gaussian.
+
+    They are uniform if the other factor has a positive diagonal: Mezzadri, "How to generate random matrices from the
+    classical compact groups", Notices of the AMS 54 (2007).
+    """
+    q, r = np.linalg.qr(matrices)
+    q *= np.sign(np.diagonal(r, axis1=-2, axis2=-1))[..., None, :]
+    return q if cell.heads.redrawn else q[0]
+
+
+def _scattered(cell: Cell) -> np.ndarray:
+    """Heads around the span of e_1 .. e_p: the orthonormal factor of it plus spread/√d times a Gaussian matrix.
+
+    The random part has about spread times the length of the part that all heads share, whatever d is.
+    """
+    d, p = cell.data.n_features, cell.heads.head_dim
+    scale = (cell.heads.spread or 0.0) / math.sqrt(d)
+    return _orthonormal(cell, np.eye(d, p) + scale * _random_matrices(cell, Role.PROJECTIONS))
+
+
+def _from_file(cell: Cell) -> np.ndarray:
+    shape = (cell.heads.n_heads, cell.data.n_features, cell.heads.head_dim)
+    if cell.file_projections is None:
+        raise ValueError(f"the heads of file {cell.heads.file!r} have not been read; load the design they belong to")
+    projections = np.array(cell.file_projections)
+    if projections.shape != shape:
+        raise ValueError(f"heads of shape {projections.shape}; (n_heads, n_features, head_dim) = {shape} is stated")
+    return projections
+
+
+def _arranged(heads: Heads, d: int) -> np.ndarray:
+    """Heads with the same principal angles t_j between any two of them, and the first on e_1 .. e_p.
+
+    The j-th directions of all heads meet under t_j and are orthogonal to every other direction: they share e_j, and
+    head h > 0 adds a coordinate of its own for each nonzero t_j.  Orthogonal heads so stand on successive blocks.
+    """
+    p, n_heads = heads.head_dim, heads.n_heads
+    angles = _angles(heads)
+    turned = [j for j in range(p) if angles[j] > 0.0]
+    projections = np.zeros((n_heads, d, p))
+    projections[:, range(p), range(p)] = 1.0
+    for k, j in enumerate(turned):
+        own = [p + h * len(turned) + k for h in range(n_heads - 1)]
+        projections[:, [j, *own], j] = _equiangular(n_heads, angles[j])
+    return projections
+
+
+def _angles(heads: Heads) -> tuple[float, ...]:
+    """Principal angles between two heads in degrees, one for each direction."""
+    if heads.arrangement == "principal_angles":
+        return heads.principal_angles or ()
+    angle = {"aligned": 0.0, "orthogonal": 90.0, "rotated": heads.angle}[heads.arrangement]
+    return (angle or 0.0,) * heads.head_dim
+
+
+def _equiangular(n: int, degrees: float) -> np.ndarray:
+    """Rows: n unit vectors, any two of them at the given angle in (0, 90] degrees.
+
+    The Cholesky factor of the matrix with cos t off a unit diagonal, in closed form: no difference is taken, so
+    that vectors at a small angle keep their full precision.
+    """
+    # The complement makes the cosine of a right angle exactly 0.
+    c, s = math.sin(math.radians(90.0 - degrees)), math.sin(math.radians(degrees))
+    gap = s * s / (1.0 + c)  # 1 - c
+    factor = np.zeros((n, n))
+    factor[:, 0] = c
+    factor[0, 0] = 1.0
+    for k in range(1, n):
+        before = 1.0 + (k - 1) * c
+        pivot = math.sqrt(gap * (before + c) / before)
+        factor[k, k] = pivot
+        factor[k + 1 :, k] = c * gap / (before * pivot)
+    return factor

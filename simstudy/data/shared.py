@@ -1,0 +1,87 @@
+"""Data of a few replicates, drawn and computed once for all cells of a task."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from simstudy.data import heads, regression, training
+from simstudy.data.addresses import Role, normals
+from simstudy.design.settings.cell import Cell
+from simstudy.kernels import project
+
+
+class SharedData:
+    """Consecutive replicates of cells that share their data; each part is made when first asked for, and kept."""
+
+    def __init__(self, cell: Cell, first: int, count: int) -> None:
+        self.first, self.count = first, count
+        self._cell = cell
+        self._known: dict[tuple[Any, ...], Any] = {}
+        self._keys = training.draw_keys(cell, first, count)
+
+    def _once(self, address: tuple[Any, ...], compute: Callable[[], Any]) -> Any:
+        if address not in self._known:
+            self._known[address] = compute()
+        return self._known[address]
+
+    def split(self, n_parts: int) -> Iterator[SharedData]:
+        """Yield the data of consecutive replicates apart, the same number in each part."""
+        length = self.count // n_parts
+        for part in range(n_parts):
+            yield SharedData(self._cell, self.first + part * length, length)
+
+    def keys(self, n_keys: int) -> np.ndarray:
+        """X: (replicate, feature, key), the first keys."""
+        return self._once(("keys", n_keys), lambda: np.ascontiguousarray(self._keys[:, :, :n_keys]))
+
+    def values(self, cell: Cell) -> np.ndarray:
+        """m(X), and the outcomes Y where the cell draws noise: (replicate, key)."""
+        if cell.simulation.noise_treatment == "drawn":
+            return self.regression(cell) + np.sqrt(self.variances(cell)) * self.noise(cell)
+        return self.regression(cell)
+
+    def regression(self, cell: Cell) -> np.ndarray:
+        """m(X): (replicate, key)."""
+        n, m = cell.data.n_keys, cell.data.regression
+        return self._once(("regression", n, m), lambda: regression.evaluate(m, self.keys(n)))
+
+    def variances(self, cell: Cell) -> np.ndarray:
+        """Var(ε | X): (replicate, key)."""
+        n = cell.data.n_keys
+        address = ("variances", n, cell.data.noise, cell.data.noise_sd)
+        return self._once(address, lambda: training.noise_variance(cell, self.keys(n)))
+
+    def noise(self, cell: Cell) -> np.ndarray:
+        """Noise of unit variance: (replicate, key)."""
+        address = ("noise", cell.data.n_keys, cell.data.noise)
+        return self._once(address, lambda: training.draw_noise(cell, self.first, self.count))
+
+    def normals(self, n_rows: int, n_columns: int) -> np.ndarray:
+        """Standard normals of random instances: (replicate, column, row); fewer rows or columns are a prefix."""
+        return normals(self._cell.data_id, Role.INSTANCE, self.first, self.count, n_rows, n_columns)
+
+    def projections(self, cell: Cell) -> tuple[np.ndarray, np.ndarray]:
+        """Key and query projections of redrawn heads: (replicate, head, feature, dimension) each."""
+        return self._once(("projections", cell.heads), lambda: projections_of(cell, self.first, self.count))
+
+    def projected(self, cell: Cell, projections: np.ndarray) -> np.ndarray:
+        """Keys as each head sees them: (replicate, head, dimension, key), on the device that computes."""
+        n, scale = cell.data.n_keys, cell.estimator.key_scale
+        return self._once(("projected", n, cell.heads, scale), lambda: self._projected(n, projections, scale))
+
+    def _projected(self, n_keys: int, projections: np.ndarray, scale: str) -> np.ndarray:
+        keys = project(self.keys(n_keys), projections)
+        if scale == "normalised":
+            # A key of length zero has no direction: its replicate is undefined, and counted.
+            keys = np.asarray(keys)
+            with np.errstate(invalid="ignore"):
+                keys /= np.sqrt((keys * keys).sum(axis=2, keepdims=True) / keys.shape[2])
+        return keys
+
+
+def projections_of(cell: Cell, first: int = 0, count: int = 1) -> tuple[np.ndarray, np.ndarray]:
+    """Key and query projections of the heads of a cell: (head, feature, dimension), or one set for each replicate."""
+    return heads.key_projections(cell, first, count), heads.query_projections(cell, first, count)

@@ -1,0 +1,162 @@
+"""Training data of a cell: keys, noise shapes and noise variances of any range of replicates.
+
+Everything is a pure function of ``(cell.data_id, replicate, row, column)``.  Hence cells that differ only in the
+estimator, the heads or the noise level see the same data, ``n_keys`` takes a prefix of the keys, and replicates may
+be drawn in any grouping with the same bits.  For the same bits, sums over features run one feature at a time: a
+library's reduction may add in an order that depends on the shape of the array.
+
+Fewer ``n_features`` take a prefix of the features, except on the sphere, whose points are divided by the length of
+all their coordinates.
+"""
+
+from __future__ import annotations
+
+from functools import singledispatch
+
+import numpy as np
+from scipy import special
+
+from simstudy.data.addresses import Role, normals, uniforms
+from simstudy.design.settings import (
+    AutoregressiveKeys,
+    GaussianKeys,
+    GaussianNoise,
+    HeteroscedasticNoise,
+    MixtureKeys,
+    SphereKeys,
+    StudentKeys,
+    StudentNoise,
+)
+from simstudy.design.settings.cell import Cell
+
+
+def draw_keys(cell: Cell, first: int, count: int) -> np.ndarray:
+    """Keys X of replicates first .. first + count - 1.
+
+    Returns
+    -------
+    ndarray, shape (R, d, n), of ``cell.simulation.dtype``
+        Feature-major.  Computed in float64 and rounded, so that both types show the same data.
+    """
+    data, dtype = cell.data, cell.simulation.dtype
+    rows = (first, count, data.n_keys)
+    if isinstance(data.key_distribution, GaussianKeys) and data.key_distribution.structure == "identity":
+        return normals(cell.data_id, Role.KEYS, *rows, data.n_features, dtype)
+    z = normals(cell.data_id, Role.KEYS, *rows, data.n_features)
+    return _shape_keys(data.key_distribution, z, (cell.data_id, Role.KEY_LATENT, *rows, 1)).astype(dtype)
+
+
+@singledispatch
+def _shape_keys(keys, z: np.ndarray, latent: tuple) -> np.ndarray:
+    """Turn standard normals z (R, d, n), which may be overwritten, into keys.
+
+    ``latent`` is the address of one more number for each key, (R, 1, n) when drawn.
+    """
+    raise TypeError(f"no key distribution {keys!r}")
+
+
+@_shape_keys.register
+def _(keys: GaussianKeys, z: np.ndarray, latent: tuple) -> np.ndarray:
+    rho = keys.correlation
+    if keys.structure == "equicorrelated":
+        # One common factor, which leaves every feature in its place when features are added.
+        return np.sqrt(rho) * normals(*latent) + np.sqrt(1.0 - rho) * z
+    innovation = np.sqrt((1.0 - rho) * (1.0 + rho))
+    for j in range(1, z.shape[1]):
+        z[:, j] = rho * z[:, j - 1] + innovation * z[:, j]
+    return z
+
+
+@_shape_keys.register
+def _(keys: SphereKeys, z: np.ndarray, latent: tuple) -> np.ndarray:
+    square = np.zeros_like(z[:, 0])
+    for j in range(z.shape[1]):
+        square += z[:, j] * z[:, j]
+    return z * (keys.radius / np.sqrt(square))[:, None]
+
+
+@_shape_keys.register
+def _(keys: StudentKeys, z: np.ndarray, latent: tuple) -> np.ndarray:
+    # z sqrt(df / C) has covariance df / (df - 2) I for C ~ chi-square(df), by inverse distribution function.
+    chi_square = 2.0 * special.gammaincinv(0.5 * keys.df, uniforms(*latent))
+    return z * np.sqrt((keys.df - 2.0) / chi_square)
+
+
+@_shape_keys.register
+def _(keys: MixtureKeys, z: np.ndarray, latent: tuple) -> np.ndarray:
+    component = np.floor(keys.n_components * uniforms(*latent)[:, 0])
+    for j in range(keys.n_components):
+        z[:, j] += keys.separation * ((component == j) - 1.0 / keys.n_components)
+    return z
+
+
+@_shape_keys.register
+def _(keys: AutoregressiveKeys, z: np.ndarray, latent: tuple) -> np.ndarray:
+    innovation = np.sqrt((1.0 - keys.coefficient) * (1.0 + keys.coefficient))
+    # Of stationary variance from the first key on; the filter walks along the keys, so that fewer are a prefix.
+    z[..., 0] /= innovation
+    # Imported here: it takes half a second, which a command that draws no such keys need not wait for.
+    from scipy import signal
+
+    return signal.lfilter([innovation], [1.0, -keys.coefficient], z, axis=-1)
+
+
+def draw_noise(cell: Cell, first: int, count: int) -> np.ndarray:
+    """Noise of unit variance for replicates first .. first + count - 1.
+
+    The noise of an outcome is this number times the root of :func:`noise_variance`.
+
+    Returns
+    -------
+    ndarray, shape (R, n), of ``cell.simulation.dtype``
+
+    Notes
+    -----
+    The smallest uniform is 2^-33, so Student noise lacks about 2^(-33 (1 - 2/df)) of its variance in the far tail:
+    1 % at df = 2.5, 0.05 % at df = 3, nothing that a simulation can show from df = 4 on.
+
+    References
+    ----------
+    Bailey, "Polar generation of random variates with the t-distribution", Mathematics of Computation 62 (1994):
+    sqrt(df (U^(-2/df) - 1)) cos(2 pi V) is exactly Student-t for independent uniforms U, V.
+    """
+    noise, n = cell.data.noise, cell.data.n_keys
+    if isinstance(noise, StudentNoise):
+        u = uniforms(cell.data_id, Role.NOISE, first, count, n, 2)
+        radius = np.sqrt((noise.df - 2.0) * np.expm1(np.log(u[:, 0]) * (-2.0 / noise.df)))
+        return (radius * np.cos(2.0 * np.pi * u[:, 1])).astype(cell.simulation.dtype)
+    return normals(cell.data_id, Role.NOISE, first, count, n, 1, cell.simulation.dtype)[:, 0]
+
+
+@singledispatch
+def _relative_variance(noise, x1: np.ndarray) -> np.ndarray:
+    """Var(noise | X) / noise_sd**2 from the first feature x1 (R, n)."""
+    raise TypeError(f"no noise distribution {noise!r}")
+
+
+@_relative_variance.register(GaussianNoise)
+@_relative_variance.register(StudentNoise)
+def _(noise: GaussianNoise | StudentNoise, x1: np.ndarray) -> np.ndarray:
+    return np.ones_like(x1)
+
+
+@_relative_variance.register
+def _(noise: HeteroscedasticNoise, x1: np.ndarray) -> np.ndarray:
+    return (1.0 + noise.strength * x1 * x1) / (1.0 + noise.strength)
+
+
+def noise_variance(cell: Cell, keys: np.ndarray) -> np.ndarray:
+    """Variance of the noise given the keys, Var(Y - m(X) | X).
+
+    Parameters
+    ----------
+    cell : Cell
+        Its ``noise_sd`` and ``noise`` are used.
+    keys : ndarray, shape (R, d, n)
+
+    Returns
+    -------
+    ndarray, shape (R, n), of the type of ``keys``
+        In squared units of the outcome.
+    """
+    return cell.data.noise_sd**2 * _relative_variance(cell.data.noise, keys[:, 0])

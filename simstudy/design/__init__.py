@@ -1,0 +1,1 @@
+"""What a study states, and everything that can be wrong with it."""

@@ -1,0 +1,239 @@
+"""The claims and figures that a design declares before the run, as immutable records.
+
+`verdicts.judge` evaluates claims, `report.figures` draws figures.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from pydantic import Field
+
+from simstudy.design.formulas import Value
+from simstudy.design.measures import INDEXED_MEASURES, INDICES, MEASURES, STATISTICS
+from simstudy.design.settings import Line, NonNegative, Positive, Record
+from simstudy.design.settings.quantities import NAMES
+
+if TYPE_CHECKING:  # a type checker cannot follow alternatives that are computed
+    MeasureName = str
+    TheoreticalMeasure = str
+    AveragedMeasure = str
+    IndexName = str
+else:
+    MeasureName = Literal[tuple(MEASURES | STATISTICS | INDEXED_MEASURES)]
+    TheoreticalMeasure = Literal[tuple(MEASURES)]
+    AveragedMeasure = Literal[tuple(MEASURES | STATISTICS)]
+    IndexName = Literal[INDICES]
+Verdict = Literal["supported", "contradicted", "inconclusive"]
+Selection = dict[str, Any]
+
+LEVEL = 0.05
+"""Chance of a wrong contradiction or support among all claims of a study."""
+
+
+def _one_of(measures: Iterable[str]) -> str:
+    """Describe measures: those of ensembles by name; numbers of random instances would fill a page."""
+    names = ", ".join(name for name in measures if name not in NAMES)
+    return f"one of {names}, or a number of an instance"
+
+
+_MEASURE = Field(description=_one_of(MEASURES | STATISTICS | INDEXED_MEASURES))
+_SELECTION: Any = Field(
+    default_factory=dict, description="settings and the value each must have, to select cells of the grid"
+)
+
+
+class BaseClaim(Record):
+    """What all claims state: the sentence, where it is tested, on what, and the verdict foreseen."""
+
+    statement: Line = Field(min_length=1, description="the claim as a sentence")
+    grid: str = Field(description="name of the grid on which the claim is tested")
+    measure: MeasureName = _MEASURE
+    index: IndexName | None = Field(None, description='diversity index; for measure = "hdi" only')
+    where: Selection = _SELECTION
+    expected: Verdict = Field("supported", description="verdict foreseen before the run")
+
+
+class AgreesWithTheory(BaseClaim):
+    """In every selected cell to which the theory applies, |measure/theory − 1| ≤ margin."""
+
+    kind: Literal["agrees_with_theory"]
+    measure: AveragedMeasure = Field(description=_one_of(MEASURES | STATISTICS))
+    source: Literal["exact", "leading"] = Field(
+        "leading", description='"leading": leading order in n; "exact": any n, in a grid with exact = true'
+    )
+    margin: Positive = Field(description="largest relative difference that still counts as agreement")
+
+
+class Monotone(BaseClaim):
+    """Along x, other factors fixed, each step of the measure goes in the direction."""
+
+    kind: Literal["monotone"]
+    x: str = Field(description="a numeric factor of the grid")
+    direction: Literal["increasing", "decreasing"] = Field(description='"increasing" or "decreasing"')
+
+
+_COMPARED: Any = Field("difference", description='"difference" from, or "ratio" to the cell that versus selects')
+
+
+class Equals(BaseClaim):
+    """The measure, or its difference or ratio to the paired cell selected by ``versus``, is within margin of value."""
+
+    kind: Literal["equals"]
+    value: Value = Field(description="the value claimed, or the formula that gives it")
+    margin: NonNegative = Field(description="largest absolute difference that still counts as equal")
+    versus: Selection | None = Field(None, description="settings of the cell to compare with, other factors equal")
+    compared: Literal["difference", "ratio"] = _COMPARED
+
+
+class LargerThan(BaseClaim):
+    """The measure, or its difference or ratio to the paired cell selected by ``versus``, exceeds value."""
+
+    kind: Literal["larger_than"]
+    value: Value = Field(0.0, description="the value that must be exceeded, or the formula that gives it")
+    versus: Selection | None = Field(None, description="settings of the cell to compare with, other factors equal")
+    compared: Literal["difference", "ratio"] = _COMPARED
+
+
+class Slope(BaseClaim):
+    """The least-squares slope of the measure in x, other factors fixed, is within margin of value."""
+
+    kind: Literal["slope"]
+    x: str = Field(description="a numeric factor of the grid")
+    scale: Literal["linear", "log_log", "log_x"] = Field("linear", description='"linear", "log_log" or "log_x"')
+    value: Value = Field(description="the slope claimed, or the formula that gives it")
+    margin: Positive = Field(description="largest absolute difference that still counts as equal")
+
+
+class Crossing(BaseClaim):
+    """Along x, the measure exceeds that of the paired cells selected by ``versus`` up to x = value, up to a ratio.
+
+    Or up to the x of theory.
+    """
+
+    kind: Literal["crossing"]
+    x: str = Field(description="a numeric factor of the grid")
+    versus: Selection = Field(description="settings of the cells to compare with, other factors equal")
+    value: Positive | None = Field(None, description="the x claimed, inside the levels of the factor; or state source")
+    source: Literal["exact", "leading"] | None = Field(None, description='theory that claims it: "leading" or "exact"')
+    ratio: Annotated[float, Field(gt=1, allow_inf_nan=False)] = Field(
+        description="largest ratio to the x claimed, above 1"
+    )
+
+
+class OrderingClaim(BaseClaim):
+    """What claims on the order that a diversity index gives the cells state: the index, and which way it goes."""
+
+    measure: AveragedMeasure = Field("mse", description=_one_of(MEASURES | STATISTICS))
+    against: IndexName = Field(description="a diversity index")
+    by: str | None = Field(None, description="a factor of the grid; its levels are judged apart")
+    direction: Literal["increasing", "decreasing"] = Field("decreasing", description='"increasing" or "decreasing"')
+
+
+class RankCorrelation(OrderingClaim):
+    """Over all selected cells, the measure goes with a diversity index: Spearman's rank correlation is large enough."""
+
+    kind: Literal["rank_correlation"]
+    at_least: Annotated[float, Field(ge=0, lt=1)] = Field(0.0, description="least correlation claimed, in [0, 1)")
+
+
+class ViolatedPairs(OrderingClaim):
+    """Few pairs of selected cells have the measure and a diversity index in the wrong order."""
+
+    kind: Literal["violated_pairs"]
+    at_most: Annotated[float, Field(ge=0, lt=1)] = Field(description="largest share of pairs claimed, in [0, 1)")
+
+
+class OptimumClaim(BaseClaim):
+    """What claims on the place of the least value state: where it is sought, and what is tuned at each place."""
+
+    measure: AveragedMeasure = Field("mse", description=_one_of(MEASURES | STATISTICS))
+    x: str = Field(description="a numeric factor of the grid, over which the measure is minimised")
+    tune: Annotated[tuple[str, ...], Field(strict=False)] = Field(
+        (), description="factors of the grid that take their best level at each x"
+    )
+
+
+class Optimum(OptimumClaim):
+    """The measure is least at x = value, or where theory puts it, up to a ratio; other factors fixed."""
+
+    kind: Literal["optimum"]
+    value: Positive | None = Field(None, description="the optimum claimed; or state source")
+    source: Literal["exact", "leading"] | None = Field(None, description='theory that claims it: "leading" or "exact"')
+    ratio: Annotated[float, Field(ge=1, allow_inf_nan=False)] = Field(
+        1.0, description="largest ratio to the optimum claimed, at least 1"
+    )
+
+
+class OptimumSlope(OptimumClaim):
+    """The optimum x* moves along another factor z with a slope, of x* or ln x* in ln z, within margin of value.
+
+    Or within margin of the slope by theory, over the levels of z at which theory has an optimum.
+    """
+
+    kind: Literal["optimum_slope"]
+    along: str = Field(description="a numeric factor of the grid")
+    scale: Literal["log_x", "log_log"] = Field("log_x", description='"log_x" (x* against ln z) or "log_log"')
+    value: Value | None = Field(None, description="the slope claimed, or the formula that gives it; or state source")
+    source: Literal["exact", "leading"] | None = Field(None, description='theory that claims it: "leading" or "exact"')
+    margin: Positive = Field(description="largest absolute difference that still counts as equal")
+
+
+class OptimumLaw(OptimumClaim):
+    """No law x* = a + c·g(z) describes clearly better than this one how the optimum moves along another factor z."""
+
+    kind: Literal["optimum_law"]
+    along: str = Field(description="a numeric factor of the grid")
+    law: Literal["log", "sqrt_log", "log_over_log_log", "power", "constant"] = Field(
+        description="log, sqrt_log, log_over_log_log, power or constant"
+    )
+    # Models within two of the best have substantial support: Burnham and Anderson (2002), section 2.6.
+    margin: NonNegative = Field(2.0, description="by how much Akaike's criterion may exceed that of the best law")
+
+
+Claim = Annotated[
+    AgreesWithTheory
+    | Monotone
+    | Equals
+    | LargerThan
+    | Slope
+    | Crossing
+    | RankCorrelation
+    | ViolatedPairs
+    | Optimum
+    | OptimumSlope
+    | OptimumLaw,
+    Field(discriminator="kind"),
+]
+
+
+class Figure(Record):
+    """One figure of the report: what it draws of a measure, and how it tells factors apart."""
+
+    kind: Literal["curve", "diversity", "ordering", "optimum", "nested_loop", "law"] = Field(
+        "curve", description='"curve": y against factor x; "diversity": y against diversity indices; "ordering": the '
+        'share of pairs of cells of which the more diverse has the larger y, for every index; "optimum": the level of '
+        'factor `over` with the least y, against factor x; "nested_loop": y in every cell; "law": variance of '
+        "ensembles of n_heads members, in several grids, against the law for exchangeable ones"
+    )  # fmt: skip
+    title: Line = Field(min_length=1, description="what the figure shows, as a sentence")
+    grid: str = Field(description="name of the grid to draw")
+    y: AveragedMeasure = Field(description=_one_of(MEASURES | STATISTICS))
+    x: str | None = Field(None, description='a numeric factor of the grid; for kind = "curve" or "optimum" only')
+    beside: Annotated[tuple[str, ...], Field(strict=False)] = Field(
+        (), description='further grids, each in a colour of its own; for kind = "law" only'
+    )
+    index: IndexName | None = Field(None, description='diversity index, not all of them; for kind = "diversity" only')
+    over: str | None = Field(None, description='factor whose best level is sought; for kind = "optimum" only')
+    tune: Annotated[tuple[str, ...], Field(strict=False)] = Field(
+        (), description='factors that take their best level at each level of `over`; for kind = "optimum" only'
+    )
+    hue: str | None = Field(None, description="factor told apart by colour")
+    panel: str | None = Field(None, description="factor told apart by panel")
+    where: Selection = _SELECTION
+    x_scale: Literal["linear", "log"] = Field("linear", description='"linear" or "log"')
+    y_scale: Literal["linear", "log"] = Field("linear", description='"linear" or "log"')
+    limit: TheoreticalMeasure | None = Field(
+        None, description="measure whose theoretical value is drawn as a dashed limit for each colour"
+    )

@@ -1,0 +1,278 @@
+"""Which cells are impossible, and why: rules that tie several settings together.
+
+The only I/O is reading a head file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+
+from simstudy.design.files import require_regular
+from simstudy.design.settings import LARGEST, SMALLEST, Heads, Sum, Term
+from simstudy.design.settings.cell import N_BLOCKS, Cell
+from simstudy.errors import UserError
+
+Impossibility = tuple[str, str]
+"""Name of the setting to change, and what to do."""
+MAX_ARRAY_BYTES = 8 << 30
+"""Largest array that one replicate may need: beyond it, no worker of usual size finishes a batch."""
+
+MAX_HEAD_BYTES = 64 << 20
+"""Largest head file that is read: every cell that uses it holds a copy."""
+MAX_BATCHES = 10_000_000
+"""Most batches of a cell: each is a file, and their numbers have seven digits."""
+MAX_MASKED_HEADS = 16
+"""Most heads of which every subset is looked at."""
+
+
+def features_needed(heads: Heads) -> int:
+    """Return the number of features that the arrangement of heads takes up: the smallest possible d.
+
+    Heads at principal angles t_j take p directions for the first head and one more for each further head and each
+    nonzero t_j.
+    """
+    further = heads.n_heads - 1
+    if heads.arrangement == "orthogonal":
+        turned = heads.head_dim
+    elif heads.arrangement == "rotated":
+        turned = heads.head_dim if heads.angle else 0
+    elif heads.arrangement == "principal_angles":
+        turned = sum(angle > 0 for angle in heads.principal_angles or ())
+    else:
+        turned = 0
+    return heads.head_dim + further * turned
+
+
+def read_heads(cell: Cell, folder: Path) -> tuple[Cell, list[Impossibility]]:
+    """Read the head file of a cell, relative to the folder of its design, into the cell."""
+    if cell.heads.arrangement != "file" or cell.heads.file is None:
+        return cell, []
+    try:
+        require_regular(folder / cell.heads.file, MAX_HEAD_BYTES)
+        # Mapped, not loaded: refuses whatever is not a .npy array, and reads nothing before its shape is known.
+        stored = np.lib.format.open_memmap(folder / cell.heads.file, mode="r")
+    except UserError as error:
+        return cell, [("file", str(error))]
+    except Exception as error:  # a damaged header may raise nearly anything
+        return cell, [("file", f"cannot be read as .npy ({error}); save a float array of shape (H, d, p)")]
+    shape = (cell.heads.n_heads, cell.data.n_features, cell.heads.head_dim)
+    if stored.shape != shape:
+        return cell, [("file", f"holds shape {stored.shape}; (n_heads, n_features, head_dim) = {shape} is stated")]
+    if stored.dtype.kind not in "fiu" or not (np.abs(projections := np.array(stored, np.float64)) <= LARGEST).all():
+        return cell, [("file", f"must hold real numbers only, none beyond ±{LARGEST:g}")]
+    ranks = np.linalg.matrix_rank(projections)
+    if (ranks < cell.heads.head_dim).any():
+        head = int(np.argmin(ranks))
+        return cell, [("file", f"head {head} has rank {ranks[head]}; give head_dim = {cell.heads.head_dim}")]
+    contents = tuple(tuple(tuple(map(float, row)) for row in head) for head in projections)
+    return cell.model_copy(update={"file_projections": contents}), []
+
+
+def batches_of(replicates: int, batch_size: int) -> int:
+    """Return the number of batches that hold so many replicates."""
+    return -(-replicates // batch_size)
+
+
+def too_many_batches(cell: Cell, max_replicates: int) -> list[Impossibility]:
+    """Return what is wrong with the size of batches under a ceiling on replicates."""
+    n_batches = batches_of(max_replicates, cell.simulation.batch_size)
+    if n_batches <= MAX_BATCHES:
+        return []
+    return [
+        ("batch_size",
+         f"max_replicates = {max_replicates} takes {n_batches} batches, above {MAX_BATCHES}; raise it or lower that")
+    ]  # fmt: skip
+
+
+def impossibilities(cell: Cell) -> list[Impossibility]:
+    """Return every rule that the settings of a cell break together."""
+    return [*_data(cell), *_regression(cell), *_heads(cell), *_estimator(cell), *_control(cell), *_sizes(cell)]
+
+
+def _data(cell: Cell) -> Iterator[Impossibility]:
+    d = cell.data.n_features
+    keys = cell.data.key_distribution
+    if keys.distribution == "mixture" and keys.n_components > d:
+        yield "key_distribution", f"n_components = {keys.n_components} needs as many features; n_features is {d}"
+    queries = cell.queries.queries
+    if queries.kind == "points" and max(map(len, queries.points)) > d:
+        yield "queries", f"a query point has more coordinates than n_features = {d}; shorten it"
+
+
+def _regression(cell: Cell) -> Iterator[Impossibility]:
+    regression = cell.data.regression
+    for term in regression.terms if isinstance(regression, Sum) else (regression,):
+        needed = _coordinates_used(term)
+        if needed > cell.data.n_features:
+            yield "regression", f"{term.function} uses coordinate {needed}; n_features is {cell.data.n_features}"
+        if term.function == "ridge" and not any(term.direction):
+            yield "regression", "the direction of a ridge function must not be zero"
+        if term.function == "interaction" and term.coordinates[0] == term.coordinates[1]:
+            yield "regression", "the coordinates of an interaction must differ; a square is a quadratic function"
+        if term.function == "bumps" and len(term.centres) != len(term.amplitudes):
+            yield "regression", f"{len(term.centres)} centres need as many amplitudes, not {len(term.amplitudes)}"
+
+
+def _coordinates_used(term: Term) -> int:
+    if term.function in ("linear", "quadratic"):
+        return len(term.coefficients)
+    if term.function == "ridge":
+        return len(term.direction)
+    if term.function == "additive":
+        return term.n_active or 0
+    if term.function == "interaction":
+        return max(term.coordinates)
+    return max(map(len, term.centres)) if term.function == "bumps" else 0
+
+
+def _heads(cell: Cell) -> Iterator[Impossibility]:
+    heads, d = cell.heads, cell.data.n_features
+    if heads.head_dim > d:
+        yield "head_dim", f"a head of {heads.head_dim} dimensions does not fit n_features = {d}; lower it or raise that"
+    elif (needed := features_needed(heads)) > d:
+        yield (
+            "n_heads",
+            (
+                f'{heads.n_heads} "{heads.arrangement}" heads of head_dim {heads.head_dim} take up {needed} features; '
+                f"n_features is {d}: raise it, or use fewer or smaller heads"
+            ),
+        )
+    if heads.total_dim is not None and heads.total_dim != heads.n_heads * heads.head_dim:
+        remedy = f"must be n_heads·head_dim = {heads.n_heads}·{heads.head_dim}; state a multiple and no n_heads"
+        yield "total_dim", remedy
+    needs = {"angle": "rotated", "principal_angles": "principal_angles", "spread": "scattered", "file": "file"}
+    for setting, arrangement in needs.items():
+        stated, wanted = getattr(heads, setting) is not None, heads.arrangement == arrangement
+        if stated != wanted:
+            yield setting, f'{"state" if wanted else "remove"} {setting} for arrangement = "{heads.arrangement}"'
+    if heads.principal_angles is not None and len(heads.principal_angles) != heads.head_dim:
+        yield "principal_angles", f"state head_dim = {heads.head_dim} angles, not {len(heads.principal_angles)}"
+
+
+def _estimator(cell: Cell) -> Iterator[Impossibility]:
+    combination, n_heads = cell.estimator.combination, cell.heads.n_heads
+    if combination.rule == "given" and len(combination.weights) != n_heads:
+        yield "combination", f"{len(combination.weights)} weights for n_heads = {n_heads}; state one for each head"
+    yield from _learner(cell)
+    yield from _mechanism(cell)
+    yield from _instance(cell)
+    if combination.rule == "fitted" and cell.simulation.noise_treatment != "drawn":
+        yield "noise_treatment", 'must be "drawn" where weights are fitted in each replicate'
+    if cell.estimator.reference != "none" and cell.weights is None:
+        yield "reference", "needs fixed weights of heads; choose another combination or none"
+    if not SMALLEST <= cell.bandwidth <= LARGEST:
+        yield "bandwidth", f"comes to {cell.bandwidth:g}, outside [{SMALLEST:g}, {LARGEST:g}]; change the rule"
+
+
+def _control(cell: Cell) -> Iterator[Impossibility]:
+    """Where the expectations that a control variate needs are not known."""
+    if cell.simulation.control_variate == "none":
+        return
+    estimator, keys, regression = cell.estimator, cell.data.key_distribution, cell.data.regression
+    terms = regression.terms if isinstance(regression, Sum) else (regression,)
+    softmax = estimator.plain and estimator.key_scale == "raw" and estimator.combination.rule != "product"
+    needs = {
+        'noise_treatment = "integrated"': cell.simulation.noise_treatment == "integrated",
+        'learner = "nadaraya_watson" and no random instance': estimator.learner.kind == "nadaraya_watson"
+        and not cell.measures_instance,
+        'transformation = "none", normaliser = "softmax", key_scale = "raw" and no product of kernels': softmax,
+        "heads that are the same in all replicates": not cell.heads.redrawn,
+        'key_distribution = "gaussian"': keys.distribution == "gaussian",
+        "a regression function without bumps": all(term.function != "bumps" for term in terms),
+    }
+    for remedy, given in needs.items():
+        if not given:
+            yield "control_variate", f'"{cell.simulation.control_variate}" needs {remedy}; change that or use "none"'
+
+
+def _learner(cell: Cell) -> Iterator[Impossibility]:
+    """What learners other than given heads cannot have."""
+    learner, estimator = cell.estimator.learner, cell.estimator
+    if learner.kind == "nadaraya_watson":
+        return
+    if cell.simulation.noise_treatment != "drawn":
+        yield "noise_treatment", f'must be "drawn" for learner = "{learner.kind}", whose members see the outcomes'
+    if estimator.reference != "none":
+        yield "reference", f'must be "none" for learner = "{learner.kind}"'
+    if estimator.combination.rule == "fitted":
+        yield "combination", f'cannot be fitted for learner = "{learner.kind}"'
+    if learner.kind == "random_forest" and learner.max_features > cell.data.n_features:
+        yield "learner", f"max_features = {learner.max_features} of n_features = {cell.data.n_features}; lower it"
+    if learner.kind == "trained" and (estimator.logits, estimator.key_scale) != ("distance", "raw"):
+        yield "learner", 'trains heads with logits = "distance" and key_scale = "raw" only'
+    if learner.kind == "trained" and cell.data.n_keys < 3:
+        yield "n_keys", "training leaves one pair out; use at least 3"
+
+
+def _mechanism(cell: Cell) -> Iterator[Impossibility]:
+    """What transformations, normalisers and products of kernels cannot have."""
+    estimator, plain = cell.estimator, cell.estimator.plain and cell.estimator.combination.rule != "product"
+    normaliser, transformation = estimator.normaliser, estimator.transformation
+    if normaliser.kind == "compact" and estimator.logits != "distance":
+        yield "normaliser", 'a compact kernel is a function of distances; use logits = "distance", or "relu"'
+    if normaliser.kind == "compact" and normaliser.power > 8 and cell.simulation.dtype == "float32":
+        yield "dtype", f"(1 − |u|²)^{normaliser.power} falls below the smallest float32; use float64"
+    if transformation.kind == "low_rank" and transformation.rank > cell.heads.head_dim:
+        yield "transformation", f"rank {transformation.rank} of head_dim = {cell.heads.head_dim}; lower it"
+    if transformation.kind == "low_rank" and transformation.method == "scores" and estimator.logits == "distance":
+        yield "transformation", 'method "scores" approximates products; use logits = "dot_product"'
+    if estimator.learner.kind != "nadaraya_watson" and not plain:
+        remedy = 'must have transformation = "none", normaliser = "softmax" and no product of kernels'
+        yield "learner", f'"{estimator.learner.kind}" {remedy}'
+    if estimator.reference != "none" and not plain:
+        yield "reference", "is softmax attention: needs transformation none, normaliser softmax, no product of kernels"
+    if cell.measures_instance and (estimator.learner.kind != "nadaraya_watson" or not plain):
+        yield "instance", "stands in place of estimates; leave learner, transformation, normaliser and product away"
+
+
+def _instance(cell: Cell) -> Iterator[Impossibility]:
+    """What random instances cannot have."""
+    instance, p = cell.estimator.instance, cell.heads.head_dim
+    if instance.kind == "kq_svd" and not instance.rank <= p <= cell.data.n_keys:
+        yield "instance", f"needs rank ≤ head_dim ≤ n_keys, not {instance.rank} ≤ {p} ≤ {cell.data.n_keys}"
+    n, d, inside = cell.data.n_keys, cell.data.n_features, cell.heads.n_heads * p
+    if instance.kind == "head_recovery" and (n % instance.held or instance.rank_deficit >= min(inside, d)):
+        remedy = f"needs held to divide n_keys = {n}, and rank_deficit below min(n_heads·head_dim, n_features)"
+        yield "instance", f"{remedy} = {min(inside, d)}"
+    if instance.kind == "layer_norm" and (instance.rank > d or instance.rank >= n or d < 2):
+        yield "instance", f"needs rank ≤ n_features, rank < n_keys, n_features ≥ 2, not {instance.rank}, {d}, {n}"
+    if instance.kind in ("hierarchy", "score_kernel") and 2 ** (instance.levels - 1) > n:
+        yield "instance", f"levels = {instance.levels} halve n_keys = {n} too often; use fewer"
+    if instance.kind == "resolution" and n % instance.chunk:
+        yield "instance", f"chunk = {instance.chunk} must divide n_keys = {n}"
+    yield from _layers_and_masks(cell)
+
+
+def _layers_and_masks(cell: Cell) -> Iterator[Impossibility]:
+    """The same, of layers with hidden states, merged latents and masks."""
+    instance, d = cell.estimator.instance, cell.data.n_features
+    if instance.kind in ("hopfield_tower", "perturbed_logits") and cell.data.n_keys < 2:
+        yield "n_keys", "a single key has all weight and no other to differ from; use at least 2"
+    if instance.kind == "latent_cache" and cell.heads.head_dim < 2:
+        yield "head_dim", "latents are normalised over their dimensions; use at least 2"
+    if instance.kind == "masked_head" and not 2 <= instance.width / d == instance.width // d <= 32:
+        yield "instance", f"width = {instance.width} must be 2 to 32 times n_features = {d}, a whole number"
+    if instance.kind == "random_heads" and cell.heads.n_heads > MAX_MASKED_HEADS:
+        yield "n_heads", f"every one of 2^{cell.heads.n_heads} subsets is looked at; use at most {MAX_MASKED_HEADS}"
+
+
+def _sizes(cell: Cell) -> Iterator[Impossibility]:
+    """Cells with an array too large to hold, even for one replicate."""
+    data, n_heads, p = cell.data, cell.heads.n_heads, cell.heads.head_dim
+    numbers = {
+        # Keys as drawn, and as projected by every head.
+        "n_keys": data.n_keys * max(data.n_features, n_heads * p),
+        # Query points, and the moments of every pair of heads at each.
+        "queries": cell.n_queries * max(data.n_features, N_BLOCKS * n_heads**2),
+        # Both bases of every pair of heads.
+        "n_heads": n_heads**2 * data.n_features * p,
+    }
+    if cell.simulation.control_variate != "none":
+        numbers["control_variate"] = data.n_features**2
+    for setting, count in numbers.items():
+        if 8 * count > MAX_ARRAY_BYTES:
+            gib = 8 * count / 2**30
+            yield setting, f"one replicate needs an array of {gib:.3g} GiB, above {MAX_ARRAY_BYTES >> 30}; use fewer"

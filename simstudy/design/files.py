@@ -1,0 +1,46 @@
+"""Files that a user names: regular ones only, as opening another may wait for ever, and none beyond a limit."""
+
+from __future__ import annotations
+
+import stat
+from pathlib import Path
+
+from simstudy.errors import UserError
+
+
+def require_regular(path: Path, limit: int) -> None:
+    """Refuse what is no regular file of so many bytes at most, without opening it.
+
+    Raises
+    ------
+    UserError
+        If it is a folder, pipe, device or socket, if it is larger, or if there is none.
+    """
+    try:
+        found = path.stat()
+    except (OSError, ValueError) as error:
+        raise _unreadable(error) from None
+    if not stat.S_ISREG(found.st_mode):
+        raise UserError("cannot be read: a folder, pipe, device or socket; give a regular file")
+    if found.st_size > limit:
+        raise UserError(f"longer than {limit} bytes; is it the right file?")
+
+
+def read_regular(path: Path, limit: int) -> bytes:
+    """Return the contents of a regular file of so many bytes at most.
+
+    Raises
+    ------
+    UserError
+        As `require_regular`, or if it cannot be read.
+    """
+    require_regular(path, limit)
+    try:
+        with path.open("rb") as file:
+            return file.read()  # not so many at most: Python would set all of them aside
+    except OSError as error:
+        raise _unreadable(error) from None
+
+
+def _unreadable(error: Exception) -> UserError:
+    return UserError(f"cannot be read: {getattr(error, 'strerror', None) or error}")

@@ -1,0 +1,123 @@
+"""Formulas that a claim may name in the place of a number: a record of parameters for each.
+
+`claimed` evaluates them, with the functions of the theory.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Discriminator, Field, Tag
+
+from simstudy.design.settings import Count, Positive, Real, Record
+from simstudy.design.settings.instances import Share
+
+Dimension = Annotated[Count, Field(description="dimension of a head, at least 1")]
+
+
+class TunedRiskRatio(Record):
+    """Least asymptotic risk of the Gaussian kernel over that of (1 − |u|²)^power, each at its best bandwidth."""
+
+    formula: Literal["tuned_risk_ratio"]
+    head_dim: Dimension
+    power: Count = Field(description="power of the compact kernel, a whole number of at least 1")
+
+
+class CorrelationFloor(Record):
+    """Correlation of orthogonal heads at x = 0 under noise: (1 − κ²)^{p/2}, κ = 1/(1 + b²)."""
+
+    formula: Literal["correlation_floor"]
+    head_dim: Dimension
+    bandwidth: Positive
+
+
+class OriginVariance(Record):
+    """Variance of a Gaussian head at x = 0 under noise of variance 1: 1/n_eff."""
+
+    formula: Literal["origin_variance"]
+    n_keys: Count
+    head_dim: Dimension
+    bandwidth: Positive
+
+
+class DotProductFloor(Record):
+    """Correlation of orthogonal dot-product heads under noise: exp(−l²)."""
+
+    formula: Literal["dot_product_floor"]
+    length: Positive = Field(description="length l of the query that each head pulls back")
+
+
+class LimitingSlope(Record):
+    """Slope of the best dimension of averaged heads in ln n for many keys, one bandwidth: 1/(g + ln L)."""
+
+    formula: Literal["limiting_slope"]
+    bandwidth: Positive
+    query_scale: Annotated[float, Field(gt=0, le=1)] = Field(
+        1.0, description="standard deviation of queries relative to keys, in (0, 1]"
+    )
+    bias_rate: Annotated[float, Field(ge=0, allow_inf_nan=False)] = Field(
+        0.0, description="rate g at which the squared bias falls with the dimension, at least 0"
+    )
+
+
+class FibonacciLearners(Record):
+    """Number of equally weighted heads that heads with Fibonacci weights amount to."""
+
+    formula: Literal["fibonacci_learners"]
+    n_heads: Count
+
+
+class GeometricLearners(Record):
+    """Number of equally weighted heads that heads with geometric weights amount to."""
+
+    formula: Literal["geometric_learners"]
+    n_heads: Count
+    ratio: Annotated[float, Field(gt=0, lt=1)] = Field(description="ratio of consecutive weights, in (0, 1)")
+
+
+class NoiseFactor(Record):
+    """Share of independent noise of the logits that is left in a hidden state with a memory."""
+
+    formula: Literal["noise_factor"]
+    memory: Share = Field(description="share in [0, 1) of the former hidden state")
+    layers: Count
+
+
+class NearestSumRate(Record):
+    """Change of the logarithm of the error of the best mask with each hidden unit: −(ln 2)/d."""
+
+    formula: Literal["nearest_sum_rate"]
+    n_features: Count
+
+
+class BestAverageRate(Record):
+    """Change of the logarithm of the error of the best subset of H heads with each head: −(ln 2)/outputs − 1/(2H)."""
+
+    formula: Literal["best_average_rate"]
+    n_heads: Count
+    outputs: Count
+
+
+Formula = (
+    TunedRiskRatio
+    | CorrelationFloor
+    | OriginVariance
+    | DotProductFloor
+    | LimitingSlope
+    | FibonacciLearners
+    | GeometricLearners
+    | NoiseFactor
+    | NearestSumRate
+    | BestAverageRate
+)
+
+
+def _kind(value: Any) -> str:
+    return "a formula" if isinstance(value, (dict, Record)) else "a number"
+
+
+Value = Annotated[
+    Annotated[Real, Tag("a number")] | Annotated[Annotated[Formula, Field(discriminator="formula")], Tag("a formula")],
+    Discriminator(_kind),
+]
+"""A number, or the formula that gives it."""

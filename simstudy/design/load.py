@@ -1,0 +1,395 @@
+"""A design file (TOML) read once, strictly, into an immutable `Design`; every mistake in it reported together.
+
+Reads the design and its head files.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+import re
+import tomllib
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import Field, ValidationError
+
+from simstudy.design.claims import Claim, Figure
+from simstudy.design.feasibility import impossibilities, read_heads, too_many_batches
+from simstudy.design.files import read_regular
+from simstudy.design.measures import MEASURES, STATISTICS
+from simstudy.design.mistakes import DesignError, Problem, from_validation
+from simstudy.design.references import PlannedGrid, reference_problems
+from simstudy.design.settings import TABLE_OF, TABLES, Count, Line, Paragraphs, Positive, Record
+from simstudy.design.settings.cell import Cell, assign, cross, label, setting_of
+from simstudy.errors import UserError
+
+MAX_BYTES = 1 << 20
+"""Largest design file that is read; a design is written by hand."""
+MAX_CELLS = 20_000
+"""Largest number of cells of a design: beyond it, a list of factor values is surely a mistake."""
+MAX_DEPTH = 20
+"""Deepest nesting of tables and lists; a design needs half of it."""
+
+NAME = r"^[a-z0-9]+(-[a-z0-9]+)*$"
+"""Names of studies, profiles, grids, claims and figures: they become names of folders and files."""
+Name = Annotated[str, Field(pattern=NAME, max_length=64)]
+
+
+class Study(Record):
+    """Name and aim of the study (the A of ADEMP)."""
+
+    name: Name = Field(description="lower-case letters and digits, joined by single hyphens; also the output folder")
+    title: Line = Field(min_length=1, description="one line for the report")
+    aim: Paragraphs = Field(min_length=1, description="the question that the study answers")
+
+
+class Precision(Record):
+    """The Monte Carlo errors wanted, and the floor and ceiling of the replicates spent on them."""
+
+    relative_mcse: dict[str, Positive] = Field(
+        default_factory=dict, description="measure = largest MCSE wanted, relative to the estimate"
+    )
+    absolute_mcse: dict[str, Positive] = Field(default_factory=dict, description="measure = largest MCSE wanted")
+    min_replicates: Count = Field(1024, description="floor on the replicates of each cell")
+    max_replicates: Count = Field(65536, description="ceiling on the replicates of each cell")
+
+
+class Grid(Record):
+    """Factors crossed with one another over fixed settings."""
+
+    title: Line = Field("", description="what the grid is for")
+    settings: dict[str, Any] = Field(default_factory=dict, description="settings that replace those of the tables")
+    factors: dict[str, Annotated[list[Any], Field(min_length=1)]] = Field(
+        default_factory=dict, description="setting = nonempty list of values to cross"
+    )
+    precision: dict[str, Any] = Field(default_factory=dict, description="entries that replace those of [precision]")
+    by_query: bool = Field(False, description="true: results also hold each measure at each query")
+    exact: bool = Field(False, description="true: exact moments at any n beside leading order; seconds for each cell")
+
+
+class Document(Record):
+    """The design file as it is written, profile applied; tables of settings are checked cell by cell."""
+
+    study: Study
+    data: dict[str, Any] = Field(default_factory=dict)
+    heads: dict[str, Any] = Field(default_factory=dict)
+    estimator: dict[str, Any] = Field(default_factory=dict)
+    queries: dict[str, Any] = Field(default_factory=dict)
+    simulation: dict[str, Any] = Field(default_factory=dict)
+    precision: Precision = Precision()
+    grids: Annotated[dict[Name, Grid], Field(min_length=1, description="at least one [grids.NAME]")]
+    claims: dict[Name, Claim] = Field(default_factory=dict)
+    figures: dict[Name, Figure] = Field(default_factory=dict)
+
+
+class PlannedCell(Record):
+    """A cell with its place in the design: grid, and how precisely it is to be run."""
+
+    grid: str
+    cell: Cell
+    precision: Precision
+    by_query: bool
+    exact: bool
+
+
+class Design(Record):
+    """A valid design under one profile.
+
+    Attributes
+    ----------
+    cells
+        All cells of all grids, in the order of the file, the last factor of a grid running fastest.
+    factors
+        Names of the factors of each grid.
+    text
+        The design file, verbatim.
+    """
+
+    study: Study
+    profile: str
+    cells: tuple[PlannedCell, ...]
+    factors: dict[str, tuple[str, ...]]
+    claims: dict[str, Claim]
+    figures: dict[str, Figure]
+    titles: dict[str, str]
+    text: str
+
+
+def load_design(path: str | Path, profile: str = "quick") -> Design:
+    """Read and check a design file.
+
+    Parameters
+    ----------
+    path
+        TOML file.
+    profile
+        Name of a table under ``[profiles]``; its entries replace those of the file.
+
+    Raises
+    ------
+    DesignError
+        With every mistake found, each with its path in the file, the value, and what to do.
+    """
+    path = Path(path)
+    text = _read(path)
+    merged = _under_profile(path, _parse(path, text), profile)
+    document, problems = _validate(merged)
+    problems += _table_problems(merged)
+    if document is None:
+        raise DesignError(path, problems)
+    cells, found = _plan(document, path.parent, problems)
+    problems += [p for p in found if not any(_within(p.path, earlier.path) for earlier in problems)]
+    grids = _planned_grids(merged, cells, problems)
+    problems += _precision_problems(merged, grids)
+    problems += reference_problems(grids, document.claims, document.figures)
+    if problems:
+        raise DesignError(path, problems)
+    return Design(
+        study=document.study,
+        profile=profile,
+        cells=tuple(cells),
+        factors={name: tuple(grid.factors) for name, grid in document.grids.items()},
+        claims=document.claims,
+        figures=document.figures,
+        titles={name: grid.title for name, grid in document.grids.items()},
+        text=text,
+    )
+
+
+def profiles_of(path: str | Path) -> tuple[str, ...]:
+    """Return the names of the profiles of a design file."""
+    profiles = _parse(Path(path), _read(Path(path))).get("profiles", {})
+    return tuple(profiles) if isinstance(profiles, dict) else ()
+
+
+def _read(path: Path) -> str:
+    try:
+        return read_regular(path, MAX_BYTES).decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise DesignError(path, [Problem("", f"byte {error.start}", "not UTF-8 text; save it as UTF-8")]) from None
+    except UserError as error:
+        raise DesignError(path, [Problem("", "", str(error))]) from None
+
+
+def _parse(path: Path, text: str) -> dict[str, Any]:
+    try:
+        raw = tomllib.loads(text)
+        _refuse_extremes(raw)
+        return raw
+    except (ValueError, RecursionError) as error:
+        # Python refuses an integer of thousands of digits in words about its own settings.
+        reason = "an integer beyond 64 bits" if "set_int_max_str_digits" in str(error) else error
+        raise DesignError(path, [Problem("", "", f"not valid TOML: {reason}")]) from None
+
+
+def _refuse_extremes(node: Any, depth: int = 0) -> None:
+    """Raise ValueError at an integer beyond TOML's 64 bits, or at nesting that no design needs."""
+    if depth > MAX_DEPTH:
+        raise ValueError(f"nested more than {MAX_DEPTH} deep")
+    if isinstance(node, int) and not -(2**63) <= node < 2**63:
+        raise ValueError("an integer beyond 64 bits")
+    if isinstance(node, (dict, list)):
+        for child in node.values() if isinstance(node, dict) else node:
+            _refuse_extremes(child, depth + 1)
+
+
+def _under_profile(path: Path, raw: dict[str, Any], profile: str) -> dict[str, Any]:
+    profiles = raw.pop("profiles", {})
+    if not isinstance(profiles, dict) or not all(isinstance(table, dict) for table in profiles.values()):
+        raise DesignError(path, [Problem("profiles", profiles, "write each profile as a table [profiles.NAME]")])
+    if profile not in profiles:
+        known = ", ".join(profiles) or "none"
+        raise DesignError(path, [Problem("profiles", profile, f"no such profile; the design has: {known}")])
+    if not re.fullmatch(NAME, profile):
+        raise DesignError(path, [Problem("profiles", profile, "lower-case letters, digits and single hyphens only")])
+    return _merge(raw, profiles[profile])
+
+
+def _merge(base: dict[str, Any], changes: dict[str, Any], path: tuple[str, ...] = ()) -> dict[str, Any]:
+    """Overlay ``changes`` on ``base``, table by table; a factor list or a composite setting is replaced whole."""
+    merged = dict(base)
+    holds_settings = path[:1] in {(table,) for table in TABLES} or (
+        path[:1] == ("grids",) and path[2:] == ("settings",)
+    )
+    for key, value in changes.items():
+        nested = isinstance(value, dict) and isinstance(base.get(key), dict) and not holds_settings
+        merged[key] = _merge(base[key], value, (*path, key)) if nested else value
+    return merged
+
+
+def _validate(raw: dict[str, Any]) -> tuple[Document | None, list[Problem]]:
+    """Validate the document; after a mistake, also what is left without the faulty entries, so that all are found."""
+    problems: list[Problem] = []
+    while True:
+        try:
+            return Document.model_validate(raw), problems
+        except ValidationError as error:
+            problems += [problem for problem in from_validation(error, raw, Document) if problem not in problems]
+            sound = _without(raw, error)
+        if sound == raw or not sound.get("grids"):
+            return None, problems
+        raw = sound
+
+
+def _without(raw: dict[str, Any], error: ValidationError) -> dict[str, Any]:
+    """Remove each faulty entry: a claim or figure whole, elsewhere the innermost key; a faulty [study] is replaced."""
+    sound = copy.deepcopy(raw)
+    for detail in error.errors():
+        steps = list(detail["loc"])
+        if steps[0] == "study":
+            sound["study"] = {"name": "unnamed", "title": "untitled", "aim": "unstated"}
+            continue
+        depth = 2 if steps[0] in ("claims", "figures") else len(steps)
+        node, parent = sound, None
+        for step in steps[:depth]:
+            if not isinstance(node, dict) or step not in node:
+                break
+            parent, key, node = node, step, node[step]
+        if parent is not None:
+            parent.pop(key, None)
+    return sound
+
+
+def _table_problems(raw: dict[str, Any]) -> list[Problem]:
+    """Faulty entries of the setting tables, also those that every grid replaces; unknown settings of a grid."""
+    problems = []
+    for table, model in TABLES.items():
+        content = raw.get(table)
+        content = content if isinstance(content, dict) else {}
+        known = {key: value for key, value in content.items() if key in model.model_fields}
+        problems += [Problem.unknown(f"{table}.{k}", content[k], model.model_fields) for k in content if k not in known]
+        try:
+            model.model_validate(known)
+        except ValidationError as error:
+            problems += [
+                problem for problem in from_validation(error, known, model, prefix=table) if problem.value is not None
+            ]
+    grids = raw.get("grids")
+    for name, grid in grids.items() if isinstance(grids, dict) else ():
+        for section in ("settings", "factors") if isinstance(grid, dict) else ():
+            content = grid.get(section)
+            for key in content if isinstance(content, dict) else ():
+                if setting_of(key) not in TABLE_OF:
+                    problems.append(Problem.unknown(f"grids.{name}.{section}.{key}", content[key], TABLE_OF))
+    return problems
+
+
+def _plan(document: Document, folder: Path, earlier: list[Problem]) -> tuple[list[PlannedCell], list[Problem]]:
+    """Plan the cells of all grids; what a grid lacks because of an earlier problem is no problem of its own."""
+    planned: list[PlannedCell] = []
+    problems: dict[tuple[str, str], Problem] = {}
+    total = 0
+    for name, grid in document.grids.items():
+        size = math.prod(len(values) for values in grid.factors.values())
+        total += size
+        if total > MAX_CELLS:
+            path = f"grids.{name}.factors"
+            remedy = f"brings the design to {total} cells, more than {MAX_CELLS}; use fewer values"
+            problems[path, ""] = Problem(path, size, remedy)
+            total -= size
+            continue
+        stripped = any(_within(problem.path, f"grids.{name}") for problem in earlier)
+        precision = _grid_precision(document, grid, f"grids.{name}.precision", problems)
+        for cell, found in _grid_cells(document, name, grid, precision, folder):
+            for problem in found:
+                if not (stripped and problem.value is None):
+                    problems.setdefault((problem.path, problem.remedy), problem)
+            if cell is not None:
+                planned.append(
+                    PlannedCell(grid=name, cell=cell, precision=precision, by_query=grid.by_query, exact=grid.exact)
+                )
+    return planned, list(problems.values())
+
+
+def _grid_precision(document: Document, grid: Grid, path: str, problems: dict) -> Precision:
+    try:
+        return Precision.model_validate(document.precision.model_dump() | grid.precision)
+    except ValidationError as error:
+        for problem in from_validation(error, grid.precision, Precision, prefix=path):
+            problems[problem.path, problem.remedy] = problem
+        return document.precision
+
+
+def _grid_cells(
+    document: Document, name: str, grid: Grid, precision: Precision, folder: Path
+) -> Iterator[tuple[Cell | None, list[Problem]]]:
+    """Yield each cell of a grid, or None with the problems that prevent it."""
+    base = {table: dict(getattr(document, table)) for table in TABLES}
+    for key, value in grid.settings.items():
+        if setting_of(key) in TABLE_OF:
+            assign(base, key, value)
+    factors = {key: values for key, values in grid.factors.items() if setting_of(key) in TABLE_OF}
+    for levels, tables in cross(base, factors):
+
+        def place(setting: str, levels: dict[str, int] = levels) -> str:
+            if setting in levels:
+                return f"grids.{name}.factors.{setting}[{levels[setting]}]"
+            if setting in grid.settings:
+                return f"grids.{name}.settings.{setting}"
+            return "" if "." in setting else f"{TABLE_OF[setting]}.{setting}"
+
+        known = {t: {k: v for k, v in c.items() if k in TABLES[t].model_fields} for t, c in tables.items()}
+        try:
+            cell = Cell.model_validate(known)
+        except ValidationError as error:
+            yield None, from_validation(error, known, Cell, place=place)
+            continue
+        cell, found = read_heads(cell, folder)
+        found = found or [*impossibilities(cell), *too_many_batches(cell, precision.max_replicates)]
+        yield cell, [Problem(place(setting), _raw_value(cell, setting), remedy) for setting, remedy in found]
+
+
+def _raw_value(cell: Cell, setting: str) -> Any:
+    value = getattr(getattr(cell, TABLE_OF[setting]), setting)
+    return None if value is None else label(value)
+
+
+def _precision_problems(raw: dict[str, Any], names: Iterable[str]) -> Iterator[Problem]:
+    """Unknown measures, and a floor above the ceiling, each where the file states it."""
+    base = _table(raw, "precision")
+    grids = {f"grids.{name}.precision": _table(raw, "grids", name, "precision") for name in names}
+    for at, section in {"precision": base, **grids}.items():
+        for kind in ("relative_mcse", "absolute_mcse"):
+            content = _table(section, kind)
+            for measure in content:
+                if measure not in MEASURES | STATISTICS:
+                    yield Problem.unknown(f"{at}.{kind}.{measure}", content[measure], MEASURES | STATISTICS)
+        limits: dict[str, Any] = Precision().model_dump() | base | section
+        floor, ceiling = limits["min_replicates"], limits["max_replicates"]
+        if not isinstance(floor, int) or not isinstance(ceiling, int) or floor <= ceiling:
+            continue
+        if "min_replicates" in section:
+            yield Problem(f"{at}.min_replicates", floor, f"above max_replicates = {ceiling}; lower it or raise that")
+        elif "max_replicates" in section:
+            yield Problem(f"{at}.max_replicates", ceiling, f"below min_replicates = {floor}; raise it or lower that")
+
+
+def _planned_grids(raw: dict[str, Any], cells: list[PlannedCell], problems: list[Problem]) -> dict[str, PlannedGrid]:
+    """Every grid that the file writes, be it faulty."""
+    coordinates: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    for planned in cells:
+        coordinates[planned.grid].append(planned.cell.coordinates)
+    grids = {}
+    for name, grid in raw["grids"].items():
+        factors = grid.get("factors", {}) if isinstance(grid, dict) else None
+        places = [*TABLES, f"grids.{name}"]
+        faulty = any(_within(problem.path, place) for problem in problems for place in places)
+        grids[name] = PlannedGrid(
+            tuple(factors) if isinstance(factors, dict) else None, coordinates[name], complete=not faulty,
+            exact=isinstance(grid, dict) and bool(grid.get("exact")),
+        )  # fmt: skip
+    return grids
+
+
+def _within(path: str, place: str) -> bool:
+    return path == place or path.startswith((f"{place}.", f"{place}["))
+
+
+def _table(raw: Any, *path: str) -> dict[str, Any]:
+    """Return the table at a path, empty if there is none."""
+    for step in path:
+        raw = raw.get(step) if isinstance(raw, dict) else None
+    return raw if isinstance(raw, dict) else {}

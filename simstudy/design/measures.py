@@ -1,0 +1,236 @@
+"""Registry of every labelled variable that results may hold: dimensions, unit, meaning, formula.
+
+Data sets are created through `labelled`, so a stored file explains
+itself and cannot hold a variable that is not described here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from simstudy.design.settings.quantities import QUANTITIES
+
+SOURCES = ("empirical", "exact", "leading")
+"""Monte Carlo; theory without approximation in n; theory at leading order in n."""
+THEORIES = SOURCES[1:]
+INDICES = ("chordal", "participation", "entropy", "logdet", "volume", "vendi", "min_angle", "output")
+ATTRIBUTES = (
+    "study", "profile", "title", "aim", "design", "design_hash", "factors", "seed", "engine", "simstudy_version",
+    "commit", "libraries", "missing_values", "run",
+)  # fmt: skip
+"""Global attributes of the results of a study."""
+
+
+@dataclass(frozen=True)
+class Variable:
+    """Description of one labelled variable."""
+
+    dims: tuple[str, ...]
+    unit: str
+    meaning: str
+    formula: str = ""
+
+
+_BY_SOURCE = ("source", "cell")
+_PAIRS = ("cell", "head_i", "head_j")
+
+MEASURES: dict[str, Variable] = {
+    "squared_bias": Variable(
+        _BY_SOURCE, "Y^2", "squared bias of the ensemble, averaged over queries; estimated without bias, so it may be "
+        "slightly negative", "mean_q (E f(x_q) - m(x_q))^2",
+    ),
+    "mean_variance": Variable(
+        _BY_SOURCE, "Y^2", "variance of one head over redraws of the data, averaged over heads and queries",
+        "mean_q mean_h Var f_h(x_q)",
+    ),
+    "mean_covariance": Variable(
+        _BY_SOURCE, "Y^2", "covariance of two different heads over redraws, averaged over pairs and queries",
+        "mean_q mean_{h!=g} Cov(f_h(x_q), f_g(x_q))",
+    ),
+    "ensemble_variance": Variable(
+        _BY_SOURCE, "Y^2", "variance of the combined estimate, averaged over queries", "mean_q a' C(x_q) a"
+    ),
+    "mse": Variable(
+        _BY_SOURCE, "Y^2", "mean squared error of the combined estimate, averaged over queries",
+        "squared_bias + ensemble_variance",
+    ),
+    "correlation": Variable(
+        _BY_SOURCE, "1", "correlation of two different heads over redraws at a fixed query, averaged over pairs and "
+        "queries", "mean_q mean_{h!=g} C_hg / sqrt(C_hh C_gg)",
+    ),
+    "effective_heads": Variable(
+        _BY_SOURCE, "1", "number of uncorrelated heads that would average to the same variance",
+        "mean_variance / (mean_variance / H + (1 - 1/H) mean_covariance)",
+    ),
+}  # fmt: skip
+
+STATISTICS: dict[str, Variable] = {
+    "direct_mse": Variable(
+        _BY_SOURCE, "Y^2", "mean squared error of the uniform average, averaged over replicates and queries without "
+        "the decomposition", "mean_r mean_q (mean_h f_h(x_q) - m(x_q))^2, noise integrated out where it is",
+    ),
+    "query_correlation": Variable(
+        _BY_SOURCE, "1", "correlation of two different heads over query points in one replicate, averaged over pairs "
+        "and replicates; not the correlation over redraws", "mean_r mean_{h!=g} corr_q(f_h(x_q), f_g(x_q))",
+    ),
+    "discrepancy": Variable(
+        _BY_SOURCE, "1", "difference between the combined estimate and the reference computation, relative to the size "
+        "of the latter, averaged over replicates", "mean_r sqrt(mean_q (f - f_ref)^2 / mean_q f_ref^2)",
+    ),
+    **{
+        name: Variable(_BY_SOURCE, quantity.unit, f"{quantity.meaning}, averaged over replicates", quantity.formula)
+        for kind in QUANTITIES.values() for name, quantity in kind.items()
+    },
+    "failure_rate": Variable(
+        _BY_SOURCE, "1", "share of replicates without a defined estimate, which enter no other measure; its Monte "
+        "Carlo standard error is never below that of Agresti and Coull", "n_failed / (n_replicates + n_failed)",
+    ),
+    "decomposition_gap": Variable(
+        _BY_SOURCE, "1", "relative difference of the bias-variance-covariance decomposition of the uniform average "
+        "from its mean squared error", "(b^2 + V/H + (1 - 1/H) C) / direct_mse - 1",
+    ),
+    "correlation_gap": Variable(
+        _BY_SOURCE, "1", "the same with covariance told by the mean variance and the correlation over redraws",
+        "(b^2 + V/H + (1 - 1/H) correlation V) / direct_mse - 1",
+    ),
+    "query_correlation_gap": Variable(
+        _BY_SOURCE, "1", "the same with the correlation over query points in place of that over redraws",
+        "(b^2 + V/H + (1 - 1/H) query_correlation V) / direct_mse - 1",
+    ),
+    "equivalent_heads": Variable(
+        _BY_SOURCE, "1", "number of heads whose uniform average would have the variance of the combined estimate, at "
+        "the same mean variance and covariance",
+        "(mean_variance - mean_covariance) / (ensemble_variance - mean_covariance)",
+    ),
+}  # fmt: skip
+"""Measures beside those of an ensemble, NaN where they have no meaning: those computed of each replicate by itself and
+averaged, numbers of random instances among them, and below them those that follow from other measures."""
+
+INDEXED_MEASURES: dict[str, Variable] = {
+    "hdi": Variable(
+        ("cell", "index"), "see index", "head diversity indices; `output` comes from the estimates, the others from "
+        "the geometry of the projections", "see the names along `index`",
+    ),
+}  # fmt: skip
+
+HEAD_MEASURES: dict[str, Variable] = {
+    "head_squared_bias": Variable(
+        ("cell", "head"), "Y^2", "squared bias of each head, averaged over queries; estimated without bias",
+        "mean_q (E f_h(x_q) - m(x_q))^2",
+    ),
+    "combination_weight": Variable(
+        ("cell", "head"), "1", "weight of each head in the ensemble; with a Monte Carlo error where it follows from "
+        "estimated errors of heads", "a_h",
+    ),
+}  # fmt: skip
+
+PAIR_MEASURES: dict[str, Variable] = {
+    "head_covariance": Variable(
+        _PAIRS, "Y^2", "covariance of heads over redraws, averaged over queries; variances on the diagonal",
+        "mean_q Cov(f_i(x_q), f_j(x_q))",
+    ),
+    "head_error_moment": Variable(
+        _PAIRS, "Y^2", "second moment of head errors, averaged over queries; mean squared errors on the diagonal",
+        "mean_q E (f_i - m)(f_j - m)",
+    ),
+}  # fmt: skip
+
+_COUNTS: dict[str, Variable] = {
+    "n_replicates": Variable(("cell",), "1", "replicates that entered the measures"),
+    "n_failed": Variable(("cell",), "1", "replicates without a defined estimate: counted, never redrawn"),
+    "n_batches": Variable(("cell",), "1", "batches folded into the measures"),
+    "precision_reached": Variable(("cell",), "bool", "whether every wanted Monte Carlo error was met"),
+    "query_point": Variable(("cell", "query", "feature"), "X", "query points of the cells that report by query"),
+    "inapplicable": Variable(
+        _BY_SOURCE, "text", "why a theory does not apply to a cell; empty where it does"
+    ),
+    "optimum_share": Variable(
+        ("figure", "cell"), "1", "share of draws from the joint distribution of the estimates in which the cell has "
+        "the least value among those that a figure of an optimum compares; NaN in other cells",
+    ),
+    "wrong_pair_share": Variable(
+        ("figure", "cell", "index"), "1", "share of pairs of cells of which that with the larger diversity index has "
+        "the larger value, among the cells that a figure of an ordering compares with this one; NaN in other cells",
+    ),
+    "wrong_pair_share_mcse": Variable(
+        ("figure", "cell", "index"), "1", "Monte Carlo standard error of wrong_pair_share, over draws from the joint "
+        "distribution of the estimates",
+    ),
+}  # fmt: skip
+
+_VERDICTS: dict[str, Variable] = {
+    "verdict": Variable(("claim",), "text", "supported, contradicted or inconclusive"),
+    "expected_verdict": Variable(("claim",), "text", "verdict that the design declared before the run"),
+    "statement": Variable(("claim",), "text", "the claim in words"),
+    "statistic": Variable(("claim",), "text", "what was estimated, in the cell or pair that decides the claim"),
+    "verdict_estimate": Variable(("claim",), "see statistic", "estimate of the deciding statistic"),
+    "verdict_mcse": Variable(
+        ("claim",), "see statistic", "error of verdict_estimate: Monte Carlo, and numerical of exact theory"
+    ),
+    "verdict_expected": Variable(("claim",), "see statistic", "value or bound claimed"),
+    "verdict_z": Variable(("claim",), "1", "distance of the estimate from the bound that decides, in MCSE"),
+    "verdict_p_value": Variable(
+        ("claim",), "1", "multiplicity-adjusted p-value against the claim (contradiction); small contradicts"
+    ),
+    "verdict_comparisons": Variable(("claim",), "1", "number of comparisons in the claim"),
+}
+
+
+def _mcse(name: str, variable: Variable) -> tuple[str, Variable]:
+    dims = tuple(d for d in variable.dims if d != "source")
+    return f"{name}_mcse", Variable(dims, variable.unit, f"Monte Carlo standard error of {name}")
+
+
+def _numerical_error(name: str, variable: Variable) -> tuple[str, Variable]:
+    dims = tuple(d for d in variable.dims if d != "source")
+    meaning = f"bound of the numerical error of {name} by exact theory, estimated on coarser grids or by randomisation"
+    return f"{name}_numerical_error", Variable(dims, variable.unit, meaning)
+
+
+def _by_query(name: str, variable: Variable) -> tuple[str, Variable]:
+    meaning = variable.meaning.replace(", averaged over queries", "").replace(" and queries", "")
+    return f"{name}_by_query", Variable((*variable.dims, "query"), variable.unit, f"{meaning}, at each query")
+
+
+def _registry() -> dict[str, Variable]:
+    measured = MEASURES | STATISTICS | INDEXED_MEASURES | HEAD_MEASURES | PAIR_MEASURES
+    by_query = dict(_by_query(*item) for item in MEASURES.items())
+    with_errors = measured | by_query
+    mcse = dict(_mcse(*item) for item in with_errors.items())
+    numerical = dict(_numerical_error(*item) for item in (MEASURES | by_query).items())
+    return with_errors | mcse | numerical | _COUNTS | _VERDICTS
+
+
+VARIABLES: dict[str, Variable] = _registry()
+
+
+def labelled(arrays: Mapping[str, Any], coords: Mapping[str, Any], attrs: Mapping[str, Any]) -> xr.Dataset:
+    """Return a data set of registered variables, each with its meaning in its attributes.
+
+    Parameters
+    ----------
+    arrays
+        Array of each variable, by registered name; its shape must fit the registered dimensions.
+    coords, attrs
+        Coordinates and global attributes, as `xarray.Dataset` takes them.
+
+    Raises
+    ------
+    KeyError
+        If a name is not registered.
+    ValueError
+        If an array does not have the registered dimensions.
+    """
+    variables = {}
+    for name, array in arrays.items():
+        described = VARIABLES[name]
+        if np.ndim(array) != len(described.dims):
+            raise ValueError(f"{name} has {np.ndim(array)} dimensions; {described.dims} are registered")
+        text = {"long_name": described.meaning, "units": described.unit, "formula": described.formula}
+        variables[name] = (described.dims, array, {k: v for k, v in text.items() if v})
+    return xr.Dataset(variables, coords=coords, attrs=dict(attrs))

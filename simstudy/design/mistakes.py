@@ -1,0 +1,171 @@
+"""Mistakes in a design file, as messages that say where, what and what to do."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from types import UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
+
+from pydantic import BaseModel, ValidationError
+
+from simstudy.errors import UserError
+from simstudy.text import control_character, printable
+
+
+def require_plain(name: str, text: str) -> None:
+    """Refuse a setting that would write more than one line into a job script, or steer a terminal."""
+    if found := control_character(text):
+        raise UserError(f"{name} = {text!r}: must be one line of text without control characters; {found} is one")
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One mistake: the path of the entry in the file, its value (None if it is absent), and what to do."""
+
+    path: str
+    value: Any
+    remedy: str
+
+    def __str__(self) -> str:
+        shown = "" if self.value is None else f" = {self.value!r}"
+        shown = shown if len(shown) <= 83 else shown[:80] + "..."
+        return printable(f"{self.path}{shown}: {self.remedy}" if self.path else self.remedy)
+
+    @classmethod
+    def unknown(cls, path: str, value: Any, known: Iterable[str], what: str = "key") -> Problem:
+        """Return the problem of a name that does not exist, with the nearest that does."""
+        known = list(known)
+        name = str(value) if what in ("grid", "factor") else path.rsplit(".", 1)[-1]
+        return cls(path, value, f"unknown {what}; {_hint(name, known)}")
+
+
+def _hint(name: str, known: list[str]) -> str:
+    """The nearest of the known names, or all of them."""
+    near = difflib.get_close_matches(name, known, n=1)
+    return f'did you mean "{near[0]}"?' if near else "known: " + ", ".join(known)
+
+
+class DesignError(UserError):
+    """All mistakes found in one design file."""
+
+    def __init__(self, path: Path, problems: list[Problem]) -> None:
+        self.path = path
+        self.problems = problems
+        super().__init__(*(f"{path}: {problem}" for problem in problems))
+
+
+def from_validation(
+    error: ValidationError,
+    raw: Any,
+    model: type[BaseModel],
+    prefix: str = "",
+    place: Callable[[str], str] | None = None,
+) -> list[Problem]:
+    """Translate a pydantic error into problems.
+
+    Parameters
+    ----------
+    error
+        What pydantic raised.
+    raw
+        The content that was validated, to find the path of each entry.
+    model
+        What it was validated as, to find what each entry accepts.
+    prefix
+        Path of ``raw`` in the file.
+    place
+        For the tables of a cell: path in the file of a setting of that name; of "setting.parameter", too, but empty if
+        the file does not state the parameter apart.
+    """
+    problems = []
+    for detail in error.errors(include_url=False):
+        steps = _steps(detail["loc"], raw)
+        if place is not None and len(steps) > 1:
+            # A parameter may be stated as a factor or setting of its own.
+            parameter = place(f"{steps[1]}.{steps[2]}") if len(steps) > 2 else ""
+            head, tail = ([parameter], steps[3:]) if parameter else ([place(str(steps[1]))], steps[2:])
+        else:
+            head, tail = [prefix] if prefix else [], steps
+        path = "".join(f"[{s}]" if isinstance(s, int) else f".{s}" for s in [*head, *tail]).lstrip(".")
+        value = None if detail["type"] == "missing" else detail["input"]
+        problems.append(Problem(path, value, _remedy(detail, _description(model, detail["loc"]))))
+    return _without_echoes(problems)
+
+
+def _steps(loc: tuple[str | int, ...], raw: Any) -> list[str | int]:
+    """Drop from a pydantic location the union tags, which are not in the file; keep a last missing key."""
+    steps: list[str | int] = []
+    node = raw
+    for position, step in enumerate(loc):
+        inside = (isinstance(node, dict) and step in node) or (
+            isinstance(node, (list, tuple)) and isinstance(step, int) and step < len(node)
+        )
+        if inside:
+            node = node[step]
+            steps.append(step)
+        elif position == len(loc) - 1 and isinstance(node, dict) and isinstance(step, str):
+            steps.append(step)
+    return steps
+
+
+def _remedy(detail: Any, description: str) -> str:
+    if detail["type"] == "missing":
+        return f"missing; give {description}" if description else "missing; add it"
+    if detail["type"] == "extra_forbidden":
+        return "unknown key; remove it or correct its name"
+    if detail["type"] == "union_tag_invalid":
+        stated, known = detail["ctx"]["tag"], re.findall("'([^']*)'", detail["ctx"]["expected_tags"])
+        return f"unknown {detail['ctx']['discriminator'].strip(chr(39))}; {_hint(stated, known)}"
+    message = str(detail["msg"]).replace("Input should be", "must be").replace("Input tag", "the name")
+    message = re.sub(r"a valid dictionary( or instance of \w+)?", "a table", message)
+    message = message[0].lower() + (message[1:] if len(message) <= 200 else f"{message[1:150]}...")
+    return f"{message}; give {description}" if description else message
+
+
+def _without_echoes(problems: list[Problem]) -> list[Problem]:
+    """Keep one problem for each entry: a union reports an entry once for each of its alternatives."""
+    kept: dict[str, Problem] = {}
+    for problem in problems:
+        kept.setdefault(problem.path, problem)
+    return list(kept.values())
+
+
+def _description(model: type[BaseModel], loc: tuple[str | int, ...]) -> str:
+    """What the entry at a pydantic location accepts: the description of the innermost field on the way there."""
+    found, kinds = "", _alternatives(model)
+    for step in loc:
+        tagged = [kind for kind in kinds if len(kinds) > 1 and step in _tags(kind)]
+        if tagged:
+            kinds = tagged
+            continue
+        fields = [_fields(kind)[step] for kind in kinds if step in _fields(kind)]
+        found = next((field.description for field in fields if field.description), found)
+        inside = [field.annotation for field in fields]
+        inside += [get_args(kind)[-1] for kind in kinds if get_origin(kind) is dict]
+        kinds = [kind for annotation in inside for kind in _alternatives(annotation)] or kinds
+    return found
+
+
+def _alternatives(annotation: Any) -> list[Any]:
+    """Return the types that an annotation unites."""
+    if get_origin(annotation) is Annotated:
+        return _alternatives(get_args(annotation)[0])
+    if get_origin(annotation) in (Union, UnionType):
+        return [kind for part in get_args(annotation) for kind in _alternatives(part)]
+    if get_origin(annotation) is tuple:
+        return _alternatives(get_args(annotation)[0])
+    return [annotation]
+
+
+def _fields(kind: Any) -> dict[str, Any]:
+    return kind.model_fields if isinstance(kind, type) and issubclass(kind, BaseModel) else {}
+
+
+def _tags(kind: Any) -> set[str]:
+    """Return the names by which a model is told apart from the other members of a union."""
+    literals = [field.annotation for field in _fields(kind).values() if get_origin(field.annotation) is Literal]
+    return {get_args(literal)[0] for literal in literals if len(get_args(literal)) == 1}

@@ -1,0 +1,182 @@
+"""A cell: one combination of factor values, what it implies, and its identity."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+from collections.abc import Iterator
+from functools import cached_property
+from typing import Any
+
+from simstudy.design.settings import TABLE_OF, Data, Estimator, Heads, Queries, Record, Simulation
+
+N_BLOCKS = 16
+"""Blocks of consecutive replicates in one batch: the observations from which Monte Carlo errors are computed."""
+
+
+class Cell(Record):
+    """One combination of factor values: everything that decides its numbers, and nothing else."""
+
+    data: Data
+    heads: Heads
+    estimator: Estimator
+    queries: Queries = Queries()
+    simulation: Simulation = Simulation()
+    # Contents of ``heads.file`` (head, feature, dimension): they, not the path, identify the heads, and travel with
+    # the cell to workers that may not see the file.
+    file_projections: tuple[tuple[tuple[float, ...], ...], ...] | None = None
+
+    @property
+    def bandwidth(self) -> float:
+        """Bandwidth b after its rule is applied; the softmax temperature is b²."""
+        rule = self.estimator.bandwidth
+        p = self.heads.head_dim
+        if rule.rule == "fixed":
+            return rule.value
+        if rule.rule == "attention":
+            return p**0.25
+        return rule.constant * self.data.n_keys ** (-1.0 / (2.0 * rule.smoothness + p))
+
+    @property
+    def weights(self) -> tuple[float, ...] | None:
+        """Combination weights a_h, the ensemble being Σ_h a_h f_h; None where they follow from the errors of heads."""
+        n_heads, combination = self.heads.n_heads, self.estimator.combination
+        match combination.rule:
+            case "uniform":
+                return (1.0 / n_heads,) * n_heads
+            case "sum":
+                return (1.0,) * n_heads
+            case "given":
+                return combination.weights
+            case "geometric":
+                return _normalised([combination.ratio**h for h in range(n_heads)])
+            case "fibonacci":
+                return _normalised(_fibonacci(n_heads)[::-1])
+        return None
+
+    @property
+    def measures_instance(self) -> bool:
+        """Whether replicates measure a random instance in place of estimates."""
+        return self.estimator.instance.kind != "none"
+
+    @property
+    def n_members(self) -> int:
+        """Number of estimates that an ensemble combines: one if each replicate fits weights or multiplies kernels."""
+        return 1 if self.estimator.combination.rule in ("fitted", "product") else self.heads.n_heads
+
+    @property
+    def n_queries(self) -> int:
+        """Number of query points Q."""
+        queries = self.queries.queries
+        if queries.kind == "gaussian":
+            return queries.count
+        return len(queries.points) if queries.kind == "points" else 1
+
+    @property
+    def coordinates(self) -> dict[str, Any]:
+        """Every setting by name, as it labels the cell in the results: numbers, or text for composite choices.
+
+        Parameters of a composite choice stand beside it: ``normaliser.power``.
+
+        ``bandwidth`` is the number b; its rule is ``bandwidth_rule``.
+        """
+        labels: dict[str, Any] = {}
+        for name, table in TABLE_OF.items():
+            value = getattr(getattr(self, table), name)
+            labels[name] = label(value)
+            if isinstance(value, Record):
+                labels |= {f"{name}.{key}": label(getattr(value, key)) for key in parameters_of(value)}
+        labels["bandwidth_rule"] = labels["bandwidth"]
+        labels["bandwidth"] = self.bandwidth
+        return labels
+
+    @cached_property
+    def data_id(self) -> str:
+        """Identity of the random numbers: cells with equal ``data_id`` see the same data, row by row.
+
+        Sizes, noise level, targets and everything about the estimator are left out, so that cells which differ
+        only in these are paired, and n = 100 is a prefix of n = 200.
+        """
+        return _digest({"seed": self.simulation.seed, "key_distribution": self.data.key_distribution.model_dump()})
+
+    def identity(self, engine: str) -> str:
+        """Identity of the stored batches: settings and engine, as 20 hexadecimal digits."""
+        # Moments are those of the heads, whatever combines them; so cells that differ in this alone share batches.
+        combined = self.estimator.combination.rule in ("fitted", "product") or self.estimator.reference != "none"
+        settings = self.model_dump(exclude={"heads": {"file"}, "estimator": set() if combined else {"combination"}})
+        return _digest({"settings": settings, "engine": engine})[:20]
+
+
+def _normalised(weights: list[float] | list[int]) -> tuple[float, ...]:
+    # Whole numbers of any size divide exactly; floats here are few and of one sign.
+    total = sum(weights)
+    return tuple(weight / total for weight in weights)
+
+
+def _fibonacci(count: int) -> list[int]:
+    numbers = [1, 1]
+    while len(numbers) < count:
+        numbers.append(numbers[-1] + numbers[-2])
+    return numbers[:count]
+
+
+def label(value: Any) -> Any:
+    """Value of a setting as text or number, fit for a coordinate."""
+    if value is None:
+        return ""
+    if isinstance(value, tuple):
+        return "(" + ", ".join(f"{v:g}" if isinstance(v, (int, float)) else str(v) for v in value) + ")"
+    return getattr(value, "label", value)
+
+
+def parameters_of(choice: Record) -> list[str]:
+    """Names of the parameters of a composite choice: its fields but for its kind, which comes first, and its label."""
+    _, *names = (name for name in type(choice).model_fields if name != "label")
+    return names
+
+
+_FIXED = "fixed(value="
+
+
+def level(coordinates: dict[str, Any], factor: str) -> Any:
+    """Level of a factor in a cell with these coordinates.
+
+    A bandwidth that follows a rule ("attention", "rate(smoothness=2)") is one level of the factor, although its
+    number differs from cell to cell with the number of keys or the dimension of the heads.
+    """
+    rule = str(coordinates.get("bandwidth_rule", _FIXED))
+    return rule if factor == "bandwidth" and not rule.startswith(_FIXED) else coordinates.get(factor, "")
+
+
+def setting_of(factor: str) -> str:
+    """Name of the setting that a factor changes: itself, or what stands before the dot of ``normaliser.power``."""
+    return factor.partition(".")[0]
+
+
+def assign(tables: dict[str, dict[str, Any]], factor: str, value: Any) -> None:
+    """Set a setting, or one parameter of it, in raw tables of which the settings themselves are not changed."""
+    name, _, parameter = factor.partition(".")
+    table = tables.setdefault(TABLE_OF[name], {})
+    if parameter:
+        before = table.get(name)
+        value = {**(before if isinstance(before, dict) else {}), parameter: value}
+    table[name] = value
+
+
+def cross(base: dict[str, dict[str, Any]], factors: dict[str, list[Any]]) -> Iterator[tuple[dict[str, Any], dict]]:
+    """Yield (levels, tables) for every combination of factor values, the last factor running fastest.
+
+    ``levels`` maps a factor to its index in the list of values; ``tables`` are the raw tables of one cell.
+    """
+    for indices in itertools.product(*(range(len(values)) for values in factors.values())):
+        levels = dict(zip(factors, indices, strict=True))
+        tables = {name: dict(table) for name, table in base.items()}
+        for name, index in levels.items():
+            assign(tables, name, factors[name][index])
+        yield levels, tables
+
+
+def _digest(content: Any) -> str:
+    text = json.dumps(content, sort_keys=True, separators=(",", ":"))
+    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()

@@ -1,0 +1,195 @@
+"""How an ensemble is set and where it is evaluated: rules of bandwidth, combinations of heads, query points."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field
+
+from simstudy.design.settings.records import Choice, Count, Points, Positive, Vector, named
+
+
+class RateBandwidth(Choice):
+    """b = constant · n^(−1/(2·smoothness + p)), the rate-optimal order for smoothness β."""
+
+    rule: Literal["rate"]
+    smoothness: Positive = Field(2.0, description="a positive smoothness β")
+    constant: Positive = Field(1.0, description="a positive constant")
+
+
+class AttentionBandwidth(Choice):
+    """Standard attention scaling τ = √p, that is b = p^(1/4)."""
+
+    rule: Literal["attention"]
+
+
+class FixedBandwidth(Choice):
+    """A bandwidth that depends on nothing."""
+
+    rule: Literal["fixed"]
+    value: Positive = Field(description="a positive bandwidth")
+
+
+def _bandwidth(value: Any) -> Any:
+    number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    return {"rule": "fixed", "value": value} if number else value
+
+
+Bandwidth = Annotated[
+    Annotated[FixedBandwidth | AttentionBandwidth | RateBandwidth, Field(discriminator="rule")],
+    named("rule"),
+    BeforeValidator(_bandwidth),
+]
+
+
+class UniformCombination(Choice):
+    """a_h = 1/H: the average of heads."""
+
+    rule: Literal["uniform"]
+
+
+class SumCombination(Choice):
+    """a_h = 1: the sum of heads."""
+
+    rule: Literal["sum"]
+
+
+class GivenCombination(Choice):
+    """Weights stated in the design."""
+
+    rule: Literal["given"]
+    weights: Vector = Field(description="n_heads weights")
+
+
+class GeometricCombination(Choice):
+    """a_h ∝ ratio^h, Σ a_h = 1."""
+
+    rule: Literal["geometric"]
+    ratio: Annotated[float, Field(gt=0, lt=1, allow_inf_nan=False)] = Field(0.5, description="a ratio in (0, 1)")
+
+
+class FibonacciCombination(Choice):
+    """Weights proportional to Fibonacci numbers, the largest first, Σ a_h = 1."""
+
+    rule: Literal["fibonacci"]
+
+
+class OptimalCombination(Choice):
+    """Weights of least mean squared error within a class, from the second moments that the simulation estimates."""
+
+    rule: Literal["optimal"]
+    within: Literal["affine", "simplex", "front_greater", "unconstrained"] = Field(
+        "affine",
+        description='"affine" (Σ a_h = 1), "simplex" (also a_h ≥ 0), "front_greater" (also a_1 ≥ a_2 ≥ …) or '
+        '"unconstrained" (a learned output projection)',
+    )
+
+
+class FittedCombination(Choice):
+    """Weights of least squares on fresh validation pairs of each replicate."""
+
+    rule: Literal["fitted"]
+    n_validation: Count = Field(description="number of validation pairs, at least 1")
+    within: Literal["affine", "simplex", "unconstrained"] = Field(
+        "affine", description='"affine" (Σ a_h = 1), "simplex" (also a_h ≥ 0) or "unconstrained"'
+    )
+
+
+class ProductCombination(Choice):
+    """One head whose kernel is the product of the kernels of all heads: logits are added (arXiv 2511.20698).
+
+    ``mean`` averages logits: the log-linear pool of the kernels.
+    """
+
+    rule: Literal["product"]
+    logits: Literal["sum", "mean"] = Field("sum", description='"sum" or "mean" of the logits of heads')
+
+
+def _combination(value: Any) -> Any:
+    return {"rule": "given", "weights": value} if isinstance(value, (list, tuple)) else value
+
+
+Combination = Annotated[
+    Annotated[
+        UniformCombination
+        | SumCombination
+        | GivenCombination
+        | GeometricCombination
+        | FibonacciCombination
+        | OptimalCombination
+        | FittedCombination
+        | ProductCombination,
+        Field(discriminator="rule"),
+    ],
+    named("rule"),
+    BeforeValidator(_combination),
+]
+
+
+class NadarayaWatsonLearner(Choice):
+    """Attention heads: Nadaraya–Watson estimators, each in the subspace of its projection."""
+
+    kind: Literal["nadaraya_watson"]
+
+
+class TrainedLearner(Choice):
+    """The same heads after gradient descent of their projections on the leave-one-out error of the ensemble."""
+
+    kind: Literal["trained"]
+    steps: Count = Field(60, description="number of steps, at least 1")
+    rate: Positive = Field(0.3, description="length of the first step, falling linearly to 0")
+
+
+class RandomForestLearner(Choice):
+    """Regression trees on bootstrap samples (Breiman 2001); n_heads is their number."""
+
+    kind: Literal["random_forest"]
+    max_features: Count = Field(1, description="features tried at a split, at most n_features")
+    min_leaf: Count = Field(5, description="least number of pairs in a leaf")
+
+
+class AntColonyLearner(Choice):
+    """Ants that estimate the qualities of sites and recruit one another; n_heads ants, at most n_keys steps.
+
+    Sites are the query points, their qualities the regression function there (arXiv 2603.20328).
+    """
+
+    kind: Literal["ant_colony"]
+    exploration: Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)] = Field(
+        0.3, description="probability that an ant ignores the others, in [0, 1]"
+    )
+    quorum: Positive = Field(20.0, description="recruitment at which the colony decides")
+    reinforcement: Positive = Field(0.1, description="pheromone laid for one unit of recruitment")
+    evaporation: Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)] = Field(
+        0.05, description="share of pheromone lost in a step, in [0, 1]"
+    )
+    enthusiasm: Positive = Field(0.2, description="recruitment for one unit of quality above the mean")
+
+
+LearnerChoice = Annotated[
+    Annotated[
+        NadarayaWatsonLearner | TrainedLearner | RandomForestLearner | AntColonyLearner, Field(discriminator="kind")
+    ],
+    named("kind"),
+]
+
+
+class GaussianQueries(Choice):
+    """Query points drawn once from N(0, scale²·I_d) and then fixed for the whole study."""
+
+    kind: Literal["gaussian"]
+    count: Count = Field(16, description="number of query points, at least 1")
+    scale: Positive = Field(1.0, description="a positive standard deviation")
+
+
+class OriginQuery(Choice):
+    """The single query x = 0."""
+
+    kind: Literal["origin"]
+
+
+class GivenQueries(Choice):
+    """Query points stated in the design; missing coordinates are 0."""
+
+    kind: Literal["points"]
+    points: Points = Field(description="query points, each of at most n_features numbers")

@@ -1,0 +1,205 @@
+"""What data may be made of: distributions of keys and noise, regression functions."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from simstudy.design.settings.records import (
+    LARGEST,
+    MAX_COUNT,
+    Choice,
+    Count,
+    NonNegative,
+    Points,
+    Positive,
+    Real,
+    Vector,
+    named,
+)
+
+DegreesOfFreedom = Annotated[float, Field(gt=2, le=LARGEST, allow_inf_nan=False)]
+"""Of a Student distribution that has a variance."""
+
+# ---------------------------------------------------------------- keys
+
+
+class GaussianKeys(Choice):
+    """X ~ N(0, Σ): identity, equicorrelated, or autoregressive with Σ_jk = correlation^|j−k|."""
+
+    distribution: Literal["gaussian"] = Field("gaussian", description="distribution of the keys")
+    structure: Literal["identity", "equicorrelated", "autoregressive"] = Field(
+        "identity", description="shape of the covariance matrix, unit variances"
+    )
+    correlation: Annotated[float, Field(ge=0, lt=1, allow_inf_nan=False)] = Field(
+        0.0, description="a correlation in [0, 1)"
+    )
+
+
+class SphereKeys(Choice):
+    """X uniform on the sphere |x| = radius: what a normalisation layer does to Gaussian keys."""
+
+    distribution: Literal["sphere"]
+    radius: Positive = Field(1.0, description="a positive radius")
+
+
+class StudentKeys(Choice):
+    """Multivariate Student-t keys, scaled to identity covariance."""
+
+    distribution: Literal["student_t"]
+    df: DegreesOfFreedom = Field(description="degrees of freedom above 2, so that the covariance exists")
+
+
+class MixtureKeys(Choice):
+    """Equal mixture of unit-covariance Gaussians centred at separation·e_c, c ≤ n_components, recentred to mean 0."""
+
+    distribution: Literal["mixture"]
+    n_components: Annotated[int, Field(ge=2, le=MAX_COUNT)] = Field(
+        2, description="at least 2 components, at most n_features"
+    )
+    separation: Positive = Field(2.0, description="a positive distance of each centre along its own axis")
+
+
+class AutoregressiveKeys(Choice):
+    """Keys in time: X_i = coefficient·X_{i−1} + √(1 − coefficient²)·Z_i in every feature, X_1 and all Z_i ~ N(0, I)."""
+
+    distribution: Literal["autoregressive"]
+    coefficient: Annotated[float, Field(gt=-1, lt=1, allow_inf_nan=False)] = Field(
+        description="correlation of a key with the next one, between -1 and 1; 0 is white noise"
+    )
+
+
+Keys = Annotated[
+    Annotated[
+        GaussianKeys | SphereKeys | StudentKeys | MixtureKeys | AutoregressiveKeys, Field(discriminator="distribution")
+    ],
+    named("distribution"),
+]
+
+# ---------------------------------------------------------------- noise
+
+
+class GaussianNoise(Choice):
+    """ε ~ N(0, σ²)."""
+
+    distribution: Literal["gaussian"]
+
+
+class StudentNoise(Choice):
+    """ε = σ·t/sd(t): heavy-tailed with variance σ²."""
+
+    distribution: Literal["student_t"]
+    df: DegreesOfFreedom = Field(description="degrees of freedom above 2, so that the variance exists")
+
+
+class HeteroscedasticNoise(Choice):
+    """ε | X ~ N(0, σ²(1 + strength·X₁²)/(1 + strength)): mean variance σ² when X₁ has unit variance."""
+
+    distribution: Literal["heteroscedastic"]
+    strength: Positive = Field(1.0, description="a positive weight of X₁² in the variance")
+
+
+Noise = Annotated[
+    Annotated[GaussianNoise | StudentNoise | HeteroscedasticNoise, Field(discriminator="distribution")],
+    named("distribution"),
+]
+
+# ---------------------------------------------------------------- regression functions
+
+Wave = Literal["sin", "cos"]
+
+
+class Zero(Choice):
+    """m(x) = 0: pure noise."""
+
+    function: Literal["zero"]
+
+
+class Linear(Choice):
+    """m(x) = Σ_j coefficients_j x_j; coordinates beyond the list have coefficient 0."""
+
+    function: Literal["linear"]
+    coefficients: Vector = Field((1.0,), description="at most n_features coefficients")
+
+
+class Quadratic(Choice):
+    """m(x) = Σ_j coefficients_j x_j²; a single coefficient holds for every coordinate: c·|x|²."""
+
+    function: Literal["quadratic"]
+    coefficients: Vector = Field((0.25,), description="one coefficient for |x|², or at most n_features of them")
+
+
+class Ridge(Choice):
+    """m(x) = amplitude · wave(frequency · u·x), u = direction/|direction|; missing coordinates are 0."""
+
+    function: Literal["ridge"]
+    wave: Wave = Field("sin", description='"sin" or "cos"')
+    amplitude: Real = Field(1.0, description="a finite amplitude")
+    frequency: Positive = Field(1.0, description="a positive angular frequency")
+    direction: Vector = Field((1.0,), description="a nonzero vector of at most n_features numbers")
+
+
+class Additive(Choice):
+    """m(x) = Σ_{j≤n_active} a_j wave(frequency·x_j).
+
+    a_j = amplitude · exp(−rate(j−1)) for ``exponential`` decay, amplitude · j^(−rate) for ``power``,
+    amplitude for ``none``.
+    """
+
+    function: Literal["additive"]
+    wave: Wave = Field("sin", description='"sin" or "cos"')
+    amplitude: Real = Field(1.0, description="a finite amplitude")
+    frequency: Positive = Field(1.0, description="a positive angular frequency")
+    decay: Literal["none", "exponential", "power"] = Field("none", description="how amplitudes fall along coordinates")
+    rate: NonNegative = Field(0.0, description="a decay rate of at least 0")
+    n_active: Count | None = Field(None, description="number of coordinates used; all n_features by default")
+
+
+class Interaction(Choice):
+    """m(x) = amplitude · Π_{j in coordinates} x_j, two distinct coordinates counted from 1."""
+
+    function: Literal["interaction"]
+    amplitude: Real = Field(1.0, description="a finite amplitude")
+    coordinates: tuple[Count, Count] = Field(
+        (1, 2), strict=False, description="two distinct coordinates, counted from 1, at most n_features"
+    )
+
+
+class Bumps(Choice):
+    """m(x) = Σ_c amplitudes_c exp(−|x − centres_c|²/(2·width²)); missing centre coordinates are 0."""
+
+    function: Literal["bumps"]
+    centres: Points = Field(((0.0,),), description="centres, each of at most n_features numbers")
+    amplitudes: Vector = Field((1.0,), description="one amplitude for each centre")
+    width: Positive = Field(1.0, description="a positive width")
+
+
+Term = Annotated[
+    Annotated[
+        Zero | Linear | Quadratic | Ridge | Additive | Interaction | Bumps,
+        Field(discriminator="function"),
+    ],
+    named("function"),
+]
+
+
+class Sum(Choice):
+    """m(x) = sum of the terms."""
+
+    function: Literal["sum"]
+    terms: Annotated[tuple[Term, ...], Field(strict=False, min_length=1)] = Field(
+        description="a list of regression functions"
+    )
+
+    def _describe(self) -> str:
+        return " + ".join(term.label for term in self.terms)
+
+
+Regression = Annotated[
+    Annotated[
+        Zero | Linear | Quadratic | Ridge | Additive | Interaction | Bumps | Sum,
+        Field(discriminator="function"),
+    ],
+    named("function"),
+]

@@ -1,0 +1,79 @@
+"""Immutable validated records, and the numbers that they hold."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic_core import PydanticCustomError
+
+from simstudy.text import control_character
+
+LARGEST, SMALLEST = 1e9, 1e-9
+"""Bounds on the magnitude of a number, zero apart: the ratio of two squares, 1e36, still fits in float32."""
+MAX_COUNT = 2**53
+"""Largest count of anything: counts become coordinates, and float64 holds whole numbers up to here."""
+
+
+def _plain(allowed: str = "") -> AfterValidator:
+    def check(text: str) -> str:
+        if found := control_character(text, allowed):
+            message = "must hold no control character; {found} is one"
+            raise PydanticCustomError("control_character", message, {"found": found})
+        return text
+
+    return AfterValidator(check)
+
+
+Line = Annotated[str, _plain()]
+"""One line of text: it is shown in terminals, figures and pages, none of which it may steer."""
+Paragraphs = Annotated[str, _plain("\n\t")]
+Positive = Annotated[float, Field(ge=SMALLEST, le=LARGEST, allow_inf_nan=False)]
+NonNegative = Annotated[float, Field(ge=0, le=LARGEST, allow_inf_nan=False)]
+Real = Annotated[float, Field(ge=-LARGEST, le=LARGEST, allow_inf_nan=False)]
+Count = Annotated[int, Field(ge=1, le=MAX_COUNT)]
+Degrees = Annotated[float, Field(ge=0, le=90, allow_inf_nan=False)]
+# TOML arrays arrive as lists; the records hold tuples, so that nothing can change after validation.
+Vector = Annotated[tuple[Real, ...], Field(strict=False, min_length=1)]
+Points = Annotated[tuple[Vector, ...], Field(strict=False, min_length=1)]
+
+
+class Record(BaseModel):
+    """Immutable, strictly typed record that refuses unknown keys."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+
+class Choice(Record):
+    """One alternative of a setting, told apart by its kind; ``"kind"`` alone is short for a table that states no more.
+
+    The optional ``label`` is what tables, figures and coordinates call it; it has no bearing on any number.
+    """
+
+    label: Line = Field("", exclude=True, min_length=1, max_length=60, description="a short text")
+
+    def model_post_init(self, _: Any) -> None:
+        """Fill in the label: ``student_t(df=5)``, unless the design states one."""
+        if not self.label:
+            # The record is frozen for its users; this is still its making.
+            object.__setattr__(self, "label", self._describe())
+
+    def _describe(self) -> str:
+        first = next(name for name in type(self).model_fields if name != "label")
+        stated = {k: v for k, v in self.model_dump(exclude={first}).items() if k in self.model_fields_set}
+        inside = ", ".join(f"{k}={_brief(v)}" for k, v in stated.items())
+        name = str(getattr(self, first))
+        return f"{name}({inside})" if inside else name
+
+
+def _brief(value: Any) -> str:
+    if isinstance(value, (tuple, list)):
+        return "[" + ", ".join(_brief(v) for v in value) + "]"
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{k}={_brief(v)}" for k, v in value.items()) + "}"
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def named(field: str) -> BeforeValidator:
+    """Accept ``"name"`` for a table whose only stated key is ``field``."""
+    return BeforeValidator(lambda value: {field: value} if isinstance(value, str) else value)

@@ -1,0 +1,174 @@
+"""The tables of a design file: data, heads, estimator, queries, simulation.
+
+Every field name is unique over all tables, so a factor is named by its field alone (``bandwidth``, not
+``estimator.bandwidth``) and becomes the coordinate of that name in the results.  A parameter of a composite setting is
+named behind a dot: ``normaliser.power``.  Field descriptions are what a user reads when a value is refused.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, model_validator
+
+from simstudy.design.settings.ensembles import (
+    Bandwidth,
+    Combination,
+    GaussianQueries,
+    GivenQueries,
+    LearnerChoice,
+    NadarayaWatsonLearner,
+    OriginQuery,
+    UniformCombination,
+)
+from simstudy.design.settings.instances import Instance, NoInstance
+from simstudy.design.settings.mechanisms import Normaliser, NoTransformation, SoftmaxNormaliser, Transformation
+from simstudy.design.settings.processes import GaussianKeys, GaussianNoise, Keys, Noise, Regression, Zero
+from simstudy.design.settings.records import Count, Degrees, Line, NonNegative, Record, named
+
+
+class Data(Record):
+    """Data-generating process: n pairs (X_i, Y_i), Y = m(X) + ε."""
+
+    n_keys: Count = Field(description="number of training pairs n, at least 1 and at most 2³²")
+    n_features: Annotated[int, Field(ge=1, le=2**20)] = Field(
+        description="dimension d of the key space, at least 1 and at most 2²⁰"
+    )
+    key_distribution: Keys = Field(GaussianKeys(), description="gaussian, sphere, student_t, mixture or autoregressive")
+    regression: Regression = Field(
+        Zero(function="zero"),
+        description="zero, linear, quadratic, ridge, additive, interaction, bumps or sum",
+    )
+    noise: Noise = Field(GaussianNoise(distribution="gaussian"), description="gaussian, student_t or heteroscedastic")
+    noise_sd: NonNegative = Field(1.0, description="noise standard deviation σ of at least 0")
+
+
+class Heads(Record):
+    """H projections W_h of shape (d, p), and how they lie to one another."""
+
+    n_heads: Count = Field(description="number of heads H, at least 1; or state total_dim in its place")
+    head_dim: Count = Field(description="dimension p of one head, at least 1 and at most n_features")
+    total_dim: Count | None = Field(
+        None, exclude=True, description="dimension budget D, a multiple of head_dim: states n_heads = D / head_dim"
+    )
+    arrangement: Literal[
+        "aligned", "orthogonal", "rotated", "principal_angles", "scattered", "haar", "haar_redrawn", "file"
+    ] = Field(
+        description="aligned, orthogonal, rotated, principal_angles, scattered, haar, haar_redrawn (each replicate) or "
+        "file"
+    )
+    angle: Degrees | None = Field(
+        None, description='degrees in [0, 90] between any two heads; for arrangement = "rotated" only'
+    )
+    principal_angles: Annotated[tuple[Degrees, ...], Field(strict=False)] | None = Field(
+        None, description='head_dim angles in degrees; for arrangement = "principal_angles" only'
+    )
+    spread: NonNegative | None = Field(
+        None,
+        description="size of the random part of each head beside the part that all share, 0 for aligned heads; for "
+        'arrangement = "scattered" only',
+    )
+    head_seed: Annotated[int, Field(ge=0, lt=2**63)] = Field(
+        0, description="number of the draw of random heads (haar, haar_redrawn, scattered), an integer in [0, 2⁶³)"
+    )
+    file: Line | None = Field(
+        None, description='path of a .npy array (H, d, p), relative to the design; for arrangement = "file" only'
+    )
+    query_projections: Literal["same", "opposite", "haar"] = Field(
+        "same", description='"same" as the key projections, "opposite" sign in every second head, or "haar"'
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _spend_budget(cls, values: Any) -> Any:
+        """State the number of heads that the dimension budget buys."""
+        total, p = (values.get(name) if isinstance(values, dict) else None for name in ("total_dim", "head_dim"))
+        if isinstance(total, int) and isinstance(p, int) and p > 0 and "n_heads" not in values:
+            return values | {"n_heads": max(1, total // p)}
+        return values
+
+    @property
+    def redrawn(self) -> bool:
+        """Whether every replicate has heads of its own."""
+        return self.arrangement == "haar_redrawn"
+
+
+class Estimator(Record):
+    """The NW ensemble: logits, bandwidth b (temperature τ = b²) and combination of heads."""
+
+    learner: LearnerChoice = Field(
+        NadarayaWatsonLearner(kind="nadaraya_watson"),
+        description="members of the ensemble: nadaraya_watson, trained, random_forest or ant_colony",
+    )
+    logits: Literal["distance", "dot_product"] = Field("distance", description='"distance" or "dot_product"')
+    bandwidth: Bandwidth = Field(
+        description='a positive number, "attention" (τ = √p), or { rule = "rate", smoothness = 2, constant = 1 }'
+    )
+    key_scale: Literal["raw", "normalised"] = Field(
+        "raw", description='"raw" projected keys, or "normalised" to length √head_dim in every head'
+    )
+    transformation: Transformation = Field(
+        NoTransformation(kind="none"),
+        description="what keys, values and queries go through before logits: none, merge, mixture or low_rank",
+    )
+    normaliser: Normaliser = Field(
+        SoftmaxNormaliser(kind="softmax"),
+        description="how logits become weights: softmax, entmax, sparsemax, relu or compact",
+    )
+    combination: Combination = Field(
+        UniformCombination(rule="uniform"),
+        description='"uniform" (1/H), "sum" (1), n_heads weights, "geometric", "fibonacci", "optimal", "fitted" or '
+        '"product" (of the kernels of heads)',
+    )
+    reference: Literal["none", "attention", "multi_head_attention", "torch_multi_head_attention"] = Field(
+        "none",
+        description="independent computation that the measure `discrepancy` compares with: none, attention, "
+        "multi_head_attention or torch_multi_head_attention",
+    )
+    instance: Instance = Field(
+        NoInstance(kind="none"),
+        description="random instance whose numbers are measured in each replicate in place of estimates: none, "
+        "normaliser, kq_svd, head_recovery, layer_norm, depth, hierarchy, score_kernel, resolution, hopfield_noise, "
+        "hopfield_tower, masked_head, perturbed_logits, random_heads or latent_cache",
+    )
+
+    @property
+    def plain(self) -> bool:
+        """Whether heads are those of softmax attention on the keys themselves."""
+        return (self.transformation.kind, self.normaliser.kind) == ("none", "softmax")
+
+
+class Queries(Record):
+    """Where the estimators are evaluated; the points are fixed over replicates."""
+
+    queries: Annotated[
+        Annotated[GaussianQueries | OriginQuery | GivenQueries, Field(discriminator="kind")], named("kind")
+    ] = Field(OriginQuery(kind="origin"), description='"origin", { kind = "gaussian" } or { kind = "points" }')
+
+
+class Simulation(Record):
+    """How replicates are computed: part of the identity of a cell's numbers."""
+
+    seed: Annotated[int, Field(ge=0, lt=2**63)] = Field(0, description="an integer in [0, 2⁶³)")
+    batch_size: Annotated[int, Field(ge=16, le=2**20, multiple_of=16)] = Field(
+        256, description="replicates in one batch, a multiple of 16 up to 2²⁰"
+    )
+    noise_treatment: Literal["integrated", "drawn"] = Field(
+        "integrated", description='"integrated" (Rao–Blackwell: noise enters by its variance) or "drawn"'
+    )
+    control_variate: Literal["none", "linear_part"] = Field(
+        "none",
+        description='"none", or "linear_part" of the ratios of sums over keys, of known expectation: less Monte Carlo '
+        "error under a signal",
+    )
+    dtype: Literal["float64", "float32"] = Field("float64", description='"float64" or "float32"')
+
+
+TABLES: dict[str, type[Record]] = {
+    "data": Data,
+    "heads": Heads,
+    "estimator": Estimator,
+    "queries": Queries,
+    "simulation": Simulation,
+}
+TABLE_OF: dict[str, str] = {field: table for table, model in TABLES.items() for field in model.model_fields}

@@ -1,0 +1,163 @@
+"""A batch as the bytes of a file, and what makes such bytes a batch: nothing in them is believed unchecked.
+
+A batch file is an uncompressed .npz archive, so it never holds more than its own length.  Its digest shows damage, not
+forgery: whoever forges numbers also seals them, and only computing them again, by `simstudy.execution.verify`, tells.  Beside the
+batches of a cell stands its statement: the settings and the engine of which the name of the cell is a digest.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import zipfile
+from typing import NamedTuple
+
+import numpy as np
+from numpy.lib import format as npy
+
+from simstudy.attention.members import STATISTICS
+from simstudy.data.geometry import GEOMETRIC_INDICES
+from simstudy.design.feasibility import impossibilities
+from simstudy.design.settings import Record
+from simstudy.design.settings.cell import N_BLOCKS, Cell
+from simstudy.replicates.moments import Moments
+
+LARGEST_SUM = 1e100
+"""Bound on sums of errors and of their products: beyond what a design allows, and its square does not overflow."""
+OVERHEAD_BYTES = 1 << 13
+"""Most of a file that is not numbers: headers, names, address and digest."""
+_DIGEST_LENGTH = 64
+
+
+class Statement(Record):
+    """What a cell is, and what computed its batches."""
+
+    engine: str
+    cell: Cell
+
+    @classmethod
+    def parse(cls, content: bytes, identity: str) -> Statement:
+        """Return the statement of the cell with this name.
+
+        Raises
+        ------
+        ValueError
+            If it is damaged, another cell's, or of a cell that no design may have.
+        """
+        stated = cls.model_validate_json(content)
+        if stated.cell.identity(stated.engine) != identity or impossibilities(stated.cell):
+            raise ValueError("states another cell, or an impossible one")
+        return stated
+
+
+class Shape(NamedTuple):
+    """What the settings of a cell say of the size of its batches."""
+
+    n_queries: int
+    n_members: int
+    batch_size: int
+
+    @classmethod
+    def of(cls, cell: Cell) -> Shape:
+        """Return the shape of the batches of a cell."""
+        return cls(0 if cell.measures_instance else cell.n_queries, cell.n_members, cell.simulation.batch_size)
+
+    @property
+    def fields(self) -> dict[str, tuple[int, ...]]:
+        """Shapes of all fields of `Moments` but ``failed``."""
+        n_pairs = self.n_members * (self.n_members + 1) // 2
+        return {
+            "n_defined": (N_BLOCKS,),
+            "error_sum": (N_BLOCKS, self.n_queries, self.n_members),
+            "product_sum": (N_BLOCKS, self.n_queries, n_pairs),
+            "statistic_sum": (N_BLOCKS, len(GEOMETRIC_INDICES) + len(STATISTICS)),
+            "target": (self.n_queries,),
+        }
+
+    @property
+    def max_bytes(self) -> int:
+        """Largest size of a batch file."""
+        numbers = sum(int(np.prod(shape)) for shape in self.fields.values()) + self.batch_size
+        return 8 * numbers + OVERHEAD_BYTES
+
+
+def pack(identity: str, batch: int, moments: Moments) -> bytes:
+    """Return the file of a batch."""
+    buffer = io.BytesIO()
+    np.savez(buffer, allow_pickle=False, **moments._asdict(), address=np.array([identity, str(batch)]))
+    return sealed(buffer.getvalue())
+
+
+def unpack(content: bytes, identity: str, batch: int, shape: Shape) -> Moments:
+    """Return the moments in the file of a batch.
+
+    Raises
+    ------
+    Exception
+        If it is damaged, another's, or holds what no batch of this shape can: whatever the parser meets.
+    """
+    if not is_sealed(content):
+        raise ValueError("damaged")
+    with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        members = archive.infolist()
+        # Before any is read: members may overlap, or expand, beyond any bound.
+        if len(members) > len(Moments._fields) + 1 or any(each.compress_type for each in members):
+            raise ValueError("more members than a batch has, or compressed ones")
+        fields = {each.filename.removesuffix(".npy"): _array(archive.read(each)) for each in members}
+    if fields.pop("address").tolist() != [identity, str(batch)]:
+        raise ValueError("another's")
+    moments = Moments(**fields)
+    _require_sound(moments, batch, shape)
+    return moments
+
+
+def _array(content: bytes) -> np.ndarray:
+    """Return the array in a .npy file, on the bytes themselves: a header cannot ask for more memory than there is."""
+    file = io.BytesIO(content)
+    if npy.read_magic(file) != (1, 0):
+        raise ValueError("a header that this program does not write")
+    shape, _, dtype = npy.read_array_header_1_0(file)
+    # Refuses objects, and shapes larger than the buffer.
+    return np.ndarray(shape, dtype, buffer=content, offset=file.tell())
+
+
+def _require_sound(moments: Moments, batch: int, shape: Shape) -> None:
+    """Raise ValueError unless these can be the moments of a batch: shapes, types, counts, magnitudes."""
+    dtypes = {name: np.dtype(np.int64 if name in ("n_defined", "failed") else np.float64) for name in moments._fields}
+    found = {name: (field.shape, field.dtype) for name, field in moments._asdict().items()}
+    shapes = shape.fields | {"failed": (moments.failed.size,)}
+    if found != {name: (shapes[name], dtypes[name]) for name in moments._fields}:
+        raise ValueError("other shapes or types")
+    # Every replicate of a block has an estimate or is named as failed, once.
+    per_block = shape.batch_size // N_BLOCKS
+    blocks = (moments.failed - batch * shape.batch_size) // per_block
+    ascending = (np.diff(moments.failed) > 0).all()
+    inside = ((blocks >= 0) & (blocks < N_BLOCKS)).all()
+    if not (ascending and inside and (moments.n_defined + np.bincount(blocks, minlength=N_BLOCKS) == per_block).all()):
+        raise ValueError("other counts")
+    # Statistics without a meaning are NaN; all else is a number.
+    for sums in (moments.error_sum, moments.product_sum, moments.target):
+        if not (np.abs(sums) <= LARGEST_SUM).all():
+            raise ValueError("sums that no study has")
+
+
+def same(one: Moments, other: Moments) -> bool:
+    """Whether two batches are equal bit by bit."""
+    return all(ours.tobytes() == theirs.tobytes() for ours, theirs in zip(one, other, strict=True))
+
+
+def sealed(archive: bytes) -> bytes:
+    """Append the digest of an archive as its comment: the file stays one that any reader of .npz opens."""
+    # The last two bytes of a zip archive state the length of its comment.
+    body = archive[:-2] + _DIGEST_LENGTH.to_bytes(2, "little")
+    return body + digest(body)
+
+
+def is_sealed(content: bytes) -> bool:
+    """Whether bytes end with the digest of what comes before."""
+    return digest(content[:-_DIGEST_LENGTH]) == content[-_DIGEST_LENGTH:]
+
+
+def digest(content: bytes) -> bytes:
+    """Return the digest that seals a file."""
+    return hashlib.sha256(content).hexdigest().encode()

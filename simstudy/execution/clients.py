@@ -1,0 +1,343 @@
+"""Dask clients of all kinds: on this machine, on its GPUs, on a running scheduler, on jobs of a batch system.
+
+Whoever reaches a scheduler or a worker of Dask can run code as its user.  So what is started here talks over TLS, with
+certificates of its own that end with it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import ipaddress
+import logging
+import shlex
+import signal
+import socket
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from simstudy.errors import UserError
+from simstudy.execution.jobs import SINGLE_THREADED, TCP_TIMEOUT, Jobs
+from simstudy.kernels.devices import cuda_problem, visible_gpus
+
+WORKER_SECONDS = 30
+"""How long to wait for a scheduler without workers to get some."""
+SUBMIT_RETRIES, SUBMIT_SECONDS = 60, 5.0
+"""How often a job is submitted again to a batch system that fails, and seconds between."""
+LOOPBACK = "127.0.0.1"
+LOST_WORKERS = 10
+"""Workers that may be lost with one task before it counts as deadly: jobs are ended for many a reason."""
+
+
+def no_workers(address: str, seconds: float) -> UserError:
+    """Return what to tell of a scheduler at an address that had no workers for so long."""
+    return UserError(
+        f"executor = {address!r}: the scheduler has had no workers for {seconds:g} s; start some (dask worker "
+        f"{address}), and run again: finished batches are stored"
+    )
+
+
+@dataclass(frozen=True)
+class Network:
+    """What of an executor is open to others.
+
+    Attributes
+    ----------
+    dashboard
+        Port of Dask's dashboard on the loopback interface, where all users of the machine can read it; None: no
+        dashboard.
+    trusted
+        Whether a scheduler on another host may be used without TLS: anybody on that network can then run code as the
+        user.
+    """
+
+    dashboard: int | None = None
+    trusted: bool = False
+
+    def require_usable(self, executor: object) -> None:
+        """Refuse a dashboard that cannot be had."""
+        if self.dashboard is None:
+            return
+        asked = f"dashboard = {self.dashboard}"
+        if not isinstance(executor, Jobs) and executor not in ("processes", "cuda"):
+            raise UserError(f"{asked}: executor = {executor!r} starts no Dask scheduler; leave the dashboard out")
+        if importlib.util.find_spec("bokeh") is None:
+            raise UserError(f"{asked}: Bokeh, which draws it, is not installed; pip install 'simstudy[dashboard]'")
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind((LOOPBACK, self.dashboard))
+            except (OSError, OverflowError) as error:
+                raise UserError(f"{asked}: no port that can be opened ({error}); choose another") from None
+
+    def scheduler(self) -> tuple[Any, dict[str, Any]]:
+        """Return the class of the scheduler and the options that concern its dashboard."""
+        from distributed import Scheduler
+
+        from simstudy.execution.nodes import PagelessScheduler
+
+        if self.dashboard is None:
+            return PagelessScheduler, {"dashboard_address": None}
+        return Scheduler, {"dashboard": True, "dashboard_address": f"{LOOPBACK}:{self.dashboard}"}
+
+
+CLOSED = Network()
+
+
+@contextlib.contextmanager
+def process_client(workers: int, network: Network) -> Iterator[Any]:
+    """Start worker processes on this machine."""
+    with _local_client({str(number): {} for number in range(workers)}, network) as client:
+        yield client
+
+
+@contextlib.contextmanager
+def cuda_client(workers: int | None, network: Network) -> Iterator[Any]:
+    """Start a process for each GPU, which sees that one alone."""
+    if problem := cuda_problem():
+        raise UserError(f"executor = 'cuda': {problem}, or choose another executor")
+    gpus = visible_gpus()
+    if workers is not None and workers > len(gpus):
+        raise UserError(f"workers = {workers}: more than the GPUs that can be used ({len(gpus)}); leave it out for all")
+    with _local_client({name: {"CUDA_VISIBLE_DEVICES": name} for name in gpus[:workers]}, network) as client:
+        yield client
+
+
+@contextlib.contextmanager
+def _local_client(environments: dict[str, dict[str, str]], network: Network) -> Iterator[Any]:
+    """Start a process for each name, with an environment of its own and one thread."""
+    import dask
+    from distributed import Client, Nanny, Security, SpecCluster
+    from distributed.system import MEMORY_LIMIT
+
+    from simstudy.execution.nodes import PagelessWorker
+
+    place = {"host": LOOPBACK, "protocol": "tls://", "security": Security.temporary()}
+    # One thread: a task keeps its GPU busy, and the simulator runs one kernel at a time.
+    worker = {
+        **place, "worker_class": PagelessWorker, "nthreads": 1, "memory_limit": MEMORY_LIMIT // len(environments),
+        "silence_logs": logging.CRITICAL,
+    }  # fmt: skip
+    nannies = {name: {"cls": Nanny, "options": {**worker, "env": env}} for name, env in environments.items()}
+    kind, pages = network.scheduler()
+    scheduler = {"cls": kind, "options": {**place, **pages}}
+    with dask.config.set({"distributed.nanny.pre-spawn-environ": SINGLE_THREADED}):
+        cluster = SpecCluster(nannies, scheduler, security=place["security"], silence_logs=logging.CRITICAL)
+        with cluster, Client(cluster) as client:
+            yield client
+
+
+@contextlib.contextmanager
+def remote_client(address: str, network: Network) -> Iterator[Any]:
+    """Connect to a running scheduler that has a worker."""
+    from distributed import Client
+
+    security = _credentials(address, network)
+    # A scheduler that is lost is reported once, by us.
+    for name in ("distributed", "distributed.client"):
+        logging.getLogger(name).setLevel(logging.CRITICAL)
+    try:
+        client = Client(address, security=security, timeout="10s")
+    except (OSError, ValueError, RuntimeError) as error:
+        reason = " ".join(str(error).split())
+        remedy = "start one, or mend the certificates" if address.startswith("tls://") else "start one"
+        raise UserError(f"executor = {address!r}: no Dask scheduler answers there ({reason}); {remedy}") from None
+    with client:
+        try:
+            client.wait_for_workers(1, timeout=WORKER_SECONDS)
+        except TimeoutError:
+            raise no_workers(address, WORKER_SECONDS) from None
+        yield client
+
+
+def _credentials(address: str, network: Network) -> Any:
+    """Return the user's certificates, which an address on a network has to take."""
+    from distributed import Security
+
+    security = Security()
+    if address.startswith("tls://"):
+        own = security.get_tls_config_for_role("client")
+        if not (own["ca_file"] and own["cert"]):
+            raise UserError(
+                f"executor = {address!r}: certificates are missing; set distributed.comm.tls.ca-file and "
+                "distributed.comm.tls.client.cert (and .key) in Dask's configuration"
+            )
+    elif not (network.trusted or address.startswith("inproc://") or _is_loopback(address)):
+        raise UserError(
+            f"executor = {address!r}: without TLS anybody on the network can run code as you; use tls:// with "
+            "certificates in Dask's configuration, or --trust-network if nobody else is on it"
+        )
+    return security
+
+
+def _is_loopback(address: str) -> bool:
+    try:
+        host = urlsplit(address).hostname or ""
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+@contextlib.contextmanager
+def job_cluster(jobs: Jobs, network: Network, claim: Callable[[], None]) -> Iterator[tuple[Any, Callable[[], None]]]:
+    """Keep jobs running that are workers of a scheduler in this process."""
+    import dask
+    from distributed import Client
+
+    jobs.require_command()
+    kind = _cluster_class(jobs)
+    config = {"distributed.comm.timeouts.tcp": TCP_TIMEOUT, "distributed.scheduler.allowed-failures": LOST_WORKERS}
+    submissions = _patient(kind.job_cls)
+    scheduler, pages = network.scheduler()
+    claim()
+    with (
+        _key_files(jobs.keys) as security,
+        dask.config.set(config),
+        kind(
+            job_cls=submissions, **_asked(jobs), security=security, scheduler_cls=scheduler, scheduler_options=pages
+        ) as cluster,
+        Client(cluster) as client,
+    ):
+        cluster.scale(jobs=jobs.jobs)
+        cluster.sync(_submitted, cluster)
+        if not submissions.accepted:
+            reason = "; ".join(line.strip() for line in submissions.refusal.splitlines() if line.strip())
+            raise UserError(
+                f"{jobs.system} refuses the job: {reason}; mend --queue, --walltime, --memory or --directive"
+            )
+        # `scale` alone would not replace a job that is lost.  As many as wanted whatever the load: the queue hands
+        # out few tasks at a time, from which the scheduler would infer that few workers are needed.
+        cluster.adapt(minimum_jobs=jobs.jobs, maximum_jobs=jobs.jobs, interval="1s")
+        yield client, lambda: _require_live(jobs, cluster)
+
+
+@contextlib.contextmanager
+def _key_files(folder: Path) -> Iterator[Any]:
+    """Make certificates in files that the user alone can read, from their first byte to their end with the block.
+
+    dask-jobqueue would write them, too, but leaves their end to the garbage collector.
+    """
+    from distributed import Security
+
+    made = Security.temporary()
+    with contextlib.ExitStack() as files:
+
+        def kept(content: str) -> str:
+            file = files.enter_context(tempfile.NamedTemporaryFile("w", prefix="tls-", suffix=".pem", dir=folder))
+            file.write(content)
+            file.flush()
+            return file.name
+
+        authority, key = kept(made.tls_ca_file), kept(made.tls_worker_key)
+        yield _shared_by_all(authority, key)
+
+
+def _shared_by_all(certificate: str, key: str) -> Any:
+    """Return the security of a cluster in which everybody shows the same certificate, which is its own authority."""
+    from distributed import Security
+
+    roles = ("client", "scheduler", "worker")
+    shown = {f"tls_{role}_cert": certificate for role in roles} | {f"tls_{role}_key": key for role in roles}
+    return Security(require_encryption=True, tls_ca_file=certificate, **shown)
+
+
+async def _submitted(cluster: Any) -> None:
+    await cluster
+
+
+def _patient(job_class: Any) -> Any:
+    """Return a class of jobs that are submitted again if the batch system fails, once it has taken the first.
+
+    The shell of a job reads the names of its key files, which dask-jobqueue does not quote.
+    """
+    import asyncio
+
+    class PatientJob(job_class):
+        accepted = False
+        refusal = ""
+
+        def __init__(self, *arguments: Any, security: Any, **options: Any) -> None:
+            quoted = map(shlex.quote, (security.tls_worker_cert, security.tls_worker_key))
+            super().__init__(*arguments, security=_shared_by_all(*quoted), **options)
+
+        async def _submit_job(self, script: str) -> str:
+            for _ in range(SUBMIT_RETRIES):
+                try:
+                    answer: str = await super()._submit_job(script)
+                    PatientJob.accepted = True
+                    return answer
+                except RuntimeError as error:
+                    PatientJob.refusal = str(error).split("stderr:")[-1]
+                    if not PatientJob.accepted:
+                        break
+                    await asyncio.sleep(SUBMIT_SECONDS)
+            return ""
+
+        def _job_id_from_submit_output(self, answer: str) -> str | None:
+            return super()._job_id_from_submit_output(answer) if answer else None
+
+    return PatientJob
+
+
+def _require_live(jobs: Jobs, cluster: Any) -> None:
+    """Jobs may wait in the queue for days; but if Slurm knows none of them any more, none will come."""
+    if jobs.system != "slurm" or not cluster.workers:
+        return
+    numbers = ",".join(job.job_id for job in cluster.workers.values() if job.job_id)
+    command = ["squeue", "--noheader", "--format=%A", f"--jobs={numbers or 0}"]
+    asked = subprocess.run(command, capture_output=True, text=True, check=False)
+    if not asked.stdout.strip() and (asked.returncode == 0 or "Invalid job id" in asked.stderr):
+        raise UserError(
+            f"slurm jobs {numbers}: ended without becoming workers; {jobs.logs} has their logs; mend --setup, "
+            "--interface or --memory, and submit again: finished batches are stored"
+        )
+
+
+def job_script(jobs: Jobs) -> str:
+    """Return the script of a job, as submitted apart from the scheduler's address, the worker's name and key files."""
+    security = _shared_by_all(str(jobs.keys / "CERTIFICATE"), str(jobs.keys / "KEY"))
+    job = _patient(_cluster_class(jobs).job_cls)
+    options = {**_asked(jobs), "protocol": "tls://", "security": security}
+    script: str = job("tls://SCHEDULER", name="WORKER", **options).job_script()
+    return script
+
+
+def _cluster_class(jobs: Jobs) -> Any:
+    handler = signal.getsignal(signal.SIGINT)
+    try:
+        import dask_jobqueue  # takes Ctrl-C for itself
+    except ImportError:
+        raise UserError(
+            "dask-jobqueue: not installed; pip install 'simstudy[cluster]', or use --array, which does without"
+        ) from None
+    signal.signal(signal.SIGINT, handler)
+    names = {"slurm": "SLURMCluster", "pbs": "PBSCluster", "sge": "SGECluster", "lsf": "LSFCluster"}
+    return getattr(dask_jobqueue, names[jobs.system])
+
+
+def _asked(jobs: Jobs) -> dict[str, Any]:
+    """Return what dask-jobqueue is told about a job."""
+    # Workers leave in order, a little apart, before the batch system ends them.
+    lifetime = ["--lifetime", f"{0.9 * jobs.seconds:.0f}s", "--lifetime-stagger", f"{0.05 * jobs.seconds:.0f}s"]
+    return {
+        "cores": jobs.threads,
+        "processes": 1,
+        "memory": jobs.memory,
+        # LSF counts hours and minutes.
+        "walltime": jobs.walltime[:-3] if jobs.system == "lsf" else jobs.walltime,
+        "queue": jobs.queue,
+        "interface": jobs.interface,
+        "local_directory": f'"{jobs.scratch}"',
+        "log_directory": str(jobs.logs),
+        # Paths of logs are quoted by us; dask-jobqueue writes them as they are.
+        **({"job_directives_skip": ["#SBATCH -e ", "#SBATCH -o "]} if jobs.system == "slurm" else {}),
+        "job_extra_directives": [*([jobs.slurm_log("%j.log")] if jobs.system == "slurm" else []), *jobs.directives],
+        "job_script_prologue": [f"export DASK_DISTRIBUTED__COMM__TIMEOUTS__TCP={TCP_TIMEOUT}", *jobs.prologue],
+        "worker_extra_args": [*lifetime, "--no-dashboard", "--worker-class", "simstudy.execution.nodes.PagelessWorker"],
+        "job_name": "simstudy",
+    }

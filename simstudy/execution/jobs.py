@@ -1,0 +1,128 @@
+"""What one job of a batch system is asked for, and what it has to set up before it computes.
+
+Knows no Dask and starts nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+from simstudy.design.mistakes import require_plain
+from simstudy.errors import UserError
+
+SUBMIT_COMMANDS = {"slurm": "sbatch", "pbs": "qsub", "sge": "qsub", "lsf": "bsub"}
+TCP_TIMEOUT = "11s"
+"""Silence after which a connection counts as broken; Dask refuses less, and by default takes a minute to notice."""
+# Kernels are serial and release the GIL; numerical libraries must not start threads of their own.
+SINGLE_THREADED = {
+    name: "1" for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
+}
+# What decides where the sources are and which bits they compute; only some batch systems pass the environment on.
+_PASSED_ON = ("PYTHONPATH", "NUMBA_CPU_NAME", "NUMBA_CPU_FEATURES")
+
+_QUOTED = r"[^\w%@+=:,./-]"
+"""Characters that mean something in a directive of a batch system."""
+
+
+@dataclass(frozen=True)
+class Jobs:
+    """Equal jobs on a batch system.
+
+    Attributes
+    ----------
+    system
+        ``slurm``, ``pbs``, ``sge`` or ``lsf``.
+    jobs
+        How many to keep running.
+    threads, memory
+        Cores and memory of each, as in ``"4GB"``.
+    walltime
+        Longest time of one job, hours:minutes:seconds.
+    queue
+        Queue, or partition; None for the default one.
+    interface
+        Network interface over which workers reach the scheduler, such as ``ib0``; None for the one of the host name.
+    scratch
+        Folder of workers for what they spill, node-local; the shell of the job expands it.
+    directives, setup
+        Further directives of the batch system, and shell lines before the computation.
+    logs
+        Folder of the logs of the jobs.
+    keys
+        Folder that jobs can read, for the keys of their connections as long as a run lasts.
+
+    Raises
+    ------
+    UserError
+        If a value is impossible, or this machine cannot submit to the system.
+    """
+
+    system: str = "slurm"
+    jobs: int = 2
+    threads: int = 1
+    memory: str = "2GB"
+    walltime: str = "01:00:00"
+    queue: str | None = None
+    interface: str | None = None
+    scratch: str = "${TMPDIR:-/tmp}"
+    directives: tuple[str, ...] = ()
+    setup: tuple[str, ...] = ()
+    logs: Path = Path("logs")
+    keys: Path = Path()
+
+    def __post_init__(self) -> None:
+        import psutil
+
+        for name in ("queue", "interface", "scratch", "directives", "setup", "logs"):
+            value = getattr(self, name)
+            require_plain(name, " ".join(value) if isinstance(value, tuple) else str(value))
+        if self.system not in SUBMIT_COMMANDS:
+            raise UserError(f"system = {self.system!r}: unknown; choose {', '.join(SUBMIT_COMMANDS)}")
+        if min(self.jobs, self.threads) < 1:
+            raise UserError(f"jobs = {self.jobs}, threads = {self.threads}: must be at least 1")
+        if not re.fullmatch(r"[0-9]+[MG]B", self.memory):
+            raise UserError(f"memory = {self.memory!r}: must be a whole number of MB or GB, such as 4GB")
+        if not re.fullmatch(r"[0-9]+:[0-5][0-9]:[0-5][0-9]", self.walltime) or self.seconds < 60:
+            raise UserError(
+                f"walltime = {self.walltime!r}: must be hours:minutes:seconds, a minute or more, such as 01:30:00"
+            )
+        if self.interface is not None and self.interface not in psutil.net_if_addrs():
+            known = ", ".join(psutil.net_if_addrs())
+            raise UserError(f"interface = {self.interface!r}: this machine has none of that name; choose from {known}")
+        # After a backslash Slurm puts no number in the place of %j; the others know no quotes.
+        if re.search(r"\\" if self.system == "slurm" else rf"{_QUOTED}|%", str(self.logs)):
+            raise UserError(f"{self.logs}: no folder into which {self.system} can write logs; choose another --output")
+
+    def __str__(self) -> str:
+        return f"{self.jobs} {self.system} jobs of {self.threads} threads"
+
+    @property
+    def seconds(self) -> int:
+        """Walltime in seconds."""
+        hours, minutes, seconds = map(int, self.walltime.split(":"))
+        return (hours * 60 + minutes) * 60 + seconds
+
+    @property
+    def prologue(self) -> list[str]:
+        """Shell lines of a job before what it computes."""
+        passed = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
+        exports = [f"export {name}={shlex.quote(value)}" for name, value in (SINGLE_THREADED | passed).items()]
+        return [*exports, *self.setup]
+
+    def slurm_log(self, name: str) -> str:
+        """Return the directive by which Slurm writes logs of that name, such as ``%j.log``, whatever their folder."""
+        folder = re.sub(f"({_QUOTED})", r"\\\1", str(self.logs).replace("%", "%%"))
+        return f"--output={folder}/{name}"
+
+    def require_command(self) -> None:
+        """Refuse a machine that cannot submit to the system."""
+        command = SUBMIT_COMMANDS[self.system]
+        if shutil.which(command) is None:
+            raise UserError(
+                f"{command}: not found on the PATH; submit from a login node of the cluster, or choose another --system"
+            )

@@ -1,0 +1,280 @@
+"""Which batches are done, which are wanted next, and what each cell's measures are so far.
+
+A design may want ten million batches of a cell.  So what is wanted is a number, and tasks are made as they are needed:
+memory and time follow what is stored and what is in flight.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import defaultdict, deque
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from itertools import groupby, islice
+
+import numpy as np
+
+from simstudy.attention.combinations import combine_heads
+from simstudy.design.load import Design, PlannedCell
+from simstudy.design.settings.cell import Cell
+from simstudy.errors import UserError
+from simstudy.execution.batch_files import Shape, Statement
+from simstudy.execution.provenance import engine
+from simstudy.execution.queue import Task
+from simstudy.execution.store import Store
+from simstudy.replicates.batch import shares_data
+from simstudy.replicates.moments import Moments, stack
+from simstudy.replicates.performance import Performance, performance
+from simstudy.replicates.stopping import Shortfall, first_target, needed, next_target, shortfall
+
+CELLS_PER_TASK = 8
+"""Cells that one task evaluates on shared data: more would save little drawing and make tasks long."""
+IN_FLIGHT = 1 << 14
+"""Batches handed out and not yet back beyond which no task is made: turns of many workers, and some tens of MiB."""
+
+
+@dataclass
+class Account:
+    """Where one planned cell stands.
+
+    Attributes
+    ----------
+    planned
+        The cell and the precision it is to be run to.
+    identity
+        Name under which its batches are stored.
+    target
+        Batches wanted so far.
+    done
+        Batches folded at the last look; equal to ``target`` once the stopping rule wants no more.
+    performance
+        Measures at the last look; None before the first, or if fewer than two blocks have a defined replicate.
+    failed
+        Numbers of the replicates without a defined estimate at the last look.
+    missing
+        How many of the batches wanted are not stored.
+    damaged
+        Stored batches that turned out damaged and have to be computed again.
+    """
+
+    planned: PlannedCell
+    identity: str
+    target: int
+    done: int = 0
+    performance: Performance | None = None
+    failed: tuple[int, ...] = ()
+    missing: int = 0
+    damaged: set[int] = field(default_factory=set)
+
+    @property
+    def finished(self) -> bool:
+        """Whether the stopping rule wants no further batch."""
+        return self.done == self.target
+
+    @property
+    def expected(self) -> int:
+        """Batches that the precision will take in all, as far as the last look can tell."""
+        if self.performance is None:
+            return self.target
+        return max(self.target, needed(self.done, self.performance, self.planned.precision, self.batch_size))
+
+    @property
+    def n_failed(self) -> int:
+        """Number of replicates without a defined estimate at the last look."""
+        return len(self.failed)
+
+    @property
+    def shortfall(self) -> Shortfall | None:
+        """The MCSE at the last look that is furthest from the MCSE wanted; None without measures."""
+        return None if self.performance is None else shortfall(self.performance, self.planned.precision)
+
+    @property
+    def reached(self) -> bool:
+        """Whether the precision wanted was reached."""
+        return self.shortfall is not None and self.shortfall.ratio <= 1.0
+
+    @property
+    def batch_size(self) -> int:
+        """Replicates in one batch."""
+        return self.planned.cell.simulation.batch_size
+
+
+class Ledger:
+    """Accounts of all cells of a design, kept up to date as batches arrive."""
+
+    def __init__(self, design: Design, store: Store, device: str = "cpu") -> None:
+        self._store = store
+        # Batches of different devices differ in their last bits, and are never mixed.
+        self._engine = engine(device)
+        self.accounts = []
+        self._sharers: dict[str, list[Account]] = defaultdict(list)
+        for planned in design.cells:
+            identity = planned.cell.identity(self._engine)
+            account = Account(planned, identity, first_target(planned.precision, planned.cell.simulation.batch_size))
+            self.accounts.append(account)
+            self._sharers[identity].append(account)
+        self._stored = {identity: set(store.stored_batches(identity)) for identity in self._sharers}
+        self._streams: deque[Iterator[Task]] = deque()
+        self._queued: set[tuple[str, int]] = set()
+        self._written: set[tuple[str, int]] = set()
+
+    def state_cells(self) -> None:
+        """Write down beside the batches of each cell what it is, for those who compute them again."""
+        for identity, sharers in self._sharers.items():
+            self._store.state_cell(identity, Statement(engine=self._engine, cell=sharers[0].planned.cell))
+
+    def first_tasks(self) -> list[Task]:
+        """Look at what is stored and return the tasks to begin with."""
+        for account in self.accounts:
+            self._advance(account)
+        return self._further(self.accounts)
+
+    def pilot_tasks(self, n_batches: int) -> list[Task]:
+        """Look at what is stored and return tasks for the first missing batches of each cell, so many at most."""
+        for account in self.accounts:
+            self._advance(account)
+        return list(self._tasks(self.accounts, n_batches))
+
+    def identities(self, task: Task) -> list[str]:
+        """Return under which names the batches of a task are stored."""
+        return [cell.identity(self._engine) for cell in task.cells]
+
+    def record(self, task: Task, batches: list[Moments]) -> list[Task]:
+        """Store the moments of a task and return further tasks, as many as there is room for."""
+        touched = []
+        for identity, moments in zip(self.identities(task), batches, strict=True):
+            self._store.write_batch(identity, task.batch, moments)
+            self._written.add((identity, task.batch))
+            self._stored[identity].add(task.batch)
+            self._queued.discard((identity, task.batch))
+            for account in self._sharers[identity]:
+                account.missing -= task.batch < account.target
+                if not account.missing and not account.finished:
+                    self._advance(account)
+                    touched.append(account)
+        return self._further(touched)
+
+    @property
+    def work_done(self) -> float:
+        """Estimated cost of the batches that are stored and wanted."""
+        return sum((a.target - a.missing) * cost(a.planned.cell) for a in self.accounts)
+
+    @property
+    def work_expected(self) -> float:
+        """Estimated cost of the batches that the precision will take; every look corrects it."""
+        return sum(a.expected * cost(a.planned.cell) for a in self.accounts)
+
+    def tally(self) -> dict[str, int]:
+        """Return how many batches this run computed, and how many it found damaged and found whole."""
+        done = {identity: max(account.done for account in sharers) for identity, sharers in self._sharers.items()}
+        return {
+            "batches_computed": len(self._written),
+            "batches_damaged": len({(a.identity, batch) for a in self.accounts for batch in a.damaged}),
+            "batches_reused": sum(done.values()) - sum(batch < done[identity] for identity, batch in self._written),
+        }
+
+    def preview(self, account: Account) -> Account:
+        """Return the account of a cell as of the batches stored so far, be they fewer than its next look wants.
+
+        For those who wait: the stopping rule itself looks at all batches or none.
+        """
+        whole = [moments for _, moments in self._read(account) if moments is not None]
+        seen = replace(account, done=len(whole), performance=None, failed=())
+        if whole:
+            self._measure(seen, whole)
+        return seen
+
+    def _advance(self, account: Account) -> None:
+        """Look at a cell as long as everything for its next look is stored."""
+        while True:
+            account.missing = account.target - len(self._stored_of(account))
+            if account.missing or account.finished:
+                return
+            batches = self._read(account)
+            damaged = {batch for batch, moments in batches if moments is None}
+            if damaged:
+                self._discard(account, damaged)
+            else:
+                self._look(account, [moments for _, moments in batches if moments is not None])
+
+    def _stored_of(self, account: Account) -> list[int]:
+        """Return the numbers of the batches that are wanted and stored, in order."""
+        return sorted(batch for batch in self._stored[account.identity] if batch < account.target)
+
+    def _read(self, account: Account) -> list[tuple[int, Moments | None]]:
+        """Return the batches that are wanted and stored, in order; None for one that is damaged."""
+        shape = Shape.of(account.planned.cell)
+        return [(batch, self._store.read_batch(account.identity, batch, shape)) for batch in self._stored_of(account)]
+
+    def _discard(self, account: Account, damaged: set[int]) -> None:
+        """Forget damaged batches, so that they are computed again; but not twice."""
+        for batch in damaged:
+            if (account.identity, batch) in self._written:
+                path = self._store.batch_path(account.identity, batch)
+                raise UserError(f"{path}: cannot be read back; check the disk of the outputs, and run again")
+        account.damaged |= damaged
+        self._stored[account.identity] -= damaged
+        for sharer in self._sharers[account.identity]:
+            sharer.missing = sharer.target - len(self._stored_of(sharer))
+
+    def _look(self, account: Account, batches: list[Moments]) -> None:
+        account.done = account.target
+        self._measure(account, batches)
+        if account.performance is not None:
+            account.target = next_target(
+                account.done, account.performance, account.planned.precision, account.batch_size
+            )
+
+    def _measure(self, account: Account, batches: list[Moments]) -> None:
+        blocks = stack(batches)
+        account.failed = tuple(blocks.failed.tolist())
+        # With too few defined estimates there is no Monte Carlo error, and more replicates of the same would not
+        # help before the ceiling: the cell stops, its failures counted.
+        if np.count_nonzero(blocks.n_defined) >= 2:
+            account.performance = performance(blocks, combine_heads(account.planned.cell))
+
+    def _further(self, accounts: list[Account]) -> list[Task]:
+        """Return the next tasks of all accounts, these ones last, as many as there is room for."""
+        self._streams.append(self._tasks(accounts))
+        tasks = []
+        while self._streams and len(self._queued) < IN_FLIGHT:
+            task = next(self._streams[0], None)
+            if task is None:
+                self._streams.popleft()
+            else:
+                tasks.append(task)
+        return tasks
+
+    def _tasks(self, accounts: Iterable[Account], most: int | None = None) -> Iterator[Task]:
+        """Yield missing batches, so many of a cell at most: cells that share data are evaluated together."""
+        groups: dict[tuple, list[Account]] = defaultdict(list)
+        for account in accounts:
+            groups[shares_data(account.planned.cell)].append(account)
+        for sharers in groups.values():
+            numbered = heapq.merge(*(islice(self._missing(place, a), most) for place, a in enumerate(sharers)))
+            for batch, places in groupby(numbered, key=lambda pair: pair[0]):
+                cells = [sharers[place].planned.cell for _, place in places if self._claim(sharers[place], batch)]
+                for start in range(0, len(cells), CELLS_PER_TASK):
+                    yield Task(tuple(cells[start : start + CELLS_PER_TASK]), batch)
+
+    def _missing(self, place: int, account: Account) -> Iterator[tuple[int, int]]:
+        """Yield the numbers of the batches that are wanted and not stored, in order, each with a place."""
+        stored = self._stored[account.identity]
+        return ((batch, place) for batch in range(account.target) if batch not in stored)
+
+    def _claim(self, account: Account, batch: int) -> bool:
+        """Take a batch to be computed, unless it is in flight or has come back since."""
+        address = (account.identity, batch)
+        if batch in self._stored[account.identity] or address in self._queued:
+            return False
+        self._queued.add(address)
+        return True
+
+
+def cost(cell: Cell) -> float:
+    """Return the estimated cost of a batch of a cell, in arbitrary units: normals drawn and weights evaluated."""
+    data, heads = cell.data, cell.heads
+    per_key = data.n_features * (1 + heads.n_heads * heads.head_dim / 8)
+    per_weight = 1 + heads.head_dim / 8 + heads.n_heads / 8
+    weights = cell.n_queries * heads.n_heads * per_weight
+    return cell.simulation.batch_size * data.n_keys * (per_key + weights)

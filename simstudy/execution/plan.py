@@ -1,0 +1,130 @@
+"""What a study will take: a pilot of a few batches of each cell, stored like any other, and what follows from it."""
+
+from __future__ import annotations
+
+import os
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from simstudy.design.load import Design
+from simstudy.execution.ledger import Account, Ledger, cost
+from simstudy.execution.queue import open_queue
+from simstudy.execution.store import DEFAULT_OUTPUT, Store, require_writable, store_of
+from simstudy.execution.usage import Meter
+
+PILOT_BATCHES = 4
+"""Batches of each cell in the pilot: 64 blocks, from which an MCSE is known to a tenth or so."""
+
+
+class GridPlan(NamedTuple):
+    """What one grid will take.
+
+    Attributes
+    ----------
+    grid, cells
+        Its name, and how many cells it has.
+    replicates, bytes
+        In the end, what is stored already included.
+    batches, cpu_seconds
+        Still to be computed, cells that an earlier grid computes left out.
+    """
+
+    grid: str
+    cells: int
+    replicates: int
+    bytes: int
+    batches: int
+    cpu_seconds: float
+
+
+class Plan(NamedTuple):
+    """Prediction for the rest of a study.
+
+    Attributes
+    ----------
+    grids
+        What each grid will take.
+    workers
+        Tasks that run at once on this machine.
+    peak_MiB
+        Most memory of one process, from the pilot and the batches that are held at once at the end.
+    """
+
+    grids: list[GridPlan]
+    workers: int
+    peak_MiB: float
+
+    def seconds(self, workers: int) -> float:
+        """Return the time to wait with so many workers, each as fast as those of the pilot."""
+        return sum(grid.cpu_seconds for grid in self.grids) / workers
+
+
+def plan(
+    design: Design,
+    *,
+    output: str | Path = DEFAULT_OUTPUT,
+    executor: str = "threads",
+    track: Callable[[Iterable[Any], int], Iterable[Any]] = lambda tasks, _: tasks,
+) -> Plan:
+    """Compute the first missing batches of every unfinished cell, and predict what the rest will take.
+
+    Parameters
+    ----------
+    design
+        The design.
+    output
+        Folder of all studies; batches of the pilot are those of the run, and not computed again.
+    executor
+        As for `simstudy.run`.
+    track
+        Passes on the tasks of the pilot, of which it is told the number, and shows how far they are.
+
+    Raises
+    ------
+    UserError
+        If the output cannot be written or the executor cannot be used.
+    """
+    store = store_of(design, output)
+    require_writable(store.folder)
+    meter = Meter()
+    seconds: dict[str, list[float]] = defaultdict(list)
+    with open_queue(executor) as queue, store.locked():
+        ledger = Ledger(design, store, queue.device)
+        ledger.state_cells()
+        tasks = ledger.pilot_tasks(PILOT_BATCHES)
+        queue.add(tasks)
+        for task, outcome in track(queue, len(tasks)):
+            meter.add(outcome.usage)
+            ledger.record(task, outcome.batches)
+            costs = [cost(cell) for cell in task.cells]
+            for identity, share in zip(ledger.identities(task), costs, strict=True):
+                seconds[identity].append(outcome.usage.cpu_seconds * share / sum(costs))
+        workers = queue.workers()
+        accounts = [account if account.finished else ledger.preview(account) for account in ledger.accounts]
+        # The first batch on a worker waits for the compiler: the median does not.
+        grids = _grids(accounts, {identity: float(np.median(times)) for identity, times in seconds.items()}, store)
+    return Plan(grids, min(workers, os.cpu_count() or 1), meter.read()["peak_memory_largest_process_MiB"])
+
+
+def _grids(accounts: list[Account], seconds: dict[str, float], store: Store) -> list[GridPlan]:
+    plans: dict[str, GridPlan] = {}
+    planned: dict[str, int] = defaultdict(int)
+    for account in accounts:
+        first, last = planned[account.identity], max(planned[account.identity], account.expected)
+        stored = store.stored_batches(account.identity)
+        missing = last - first - sum(first <= batch < last for batch in stored)
+        planned[account.identity] = last
+        before = plans.get(account.planned.grid, GridPlan(account.planned.grid, 0, 0, 0, 0, 0.0))
+        plans[before.grid] = GridPlan(
+            before.grid,
+            before.cells + 1,
+            before.replicates + account.expected * account.batch_size,
+            before.bytes + account.expected * store.batch_bytes(account.identity),
+            before.batches + missing,
+            before.cpu_seconds + missing * seconds.get(account.identity, 0.0),
+        )
+    return list(plans.values())

@@ -1,0 +1,309 @@
+"""One queue of batches over all cells, on any executor.
+
+It contains no arithmetic: every executor calls `simulate_batch`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import platform
+import queue
+import time
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from multiprocessing.pool import ThreadPool
+from typing import Any, NamedTuple
+
+from simstudy.design.settings.cell import Cell
+from simstudy.errors import UserError
+from simstudy.execution.clients import (
+    CLOSED,
+    WORKER_SECONDS,
+    Network,
+    cuda_client,
+    job_cluster,
+    no_workers,
+    process_client,
+    remote_client,
+)
+from simstudy.execution.jobs import Jobs
+from simstudy.execution.provenance import engine
+from simstudy.execution.usage import Usage, measured
+from simstudy.replicates.batch import simulate_batch
+from simstudy.replicates.moments import Moments
+
+EXECUTORS = ("serial", "threads", "processes", "cuda")
+TASKS_PER_THREAD = 3
+"""Turns in flight for each worker thread: enough to hide latency, few enough to stop quickly."""
+
+TURN_SECONDS = 0.25
+"""Processor time that a worker is given work for at a time: handing it over takes milliseconds, as do short batches."""
+
+
+class Task(NamedTuple):
+    """One batch of cells that share their data."""
+
+    cells: tuple[Cell, ...]
+    batch: int
+
+
+class Outcome(NamedTuple):
+    """The moments of each cell of a task, and what they took."""
+
+    batches: list[Moments]
+    usage: Usage
+
+
+class EngineMismatchError(Exception):
+    """A worker computes with other sources, libraries or processor features than those that ask it."""
+
+
+def compute(tasks: Sequence[Task], device: str, wanted: str) -> list[Outcome]:
+    """Return the outcomes of tasks, on whatever worker this runs.
+
+    Raises
+    ------
+    EngineMismatchError
+        If the engine here is not the one wanted: its bits would be stored under the wrong name.
+    """
+    here = engine(device)
+    if here != wanted:
+        raise EngineMismatchError(f"engine {here} on {platform.node()}, {wanted} wanted")
+    return [Outcome(*measured(simulate_batch, *task, device)) for task in tasks]
+
+
+class Queue:
+    """Tasks waiting and in flight; iterate over it to get each with its outcome, in order of completion."""
+
+    def __init__(self, device: str = "cpu") -> None:
+        self.device = device
+        self._waiting: deque[Task] = deque()
+
+    def add(self, tasks: Iterable[Task]) -> None:
+        """Append tasks; may be called while iterating."""
+        self._waiting.extend(tasks)
+
+    def workers(self) -> int:
+        """Return how many tasks run at once."""
+        return 1
+
+    def __iter__(self) -> Iterator[tuple[Task, Outcome]]:
+        while self._waiting:
+            task = self._waiting.popleft()
+            yield task, compute([task], self.device, engine(self.device))[0]
+
+
+class TurnQueue(Queue, ABC):
+    """The same queue, handed out in turns to workers: a subclass says how."""
+
+    def __init__(self, device: str = "cpu") -> None:
+        super().__init__(device)
+        self._flying = 0
+        self._seconds = TURN_SECONDS
+
+    def __iter__(self) -> Iterator[tuple[Task, Outcome]]:
+        while self._waiting or self._flying:
+            self._supply()
+            tasks, outcomes = self._next_ended()
+            self._flying -= 1
+            self._seconds = max(1e-6, sum(outcome.usage.cpu_seconds for outcome in outcomes) / len(outcomes))
+            yield from zip(tasks, outcomes, strict=True)
+
+    def _supply(self) -> None:
+        """Keep the workers supplied, with turns as long as the last one makes expect, but something for each."""
+        places = TASKS_PER_THREAD * max(1, self.workers())
+        while self._waiting and self._flying < places:
+            length = min(int(TURN_SECONDS / self._seconds), len(self._waiting) // places)
+            self._start([self._waiting.popleft() for _ in range(max(1, length))])
+            self._flying += 1
+
+    @abstractmethod
+    def _start(self, tasks: Sequence[Task]) -> None:
+        """Give a turn to a worker."""
+
+    @abstractmethod
+    def _next_ended(self) -> tuple[Sequence[Task], list[Outcome]]:
+        """Wait for a turn to end; raise what it raised."""
+
+
+class ThreadQueue(TurnQueue):
+    """The same queue, computed by threads of this process: kernels release the interpreter's lock.
+
+    Parameters
+    ----------
+    pool, workers
+        Threads, and how many.  Those of a `ThreadPool` do not keep an interrupted process from ending.
+    """
+
+    def __init__(self, pool: ThreadPool, workers: int) -> None:
+        super().__init__()
+        self._pool, self._workers = pool, workers
+        self._ended: queue.SimpleQueue[tuple[Sequence[Task], Any]] = queue.SimpleQueue()
+
+    def workers(self) -> int:
+        """Return the number of threads."""
+        return self._workers
+
+    def _start(self, tasks: Sequence[Task]) -> None:
+        ended = partial(self._end, tasks)
+        self._pool.apply_async(compute, (tasks, self.device, engine(self.device)), {}, ended, ended)
+
+    def _end(self, tasks: Sequence[Task], found: Any) -> None:
+        self._ended.put((tasks, found))
+
+    def _next_ended(self) -> tuple[Sequence[Task], list[Outcome]]:
+        tasks, found = self._ended.get()
+        if isinstance(found, BaseException):
+            raise found
+        return tasks, found
+
+
+class DaskQueue(TurnQueue):
+    """The same queue, computed by the workers of a Dask client.
+
+    Parameters
+    ----------
+    client
+        The client.
+    without_workers
+        Called while there have been no workers for `WORKER_SECONDS`; raises if none will come.
+    device
+        What its workers compute on.
+    """
+
+    def __init__(self, client: Any, without_workers: Callable[[], None] | None = None, device: str = "cpu") -> None:
+        from distributed import as_completed
+
+        super().__init__(device)
+        self._client = client
+        self._without_workers = without_workers or self._give_up
+        self._turns: dict[Any, Sequence[Task]] = {}
+        self._completed = as_completed(loop=client.loop)
+
+    def workers(self) -> int:
+        """Return how many tasks run at once, by the threads that the scheduler has now."""
+        return sum(self._client.nthreads().values())
+
+    def __iter__(self) -> Iterator[tuple[Task, Outcome]]:
+        from distributed import CancelledError
+        from distributed.comm import CommClosedError
+
+        try:
+            yield from super().__iter__()
+        except (CancelledError, CommClosedError):
+            raise UserError(
+                f"executor = {self._client.scheduler.address!r}: the Dask scheduler is lost; start it again, and run "
+                "again: finished batches are stored"
+            ) from None
+
+    def _start(self, tasks: Sequence[Task]) -> None:
+        future = self._client.submit(compute, tasks, self.device, engine(self.device), pure=False, retries=2)
+        self._turns[future] = tasks
+        self._completed.add(future)
+
+    def _next_ended(self) -> tuple[Sequence[Task], list[Outcome]]:
+        self._wait()
+        future = next(self._completed)
+        tasks, outcomes = self._turns.pop(future), _outcomes(future)
+        # Released at once: a result kept by its worker would be recomputed if that worker is lost.
+        future.release()
+        return tasks, outcomes
+
+    def _wait(self) -> None:
+        """Wait until a task has ended, but not for ever for workers that do not come back."""
+        looked = last_seen = time.monotonic()
+        while not self._completed.has_ready():
+            time.sleep(0.01)
+            now = time.monotonic()
+            if now - looked < 1.0:
+                continue
+            looked = now
+            last_seen = now if self.workers() else last_seen
+            if now - last_seen > WORKER_SECONDS:
+                self._without_workers()
+                last_seen = now
+
+    def _give_up(self) -> None:
+        raise no_workers(self._client.scheduler.address, WORKER_SECONDS)
+
+
+def _outcomes(future: Any) -> list[Outcome]:
+    from distributed import KilledWorker
+
+    try:
+        return future.result()
+    except KilledWorker:
+        raise UserError(
+            "workers died, several in a row, while they computed one batch (out of memory?); start fewer "
+            "workers, give them more memory or lower batch_size, and run again: finished batches are stored"
+        ) from None
+    except EngineMismatchError as error:
+        raise UserError(
+            f"a worker would give other bits ({error}); install the same simstudy and libraries there, and use "
+            "nodes of one processor type, or set NUMBA_CPU_NAME and NUMBA_CPU_FEATURES alike on all"
+        ) from None
+
+
+@contextlib.contextmanager
+def open_queue(
+    executor: str | Jobs,
+    workers: int | None = None,
+    network: Network = CLOSED,
+    claim: Callable[[], None] = lambda: None,
+) -> Iterator[Queue]:
+    """Open a queue on an executor and close its workers at the end.
+
+    Parameters
+    ----------
+    executor
+        ``serial``; ``threads`` or ``processes`` on this machine; ``cuda``, one process for each of its GPUs; the
+        address of a running Dask scheduler, such as ``tls://host:8786``; or jobs to submit, which are replaced if they
+        are lost.
+    workers
+        Number of threads or processes, at least 1; all cores, or GPUs, by default.
+    network
+        What of it may be open to others: by default nothing.
+    claim
+        Called once the executor can be used, before a job is submitted or a key is written: locks the folder.
+
+    Raises
+    ------
+    UserError
+        If the executor is unknown, the number of workers is not positive, there are not so many GPUs, the scheduler
+        does not answer, has no workers or no encryption, or jobs cannot be submitted.
+    """
+    if workers is not None and (isinstance(workers, bool) or not isinstance(workers, int) or workers < 1):
+        raise UserError(f"workers = {workers!r}: must be a whole number of at least 1; leave it out for all cores")
+    network.require_usable(executor)
+    if isinstance(executor, Jobs):
+        with job_cluster(executor, network, claim) as (client, without_workers):
+            yield DaskQueue(client, without_workers)
+    else:
+        with _opened(executor, workers, network) as opened:
+            claim()
+            yield opened
+
+
+@contextlib.contextmanager
+def _opened(executor: str, workers: int | None, network: Network) -> Iterator[Queue]:
+    cores = os.cpu_count() or 1
+    if executor == "serial":
+        yield Queue()
+    elif executor == "threads":
+        with ThreadPool(workers or cores) as pool:
+            yield ThreadQueue(pool, workers or cores)
+    elif executor == "processes":
+        with process_client(workers or cores, network) as client:
+            yield DaskQueue(client)
+    elif executor == "cuda":
+        with cuda_client(workers, network) as client:
+            yield DaskQueue(client, device="cuda")
+    elif "://" in str(executor):
+        with remote_client(executor, network) as client:
+            yield DaskQueue(client)
+    else:
+        known = ", ".join(EXECUTORS)
+        raise UserError(f"executor = {executor!r}: unknown; choose {known}, or an address such as tls://host:8786")

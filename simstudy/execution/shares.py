@@ -1,0 +1,104 @@
+"""Shares of a study: sets of cells that can be computed without any word between those who compute them.
+
+The stopping rule looks at a cell alone, so whoever has all of a cell can run it to its end.  Cells that would make up
+one task stay together, so a share draws no data that another share also draws for the same task.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import NamedTuple
+
+from simstudy.design.load import Design, PlannedCell
+from simstudy.errors import UserError
+from simstudy.execution.ledger import CELLS_PER_TASK
+from simstudy.execution.provenance import engine, provenance
+from simstudy.execution.store import Store
+from simstudy.replicates.batch import shares_data
+
+RECORD = "share.json"
+
+
+class Share(NamedTuple):
+    """The share with this number, from 1 on, of so many."""
+
+    number: int
+    total: int
+
+    def __str__(self) -> str:
+        return f"{self.number}/{self.total}"
+
+    @classmethod
+    def parse(cls, text: str) -> Share:
+        """Return the share that a text such as "3/8" names."""
+        match = re.fullmatch(r"([0-9]+)/([0-9]+)", text)
+        share = cls(*map(int, match.groups())) if match else cls(0, 0)
+        if not 1 <= share.number <= share.total:
+            raise UserError(f"share = {text!r}: must be number/total, such as 3/8, from 1/8 to 8/8")
+        return share
+
+    def of(self, design: Design) -> Design:
+        """Return the design with the cells of this share only.
+
+        Raises
+        ------
+        UserError
+            If the design cannot be split into so many shares.
+        """
+        found = units(design)
+        if self.total > len(found):
+            raise UserError(f"share = {str(self)!r}: the design has work for {len(found)} shares only; ask for fewer")
+        cells = [planned for unit in found[self.number - 1 :: self.total] for planned in unit]
+        return design.model_copy(update={"cells": tuple(cells)})
+
+    def store(self, whole: Store) -> Store:
+        """Return the store of this share; what the whole study has stored already counts as stored here."""
+        return Store(whole.folder / "shares" / f"{self.number}-of-{self.total}", known=(whole,))
+
+
+def units(design: Design) -> list[list[PlannedCell]]:
+    """Return the cells in the smallest sets that a share may hold: a pure function of the design.
+
+    A cell that several grids name is one unit's, with all the precisions that they want.
+    """
+    groups: dict[tuple, dict[str, list[PlannedCell]]] = {}
+    for planned in design.cells:
+        group = groups.setdefault(shares_data(planned.cell), {})
+        group.setdefault(planned.cell.identity(engine()), []).append(planned)
+    found = []
+    for members in groups.values():
+        cells = list(members.values())
+        for start in range(0, len(cells), CELLS_PER_TASK):
+            found.append([planned for cell in cells[start : start + CELLS_PER_TASK] for planned in cell])
+    return found
+
+
+def with_shares(whole: Store) -> Store:
+    """Return the store of a study that also sees what its shares have stored so far."""
+    return Store(whole.folder, known=tuple(Store(path) for path in sorted((whole.folder / "shares").glob("*-of-*"))))
+
+
+def open_share(store: Store) -> None:
+    """Write down who computes a share, unless its neighbours are computed by another engine."""
+    for neighbour in sorted(store.folder.parent.glob(f"*/{RECORD}")):
+        require_engine(Store(neighbour.parent))
+    store.write_json(RECORD, provenance())
+
+
+def require_engine(share: Store) -> None:
+    """Refuse a share whose bits differ from those computed here: a run would compute all of it again.
+
+    Raises
+    ------
+    UserError
+        If the folder is a share, and of another engine.
+    """
+    record = share.read_json(RECORD)
+    theirs = record.get("engine", engine())
+    if theirs != engine():
+        path: Path = share.folder / RECORD
+        raise UserError(
+            f"{path}: computed by engine {theirs} on {record.get('processor')!r}, this is engine {engine()}; use nodes "
+            "of one processor type and one installation, or set NUMBA_CPU_NAME and NUMBA_CPU_FEATURES alike on all"
+        )

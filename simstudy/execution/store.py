@@ -1,0 +1,392 @@
+"""Batches and results on disk: the only module that writes files of a study.
+
+Layout of a study folder::
+
+    batches/<cell identity>/<batch number>.npz   one immutable file for each batch, checksummed, stating its address
+    batches/<cell identity>/cell.json            settings and engine, of which the identity is a digest
+    results.nc  report.html  figures/  verdicts.csv  provenance.json
+    .lock  .owner.json  .partial/                who writes here, and what is not whole yet
+
+A batch file is named by what decides its contents, written beside its place, flushed, and renamed into it.  So a
+crash leaves either the whole file or none; merging two folders is copying files; and a changed design or engine looks
+elsewhere instead of reusing what no longer holds.  Whoever writes holds the lock of the folder; whoever reads, never.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import os
+import platform
+import re
+import time
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any, NamedTuple
+
+import numpy as np
+import xarray as xr
+from pydantic import Field
+
+from simstudy.design.files import read_regular
+from simstudy.design.load import Design
+from simstudy.design.settings import Record
+from simstudy.errors import UserError
+from simstudy.execution.batch_files import Shape, Statement, digest, is_sealed, pack, same, unpack
+from simstudy.replicates.moments import Moments
+from simstudy.text import printable
+
+_BATCH_FILE = re.compile(r"[0-9]{7}\.npz")
+_IDENTITY = re.compile(r"[0-9a-f]{20}")
+_STATEMENT = "cell.json"
+MAX_RESULTS_BYTES = 1 << 34
+"""Largest file of results that is read: it is held in memory."""
+MAX_JSON_BYTES = 1 << 20
+"""Largest record that is read: of an owner, of a share."""
+MAX_STATEMENT_BYTES = 1 << 28
+"""Largest statement of a cell that is read: it may hold the heads of a file, number by number."""
+_Moment = Annotated[float, Field(ge=0, le=1e11, allow_inf_nan=False)]
+"""Seconds of `time.time`, up to the year 5138."""
+
+
+class Owner(Record):
+    """The process that last held the lock of a folder."""
+
+    pid: Annotated[int, Field(ge=1, lt=2**31)]
+    host: str
+    born: _Moment
+    started: _Moment
+
+    @property
+    def alive(self) -> bool | None:
+        """Whether the process still runs; None if it is on another machine, where this cannot be told."""
+        import psutil
+
+        if self.host != platform.node():
+            return None
+        try:
+            # The system gives the number of a dead process to another; not its time of birth.
+            return abs(psutil.Process(self.pid).create_time() - self.born) < 1.0
+        except psutil.Error:
+            return False
+
+
+class Adopted(NamedTuple):
+    """Batches of another folder: copied from there, present here before, damaged there, and of no known cell."""
+
+    copied: int = 0
+    present: int = 0
+    damaged: int = 0
+    unstated: int = 0
+
+    def __str__(self) -> str:
+        text = f"{self.copied} batches copied, {self.present} present before, {self.damaged} damaged and left out"
+        if self.unstated:
+            text += f", {self.unstated} left out that no cell.json explains: run the study there once more"
+        return text
+
+
+class Store:
+    """Folder of one study under one profile.
+
+    Parameters
+    ----------
+    folder
+        ``outputs/<study>/<profile>``; created when the first file is written.
+    known
+        Other folders of the study, whose batches count as stored here; they are only read.
+    """
+
+    def __init__(self, folder: Path, known: tuple[Store, ...] = ()) -> None:
+        self.folder = folder
+        self.known = known
+
+    @property
+    def partial(self) -> Path:
+        """Hidden folder of what only the holder of the lock needs; the next holder empties it."""
+        return self.folder / ".partial"
+
+    @contextlib.contextmanager
+    def locked(self) -> Iterator[None]:
+        """Hold the folder against other writers, and remove what a killed one left half written.
+
+        Raises
+        ------
+        UserError
+            If another process holds it, or the folder cannot be written.
+        """
+        from filelock import FileLock, Timeout
+
+        lock = FileLock(self.folder / ".lock", timeout=0, fallback_to_soft=False)
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            lock.acquire()
+        except Timeout:
+            raise UserError(
+                f"{self.folder}: in use by {self._holder()}; wait for it, or choose another --output"
+            ) from None
+        except (OSError, NotImplementedError) as error:
+            raise _unwritable(self.folder, error) from error
+        try:
+            self._claim()
+            yield
+        finally:
+            self._delete(".owner.json")
+            lock.release()
+
+    def _claim(self) -> None:
+        import psutil
+
+        with contextlib.suppress(OSError):
+            for name in os.listdir(self.partial):
+                self._delete(f".partial/{name}")
+        born = psutil.Process().create_time()
+        owner = Owner(pid=os.getpid(), host=platform.node(), born=born, started=time.time())
+        self.write_json(".owner.json", owner.model_dump())
+
+    def _delete(self, name: str) -> None:
+        with contextlib.suppress(OSError):
+            (self.folder / name).unlink()
+
+    def owner(self) -> Owner | None:
+        """Return who holds the lock, or held it when it was killed; None if the last writer ended in order."""
+        try:
+            return Owner.model_validate(self.read_json(".owner.json"))
+        except ValueError:
+            return None
+
+    def _holder(self) -> str:
+        owner = self.owner()
+        if owner is None:
+            return "another process"
+        since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(owner.started))
+        return f"process {owner.pid} on {owner.host} since {since}"
+
+    def batch_path(self, identity: str, batch: int) -> Path:
+        """Return where a batch is stored."""
+        return self.folder / "batches" / identity / f"{batch:07d}.npz"
+
+    def stored_cells(self) -> list[str]:
+        """Return the identities of the cells that have batches on disk, in order."""
+        try:
+            names = os.listdir(self.folder / "batches")
+        except OSError:
+            return []
+        return sorted(name for name in names if _IDENTITY.fullmatch(name))
+
+    def stored_batches(self, identity: str) -> frozenset[int]:
+        """Return the numbers of the batches on disk, whole or damaged."""
+        names: list[str] = []
+        with contextlib.suppress(OSError):
+            names = os.listdir(self.folder / "batches" / identity)
+        own = (int(name[:7]) for name in names if _BATCH_FILE.fullmatch(name))
+        return frozenset(own).union(*(store.stored_batches(identity) for store in self.known))
+
+    def batch_bytes(self, identity: str) -> int:
+        """Return the size of a stored batch of a cell; 0 if there is none."""
+        for batch in self.stored_batches(identity):
+            with contextlib.suppress(OSError):
+                return self.batch_path(identity, batch).stat().st_size
+        return 0
+
+    def adopt(self, source: Store) -> Adopted:
+        """Copy the whole batches of another folder that are missing or damaged here.
+
+        Raises
+        ------
+        UserError
+            If the other folder holds no batches, if both have one under the same name with different contents, or if
+            this folder cannot be written.
+        """
+        cells = source.stored_cells()
+        if not cells:
+            raise UserError(f"{source.folder}: holds no batches; give folders such as outputs/STUDY/PROFILE")
+        return Adopted(*map(sum, zip(*(self._adopt_cell(source, cell) for cell in cells), strict=True)))
+
+    def _adopt_cell(self, source: Store, identity: str) -> Adopted:
+        batches = sorted(source.stored_batches(identity))
+        statement = source.read_statement(identity) or self.read_statement(identity)
+        if statement is None:
+            return Adopted(unstated=len(batches))
+        self.state_cell(identity, statement)
+        copied = present = damaged = 0
+        for batch in batches:
+            theirs, ours = (store.read_batch(identity, batch, Shape.of(statement.cell)) for store in (source, self))
+            if theirs is None:
+                damaged += 1
+            elif ours is None:
+                self.write_batch(identity, batch, theirs)
+                copied += 1
+            elif same(theirs, ours):
+                present += 1
+            else:
+                path, other = self.batch_path(identity, batch), source.batch_path(identity, batch)
+                raise UserError(f"{path}: differs from {other}, though both should be the same; delete the wrong one")
+        return Adopted(copied, present, damaged)
+
+    def batches_since(self, identity: str, moment: float) -> int:
+        """Return how many batches of a cell were stored after a moment, in seconds of `time.time`."""
+        times = []
+        for store in (self, *self.known):
+            for batch in self.stored_batches(identity):
+                with contextlib.suppress(OSError):  # deleted meanwhile, or in another of the folders
+                    times.append(store.batch_path(identity, batch).stat().st_mtime)
+        return sum(time > moment for time in times)
+
+    def write_batch(self, identity: str, batch: int, moments: Moments) -> None:
+        """Store one batch, durably and atomically.
+
+        Raises
+        ------
+        UserError
+            If the folder cannot be written.
+        """
+        self._replace(self.batch_path(identity, batch), pack(identity, batch, moments))
+
+    def read_batch(self, identity: str, batch: int, shape: Shape) -> Moments | None:
+        """Return a stored batch; None if it is missing, damaged, another's or impossible: to be computed again."""
+        own = self._read_own(identity, batch, shape)
+        found = (store.read_batch(identity, batch, shape) for store in self.known) if own is None else iter([own])
+        return next((moments for moments in found if moments is not None), None)
+
+    def _read_own(self, identity: str, batch: int, shape: Shape) -> Moments | None:
+        try:
+            content = read_regular(self.batch_path(identity, batch), shape.max_bytes)
+            return unpack(content, identity, batch, shape)
+        except Exception:  # whatever the parsers meet in a file that is no batch, or cannot be read
+            return None
+
+    def state_cell(self, identity: str, statement: Statement) -> None:
+        """Write down what a cell is, unless that stands there already.
+
+        Raises
+        ------
+        UserError
+            If the folder cannot be written.
+        """
+        if self.read_statement(identity) is None:
+            content = statement.model_dump_json().encode() + b"\n"
+            self._replace(self.folder / "batches" / identity / _STATEMENT, content)
+
+    def read_statement(self, identity: str) -> Statement | None:
+        """Return what a cell is; None if that is missing, damaged or another cell's."""
+        try:
+            content = read_regular(self.folder / "batches" / identity / _STATEMENT, MAX_STATEMENT_BYTES)
+            return Statement.parse(content, identity)
+        except (UserError, ValueError):
+            return None
+
+    def write_dataset(self, name: str, dataset: xr.Dataset) -> Path:
+        """Store a labelled data set as netCDF, its digest behind the end that netCDF knows, and return its path."""
+        content = _netcdf(dataset)
+        return self.write_bytes(name, content + digest(content))
+
+    def write_text(self, name: str, text: str) -> Path:
+        """Store a text file of the study and return its path."""
+        return self.write_bytes(name, text.encode())
+
+    def write_bytes(self, name: str, content: bytes) -> Path:
+        """Store a binary file of the study and return its path."""
+        return self._replace(self.folder / name, content)
+
+    def write_array(self, name: str, array: np.ndarray) -> Path:
+        """Store one array as .npy and return the path."""
+        buffer = io.BytesIO()
+        np.save(buffer, array, allow_pickle=False)
+        return self.write_bytes(name, buffer.getvalue())
+
+    def write_json(self, name: str, content: Any) -> Path:
+        """Store plain data as JSON and return the path."""
+        return self.write_text(name, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
+
+    def read_json(self, name: str) -> dict[str, Any]:
+        """Return what a JSON file holds; nothing if it is missing or no such file."""
+        try:
+            content = json.loads(read_regular(self.folder / name, MAX_JSON_BYTES))
+        except (UserError, ValueError, RecursionError):  # the last: nested beyond what the parser bears
+            return {}
+        return content if isinstance(content, dict) else {}
+
+    def _replace(self, path: Path, content: bytes) -> Path:
+        """Write aside, flush to disk, and rename into place; leave nothing behind on failure."""
+        aside = self.partial / uuid.uuid4().hex
+        try:
+            for folder in (path.parent, aside.parent):
+                folder.mkdir(parents=True, exist_ok=True)
+            with aside.open("wb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(aside, path)
+        except OSError as error:
+            raise _unwritable(path, error) from error
+        finally:
+            with contextlib.suppress(OSError):
+                aside.unlink()
+        return path
+
+
+def read_results(path: Path) -> xr.Dataset:
+    """Load the labelled results of a study into memory.
+
+    Raises
+    ------
+    UserError
+        If the file is missing, damaged, or not one that `Store.write_dataset` wrote.
+    """
+    try:
+        content = read_regular(path, MAX_RESULTS_BYTES)
+    except UserError as error:
+        raise UserError(printable(f"{path}: no results can be read ({error}); run the study first")) from None
+    damaged = UserError(f"{path}: damaged, or not the results of a study; run the study again")
+    if not is_sealed(content):
+        raise damaged
+    try:
+        with xr.open_dataset(path, engine="netcdf4") as results:
+            # We write nothing compressed: a file that promises more numbers than it has bytes is none of ours.
+            if results.nbytes > len(content):
+                raise damaged
+            return results.load()
+    except UserError:
+        raise
+    except Exception as error:  # a damaged file may raise whatever the libraries meet in it
+        raise UserError(printable(f"{path}: no results can be read ({error}); run the study first")) from None
+
+
+def _netcdf(dataset: xr.Dataset) -> bytes:
+    """Return a data set as the bytes of a netCDF file: written by us, so that a full disk raises what we expect."""
+    import netCDF4
+    from xarray.backends import NetCDF4DataStore
+
+    # Both arguments are required for a file in memory, but name no file and no size.
+    target = netCDF4.Dataset("results.nc", "w", memory=1)
+    dataset.dump_to_store(NetCDF4DataStore(target))
+    return bytes(target.close())
+
+
+def _unwritable(path: Path, error: Exception) -> UserError:
+    reason = getattr(error, "strerror", None) or error
+    return UserError(
+        f"{path}: cannot be written ({reason}); free space, mend permissions or choose another --output, and run again"
+    )
+
+
+DEFAULT_OUTPUT = Path("outputs")
+
+
+def store_of(design: Design, output: str | Path = DEFAULT_OUTPUT) -> Store:
+    """Return the store of a design: ``<output>/<study>/<profile>``."""
+    return Store(Path(output) / design.study.name / design.profile)
+
+
+def require_writable(folder: Path) -> None:
+    """Refuse a folder that cannot be written before anything is computed for it."""
+    if "\0" in str(folder):
+        raise UserError(f"output = {str(folder)!r}: no name of a folder; choose another --output")
+    place = next(path for path in (folder, *folder.absolute().parents) if os.path.lexists(path))
+    if not place.is_dir():
+        raise UserError(f"{place}: cannot be written (a file is in the way); move it or choose another --output")
+    if not os.access(place, os.W_OK | os.X_OK):
+        raise UserError(f"{place}: cannot be written (no permission); mend permissions or choose another --output")

@@ -1,0 +1,128 @@
+"""Whether stored batches are what the program computes: a random share of them is computed again, bit by bit.
+
+Writes nothing.
+
+A digest shows that a file is whole, and its shapes and counts that it could be a batch.  That its numbers are those of
+its cell shows only the computation: the one defence against a forged or foreign merge.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections import Counter
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from simstudy.errors import UserError
+from simstudy.execution.batch_files import Shape, same
+from simstudy.execution.provenance import engine
+from simstudy.execution.queue import Task, open_queue
+from simstudy.execution.store import Store
+
+
+class Verification(NamedTuple):
+    """What a sample of the batches of a folder shows.
+
+    Attributes
+    ----------
+    compared
+        Batches computed again, damaged ones included.
+    stored
+        Batches that could have been.
+    different, damaged
+        Files of the sample with other numbers, and without any; a run computes the latter again.
+    foreign
+        Cells that cannot be computed again here: engine that computed them, or "unknown", and their number.
+    """
+
+    compared: int
+    stored: int
+    different: list[Path]
+    damaged: list[Path]
+    foreign: dict[str, int]
+    seed: int
+
+    @property
+    def lines(self) -> list[str]:
+        """The same for people."""
+        wrong = len(self.different) + len(self.damaged)
+        return [
+            *(f"different {path}: delete it, distrust where it came from, and run again" for path in self.different),
+            *(f"damaged   {path}: simstudy run computes it again" for path in self.damaged),
+            *(f"skipped   {cells} cells of engine {name}" for name, cells in self.foreign.items()),
+            f"{self.compared - wrong} of {self.compared} batches are as computed here (--seed {self.seed}), "
+            f"of {self.stored} stored",
+        ]
+
+
+def verify(
+    folder: str | Path,
+    share: float = 0.01,
+    seed: int | None = None,
+    *,
+    executor: str = "threads",
+    track: Callable[[Iterable[Any], int], Iterable[Any]] = lambda tasks, _: tasks,
+) -> Verification:
+    """Compute a random share of the stored batches of each cell again, one at least, and compare.
+
+    Parameters
+    ----------
+    folder
+        Of a study, or of a share of one.
+    share
+        Share of the batches of each cell, in (0, 1].
+    seed
+        Of the choice; at random by default, as whoever forges batches must not know it before.
+    executor
+        As for `simstudy.run`, but on CPUs.
+    track
+        Passes on the batches as they are computed, of which it is told the number, and shows how far they are.
+
+    Raises
+    ------
+    UserError
+        If the share is none, the folder holds no batch that can be computed again here, or the executor cannot be used.
+    """
+    if not 0 < share <= 1:
+        raise UserError(f"share = {share}: must be above 0 and at most 1, such as 0.1")
+    seed = secrets.randbits(32) if seed is None else seed
+    store = Store(Path(folder))
+    tasks, stored, foreign = _sample(store, share, np.random.default_rng(seed))
+    if not tasks:
+        others = "; ".join(f"{cells} cells of engine {name}" for name, cells in foreign.items()) or "none stored"
+        raise UserError(
+            f"{store.folder}: no batches of this engine, {engine()}, to verify ({others}); give a folder such as "
+            "outputs/STUDY/PROFILE, on a machine and installation like those that computed it"
+        )
+    different, damaged = [], []
+    with open_queue(executor) as queue:
+        queue.add(tasks)
+        for task, outcome in track(queue, len(tasks)):
+            (cell,), (computed,) = task.cells, outcome.batches
+            identity = cell.identity(engine())
+            found, path = store.read_batch(identity, task.batch, Shape.of(cell)), store.batch_path(identity, task.batch)
+            if found is None:
+                damaged.append(path)
+            elif not same(found, computed):
+                different.append(path)
+    return Verification(len(tasks), stored, sorted(different), sorted(damaged), foreign, seed)
+
+
+def _sample(store: Store, share: float, rng: np.random.Generator) -> tuple[list[Task], int, dict[str, int]]:
+    """Choose batches; also return of how many, and how many cells of other engines there are."""
+    tasks: list[Task] = []
+    total, foreign = 0, Counter[str]()
+    for identity in store.stored_cells():
+        stored, statement = sorted(store.stored_batches(identity)), store.read_statement(identity)
+        if not stored:
+            continue
+        if statement is None or statement.engine != engine():
+            foreign[statement.engine if statement else "unknown"] += 1
+            continue
+        total += len(stored)
+        chosen = rng.choice(stored, max(1, round(share * len(stored))), replace=False)
+        tasks += [Task((statement.cell,), int(batch)) for batch in sorted(chosen)]
+    return tasks, total, dict(foreign)

@@ -1,0 +1,77 @@
+"""Which device computes: the CPU, or a CUDA GPU.
+
+A batch runs on one device from its first random number to its last sum of weights.  Kernels and random numbers ask
+`on_cuda`; whoever starts a batch says `computing_on`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.metadata
+import importlib.util
+import os
+from collections.abc import Iterator
+from contextvars import ContextVar
+
+from simstudy.kernels.jit import cuda_compiler, cuda_simulated, processor
+
+# Of its own in each thread, so that threads cannot disturb each other.
+_device: ContextVar[str] = ContextVar("device", default="cpu")
+
+
+@contextlib.contextmanager
+def computing_on(device: str) -> Iterator[None]:
+    """Compute on a device, ``cpu`` or ``cuda``, within this context and thread."""
+    token = _device.set(device)
+    try:
+        yield
+    finally:
+        _device.reset(token)
+
+
+def on_cuda() -> bool:
+    """Whether a GPU computes here."""
+    return _device.get() == "cuda"
+
+
+def hardware(device: str) -> str:
+    """Return what decides the last bits on a device: type and features of the processor, GPU and its compiler."""
+    if device == "cpu":
+        return processor()
+    # The host still makes data of random numbers, and moments of estimates.
+    return f"{processor()} + {gpu_name()}"
+
+
+def gpu_name() -> str:
+    """Return the GPU that computes here and what compiles for it."""
+    if cuda_simulated():
+        return "CUDA simulator"
+    gpu = cuda_compiler().gpus[0]
+    major, minor = gpu.compute_capability
+    compilers = " ".join(f"{name} {_version(name)}" for name in ("numba-cuda", "nvidia-nvvm", "nvidia-nvjitlink"))
+    return f"{gpu.name} sm_{major}{minor} {compilers}"
+
+
+def _version(distribution: str) -> str:
+    try:
+        return importlib.metadata.version(distribution)
+    except importlib.metadata.PackageNotFoundError:
+        return "of the system"
+
+
+def visible_gpus() -> list[str]:
+    """Return the names by which the environment variable CUDA_VISIBLE_DEVICES selects each usable GPU."""
+    given = os.environ.get("CUDA_VISIBLE_DEVICES", "")
+    count = len(cuda_compiler().gpus)
+    return given.split(",")[:count] if given else [str(number) for number in range(count)]
+
+
+def cuda_problem() -> str:
+    """Return why no GPU can be used and what to do, empty if one can."""
+    if cuda_simulated():
+        return ""
+    if importlib.util.find_spec("numba_cuda") is None:
+        return "the extra for GPUs is not installed; pip install 'simstudy[cuda]'"
+    if not cuda_compiler().is_available():
+        return "no CUDA GPU can be used here (is there one, with its driver?)"
+    return ""

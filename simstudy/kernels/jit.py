@@ -1,0 +1,112 @@
+"""How functions are compiled for CPU and GPU: the only module that configures Numba.
+
+``kernel``
+    Decorator of loops over arrays.  Compiled at the first call with new types, unless an earlier process has done so:
+    call it with one set of types for each precision, since every further one costs about a second.
+``inlined``
+    Decorator of loops inside kernels: a real call that passes slices counts references to them, which costs as much
+    as the arithmetic of a tile of keys.
+``device_function``
+    Decorator of small scalar functions that kernels call and LLVM inlines.  The plain Python function stays
+    reachable as ``.py_func``, for tests and for compilation for GPUs.
+``cuda_kernel``, ``cuda_function``
+    The same two for GPUs; modules that use them are imported only where a GPU is asked for.
+``VECTOR_BYTES``
+    Width of the vectors of this processor.
+``aligned``
+    Memory for large arrays that kernels read or write.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numba
+import numpy as np
+import numpy.typing
+from llvmlite import binding
+from numba.core.codegen import get_host_cpu_features
+
+from simstudy.kernels.compiled import keep_compiled
+
+# Sums may be reordered and products fused, which lets LLVM vectorise reductions.  "nnan" and "ninf" stay out:
+# an undefined estimate has to survive as NaN and to be counted.
+FASTMATH = {"nsz", "arcp", "contract", "afn", "reassoc"}
+
+# Not Numba's cache on disk, which has loaded wrong code: see `compiled`.
+# Nor counts of references: kernels may not allocate memory, they are handed all arrays.  A count for every slice of a
+# row took as long as the arithmetic of 200 keys.
+_OPTIONS = {"nogil": True, "cache": False, "error_model": "numpy", "_nrt": False}
+
+# Typed loosely: Numba states no types for a decorator with options.
+_loops: Callable[..., Any] = functools.partial(numba.njit, fastmath=FASTMATH, **_OPTIONS)
+inlined: Callable[..., Any] = functools.partial(_loops, forceinline=True)
+# Scalar functions decide bits that tests compare exactly: products may fuse with sums, but nothing is reordered.
+device_function: Callable[..., Any] = functools.partial(
+    numba.njit, fastmath={"contract", "nsz"}, forceinline=True, **_OPTIONS
+)
+
+
+def kernel(function: Callable[..., Any]) -> Any:
+    """Compile loops over arrays, or load them as an earlier process compiled them."""
+    return keep_compiled(_loops(function))
+
+
+def _features() -> str:
+    # For most processors with 512-bit vectors LLVM prefers those of 256 bits, a caution of 2017: on a server of 2024
+    # it halves the rate of products (measured 124 instead of 220 GFLOP/s).
+    features: str = get_host_cpu_features()
+    return features + (",-prefer-256-bit" if "+avx512f" in features else "")
+
+
+if numba.config.CPU_FEATURES is None:  # type: ignore[attr-defined]
+    numba.config.CPU_FEATURES = _features()  # type: ignore[attr-defined]
+
+
+VECTOR_BYTES = next(
+    (width for feature, width in (("+avx512f", 64), ("+avx2", 32)) if feature in numba.config.CPU_FEATURES),  # type: ignore[attr-defined]
+    16,
+)
+
+
+@functools.cache
+def processor() -> str:
+    """Return the processor type and features that kernels are compiled for: they decide the last bits of a sum."""
+    name = numba.config.CPU_NAME or binding.get_host_cpu_name()  # type: ignore[attr-defined]
+    return f"{name} {numba.config.CPU_FEATURES}"  # type: ignore[attr-defined]
+
+
+@functools.cache
+def cuda_compiler() -> Any:
+    """Return Numba's module for CUDA; it is imported only where a GPU is asked for, since that takes 0.2 s."""
+    from numba import cuda
+
+    return cuda
+
+
+def cuda_kernel(function: Callable[..., Any]) -> Any:
+    """Compile a loop body for GPUs: one call for each thread of a grid."""
+    # No fast mathematics, which would also round divisions and roots badly; products and sums fuse all the same.
+    return cuda_compiler().jit(function)
+
+
+def cuda_function(function: Callable[..., Any]) -> Any:
+    """Compile a function that kernels call for GPUs: a `device_function`, from the same source, or a plain one."""
+    return cuda_compiler().jit(device=True)(getattr(function, "py_func", function))
+
+
+def cuda_simulated() -> bool:
+    """Whether Numba's simulator stands in for a GPU (the environment has NUMBA_ENABLE_CUDASIM=1)."""
+    return bool(numba.config.ENABLE_CUDASIM)  # type: ignore[attr-defined]
+
+
+def aligned(shape: tuple[int, ...], dtype: np.typing.DTypeLike) -> np.ndarray:
+    """Return an uninitialised array that begins on a cache line, since reading across lines costs twice as much."""
+    real = np.dtype(dtype)
+    size, line = math.prod(shape), 64 // real.itemsize
+    flat = np.empty(size + line, real)
+    first = -(flat.__array_interface__["data"][0] // real.itemsize) % line
+    return flat[first : first + size].reshape(shape)

@@ -1,0 +1,118 @@
+"""A private folder of sealed entries: what is read back is what this user wrote under the same key, or nothing.
+
+An entry is one file, named by the digest of its key.  It states its whole key and carries a digest of all that it
+holds: a damaged entry, or one that lies under the name of another, is as good as none.  It is written aside, flushed
+and renamed into place, so that readers never see a part and writers never need a lock: there is no index.
+A folder or an entry that somebody else owns or may write is not read at all, and a folder that others may enter is
+not used.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import secrets
+import shutil
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+SEAL_BYTES = 32
+_SIZE_BYTES = 8
+
+KEPT = 8
+"""Folders side by side that are kept, the last used: one for each version of the code and kind of processor."""
+
+
+def seal(key: bytes, content: bytes) -> bytes:
+    """Return the bytes of an entry: a digest, then the key, then the content."""
+    body = len(key).to_bytes(_SIZE_BYTES, "big") + key + content
+    return hashlib.sha256(body).digest() + body
+
+
+def unseal(key: bytes, entry: bytes) -> bytes | None:
+    """Return the content of an entry; None if it is damaged or states another key."""
+    digest, body = entry[:SEAL_BYTES], entry[SEAL_BYTES:]
+    start = _SIZE_BYTES + len(key)
+    stated = len(key).to_bytes(_SIZE_BYTES, "big") + key
+    return body[start:] if hashlib.sha256(body).digest() == digest and body[:start] == stated else None
+
+
+class SealedFolder:
+    """Entries of one user, in a folder that nobody else may enter; without such a folder, nothing is kept.
+
+    Parameters
+    ----------
+    path : Path
+        The folder, made when the first entry is written.  Of the folders beside it, those used last are kept.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def read(self, key: bytes) -> bytes | None:
+        """Return what was written under a key, None if nothing is there that can be trusted."""
+        try:
+            with self._opened() as folder:
+                file = os.open(_name(key), os.O_RDONLY | os.O_NOFOLLOW, dir_fd=folder)
+                with open(file, "rb") as stream:
+                    _require_own(os.fstat(file), others_may_not=stat.S_IWGRP | stat.S_IWOTH)
+                    return unseal(key, stream.read())
+        except OSError:
+            return None
+
+    def write(self, key: bytes, content: bytes) -> None:
+        """Keep content under a key, read-only; where that is impossible, for example on a full disk, do without."""
+        with contextlib.suppress(OSError):
+            self._make()
+            with self._opened() as folder:
+                _replace(folder, _name(key), seal(key, content))
+
+    def _make(self) -> None:
+        if not self.path.exists():
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            self.path.mkdir(mode=0o700, exist_ok=True)
+            self._prune()
+
+    def _prune(self) -> None:
+        # Only folders named as this one is: by as many hexadecimal digits.
+        pattern = "[0-9a-f]" * len(self.path.name)
+        beside = sorted(self.path.parent.glob(pattern), key=lambda path: path.stat().st_mtime, reverse=True)
+        for old in beside[KEPT:]:
+            shutil.rmtree(old, ignore_errors=True)
+
+    @contextlib.contextmanager
+    def _opened(self) -> Iterator[int]:
+        # Entries are opened below this descriptor: what has been checked cannot be exchanged for another folder.
+        folder = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+        try:
+            _require_own(os.fstat(folder), others_may_not=stat.S_IRWXG | stat.S_IRWXO)
+            with contextlib.suppress(OSError):
+                os.utime(folder)
+            yield folder
+        finally:
+            os.close(folder)
+
+
+def _name(key: bytes) -> str:
+    return hashlib.sha256(key).hexdigest()
+
+
+def _require_own(status: os.stat_result, others_may_not: int) -> None:
+    if status.st_uid != os.geteuid() or status.st_mode & others_may_not:
+        raise PermissionError
+
+
+def _replace(folder: int, name: str, entry: bytes) -> None:
+    aside = f".{name}-{secrets.token_hex(8)}"
+    file = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode=0o400, dir_fd=folder)
+    try:
+        with open(file, "wb") as stream:
+            stream.write(entry)
+            stream.flush()
+            os.fsync(file)
+        os.rename(aside, name, src_dir_fd=folder, dst_dir_fd=folder)
+    except BaseException:
+        os.unlink(aside, dir_fd=folder)
+        raise

@@ -1,0 +1,175 @@
+"""Vectors of the processor as values in kernels: what LLVM does not find by itself in loops over numbers.
+
+A vector holds one number for each of its lanes.  Kernels take vectors from arrays with ``load`` and ``repeat``,
+add, subtract and multiply them, lane by lane, and put them back with ``store``.
+A product that is added may be fused with the sum; nothing else is reordered, so that the bits of a lane depend neither
+on the other lanes nor on how many there are.  Places in arrays are flat offsets: an index would be checked for its
+sign, which takes longer than the arithmetic.  Code is that of LLVM's generic vectors, hence for any processor.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import Any
+
+from llvmlite import ir
+from numba.core import types
+from numba.extending import intrinsic, lower_builtin, models, register_model, type_callable
+
+from simstudy.kernels.jit import VECTOR_BYTES, inlined
+
+# Typed loosely: Numba gives the decorator no type for what the decorated function becomes.
+_operation: Callable[..., Any] = intrinsic
+_FLAGS = ("nsz", "contract")
+_MANTISSA_BITS = {types.float32: 23, types.float64: 52}
+
+
+def lanes(itemsize: int) -> int:
+    """Return the number of lanes of vectors of numbers of this many bytes."""
+    return VECTOR_BYTES // itemsize
+
+
+class Vector(types.Type):
+    """Numba's type of vectors of float32 or float64 numbers."""
+
+    def __init__(self, dtype: types.Float) -> None:
+        self.dtype = dtype
+        super().__init__(f"Vector({dtype})")
+
+    @property
+    def code(self) -> ir.VectorType:
+        """LLVM's type."""
+        return _vector_of(self, ir.FloatType() if self.dtype == types.float32 else ir.DoubleType())
+
+    @property
+    def bits(self) -> ir.VectorType:
+        """LLVM's type of as many integers of the same size."""
+        return _vector_of(self, ir.IntType(self.dtype.bitwidth))
+
+
+def _vector_of(vector: Vector, element: ir.Type) -> ir.VectorType:
+    return ir.VectorType(element, lanes(vector.dtype.bitwidth // 8))
+
+
+@register_model(Vector)
+class _VectorModel(models.PrimitiveModel):
+    def __init__(self, manager: Any, vector: Vector) -> None:
+        super().__init__(manager, vector, vector.code)
+
+
+def _spread(builder: ir.IRBuilder, number: ir.Value, code: ir.VectorType) -> ir.Value:
+    first = builder.insert_element(ir.Constant(code, ir.Undefined), number, ir.IntType(32)(0))
+    return builder.shuffle_vector(first, first, ir.Constant(ir.VectorType(ir.IntType(32), code.count), None))
+
+
+def _address(context: Any, builder: ir.IRBuilder, kind: types.Array, array: ir.Value, offset: ir.Value) -> ir.Value:
+    return builder.gep(context.make_array(kind)(context, builder, array).data, [offset])
+
+
+def _vectors_at(address: ir.Value, builder: ir.IRBuilder, dtype: types.Float) -> ir.Value:
+    return builder.bitcast(address, Vector(dtype).code.as_pointer())
+
+
+@_operation
+def load(_context, array, offset):  # type: ignore[no-untyped-def]
+    """Numbers offset, offset + 1, … of a contiguous array as a vector; nothing checks that they exist."""
+
+    def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
+        address = _address(context, builder, signature.args[0], *arguments)
+        vector = builder.load(_vectors_at(address, builder, array.dtype))
+        vector.align = array.dtype.bitwidth // 8
+        return vector
+
+    return Vector(array.dtype)(array, types.intp), generate
+
+
+@_operation
+def repeat(_context, array, offset):  # type: ignore[no-untyped-def]
+    """Vector with one number of a contiguous array in all lanes; nothing checks that it exists."""
+
+    def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
+        number = builder.load(_address(context, builder, signature.args[0], *arguments))
+        return _spread(builder, number, signature.return_type.code)
+
+    return Vector(array.dtype)(array, types.intp), generate
+
+
+@_operation
+def store(_context, array, offset, vector):  # type: ignore[no-untyped-def]
+    """Set numbers offset, offset + 1, … of a contiguous array to the lanes of a vector."""
+
+    def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
+        address = _address(context, builder, signature.args[0], *arguments[:2])
+        builder.store(arguments[2], _vectors_at(address, builder, array.dtype)).align = array.dtype.bitwidth // 8
+        return context.get_dummy_value()
+
+    return types.void(array, types.intp, vector), generate
+
+
+@_operation
+def spread(_context, number):  # type: ignore[no-untyped-def]
+    """Vector with a number in all lanes."""
+
+    def generate(_context, builder, signature, arguments):  # type: ignore[no-untyped-def]
+        return _spread(builder, arguments[0], signature.return_type.code)
+
+    return Vector(number)(number), generate
+
+
+@_operation
+def at_least(_context, vector, lowest):  # type: ignore[no-untyped-def]
+    """Lane by lane the larger of two vectors, and NaN where the first is NaN."""
+
+    def generate(_context, builder, _signature, arguments):  # type: ignore[no-untyped-def]
+        # A comparison with NaN is false, so NaN passes.
+        return builder.select(builder.fcmp_ordered("<", *arguments), arguments[1], arguments[0])
+
+    return vector(vector, vector), generate
+
+
+@_operation
+def exponent_of_low_bits(_context, vector):  # type: ignore[no-untyped-def]
+    """Numbers whose sign and exponent are the lowest bits of those given, and whose mantissa is 1."""
+
+    def generate(_context, builder, _signature, arguments):  # type: ignore[no-untyped-def]
+        bits = builder.bitcast(arguments[0], vector.bits)
+        width = ir.Constant(vector.bits, [_MANTISSA_BITS[vector.dtype]] * vector.bits.count)
+        return builder.bitcast(builder.shl(bits, width), vector.code)
+
+    return vector(vector), generate
+
+
+def _define(operation: Callable[[Any, Any], Any], instruction: str) -> None:
+    """Let an operator serve two vectors, or a vector and a number of the same type."""
+
+    @type_callable(operation)
+    def _type(_context):  # type: ignore[no-untyped-def]
+        def result(left, right):  # type: ignore[no-untyped-def]
+            for vector, other in ((left, right), (right, left)):
+                if isinstance(vector, Vector) and other in (vector, vector.dtype):
+                    return vector
+            return None
+
+        return result
+
+    def lower(_context, builder, signature, arguments):  # type: ignore[no-untyped-def]
+        code = signature.return_type.code
+        sides = [side if side.type == code else _spread(builder, side, code) for side in arguments]
+        return getattr(builder, instruction)(*sides, flags=_FLAGS)
+
+    for pair in ((Vector, Vector), (Vector, types.Float), (types.Float, Vector)):
+        lower_builtin(operation, *pair)(lower)
+
+
+for _symbol, _instruction in ((operator.add, "fadd"), (operator.sub, "fsub"), (operator.mul, "fmul")):
+    _define(_symbol, _instruction)
+
+
+@inlined
+def store_four(array, offset, width, a, b, c, d):  # type: ignore[no-untyped-def]
+    """Store four vectors of a width one after another."""
+    store(array, offset, a)
+    store(array, offset + width, b)
+    store(array, offset + 2 * width, c)
+    store(array, offset + 3 * width, d)

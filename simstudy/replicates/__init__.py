@@ -1,0 +1,1 @@
+"""From batches to measures with their Monte Carlo error; the stopping rule; one replicate again."""

@@ -1,0 +1,130 @@
+"""From cells and a batch number to moments: the one composition of data, heads and kernels.
+
+Pure: no I/O, no scheduler, no clock, so that every executor submits this very function.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from simstudy.attention import learner_of, replicate_statistics
+from simstudy.attention.members import STATISTICS
+from simstudy.data import heads, regression
+from simstudy.data.geometry import GEOMETRIC_INDICES
+from simstudy.data.shared import SharedData
+from simstudy.design.settings.cell import N_BLOCKS, Cell
+from simstudy.kernels.devices import computing_on
+from simstudy.replicates.moments import Moments, empty, update
+
+PIECE_BYTES = 16 << 20
+"""Largest array held at once; bounds a worker's memory whatever the size of a batch."""
+CACHE_BYTES = 1 << 20
+"""Small replicates are held together up to this size: calls from Python would outweigh them, and 16 times as many would
+leave the cache, which costs a fifth of the time."""
+NUMERICAL_FAILURES = (np.linalg.LinAlgError, ArithmeticError)
+"""What a replicate may raise and be counted as failed; anything else is a defect of the program and stops it."""
+
+
+def shares_data(cell: Cell) -> tuple[Any, ...]:
+    """Return what two cells must have in common for one drawing of the data to serve both.
+
+    The number of keys may differ: fewer keys are a prefix of more.  But the pieces in which replicates are summed
+    must not, or the company of a cell would show in its rounding.
+    """
+    simulation = cell.simulation
+    return cell.data_id, cell.data.n_features, simulation.batch_size, simulation.dtype, _piece_length(cell)
+
+
+def _replicate_bytes(cell: Cell) -> int:
+    """Return the size of the largest array of one replicate."""
+    n_heads, itemsize = cell.heads.n_heads, np.dtype(cell.simulation.dtype).itemsize
+    keys = cell.data.n_keys * max(cell.data.n_features, n_heads * cell.heads.head_dim) * itemsize
+    return max(keys, cell.n_queries * n_heads**2 * np.dtype(np.float64).itemsize)
+
+
+def _piece_length(cell: Cell) -> int:
+    """Return the number of replicates of one block that are held at once, within `PIECE_BYTES`."""
+    return min(cell.simulation.batch_size // N_BLOCKS, max(1, PIECE_BYTES // _replicate_bytes(cell)))
+
+
+def simulate_batch(cells: Sequence[Cell], batch: int, device: str = "cpu") -> list[Moments]:
+    """Evaluate one batch of replicates for cells that share their data.
+
+    Parameters
+    ----------
+    cells
+        Cells with equal `shares_data`.
+    batch
+        Number of the batch: its replicates are batch·batch_size, …, (batch + 1)·batch_size − 1.
+    device
+        ``cpu`` or ``cuda``: they differ by rounding.
+
+    Returns
+    -------
+    list of Moments
+        One for each cell; the same to the bit whichever other cells are evaluated with it.
+    """
+    with computing_on(device):
+        evaluations = [Evaluation(cell) for cell in cells]
+        largest = max(cells, key=lambda cell: cell.data.n_keys)
+        for blocks, first, count in _pieces(largest, batch):
+            shared = SharedData(largest, first, count)
+            for evaluation in evaluations:
+                _add(evaluation, shared, blocks)
+    return [evaluation.moments for evaluation in evaluations]
+
+
+def _pieces(cell: Cell, batch: int) -> Iterator[tuple[range, int, int]]:
+    """Yield (blocks, first replicate, number of replicates): whole blocks, or consecutive replicates of one."""
+    size = cell.simulation.batch_size
+    per_block = size // N_BLOCKS
+    together = max(1, CACHE_BYTES // (_replicate_bytes(cell) * per_block))
+    length = together * per_block if together > 1 else _piece_length(cell)
+    for block in range(0, N_BLOCKS, together):
+        blocks = range(block, min(block + together, N_BLOCKS))
+        stop = blocks.stop * per_block
+        for first in range(block * per_block, stop, length):
+            yield blocks, batch * size + first, min(length, stop - first)
+
+
+def _add(evaluation: Evaluation, shared: SharedData, blocks: range) -> None:
+    """Add replicates; if one of them raises, each by itself, so that only that one is counted as failed."""
+    try:
+        evaluation.add(shared, blocks)
+    except NUMERICAL_FAILURES:
+        if shared.count == 1:
+            evaluation.fail(shared.first)
+        elif len(blocks) == 1:
+            for single in shared.split(shared.count):
+                _add(evaluation, single, blocks)
+        else:
+            for number, part in zip(blocks, shared.split(len(blocks)), strict=True):
+                _add(evaluation, part, range(number, number + 1))
+
+
+class Evaluation:
+    """Moments of one cell, as pieces of the batch arrive."""
+
+    def __init__(self, cell: Cell) -> None:
+        self._learner = learner_of(cell)
+        # Instances are not evaluated at query points.
+        points = heads.query_points(cell)[: 0 if cell.measures_instance else None]
+        self._target = regression.evaluate(cell.data.regression, np.ascontiguousarray(points.T[None]))[0]
+        n_statistics = len(GEOMETRIC_INDICES) + len(STATISTICS)
+        self.moments = empty(N_BLOCKS, self._target, cell.n_members, n_statistics)
+
+    def add(self, shared: SharedData, blocks: range) -> None:
+        """Add the replicates of the data to some blocks, the same number to each."""
+        members = self._learner.evaluate(shared)
+        shape = (shared.count, members.indices.shape[-1])
+        statistics = [np.broadcast_to(members.indices, shape), replicate_statistics(members, self._target)]
+        numbers = members.means, members.gram, members.control, np.concatenate(statistics, axis=1)
+        # Last, so that a replicate that raises leaves no trace in the sums.
+        self.moments = update(self.moments, blocks, shared.first, *numbers)
+
+    def fail(self, replicate: int) -> None:
+        """Count a replicate that has no estimate because computing it raised."""
+        self.moments = self.moments._replace(failed=np.append(self.moments.failed, replicate))

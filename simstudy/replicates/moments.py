@@ -1,0 +1,122 @@
+"""The row of moments that one batch of one cell is reduced to.
+
+Everything that the performance measures need is a smooth function of the means of two per-replicate quantities at
+each query: the head errors e_h and the products P_hg, with E e_h the bias of head h and E P_hg the second moment of
+head errors.  When noise is drawn, e_h = f_h − m(x) and P_hg = e_h e_g.  When noise is integrated out
+(Rao–Blackwell), e_h = c_h − m(x) and P_hg = e_h e_g + Σ_i w_hi w_gi Var(ε_i), which have the same expectations.
+A control variate of expectation 0 may be taken off both.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from simstudy.attention.members import Control, pairs_of
+
+Array = NDArray[np.float64]
+
+
+class Moments(NamedTuple):
+    """Sums over each block of consecutive replicates of a batch.
+
+    Attributes
+    ----------
+    n_defined : int64 (block,)
+        Replicates with a defined estimate.
+    error_sum : float64 (block, query, head)
+        Sum of head errors.
+    product_sum : float64 (block, query, pair)
+        Sum of P_hg over pairs h ≤ g, in the order of `numpy.triu_indices`.
+    statistic_sum : float64 (block, statistic)
+        Sum of the geometric diversity indices of the heads, and of STATISTICS after them.
+    target : float64 (query,)
+        m(x_q), the same in every batch of the cell.
+    failed : int64 (n_failed,)
+        Replicates without a defined estimate, which entered no sum.
+    """
+
+    n_defined: NDArray[np.int64]
+    error_sum: Array
+    product_sum: Array
+    statistic_sum: Array
+    target: Array
+    failed: NDArray[np.int64]
+
+
+def empty(n_blocks: int, target: Array, n_heads: int, n_statistics: int) -> Moments:
+    """Return the moments of no replicate."""
+    n_queries = len(target)
+    n_pairs = n_heads * (n_heads + 1) // 2
+    return Moments(
+        n_defined=np.zeros(n_blocks, np.int64),
+        error_sum=np.zeros((n_blocks, n_queries, n_heads)),
+        product_sum=np.zeros((n_blocks, n_queries, n_pairs)),
+        statistic_sum=np.zeros((n_blocks, n_statistics)),
+        target=target,
+        failed=np.zeros(0, np.int64),
+    )
+
+
+def update(
+    moments: Moments,
+    blocks: range,
+    first: int,
+    means: Array,
+    gram: Array | None,
+    control: Control | None,
+    statistics: Array,
+) -> Moments:
+    """Add consecutive replicates to consecutive blocks, to each the same number; ``moments`` is changed in place.
+
+    Parameters
+    ----------
+    moments
+        What is accumulated.
+    blocks, first
+        Blocks that the replicates belong to, and number of the first replicate.
+    means : (replicate, query, head)
+        Head estimates, or their conditional means given the keys; NaN where undefined.
+    gram : (replicate, query, head, head) or None
+        Conditional covariance of the head estimates given the keys; None if noise was drawn.
+    control
+        What has expectation 0 and is subtracted, or None.
+    statistics : (replicate, statistic)
+        Geometric diversity indices, and STATISTICS after them.
+    """
+    rows, columns = pairs_of(means.shape[-1])
+    errors = means.astype(np.float64) - moments.target[:, None]
+    # `take` is several times faster than an index with arrays.
+    products = errors.take(rows, axis=-1) * errors.take(columns, axis=-1)
+    if gram is not None:
+        products += gram.reshape(*gram.shape[:2], -1).take(rows * gram.shape[-1] + columns, axis=-1)
+    if control is not None:
+        errors -= control.errors
+        products -= control.products
+    defined = np.asarray(np.isfinite(products).all(axis=(1, 2)))
+    failed = first + np.flatnonzero(~defined)
+    if failed.size:
+        errors, products, statistics = (
+            np.where(defined.reshape(-1, *[1] * (each.ndim - 1)), each, 0.0) for each in (errors, products, statistics)
+        )
+        moments = moments._replace(failed=np.concatenate([moments.failed, failed]))
+    rows_of = slice(blocks.start, blocks.stop)
+    moments.n_defined[rows_of] += _by_block(defined, blocks)
+    moments.error_sum[rows_of] += _by_block(errors, blocks)
+    moments.product_sum[rows_of] += _by_block(products, blocks)
+    moments.statistic_sum[rows_of] += _by_block(statistics, blocks)
+    return moments
+
+
+def _by_block(values: NDArray[Any], blocks: range) -> NDArray[Any]:
+    """Sum over the replicates of each block: (block, ...) from (replicate, ...)."""
+    return values.reshape(len(blocks), len(values) // len(blocks), *values.shape[1:]).sum(axis=1)
+
+
+def stack(batches: list[Moments]) -> Moments:
+    """Return the blocks of consecutive batches as one row of blocks, in the order given."""
+    n_defined, error_sum, product_sum, statistic_sum, targets, failed = zip(*batches, strict=True)
+    sums = (np.concatenate(error_sum), np.concatenate(product_sum), np.concatenate(statistic_sum))
+    return Moments(np.concatenate(n_defined), *sums, targets[0], np.concatenate(failed))

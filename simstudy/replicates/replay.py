@@ -1,0 +1,171 @@
+"""One replicate of one cell, rebuilt to the bit from its number alone, with every array on the way to its estimates."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from simstudy.attention import Members, learner_of
+from simstudy.data.geometry import GEOMETRIC_INDICES
+from simstudy.data.heads import query_points
+from simstudy.data.regression import evaluate
+from simstudy.data.shared import SharedData, projections_of
+from simstudy.design.load import Design
+from simstudy.design.settings.cell import Cell, level
+from simstudy.design.settings.quantities import QUANTITIES
+from simstudy.errors import UserError
+from simstudy.replicates.batch import NUMERICAL_FAILURES
+
+# name: dimensions, meaning
+_ARRAYS: dict[str, tuple[tuple[str, ...], str]] = {
+    "keys": (("feature", "key"), "keys X"),
+    "values": (("key",), "what is averaged: m(X), or Y = m(X) + noise if noise is drawn"),
+    "noise": (("key",), "noise of unit variance; it enters the values if noise is drawn"),
+    "noise_variance": (("key",), "Var(noise | X), in squared units of Y"),
+    "query_points": (("query", "feature"), "query points x_q"),
+    "target": (("query",), "m(x_q)"),
+    "key_projections": (("head", "feature", "dimension"), "projections W_h of the keys"),
+    "query_projections": (("head", "feature", "dimension"), "projections of the query points"),
+    "head_estimate": (("query", "head"), "head estimates; their means given the keys if noise is integrated out"),
+    "gram": (("query", "head_i", "head_j"), "covariance of the head estimates given the keys: sum_n w_in w_jn Var"),
+    "control": (("query", "head"), "control variate that is taken off the errors of heads"),
+    "control_product": (
+        ("query", "pair"),
+        "control variate that is taken off products of errors, pairs h <= g by rows",
+    ),
+    "ensemble_estimate": (("query",), "estimate with fitted weights, or of the product of kernels"),
+    "ensemble_variance": (("query",), "variance of the ensemble estimate given the keys"),
+    "number": (("quantity",), "numbers of the random instance that the replicate measures"),
+    "diversity": (("index",), "diversity indices from the geometry of the projections"),
+}
+
+_CONTROL = ("control", "control_product")
+_ESTIMATES = ("head_estimate", "gram", "ensemble_estimate", "ensemble_variance", *_CONTROL)
+
+
+def replay(cell: Cell, replicate: int) -> xr.Dataset:
+    """Rebuild one replicate of a cell.
+
+    Parameters
+    ----------
+    cell
+        A cell of a design.
+    replicate
+        Number of the replicate, from 0 on; those that failed are in `simstudy status`.
+
+    Returns
+    -------
+    xarray.Dataset
+        Keys, values, noise, projections, queries, head estimates and their conditional covariance (``gram``, unless
+        noise is drawn), to the bit as in the study.  The attribute ``failure`` says why the replicate has no defined
+        estimate; it is empty otherwise.
+
+    Raises
+    ------
+    UserError
+        If the number is negative.
+    """
+    if replicate < 0:
+        raise UserError(f"replicate = {replicate}: must be at least 0")
+    shared, points = SharedData(cell, replicate, 1), query_points(cell)
+    key, query = (_one(projections, 3) for projections in projections_of(cell, replicate))
+    arrays: dict[str, Any] = {
+        "keys": shared.keys(cell.data.n_keys)[0],
+        "values": shared.values(cell)[0],
+        "noise": shared.noise(cell)[0],
+        "noise_variance": shared.variances(cell)[0],
+        "query_points": points,
+        "key_projections": key,
+        "query_projections": query,
+        "target": evaluate(cell.data.regression, np.ascontiguousarray(points.T[None]))[0],
+    }
+    failure = ""
+    try:
+        members = learner_of(cell).evaluate(shared)
+        arrays |= _estimates(members, cell.n_members < cell.heads.n_heads)
+    except NUMERICAL_FAILURES as error:
+        failure = f"{type(error).__name__}: {error}"
+    else:
+        estimates = [arrays[name] for name in _ESTIMATES if name in arrays]
+        failure = "" if all(np.isfinite(values).all() for values in estimates) else "an estimate is not finite"
+    return _labelled(cell, replicate, arrays, failure)
+
+
+def _estimates(members: Members, combined: bool) -> dict[str, Any]:
+    """Arrays of the only replicate; ``combined``: the replicate itself makes one estimate of all heads."""
+    if not members.means.shape[1]:
+        return {"number": np.array([members.statistics[name][0] for name in members.statistics])}
+    indices, gram = {"diversity": members.indices[0]}, members.gram
+    if combined:
+        variance = {} if gram is None else {"ensemble_variance": gram[0, :, 0, 0]}
+        return indices | {"ensemble_estimate": members.means[0, :, 0]} | variance
+    control = {} if members.control is None else dict(zip(_CONTROL, (x[0] for x in members.control), strict=True))
+    return indices | {"head_estimate": members.means[0]} | ({} if gram is None else {"gram": gram[0]}) | control
+
+
+def _one(array: np.ndarray, n_dims: int) -> np.ndarray:
+    return array[0] if array.ndim > n_dims else array
+
+
+def _labelled(cell: Cell, replicate: int, arrays: dict[str, Any], failure: str) -> xr.Dataset:
+    variables = {name: (*_ARRAYS[name][:1], arrays[name], {"long_name": _ARRAYS[name][1]}) for name in arrays}
+    settings = {name: str(value) for name, value in cell.coordinates.items()}
+    coordinates = {"index": list(GEOMETRIC_INDICES)} if "diversity" in arrays else {}
+    if "number" in arrays:
+        coordinates = {"quantity": list(QUANTITIES[cell.estimator.instance.kind])}
+    return xr.Dataset(
+        variables,
+        coords=coordinates,
+        attrs={"replicate": replicate, "failure": failure, **settings},
+    )
+
+
+def select(design: Design, selection: str) -> int:
+    """Return the number of the cell that a text selects: a number, or "angle=45, bandwidth=0.5".
+
+    Raises
+    ------
+    UserError
+        If no cell or more than one fits.
+    """
+    if re.fullmatch(r"\s*[0-9]{1,9}\s*", selection):
+        number = int(selection)
+        if number >= len(design.cells):
+            raise UserError(f"cell = {number}: the design has cells 0 to {len(design.cells) - 1}")
+        return number
+    wanted = [_pair(part) for part in re.split(r",(?![^(\[{]*[)\]}])", selection)]
+    fits = [number for number, _ in enumerate(design.cells) if all(_fits(design, number, *pair) for pair in wanted)]
+    if len(fits) == 1:
+        return fits[0]
+    if not fits:
+        raise UserError(f"cell = {selection!r}: no cell fits; simstudy status lists the cells")
+    shown = ", ".join(map(str, fits[:10])) + (", ..." if len(fits) > 10 else "")
+    raise UserError(f"cell = {selection!r}: {len(fits)} cells fit ({shown}); state more, or one of these numbers")
+
+
+def _pair(part: str) -> tuple[str, str]:
+    name, equals, value = part.partition("=")
+    if not equals:
+        raise UserError(f"cell: {part.strip()!r} is neither a number nor name=value")
+    return name.strip(), value.strip()
+
+
+def _fits(design: Design, number: int, name: str, value: str) -> bool:
+    planned = design.cells[number]
+    coordinates = planned.cell.coordinates | {"grid": planned.grid}
+    if name not in coordinates:
+        raise UserError(f"cell: {name!r} is no setting; known: {', '.join(coordinates)}")
+    for actual in (coordinates[name], level(coordinates, name)):
+        if value == str(actual) or (isinstance(actual, (int, float)) and _number(value) == actual):
+            return True
+    return False
+
+
+def _number(text: str) -> float | None:
+    try:
+        return float(text)
+    except ValueError:
+        return None

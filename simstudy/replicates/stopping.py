@@ -1,0 +1,71 @@
+"""How many batches a cell still needs: the stopping rule.
+
+Decisions depend on the batches in index order alone, never on when they arrived, so that they are the same on any
+number of workers and after any interruption.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+from simstudy.design.feasibility import batches_of
+from simstudy.design.load import Precision
+from simstudy.replicates.performance import Performance
+
+MIN_BATCHES = 4
+"""Batches before the first look: from fewer blocks the MCSE is so uncertain that the rule would stop too early."""
+GROWTH = 4
+"""Largest factor by which the number of batches may grow between two looks: guards against an early, poor MCSE."""
+
+
+def first_target(precision: Precision, batch_size: int) -> int:
+    """Return the number of batches before the first look: the floor on replicates, and enough for an MCSE.
+
+    A ceiling below that is kept: it is the user's last word.
+    """
+    floor = batches_of(precision.min_replicates, batch_size)
+    return min(max(floor, MIN_BATCHES), batches_of(precision.max_replicates, batch_size))
+
+
+class Shortfall(NamedTuple):
+    """The measure whose MCSE is furthest from what is wanted: ``ratio`` is ``mcse / wanted``."""
+
+    ratio: float
+    measure: str
+    mcse: float
+    wanted: float
+
+
+def shortfall(performance: Performance, precision: Precision) -> Shortfall:
+    """Return the largest ratio of an MCSE to the MCSE wanted, over the measures with a target.
+
+    A measure that is undefined (the correlation of a single head) has nothing to reach; a relative target on a
+    measure that is exactly 0 is reached only by an MCSE of 0.
+    """
+    wanted = [(m, r * abs(float(performance.estimate[m]))) for m, r in precision.relative_mcse.items()]
+    wanted += list(precision.absolute_mcse.items())
+    found = [Shortfall(0.0, "", 0.0, 0.0)]
+    for measure, target in wanted:
+        mcse = float(performance.mcse[measure])
+        if mcse > 0.0:
+            found.append(Shortfall(mcse / target if target > 0.0 else math.inf, measure, mcse, target))
+    return max(found)
+
+
+def needed(done: int, performance: Performance, precision: Precision, batch_size: int) -> int:
+    """Return how many batches in all the precision will take, judged from the first ``done`` of them.
+
+    The MCSE falls like the root of the number of batches, so the ratio of MCSEs squared is the factor needed; a
+    tenth more is taken to spare a further look.
+    """
+    ceiling = batches_of(precision.max_replicates, batch_size)
+    ratio = shortfall(performance, precision).ratio
+    if ratio <= 1.0 or done >= ceiling:
+        return done
+    return min(max(math.ceil(min(1.1 * done * (ratio * ratio), ceiling)), done + 1), ceiling)
+
+
+def next_target(done: int, performance: Performance, precision: Precision, batch_size: int) -> int:
+    """Return the number of batches wanted at the next look after ``done`` of them; ``done`` itself to stop."""
+    return min(needed(done, performance, precision, batch_size), GROWTH * done)

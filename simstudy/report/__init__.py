@@ -1,0 +1,1 @@
+"""Results for people: tables, figures, pages and the terminal."""

@@ -1,0 +1,55 @@
+"""All studies on one page: the report that the claims of the paper are read in.
+
+Writes through the store.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from simstudy.design.load import load_design, profiles_of
+from simstudy.errors import UserError
+from simstudy.execution.store import Store, store_of
+from simstudy.report.figures import draw, image
+from simstudy.report.page import describe, render_studies, require_same_design
+from simstudy.results import open_results
+
+
+def gather(designs: Iterable[Path], profile: str, output: Path) -> Path:
+    """Write ``report-<profile>.html``: every study that has been run, with a table of all verdicts at the top.
+
+    Parameters
+    ----------
+    designs
+        Design files, in the order of the page; those without results in this profile are left out.
+    profile
+        Profile of the runs.
+    output
+        Folder of all studies.
+
+    Returns
+    -------
+    pathlib.Path
+        Of the page.
+
+    Raises
+    ------
+    UserError
+        If no study has results, or some come from another text of their design.
+    """
+    studies = []
+    for path in designs:
+        if profile not in profiles_of(path):
+            continue
+        design = load_design(path, profile)
+        store = store_of(design, output)
+        if not (store.folder / "results.nc").exists():
+            continue
+        results = open_results(store.folder)
+        require_same_design(results, design, store)
+        pictures = {name: image(draw(figure, name, results), "png") for name, figure in design.figures.items()}
+        studies.append(describe(results, design, pictures))
+    if not studies:
+        raise UserError(f"{output}: no study has results in profile {profile!r}; run some: make studies")
+    return Store(output).write_text(f"report-{profile}.html", render_studies(studies, profile))

@@ -1,0 +1,60 @@
+"""Figures of kind "ordering": how many pairs of cells each diversity index puts in the wrong order."""
+
+from __future__ import annotations
+
+import textwrap
+
+import numpy as np
+import xarray as xr
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure as Drawing
+from matplotlib.lines import Line2D
+
+from simstudy.design import claims
+from simstudy.design.measures import INDICES
+from simstudy.report.figures.marks import COVERAGE, NEUTRAL, Entries, Look, legends, looks_of, split
+from simstudy.report.figures.panels import canvas, characters, set_scales
+from simstudy.report.labels import measure_name, setting_and_level
+
+APART = 0.16
+"""Distance between the marks of two colours, in rows."""
+NO_RELATION = 0.5
+"""Share of pairs that an index without any relation to the measure puts in the wrong order."""
+
+
+def ordering_figure(figure: claims.Figure, cells: xr.Dataset) -> Drawing:
+    """Draw a row for each index; cells hold ``wrong_pair_share`` of this figure alone."""
+    panels = list(split(cells, figure.panel))
+    drawing, grid = canvas(len(panels), 3.4)
+    looks = looks_of(cells, figure.hue)
+    for axes, (level, inside) in zip(grid.flat, panels, strict=False):
+        axes.axvline(NO_RELATION, color=NEUTRAL, linewidth=1.0, linestyle=(0, (5, 3)), label="no relation", zorder=1)
+        for position, (hue, coloured) in enumerate(split(inside, figure.hue)):
+            _marks(axes, coloured, looks[hue], APART * (position - (len(looks) - 1) / 2))
+        set_scales(axes, "linear", "linear")
+        axes.set(xlim=(-0.04, 1.04), ylim=(len(INDICES) - 0.5, -0.5))
+        axes.set_yticks(range(len(INDICES)), INDICES)
+        axes.tick_params(labelleft=axes in grid[:, 0], left=False)
+        axes.set_xlabel("pairs in the wrong order")
+        if figure.panel:
+            axes.set_title(textwrap.fill(setting_and_level(figure.panel, level), characters(axes)), loc="left")
+    legends(drawing, figure, looks, _reading(figure))
+    return drawing
+
+
+def _marks(axes: Axes, cells: xr.Dataset, look: Look, shift: float) -> None:
+    """Draw the shares of one colour, all its cells being compared with one another."""
+    first = cells.isel(cell=0)
+    bars = COVERAGE * first.wrong_pair_share_mcse.values
+    axes.errorbar(first.wrong_pair_share.values, np.arange(len(INDICES)) + shift, xerr=bars, fmt=look.marker,
+                  color=look.colour, capsize=2.5, elinewidth=1.1, markerfacecolor="white", markeredgewidth=1.3,
+                  zorder=3)  # fmt: skip
+
+
+def _reading(figure: claims.Figure) -> Entries:
+    text = f"points: share of pairs of which the more diverse has the larger {measure_name(figure.y)} ± {COVERAGE} MCSE"
+    dashed = "dashed: an index without any relation to it; 0: a strictly decreasing relation"
+    return [
+        (Line2D([], [], color=NEUTRAL, marker="o", markerfacecolor="white", linestyle=""), text),
+        (Line2D([], [], color=NEUTRAL, linestyle=(0, (5, 3)), linewidth=1.0), dashed),
+    ]

@@ -1,0 +1,178 @@
+"""What things are called where people read them: names of settings and measures, and numbers with their error."""
+
+from __future__ import annotations
+
+import math
+from decimal import Decimal
+from typing import Any, NamedTuple
+
+from simstudy.design.measures import VARIABLES
+
+UNDEFINED = "–"
+
+
+class Setting(NamedTuple):
+    """Name of a setting in words, its symbol (empty if it has none) and its unit (empty if it has none)."""
+
+    words: str
+    symbol: str = ""
+    unit: str = ""
+
+
+SETTINGS: dict[str, Setting] = {
+    "n_keys": Setting("training pairs", "n"),
+    "n_features": Setting("features", "d"),
+    "key_distribution": Setting("distribution of keys"),
+    "regression": Setting("regression function"),
+    "noise": Setting("noise"),
+    "noise_sd": Setting("noise standard deviation", "σ", "Y"),
+    "n_heads": Setting("heads", "H"),
+    "head_dim": Setting("head dimension", "p"),
+    "arrangement": Setting("arrangement of heads"),
+    "total_dim": Setting("dimension budget", "D"),
+    "angle": Setting("angle", "", "degrees"),
+    "principal_angles": Setting("principal angles", "", "degrees"),
+    "spread": Setting("spread of heads"),
+    "head_seed": Setting("draw of heads"),
+    "file": Setting("file of heads"),
+    "query_projections": Setting("query projections"),
+    "learner": Setting("learner"),
+    "logits": Setting("logits"),
+    "bandwidth": Setting("bandwidth", "b"),
+    "key_scale": Setting("scale of keys"),
+    "combination": Setting("combination of heads"),
+    "transformation": Setting("transformation"),
+    "transformation.rank": Setting("rank", "R"),
+    "transformation.stride": Setting("stride", "s"),
+    "transformation.levels": Setting("levels", "L"),
+    "normaliser": Setting("normaliser"),
+    "normaliser.power": Setting("power", "r"),
+    "reference": Setting("reference computation"),
+    "instance": Setting("random instance"),
+    "instance.power": Setting("power", "r"),
+    "instance.rank": Setting("rank", "R"),
+    "instance.depth": Setting("depth", "L"),
+    "instance.condition": Setting("condition number of W_O"),
+    "instance.rank_deficit": Setting("rank missing in W_O"),
+    "instance.held": Setting("positions that share outputs of heads"),
+    "instance.levels": Setting("levels", "L"),
+    "instance.band": Setting("periods, at most"),
+    "instance.normalisation": Setting("normalisation of inputs"),
+    "instance.chunk": Setting("keys in a chunk"),
+    "instance.output": Setting("output projection"),
+    "instance.gates": Setting("gates"),
+    "instance.offset": Setting("offset of the affine hull"),
+    "instance.residual": Setting("residual connections"),
+    "instance.projections": Setting("projections"),
+    "instance.downsampling": Setting("downsampling"),
+    "instance.angle": Setting("angle", "", "degrees"),
+    "instance.memory": Setting("memory", "α′"),
+    "instance.layers": Setting("layers", "L"),
+    "instance.persistence": Setting("correlation of noise between layers"),
+    "instance.width": Setting("hidden units of the source"),
+    "instance.error": Setting("error of a logit", "e"),
+    "instance.stride": Setting("stride", "s"),
+    "queries": Setting("query points"),
+    "seed": Setting("seed"),
+    "batch_size": Setting("batch size"),
+    "noise_treatment": Setting("noise treatment"),
+    "control_variate": Setting("control variate"),
+    "dtype": Setting("floating-point type"),
+}
+
+THEORY_NAMES: dict[str, str] = {"exact": "exact", "leading": "leading order"}
+
+INDEX_NAMES: dict[str, str] = {
+    "chordal": "chordal: mean sin² of angles",
+    "participation": "participation ratio [heads]",
+    "entropy": "spectral entropy [heads]",
+    "logdet": "logdet: −log ρ at x = 0",
+    "volume": "volume: product of sines",
+    "vendi": "Vendi score [heads]",
+    "min_angle": "min_angle: sine of smallest",
+    "output": "output: 1 − correlation",
+}
+
+
+def setting(name: str) -> Setting:
+    """Return how to name a setting, or a parameter of one (``normaliser.power``), for which its own name does."""
+    return SETTINGS.get(name) or Setting(name.rpartition(".")[2].replace("_", " "))
+
+
+def setting_name(name: str) -> str:
+    """Return a setting as an axis or legend names it: ``bandwidth b``, ``angle [degrees]``."""
+    words, symbol, unit = setting(name)
+    return " ".join(part for part in (words, symbol, f"[{unit}]" if unit else "") if part)
+
+
+def measure_name(name: str) -> str:
+    """Return a measure as an axis names it, with its unit: ``ensemble variance [Y²]``."""
+    unit = VARIABLES[name].unit.replace("^2", "²")
+    words = {"mse": "mean squared error"}.get(name, name.replace("_", " "))
+    return words if unit == "1" else f"{words} [{unit}]"
+
+
+def level_name(value: Any) -> str:
+    """Return the value of a setting as text; the fixed bandwidth rule is known by its number."""
+    if isinstance(value, str):
+        return value.removeprefix("fixed(value=").removesuffix(")") if value.startswith("fixed(") else value or "none"
+    return "none" if math.isnan(value) else f"{value:g}"
+
+
+def setting_and_level(name: str, value: Any) -> str:
+    """Return a setting with its value: ``n = 400``, ``regression function: zero``."""
+    words, symbol, unit = setting(name)
+    level = level_name(value) + ("°" if unit == "degrees" else "")
+    return f"{symbol} = {level}" if symbol else f"{words}: {level}"
+
+
+def number(value: float, digits: int = 4) -> str:
+    """Return a number with so many significant digits at most; an en dash if it is undefined."""
+    return UNDEFINED if math.isnan(value) else _short_exponent(f"{value:.{digits}g}")
+
+
+def with_error(estimate: float, mcse: float) -> str:
+    """Return an estimate and its Monte Carlo standard error, rounded to two significant digits of the error.
+
+    Parameters
+    ----------
+    estimate, mcse
+        In the same unit.  An undefined estimate gives an en dash; an undefined error is shown as one.
+
+    Examples
+    --------
+    >>> with_error(0.51234, 0.0021)
+    '0.5123 ± 0.0021'
+    >>> with_error(5.1234e-8, 2.1e-10)
+    '(5.123 ± 0.021)e-8'
+    """
+    if math.isnan(estimate):
+        return UNDEFINED
+    if not (math.isfinite(estimate) and math.isfinite(mcse)) or mcse == 0:
+        return f"{number(estimate, 6)} ± {number(mcse)}"
+    # The exponent is read after rounding: 0.0996 is 0.10 with two digits, and so has the exponent of 0.1.
+    decimals = 1 - int(f"{mcse:.1e}".partition("e")[2])
+    scale = max(_exponent(estimate), 1 - decimals)
+    if decimals <= 6 and scale <= 5:
+        return f"{_rounded(estimate, decimals)} ± {_rounded(mcse, decimals)}"
+    if decimals + scale <= 8:
+        pair = (_rounded(value, decimals + scale, scale) for value in (estimate, mcse))
+        return f"({' ± '.join(pair)})e{scale}"
+    return f"{number(estimate, 8)} ± {_short_exponent(f'{mcse:.1e}')}"
+
+
+def _exponent(value: float) -> int:
+    """Exponent of a number in decimal scientific notation; that of zero is as small as can be."""
+    return math.floor(math.log10(abs(value))) if value else -400
+
+
+def _rounded(value: float, decimals: int, scale: int = 0) -> str:
+    """``value / 10**scale`` with so many decimals; with a negative number of them rounded to tens, hundreds, ..."""
+    shown = round(Decimal(value).scaleb(-scale), decimals)
+    return f"{shown + 0 if shown else abs(shown):.{max(decimals, 0)}f}"
+
+
+def _short_exponent(text: str) -> str:
+    """Drop the plus sign and leading zeros of an exponent: ``1e-05`` becomes ``1e-5``."""
+    mantissa, mark, exponent = text.partition("e")
+    return f"{mantissa}e{int(exponent)}" if mark else text

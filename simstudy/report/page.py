@@ -1,0 +1,231 @@
+"""The report of a study: one page with verdicts, figures and tables, and the same as files.
+
+Writes through the store.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import jinja2
+import numpy as np
+import xarray as xr
+
+from simstudy.design.claims import LEVEL
+from simstudy.design.load import Design, PlannedCell
+from simstudy.design.measures import MEASURES, THEORIES
+from simstudy.design.settings.quantities import NAMES
+from simstudy.errors import UserError
+from simstudy.execution.store import Store
+from simstudy.report.figures import RESOLUTION, draw, image
+from simstudy.report.labels import THEORY_NAMES, level_name, measure_name, number, setting_name, with_error
+from simstudy.report.tables import cell_frame, csv_of, verdict_frame, verdict_lines
+from simstudy.results import factors_of
+from simstudy.verdicts.assemble import coordinates
+
+_AGAIN = "run the study again (stored batches of unchanged cells are not computed again)"
+_DRAWN = {"optimum": "optimum_share", "ordering": "wrong_pair_share"}
+"""What a run computes for figures of a kind."""
+MAX_REASONS = 3
+"""Reasons why a theory does not apply that are listed for one grid; they may differ in every cell."""
+MAX_ROWS = 1000
+"""Cells of one grid listed in the page: a browser is slow with more, and `cells.csv` has them all."""
+
+
+def write_report(results: xr.Dataset, design: Design, store: Store) -> Path:
+    """Write ``report.html``, ``figures/``, ``verdicts.csv`` and ``cells.csv`` of a study.
+
+    The page needs nothing but itself: figures are inside it, and it loads nothing.  The same results and design give
+    the same bytes.
+
+    Parameters
+    ----------
+    results
+        Labelled results of the design, with verdicts if it makes claims.
+    design
+        The design that gave them.
+    store
+        Folder of the study.
+
+    Returns
+    -------
+    pathlib.Path
+        Of ``report.html``.
+
+    Raises
+    ------
+    UserError
+        If the results come from another text of the design, or if the folder cannot be written.
+    """
+    require_same_design(results, design, store)
+    pictures = {}
+    for name, figure in design.figures.items():
+        drawing = draw(figure, name, results)
+        pictures[name] = image(drawing, "png")
+        store.write_bytes(f"figures/{name}.png", pictures[name])
+        store.write_bytes(f"figures/{name}.svg", image(drawing, "svg"))
+    store.write_text("cells.csv", csv_of(cell_frame(results)))
+    store.write_text("verdicts.csv", csv_of(verdict_frame(results)))
+    return store.write_text("report.html", render(results, design, pictures))
+
+
+def require_same_design(results: xr.Dataset, design: Design, store: Store) -> None:
+    """Refuse results that come from another text of the design."""
+    if results.attrs.get("design_hash") != hashlib.sha256(design.text.encode()).hexdigest():
+        raise UserError(
+            f"{store.folder / 'results.nc'}: not of this text of the design, which has changed since; {_AGAIN}"
+        )
+    if not _has_all_of(results, design):
+        raise UserError(f"{store.folder / 'results.nc'}: without all cells, claims and figures of the design; {_AGAIN}")
+
+
+def _has_all_of(results: xr.Dataset, design: Design) -> bool:
+    """Whether results have the cells, claims and figures of a design: readers look for them by name and number."""
+    wanted = {name: np.array(column).tolist() for name, (_, column) in coordinates(design).items()}
+    wanted["claim"] = list(design.claims)
+    if factors_of(results) != design.factors:
+        return False
+    if any(_names(results, name) != list(map(str, names)) for name, names in wanted.items()):
+        return False
+    drawn = {name: _DRAWN[figure.kind] for name, figure in design.figures.items() if figure.kind in _DRAWN}
+    return _names(results, "figure") == list(drawn) and set(drawn.values()) <= set(results.data_vars)
+
+
+def _names(results: xr.Dataset, coordinate: str) -> list[str]:
+    return list(map(str, results[coordinate].values.tolist())) if coordinate in results.coords else []
+
+
+def render(results: xr.Dataset, design: Design, pictures: dict[str, bytes]) -> str:
+    """Return the page of a study as HTML; ``pictures`` are its figures as PNG files, by name."""
+    study = describe(results, design, pictures)
+    return _template("report.html").render(study=study, error_rate=LEVEL, max_rows=MAX_ROWS)
+
+
+def render_studies(studies: list[dict[str, Any]], profile: str) -> str:
+    """Return one page for many studies, each as `describe` gives it, with a table of all verdicts at the top."""
+    n_claims = sum(len(study["verdicts"]) for study in studies)
+    return _template("studies.html").render(studies=studies, profile=profile, n_claims=n_claims, error_rate=LEVEL)
+
+
+def _template(name: str) -> jinja2.Template:
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("simstudy.report"),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    return environment.get_template(name)
+
+
+def describe(results: xr.Dataset, design: Design, pictures: dict[str, bytes]) -> dict[str, Any]:
+    """Return what a page says about a study."""
+    lines = verdict_lines(results)
+    return {
+        "name": design.study.name,
+        "title": design.study.title,
+        "aim": design.study.aim,
+        "profile": design.profile,
+        "design_text": design.text,
+        "verdicts": lines,
+        "tally": Counter(line.verdict for line in lines),
+        "figures": [_figure(name, design.figures[name].title, picture) for name, picture in pictures.items()],
+        "grids": [_grid(results, design, name) for name in design.factors],
+        "provenance": _provenance(results),
+    }
+
+
+def _figure(name: str, title: str, picture: bytes) -> dict[str, Any]:
+    """A figure for the page, as wide as the drawing on paper, so that its letters are as large as the text."""
+    # The width in pixels stands at a fixed place in a PNG file (ISO/IEC 15948, IHDR chunk); the web has 96 to an inch.
+    width = int.from_bytes(picture[16:20], "big") * 96 // RESOLUTION
+    return {"name": name, "title": title, "width": width, "data": base64.b64encode(picture).decode()}
+
+
+def _grid(results: xr.Dataset, design: Design, name: str) -> dict[str, Any]:
+    """What the page says about one grid."""
+    cells = results.isel(cell=np.flatnonzero(results.grid.values == name))
+    planned = [planned for planned in design.cells if planned.grid == name]
+    columns = [_level_column(factor) for factor in design.factors[name]]
+    measures = _measures(cells)
+    return {
+        "measures": [measure_name(measure) for measure in measures],
+        "name": name,
+        "title": design.titles[name],
+        "factors": [
+            (setting_name(factor), _distinct(cells[column].values))
+            for factor, column in zip(design.factors[name], columns, strict=True)
+        ],
+        "n_cells": len(planned),
+        "n_replicates": f"{int(cells.n_replicates.sum()):,}".replace(",", "\u202f"),
+        "n_failed": int(cells.n_failed.sum()),
+        "n_missed": int((~cells.precision_reached.values.astype(bool)).sum()),
+        "wanted": _precision(planned[0]),
+        "theories": [_applicability(cells, source) for source in THEORIES],
+        "rows": [_row(cells.isel(cell=cell), columns, measures) for cell in range(min(len(planned), MAX_ROWS))],
+    }
+
+
+def _applicability(cells: xr.Dataset, source: str) -> dict[str, Any]:
+    """In how many cells a theory applies, and why not in the others."""
+    reasons = Counter(cells.inapplicable.sel(source=source).values.tolist())
+    n_applies = reasons.pop("", 0)
+    listed = reasons.most_common(MAX_REASONS)
+    n_further = sum(reasons.values()) - sum(count for _, count in listed)
+    return {"name": THEORY_NAMES[source], "n_applies": n_applies, "reasons": listed, "n_further": n_further}
+
+
+def _level_column(factor: str) -> str:
+    """Coordinate that tells the levels of a factor apart: of the bandwidth its rule."""
+    return "bandwidth_rule" if factor == "bandwidth" else factor
+
+
+def _distinct(levels: np.ndarray) -> list[str]:
+    return list(dict.fromkeys(level_name(level) for level in levels.tolist()))
+
+
+def _precision(planned: PlannedCell) -> str:
+    """The Monte Carlo errors wanted of a cell, and the replicates allowed for them, in words."""
+    precision = planned.precision
+    wanted = [f"{name} ≤ {number(100 * bound)} % of the estimate" for name, bound in precision.relative_mcse.items()]
+    wanted += [f"{name} ≤ {number(bound)}" for name, bound in precision.absolute_mcse.items()]
+    replicates = f"{precision.min_replicates} to {precision.max_replicates} replicates"
+    return f"MCSE of {'; of '.join(wanted)}; {replicates}" if wanted else f"none stated; {replicates}"
+
+
+def _measures(cells: xr.Dataset) -> list[str]:
+    """Measures that the table of a grid shows: those of ensembles or the numbers of instances, whichever it has."""
+    numbers = [name for name in NAMES if name in cells and np.isfinite(cells[name]).any()]
+    return numbers or list(MEASURES)
+
+
+def _row(cell: xr.Dataset, columns: list[str], measures: list[str]) -> dict[str, Any]:
+    """One cell of the table of results: levels, counts, and of each measure the estimate ± MCSE and the theories."""
+    return {
+        "levels": [level_name(cell[column].item()) for column in columns],
+        "n_replicates": int(cell.n_replicates),
+        "n_failed": int(cell.n_failed),
+        "reached": bool(cell.precision_reached),
+        "measures": [
+            [
+                with_error(float(cell[name].sel(source="empirical")), float(cell[f"{name}_mcse"])),
+                *(number(float(cell[name].sel(source=source))) for source in THEORIES),
+            ]
+            for name in measures
+        ],
+    }
+
+
+def _provenance(results: xr.Dataset) -> list[tuple[str, str]]:
+    titles = {
+        "simstudy_version": "simstudy",
+        "commit": "commit (+: files differ)",
+        "engine": "engine",
+        "libraries": "libraries",
+        "design_hash": "SHA-256 of the design",
+    }
+    return [(title, str(results.attrs[name]) or "unknown") for name, title in titles.items()]

@@ -1,0 +1,168 @@
+"""How far a run is, for a person who waits: a bar with ETA on a terminal, a line now and then in a log, a table."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Sequence
+from types import TracebackType
+
+from rich.box import SIMPLE_HEAD
+from rich.progress import BarColumn, TaskProgressColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.table import Table
+from rich.text import Text
+
+from simstudy.design.load import Design
+from simstudy.design.settings.cell import level
+from simstudy.execution.ledger import Account, Ledger, cost
+from simstudy.execution.plan import Plan
+from simstudy.execution.store import Store
+from simstudy.report.terminal import bar, entry, is_watched, say
+
+LOG_SECONDS = 10.0
+"""Time between two lines where there is no terminal."""
+MAX_LISTED = 10
+"""Cells that a message lists; the table of `status` has them all."""
+
+
+class ProgressDisplay:
+    """Observer of a run; use it as a context manager around the run."""
+
+    ledger: Ledger
+
+    def __init__(self) -> None:
+        self._started = self._logged = time.monotonic()
+        self._initial: float | None = None
+        columns = (
+            TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(),
+            TextColumn("{task.fields[replicates]:,} replicates"), TimeElapsedColumn(), TextColumn("ETA"),
+            TimeRemainingColumn(),
+        )  # fmt: skip
+        self._bar = bar(*columns)
+        self._task = self._bar.add_task("simulating", total=None, replicates=0)
+
+    def __enter__(self) -> ProgressDisplay:
+        self._bar.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, value: object, trace: TracebackType | None) -> None:
+        self._bar.stop()
+
+    def __call__(self, ledger: Ledger, predicted: int | None = None) -> None:
+        """Show the state of the run; the ETA follows the estimated cost of what is left to simulate."""
+        self.ledger = ledger
+        done, expected = ledger.work_done, ledger.work_expected
+        replicates = sum((a.target - a.missing) * a.batch_size for a in ledger.accounts)
+        cells = sum(account.finished for account in ledger.accounts)
+        text = f"{cells}/{len(ledger.accounts)} cells"
+        text += "" if predicted is None else f", theory of {predicted}"
+        self._bar.update(self._task, total=expected, completed=done, description=text, replicates=replicates)
+        self._initial = done if self._initial is None else self._initial
+        now = time.monotonic()
+        if not is_watched() and now - self._logged >= LOG_SECONDS:
+            self._logged = now
+            speed = (done - self._initial) / (now - self._started)
+            left = f"{duration((expected - done) / speed)} left" if speed > 0 else "time left unknown"
+            work = f", {done / expected:.0%} of the work known, {left}" if predicted is None else ""
+            say(f"{text}, {replicates:,} replicates{work}")
+
+
+def duration(seconds: float) -> str:
+    """Return a time to wait in words, to two figures or so: "40 s", "3 min", "2.5 h"."""
+    for unit, length in (("d", 86400.0), ("h", 3600.0), ("min", 60.0)):
+        if seconds >= 2 * length:
+            return f"{seconds / length:.{0 if seconds >= 10 * length else 1}f} {unit}"
+    return f"{math.ceil(seconds)} s"
+
+
+def place(account: Account, design: Design) -> str:
+    """Return the levels of a cell's factors: "angle = 45, bandwidth = 0.5"."""
+    coordinates = account.planned.cell.coordinates
+    return ", ".join(f"{name} = {level(coordinates, name)}" for name in design.factors[account.planned.grid])
+
+
+def status_table(ledger: Ledger, design: Design) -> Table:
+    """Return how far each cell is: replicates stored, failures, and the MCSE furthest from what is wanted."""
+    table = Table(box=SIMPLE_HEAD, title="MCSE: the one furthest from what is wanted", title_justify="left")
+    for name in ("cell", "levels", "replicates", "failed", "MCSE / wanted", "state"):
+        table.add_column(name, no_wrap=name == "MCSE / wanted", overflow="fold")
+    grid = ""
+    for number, account in enumerate(ledger.accounts):
+        if account.planned.grid != grid:
+            grid = account.planned.grid
+            table.add_section()
+            table.add_row("", entry((grid, "bold")))
+        table.add_row(str(number), *_row(account if account.finished else ledger.preview(account), design))
+    return table
+
+
+def _row(seen: Account, design: Design) -> tuple[str | Text, ...]:
+    worst = seen.shortfall
+    errors = entry(f"{worst.mcse:.2g} / {worst.wanted:.2g}", worst.measure) if worst and worst.measure else ""
+    failed = f"{seen.n_failed} (first {seen.failed[0]})" if seen.failed else "0"
+    return place(seen, design), f"{seen.done * seen.batch_size:,}", failed, errors, _state(seen)
+
+
+def _state(account: Account) -> str:
+    if not account.finished:
+        return f"{account.done} of about {account.expected} batches"
+    if account.performance is None:
+        return "stopped: estimates undefined"
+    return "done" if account.reached else "ceiling reached"
+
+
+def status_line(ledger: Ledger, store: Store) -> str:
+    """Return how many cells are finished, whether somebody computes the rest, and how long that will take."""
+    finished = sum(account.finished for account in ledger.accounts)
+    text = f"{finished} of {len(ledger.accounts)} cells finished"
+    owner = next(filter(None, (one.owner() for one in (store, *store.known))), None)
+    if owner is None or owner.alive is False:
+        return text if finished == len(ledger.accounts) else f"{text}; no process runs it: simstudy run continues"
+    who = f"process {owner.pid} on {owner.host}"
+    text += f"; {who} runs it" if owner.alive else f"; {who} runs it, unless it was killed"
+    cells = {account.identity: account.planned.cell for account in ledger.accounts}
+    work = sum(store.batches_since(identity, owner.started) * cost(cell) for identity, cell in cells.items())
+    elapsed = time.time() - owner.started
+    if work == 0 or elapsed <= 0:  # the latter on a clock that was set back
+        return f"{text}, time left unknown"
+    speed = work / elapsed
+    return f"{text}, about {duration((ledger.work_expected - ledger.work_done) / speed)} left"
+
+
+def missed_lines(missed: Sequence[Account], design: Design) -> list[str]:
+    """Return which cells stopped without the precision wanted, and by how much they miss it."""
+    lines = [f"{len(missed)} cells stopped without the precision wanted; see the report, or simstudy status:"]
+    for account in missed[:MAX_LISTED]:
+        worst = account.shortfall
+        reason = f"MCSE of {worst.measure} {worst.mcse:.2g}, wanted {worst.wanted:.2g}" if worst else "undefined"
+        ceiling = account.planned.precision.max_replicates
+        reason += f", ceiling of {ceiling:,} replicates" if worst else " estimates"
+        lines.append(f"  {account.planned.grid}: {place(account, design)}: {reason}")
+    if len(missed) > MAX_LISTED:
+        lines.append(f"  and {len(missed) - MAX_LISTED} more")
+    return lines
+
+
+def plan_table(plan: Plan) -> Table:
+    """Return what each grid will take."""
+    table = Table("grid", "cells", "replicates", "batches left", "CPU time left", "disk")
+    for grid in plan.grids:
+        table.add_row(
+            grid.grid, str(grid.cells), f"{grid.replicates:,}", f"{grid.batches:,}", duration(grid.cpu_seconds),
+            f"{grid.bytes / 2**20:.1f} MiB",
+        )  # fmt: skip
+    return table
+
+
+def plan_lines(plan: Plan, workers: int | None) -> list[str]:
+    """Return the whole in words."""
+    disk = sum(grid.bytes for grid in plan.grids) / 2**20
+    replicates = sum(grid.replicates for grid in plan.grids)
+    here = f"{duration(plan.seconds(1))} of processor time on {plan.workers} workers"
+    lines = [
+        f"{replicates:,} replicates, {disk:.0f} MiB on disk, {plan.peak_MiB:.0f} MiB of memory in the largest process",
+        f"about {duration(plan.seconds(plan.workers))} left on this machine ({here})",
+    ]
+    if workers is not None:
+        lines.append(f"about {duration(plan.seconds(workers))} left on {workers} such workers")
+    return lines

@@ -1,0 +1,112 @@
+"""Results as tables: verdicts for the terminal and the report, and one row for each claim and each cell.
+
+Reads nothing but the labelled results.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import pandas as pd
+import xarray as xr
+from rich.table import Table
+
+from simstudy.design.measures import MEASURES, STATISTICS, THEORIES, VARIABLES
+from simstudy.report.labels import number, with_error
+from simstudy.report.terminal import entry
+
+VERDICT_COLOURS = {"supported": "green", "contradicted": "red", "inconclusive": "yellow"}
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+_COUNTS = ("n_replicates", "n_failed", "n_batches", "precision_reached")
+
+
+class VerdictLine(NamedTuple):
+    """Verdict on one claim as text for people; numbers are rounded to what their error allows."""
+
+    claim: str
+    statement: str
+    verdict: str
+    expected: str
+    statistic: str
+    estimate: str
+    claimed: str
+    z: str
+    p_value: str
+    comparisons: int
+
+    @property
+    def as_expected(self) -> bool:
+        """Whether the verdict is the one that the design foresaw."""
+        return self.verdict == self.expected
+
+
+def verdict_lines(results: xr.Dataset) -> list[VerdictLine]:
+    """Return one line for each claim, in the order of the design; none if the design makes no claim."""
+    return [_line(results.sel(claim=claim)) for claim in results.get("claim", xr.DataArray([])).values]
+
+
+def _line(claim: xr.Dataset) -> VerdictLine:
+    p_value = float(claim.verdict_p_value)
+    return VerdictLine(
+        claim=str(claim.claim.item()),
+        statement=str(claim.statement.item()),
+        verdict=str(claim.verdict.item()),
+        expected=str(claim.expected_verdict.item()),
+        statistic=str(claim.statistic.item()),
+        estimate=with_error(float(claim.verdict_estimate), float(claim.verdict_mcse)),
+        claimed=number(float(claim.verdict_expected)),
+        z=number(float(claim.verdict_z), 3),
+        p_value="< 0.0001" if p_value < 1e-4 else number(p_value, 2),
+        comparisons=int(claim.verdict_comparisons),
+    )
+
+
+def verdict_table(results: xr.Dataset) -> Table:
+    """Return the verdicts as a table for the terminal, readable at 80 columns."""
+    table = Table(title="Verdicts", title_justify="left", show_lines=True)
+    table.add_column("claim, and the statistic that decides it", overflow="fold")
+    table.add_column("verdict", no_wrap=True)
+    table.add_column("estimate ± MCSE", justify="right", no_wrap=True)
+    for line in verdict_lines(results):
+        foreseen = "as expected" if line.as_expected else f"not {line.expected}!"
+        table.add_row(
+            entry((line.claim, "bold"), (line.statistic, "dim")),
+            entry((line.verdict, f"bold {VERDICT_COLOURS[line.verdict]}"), foreseen),
+            entry(line.estimate, f"claimed {line.claimed}, z {line.z}"),
+        )
+    return table
+
+
+def verdict_frame(results: xr.Dataset) -> pd.DataFrame:
+    """Return one row for each claim, all digits kept."""
+    names = ["claim", *(name for name, variable in VARIABLES.items() if variable.dims == ("claim",))]
+    return pd.DataFrame({name: results[name].values for name in names if name in results})
+
+
+def csv_of(frame: pd.DataFrame) -> str:
+    """Return a table as CSV, in which no text is a formula to a spreadsheet: an apostrophe marks it as text."""
+
+    def as_text(value: Any) -> Any:
+        return f"'{value}" if isinstance(value, str) and value.startswith(_FORMULA) else value
+
+    return frame.map(as_text).to_csv(index=False, lineterminator="\n")
+
+
+def cell_frame(results: xr.Dataset) -> pd.DataFrame:
+    """Return one row for each cell: settings, counts, and each measure with its MCSE and theory."""
+    settings = [str(name) for name, coordinate in results.coords.items() if coordinate.dims == ("cell",)]
+    columns: dict[str, Any] = {name: results[name].values for name in sorted(settings, key=lambda name: name != "grid")}
+    columns |= {name: results[name].values for name in _COUNTS}
+    for name in (name for name in STATISTICS if name in results):
+        columns[name] = results[name].sel(source="empirical").values
+        columns[f"{name}_mcse"] = results[f"{name}_mcse"].values
+    for name in MEASURES:
+        columns[name] = results[name].sel(source="empirical").values
+        columns[f"{name}_mcse"] = results[f"{name}_mcse"].values
+        columns |= {f"{name}_{source}": results[name].sel(source=source).values for source in THEORIES}
+        columns[f"{name}_numerical_error"] = results[f"{name}_numerical_error"].values
+    for index in results.index.values:
+        columns[f"hdi_{index}"] = results.hdi.sel(index=index).values
+        columns[f"hdi_{index}_mcse"] = results.hdi_mcse.sel(index=index).values
+    columns |= {f"{source}_inapplicable": results.inapplicable.sel(source=source).values for source in THEORIES}
+    return pd.DataFrame(columns)

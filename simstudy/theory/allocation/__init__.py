@@ -1,0 +1,1 @@
+"""How a budget of dimensions is split into heads, and how the best split grows."""

@@ -1,0 +1,242 @@
+"""Which split of a budget D = H p into heads and dimensions has the least mean squared error, at leading order in n.
+
+Index legend: a arrangement; h head; q query; j feature; k head dimension.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Literal, NamedTuple
+
+import numpy as np
+from scipy.optimize import minimize_scalar
+from scipy.stats import norm, qmc
+
+from simstudy.design.settings import Bandwidth, Data, Estimator, FixedBandwidth, Heads
+from simstudy.design.settings.cell import Cell
+from simstudy.theory.closed_forms import averaged_noise_ratio
+from simstudy.theory.functions import Array
+from simstudy.theory.leading import Prediction, leading_order
+from simstudy.theory.measures import predicted_measures
+from simstudy.theory.weighting import (
+    error_moments,
+    optimal_weights,
+    sum_weights,
+    unconstrained_weights,
+    uniform_weights,
+)
+
+# Enough that the mean of 8 arrangements is known to some percent; its standard error is part of every result.
+N_ARRANGEMENTS = 8
+# Range in which the best bandwidth is sought, in units of the standard deviation of a key.
+BANDWIDTH_RANGE = (0.1, 10.0)
+_BANDWIDTH_STEPS = 13
+_LOG_BANDWIDTH_TOLERANCE = 1e-3
+
+
+class Policy(NamedTuple):
+    """How an allocation is turned into an estimator.
+
+    Attributes
+    ----------
+    bandwidth : settings.Bandwidth or None
+        A rule of the schema: fixed, attention, or the rate that is re-tuned for each p.  None takes the bandwidth with
+        the least predicted error for each p.
+    combination : {"uniform", "sum", "optimal", "unconstrained"}
+        Average; sum; best weights of sum 1; best weights without constraint.
+    arrangement : {"orthogonal", "haar"}
+        Head h on coordinates h p + 1 .. (h + 1) p, which needs D <= d; or the mean over independent uniformly
+        distributed subspaces, for any D.
+    logits : {"distance", "dot_product"}
+    """
+
+    bandwidth: Bandwidth | None
+    combination: Literal["uniform", "sum", "optimal", "unconstrained"] = "uniform"
+    arrangement: Literal["orthogonal", "haar"] = "orthogonal"
+    logits: Literal["distance", "dot_product"] = "distance"
+
+
+class Allocation(NamedTuple):
+    """Predicted error of H heads of dimension p; NaN where leading order does not hold.
+
+    Attributes
+    ----------
+    n_heads, head_dim : int
+    bandwidth : float
+    mse, squared_bias, ensemble_variance : float
+        Of the combined heads, averaged over queries and arrangements.
+    arrangement_error : float
+        Standard error of `mse` from the choice of arrangements; 0 for orthogonal heads.
+    reason : str
+        Empty, or one sentence that says why there is no prediction or what it leaves out.
+    """
+
+    n_heads: int
+    head_dim: int
+    bandwidth: float
+    mse: float
+    squared_bias: float
+    ensemble_variance: float
+    arrangement_error: float
+    reason: str
+
+
+def quasi_random_queries(n_queries: int, n_features: int, scale: float = 1.0) -> Array:
+    """Fixed queries (Q, d) that fill N(0, scale^2 I) evenly: a scrambled Sobol sequence, best for Q a power of 2."""
+    sequence = qmc.Sobol(n_features, rng=np.random.default_rng(0))
+    return scale * norm.ppf(sequence.random(n_queries))
+
+
+def predicted_allocations(data: Data, total_dim: int, queries: Array, policy: Policy) -> list[Allocation]:
+    """Predicted error of every (H, p) with H p = D and p <= d, smallest p first.
+
+    Leading order in n, with signal, for Gaussian keys; an allocation is blank if the formula fails at any query.  The
+    cost grows as H^2 times the square of the number of terms of the regression function: some seconds at D = 16, and
+    twenty to thirty times that if the bandwidth is sought.
+
+    Parameters
+    ----------
+    data : settings.Data
+    total_dim : int
+        D.
+    queries : (Q, d) array
+    policy : Policy
+
+    Raises
+    ------
+    ValueError
+        If orthogonal heads are asked for with D > d.
+    """
+    if policy.arrangement == "orthogonal" and total_dim > data.n_features:
+        raise ValueError(
+            f"orthogonal heads of total dimension {total_dim} do not fit into {data.n_features} features; "
+            'arrangement = "haar" allows any total dimension'
+        )
+    dimensions = [p for p in range(1, min(total_dim, data.n_features) + 1) if total_dim % p == 0]
+    return [_allocation(data, total_dim // p, p, queries, policy) for p in dimensions]
+
+
+def optimal_allocation(allocations: Sequence[Allocation]) -> Allocation:
+    """Return the allocation with the least predicted error; its reason names those that have no prediction.
+
+    Raises
+    ------
+    ValueError
+        If no allocation has a prediction.
+    """
+    known = [allocation for allocation in allocations if np.isfinite(allocation.mse)]
+    if not known:
+        raise ValueError(f"no allocation has a prediction: {allocations[0].reason}")
+    best = min(known, key=lambda allocation: allocation.mse)
+    unknown = [str(allocation.head_dim) for allocation in allocations if not np.isfinite(allocation.mse)]
+    return best._replace(reason=f"no prediction for head_dim {', '.join(unknown)}" if unknown else "")
+
+
+def limiting_slope(bandwidth: float, query_scale: float = 1.0, bias_rate: float = 0.0) -> float:
+    """Slope in ln n of the head dimension at which squared bias and variance balance, at one bandwidth: 1/(g + ln L).
+
+    L is what one more dimension multiplies the variance of a head by, averaged over queries x ~ N(0, s^2 I).  The
+    slope is that far above p ln L = 1, of heads that are averaged and whose squared bias falls like exp(-g p).
+    """
+    inflation = averaged_noise_ratio(np.zeros(1), bandwidth, query_scale)
+    return float(1 / (bias_rate + np.log(inflation)))
+
+
+class _Outcome(NamedTuple):
+    """Measures of one (H, p) at one bandwidth: rows (mse, squared bias, variance) by arrangement, (A, 3)."""
+
+    measures: Array
+    reason: str
+
+    @property
+    def mse(self) -> float:
+        return float(self.measures[:, 0].mean())
+
+
+def _allocation(data: Data, n_heads: int, head_dim: int, queries: Array, policy: Policy) -> Allocation:
+    heads = Heads(n_heads=n_heads, head_dim=head_dim, arrangement=policy.arrangement)
+    projections = _projections(heads, data.n_features)
+
+    def outcome(bandwidth: Bandwidth) -> tuple[float, _Outcome]:
+        cell = Cell(data=data, heads=heads, estimator=Estimator(logits=policy.logits, bandwidth=bandwidth))
+        return cell.bandwidth, _outcome(cell, projections, queries, policy.combination)
+
+    if policy.bandwidth is None:
+        bandwidth, result = _best_bandwidth(lambda b: outcome(FixedBandwidth(rule="fixed", value=b))[1])
+    else:
+        bandwidth, result = outcome(policy.bandwidth)
+    mse, squared_bias, variance = (float(value) for value in result.measures.mean(axis=0))
+    error = _standard_error(result.measures[:, 0])
+    return Allocation(n_heads, head_dim, bandwidth, mse, squared_bias, variance, error, result.reason)
+
+
+def _outcome(cell: Cell, projections: Array, queries: Array, combination: str) -> _Outcome:
+    rows, reasons = [], []
+    for heads in projections:
+        prediction = leading_order(cell, heads, heads, queries)
+        reasons.append(prediction.reason)
+        weights = sum_weights(len(heads)) if prediction.reason else _weights(combination, prediction)
+        measures = predicted_measures(prediction, weights)
+        rows.append([measures[name] for name in ("mse", "squared_bias", "ensemble_variance")])
+    return _Outcome(np.array(rows), next(filter(None, reasons), ""))
+
+
+def _weights(combination: str, prediction: Prediction) -> Array:
+    n_heads = prediction.bias.shape[1]
+    if combination == "uniform":
+        return uniform_weights(n_heads)
+    if combination == "sum":
+        return sum_weights(n_heads)
+    moments = error_moments(prediction)
+    if combination == "optimal":
+        return optimal_weights(moments.errors).weights
+    return unconstrained_weights(moments).weights
+
+
+def _best_bandwidth(outcome: Callable[[float], _Outcome]) -> tuple[float, _Outcome]:
+    """Bandwidth with the least error: a grid, then Brent's method between the neighbours of its best point."""
+    grid = np.log(np.geomspace(BANDWIDTH_RANGE[0], BANDWIDTH_RANGE[1], _BANDWIDTH_STEPS))
+    errors = np.array([outcome(float(np.exp(point))).mse for point in grid])
+    if not np.isfinite(errors).any():
+        return float("nan"), outcome(BANDWIDTH_RANGE[1])
+    # Blank errors must lose, but infinities would break the parabolas of Brent's method.
+    penalty = 10 * np.nanmax(errors)
+
+    def error(log_bandwidth: float) -> float:
+        return float(np.nan_to_num(outcome(float(np.exp(log_bandwidth))).mse, nan=penalty))
+
+    best = int(np.nanargmin(errors))
+    bounds = grid[max(best - 1, 0)], grid[min(best + 1, len(grid) - 1)]
+    found = minimize_scalar(error, bounds=bounds, method="bounded", options={"xatol": _LOG_BANDWIDTH_TOLERANCE}).x
+    return float(np.exp(found)), _qualified(outcome, found)
+
+
+def _qualified(outcome: Callable[[float], _Outcome], log_bandwidth: float) -> _Outcome:
+    """Outcome at the best bandwidth, blank if smaller ones that might be better have no prediction."""
+    bandwidth, margin = float(np.exp(log_bandwidth)), 10 * _LOG_BANDWIDTH_TOLERANCE
+    result = outcome(bandwidth)
+    if not np.isfinite(outcome(float(np.exp(log_bandwidth - margin))).mse):
+        reason = f"the best bandwidth lies below {bandwidth:.3g}, where leading order does not hold"
+        return _Outcome(np.full_like(result.measures, np.nan), reason)
+    if np.abs(log_bandwidth - np.log(BANDWIDTH_RANGE)).min() < margin:
+        return result._replace(reason=f"the best bandwidth lies outside the range {BANDWIDTH_RANGE} that is searched")
+    return result
+
+
+def _projections(heads: Heads, n_features: int) -> Array:
+    """Heads (A, H, d, p) of one arrangement, or of several uniformly distributed ones.
+
+    Successive columns of one matrix form the heads: at equal D, allocations cut the same Gaussian matrix differently,
+    so that their differences are less noisy than each of them.
+    """
+    total_dim = heads.n_heads * heads.head_dim
+    if heads.arrangement == "orthogonal":
+        columns = np.eye(n_features)[None, :, :total_dim]
+    else:
+        columns = np.random.default_rng(0).normal(size=(N_ARRANGEMENTS, n_features, total_dim))
+    matrices = columns.reshape(-1, n_features, heads.n_heads, heads.head_dim).swapaxes(1, 2)
+    return np.linalg.qr(matrices)[0]
+
+
+def _standard_error(values: Array) -> float:
+    return float(values.std(ddof=1) / np.sqrt(len(values))) if len(values) > 1 else 0.0

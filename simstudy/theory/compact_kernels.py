@@ -1,0 +1,216 @@
+"""Attention mechanisms beside softmax: compact kernels of fixed bandwidth, products, numbers of random instances.
+
+Heads see standard normal keys through orthonormal projections, so that the squared distance D from a query image c is
+noncentral χ²: p degrees of freedom, noncentrality |c|².  Index legend: h and g head; q query; j power of D.
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import NamedTuple
+
+import numpy as np
+from scipy import integrate, stats
+
+from simstudy.design.settings import (
+    CompactNormaliser,
+    GaussianKeys,
+    HeteroscedasticNoise,
+    ProductCombination,
+    Quadratic,
+    Zero,
+)
+from simstudy.design.settings.cell import Cell
+from simstudy.theory.functions import Array, regression_function
+from simstudy.theory.leading import MIN_EFFECTIVE_SIZE, Prediction
+from simstudy.theory.systems.hierarchy import resolution, score_kernel
+from simstudy.theory.systems.hopfield import hopfield_noise
+from simstudy.theory.systems.identifiability import head_recovery, layer_norm
+from simstudy.theory.systems.masks import random_heads
+
+_SAME = 1e-12
+
+
+class Kernel(NamedTuple):
+    """(1 − D/radius²)_+^power."""
+
+    radius: float
+    power: int
+
+
+def instance_numbers(cell: Cell) -> dict[str, float]:
+    """Numbers of the random instances of a cell that a formula gives without a simulation, by name."""
+    match cell.estimator.instance.kind:
+        case "head_recovery":
+            return head_recovery(cell)
+        case "layer_norm":
+            return layer_norm(cell)
+        case "score_kernel":
+            return score_kernel(cell)
+        case "resolution":
+            return resolution(cell)
+        case "hopfield_noise":
+            return hopfield_noise(cell)
+        case "random_heads":
+            return random_heads(cell)
+        case _:
+            return {}
+
+
+def product_head(cell: Cell, key_projections: Array, query_projections: Array) -> tuple[Cell, Array, Array]:
+    """Return the one head that a product of softmax kernels is: distances and products add over dimensions.
+
+    Parameters
+    ----------
+    cell : Cell
+        With a product of kernels; where logits are averaged, each dimension is shrunk by 1/√H.
+    key_projections, query_projections : (H, d, p) arrays
+
+    Returns
+    -------
+    cell, (1, d, H p) array, (1, d, H p) array
+    """
+    n_heads, d, p = key_projections.shape
+    combination = cell.estimator.combination
+    shrink = n_heads**-0.5 if isinstance(combination, ProductCombination) and combination.logits == "mean" else 1.0
+    key, query = (
+        shrink * projections.transpose(1, 0, 2).reshape(1, d, n_heads * p)
+        for projections in (key_projections, query_projections)
+    )
+    heads = cell.heads.model_copy(update={"n_heads": 1, "head_dim": n_heads * p})
+    return cell.model_copy(update={"heads": heads}), key, query
+
+
+def _kernel_of(cell: Cell) -> Kernel | None:
+    """The compact kernel of fixed bandwidth that the heads of a cell have; None if they have another one."""
+    estimator = cell.estimator
+    changed = estimator.transformation.kind != "none" or estimator.combination.rule == "product"
+    if changed or estimator.key_scale != "raw" or estimator.logits != "distance":
+        return None
+    if isinstance(estimator.normaliser, CompactNormaliser):
+        return Kernel(estimator.normaliser.window * cell.bandwidth, estimator.normaliser.power)
+    if estimator.normaliser.kind == "relu" and estimator.normaliser.threshold < 0:
+        return Kernel(float(np.sqrt(-2.0 * estimator.normaliser.threshold)) * cell.bandwidth, 1)
+    return None
+
+
+def empty_window_rate(cell: Cell, query_projections: Array, queries: Array) -> tuple[float, str]:
+    """Probability that a replicate has no estimate, (1 − p_h)^n exactly, and why there is none if it is NaN.
+
+    p_h is the probability that a key falls into the window.  For one window: one query, heads with one image of it.
+    """
+    kernel = _kernel_of(cell)
+    images = np.einsum("qd,hdp->qhp", queries, query_projections).reshape(-1, cell.heads.head_dim)
+    if kernel is None:
+        return np.nan, "exact theory beside softmax is the rate of empty windows of compact kernels"
+    aligned = cell.heads.n_heads == 1 or cell.heads.arrangement == "aligned"
+    if reason := _keys_reason(cell):
+        return np.nan, reason
+    if not aligned or np.ptp(images, axis=0).max() > _SAME:
+        return np.nan, "the rate of empty windows is known for one window: one query, aligned heads"
+    inside = _squared_distance(cell.heads.head_dim, images[0] @ images[0]).cdf(kernel.radius**2)
+    return float(np.exp(cell.data.n_keys * np.log1p(-inside))), ""
+
+
+def compact_leading_order(cell: Cell, key_projections: Array, query_projections: Array, queries: Array) -> Prediction:
+    """Bias and covariance of heads with compact kernels of fixed bandwidth, at leading order in n.
+
+    As for softmax (:func:`leading_order`), with K the kernel: E f_h = E[Km]/E K − E[K²(m − μ)]/(n(E K)²) and
+    Cov(f_h, f_g) = E[K_hK_g(σ² + (m − μ)²)]/(n(E K)²).  For m = 0 at any query, and for m = c|x|² at x = 0; heads that
+    are aligned or orthogonal.
+
+    Parameters
+    ----------
+    cell : Cell
+    key_projections, query_projections : (H, d, p) arrays
+    queries : (Q, d) array
+    """
+    target = regression_function(cell.data.regression, cell.data.n_features)(queries)
+    shape = (len(queries), cell.heads.n_heads)
+    kernel = _kernel_of(cell)
+    reason = _leading_reason(cell, kernel, key_projections, queries)
+    bias, covariance = np.full(shape, np.nan), np.full((*shape, shape[1]), np.nan)
+    sizes = np.full(shape, np.nan)
+    if kernel is not None and not reason:
+        images = np.einsum("qd,hdp->qhp", queries, query_projections)
+        for q in range(shape[0]):
+            bias[q], covariance[q], sizes[q] = _at_query(cell, kernel, images[q], key_projections)
+        if np.isnan(covariance).any():
+            reason = "compact kernels: heads on one subspace whose windows overlap in part"
+        elif sizes.min() < MIN_EFFECTIVE_SIZE:
+            reason = f"effective sample size {sizes.min():.3g} below {MIN_EFFECTIVE_SIZE:g}"
+    if reason:
+        bias, covariance = np.full_like(bias, np.nan), np.full_like(covariance, np.nan)
+    return Prediction(bias, covariance, target, np.full(shape, np.nan), reason)
+
+
+def _at_query(cell: Cell, kernel: Kernel, images: Array, projections: Array) -> tuple[Array, Array, Array]:
+    """Bias (H,), covariance (H, H) and effective sample sizes (H,) at one query with images (H, p)."""
+    n, sigma2, d, p = cell.data.n_keys, cell.data.noise_sd**2, cell.data.n_features, cell.heads.head_dim
+    regression = cell.data.regression
+    c = regression.coefficients[0] if isinstance(regression, Quadratic) else 0.0
+    n_heads = len(images)
+    once = np.array([_moments(kernel, p, image @ image, 1) for image in images])
+    twice = np.array([_moments(kernel, p, image @ image, 2) for image in images])
+    ratio = twice[:, 0] / once[:, 0] ** 2
+    # Means of D and D² under the kernel and under its square.
+    (first, second), (first2, second2) = (table[:, 1:].T / table[:, 0] for table in (once, twice))
+    bias = c * (first + d - p) - c * ratio * (first2 - first) / n
+    spread = second2 - 2 * first2 * first + first**2 + 2 * (d - p)
+    covariance = np.diag(ratio * (sigma2 + c**2 * spread) / n)
+    for h, g in zip(*np.triu_indices(n_heads, 1), strict=True):
+        apart = 2 * (second[h] - first[h] ** 2) + 2 * (d - 2 * p) + (first[h] - p) ** 2
+        same = np.abs(projections[h] - projections[g]).max() < _SAME
+        meet = np.abs(images[h] - images[g]).max() < _SAME
+        value = (sigma2 + c**2 * apart) / n if not same else covariance[h, h] if meet else np.nan
+        if same and not meet and np.linalg.norm(images[h] - images[g]) >= 2 * kernel.radius:
+            value = 0.0  # windows that do not meet
+        covariance[h, g] = covariance[g, h] = value
+    return bias, covariance, n / ratio
+
+
+def _moments(kernel: Kernel, head_dim: int, noncentrality: float, times: int) -> Array:
+    """E[Kᵐ Dʲ] for j = 0, 1, 2 and K to the power m."""
+    density = _squared_distance(head_dim, noncentrality)
+
+    def integrand(t: float, j: int) -> float:
+        # In t = √D: for p = 1 the density of D is infinite at 0.
+        share = max(1.0 - (t / kernel.radius) ** 2, 0.0)
+        return 2.0 * t * float(density.pdf(t * t)) * share ** (times * kernel.power) * t ** (2 * j)
+
+    breaks = kernel.radius / np.sqrt(1.0 + times * kernel.power) * np.array([1.0, 3.0])
+    inside = [point for point in breaks if point < kernel.radius]
+    ends = [0.0, *inside, kernel.radius]
+    parts = [
+        [integrate.quad(integrand, low, high, args=(j,), epsabs=0.0, epsrel=1e-10)[0] for j in range(3)]
+        for low, high in itertools.pairwise(ends)
+    ]
+    return np.sum(parts, axis=0)
+
+
+def _squared_distance(head_dim: int, noncentrality: float) -> stats.rv_continuous:
+    return stats.ncx2(head_dim, noncentrality) if noncentrality > 0.0 else stats.chi2(head_dim)
+
+
+def _keys_reason(cell: Cell) -> str:
+    keys = cell.data.key_distribution
+    if not isinstance(keys, GaussianKeys) or keys.structure != "identity":
+        return f"compact kernels are integrated over standard normal keys, and these are {keys.label}"
+    if cell.heads.redrawn or cell.heads.arrangement == "file":
+        return "compact kernels are integrated for given orthonormal projections"
+    return ""
+
+
+def _leading_reason(cell: Cell, kernel: Kernel | None, projections: Array, queries: Array) -> str:
+    """Why the expansion does not apply; empty if it does."""
+    if kernel is None:
+        return "leading order beside softmax is derived for compact kernels of fixed bandwidth"
+    regression = cell.data.regression
+    radial = isinstance(regression, Quadratic) and len(regression.coefficients) == 1 and not queries.any()
+    if isinstance(cell.data.noise, HeteroscedasticNoise) or not (isinstance(regression, Zero) or radial):
+        return "compact kernels: derived for constant noise and m = 0, or m = c|x|² at x = 0"
+    overlaps = [projections[h].T @ projections[g] for h, g in zip(*np.triu_indices(len(projections), 1), strict=True)]
+    identity = np.eye(cell.heads.head_dim)
+    if any(min(np.abs(overlap).max(), np.abs(overlap - identity).max()) > _SAME for overlap in overlaps):
+        return "compact kernels: derived for heads that are aligned or orthogonal"
+    return _keys_reason(cell)

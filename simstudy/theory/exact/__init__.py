@@ -1,0 +1,1 @@
+"""Exact moments of heads at any n, by quadrature and by quasi-Monte Carlo."""

@@ -1,0 +1,130 @@
+"""Moments of head estimates at any n as integrals over Laplace variables, given expectations over one key.
+
+With S_h = sum_i K_h(X_i) and 1/S = int_0^inf e^{-tS} dt, an estimate f_h = sum_i K_h(X_i) Y_i / S_h has moments that
+are integrals of products over keys, and keys are independent:
+
+    E f_h     = int n E[K_h m e^{-tK_h}] phi_h^{n-1} dt,                             phi_h = E e^{-tK_h},
+    E f_h^2   = int t {n E[K_h^2 (m^2 + v) e^{-tK_h}] phi_h^{n-1} + n(n-1) E[K_h m e^{-tK_h}]^2 phi_h^{n-2}} dt,
+    E f_h f_g = int int {n E[K_h K_g (m^2 + v) e^{-sK_h - tK_g}] phi_hg^{n-1}
+                + n(n-1) E[K_h m e^{-sK_h - tK_g}] E[K_g m e^{-sK_h - tK_g}] phi_hg^{n-2}} ds dt,
+
+with phi_hg = E e^{-sK_h - tK_g}; m and v are the mean and the variance of Y given X.  The variable of integration is
+log t, in which dt K_h = d(log t) z_h with z_h = tK_h.  Both m may be taken about a centre, a different one for each
+head: weights sum to 1, so f_h moves by the same constant.
+
+Index legend: h, g head; U values of log t; N basis functions in which functions of a key are expanded.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from simstudy.theory.functions import Array
+
+# phi is a difference from 1 of rounded numbers; below this it cannot be told from 0.
+_SMALLEST_PHI = 1e-16
+
+
+class Factors(NamedTuple):
+    """Functions of z = tK of one head: rows are values of log t, columns are coefficients on N basis functions.
+
+    Attributes
+    ----------
+    lost, first, second : (U, N) arrays, real or complex
+        1 - e^{-z}, z e^{-z} and z^2 e^{-z}.
+    steps : (U,) array
+        Weights of the quadrature rule in log t.
+    """
+
+    lost: NDArray
+    first: NDArray
+    second: NDArray
+    steps: Array
+
+
+class Moments(NamedTuple):
+    """Expectations of basis functions times 1, m(X) and m(X)^2 + v(X).
+
+    Shape (N,) for one head, or for two that share a basis of functions with disjoint supports; (N, N) for two heads.
+    """
+
+    one: NDArray
+    mean: NDArray
+    square: NDArray
+
+    def about(self, first: float, second: float) -> NDArray:
+        """Expectations times (m - first)(m - second) + v."""
+        return self.square - (first + second) * self.mean + first * second * self.one
+
+
+def head_mean(head: Factors, law: Moments, n_keys: int) -> tuple[float, float]:
+    """E f_h, and the same integral for m = 1, which is 1."""
+    weight = head.steps * n_keys * _power((head.lost @ law.one).real, n_keys - 1)
+    mean, one = (weight @ (head.first @ moment).real for moment in (law.mean, law.one))
+    return float(mean), float(one)
+
+
+def head_variance(head: Factors, law: Moments, n_keys: int, centre: float) -> tuple[float, float]:
+    """E (f_h - centre)^2, and the same integral for m = 1, v = 0, centre 0, which is 1."""
+    lost = (head.lost @ law.one).real
+
+    def integral(own: NDArray, cross: NDArray) -> float:
+        return float(head.steps @ _second((head.second @ own).real, (head.first @ cross).real ** 2, lost, n_keys))
+
+    return integral(law.about(centre, centre), law.mean - centre * law.one), integral(law.one, law.one)
+
+
+def head_covariance(
+    heads: tuple[Factors, Factors],
+    alone: tuple[Moments, Moments],
+    together: Moments,
+    n_keys: int,
+    centres: tuple[float, float],
+) -> tuple[float, float]:
+    """E (f_h - centre_h)(f_g - centre_g), and the same integral for m = 1, v = 0, centres 0, which is 1.
+
+    Parameters
+    ----------
+    heads : pair of Factors
+    alone : pair of Moments
+        Law of one key as each head sees it, shapes (N,).
+    together : Moments
+        Law of one key as both heads see it.
+    n_keys : int
+    centres : pair of float
+    """
+    h, g = heads
+    # e^{-z_h - z_g} = 1 - lost_h - lost_g + lost_h lost_g: only functions that vanish where kernels do are integrated,
+    # and phi^n keeps its digits when n is large.
+    lost_h, lost_g = (head.lost @ law.one for head, law in zip(heads, alone, strict=True))
+    both = _table(h.lost, together.one, g.lost)
+    lost = (lost_h[:, None] + lost_g - both).real
+
+    def integral(own: NDArray, cross_h: tuple[NDArray, NDArray], cross_g: tuple[NDArray, NDArray]) -> float:
+        first_h = (h.first @ cross_h[0])[:, None] - _table(h.first, cross_h[1], g.lost)
+        first_g = g.first @ cross_g[0] - _table(h.lost, cross_g[1], g.first)
+        density = _second(_table(h.first, own, g.first).real, first_h.real * first_g.real, lost, n_keys)
+        return float(h.steps @ density @ g.steps)
+
+    def centred(head: int) -> tuple[NDArray, NDArray]:
+        return alone[head].mean - centres[head] * alone[head].one, together.mean - centres[head] * together.one
+
+    ones = [(law.one, together.one) for law in alone]
+    return integral(together.about(*centres), centred(0), centred(1)), integral(together.one, ones[0], ones[1])
+
+
+def _table(first: NDArray, law: NDArray, second: NDArray) -> NDArray:
+    return (first * law) @ second.T if law.ndim == 1 else first @ law @ second.T
+
+
+def _second(own: Array, cross: Array, lost: Array, n_keys: int) -> Array:
+    # One pair contributes to both estimates, or two different pairs do.
+    density = n_keys * own * _power(lost, n_keys - 1)
+    return density if n_keys == 1 else density + n_keys * (n_keys - 1) * cross * _power(lost, n_keys - 2)
+
+
+def _power(lost: Array, exponent: int) -> Array:
+    return np.exp(exponent * np.log1p(-np.minimum(lost, 1 - _SMALLEST_PHI)))

@@ -1,0 +1,1 @@
+"""Formulas for the numbers of random instances."""

@@ -1,0 +1,32 @@
+"""Noise in the hidden state of logits that attention layers hand on, h_l = a h_{l-1} + (1 - a)s_l from h_1 = s_1 on."""
+
+from __future__ import annotations
+
+from simstudy.design.settings import HopfieldNoiseInstance
+from simstudy.design.settings.cell import Cell
+
+
+def hopfield_noise(cell: Cell) -> dict[str, float]:
+    """Numbers of the instance ``hopfield_noise``."""
+    instance = cell.estimator.instance
+    assert isinstance(instance, HopfieldNoiseInstance)  # for the type checker
+    return {"noise_factor": noise_factor(instance.memory, instance.layers, instance.persistence)}
+
+
+def noise_factor(memory: float, layers: int, persistence: float = 0.0) -> float:
+    """Variance of noise in the hidden state of the last layer over that in the logits of one layer.
+
+    (1 - a)/(1 + a) for many layers; noise that any two layers share is not reduced.
+
+    Parameters
+    ----------
+    memory
+        a in [0, 1).
+    layers
+        l, at least 1.
+    persistence
+        Correlation of the noise of any two layers.
+    """
+    former = memory ** (2 * (layers - 1))
+    independent = former + (1.0 - former) * (1.0 - memory) / (1.0 + memory)
+    return persistence + (1.0 - persistence) * independent

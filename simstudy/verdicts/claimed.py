@@ -1,0 +1,45 @@
+"""Values that claims state as formulas, from the theory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from simstudy import theory
+from simstudy.design.formulas import Formula
+
+
+def _dot_product_floor(length: float) -> float:
+    return float(theory.dot_product_correlation([length, 0.0], [0.0, length], np.eye(2)))
+
+
+def _fibonacci_learners(n_heads: int) -> float:
+    return theory.effective_learners(theory.fibonacci_weights(n_heads))
+
+
+def _geometric_learners(n_heads: int, ratio: float) -> float:
+    return theory.effective_learners(theory.geometric_weights(n_heads, ratio))
+
+
+FUNCTIONS: dict[str, Callable[..., Any]] = {
+    "tuned_risk_ratio": theory.tuned_risk_ratio,
+    "correlation_floor": theory.correlation_floor,
+    "origin_variance": theory.origin_variance,
+    "dot_product_floor": _dot_product_floor,
+    "limiting_slope": theory.limiting_slope,
+    "fibonacci_learners": _fibonacci_learners,
+    "geometric_learners": _geometric_learners,
+    "noise_factor": theory.noise_factor,
+    "nearest_sum_rate": theory.nearest_sum_rate,
+    "best_average_rate": theory.best_average_rate,
+}
+"""What evaluates each formula; its parameters are the fields of the record."""
+
+
+def claimed(value: float | Formula) -> float:
+    """Return the number that a claim states, or that its formula gives."""
+    if isinstance(value, float):
+        return value
+    return float(FUNCTIONS[value.formula](**value.model_dump(exclude={"formula"})))

@@ -1,0 +1,146 @@
+"""What each theory says of planned cells: their measures, their numerical errors, or why it does not apply."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from simstudy.data.heads import key_projections, query_points, query_projections
+from simstudy.design.load import PlannedCell
+from simstudy.design.measures import THEORIES
+from simstudy.design.settings.cell import Cell
+from simstudy.theory import (
+    ExactPrediction,
+    compact_leading_order,
+    empty_window_rate,
+    exact_moments,
+    instance_leading_order,
+    instance_numbers,
+    leading_order,
+    measure_errors_by_query,
+    measures_by_query,
+    merged_leading_order,
+    predicted_measure_errors,
+    predicted_measures,
+    product_head,
+    weighting,
+)
+from simstudy.theory.leading import Prediction
+
+Moments = dict[str, Prediction | ExactPrediction]
+"""Moments of heads by the name of the theory."""
+_NOT_ASKED = "not asked for: set exact = true in the grid"
+
+
+class Theory(NamedTuple):
+    """Measures of a cell by one theory, with bounds of their numerical errors (none for closed forms).
+
+    Averaged over queries and at each query; ``reason`` says why the theory does not apply, or nothing.
+    """
+
+    measures: dict[str, float]
+    errors: dict[str, float]
+    by_query: dict[str, np.ndarray]
+    errors_by_query: dict[str, np.ndarray]
+    reason: str
+
+
+def predict(planned: Sequence[PlannedCell]) -> Iterator[dict[str, Theory]]:
+    """Yield the measures of each cell by each theory, in the order of the cells; NaN where a theory does not apply.
+
+    Cells that differ in the weights of heads alone share the moments of heads, which take nearly all the time.
+    """
+    waiting = Counter(_moments_of(each) for each in planned)
+    known: dict[tuple[bool, str], Moments] = defaultdict(dict)
+    for each in planned:
+        key = _moments_of(each)
+        yield {name: _theory(name, each, known[key]) for name in THEORIES}
+        waiting[key] -= 1
+        if not waiting[key]:
+            del known[key]
+
+
+def _moments_of(planned: PlannedCell) -> tuple[bool, str]:
+    """What two cells have in common if the moments of their heads are the same."""
+    return planned.exact, planned.cell.identity(engine="")
+
+
+def _theory(name: str, planned: PlannedCell, known: Moments) -> Theory:
+    cell = planned.cell
+    reason = _NOT_ASKED if name == "exact" and not planned.exact else _outside_theory(cell)
+    if reason:
+        return Theory({}, {}, {}, {}, reason)
+    if cell.measures_instance or (name == "exact" and not cell.estimator.plain):
+        return _numbers(name, cell)
+    if name not in known:
+        method = exact_moments if name == "exact" else _leading(cell)
+        heads = cell, key_projections(cell), query_projections(cell)
+        if cell.estimator.combination.rule == "product":
+            heads = product_head(*heads)
+        known[name] = method(*heads, query_points(cell))
+    prediction = known[name]
+    weights = _weights(cell, prediction)
+    errors, errors_by_query = {}, {}
+    if isinstance(prediction, ExactPrediction):
+        errors = predicted_measure_errors(prediction, weights)
+        errors_by_query = measure_errors_by_query(prediction, weights)
+    averages, by_query = predicted_measures(prediction, weights), measures_by_query(prediction, weights)
+    return Theory(averages, errors, by_query, errors_by_query, prediction.reason)
+
+
+def _leading(cell: Cell) -> Callable[[Cell, np.ndarray, np.ndarray, np.ndarray], Prediction]:
+    """The theory of many keys for the heads of a cell."""
+    if cell.estimator.plain:
+        return leading_order
+    return merged_leading_order if cell.estimator.transformation.kind == "merge" else compact_leading_order
+
+
+def _numbers(name: str, cell: Cell) -> Theory:
+    """Numbers that a formula gives one by one: of random instances, and the rate of empty windows."""
+    if not cell.measures_instance:
+        rate, reason = empty_window_rate(cell, query_projections(cell), query_points(cell))
+        return Theory({"failure_rate": rate}, {}, {}, {}, reason)
+    numbers = instance_numbers(cell) if name == "exact" else instance_leading_order(cell)
+    return Theory(numbers, {}, {}, {}, "" if numbers else f"no {name} formula for {cell.estimator.instance.label}")
+
+
+def _outside_theory(cell: Cell) -> str:
+    """Why no theory speaks of a cell; empty if one may."""
+    if cell.estimator.learner.kind != "nadaraya_watson":
+        return "theory speaks of Nadaraya-Watson heads with given projections"
+    if cell.measures_instance:
+        return ""
+    if cell.heads.redrawn:
+        return "heads are redrawn in every replicate: theory holds for given heads"
+    if cell.estimator.key_scale == "normalised":
+        return "projected keys are normalised: theory holds for raw ones"
+    if cell.estimator.combination.rule == "product" and not cell.estimator.plain:
+        return "theory speaks of products of softmax kernels only"
+    if cell.estimator.combination.rule == "fitted":
+        return "weights are fitted in every replicate: theory holds for given weights"
+    return ""
+
+
+def _weights(cell: Cell, prediction: Prediction | ExactPrediction) -> np.ndarray:
+    """Weights of the cell, or those that are optimal by the theory's own second moments of errors."""
+    combination = cell.estimator.combination
+    if combination.rule == "product":
+        return np.ones(1)
+    if combination.rule != "optimal":
+        return np.array(cell.weights)
+    if prediction.reason:
+        return np.full(cell.heads.n_heads, np.nan)
+    moments = weighting.error_moments(prediction)
+    if combination.within == "unconstrained":
+        return weighting.unconstrained_weights(moments).weights
+    return _OPTIMA[combination.within](moments.errors).weights
+
+
+_OPTIMA = {
+    "affine": weighting.optimal_weights,
+    "simplex": weighting.simplex_weights,
+    "front_greater": weighting.front_greater_weights,
+}

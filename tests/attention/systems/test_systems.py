@@ -1,0 +1,229 @@
+"""Numbers of random instances: through a batch to measures, in a design, and by replay."""
+
+from __future__ import annotations
+
+import naive_mechanisms as naive
+import numpy as np
+import pandas as pd
+import pytest
+from builders import DESIGN, edited, minimal_cell, write_design
+
+import simstudy
+from simstudy.attention.combinations import combine_heads
+from simstudy.attention.systems import KINDS
+from simstudy.attention.systems.kq_svd import turned
+from simstudy.data.shared import SharedData
+from simstudy.design.load import load_design
+from simstudy.design.measures import MEASURES
+from simstudy.design.mistakes import DesignError
+from simstudy.design.settings.quantities import NAMES, QUANTITIES
+from simstudy.execution.store import Store
+from simstudy.replicates.batch import simulate_batch
+from simstudy.replicates.performance import performance
+from simstudy.replicates.replay import replay
+from simstudy.report.page import write_report
+
+INSTANCES = {
+    "normaliser": {"power": 2},
+    "kq_svd": {"rank": 1, "method": "keys", "angle": 60.0},
+    "head_recovery": {"rank_deficit": 1, "gates": "position", "held": 2},
+    "layer_norm": {"rank": 2},
+    "depth": {"depth": 2, "residual": "plain"},
+    "hierarchy": {"levels": 3, "downsampling": "chunk"},
+    "score_kernel": {"levels": 2},
+    "resolution": {"chunk": 4},
+    "hopfield_noise": {"memory": 0.5, "layers": 3},
+    "hopfield_tower": {"memory": 0.5, "layers": 3},
+    "masked_head": {"width": 18},
+    "perturbed_logits": {"error": 0.3},
+    "latent_cache": {"stride": 3},
+    "random_heads": {"outputs": 2, "correlation": 0.4},
+}
+"""Parameters of one small instance of each kind."""
+
+
+def cell_of(kind, **parameters):
+    return minimal_cell(instance={"kind": kind} | INSTANCES[kind] | parameters, bandwidth=0.6)
+
+
+def test_names__are_those_of_one_quantity_each():
+    assert len(set(NAMES)) == len(NAMES)
+    assert not set(NAMES) & set(MEASURES)
+    assert set(KINDS) == set(QUANTITIES) == set(INSTANCES)
+
+
+@pytest.mark.parametrize("kind", INSTANCES)
+def test_every_kind__measures_its_quantities_in_each_replicate_by_itself(kind):
+    cell = cell_of(kind)
+    whole = KINDS[kind](cell, SharedData(cell, 4, 3))
+    assert tuple(whole) == tuple(QUANTITIES[kind])
+    for name, values in whole.items():
+        assert values.shape == (3,) and np.isfinite(values).all()
+        np.testing.assert_array_equal(values[1:2], KINDS[kind](cell, SharedData(cell, 5, 1))[name])
+    (moments,) = simulate_batch([cell], 0)
+    found = performance(moments, combine_heads(cell))
+    each = KINDS[kind](cell, SharedData(cell, 0, 32))
+    for name, values in each.items():
+        assert found.estimate[name] == pytest.approx(values.mean(), rel=1e-12)
+        rounding = 1e-9 * np.abs(values).max()  # the error of a number that never varies
+        assert found.mcse[name] == pytest.approx(values.std(ddof=1) / np.sqrt(32), rel=0.8, abs=rounding)
+    assert all(np.isnan(found.estimate[name]) for name in MEASURES)
+    assert found.estimate["failure_rate"] == 0
+    seen = replay(cell, 5)
+    assert seen.failure == ""
+    np.testing.assert_array_equal(seen.number, [values[5] for values in each.values()])
+
+
+def test_number_that_is_not_finite__counts_its_replicate_as_failed(monkeypatch):
+    cell, measured = cell_of("normaliser"), KINDS["normaliser"]
+
+    def broken(cell, shared):
+        numbers = measured(cell, shared)
+        numbers["kernel_gap"][shared.first + np.arange(shared.count) == 9] = np.nan
+        return numbers
+
+    monkeypatch.setitem(KINDS, "normaliser", broken)
+    (moments,) = simulate_batch([cell], 0)
+    assert moments.failed.tolist() == [9] and moments.n_defined.sum() == 31
+
+
+@pytest.mark.parametrize("power", [1, 3])
+@pytest.mark.parametrize("keys", ["unit", "raw"])
+def test_normaliser__is_that_of_loops(power, keys):
+    cell = cell_of("normaliser", power=power, keys=keys)
+    shared = SharedData(cell, 0, 4)
+    found, points = KINDS["normaliser"](cell, shared), shared.normals(41, 6)
+    for r in range(4):
+        rows = [x / np.linalg.norm(x) if keys == "unit" else x for x in points[r].T]
+        logits = [float(rows[0] @ row) / 0.36 for row in rows[1:]]
+        weights = naive.entmax(logits, power)
+        other = naive.normalised([np.exp(z - max(logits)) for z in logits])
+        assert found["softmax_distance"][r] == pytest.approx(np.abs(weights - other).sum() / 2, abs=1e-12)
+        assert found["support_share"][r] == np.mean(weights > 1e-15)
+    # The identity of entmax and compact kernels is one of keys of equal length.
+    assert (found["kernel_gap"] < 1e-12).all() if keys == "unit" else (found["kernel_gap"] > 0.01).all()
+
+
+def naive_errors(keys, queries, values, method, rank, temperature):
+    """Errors of scores and outputs relative to their size, from whole matrices."""
+    scores = keys @ queries.T
+    approximation = naive.low_rank_scores(keys, queries, rank, method)
+    outputs = []
+    for matrix in (scores, approximation):
+        rows = [naive.normalised([np.exp(z - max(row)) for z in row]) for row in (matrix.T / temperature).tolist()]
+        outputs.append(np.array(rows) @ values)
+    error = np.linalg.norm(outputs[1] - outputs[0]) / np.linalg.norm(outputs[0])
+    return np.linalg.norm(approximation - scores) / np.linalg.norm(scores), error
+
+
+@pytest.mark.parametrize("method", ["scores", "keys", "stacked"])
+@pytest.mark.parametrize("scale", [1.0, 3.0])
+def test_compressed_scores__are_those_of_whole_matrices(method, scale):
+    parameters = {"rank": 2, "method": method, "angle": 30.0, "scale": scale, "smallest": 0.2}
+    cell = cell_of("kq_svd", **parameters).model_copy(update={"heads": minimal_cell(head_dim=4, n_features=8).heads})
+    shared = SharedData(cell, 0, 3)
+    found, drawn = KINDS["kq_svd"](cell, shared), shared.normals(40, 9)
+    deviations = [0.2 ** (k / 3) for k in range(4)]
+    c, s = np.cos(np.pi / 6), np.sin(np.pi / 6)
+    for r in range(3):
+        keys = np.array([[scale * deviations[k] * drawn[r, k, i] for k in range(4)] for i in range(40)])
+        plain = np.array([[deviations[k] * drawn[r, 4 + k, i] / scale for k in range(4)] for i in range(40)])
+        queries = np.empty_like(plain)
+        for k in range(2):
+            queries[:, k], queries[:, k + 2] = (
+                c * plain[:, k] - s * plain[:, k + 2], s * plain[:, k] + c * plain[:, k + 2],
+            )  # fmt: skip
+        errors = [naive_errors(keys, queries, drawn[r, 8], m, 2, cell.bandwidth**2) for m in (method, "scores")]
+        assert found["score_error"][r] == pytest.approx(errors[0][0], rel=1e-10)
+        assert found["output_error"][r] == pytest.approx(errors[0][1], rel=1e-9)
+        assert found["beats_scores"][r] == float(errors[0][1] < errors[1][1] and method != "scores")
+        excess = errors[0][0] ** 2 - errors[1][0] ** 2
+        assert found["eckart_young_gap"][r] == pytest.approx(excess, abs=1e-13)
+        assert (excess > 1e-5) == (method != "scores")
+
+
+def test_angle__is_that_of_leading_directions():
+    for degrees in (0.0, 35.0, 90.0):
+        rotation = turned(6, degrees)
+        np.testing.assert_allclose(rotation @ rotation.T, np.eye(6), atol=1e-15)
+        cosines = np.linalg.svd(rotation[:3, :3], compute_uv=False)
+        np.testing.assert_allclose(cosines, np.cos(np.radians(degrees)), atol=1e-15)
+
+
+INSTANCE_DESIGN = edited(
+    edited(
+        edited(DESIGN, 'angle = [0, 45, 90]\nbandwidth = [0.5, 1.0]', '"instance.power" = [1, 2, 4, 8]'),
+        'arrangement = "rotated"', 'arrangement = "aligned"',
+    ),
+    "bandwidth = 0.8", 'bandwidth = 0.8\ninstance = { kind = "normaliser", power = 1 }',
+).replace("mse = 0.05", "softmax_distance = 0.05").replace('"mse"', '"softmax_distance"').replace(
+    'x = "angle"', 'x = "instance.power"'
+).replace('hue = "bandwidth"\n', "")  # fmt: skip
+
+
+def test_parameter__is_a_factor_an_axis_and_a_coordinate(tmp_path):
+    design = load_design(write_design(tmp_path, INSTANCE_DESIGN))
+    assert [planned.cell.estimator.instance.power for planned in design.cells] == [1, 2, 4, 8]
+    results = simstudy.run(design, output=tmp_path, executor="serial")
+    assert results["instance.power"].values.tolist() == [1, 2, 4, 8]
+    assert results.verdict.item() == "supported"
+    assert results.softmax_distance.attrs["units"] == "1"
+    grid = simstudy.to_grid(results, "angles")
+    assert grid.softmax_distance.sel({"instance.power": 4, "source": "empirical"}) < 0.5
+    page = write_report(results, design, Store(tmp_path)).read_text(encoding="utf-8")
+    assert page.count('<th class="number">softmax distance</th>') == 1 and "squared bias" not in page
+    assert (
+        pd.read_csv(tmp_path / "cells.csv")["softmax_distance"].tolist() == results.softmax_distance[0].values.tolist()
+    )
+    wrong = edited(INSTANCE_DESIGN, 'direction = "decreasing"', 'direction = "increasing"')
+    contradicted = simstudy.run(load_design(write_design(tmp_path, wrong)), output=tmp_path, executor="serial")
+    assert contradicted.verdict.item() == "contradicted"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ('"instance.power" =', '"instance.powr" =', "grids.angles.factors.instance.powr[0] = 1: unknown key"),
+        ('"instance.power" =', '"instanse.power" =', "grids.angles.factors.instanse.power = [1, 2, 4, 8]: unknown"),
+        ("[1, 2, 4, 8]", "[1, 0]", "grids.angles.factors.instance.power[1] = 0: must be greater"),
+        ('"normaliser", power = 1', '"normaliser"', ""),
+    ],
+)
+def test_faulty_parameter__is_named_where_it_stands(tmp_path, old, new, message):
+    path = write_design(tmp_path, edited(INSTANCE_DESIGN, old, new))
+    if not message:
+        load_design(path)
+        return
+    with pytest.raises(DesignError) as refused:
+        load_design(path)
+    assert message in str(refused.value)
+
+
+def test_results_of_a_study_without_instances__have_no_numbers_of_them(tmp_path):
+    results = simstudy.run(load_design(write_design(tmp_path)), output=tmp_path, executor="serial")
+    assert not set(NAMES) & set(results)
+
+
+RATIO = """
+[claims.ratio]
+statement = "A ratio."
+kind = "equals"
+grid = "angles"
+where = { angle = 0 }
+versus = { angle = 90 }
+compared = "ratio"
+measure = "mean_variance"
+value = 1.0
+margin = 0.9
+"""
+
+
+def test_ratio__is_compared_with_its_error(tmp_path):
+    text = edited(DESIGN, "[figures.mse]", RATIO + "\n[figures.mse]")
+    results = simstudy.run(load_design(write_design(tmp_path, text)), output=tmp_path, executor="serial")
+    row = results.sel(claim="ratio")
+    assert row.verdict == "supported" and 0 < row.verdict_mcse < 0.2
+    values = results.mean_variance.sel(source="empirical").values
+    assert float(row.verdict_estimate) in (pytest.approx(values[0] / values[4]), pytest.approx(values[1] / values[5]))
+    with pytest.raises(DesignError, match=r"claims.ratio.compared = 'ratio': state versus"):
+        load_design(write_design(tmp_path, edited(text, "versus = { angle = 90 }\n", "")))

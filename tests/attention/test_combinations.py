@@ -1,0 +1,128 @@
+"""Weights of heads: fixed ones by hand, optimal ones by the conditions that single them out."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from builders import minimal_cell
+
+from simstudy.attention.combinations import affine, combine_heads, fit_weights, front_greater, least_squares, simplex
+from simstudy.replicates.batch import simulate_batch
+from simstudy.replicates.moments import stack
+from simstudy.replicates.performance import performance
+
+RIDGE = {"function": "ridge", "amplitude": 2.0, "direction": [1.0, -0.5]}
+QUERIES = {"kind": "gaussian", "count": 5}
+
+
+def moment_of(n_heads: int, seed: int = 0) -> np.ndarray:
+    rows = np.random.default_rng(seed).normal(size=(2 * n_heads, n_heads)) + 0.7
+    return rows.T @ rows
+
+
+@pytest.mark.parametrize(
+    ("combination", "expected"),
+    [
+        ("uniform", [1 / 3] * 3),
+        ("sum", [1, 1, 1]),
+        ([0.5, -1.0, 2.0], [0.5, -1.0, 2.0]),
+        ({"rule": "geometric", "ratio": 0.5}, [4 / 7, 2 / 7, 1 / 7]),
+        ("fibonacci", [2 / 4, 1 / 4, 1 / 4]),
+    ],
+)
+def test_fixed_weights__by_hand(combination, expected):
+    cell = minimal_cell(n_heads=3, combination=combination)
+    np.testing.assert_allclose(cell.weights, expected, rtol=1e-15)
+    given = combine_heads(cell)(np.zeros((2, 1, 3)), np.zeros((2, 1, 3, 3)), np.zeros(1))
+    np.testing.assert_allclose(given, [expected, expected], rtol=1e-15)
+
+
+def test_fibonacci__saturates_at_4_236_effective_learners():
+    golden = (1 + 5**0.5) / 2
+    for n_heads in (80, 3000):
+        weights = np.array(minimal_cell(n_heads=n_heads, combination="fibonacci").weights)
+        assert 1 / (weights @ weights) == pytest.approx(golden**3, rel=1e-12)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_affine__has_equal_gradients(seed):
+    moment = moment_of(4, seed)
+    weights = affine(moment)
+    assert weights.sum() == pytest.approx(1)
+    gradient = moment @ weights
+    np.testing.assert_allclose(gradient, gradient.mean(), rtol=1e-9)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_simplex__meets_the_conditions_of_karush_kuhn_and_tucker(seed):
+    moment = moment_of(5, seed)
+    weights = simplex(moment)
+    assert weights.sum() == pytest.approx(1) and weights.min() >= 0
+    gradient, risk = moment @ weights, weights @ moment @ weights
+    assert (gradient >= risk * (1 - 1e-9)).all()
+    np.testing.assert_allclose(gradient[weights > 0], risk, rtol=1e-9)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_front_greater__is_best_of_its_class(seed):
+    moment = moment_of(4, seed)
+    weights = front_greater(moment)
+    assert (np.diff(weights) <= 1e-12).all() and weights.sum() == pytest.approx(1)
+    others = np.sort(np.random.default_rng(1).dirichlet(np.ones(4), 4000))[:, ::-1]
+    risks = np.einsum("ch,hg,cg->c", others, moment, others)
+    assert weights @ moment @ weights <= risks.min()
+    assert risks.min() < 1.2 * (weights @ moment @ weights)
+
+
+def test_identical_heads__share_their_weight():
+    moment = np.ones((3, 3))
+    for rule in (affine, simplex):
+        assert rule(moment).sum() == pytest.approx(1)
+    np.testing.assert_allclose(affine(moment), 1 / 3)
+
+
+def test_unconstrained__solves_the_normal_equations():
+    gram, cross = moment_of(3), np.array([1.0, 0.5, -2.0])
+    np.testing.assert_allclose(gram @ least_squares(gram, cross), cross)
+
+
+def test_fit__finds_the_weights_that_made_the_outcomes():
+    outputs = np.random.default_rng(2).normal(size=(50, 3))
+    truth = np.array([0.6, 0.4, 0.0])
+    for within in ("affine", "simplex", "unconstrained"):
+        np.testing.assert_allclose(fit_weights(within, outputs, outputs @ truth), truth, atol=1e-7)
+
+
+def of_cell(combination, **settings):
+    cell = minimal_cell(combination=combination, regression=RIDGE, queries=QUERIES, n_heads=3, **settings)
+    blocks = stack([simulate_batch([cell], number)[0] for number in range(4)])
+    return performance(blocks, combine_heads(cell))
+
+
+def test_wider_classes__have_smaller_errors():
+    classes = ["front_greater", "simplex", "affine", "unconstrained"]
+    found = [of_cell({"rule": "optimal", "within": within}) for within in classes]
+    errors = [float(result.estimate["mse"]) for result in [of_cell("uniform"), *found]]
+    assert errors == sorted(errors, reverse=True)
+    assert errors[-1] < 0.9 * errors[0]
+    assert (found[-1].mcse["combination_weight"] > 0).all()
+
+
+def test_combinations__share_stored_batches_unless_they_enter_a_replicate():
+    plain, optimal = minimal_cell(), minimal_cell(combination={"rule": "optimal"})
+    fitted = minimal_cell(combination={"rule": "fitted", "n_validation": 50}, noise_treatment="drawn")
+    drawn = minimal_cell(noise_treatment="drawn")
+    assert plain.identity("e") == optimal.identity("e")
+    assert fitted.identity("e") != drawn.identity("e")
+
+
+def test_fitted_weights__tend_to_the_optimal_ones_as_validation_grows():
+    few, many = (
+        of_cell({"rule": "fitted", "n_validation": n, "within": "affine"}, noise_treatment="drawn") for n in (6, 2000)
+    )
+    best = of_cell({"rule": "optimal", "within": "affine"}, noise_treatment="drawn")
+    errors = [float(result.estimate["mse"]) for result in (few, many, best)]
+    margin = 4 * float(many.mcse["mse"])
+    assert errors[0] > errors[1] + margin
+    # In each replicate the best weights for that replicate: better than one set of weights for all.
+    assert errors[1] < errors[2] + margin

@@ -1,0 +1,179 @@
+"""Mechanisms as designs compose them, against loops over their formulas; and what they must be equal to."""
+
+from __future__ import annotations
+
+import naive_mechanisms as naive
+import numpy as np
+import pytest
+from builders import minimal_cell
+
+from simstudy.attention import general, learner_of
+from simstudy.attention.combinations import combine_heads
+from simstudy.data.shared import SharedData, projections_of
+from simstudy.design.feasibility import impossibilities
+from simstudy.design.settings.cell import N_BLOCKS
+from simstudy.replicates.batch import simulate_batch
+from simstudy.replicates.performance import performance
+
+QUERIES = {"kind": "points", "points": [[0.0], [0.5, -1.0], [0.3, 0.6, -0.2, 0.9]]}
+RIDGE = {"function": "ridge", "amplitude": 2.0, "direction": [1.0, -0.5]}
+DOT = {"logits": "dot_product"}
+MECHANISMS = {
+    "epanechnikov": {"normaliser": {"kind": "compact", "power": 1, "window": 2.5}},
+    "power of ten": {"normaliser": {"kind": "compact", "power": 10, "window": 5.0}},
+    "entmax": {"normaliser": {"kind": "entmax", "power": 2}},
+    "entmax of products": {"normaliser": {"kind": "entmax", "power": 3}, **DOT},
+    "sparsemax": {"normaliser": {"kind": "sparsemax"}, **DOT},
+    "relu": {"normaliser": {"kind": "relu", "threshold": -3.0}},
+    "merge": {"transformation": {"kind": "merge", "stride": 3}},
+    "merge, sparse": {"transformation": {"kind": "merge", "stride": 4}, "normaliser": {"kind": "entmax", "power": 2}},
+    "mixture": {"transformation": {"kind": "mixture", "levels": 3, "decay": 0.7}},
+    "mixture of products": {"transformation": {"kind": "mixture", "levels": 4}, **DOT},
+    "best scores": {"transformation": {"kind": "low_rank", "rank": 1, "method": "scores"}, **DOT},
+    "keys alone": {"transformation": {"kind": "low_rank", "rank": 1, "method": "keys"}, **DOT},
+    "stacked": {"transformation": {"kind": "low_rank", "rank": 1, "method": "stacked"}, **DOT},
+    "product": {"combination": {"rule": "product", "logits": "sum"}},
+    "pool of compact": {
+        "combination": {"rule": "product", "logits": "mean"},
+        "normaliser": {"kind": "compact", "power": 2, "window": 3.0},
+    },
+}  # fmt: skip
+
+
+def cell_of(mechanism, **settings):
+    base = {"n_keys": 22, "regression": RIDGE, "queries": QUERIES, "noise_sd": 0.5}
+    return minimal_cell(**base | mechanism | settings)
+
+
+def solved(cell, mechanism, first, count):
+    """Means and Gram of replicates by loops."""
+    shared = SharedData(cell, first, count)
+    heads = [projections_of(cell, first + r if cell.heads.redrawn else 0) for r in range(count)]
+    points = np.zeros((3, 6))
+    for row, point in zip(points, QUERIES["points"], strict=True):
+        row[: len(point)] = point
+    found = []
+    for r in range(count):
+        key, query = (part.reshape(-1, *part.shape[-2:]) for part in heads[r])
+        keys = np.array([(shared.keys(22)[r].T @ w) for w in key])
+        images = np.array([[x @ w for w in query] for x in points])
+        data = shared.regression(cell)[r], shared.variances(cell)[r]
+        found.append(naive.moments(mechanism, keys, *data, images, cell.bandwidth))
+    return (np.array(part) for part in zip(*found, strict=True))
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS.values(), ids=MECHANISMS)
+def test_mechanism__is_the_loop_over_its_formula(mechanism):
+    cell = cell_of(mechanism)
+    members = learner_of(cell).evaluate(SharedData(cell, 3, 4))
+    means, gram = solved(cell, mechanism, 3, 4)
+    assert np.isfinite(means).all()
+    np.testing.assert_allclose(members.means, means, atol=1e-10)
+    np.testing.assert_allclose(members.gram, gram, atol=1e-10)
+    plain, _ = solved(cell, {}, 3, 4)
+    assert np.abs(means - plain).max() > 1e-3  # the control: the piece matters
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS.values(), ids=MECHANISMS)
+def test_mechanism__of_redrawn_heads_takes_those_of_each_replicate(mechanism):
+    cell = cell_of(mechanism, arrangement="haar_redrawn", query_projections="haar")
+    members = learner_of(cell).evaluate(SharedData(cell, 3, 4))
+    means, gram = solved(cell, mechanism, 3, 4)
+    np.testing.assert_allclose(members.means, means, atol=1e-10)
+    np.testing.assert_allclose(members.gram, gram, atol=1e-10)
+
+
+def test_queries_in_parts__change_no_bit(monkeypatch):
+    cell = cell_of(MECHANISMS["entmax"])
+    whole = learner_of(cell).evaluate(SharedData(cell, 3, 4))
+    monkeypatch.setattr(general, "BLOCK_BYTES", 1)
+    parts = learner_of(cell).evaluate(SharedData(cell, 3, 4))
+    np.testing.assert_array_equal(parts.means, whole.means)
+    np.testing.assert_array_equal(parts.gram, whole.gram)
+    assert (whole.means[:, 0] != whole.means[:, 1]).any()  # or parts could be taken for one another
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS.values(), ids=MECHANISMS)
+def test_mechanism__passes_through_a_batch_whatever_its_company(mechanism):
+    cells = [cell_of(mechanism), cell_of({}), cell_of(mechanism, noise_treatment="drawn")]
+    together = simulate_batch(cells, 1)
+    for cell, moments in zip(cells, together, strict=True):
+        for one, other in zip(moments, simulate_batch([cell], 1)[0], strict=True):
+            np.testing.assert_array_equal(one, other)
+    found = [performance(m, combine_heads(c)) for m, c in zip(together, cells, strict=True)]
+    assert found[0].estimate["mse"] != found[1].estimate["mse"]
+    # Integrated and drawn noise have the same expectations.
+    gap = found[0].estimate["mse"] - found[2].estimate["mse"]
+    assert abs(gap) < 4 * np.hypot(found[0].mcse["mse"], found[2].mcse["mse"])
+
+
+@pytest.mark.parametrize(
+    "mechanism",
+    [
+        {"transformation": {"kind": "merge", "stride": 1}},
+        {"transformation": {"kind": "mixture", "levels": 1}},
+        {"transformation": {"kind": "low_rank", "rank": 2, "method": "keys"}},
+        {"combination": {"rule": "product"}, "n_heads": 1},
+    ],
+    ids=["merge", "mixture", "low rank", "product"],
+)
+def test_piece_that_changes_nothing__leaves_ordinary_attention(mechanism):
+    logits = {} if "low_rank" not in str(mechanism) else DOT
+    shared = SharedData(cell_of({}), 0, 3)
+    heads = {"n_heads": mechanism.get("n_heads", 2)}
+    found = learner_of(cell_of(mechanism, **logits)).evaluate(shared)
+    plain = learner_of(cell_of({}, **logits, **heads)).evaluate(SharedData(cell_of({}), 0, 3))
+    np.testing.assert_allclose(found.means, plain.means, atol=1e-13)
+    np.testing.assert_allclose(found.gram, plain.gram, atol=1e-13)
+
+
+def test_product_of_gaussian_kernels__is_one_head_in_all_dimensions():
+    product = learner_of(cell_of({"combination": "product"})).evaluate(SharedData(cell_of({}), 0, 3))
+    joint = learner_of(cell_of({}, n_heads=1, head_dim=4)).evaluate(SharedData(cell_of({}), 0, 3))
+    np.testing.assert_allclose(product.means, joint.means, atol=1e-13)
+
+
+def test_empty_windows__are_failures_and_all_else_is_conditional_on_there_being_none():
+    cell = cell_of({"normaliser": {"kind": "compact", "power": 1, "window": 0.5}}, batch_size=64, n_heads=1)
+    (moments,) = simulate_batch([cell], 0)
+    members = learner_of(cell).evaluate(SharedData(cell, 0, 64))
+    empty = np.isnan(members.means).any(axis=(1, 2))
+    assert 0 < empty.sum() < 64
+    assert moments.failed.tolist() == np.flatnonzero(empty).tolist()
+    found = performance(moments, combine_heads(cell))
+    share = empty.mean()
+    assert found.estimate["failure_rate"] == share
+    smoothed, by_block = (empty.sum() + 2) / 68, empty.reshape(N_BLOCKS, -1).mean(axis=1)
+    blocks = (by_block - share) / np.sqrt(N_BLOCKS * (N_BLOCKS - 1))
+    np.testing.assert_allclose(found.contribution["failure_rate"], blocks, atol=1e-15)
+    error = max(np.sqrt(smoothed * (1 - smoothed) / 68), np.sqrt((blocks**2).sum()))
+    assert found.mcse["failure_rate"] == pytest.approx(error)
+    assert found.estimate["squared_bias"] < 100  # finite: of the replicates that have an estimate
+
+
+def test_failure_rate__pairs_block_by_block_and_is_never_without_error():
+    never, sometimes = (
+        performance(simulate_batch([cell_of({"normaliser": {"kind": "compact", "power": 1, "window": w}})], 0)[0],
+                    np.full(2, 0.5))
+        for w in (9.0, 1.0)
+    )  # fmt: skip
+    assert never.estimate["failure_rate"] == 0 and never.mcse["failure_rate"] > 0.02
+    shares, rest = sometimes.contribution["failure_rate"], sometimes.remainder["failure_rate"]
+    assert np.hypot(np.sqrt((shares**2).sum()), rest) == pytest.approx(float(sometimes.mcse["failure_rate"]))
+
+
+@pytest.mark.parametrize(
+    ("settings", "setting"),
+    [
+        ({"normaliser": {"kind": "compact", "power": 1}, **DOT}, "normaliser"),
+        ({"normaliser": {"kind": "compact", "power": 10}, "dtype": "float32"}, "dtype"),
+        ({"transformation": {"kind": "low_rank", "rank": 3}, **DOT}, "transformation"),
+        ({"transformation": {"kind": "low_rank", "rank": 1}}, "transformation"),
+        ({"normaliser": "sparsemax", "learner": "trained", "noise_treatment": "drawn"}, "learner"),
+        ({"normaliser": "sparsemax", "reference": "attention"}, "reference"),
+        ({"combination": "product", "instance": {"kind": "normaliser", "power": 1}}, "instance"),
+    ],
+)
+def test_what_a_mechanism_cannot_have__is_named(settings, setting):
+    assert setting in [name for name, _ in impossibilities(cell_of(settings))]
+    assert not impossibilities(cell_of({}))

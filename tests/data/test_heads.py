@@ -1,0 +1,234 @@
+"""Head arrangements against singular values, Haar draws against their moments, query points."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+
+from simstudy.data.heads import key_projections, query_points, query_projections
+from simstudy.design.feasibility import features_needed, impossibilities
+from simstudy.design.settings.cell import Cell
+
+
+def make(d=20, seed=0, queries="origin", keys="gaussian", **heads):
+    heads = {"n_heads": 4, "head_dim": 2, "arrangement": "aligned"} | heads
+    return Cell.model_validate(
+        {
+            "data": {"n_keys": 10, "n_features": d, "key_distribution": keys},
+            "heads": heads,
+            "estimator": {"bandwidth": 0.5},
+            "queries": {"queries": queries},
+            "simulation": {"seed": seed},
+        }
+    )
+
+
+def angles_between(u, v):
+    """Principal angles in degrees, ascending; from sines where the cosine is insensitive."""
+    u, v = np.linalg.qr(u)[0], np.linalg.qr(v)[0]
+    cosines = np.linalg.svd(u.T @ v, compute_uv=False)
+    sines = np.linalg.svd(v - u @ (u.T @ v), compute_uv=False)[::-1]
+    return np.degrees(np.arctan2(sines, cosines))
+
+
+# ---------------------------------------------------------------- constructed arrangements
+
+ARRANGEMENTS = [
+    ({"arrangement": "aligned"}, (0, 0, 0)),
+    ({"arrangement": "orthogonal"}, (90, 90, 90)),
+    ({"arrangement": "rotated", "angle": 0}, (0, 0, 0)),
+    ({"arrangement": "rotated", "angle": 1e-6}, (1e-6, 1e-6, 1e-6)),
+    ({"arrangement": "rotated", "angle": 37}, (37, 37, 37)),
+    ({"arrangement": "rotated", "angle": 90}, (90, 90, 90)),
+    ({"arrangement": "principal_angles", "principal_angles": (60, 0, 20)}, (0, 20, 60)),
+    ({"arrangement": "principal_angles", "principal_angles": (0, 90, 45)}, (0, 45, 90)),
+]
+
+
+@pytest.mark.parametrize("n_heads", [1, 2, 3, 5])
+@pytest.mark.parametrize(("setting", "wanted"), ARRANGEMENTS)
+def test_any_two_heads_have_the_angles_asked_for(n_heads, setting, wanted):
+    w = key_projections(make(n_heads=n_heads, head_dim=3, **setting))
+    assert w.shape == (n_heads, 20, 3)
+    np.testing.assert_allclose(np.swapaxes(w, 1, 2) @ w, np.broadcast_to(np.eye(3), (n_heads, 3, 3)), atol=1e-15)
+    for h, g in itertools.combinations(range(n_heads), 2):
+        np.testing.assert_allclose(angles_between(w[h], w[g]), wanted, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize(("setting", "wanted"), ARRANGEMENTS)
+def test_heads_take_up_the_features_that_validation_demands(setting, wanted):
+    cell = make(head_dim=3, **setting)
+    w = key_projections(cell)
+    used = np.flatnonzero(np.any(w != 0, axis=(0, 2)))
+    assert used.max() + 1 == used.size == features_needed(cell.heads)
+    tight = cell.model_copy(update={"data": cell.data.model_copy(update={"n_features": used.size})})
+    np.testing.assert_array_equal(key_projections(tight), w[:, : used.size])
+
+
+def test_limits_are_exact():
+    identity = np.eye(20)
+    aligned = key_projections(make(arrangement="rotated", angle=0))
+    orthogonal = key_projections(make(arrangement="rotated", angle=90))
+    for h in range(4):
+        np.testing.assert_array_equal(aligned[h], identity[:, :2])
+        np.testing.assert_array_equal(orthogonal[h], identity[:, 2 * h : 2 * h + 2])
+    np.testing.assert_array_equal(key_projections(make(arrangement="rotated", angle=33))[0], identity[:, :2])
+
+
+# ---------------------------------------------------------------- Haar
+
+
+def haar(**changes):
+    return make(**({"d": 7, "head_dim": 3, "n_heads": 2, "arrangement": "haar_redrawn"} | changes))
+
+
+def moment_z_scores(draws):
+    """Errors of moments of uniform p-frames in d dimensions, in units of their standard errors, with the angle.
+
+    A column x has E x_1^2 = 1/d and E x_1^4 = 3/(d(d+2)); two independent frames have mean squared cosine p/d; a
+    function of a rotated frame has the same mean.
+    """
+    d, p = draws.shape[2:]
+    rotation = np.linalg.qr(np.random.default_rng(3).standard_normal((d, d)))[0]
+    rotated = rotation @ draws[:, 0]
+    cosines = np.sum((np.swapaxes(draws[:, 0], 1, 2) @ draws[:, 1]) ** 2, axis=(1, 2)) / p
+    statistics = {
+        "mean": (draws[:, 0, :, :].reshape(len(draws), -1), 0.0),
+        "square": (draws[:, 0].reshape(len(draws), -1) ** 2, 1 / d),
+        "fourth power": (draws[:, 0].reshape(len(draws), -1) ** 4, 3 / (d * (d + 2))),
+        "fourth power, rotated": (rotated.reshape(len(draws), -1) ** 4, 3 / (d * (d + 2))),
+        "squared cosine": (cosines[:, None], p / d),
+    }
+    scores = [(x.mean(0) - mean) / (x.std(0, ddof=1) / math.sqrt(len(x))) for x, mean in statistics.values()]
+    return np.concatenate(scores)
+
+
+def test_haar_heads_are_orthonormal_and_uniform():
+    w = key_projections(haar(), 0, 20_000)
+    np.testing.assert_allclose(np.swapaxes(w, 2, 3) @ w, np.broadcast_to(np.eye(3), (20_000, 2, 3, 3)), atol=5e-15)
+    # 85 scores: the largest of so many standard normals exceeds 4.5 with probability 6e-4.
+    assert np.max(np.abs(moment_z_scores(w))) < 4.5
+
+
+def test_uniformity_check_rejects_frames_without_the_sign_rule():
+    w = key_projections(haar(), 0, 20_000)
+    unsigned = np.linalg.qr(w)[0]
+    assert np.max(np.abs(moment_z_scores(unsigned))) > 4.5
+
+
+def test_uniformity_check_rejects_a_preferred_axis():
+    w = key_projections(haar(), 0, 20_000).copy()
+    w[:, :, 0] *= 1.05
+    assert np.max(np.abs(moment_z_scores(np.linalg.qr(w)[0]))) > 4.5
+
+
+def test_redrawn_heads_do_not_depend_on_their_grouping():
+    cell = haar(d=16, head_dim=4, n_heads=3)
+    whole = key_projections(cell, 0, 30)
+    parts = [key_projections(cell, a, b - a) for a, b in itertools.pairwise([0, 1, 2, 9, 30])]
+    np.testing.assert_array_equal(np.concatenate(parts), whole)
+    assert np.unique(whole).size == whole.size
+
+
+def test_fixed_haar_heads_are_those_of_replicate_zero():
+    fixed = key_projections(haar(arrangement="haar"), 5, 2)
+    assert fixed.shape == (2, 7, 3)
+    np.testing.assert_array_equal(fixed, key_projections(haar(), 0, 1)[0])
+
+
+def test_heads_depend_on_the_seed_and_not_on_the_data():
+    w = key_projections(haar(), 0, 2)
+    np.testing.assert_array_equal(key_projections(haar(keys={"distribution": "sphere"}), 0, 2), w)
+    assert not np.any(key_projections(haar(seed=1), 0, 2) == w)
+
+
+# ---------------------------------------------------------------- query projections and files
+
+
+@pytest.mark.parametrize("arrangement", ["haar", "haar_redrawn"])
+def test_query_projections_same_opposite_and_their_own(arrangement):
+    cell = {
+        how: haar(n_heads=3, arrangement=arrangement, query_projections=how) for how in ("same", "opposite", "haar")
+    }
+    w = key_projections(cell["same"], 3, 2)
+    np.testing.assert_array_equal(query_projections(cell["same"], 3, 2), w)
+    sign = np.array([1.0, -1.0, 1.0])[:, None, None]
+    np.testing.assert_array_equal(query_projections(cell["opposite"], 3, 2), sign * w)
+    np.testing.assert_array_equal(key_projections(cell["opposite"], 3, 2), w)
+    own = query_projections(cell["haar"], 3, 2)
+    assert own.shape == w.shape
+    assert not np.any(own == w)
+
+
+def test_heads_of_a_file_are_what_the_cell_carries():
+    contents = np.random.default_rng(0).standard_normal((4, 20, 2))
+    cell = make(arrangement="file", file="heads.npy")
+    with pytest.raises(ValueError, match="have not been read"):
+        key_projections(cell)
+    read = cell.model_copy(update={"file_projections": contents.tolist()})
+    np.testing.assert_array_equal(key_projections(read), contents)
+    wrong = cell.model_copy(update={"file_projections": contents[:3].tolist()})
+    with pytest.raises(ValueError, match=r"\(3, 20, 2\).*\(4, 20, 2\)"):
+        key_projections(wrong)
+
+
+# ---------------------------------------------------------------- query points
+
+
+def test_given_points_are_padded_with_zeros():
+    np.testing.assert_array_equal(query_points(make(d=3)), np.zeros((1, 3)))
+    given = {"kind": "points", "points": [[1, 2], [3], [4, 5, 6]]}
+    np.testing.assert_array_equal(query_points(make(d=3, queries=given)), [[1, 2, 0], [3, 0, 0], [4, 5, 6]])
+
+
+def test_gaussian_points_are_fixed_nested_and_scaled():
+    def points(count=400, scale=1.0, **cell):
+        return query_points(make(queries={"kind": "gaussian", "count": count, "scale": scale}, **cell))
+
+    x = points()
+    assert x.shape == (400, 20)
+    assert np.abs(np.mean(x**2) - 1) < 4 * math.sqrt(2 / x.size)
+    assert np.abs(np.mean((1.1 * x) ** 2) - 1) > 4 * math.sqrt(2 / x.size)
+    np.testing.assert_array_equal(points(scale=2.0), 2 * x)
+    np.testing.assert_array_equal(points(count=7, d=5), x[:7, :5])
+    np.testing.assert_array_equal(points(n_heads=2, keys={"distribution": "sphere"}), x)
+    assert not np.any(points(seed=1) == x)
+
+
+def test_scattered_heads__lie_between_aligned_and_haar():
+    """At spread 0 they are aligned; a wide spread forgets the shared part; in between the spread orders them."""
+    aligned = key_projections(make(arrangement="scattered", spread=0.0))
+    np.testing.assert_array_equal(aligned, key_projections(make(arrangement="aligned")))
+    overlaps = []
+    for spread in (0.1, 0.5, 2.0, 1e6):
+        w = [key_projections(make(arrangement="scattered", spread=spread, head_seed=s))[:2] for s in range(300)]
+        np.testing.assert_allclose(w[0][0].T @ w[0][0], np.eye(2), atol=1e-12)
+        overlaps.append(np.array([np.sum((a.T @ b) ** 2) / 2 for a, b in w]))
+    means = [overlap.mean() for overlap in overlaps]
+    assert means == sorted(means, reverse=True) and means[0] > 0.95
+    assert means[-1] == pytest.approx(2 / 20, abs=4 * overlaps[-1].std() / np.sqrt(300))
+
+
+def test_draws_of_heads__differ_by_their_number_and_by_nothing_else():
+    one, other = (key_projections(make(arrangement="haar", head_seed=number)) for number in (0, 1))
+    assert not np.any(one == other)
+    queries = {"kind": "gaussian", "count": 3}
+    seen = [query_points(make(arrangement="haar", head_seed=number, queries=queries)) for number in (0, 1)]
+    np.testing.assert_array_equal(*seen)
+
+
+def test_dimension_budget__buys_heads():
+    def of(**heads):
+        heads |= {"head_dim": 4, "arrangement": "orthogonal"}
+        data = {"n_keys": 10, "n_features": 32}
+        return Cell.model_validate({"data": data, "heads": heads, "estimator": {"bandwidth": 0.5}})
+
+    bought, stated = of(total_dim=32), of(n_heads=8)
+    assert bought.heads.n_heads == 8 and bought.coordinates["total_dim"] == 32
+    assert bought.identity("e") == stated.identity("e")
+    assert impossibilities(bought) == []
+    for wrong in (of(total_dim=30), of(total_dim=32, n_heads=4)):
+        assert [setting for setting, _ in impossibilities(wrong)] == ["total_dim"]

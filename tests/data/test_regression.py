@@ -1,0 +1,116 @@
+"""Regression functions against loops over the points, and their independence of the array a point stands in."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from pydantic import TypeAdapter
+
+from simstudy.data.regression import evaluate
+from simstudy.design.settings import Regression
+
+FUNCTIONS = [
+    {"function": "zero"},
+    {"function": "linear", "coefficients": [1.0, 0.0, -2.5]},
+    {"function": "quadratic", "coefficients": [0.25]},
+    {"function": "quadratic", "coefficients": [1.0, -0.5]},
+    {"function": "ridge", "wave": "sin", "amplitude": 2.0, "frequency": 1.5, "direction": [1.0, 2.0]},
+    {"function": "ridge", "wave": "cos", "amplitude": -1.0, "frequency": 0.5, "direction": [0.0, 0.0, 3.0]},
+    {"function": "additive", "wave": "sin", "frequency": 2.0},
+    {"function": "additive", "wave": "cos", "amplitude": 1.5, "decay": "exponential", "rate": 0.7},
+    {"function": "additive", "wave": "sin", "decay": "power", "rate": 1.5, "n_active": 3},
+    {"function": "interaction", "amplitude": 3.0, "coordinates": [2, 4]},
+    {"function": "bumps", "centres": [[0.5], [-1.0, 2.0]], "amplitudes": [2.0, -1.0], "width": 0.8},
+]
+FUNCTIONS.append({"function": "sum", "terms": [FUNCTIONS[1], FUNCTIONS[4], FUNCTIONS[10]]})
+NAMES = [f"{i}-{f['function']}" for i, f in enumerate(FUNCTIONS)]
+WAVES = {"sin": math.sin, "cos": math.cos}
+D = 4
+
+
+def naive(f, x):
+    """m(x) at one point, a list of numbers, from the dictionary of a function; written from the definitions."""
+    d = len(x)
+    if f["function"] == "zero":
+        return 0.0
+    if f["function"] == "linear":
+        return sum(c * t for c, t in zip(f["coefficients"], x, strict=False))
+    if f["function"] == "quadratic":
+        c = f["coefficients"] * d if len(f["coefficients"]) == 1 else f["coefficients"]
+        return sum(a * t * t for a, t in zip(c, x, strict=False))
+    if f["function"] == "ridge":
+        u, length = f["direction"], math.sqrt(sum(t * t for t in f["direction"]))
+        along = sum(a * t for a, t in zip(u, x, strict=False)) / length
+        return f["amplitude"] * WAVES[f["wave"]](f["frequency"] * along)
+    if f["function"] == "additive":
+        fall = {
+            "none": lambda j: 1.0,
+            "exponential": lambda j: math.exp(-f["rate"] * (j - 1)),
+            "power": lambda j: j ** -f["rate"],
+        }[f.get("decay", "none")]
+        wave, active = WAVES[f["wave"]], x[: f.get("n_active", d)]
+        terms = [fall(j) * wave(f.get("frequency", 1.0) * t) for j, t in enumerate(active, start=1)]
+        return f.get("amplitude", 1.0) * sum(terms)
+    if f["function"] == "interaction":
+        return f["amplitude"] * x[f["coordinates"][0] - 1] * x[f["coordinates"][1] - 1]
+    if f["function"] == "bumps":
+        total = 0.0
+        for centre, a in zip(f["centres"], f["amplitudes"], strict=True):
+            gaps = [t - (centre[j] if j < len(centre) else 0.0) for j, t in enumerate(x)]
+            total += a * math.exp(-sum(g * g for g in gaps) / (2 * f["width"] ** 2))
+        return total
+    return sum(naive(term, x) for term in f["terms"])
+
+
+def parsed(f):
+    return TypeAdapter(Regression).validate_python(f)
+
+
+@pytest.fixture(scope="module")
+def x():
+    return np.random.default_rng(5).standard_normal((3, D, 41))
+
+
+@pytest.mark.parametrize("f", FUNCTIONS, ids=NAMES)
+def test_values_are_those_of_the_definition(f, x):
+    values = evaluate(parsed(f), x)
+    assert values.shape == (3, 41)
+    expected = [[naive(f, x[r, :, i].tolist()) for i in range(41)] for r in range(3)]
+    np.testing.assert_allclose(values, expected, rtol=1e-13, atol=1e-14)
+
+
+@pytest.mark.parametrize("f", FUNCTIONS, ids=NAMES)
+def test_single_precision_stays_single(f, x):
+    single = x.astype(np.float32)
+    values = evaluate(parsed(f), single)
+    assert values.dtype == np.float32
+    np.testing.assert_allclose(values, evaluate(parsed(f), single.astype(float)), rtol=1e-5, atol=4e-6)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("f", FUNCTIONS, ids=NAMES)
+def test_values_have_the_same_bits_in_any_array(f, dtype, x):
+    m, x = parsed(f), x.astype(dtype)
+    # A wild neighbour must not push a library's vectors onto another path either.
+    x[1, :, ::5] *= 1e6
+    whole = evaluate(m, x)
+    for r in range(3):
+        np.testing.assert_array_equal(evaluate(m, x[r]), whole[r])
+    for n in range(1, 41):
+        np.testing.assert_array_equal(evaluate(m, x[..., :n]), whole[:, :n])
+        np.testing.assert_array_equal(evaluate(m, np.ascontiguousarray(x[1:, :, 41 - n :])), whole[1:, 41 - n :])
+    np.testing.assert_array_equal(evaluate(m, np.asfortranarray(x)), whole)
+
+
+def test_points_are_not_changed(x):
+    before = x.copy()
+    for f in FUNCTIONS:
+        evaluate(parsed(f), x)
+    np.testing.assert_array_equal(x, before)
+
+
+def test_something_else_is_refused(x):
+    with pytest.raises(TypeError, match="no regression function"):
+        evaluate("sin", x)

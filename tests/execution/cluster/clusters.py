@@ -1,0 +1,96 @@
+"""What tests of clusters share: a study, the Slurm that they run it on, and patience."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from builders import DESIGN, edited
+from kills import ROOT, batches, numbers
+
+HERE = Path(__file__).parent
+FOLDER = Path("tiny") / "quick"
+PATIENCE = 400.0
+
+# Two shares of six cells, a look or more beyond the first, and some seconds of work.
+WORK = edited(DESIGN, "n_keys = 40", "n_keys = 20_000")
+WORK = edited(WORK, "n_features = 6\n", "")
+WORK = edited(WORK, "relative_mcse = { mse = 0.05 }", "relative_mcse = { mse = 0.01 }")
+WORK = edited(WORK, "max_replicates = 512", "max_replicates = 4096")
+WORK = edited(WORK, "angle = [0, 45, 90]", "n_features = [6, 7]\nangle = [0, 45, 90]")
+WORK = edited(WORK, 'hue = "bandwidth"', 'hue = "bandwidth"\nwhere = { n_features = 6 }')
+
+
+class Calm(NamedTuple):
+    """A study that nothing disturbed: what every other run of it must equal."""
+
+    design: Path
+    numbers: dict[str, str]
+    batches: dict[str, bytes]
+
+    def assert_equals(self, output: Path) -> None:
+        assert batches(output) == self.batches
+        assert numbers(output / FOLDER / "results.nc") == self.numbers
+
+
+def stored(folder: Path) -> int:
+    """How many batches are stored below a folder."""
+    return sum(1 for _ in folder.rglob("*.npz"))
+
+
+def command(*arguments: object) -> list[str]:
+    return [sys.executable, "-W", "ignore", "-m", "simstudy", *map(str, arguments)]
+
+
+def environment(**more: str) -> dict[str, str]:
+    return os.environ | {"PYTHONPATH": str(ROOT), "COLUMNS": "200", "NO_COLOR": "1"} | more
+
+
+def wait_until(condition: Callable[[], bool], process: subprocess.Popen | None = None) -> None:
+    deadline = time.monotonic() + PATIENCE
+    while not condition():
+        assert time.monotonic() < deadline, "waited in vain"
+        assert process is None or process.poll() is None, f"ended with {process.returncode}"
+        time.sleep(0.02)
+
+
+def skip_without(variable: str, missing: list[str]) -> None:
+    """Skip the test if anything is missing, or fail it if the environment variable says that nothing may be."""
+    if missing and os.environ.get(variable) == "1":
+        pytest.fail(f"{variable}=1, but there is no {', '.join(missing)}")
+    if missing:
+        pytest.skip(f"no {', '.join(missing)}")
+
+
+class Slurm:
+    """Commands of a Slurm."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self.conf = str(folder / "slurm.conf")
+
+    def __call__(self, *arguments: str) -> str:
+        done = subprocess.run(arguments, capture_output=True, text=True, env=environment(SLURM_CONF=self.conf))
+        assert done.returncode == 0, (arguments, done.stderr)
+        return done.stdout
+
+    def running(self) -> dict[str, str]:
+        """Node of each running job, by its number; those of an array as 2_1."""
+        lines = self("squeue", "--noheader", "--states=running", "--format=%i %N").splitlines()
+        return dict(line.split() for line in lines)
+
+    def known(self) -> set[str]:
+        """Numbers of the jobs that wait, run or just ended."""
+        return set(self("squeue", "--noheader", "--array", "--format=%i").split())
+
+    def ended(self) -> list[tuple[str, str]]:
+        """Name and state of the jobs that have ended, requeued ones included."""
+        path = self._folder / "finished.txt"
+        return re.findall(r"Name=(\S+) JobState=(\S+)", path.read_text()) if path.exists() else []

@@ -1,0 +1,165 @@
+"""A study on a real Slurm, which loses a job and a node: the same bytes as on one undisturbed core."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+import xarray as xr
+from clusters import FOLDER, PATIENCE, Calm, Slurm, command, environment, stored, wait_until
+from strangers import Listener, break_in, listeners, readable_by_others
+
+from simstudy.execution.store import Store
+
+pytestmark = pytest.mark.timeout(900)
+SMALL = ("--memory", "1GB", "--walltime", "00:20:00")
+
+
+def lose_a_job_and_a_node(slurm: Slurm) -> None:
+    """Cancel the job on one node, and take the other node down."""
+    on = {node: job for job, node in slurm.running().items()}
+    assert set(on) == {"n1", "n2"}
+    slurm("scancel", on["n1"])
+    slurm("scontrol", "update", "nodename=n2", "state=down", "reason=test")
+
+
+def failing_sbatch(folder: Path, slurm: Slurm, calls: range) -> dict[str, str]:
+    """Return an environment in which some calls of sbatch fail, as they do while a controller restarts."""
+    script = folder / "sbatch"
+    script.write_text(
+        f"#!/bin/sh\necho x >>{folder}/calls; n=$(wc -l <{folder}/calls)\n"
+        f"[ $n -ge {calls.start} ] && [ $n -lt {calls.stop} ] && {{ echo 'error: Socket timed out' >&2; exit 1; }}\n"
+        f'exec {shutil.which("sbatch")} "$@"\n'
+    )
+    script.chmod(0o755)
+    # By default Dask gives a worker that it lost a quarter of a minute to come back.
+    lost = {"DASK_DISTRIBUTED__DEPLOY__LOST_WORKER_TIMEOUT": "1s"}
+    return environment(SLURM_CONF=slurm.conf, PATH=f"{folder}:{os.environ['PATH']}", **lost)
+
+
+def test_jobs_that_are_lost__are_replaced(slurm: Slurm, calm: Calm, tmp_path: Path):
+    """Both jobs are lost, so whatever was missing then was computed by jobs that took their place.
+
+    And the first attempts to replace them fail.
+    """
+    output, log = tmp_path / "out", tmp_path / "log"
+    arguments = command("submit", calm.design, "--output", output, *SMALL, "--interface", "lo")
+    variables = failing_sbatch(tmp_path, slurm, range(3, 5))
+    with log.open("w") as file, subprocess.Popen(arguments, stdout=file, stderr=file, env=variables) as process:
+        try:
+            wait_until(lambda: len(slurm.running()) == 2 and stored(output) >= 12, process)
+            lose_a_job_and_a_node(slurm)
+            assert 12 <= stored(output) < len(calm.batches)
+            assert process.wait(PATIENCE) == 0, log.read_text()
+        finally:
+            process.terminate()
+    calm.assert_equals(output)
+    assert (tmp_path / "calls").read_text().count("x") >= 5
+    assert {"CANCELLED", "NODE_FAIL"} <= {state for _, state in slurm.ended()}
+    wait_until(lambda: not slurm.known())  # no job outlives the study
+
+
+def test_array_that_loses_tasks__is_completed_by_its_merge(slurm: Slurm, calm: Calm, tmp_path: Path):
+    """The task of the lost node starts again and continues; the merge does the rest of the cancelled one.
+
+    It is lost itself while it computes that, with all shares merged, and starts again on the node that came back.
+    """
+    output = tmp_path / "out"
+    shares = output / FOLDER / "shares"
+    arguments = command("submit", calm.design, "--output", output, *SMALL, "--array")
+    done = subprocess.run(arguments, capture_output=True, text=True, env=environment(SLURM_CONF=slurm.conf))
+    assert done.returncode == 0, done.stderr
+    merge = done.stdout.split("merge")[1].split(",")[0].strip()
+    wait_until(lambda: all(stored(shares / name) >= 6 for name in ("1-of-2", "2-of-2")))
+    lose_a_job_and_a_node(slurm)
+    assert stored(shares) < len(calm.batches)
+    wait_until(lambda: stored(output / FOLDER / "batches") and not shares.exists())
+    slurm("scontrol", "update", "nodename=n1", "state=down", "reason=test")
+    assert stored(output) < len(calm.batches)
+    for node in ("n1", "n2"):
+        slurm("scontrol", "update", f"nodename={node}", "state=resume")
+    wait_until(lambda: merge not in slurm.known())
+    logs = "".join(path.read_text() for path in sorted((output / FOLDER / "logs").glob("*.log")))
+    calm.assert_equals(output)
+    assert ("simstudy-tiny-merge", "COMPLETED") in slurm.ended(), logs
+    losses = {("simstudy-tiny", "CANCELLED"), ("simstudy-tiny", "NODE_FAIL"), ("simstudy-tiny-merge", "NODE_FAIL")}
+    assert losses <= set(slurm.ended())
+    assert logs.count("6 cells done") == 1 and not shares.exists()
+    with xr.open_dataset(output / FOLDER / "results.nc") as results:
+        tally = json.loads(results.attrs["run"])
+    assert tally["batches_reused"] > len(calm.batches) / 2 > tally["batches_computed"] > 0
+
+
+@pytest.fixture
+def open_folder() -> Iterator[Path]:
+    """A folder that a second user can enter, unlike those of pytest."""
+    with tempfile.TemporaryDirectory(prefix="simstudy", dir="/tmp") as folder:
+        Path(folder).chmod(0o755)
+        yield Path(folder)
+
+
+def of_the_jobs(output: Path) -> set[Listener]:
+    """Where the workers listen, whose command names the keys of the run."""
+    found = set()
+    for process in psutil.process_iter(["cmdline"]):
+        words = process.info["cmdline"] or []
+        if "distributed.cli.dask_worker" in words and any(word.startswith(str(output)) for word in words):
+            found |= listeners(process.pid)
+    return found
+
+
+@pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGKILL])
+def test_submission__is_closed_to_others_and_leaves_neither_jobs_nor_keys(slurm: Slurm, calm: Calm, open_folder, end):
+    output = open_folder / "out"
+    log = open_folder / "log"
+    arguments = command("submit", calm.design, "--output", output, *SMALL, "--interface", "lo", "--jobs", "1")
+    with (
+        log.open("w") as file,
+        subprocess.Popen(arguments, stdout=file, stderr=file, env=environment(SLURM_CONF=slurm.conf)) as process,
+    ):
+        wait_until(lambda: stored(output) >= 6, process)
+        opened = listeners(process.pid) | of_the_jobs(output)
+        # Scheduler, nanny and worker, and nothing that serves pages.
+        assert len(opened) == 3 and {one.host for one in opened} == {"127.0.0.1"}
+        assert break_in(opened) == ([], [])
+        readable = readable_by_others(output)
+        keys = sorted((output / FOLDER / ".partial").glob("tls-*"))
+        assert len(keys) == 2 and any(path.suffix == ".npz" for path in readable) and not set(keys) & set(readable)
+        assert process.poll() is None
+        process.send_signal(end)
+        assert process.wait(PATIENCE) == (130 if end == signal.SIGINT else -end), log.read_text()
+    wait_until(lambda: not slurm.known())
+    assert "Traceback" not in log.read_text()
+    if end == signal.SIGINT:
+        assert "finished batches are stored" in log.read_text()
+    else:
+        assert any(path.exists() for path in keys)
+        with Store(output / FOLDER).locked():
+            pass
+    assert not any(path.exists() for path in keys)
+
+
+@pytest.mark.parametrize("form", [[], ["--array"]], ids=["dask", "array"])
+def test_refused_job__is_one_message_and_exit_code_2(slurm: Slurm, calm: Calm, tmp_path: Path, form: list[str]):
+    arguments = command("submit", calm.design, "--output", tmp_path / "out", "--queue", "nowhere", *form)
+    done = subprocess.run(arguments, capture_output=True, text=True, env=environment(SLURM_CONF=slurm.conf))
+    assert done.returncode == 2 and len(done.stderr.strip().splitlines()) == 1, done.stderr
+    assert "nvalid partition" in done.stderr and "mend --queue" in done.stderr
+    assert not slurm.known()
+
+
+def test_jobs_that_end_at_once__are_not_waited_for(slurm: Slurm, calm: Calm, tmp_path: Path):
+    arguments = command("submit", calm.design, "--output", tmp_path / "out", *SMALL, "--interface", "lo")
+    done = subprocess.run(
+        [*arguments, "--setup", "exit 1"], capture_output=True, text=True, env=environment(SLURM_CONF=slurm.conf)
+    )
+    assert done.returncode == 2 and "ended without becoming workers" in done.stderr, done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1

@@ -1,0 +1,208 @@
+"""Nothing that happens to a run changes its results, wastes what is stored, or ends in anything but one message."""
+
+from __future__ import annotations
+
+import resource
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from builders import DESIGN, edited, write_design
+from kills import FOLDER, ROOT, batches, numbers
+
+from simstudy.design.load import load_design
+from simstudy.errors import UserError
+from simstudy.execution.batch_files import Shape
+from simstudy.execution.ledger import Ledger
+from simstudy.execution.store import Store, store_of
+from simstudy.study import run
+
+
+def test_comparison_of_numbers__sees_one_bit(tmp_path):
+    """The control: another seed, and one changed bit, must differ."""
+    results = run(load_design(write_design(tmp_path)), output=tmp_path, executor="serial")
+    store = Store(tmp_path)
+    same = numbers(store.write_dataset("same.nc", results.assign_attrs(run="of another day")))
+    assert same == numbers(tmp_path / FOLDER / "results.nc")
+    results.mse.values.view("u8")[0, 3] ^= 1
+    changed = numbers(store.write_dataset("changed.nc", results))
+    assert {name for name in same if same[name] != changed[name]} == {"mse"}
+
+
+@pytest.fixture
+def design(tmp_path):
+    return load_design(write_design(tmp_path))
+
+
+def computed(monkeypatch) -> list[tuple]:
+    """List the batches that are computed from now on, by cell and number."""
+    from simstudy.execution import queue
+
+    calls: list[tuple] = []
+    original = queue.simulate_batch
+
+    def counted(cells, batch, device):
+        calls.extend((cell, batch) for cell in cells)
+        return original(cells, batch, device)
+
+    monkeypatch.setattr(queue, "simulate_batch", counted)
+    return calls
+
+
+def test_damaged_batches__are_all_that_is_computed_again(design, tmp_path, monkeypatch):
+    run(design, output=tmp_path, executor="serial")
+    files = sorted(tmp_path.rglob("*.npz"))
+    wanted = batches(tmp_path)
+    files[0].write_bytes(files[0].read_bytes()[:-1])
+    files[1].write_bytes(b"\x00" + files[1].read_bytes()[1:])
+    files[2].write_bytes(files[3].read_bytes())
+    files[4].unlink()
+    calls = computed(monkeypatch)
+    results = run(design, output=tmp_path, executor="serial")
+    assert len(calls) == 4 and batches(tmp_path) == wanted
+    assert '"batches_computed": 4, "batches_damaged": 3' in results.attrs["run"]
+
+
+def test_second_run_in_a_folder__is_refused_and_harmless(design, tmp_path, monkeypatch):
+    store = store_of(design, tmp_path)
+    run(design, output=tmp_path, executor="serial")
+    before = batches(tmp_path)
+    other = (
+        "import sys; from simstudy.execution.store import Store; from pathlib import Path\n"
+        "with Store(Path(sys.argv[1])).locked(): print('held', flush=True); sys.stdin.read()"
+    )
+    pipe = subprocess.PIPE
+    with subprocess.Popen([sys.executable, "-c", other, store.folder], stdin=pipe, stdout=pipe, cwd=ROOT) as process:
+        assert process.stdout.readline() == b"held\n"
+        with pytest.raises(UserError, match=rf"in use by process {process.pid} on .* since .*; wait for it, or choose"):
+            run(design, output=tmp_path, executor="serial")
+        assert store.owner().alive and store.owner().pid == process.pid
+        Ledger(design, store).first_tasks()  # who only reads is not in anybody's way
+        process.kill()
+        process.communicate()
+    assert store.owner().alive is False
+    calls = computed(monkeypatch)
+    run(design, output=tmp_path, executor="serial")
+    assert calls == [] and batches(tmp_path) == before and store.owner() is None
+
+
+def test_edited_design_and_code__use_no_batch_of_before(design, tmp_path, monkeypatch):
+    first = run(design, output=tmp_path, executor="serial")
+    before = batches(tmp_path)
+    calls = computed(monkeypatch)
+    other = load_design(write_design(tmp_path, edited(DESIGN, "seed = 7", "seed = 8")))
+    second = run(other, output=tmp_path, executor="serial")
+    n_new = len(calls)
+    assert n_new == int(second.n_batches.sum())
+    assert not (first.mse == second.mse).sel(source="empirical").any()
+    run(design, output=tmp_path, executor="serial")
+    assert len(calls) == n_new  # back to the first design: all its batches are there
+    monkeypatch.setattr("simstudy.execution.ledger.engine", lambda device: "another engine")
+    run(design, output=tmp_path, executor="serial")
+    assert len(calls) == n_new + int(first.n_batches.sum())
+    assert before.items() < batches(tmp_path).items()
+
+
+def limited(command: list[object], size: int) -> subprocess.CompletedProcess:
+    """Run a command that may write no file longer than ``size`` bytes: the disk is full, for all that it can tell."""
+    return subprocess.run(
+        [sys.executable, "-m", "simstudy", *map(str, command)],
+        capture_output=True, text=True, cwd=ROOT,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (size, size)),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("size", "place"), [(50, ".owner.json"), (2_000, ".npz"), (20_000, "results.nc"), (10_000_000, None)]
+)
+def test_disk_that_is_full__is_one_message_and_nothing_torn(tmp_path, size, place):
+    path, output = write_design(tmp_path), tmp_path / "out"
+    result = limited(["run", path, "--output", output, "--executor", "serial"], size)
+    if place is None:  # the control: with enough room the same command ends in order
+        assert result.returncode in (0, 3), result.stderr
+        return
+    assert result.returncode == 2 and "Traceback" not in result.stderr, result.stderr
+    assert f"{place}: cannot be written" in result.stderr and "and run again" in result.stderr
+    assert len(result.stderr.strip().splitlines()) == 1
+    stored = batches(output)
+    assert bool(stored) == (place == "results.nc")
+    assert not (output / FOLDER / "results.nc").exists()
+    assert list((output / FOLDER / ".partial").iterdir()) == []
+    design = load_design(path)
+    results = run(design, output=output, executor="serial")
+    assert stored.items() <= batches(output).items()
+    calm = run(design, output=tmp_path / "calm", executor="serial")
+    assert results.drop_attrs().identical(calm.drop_attrs())
+
+
+def tasks_left(design, output: Path) -> int:
+    """Batches that a run would still compute before its next look, cell by cell."""
+    return sum(len(task.cells) for task in Ledger(design, store_of(design, output)).first_tasks())
+
+
+EXTENSIONS = {
+    "another claim": ("[figures.mse]", '[claims.two]\nstatement = "S."\nkind = "monotone"\ngrid = "angles"\n'
+                      'measure = "mse"\nx = "angle"\ndirection = "increasing"\n\n[figures.mse]'),
+    "more cells": ("angle = [0, 45, 90]", "angle = [0, 30, 45, 90]"),
+    "more replicates": ("min_replicates = 64", "min_replicates = 320"),
+    "a tighter precision": ("mse = 0.05", "mse = 0.01"),
+    "a wider precision": ("mse = 0.05", "mse = 0.2"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("extension", EXTENSIONS.values(), ids=EXTENSIONS)
+def test_extended_study__computes_only_what_is_missing(design, tmp_path, monkeypatch, extension):
+    run(design, output=tmp_path / "grown", executor="serial")
+    stored = batches(tmp_path / "grown")
+    wider = load_design(write_design(tmp_path, edited(DESIGN, *extension)))
+    calls = computed(monkeypatch)
+    results = run(wider, output=tmp_path / "grown", executor="serial")
+    n_computed = len(calls)
+    calm = run(wider, output=tmp_path / "fresh", executor="serial")
+    n_fresh = len(calls) - n_computed
+    assert results.assign_attrs(run="").identical(calm.assign_attrs(run=""))
+    fresh = batches(tmp_path / "fresh")
+    assert n_fresh == len(fresh) and n_computed == len(fresh.keys() - stored.keys())
+    assert tasks_left(wider, tmp_path / "grown") == 0
+    if extension == EXTENSIONS["another claim"]:
+        assert n_computed == 0 and results.sizes["claim"] == 2
+    if extension == EXTENSIONS["more cells"]:
+        assert n_computed == int(results.n_batches[results.angle == 30].sum()) > 0
+
+
+def test_merged_folders__are_the_study_of_both(design, tmp_path, monkeypatch):
+    calm = run(design, output=tmp_path / "calm", executor="serial")
+    whole = batches(tmp_path / "calm")
+    stores = [Store(tmp_path / name / FOLDER) for name in ("one", "two", "merged")]
+    for number, (name, content) in enumerate(whole.items()):
+        for store in [stores[0]] if number % 3 == 0 else [stores[1]] if number % 3 == 1 else stores[:2]:
+            path = store.folder / Path(name).relative_to(FOLDER)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content)
+            shutil.copy((tmp_path / "calm" / name).with_name("cell.json"), path.parent)
+    damaged = next(stores[0].folder.rglob("*.npz"))
+    damaged.write_bytes(damaged.read_bytes()[:-7])
+    n_one, n_two = (len(batches(store.folder)) for store in stores[:2])
+    assert stores[2].adopt(stores[0]) == (n_one - 1, 0, 1, 0)
+    copied, present, *_ = stores[2].adopt(stores[1])
+    assert copied + present == n_two and stores[2].adopt(stores[1]) == (0, n_two, 0, 0)
+    calls = computed(monkeypatch)
+    merged = run(design, output=tmp_path / "merged", executor="serial")
+    assert len(calls) == len(whole) - (n_one - 1 + copied) <= 1
+    assert merged.assign_attrs(run="").identical(calm.assign_attrs(run=""))
+    with pytest.raises(UserError, match="holds no batches"):
+        stores[2].adopt(Store(tmp_path))
+
+
+def test_merging_contradictory_batches__is_refused(design, tmp_path):
+    run(design, output=tmp_path, executor="serial")
+    ours, theirs = store_of(design, tmp_path), Store(tmp_path / "other")
+    identity = ours.stored_cells()[0]
+    statement = ours.read_statement(identity)
+    theirs.state_cell(identity, statement)
+    moments = ours.read_batch(identity, 0, Shape.of(statement.cell))
+    theirs.write_batch(identity, 0, moments._replace(error_sum=moments.error_sum + 1e-9))
+    with pytest.raises(UserError, match="differs from"):
+        ours.adopt(theirs)

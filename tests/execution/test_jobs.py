@@ -1,0 +1,247 @@
+"""Job scripts as text, and everything that a user can ask of a batch system and not get."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from builders import write_design
+
+from simstudy.design.load import load_design
+from simstudy.errors import UserError
+from simstudy.execution import clients
+from simstudy.execution.clients import job_script
+from simstudy.execution.jobs import SUBMIT_COMMANDS, Jobs
+from simstudy.execution.queue import open_queue
+from simstudy.execution.slurm_array import array_scripts
+from simstudy.execution.store import store_of
+
+ASKED = {
+    "jobs": 3, "threads": 4, "memory": "8GB", "walltime": "02:30:00", "queue": "long", "directives": ("-X this",),
+    "setup": ("module load python",),
+}  # fmt: skip
+NO_KEYS = clients._shared_by_all("certificate", "key")
+DIRECTIVES = {
+    "slurm": [
+        "#SBATCH -p long", "#SBATCH --cpus-per-task=4", "#SBATCH --mem=8G", "#SBATCH -t 02:30:00", "#SBATCH -X this",
+    ],
+    "pbs": ["#PBS -q long", "#PBS -l select=1:ncpus=4:mem=7630MB", "#PBS -l walltime=02:30:00", "#PBS -X this"],
+    "sge": ["#$ -q long", "#$ -l h_rt=02:30:00", "#$ -X this"],
+    "lsf": ["#BSUB -q long", "#BSUB -n 4", "#BSUB -W 02:30", "#BSUB -X this"],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("system", SUBMIT_COMMANDS)
+def test_job_script__asks_for_what_was_asked(system, tmp_path, monkeypatch):
+    monkeypatch.setenv("NUMBA_CPU_NAME", "generic cpu")
+    lines = job_script(Jobs(system, **ASKED, logs=tmp_path / "logs", keys=tmp_path / "a folder")).splitlines()
+    assert lines[0] == "#!/usr/bin/env bash"
+    for expected in DIRECTIVES[system]:
+        assert expected in lines
+    for expected in (
+        "export OMP_NUM_THREADS=1", "export NUMBA_CPU_NAME='generic cpu'", "module load python",
+        "export DASK_DISTRIBUTED__COMM__TIMEOUTS__TCP=11s",
+    ):  # fmt: skip
+        assert lines.index(expected) < len(lines) - 1
+    worker = lines[-1]
+    assert worker.startswith(f"{sys.executable} -m distributed.cli.dask_worker tls://SCHEDULER ")
+    assert " --nthreads 4 " in worker and ' --local-directory "${TMPDIR:-/tmp}" ' in worker
+    assert (
+        " --lifetime 8100s --lifetime-stagger 450s --no-dashboard --worker-class simstudy.execution.nodes.Pageless"
+        in worker
+    )
+    certificate, key = f"'{tmp_path}/a folder/CERTIFICATE'", f"'{tmp_path}/a folder/KEY'"
+    assert worker.endswith(f" --protocol tls:// --tls-ca-file {certificate} --tls-cert {certificate} --tls-key {key}")
+    assert "BEGIN" not in "".join(lines)  # of a key
+
+
+def test_array_scripts__have_a_task_for_each_share_and_a_merge(tmp_path):
+    path = write_design(tmp_path)
+    design = load_design(path)
+    output = tmp_path / "a folder"
+    store = store_of(design, output)
+    task, merge = array_scripts(design, path, store, output, Jobs(**ASKED, logs=store.folder / "logs"))
+    for line in ("#SBATCH --array=1-1", "#SBATCH --partition=long", "#SBATCH --requeue", "#SBATCH -X this"):
+        assert line in task.splitlines()
+    assert f"--output '{output}' --workers 4 --share $SLURM_ARRAY_TASK_ID/1\n" in task
+    assert "--array" not in merge and f"rm -rf '{store.folder}/shares' || true" in merge
+    assert merge.index("simstudy merge") < merge.index("rm -rf") < merge.index("simstudy run")
+    assert not output.exists()
+
+
+@pytest.mark.parametrize(
+    ("asked", "message"),
+    [
+        ({"system": "condor"}, "system = 'condor': unknown; choose slurm, pbs, sge, lsf"),
+        ({"jobs": 0}, "must be at least 1"),
+        ({"threads": -1}, "must be at least 1"),
+        ({"memory": "4"}, "memory = '4': must be a whole number of MB or GB"),
+        ({"walltime": "90"}, "walltime = '90': must be hours:minutes:seconds"),
+        ({"walltime": "00:00:30"}, "a minute or more"),
+        ({"interface": "ib99"}, "interface = 'ib99': this machine has none of that name; choose from lo"),
+    ],
+)
+def test_impossible_jobs__are_refused(asked, message):
+    with pytest.raises(UserError, match=message):
+        Jobs(**asked)
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"queue": "long\n#SBATCH --uid=0"}, {"directives": ("--x", "--y\r--z")}, {"setup": ("a\x1b[2J",)},
+        {"scratch": "/tmp\n"}, {"logs": Path("a\nb")}, {"logs": Path("caf\udce9")},
+    ],
+    ids=str,
+)  # fmt: skip
+def test_settings_of_several_lines__are_refused(asked):
+    with pytest.raises(
+        UserError, match=f"{next(iter(asked))} = .*: must be one line of text without control"
+    ) as raised:
+        Jobs(**asked)
+    assert str(raised.value).isprintable()
+
+
+def test_folder_of_logs__is_quoted_as_slurm_reads_it(tmp_path):
+    """sbatch takes the character after a backslash as it is, and two percent signs for one."""
+    logs = tmp_path / "a b%j 'c' \"d\" #e é"
+    quoted = f"#SBATCH --output={tmp_path}/a\\ b%%j\\ \\'c\\'\\ \\\"d\\\"\\ \\#e\\ é/"
+    script = job_script(Jobs(logs=logs))
+    assert f"{quoted}%j.log\n" in script and script.count(str(tmp_path)) == 1
+    path = write_design(tmp_path)
+    design = load_design(path)
+    task, merge = array_scripts(design, path, store_of(design, tmp_path), tmp_path, Jobs(logs=logs))
+    assert f"{quoted}%A-%a.log\n" in task and f"{quoted}%j.log\n" in merge
+
+
+@pytest.mark.parametrize(("system", "name"), [("slurm", "a\\b"), ("pbs", "a b"), ("lsf", "%J"), ("sge", "a'b")])
+def test_folder_of_logs_that_cannot_be_named__is_refused(system, name):
+    with pytest.raises(UserError, match=f"no folder into which {system} can write logs"):
+        Jobs(system, logs=Path(name))
+
+
+@pytest.mark.parametrize("system", SUBMIT_COMMANDS)
+def test_no_batch_system__is_one_message(system, monkeypatch, tmp_path):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    message = f"{SUBMIT_COMMANDS[system]}: not found on the PATH; submit from a login node"
+    with pytest.raises(UserError, match=message), open_queue(Jobs(system)):
+        raise AssertionError("opened")
+
+
+def test_missing_extra__is_one_message(monkeypatch):
+    monkeypatch.setitem(sys.modules, "dask_jobqueue", None)
+    with pytest.raises(UserError, match=r"not installed; pip install 'simstudy\[cluster\]', or use --array"):
+        job_script(Jobs())
+
+
+def test_array_elsewhere__is_one_message(tmp_path):
+    path = write_design(tmp_path)
+    design = load_design(path)
+    with pytest.raises(UserError, match="written for slurm only; leave out --array"):
+        array_scripts(design, path, store_of(design, tmp_path), tmp_path, Jobs("pbs", logs=Path("logs")))
+
+
+def refusing(n_failures: int, answer: str = "Submitted batch job 7"):
+    """A kind of jobs whose submission fails so often, and the scripts that were submitted."""
+    scripts = []
+
+    class Job:
+        def __init__(self, security):
+            self.security = security
+
+        async def _submit_job(self, script):
+            scripts.append(script)
+            if len(scripts) <= n_failures:
+                raise RuntimeError("Command exited with code 1\nstderr:\nno such queue")
+            return answer
+
+    return clients._patient(Job), scripts
+
+
+def test_key_files__are_closed_to_others_from_the_start_and_end_with_the_block(tmp_path):
+    modes = []
+    tmp_path.chmod(0o777)
+    old = os.umask(0)
+    try:
+        with clients._key_files(tmp_path) as security:
+            modes += [path.stat().st_mode & 0o777 for path in tmp_path.iterdir()]
+            assert {security.tls_ca_file, security.tls_worker_key} == {str(path) for path in tmp_path.iterdir()}
+    finally:
+        os.umask(old)
+    assert modes == [0o600, 0o600] and not list(tmp_path.iterdir())
+
+
+def test_first_job_that_is_refused__is_not_submitted_again(monkeypatch):
+    monkeypatch.setattr(clients, "SUBMIT_SECONDS", 0.0)
+    kind, scripts = refusing(99)
+    assert asyncio.run(kind(security=NO_KEYS)._submit_job("script")) == ""
+    assert scripts == ["script"] and not kind.accepted and kind.refusal.strip() == "no such queue"
+
+
+def test_job_that_fails_after_another_was_taken__is_submitted_again(monkeypatch):
+    monkeypatch.setattr(clients, "SUBMIT_SECONDS", 0.0)
+    kind, scripts = refusing(3)
+    kind.accepted = True
+    assert asyncio.run(kind(security=NO_KEYS)._submit_job("script")) == "Submitted batch job 7" and len(scripts) == 4
+    kind, scripts = refusing(10_000)
+    kind.accepted = True
+    assert asyncio.run(kind(security=NO_KEYS)._submit_job("script")) == "" and len(scripts) == clients.SUBMIT_RETRIES
+
+
+@pytest.mark.parametrize(
+    ("code", "shown", "complaint", "lost"),
+    [
+        (0, "17\n", "", False),  # it waits, or runs
+        (0, "", "", True),
+        (1, "", "slurm_load_jobs error: Invalid job id specified", True),
+        (1, "", "slurm_load_jobs error: Unable to contact slurm controller", False),
+    ],
+)
+def test_jobs_that_slurm_knows_no_more__are_told(code, shown, complaint, lost, monkeypatch, tmp_path):
+    asked = []
+
+    def squeue(command, **_):
+        asked.append(command)
+        return subprocess.CompletedProcess(command, code, shown, complaint)
+
+    monkeypatch.setattr(clients.subprocess, "run", squeue)
+    cluster = SimpleNamespace(workers={"a": SimpleNamespace(job_id="17"), "b": SimpleNamespace(job_id="18")})
+    slurm, pbs = (Jobs(system, **ASKED, logs=tmp_path) for system in ("slurm", "pbs"))
+    with pytest.raises(UserError, match="jobs 17,18: ended without") if lost else contextlib.nullcontext():
+        clients._require_live(slurm, cluster)
+    assert [command[-1] for command in asked] == ["--jobs=17,18"]
+    clients._require_live(pbs, cluster)
+    clients._require_live(slurm, SimpleNamespace(workers={}))
+    assert len(asked) == 1
+
+
+@pytest.mark.parametrize(
+    ("shares", "merged"),
+    [
+        ({"1-of-2/batches/cell": 1, "2-of-2/batches/cell": 1}, [1, 2]),
+        ({"1-of-2": 1, "2-of-2/batches/cell": 1}, [2]),
+        ({}, []),
+    ],
+    ids=["all", "one without a batch", "none: started again after they were removed"],
+)
+def test_merge_job__merges_what_there_is_and_runs(shares, merged, tmp_path, monkeypatch):
+    path, calls = write_design(tmp_path), tmp_path / "calls"
+    python = tmp_path / "python"
+    python.write_text(f'#!/bin/sh\necho "$3" "$@" >>{calls}\n')
+    python.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(python))
+    store = store_of(load_design(path), tmp_path)
+    for name in shares:
+        (store.folder / "shares" / name).mkdir(parents=True)
+    script = array_scripts(load_design(path), path, store, tmp_path, Jobs(logs=tmp_path)).merge
+    subprocess.run(["bash", "-c", script], check=True)
+    *merges, run = calls.read_text().splitlines()
+    assert [line.count("-of-2/") for line in merges] == ([len(merged)] if merged else [])
+    assert all(f"/shares/{number}-of-2/" in merges[0] for number in merged)
+    assert run.startswith("run ") and not (store.folder / "shares").exists()

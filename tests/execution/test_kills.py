@@ -1,0 +1,67 @@
+"""A sample of the kills and surroundings of `make verify`, and whether the harness would see what it looks for."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+
+import pytest
+from killed import KINDS, Bench
+from kills import WORK, Aim, command
+from surroundings import SURROUNDINGS, inside
+
+TEARING = """
+import time
+from simstudy.execution.store import Store
+whole = Store._replace
+def torn(self, path, content):
+    if path.suffix == ".npz":
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content[:100])
+        time.sleep(60)
+    return whole(self, path, content)
+Store._replace = torn
+"""
+FORGETFUL = """
+from simstudy.execution.store import Store
+Store.stored_batches = lambda *_: frozenset()
+"""
+
+
+@pytest.fixture(scope="module")
+def bench(tmp_path_factory) -> Iterator[Bench]:
+    with Bench(tmp_path_factory.mktemp("kills"), WORK) as bench:
+        yield bench
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_killed_work__ends_in_the_same_bytes(kind, bench):
+    assert KINDS[kind](bench, 1).effective == 1
+
+
+@pytest.mark.parametrize(
+    ("broken", "complaint"),
+    [(TEARING, "not that of a calm run"), (FORGETFUL, "lost or computed again")],
+    ids=["tears files", "forgets batches"],
+)
+def test_broken_store__is_seen(broken, complaint, bench, request):
+    target = bench.target(request.node.callspec.id)
+    with pytest.raises(AssertionError, match=complaint):
+        for _ in range(2):
+            target.hit(lambda: bench.forks.start(*bench.run(target.name), first=broken), Aim(most=1))
+
+
+def test_kill_that_hits_no_work__does_not_count(bench):
+    target = bench.copied("idle")
+    with pytest.raises(AssertionError, match="idle: no kill in 8 hit work"):
+        target.hit(lambda: bench.forks.start("check", bench.design))
+    assert target.tried == 8 and target.effective == 0
+
+
+def test_report_where_everything_is_lacking__is_the_same_bytes(bench):
+    target = bench.copied("lacking")
+    shutil.rmtree(target.folder / "figures")
+    lacking = [name for name, text in SURROUNDINGS.items() if "faketime" not in text]
+    done = inside(lacking, command("report", bench.design, "--output", bench.place / "lacking"))
+    assert done.returncode == 0
+    target.assert_equal()

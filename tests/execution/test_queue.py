@@ -1,0 +1,179 @@
+"""The queue on a Dask cluster that cannot do the work: a message, never silence or a traceback."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import threading
+
+import dask
+import distributed  # noqa: F401  # its defaults must be there before any are set aside
+import numpy as np
+import pytest
+from builders import minimal_cell
+from kills import ROOT
+from strangers import certificates, in_environment
+
+from simstudy.errors import UserError
+from simstudy.execution import clients
+from simstudy.execution import queue as queue_module
+from simstudy.execution.queue import Task, open_queue
+from simstudy.replicates.batch import simulate_batch
+
+
+def test_scheduler_without_workers__is_refused_after_a_while(monkeypatch):
+    from distributed import LocalCluster
+
+    monkeypatch.setattr(clients, "WORKER_SECONDS", 1)
+    with (
+        LocalCluster(n_workers=0, processes=False, dashboard_address=":0") as cluster,
+        pytest.raises(UserError, match="no workers for 1 s; start some"),
+        open_queue(cluster.scheduler_address),
+    ):
+        raise AssertionError("opened")
+
+
+def test_workers_that_do_not_come_back__are_waited_for_only_so_long(monkeypatch):
+    from distributed import LocalCluster
+
+    monkeypatch.setattr(queue_module, "WORKER_SECONDS", 1)
+    with (
+        LocalCluster(n_workers=1, processes=False, dashboard_address=None) as cluster,
+        open_queue(cluster.scheduler_address) as queue,
+    ):
+        cluster.scale(0)
+        queue.add([Task((minimal_cell(n_keys=10_000),), batch) for batch in range(20)])
+        with pytest.raises(UserError, match=r"no workers for 1 s; start some.*finished batches are stored"):
+            list(queue)
+
+
+@pytest.mark.parametrize("protocol", ["tcp", "tls"])
+def test_lost_scheduler__is_a_message_with_a_remedy(protocol, tmp_path):
+    """Killed, as by the end of its job; its worker leaves by itself."""
+    settings = certificates(tmp_path) if protocol == "tls" else {}
+    start = [sys.executable, "-W", "ignore", "-m"]
+    common = {
+        "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "cwd": ROOT,
+        "env": os.environ | in_environment(settings),
+    }  # fmt: skip
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        address = f"{protocol}://127.0.0.1:{free.getsockname()[1]}"
+    host = [*start, "distributed.cli.dask_scheduler", "--host", address, "--no-dashboard"]
+    hand = [*start, "distributed.cli.dask_worker", address, "--nthreads", "1", "--no-dashboard", "--no-nanny"]
+    with subprocess.Popen(host, **common) as scheduler, subprocess.Popen(hand, **common) as worker:
+        try:
+            with dask.config.set(settings), open_queue(address) as queue:
+                queue.add([Task((minimal_cell(n_keys=10_000),), batch) for batch in range(1000)])
+                with pytest.raises(UserError, match=r"^[^\n]*scheduler is lost[^\n]*finished batches are stored$"):
+                    for _ in queue:
+                        scheduler.kill()
+        finally:
+            scheduler.kill()
+            worker.kill()
+
+
+def test_certificates_of_another_cluster__are_refused_in_one_line(tmp_path):
+    from distributed import LocalCluster, Security
+
+    with (
+        LocalCluster(
+            n_workers=1, processes=False, dashboard_address=None, host="127.0.0.1", security=Security.temporary()
+        ) as cluster,
+        dask.config.set(certificates(tmp_path)),
+        pytest.raises(
+            UserError, match=r"^executor = 'tls://[^\n]*no Dask scheduler answers[^\n]*mend the certificates$"
+        ),
+        open_queue(cluster.scheduler_address),
+    ):
+        raise AssertionError("opened")
+
+
+def test_certificates_that_cannot_be_read__are_refused_in_one_line(tmp_path):
+    settings = certificates(tmp_path)
+    (tmp_path / "client_key.pem").write_text("no key")
+    for harm in (lambda: None, (tmp_path / "client_cert.pem").unlink):
+        harm()
+        with (
+            dask.config.set(settings),
+            pytest.raises(UserError, match=r"^executor = [^\n]*mend the certificates$"),
+            open_queue("tls://127.0.0.1:1"),
+        ):
+            raise AssertionError("opened")
+
+
+def test_workers_that_die__are_a_message_with_a_remedy(monkeypatch):
+    # A lambda travels to the worker by value; the signature is that of `compute`.
+    monkeypatch.setattr(queue_module, "compute", lambda task, device, engine: os._exit(1))
+    with dask.config.set({"distributed.scheduler.allowed-failures": 0}), open_queue("processes", 1) as queue:
+        queue.add([Task((minimal_cell(),), 0)])
+        with pytest.raises(UserError, match=r"workers died.*lower batch_size"):
+            list(queue)
+
+
+def test_queue__returns_every_task_also_those_added_while_iterating():
+    tasks = [Task((minimal_cell(),), batch) for batch in range(3)]
+    with open_queue("threads", 2) as queue:
+        queue.add(tasks[:2])
+        done = set()
+        for task, outcome in queue:
+            assert len(outcome.batches) == 1 and outcome.usage.peak_MiB > 1
+            if not done:
+                queue.add(tasks[2:])
+            done.add(task.batch)
+    assert done == {0, 1, 2}
+
+
+def test_short_batches__are_handed_over_several_at_a_time_and_each_keeps_its_own(monkeypatch):
+    made, turns = minimal_cell(batch_size=16), []
+    with open_queue("threads", 1) as queue:
+        start = queue._start
+
+        def spy(tasks):
+            turns.append(len(tasks))
+            start(tasks)
+
+        monkeypatch.setattr(queue, "_start", spy)
+        queue.add(Task((made,), batch) for batch in range(60))
+        found = {task.batch: outcome.batches[0] for task, outcome in queue}
+    assert sum(turns) == len(found) == 60 and max(turns) > 1
+    for batch in (0, 17, 59):
+        np.testing.assert_array_equal(found[batch].error_sum, simulate_batch([made], batch)[0].error_sum)
+
+
+def test_processes__are_as_many_as_asked():
+    with clients.process_client(3, clients.CLOSED) as client:
+        assert list(client.nthreads().values()) == [1, 1, 1]
+
+
+def test_threads__tell_what_a_task_raised_and_stop_at_once(monkeypatch):
+    """A turn that runs for long, as of large batches, keeps neither the error nor the end of the queue back."""
+    never = threading.Event()
+
+    def compute(tasks, *_):
+        if tasks[0].batch:
+            never.wait(600)
+        raise ZeroDivisionError("as raised there")
+
+    monkeypatch.setattr(queue_module, "compute", compute)
+    with pytest.raises(ZeroDivisionError, match="as raised there"), open_queue("threads", 2) as queue:
+        queue.add([Task((minimal_cell(),), 1), Task((minimal_cell(),), 0)])
+        list(queue)
+    never.set()
+
+
+def test_worker_of_another_engine__is_refused(monkeypatch):
+    """Such a worker would store its bits under the name of ours."""
+    from distributed import LocalCluster
+
+    asked = iter(["that of the client"])
+    monkeypatch.setattr(queue_module, "engine", lambda device: next(asked, "that of the worker"))
+    with (
+        LocalCluster(n_workers=1, processes=False, dashboard_address=None) as cluster,
+        open_queue(cluster.scheduler_address) as queue,
+    ):
+        queue.add([Task((minimal_cell(),), 0)])
+        with pytest.raises(UserError, match=r"other bits \(engine that of the worker on .*that of the client wanted\)"):
+            list(queue)

@@ -1,0 +1,109 @@
+"""No executor opens a door: what listens while it runs, and a second user who knocks."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+from builders import minimal_cell, write_design
+from kills import ROOT
+from strangers import break_in, listeners, require_second_user
+
+from simstudy.errors import UserError
+from simstudy.execution import clients
+from simstudy.execution.clients import Network
+from simstudy.execution.queue import Task, open_queue
+
+
+@pytest.mark.parametrize("executor", ["serial", "threads"])
+def test_executors_of_one_process__open_no_socket(executor):
+    before = listeners(os.getpid())
+    with open_queue(executor, 2) as queue:
+        queue.add([Task((minimal_cell(),), batch) for batch in range(4)])
+        assert [listeners(os.getpid()) - before for _ in queue] == [set()] * 4
+
+
+def test_threads__run_without_the_library_that_could_listen(tmp_path):
+    code = (
+        "import sys; from simstudy.study import run\n"
+        f"run({str(write_design(tmp_path))!r}, output={str(tmp_path)!r}, executor='threads', workers=2)\n"
+        "assert 'distributed' not in sys.modules"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("executor", ["processes", "cuda"])
+def test_local_cluster__listens_on_loopback_and_refuses_a_second_user(executor, monkeypatch):
+    require_second_user()
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
+    monkeypatch.setattr(clients, "cuda_problem", lambda: "")
+    monkeypatch.setattr(clients, "visible_gpus", lambda: ["0"])
+    before = listeners(os.getpid())
+    with open_queue(executor, 1) as queue:
+        opened = listeners(os.getpid()) - before
+        # Scheduler, nanny and worker, and nothing that serves pages.
+        assert len(opened) == 3 and {one.host for one in opened} == {"127.0.0.1"}
+        assert break_in(opened) == ([], [])
+        assert queue.workers() == 1
+
+
+def test_plain_cluster__lets_a_second_user_in():
+    """The control: without TLS the same attempts succeed."""
+    from distributed import Client, Nanny, Scheduler, SpecCluster
+
+    require_second_user()
+    place = {"host": "127.0.0.1", "dashboard_address": "127.0.0.1:0"}
+    nannies = {"0": {"cls": Nanny, "options": {**place, "nthreads": 1}}}
+    before = listeners(os.getpid())
+    with SpecCluster(nannies, {"cls": Scheduler, "options": place}, silence_logs=50) as cluster, Client(cluster):
+        opened = listeners(os.getpid()) - before
+        assert len(opened) == 5  # with the pages of scheduler and worker
+        ways, users = break_in(opened)
+    assert {"as_client tcp", "as_peer tcp", "as_worker tcp"} <= set(ways) and users == ["uid-0"]
+
+
+def test_dashboard__is_on_loopback_at_the_port_asked_for(monkeypatch):
+    monkeypatch.setattr(clients.importlib.util, "find_spec", lambda name: name)
+    with clients.socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+        taken = Network(dashboard=port)
+        with pytest.raises(UserError, match=f"dashboard = {port}: no port that can be opened"):
+            taken.require_usable("processes")
+    before = listeners(os.getpid())
+    with open_queue("processes", 1, Network(dashboard=port)):
+        opened = listeners(os.getpid()) - before
+    assert {one.host for one in opened} == {"127.0.0.1"} and len(opened) == 4
+    assert port in {one.port for one in opened}
+
+
+@pytest.mark.parametrize("executor", ["serial", "threads", "tls://host:8786", "tcp://127.0.0.1:8786"])
+def test_dashboard__where_there_is_none_is_refused(executor):
+    with pytest.raises(UserError, match=r"dashboard = 8787: executor = .* starts no Dask scheduler"):
+        Network(dashboard=8787).require_usable(executor)
+
+
+def test_dashboard__needs_bokeh(monkeypatch):
+    monkeypatch.setattr(clients.importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(UserError, match=r"Bokeh, .* not installed; pip install 'simstudy\[dashboard\]'"):
+        Network(dashboard=8787).require_usable("processes")
+
+
+@pytest.mark.parametrize("address", ["tcp://10.77.0.1:8786", "tcp://host:8786", "tcp://127.0.0.1.org:1", "ws://host:1"])
+def test_scheduler_elsewhere_without_tls__needs_a_word_of_trust(address):
+    with pytest.raises(UserError, match=r"anybody on the network can run code as you; use tls://.*--trust-network"):
+        clients._credentials(address, Network())
+    assert clients._credentials(address, Network(trusted=True))
+
+
+@pytest.mark.parametrize("address", ["tcp://127.0.0.1:1", "tcp://127.9.9.9:1", "tcp://[::1]:1", "tcp://localhost:1"])
+def test_scheduler_on_this_machine__needs_none(address):
+    assert clients._credentials(address, Network())
+
+
+def test_scheduler_with_tls__wants_certificates_of_the_configuration():
+    with pytest.raises(UserError, match=r"certificates are missing; set distributed.comm.tls.ca-file and"):
+        clients._credentials("tls://host:8786", Network())

@@ -1,0 +1,276 @@
+"""Compiled code on disk: loaded where everything that decides it is the same, and then the same to the bit."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import pkgutil
+import subprocess
+import sys
+
+import numba
+import numpy as np
+import pytest
+from kills import ROOT
+from numba.core.dispatcher import Dispatcher
+from test_imports import PACKAGE, imported
+
+import simstudy
+from simstudy.data import addresses
+from simstudy.kernels import compact, compiled, tiles
+from simstudy.kernels.compiled import KERNEL_SOURCES, Statement, Unstated, digest
+from simstudy.kernels.jit import device_function, kernel
+
+
+@pytest.fixture(autouse=True)
+def place(tmp_path, monkeypatch):
+    monkeypatch.setenv("SIMSTUDY_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+def entries(place):
+    return sorted(path for path in place.rglob("*") if path.is_file())
+
+
+def again(dispatcher):
+    """The kernel as another process has it: nothing is compiled yet."""
+    return kernel(dispatcher.py_func)
+
+
+def largest(precision="float64", of=tiles.largest_of):
+    """Call a kernel in a precision; also whether its code was loaded."""
+    fresh = again(of)
+    numbers = np.array([0.1, 0.3, 0.2], precision)
+    assert fresh(numbers) == numbers[1]
+    return fresh.stats.cache_hits.total() == 1
+
+
+def test_kernel__is_compiled_once_for_each_precision_and_then_loaded(place):
+    assert [largest(), largest(), largest("float32"), largest("float32")] == [False, True, False, True]
+    assert len(entries(place)) == 2
+
+
+@pytest.mark.parametrize("harm", [lambda code: code[:-1], lambda code: code[:70] + b"!" + code[71:], lambda _: b""])
+def test_damaged_code__is_compiled_again_and_mended(place, harm):
+    largest()
+    (entry,) = entries(place)
+    entry.chmod(0o600)
+    entry.write_bytes(harm(entry.read_bytes()))
+    assert [largest(), largest()] == [False, True]
+
+
+def test_swapped_code__of_two_precisions_is_refused(place):
+    """What Numba's cache did in silence: the code of one precision ran on the other."""
+    largest(), largest("float32")
+    first, second = entries(place)
+    first.rename(place / "aside")
+    second.rename(first)
+    (place / "aside").rename(second)
+    assert [largest(), largest("float32")] == [False, False]
+    assert [largest(), largest("float32")] == [True, True]
+
+
+def test_folder_that_others_may_enter__is_not_used(place):
+    largest()
+    entries(place)[0].parent.chmod(0o755)
+    assert not largest()
+
+
+@pytest.mark.parametrize("setting", ["off", "relative/folder"])
+def test_cache__can_be_switched_off(place, monkeypatch, tmp_path, setting):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("SIMSTUDY_CACHE", setting)
+    assert [largest(), largest()] == [False, False]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_cache__is_in_the_cache_folder_of_the_user(monkeypatch, tmp_path):
+    monkeypatch.delenv("SIMSTUDY_CACHE")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
+    assert compiled.folder().path == tmp_path / "xdg" / "simstudy" / "compiled" / digest()
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert compiled.folder().path == tmp_path / ".cache" / "simstudy" / "compiled" / digest()
+
+
+# ---------------------------------------------------------------- what the key states
+
+
+def key_of(dispatcher, *arguments):
+    return Statement(dispatcher, tuple(numba.typeof(argument) for argument in arguments)).key
+
+
+@pytest.mark.parametrize("name, value", [("_WHOLE", 32), ("clear", kernel(lambda start, stop, row: None))])
+def test_globals__that_a_kernel_or_its_callee_freezes_are_in_its_key(monkeypatch, name, value):
+    """``copy`` calls ``clear`` and ``padded``, and that one reads ``_WHOLE``."""
+    before, of_another = key_of(tiles.copy), key_of(tiles.largest_of)
+    if isinstance(value, Dispatcher):
+        monkeypatch.setattr(value.py_func, "__module__", tiles.__name__)
+    monkeypatch.setattr(tiles, name, value)
+    assert key_of(tiles.copy) != before
+    assert key_of(tiles.largest_of) == of_another
+
+
+def test_code__is_in_its_key():
+    def largest_of(variances):
+        return variances[1]
+
+    largest_of.__module__, largest_of.__qualname__ = tiles.__name__, "largest_of"
+    assert key_of(kernel(largest_of)) != key_of(tiles.largest_of) == key_of(again(tiles.largest_of))
+
+
+def test_options__are_in_its_key():
+    assert key_of(numba.njit(tiles.largest_of.py_func)) != key_of(tiles.largest_of)
+
+
+def test_closures__are_in_its_key():
+    """The fillers of normals and of uniforms are one function but for what it closes over."""
+    one, other = addresses._FILLERS.values()
+    assert one.py_func.__qualname__ == other.py_func.__qualname__
+    assert key_of(one) != key_of(other)
+    assert key_of(one) == key_of(addresses._filler(addresses.box_muller))
+
+
+def test_functions_that_are_arguments__are_in_its_key():
+    keys = {key_of(compact._estimates, compact._power(power)) for power in (1, 2, 3, 4)}
+    assert len(keys) == 4
+    compact._power.cache_clear()
+    assert key_of(compact._estimates, compact._power(3)) in keys
+
+
+def test_kernel_that_takes_a_function__is_loaded_once_and_then_at_hand():
+    def powers(dispatcher):
+        out = np.zeros(2)
+        for _ in range(2):
+            dispatcher(square, out)
+        return out[0], dispatcher.stats.cache_hits.total(), len(dispatcher.overloads)
+
+    square = device_function(lambda t: t * t)
+
+    def apply(function, out):
+        out[0] += function(3.0)
+
+    square.py_func.__module__ = apply.__module__ = tiles.__name__
+    assert powers(kernel(apply)) == (18.0, 0, 1)
+    assert powers(kernel(apply)) == (18.0, 1, 1)
+
+
+def test_kernel_that_reaches_what_cannot_be_stated__is_not_kept(place):
+    table = np.array([1.0, 2.0])
+
+    def first(x):
+        return table[0] + x
+
+    first.__module__ = tiles.__name__
+    with pytest.raises(Unstated):
+        key_of(kernel(first))
+    assert kernel(first)(1.0) == 2.0 and entries(place) == []
+
+
+def test_kernel_of_another_module__is_not_kept(place):
+    def double(x):
+        return 2.0 * x
+
+    assert kernel(double)(1.0) == 2.0 and entries(place) == []
+    # Negative control: in a module whose source is in the digest it is.
+    double.__module__ = tiles.__name__
+    assert kernel(double)(1.0) == 2.0 and len(entries(place)) == 1
+
+
+# ---------------------------------------------------------------- what the folder is named by
+
+
+@pytest.mark.parametrize("setting, value", [("CPU_FEATURES", "+sse"), ("OPT", 1), ("BOUNDSCHECK", 1)])
+def test_digest__tells_processors_and_settings_of_numba_apart(monkeypatch, setting, value):
+    before = digest()
+    monkeypatch.setattr(numba.config, setting, value)
+    assert digest() != before
+
+
+def test_digest__does_not_count_threads(monkeypatch):
+    before = digest()
+    monkeypatch.setattr(numba.config, "NUMBA_NUM_THREADS", 17)
+    assert digest() == before
+
+
+def test_digest__follows_sources_and_versions(monkeypatch):
+    before = digest()
+    monkeypatch.setitem(compiled._SOURCES, "simstudy.kernels.vectors", b"# edited")
+    edited = digest()
+    monkeypatch.setattr(np, "__version__", "0.1")
+    assert len({before, edited, digest()}) == 3
+
+
+def modules():
+    names = (module.name for module in pkgutil.walk_packages(simstudy.__path__, "simstudy."))
+    # Modules for GPUs have no kernels of the CPU.
+    return [importlib.import_module(name) for name in names if not name.endswith(("__main__", "cuda"))]
+
+
+def test_sources__are_those_of_all_kernels_and_every_key_can_be_stated():
+    kernels = {id(value): value for module in modules() for value in vars(module).values()
+               if isinstance(value, Dispatcher)}  # fmt: skip
+    kernels |= {id(filler): filler for filler in addresses._FILLERS.values()}
+    assert len(kernels) > 50
+    for found in kernels.values():
+        assert found.__module__ in compiled._SOURCES
+        assert key_of(found)
+
+
+def test_what_generates_code__is_in_the_digest_with_all_that_it_imports():
+    """Keys do not follow what operations on vectors do when they generate code."""
+    ours = {name.split(".")[1] + ".py" for name in imported(PACKAGE / "vectors.py") if name.startswith("simstudy.")}
+    assert ours and ours <= set(KERNEL_SOURCES)
+
+
+# ---------------------------------------------------------------- processes
+
+FILL = """
+import hashlib, sys
+from numba.core import event
+from simstudy.data.addresses import Role, normals, uniforms
+
+makers = {"normals": normals, "uniforms": uniforms}
+with event.install_recorder("numba:compile") as compilations:
+    found = {name: makers[name.split()[0]]("243f6a8885a308d3" * 2, Role.KEYS, 0, 2, 40, 3, *name.split()[1:])
+             for name in sys.argv[1:]}
+print(len(compilations.buffer))
+for name, numbers in found.items():
+    print(name, hashlib.sha256(numbers.tobytes()).hexdigest(), sep="=")
+"""
+
+
+def start(cache, *wanted):
+    command = [sys.executable, "-c", FILL, *wanted]
+    settings = os.environ | {"SIMSTUDY_CACHE": str(cache)}
+    return subprocess.Popen(command, cwd=ROOT, env=settings, stdout=subprocess.PIPE, text=True)
+
+
+def result(process):
+    """How often something was compiled, and a digest of each array of random numbers."""
+    output, _ = process.communicate()
+    assert process.returncode == 0
+    first, *lines = output.splitlines()
+    return int(first), dict(line.split("=") for line in lines)
+
+
+def test_processes__that_fill_one_cache_at_once_find_the_same_bits_as_without(place):
+    """Precisions in either order, and two closures of one name: what Numba's cache took for one another."""
+    wanted = ("normals float32", "normals float64", "uniforms")
+    together = [start(place, *wanted), start(place, *reversed(wanted))]
+    compilations, without = result(start("off", *wanted))
+    assert compilations > 0 and len(set(without.values())) == 3
+    for process in together:
+        compilations, found = result(process)
+        assert compilations > 0 and found == without
+    assert result(start(place, *wanted)) == (0, without)
+
+
+def test_names_of_compiled_code__are_those_of_one_process():
+    """Also of one that was forked: the linker takes equal names for equal code."""
+    show = (
+        "import os\nfrom simstudy.kernels import compiled\nchild = os.fork()\n"
+        "child and os.waitpid(child, 0)\nprint(next(compiled.FunctionIdentity._unique_ids))"
+    )
+    runs = [subprocess.run([sys.executable, "-c", show], capture_output=True, text=True, cwd=ROOT) for _ in range(2)]
+    assert len({number for run in runs for number in run.stdout.split()}) == 4

@@ -1,0 +1,142 @@
+"""The CUDA kernels on Numba's simulator, and on a GPU where there is one; the executor and its refusals.
+
+With SIMSTUDY_REQUIRE_CUDA=1 a machine without a usable GPU fails instead of skipping.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import re
+import subprocess
+import sys
+
+import pytest
+from builders import write_design
+from kills import ROOT
+
+from simstudy.kernels.devices import cuda_problem, cuda_simulated
+
+CHECKS = "tests/kernels/cuda_checks.py"
+SIMULATED = {"NUMBA_ENABLE_CUDASIM": "1"}
+
+
+def python(*arguments, **environment):
+    settings = {name: value for name, value in os.environ.items() if name != "NUMBA_ENABLE_CUDASIM"}
+    command = [sys.executable, *map(str, arguments)]
+    return subprocess.run(command, cwd=ROOT, env=settings | environment, capture_output=True, text=True)
+
+
+def command_line(*arguments, **environment):
+    return python("-m", "simstudy", *arguments, **environment)
+
+
+def run_checks(**environment):
+    return python("-m", "pytest", "-n", "0", "-p", "no:cacheprovider", CHECKS, **environment)
+
+
+def assert_all_passed(result):
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert re.search(r"^\d+ passed in", result.stdout, re.MULTILINE), result.stdout
+
+
+def test_kernels__agree_with_the_cpu_on_the_simulator():
+    assert_all_passed(run_checks(**SIMULATED))
+
+
+def test_kernels__run_on_the_device_and_agree_with_the_cpu():
+    """The checks of the simulator, one of which looks at the memory and machine code of the device."""
+    problem = "this process is on the simulator" if cuda_simulated() else cuda_problem()
+    if problem:
+        assert os.environ.get("SIMSTUDY_REQUIRE_CUDA") != "1", problem
+        pytest.skip(problem)
+    assert_all_passed(run_checks())
+
+
+def test_device_test__fails_without_a_device_where_one_is_required():
+    name = "test_kernels__run_on_the_device_and_agree_with_the_cpu"
+    test = "-m", "pytest", "-n", "0", "-p", "no:cacheprovider", "-rs", f"tests/kernels/test_cuda.py::{name}"
+    assert "1 skipped" in python(*test, SIMSTUDY_REQUIRE_CUDA="0", **SIMULATED).stdout
+    required = python(*test, SIMSTUDY_REQUIRE_CUDA="1", **SIMULATED)
+    assert required.returncode == 1 and "1 failed" in required.stdout
+
+
+@pytest.mark.skipif(importlib.util.find_spec("numba_cuda") is None, reason="the extra cuda is not installed")
+def test_kernels__compile_for_a_gpu_that_is_not_there():
+    """Types that the simulator does not see."""
+    result = python("tests/kernels/cuda_compile.py")
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.split() == ["5", "kernels", "in", "2", "precisions"]
+
+
+# ---------------------------------------------------------------- executor
+
+SMALL = """
+[study]
+name = "tiny"
+title = "A tiny study"
+aim = "To test."
+[data]
+n_keys = 5
+n_features = 2
+[heads]
+n_heads = 2
+head_dim = 1
+arrangement = "orthogonal"
+[estimator]
+bandwidth = 0.8
+[simulation]
+seed = 7
+batch_size = 16
+[precision]
+min_replicates = 32
+max_replicates = 32
+[grids.one.factors]
+bandwidth = [1.0]
+[profiles.quick]
+"""
+
+
+def test_executor__computes_on_the_device_under_names_of_its_own(tmp_path):
+    design, output = write_design(tmp_path, SMALL), tmp_path / "out"
+    on = ("run", design, "--output", output, "--executor")
+    first = command_line(*on, "cuda", **SIMULATED)
+    assert first.returncode == 0, first.stderr
+    folder = output / "tiny" / "quick"
+    cuda = json.loads((folder / "provenance.json").read_text())
+    assert cuda["device"] == "CUDA simulator"
+    assert cuda["run"]["batches_computed"] == 2 and cuda["run"]["workers"] == 1
+    again = command_line(*on, "cuda", "--workers", "1", **SIMULATED)
+    assert again.returncode == 0, again.stderr
+    assert json.loads((folder / "provenance.json").read_text())["run"]["batches_reused"] == 2
+    # The CPU takes none of these batches for its own.
+    assert command_line(*on, "serial").returncode == 0
+    cpu = json.loads((folder / "provenance.json").read_text())
+    assert cpu["device"] == "CPU" and cpu["engine"] != cuda["engine"]
+    assert cpu["run"]["batches_computed"] == 2 and cpu["run"]["batches_reused"] == 0
+
+
+def assert_refused(result, message, folder):
+    assert result.returncode == 2, result.stderr
+    assert len(result.stderr.strip().splitlines()) == 1 and message in result.stderr
+    assert not folder.exists()
+
+
+@pytest.mark.skipif(not cuda_problem(), reason="a GPU can be used")
+def test_executor__without_a_gpu_is_refused(tmp_path):
+    design, output = write_design(tmp_path, SMALL), tmp_path / "out"
+    result = command_line("run", design, "--executor", "cuda", "--output", output)
+    assert_refused(result, f"executor = 'cuda': {cuda_problem()}", output)
+
+
+def test_executor__with_more_workers_than_gpus_is_refused(tmp_path):
+    design, output = write_design(tmp_path, SMALL), tmp_path / "out"
+    result = command_line("run", design, "--output", output, "--executor", "cuda", "--workers", "2", **SIMULATED)
+    assert_refused(result, "workers = 2: more than the GPUs that can be used (1)", output)
+
+
+def test_visible_gpus__are_those_that_the_environment_leaves():
+    show = "from simstudy.kernels.devices import visible_gpus; print(visible_gpus())"
+    assert python("-c", show, CUDA_VISIBLE_DEVICES="", **SIMULATED).stdout.strip() == "['0']"
+    assert python("-c", show, CUDA_VISIBLE_DEVICES="3,5", **SIMULATED).stdout.strip() == "['3']"

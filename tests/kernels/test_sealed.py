@@ -1,0 +1,152 @@
+"""The folder of sealed entries: what is not certainly one's own and whole is not read."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from simstudy.kernels import sealed
+from simstudy.kernels.sealed import SealedFolder, seal, unseal
+
+KEY, CONTENT = b"a kernel", b"its code"
+
+
+@pytest.fixture
+def folder(tmp_path):
+    folder = SealedFolder(tmp_path / "compiled" / "0123")
+    folder.write(KEY, CONTENT)
+    assert folder.read(KEY) == CONTENT
+    return folder
+
+
+def entry_of(folder):
+    (entry,) = folder.path.iterdir()
+    return entry
+
+
+def replace(entry, content):
+    entry.unlink()
+    entry.write_bytes(content)
+    entry.chmod(0o400)
+
+
+def test_entries__are_private_read_only_and_found_by_their_key_alone(folder):
+    assert folder.path.stat().st_mode & 0o777 == 0o700
+    assert entry_of(folder).stat().st_mode & 0o777 == 0o400
+    assert folder.read(b"another kernel") is None
+
+
+def test_entry__may_be_written_again(folder):
+    folder.write(KEY, b"code of later")
+    assert folder.read(KEY) == b"code of later"
+    assert len(list(folder.path.iterdir())) == 1
+
+
+def test_damage__anywhere_is_seen():
+    entry = seal(KEY, CONTENT)
+    assert unseal(KEY, entry) == CONTENT
+    for place in range(len(entry)):
+        flipped = bytes(byte ^ (number == place) for number, byte in enumerate(entry))
+        assert unseal(KEY, flipped) is None
+        assert unseal(KEY, entry[:place]) is None
+    assert unseal(KEY, entry + b"\0") is None
+
+
+def test_key_and_content__cannot_trade_bytes():
+    """Negative control of the seal: both entries hold the same bytes behind the size of the key."""
+    assert unseal(b"kern", seal(b"kernel", b"code")) is None
+    assert unseal(b"kernel", seal(b"kern", b"elcode")) is None
+
+
+def test_damaged_entry__is_refused_and_can_be_written_again(folder):
+    whole = entry_of(folder).read_bytes()
+    replace(entry_of(folder), whole[:-1] + b"!")
+    assert folder.read(KEY) is None
+    folder.write(KEY, CONTENT)
+    assert folder.read(KEY) == CONTENT
+
+
+def test_entries_that_are_swapped__are_refused(folder):
+    first = entry_of(folder)
+    folder.write(b"another", b"other code")
+    (second,) = set(folder.path.iterdir()) - {first}
+    contents = first.read_bytes(), second.read_bytes()
+    replace(first, contents[1])
+    replace(second, contents[0])
+    assert folder.read(KEY) is None and folder.read(b"another") is None
+    # Negative control: swapped back, both are good.
+    replace(first, contents[0])
+    replace(second, contents[1])
+    assert folder.read(KEY) == CONTENT and folder.read(b"another") == b"other code"
+
+
+@pytest.mark.parametrize("mode", [0o750, 0o705, 0o720, 0o777], ids=oct)
+def test_folder_that_others_may_enter__is_not_used(folder, mode):
+    folder.path.chmod(mode)
+    folder.write(b"another", b"other code")
+    assert folder.read(KEY) is None and len(list(folder.path.iterdir())) == 1
+    folder.path.chmod(0o700)
+    assert folder.read(KEY) == CONTENT and folder.read(b"another") is None
+
+
+@pytest.mark.parametrize("mode", [0o620, 0o602], ids=oct)
+def test_entry_that_others_may_write__is_refused(folder, mode):
+    entry_of(folder).chmod(mode)
+    assert folder.read(KEY) is None
+
+
+def test_folder_and_entry_of_another_user__are_refused(folder, monkeypatch):
+    monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
+    assert folder.read(KEY) is None
+    # The folder is mine, the entry is not.
+    fstat, own = os.fstat, os.getuid() + 1
+
+    def folders_are_own(file):
+        found = fstat(file)
+        return os.stat_result((*found[:4], own, *found[5:])) if found.st_mode & 0o040000 else found
+
+    monkeypatch.setattr(os, "fstat", folders_are_own)
+    assert folder.read(KEY) is None
+    monkeypatch.setattr(os, "geteuid", os.getuid)
+    monkeypatch.setattr(os, "fstat", fstat)
+    assert folder.read(KEY) == CONTENT
+
+
+def test_links__are_not_followed(folder, tmp_path):
+    entry = entry_of(folder)
+    entry.rename(tmp_path / "elsewhere")
+    entry.symlink_to(tmp_path / "elsewhere")
+    assert folder.read(KEY) is None
+    folder.path.rename(tmp_path / "folder")
+    folder.path.symlink_to(tmp_path / "folder")
+    folder.write(KEY, CONTENT)
+    assert folder.read(KEY) is None
+
+
+def test_place_that_cannot_be_written__is_done_without(tmp_path):
+    (tmp_path / "file").touch()
+    folder = SealedFolder(tmp_path / "file" / "0123")
+    folder.write(KEY, CONTENT)
+    assert folder.read(KEY) is None
+
+
+def test_failed_write__leaves_nothing_behind(folder, monkeypatch):
+    def full(_):
+        raise OSError("no space left")
+
+    monkeypatch.setattr(sealed.os, "fsync", full)
+    folder.write(b"another", b"other code")
+    assert folder.read(b"another") is None and len(list(folder.path.iterdir())) == 1
+
+
+def test_folders_of_old__make_room_and_nothing_else_does(tmp_path):
+    (tmp_path / "notes").mkdir()
+    for number in range(sealed.KEPT):
+        SealedFolder(tmp_path / f"{number:04x}").write(KEY, CONTENT)
+        os.utime(tmp_path / f"{number:04x}", (number, number))
+    assert SealedFolder(tmp_path / "0000").read(KEY) == CONTENT
+    SealedFolder(tmp_path / "ffff").write(KEY, CONTENT)
+    kept = {path.name for path in tmp_path.iterdir()}
+    # The first was used a moment ago, so the second is the oldest.
+    assert kept == {"notes", "0000", *(f"{number:04x}" for number in range(2, sealed.KEPT)), "ffff"}

@@ -1,0 +1,261 @@
+"""Measures against naive formulas on raw replicates, and Monte Carlo errors against repeated studies."""
+
+from __future__ import annotations
+
+import naive
+import numpy as np
+import pytest
+from scipy import stats
+
+from simstudy.attention.members import STATISTICS
+from simstudy.replicates.moments import Moments, empty, stack, update
+from simstudy.replicates.performance import performance
+
+N_STATISTICS = 7 + len(STATISTICS)
+
+
+def blocks_of(errors: np.ndarray, target: np.ndarray, n_blocks: int) -> Moments:
+    """Return the moments of drawn errors (replicate, query, head), cut into blocks."""
+    n, _, n_heads = errors.shape
+    moments = empty(n_blocks, target, n_heads, N_STATISTICS)
+    size = n // n_blocks
+    for block in range(n_blocks):
+        rows = slice(block * size, (block + 1) * size)
+        means = errors[rows] + target[:, None]
+        moments = update(
+            moments, range(block, block + 1), rows.start, means, None, None, np.zeros((size, N_STATISTICS))
+        )
+    return moments
+
+
+@pytest.fixture
+def sample() -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(3)
+    mixing = rng.normal(size=(3, 3))
+    errors = rng.exponential(size=(320, 2, 3)) @ mixing - 0.3
+    return errors, np.array([0.5, -1.0])
+
+
+@pytest.mark.parametrize("weights", [(1 / 3, 1 / 3, 1 / 3), (1.0, 1.0, 1.0), (0.7, -0.2, 0.1)])
+def test_measures__equal_textbook_formulas_on_raw_replicates(sample, weights):
+    """With blocks of one replicate the jackknife estimates are the textbook ones; longer blocks differ by O(1/R)."""
+    errors, target = sample
+    single = performance(blocks_of(errors, target, len(errors)), np.array(weights))
+    blocks = performance(blocks_of(errors, target, 32), np.array(weights))
+    expected = naive.performance(errors + target[:, None], target, weights)
+    for name in ("squared_bias", "mean_variance", "mean_covariance", "ensemble_variance", "mse"):
+        assert single.estimate[name] == pytest.approx(expected[name], rel=1e-10), name
+    for name in expected:  # for ratios the jackknife also removes a bias of order 1/R
+        for result in (single, blocks):
+            assert result.estimate[name] == pytest.approx(expected[name], abs=0.2 * float(result.mcse[name])), name
+
+
+def test_decomposition__closes_to_rounding(sample):
+    errors, target = sample
+    result = performance(blocks_of(errors, target, 16), np.full(3, 1 / 3)).estimate
+    parts = result["squared_bias"] + result["mean_variance"] / 3 + (2 / 3) * result["mean_covariance"]
+    assert result["mse"] == pytest.approx(parts, rel=1e-12)
+
+
+def test_mcse__is_that_of_the_influence_values(sample):
+    """The jackknife over blocks of one replicate is the textbook MCSE of the mean squared error: sd(e²)/√R."""
+    errors, target = sample
+    weights = np.full(3, 1 / 3)
+    result = performance(blocks_of(errors, target, len(errors)), weights)
+    influence = ((errors @ weights) ** 2).mean(axis=1)
+    assert result.mcse["mse"] == pytest.approx(influence.std(ddof=1) / np.sqrt(len(errors)), rel=1e-10)
+
+
+def test_blocks__order_of_batches_is_index_order(sample):
+    errors, target = sample
+    whole = blocks_of(errors, target, 32)
+    parts = [blocks_of(errors[:160], target, 16), blocks_of(errors[160:], target, 16)]
+    for left, right in zip(whole, stack(parts), strict=True):
+        np.testing.assert_array_equal(left, right)
+
+
+def test_single_head__has_no_pairs():
+    errors = np.random.default_rng(0).normal(size=(64, 1, 1))
+    result = performance(blocks_of(errors, np.zeros(1), 16), np.ones(1)).estimate
+    assert np.isnan(result["correlation"]) and np.isnan(result["mean_covariance"])
+    assert result["effective_heads"] == 1.0
+
+
+def test_identical_heads__count_as_one():
+    errors = np.random.default_rng(0).normal(size=(64, 2, 1)).repeat(4, axis=2)
+    result = performance(blocks_of(errors, np.zeros(2), 16), np.full(4, 0.25))
+    assert result.estimate["effective_heads"] == pytest.approx(1.0, abs=1e-12)
+    assert result.estimate["correlation"] == pytest.approx(1.0, abs=1e-12)
+
+
+def test_failed_replicates__are_counted_kept_and_left_out(sample):
+    errors, target = sample
+    broken = errors.copy()
+    broken[[5, 300], 1, 2] = np.nan
+    moments = blocks_of(broken, target, 16)
+    assert moments.failed.tolist() == [5, 300]
+    kept = np.delete(errors, [5, 300], axis=0)
+    result = performance(moments, np.full(3, 1 / 3))
+    assert (result.n_replicates, result.n_failed) == (318, 2)
+    assert result.estimate["mse"] == pytest.approx(((kept.mean(axis=2)) ** 2).mean(), rel=1e-3)
+
+
+@pytest.mark.parametrize("sizes", [[1] * 15 + [241], [1] * 12 + [60] * 4])
+def test_unequal_blocks__stay_unbiased_with_the_right_error(sizes):
+    """Failures leave blocks of unequal length: means of pseudo-values must not weigh them alike."""
+    edges, rng = np.concatenate([[0], np.cumsum(sizes)]), np.random.default_rng(8)
+    results = []
+    for _ in range(1500):
+        errors = rng.exponential(size=(edges[-1], 1, 1)) - 0.7
+        sums = np.add.reduceat(errors, edges[:-1]), np.add.reduceat(errors**2, edges[:-1])
+        blocks = empty(len(sizes), np.zeros(1), 1, N_STATISTICS)
+        results.append(
+            performance(blocks._replace(n_defined=np.array(sizes), error_sum=sums[0], product_sum=sums[1]), np.ones(1))
+        )
+    for name, truth in (("squared_bias", 0.09), ("ensemble_variance", 1.0), ("mse", 1.09)):
+        values = np.array([float(result.estimate[name]) for result in results])
+        assert abs(values.mean() - truth) < 4 * values.std() / np.sqrt(len(values)), name
+        if len(set(sizes[-4:])) == 1:  # with one block that holds nearly all, no error can be had from blocks
+            mcse = np.array([float(result.mcse[name]) for result in results])
+            assert 0.8 < np.sqrt((mcse**2).mean()) / values.std() < 1.5, name
+
+
+def test_too_few_blocks__are_refused():
+    with pytest.raises(ValueError, match="at least 2"):
+        performance(empty(16, np.zeros(1), 2, N_STATISTICS), np.full(2, 0.5))
+
+
+# ---------------------------------------------------------------- are the Monte Carlo errors right?
+
+N_STUDIES, N_REPLICATES = 1500, 512
+MIXING = np.array([[1.0, 0.4], [0.2, 0.8]])
+OFFSET = np.array([0.7, 0.3])
+TRUTH_COVARIANCE = MIXING.T @ MIXING
+
+
+def truths(offset: np.ndarray = OFFSET) -> dict[str, float]:
+    """Return the exact measures of the two heads that `repeated_studies` draws, at one query, uniform weights."""
+    c = TRUTH_COVARIANCE
+    ensemble = c.sum() / 4
+    variance, covariance = np.trace(c) / 2, c[0, 1]
+    return {
+        "squared_bias": offset.mean() ** 2,
+        "mean_variance": variance,
+        "mean_covariance": covariance,
+        "ensemble_variance": ensemble,
+        "mse": offset.mean() ** 2 + ensemble,
+        "correlation": covariance / np.sqrt(c[0, 0] * c[1, 1]),
+        "effective_heads": variance / ensemble,
+    }
+
+
+def repeated_studies(kind: str, offset: np.ndarray = OFFSET) -> list[np.ndarray]:
+    rng = np.random.default_rng(11)
+    draw = {"normal": rng.standard_normal, "exponential": lambda size: rng.exponential(size=size) - 1.0}[kind]
+    return [draw(size=(N_REPLICATES, 1, 2)) @ MIXING + offset for _ in range(N_STUDIES)]
+
+
+def covers(estimate: float, mcse: float, truth: float, degrees: int) -> bool:
+    return abs(estimate - truth) <= stats.t.ppf(0.975, degrees) * mcse
+
+
+def band(nominal: float = 0.95) -> float:
+    """Return four standard errors of the share of `N_STUDIES` studies that cover."""
+    return 4 * np.sqrt(nominal * (1 - nominal) / N_STUDIES)
+
+
+@pytest.mark.parametrize("kind", ["normal", "exponential"])
+def test_mcse__95_percent_intervals_cover_95_percent(kind):
+    """Nominal intervals from 32 blocks; skewed estimates may lose a little, as any interval at this size does."""
+    n_blocks, hits = 32, dict.fromkeys(truths(), 0)
+    for errors in repeated_studies(kind):
+        result = performance(blocks_of(errors, np.zeros(1), n_blocks), np.full(2, 0.5))
+        for name, truth in truths().items():
+            hits[name] += covers(float(result.estimate[name]), float(result.mcse[name]), truth, n_blocks - 1)
+    allowance = {"normal": 0.0, "exponential": 0.015}[kind]
+    for name, count in hits.items():
+        assert abs(count / N_STUDIES - 0.95) <= band() + allowance, f"{name}: {count / N_STUDIES}"
+
+
+@pytest.mark.parametrize("bias", [0.0, 0.03])
+def test_squared_bias_near_zero__is_not_found_where_there_is_none(bias):
+    """The influence values of b̂² vanish with b̂ (the mean error has MCSE 0.03 here): the quadratic part must cover."""
+    hits = linear_hits = 0
+    for errors in repeated_studies("exponential", np.full(2, bias)):
+        result = performance(blocks_of(errors, np.zeros(1), 32), np.full(2, 0.5))
+        estimate, mcse = float(result.estimate["squared_bias"]), float(result.mcse["squared_bias"])
+        hits += covers(estimate, mcse, bias**2, 31)
+        linear = np.sqrt((result.contribution["squared_bias"] ** 2).sum())
+        linear_hits += covers(estimate, linear, bias**2, 31)
+    assert hits / N_STUDIES > 0.95 - band()
+    assert linear_hits / N_STUDIES < 0.95 - band()  # the control: influence values alone do not cover
+
+
+def test_squared_bias_of_three_errors__has_the_right_mcse():
+    """Between zero and large bias no symmetric interval covers 95 %; the MCSE is still the spread of the estimate."""
+    results = [
+        performance(blocks_of(errors, np.zeros(1), 32), np.full(2, 0.5))
+        for errors in repeated_studies("normal", np.full(2, 0.1))
+    ]
+    spread = np.std([float(result.estimate["squared_bias"]) for result in results])
+    typical = np.sqrt(np.mean([float(result.mcse["squared_bias"]) ** 2 for result in results]))
+    assert typical / spread == pytest.approx(1.06, abs=4 / np.sqrt(2 * N_STUDIES) + 0.05)
+
+
+def test_mcse__negative_control_normal_theory_fails_for_skewed_estimates():
+    """The textbook normal-theory error of a variance, s²√(2/(R−1)), must be caught by the same check."""
+    hits = 0
+    for errors in repeated_studies("exponential"):
+        variance = errors.mean(axis=2).var(ddof=1)
+        hits += covers(variance, variance * np.sqrt(2 / (N_REPLICATES - 1)), truths()["ensemble_variance"], 31)
+    assert hits / N_STUDIES < 0.95 - band() - 0.015
+
+
+def test_paired_contributions__give_the_error_of_a_difference():
+    """Cells that share data: the error of a difference from the covariance of contributions, over repeated studies."""
+    rng = np.random.default_rng(5)
+    differences, errors_of_difference = [], []
+    for _ in range(400):
+        shared = rng.exponential(size=(256, 1, 2))
+        cells = [shared @ MIXING, shared @ MIXING * 1.05 + 0.1 * rng.normal(size=(256, 1, 2))]
+        first, second = (performance(blocks_of(e, np.zeros(1), 32), np.full(2, 0.5)) for e in cells)
+        differences.append(float(first.estimate["mse"] - second.estimate["mse"]))
+        paired = first.contribution["mse"] - second.contribution["mse"]
+        errors_of_difference.append(np.sqrt((paired**2).sum()))
+    spread = np.std(differences, ddof=1)
+    ratio = np.sqrt(np.mean(np.square(errors_of_difference))) / spread
+    assert ratio == pytest.approx(1.0, abs=4 / np.sqrt(2 * 400) + 0.05)
+    unpaired = np.hypot(float(first.mcse["mse"]), float(second.mcse["mse"]))
+    assert unpaired > 2 * spread  # the control: ignoring the pairing would be wrong by far
+
+
+def test_gaps__are_zero_for_covariance_and_not_for_other_correlations(sample):
+    errors, target = sample
+    means = errors + target[:, None]
+    direct = (errors.mean(axis=2) ** 2).mean(axis=1)
+    statistics = np.zeros((len(errors), N_STATISTICS))
+    statistics[:, -len(STATISTICS)] = direct
+    statistics[:, -len(STATISTICS) + 1] = 0.25
+    moments = empty(len(errors), target, 3, N_STATISTICS)
+    for row in range(len(errors)):
+        moments = update(moments, range(row, row + 1), row, means[[row]], None, None, statistics[[row]])
+    found = performance(moments, np.array([0.5, 0.3, 0.2])).estimate
+    assert found["decomposition_gap"] == pytest.approx(0.0, abs=1e-12)
+    # By hand, of the uniform average whatever the weights; here variances of heads differ twofold and more.
+    covariance = np.array([np.cov(means[:, q].T) for q in range(2)])
+    variance = np.trace(covariance, axis1=1, axis2=2).mean() / 3
+    squared_bias = (errors.mean(axis=(0, 2)) ** 2).mean()
+    by_hand = (squared_bias + variance / 3 + 2 / 3 * 0.25 * variance) / direct.mean() - 1
+    assert found["query_correlation_gap"] == pytest.approx(by_hand, abs=0.01)
+    assert abs(found["correlation_gap"]) > 0.01 and abs(by_hand) > 0.05
+
+
+def test_equivalent_heads__are_the_inverse_sum_of_squares_for_heads_alike():
+    rng = np.random.default_rng(5)
+    errors = rng.normal(size=(40_000, 1, 3)) + rng.normal(size=(40_000, 1, 1))
+    moments = blocks_of(errors, np.zeros(1), 80)
+    for weights in ([1 / 3] * 3, [0.6, 0.3, 0.1]):
+        found = performance(moments, np.array(weights))
+        error = abs(found.estimate["equivalent_heads"] - 1 / np.sum(np.square(weights)))
+        assert error < 4 * found.mcse["equivalent_heads"] + 1e-9
+        assert found.mcse["equivalent_heads"] < 0.1

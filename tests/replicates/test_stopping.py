@@ -1,0 +1,79 @@
+"""The stopping rule: pure, monotone, and bounded."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from simstudy.attention.members import STATISTICS
+from simstudy.design.load import Precision
+from simstudy.replicates.moments import empty
+from simstudy.replicates.performance import Performance, performance
+from simstudy.replicates.stopping import GROWTH, first_target, next_target, shortfall
+
+
+def measured(mse: float = 1.0, mcse: float = 0.1, correlation: float = np.nan) -> Performance:
+    return Performance(
+        {"mse": np.float64(mse), "correlation": np.float64(correlation)},
+        {"mse": np.float64(mcse), "correlation": np.float64(np.nan)},
+        {}, {}, 64, 1000, 0,
+    )  # fmt: skip
+
+
+def wanting(**entries) -> Precision:
+    return Precision.model_validate({"min_replicates": 100, "max_replicates": 10_000} | entries)
+
+
+def test_first_target__covers_the_floor():
+    assert [first_target(wanting(min_replicates=n), 32) for n in (1, 128, 129, 1000)] == [4, 4, 5, 32]
+    assert first_target(wanting(min_replicates=32, max_replicates=64), 32) == 2
+
+
+def test_shortfall__is_the_worst_ratio():
+    assert shortfall(measured(), wanting(relative_mcse={"mse": 0.05})).ratio == pytest.approx(2.0)
+    assert shortfall(measured(), wanting(absolute_mcse={"mse": 0.2})).ratio == pytest.approx(0.5)
+    both = wanting(relative_mcse={"mse": 0.05}, absolute_mcse={"mse": 0.025})
+    assert shortfall(measured(), both)[:3] == (pytest.approx(4.0), "mse", 0.1)
+
+
+def test_undefined_measure__has_nothing_to_reach():
+    assert shortfall(measured(), wanting(relative_mcse={"correlation": 0.01})).ratio == 0.0
+
+
+def test_relative_target_of_zero__is_reached_by_no_error_only():
+    assert shortfall(measured(mse=0.0, mcse=0.0), wanting(relative_mcse={"mse": 0.1})).ratio == 0.0
+    assert shortfall(measured(mse=0.0, mcse=0.1), wanting(relative_mcse={"mse": 0.1})).ratio == np.inf
+
+
+def test_stopped_estimates__are_nearly_unbiased_and_cover():
+    """Stopping at a wanted MCSE favours samples whose MCSE came out small; the floor keeps the harm little."""
+    rng = np.random.default_rng(6)
+    precision = wanting(relative_mcse={"mse": 0.05}, min_replicates=1, max_replicates=100_000)
+    hits, estimates, n_studies = 0, [], 600
+    for _ in range(n_studies):
+        squares = rng.exponential(size=100_000) ** 2
+        done, target = 0, first_target(precision, 64)
+        while target > done:
+            done = target
+            blocks = squares[: done * 64].reshape(16 * done, -1).sum(axis=1)[:, None, None]
+            counts = np.full(16 * done, 4)
+            moments = empty(16 * done, np.zeros(1), 1, len(STATISTICS))._replace(n_defined=counts, product_sum=blocks)
+            result = performance(moments, np.ones(1))
+            target = next_target(done, result, precision, 64)
+        estimates.append(float(result.estimate["mse"]))
+        hits += abs(estimates[-1] - 2.0) < 1.97 * float(result.mcse["mse"])
+    assert abs(np.mean(estimates) / 2.0 - 1) < 0.01
+    assert 0.91 < hits / n_studies < 0.98
+
+
+@given(mcse=st.floats(0, 10), done=st.integers(1, 400), batch_size=st.sampled_from([16, 32, 256]))
+def test_next_target__stops_grows_and_is_bounded(mcse, done, batch_size):
+    precision = wanting(relative_mcse={"mse": 0.05})
+    target = next_target(done, measured(mcse=mcse), precision, batch_size)
+    ceiling = -(-10_000 // batch_size)
+    if mcse <= 0.05 or done >= ceiling:
+        assert target == done
+    else:
+        assert done < target <= min(ceiling, GROWTH * done + 1)

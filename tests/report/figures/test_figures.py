@@ -1,0 +1,305 @@
+"""Figures: every point, bar, line and label that the design asks for, read back from what is drawn."""
+
+from __future__ import annotations
+
+import matplotlib as mpl
+import numpy as np
+import pytest
+from builders_results import build_design, build_results
+from matplotlib.container import ErrorbarContainer
+
+from simstudy.design.claims import Figure
+from simstudy.design.measures import INDICES
+from simstudy.report.figures import draw, image, rank_correlation
+from simstudy.report.figures.marks import COLOURS, COVERAGE, MARKERS, Look
+from simstudy.report.figures.panels import PlainLog
+
+
+@pytest.fixture(scope="module")
+def design(tmp_path_factory):
+    return build_design(tmp_path_factory.mktemp("design"))
+
+
+@pytest.fixture(scope="module")
+def results(design):
+    return build_results(design)
+
+
+def visible_axes(drawing):
+    return [axes for axes in drawing.axes if axes.get_visible()]
+
+
+def bars(axes):
+    return [container for container in axes.containers if isinstance(container, ErrorbarContainer)]
+
+
+def points(axes):
+    return np.concatenate([np.column_stack(bar.lines[0].get_data()) for bar in bars(axes)])
+
+
+def lines(axes, label):
+    return [line for line in axes.lines if line.get_label() == label]
+
+
+def legend_texts(drawing):
+    return [[text.get_text() for text in legend.get_texts()] for legend in drawing.legends]
+
+
+def curve(**fields):
+    return Figure.model_validate({"title": "t", "grid": "angles", "y": "correlation", "x": "angle"} | fields)
+
+
+def cells_where(results, **levels):
+    keep = results.grid.values == "angles"
+    for name, level in levels.items():
+        keep &= results[name].values == level
+    return results.isel(cell=np.flatnonzero(keep))
+
+
+def test_curve__has_a_panel_for_each_level_and_all_points(design, results):
+    drawing = draw(design.figures["variance-by-angle"], "f", results)
+    zero, ridge = visible_axes(drawing)
+    assert zero.get_title("left") == "regression function: zero"
+    assert "ridge" in ridge.get_title("left")
+    for axes in (zero, ridge):
+        assert len(bars(axes)) == 2
+        assert len(points(axes)) == 14
+    assert zero.get_ylim() == ridge.get_ylim()
+    assert zero.get_ylabel() == "ensemble variance [Y²]"
+    assert zero.get_xlabel() == "angle [degrees]"
+
+
+def test_curve__draws_estimates_with_bars_of_1_96_mcse(design, results):
+    drawing = draw(design.figures["variance-by-angle"], "f", results)
+    cells = cells_where(results, regression="zero", n_keys=400.0)
+    _, second = bars(visible_axes(drawing)[0])
+    x, y = second.lines[0].get_data()
+    np.testing.assert_array_equal(x, cells.angle.values)
+    np.testing.assert_array_equal(y, cells.ensemble_variance.sel(source="empirical").values)
+    segments = np.array(second.lines[2][0].get_segments())
+    half_lengths = (segments[:, 1, 1] - segments[:, 0, 1]) / 2
+    np.testing.assert_allclose(half_lengths, COVERAGE * cells.ensemble_variance_mcse.values, rtol=1e-12)
+
+
+def test_curve__leaves_a_gap_where_theory_does_not_apply(design, results):
+    axes = visible_axes(draw(design.figures["variance-by-angle"], "f", results))[0]
+    with_gap, whole = lines(axes, "leading")
+    np.testing.assert_array_equal(np.isnan(with_gap.get_ydata()), np.arange(0.0, 91.0, 15.0) == 45.0)
+    assert np.isfinite(whole.get_ydata()).all()
+    assert with_gap.get_color() == bars(axes)[0].lines[0].get_color()
+
+
+def test_curve__draws_exact_theory_broad_and_pale_beside_leading_order(design, results):
+    drawing = draw(design.figures["variance-by-angle"], "f", results)
+    axes = visible_axes(drawing)[0]
+    (exact,), (_, leading) = lines(axes, "exact"), lines(axes, "leading")
+    cells = cells_where(results, regression="zero", n_keys=400.0)
+    np.testing.assert_array_equal(exact.get_ydata(), cells.ensemble_variance.sel(source="exact").values)
+    assert not np.array_equal(exact.get_ydata(), leading.get_ydata())
+    assert exact.get_color() == leading.get_color()
+    assert exact.get_linewidth() > 3 * leading.get_linewidth() and exact.get_alpha() < 0.5
+    assert "broad pale line: exact theory at any n" in legend_texts(drawing)[-1]
+
+
+def test_curve__does_not_join_points_that_exact_theory_joins(results):
+    cells = cells_where(results, regression="zero", n_keys=400.0).copy(deep=True)
+    cells.correlation.loc[{"source": "leading"}] = np.nan
+    drawing = draw(curve(), "f", cells)
+    axes = visible_axes(drawing)[0]
+    assert len(lines(axes, "exact")) == 1 and not lines(axes, "leading") and not lines(axes, "joined")
+    assert legend_texts(drawing)[-1][0] == "points: Monte Carlo ± 1.96 MCSE"
+    cells.correlation.loc[{"source": "exact"}] = np.nan
+    assert len(lines(visible_axes(draw(curve(), "f", cells))[0], "joined")) == 1  # the control
+
+
+def test_limit__is_told_by_exact_theory_first(results):
+    figure = curve(y="ensemble_variance", limit="mean_covariance", where={"n_keys": 400, "regression": "zero"})
+    (line,) = lines(visible_axes(draw(figure, "f", results))[0], "limit")
+    at_end = cells_where(results, regression="zero", n_keys=400.0, angle=90.0).mean_covariance.values[:, 0]
+    assert line.get_ydata()[0] == at_end[1] != at_end[2]
+
+
+def test_curve__marks_a_theoretical_value_without_neighbours(results):
+    only = cells_where(results, regression="zero", n_keys=100.0).isel(cell=[2, 3, 4])
+    only.correlation.loc[{"source": "leading"}] = [np.nan, 0.7, np.nan]
+    axes = visible_axes(draw(curve(), "f", only))[0]
+    (line,) = lines(axes, "leading")
+    assert line.get_markevery() == [1]
+
+
+def test_curve__sorts_cells_by_x(results):
+    backwards = cells_where(results, regression="zero", n_keys=400.0).isel(cell=slice(None, None, -1))
+    (line,) = lines(visible_axes(draw(curve(), "f", backwards))[0], "leading")
+    np.testing.assert_array_equal(line.get_xdata(), np.arange(0.0, 91.0, 15.0))
+
+
+def test_curve__joins_each_stratum_of_a_factor_that_is_not_shown(design, results):
+    drawing = draw(design.figures["unshown"], "f", results)
+    axes = visible_axes(drawing)[0]
+    assert len(bars(axes)) == len(lines(axes, "leading")) == 4
+    for line in lines(axes, "leading"):
+        assert (np.diff(line.get_xdata()) > 0).all()
+    assert any("not told apart" in text and "training pairs n" in text for text in legend_texts(drawing)[-1])
+
+
+def test_curve__where_selects_cells(results):
+    drawing = draw(curve(where={"n_keys": 400, "regression": "zero"}), "f", results)
+    assert len(points(visible_axes(drawing)[0])) == 7
+    assert not any("not told apart" in text for text in legend_texts(drawing)[-1])
+
+
+def test_limit__is_the_leading_order_value_at_the_largest_x_or_the_estimate(design, results):
+    drawing = draw(design.figures["saturation"], "f", results)
+    limits = [line.get_ydata()[0] for line in lines(visible_axes(drawing)[0], "limit")]
+    at_end = results.isel(cell=np.flatnonzero((results.grid.values == "many-heads") & (results.n_heads.values == 16.0)))
+    leading = at_end.mean_covariance.sel(source="leading").values
+    empirical = at_end.mean_covariance.sel(source="empirical").values
+    assert np.isnan(leading).tolist() == [False, False, True]
+    assert limits == [leading[0], leading[1], empirical[2]]
+    text = " ".join(" ".join(legend_texts(drawing)[-1]).split())
+    assert "dashed: limit, mean covariance [Y²] at the largest H (Monte Carlo where" in text
+
+
+def test_legend__has_an_entry_for_each_hue_level_and_says_what_is_drawn(design, results):
+    hues, reading = legend_texts(draw(design.figures["saturation"], "f", results))
+    assert hues == ["0.4", "0.8", "attention"]
+    assert reading[0] == "points: Monte Carlo ± 1.96 MCSE, line: leading order"
+    assert "dotted: joins points without theory" in reading
+
+
+def test_legend__does_not_promise_a_line_that_is_not_there(results):
+    without = cells_where(results, n_keys=100.0, angle=45.0, regression="zero")
+    (reading,) = legend_texts(draw(curve(), "f", without))
+    assert reading == ["points: Monte Carlo ± 1.96 MCSE"]
+
+
+@pytest.mark.parametrize("kind", ["curve", "diversity"])
+def test_log_scale__drops_what_is_not_positive_and_says_so(results, kind):
+    cells = cells_where(results, n_keys=400.0, regression="zero").copy(deep=True)
+    cells.mse.loc[{"source": "empirical"}] = [-0.1, 0.0, 0.1, 0.2, 0.3, np.nan, 0.4]
+    extra = {"kind": kind, "y": "mse", "y_scale": "log"} | ({"x": None} if kind == "diversity" else {})
+    drawing = draw(curve(**extra), "f", cells)
+    image(drawing, "png")
+    assert len(points(visible_axes(drawing)[0])) == 4
+    count = 2 if kind == "curve" else 2 * len(INDICES)
+    assert f"{count} points ≤ 0 left out of a log axis" in legend_texts(drawing)[-1]
+
+
+def test_log_ticks__are_plain_numbers(results):
+    drawing = draw(
+        curve(y="mse", x="n_keys", hue="angle", panel="regression", x_scale="log", y_scale="log"), "f", results
+    )
+    image(drawing, "png")
+    axes = visible_axes(drawing)[0]
+    assert [tick.get_text() for tick in axes.get_xticklabels()] == ["100", "400"]
+    assert isinstance(axes.yaxis.get_major_formatter(), PlainLog)
+    shown = [t.get_text() for t in axes.get_yticklabels(which="both") if t.get_text()]
+    assert shown
+    assert all(float(text) > 0 and "^" not in text for text in shown)
+
+
+def test_diversity__has_a_panel_for_each_index_and_level(design, results):
+    drawing = draw(design.figures["which-index"], "f", results)
+    panels = visible_axes(drawing)
+    assert len(panels) == 2 * len(INDICES)
+    cells = cells_where(results, regression="zero", n_keys=100.0)
+    first = bars(panels[0])[0].lines[0]
+    np.testing.assert_array_equal(first.get_xdata(), cells.hdi.sel(index="chordal").values)
+    np.testing.assert_array_equal(first.get_ydata(), cells.mse.sel(source="empirical").values)
+    assert panels[0].get_ylim() == panels[7].get_ylim() != panels[8].get_ylim()
+
+
+def test_diversity__draws_bars_along_x_only_where_an_index_is_uncertain(design, results):
+    panels = visible_axes(draw(design.figures["which-index"], "f", results))
+    has_x_bars = [bars(axes)[0].has_xerr for axes in panels[: len(INDICES)]]
+    assert has_x_bars == [index == "output" for index in INDICES]
+    segments = np.array(bars(panels[INDICES.index("output")])[0].lines[2][0].get_segments())
+    np.testing.assert_allclose(segments[:, 1, 0] - segments[:, 0, 0], 2 * COVERAGE * 0.01, rtol=1e-12)
+
+
+def test_diversity__prints_rank_correlations(design, results):
+    panel = visible_axes(draw(design.figures["which-index"], "f", results))[0]
+    cells = cells_where(results, regression="zero")
+    pooled = rank_correlation(cells.hdi.sel(index="chordal").values, cells.mse.sel(source="empirical").values)
+    assert panel.get_title("right").replace("−", "-") == f"r = {pooled:.2f}, 14 cells\nwithin colours r = -1.00"
+    assert -0.9 < pooled < 0
+
+
+def test_diversity__of_one_index_has_a_panel_for_each_level(design, results):
+    figure = design.figures["which-index"]
+    levels = list(dict.fromkeys(results[figure.panel].values[results.grid.values == figure.grid]))
+    drawing = draw(figure.model_copy(update={"index": "vendi"}), "f", results)
+    panels = visible_axes(drawing)
+    assert len(panels) == len(levels) and {axes.get_xlabel() for axes in panels} == {"vendi"}
+    cells = results.isel(cell=np.flatnonzero((results.grid == figure.grid) & (results[figure.panel] == levels[0])))
+    np.testing.assert_allclose(np.sort(points(panels[0])[:, 0]), np.sort(cells.hdi.sel(index="vendi").values))
+
+
+def test_diversity__of_a_constant_index_has_no_correlation_to_print(results):
+    figure = curve(grid="many-heads", x=None, y="mse", kind="diversity", hue="n_heads")
+    assert visible_axes(draw(figure, "f", results))[0].get_title("right") == "r undefined, 12 cells"
+
+
+def test_rank_correlation__takes_rounding_for_ties():
+    y = np.array([1.0, 2.0, 3.0, 4.0])
+    assert rank_correlation(np.array([0.5, 0.5, 0.7, 0.9]) + np.array([1e-16, 0, 0, 0]), y) == pytest.approx(
+        0.9487, abs=1e-4
+    )
+    assert np.isnan(rank_correlation(np.array([1, 1 + 1e-16, 1, 1 - 1e-16]), y))
+    assert rank_correlation(-y, y) == -1.0
+    assert rank_correlation(np.exp(y), y) == pytest.approx(1.0)
+
+
+def test_single_cell__draws_in_both_kinds(results):
+    for figure in (curve(grid="single", x="n_keys", y="mse"), curve(grid="single", x=None, y="mse", kind="diversity")):
+        drawing = draw(figure, "f", results)
+        assert image(drawing, "png").startswith(b"\x89PNG")
+    assert {axes.get_title("right") for axes in visible_axes(drawing)} == {"undefined"}
+
+
+def test_single_head__has_no_correlation_to_draw(results):
+    drawing = draw(curve(grid="many-heads", x="n_heads", hue="bandwidth"), "f", results)
+    assert 1.0 not in points(visible_axes(drawing)[0])[:, 0]
+    assert len(points(visible_axes(drawing)[0])) == 12
+    empty = draw(curve(grid="single", x="n_keys"), "f", results)
+    assert len(points(visible_axes(empty)[0])) == 0
+
+
+def test_panels__are_at_most_four_to_a_row(results):
+    drawing = draw(curve(grid="many-heads", x="bandwidth", panel="n_heads"), "f", results)
+    assert len(visible_axes(drawing)) == 5
+    columns = {round(axes.get_subplotspec().colspan.start) for axes in visible_axes(drawing)}
+    assert columns == {0, 1, 2}
+
+
+def test_panels__of_very_different_height_have_axes_of_their_own(results):
+    drawing = draw(curve(y="squared_bias", panel="regression"), "f", results)
+    zero, ridge = visible_axes(drawing)
+    assert zero.get_ylim()[1] < ridge.get_ylim()[1] / 100
+    image(drawing, "png")
+    assert any(label.get_visible() and label.get_text() for label in ridge.get_yticklabels())
+
+
+def test_looks__differ_in_colour_or_marker():
+    n_looks = len(COLOURS) * len(MARKERS)
+    assert len({Look.of(position) for position in range(n_looks)}) == n_looks
+
+
+def test_drawing__leaves_matplotlib_as_it_was(design, results):
+    before = dict(mpl.rcParams)
+    image(draw(design.figures["unshown"], "f", results), "svg")
+    assert dict(mpl.rcParams) == before
+
+
+@pytest.mark.parametrize("suffix", ["png", "svg"])
+def test_image__is_the_same_every_time(design, results, suffix):
+    first, second = (image(draw(design.figures["saturation"], "f", results), suffix) for _ in range(2))
+    assert first == second
+    assert first != image(draw(design.figures["unshown"], "f", results), suffix)
+
+
+def test_letters__are_at_least_nine_points(design, results):
+    for name, figure in design.figures.items():
+        drawing = draw(figure, name, results)
+        texts = [text for text in drawing.findobj(mpl.text.Text) if text.get_text() and text.get_visible()]
+        assert min(text.get_fontsize() for text in texts) >= 9

@@ -1,0 +1,81 @@
+"""Figure of the law of variance for exchangeable members, against members that keep it and members that do not."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import xarray as xr
+from builders import DESIGN, edited, write_design
+from matplotlib.container import ErrorbarContainer
+
+from simstudy.design.claims import Figure
+from simstudy.design.load import load_design
+from simstudy.design.mistakes import DesignError
+from simstudy.report.figures import draw
+from simstudy.report.figures.law import shares
+
+SIZES = (2.0, 8.0, 2.0, 8.0)
+FIGURE = """[figures.law]
+title = "One law"
+kind = "law"
+grid = "angles"
+y = "ensemble_variance"
+[profiles.quick]"""
+
+
+def results(growth: float) -> xr.Dataset:
+    """Members of variance 2 and covariance 0.5, in two grids; in the second both change with the size by a factor."""
+    factor = np.array([1.0, 1.0, 1.0, growth])
+    size = np.array(SIZES)
+    measures = {
+        "mean_variance": 2.0 * factor,
+        "mean_covariance": 0.5 * factor,
+        "ensemble_variance": (0.5 + 1.5 / size) * factor,
+    }
+    data = {name: (("source", "cell"), values[None]) for name, values in measures.items()}
+    data |= {f"{name}_mcse": ("cell", 0.01 * values) for name, values in measures.items()}
+    coords = {"source": ["empirical"], "n_heads": ("cell", size), "grid": ("cell", ["heads", "heads", "ants", "ants"])}
+    return xr.Dataset(data, coords, {"factors": "heads: n_heads; ants: n_heads"})
+
+
+def test_shares__are_on_the_law_for_exchangeable_members_and_off_it_for_others():
+    made = results(growth=3.0)
+    ((law, law_mcse, found, found_mcse),) = shares(made.isel(cell=[1, 0]), "heads")
+    assert law == pytest.approx(0.25 * 7 / 8 + 1 / 8) and found == pytest.approx(law)
+    # d(c/v) = (dc - c/v dv)/v, and the same for the variance of the average.
+    assert law_mcse == pytest.approx(7 / 8 / 2 * np.hypot(0.005, 0.25 * 0.02))
+    assert found_mcse == pytest.approx(law * 0.01 * 2**0.5)
+    ((law, _, found, _),) = shares(made.isel(cell=[2, 3]), "ants")
+    assert found == pytest.approx(3 * law)
+
+
+def test_law_figure__has_a_colour_for_each_grid_and_shows_a_negative_prediction():
+    made = results(growth=3.0)
+    made.mean_covariance[0, 2] = -1.0
+    figure = Figure.model_validate(
+        {"kind": "law", "title": "t", "grid": "heads", "beside": ["ants"], "y": "ensemble_variance"}
+    )
+    drawing = draw(figure, "f", made)
+    (axes,) = drawing.axes
+    heads, ants = (item for item in axes.containers if isinstance(item, ErrorbarContainer))
+    assert heads.lines[0].get_xdata() == heads.lines[0].get_ydata()
+    assert ants.lines[0].get_xdata()[0] == pytest.approx(-0.5 * 7 / 8 + 1 / 8) and axes.get_xlim()[0] < -0.3125
+    texts = [text.get_text() for legend in drawing.legends for text in legend.get_texts()]
+    assert texts[:2] == ["heads", "ants"] and "(1−ρ)/M" in texts[3]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("", "", "figures.law.beside = 'angles': needs grids with n_heads among their factors"),
+        ('grid = "angles"', 'grid = "angles"\nbeside = ["angle"]', "figures.law.beside = 'angle': unknown grid"),
+        ('grid = "angles"', 'grid = "angles"\nhue = "angle"', "figures.law.hue = 'angle': remove it"),
+        ('y = "ensemble_variance"', 'y = "mse"', "figures.law.y = 'mse': must be \"ensemble_variance\""),
+        ('kind = "law"', 'kind = "diversity"\nbeside = ["angles"]', 'state beside for kind = "law" only'),
+    ],
+)
+def test_law_figure__that_cannot_be_drawn_is_refused(tmp_path, old, new, message):
+    text = edited(DESIGN, "[profiles.quick]", FIGURE.replace(old, new) if old else FIGURE)
+    with pytest.raises(DesignError) as error:
+        load_design(write_design(tmp_path, text))
+    assert message in str(error.value)

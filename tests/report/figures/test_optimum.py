@@ -1,0 +1,205 @@
+"""Figures of optima and nested loops: what is drawn, read back, against the made-up results."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import xarray as xr
+from builders_results import DESIGN, build_design, build_results
+from matplotlib.container import ErrorbarContainer
+from matplotlib.patches import StepPatch
+
+from simstudy.design.claims import Figure
+from simstudy.design.load import load_design
+from simstudy.design.measures import INDICES
+from simstudy.design.mistakes import DesignError
+from simstudy.report.figures import draw
+from simstudy.report.figures.marks import COVERAGE
+from simstudy.report.figures.nested_loop import positions
+from simstudy.report.figures.optimum import places
+
+GRID = """
+[grids.split]
+settings = { n_heads = 2, n_keys = 100, arrangement = "haar" }
+factors.regression = ["zero", { function = "ridge", amplitude = 2.0 }]
+factors.noise_sd = [0.5, 1.0, 2.0]
+factors.bandwidth = [0.4, 0.8]
+factors.head_dim = [1, 2, 4, 8]
+
+[figures.best]
+title = "Best head dimension"
+kind = "optimum"
+grid = "split"
+y = "mse"
+x = "noise_sd"
+over = "head_dim"
+tune = ["bandwidth"]
+panel = "regression"
+
+[figures.loops]
+title = "Every cell"
+kind = "nested_loop"
+grid = "split"
+y = "mse"
+hue = "bandwidth"
+y_scale = "log"
+
+[profiles.quick]
+"""
+OPTIMUM = {0.5: 4.0, 1.0: 2.0, 2.0: 1.0}
+
+
+@pytest.fixture(scope="module")
+def design(tmp_path_factory):
+    return build_design(tmp_path_factory.mktemp("design"), DESIGN.replace("[profiles.quick]\n", GRID))
+
+
+@pytest.fixture(scope="module")
+def results(design) -> xr.Dataset:
+    """Errors least at OPTIMUM, where the second bandwidth is worse; theory has nothing for large noise."""
+    made = build_results(design).copy(deep=True)
+    inside = made.grid.values == "split"
+    optimum = np.array([OPTIMUM.get(value, 1.0) for value in made.noise_sd.values])
+    mse = 1.0 + np.log(made.head_dim.values / optimum) ** 2 + (made.bandwidth.values == 0.8)
+    for source, shift in (("empirical", 0.0), ("leading", 0.1)):
+        made.mse.loc[{"source": source}] = np.where(inside, mse + shift, made.mse.sel(source=source))
+    beyond = inside & (made.noise_sd.values == 2.0)
+    made.mse.loc[{"source": "leading"}] = np.where(beyond, np.nan, made.mse.sel(source="leading"))
+    made.mse.loc[{"source": "exact"}] = np.where(inside, np.nan, made.mse.sel(source="exact"))
+    share = np.where(made.head_dim.values == optimum, 0.7, 0.0)
+    share = np.where(made.head_dim.values == 2 * optimum, 0.295, share)
+    share = np.where(made.head_dim.values == 4 * optimum, 0.005, share) * (made.bandwidth.values == 0.4)
+    return made.assign(optimum_share=(("figure", "cell"), np.where(inside, share, np.nan)[None])).assign_coords(
+        figure=["best"]
+    )
+
+
+def split_cells(results, **levels):
+    keep = results.grid.values == "split"
+    for name, level in levels.items():
+        keep &= results[name].values == level
+    return results.isel(cell=np.flatnonzero(keep))
+
+
+def test_places__are_optima_with_the_levels_that_draws_allow(design, results):
+    stratum = split_cells(results, regression="zero").sel(figure="best")
+    found = places(design.figures["best"], stratum)
+    assert [place.x for place in found] == [0.5, 1.0, 2.0]
+    # The parabola through the least value and its neighbours is exact; at the first level the optimum is that level.
+    assert [place.optimum for place in found] == pytest.approx([4.0, 2.0, 1.0])
+    assert [(place.lowest, place.highest) for place in found] == [(4, 8), (2, 4), (1, 2)]
+    assert [place.told["leading"] for place in found] == pytest.approx([4.0, 2.0, np.nan], nan_ok=True)
+
+
+def test_bandwidths__are_numbers_on_both_axes(design, results):
+    """Elsewhere the levels of a bandwidth are its rules, ``fixed(value=0.4)`` among them."""
+    over = design.figures["best"].model_copy(update={"over": "bandwidth", "x": "head_dim", "tune": ("noise_sd",)})
+    along = design.figures["best"].model_copy(update={"x": "bandwidth", "tune": ("noise_sd",)})
+    results = results.assign(optimum_share=xr.full_like(results.optimum_share, 0.5))
+    for figure, ticks in ((over, [0.4, 0.8]), (along, [1, 2, 4, 8])):
+        assert draw(figure, "best", results).axes[0].get_yticks().tolist() == ticks
+    stratum = split_cells(results, regression="zero").sel(figure="best")
+    assert [(place.x, place.optimum) for place in places(over, stratum)] == [(x, 0.4) for x in (1, 2, 4, 8)]
+    assert [place.x for place in places(along, stratum)] == [0.4, 0.8]
+
+
+def test_optimum_figure__draws_places_with_their_bars_and_theory(design, results):
+    drawing = draw(design.figures["best"], "best", results)
+    panels = [axes for axes in drawing.axes if axes.get_visible()]
+    assert len(panels) == 2 and panels[0].get_ylabel() == "best head dimension p"
+    (bar,) = [item for item in panels[0].containers if isinstance(item, ErrorbarContainer)]
+    np.testing.assert_allclose(bar.lines[0].get_ydata(), [4.0, 2.0, 1.0])
+    segments = [segment[:, 1].tolist() for segment in bar.lines[2][0].get_segments()]
+    np.testing.assert_allclose(segments, [[4, 8], [2, 4], [1, 2]])
+    (line,) = [item for item in panels[0].lines if item.get_label() == "leading"]
+    np.testing.assert_allclose(line.get_ydata(), [4.0, 2.0, np.nan])
+    texts = [text.get_text() for legend in drawing.legends for text in legend.get_texts()]
+    assert any("best bandwidth b at each level" in text for text in texts)
+    assert any("1% or more of the draws" in text for text in texts)
+    assert [tick for tick in panels[0].get_yticks()] == [1, 2, 4, 8]
+
+
+def test_nested_loop__has_a_step_for_each_combination_in_the_order_of_the_grid(design, results):
+    drawing = draw(design.figures["loops"], "loops", results)
+    axes, stairs = drawing.axes
+    empirical = [item for item in axes.patches if isinstance(item, StepPatch) and item.get_label() == "empirical"]
+    assert len(empirical) == 2
+    for step, bandwidth in zip(empirical, (0.4, 0.8), strict=True):
+        cells = split_cells(results, bandwidth=bandwidth)
+        np.testing.assert_array_equal(step.get_data().values, cells.mse.sel(source="empirical").values)
+    flights = [item.get_data().values for item in stairs.patches]
+    assert [len(np.unique(flight)) for flight in flights] == [2, 3, 4]
+    # The last factor runs fastest, and the flights stand one above the other.
+    assert [int((np.diff(flight) != 0).sum()) for flight in flights] == [1, 5, 23]
+    assert flights[0].min() > flights[1].max() > flights[1].min() > flights[2].max()
+    texts = [text.get_text() for text in stairs.texts]
+    assert texts[1] == "noise standard deviation σ [Y]: 0.5, 1, 2"
+
+
+def test_nested_loop__leaves_a_gap_where_a_cell_is_missing(design, results):
+    whole = split_cells(results, bandwidth=0.4)
+    loops = {name: list(dict.fromkeys(whole[name].values.tolist())) for name in ("regression", "noise_sd", "head_dim")}
+    np.testing.assert_array_equal(positions(whole, loops), np.arange(24))
+    part = results.isel(
+        cell=np.flatnonzero(~((results.grid == "split") & (results.noise_sd == 1) & (results.head_dim == 4)))
+    )
+    figure = Figure.model_validate(
+        {"kind": "nested_loop", "title": "t", "grid": "split", "y": "mse", "hue": "bandwidth"}
+    )
+    step = draw(figure, "f", part).axes[0].patches[0].get_data().values
+    np.testing.assert_array_equal(np.flatnonzero(np.isnan(step)), [6, 18])
+
+
+def test_nested_loop__of_one_factor_names_its_levels_below_the_steps(results):
+    figure = Figure.model_validate(
+        {"kind": "nested_loop", "title": "t", "grid": "split", "y": "mse",
+         "where": {"regression": "zero", "bandwidth": 0.4, "head_dim": 1}}
+    )  # fmt: skip
+    axes, strip = draw(figure, "f", results).axes
+    assert [tick.get_text() for tick in axes.get_xticklabels()] == ["0.5", "1", "2"]
+    assert not strip.get_visible() and axes.get_xlabel() == "noise standard deviation σ [Y]"
+
+
+def test_ordering__draws_the_share_of_each_index_in_each_panel_and_colour(results):
+    figure = Figure.model_validate(
+        {"kind": "ordering", "title": "t", "grid": "split", "y": "mse", "hue": "bandwidth", "panel": "regression"}
+    )
+    code = np.arange(results.sizes["cell"])[:, None] / 100 + np.arange(len(INDICES)) / 1000
+    made = results.assign(
+        wrong_pair_share=(("figure", "cell", "index"), code[None]),
+        wrong_pair_share_mcse=(("figure", "cell", "index"), np.full_like(code, 0.01)[None]),
+    )
+    drawing = draw(figure, "best", made)
+    panels = [axes for axes in drawing.axes if axes.get_visible()]
+    assert len(panels) == 2 and [tick.get_text() for tick in panels[0].get_yticklabels()] == list(INDICES)
+    for axes, regression in zip(panels, dict.fromkeys(split_cells(made).regression.values), strict=True):
+        found = [item for item in axes.containers if isinstance(item, ErrorbarContainer)]
+        for bar, bandwidth in zip(found, (0.4, 0.8), strict=True):
+            first = split_cells(made, regression=regression, bandwidth=bandwidth).isel(cell=0)
+            np.testing.assert_allclose(bar.lines[0].get_xdata(), first.wrong_pair_share.sel(figure="best"))
+            np.testing.assert_allclose(np.round(bar.lines[0].get_ydata()), np.arange(len(INDICES)))
+            segments = np.array(bar.lines[2][0].get_segments())
+            np.testing.assert_allclose(np.diff(segments[:, :, 0])[:, 0], 2 * COVERAGE * 0.01)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ('hue = "bandwidth"\ny_scale', 'index = "vendi"\ny_scale', 'state index for kind = "diversity"'),
+        ('over = "head_dim"\n', "", 'state over for kind = "optimum"'),
+        ('over = "head_dim"', 'over = "regression"', "three or more different values"),
+        ('over = "head_dim"', 'over = "bandwidth"', "three or more different values"),
+        ('over = "head_dim"', 'over = "head_dims"', "head_dim"),
+        ('hue = "bandwidth"\ny_scale', 'x = "head_dim"\ny_scale', 'state x for kind = "curve" or "optimum"'),
+        ('hue = "bandwidth"\ny_scale', 'tune = ["head_dim"]\ny_scale', 'state tune for kind = "optimum"'),
+        ('hue = "bandwidth"\ny_scale', 'limit = "mean_covariance"\ny_scale', 'state limit for kind = "curve"'),
+    ],
+)
+def test_figures__that_cannot_be_drawn_are_refused(tmp_path, old, new, message):
+    text = DESIGN.replace("[profiles.quick]\n", GRID)
+    assert text.count(old) == 1
+    path = tmp_path / "faulty.toml"
+    path.write_text(text.replace(old, new))
+    with pytest.raises(DesignError) as error:
+        load_design(path)
+    assert message in str(error.value)

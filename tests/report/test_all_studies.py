@@ -1,0 +1,147 @@
+"""One page for all studies: every verdict and figure on it, nothing loaded, nothing of another design."""
+
+from __future__ import annotations
+
+import html
+import html.parser
+import json
+import shutil
+import subprocess
+
+import pytest
+from builders import DESIGN, edited
+
+from simstudy import run
+from simstudy.errors import UserError
+from simstudy.report.all_studies import gather
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("gather")
+    paths = []
+    for name in ("first", "second"):
+        path = folder / f"{name}.toml"
+        path.write_text(edited(DESIGN, 'name = "tiny"', f'name = "{name}"'))
+        run(path, output=folder / "outputs", executor="serial")
+        paths.append(path)
+    absent = folder / "absent.toml"
+    absent.write_text(edited(DESIGN, 'name = "tiny"', 'name = "absent"'))
+    return gather([*paths, absent], "quick", folder / "outputs"), paths
+
+
+class Tags(html.parser.HTMLParser):
+    def __init__(self):
+        super().__init__()
+        self.open, self.ids, self.images = [], [], []
+
+    def handle_starttag(self, tag, attrs):
+        attributes = dict(attrs)
+        self.ids += [attributes["id"]] if "id" in attributes else []
+        self.images += [attributes["src"][:22]] if tag == "img" else []
+        if tag not in ("meta", "br", "img"):
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+
+def test_page__holds_every_study_that_was_run_and_is_whole(page):
+    text = page[0].read_text()
+    tags = Tags()
+    tags.feed(text)
+    assert tags.open == [] and len(set(tags.ids)) == len(tags.ids)
+    assert {"first", "second"} <= set(tags.ids) and "absent" not in tags.ids
+    assert tags.images == ["data:image/png;base64,"] * 2
+    assert "http://" not in text and "https://" not in text
+    for name in ("first", "second"):
+        assert f'href="#{name}"' in text
+
+
+def test_results_of_an_edited_design__are_refused(page):
+    path, designs = page
+    designs[0].write_text(designs[0].read_text() + "\n# edited\n")
+    with pytest.raises(UserError, match=r"first/quick/results.nc: not of this text of the design"):
+        gather(designs, "quick", path.parent)
+
+
+def test_no_results__is_a_message(tmp_path):
+    with pytest.raises(UserError, match="no study has results in profile 'quick'"):
+        gather([], "quick", tmp_path)
+
+
+class Wide(html.parser.HTMLParser):
+    """Tables outside anything that scrolls or stacks, and cells of stacked rows that do not name their column."""
+
+    def __init__(self):
+        super().__init__()
+        self.inside, self.tables, self.loose, self.nameless = [], 0, 0, 0
+
+    def handle_starttag(self, tag, attrs):
+        attributes = dict(attrs)
+        if tag not in ("meta", "br", "img"):
+            self.inside.append((tag, attributes.get("class", "")))
+        self.tables += tag == "table"
+        self.loose += tag == "table" and not {("div", "scroll"), ("table", "stack")} & set(self.inside)
+        stacked = tag == "td" and ("table", "stack") in self.inside
+        self.nameless += stacked and attributes.get("class") == "number" and "data-column" not in attributes
+
+    def handle_endtag(self, tag):
+        self.inside.pop()
+
+
+def wide(text: str) -> Wide:
+    parsed = Wide()
+    parsed.feed(text)
+    return parsed
+
+
+def test_page__keeps_what_is_wide_in_a_box_of_its_own(page):
+    text = page[0].read_text()
+    found = wide(text)
+    assert found.tables > 10 and found.loose == 0 and found.nameless == 0
+    assert wide(text.replace('class="stack"', "")).loose == 3
+    assert wide(text.replace("data-column", "data-other")).nameless > 0
+    for rule in (".scroll { overflow-x: auto; }", "figure img { max-width: 100%;", "pre { overflow-x: auto;"):
+        assert rule in text
+
+
+BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+PROBE = """<!DOCTYPE html><iframe src="{page}" width="{width}" height="800" style="border: 0"></iframe><script>
+const frame = document.querySelector("iframe");
+onload = () => {{
+  const page = frame.contentDocument, boxed = (e) => e.closest(".scroll, pre");
+  const out = [...page.querySelectorAll("body *")].filter(
+    (e) => !boxed(e) && e.getBoundingClientRect().right > {width} + 0.5);
+  const pictures = [...page.images];
+  document.body.textContent = JSON.stringify({{
+    width: page.documentElement.scrollWidth, out: out.slice(0, 5).map((e) => e.outerHTML.slice(0, 80)),
+    pictures: pictures.length, missing: pictures.filter((e) => !e.complete || !e.naturalWidth).length}});
+}};</script>"""
+
+
+def seen(page, width: int, folder) -> dict:
+    """What a browser makes of a page in a window of this width."""
+    probe = folder / f"probe-{width}.html"
+    probe.write_text(PROBE.format(page=page.as_uri(), width=width))
+    command = [BROWSER, "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars",
+               "--allow-file-access-from-files", f"--user-data-dir={folder / 'profile'}", "--virtual-time-budget=20000",
+               "--dump-dom", probe.as_uri()]  # fmt: skip
+    dom = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    return json.loads(html.unescape(dom[dom.index("{") : dom.rindex("}") + 1]))
+
+
+@pytest.mark.skipif(BROWSER is None, reason="no Chromium here")
+@pytest.mark.parametrize("width", [390, 1280])
+def test_page__in_a_browser_is_no_wider_than_its_window_and_shows_every_figure(page, tmp_path, width):
+    found = seen(page[0], width, tmp_path)
+    assert found == {"width": width, "out": [], "pictures": 2, "missing": 0}
+
+
+@pytest.mark.skipif(BROWSER is None, reason="no Chromium here")
+def test_page__the_browser_would_see_overflow_and_a_missing_figure(page, tmp_path):
+    broken = tmp_path / "broken.html"
+    text = page[0].read_text().replace('<div class="scroll">', "<div>").replace('class="stack"', "")
+    broken.write_text(text.replace("data:image/png;base64,", "data:image/png;base64,AAAA"))
+    found = seen(broken, 390, tmp_path)
+    assert found["width"] > 390 and found["out"] and found["missing"] == 2

@@ -1,0 +1,112 @@
+"""Names and numbers as people read them."""
+
+from __future__ import annotations
+
+import math
+import re
+from decimal import Decimal
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from simstudy.design.measures import INDICES
+from simstudy.design.settings import TABLE_OF, Estimator
+from simstudy.report.labels import (
+    INDEX_NAMES,
+    SETTINGS,
+    level_name,
+    measure_name,
+    number,
+    setting_and_level,
+    setting_name,
+    with_error,
+)
+
+NAN, INF = math.nan, math.inf
+
+
+@pytest.mark.parametrize(
+    ("estimate", "mcse", "text"),
+    [
+        (0.51234, 0.0021, "0.5123 ± 0.0021"),
+        (0.51236, 0.00214, "0.5124 ± 0.0021"),
+        (-0.51234, 0.0021, "-0.5123 ± 0.0021"),
+        (0.5, 0.0996, "0.50 ± 0.10"),
+        (0.5, 0.00996, "0.500 ± 0.010"),
+        (12345.6, 120.0, "12350 ± 120"),
+        (12345.6, 12.0, "12346 ± 12"),
+        (12345.6, 1.2, "12345.6 ± 1.2"),
+        (0.0, 0.03, "0.000 ± 0.030"),
+        (-1e-9, 0.03, "0.000 ± 0.030"),
+        (5.1234e-8, 2.1e-10, "(5.123 ± 0.021)e-8"),
+        (-5.1234e-8, 2.1e-10, "(-5.123 ± 0.021)e-8"),
+        (1e-12, 3e-9, "(0.0 ± 3.0)e-9"),
+        (0.0, 3e-9, "(0.0 ± 3.0)e-9"),
+        (5.1234e9, 2.1e7, "(5.123 ± 0.021)e9"),
+        (1.0, 1e-17, "1 ± 1.0e-17"),
+        (2.0, 300.0, "0 ± 300"),
+        (0.5, 0.0, "0.5 ± 0"),
+        (0.5, NAN, "0.5 ± –"),
+        (0.5, INF, "0.5 ± inf"),
+        (INF, 0.1, "inf ± 0.1"),
+        (NAN, 0.1, "–"),
+        (NAN, NAN, "–"),
+    ],
+)
+def test_with_error(estimate, mcse, text):
+    assert with_error(estimate, mcse) == text
+
+
+@given(
+    st.floats(-1e12, 1e12, allow_nan=False).filter(lambda v: v == 0 or abs(v) > 1e-12),
+    st.floats(1e-14, 1e10, allow_nan=False),
+)
+def test_with_error__shows_both_numbers_to_two_digits_of_the_error(estimate, mcse):
+    text = with_error(estimate, mcse)
+    match = re.fullmatch(r"\(?(\S+) ± ([^\s)]+)\)?(?:e(-?\d+))?", text)
+    assert match
+    scale = Decimal(10) ** int(match[3] if match[3] and text.startswith("(") else 0)
+    shown = match[2] + (f"e{match[3]}" if match[3] and not text.startswith("(") else "")
+    assert abs(Decimal(shown) * scale - Decimal(mcse)) <= Decimal("0.0501") * Decimal(mcse)
+    assert abs(Decimal(match[1]) * scale - Decimal(estimate)) <= max(
+        Decimal("0.0501") * Decimal(mcse), Decimal("1e-7") * abs(Decimal(estimate))
+    )
+    assert len(text) <= 34
+
+
+@pytest.mark.parametrize(("value", "text"), [(1e-5, "1e-5"), (123456.0, "1.235e5"), (0.25, "0.25"), (NAN, "–")])
+def test_number(value, text):
+    assert number(value) == text
+
+
+def test_names__exist_for_every_setting_and_index():
+    whole = {name for name in SETTINGS if "." not in name}
+    assert whole == set(TABLE_OF)
+    assert tuple(INDEX_NAMES) == INDICES
+
+
+def test_names_of_parameters__are_those_of_some_record():
+    schema = Estimator.model_json_schema()
+    for name in set(SETTINGS) - set(TABLE_OF):
+        setting, parameter = name.split(".")
+        kinds = schema["properties"][setting]["discriminator"]["mapping"].values()
+        records = [schema["$defs"][kind.split("/")[-1]] for kind in kinds]
+        assert any(parameter in record["properties"] for record in records), name
+
+
+def test_names__have_units():
+    assert measure_name("ensemble_variance") == "ensemble variance [Y²]"
+    assert measure_name("correlation") == "correlation"
+    assert setting_name("bandwidth") == "bandwidth b"
+    assert setting_name("angle") == "angle [degrees]"
+    assert setting_and_level("angle", 45.0) == "angle: 45°"
+    assert setting_and_level("n_keys", 400.0) == "n = 400"
+
+
+@pytest.mark.parametrize(
+    ("level", "text"),
+    [("fixed(value=0.5)", "0.5"), ("rate(smoothness=2)", "rate(smoothness=2)"), ("", "none"), (NAN, "none"), (2, "2")],
+)
+def test_level_name(level, text):
+    assert level_name(level) == text

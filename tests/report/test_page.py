@@ -1,0 +1,274 @@
+"""The report: complete, self-contained, safe against what a design may say, and the same every time."""
+
+from __future__ import annotations
+
+import base64
+import re
+from html.parser import HTMLParser
+
+import numpy as np
+import pandas as pd
+import pytest
+import xarray as xr
+from builders_results import DESIGN, build_design, build_results
+
+from simstudy.design.measures import MEASURES, THEORIES
+from simstudy.errors import UserError
+from simstudy.execution.store import Store, read_results
+from simstudy.report.page import MAX_ROWS, write_report
+from simstudy.report.tables import cell_frame, csv_of, verdict_frame, verdict_lines, verdict_table
+from simstudy.report.terminal import show_table
+
+VOID = {"meta", "br", "img", "link", "hr"}
+
+
+class Page(HTMLParser):
+    """Reads a page and keeps its tags, its text, and whether every tag is closed where it was opened."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.open, self.tags, self.text = [], [], ""
+        self.feed(html)
+        self.close()
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+        self.text += " " if tag in ("td", "th") else ""
+
+    def handle_data(self, data):
+        self.text += data
+
+    def attributes(self, tag):
+        return [attrs for name, attrs in self.tags if name == tag]
+
+
+@pytest.fixture(scope="module")
+def design(tmp_path_factory):
+    return build_design(tmp_path_factory.mktemp("design"))
+
+
+@pytest.fixture(scope="module")
+def results(design):
+    return build_results(design)
+
+
+@pytest.fixture(scope="module")
+def folder(design, results, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("report")
+    assert write_report(results, design, Store(folder)) == folder / "report.html"
+    return folder
+
+
+@pytest.fixture(scope="module")
+def html(folder):
+    return (folder / "report.html").read_text(encoding="utf-8")
+
+
+def test_page__is_well_formed_and_needs_nothing_else(html):
+    page = Page(html)
+    assert page.open == []
+    names = {tag for tag, _ in page.tags}
+    assert names.isdisjoint({"script", "link", "iframe", "object"})
+    sources = [attrs["src"] for _, attrs in page.tags if "src" in attrs]
+    assert sources
+    assert all(source.startswith("data:image/png;base64,") for source in sources)
+    assert not any("href" in attrs for _, attrs in page.tags)
+    without_pictures = re.sub(r'src="data:[^"]*"', "", html)
+    assert "http" not in without_pictures
+    assert "url(" not in without_pictures
+
+
+def test_page__holds_every_claim_and_figure(html, design, folder):
+    page = Page(html)
+    for name, claim in design.claims.items():
+        assert name in page.text
+        assert claim.statement in page.text
+    pictures = page.attributes("img")
+    assert [picture["alt"] for picture in pictures] == [figure.title for figure in design.figures.values()]
+    for name, picture in zip(design.figures, pictures, strict=True):
+        content = base64.b64decode(picture["src"].partition(",")[2])
+        assert content == (folder / "figures" / f"{name}.png").read_bytes()
+        assert (folder / "figures" / f"{name}.svg").read_bytes().startswith(b"<?xml")
+
+
+def test_page__escapes_what_the_design_says(html, design):
+    assert "<script>" in design.claims["falls"].statement
+    assert "<script" not in html
+    assert "&lt;script&gt;alert(1)" in html
+    assert "Does &lt;b&gt;nothing&lt;/b&gt;" in html
+
+
+def test_page__states_verdicts_in_words_and_whether_they_were_expected(html):
+    text = " ".join(Page(html).text.split())
+    assert "3 claims: 1 supported 1 contradicted 1 inconclusive" in text
+    assert text.count("not as expected") == 1
+    assert "0.600 ± 0.012" in text
+
+
+def test_page__says_where_theory_applies_and_what_missed_its_precision(html, results):
+    text = " ".join(Page(html).text.split())
+    assert "angles exact 14 of 28 too many quadrature nodes (14) leading order 26 of 28 query far beyond" in text
+    assert "query far beyond the keys (2) many-heads exact 0 of 15 not asked for: set exact = true in the grid" in text
+    assert "MCSE of ensemble_variance ≤ 2 % of the estimate; 1024 to 65536 replicates" in text
+    n_missed = int((~results.precision_reached.values).sum())
+    assert text.count("(precision missed)") == n_missed == 4
+
+
+def test_page__lists_a_few_reasons_and_counts_the_others(results, design, tmp_path):
+    many = results.copy(deep=True)
+    many.inapplicable.loc[{"source": "leading"}] = [f"reason {i}" for i in range(results.sizes["cell"])]
+    text = write_report(many, design, Store(tmp_path)).read_text(encoding="utf-8")
+    listed = " ".join(Page(text).text.split())
+    assert "leading order 0 of 28 reason 0 (1); reason 1 (1); reason 2 (1); others in 25 cells, see cells.csv" in listed
+    assert "reason 3 " not in listed and "others in" not in listed.partition("single exact")[2]
+
+
+def test_page__counts_cells_replicates_failures_and_missed_precision(html, results):
+    text = " ".join(Page(html).text.split())
+    inside = results.isel(cell=np.flatnonzero(results.grid.values == "angles"))
+    n_replicates, n_failed = int(inside.n_replicates.sum()), int(inside.n_failed.sum())
+    assert f"angles 28 {n_replicates // 1000} {n_replicates % 1000:03d} {n_failed} 2 MCSE of" in text
+
+
+def test_page__lists_every_cell_and_factor(html, results):
+    page = Page(html)
+    assert html.count("<tr><td>") > results.sizes["cell"]
+    assert "0; 15; 30; 45; 60; 75; 90" in page.text
+    assert "0.4; 0.8; attention" in page.text
+    assert page.text.count("(precision missed)") > 0
+    assert len(page.attributes("details")) == 4
+
+
+def test_page__shows_the_design_and_where_the_numbers_come_from(html, design, results):
+    page = Page(html)
+    assert design.text in page.text
+    for name in ("design_hash", "engine", "commit", "libraries", "simstudy_version"):
+        assert results.attrs[name] in page.text
+
+
+def test_report__is_the_same_every_time(design, results, folder, tmp_path):
+    write_report(results, design, Store(tmp_path))
+    files = sorted(path.relative_to(folder) for path in folder.rglob("*") if path.is_file())
+    assert len(files) == 3 + 2 * len(design.figures)
+    for file in files:
+        assert (tmp_path / file).read_bytes() == (folder / file).read_bytes(), file
+
+
+def test_report__can_be_made_from_stored_results(design, results, folder, tmp_path):
+    path = Store(tmp_path).write_dataset("results.nc", results)
+    write_report(read_results(path), design, Store(tmp_path))
+    assert (tmp_path / "report.html").read_bytes() == (folder / "report.html").read_bytes()
+
+
+def test_cells__round_trip_through_csv(folder, results):
+    table = pd.read_csv(folder / "cells.csv")
+    assert len(table) == results.sizes["cell"]
+    for name in MEASURES:
+        np.testing.assert_array_equal(table[name], results[name].sel(source="empirical"))
+        for source in THEORIES:
+            np.testing.assert_array_equal(table[f"{name}_{source}"], results[name].sel(source=source))
+        np.testing.assert_array_equal(table[f"{name}_numerical_error"], results[f"{name}_numerical_error"])
+        np.testing.assert_array_equal(table[f"{name}_mcse"], results[f"{name}_mcse"])
+    np.testing.assert_array_equal(table["hdi_vendi"], results.hdi.sel(index="vendi"))
+    np.testing.assert_array_equal(table["angle"], results.angle)
+    assert table["grid"].tolist() == results.grid.values.tolist()
+    assert table["leading_inapplicable"].notna().sum() == 7
+    assert table["exact_inapplicable"].isna().sum() == 14
+
+
+def test_verdicts__round_trip_through_csv(folder, results):
+    table = pd.read_csv(folder / "verdicts.csv")
+    pd.testing.assert_frame_equal(table, verdict_frame(results), check_dtype=False)
+    assert table["claim"].tolist() == ["falls", "agrees", "floor"]
+    assert "<script>" in table["statement"][0]
+
+
+def test_verdict_lines__round_to_the_error_and_compare_with_what_was_expected(results):
+    lines = verdict_lines(results)
+    assert [line.verdict for line in lines] == ["supported", "contradicted", "inconclusive"]
+    assert [line.as_expected for line in lines] == [True, True, False]
+    assert lines[1].estimate == "0.600 ± 0.012"
+    assert lines[2].p_value == "< 0.0001"
+
+
+def test_verdict_table__prints_square_brackets_as_they_are(results, capsys):
+    show_table(verdict_table(results))
+    printed = capsys.readouterr().out
+    assert "ensemble_variance at [n_keys = 100]" in printed
+    for word in ("falls", "supported", "contradicted", "inconclusive", "0.500 ± 0.012", "40.1"):
+        assert word in printed
+
+
+def test_design_without_claims_and_figures__has_a_report(tmp_path):
+    bare = re.sub(r"\[(claims|figures)\..*?(?=\n\[profiles)", "", DESIGN, flags=re.DOTALL)
+    design = build_design(tmp_path, bare)
+    assert not design.claims
+    assert not design.figures
+    results = build_results(design).drop_dims("claim")
+    text = write_report(results, design, Store(tmp_path)).read_text(encoding="utf-8")
+    assert "The design makes no claim." in text
+    assert "The design declares no figure." in text
+    assert verdict_lines(results) == []
+
+
+def test_cell_without_results__is_shown_as_undefined(design, results, tmp_path):
+    damaged = results.copy(deep=True)
+    for name in MEASURES:
+        damaged[name][{"cell": 0}] = np.nan
+        damaged[f"{name}_mcse"][{"cell": 0}] = np.nan
+    text = write_report(damaged, design, Store(tmp_path)).read_text(encoding="utf-8")
+    assert text.count('<td class="number">–<br>–<br>–</td>') >= len(MEASURES)
+
+
+def test_large_grid__is_cut_and_says_so(tmp_path):
+    angles = ", ".join(f"{a:.4f}" for a in np.linspace(0.0, 90.0, MAX_ROWS // 4 + 1))
+    large = re.sub(r"factors.angle = .*", f"factors.angle = [{angles}]", DESIGN)
+    large = re.sub(r"\[figures\..*?(?=\n\[profiles)", "", large, flags=re.DOTALL)
+    design = build_design(tmp_path, large)
+    results = build_results(design)
+    text = write_report(results, design, Store(tmp_path)).read_text(encoding="utf-8")
+    assert f"The first {MAX_ROWS} of {MAX_ROWS + 4} cells" in text
+    first_grid = text.partition("<summary>Cells of <code>angles")[2].partition("</details>")[0]
+    assert first_grid.count("<tr><td>") == MAX_ROWS
+    assert len(pd.read_csv(tmp_path / "cells.csv")) == len(cell_frame(results)) == results.sizes["cell"]
+
+
+def test_csv__holds_no_formulas():
+    frame = pd.DataFrame({"text": ["=1+1", "+a", "-b", "@c", "\tx", "\rx", "a=b", ""], "number": -0.35 * np.arange(8)})
+    lines = csv_of(frame).replace("\r", "CR").splitlines()
+    assert lines[1:] == [
+        "'=1+1,-0.0", "'+a,-0.35", "'-b,-0.7", "'@c,-1.0499999999999998", "'\tx,-1.4", "'CRx,-1.75",
+        "a=b,-2.0999999999999996", ",-2.4499999999999997",
+    ]  # fmt: skip
+
+
+def test_verdict_frame__without_claims_is_empty():
+    assert verdict_frame(xr.Dataset()).empty
+
+
+def test_report__refuses_results_of_another_text_of_the_design(design, results, tmp_path):
+    edited = design.model_copy(update={"text": design.text + "# a comment"})
+    for stale in (results, results.assign_attrs(design_hash=""), results.drop_attrs()):
+        with pytest.raises(UserError, match="run the study again"):
+            write_report(stale, edited, Store(tmp_path))
+    assert not list(tmp_path.iterdir())
+
+
+def test_undefined_verdicts_and_measures__are_shown(design, results, tmp_path, capsys):
+    """A claim about cells of which no replicate is defined is inconclusive, with nothing but NaN to show."""
+    undefined = results.copy(deep=True)
+    for name, variable in undefined.data_vars.items():
+        if variable.dtype.kind == "f":
+            undefined[name][...] = np.nan
+    undefined["verdict"][...] = "inconclusive"
+    lines = verdict_lines(undefined)
+    assert {(line.estimate, line.claimed, line.z, line.p_value) for line in lines} == {("–", "–", "–", "–")}
+    show_table(verdict_table(undefined))
+    assert capsys.readouterr().out.count("inconclusive") == 3
+    text = write_report(undefined, design, Store(tmp_path)).read_text(encoding="utf-8")
+    assert "3 inconclusive" in text

@@ -1,0 +1,202 @@
+"""What reaches a terminal: text that nobody can steer it with, and one line in place of a traceback."""
+
+from __future__ import annotations
+
+import ast
+import os
+import signal
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from builders import DESIGN, edited, write_design
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from rich.table import Table
+
+from simstudy import __main__ as process
+from simstudy.execution.provenance import PACKAGE
+from simstudy.report import defects, terminal
+
+HOSTILE = [
+    "x[/x]",
+    "[bold red]x[/]",
+    "\x1b[2J\x1b]0;title\a",
+    "a\nb\r\n",
+    "\u202egnp.exe",
+    "a\u200bb",
+    ":boom:",
+    "\udce9",
+    "=",
+]
+PRINTED = {"print", "echo", "secho", "Console", "from_markup", "showwarning", "print_exc", "print_exception"}
+
+
+def test_nothing_else_prints():
+    """Nor writes to a standard stream, nor makes a console or text of its own."""
+    for path in set(PACKAGE.rglob("*.py")) - {PACKAGE / "terminal.py"}:
+        tree = ast.walk(ast.parse(path.read_text()))
+        used = {
+            getattr(node, "id", getattr(node, "attr", ""))
+            for node in tree
+            if isinstance(node, ast.Name | ast.Attribute)
+        }
+        assert not used & PRINTED, path
+        assert "sys.stdout.write" not in path.read_text() and "sys.stderr.write" not in path.read_text(), path
+
+
+@settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(text=st.one_of(st.sampled_from(HOSTILE), st.text(max_size=30)))
+def test_text__is_shown_on_one_line_as_it_is_or_spelt_out(text, capsys):
+    table = Table(title=text)
+    table.add_column(text, no_wrap=True)
+    table.add_row(text)
+    table.add_row(terminal.entry((text, "bold"), text))
+    capsys.readouterr()
+    terminal.say(text)
+    terminal.warn(text)
+    terminal.fail(text)
+    shown = capsys.readouterr()
+    spelt = shown.out.removesuffix("\n")
+    assert spelt.isprintable() and (not text.isprintable() or spelt == text)
+    assert shown.err == f"{spelt}\nerror: {spelt}\n"
+    terminal.show_table(table)
+    assert capsys.readouterr().out.replace("\n", "").isprintable()
+
+
+def outcome(capsys, *arguments: object) -> tuple[int, str, str]:
+    """Exit code and what was printed, of a command in this process."""
+    capsys.readouterr()
+    code = process.command(list(map(str, arguments)))
+    return code, *capsys.readouterr()
+
+
+@pytest.mark.parametrize("name", ["x[/x]", "[red]", "\x1b[31m", "a\nb", "\u202ex"])
+def test_hostile_names__are_spelt_out(name, tmp_path, capsys):
+    commands = (
+        ["list", name],
+        ["check", name],
+        ["run", name],
+        ["report", name, "--profile", name],
+        [name],
+        ["run", "x", "--workers", name],
+    )
+    for arguments in commands:
+        code, out, err = outcome(capsys, *arguments)
+        assert code == 2 and out == "" and err.count("\n") == 1 and err.replace("\n", "").isprintable()
+
+
+def test_hostile_designs__are_listed_run_and_shown(tmp_path, capsys):
+    text = edited(DESIGN, "A tiny study", "[/x] :boom: $x^{$ [bold]tiny[/bold]")
+    text = edited(text, 'function = "ridge"', 'function = "ridge", label = "[red]$\\\\frac{$"')
+    text = edited(text, "bandwidth = [0.5, 1.0]", 'regression = ["zero", {function = "ridge", label = "=[/]$_{$"}]')
+    text = edited(text, 'hue = "bandwidth"', 'hue = "regression"')
+    path = write_design(tmp_path, edited(text, "The error falls.", "[/i] falls: $}$"))
+    output = tmp_path / "x[/x]"
+    for arguments in (["list", tmp_path], ["check", path]):
+        assert outcome(capsys, *arguments)[0] == 0
+    code, out, err = outcome(capsys, "run", path, "--output", output, "--executor", "serial")
+    assert code in (0, 3), err
+    assert f"results  {output}/tiny/quick/results.nc" in out
+    code, out, _ = outcome(capsys, "status", path, "--output", output)
+    assert code == 0 and "=[/]$_{$" in out
+    cells = (output / "tiny/quick/cells.csv").read_text()
+    assert ",'=[/]$_{$," in cells and ",=" not in cells
+
+
+@pytest.mark.parametrize("option", ["--output", "--into"])
+def test_paths_with_control_characters__are_not_written_to(option, tmp_path, capsys):
+    path = write_design(tmp_path)
+    command = ["merge", tmp_path] if option == "--into" else ["run", path]
+    code, _, err = outcome(capsys, *command, option, f"{tmp_path}/a\nb")
+    assert code == 2 and "U+000A is one" in err and err.count("\n") == 1
+    assert [entry.name for entry in tmp_path.iterdir()] == [path.name]
+
+
+@pytest.fixture
+def broken(monkeypatch):
+    def fail() -> int:
+        raise KeyError("x\n\x1b[2J")
+
+    monkeypatch.setattr(process, "command", fail)
+    monkeypatch.setattr(defects, "_study", [])
+
+
+def test_defect__is_one_line_and_a_private_log(broken, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    assert process._outcome() == 70
+    message = capsys.readouterr().err
+    assert message.startswith("error: a defect of simstudy, not of what you asked for (KeyError: ")
+    assert message.count("\n") == 1 and message.strip().isprintable()
+    (log,) = tmp_path.iterdir()
+    assert str(log) in message and "Traceback" in log.read_text() and stat.S_IMODE(log.stat().st_mode) == 0o600
+
+
+def test_defect__is_logged_beside_the_study_or_told_in_full(broken, tmp_path, monkeypatch, capsys):
+    defects.log_beside(tmp_path)
+    assert process._outcome() == 70
+    assert len(list((tmp_path / "logs").glob("defect-*.log"))) == 1
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "absent"))
+    defects.log_beside(tmp_path / "absent")
+    assert process._outcome() == 70
+    assert "Traceback" in capsys.readouterr().err and not (tmp_path / "absent").exists()
+
+
+def python(code: str, *arguments: str, **options) -> subprocess.CompletedProcess:
+    command = [sys.executable, "-c", code, *arguments]
+    environment = os.environ | {"PYTHONPATH": str(PACKAGE.parent)}
+    return subprocess.run(command, capture_output=True, text=True, env=environment, timeout=240, **options)
+
+
+@pytest.mark.parametrize(
+    ("module", "sent"),
+    [
+        ("typer", "SIGINT"),
+        ("rich.console", "SIGHUP"),
+        ("pydantic", "SIGTERM"),
+        ("numpy", "SIGINT"),
+        ("numba", "SIGTERM"),
+    ],
+)
+def test_signal_during_imports__is_one_line(module, sent, tmp_path):
+    code = (
+        "import os, signal, sys\n"
+        "class Sender:\n"
+        "    def find_spec(self, name, *_):\n"
+        f"        if name == {module!r} and not sent: sent.append(os.kill(os.getpid(), signal.{sent}))\n"
+        "sent = []; sys.meta_path.insert(0, Sender())\n"
+        "from simstudy.__main__ import main; main()"
+    )
+    result = python(code, "run", str(write_design(tmp_path)), "--output", str(tmp_path / "out"))
+    assert (result.returncode, result.stdout) == (130, "")
+    assert result.stderr == "interrupted; finished batches are stored: run the same command again to continue\n"
+
+
+def test_hangup__is_ignored_under_nohup():
+    code = "import signal; signal.signal(signal.SIGHUP, signal.SIG_IGN); from simstudy import __main__ as m\n"
+    code += "m.catch_signals(); assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN"
+    assert python(code).returncode == 0
+    assert signal.getsignal(signal.SIGTERM) is not process._interrupt
+
+
+@pytest.mark.parametrize("redirection", ["| head -0", ">&-", "2>&- | cat", "0<&- 1>&- 2>&-"])
+def test_output_that_nobody_reads__is_dropped(redirection):
+    designs = PACKAGE.parent / "designs"
+    line = f"set -o pipefail; {sys.executable} -m simstudy list {designs} {redirection}"
+    result = subprocess.run(["bash", "-c", line], capture_output=True, text=True, cwd=PACKAGE.parent, timeout=240)
+    assert (result.returncode, result.stderr) == (0, "")
+
+
+def test_full_device__is_a_mistake_that_can_be_mended():
+    line = f"{sys.executable} -m simstudy list designs > /dev/full"
+    result = subprocess.run(["bash", "-c", line], capture_output=True, text=True, cwd=PACKAGE.parent, timeout=240)
+    assert result.returncode == 2 and "standard output cannot be written (No space left" in result.stderr
+    assert Path("/dev/full").is_char_device()
+
+
+def test_broken_installation__is_told_in_one_line():
+    result = python("import sys; sys.modules['rich'] = None; from simstudy.__main__ import main; main()", "list")
+    assert result.returncode == 70 and result.stderr.count("\n") == 1
+    assert "not installed as it should be" in result.stderr and "rich" in result.stderr

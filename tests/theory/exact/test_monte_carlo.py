@@ -1,0 +1,194 @@
+"""Exact moments against plain Monte Carlo, what is refused, and how numerical error reaches the measures."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pytest
+from theory_oracle import covariance_matrix, kernel_values, make_cell, regression_values, variance_values
+
+from simstudy.design import settings as s
+from simstudy.theory import (
+    ExactPrediction,
+    exact_moments,
+    leading_order,
+    measure_errors_by_query,
+    measures_by_query,
+    predicted_measure_errors,
+    predicted_measures,
+)
+from simstudy.theory.exact import integrals
+
+RNG = np.random.default_rng(20240612)
+HEADS = np.linalg.qr(np.random.default_rng(4).normal(size=(2, 3, 2)))[0]
+TARGET = s.Sum(
+    function="sum",
+    terms=(s.Linear(function="linear", coefficients=(2.0, 1.0, -1.0)), s.Quadratic(function="quadratic")),
+)
+DATA = {
+    "n_features": 3,
+    "regression": TARGET,
+    "noise": s.HeteroscedasticNoise(distribution="heteroscedastic", strength=2.0),
+    "key_distribution": s.GaussianKeys(structure="autoregressive", correlation=0.6),
+    "noise_sd": 2.0,
+}
+CONFIGURATIONS = {
+    "distance, p = 1": {"head_dim": 1, "bandwidth": 0.5},
+    "distance, p = 2": {"head_dim": 2, "bandwidth": 1.5},
+    "dot product, p = 2": {"head_dim": 2, "bandwidth": 0.9, "logits": "dot_product"},
+}
+QUERY = np.array([0.6, -0.3, 0.8])
+
+
+def simulate(cell, heads, n_replicates):
+    """Head estimates (R, H) at the query from keys and noise drawn afresh."""
+    root = np.linalg.cholesky(covariance_matrix(cell.data.key_distribution, 3))
+    keys = RNG.normal(size=(n_replicates * cell.data.n_keys, 3)) @ root.T
+    noise = RNG.normal(size=len(keys)) * np.sqrt(variance_values(cell.data, keys))
+    values = (regression_values(cell.data.regression, keys) + noise).reshape(n_replicates, -1)
+    weights = [kernel_values(cell, w, w, QUERY, keys).reshape(n_replicates, -1) for w in heads]
+    return np.stack([(w * values).sum(axis=1) / w.sum(axis=1) for w in weights], axis=1)
+
+
+def z_scores(estimates, prediction):
+    """Largest |z| of the means, and of the covariances."""
+    root = np.sqrt(len(estimates))
+    mean = prediction.bias[0] + prediction.target
+    # About the predicted mean, products are unbiased for the predicted covariance.
+    centred = estimates - mean
+    products = centred[:, :, None] * centred[:, None, :]
+    mean_z = centred.mean(axis=0) / estimates.std(axis=0) * root
+    return np.abs(mean_z).max(), np.abs(
+        (products.mean(axis=0) - prediction.covariance) / products.std(axis=0)
+    ).max() * root
+
+
+@pytest.mark.parametrize("n_keys", [3, 30])
+@pytest.mark.parametrize("name", CONFIGURATIONS)
+def test_monte_carlo_agrees_and_rejects_formulas_with_a_term_dropped(monkeypatch, name, n_keys):
+    settings = CONFIGURATIONS[name]
+    cell = make_cell(n_keys, **settings, **DATA)
+    heads = HEADS[:, :, : settings["head_dim"]]
+    estimates = simulate(cell, heads, 60_000)
+    prediction = exact_moments(cell, heads, heads, QUERY[None])
+    assert prediction.reason == ""
+    mean_z, covariance_z = z_scores(estimates, prediction)
+    assert mean_z < 4
+    assert covariance_z < 4
+
+    for change in ({"noise_sd": 0.0}, {"regression": s.Zero(function="zero")}):
+        wrong = cell.model_copy(update={"data": cell.data.model_copy(update=change)})
+        covariance = exact_moments(wrong, heads, heads, QUERY[None]).covariance
+        assert z_scores(estimates, prediction._replace(covariance=covariance))[1] > 10
+    power = integrals._power
+    monkeypatch.setattr(integrals, "_second", lambda own, cross, lost, n: n * (n - 1) * cross * power(lost, n - 2))
+    covariance = exact_moments(cell, heads, heads, QUERY[None]).covariance
+    assert z_scores(estimates, prediction._replace(covariance=covariance))[1] > 10
+
+
+def test_the_mean_is_not_that_of_infinitely_many_keys():
+    cell = make_cell(3, head_dim=1, bandwidth=0.5, **DATA)
+    heads = HEADS[:, :, :1]
+    estimates = simulate(cell, heads, 100_000)
+    prediction = exact_moments(cell, heads, heads, QUERY[None])
+    large = cell.model_copy(update={"data": cell.data.model_copy(update={"n_keys": 10**7})})
+    limit = leading_order(large, heads, heads, QUERY[None])
+    assert z_scores(estimates, prediction._replace(bias=limit.bias))[0] > 10
+
+
+# ---------------------------------------------------------------- what is refused
+
+
+def test_redrawn_heads_are_refused():
+    cell = make_cell()
+    redrawn = cell.model_copy(update={"heads": cell.heads.model_copy(update={"arrangement": "haar_redrawn"})})
+    prediction = exact_moments(redrawn, np.empty(0), np.empty(0), np.zeros((3, 2)))
+    assert prediction.covariance.shape == (3, 2, 2)
+    assert np.isnan(prediction.covariance).all()
+    assert np.isfinite(prediction.target).all()
+    assert "redrawn" in prediction.reason
+
+
+@pytest.mark.parametrize(("p", "bandwidth", "word"), [(2, 0.05, "narrow"), (1, 1e-4, "narrow")])
+def test_grids_that_would_be_too_large_are_refused(p, bandwidth, word):
+    cell = make_cell(3, 3, 2, p, "distance", bandwidth)
+    heads = HEADS[:, :, :p]
+    prediction = exact_moments(cell, heads, heads, QUERY[None])
+    assert np.isnan(prediction.bias).all()
+    assert word in prediction.reason
+
+
+def test_queries_without_convergence_are_blank():
+    # Opposite queries on one line: kernels are functions of one another, too narrow for the largest tables.
+    cell = make_cell(3, 1, 2, 1, "distance", 0.1)
+    head = np.ones((2, 1, 1))
+    prediction = exact_moments(cell, head, head * np.array([1.0, -1.0])[:, None, None], np.array([[0.0], [0.2]]))
+    assert np.isfinite(prediction.covariance[0]).all()
+    assert np.isnan(prediction.covariance[1]).all()
+    assert "1 of 2 queries" in prediction.reason
+
+
+def test_neither_noise_nor_signal_leaves_zero_variance():
+    for p in (1, 2):
+        heads = HEADS[:, :, :p]
+        prediction = exact_moments(make_cell(5, 3, 2, p, noise_sd=0.0), heads, heads, QUERY[None])
+        assert prediction.reason == ""
+        assert not prediction.covariance.any()
+
+
+def test_functions_of_absent_features_are_refused():
+    cell = make_cell(regression=s.Linear(function="linear", coefficients=(1.0, 1.0, 1.0)))
+    with pytest.raises(ValueError, match="n_features"):
+        exact_moments(cell, np.empty(0), np.empty(0), np.zeros((1, 2)))
+
+
+# ---------------------------------------------------------------- numerical error of the measures
+
+
+def perturbed(prediction, sign):
+    return prediction._replace(
+        bias=prediction.bias + sign(prediction.bias.shape) * prediction.bias_error,
+        covariance=prediction.covariance + sign(prediction.covariance.shape) * prediction.covariance_error,
+    )
+
+
+def test_error_bounds_hold_for_every_sign_and_are_attained_by_some():
+    n_queries, n_heads = 3, 3
+    roots = RNG.normal(size=(n_queries, n_heads, n_heads + 2))
+    covariance, scale = roots @ roots.mT, 1e-6
+    prediction = ExactPrediction(
+        RNG.normal(size=(n_queries, n_heads)),
+        covariance,
+        RNG.normal(size=n_queries),
+        scale * RNG.uniform(size=(n_queries, n_heads)),
+        scale * RNG.uniform(size=covariance.shape),
+        np.zeros(n_queries),
+        "",
+    )
+    prediction = prediction._replace(covariance_error=prediction.covariance_error + prediction.covariance_error.mT)
+    weights = np.array([0.5, 0.7, -0.4])
+    base, bounds = measures_by_query(prediction, weights), measure_errors_by_query(prediction, weights)
+    averages, average_bounds = predicted_measures(prediction, weights), predicted_measure_errors(prediction, weights)
+    largest = dict.fromkeys(base, 0.0)
+    for _ in range(400):
+        signs = RNG.choice([-1.0, 1.0], size=(n_queries, n_heads, n_heads))
+        signs = np.triu(signs) + np.triu(signs, 1).mT
+        other = perturbed(prediction, lambda shape, s=signs: s if len(shape) == 3 else s[:, 0])
+        for name, values in measures_by_query(other, weights).items():
+            change = np.abs(values - base[name]) / bounds[name]
+            largest[name] = max(largest[name], change.max())
+        for name, value in predicted_measures(other, weights).items():
+            assert abs(value - averages[name]) <= (1 + 1e-4) * average_bounds[name]
+    assert max(largest.values()) <= 1 + 1e-4
+    assert min(largest.values()) > 0.3
+
+
+def test_one_head_without_variance_has_errors_without_a_warning():
+    zero = np.zeros((1, 1))
+    prediction = ExactPrediction(zero + 0.2, zero[..., None], zero[0], zero, zero[..., None], zero[0], "")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        errors = measure_errors_by_query(prediction, (1.0,))
+    assert errors["mse"] == 0.0
+    assert np.isnan(errors["correlation"]).all()

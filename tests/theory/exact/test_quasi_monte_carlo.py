@@ -1,0 +1,233 @@
+"""Exact moments by quasi-Monte Carlo against quadrature, closed cases, Monte Carlo; their errors; what is refused."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy import stats
+from theory_oracle import kernel_values, make_cell, regression_values, variance_values
+
+from simstudy.design import settings as s
+from simstudy.theory import exact_moments
+from simstudy.theory.exact import moments, quasi_monte_carlo
+from simstudy.theory.exact.key_laws import keys_at, n_uniforms
+
+HEADS = np.linalg.qr(np.random.default_rng(4).normal(size=(2, 3, 2)))[0]
+QUERY = np.array([[0.6, -0.3, 0.8]])
+RIDGE = s.Ridge(function="ridge", direction=(1.0, -1.0, 0.5))
+SPHERE = s.SphereKeys(distribution="sphere", radius=1.7)
+STUDENT = s.StudentKeys(distribution="student_t", df=5.0)
+MIXTURE = s.MixtureKeys(distribution="mixture", n_components=3, separation=2.5)
+AUTOREGRESSIVE = s.GaussianKeys(structure="autoregressive", correlation=0.6)
+OTHERS = (SPHERE, STUDENT, MIXTURE)
+
+
+def names(keys):
+    return keys.distribution
+
+
+@pytest.fixture(autouse=True)
+def fewer_points(monkeypatch):
+    monkeypatch.setattr(quasi_monte_carlo, "_LOG2_MOST", 12)
+
+
+@pytest.fixture
+def few_points(monkeypatch):
+    """So that errors are large, and soon computed."""
+    monkeypatch.setattr(quasi_monte_carlo, "_LOG2_FEWEST", 8)
+    monkeypatch.setattr(quasi_monte_carlo, "_LOG2_MOST", 8)
+    monkeypatch.setattr(moments, "RANDOM_ERROR_LIMIT", 0.05)
+
+
+def predict(cell, heads, queries=QUERY):
+    prediction = exact_moments(cell, heads, heads, queries)
+    assert prediction.reason == ""
+    assert prediction.self_check.max() < 1e-8
+    return prediction
+
+
+def scores(prediction, mean, covariance):
+    """Differences from known moments in units of the errors stated: of means, variances, covariance."""
+    z = (prediction.bias + prediction.target[:, None] - mean) / prediction.bias_error
+    other = (prediction.covariance - covariance) / prediction.covariance_error
+    return [z[0, 0], other[0, 0, 0], other[0, 0, 1]]
+
+
+# ---------------------------------------------------------------- against quadrature: values and honest errors
+
+
+@pytest.mark.parametrize(("n_keys", "p", "bandwidth"), [(3, 1, 0.3), (40, 1, 0.3), (8, 2, 0.9)])
+def test_errors_stated_are_those_of_independent_scramblings(monkeypatch, few_points, n_keys, p, bandwidth):
+    cell = make_cell(n_keys, 3, 2, p, "distance", bandwidth, regression=RIDGE, key_distribution=AUTOREGRESSIVE)
+    heads = HEADS[:, :, :p]
+    known = predict(cell, heads)
+    assert known.covariance_error.max() < 1e-7
+    monkeypatch.setattr(moments, "_law", lambda *_: (None, "not used"))
+    z = []
+    for seed in range(20, 52):
+        monkeypatch.setattr(quasi_monte_carlo, "_SEED", seed)
+        z.append(scores(predict(cell, heads), known.bias + known.target[:, None], known.covariance))
+    # Errors from 16 randomisations have 15 degrees of freedom.
+    normal = stats.norm.ppf(stats.t.cdf(np.array(z), quasi_monte_carlo.N_RANDOMISATIONS - 1))
+    low, high = stats.chi2.ppf([0.001, 0.999], len(z))
+    squares = np.sum(normal**2, axis=0)
+    assert (low < squares).all() and (squares < high).all()
+    assert not ((low < squares / 4) & (squares / 4 < high)).all()
+    assert not ((low < squares * 4) & (squares * 4 < high)).all()
+
+
+def test_more_points_have_smaller_errors(monkeypatch):
+    cell, errors = make_cell(20, 3, 2, 2, bandwidth=0.7, regression=RIDGE, key_distribution=STUDENT), []
+    for log2_points in (10, 13):
+        monkeypatch.setattr(quasi_monte_carlo, "_LOG2_MOST", log2_points)
+        errors.append(predict(cell, HEADS).covariance_error.max())
+    # Eight times the points: plain Monte Carlo would gain a factor of 2.8.
+    assert errors[1] < errors[0] / 3.5
+
+
+def test_kernels_too_narrow_for_quadrature(few_points):
+    cell = make_cell(5, 3, 2, 2, "distance", 0.3, regression=RIDGE)
+    prediction = predict(cell, HEADS)
+    assert 1e-6 < prediction.covariance_error.max() < 0.01
+
+
+# ---------------------------------------------------------------- keys
+
+
+@pytest.mark.parametrize("keys", [*OTHERS, AUTOREGRESSIVE], ids=names)
+def test_keys_have_their_distribution_along_any_direction(keys):
+    uniforms = np.random.default_rng(1).uniform(size=(20_000, n_uniforms(keys, 3)))
+    points = keys_at(keys, uniforms, HEADS[0])
+    direction = np.array([2.0, -1.0, 0.5])
+    values = points @ direction
+    # Archimedes: on the sphere in three dimensions any coordinate is uniform.
+    expected = {
+        "sphere": stats.uniform(-1.7 * np.linalg.norm(direction), 2 * 1.7 * np.linalg.norm(direction)).cdf,
+        "student_t": stats.t(5, scale=np.linalg.norm(direction) * np.sqrt(3 / 5)).cdf,
+        "mixture": lambda x: np.mean(
+            [stats.norm.cdf(x, 2.5 * (c - 0.5), np.linalg.norm(direction)) for c in direction], axis=0
+        ),
+        "gaussian": stats.norm(0, np.sqrt(4 + 1 + 0.25 - 4 * 0.6 + 2 * 0.36 - 1 * 0.6)).cdf,
+    }
+    assert stats.kstest(values, expected[keys.distribution]).pvalue > 0.001
+    assert stats.kstest(1.05 * values + 0.06, expected[keys.distribution]).pvalue < 0.001
+
+
+def test_first_uniforms_move_keys_along_the_directions():
+    uniforms = np.full((2, 3), 0.5)
+    uniforms[1, 0] = 0.9
+    points = keys_at(AUTOREGRESSIVE, uniforms, HEADS[0])
+    assert abs((points[1] - points[0]) @ HEADS[0][:, 0]) > 0.5
+    uniforms[1] = [0.5, 0.5, 0.9]
+    points = keys_at(AUTOREGRESSIVE, uniforms, HEADS[0])
+    np.testing.assert_allclose((points[1] - points[0]) @ HEADS[0], 0, atol=1e-12)
+
+
+# ---------------------------------------------------------------- closed cases
+
+
+@pytest.mark.parametrize("keys", OTHERS, ids=names)
+def test_one_key_gives_its_response(keys):
+    linear = s.Linear(function="linear", coefficients=(1.0, -0.5))
+    prediction = predict(make_cell(1, 3, 2, 2, regression=linear, noise_sd=0.7, key_distribution=keys), HEADS)
+    spread = {"sphere": 1.25 * 1.7**2 / 3, "student_t": 1.25}.get(
+        keys.distribution, 1.25 + 2.5**2 * (1.25 / 3 - (0.5 / 3) ** 2)
+    )
+    assert (np.abs(prediction.bias + prediction.target[:, None]) <= 5 * prediction.bias_error).all()
+    assert (np.abs(prediction.covariance - spread - 0.49) <= 5 * prediction.covariance_error).all()
+    assert prediction.covariance_error.max() < 0.01 * spread
+
+
+def test_independent_projections_have_covariance_one_over_n():
+    # The components of the mixture differ in the first two features only; those of a Student-t share their scale.
+    heads, query = np.eye(4)[[2, 3]][:, :, None], np.full((1, 4), 0.4)
+
+    def distance(keys):
+        prediction = predict(make_cell(7, 4, noise_sd=3.0, key_distribution=keys), heads, query)
+        return abs(prediction.covariance[0, 0, 1] - 9 / 7) / prediction.covariance_error[0, 0, 1]
+
+    assert distance(s.MixtureKeys(distribution="mixture", separation=3.0)) < 4
+    assert distance(STUDENT) > 10
+
+
+def test_dot_products_with_keys_on_a_sphere_are_distances():
+    """For all features in view |q - k|^2 = |q|^2 + r^2 - 2 q'k, so that both logits differ by a constant."""
+    heads = np.linalg.qr(np.random.default_rng(6).normal(size=(2, 3, 3)))[0]
+    cells = [make_cell(6, 3, 2, 3, logits, 0.7, regression=RIDGE, key_distribution=SPHERE)
+             for logits in ("distance", "dot_product")]  # fmt: skip
+    by_distance, by_product = (predict(cell, heads) for cell in cells)
+    other = predict(make_cell(6, 3, 2, 3, "dot_product", 0.6, regression=RIDGE, key_distribution=SPHERE), heads)
+    for name in ("bias", "covariance"):
+        error = 4 * getattr(by_distance, f"{name}_error")
+        assert (np.abs(getattr(by_product, name) - getattr(by_distance, name)) < error).all()
+        assert (np.abs(getattr(other, name) - getattr(by_distance, name)) > 2 * error).all()
+
+
+# ---------------------------------------------------------------- plain Monte Carlo
+
+
+def drawn_keys(keys, rng, count):
+    """Keys (count, 3) by other means than quantile functions."""
+    z = rng.normal(size=(count, 3))
+    if keys.distribution == "sphere":
+        return 1.7 * z / np.sqrt((z**2).sum(axis=1))[:, None]
+    if keys.distribution == "student_t":
+        return z * np.sqrt(3 / rng.chisquare(5, size=count))[:, None]
+    return z + 2.5 * (np.eye(3)[rng.integers(3, size=count)] - 1 / 3)
+
+
+@pytest.mark.parametrize("n_keys", [3, 30])
+@pytest.mark.parametrize("keys", OTHERS, ids=names)
+def test_monte_carlo_agrees_and_rejects_other_keys(keys, n_keys):
+    rng, n_replicates = np.random.default_rng(7), 60_000
+    noise = s.HeteroscedasticNoise(distribution="heteroscedastic", strength=2.0)
+    if keys is STUDENT:
+        noise = s.GaussianNoise(distribution="gaussian")
+    cell = make_cell(n_keys, 3, 2, 2, "distance", 0.8, regression=RIDGE, key_distribution=keys, noise=noise)
+    points = drawn_keys(keys, rng, n_replicates * n_keys)
+    deviations = np.sqrt(variance_values(cell.data, points))
+    values = regression_values(RIDGE, points) + rng.normal(size=len(points)) * deviations
+    weights = [kernel_values(cell, w, w, QUERY[0], points).reshape(n_replicates, -1) for w in HEADS]
+    estimates = np.stack([(w * values.reshape(w.shape)).sum(axis=1) / w.sum(axis=1) for w in weights], axis=1)
+    assert largest_score(estimates, predict(cell, HEADS)) < 4
+    wrong = cell.model_copy(update={"data": cell.data.model_copy(update={"key_distribution": AUTOREGRESSIVE})})
+    assert largest_score(estimates, predict(wrong, HEADS)) > 6
+
+
+def largest_score(estimates, prediction):
+    root = np.sqrt(len(estimates))
+    centred = estimates - prediction.bias[0] - prediction.target
+    products = centred[:, :, None] * centred[:, None, :]
+    mean_error = np.hypot(estimates.std(axis=0) / root, prediction.bias_error[0])
+    error = np.hypot(products.std(axis=0) / root, prediction.covariance_error[0])
+    z = (products.mean(axis=0) - prediction.covariance[0]) / error
+    return max(np.abs(centred.mean(axis=0) / mean_error).max(), np.abs(z).max())
+
+
+# ---------------------------------------------------------------- what is refused
+
+
+def refusal(**settings):
+    cell = make_cell(**({"n_keys": 10, "n_features": 3} | settings))
+    n_heads, p = cell.heads.n_heads, cell.heads.head_dim
+    heads = np.linalg.qr(np.random.default_rng(5).normal(size=(n_heads, 3, p)))[0]
+    prediction = exact_moments(cell, heads, heads, np.zeros((40, 3)) + 0.1 * np.arange(3))
+    assert np.isnan(prediction.covariance).all()
+    return prediction.reason
+
+
+def test_heavy_tails_are_refused():
+    assert "rare" in refusal(logits="dot_product", key_distribution=MIXTURE)
+    quadratic = s.Quadratic(function="quadratic")
+    assert "more than 8 degrees" in refusal(regression=quadratic, key_distribution=STUDENT)
+    uneven = s.HeteroscedasticNoise(distribution="heteroscedastic")
+    assert "more than 4 degrees" in refusal(noise=uneven, key_distribution=STUDENT.model_copy(update={"df": 3.5}))
+
+
+def test_long_computations_are_refused():
+    assert "too many heads" in refusal(n_heads=12, key_distribution=SPHERE)
+
+
+def test_errors_too_large_leave_queries_blank(monkeypatch, few_points):
+    monkeypatch.setattr(moments, "RANDOM_ERROR_LIMIT", 1e-5)
+    assert "40 of 40 queries" in refusal(key_distribution=SPHERE, regression=RIDGE)

@@ -1,0 +1,145 @@
+"""Leading order and exact moments by brute force: plain sums over a dense grid, nothing tilted, nothing shared.
+
+Never imports simstudy.theory.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from simstudy.design import settings
+from simstudy.design.settings.cell import Cell
+
+
+def make_cell(n_keys=100_000, n_features=2, n_heads=2, head_dim=1, logits="distance", bandwidth=0.8, **data):
+    heads = settings.Heads(n_heads=n_heads, head_dim=head_dim, arrangement="haar")
+    return Cell(
+        data=settings.Data(n_keys=n_keys, n_features=n_features, **data),
+        heads=heads,
+        estimator=settings.Estimator(logits=logits, bandwidth=bandwidth),
+    )
+
+
+def regression_values(record, points):
+    """m at points (N, d), coordinate by coordinate as the schema words it."""
+    return _FORMULAS[record.function](record, points)
+
+
+def _linear(record, points):
+    return sum(coefficient * points[:, j] for j, coefficient in enumerate(record.coefficients))
+
+
+def _quadratic(record, points):
+    coefficients = record.coefficients * points.shape[1] if len(record.coefficients) == 1 else record.coefficients
+    return sum(coefficient * points[:, j] ** 2 for j, coefficient in enumerate(coefficients))
+
+
+def _interaction(record, points):
+    first, second = record.coordinates
+    return record.amplitude * points[:, first - 1] * points[:, second - 1]
+
+
+def _ridge(record, points):
+    along = sum(u * points[:, j] for j, u in enumerate(record.direction)) / np.linalg.norm(record.direction)
+    return record.amplitude * getattr(np, record.wave)(record.frequency * along)
+
+
+def _additive(record, points):
+    fall = {
+        "none": lambda j: 1.0,
+        "exponential": lambda j: np.exp(-record.rate * (j - 1)),
+        "power": lambda j: float(j) ** -record.rate,
+    }
+    wave, active = getattr(np, record.wave), range(1, (record.n_active or points.shape[1]) + 1)
+    return sum(record.amplitude * fall[record.decay](j) * wave(record.frequency * points[:, j - 1]) for j in active)
+
+
+def _bumps(record, points):
+    total = np.zeros(len(points))
+    for centre, amplitude in zip(record.centres, record.amplitudes, strict=True):
+        full = np.array([*centre, *([0.0] * (points.shape[1] - len(centre)))])
+        total += amplitude * np.exp(-np.sum((points - full) ** 2, axis=1) / (2 * record.width**2))
+    return total
+
+
+_FORMULAS = {
+    "zero": lambda record, points: np.zeros(len(points)),
+    "linear": _linear,
+    "quadratic": _quadratic,
+    "interaction": _interaction,
+    "ridge": _ridge,
+    "additive": _additive,
+    "bumps": _bumps,
+    "sum": lambda record, points: sum(regression_values(term, points) for term in record.terms),
+}
+
+
+def variance_values(data, points):
+    if data.noise.distribution != "heteroscedastic":
+        return np.full(len(points), data.noise_sd**2)
+    strength = data.noise.strength
+    return data.noise_sd**2 * (1 + strength * points[:, 0] ** 2) / (1 + strength)
+
+
+def covariance_matrix(keys, n_features):
+    matrix = np.eye(n_features)
+    for j in range(n_features):
+        for k in range(n_features):
+            if j != k and keys.structure == "equicorrelated":
+                matrix[j, k] = keys.correlation
+            if j != k and keys.structure == "autoregressive":
+                matrix[j, k] = keys.correlation ** abs(j - k)
+    return matrix
+
+
+def gaussian_grid(covariance, extent=10.0, step=0.1):
+    """Nodes (N, d) and weights (N,) of the trapezoid rule for N(0, covariance)."""
+    axis = np.arange(-extent, extent + step / 2, step)
+    nodes = np.stack(np.meshgrid(*[axis] * len(covariance), indexing="ij"), axis=-1).reshape(-1, len(covariance))
+    weights = np.exp(-0.5 * np.sum(nodes * np.linalg.solve(covariance, nodes.T).T, axis=1))
+    return nodes, weights / weights.sum()
+
+
+def kernel_values(cell, key_projection, query_projection, query, points):
+    pulled, keys = query_projection.T @ query, points @ key_projection
+    if cell.estimator.logits == "distance":
+        return np.exp(-np.sum((keys - pulled) ** 2, axis=1) / (2 * cell.bandwidth**2))
+    return np.exp(keys @ pulled / cell.bandwidth**2)
+
+
+def brute_leading_order(cell, key_projections, query_projections, queries, step=0.1):
+    """Parts of the leading order: population bias, drift (Q, H); noise and signal covariance (Q, H, H)."""
+    points, weights = gaussian_grid(covariance_matrix(cell.data.key_distribution, cell.data.n_features), step=step)
+    m, v, n = regression_values(cell.data.regression, points), variance_values(cell.data, points), cell.data.n_keys
+    target = regression_values(cell.data.regression, queries)
+    parts = {name: [] for name in ("population", "drift", "noise", "signal")}
+    for query, truth in zip(queries, target, strict=True):
+        kernels = [
+            kernel_values(cell, w, u, query, points) for w, u in zip(key_projections, query_projections, strict=True)
+        ]
+        kernels = np.array([kernel / np.sum(weights * kernel) for kernel in kernels])
+        smooth = kernels @ (weights * m)
+        errors = m - smooth[:, None]
+        parts["population"].append(smooth - truth)
+        parts["drift"].append(-(kernels**2 * errors) @ weights / n)
+        parts["noise"].append(np.einsum("hx,gx,x->hg", kernels, kernels, weights * v, optimize=True) / n)
+        moved = kernels * errors
+        parts["signal"].append(np.einsum("hx,gx,x->hg", moved, moved, weights, optimize=True) / n)
+    return {name: np.array(values) for name, values in parts.items()}
+
+
+def exact_moments(kernel, m, v, weights, n):
+    """Mean and variance of sum K_i Y_i / sum K_i over n independent keys, exactly, and the self-check of the grid.
+
+    From 1/S = int_0^inf exp(-tS) dt, with every expectation over one key a sum over grid points.
+    """
+    kernel = kernel / (weights @ kernel)
+    t = np.exp(np.linspace(-18 - np.log(n), 25, 2500))
+    step = np.log(t[1] / t[0])
+    damped = np.exp(-np.outer(t, kernel)) * weights
+    mass, first = damped.sum(axis=1), damped @ (kernel * m)
+    one = n * np.sum((damped @ kernel) * mass ** (n - 1) * t) * step
+    mean = n * np.sum(first * mass ** (n - 1) * t) * step
+    own = damped @ (kernel**2 * (m**2 + v))
+    square = np.sum(t**2 * (n * own * mass ** (n - 1) + n * (n - 1) * first**2 * mass ** (n - 2))) * step
+    return mean, square - mean**2, one

@@ -1,0 +1,164 @@
+"""Both theories beside Monte Carlo in the results of whole small studies, and the verdicts on their agreement."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from builders import DESIGN, edited, write_design
+
+from simstudy.data import training
+from simstudy.design.load import load_design
+from simstudy.design.measures import MEASURES, THEORIES
+from simstudy.design.mistakes import DesignError
+from simstudy.study import run
+from simstudy.theory import exact_moments, leading_order
+from simstudy.verdicts import predictions
+
+CLAIM = """[claims.exact]
+statement = "Exact moments hold with few keys."
+kind = "agrees_with_theory"
+source = "exact"
+grid = "angles"
+measure = "ensemble_variance"
+margin = 0.15
+[figures.mse]"""
+GRID = """[grids.angles]
+exact = true
+by_query = true
+[grids.angles.factors]
+n_keys = [3, 60]
+"""
+OTHER = """[grids.other]
+settings = { arrangement = "haar_redrawn" }
+[claims.mse-falls]"""
+POINTS = """[queries]
+queries = { kind = "points", points = [[0.4, -0.3], [1.0, 0.5]] }
+[simulation]"""
+
+
+def few_keys_text() -> str:
+    """Few keys, heads of dimension 1, and a second grid without exact theory whose heads are redrawn."""
+    text = edited(DESIGN, "[grids.angles.factors]\n", GRID)
+    text = edited(text, "bandwidth = [0.5, 1.0]", "bandwidth = [0.5]").replace("head_dim = 2", "head_dim = 1")
+    text = edited(text, "[claims.mse-falls]", OTHER)
+    text = edited(text, "relative_mcse = { mse = 0.05 }", "relative_mcse = { ensemble_variance = 0.02 }")
+    text = text.replace("max_replicates = 512", "max_replicates = 16384").replace("batch_size = 32", "batch_size = 256")
+    return edited(edited(text, "[simulation]", POINTS), "[figures.mse]", CLAIM).replace('hue = "bandwidth"\n', "")
+
+
+@pytest.fixture(scope="module")
+def told():
+    return []
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory, told):
+    folder = tmp_path_factory.mktemp("few-keys")
+    design = load_design(write_design(folder, few_keys_text()))
+    return run(design, output=folder, executor="serial", observer=lambda _, predicted=None: told.append(predicted))
+
+
+def test_exact_theory__stands_beside_leading_order(results):
+    inside = results.isel(cell=results.grid.values == "angles")
+    exact, leading = (inside.sel(source=source) for source in THEORIES)
+    few = inside.n_keys.values == 3
+    assert (exact.inapplicable == "").all() and np.isfinite(exact.mse).all()
+    assert np.isnan(leading.mse[few]).all() and np.isfinite(leading.mse[~few]).all()
+    assert inside.sel(source="leading").inapplicable[few].str.contains("effective sample size").all()
+    close = exact.ensemble_variance[~few] / leading.ensemble_variance[~few]
+    assert (abs(close - 1) < 0.05).all() and (close != 1).all()
+
+
+def test_exact_theory__agrees_with_monte_carlo_in_its_error(results):
+    inside = results.isel(cell=results.grid.values == "angles")
+    for name in MEASURES:
+        error = np.hypot(inside[f"{name}_mcse"], inside[f"{name}_numerical_error"])
+        # Aligned heads have a correlation of 1 in every replicate: rounding is all that is left.
+        z = (inside[name].sel(source="empirical") - inside[name].sel(source="exact")) / (error + 1e-9)
+        assert (abs(z) < 4.5).all(), f"{name}: {z.values}"
+    control = inside.mse.sel(source="empirical") - 1.3 * inside.mse.sel(source="exact")
+    assert (abs(control / inside.mse_mcse) > 4.5).all()
+
+
+def test_numerical_error__is_known_and_far_below_the_monte_carlo_error(results):
+    inside = results.isel(cell=results.grid.values == "angles")
+    for name in ("mse", "ensemble_variance", "squared_bias", "mse_by_query"):
+        numerical = inside[f"{name}_numerical_error"]
+        assert (numerical > 0).all() and (numerical < 1e-3 * inside[f"{name}_mcse"]).all()
+
+
+def test_measures_by_query__average_to_those_of_the_cell(results):
+    inside = results.isel(cell=results.grid.values == "angles")
+    by_query = inside.ensemble_variance_by_query.sel(source="exact")
+    assert by_query.sizes["query"] == 2 and (by_query.isel(query=0) != by_query.isel(query=1)).all()
+    np.testing.assert_allclose(by_query.mean("query"), inside.ensemble_variance.sel(source="exact"), rtol=1e-12)
+
+
+def test_grid_that_does_not_ask__has_no_exact_theory_and_says_how_to_ask(results):
+    other = results.isel(cell=results.grid.values == "other")
+    assert other.inapplicable.sel(source="exact").item() == "not asked for: set exact = true in the grid"
+    assert "redrawn" in other.inapplicable.sel(source="leading").item()
+    assert np.isnan(other.mse.sel(source="exact")).all() and np.isnan(other.mse_numerical_error).all()
+
+
+def test_agreement__is_supported_and_a_wrong_exact_theory_contradicted(results, tmp_path, monkeypatch):
+    assert results.verdict.sel(claim="exact").item() == "supported"
+    assert " / exact at n_keys" in results.statistic.sel(claim="exact").item()
+
+    def wrong(*arguments):
+        right = exact_moments(*arguments)
+        return right._replace(covariance=1.3 * right.covariance)
+
+    monkeypatch.setattr(predictions, "exact_moments", wrong)
+    design = load_design(write_design(tmp_path, few_keys_text()))
+    assert run(design, output=tmp_path, executor="serial").verdict.sel(claim="exact").item() == "contradicted"
+
+
+def test_theory__of_cells_that_differ_in_the_weights_of_heads_alone_is_computed_once(tmp_path, monkeypatch):
+    text = edited(DESIGN, "bandwidth = [0.5, 1.0]", 'bandwidth = [0.5, 1.0]\ncombination = ["uniform", "sum"]')
+    planned = load_design(write_design(tmp_path, edited(text, 'hue = "bandwidth"\n', ""))).cells
+    alone = [next(predictions.predict([each])) for each in planned]
+    calls = []
+    monkeypatch.setattr(predictions, "leading_order", lambda *given: calls.append(1) or leading_order(*given))
+    together = list(predictions.predict(planned))
+    assert len(planned) == 12 and len(calls) == 6
+    errors = [[each["leading"].measures["mse"] for each in theories] for theories in (together, alone)]
+    np.testing.assert_array_equal(*errors)
+    assert len(set(errors[0])) == 12
+
+
+def test_pairs_in_the_wrong_order__stand_in_the_results_for_the_figure_that_shows_them(tmp_path):
+    figure = '[figures.order]\ntitle = "t"\nkind = "ordering"\ngrid = "angles"\ny = "mse"\nhue = "bandwidth"\n'
+    design = load_design(write_design(tmp_path, edited(DESIGN, "[profiles.quick]", figure + "[profiles.quick]")))
+    results = run(design, output=tmp_path, executor="serial")
+    assert results.wrong_pair_share.dims == ("figure", "cell", "index") and results.figure.values.tolist() == ["order"]
+    for bandwidth in (0.5, 1.0):
+        cells = results.isel(cell=results.bandwidth.values == bandwidth)
+        mse = cells.mse.sel(source="empirical").values
+        # Chordal diversity is sin² of the angle, so it has the order of the cells.
+        expected = np.mean([mse[j] > mse[i] for i, j in ((0, 1), (0, 2), (1, 2))])
+        np.testing.assert_allclose(cells.wrong_pair_share.sel(figure="order", index="chordal"), expected)
+    assert (results.wrong_pair_share_mcse.sel(index="chordal") >= 0).all() and "optimum_share" not in results
+
+
+def test_observer__is_told_how_far_theory_is(results, told):
+    assert told[-results.sizes["cell"] :] == list(range(results.sizes["cell"]))
+    assert None in told
+
+
+def test_claim_on_exact_theory__needs_a_grid_that_asks_for_it(tmp_path):
+    text = edited(few_keys_text(), "exact = true\n", "")
+    with pytest.raises(DesignError, match=r"claims\.exact\.source.*set exact = true in \[grids\.angles\]"):
+        load_design(write_design(tmp_path, text))
+
+
+@pytest.mark.parametrize("lost", [False, True], ids=["some", "all"])
+def test_failure_rate__is_the_share_of_all_replicates_even_if_none_is_defined(monkeypatch, tmp_path, lost):
+    text = edited(DESIGN, "bandwidth = 0.8", 'bandwidth = 0.8\nnormaliser = { kind = "compact", power = 1 }')
+    if lost:
+        drawn = training.draw_keys
+        monkeypatch.setattr(training, "draw_keys", lambda *asked: np.nan * drawn(*asked))
+    results = run(load_design(write_design(tmp_path, text)), output=tmp_path, executor="serial")
+    share = results.n_failed / (results.n_failed + results.n_replicates)
+    np.testing.assert_array_equal(results.failure_rate.sel(source="empirical"), share)
+    assert (share == 1).all() if lost else 0 < share.max() < 1

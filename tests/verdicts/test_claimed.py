@@ -1,0 +1,113 @@
+"""Formulas that claims name: each has one function and its parameters, and gives the number known from elsewhere."""
+
+from __future__ import annotations
+
+import inspect
+from math import exp, isclose, log, sqrt
+from typing import get_args
+
+import pytest
+from builders import DESIGN, edited, write_design
+from test_optima import allocation
+from test_verdicts import cells, claim, verdict
+
+from simstudy.design.formulas import Formula
+from simstudy.design.load import load_design
+from simstudy.design.mistakes import DesignError
+from simstudy.verdicts.claimed import FUNCTIONS, claimed
+from simstudy.verdicts.judge import compare
+from simstudy.verdicts.optima import optimum_slopes
+
+RECORDS = {get_args(record.model_fields["formula"].annotation)[0]: record for record in get_args(Formula)}
+
+GOLDEN = (1 + sqrt(5)) / 2
+KNOWN = {
+    "tuned_risk_ratio": ({"head_dim": 4, "power": 1}, 1.1547),  # the reciprocal of Epanechnikov's known efficiency
+    "correlation_floor": ({"head_dim": 2, "bandwidth": 0.5}, 0.36),
+    "origin_variance": ({"n_keys": 1024, "head_dim": 2, "bandwidth": 0.5}, 1 / (0.36 * 1024)),
+    "dot_product_floor": ({"length": 1.5}, exp(-(1.5**2))),
+    "limiting_slope": ({"bandwidth": 1.0, "bias_rate": 0.5}, 1 / (0.5 + log(sqrt(2)))),  # L = B²/((B − 1)²(B + 2)B)^½
+    "fibonacci_learners": ({"n_heads": 40}, GOLDEN**3),
+    "geometric_learners": ({"n_heads": 60, "ratio": 0.5}, 3.0),
+    "noise_factor": ({"memory": 0.5, "layers": 64}, 1 / 3),
+    "nearest_sum_rate": ({"n_features": 12}, -log(2) / 12),
+    "best_average_rate": ({"n_heads": 9, "outputs": 4}, -log(2) / 4 - 1 / 18),
+}
+
+
+def test_every_formula__has_one_function_that_takes_its_parameters():
+    assert set(FUNCTIONS) == set(RECORDS) == set(KNOWN)
+    assert len(set(FUNCTIONS.values())) == len(FUNCTIONS)
+    for name, record in RECORDS.items():
+        accepted = inspect.signature(FUNCTIONS[name]).parameters
+        stated = set(record.model_fields) - {"formula"}
+        assert stated <= set(accepted)
+        assert {key for key, parameter in accepted.items() if parameter.default is parameter.empty} <= stated
+
+
+@pytest.mark.parametrize("name", KNOWN)
+def test_formula__gives_the_known_number(name):
+    parameters, number = KNOWN[name]
+    value = claim(kind="equals", value={"formula": name, **parameters}, margin=1.0).value
+    assert claimed(value) == pytest.approx(number, rel=2e-5)
+    assert claimed(number) == number
+
+
+@pytest.mark.parametrize(
+    "entries",
+    [{"kind": "equals", "margin": 0.1}, {"kind": "larger_than"}, {"kind": "slope", "x": "x", "margin": 0.1}],
+    ids=lambda entries: entries["kind"],
+)
+def test_claim_with_a_formula__is_judged_as_with_its_number(entries):
+    floor = {"formula": "correlation_floor", "head_dim": 2, "bandwidth": 0.5}
+    means = [0.4, 0.76, 1.12]
+    by_formula, by_number = (claim(value=value, **entries) for value in (floor, 0.36))
+    found, expected = (list(compare(each, cells(means), ("x",), None)) for each in (by_formula, by_number))
+    for one, other in zip(found, expected, strict=True):
+        assert all(isclose(getattr(one, field), getattr(other, field)) for field in ("claimed", "lower", "upper"))
+    assert verdict(by_formula, cells(means)) == verdict(by_number, cells(means))
+    assert found != list(compare(claim(value=0.5, **entries), cells(means), ("x",), None))  # the control
+
+
+def test_slope_of_an_optimum__may_be_a_formula():
+    estimates, chosen = allocation(0.01, lambda n: 2.0)
+    value = {"formula": "correlation_floor", "head_dim": 2, "bandwidth": 0.5}
+    stated = claim(kind="optimum_slope", x="head_dim", along="n_keys", tune=("bandwidth",), margin=0.1, value=value)
+    (comparison,) = optimum_slopes(stated, estimates, chosen, ("n_keys", "head_dim", "bandwidth"), None)
+    assert comparison.claimed == pytest.approx(0.36)
+    assert (comparison.lower, comparison.upper) == (pytest.approx(0.26), pytest.approx(0.46))
+
+
+CLAIM = """
+[claims.floor]
+statement = "It is the floor."
+kind = "equals"
+grid = "angles"
+measure = "correlation"
+value = { formula = "correlation_floor", head_dim = 2, bandwidth = 0.5 }
+margin = 0.1
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("", "", ""),
+        ('"correlation_floor"', '"corelation_flor"', 'unknown formula; did you mean "correlation_floor"?'),
+        ('"correlation_floor"', '"xyz"', "unknown formula; known: tuned_risk_ratio, "),
+        (", bandwidth = 0.5 }", " }", "claims.floor.value.bandwidth: missing"),
+        ("bandwidth = 0.5 }", "bandwidth = -1.0 }", "claims.floor.value.bandwidth = -1.0: must be greater"),
+        ("bandwidth = 0.5 }", "bandwidth = 0.5, power = 2 }", "claims.floor.value.power = 2: unknown key"),
+        ('formula = "correlation_floor", ', "", "claims.floor.value"),
+        ("value = {", "value = 'a' #", "claims.floor.value = 'a': must be a valid number; give the value claimed"),
+    ],
+)
+def test_formula_that_is_none__is_refused(tmp_path, old, new, message):
+    text = edited(CLAIM, old, new) if old else CLAIM
+    path = write_design(tmp_path, edited(DESIGN, "[figures.mse]", text + "\n[figures.mse]"))
+    if not message:
+        assert claimed(load_design(path).claims["floor"].value) == pytest.approx(0.36)
+        return
+    with pytest.raises(DesignError) as refused:
+        load_design(path)
+    assert message in str(refused.value) and len(str(refused.value).splitlines()) == 1

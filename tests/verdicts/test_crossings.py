@@ -1,0 +1,124 @@
+"""Crossings: against lines that are known to cross, with the uncertainty that repeated draws show."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from builders import DESIGN, edited, write_design
+from test_optima import BASE, estimates_of
+
+from simstudy.design.claims import Crossing
+from simstudy.design.load import load_design
+from simstudy.design.mistakes import DesignError
+from simstudy.verdicts.crossings import crossing, crossings
+from simstudy.verdicts.judge import decide
+
+X = np.array([32.0, 64.0, 128.0, 256.0, 512.0])
+FACTORS = ("n_keys", "rule")
+
+
+def lines(place: float, error: float, **settings):
+    """The measure of one rule falls below that of another at a place, linear in the logarithm."""
+    levels, values = [], []
+    for n in X:
+        levels += [{"n_keys": n, "rule": "product"}, {"n_keys": n, "rule": "average"}]
+        values += [2.0 + np.log(place) - np.log(n), 2.0]
+    return estimates_of(levels, values, error, **settings), list(range(len(levels)))
+
+
+def claim(value: float | None) -> Crossing:
+    return Crossing(
+        kind="crossing", x="n_keys", versus={"rule": "average"}, value=value, measure="mse", ratio=1.1,
+        source="leading" if value is None else None, **BASE,
+    )  # fmt: skip
+
+
+def test_crossing__is_found_and_judged_by_its_draws():
+    estimates, chosen = lines(150.0, 0.005)
+    (comparison,) = crossings(claim(150.0), estimates, chosen, FACTORS, None)
+    assert comparison.estimate == pytest.approx(150.0)
+    assert decide([comparison], 0.01).verdict == "supported"
+    assert decide(list(crossings(claim(200.0), estimates, chosen, FACTORS, None)), 0.01).verdict == "contradicted"
+    vague, chosen = lines(150.0, 0.5)
+    assert decide(list(crossings(claim(150.0), vague, chosen, FACTORS, None)), 0.01).verdict == "inconclusive"
+
+
+def test_crossing_by_theory__is_that_of_its_values_and_nowhere_if_they_do_not_cross():
+    estimates, chosen = lines(150.0, 0.005)
+    for place, verdict in ((150.0, "supported"), (200.0, "contradicted"), (600.0, "inconclusive")):
+        theory = lines(place, 0.0)[0].values
+        found = list(crossings(claim(None), estimates, chosen, FACTORS, theory))
+        assert decide(found, 0.01).verdict == verdict
+        assert [comparison.claimed for comparison in found] == ([pytest.approx(place)] if place < X[-1] else [])
+    theory = lines(150.0, 0.0)[0].values
+    theory[0] = np.nan
+    assert not list(crossings(claim(None), estimates, chosen, FACTORS, theory))
+
+
+def test_error_of_a_crossing__is_that_of_repeated_draws():
+    found, told = [], []
+    for seed in range(200):
+        estimates, chosen = lines(150.0, 0.02, seed=seed)
+        # estimates_of keeps values: what differs between seeds is added here.
+        noise = np.random.default_rng(seed).normal(scale=0.02, size=len(estimates.values))
+        estimates.values = estimates.values + noise
+        (comparison,) = crossings(claim(150.0), estimates, chosen, FACTORS, None)
+        found.append(comparison.estimate)
+        told.append(comparison.mcse)
+    assert np.std(found) == pytest.approx(np.mean(told), rel=0.2)
+    common, chosen = lines(150.0, 0.5, common=True)
+    (paired,) = crossings(claim(150.0), common, chosen, FACTORS, None)
+    assert paired.mcse < 1e-6  # errors that both rules share move no crossing
+
+
+def test_crossing_outside__is_at_the_end_of_the_levels():
+    falling = np.log(150.0) - np.log(X)
+    found = crossing(X, np.array([falling, falling + 9, falling - 9, np.abs(falling)]))
+    np.testing.assert_allclose(found, [150.0, 512.0, 32.0, 512.0])
+    twice = np.array([[1.0, -1.0, 1.0, -1.0, -1.0]])
+    assert crossing(X, twice)[0] == pytest.approx(np.sqrt(32 * 64))
+    touching = np.array([[1.0, 0.0, 1.0, -1.0, -1.0], [0.0, 1.0, 1.0, -1.0, -1.0]])
+    np.testing.assert_allclose(crossing(X, touching), [64.0, 32.0])
+
+
+def test_single_pair__decides_nothing():
+    estimates, _ = lines(150.0, 0.01)
+    assert decide(list(crossings(claim(150.0), estimates, [0, 1], FACTORS, None)), 0.01).verdict == "inconclusive"
+
+
+CLAIM = """
+[claims.crossing]
+statement = "They cross."
+kind = "crossing"
+grid = "angles"
+versus = { bandwidth = 1.0 }
+measure = "mse"
+x = "angle"
+value = 60
+ratio = 1.2
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("", "", "claims.crossing.x = 'angle': is 0 in a cell and has no logarithm"),
+        (
+            "angle = [0, 45, 90]",
+            "angle = [30, 45, 65]",
+            "claims.crossing.value = 60.0: must lie with its ratio between 30",
+        ),
+        ("angle = [0, 45, 90]", "angle = [30, 60, 90]", ""),
+        ("value = 60", 'source = "exact"', "claims.crossing.source = 'exact': set exact = true in [grids.angles]"),
+        ("value = 60", 'value = 60\nsource = "leading"', "claims.crossing.value = 60.0: state either value or source"),
+    ],
+)
+def test_crossing_that_cannot_be_sought__is_refused(tmp_path, old, new, message):
+    text = edited(DESIGN, "[figures.mse]", CLAIM + "\n[figures.mse]")
+    path = write_design(tmp_path, edited(text, old, new) if old else text)
+    if not message:
+        assert load_design(path).claims["crossing"].ratio == 1.2
+        return
+    with pytest.raises(DesignError) as refused:
+        load_design(path)
+    assert message in str(refused.value)

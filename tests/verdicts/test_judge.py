@@ -1,0 +1,204 @@
+"""Verdicts: on constructed estimates whose truth is known, and their error rates over repeated studies."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from pydantic import TypeAdapter
+
+from simstudy.design.claims import LEVEL, Claim
+from simstudy.verdicts.comparisons import Comparison, Predictions
+from simstudy.verdicts.judge import compare, decide, holm
+
+N_BLOCKS = 64
+
+
+def account(coordinates: dict, replicates: np.ndarray, stream: str = "s", measure: str = "mse"):
+    """Return an account whose measure is the mean of one number for each block."""
+    mean = replicates.mean()
+    contribution = (replicates - mean) / np.sqrt(len(replicates) * (len(replicates) - 1))
+    measured = SimpleNamespace(
+        estimate={measure: mean}, contribution={measure: contribution}, remainder={}, n_blocks=len(replicates)
+    )
+    cell = SimpleNamespace(coordinates=coordinates, simulation=SimpleNamespace(seed=stream))
+    return SimpleNamespace(planned=SimpleNamespace(cell=cell, grid="g"), batch_size=32, performance=measured)
+
+
+def claim(**entries):
+    common = {"statement": "s", "grid": "g", "measure": "mse"}
+    return TypeAdapter(Claim).validate_python(common | entries, strict=True)
+
+
+def verdict(stated, accounts, factors=("x",), theory=None) -> str:
+    return decide(list(compare(stated, accounts, factors, theory)), LEVEL).verdict
+
+
+def predictions(*values, error=0.0):
+    return Predictions(np.array(values), np.full(len(values), error))
+
+
+def cells(means, noise=0.01, shared=True, seed=0):
+    rng = np.random.default_rng(seed)
+    common = rng.normal(size=N_BLOCKS) * 0.3
+    return [
+        account({"x": float(i)}, mean + common * shared + noise * rng.normal(size=N_BLOCKS), "s" if shared else f"s{i}")
+        for i, mean in enumerate(means)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("entries", "means", "expected"),
+    [
+        ({"kind": "equals", "value": 1.0, "margin": 0.5}, [1.0, 1.1], "supported"),
+        ({"kind": "equals", "value": 2.0, "margin": 0.5}, [1.0, 2.0], "contradicted"),
+        ({"kind": "equals", "value": 1.0, "margin": 0.05}, [1.0, 1.0], "inconclusive"),
+        ({"kind": "larger_than", "value": 0.5}, [1.0, 2.0], "supported"),
+        ({"kind": "larger_than", "value": 1.5}, [1.0, 2.0], "contradicted"),
+        ({"kind": "monotone", "x": "x", "direction": "increasing"}, [1.0, 1.1, 1.2], "supported"),
+        ({"kind": "monotone", "x": "x", "direction": "decreasing"}, [1.0, 0.9, 0.95], "contradicted"),
+        ({"kind": "monotone", "x": "x", "direction": "increasing"}, [1.0, 1.1, 1.1], "inconclusive"),
+        ({"kind": "slope", "x": "x", "value": 0.1, "margin": 0.02}, [1.0, 1.1, 1.2], "supported"),
+        ({"kind": "slope", "x": "x", "value": 0.0, "margin": 0.02}, [1.0, 1.1, 1.2], "contradicted"),
+    ],
+)
+def test_verdict__on_known_truth(entries, means, expected):
+    assert verdict(claim(**entries), cells(means)) == expected
+
+
+def test_pairing__decides_what_independent_cells_cannot():
+    """Steps of 0.02 under a common fluctuation of 0.3: found with shared data, lost without."""
+    stated = claim(kind="monotone", x="x", direction="increasing")
+    means = [1.0, 1.02, 1.04]
+    assert verdict(stated, cells(means, shared=True)) == "supported"
+    rng = np.random.default_rng(1)
+    independent = [account({"x": float(i)}, m + 0.3 * rng.normal(size=N_BLOCKS), f"s{i}") for i, m in enumerate(means)]
+    assert verdict(stated, independent) == "inconclusive"
+
+
+def test_theory__agreement_within_the_margin_and_only_where_it_applies():
+    stated = claim(kind="agrees_with_theory", margin=0.2)
+    accounts = cells([1.0, 1.0, 5.0], noise=0.01)
+    assert verdict(stated, accounts, theory=predictions(1.0, 1.05, np.nan)) == "supported"
+    assert verdict(stated, accounts, theory=predictions(1.0, 1.05, 1.0)) == "contradicted"
+    assert verdict(stated, accounts, theory=predictions(np.nan, np.nan, np.nan)) == "inconclusive"
+
+
+def test_numerical_error__enters_beside_the_monte_carlo_error():
+    stated = claim(kind="agrees_with_theory", source="exact", margin=0.2)
+    accounts = cells([2.0], noise=0.01)
+    (plain,) = compare(stated, accounts, ("x",), predictions(2.0))
+    (blurred,) = compare(stated, accounts, ("x",), predictions(2.0, error=0.3))
+    assert blurred.mcse == pytest.approx(np.hypot(plain.mcse, blurred.estimate * 0.15), rel=1e-12)
+    assert blurred.estimate == plain.estimate and blurred.statistic.startswith("mse / exact")
+    # An error as large as the margin decides nothing, either way; without one both are decided.
+    for truth, expected in ((2.0, "supported"), (1.4, "contradicted")):
+        assert verdict(stated, accounts, theory=predictions(truth)) == expected
+        assert verdict(stated, accounts, theory=predictions(truth, error=0.4)) == "inconclusive"
+
+
+def test_versus__compares_the_cell_with_equal_other_factors():
+    rng = np.random.default_rng(2)
+    accounts = [
+        account({"x": x, "kind": kind}, base + x + 0.01 * rng.normal(size=N_BLOCKS))
+        for x in (0.0, 10.0)
+        for kind, base in (("a", 1.0), ("b", 2.0))
+    ]
+    stated = claim(kind="equals", value=1.0, margin=0.1, where={"kind": "b"}, versus={"kind": "a"})
+    comparisons = list(compare(stated, accounts, ("x", "kind"), None))
+    assert [c.estimate for c in comparisons] == pytest.approx([1.0, 1.0], abs=0.01)
+    assert decide(comparisons, LEVEL).verdict == "supported"
+
+
+def test_log_log_slope__by_the_delta_method():
+    rng = np.random.default_rng(3)
+    accounts = [account({"x": x}, x**-0.5 * (1 + 0.05 * rng.normal(size=N_BLOCKS))) for x in (1.0, 2.0, 4.0, 8.0)]
+    stated = claim(kind="slope", x="x", scale="log_log", value=-0.5, margin=0.05)
+    (comparison,) = compare(stated, accounts, ("x",), None)
+    assert abs(comparison.estimate + 0.5) < 4 * comparison.mcse
+    independent_error = (
+        0.05 / np.sqrt(N_BLOCKS) / np.sqrt(((np.log([1, 2, 4, 8]) - np.log([1, 2, 4, 8]).mean()) ** 2).sum())
+    )
+    assert comparison.mcse == pytest.approx(independent_error, rel=0.4)
+
+
+def test_rounding__is_no_finding():
+    accounts = [account({"x": float(i)}, np.full(N_BLOCKS, 1.0 + i * 1e-15)) for i in range(3)]
+    assert verdict(claim(kind="monotone", x="x", direction="decreasing"), accounts) == "inconclusive"
+
+
+def test_missing_estimate__is_never_support():
+    accounts = cells([1.0, 1.0])
+    accounts[1].performance = None
+    assert verdict(claim(kind="equals", value=1.0, margin=0.5), accounts) == "inconclusive"
+
+
+def rule_cells():
+    """Two rules crossed with p: the number b differs with p under the first, but it is one level of the factor."""
+    rng = np.random.default_rng(4)
+    return [
+        account({"x": p, "bandwidth": b, "bandwidth_rule": rule}, p + 0.01 * rng.normal(size=N_BLOCKS))
+        for p in (1.0, 2.0, 4.0)
+        for rule, b in (("attention", p**0.25), ("fixed(value=0.5)", 0.5))
+    ]
+
+
+def test_bandwidth_rule__is_one_line_whatever_its_number():
+    stated = claim(kind="monotone", x="x", direction="increasing")
+    assert len(list(compare(stated, rule_cells(), ("x", "bandwidth"), None))) == 4
+    stated = claim(kind="equals", value=-1.0, margin=0.1, where={"x": 1.0}, versus={"x": 2.0})
+    comparisons = list(compare(stated, rule_cells(), ("x", "bandwidth"), None))
+    assert len(comparisons) == 2 and decide(comparisons, LEVEL).verdict == "supported"
+
+
+def test_single_cell_on_a_line__is_never_support():
+    for stated in (
+        claim(kind="monotone", x="x", direction="increasing"),
+        claim(kind="slope", x="x", value=0, margin=9.0),
+    ):
+        assert verdict(stated, cells([1.0])) == "inconclusive"
+
+
+def test_cell_compared_with_itself__is_left_out():
+    stated = claim(kind="larger_than", versus={"x": 0.0})
+    comparisons = list(compare(stated, cells([1.0, 2.0]), ("x",), None))
+    assert len(comparisons) == 1 and decide(comparisons, LEVEL).verdict == "supported"
+
+
+def test_exact_zero__is_judged_without_dividing_by_it():
+    zeros = [account({"x": float(i)}, np.zeros(N_BLOCKS)) for i in range(2)]
+    assert verdict(claim(kind="monotone", x="x", direction="increasing"), zeros) == "inconclusive"
+    assert verdict(claim(kind="equals", value=0.0, margin=0.1), zeros) == "supported"
+    assert verdict(claim(kind="larger_than", value=0.1), zeros) == "contradicted"
+
+
+def test_degrees__count_blocks_with_estimates_only():
+    sparse = cells([1.0])
+    sparse[0].performance.n_blocks = 3
+    (comparison,) = compare(claim(kind="larger_than"), sparse, ("x",), None)
+    assert comparison.degrees == 2
+
+
+def test_holm__matches_a_worked_example():
+    np.testing.assert_allclose(holm(np.array([0.01, 0.04, 0.03, 0.005])), [0.03, 0.06, 0.06, 0.02])
+
+
+def error_rate(truth: float, wanted: str, comparisons: int = 10, studies: int = 2000) -> float:
+    """Return how often a true state of affairs leads to a verdict, over repeated studies."""
+    rng = np.random.default_rng(9)
+    hits = 0
+    for _ in range(studies):
+        z = rng.standard_t(63, size=comparisons)
+        judged = decide([Comparison("", truth + e, 1.0, -3.0, 3.0, 0.0, 63) for e in z], LEVEL)
+        hits += judged.verdict == wanted
+    return hits / studies
+
+
+def test_error_rates__are_at_most_the_level():
+    """At the edge of the interval, neither verdict may come out more often than the level allows."""
+    allowance = 4 * np.sqrt(LEVEL * (1 - LEVEL) / 2000)
+    assert error_rate(3.0, "contradicted") <= LEVEL + allowance
+    assert error_rate(3.0, "supported") <= LEVEL + allowance
+    assert error_rate(9.0, "contradicted") > 0.99  # the control: a wrong claim is found
+    assert error_rate(0.0, "supported", comparisons=1) > 0.5

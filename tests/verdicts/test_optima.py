@@ -1,0 +1,244 @@
+"""Optima and orderings: against cases worked out by hand, with the uncertainty that repeated draws show."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from simstudy.design.claims import Optimum, OptimumLaw, OptimumSlope, RankCorrelation, ViolatedPairs
+from simstudy.verdicts.estimates import Estimates
+from simstudy.verdicts.judge import decide
+from simstudy.verdicts.optima import (
+    LAWS,
+    Profile,
+    akaike,
+    optima,
+    optimum_laws,
+    optimum_shares,
+    optimum_slopes,
+    told_profile,
+)
+from simstudy.verdicts.orderings import rank_correlations, spearman, violated_share, violations, wrong_pairs
+
+N_BLOCKS = 64
+BASE = {"statement": "…", "grid": "g"}
+
+
+def estimates_of(levels: list[dict], values, error: float, seed: int = 0, common: bool = False) -> Estimates:
+    """Estimates with independent errors, or errors that all cells share."""
+    rng = np.random.default_rng(seed)
+    shared = rng.normal(size=N_BLOCKS)
+    accounts = []
+    for coordinates, value in zip(levels, values, strict=True):
+        own = shared if common else rng.normal(size=N_BLOCKS)
+        performance = SimpleNamespace(
+            estimate={"mse": value}, contribution={"mse": own * error / np.linalg.norm(own)}, remainder={},
+            n_blocks=N_BLOCKS,
+        )  # fmt: skip
+        cell = SimpleNamespace(coordinates=coordinates, simulation=SimpleNamespace(seed=3))
+        planned = SimpleNamespace(cell=cell)
+        accounts.append(SimpleNamespace(planned=planned, performance=performance, batch_size=256))
+    return Estimates(accounts, "mse")
+
+
+def test_draws__have_the_errors_and_the_pairing_of_the_estimates():
+    levels = [{"head_dim": p} for p in (1, 2)]
+    for common, expected in ((False, 0.1 * 2**0.5), (True, 0.0)):
+        drawn = estimates_of(levels, [1.0, 2.0], 0.1, common=common).draws([0, 1])
+        assert drawn.std(axis=0) == pytest.approx([0.1, 0.1], rel=0.05)
+        difference = drawn[:, 0] - drawn[:, 1]
+        assert difference.mean() == pytest.approx(-1.0, abs=0.01)
+        assert difference.std() == pytest.approx(expected, rel=0.2, abs=1e-12)
+
+
+def test_profile__finds_the_vertex_of_a_parabola_in_the_logarithm():
+    levels = np.array([1.0, 2.0, 4.0, 8.0])
+    for vertex in (1.5, 2.0, 3.1, 5.5):
+        profile = Profile(levels, 5.0 + 0.3 * (np.log(levels) - np.log(vertex))[None] ** 2)
+        assert profile.refined[0] == pytest.approx(vertex)
+    assert Profile(levels, np.array([[1.0, 2.0, 3.0, 4.0]])).refined[0] == 1.0
+    assert Profile(levels, np.ones((1, 4))).refined[0] == 1.0
+
+
+DIMS = [1.0, 2.0, 4.0, 8.0, 16.0]
+
+
+def allocation(error: float, law, **settings) -> tuple[Estimates, list[int]]:
+    """Least at head_dim = law(n), with a bandwidth whose second level is worse everywhere."""
+    levels, values = [], []
+    for n in (128, 512, 2048, 8192, 32768):
+        for dim in DIMS:
+            for bandwidth in (0.5, 1.0):
+                levels.append({"n_keys": n, "head_dim": dim, "bandwidth": bandwidth})
+                values.append(1 + (np.log(dim) - np.log(law(n))) ** 2 + (bandwidth == 1.0))
+    return estimates_of(levels, values, error, **settings), list(range(len(levels)))
+
+
+FACTORS = ("n_keys", "head_dim", "bandwidth")
+
+
+def test_optimum__is_found_with_what_is_tuned_and_judged_by_its_draws():
+    estimates, chosen = allocation(0.01, lambda n: 4.0)
+    right, wrong = (
+        Optimum(kind="optimum", x="head_dim", tune=("bandwidth",), value=value, **BASE) for value in (4.0, 8.0)
+    )
+    comparisons = list(optima(right, estimates, chosen, FACTORS, None))
+    assert [c.estimate for c in comparisons] == [4.0] * 5
+    assert decide(comparisons, 0.01).verdict == "supported"
+    assert decide(list(optima(wrong, estimates, chosen, FACTORS, None)), 0.01).verdict == "contradicted"
+    vague, chosen = allocation(2.0, lambda n: 4.0)
+    assert decide(list(optima(right, vague, chosen, FACTORS, None)), 0.01).verdict == "inconclusive"
+
+
+def test_optimum__may_be_claimed_by_theory():
+    estimates, chosen = allocation(0.01, lambda n: 4.0)
+    claim = Optimum(kind="optimum", x="head_dim", tune=("bandwidth",), source="leading", ratio=2.0, **BASE)
+    theory, _ = allocation(0.0, lambda n: 8.0)
+    assert decide(list(optima(claim, estimates, chosen, FACTORS, theory.values)), 0.01).verdict == "supported"
+    far, _ = allocation(0.0, lambda n: 16.0)
+    assert decide(list(optima(claim, estimates, chosen, FACTORS, far.values)), 0.01).verdict == "contradicted"
+
+
+def test_slope_of_the_optimum__is_recovered_within_its_error():
+    estimates, chosen = allocation(0.02, lambda n: -2.0 + 1.1 * np.log(n))
+    claim = OptimumSlope(
+        kind="optimum_slope", x="head_dim", tune=("bandwidth",), along="n_keys", value=1.1, margin=0.15, **BASE
+    )
+    (comparison,) = optimum_slopes(claim, estimates, chosen, FACTORS, None)
+    # The parabola in the logarithm is exact here, so the slope is that of the law.
+    assert comparison.estimate == pytest.approx(1.1, abs=1e-9)
+    assert 0.001 < comparison.mcse < 0.1
+    assert decide([comparison], 0.01).verdict == "supported"
+    other = claim.model_copy(update={"value": 2.0})
+    assert decide(list(optimum_slopes(other, estimates, chosen, FACTORS, None)), 0.01).verdict == "contradicted"
+
+
+def test_slope_of_the_optimum__may_be_claimed_by_theory_where_it_has_one():
+    estimates, chosen = allocation(0.02, lambda n: -2.0 + 1.1 * np.log(n))
+    claim = OptimumSlope(
+        kind="optimum_slope", x="head_dim", tune=("bandwidth",), along="n_keys", source="leading", margin=0.3, **BASE
+    )
+    for slope, verdict in ((1.0, "supported"), (0.2, "contradicted")):
+        theory, _ = allocation(0.0, lambda n, slope=slope: 5.0 + slope * (np.log(n) - np.log(2048)))
+        (comparison,) = optimum_slopes(claim, estimates, chosen, FACTORS, theory.values)
+        assert comparison.claimed == pytest.approx(slope, abs=1e-9)
+        assert decide([comparison], 0.01).verdict == verdict
+    # Theory that ends beside its least value has no optimum there: the slope is then over the other levels.
+    coordinates = estimates.coordinates
+    gone = [c["n_keys"] == 32768 and c["head_dim"] >= 4 for c in coordinates]
+    (comparison,) = optimum_slopes(claim, estimates, chosen, FACTORS, np.where(gone, np.nan, theory.values))
+    assert "along n_keys = 128, 512, 2048, 8192" in comparison.statistic and "32768" not in comparison.statistic
+    nowhere = np.where([c["head_dim"] >= 4 for c in coordinates], np.nan, theory.values)
+    assert not list(optimum_slopes(claim, estimates, chosen, FACTORS, nowhere))
+
+
+def test_optimum__by_theory_that_ends_beside_it_is_not_compared():
+    estimates, chosen = allocation(0.01, lambda n: 4.0)
+    claim = Optimum(kind="optimum", x="head_dim", tune=("bandwidth",), source="leading", **BASE)
+    theory, _ = allocation(0.0, lambda n: 4.0)
+    ends = np.where([c["head_dim"] > 4 and c["n_keys"] < 8192 for c in estimates.coordinates], np.nan, theory.values)
+    assert len(list(optima(claim, estimates, chosen, FACTORS, theory.values))) == 5
+    assert len(list(optima(claim, estimates, chosen, FACTORS, ends))) == 2
+
+
+def test_told_profile__is_silent_where_what_is_tuned_may_be_better_beyond_theory():
+    levels, bandwidths = np.repeat([1.0, 2.0, 4.0], 3), [0.5, 0.7, 1.0] * 3
+    values = np.array([3.0, 2.0, 2.5, np.nan, 1.0, 1.5, np.nan, 2.0, 1.8])
+    profile = told_profile(levels, [bandwidths], values)
+    # At level 2 the least stands beside a gap; at level 4 it does not.
+    np.testing.assert_array_equal(profile.values, [[2.0, np.inf, 1.8]])
+    assert not profile.in_sight
+    whole = told_profile(levels, [bandwidths], np.where(np.isnan(values), 9.0, values))
+    np.testing.assert_array_equal(whole.values, [[2.0, 1.0, 1.8]])
+    assert whole.in_sight and whole.optima[0] == 2.0
+    np.testing.assert_array_equal(told_profile(levels[::3], [], values[2::3]).values, [[2.5, 1.5, 1.8]])
+
+
+def test_optimum_shares__are_how_often_a_cell_is_least():
+    levels = [{"head_dim": p, "n_keys": n} for n in (1, 2) for p in (1.0, 2.0, 4.0)]
+    estimates = estimates_of(levels, [1.0, 1.1, 3.0, 2.0, 1.0, 5.0], 0.1)
+    shares = optimum_shares(estimates, [0, 1, 2, 3, 4], ("n_keys", "head_dim"), ("head_dim",))
+    expected = stats.norm.cdf(0.1 / (0.1 * 2**0.5))
+    assert shares[:3] == pytest.approx([expected, 1 - expected, 0.0], abs=0.03)
+    assert shares[3:5] == pytest.approx([0.0, 1.0], abs=1e-3)
+    assert np.isnan(shares[5])
+
+
+@pytest.mark.parametrize(
+    ("law", "truth"),
+    [
+        ("log", lambda n: -2.0 + 1.1 * np.log(n)),
+        ("constant", lambda n: 4.0),
+        ("power", lambda n: 0.45 * n**0.33),
+    ],
+)
+def test_law_of_the_optimum__is_told_from_the_others(law, truth):
+    estimates, chosen = allocation(0.0005, truth)
+    verdicts = {}
+    for name in LAWS:
+        claim = OptimumLaw(kind="optimum_law", x="head_dim", tune=("bandwidth",), along="n_keys", law=name, **BASE)
+        verdicts[name] = decide(list(optimum_laws(claim, estimates, chosen, FACTORS)), 0.01).verdict
+    own, others = verdicts.pop(law), set(verdicts.values())
+    if law == "constant":
+        # Laws with a slope follow the noise around a constant as well as the constant does.
+        assert own == "inconclusive" and "supported" not in others
+    else:
+        assert own == "supported" and others == {"contradicted"}
+
+
+def test_akaike__charges_two_for_a_parameter_and_counts_residuals_by_hand():
+    z, x = np.exp(np.array([1.0, 2.0, 3.0])), np.array([[1.0], [2.0], [4.0]])
+    residuals = np.array([1 / 6, -1 / 3, 1 / 6])
+    assert akaike("log", z, x) == pytest.approx(3 * np.log((residuals**2).mean()) + 4)
+    assert akaike("constant", z, x) == pytest.approx(3 * np.log(np.var([1, 2, 4])) + 2)
+
+
+def test_spearman__is_that_of_scipy():
+    rng = np.random.default_rng(5)
+    x, y = rng.normal(size=(3, 20)), rng.normal(size=(3, 20)).round(1)
+    found = spearman(x, y)
+    for row in range(3):
+        assert found[row] == pytest.approx(stats.spearmanr(x[row], y[row]).statistic)
+
+
+def test_violated_share__by_counting_pairs():
+    index, measure = np.array([1.0, 2.0, 2.0, 3.0]), np.array([[5.0, 1.0, 7.0, 6.0]])
+    # Ordered pairs: 1-2, 1-2', 1-3, 2-3, 2'-3; the measure falls in 5 > 1 and in 7 > 6.
+    assert violated_share(index, measure)[0] == pytest.approx(2 / 5)
+
+
+def test_violated_share__takes_values_that_differ_by_rounding_for_ties():
+    # The indices of (0, 90) and (45, 45) degrees are equal by definition, and differ in the last bit.
+    index = np.array([np.sin(np.pi / 4) ** 2, 0.5, 0.8])
+    assert index[0] != index[1]
+    for order in ([0, 1, 2], [1, 0, 2]):
+        assert violated_share(index[order], np.array([[3.0, 1.0, 2.0]]))[0] == 0.5
+    assert np.isnan(violated_share(index[:2], np.array([[3.0, 1.0]]))[0])
+
+
+def test_wrong_pairs__compares_within_levels_and_knows_its_error():
+    levels = [{"regression": m, "head_seed": k} for m in ("a", "b") for k in range(3)]
+    index = estimates_of(levels, [1.0, 2.0, 3.0, 1.0, 2.0, 3.0], 0.0)
+    # Under "a" one of three pairs is wrong for certain; under "b" one is wrong in half of all draws.
+    measure = estimates_of(levels, [3.0, 1.0, 2.0, 5.0, 5.0, 1.0], 0.01)
+    shares, errors = wrong_pairs(measure, [index], [0, 1, 2, 3, 4], ("regression",))
+    assert shares[:3, 0] == pytest.approx(1 / 3) and errors[:3, 0] == pytest.approx(0.0, abs=1e-12)
+    assert shares[3:5, 0] == pytest.approx(0.0) and errors[3:5, 0] == pytest.approx(0.5, abs=0.01)
+    assert np.isnan(shares[5, 0]) and np.isnan(errors[5, 0])
+
+
+def test_orderings__are_judged_at_their_error():
+    rng = np.random.default_rng(0)
+    index = np.sort(rng.normal(size=40))
+    levels = [{"head_seed": k} for k in range(40)]
+    exact = estimates_of(levels, index, 0.0)
+    falling, mixed = estimates_of(levels, 2.0 - index, 0.01), estimates_of(levels, rng.normal(size=40), 0.01)
+    claim = RankCorrelation(kind="rank_correlation", against="chordal", at_least=0.5, **BASE)
+    few = ViolatedPairs(kind="violated_pairs", against="chordal", at_most=0.1, **BASE)
+    chosen = list(range(40))
+    for estimates, verdict in ((falling, "supported"), (mixed, "contradicted")):
+        assert decide(list(rank_correlations(claim, estimates, exact, chosen)), 0.01).verdict == verdict
+        assert decide(list(violations(few, estimates, exact, chosen)), 0.01).verdict == verdict
