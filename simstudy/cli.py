@@ -20,7 +20,7 @@ from simstudy.report.terminal import entry, say, show_table, track, warn
 if TYPE_CHECKING:
     from rich.text import Text
 
-    from simstudy.design.load import Design
+    from simstudy.design.document import Design
     from simstudy.execution.jobs import Jobs
     from simstudy.execution.store import Store
 

@@ -11,7 +11,8 @@ from typing import Protocol
 import xarray as xr
 from threadpoolctl import threadpool_limits
 
-from simstudy.design.load import Design, load_design
+from simstudy.design.document import Design
+from simstudy.design.load import load_design
 from simstudy.errors import UserError
 from simstudy.execution.clients import CLOSED, Network
 from simstudy.execution.jobs import Jobs

@@ -11,7 +11,6 @@ from simstudy.design.claims import (
     BaseClaim,
     Crossing,
     Equals,
-    Figure,
     LargerThan,
     Monotone,
     Optimum,
@@ -19,12 +18,12 @@ from simstudy.design.claims import (
     OptimumSlope,
     Slope,
 )
+from simstudy.design.figures import Figure
 from simstudy.design.mistakes import Problem
 from simstudy.design.settings import TABLE_OF
-from simstudy.design.settings.cell import label, level, setting_of
+from simstudy.design.settings.cell import Coordinates, level, selected, setting_of
 
 Entry = BaseClaim | Figure
-Coordinates = dict[str, Any]
 
 SELECTABLE = (*TABLE_OF, "bandwidth_rule")
 """Names that a selection may use: the coordinates of a cell."""
@@ -50,12 +49,6 @@ class PlannedGrid:
     coordinates: list[Coordinates]
     complete: bool
     exact: bool
-
-
-def selected(coordinates: Coordinates, selection: dict[str, Any]) -> bool:
-    """Whether a cell has the levels that a claim or figure selects; a list stands for its label."""
-    wanted = {k: label(tuple(v)) if isinstance(v, list) else v for k, v in selection.items()}
-    return all(level(coordinates, key) == value for key, value in wanted.items())
 
 
 def reference_problems(

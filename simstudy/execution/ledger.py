@@ -15,7 +15,7 @@ from itertools import groupby, islice
 import numpy as np
 
 from simstudy.attention.combinations import combine_heads
-from simstudy.design.load import Design, PlannedCell
+from simstudy.design.document import Design, PlannedCell
 from simstudy.design.settings.cell import Cell
 from simstudy.errors import UserError
 from simstudy.execution.batch_files import Shape, Statement

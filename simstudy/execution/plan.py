@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from simstudy.design.load import Design
+from simstudy.design.document import Design
 from simstudy.execution.ledger import Account, Ledger, cost
 from simstudy.execution.queue import open_queue
 from simstudy.execution.store import DEFAULT_OUTPUT, Store, require_writable, store_of

@@ -10,7 +10,7 @@ import re
 from pathlib import Path
 from typing import NamedTuple
 
-from simstudy.design.load import Design, PlannedCell
+from simstudy.design.document import Design, PlannedCell
 from simstudy.errors import UserError
 from simstudy.execution.ledger import CELLS_PER_TASK
 from simstudy.execution.provenance import engine, provenance

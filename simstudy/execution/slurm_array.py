@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 from typing import NamedTuple
 
-from simstudy.design.load import Design
+from simstudy.design.document import Design
 from simstudy.errors import UserError
 from simstudy.execution.jobs import Jobs
 from simstudy.execution.shares import units

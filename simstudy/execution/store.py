@@ -30,8 +30,8 @@ import numpy as np
 import xarray as xr
 from pydantic import Field
 
+from simstudy.design.document import Design
 from simstudy.design.files import read_regular
-from simstudy.design.load import Design
 from simstudy.design.settings import Record
 from simstudy.errors import UserError
 from simstudy.execution.batch_files import Shape, Statement, digest, is_sealed, pack, same, unpack

@@ -13,7 +13,7 @@ from simstudy.data.geometry import GEOMETRIC_INDICES
 from simstudy.data.heads import query_points
 from simstudy.data.regression import evaluate
 from simstudy.data.shared import SharedData, projections_of
-from simstudy.design.load import Design
+from simstudy.design.document import Design
 from simstudy.design.settings.cell import Cell, level
 from simstudy.design.settings.quantities import QUANTITIES
 from simstudy.errors import UserError

@@ -9,8 +9,8 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
+from simstudy.design.document import Precision
 from simstudy.design.feasibility import batches_of
-from simstudy.design.load import Precision
 from simstudy.replicates.performance import Performance
 
 MIN_BATCHES = 4

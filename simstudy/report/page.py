@@ -16,7 +16,7 @@ import numpy as np
 import xarray as xr
 
 from simstudy.design.claims import LEVEL
-from simstudy.design.load import Design, PlannedCell
+from simstudy.design.document import Design, PlannedCell
 from simstudy.design.measures import MEASURES, THEORIES
 from simstudy.design.settings.quantities import NAMES
 from simstudy.errors import UserError

@@ -12,7 +12,7 @@ from rich.progress import BarColumn, TaskProgressColumn, TextColumn, TimeElapsed
 from rich.table import Table
 from rich.text import Text
 
-from simstudy.design.load import Design
+from simstudy.design.document import Design
 from simstudy.design.settings.cell import level
 from simstudy.execution.ledger import Account, Ledger, cost
 from simstudy.execution.plan import Plan

@@ -16,17 +16,12 @@ from simstudy.design.settings import (
     CompactNormaliser,
     GaussianKeys,
     HeteroscedasticNoise,
-    ProductCombination,
     Quadratic,
     Zero,
 )
 from simstudy.design.settings.cell import Cell
 from simstudy.theory.functions import Array, regression_function
 from simstudy.theory.leading import MIN_EFFECTIVE_SIZE, Prediction
-from simstudy.theory.systems.hierarchy import resolution, score_kernel
-from simstudy.theory.systems.hopfield import hopfield_noise
-from simstudy.theory.systems.identifiability import head_recovery, layer_norm
-from simstudy.theory.systems.masks import random_heads
 
 _SAME = 1e-12
 
@@ -36,49 +31,6 @@ class Kernel(NamedTuple):
 
     radius: float
     power: int
-
-
-def instance_numbers(cell: Cell) -> dict[str, float]:
-    """Numbers of the random instances of a cell that a formula gives without a simulation, by name."""
-    match cell.estimator.instance.kind:
-        case "head_recovery":
-            return head_recovery(cell)
-        case "layer_norm":
-            return layer_norm(cell)
-        case "score_kernel":
-            return score_kernel(cell)
-        case "resolution":
-            return resolution(cell)
-        case "hopfield_noise":
-            return hopfield_noise(cell)
-        case "random_heads":
-            return random_heads(cell)
-        case _:
-            return {}
-
-
-def product_head(cell: Cell, key_projections: Array, query_projections: Array) -> tuple[Cell, Array, Array]:
-    """Return the one head that a product of softmax kernels is: distances and products add over dimensions.
-
-    Parameters
-    ----------
-    cell : Cell
-        With a product of kernels; where logits are averaged, each dimension is shrunk by 1/√H.
-    key_projections, query_projections : (H, d, p) arrays
-
-    Returns
-    -------
-    cell, (1, d, H p) array, (1, d, H p) array
-    """
-    n_heads, d, p = key_projections.shape
-    combination = cell.estimator.combination
-    shrink = n_heads**-0.5 if isinstance(combination, ProductCombination) and combination.logits == "mean" else 1.0
-    key, query = (
-        shrink * projections.transpose(1, 0, 2).reshape(1, d, n_heads * p)
-        for projections in (key_projections, query_projections)
-    )
-    heads = cell.heads.model_copy(update={"n_heads": 1, "head_dim": n_heads * p})
-    return cell.model_copy(update={"heads": heads}), key, query
 
 
 def _kernel_of(cell: Cell) -> Kernel | None:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from simstudy.design.settings import GaussianKeys
+from simstudy.design.settings import GaussianKeys, ProductCombination
 from simstudy.design.settings.cell import Cell
 from simstudy.theory.functions import Array, Function, noise_variance, regression_function
 from simstudy.theory.gaussian import expectation, product_expectation
@@ -193,3 +193,27 @@ def _outside(cell: Cell, invalid: NDArray[np.bool_], expansion: _Expansion) -> s
         f"(at least {MIN_EFFECTIVE_SIZE:g} needed) and the next term {next_term:+.1%} of the variance "
         f"(at most {NEXT_TERM_LIMIT:.0%})"
     )
+
+
+def product_head(cell: Cell, key_projections: Array, query_projections: Array) -> tuple[Cell, Array, Array]:
+    """Return the one head that a product of softmax kernels is: distances and products add over dimensions.
+
+    Parameters
+    ----------
+    cell : Cell
+        With a product of kernels; where logits are averaged, each dimension is shrunk by 1/√H.
+    key_projections, query_projections : (H, d, p) arrays
+
+    Returns
+    -------
+    cell, (1, d, H p) array, (1, d, H p) array
+    """
+    n_heads, d, p = key_projections.shape
+    combination = cell.estimator.combination
+    shrink = n_heads**-0.5 if isinstance(combination, ProductCombination) and combination.logits == "mean" else 1.0
+    key, query = (
+        shrink * projections.transpose(1, 0, 2).reshape(1, d, n_heads * p)
+        for projections in (key_projections, query_projections)
+    )
+    heads = cell.heads.model_copy(update={"n_heads": 1, "head_dim": n_heads * p})
+    return cell.model_copy(update={"heads": heads}), key, query

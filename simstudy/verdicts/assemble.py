@@ -10,8 +10,8 @@ import numpy as np
 import xarray as xr
 
 from simstudy.data.heads import query_points
-from simstudy.design.claims import Figure
-from simstudy.design.load import Design
+from simstudy.design.document import Design
+from simstudy.design.figures import Figure
 from simstudy.design.measures import (
     HEAD_MEASURES,
     INDICES,
@@ -22,8 +22,8 @@ from simstudy.design.measures import (
     THEORIES,
     labelled,
 )
-from simstudy.design.references import selected
 from simstudy.design.settings import TABLE_OF
+from simstudy.design.settings.cell import selected
 from simstudy.design.settings.quantities import QUANTITIES
 from simstudy.execution.ledger import Account
 from simstudy.execution.provenance import provenance

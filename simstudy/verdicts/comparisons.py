@@ -10,8 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from simstudy.design.claims import AgreesWithTheory, Equals, LargerThan, Monotone, Slope
-from simstudy.design.references import selected
-from simstudy.design.settings.cell import label, level
+from simstudy.design.settings.cell import label, level, selected
 from simstudy.verdicts.claimed import claimed
 from simstudy.verdicts.estimates import Estimates
 

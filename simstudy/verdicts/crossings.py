@@ -8,8 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from simstudy.design.claims import Crossing
-from simstudy.design.references import selected
-from simstudy.design.settings.cell import level
+from simstudy.design.settings.cell import level, selected
 from simstudy.verdicts.comparisons import Comparison, at, nothing_to_compare, strata
 from simstudy.verdicts.estimates import Estimates
 

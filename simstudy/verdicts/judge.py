@@ -37,9 +37,9 @@ from simstudy.design.claims import (
     Slope,
     ViolatedPairs,
 )
-from simstudy.design.load import Design
+from simstudy.design.document import Design
 from simstudy.design.measures import labelled
-from simstudy.design.references import selected
+from simstudy.design.settings.cell import selected
 from simstudy.execution.ledger import Account
 from simstudy.verdicts.comparisons import Comparison, Predictions, agreement, differences, slopes, steps
 from simstudy.verdicts.crossings import crossings

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from simstudy.data.heads import key_projections, query_points, query_projections
-from simstudy.design.load import PlannedCell
+from simstudy.design.document import PlannedCell
 from simstudy.design.measures import THEORIES
 from simstudy.design.settings.cell import Cell
 from simstudy.theory import (

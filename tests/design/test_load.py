@@ -15,9 +15,8 @@ from simstudy.design.claims import BaseClaim
 from simstudy.design.feasibility import features_needed, impossibilities
 from simstudy.design.load import MAX_BYTES, load_design, profiles_of
 from simstudy.design.mistakes import DesignError
-from simstudy.design.references import selected
 from simstudy.design.settings import TABLE_OF, TABLES
-from simstudy.design.settings.cell import level
+from simstudy.design.settings.cell import level, selected
 
 DESIGNS = sorted((Path(__file__).parents[2] / "designs").glob("*.toml"))
 

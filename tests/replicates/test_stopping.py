@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from simstudy.attention.members import STATISTICS
-from simstudy.design.load import Precision
+from simstudy.design.document import Precision
 from simstudy.replicates.moments import empty
 from simstudy.replicates.performance import Performance, performance
 from simstudy.replicates.stopping import GROWTH, first_target, next_target, shortfall

@@ -7,7 +7,7 @@ import pytest
 from builders import minimal_cell
 
 from simstudy.data.heads import key_projections, query_points, query_projections
-from simstudy.design.load import PlannedCell, Precision
+from simstudy.design.document import PlannedCell, Precision
 from simstudy.theory import exact_moments, merged_leading_order, product_head
 from simstudy.verdicts.predictions import predict
 

@@ -180,3 +180,12 @@ def cross(base: dict[str, dict[str, Any]], factors: dict[str, list[Any]]) -> Ite
 def _digest(content: Any) -> str:
     text = json.dumps(content, sort_keys=True, separators=(",", ":"))
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+
+
+Coordinates = dict[str, Any]
+
+
+def selected(coordinates: Coordinates, selection: dict[str, Any]) -> bool:
+    """Whether a cell has the levels that a claim or figure selects; a list stands for its label."""
+    wanted = {k: label(tuple(v)) if isinstance(v, list) else v for k, v in selection.items()}
+    return all(level(coordinates, key) == value for key, value in wanted.items())

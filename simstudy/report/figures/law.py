@@ -14,7 +14,7 @@ import xarray as xr
 from matplotlib.figure import Figure as Drawing
 from matplotlib.lines import Line2D
 
-from simstudy.design import claims
+from simstudy.design.figures import Figure
 from simstudy.report.figures.marks import COVERAGE, NEUTRAL, Look, legends, strata
 from simstudy.report.figures.panels import canvas, set_scales
 from simstudy.results import factors_of
@@ -32,7 +32,7 @@ class Share(NamedTuple):
     found_mcse: float
 
 
-def law_figure(figure: claims.Figure, cells: xr.Dataset) -> Drawing:
+def law_figure(figure: Figure, cells: xr.Dataset) -> Drawing:
     """Draw what is found against the law, a colour for each grid."""
     drawing, grid = canvas(1, 4.6)
     axes = grid[0, 0]

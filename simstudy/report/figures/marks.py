@@ -11,7 +11,7 @@ import xarray as xr
 from matplotlib.figure import Figure as Drawing
 from matplotlib.lines import Line2D
 
-from simstudy.design import claims
+from simstudy.design.figures import Figure
 from simstudy.report.labels import level_name, setting_name
 from simstudy.results import factors_of
 
@@ -68,7 +68,7 @@ def looks_of(cells: xr.Dataset, hue: str | None) -> dict[Any, Look]:
     return {level: Look.of(position) for position, level in enumerate(levels_of(cells, hue) if hue else [None])}
 
 
-def unshown(figure: claims.Figure, cells: xr.Dataset) -> list[str]:
+def unshown(figure: Figure, cells: xr.Dataset) -> list[str]:
     """Factors that vary among the cells but that neither axis, colour nor panel shows."""
     factors = factors_of(cells)[figure.grid]
     hidden = [name for name in factors if name not in (figure.x, figure.hue, figure.panel)]
@@ -84,7 +84,7 @@ def strata(cells: xr.Dataset, factors: list[str]) -> Iterator[xr.Dataset]:
         yield from strata(part, factors[1:])
 
 
-def legends(drawing: Drawing, figure: claims.Figure, looks: dict[Any, Look], reading: Entries) -> None:
+def legends(drawing: Drawing, figure: Figure, looks: dict[Any, Look], reading: Entries) -> None:
     """Put colours above the panels and the reading of points and lines below them."""
     if None not in looks:
         title = setting_name(figure.hue) if figure.hue else None
@@ -95,3 +95,17 @@ def legends(drawing: Drawing, figure: claims.Figure, looks: dict[Any, Look], rea
                        ncol=max(1, min(len(names), fitting)))  # fmt: skip
     texts = [textwrap.fill(text, int(drawing.get_size_inches()[0] / 0.09)) for _, text in reading]
     drawing.legend([handle for handle, _ in reading], texts, loc="outside lower left")
+
+
+class Notes:
+    """What the drawing has to admit to, collected while it is drawn and printed below it."""
+
+    def __init__(self) -> None:
+        self.exact = self.leading = self.joined = self.limit_fallback = False
+        self.dropped = 0
+
+
+def dropped(notes: Notes) -> Entries:
+    """Entry of the legend that says how many points a logarithmic axis cannot show."""
+    points = "1 point" if notes.dropped == 1 else f"{notes.dropped} points"
+    return [(Line2D([], [], linestyle=""), f"{points} ≤ 0 left out of a log axis")] if notes.dropped else []

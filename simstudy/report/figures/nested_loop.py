@@ -15,7 +15,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Drawing
 from matplotlib.lines import Line2D
 
-from simstudy.design import claims
+from simstudy.design.figures import Figure
 from simstudy.report.figures.marks import (
     COVERAGE,
     NEUTRAL,
@@ -35,7 +35,7 @@ Loops = dict[str, list[Any]]
 _PALE: dict[str, Any] = {"linewidth": 4.0, "alpha": 0.3, "zorder": 1.5}
 
 
-def nested_loop(figure: claims.Figure, cells: xr.Dataset) -> Drawing:
+def nested_loop(figure: Figure, cells: xr.Dataset) -> Drawing:
     """Draw the measure of each colour in every combination of the factors that neither colour nor panel shows."""
     panels = list(split(cells, figure.panel))
     loops = {name: levels_of(cells, name) for name in unshown(figure, cells)}
@@ -67,7 +67,7 @@ def positions(cells: xr.Dataset, loops: Loops) -> np.ndarray:
     return place
 
 
-def _steps(axes: Axes, figure: claims.Figure, cells: xr.Dataset, loops: Loops, look: Look) -> bool:
+def _steps(axes: Axes, figure: Figure, cells: xr.Dataset, loops: Loops, look: Look) -> bool:
     """Draw one colour as steps with error bars, leading order as broad pale steps; return whether there is any."""
     size = int(np.prod([len(levels) for levels in loops.values()]))
     place = positions(cells, loops)

@@ -12,7 +12,7 @@ from matplotlib.figure import Figure as Drawing
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
-from simstudy.design import claims
+from simstudy.design.figures import Figure
 from simstudy.design.measures import THEORIES
 from simstudy.report.figures.marks import (
     NEUTRAL,
@@ -44,7 +44,7 @@ class Place(NamedTuple):
     told: dict[str, float]
 
 
-def optimum_figure(figure: claims.Figure, cells: xr.Dataset) -> Drawing:
+def optimum_figure(figure: Figure, cells: xr.Dataset) -> Drawing:
     """Draw the optimum of each colour against x; cells hold ``optimum_share`` of this figure alone."""
     assert figure.x is not None and figure.over is not None  # the design refuses an optimum without them
     panels = list(split(cells, figure.panel))
@@ -70,11 +70,11 @@ def optimum_figure(figure: claims.Figure, cells: xr.Dataset) -> Drawing:
     return drawing
 
 
-def _hidden(figure: claims.Figure, cells: xr.Dataset) -> list[str]:
+def _hidden(figure: Figure, cells: xr.Dataset) -> list[str]:
     return [name for name in unshown(figure, cells) if name not in (figure.over, *figure.tune)]
 
 
-def places(figure: claims.Figure, stratum: xr.Dataset) -> list[Place]:
+def places(figure: Figure, stratum: xr.Dataset) -> list[Place]:
     """Return the optimum at each level of x, of cells that differ in x, ``over`` and tuned factors alone."""
     found = []
     # Both by their numbers, also a bandwidth that follows a rule.
@@ -138,7 +138,7 @@ def _tick_y(axes: Axes, levels: np.ndarray) -> None:
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: number(value)))
 
 
-def _reading(figure: claims.Figure, hidden: list[str], told: set[str]) -> Entries:
+def _reading(figure: Figure, hidden: list[str], told: set[str]) -> Entries:
     tuned = f", best {', '.join(setting_name(name) for name in figure.tune)} at each level" if figure.tune else ""
     text = f"points: least {measure_name(figure.y)}{tuned}, between levels by a parabola in the logarithm"
     entries = [(Line2D([], [], color=NEUTRAL, marker="o", markerfacecolor="white", linestyle=""), text)]

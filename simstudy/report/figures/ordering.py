@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Drawing
 from matplotlib.lines import Line2D
 
-from simstudy.design import claims
+from simstudy.design.figures import Figure
 from simstudy.design.measures import INDICES
 from simstudy.report.figures.marks import COVERAGE, NEUTRAL, Entries, Look, legends, looks_of, split
 from simstudy.report.figures.panels import canvas, characters, set_scales
@@ -22,7 +22,7 @@ NO_RELATION = 0.5
 """Share of pairs that an index without any relation to the measure puts in the wrong order."""
 
 
-def ordering_figure(figure: claims.Figure, cells: xr.Dataset) -> Drawing:
+def ordering_figure(figure: Figure, cells: xr.Dataset) -> Drawing:
     """Draw a row for each index; cells hold ``wrong_pair_share`` of this figure alone."""
     panels = list(split(cells, figure.panel))
     drawing, grid = canvas(len(panels), 3.4)
@@ -51,7 +51,7 @@ def _marks(axes: Axes, cells: xr.Dataset, look: Look, shift: float) -> None:
                   zorder=3)  # fmt: skip
 
 
-def _reading(figure: claims.Figure) -> Entries:
+def _reading(figure: Figure) -> Entries:
     text = f"points: share of pairs of which the more diverse has the larger {measure_name(figure.y)} ± {COVERAGE} MCSE"
     dashed = "dashed: an index without any relation to it; 0: a strictly decreasing relation"
     return [

@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 from scipy import special
 
-from simstudy.design.settings import MaskedHeadInstance, RandomHeadsInstance
+from simstudy.design.settings import RandomHeadsInstance
 from simstudy.design.settings.cell import Cell
 
 # Source numbers are products of two uniforms on (−1, 1): their variance, and what the random size of their sum of
@@ -19,19 +19,7 @@ from simstudy.design.settings.cell import Cell
 _VARIANCE = 1.0 / 9.0
 _SPREAD = 0.5 * (81.0 / 25.0 - 1.0)
 # Sums reach k E|x|/2 = k/8 to either side on average; a target must be well inside.
-_REACH = 1.0 / 16.0
-
-
-def instance_leading_order(cell: Cell) -> dict[str, float]:
-    """Numbers of the random instances of a cell for which there is a formula for many numbers, by name."""
-    instance = cell.estimator.instance
-    if isinstance(instance, MaskedHeadInstance):
-        numbers = instance.width // cell.data.n_features
-        if instance.scale <= _REACH * numbers:
-            return {"log_entry_error": nearest_sum_error(numbers, instance.scale)}
-    if isinstance(instance, RandomHeadsInstance) and instance.correlation == 0.0:
-        return {"log_mask_error": best_average_error(cell.heads.n_heads, instance.outputs)}
-    return {}
+REACH = 1.0 / 16.0
 
 
 def random_heads(cell: Cell) -> dict[str, float]:

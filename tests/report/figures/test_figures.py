@@ -8,9 +8,10 @@ import pytest
 from builders_results import build_design, build_results
 from matplotlib.container import ErrorbarContainer
 
-from simstudy.design.claims import Figure
+from simstudy.design.figures import Figure
 from simstudy.design.measures import INDICES
-from simstudy.report.figures import draw, image, rank_correlation
+from simstudy.report.figures import draw, image
+from simstudy.report.figures.diversity import rank_correlation
 from simstudy.report.figures.marks import COLOURS, COVERAGE, MARKERS, Look
 from simstudy.report.figures.panels import PlainLog
 

@@ -8,7 +8,7 @@ import xarray as xr
 from builders import DESIGN, edited, write_design
 from matplotlib.container import ErrorbarContainer
 
-from simstudy.design.claims import Figure
+from simstudy.design.figures import Figure
 from simstudy.design.load import load_design
 from simstudy.design.mistakes import DesignError
 from simstudy.report.figures import draw

@@ -9,7 +9,7 @@ from builders_results import DESIGN, build_design, build_results
 from matplotlib.container import ErrorbarContainer
 from matplotlib.patches import StepPatch
 
-from simstudy.design.claims import Figure
+from simstudy.design.figures import Figure
 from simstudy.design.load import load_design
 from simstudy.design.measures import INDICES
 from simstudy.design.mistakes import DesignError

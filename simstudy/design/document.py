@@ -1,0 +1,98 @@
+"""What a design file states, as immutable records."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from simstudy.design.claims import Claim
+from simstudy.design.figures import Figure
+from simstudy.design.settings import Count, Line, Paragraphs, Positive, Record
+from simstudy.design.settings.cell import Cell
+
+NAME = r"^[a-z0-9]+(-[a-z0-9]+)*$"
+"""Names of studies, profiles, grids, claims and figures: they become names of folders and files."""
+
+
+Name = Annotated[str, Field(pattern=NAME, max_length=64)]
+
+
+class Study(Record):
+    """Name and aim of the study (the A of ADEMP)."""
+
+    name: Name = Field(description="lower-case letters and digits, joined by single hyphens; also the output folder")
+    title: Line = Field(min_length=1, description="one line for the report")
+    aim: Paragraphs = Field(min_length=1, description="the question that the study answers")
+
+
+class Precision(Record):
+    """The Monte Carlo errors wanted, and the floor and ceiling of the replicates spent on them."""
+
+    relative_mcse: dict[str, Positive] = Field(
+        default_factory=dict, description="measure = largest MCSE wanted, relative to the estimate"
+    )
+    absolute_mcse: dict[str, Positive] = Field(default_factory=dict, description="measure = largest MCSE wanted")
+    min_replicates: Count = Field(1024, description="floor on the replicates of each cell")
+    max_replicates: Count = Field(65536, description="ceiling on the replicates of each cell")
+
+
+class Grid(Record):
+    """Factors crossed with one another over fixed settings."""
+
+    title: Line = Field("", description="what the grid is for")
+    settings: dict[str, Any] = Field(default_factory=dict, description="settings that replace those of the tables")
+    factors: dict[str, Annotated[list[Any], Field(min_length=1)]] = Field(
+        default_factory=dict, description="setting = nonempty list of values to cross"
+    )
+    precision: dict[str, Any] = Field(default_factory=dict, description="entries that replace those of [precision]")
+    by_query: bool = Field(False, description="true: results also hold each measure at each query")
+    exact: bool = Field(False, description="true: exact moments at any n beside leading order; seconds for each cell")
+
+
+class Document(Record):
+    """The design file as it is written, profile applied; tables of settings are checked cell by cell."""
+
+    study: Study
+    data: dict[str, Any] = Field(default_factory=dict)
+    heads: dict[str, Any] = Field(default_factory=dict)
+    estimator: dict[str, Any] = Field(default_factory=dict)
+    queries: dict[str, Any] = Field(default_factory=dict)
+    simulation: dict[str, Any] = Field(default_factory=dict)
+    precision: Precision = Precision()
+    grids: Annotated[dict[Name, Grid], Field(min_length=1, description="at least one [grids.NAME]")]
+    claims: dict[Name, Claim] = Field(default_factory=dict)
+    figures: dict[Name, Figure] = Field(default_factory=dict)
+
+
+class PlannedCell(Record):
+    """A cell with its place in the design: grid, and how precisely it is to be run."""
+
+    grid: str
+    cell: Cell
+    precision: Precision
+    by_query: bool
+    exact: bool
+
+
+class Design(Record):
+    """A valid design under one profile.
+
+    Attributes
+    ----------
+    cells
+        All cells of all grids, in the order of the file, the last factor of a grid running fastest.
+    factors
+        Names of the factors of each grid.
+    text
+        The design file, verbatim.
+    """
+
+    study: Study
+    profile: str
+    cells: tuple[PlannedCell, ...]
+    factors: dict[str, tuple[str, ...]]
+    claims: dict[str, Claim]
+    figures: dict[str, Figure]
+    titles: dict[str, str]
+    text: str

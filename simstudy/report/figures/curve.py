@@ -1,0 +1,136 @@
+"""Figures of kind "curve": a measure against a factor, beside theory."""
+
+from __future__ import annotations
+
+import textwrap
+from typing import Any
+
+import numpy as np
+import xarray as xr
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure as Drawing
+from matplotlib.lines import Line2D
+
+from simstudy.design.figures import Figure
+from simstudy.design.measures import THEORIES
+from simstudy.report.figures.marks import (
+    COVERAGE,
+    NEUTRAL,
+    THEORY_LINES,
+    Entries,
+    Look,
+    Notes,
+    dropped,
+    legends,
+    looks_of,
+    split,
+    strata,
+    unshown,
+)
+from simstudy.report.figures.panels import canvas, characters, label_y, set_scales, share_y, tick_levels, visible
+from simstudy.report.labels import measure_name, setting, setting_and_level, setting_name
+
+# ---------------------------------------------------------------- kind "curve"
+
+
+def curve_figure(figure: Figure, cells: xr.Dataset) -> Drawing:
+    """Draw a measure against a factor, a line for each level of the hue, a panel for each level of the panel."""
+    assert figure.x is not None  # the design refuses a curve without it
+    panels = list(split(cells, figure.panel))
+    drawing, grid = canvas(len(panels), 3.9 if len(panels) == 1 else 3.2)
+    hidden, notes = unshown(figure, cells), Notes()
+    looks = looks_of(cells, figure.hue)
+    for axes, (level, inside) in zip(grid.flat, panels, strict=False):
+        for hue, coloured in split(inside, figure.hue):
+            for stratum in strata(coloured, hidden):
+                _curve(axes, figure, stratum, looks[hue], notes)
+        axes.set_xlabel(setting_name(figure.x))
+        set_scales(axes, figure.x_scale, figure.y_scale)
+        tick_levels(axes, inside[figure.x].values.astype(float), figure.x_scale)
+        if figure.panel:
+            axes.set_title(textwrap.fill(setting_and_level(figure.panel, level), characters(axes)), loc="left")
+    share_y(list(grid.flat[: len(panels)]), figure.y_scale)
+    label_y(grid, measure_name(figure.y), len(panels))
+    legends(drawing, figure, looks, _reading(figure, hidden, notes))
+    return drawing
+
+
+def _curve(axes: Axes, figure: Figure, stratum: xr.Dataset, look: Look, notes: Notes) -> None:
+    """Draw the cells of one colour that differ in x alone: points with error bars, theory as lines, the limit."""
+    stratum = stratum.isel(cell=np.argsort(stratum[figure.x].values, kind="stable"))
+    x = stratum[figure.x].values.astype(float)
+    empirical = stratum[figure.y].sel(source="empirical").values
+    shown = visible(x, figure.x_scale) & visible(empirical, figure.y_scale)
+    notes.dropped += int((np.isfinite(empirical) & np.isfinite(x) & ~shown).sum())
+    bars = COVERAGE * stratum[f"{figure.y}_mcse"].values
+    axes.errorbar(x[shown], empirical[shown], yerr=bars[shown], fmt=look.marker, color=look.colour, capsize=2.5,
+                  elinewidth=1.1, markerfacecolor="white", markeredgewidth=1.3, zorder=3)  # fmt: skip
+    told = _theories(axes, figure, stratum, look, notes)
+    bridge = np.where(_beside_gap(told[shown]), empirical[shown], np.nan)
+    if np.isfinite(bridge).sum() > 1:
+        axes.plot(x[shown], bridge, ":", color=look.colour, linewidth=1.0, label="joined")
+        notes.joined = True
+    if figure.limit:
+        _limit(axes, figure, stratum, look, notes)
+
+
+def _theories(axes: Axes, figure: Figure, stratum: xr.Dataset, look: Look, notes: Notes) -> np.ndarray:
+    """Draw each theory as a line, and return where there is one: the values of either, NaN where none applies."""
+    x, told = stratum[figure.x].values.astype(float), np.full(stratum.sizes["cell"], np.nan)
+    for source in THEORIES:
+        values = stratum[figure.y].sel(source=source).values
+        line = np.where(visible(values, figure.y_scale) & visible(x, figure.x_scale), values, np.nan)
+        if np.isfinite(line).any():
+            marks: dict[str, Any] = {"marker": "_", "markersize": 12, "markevery": _isolated(line)}
+            axes.plot(x, line, color=look.colour, label=source, **THEORY_LINES[source], **marks)
+            setattr(notes, source, True)
+        told = np.where(np.isnan(told), line, told)
+    return told
+
+
+def _beside_gap(line: np.ndarray) -> np.ndarray:
+    """Which points have no value or a neighbour without one."""
+    gap = np.concatenate([[False], np.isnan(line), [False]])
+    return gap[1:-1] | gap[:-2] | gap[2:]
+
+
+def _isolated(line: np.ndarray) -> list[int]:
+    """Positions of values without a neighbour: a line shows nothing of them, so they need a mark."""
+    apart = np.isnan(np.concatenate([[np.nan], line, [np.nan]]))
+    return np.flatnonzero(~apart[1:-1] & apart[:-2] & apart[2:]).tolist()
+
+
+def _limit(axes: Axes, figure: Figure, stratum: xr.Dataset, look: Look, notes: Notes) -> None:
+    """Draw the value of the limit measure at the largest x: what y tends to, told by a theory where one applies."""
+    at_end = stratum[figure.limit].isel(cell=-1)
+    source = next((name for name in THEORIES if np.isfinite(at_end.sel(source=name))), "empirical")
+    value = float(at_end.sel(source=source))
+    if visible(np.array(value), figure.y_scale):
+        notes.limit_fallback |= source == "empirical"
+        axes.axhline(value, linestyle=(0, (5, 3)), linewidth=1.0, color=look.colour, label="limit", zorder=1)
+
+
+# ---------------------------------------------------------------- legends
+
+
+def _reading(figure: Figure, hidden: list[str], notes: Notes) -> Entries:
+    """Entries of the legend that say what points and lines are."""
+    text = f"points: Monte Carlo ± {COVERAGE} MCSE" + (", line: leading order" if notes.leading else "")
+    handle = Line2D([], [], color=NEUTRAL, marker="o", markerfacecolor="white")
+    handle.set_linestyle("-" if notes.leading else "")
+    entries = [(handle, text)]
+    if notes.exact:
+        entries.append(
+            (Line2D([], [], color=NEUTRAL, **THEORY_LINES["exact"]), "broad pale line: exact theory at any n")
+        )
+    if notes.joined:
+        entries.append((Line2D([], [], color=NEUTRAL, linestyle=":"), "dotted: joins points without theory"))
+    if figure.limit and figure.x:
+        x = setting(figure.x).symbol or setting(figure.x).words
+        text = f"dashed: limit, {measure_name(figure.limit)} at the largest {x}"
+        text += " (Monte Carlo where no theory applies)" if notes.limit_fallback else ""
+        entries.append((Line2D([], [], color=NEUTRAL, linestyle=(0, (5, 3)), linewidth=1.0), text))
+    if hidden:
+        names = ", ".join(setting_name(name) for name in hidden)
+        entries.append((Line2D([], [], linestyle=""), f"not told apart (one line for each value): {names}"))
+    return entries + dropped(notes)
