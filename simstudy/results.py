@@ -13,7 +13,7 @@ from simstudy.design.claims import Verdict
 from simstudy.design.measures import ATTRIBUTES, INDICES, SOURCES, VARIABLES
 from simstudy.design.settings import TABLE_OF
 from simstudy.design.settings.cell import level
-from simstudy.design.settings.quantities import QUANTITIES
+from simstudy.design.settings.systems import QUANTITIES
 from simstudy.errors import UserError
 from simstudy.execution.store import read_results
 from simstudy.text import printable

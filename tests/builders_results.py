@@ -15,7 +15,7 @@ import xarray as xr
 from simstudy.design.document import Design
 from simstudy.design.load import load_design
 from simstudy.design.measures import HEAD_MEASURES, INDICES, MEASURES, PAIR_MEASURES, SOURCES, STATISTICS, labelled
-from simstudy.design.settings.quantities import NAMES
+from simstudy.design.settings.systems import NAMES
 from simstudy.verdicts.assemble import coordinates
 
 DESIGN = """

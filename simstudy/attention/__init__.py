@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from simstudy.attention.ant_colony import AntColony
-from simstudy.attention.instance import MeasuredInstance
 from simstudy.attention.members import Learner, Members, replicate_statistics
 from simstudy.attention.nadaraya_watson import NadarayaWatson
 from simstudy.attention.random_forest import RandomForest
+from simstudy.attention.systems import MeasuredInstance
 from simstudy.attention.trained import TrainedHeads
 from simstudy.design.settings.cell import Cell
 

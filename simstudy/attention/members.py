@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from simstudy.data.geometry import GEOMETRIC_INDICES
 from simstudy.data.shared import SharedData
-from simstudy.design.settings.quantities import NAMES
+from simstudy.design.settings.systems import NAMES
 
 STATISTICS = ("direct_mse", "query_correlation", "discrepancy", *NAMES)
 """What is computed of each replicate by itself and averaged; NaN where it has no meaning."""

@@ -13,7 +13,7 @@ from pydantic import Field
 from simstudy.design.formulas import Value
 from simstudy.design.measures import INDEXED_MEASURES, INDICES, MEASURES, STATISTICS
 from simstudy.design.settings import Line, NonNegative, Positive, Record
-from simstudy.design.settings.quantities import NAMES
+from simstudy.design.settings.systems import NAMES
 
 if TYPE_CHECKING:  # a type checker cannot follow alternatives that are computed
     MeasureName = str

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Discriminator, Field, Tag
 
 from simstudy.design.settings import Count, Positive, Real, Record
-from simstudy.design.settings.instances import Share
+from simstudy.design.settings.records import Share
 
 Dimension = Annotated[Count, Field(description="dimension of a head, at least 1")]
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from simstudy.design.settings.quantities import QUANTITIES
+from simstudy.design.settings.systems import QUANTITIES
 
 SOURCES = ("empirical", "exact", "leading")
 """Monte Carlo; theory without approximation in n; theory at leading order in n."""

@@ -15,7 +15,7 @@ from simstudy.data.regression import evaluate
 from simstudy.data.shared import SharedData, projections_of
 from simstudy.design.document import Design
 from simstudy.design.settings.cell import Cell, level
-from simstudy.design.settings.quantities import QUANTITIES
+from simstudy.design.settings.systems import QUANTITIES
 from simstudy.errors import UserError
 from simstudy.replicates.batch import NUMERICAL_FAILURES
 

@@ -18,7 +18,7 @@ import xarray as xr
 from simstudy.design.claims import LEVEL
 from simstudy.design.document import Design, PlannedCell
 from simstudy.design.measures import MEASURES, THEORIES
-from simstudy.design.settings.quantities import NAMES
+from simstudy.design.settings.systems import NAMES
 from simstudy.errors import UserError
 from simstudy.execution.store import Store
 from simstudy.report.figures import RESOLUTION, draw, image

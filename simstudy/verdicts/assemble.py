@@ -24,7 +24,7 @@ from simstudy.design.measures import (
 )
 from simstudy.design.settings import TABLE_OF
 from simstudy.design.settings.cell import selected
-from simstudy.design.settings.quantities import QUANTITIES
+from simstudy.design.settings.systems import QUANTITIES
 from simstudy.execution.ledger import Account
 from simstudy.execution.provenance import provenance
 from simstudy.verdicts.estimates import Estimates

@@ -1,6 +1,7 @@
-"""A causal attention layer over a hierarchy of resolutions: what it is and is not equal to.
+"""Hierarchies of resolutions: causal attention over mixed scores, such scores as a kernel, and errors of a level.
 
-The claims are those of arXiv 2604.08829.
+Every level halves the resolution of the one before, and scores of all levels are mixed.  The claims are those of arXiv
+2604.08829.
 """
 
 from __future__ import annotations
@@ -10,10 +11,11 @@ from numpy.typing import NDArray
 
 from simstudy.attention.normalisers import softmax
 from simstudy.attention.reference import attention
-from simstudy.attention.systems.draws import matrices
-from simstudy.attention.systems.mixed_scores import mixed_scores
+from simstudy.attention.systems.draws import RELATIVE, matrices
+from simstudy.attention.transformations import chunk_means
+from simstudy.data import regression
 from simstudy.data.shared import SharedData
-from simstudy.design.settings import HierarchyInstance
+from simstudy.design.settings import HierarchyInstance, ResolutionInstance, ScoreKernelInstance
 from simstudy.design.settings.cell import Cell
 
 Array = NDArray[np.float64]
@@ -63,3 +65,74 @@ def causal_attention(inputs: Array, temperature: float) -> Array:
         past = np.broadcast_to(keys[: i + 1].T, (p, 1, p, i + 1))
         outputs[i] = attention(queries[None, i, None, None], past, values[: i + 1].T, temperature)[:, 0, 0]
     return outputs
+
+
+# Index legend: i and j position, l level, k dimension.
+
+
+def downsampled(x: Array, level: int, causal: bool) -> Array:
+    """Rows of x (i, k) at a level: means of 2^l consecutive rows, ⌈n/2^l⌉ of them.
+
+    If ``causal``, row j holds the positions up to 2^l·j and the first position in place of those before it, so that
+    positions from 2^l·j on may look at it; else it holds the chunk that begins at 2^l·j.
+    """
+    length = 2**level
+    if not causal:
+        return chunk_means(x.T, length).T
+    count = -(-len(x) // length)
+    padded = np.concatenate([np.repeat(x[:1], length - 1, axis=0), x])[: count * length]
+    return padded.reshape(count, length, -1).sum(axis=1) / length
+
+
+def mixed_scores(queries: Array, keys: Array, weights: Array, causal: bool) -> Array:
+    """Σ_l c_l S_l(⌊i/2^l⌋, ⌊j/2^l⌋), S_l the products of queries and keys (i, k) at level l.
+
+    From the coarsest level to the finest, so that a level is mixed at its own size.
+    """
+    mixed: Array = np.zeros((1, 1))
+    for level in reversed(range(len(weights))):
+        left, right = (downsampled(x, level, causal) if level else x for x in (queries, keys))
+        finer = np.repeat(np.repeat(mixed, 2, axis=0), 2, axis=1)[: len(left), : len(right)]
+        mixed = weights[level] * (left @ right.T) + (finer if level < len(weights) - 1 else 0.0)
+    return mixed
+
+
+def decompose_scores(cell: Cell, shared: SharedData) -> dict[str, Array]:
+    """Scores of a head of head_dim among n_keys tokens, mixed over levels by random convex weights."""
+    instance = cell.estimator.instance
+    assert isinstance(instance, ScoreKernelInstance)  # for the type checker
+    n, d, p = cell.data.n_keys, cell.data.n_features, cell.heads.head_dim
+    draws = matrices(shared, (2, d, p), (instance.levels,))
+    rows = []
+    for tokens, (query, key), logits in zip(shared.keys(n).swapaxes(1, 2), *draws, strict=True):
+        key = query if instance.projections == "tied" else key
+        scores = mixed_scores(tokens @ query, tokens @ key, softmax(logits), True)
+        values = np.linalg.eigvalsh((scores + scores.T) / 2.0)
+        least = RELATIVE * np.abs(values).max()
+        form = query @ key.T
+        share = (((form + form.T) / 2.0) ** 2).sum() / (form**2).sum()
+        rows.append(((values > least).sum(), (values < -least).sum(), share))
+    names = ("positive_eigenvalues", "negative_eigenvalues", "symmetric_share")
+    return dict(zip(names, np.array(rows, np.float64).T, strict=True))
+
+
+def coarsen(cell: Cell, shared: SharedData) -> dict[str, Array]:
+    """Errors of chunk means of Y in the place of m(X_i), along a sequence of n_keys keys."""
+    instance = cell.estimator.instance
+    assert isinstance(instance, ResolutionInstance)  # for the type checker
+    n, d, chunk = cell.data.n_keys, cell.data.n_features, instance.chunk
+    if instance.signal == "keys":
+        target = shared.regression(cell)
+    else:
+        (amplitudes,) = matrices(shared, (d, 2 * instance.band))
+        target = regression.evaluate(cell.data.regression, amplitudes @ waves(n, instance.band))
+    noise = np.sqrt(shared.variances(cell)) * shared.noise(cell)
+    missed = target - np.repeat(chunk_means(target, chunk), chunk, axis=1)
+    kept = chunk_means(noise, chunk)
+    return {"level_error": (missed**2).mean(axis=1), "level_noise": (kept**2).mean(axis=1)}
+
+
+def waves(n_keys: int, band: int) -> Array:
+    """Cosines and sines (2·band, i) of 1 to ``band`` periods in n keys: with normal amplitudes a stationary process."""
+    phases = 2.0 * np.pi * np.outer(np.arange(1, band + 1), np.arange(n_keys)) / n_keys
+    return np.concatenate([np.cos(phases), np.sin(phases)]) / np.sqrt(band)

@@ -1,6 +1,6 @@
-"""What the sum of heads over an output projection leaves of single heads: ambiguous directions, errors of recovery.
+"""What a layer leaves of single heads: errors of recovery, ranks after layer normalisation, how alike tokens become.
 
-The claims are those of arXiv 2604.23681.
+The claims are those of arXiv 2604.23681; rank collapse is that of Dong, Cordonnier and Loukas (2021).
 """
 
 from __future__ import annotations
@@ -8,9 +8,10 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from simstudy.attention.normalisers import softmax
 from simstudy.attention.systems.draws import RELATIVE, matrices, orthonormal
 from simstudy.data.shared import SharedData
-from simstudy.design.settings import HeadRecoveryInstance
+from simstudy.design.settings import DepthInstance, HeadRecoveryInstance, LayerNormInstance
 from simstudy.design.settings.cell import Cell
 
 Array = NDArray[np.float64]
@@ -52,3 +53,84 @@ def output_projection(instance: HeadRecoveryInstance, left: Array, right: Array,
     kept = min(left.shape) - instance.rank_deficit
     sizes = np.geomspace(1.0, 1.0 / instance.condition, kept)
     return orthonormal(left)[:, :kept] * sizes @ orthonormal(right)[:, :kept].T
+
+
+VISIBLE = 1e-8
+"""Singular values below this share of the largest are 0: normalisation makes the rounding of a token whose features are
+nearly equal as much larger as it makes the token, and in a million tokens there is one of a spread of a millionth."""
+
+
+def compare_ranks(cell: Cell, shared: SharedData) -> dict[str, Array]:
+    """Ranks of n_keys tokens of n_features in an affine subspace of given dimension."""
+    instance = cell.estimator.instance
+    assert isinstance(instance, LayerNormInstance)  # for the type checker
+    n, d = cell.data.n_keys, cell.data.n_features
+    rows = []
+    for coordinates, directions, offset in zip(*matrices(shared, (n, d), (d, d), (d,)), strict=True):
+        tokens = coordinates[:, : instance.rank] @ directions[: instance.rank]
+        tokens += {"none": 0.0, "random": offset, "uniform": offset[0]}[instance.offset]
+        after = layer_norm(tokens)
+        affine = affine_rank(after)
+        rows.append((affine, affine - affine_rank(tokens), rank(centred(after)) - rank(centred(tokens))))
+    names = ("normalised_affine_rank", "affine_rank_gain", "centred_rank_gain")
+    return dict(zip(names, np.array(rows, np.float64).T, strict=True))
+
+
+def centred(tokens: Array) -> Array:
+    """Tokens (n, d) less the mean of their own features: the row-centred matrix."""
+    return tokens - tokens.mean(axis=1, keepdims=True)
+
+
+def layer_norm(tokens: Array) -> Array:
+    """Tokens (n, d) with mean 0 and variance 1 over the features of each (Ba, Kiros and Hinton 2016), without gain."""
+    return centred(tokens) / tokens.std(axis=1, keepdims=True)
+
+
+def affine_rank(tokens: Array) -> int:
+    """Dimension of the smallest affine subspace that holds all tokens (n, d)."""
+    return rank(tokens - tokens.mean(axis=0))
+
+
+def rank(matrix: Array) -> int:
+    """Return the number of singular values that are not 0."""
+    sizes = np.linalg.svd(matrix, compute_uv=False)
+    return int((sizes > VISIBLE * sizes.max(initial=0.0)).sum())
+
+
+# Index legend: t position, h head, k dimension of a head, m feature of the model.
+
+APART = 1e-6
+"""Differences of tokens below this share of the tokens themselves are lost."""
+
+
+def descend(cell: Cell, shared: SharedData) -> dict[str, Array]:
+    """Differences of n_keys tokens of n_features after layers of n_heads heads, without feed-forward blocks."""
+    instance = cell.estimator.instance
+    assert isinstance(instance, DepthInstance)  # for the type checker
+    n, d, n_heads, p = cell.data.n_keys, cell.data.n_features, cell.heads.n_heads, cell.heads.head_dim
+    # Queries, keys, values and outputs of one layer after the other: a deeper stack begins with the same layers.
+    layers = matrices(shared, (n, d), *[(4, n_heads, p, d)] * instance.depth)
+    rows = []
+    for tokens, *weights in zip(*layers, strict=True):
+        for query, key, value, output in weights:
+            inputs = layer_norm(tokens) if instance.normalisation == "layer_norm" else tokens
+            branch = attention_layer(inputs, query, key, value, output)
+            tokens = branch if instance.residual == "none" else tokens + share(instance) * branch
+        apart = tokens - tokens.mean(axis=0)
+        size = np.linalg.norm(tokens)
+        visible = np.linalg.svd(apart, compute_uv=False) > APART * size
+        rows.append((np.linalg.norm(apart) / size, visible.sum()))
+    return dict(zip(("token_spread", "visible_rank"), np.array(rows, np.float64).T, strict=True))
+
+
+def share(instance: DepthInstance) -> float:
+    """Factor of what a layer adds to the residual stream."""
+    return 1.0 / np.sqrt(instance.depth) if instance.residual == "scaled" else 1.0
+
+
+def attention_layer(tokens: Array, query: Array, key: Array, value: Array, output: Array) -> Array:
+    """Σ_h softmax(QK'/√p)V O of tokens (t, m) by standard normal weights (h, k, m), scaled to keep their size."""
+    n_heads, p, d = query.shape
+    projected = [np.einsum("tm,hkm->htk", tokens, weights) / np.sqrt(d) for weights in (query, key, value)]
+    weights = softmax(projected[0] @ projected[1].swapaxes(1, 2) / np.sqrt(p))
+    return np.einsum("htk,hkm->tm", weights @ projected[2], output) / np.sqrt(n_heads * p)

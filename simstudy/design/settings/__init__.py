@@ -1,7 +1,7 @@
 """What a cell is made of: the settings that a design file may state, as immutable validated records.
 
 `tables` holds the tables of a design file, `processes` and `ensembles` the alternatives of single settings,
-`mechanisms` the pieces of attention, `instances` what replicates may measure in place of estimates, `records` what they
+`mechanisms` the pieces of attention, `systems` what replicates may measure in place of estimates, `records` what they
 are built on.
 """
 
@@ -14,23 +14,6 @@ from simstudy.design.settings.ensembles import (
     OriginQuery,
     ProductCombination,
     RateBandwidth,
-)
-from simstudy.design.settings.instances import (
-    DepthInstance,
-    HeadRecoveryInstance,
-    HierarchyInstance,
-    HopfieldNoiseInstance,
-    HopfieldTowerInstance,
-    Instance,
-    KqSvdInstance,
-    LatentCacheInstance,
-    LayerNormInstance,
-    MaskedHeadInstance,
-    NormaliserInstance,
-    PerturbedLogitsInstance,
-    RandomHeadsInstance,
-    ResolutionInstance,
-    ScoreKernelInstance,
 )
 from simstudy.design.settings.mechanisms import (
     CompactNormaliser,
@@ -74,6 +57,14 @@ from simstudy.design.settings.records import (
     Real,
     Record,
 )
+from simstudy.design.settings.systems import Instance
+from simstudy.design.settings.systems.compact_kernels import NormaliserInstance
+from simstudy.design.settings.systems.hierarchy import HierarchyInstance, ResolutionInstance, ScoreKernelInstance
+from simstudy.design.settings.systems.hopfield import HopfieldNoiseInstance, HopfieldTowerInstance
+from simstudy.design.settings.systems.identifiability import DepthInstance, HeadRecoveryInstance, LayerNormInstance
+from simstudy.design.settings.systems.kq_svd import KqSvdInstance
+from simstudy.design.settings.systems.latent_cache import LatentCacheInstance
+from simstudy.design.settings.systems.masks import MaskedHeadInstance, PerturbedLogitsInstance, RandomHeadsInstance
 from simstudy.design.settings.tables import TABLE_OF, TABLES, Data, Estimator, Heads, Queries, Simulation
 
 __all__ = [

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic_core import PydanticCustomError
@@ -77,3 +77,14 @@ def _brief(value: Any) -> str:
 def named(field: str) -> BeforeValidator:
     """Accept ``"name"`` for a table whose only stated key is ``field``."""
     return BeforeValidator(lambda value: {field: value} if isinstance(value, str) else value)
+
+
+Share = Annotated[float, Field(ge=0, lt=1, allow_inf_nan=False)]
+
+
+class Quantity(NamedTuple):
+    """Description of one number: unit, meaning and formula, as they stand in the results."""
+
+    unit: str
+    meaning: str
+    formula: str = ""

@@ -21,10 +21,10 @@ from simstudy.design.settings.ensembles import (
     OriginQuery,
     UniformCombination,
 )
-from simstudy.design.settings.instances import Instance, NoInstance
 from simstudy.design.settings.mechanisms import Normaliser, NoTransformation, SoftmaxNormaliser, Transformation
 from simstudy.design.settings.processes import GaussianKeys, GaussianNoise, Keys, Noise, Regression, Zero
 from simstudy.design.settings.records import Count, Degrees, Line, NonNegative, Record, named
+from simstudy.design.settings.systems import Instance, NoInstance
 
 
 class Data(Record):

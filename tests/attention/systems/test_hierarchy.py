@@ -9,7 +9,7 @@ import pytest
 from builders import minimal_cell
 
 from simstudy.attention.systems import KINDS
-from simstudy.attention.systems.mixed_scores import downsampled, mixed_scores
+from simstudy.attention.systems.hierarchy import downsampled, mixed_scores
 from simstudy.data.shared import SharedData
 from simstudy.design.feasibility import impossibilities
 from simstudy.theory import instance_numbers

@@ -10,8 +10,7 @@ from builders import minimal_cell
 
 from simstudy.attention.systems import KINDS
 from simstudy.attention.systems.draws import matrices
-from simstudy.attention.systems.identifiability import output_projection
-from simstudy.attention.systems.layer_norm import affine_rank, layer_norm
+from simstudy.attention.systems.identifiability import affine_rank, layer_norm, output_projection
 from simstudy.data.shared import SharedData
 from simstudy.design.feasibility import impossibilities
 from simstudy.theory import instance_numbers

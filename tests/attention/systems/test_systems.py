@@ -16,7 +16,7 @@ from simstudy.data.shared import SharedData
 from simstudy.design.load import load_design
 from simstudy.design.measures import MEASURES
 from simstudy.design.mistakes import DesignError
-from simstudy.design.settings.quantities import NAMES, QUANTITIES
+from simstudy.design.settings.systems import NAMES, QUANTITIES
 from simstudy.execution.store import Store
 from simstudy.replicates.batch import simulate_batch
 from simstudy.replicates.performance import performance

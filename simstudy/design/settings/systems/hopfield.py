@@ -1,0 +1,55 @@
+"""Hidden states of logits: what is stated, and which numbers are measured."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from simstudy.design.settings.records import Choice, Count, Quantity, Share
+
+
+class HopfieldNoiseInstance(Choice):
+    """Hidden states of n_keys logits that are noise alone, of unit variance, after some layers (arXiv 2511.20698)."""
+
+    kind: Literal["hopfield_noise"]
+    memory: Share = Field(0.0, description="share α' in [0, 1) of the former hidden state")
+    layers: Count = Field(64, description="number of layers, at least 1")
+    persistence: Share = Field(0.0, description="correlation in [0, 1) of the noise of any two layers")
+
+
+class HopfieldTowerInstance(Choice):
+    """Layers of attention with a hidden state of logits, on n_keys Gaussian tokens of n_features (arXiv 2511.20698)."""
+
+    kind: Literal["hopfield_tower"]
+    memory: Share = Field(0.0, description="share α' in [0, 1) of the former hidden state")
+    skip: Share = Field(0.5, description="share α in [0, 1) of the former tokens: the residual connection")
+    layers: Count = Field(8, description="number of layers, at least 1")
+    projections: Literal["tied", "drawn"] = Field("tied", description='"tied" over layers, or "drawn" for each')
+
+
+QUANTITIES: dict[str, dict[str, Quantity]] = {
+    "hopfield_noise": {
+        "noise_factor": Quantity(
+            "1", "variance of the noise in the hidden state of the last layer over that in the logits of one layer",
+            "mean_i h_i^2, h_l = a h_{l-1} + (1 - a) s_l, h_1 = s_1",
+        ),
+    },
+    "hopfield_tower": {
+        "token_cosine": Quantity(
+            "1", "mean cosine of two different tokens after the last layer", "mean_{i!=j} x_i'x_j / |x_i||x_j|"
+        ),
+        "token_rank": Quantity(
+            "1", "effective rank of the tokens after the last layer (Roy and Vetterli 2007)",
+            "exp(-sum_k p_k ln p_k), p_k = s_k^2 / sum s^2 of singular values s_k",
+        ),
+        "ordinary_gap": Quantity(
+            "1", "largest difference of a token from that of ordinary attention with the same projections, relative "
+            "to the largest entry", "max |x - x'| / max |x'|",
+        ),
+        "pool_gap": Quantity(
+            "1", "largest difference of a weight of the last layer from that of the product of the kernels of all "
+            "layers, each to its power", "max |w - w'|, w' proportional to prod_l exp(s_l)^{pi_l}",
+        ),
+    },
+}  # fmt: skip

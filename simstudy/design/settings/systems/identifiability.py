@@ -1,0 +1,87 @@
+"""Single heads behind an output projection, ranks and depth: what is stated, and which numbers are measured."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from simstudy.design.settings.records import LARGEST, Choice, Count, Quantity
+
+
+class HeadRecoveryInstance(Choice):
+    """Single heads of a layer from what its output projection W_O makes of all of them (arXiv 2604.23681).
+
+    At n_keys positions, n_heads outputs of head_dim random numbers each become n_features, to which noise is added.
+    """
+
+    kind: Literal["head_recovery"]
+    output: Literal["generic", "shared"] = Field(
+        "generic", description='W_O: "generic", or "shared" (all heads write to one subspace: the plain average)'
+    )
+    rank_deficit: Annotated[int, Field(ge=0)] = Field(
+        0, description="how far the rank of a generic W_O is below the largest possible, at least 0"
+    )
+    condition: Annotated[float, Field(ge=1, le=LARGEST, allow_inf_nan=False)] = Field(
+        1.0, description="ratio, at least 1, of the largest singular value of a generic W_O, which is 1, to the least"
+    )
+    gates: Literal["none", "position"] = Field(
+        "none", description='"none" or "position" (a sigmoid of each position\'s token multiplies each head)'
+    )
+    held: Count = Field(1, description="consecutive positions at which heads have the same outputs; divides n_keys")
+
+
+class LayerNormInstance(Choice):
+    """Ranks of n_keys tokens before and after layer normalisation (arXiv 2604.23681)."""
+
+    kind: Literal["layer_norm"]
+    rank: Count = Field(description="affine rank of the tokens, at most n_features and below n_keys")
+    offset: Literal["none", "random", "uniform"] = Field(
+        "random", description='"none" (their affine hull holds 0), "random", or "uniform" (one number in every feature)'
+    )
+
+
+class DepthInstance(Choice):
+    """n_keys tokens after layers of random softmax attention without feed-forward blocks (arXiv 2604.23681)."""
+
+    kind: Literal["depth"]
+    depth: Count = Field(description="number of layers, at least 1")
+    residual: Literal["none", "plain", "scaled"] = Field(
+        "none", description='residual connections: "none", "plain" or "scaled" (attention times 1/√depth)'
+    )
+    normalisation: Literal["none", "layer_norm"] = Field(
+        "none", description='of the inputs of each layer: "none" or "layer_norm"'
+    )
+
+
+QUANTITIES: dict[str, dict[str, Quantity]] = {
+    "head_recovery": {
+        "nullity": Quantity(
+            "1", "number of directions in which the outputs of heads may change without any change of the layer's",
+            "dimension of the null space of (O_1, ..., O_H) -> Z",
+        ),
+        "recovery_error": Quantity(
+            "1", "mean squared error of the outputs of single heads, of unit variance, recovered from the noisy output "
+            "of the layer; 1 is that of guessing 0", "mean (O - O')^2, O' of least squares and least norm",
+        ),
+    },
+    "layer_norm": {
+        "normalised_affine_rank": Quantity(
+            "1", "dimension of the affine hull of the tokens after layer normalisation", "rank(x_i - mean_i x_i)"
+        ),
+        "affine_rank_gain": Quantity("1", "affine rank after layer normalisation less that before it"),
+        "centred_rank_gain": Quantity(
+            "1", "rank of the row-centred matrix (each token less the mean of its features) after layer normalisation "
+            "less that before it", "rank(LN(X) P) - rank(X P), P = I - 11'/d",
+        ),
+    },
+    "depth": {
+        "token_spread": Quantity(
+            "1", "size of the differences between tokens, relative to the tokens", "|X - 1 mean(x)'| / |X|"
+        ),
+        "visible_rank": Quantity(
+            "1", "number of dimensions in which tokens differ by more than a millionth of their size",
+            "#{i: s_i(X - 1 mean(x)') > 1e-6 |X|}",
+        ),
+    },
+}  # fmt: skip

@@ -1,0 +1,48 @@
+"""Compression of queries and keys to a rank: what is stated, and which numbers are measured."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from simstudy.design.settings.records import Choice, Count, Degrees, Positive, Quantity
+
+
+class KqSvdInstance(Choice):
+    """Scores K Qᵀ of n_keys keys and queries of dimension head_dim compressed to a rank (arXiv 2512.05916).
+
+    Both have standard deviations from 1 to ``smallest`` along orthonormal directions; the leading half of those of the
+    queries is turned by ``angle`` out of the leading half of those of the keys.
+    """
+
+    kind: Literal["kq_svd"]
+    rank: Count = Field(description="dimensions that are kept, at least 1 and at most head_dim")
+    method: Literal["scores", "keys", "stacked"] = Field("scores", description='"scores", "keys" or "stacked"')
+    angle: Degrees = Field(
+        0.0, description="degrees in [0, 90] from the leading directions of keys to those of queries"
+    )
+    scale: Positive = Field(1.0, description="a positive factor c: keys times c, queries divided by c")
+    smallest: Positive = Field(0.1, description="smallest standard deviation, the largest being 1")
+
+
+QUANTITIES: dict[str, dict[str, Quantity]] = {
+    "kq_svd": {
+        "score_error": Quantity(
+            "1", "error of the compressed scores relative to the scores, in the Frobenius norm",
+            "|K A B'Q' - K Q'| / |K Q'|",
+        ),
+        "eckart_young_gap": Quantity(
+            "1", "squared error of the compressed scores above the least at this rank, relative to squared scores",
+            "(|K A B'Q' - K Q'|^2 - sum_{i>R} s_i^2) / |K Q'|^2, s_i the singular values of K Q'",
+        ),
+        "output_error": Quantity(
+            "1", "root mean square error of the output of softmax attention to noise values, relative to the output",
+            "|softmax(compressed) y - softmax(scores) y| / |softmax(scores) y|",
+        ),
+        "beats_scores": Quantity(
+            "1", "share of heads whose output error is smaller than under the compression that is best for scores",
+            "mean of 1{output error < output error of method = scores}",
+        ),
+    },
+}  # fmt: skip

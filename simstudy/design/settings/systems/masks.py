@@ -1,0 +1,77 @@
+"""Masks of random heads and perturbed logits: what is stated, and which numbers are measured."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from simstudy.design.settings.records import Choice, Count, Positive, Quantity, Share
+
+
+class MaskedHeadInstance(Choice):
+    """A target head, approximated by the best mask of a random source head (arXiv 2511.04217), on n_keys tokens."""
+
+    kind: Literal["masked_head"]
+    width: Count = Field(description="hidden units of the source, 2 to 32 times n_features and a multiple of it")
+    scale: Positive = Field(0.5, description="bound on the entries of the target, those of the source being at most 1")
+
+
+class PerturbedLogitsInstance(Choice):
+    """Softmax weights of n_keys keys whose logits change by at most ``error``.
+
+    ``random``: uniformly; ``adverse``: by ±error, the signs such that half of all weight moves as far as it can;
+    ``extreme``: the same for logits at which the bound is attained.
+    """
+
+    kind: Literal["perturbed_logits"]
+    error: Positive = Field(description="largest change of a logit")
+    direction: Literal["random", "adverse", "extreme"] = Field("random", description='"random", "adverse" or "extreme"')
+
+
+class RandomHeadsInstance(Choice):
+    """Gaussian errors of up to 16 heads at some outputs: their average, and that of the best subset of heads."""
+
+    kind: Literal["random_heads"]
+    outputs: Annotated[int, Field(ge=1, le=16)] = Field(1, description="numbers that one subset fits at once, up to 16")
+    correlation: Share = Field(0.0, description="correlation in [0, 1) of the errors of any two heads")
+
+
+QUANTITIES: dict[str, dict[str, Quantity]] = {
+    "masked_head": {
+        "log_entry_error": Quantity(
+            "1", "logarithm of the distance of an entry of the target from the nearest subset sum, mean over entries",
+            "mean_ij ln min_S |sum_{k in S} u_ik v_kj - W_ij|",
+        ),
+        "log_logit_error": Quantity("1", "logarithm of the largest error of a logit", "ln max |z' - z|"),
+        "log_output_error": Quantity(
+            "1", "logarithm of the largest error of the output of the masked head", "ln max |f' - f|"
+        ),
+        "mask_bound_share": Quantity(
+            "1", "largest total variation between weights of target and masked head, relative to the bound for the "
+            "largest error e of a logit of that query", "max_q TV_q / tanh(e_q / 2)",
+        ),
+    },
+    "perturbed_logits": {
+        "bound_share": Quantity(
+            "1", "total variation between the weights before and after, relative to its bound", "TV / tanh(e / 2)"
+        ),
+        "output_share": Quantity(
+            "1", "change of the output relative to its bound", "|f' - f| / (tanh(e / 2) (max Y - min Y))"
+        ),
+        "bound_excess": Quantity(
+            "1", "by how much total variation or change of output exceed their bounds",
+            "max(bound_share, output_share, 1) - 1",
+        ),
+    },
+    "random_heads": {
+        "log_average_error": Quantity(
+            "1", "logarithm of the error of the average of all heads, root mean square over outputs",
+            "ln rms_j mean_h e_hj",
+        ),
+        "log_mask_error": Quantity(
+            "1", "logarithm of the error of the average of the best subset of heads",
+            "min_S ln rms_j mean_{h in S} e_hj",
+        ),
+    },
+}  # fmt: skip
