@@ -1,8 +1,8 @@
 """A batch as the bytes of a file, and what makes such bytes a batch: nothing in them is believed unchecked.
 
 A batch file is an uncompressed .npz archive, so it never holds more than its own length.  Its digest shows damage, not
-forgery: whoever forges numbers also seals them, and only computing them again, by `simstudy.execution.verify`, tells.  Beside the
-batches of a cell stands its statement: the settings and the engine of which the name of the cell is a digest.
+forgery: whoever forges numbers also seals them, and only computing them again, by `execution.verify`, tells.  Beside
+the batches of a cell stands its statement: the settings and the engine of which the name of the cell is a digest.
 """
 
 from __future__ import annotations

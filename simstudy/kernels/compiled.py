@@ -41,10 +41,10 @@ from numba.core.sigutils import normalize_signature
 
 from simstudy.kernels.sealed import SealedFolder
 
-PACKAGE = Path(__file__).parent
+PACKAGE = Path(__file__).parents[1]
 
 # Modules that define kernels or what is inlined into them; a kernel that reaches another one of ours is not kept.
-KERNEL_SOURCES = ("compiled.py", "jit.py", "kernels", "philox.py", "streams.py", "vectors.py")
+KERNEL_SOURCES = ("kernels", "data/addresses.py")
 # Their versions are part of the digest.
 _LIBRARIES = ("builtins", "math", "operator", "numpy", "numba", "llvmlite")
 

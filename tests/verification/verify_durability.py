@@ -1,4 +1,4 @@
-"""Verdict of ``make verify``: batches harmed between kills, and a disk that fills up, end in the bytes of a calm run."""
+"""Verdict of ``make verify``: batches harmed between kills, and a full disk, end in the bytes of a calm run."""
 
 from __future__ import annotations
 

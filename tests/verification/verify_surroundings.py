@@ -1,4 +1,4 @@
-"""Verdict of ``make verify``: in surroundings that lack something a study ends in the bytes of a calm run, or one line."""
+"""Verdict of ``make verify``: where something is lacking a study ends in the bytes of a calm run, or one line."""
 
 from __future__ import annotations
 
