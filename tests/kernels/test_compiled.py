@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from kills import ROOT
 from numba.core.dispatcher import Dispatcher
-from test_imports import PACKAGE, imported
+from test_imports import PACKAGE, modules_imported
 
 import simstudy
 from simstudy.data import addresses
@@ -219,7 +219,7 @@ def test_sources__are_those_of_all_kernels_and_every_key_can_be_stated():
 
 def test_what_generates_code__is_in_the_digest_with_all_that_it_imports():
     """Keys do not follow what operations on vectors do when they generate code."""
-    ours = {name.split(".")[1] + ".py" for name in imported(PACKAGE / "vectors.py") if name.startswith("simstudy.")}
+    ours = {name.split(".")[1] + ".py" for name in modules_imported(PACKAGE / "vectors.py") if name.startswith("simstudy.")}
     assert ours and ours <= set(KERNEL_SOURCES)
 
 
