@@ -8,8 +8,8 @@ from typing import get_args
 
 import pytest
 from builders import DESIGN, edited, write_design
+from test_judge import cells, claim, verdict
 from test_optima import allocation
-from test_verdicts import cells, claim, verdict
 
 from simstudy.design.formulas import Formula
 from simstudy.design.load import load_design
