@@ -51,9 +51,9 @@ def _partners(claim: Crossing, estimates: Estimates, cell: int, factors: tuple[s
 
 
 def _told(x: Array, difference: Array) -> float | None:
-    """Where theory puts a crossing; nowhere if it does not apply in some cell, or does not see one inside."""
+    """Where theory puts a crossing; nowhere if that is no place inside, or beside a cell to which it does not apply."""
     place = float(crossing(x, difference[None])[0])
-    return place if np.isfinite(difference).all() and x[0] < place < x[-1] else None
+    return place if x[0] < place < x[-1] else None  # not if place is NaN
 
 
 def crossing(x: Array, difference: Array) -> Array:

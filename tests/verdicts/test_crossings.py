@@ -50,9 +50,10 @@ def test_crossing_by_theory__is_that_of_its_values_and_nowhere_if_they_do_not_cr
         found = list(crossings(claim(None), estimates, chosen, FACTORS, theory))
         assert decide(found, 0.01).verdict == verdict
         assert [comparison.claimed for comparison in found] == ([pytest.approx(place)] if place < X[-1] else [])
-    theory = lines(150.0, 0.0)[0].values
-    theory[0] = np.nan
-    assert not list(crossings(claim(None), estimates, chosen, FACTORS, theory))
+    for n_keys, told in ((32, 1), (128, 0), (256, 0)):  # unknown far from the crossing, and beside it
+        theory = lines(150.0, 0.0)[0].values
+        theory[2 * list(X).index(n_keys)] = np.nan
+        assert len(list(crossings(claim(None), estimates, chosen, FACTORS, theory))) == told
 
 
 def test_error_of_a_crossing__is_that_of_repeated_draws():
