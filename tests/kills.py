@@ -35,8 +35,8 @@ PATIENCE = 240.0
 TRIES = 8
 """Moments at which a kill is tried until it hits work."""
 
-# Twelve cells in two shares, and a batch every 5 ms or so.
-WORK = edited(DESIGN, "n_keys = 40", "n_keys = 5_000").replace("mse = 0.05", "mse = 0.001")
+# Twelve cells in two shares, and a batch every 3 ms or so.
+WORK = edited(DESIGN, "n_keys = 40", "n_keys = 2_000").replace("mse = 0.05", "mse = 0.001")
 WORK = edited(WORK, "n_features = 6\n", "")
 WORK = edited(WORK, "angle = [0, 45, 90]", "n_features = [6, 7]\nangle = [0, 45, 90]")
 WORK = edited(WORK, 'hue = "bandwidth"', 'hue = "bandwidth"\nwhere = { n_features = 6 }')

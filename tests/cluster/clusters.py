@@ -21,7 +21,7 @@ HERE = Path(__file__).parent
 PATIENCE = 400.0
 
 # A look or more beyond the first, and some seconds of work.
-LONG = edited(WORK, "n_keys = 5_000", "n_keys = 20_000")
+LONG = edited(WORK, "n_keys = 2_000", "n_keys = 20_000")
 LONG = edited(LONG, "relative_mcse = { mse = 0.001 }", "relative_mcse = { mse = 0.01 }")
 LONG = edited(LONG, "max_replicates = 512", "max_replicates = 4096")
 
