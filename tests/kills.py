@@ -254,7 +254,7 @@ class Target:
 
     def forget(self, path: str) -> None:
         """Let a batch be computed again: its file was harmed, or is no more."""
-        del self._seen[path]
+        self._seen.pop(path, None)
         self._harmed |= state(self.folder, path)
 
     def assert_harmless(self) -> None:
