@@ -244,6 +244,8 @@ class Target:
             if sum(now[path] != before.get(path) for path in now) >= count:
                 break
             time.sleep(0.005)
+        else:
+            return
         if self._moments.random() < 0.5:
             time.sleep(self._moments.uniform(0, aim.delay))
             return
