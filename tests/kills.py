@@ -33,8 +33,8 @@ PATIENCE = 240.0
 TRIES = 8
 """Moments at which a kill is tried until it hits work."""
 
-# Twelve cells in two shares, and a batch every 5 ms or so.
-WORK = edited(DESIGN, "n_keys = 40", "n_keys = 5_000").replace("mse = 0.05", "mse = 0.001")
+# Twelve cells in two shares, and a batch every 3 ms or so.
+WORK = edited(DESIGN, "n_keys = 40", "n_keys = 2_000").replace("mse = 0.05", "mse = 0.001")
 WORK = edited(WORK, "n_features = 6\n", "")
 WORK = edited(WORK, "angle = [0, 45, 90]", "n_features = [6, 7]\nangle = [0, 45, 90]")
 WORK = edited(WORK, 'hue = "bandwidth"', 'hue = "bandwidth"\nwhere = { n_features = 6 }')
@@ -242,6 +242,8 @@ class Target:
             if sum(now[path] != before.get(path) for path in now) >= count:
                 break
             time.sleep(0.005)
+        else:
+            return
         if self._moments.random() < 0.5:
             time.sleep(self._moments.uniform(0, aim.delay))
             return
@@ -252,7 +254,7 @@ class Target:
 
     def forget(self, path: str) -> None:
         """Let a batch be computed again: its file was harmed, or is no more."""
-        del self._seen[path]
+        self._seen.pop(path, None)
         self._harmed |= state(self.folder, path)
 
     def assert_harmless(self) -> None:

@@ -9,8 +9,8 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from distributed import Security
 from kills import ROOT, environment
+from strangers import certificates, in_environment
 
 
 class Cluster:
@@ -28,7 +28,7 @@ class Cluster:
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             self.address = f"tls://127.0.0.1:{free.getsockname()[1]}"
-        self.environment = environment(**certificates(place), **variables)
+        self.environment = environment(**in_environment(certificates(place)), **variables)
         self._place = place
         self.scheduler = self._start("scheduler", "--host", self.address, "--no-dashboard")
         self.workers = [self.add_worker(), self.add_worker()]
@@ -52,19 +52,6 @@ class Cluster:
         for process in (*self.workers, self.scheduler):
             process.kill()
             process.wait()
-
-
-def certificates(place: Path) -> dict[str, str]:
-    """Write certificates, and return the variables by which Dask's configuration names them."""
-    made, variables = Security.temporary(), {}
-    for name, content in (("ca-file", made.tls_ca_file), ("cert", made.tls_client_cert), ("key", made.tls_client_key)):
-        path = place / f"{name}.pem"
-        path.touch(mode=0o600)
-        path.write_text(content)
-        roles = ("",) if name == "ca-file" else ("CLIENT__", "SCHEDULER__", "WORKER__")
-        setting = name.upper().replace("-", "_")
-        variables |= {f"DASK_DISTRIBUTED__COMM__TLS__{role}{setting}": str(path) for role in roles}
-    return variables
 
 
 @contextlib.contextmanager

@@ -17,6 +17,8 @@ from functools import partial
 from multiprocessing.pool import ThreadPool
 from typing import Any, NamedTuple
 
+from threadpoolctl import threadpool_limits
+
 from simstudy.design.settings.cell import Cell
 from simstudy.errors import UserError
 from simstudy.execution.clients import (
@@ -291,9 +293,11 @@ def open_queue(
 def _opened(executor: str, workers: int | None, network: Network) -> Iterator[Queue]:
     cores = os.cpu_count() or 1
     if executor == "serial":
-        yield Queue()
+        with threadpool_limits(1):
+            yield Queue()
     elif executor == "threads":
-        with ThreadPool(workers or cores) as pool:
+        # Threads of the numerical library would compete with these, and bits might depend on their number.
+        with threadpool_limits(1), ThreadPool(workers or cores) as pool:
             yield ThreadQueue(pool, workers or cores)
     elif executor == "processes":
         with process_client(workers or cores, network) as client:

@@ -5,27 +5,22 @@ from __future__ import annotations
 import os
 import re
 import subprocess
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from builders import DESIGN, edited
-from kills import ROOT, batches, numbers
+from builders import edited
+from kills import FOLDER, WORK, batches, environment, numbers
 
 HERE = Path(__file__).parent
-FOLDER = Path("tiny") / "quick"
 PATIENCE = 400.0
 
-# Two shares of six cells, a look or more beyond the first, and some seconds of work.
-WORK = edited(DESIGN, "n_keys = 40", "n_keys = 20_000")
-WORK = edited(WORK, "n_features = 6\n", "")
-WORK = edited(WORK, "relative_mcse = { mse = 0.05 }", "relative_mcse = { mse = 0.01 }")
-WORK = edited(WORK, "max_replicates = 512", "max_replicates = 4096")
-WORK = edited(WORK, "angle = [0, 45, 90]", "n_features = [6, 7]\nangle = [0, 45, 90]")
-WORK = edited(WORK, 'hue = "bandwidth"', 'hue = "bandwidth"\nwhere = { n_features = 6 }')
+# A look or more beyond the first, and some seconds of work.
+LONG = edited(WORK, "n_keys = 2_000", "n_keys = 20_000")
+LONG = edited(LONG, "relative_mcse = { mse = 0.001 }", "relative_mcse = { mse = 0.01 }")
+LONG = edited(LONG, "max_replicates = 512", "max_replicates = 4096")
 
 
 class Calm(NamedTuple):
@@ -43,14 +38,6 @@ class Calm(NamedTuple):
 def stored(folder: Path) -> int:
     """How many batches are stored below a folder."""
     return sum(1 for _ in folder.rglob("*.npz"))
-
-
-def command(*arguments: object) -> list[str]:
-    return [sys.executable, "-W", "ignore", "-m", "simstudy", *map(str, arguments)]
-
-
-def environment(**more: str) -> dict[str, str]:
-    return os.environ | {"PYTHONPATH": str(ROOT), "COLUMNS": "200", "NO_COLOR": "1"} | more
 
 
 def wait_until(condition: Callable[[], bool], process: subprocess.Popen | None = None) -> None:

@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from clusters import FOLDER, HERE, WORK, Calm, Slurm, skip_without, wait_until
-from kills import batches, numbers
+from clusters import HERE, LONG, Calm, Slurm, skip_without, wait_until
+from kills import FOLDER, batches, numbers
 
 from simstudy.study import run
 
@@ -23,7 +23,7 @@ from simstudy.study import run
 def calm(tmp_path_factory: pytest.TempPathFactory) -> Calm:
     folder = tmp_path_factory.mktemp("calm")
     design = folder / "design.toml"
-    design.write_text(WORK)
+    design.write_text(LONG)
     run(design, output=folder, executor="serial")
     return Calm(design, numbers(folder / FOLDER / "results.nc"), batches(folder))
 

@@ -16,7 +16,8 @@ from pathlib import Path
 
 import pytest
 import xarray as xr
-from clusters import FOLDER, HERE, PATIENCE, Calm, command, environment, skip_without, stored, wait_until
+from clusters import HERE, PATIENCE, Calm, skip_without, stored, wait_until
+from kills import FOLDER, command, environment
 from strangers import certificates, in_environment
 
 from simstudy.execution.jobs import TCP_TIMEOUT
