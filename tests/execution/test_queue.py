@@ -15,6 +15,7 @@ import pytest
 from builders import minimal_cell
 from kills import ROOT
 from strangers import certificates, in_environment
+from threadpoolctl import threadpool_info
 
 from simstudy.errors import UserError
 from simstudy.execution import clients
@@ -162,6 +163,22 @@ def test_threads__tell_what_a_task_raised_and_stop_at_once(monkeypatch):
         queue.add([Task((minimal_cell(),), 1), Task((minimal_cell(),), 0)])
         list(queue)
     never.set()
+
+
+@pytest.mark.parametrize("executor", ["serial", "threads"])
+def test_numerical_library__has_one_thread_in_each_that_computes(executor, monkeypatch):
+    """Theirs would compete for the cores, and bits might depend on how many there are."""
+    seen: list[int] = []
+
+    def spied(*_):
+        seen.extend(library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas")
+        return []
+
+    monkeypatch.setattr(queue_module, "simulate_batch", spied)
+    with open_queue(executor, 2 if executor == "threads" else None) as queue:
+        queue.add([Task((minimal_cell(),), 0)])
+        list(queue)
+    assert seen and set(seen) == {1}
 
 
 def test_worker_of_another_engine__is_refused(monkeypatch):

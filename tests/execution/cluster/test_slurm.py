@@ -117,7 +117,7 @@ def of_the_jobs(output: Path) -> set[Listener]:
 
 @pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGKILL])
 def test_submission__is_closed_to_others_and_leaves_neither_jobs_nor_keys(slurm: Slurm, calm: Calm, open_folder, end):
-    output = open_folder / "out"
+    output = open_folder / "my out"
     log = open_folder / "log"
     arguments = command("submit", calm.design, "--output", output, *SMALL, "--interface", "lo", "--jobs", "1")
     with (
