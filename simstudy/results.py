@@ -185,7 +185,7 @@ def _of_values(results: xr.Dataset) -> Iterator[str]:
     for name in ("grid", "bandwidth_rule", "claim", "figure"):
         if name in results.coords and results[name].dtype.kind not in _KINDS["text"]:
             yield f"{name} of type {results[name].dtype}"
-    for name in ("verdict", "expected_verdict"):
+    for name in ("verdict", "declared_verdict"):
         if unknown := set(results.get(name, xr.DataArray([])).values.tolist()) - set(get_args(Verdict)):
             yield f"{name} {min(map(repr, unknown))}"
 
@@ -196,7 +196,7 @@ def _along(dimension: str) -> frozenset[str]:
 
 _OCCASIONAL: tuple[frozenset[str], ...] = (
     _along("query"),
-    _along("claim"),
+    _along("claim") | _along("comparison"),
     frozenset({"optimum_share"}),
     frozenset({"wrong_pair_share", "wrong_pair_share_mcse"}),
     *(frozenset(names) | {f"{name}_mcse" for name in names} for names in QUANTITIES.values()),

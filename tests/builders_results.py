@@ -162,18 +162,34 @@ def build_verdicts(design: Design) -> xr.Dataset:
     """Return made-up verdicts, the three kinds in turn."""
     n_claims = len(design.claims)
     kinds = ("supported", "contradicted", "inconclusive")
+    statistics = [f"{claim.measure} at [n_keys = 100]" for claim in design.claims.values()]
+    estimates, errors = np.linspace(0.5, 0.7, n_claims), np.full(n_claims, 0.0123)
+    interval = {"lower": estimates - 0.04, "upper": estimates + 0.05}
+    numbers = {
+        **{f"claimed_{end}": np.linspace(0.0, 1.0, n_claims) + side for end, side in (("lower", -0.1), ("upper", 0.1))},
+        **{f"confidence_{end}": bounds for end, bounds in interval.items()},
+        "p_against": np.linspace(1.0, 1e-6, n_claims),
+        "p_in_favour": np.linspace(1e-6, 1.0, n_claims),
+    }
     return labelled(
         {
             "verdict": [kinds[i % 3] for i in range(n_claims)],
-            "expected_verdict": [claim.expected for claim in design.claims.values()],
+            "declared_verdict": [claim.expected for claim in design.claims.values()],
             "statement": [claim.statement for claim in design.claims.values()],
-            "statistic": [f"{claim.measure} at [n_keys = 100]" for claim in design.claims.values()],
-            "verdict_estimate": np.linspace(0.5, 0.7, n_claims),
-            "verdict_mcse": np.full(n_claims, 0.0123),
-            "verdict_expected": np.linspace(0.0, 1.0, n_claims),
-            "verdict_z": np.linspace(40.1, -3.2, n_claims),
-            "verdict_p_value": np.linspace(1.0, 1e-6, n_claims),
+            "statistic": statistics,
+            "no_verdict_because": ["" if i % 3 < 2 else "too few blocks" for i in range(n_claims)],
+            "verdict_estimate": estimates,
+            "verdict_mcse": errors,
+            "claimed_value": np.linspace(0.0, 1.0, n_claims),
             "verdict_comparisons": np.arange(1, n_claims + 1),
+            "comparison_claim": list(design.claims),
+            "comparison_statistic": statistics,
+            "comparison_part_of": [""] * n_claims,
+            "comparison_no_verdict_because": [""] * n_claims,
+            "comparison_estimate": estimates,
+            "comparison_mcse": errors,
+            **numbers,
+            **{f"comparison_{name}": column for name, column in numbers.items()},
         },
         coords={"claim": list(design.claims)},
         attrs={},

@@ -163,22 +163,39 @@ _COUNTS: dict[str, Variable] = {
     ),
 }  # fmt: skip
 
+_LEVEL = "corrected for the numbers of comparisons and claims, holding at all looks together"
 _VERDICTS: dict[str, Variable] = {
     "verdict": Variable(("claim",), "text", "supported, contradicted or inconclusive"),
-    "expected_verdict": Variable(("claim",), "text", "verdict that the design declared before the run"),
+    "declared_verdict": Variable(("claim",), "text", "verdict that the design declared before the run"),
     "statement": Variable(("claim",), "text", "the claim in words"),
     "statistic": Variable(("claim",), "text", "what was estimated, in the cell or pair that decides the claim"),
+    "no_verdict_because": Variable(("claim",), "text", "why the deciding statistic allows no verdict, if so"),
     "verdict_estimate": Variable(("claim",), "see statistic", "estimate of the deciding statistic"),
     "verdict_mcse": Variable(
-        ("claim",), "see statistic", "error of verdict_estimate: Monte Carlo, and numerical of exact theory"
+        ("claim",), "see statistic", "error of verdict_estimate: Monte Carlo, and numerical of exact theory; NaN of a "
+        "statistic that is no smooth function of estimates",
     ),
-    "verdict_expected": Variable(("claim",), "see statistic", "value or bound claimed"),
-    "verdict_z": Variable(("claim",), "1", "distance of the estimate from the bound that decides, in MCSE"),
-    "verdict_p_value": Variable(
-        ("claim",), "1", "multiplicity-adjusted p-value against the claim (contradiction); small contradicts"
-    ),
+    "claimed_value": Variable(("claim",), "see statistic", "value or bound claimed"),
+    "claimed_lower": Variable(("claim",), "see statistic", "lower end of the interval claimed, margin included"),
+    "claimed_upper": Variable(("claim",), "see statistic", "upper end of the interval claimed, margin included"),
+    "confidence_lower": Variable(("claim",), "see statistic", "the truth lies below with no more than the level"),
+    "confidence_upper": Variable(("claim",), "see statistic", "the truth lies above with no more than the level"),
+    "p_against": Variable(("claim",), "1", f"p-value against the claim, {_LEVEL}: below the level it is contradicted"),
+    "p_in_favour": Variable(("claim",), "1", f"p-value for the claim, {_LEVEL}: below the level it is supported"),
     "verdict_comparisons": Variable(("claim",), "1", "number of comparisons in the claim"),
-}
+    "comparison_claim": Variable(("comparison",), "text", "claim that the comparison belongs to"),
+    "comparison_statistic": Variable(("comparison",), "text", "what was estimated"),
+    "comparison_part_of": Variable(("comparison",), "text", "comparison that it is a part of, if it is one"),
+    "comparison_estimate": Variable(("comparison",), "see comparison_statistic", "estimate"),
+    "comparison_mcse": Variable(("comparison",), "see comparison_statistic", "its error, as of verdict_mcse"),
+    "comparison_claimed_lower": Variable(("comparison",), "see comparison_statistic", "as claimed_lower"),
+    "comparison_claimed_upper": Variable(("comparison",), "see comparison_statistic", "as claimed_upper"),
+    "comparison_confidence_lower": Variable(("comparison",), "see comparison_statistic", "as confidence_lower"),
+    "comparison_confidence_upper": Variable(("comparison",), "see comparison_statistic", "as confidence_upper"),
+    "comparison_p_against": Variable(("comparison",), "1", "as p_against, by Holm's method; of parts uncorrected"),
+    "comparison_p_in_favour": Variable(("comparison",), "1", "as p_in_favour"),
+    "comparison_no_verdict_because": Variable(("comparison",), "text", "as no_verdict_because"),
+}  # fmt: skip
 
 
 def _mcse(name: str, variable: Variable) -> tuple[str, Variable]:

@@ -4,7 +4,7 @@ Layout of a study folder::
 
     batches/<cell identity>/<batch number>.npz   one immutable file for each batch, checksummed, stating its address
     batches/<cell identity>/cell.json            settings and engine, of which the identity is a digest
-    results.nc  report.html  figures/  verdicts.csv  provenance.json
+    results.nc  report.html  figures/  verdicts.csv  comparisons.csv  cells.csv  provenance.json
     .lock  .owner.json  .partial/                who writes here, and what is not whole yet
 
 A batch file is named by what decides its contents, written beside its place, flushed, and renamed into it.  So a
@@ -345,8 +345,10 @@ def read_results(path: Path) -> xr.Dataset:
         raise damaged
     try:
         with xr.open_dataset(path, engine="netcdf4") as results:
-            # We write nothing compressed: a file that promises more numbers than it has bytes is none of ours.
-            if results.nbytes > len(content):
+            # We write nothing compressed: a file that promises more numbers than it has bytes is none of ours.  (A
+            # character has four bytes in memory and at least one in the file.)
+            columns = results.variables.values()
+            if sum(column.nbytes // (4 if column.dtype.kind == "U" else 1) for column in columns) > len(content):
                 raise damaged
             return results.load()
     except UserError:

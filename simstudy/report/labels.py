@@ -131,6 +131,15 @@ def number(value: float, digits: int = 4) -> str:
     return UNDEFINED if math.isnan(value) else _short_exponent(f"{value:.{digits}g}")
 
 
+def between(lower: float, upper: float, digits: int = 4) -> str:
+    """Return an interval in words, that may have one end or none: ``0.9 to 1.1``, ``≥ 0``."""
+    if math.isfinite(lower) and math.isfinite(upper):
+        return f"{number(lower, digits)} to {number(upper, digits)}"
+    if math.isfinite(lower):
+        return f"≥ {number(lower, digits)}"
+    return f"≤ {number(upper, digits)}" if math.isfinite(upper) else UNDEFINED
+
+
 def with_error(estimate: float, mcse: float) -> str:
     """Return an estimate and its Monte Carlo standard error, rounded to two significant digits of the error.
 

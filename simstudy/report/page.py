@@ -23,7 +23,7 @@ from simstudy.errors import UserError
 from simstudy.execution.store import Store
 from simstudy.report.figures import RESOLUTION, draw, image
 from simstudy.report.labels import THEORY_NAMES, level_name, measure_name, number, setting_name, with_error
-from simstudy.report.tables import cell_frame, csv_of, verdict_frame, verdict_lines
+from simstudy.report.tables import cell_frame, comparison_frame, csv_of, verdict_frame, verdict_lines
 from simstudy.results import factors_of
 from simstudy.verdicts.assemble import coordinates
 
@@ -37,7 +37,7 @@ MAX_ROWS = 1000
 
 
 def write_report(results: xr.Dataset, design: Design, store: Store) -> Path:
-    """Write ``report.html``, ``figures/``, ``verdicts.csv`` and ``cells.csv`` of a study.
+    """Write ``report.html``, ``figures/``, ``verdicts.csv``, ``comparisons.csv`` and ``cells.csv`` of a study.
 
     The page needs nothing but itself: figures are inside it, and it loads nothing.  The same results and design give
     the same bytes.
@@ -70,6 +70,7 @@ def write_report(results: xr.Dataset, design: Design, store: Store) -> Path:
         store.write_bytes(f"figures/{name}.svg", image(drawing, "svg"))
     store.write_text("cells.csv", csv_of(cell_frame(results)))
     store.write_text("verdicts.csv", csv_of(verdict_frame(results)))
+    store.write_text("comparisons.csv", csv_of(comparison_frame(results)))
     return store.write_text("report.html", render(results, design, pictures))
 
 

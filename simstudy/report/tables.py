@@ -5,6 +5,8 @@ Reads nothing but the labelled results.
 
 from __future__ import annotations
 
+import math
+from collections import Counter
 from typing import Any, NamedTuple
 
 import pandas as pd
@@ -12,7 +14,8 @@ import xarray as xr
 from rich.table import Table
 
 from simstudy.design.measures import MEASURES, STATISTICS, THEORIES, VARIABLES
-from simstudy.report.labels import number, with_error
+from simstudy.report.labels import between, number, with_error
+from simstudy.report.pictures import Picture, picture
 from simstudy.report.terminal import entry
 
 VERDICT_COLOURS = {"supported": "green", "contradicted": "red", "inconclusive": "yellow"}
@@ -21,23 +24,29 @@ _COUNTS = ("n_replicates", "n_failed", "n_batches", "precision_reached")
 
 
 class VerdictLine(NamedTuple):
-    """Verdict on one claim as text for people; numbers are rounded to what their error allows."""
+    """Verdict on one claim as text for people; numbers are rounded to what their error allows.
+
+    ``estimate``, ``claimed`` and ``confidence`` are those of the comparison that decides; ``picture`` shows them.
+    """
 
     claim: str
     statement: str
     verdict: str
-    expected: str
+    declared: str
     statistic: str
     estimate: str
     claimed: str
-    z: str
-    p_value: str
+    confidence: str
+    p_against: str
+    p_in_favour: str
     comparisons: int
+    why: str
+    picture: Picture | None
 
     @property
-    def as_expected(self) -> bool:
-        """Whether the verdict is the one that the design foresaw."""
-        return self.verdict == self.expected
+    def as_declared(self) -> bool:
+        """Whether the verdict is the one that the design declared."""
+        return self.verdict == self.declared
 
 
 def verdict_lines(results: xr.Dataset) -> list[VerdictLine]:
@@ -46,19 +55,37 @@ def verdict_lines(results: xr.Dataset) -> list[VerdictLine]:
 
 
 def _line(claim: xr.Dataset) -> VerdictLine:
-    p_value = float(claim.verdict_p_value)
+    estimate, mcse = float(claim.verdict_estimate), float(claim.verdict_mcse)
+    claimed = float(claim.claimed_lower), float(claim.claimed_upper)
+    confidence = float(claim.confidence_lower), float(claim.confidence_upper)
     return VerdictLine(
         claim=str(claim.claim.item()),
         statement=str(claim.statement.item()),
         verdict=str(claim.verdict.item()),
-        expected=str(claim.expected_verdict.item()),
-        statistic=str(claim.statistic.item()),
-        estimate=with_error(float(claim.verdict_estimate), float(claim.verdict_mcse)),
-        claimed=number(float(claim.verdict_expected)),
-        z=number(float(claim.verdict_z), 3),
-        p_value="< 0.0001" if p_value < 1e-4 else number(p_value, 2),
+        declared=str(claim.declared_verdict.item()),
+        statistic=str(claim.statistic.item()) or str(claim.no_verdict_because.item()),
+        estimate=number(estimate) if math.isnan(mcse) else with_error(estimate, mcse),
+        claimed=between(*claimed),
+        confidence=between(*confidence, digits=6),
+        p_against=_p_value(float(claim.p_against)),
+        p_in_favour=_p_value(float(claim.p_in_favour)),
         comparisons=int(claim.verdict_comparisons),
+        why=str(claim.no_verdict_because.item()),
+        picture=picture(estimate, claimed, confidence),
     )
+
+
+def _p_value(value: float) -> str:
+    return "< 0.0001" if value < 1e-4 else number(value, 2)
+
+
+def verdict_counts(results: xr.Dataset) -> str:
+    """Return how many claims got which verdict, and how many another than declared, in words."""
+    lines = verdict_lines(results)
+    tally = Counter(line.verdict for line in lines)
+    unlike = sum(not line.as_declared for line in lines)
+    found = ", ".join(f"{tally[verdict]} {verdict}" for verdict in VERDICT_COLOURS)
+    return f"{len(lines)} claims: {found}; {unlike} unlike declared"
 
 
 def verdict_table(results: xr.Dataset) -> Table:
@@ -68,11 +95,11 @@ def verdict_table(results: xr.Dataset) -> Table:
     table.add_column("verdict", no_wrap=True)
     table.add_column("estimate ± MCSE", justify="right", no_wrap=True)
     for line in verdict_lines(results):
-        foreseen = "as expected" if line.as_expected else f"not {line.expected}!"
+        foreseen = "as declared" if line.as_declared else f"not {line.declared}!"
         table.add_row(
-            entry((line.claim, "bold"), (line.statistic, "dim")),
+            entry((line.claim, "bold"), (line.statistic, "dim"), *([(line.why, "yellow")] if line.why else [])),
             entry((line.verdict, f"bold {VERDICT_COLOURS[line.verdict]}"), foreseen),
-            entry(line.estimate, f"claimed {line.claimed}, z {line.z}"),
+            entry(line.estimate, f"claimed {line.claimed}", f"within {line.confidence}"),
         )
     return table
 
@@ -81,6 +108,13 @@ def verdict_frame(results: xr.Dataset) -> pd.DataFrame:
     """Return one row for each claim, all digits kept."""
     names = ["claim", *(name for name, variable in VARIABLES.items() if variable.dims == ("claim",))]
     return pd.DataFrame({name: results[name].values for name in names if name in results})
+
+
+def comparison_frame(results: xr.Dataset) -> pd.DataFrame:
+    """Return one row for each comparison of each claim, all digits kept."""
+    names = [name for name, variable in VARIABLES.items() if variable.dims == ("comparison",)]
+    columns = {name.removeprefix("comparison_"): results[name].values for name in names if name in results}
+    return pd.DataFrame(columns)
 
 
 def csv_of(frame: pd.DataFrame) -> str:

@@ -4,31 +4,18 @@ from __future__ import annotations
 
 import itertools
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from simstudy.design.claims import AgreesWithTheory, Equals, LargerThan, Monotone, Slope
+from simstudy.design.claims import LEVEL, AgreesWithTheory, Equals, LargerThan, Monotone, Slope
 from simstudy.design.settings.cell import label, level, selected
 from simstudy.verdicts.claimed import claimed
 from simstudy.verdicts.estimates import Estimates
-
-
-class Comparison(NamedTuple):
-    """An estimate and the interval in which the claim puts it.
-
-    A statistic that is no smooth function of estimates has ``draws`` from its distribution in place of degrees.
-    """
-
-    statistic: str
-    estimate: float
-    mcse: float
-    lower: float
-    upper: float
-    claimed: float
-    degrees: int
-    draws: np.ndarray | None = None
+from simstudy.verdicts.evidence import Contrast, doubt, interval, p_above, p_below
+from simstudy.verdicts.logic import NOTHING, Evidence, every, together
 
 
 class Predictions(NamedTuple):
@@ -38,17 +25,100 @@ class Predictions(NamedTuple):
     errors: np.ndarray
 
 
-def agreement(
-    claim: AgreesWithTheory, estimates: Estimates, chosen: list[int], factors: tuple[str, ...], theory: Predictions
-) -> Iterator[Comparison]:
+class Selected(NamedTuple):
+    """What a claim speaks of.
+
+    Attributes
+    ----------
+    estimates
+        The measure in all cells of the grid.
+    chosen
+        The cells that the claim selects.
+    factors
+        Factors of the grid.
+    theory
+        What theory says of the measure in these cells, for claims that compare with it.
+    diversity
+        The diversity index in these cells, for claims that compare with one.
+    level
+        At which the claim is judged: statistics of optima divide it between two questions.
+    """
+
+    estimates: Estimates
+    chosen: list[int]
+    factors: tuple[str, ...]
+    theory: Predictions | None = None
+    diversity: Estimates | None = None
+    level: float = LEVEL
+
+
+class Comparison(NamedTuple):
+    """An estimate, the interval in which the claim puts it, and the evidence on that.
+
+    Attributes
+    ----------
+    statistic
+        What is estimated, in words.
+    estimate, mcse
+        The error is NaN if the statistic is no smooth function of estimates.
+    lower, upper, claimed
+        The interval claimed, and the value or bound that it was made of.
+    evidence
+        On the truth being in the interval.
+    confidence
+        From a level to the bounds beyond which the truth lies with less probability on each side, at all looks.
+    cells
+        What it is computed from.
+    doubt
+        Why there can be no verdict; empty if there can.
+    parts
+        Comparisons that the evidence of this one comes from, if it is not its own.
+    """
+
+    statistic: str
+    estimate: float
+    mcse: float
+    lower: float
+    upper: float
+    claimed: float
+    evidence: Evidence
+    confidence: Callable[[float], tuple[float, float]]
+    cells: tuple[int, ...] = ()
+    doubt: str = ""
+    parts: tuple[Comparison, ...] = ()
+
+
+def inside(
+    statistic: str, contrast: Contrast, bounds: tuple[float, float], stated: float, cells: tuple[int, ...] = ()
+) -> Comparison:
+    """Return the comparison of a contrast with the interval in which a claim puts it; infinite bounds are none."""
+    lower, upper = bounds
+    ends = [Evidence(p_below(contrast, lower), p_above(contrast, lower))] if np.isfinite(lower) else []
+    ends += [Evidence(p_above(contrast, upper), p_below(contrast, upper))] if np.isfinite(upper) else []
+    value, mcse = float(contrast.value), float(contrast.mcse)
+    return Comparison(
+        statistic, value, mcse, lower, upper, stated, every(together(ends)), partial(interval, contrast), cells,
+        doubt(contrast),
+    )  # fmt: skip
+
+
+def undecided(statistic: str, why: str, cells: list[int]) -> Comparison:
+    """Return a comparison that decides nothing: a single cell on its line must not pass for support."""
+    nothing = (np.nan, np.nan, np.nan, np.nan, np.nan)
+    return Comparison(statistic, *nothing, NOTHING, lambda _: (-np.inf, np.inf), tuple(cells), why)
+
+
+def agreement(claim: AgreesWithTheory, of: Selected) -> Iterator[Comparison]:
     """Ratios of estimate to theory; a numerical error of the theory counts as one more standard error."""
-    valid = [cell for cell in chosen if np.isfinite(theory.values[cell]) and theory.values[cell] != 0.0]
-    share = "" if len(valid) == len(chosen) else f", one of {len(valid)} cells with theory among {len(chosen)}"
+    theory, estimates = of.theory, of.estimates
+    assert theory is not None  # `judge` gives it to every claim that names a source
+    valid = [cell for cell in of.chosen if np.isfinite(theory.values[cell]) and theory.values[cell] != 0.0]
+    share = "" if len(valid) == len(of.chosen) else f", one of {len(valid)} cells with theory among {len(of.chosen)}"
     for cell in valid:
-        ratio, mcse, degrees = estimates.combine({cell: 1.0 / theory.values[cell]})
-        error = float(np.hypot(mcse, ratio * theory.errors[cell] / theory.values[cell]))
-        text = f"{claim.measure} / {claim.source}{at(estimates.coordinates[cell], factors)}{share}"
-        yield Comparison(text, ratio, error, 1 - claim.margin, 1 + claim.margin, 1.0, degrees)
+        ratio = estimates.combine({cell: 1.0 / theory.values[cell]})
+        error = np.hypot(ratio.mcse, ratio.value * theory.errors[cell] / theory.values[cell])
+        text = f"{claim.measure} / {claim.source}{at(estimates.coordinates[cell], of.factors)}{share}"
+        yield inside(text, ratio._replace(mcse=error), (1 - claim.margin, 1 + claim.margin), 1.0, (cell,))
 
 
 def strata(
@@ -71,67 +141,58 @@ def groups_by(factors: tuple[str, ...], estimates: Estimates, chosen: list[int])
     yield from groups.values()
 
 
-def nothing_to_compare(estimates: Estimates, cells: list[int], factors: tuple[str, ...]) -> Comparison:
-    """A comparison that decides nothing: a single cell on its line must not pass for support."""
-    text = f"a single cell{at(estimates.coordinates[cells[0]], factors)}"
-    return Comparison(text, np.nan, np.nan, np.nan, np.nan, np.nan, 1)
-
-
-def steps(claim: Monotone, estimates: Estimates, chosen: list[int], factors: tuple[str, ...]) -> Iterator[Comparison]:
+def steps(claim: Monotone, of: Selected) -> Iterator[Comparison]:
     """Yield the step of the measure between every two neighbours along x, other factors fixed."""
     sign = 1.0 if claim.direction == "increasing" else -1.0
-    for cells in strata(estimates, chosen, factors, (claim.x,)):
+    for cells in strata(of.estimates, of.chosen, of.factors, (claim.x,)):
         if len(cells) < 2:
-            yield nothing_to_compare(estimates, cells, factors)
+            yield undecided(claim.measure + place(of, cells[0]), "a single cell", cells)
         for left, right in itertools.pairwise(cells):
-            step, mcse, degrees = estimates.combine({right: sign, left: -sign})
-            start, stop = (estimates.coordinates[cell][claim.x] for cell in (left, right))
-            place = at(estimates.coordinates[left], [name for name in factors if name != claim.x])
-            text = f"{claim.direction.removesuffix('ing')}e of {claim.measure}, {claim.x} {start:g} → {stop:g}{place}"
-            yield Comparison(text, step, mcse, 0.0, np.inf, 0.0, degrees)
+            step = of.estimates.combine({right: sign, left: -sign})
+            start, stop = (of.estimates.coordinates[cell][claim.x] for cell in (left, right))
+            text = f"{claim.direction.removesuffix('ing')}e of {claim.measure}, {claim.x} {start:g} → {stop:g}"
+            yield inside(text + place(of, left, claim.x), step, (0.0, np.inf), 0.0, (left, right))
 
 
-def slopes(claim: Slope, estimates: Estimates, chosen: list[int], factors: tuple[str, ...]) -> Iterator[Comparison]:
+def slopes(claim: Slope, of: Selected) -> Iterator[Comparison]:
     """Least-squares slope; on a logarithmic scale of y by the delta method."""
     value = claimed(claim.value)
-    for cells in strata(estimates, chosen, factors, (claim.x,)):
+    for cells in strata(of.estimates, of.chosen, of.factors, (claim.x,)):
         if len(cells) < 2:
-            yield nothing_to_compare(estimates, cells, factors)
+            yield undecided(claim.measure + place(of, cells[0]), "a single cell", cells)
             continue
-        x = np.array([estimates.coordinates[cell][claim.x] for cell in cells], float)
+        x = np.array([of.estimates.coordinates[cell][claim.x] for cell in cells], float)
         x = np.log(x) if claim.scale != "linear" else x
         leverage = (x - x.mean()) / ((x - x.mean()) ** 2).sum()
-        y = estimates.values[cells]
+        y = of.estimates.values[cells]
         derivative = 1.0 / y if claim.scale == "log_log" else np.ones_like(y)
-        _, mcse, degrees = estimates.combine(dict(zip(cells, leverage * derivative, strict=True)))
-        slope = float(leverage @ (np.log(y) if claim.scale == "log_log" else y))
-        place = at(estimates.coordinates[cells[0]], [name for name in factors if name != claim.x])
-        text = f"{claim.scale.replace('_', '-')} slope of {claim.measure} in {claim.x}{place}"
-        yield Comparison(text, slope, mcse, value - claim.margin, value + claim.margin, value, degrees)
+        slope = of.estimates.combine(dict(zip(cells, leverage * derivative, strict=True)))
+        slope = slope._replace(value=float(leverage @ (np.log(y) if claim.scale == "log_log" else y)))
+        text = f"{claim.scale.replace('_', '-')} slope of {claim.measure} in {claim.x}{place(of, cells[0], claim.x)}"
+        yield inside(text, slope, (value - claim.margin, value + claim.margin), value, tuple(cells))
 
 
-def differences(
-    claim: Equals | LargerThan, estimates: Estimates, chosen: list[int], factors: tuple[str, ...]
-) -> Iterator[Comparison]:
+def differences(claim: Equals | LargerThan, of: Selected) -> Iterator[Comparison]:
     """Yield the measure in each cell, or its difference or ratio to the cell to compare with (delta method)."""
     stated = claimed(claim.value)
     bounds = (stated, np.inf) if isinstance(claim, LargerThan) else (
         stated - claim.margin, stated + claim.margin,
     )  # fmt: skip
-    for cell in chosen:
+    estimates = of.estimates
+    for cell in of.chosen:
         coordinates = estimates.coordinates[cell]
-        terms, text = {cell: 1.0}, f"{claim.index or claim.measure}{at(coordinates, factors)}"
+        terms, text = {cell: 1.0}, f"{claim.index or claim.measure}{at(coordinates, of.factors)}"
         if claim.versus is not None:
-            wanted = {name: level(coordinates, name) for name in factors} | claim.versus
+            wanted = {name: level(coordinates, name) for name in of.factors} | claim.versus
             partner = next((i for i, c in enumerate(estimates.coordinates) if selected(c, wanted)), cell)
             if partner == cell:  # the cell to compare with, selected with the others; or none with equal factors
                 continue
             terms, other = _comparing(claim.compared, estimates.values, cell, partner)
             text += other + at(claim.versus, tuple(claim.versus)).removeprefix(" at")
-        value, mcse, degrees = estimates.combine(terms)
+        contrast = estimates.combine(terms)
         if claim.versus is not None and claim.compared == "ratio":
-            value = float(estimates.values[cell] / estimates.values[partner])
-        yield Comparison(text, value, mcse, *bounds, stated, degrees)
+            contrast = contrast._replace(value=estimates.values[cell] / estimates.values[partner])
+        yield inside(text, contrast, bounds, stated, tuple(terms))
 
 
 def _comparing(compared: str, values: np.ndarray, cell: int, partner: int) -> tuple[dict[int, float], str]:
@@ -139,6 +200,11 @@ def _comparing(compared: str, values: np.ndarray, cell: int, partner: int) -> tu
     if compared == "difference":
         return {cell: 1.0, partner: -1.0}, " minus"
     return {cell: 1.0 / values[partner], partner: -values[cell] / values[partner] ** 2}, " over"
+
+
+def place(of: Selected, cell: int, *without: str) -> str:
+    """Return the levels of the other factors in a cell as text."""
+    return at(of.estimates.coordinates[cell], [name for name in of.factors if name not in without])
 
 
 def at(coordinates: dict[str, Any], factors: tuple[str, ...] | list[str]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -10,45 +11,70 @@ from numpy.typing import NDArray
 
 from simstudy.design.measures import INDICES
 from simstudy.execution.ledger import Account
+from simstudy.verdicts.evidence import Contrast
 
 Array = NDArray[np.float64]
 
 RESOLUTION = 1e-10
 """Rounding error of a measure relative to its size, added to the MCSE: differences below it are not findings."""
-
-
 N_DRAWS = 4999
-"""Draws of the estimates: the smallest p-value is one in as many and one."""
+"""Draws of the estimates, for figures: no verdict rests on them."""
 
 
 class Estimates:
     """One measure in the cells of a grid, with the covariance of linear combinations of them."""
 
-    def __init__(self, accounts: list[Account], measure: str, index: str | None = None) -> None:
+    def __init__(self, accounts: Sequence[Account], measure: str, index: str | None = None) -> None:
         self.coordinates = [account.planned.cell.coordinates for account in accounts]
         self._streams = [(account.planned.cell.simulation.seed, account.batch_size) for account in accounts]
         position = INDICES.index(index) if index else None
         measured = [account.performance for account in accounts]
         self.values = np.array([_pick(p and p.estimate, measure, position) for p in measured])
         self._contributions = [_pick(p and p.contribution, measure, position, np.zeros(0)) for p in measured]
-        self._n_blocks = [p.n_blocks if p else 0 for p in measured]
+        self.n_blocks = np.array([p.n_blocks if p else 0 for p in measured])
         self._remainders = np.array([p.remainder.get(measure, 0.0) if p else 0.0 for p in measured])
 
-    def combine(self, terms: dict[int, float]) -> tuple[float, float, int]:
-        """Return Σ c_j θ_j over cells j, its MCSE, and the degrees of freedom of the MCSE.
+    def combine(self, terms: dict[int, float]) -> Contrast:
+        """Return Σ c_j θ_j over cells j with its Monte Carlo error.
 
         Cells of one seed and batch size are paired block by block, whatever they share: keys, or redrawn heads; for
         cells that share nothing the pairing costs nothing, as their contributions are independent.
         """
-        by_stream: dict[Any, list[np.ndarray]] = defaultdict(list)
-        for cell, factor in terms.items():
-            by_stream[self._streams[cell]].append(factor * self._contributions[cell])
-        variance = sum(float((_sum_padded(parts) ** 2).sum()) for parts in by_stream.values())
-        variance += sum((factor * self._remainders[cell]) ** 2 for cell, factor in terms.items())
-        estimate = sum(factor * self.values[cell] for cell, factor in terms.items())
-        rounding = RESOLUTION * max(abs(factor * self.values[cell]) for cell, factor in terms.items())
-        degrees = min(self._n_blocks[cell] for cell in terms) - 1
-        return float(estimate), float(np.hypot(np.sqrt(variance), rounding)), max(degrees, 1)
+        cells, factors = list(terms), np.array(list(terms.values()), float)
+        shares = np.abs(factors * self.values[cells])
+        extra = ((factors * self._remainders[cells]) ** 2).sum() + (RESOLUTION * shares.max()) ** 2
+        influence = self.contributions(cells) @ factors
+        return _contrast(factors @ self.values[cells], influence, extra, self.n_blocks[cells].min())
+
+    def differences(self, cells: list[int]) -> Contrast:
+        """Return θ_i − θ_j for all cells i and j, in arrays (i, j)."""
+        influence, values = self.contributions(cells), self.values[cells]
+        extra = self._remainders[cells] ** 2
+        rows = []
+        for i in range(len(cells)):
+            rounding = RESOLUTION * np.maximum(np.abs(values[i]), np.abs(values))
+            n_blocks = np.minimum(self.n_blocks[cells[i]], self.n_blocks[cells])
+            apart = influence[:, [i]] - influence
+            rows.append(_contrast(values[i] - values, apart, extra[i] + extra + rounding**2, n_blocks))
+        return Contrast(*(np.stack(column) for column in zip(*rows, strict=True)))
+
+    def contributions(self, cells: list[int]) -> Array:
+        """Return the influence values of blocks, (row, cell): rows of different streams are apart."""
+        sizes: dict[Any, int] = defaultdict(int)
+        for cell in cells:
+            sizes[self._streams[cell]] = max(sizes[self._streams[cell]], len(self._contributions[cell]))
+        starts = dict(zip(sizes, np.cumsum([0, *sizes.values()]), strict=False))
+        placed = np.zeros((sum(sizes.values()), len(cells)))
+        for column, cell in enumerate(cells):
+            start, own = starts[self._streams[cell]], self._contributions[cell]
+            # A cell with fewer blocks contributes nothing to the further ones.
+            placed[start : start + len(own), column] = own
+        return placed
+
+    def covariance(self, cells: list[int]) -> Array:
+        """Return the Monte Carlo covariance of the estimates of some cells."""
+        influence = self.contributions(cells)
+        return np.asarray(influence.T @ influence + np.diag(self._remainders[cells] ** 2))
 
     def draws(self, cells: list[int], count: int = N_DRAWS) -> Array:
         """Return draws from the joint distribution of the estimates of some cells, (draw, cell).
@@ -77,9 +103,11 @@ def _pick(values: dict[str, Any] | None, measure: str, position: int | None, abs
     return values[measure] if position is None else values[measure][..., position]
 
 
-def _sum_padded(parts: list[np.ndarray]) -> np.ndarray:
-    """Sum contributions block by block; a cell with fewer blocks contributes nothing to the further ones."""
-    total = np.zeros(max(map(len, parts)))
-    for part in parts:
-        total[: len(part)] += part
-    return total
+def _contrast(value: Any, influence: Array, extra: Any, n_blocks: Any) -> Contrast:
+    """Values with the errors that their influence values (row, ...) give, and that ``extra`` variance adds."""
+    squares = influence**2
+    variance = squares.sum(axis=0) + extra
+    some = np.where(variance > 0.0, variance, 1.0)
+    skewness = np.sqrt(n_blocks) * (squares * influence).sum(axis=0) / some**1.5
+    largest = squares.max(axis=0, initial=0.0) / some
+    return Contrast(value, np.sqrt(variance), n_blocks, skewness, largest)

@@ -1,11 +1,11 @@
-"""Verdicts on the claims of a design: interval hypotheses, Monte Carlo error, multiplicity.
+"""Verdicts on the claims of a design: interval hypotheses, Monte Carlo error, any number of looks, multiplicity.
 
 Every kind of claim comes down to comparisons: an estimate, its MCSE, and the interval in which the claim puts it.
 Against exact theory the MCSE also holds the numerical error of the theory.
-For each comparison there are two one-sided tests: one against the claim (the truth lies outside the interval) and
-one for it (the truth lies inside; two one-sided tests, Schuirmann 1987).  A claim is
+For each comparison there are two p-values, which hold at all looks together: one against the claim (the truth lies
+outside the interval) and one in favour (the truth lies inside; two one-sided tests, Schuirmann 1987).  A claim is
 
-- contradicted if, Holm-corrected over its comparisons, some test against it rejects;
+- contradicted if, Bonferroni-corrected over its comparisons, some test against it rejects;
 - supported if every test for it rejects (an intersection-union test needs no correction: Berger 1982);
 - inconclusive otherwise.
 
@@ -15,12 +15,11 @@ compared with the covariance that the shared replicates give them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import xarray as xr
-from scipy import stats
 
 from simstudy.design.claims import (
     LEVEL,
@@ -33,68 +32,81 @@ from simstudy.design.claims import (
     Optimum,
     OptimumLaw,
     OptimumSlope,
+    OrderingClaim,
     RankCorrelation,
     Slope,
     ViolatedPairs,
 )
 from simstudy.design.document import Design
-from simstudy.design.measures import labelled
+from simstudy.design.measures import VARIABLES, labelled
 from simstudy.design.settings.cell import selected
 from simstudy.execution.ledger import Account
-from simstudy.verdicts.comparisons import Comparison, Predictions, agreement, differences, slopes, steps
+from simstudy.verdicts.comparisons import (
+    Comparison,
+    Predictions,
+    Selected,
+    agreement,
+    differences,
+    slopes,
+    steps,
+    undecided,
+)
 from simstudy.verdicts.crossings import crossings
 from simstudy.verdicts.estimates import Estimates
-from simstudy.verdicts.optima import optima, optimum_laws, optimum_slopes
+from simstudy.verdicts.logic import NOTHING, Evidence, every, together
+from simstudy.verdicts.optima import optima
 from simstudy.verdicts.orderings import rank_correlations, violations
+from simstudy.verdicts.paths import optimum_laws, optimum_slopes
 
-_EMPIRICAL: dict[type[BaseClaim], Callable[..., Iterator[Comparison]]] = {
+_COMPARISONS: dict[type[BaseClaim], Callable[[Any, Selected], Iterator[Comparison]]] = {
+    AgreesWithTheory: agreement,
     Monotone: steps,
     Slope: slopes,
     Equals: differences,
     LargerThan: differences,
+    Crossing: crossings,
+    RankCorrelation: rank_correlations,
+    ViolatedPairs: violations,
+    Optimum: optima,
+    OptimumSlope: optimum_slopes,
     OptimumLaw: optimum_laws,
 }
-"""What compares cells of the grid with one another or with a number, by kind of claim."""
+"""What turns each kind of claim into comparisons."""
+NOTHING_COMPARED = "nothing to compare: no selected cell has both values, or a cell to compare with"
 
 
 class Judgement(NamedTuple):
-    """Verdict on one claim, with the comparison that decides it."""
+    """Verdict on one claim at a level, with all its comparisons and the one that decides it."""
 
     verdict: str
+    evidence: Evidence
     decisive: Comparison
-    z: float
-    p_value: float
-    comparisons: int
+    comparisons: list[Comparison]
+    level: float
 
 
-def judge(results: xr.Dataset, design: Design, accounts: list[Account]) -> xr.Dataset:
-    """Return the results with a verdict on every claim of the design, along the dimension ``claim``."""
+def judge(results: xr.Dataset, design: Design, accounts: Sequence[Account]) -> xr.Dataset:
+    """Return the results with a verdict on every claim of the design, along the dimension ``claim``.
+
+    All comparisons that they rest on lie along ``comparison``.
+    """
     judgements = {}
     for name, claim in design.claims.items():
         positions = [i for i, account in enumerate(accounts) if account.planned.grid == claim.grid]
-        inside = [accounts[i] for i in positions]
         source = getattr(claim, "source", None)
         theory = None if source is None else _predictions(results, claim.measure, source, positions)
-        comparisons = list(compare(claim, inside, design.factors[claim.grid], theory))
-        judgements[name] = decide(comparisons, LEVEL / len(design.claims))
+        inside = [accounts[i] for i in positions]
+        judgements[name] = judge_claim(claim, inside, design.factors[claim.grid], theory, len(design.claims))
     if not judgements:
         return results
-    table = _table(design, judgements)
-    return xr.merge([results, table], combine_attrs="override")
+    tables = [claim_table(design, judgements), comparison_table(judgements)]
+    return xr.merge([results, *tables], combine_attrs="override")
 
 
-def _predictions(results: xr.Dataset, measure: str, source: str, positions: list[int]) -> Predictions:
-    values = results[measure].sel(source=source).values[positions]
-    # Closed forms have no numerical error to speak of.
-    if source == "leading" or f"{measure}_numerical_error" not in results:
-        return Predictions(values, np.zeros_like(values))
-    return Predictions(values, results[f"{measure}_numerical_error"].values[positions])
-
-
-def compare(  # one case for each kind of claim
-    claim: BaseClaim, accounts: list[Account], factors: tuple[str, ...], theory: Predictions | None
-) -> Iterator[Comparison]:
-    """Yield the comparisons of a claim in the cells of its grid.
+def judge_claim(
+    claim: BaseClaim, accounts: Sequence[Account], factors: tuple[str, ...], theory: Predictions | None, n_claims: int
+) -> Judgement:
+    """Return the verdict on one of so many claims of a study.
 
     Parameters
     ----------
@@ -106,94 +118,110 @@ def compare(  # one case for each kind of claim
         Factors of the grid.
     theory
         What theory says of the measure in these cells, for claims that compare with it.
+    n_claims
+        Claims among which the level is divided.
     """
+    level = LEVEL / n_claims
+    comparisons = compare(claim, accounts, factors, theory, level)
+    if len(comparisons) > 1 and type(claim) in (OptimumSlope, OptimumLaw):
+        # Each of several comparisons gets its share of what is spent on the levels that may be least.
+        comparisons = compare(claim, accounts, factors, theory, level / len(comparisons))
+    return decide(comparisons, level)
+
+
+def compare(
+    claim: BaseClaim, accounts: Sequence[Account], factors: tuple[str, ...], theory: Predictions | None,
+    level: float = LEVEL,
+) -> list[Comparison]:  # fmt: skip
+    """Return the comparisons of a claim in the cells of its grid; see `judge_claim`."""
     estimates = Estimates(accounts, claim.measure, claim.index)
     chosen = [i for i, c in enumerate(estimates.coordinates) if selected(c, claim.where)]
-    told = None if theory is None else theory.values
-    match claim:
-        case AgreesWithTheory() if theory is not None:
-            yield from agreement(claim, estimates, chosen, factors, theory)
-        case RankCorrelation():
-            yield from rank_correlations(claim, estimates, Estimates(accounts, "hdi", claim.against), chosen)
-        case ViolatedPairs():
-            yield from violations(claim, estimates, Estimates(accounts, "hdi", claim.against), chosen)
-        case Crossing():
-            yield from crossings(claim, estimates, chosen, factors, told)
-        case Optimum():
-            yield from optima(claim, estimates, chosen, factors, told)
-        case OptimumSlope():
-            yield from optimum_slopes(claim, estimates, chosen, factors, told)
-        case _ if type(claim) in _EMPIRICAL:
-            yield from _EMPIRICAL[type(claim)](claim, estimates, chosen, factors)
+    diversity = Estimates(accounts, "hdi", claim.against) if isinstance(claim, OrderingClaim) else None
+    of = Selected(estimates, chosen, factors, theory, diversity, level)
+    return list(_COMPARISONS[type(claim)](claim, of))
 
 
-def _table(design: Design, judgements: dict[str, Judgement]) -> xr.Dataset:
-    decisive = [judgement.decisive for judgement in judgements.values()]
+def _predictions(results: xr.Dataset, measure: str, source: str, positions: list[int]) -> Predictions:
+    values = results[measure].sel(source=source).values[positions]
+    # Closed forms have no numerical error to speak of.
+    if source == "leading" or f"{measure}_numerical_error" not in results:
+        return Predictions(values, np.zeros_like(values))
+    return Predictions(values, results[f"{measure}_numerical_error"].values[positions])
+
+
+def decide(comparisons: list[Comparison], level: float) -> Judgement:
+    """Return the verdict that comparisons give at a level, and the comparison that decides it."""
+    if not comparisons:
+        nothing = undecided("", NOTHING_COMPARED, [])
+        return Judgement("inconclusive", NOTHING, nothing, [], level)
+    each = together([comparison.evidence for comparison in comparisons])
+    evidence = every(each)
+    if evidence.against < level:
+        return Judgement("contradicted", evidence, comparisons[int(np.argmin(each.against))], comparisons, level)
+    verdict = "supported" if evidence.in_favour < level else "inconclusive"
+    return Judgement(verdict, evidence, comparisons[int(np.argmax(each.in_favour))], comparisons, level)
+
+
+def claim_table(design: Design, judgements: dict[str, Judgement]) -> xr.Dataset:
+    """Return verdicts along ``claim``, each with the comparison that decides it."""
+    each = list(judgements.values())
+    decisive = [judgement.decisive for judgement in each]
+    bounds = [comparison.confidence(judgement.level) for comparison, judgement in zip(decisive, each, strict=True)]
     return labelled(
         {
-            "verdict": [judgement.verdict for judgement in judgements.values()],
-            "expected_verdict": [claim.expected for claim in design.claims.values()],
+            "verdict": [judgement.verdict for judgement in each],
+            "declared_verdict": [claim.expected for claim in design.claims.values()],
             "statement": [claim.statement for claim in design.claims.values()],
             "statistic": [comparison.statistic for comparison in decisive],
+            "no_verdict_because": [comparison.doubt for comparison in decisive],
             "verdict_estimate": [comparison.estimate for comparison in decisive],
             "verdict_mcse": [comparison.mcse for comparison in decisive],
-            "verdict_expected": [comparison.claimed for comparison in decisive],
-            "verdict_z": [judgement.z for judgement in judgements.values()],
-            "verdict_p_value": [judgement.p_value for judgement in judgements.values()],
-            "verdict_comparisons": [judgement.comparisons for judgement in judgements.values()],
+            "claimed_value": [comparison.claimed for comparison in decisive],
+            "claimed_lower": [comparison.lower for comparison in decisive],
+            "claimed_upper": [comparison.upper for comparison in decisive],
+            "confidence_lower": [low for low, _ in bounds],
+            "confidence_upper": [high for _, high in bounds],
+            "p_against": [_adjusted(judgement.evidence.against, judgement.level) for judgement in each],
+            "p_in_favour": [_adjusted(judgement.evidence.in_favour, judgement.level) for judgement in each],
+            "verdict_comparisons": [len(judgement.comparisons) for judgement in each],
         },
         coords={"claim": list(judgements)},
         attrs={},
     )
 
 
-def decide(comparisons: list[Comparison], level: float) -> Judgement:
-    """Return the verdict that comparisons give at a level, and the comparison that decides it."""
-    if not comparisons:
-        unknown = (np.nan, np.nan, np.nan, np.nan, np.nan)
-        nothing = Comparison(
-            "nothing to compare: no selected cell has both values, or a cell to compare with", *unknown, 1
-        )
-        return Judgement("inconclusive", nothing, np.nan, 1.0, 0)
-    against = holm(np.array([_p_outside(comparison) for comparison in comparisons]))
-    inside = np.array([_p_inside(comparison) for comparison in comparisons])
-    worst = int(np.argmin(against))
-    if against[worst] < level:
-        verdict, decisive = "contradicted", comparisons[worst]
-    else:
-        verdict = "supported" if inside.max() < level else "inconclusive"
-        decisive = comparisons[int(np.argmax(inside))]
-    bounds = [bound for bound in (decisive.lower, decisive.upper) if np.isfinite(bound)]
-    nearest = min((_in_mcse(decisive.estimate - bound, decisive) for bound in bounds), key=abs, default=np.nan)
-    return Judgement(verdict, decisive, float(nearest), float(against[worst]), len(comparisons))
+def comparison_table(judgements: dict[str, Judgement]) -> xr.Dataset:
+    """Return all comparisons of all claims along ``comparison``; after each the parts of which it is made."""
+    rows: dict[str, list[Any]] = {name: [] for name in VARIABLES if VARIABLES[name].dims == ("comparison",)}
+    for name, judgement in judgements.items():
+        against = holm(np.array([float(each.evidence.against) for each in judgement.comparisons]))
+        for each, adjusted in zip(judgement.comparisons, against, strict=True):
+            for row, p_against in ((each, adjusted), *((part, float(part.evidence.against)) for part in each.parts)):
+                low, high = row.confidence(judgement.level)
+                values = {
+                    "comparison_claim": name,
+                    "comparison_statistic": row.statistic,
+                    "comparison_part_of": "" if row is each else each.statistic,
+                    "comparison_estimate": row.estimate,
+                    "comparison_mcse": row.mcse,
+                    "comparison_claimed_lower": row.lower,
+                    "comparison_claimed_upper": row.upper,
+                    "comparison_confidence_lower": low,
+                    "comparison_confidence_upper": high,
+                    "comparison_p_against": _adjusted(p_against, judgement.level),
+                    "comparison_p_in_favour": _adjusted(row.evidence.in_favour, judgement.level),
+                    "comparison_no_verdict_because": row.doubt,
+                }
+                for column, value in values.items():
+                    rows[column].append(value)
+    texts = {name for name in rows if VARIABLES[name].unit == "text"}
+    arrays = {name: np.array(column, object if name in texts else float) for name, column in rows.items()}
+    return labelled(arrays, coords={}, attrs={})
 
 
-def _p_outside(c: Comparison) -> float:
-    """p-value of the hypothesis that the truth is inside the claimed interval."""
-    if c.draws is not None:
-        return _share((c.lower <= c.draws) & (c.draws <= c.upper))
-    distance = max(c.lower - c.estimate, c.estimate - c.upper)
-    return 1.0 if np.isnan(distance) or distance <= 0 else float(2 * stats.t.sf(_in_mcse(distance, c), c.degrees))
-
-
-def _p_inside(c: Comparison) -> float:
-    """p-value of the hypothesis that the truth is outside the claimed interval."""
-    if c.draws is not None:
-        return _share(~((c.lower <= c.draws) & (c.draws <= c.upper)))
-    distance = min(c.estimate - c.lower, c.upper - c.estimate)
-    return 1.0 if np.isnan(distance) else float(stats.t.sf(_in_mcse(distance, c), c.degrees))
-
-
-def _share(against: np.ndarray) -> float:
-    """Bootstrap p-value: the share of draws, the observation counted as one more (Davison and Hinkley 1997)."""
-    return float((1 + np.count_nonzero(against)) / (1 + len(against)))
-
-
-def _in_mcse(distance: float, c: Comparison) -> float:
-    """Distance from a bound in MCSE; of a value without Monte Carlo error (exactly 0 in every replicate) ±infinity."""
-    if c.mcse > 0.0 or distance == 0.0:
-        return distance / c.mcse if c.mcse > 0.0 else 0.0
-    return np.inf if distance > 0 else -np.inf
+def _adjusted(p_value: Any, level: float) -> float:
+    """p-value to be compared with LEVEL: corrected for the number of claims among which that is divided."""
+    return float(min(p_value * LEVEL / level, 1.0))
 
 
 def holm(p_values: np.ndarray) -> np.ndarray:

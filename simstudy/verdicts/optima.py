@@ -1,52 +1,24 @@
-"""Where a measure is least along a factor, how sure that is, and how the place moves with another factor.
-
-An optimum is no smooth function of the estimates; its uncertainty is that of the optimum of draws from their joint
-distribution.
-"""
+"""Where a measure is least along a factor, and how sure that is."""
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from simstudy.design.claims import Optimum, OptimumClaim, OptimumLaw, OptimumSlope
+from simstudy.design.claims import Optimum, OptimumClaim
 from simstudy.design.settings.cell import level
-from simstudy.verdicts.claimed import claimed
-from simstudy.verdicts.comparisons import Comparison, at, strata
+from simstudy.verdicts.comparisons import Comparison, Selected, at, inside, place, strata, undecided
 from simstudy.verdicts.estimates import Estimates
+from simstudy.verdicts.evidence import p_above
+from simstudy.verdicts.logic import least_among, possible_minima
 
 Array = NDArray[np.float64]
 
 NEVER = 0.01
 """Share of draws below which a value of the factor is not among the possible optima."""
-LAWS: dict[str, Callable[[Array], Array]] = {
-    "log": np.log,
-    "sqrt_log": lambda x: np.sqrt(np.log(x)),
-    "log_over_log_log": lambda x: np.log(x) / np.log(np.log(x)),
-    "power": np.log,
-    "constant": np.zeros_like,
-}
-"""Functions g of the laws x* = a + c·g; the power law is ln x* = a + c·ln.
-
-A constant is hard to tell from laws that contain it; claim a slope of 0 for that.
-"""
-
-
-class Path(NamedTuple):
-    """How an optimum moves: levels of another factor (z,), optima as estimated (z, 1), drawn (z, draw) and told (z,).
-
-    ``told`` is the optimum by theory, NaN where it has none or is not asked; ``place`` names the other factors.
-    """
-
-    place: str
-    along: Array
-    known: Array
-    drawn: Array
-    told: Array
 
 
 class Profile(NamedTuple):
@@ -86,105 +58,68 @@ class Profile(NamedTuple):
         return np.exp(np.where(inside, np.clip(b - shift, a, c), x[least]))
 
 
-def optima(
-    claim: Optimum, estimates: Estimates, chosen: list[int], factors: tuple[str, ...], theory: Array | None
-) -> Iterator[Comparison]:
+def optima(claim: Optimum, of: Selected) -> Iterator[Comparison]:
     """Yield, for each combination of the other factors, the level of x at which the measure is least."""
-    for cells in strata(estimates, chosen, factors, (claim.x, *claim.tune)):
-        known = Profile(*_least(estimates, cells, claim.x, estimates.values[None, cells]))
-        drawn = Profile(*_least(estimates, cells, claim.x, estimates.draws(cells)))
+    within = (claim.x, *claim.tune)
+    for every_cell in strata(of.estimates, of.chosen, of.factors, within):
         value = claim.value
-        if theory is not None:
-            told = _told(estimates, cells, claim, theory)
+        if of.theory is not None:
+            told = told_of(of, every_cell, claim)
             if not told.in_sight:
                 continue
             value = float(told.optima[0])
         assert value is not None  # the design refuses a claim with neither
-        possible = [f"{x:g}" for x in known.levels if (drawn.optima == x).mean() >= NEVER]
-        place = at(estimates.coordinates[cells[0]], [f for f in factors if f not in (claim.x, *claim.tune)])
-        text = f"optimal {claim.x} for {claim.measure} (possible: {', '.join(possible)}){place}"
-        bounds = value / claim.ratio, value * claim.ratio
-        yield _compared(text, known.optima[0], drawn.optima, bounds, value)
+        # A level without a value is none: the measure is conditional on there being estimates.
+        cells = [cell for cell in every_cell if np.isfinite(of.estimates.values[cell])]
+        text = f"optimal {claim.x} for {claim.measure}{place(of, every_cell[0], *within)}"
+        yield _compared(text, of, cells, claim.x, (value / claim.ratio, value * claim.ratio), value)
 
 
-def optimum_slopes(
-    claim: OptimumSlope, estimates: Estimates, chosen: list[int], factors: tuple[str, ...], theory: Array | None
-) -> Iterator[Comparison]:
-    """Yield, for each combination of the other factors, the slope of the optimum in ln of the factor ``along``."""
-    for path in _paths(claim, estimates, chosen, factors, theory):
-        inside = np.isfinite(path.told) if claim.source else np.ones(len(path.along), bool)
-        if inside.sum() < 2:
-            continue
-        leverage = np.log(path.along[inside]) - np.log(path.along[inside]).mean()
-        leverage /= (leverage**2).sum()
-        optima = (path.known[inside], path.drawn[inside], path.told[inside])
-        known, drawn, told = (leverage @ (np.log(x) if claim.scale == "log_log" else x) for x in optima)
-        value = float(told) if claim.value is None else claimed(claim.value)
-        kind = "log-log slope" if claim.scale == "log_log" else "slope in the logarithm"
-        levels = ", ".join(f"{z:g}" for z in path.along[inside])
-        text = f"{kind} of optimal {claim.x} along {claim.along} = {levels}{path.place}"
-        yield _compared(text, known[0], drawn, (value - claim.margin, value + claim.margin), value)
+def _compared(
+    text: str, of: Selected, cells: list[int], x: str, bounds: tuple[float, float], value: float
+) -> Comparison:
+    """Compare the cell of least measure with the levels of x between bounds; tuned factors make more cells of a level.
 
-
-def optimum_laws(
-    claim: OptimumLaw, estimates: Estimates, chosen: list[int], factors: tuple[str, ...]
-) -> Iterator[Comparison]:
-    """Yield, for each combination of the other factors, by how much the law beats the best other law, in AIC.
-
-    And by how much it beats a constant: a law of growth must not pass for describing none.
+    Each cell outside is shown beside the least inside.
     """
-    for place, z, known, drawn, _ in _paths(claim, estimates, chosen, factors, None):
-        criteria = [{law: akaike(law, z, x) for law in LAWS} for x in (known, drawn)]
-        fits = {law: float(value[0]) for law, value in criteria[0].items()}
-        least = min(fits.values())
-        ranked = ", ".join(f"{law} {fits[law] - least:.1f}" for law in sorted(fits, key=lambda law: fits[law]))
-        others = [law for law in LAWS if law != claim.law]
-        gains = [np.min([each[law] for law in others], axis=0) - each[claim.law] for each in criteria]
-        text = f"AIC of the best other law minus that of {claim.law} (above the best: {ranked}) for optimal {claim.x}"
-        yield _compared(text + place, gains[0][0], gains[1], (-claim.margin, np.inf), -claim.margin)
-        if claim.law != "constant":
-            gains = [each["constant"] - each[claim.law] for each in criteria]
-            text = f"AIC of a constant minus that of {claim.law} for optimal {claim.x}{place}"
-            yield _compared(text, gains[0][0], gains[1], (0.0, np.inf), 0.0)
+    levels = np.array([float(of.estimates.coordinates[cell][x]) for cell in cells])
+    within = (bounds[0] <= levels) & (levels <= bounds[1])
+    if within.all() or not within.any():
+        where = "every level with a value lies" if within.any() else "no level with a value lies"
+        return undecided(text, f"{where} within the ratio", cells)
+    apart = of.estimates.differences(cells)
+    larger = p_above(apart, 0.0)
+    values = of.estimates.values[cells]
+    best = int(np.argmin(np.where(within, values, np.inf)))
+    coordinates = of.estimates.coordinates
+    name = f"excess at {x} = {{:g}} over {x} = {levels[best]:g}{at(coordinates[cells[best]], _tuned(of, cells, x))}"
+    parts = tuple(
+        inside(name.format(levels[other]) + at(coordinates[cells[other]], _tuned(of, cells, x)),
+               apart.at(other, best), (0.0, np.inf), 0.0, (cells[other], cells[best]))
+        for other in np.flatnonzero(~within).tolist()
+    )  # fmt: skip
+
+    def confidence(level: float) -> tuple[float, float]:
+        possible = levels[possible_minima(larger) >= level]
+        return float(possible.min()), float(possible.max())
+
+    doubt = next((part.doubt for part in parts if part.doubt), "")
+    found = float(levels[np.argmin(values)])
+    evidence = least_among(within, larger)
+    return Comparison(text, found, np.nan, *bounds, value, evidence, confidence, tuple(cells), doubt, parts)
 
 
-def akaike(law: str, z: Array, x: Array) -> Array:
-    """Return Akaike's criterion of a law fitted by least squares to optima x (z, draw) at z: (draw,)."""
-    y = np.log(x) if law == "power" else x
-    columns = [np.ones_like(z)] + ([] if law == "constant" else [LAWS[law](z)])
-    design = np.stack(columns, axis=1)
-    fitted = design @ np.linalg.lstsq(design, y, rcond=None)[0]
-    residuals = (np.exp(fitted) if law == "power" else fitted) - x
-    # The floor is far below any uncertainty of an optimum; it keeps a perfect fit finite.
-    variance = (residuals**2).mean(axis=0) + 1e-12
-    criterion: Array = len(z) * np.log(variance) + 2 * len(columns)
-    return criterion
+def _tuned(of: Selected, cells: list[int], x: str) -> list[str]:
+    """Factors other than x in which cells differ."""
+    each = [[level(of.estimates.coordinates[cell], name) for cell in cells] for name in of.factors]
+    return [name for name, column in zip(of.factors, each, strict=True) if name != x and len(set(map(str, column))) > 1]
 
 
-def _paths(
-    claim: OptimumSlope | OptimumLaw, estimates: Estimates, chosen: list[int], factors: tuple[str, ...],
-    theory: Array | None,
-) -> Iterator[Path]:  # fmt: skip
-    """Yield how the refined optimum moves, for each combination of the other factors."""
-    within = (claim.along, claim.x, *claim.tune)
-    for cells in strata(estimates, chosen, factors, within):
-        by_level: dict[float, list[int]] = defaultdict(list)
-        for cell in cells:
-            by_level[float(estimates.coordinates[cell][claim.along])].append(cell)
-        known, drawn, told = [], [], []
-        for inside in by_level.values():
-            known.append(Profile(*_least(estimates, inside, claim.x, estimates.values[None, inside])).refined)
-            drawn.append(Profile(*_least(estimates, inside, claim.x, estimates.draws(inside))).refined)
-            profile = None if theory is None else _told(estimates, inside, claim, theory)
-            told.append(float(profile.refined[0]) if profile and profile.in_sight else np.nan)
-        place = at(estimates.coordinates[cells[0]], [name for name in factors if name not in within])
-        yield Path(place, *(np.array(column) for column in (list(by_level), known, drawn, told)))
-
-
-def _told(estimates: Estimates, cells: list[int], claim: OptimumClaim, theory: Array) -> Profile:
+def told_of(of: Selected, cells: list[int], claim: OptimumClaim) -> Profile:
     """Profile by theory of cells that differ in x and in what is tuned alone."""
-    columns = [[level(estimates.coordinates[cell], name) for cell in cells] for name in (claim.x, *claim.tune)]
-    return told_profile(np.array(columns[0], float), columns[1:], theory[cells])
+    assert of.theory is not None  # asked of claims that name a source alone
+    columns = [[level(of.estimates.coordinates[cell], name) for cell in cells] for name in (claim.x, *claim.tune)]
+    return told_profile(np.array(columns[0], float), columns[1:], of.theory.values[cells])
 
 
 def told_profile(levels: Array, tuned: Sequence[Sequence[Any]], values: Array) -> Profile:
@@ -237,15 +172,3 @@ def optimum_shares(estimates: Estimates, cells: list[int], factors: tuple[str, .
         least = np.argmin(np.where(np.isnan(draws), np.inf, draws), axis=1)
         shares[group] = np.bincount(least, minlength=len(group)) / len(draws)
     return shares
-
-
-def _least(estimates: Estimates, cells: list[int], x: str, values: Array) -> tuple[Array, Array]:
-    """Levels of x among the cells, and at each the least of the values (draw, cell), undefined ones left out."""
-    levels = np.array([float(estimates.coordinates[cell][x]) for cell in cells])
-    known = np.where(np.isnan(values), np.inf, values)
-    distinct = np.unique(levels)
-    return distinct, np.stack([known[:, levels == level].min(axis=1) for level in distinct], axis=1)
-
-
-def _compared(text: str, value: float, draws: Array, bounds: tuple[float, float], claimed: float) -> Comparison:
-    return Comparison(text, float(value), float(draws.std()), *bounds, claimed, 1, draws)

@@ -2,46 +2,112 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from simstudy.design.claims import RankCorrelation, ViolatedPairs
-from simstudy.verdicts.comparisons import Comparison, at, groups_by
+from simstudy.design.claims import OrderingClaim, RankCorrelation, ViolatedPairs
+from simstudy.verdicts.comparisons import Comparison, Selected, at, groups_by
 from simstudy.verdicts.estimates import Estimates
+from simstudy.verdicts.evidence import p_above, p_below
+from simstudy.verdicts.logic import NOTHING, Evidence, failing_weigh_at_most, spearman_budget, together
 
 Array = NDArray[np.float64]
 
 TIE = 1e-9
 """Values of an index closer than this, relative to the largest, are equal: they differ by rounding alone."""
+N_BOUNDS = 101
+"""Bounds that are tried for the confidence interval of a share or a correlation."""
 SHARE_DRAWS = 999
 """Draws that give the error of a share of pairs in a figure: it is a length to look at, and no test."""
 
 # Index legend: draw; i, j cells of one group; k index.
 
 
-def rank_correlations(
-    claim: RankCorrelation, estimates: Estimates, index: Estimates, chosen: list[int]
-) -> Iterator[Comparison]:
+class Pairs(NamedTuple):
+    """Pairs of cells that an index orders: their weights (pair,), and the evidence that the measure has the order."""
+
+    weights: Array
+    ordered: Evidence
+
+
+def rank_correlations(claim: RankCorrelation, of: Selected) -> Iterator[Comparison]:
     """Yield, for each level of the factor ``by``, Spearman's rank correlation of the measure with the index."""
     sign = 1.0 if claim.direction == "increasing" else -1.0
-    for cells in groups_by((claim.by,) if claim.by else (), estimates, chosen):
-        value = sign * spearman(tied(index.values[None, cells]), estimates.values[None, cells])[0]
-        draws = sign * spearman(tied(index.draws(cells)), estimates.draws(cells))
-        text = f"{claim.direction} rank correlation of {claim.measure} with {claim.against}, {len(cells)} cells"
-        yield _compared(text, claim.by, estimates, cells, value, draws, (claim.at_least, np.inf))
+    for cells in groups_by((claim.by,) if claim.by else (), of.estimates, of.chosen):
+        index = tied(_index(of).values[cells])
+        value = sign * spearman(index[None], of.estimates.values[None, cells])[0]
+        ranks = stats.rankdata(index)
+        first, second = _ordered(index)
+        pairs = Pairs(ranks[second] - ranks[first], _evidence(of, cells, first, second, sign))
+        # From large to small: what is claimed of a large correlation implies what is claimed of a smaller one.
+        reach = partial(_reach, partial(_at_least, pairs, ranks), np.linspace(1.0, -1.0, N_BOUNDS))
+        text = f"{claim.direction} rank correlation of {claim.measure} with {claim.against}"
+        bounds = (claim.at_least, np.inf)
+        yield _compared(text, claim, of, cells, float(value), bounds, _at_least(pairs, ranks, claim.at_least), reach)
 
 
-def violations(claim: ViolatedPairs, estimates: Estimates, index: Estimates, chosen: list[int]) -> Iterator[Comparison]:
+def violations(claim: ViolatedPairs, of: Selected) -> Iterator[Comparison]:
     """Yield, for each level of ``by``, the share of pairs of cells that the index puts in the wrong order."""
     sign = 1.0 if claim.direction == "increasing" else -1.0
-    for cells in groups_by((claim.by,) if claim.by else (), estimates, chosen):
-        value = violated_share(index.values[cells], sign * estimates.values[None, cells])[0]
-        draws = violated_share(index.values[cells], sign * estimates.draws(cells))
-        text = f"share of pairs whose {claim.measure} is not {claim.direction} in {claim.against}, {len(cells)} cells"
-        yield _compared(text, claim.by, estimates, cells, value, draws, (-np.inf, claim.at_most))
+    for cells in groups_by((claim.by,) if claim.by else (), of.estimates, of.chosen):
+        index = _index(of).values[cells]
+        value = violated_share(index, sign * of.estimates.values[None, cells])[0]
+        first, second = _ordered(tied(index))
+        weights = np.full(len(first), 1.0 / max(len(first), 1))
+        pairs = Pairs(weights, _evidence(of, cells, first, second, sign))
+        reach = partial(_reach, partial(_at_most, pairs), np.linspace(0.0, 1.0, N_BOUNDS))
+        text = f"share of pairs whose {claim.measure} is not {claim.direction} in {claim.against}"
+        bounds = (-np.inf, claim.at_most)
+        yield _compared(text, claim, of, cells, float(value), bounds, _at_most(pairs, claim.at_most), reach)
+
+
+def _index(of: Selected) -> Estimates:
+    assert of.diversity is not None  # `judge` gives it to every claim on an order
+    return of.diversity
+
+
+def _ordered(index: Array) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Positions of the cells of all pairs whose index differs, the smaller index first."""
+    first, second = np.nonzero(index[:, None] < index)
+    return first, second
+
+
+def _evidence(
+    of: Selected, cells: list[int], first: NDArray[np.intp], second: NDArray[np.intp], sign: float
+) -> Evidence:
+    """Evidence that the measure, or its negative, has the order of each pair; none where that of the index is in doubt.
+
+    The order of an index that has an error itself is the one estimated: where it is not proven, neither is the pair.
+    """
+    measure = of.estimates.differences(cells)
+    rises, falls = p_below(measure, 0.0)[first, second], p_above(measure, 0.0)[first, second]
+    against, in_favour = (falls, rises) if sign > 0 else (rises, falls)
+    unsure = p_below(_index(of).differences(cells), 0.0)[first, second]
+    return Evidence(np.maximum(against, unsure), np.maximum(in_favour, unsure))
+
+
+def _at_most(pairs: Pairs, share: float) -> Evidence:
+    """Evidence on at most such a share of pairs being in the wrong order."""
+    return failing_weigh_at_most(share, *pairs) if len(pairs.weights) else NOTHING
+
+
+def _at_least(pairs: Pairs, ranks: Array, correlation: float) -> Evidence:
+    """Evidence on Spearman's correlation being at least so large."""
+    return failing_weigh_at_most(spearman_budget(ranks, correlation), *pairs) if len(pairs.weights) else NOTHING
+
+
+def _reach(claimed: Callable[[float], Evidence], bounds: Array, level: float) -> tuple[float, float]:
+    """From where on a bound, of ever weaker ones, is not contradicted, and from where on it is supported."""
+    found = together([claimed(float(bound)) for bound in bounds])
+    possible, sure = found.against >= level, found.in_favour < level
+    ends = (bounds[np.argmax(each)] if each.any() else bounds[-1] for each in (possible, sure))
+    low, high = sorted(map(float, ends))
+    return low, high
 
 
 def wrong_pairs(
@@ -75,14 +141,12 @@ def wrong_pairs(
 
 
 def _compared(
-    text: str, by: str | None, estimates: Estimates, cells: list[int], value: float, draws: Array,
-    bounds: tuple[float, float],
+    text: str, claim: OrderingClaim, of: Selected, cells: list[int], value: float, bounds: tuple[float, float],
+    evidence: Evidence, confidence: Callable[[float], tuple[float, float]],
 ) -> Comparison:  # fmt: skip
-    place = at(estimates.coordinates[cells[0]], (by,) if by else ())
+    text += f", {len(cells)} cells" + at(of.estimates.coordinates[cells[0]], (claim.by,) if claim.by else ())
     claimed = next(bound for bound in bounds if np.isfinite(bound))
-    # The mean of equal shares rounds, and would leave an error of that size.
-    mcse = float(draws.std()) if np.ptp(draws) > 0 else 0.0
-    return Comparison(text + place, float(value), mcse, *bounds, claimed, 1, draws)
+    return Comparison(text, value, np.nan, *bounds, claimed, evidence, confidence, tuple(cells))
 
 
 def spearman(x: Array, y: Array) -> Array:

@@ -16,7 +16,7 @@ from simstudy.design.measures import MEASURES, THEORIES
 from simstudy.errors import UserError
 from simstudy.execution.store import Store, read_results
 from simstudy.report.page import MAX_ROWS, write_report
-from simstudy.report.tables import cell_frame, csv_of, verdict_frame, verdict_lines, verdict_table
+from simstudy.report.tables import cell_frame, comparison_frame, csv_of, verdict_frame, verdict_lines, verdict_table
 from simstudy.report.terminal import show_table
 
 VOID = {"meta", "br", "img", "link", "hr"}
@@ -103,10 +103,10 @@ def test_page__escapes_what_the_design_says(html, design):
     assert "Does &lt;b&gt;nothing&lt;/b&gt;" in html
 
 
-def test_page__states_verdicts_in_words_and_whether_they_were_expected(html):
+def test_page__states_verdicts_in_words_and_whether_they_were_declared(html):
     text = " ".join(Page(html).text.split())
     assert "3 claims: 1 supported 1 contradicted 1 inconclusive" in text
-    assert text.count("not as expected") == 1
+    assert text.count("not as declared") == 1
     assert "0.600 ± 0.012" in text
 
 
@@ -154,7 +154,7 @@ def test_page__shows_the_design_and_where_the_numbers_come_from(html, design, re
 def test_report__is_the_same_every_time(design, results, folder, tmp_path):
     write_report(results, design, Store(tmp_path))
     files = sorted(path.relative_to(folder) for path in folder.rglob("*") if path.is_file())
-    assert len(files) == 3 + 2 * len(design.figures)
+    assert len(files) == 4 + 2 * len(design.figures)
     for file in files:
         assert (tmp_path / file).read_bytes() == (folder / file).read_bytes(), file
 
@@ -182,25 +182,36 @@ def test_cells__round_trip_through_csv(folder, results):
 
 
 def test_verdicts__round_trip_through_csv(folder, results):
-    table = pd.read_csv(folder / "verdicts.csv")
+    table = pd.read_csv(folder / "verdicts.csv", keep_default_na=False)
     pd.testing.assert_frame_equal(table, verdict_frame(results), check_dtype=False)
+    every = pd.read_csv(folder / "comparisons.csv", keep_default_na=False)
+    pd.testing.assert_frame_equal(every, comparison_frame(results), check_dtype=False)
     assert table["claim"].tolist() == ["falls", "agrees", "floor"]
     assert "<script>" in table["statement"][0]
 
 
-def test_verdict_lines__round_to_the_error_and_compare_with_what_was_expected(results):
+def test_verdict_lines__round_to_the_error_and_compare_with_what_was_declared(results):
     lines = verdict_lines(results)
     assert [line.verdict for line in lines] == ["supported", "contradicted", "inconclusive"]
-    assert [line.as_expected for line in lines] == [True, True, False]
+    assert [line.as_declared for line in lines] == [True, True, False]
     assert lines[1].estimate == "0.600 ± 0.012"
-    assert lines[2].p_value == "< 0.0001"
+    assert lines[1].claimed == "0.4 to 0.6" and lines[1].confidence == "0.56 to 0.65"
+    assert lines[2].p_against == "< 0.0001" and lines[2].why == "too few blocks"
 
 
 def test_verdict_table__prints_square_brackets_as_they_are(results, capsys):
     show_table(verdict_table(results))
     printed = capsys.readouterr().out
     assert "ensemble_variance at [n_keys = 100]" in printed
-    for word in ("falls", "supported", "contradicted", "inconclusive", "0.500 ± 0.012", "40.1"):
+    for word in (
+        "falls",
+        "supported",
+        "contradicted",
+        "inconclusive",
+        "0.500 ± 0.012",
+        "claimed -0.1 to 0.1",
+        "within 0.46 to 0.55",
+    ):
         assert word in printed
 
 
@@ -209,7 +220,7 @@ def test_design_without_claims_and_figures__has_a_report(tmp_path):
     design = build_design(tmp_path, bare)
     assert not design.claims
     assert not design.figures
-    results = build_results(design).drop_dims("claim")
+    results = build_results(design).drop_dims(["claim", "comparison"])
     text = write_report(results, design, Store(tmp_path)).read_text(encoding="utf-8")
     assert "The design makes no claim." in text
     assert "The design declares no figure." in text
@@ -267,7 +278,7 @@ def test_undefined_verdicts_and_measures__are_shown(design, results, tmp_path, c
             undefined[name][...] = np.nan
     undefined["verdict"][...] = "inconclusive"
     lines = verdict_lines(undefined)
-    assert {(line.estimate, line.claimed, line.z, line.p_value) for line in lines} == {("–", "–", "–", "–")}
+    assert {(line.estimate, line.claimed, line.confidence, line.p_against) for line in lines} == {("–",) * 4}
     show_table(verdict_table(undefined))
     assert capsys.readouterr().out.count("inconclusive") == 3
     text = write_report(undefined, design, Store(tmp_path)).read_text(encoding="utf-8")

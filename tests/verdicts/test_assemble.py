@@ -41,7 +41,7 @@ def few_keys_text() -> str:
     text = edited(DESIGN, "[grids.angles.factors]\n", GRID)
     text = edited(text, "bandwidth = [0.5, 1.0]", "bandwidth = [0.5]").replace("head_dim = 2", "head_dim = 1")
     text = edited(text, "[claims.mse-falls]", OTHER)
-    text = edited(text, "relative_mcse = { mse = 0.05 }", "relative_mcse = { ensemble_variance = 0.02 }")
+    text = edited(text, "relative_mcse = { mse = 0.05 }", "relative_mcse = { ensemble_variance = 0.006 }")
     text = text.replace("max_replicates = 512", "max_replicates = 16384").replace("batch_size = 32", "batch_size = 256")
     return edited(edited(text, "[simulation]", POINTS), "[figures.mse]", CLAIM).replace('hue = "bandwidth"\n', "")
 

@@ -9,14 +9,14 @@ from typing import get_args
 import pytest
 from builders import DESIGN, edited, write_design
 from test_judge import cells, claim, verdict
-from test_optima import allocation
+from test_optima import allocation, of
 
 from simstudy.design.formulas import Formula
 from simstudy.design.load import load_design
 from simstudy.design.mistakes import DesignError
 from simstudy.verdicts.claimed import FUNCTIONS, claimed
 from simstudy.verdicts.judge import compare
-from simstudy.verdicts.optima import optimum_slopes
+from simstudy.verdicts.paths import optimum_slopes
 
 RECORDS = {get_args(record.model_fields["formula"].annotation)[0]: record for record in get_args(Formula)}
 
@@ -73,7 +73,7 @@ def test_slope_of_an_optimum__may_be_a_formula():
     estimates, chosen = allocation(0.01, lambda n: 2.0)
     value = {"formula": "correlation_floor", "head_dim": 2, "bandwidth": 0.5}
     stated = claim(kind="optimum_slope", x="head_dim", along="n_keys", tune=("bandwidth",), margin=0.1, value=value)
-    (comparison,) = optimum_slopes(stated, estimates, chosen, ("n_keys", "head_dim", "bandwidth"), None)
+    (comparison,) = optimum_slopes(stated, of(estimates, chosen))
     assert comparison.claimed == pytest.approx(0.36)
     assert (comparison.lower, comparison.upper) == (pytest.approx(0.26), pytest.approx(0.46))
 

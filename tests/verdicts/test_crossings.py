@@ -10,11 +10,16 @@ from test_optima import BASE, estimates_of
 from simstudy.design.claims import Crossing
 from simstudy.design.load import load_design
 from simstudy.design.mistakes import DesignError
+from simstudy.verdicts.comparisons import Predictions, Selected
 from simstudy.verdicts.crossings import crossing, crossings
 from simstudy.verdicts.judge import decide
 
 X = np.array([32.0, 64.0, 128.0, 256.0, 512.0])
 FACTORS = ("n_keys", "rule")
+
+
+def of(estimates, chosen: list[int], theory=None) -> Selected:
+    return Selected(estimates, chosen, FACTORS, None if theory is None else Predictions(theory, np.zeros_like(theory)))
 
 
 def lines(place: float, error: float, **settings):
@@ -35,25 +40,25 @@ def claim(value: float | None) -> Crossing:
 
 def test_crossing__is_found_and_judged_by_its_draws():
     estimates, chosen = lines(150.0, 0.005)
-    (comparison,) = crossings(claim(150.0), estimates, chosen, FACTORS, None)
+    (comparison,) = crossings(claim(150.0), of(estimates, chosen))
     assert comparison.estimate == pytest.approx(150.0)
     assert decide([comparison], 0.01).verdict == "supported"
-    assert decide(list(crossings(claim(200.0), estimates, chosen, FACTORS, None)), 0.01).verdict == "contradicted"
+    assert decide(list(crossings(claim(200.0), of(estimates, chosen))), 0.01).verdict == "contradicted"
     vague, chosen = lines(150.0, 0.5)
-    assert decide(list(crossings(claim(150.0), vague, chosen, FACTORS, None)), 0.01).verdict == "inconclusive"
+    assert decide(list(crossings(claim(150.0), of(vague, chosen))), 0.01).verdict == "inconclusive"
 
 
 def test_crossing_by_theory__is_that_of_its_values_and_nowhere_if_they_do_not_cross():
     estimates, chosen = lines(150.0, 0.005)
     for place, verdict in ((150.0, "supported"), (200.0, "contradicted"), (600.0, "inconclusive")):
         theory = lines(place, 0.0)[0].values
-        found = list(crossings(claim(None), estimates, chosen, FACTORS, theory))
+        found = list(crossings(claim(None), of(estimates, chosen, theory)))
         assert decide(found, 0.01).verdict == verdict
         assert [comparison.claimed for comparison in found] == ([pytest.approx(place)] if place < X[-1] else [])
     for n_keys, told in ((32, 1), (128, 0), (256, 0)):  # unknown far from the crossing, and beside it
         theory = lines(150.0, 0.0)[0].values
         theory[2 * list(X).index(n_keys)] = np.nan
-        assert len(list(crossings(claim(None), estimates, chosen, FACTORS, theory))) == told
+        assert len(list(crossings(claim(None), of(estimates, chosen, theory)))) == told
 
 
 def test_error_of_a_crossing__is_that_of_repeated_draws():
@@ -63,12 +68,12 @@ def test_error_of_a_crossing__is_that_of_repeated_draws():
         # estimates_of keeps values: what differs between seeds is added here.
         noise = np.random.default_rng(seed).normal(scale=0.02, size=len(estimates.values))
         estimates.values = estimates.values + noise
-        (comparison,) = crossings(claim(150.0), estimates, chosen, FACTORS, None)
+        (comparison,) = crossings(claim(150.0), of(estimates, chosen))
         found.append(comparison.estimate)
         told.append(comparison.mcse)
     assert np.std(found) == pytest.approx(np.mean(told), rel=0.2)
     common, chosen = lines(150.0, 0.5, common=True)
-    (paired,) = crossings(claim(150.0), common, chosen, FACTORS, None)
+    (paired,) = crossings(claim(150.0), of(common, chosen))
     assert paired.mcse < 1e-6  # errors that both rules share move no crossing
 
 
@@ -84,7 +89,7 @@ def test_crossing_outside__is_at_the_end_of_the_levels():
 
 def test_single_pair__decides_nothing():
     estimates, _ = lines(150.0, 0.01)
-    assert decide(list(crossings(claim(150.0), estimates, [0, 1], FACTORS, None)), 0.01).verdict == "inconclusive"
+    assert decide(list(crossings(claim(150.0), of(estimates, [0, 1]))), 0.01).verdict == "inconclusive"
 
 
 CLAIM = """

@@ -9,19 +9,18 @@ import pytest
 from scipy import stats
 
 from simstudy.design.claims import Optimum, OptimumLaw, OptimumSlope, RankCorrelation, ViolatedPairs
+from simstudy.verdicts.comparisons import Predictions, Selected
 from simstudy.verdicts.estimates import Estimates
 from simstudy.verdicts.judge import decide
+from simstudy.verdicts.laws import LAWS, akaike
 from simstudy.verdicts.optima import (
-    LAWS,
     Profile,
-    akaike,
     optima,
-    optimum_laws,
     optimum_shares,
-    optimum_slopes,
     told_profile,
 )
 from simstudy.verdicts.orderings import rank_correlations, spearman, violated_share, violations, wrong_pairs
+from simstudy.verdicts.paths import optimum_laws, optimum_slopes
 
 N_BLOCKS = 64
 BASE = {"statement": "…", "grid": "g"}
@@ -80,26 +79,31 @@ def allocation(error: float, law, **settings) -> tuple[Estimates, list[int]]:
 FACTORS = ("n_keys", "head_dim", "bandwidth")
 
 
+def of(estimates: Estimates, chosen: list[int], theory=None) -> Selected:
+    told = None if theory is None else Predictions(theory, np.zeros_like(theory))
+    return Selected(estimates, chosen, FACTORS, told, None, 0.01)
+
+
 def test_optimum__is_found_with_what_is_tuned_and_judged_by_its_draws():
     estimates, chosen = allocation(0.01, lambda n: 4.0)
     right, wrong = (
         Optimum(kind="optimum", x="head_dim", tune=("bandwidth",), value=value, **BASE) for value in (4.0, 8.0)
     )
-    comparisons = list(optima(right, estimates, chosen, FACTORS, None))
+    comparisons = list(optima(right, of(estimates, chosen)))
     assert [c.estimate for c in comparisons] == [4.0] * 5
     assert decide(comparisons, 0.01).verdict == "supported"
-    assert decide(list(optima(wrong, estimates, chosen, FACTORS, None)), 0.01).verdict == "contradicted"
+    assert decide(list(optima(wrong, of(estimates, chosen))), 0.01).verdict == "contradicted"
     vague, chosen = allocation(2.0, lambda n: 4.0)
-    assert decide(list(optima(right, vague, chosen, FACTORS, None)), 0.01).verdict == "inconclusive"
+    assert decide(list(optima(right, of(vague, chosen))), 0.01).verdict == "inconclusive"
 
 
 def test_optimum__may_be_claimed_by_theory():
     estimates, chosen = allocation(0.01, lambda n: 4.0)
     claim = Optimum(kind="optimum", x="head_dim", tune=("bandwidth",), source="leading", ratio=2.0, **BASE)
     theory, _ = allocation(0.0, lambda n: 8.0)
-    assert decide(list(optima(claim, estimates, chosen, FACTORS, theory.values)), 0.01).verdict == "supported"
+    assert decide(list(optima(claim, of(estimates, chosen, theory.values))), 0.01).verdict == "supported"
     far, _ = allocation(0.0, lambda n: 16.0)
-    assert decide(list(optima(claim, estimates, chosen, FACTORS, far.values)), 0.01).verdict == "contradicted"
+    assert decide(list(optima(claim, of(estimates, chosen, far.values))), 0.01).verdict == "contradicted"
 
 
 def test_slope_of_the_optimum__is_recovered_within_its_error():
@@ -107,13 +111,13 @@ def test_slope_of_the_optimum__is_recovered_within_its_error():
     claim = OptimumSlope(
         kind="optimum_slope", x="head_dim", tune=("bandwidth",), along="n_keys", value=1.1, margin=0.15, **BASE
     )
-    (comparison,) = optimum_slopes(claim, estimates, chosen, FACTORS, None)
+    (comparison,) = optimum_slopes(claim, of(estimates, chosen))
     # The parabola in the logarithm is exact here, so the slope is that of the law.
     assert comparison.estimate == pytest.approx(1.1, abs=1e-9)
     assert 0.001 < comparison.mcse < 0.1
     assert decide([comparison], 0.01).verdict == "supported"
     other = claim.model_copy(update={"value": 2.0})
-    assert decide(list(optimum_slopes(other, estimates, chosen, FACTORS, None)), 0.01).verdict == "contradicted"
+    assert decide(list(optimum_slopes(other, of(estimates, chosen))), 0.01).verdict == "contradicted"
 
 
 def test_slope_of_the_optimum__may_be_claimed_by_theory_where_it_has_one():
@@ -123,16 +127,16 @@ def test_slope_of_the_optimum__may_be_claimed_by_theory_where_it_has_one():
     )
     for slope, verdict in ((1.0, "supported"), (0.2, "contradicted")):
         theory, _ = allocation(0.0, lambda n, slope=slope: 5.0 + slope * (np.log(n) - np.log(2048)))
-        (comparison,) = optimum_slopes(claim, estimates, chosen, FACTORS, theory.values)
+        (comparison,) = optimum_slopes(claim, of(estimates, chosen, theory.values))
         assert comparison.claimed == pytest.approx(slope, abs=1e-9)
         assert decide([comparison], 0.01).verdict == verdict
     # Theory that ends beside its least value has no optimum there: the slope is then over the other levels.
     coordinates = estimates.coordinates
     gone = [c["n_keys"] == 32768 and c["head_dim"] >= 4 for c in coordinates]
-    (comparison,) = optimum_slopes(claim, estimates, chosen, FACTORS, np.where(gone, np.nan, theory.values))
+    (comparison,) = optimum_slopes(claim, of(estimates, chosen, np.where(gone, np.nan, theory.values)))
     assert "along n_keys = 128, 512, 2048, 8192" in comparison.statistic and "32768" not in comparison.statistic
     nowhere = np.where([c["head_dim"] >= 4 for c in coordinates], np.nan, theory.values)
-    assert not list(optimum_slopes(claim, estimates, chosen, FACTORS, nowhere))
+    assert not list(optimum_slopes(claim, of(estimates, chosen, nowhere)))
 
 
 def test_optimum__by_theory_that_ends_beside_it_is_not_compared():
@@ -140,8 +144,8 @@ def test_optimum__by_theory_that_ends_beside_it_is_not_compared():
     claim = Optimum(kind="optimum", x="head_dim", tune=("bandwidth",), source="leading", **BASE)
     theory, _ = allocation(0.0, lambda n: 4.0)
     ends = np.where([c["head_dim"] > 4 and c["n_keys"] < 8192 for c in estimates.coordinates], np.nan, theory.values)
-    assert len(list(optima(claim, estimates, chosen, FACTORS, theory.values))) == 5
-    assert len(list(optima(claim, estimates, chosen, FACTORS, ends))) == 2
+    assert len(list(optima(claim, of(estimates, chosen, theory.values)))) == 5
+    assert len(list(optima(claim, of(estimates, chosen, ends)))) == 2
 
 
 def test_told_profile__is_silent_where_what_is_tuned_may_be_better_beyond_theory():
@@ -180,7 +184,7 @@ def test_law_of_the_optimum__is_told_from_the_others(law, truth):
     verdicts = {}
     for name in LAWS:
         claim = OptimumLaw(kind="optimum_law", x="head_dim", tune=("bandwidth",), along="n_keys", law=name, **BASE)
-        verdicts[name] = decide(list(optimum_laws(claim, estimates, chosen, FACTORS)), 0.01).verdict
+        verdicts[name] = decide(list(optimum_laws(claim, of(estimates, chosen))), 0.01).verdict
     own, others = verdicts.pop(law), set(verdicts.values())
     if law == "constant":
         # Laws with a slope follow the noise around a constant as well as the constant does.
@@ -190,7 +194,7 @@ def test_law_of_the_optimum__is_told_from_the_others(law, truth):
 
 
 def test_akaike__charges_two_for_a_parameter_and_counts_residuals_by_hand():
-    z, x = np.exp(np.array([1.0, 2.0, 3.0])), np.array([[1.0], [2.0], [4.0]])
+    z, x = np.exp(np.array([1.0, 2.0, 3.0])), np.array([1.0, 2.0, 4.0])
     residuals = np.array([1 / 6, -1 / 3, 1 / 6])
     assert akaike("log", z, x) == pytest.approx(3 * np.log((residuals**2).mean()) + 4)
     assert akaike("constant", z, x) == pytest.approx(3 * np.log(np.var([1, 2, 4])) + 2)
@@ -240,5 +244,6 @@ def test_orderings__are_judged_at_their_error():
     few = ViolatedPairs(kind="violated_pairs", against="chordal", at_most=0.1, **BASE)
     chosen = list(range(40))
     for estimates, verdict in ((falling, "supported"), (mixed, "contradicted")):
-        assert decide(list(rank_correlations(claim, estimates, exact, chosen)), 0.01).verdict == verdict
-        assert decide(list(violations(few, estimates, exact, chosen)), 0.01).verdict == verdict
+        ordered = Selected(estimates, chosen, (), None, exact)
+        assert decide(list(rank_correlations(claim, ordered)), 0.01).verdict == verdict
+        assert decide(list(violations(few, ordered)), 0.01).verdict == verdict

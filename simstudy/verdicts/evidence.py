@@ -1,0 +1,151 @@
+"""One-sided evidence on an inequality: corrected for skewness, and valid at all looks together.
+
+For a contrast with n independent block contributions, t = (estimate − bound)/MCSE has its skewness removed by Hall's
+(1992) cubic, becomes a normal score z by the tail of Student's t, and then a p-value: the reciprocal of the one-sided
+normal mixture 2 √(ρ/(n + ρ)) exp(S²/2(n + ρ)) Φ(S/√(n + ρ)) at S = z√n.  That is a test martingale of Brownian motion
+(Robbins 1970; Howard et al. 2021), which sums of influence values follow asymptotically (Waudby-Smith et al. 2024):
+whoever adds replicates and looks again, as often as they like, is wrong no more often than the level says.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import optimize, special
+
+Array = NDArray[np.float64]
+
+MIXTURE = 16.0
+"""ρ, the blocks at which the mixture puts its mass: bounds are tightest at 10 to 20 times as many."""
+MIN_BLOCKS = 64
+"""Blocks below which there is no verdict: with fewer, skewness is not corrected well, and one block is often large."""
+LARGEST_SHARE = 0.2
+"""Share of the squared error that one block may hold: with more, the error itself rests on few blocks."""
+
+
+class Contrast(NamedTuple):
+    """A smooth function of estimates with its Monte Carlo error: numbers, or arrays of one shape.
+
+    Attributes
+    ----------
+    value, mcse
+        Estimate and its standard error.
+    n_blocks
+        Blocks of replicates that the error comes from.
+    skewness
+        Of the contributions of blocks.
+    largest_share
+        Share of MCSE² that the largest contribution has.
+    """
+
+    value: Any
+    mcse: Any
+    n_blocks: Any
+    skewness: Any
+    largest_share: Any
+
+    def at(self, *place: int) -> Contrast:
+        """Return one contrast of an array of them."""
+        return Contrast(*(np.asarray(field)[place] for field in self))
+
+
+def doubt(contrast: Contrast) -> str:
+    """Return why a contrast allows no verdict; empty if it does."""
+    if not np.isfinite(contrast.value):
+        return "no estimate, or none that is smooth in the means"
+    if contrast.n_blocks < MIN_BLOCKS:
+        return f"{contrast.n_blocks:g} blocks of replicates, {MIN_BLOCKS} are needed"
+    if contrast.largest_share > LARGEST_SHARE:
+        return f"one block of {contrast.n_blocks:g} holds {100 * contrast.largest_share:.0f} % of the squared error"
+    return ""
+
+
+def p_above(contrast: Contrast, bound: ArrayLike) -> Array:
+    """Return the p-value of "the truth is at most the bound": small if it is proven to lie above.
+
+    It is 1 where `doubt` sees a reason, and where estimate and bound are equal.
+    """
+    value, mcse, n_blocks, skewness, share = (np.asarray(field, float) for field in contrast)
+    distance = value - np.asarray(bound, float)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        # Without error (exactly 0 in every replicate) any difference is certain.
+        t = np.where(distance == 0.0, 0.0, distance / mcse)
+    sound = np.isfinite(value) & (n_blocks >= MIN_BLOCKS) & (share <= LARGEST_SHARE)
+    t, n_blocks = np.where(sound, t, 0.0), np.where(sound, n_blocks, MIN_BLOCKS)
+    z = normal_score(skewness_corrected(t, np.where(sound, skewness, 0.0), n_blocks), n_blocks - 1)
+    return np.where(sound & ~np.isnan(t), anytime_p(z, n_blocks), 1.0)
+
+
+def p_below(contrast: Contrast, bound: ArrayLike) -> Array:
+    """Return the p-value of "the truth is at least the bound": small if it is proven to lie below."""
+    mirrored = contrast._replace(value=-np.asarray(contrast.value), skewness=-np.asarray(contrast.skewness))
+    return p_above(mirrored, -np.asarray(bound, float))
+
+
+def interval(contrast: Contrast, level: float) -> tuple[float, float]:
+    """Return the bounds beyond which the truth lies with probability below the level on each side, at all looks.
+
+    They are those at which `p_above` and `p_below` are the level; infinite where there is no verdict.
+    """
+    if doubt(contrast):
+        return -np.inf, np.inf
+    n_blocks, skewness = int(contrast.n_blocks), float(contrast.skewness)
+    score = anytime_score(level, n_blocks)
+    below, above = (float(students_of(score, sign * skewness, n_blocks)) for sign in (1.0, -1.0))
+    return float(contrast.value - below * contrast.mcse), float(contrast.value + above * contrast.mcse)
+
+
+def skewness_corrected(t: ArrayLike, skewness: ArrayLike, n_blocks: ArrayLike) -> Array:
+    """Return Hall's monotone cubic transform of Student's statistic, which removes its skewness (Hall 1992)."""
+    t = np.asarray(t, float)
+    tilt = np.asarray(skewness, float) / np.sqrt(n_blocks)
+    finite = np.where(np.isfinite(t), t, 0.0)
+    corrected = finite + tilt * (2.0 * finite**2 + 1.0) / 6.0 + tilt**2 * finite**3 / 27.0
+    return np.where(np.isfinite(t), corrected, t)
+
+
+def normal_score(t: ArrayLike, degrees: ArrayLike) -> Array:
+    """Return the standard normal deviate with the tail probability of Student's t: z with sf(z) = sf_t(t)."""
+    t = np.asarray(t, float)
+    return np.copysign(special.ndtri(special.stdtr(degrees, -np.abs(t))), t)
+
+
+def anytime_p(z: ArrayLike, n_blocks: ArrayLike) -> Array:
+    """Return a p-value of "the mean is not above the bound" that holds at all looks together.
+
+    Parameters
+    ----------
+    z
+        Normal score of (estimate − bound)/MCSE.
+    n_blocks
+        Blocks so far.
+    """
+    return np.asarray(np.exp(-np.maximum(_log_evidence(z, n_blocks), 0.0)))
+
+
+def _log_evidence(z: ArrayLike, n_blocks: ArrayLike) -> Array:
+    """Logarithm of the mixture: exp(s²/2) Φ(s), by the scaled complementary error function where Φ underflows."""
+    n = np.asarray(n_blocks, float)
+    score = np.asarray(z, float) * np.sqrt(n / (n + MIXTURE))
+    below, above = np.minimum(score, 0.0), np.maximum(score, 0.0)
+    with np.errstate(divide="ignore"):
+        tail = np.log(0.5 * special.erfcx(-below / np.sqrt(2.0)))
+    rising = np.where(score < 0.0, tail, 0.5 * above**2 + special.log_ndtr(above))
+    return np.asarray(np.log(2.0) + 0.5 * np.log(MIXTURE / (n + MIXTURE)) + rising)
+
+
+def anytime_score(level: float, n_blocks: float) -> float:
+    """Return the normal score at which `anytime_p` is the level: the half-width of a confidence sequence in MCSE."""
+    return float(optimize.brentq(lambda z: _log_evidence(z, n_blocks) + np.log(level), 0.0, 60.0))
+
+
+def students_of(z: ArrayLike, skewness: float, n_blocks: int) -> Array:
+    """Return the t whose skewness-corrected normal score is z: what bounds (estimate − t·MCSE) are made of."""
+    z = np.asarray(z, float)
+    corrected = -np.sign(z) * special.stdtrit(n_blocks - 1, special.ndtr(-np.abs(z)))
+    tilt = skewness / np.sqrt(n_blocks)
+    if abs(tilt) < 1e-8:
+        return np.asarray(corrected)
+    return np.asarray(3.0 * (np.cbrt(1.0 + tilt * (corrected - tilt / 6.0)) - 1.0) / tilt)

@@ -1,0 +1,259 @@
+"""How an optimum moves along another factor: its slope, and the law that it follows.
+
+The vertex of the parabola through the least level and its neighbours is smooth in the means while the least level
+stays the same.  So it is taken for every level that may be the least (a confidence set of the least level), and the
+worst of the p-values counts (Berger and Boos 1994): a share of the level is spent on that set.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from simstudy.design.claims import OptimumLaw, OptimumSlope
+from simstudy.verdicts.claimed import claimed
+from simstudy.verdicts.comparisons import Comparison, Selected, place, strata, undecided
+from simstudy.verdicts.estimates import Estimates
+from simstudy.verdicts.evidence import Contrast, doubt, interval, p_above, p_below
+from simstudy.verdicts.laws import LAWS, advantage, akaike, expand
+from simstudy.verdicts.logic import NOTHING, Evidence, every, possible_minima
+from simstudy.verdicts.optima import told_of
+
+Array = NDArray[np.float64]
+
+DOUBT = 0.2
+"""Share of the level that is spent on which levels may be least; the rest is for the statistic."""
+PLAIN = 2.0
+"""Curvature in MCSE above which a vertex is taken for a smooth function of the means."""
+MOST_WAYS = 512
+"""Ways in which levels may be least beyond which there is no verdict."""
+NEARLY_LINEAR = 0.2
+"""Largest ratio of the quadratic to the linear error of a statistic at which it is judged as if it were linear."""
+TOO_MANY = f"levels may be least in more than {MOST_WAYS} ways"
+
+
+class Vertex(NamedTuple):
+    """A possible optimum in ln x, and its derivatives by the measure in cells; ``plain`` if it is smooth in these."""
+
+    value: float
+    terms: dict[int, float]
+    plain: bool = True
+
+
+class Profiles(NamedTuple):
+    """Cells along one factor at each level of another: levels z, and at each of them x in increasing order.
+
+    ``cells[z][x]`` are the cells that differ in tuned factors alone.
+    """
+
+    along: Array
+    levels: list[Array]
+    cells: list[list[list[int]]]
+
+
+def optimum_slopes(claim: OptimumSlope, of: Selected) -> Iterator[Comparison]:
+    """Yield, for each combination of the other factors, the slope of the optimum in ln of the factor ``along``."""
+    for cells, profiles in _profiles(claim, of):
+        told = _told(claim, of, profiles)
+        seen = np.isfinite(told) if claim.source else np.ones(len(told), bool)
+        if seen.sum() < 2:
+            continue
+        profiles = _only(profiles, seen)
+        leverage = np.log(profiles.along) - np.log(profiles.along).mean()
+        leverage /= (leverage**2).sum()
+        value = float(leverage @ _scaled(claim, told[seen])) if claim.value is None else claimed(claim.value)
+        kind = "log-log slope" if claim.scale == "log_log" else "slope in the logarithm"
+        text = f"{kind} of optimal {claim.x} along {claim.along} = {', '.join(f'{z:g}' for z in profiles.along)}"
+        text += place(of, cells[0], claim.along, claim.x, *claim.tune)
+        slope = partial(_slope, of.estimates, leverage, claim.scale == "log_log")
+        yield _compared(text, of, profiles, slope, (value - claim.margin, value + claim.margin), value)
+
+
+def optimum_laws(claim: OptimumLaw, of: Selected) -> Iterator[Comparison]:
+    """Yield, for each combination of the other factors and each other law, by how much it fits worse than the law.
+
+    In Akaike's criterion, solved for sums of squares; a law of growth must beat a constant without any margin: it must
+    not pass for describing none.
+    """
+    for cells, profiles in _profiles(claim, of):
+        places = zip(profiles.levels, profiles.cells, strict=True)
+        found = np.exp([_estimated(of.estimates, levels, by_x).value for levels, by_x in places])
+        fits = {law: akaike(law, profiles.along, found) for law in LAWS}
+        ranked = ", ".join(f"{law} {fits[law] - min(fits.values()):.1f}" for law in sorted(fits, key=fits.__getitem__))
+        where = place(of, cells[0], claim.along, claim.x, *claim.tune)
+        for other in LAWS:
+            margin = 0.0 if other == "constant" else claim.margin
+            if other == claim.law:
+                continue
+            text = f"squares that {other} leaves above those allowed to {claim.law} (AIC above the best: {ranked})"
+            statistic = partial(_law, of.estimates, advantage(claim.law, other, margin, profiles.along))
+            text += f" for optimal {claim.x}{where}"
+            yield _compared(text, of, profiles, statistic, (0.0, np.inf), 0.0)
+
+
+def _profiles(claim: OptimumSlope | OptimumLaw, of: Selected) -> Iterator[tuple[list[int], Profiles]]:
+    """Yield the cells with each combination of the other factors, laid out; cells without a value are left out."""
+    coordinates = of.estimates.coordinates
+    for cells in strata(of.estimates, of.chosen, of.factors, (claim.along, claim.x, *claim.tune)):
+        table: dict[float, dict[float, list[int]]] = defaultdict(lambda: defaultdict(list))
+        for cell in cells:
+            if np.isfinite(of.estimates.values[cell]):
+                table[float(coordinates[cell][claim.along])][float(coordinates[cell][claim.x])].append(cell)
+        by_x = [sorted(table[z].items()) for z in sorted(table)]
+        levels = [np.log([x for x, _ in each]) for each in by_x]
+        yield cells, Profiles(np.array(sorted(table)), levels, [[inside for _, inside in each] for each in by_x])
+
+
+def _only(profiles: Profiles, seen: NDArray[np.bool_]) -> Profiles:
+    kept = np.flatnonzero(seen)
+    return Profiles(profiles.along[kept], [profiles.levels[k] for k in kept], [profiles.cells[k] for k in kept])
+
+
+def _told(claim: OptimumSlope, of: Selected, profiles: Profiles) -> Array:
+    """Optimum by theory at each z, NaN where it has none."""
+    if of.theory is None:
+        return np.full(len(profiles.along), np.nan)
+    each = [told_of(of, list(itertools.chain(*by_x)), claim) for by_x in profiles.cells]
+    return np.array([float(profile.refined[0]) if profile.in_sight else np.nan for profile in each])
+
+
+def _scaled(claim: OptimumSlope, optima: Array) -> Array:
+    return np.log(optima) if claim.scale == "log_log" else optima
+
+
+def _slope(estimates: Estimates, leverage: Array, logarithmic: bool, vertices: Sequence[Vertex]) -> Contrast:
+    """Slope over optima, or their logarithms, by the delta method."""
+    value: float = 0.0
+    terms: dict[int, float] = defaultdict(float)
+    for weight, vertex in zip(leverage, vertices, strict=True):
+        value += weight * (vertex.value if logarithmic else np.exp(vertex.value))
+        for cell, derivative in vertex.terms.items():
+            terms[cell] += weight * derivative * (1.0 if logarithmic else np.exp(vertex.value))
+    return _contrast(estimates, value, terms)
+
+
+def _law(estimates: Estimates, statistic: Callable[[Array], Array], vertices: Sequence[Vertex]) -> Contrast:
+    """A smooth function of optima to second order; without a verdict where it is none, or not nearly linear."""
+    cells = sorted(set().union(*(vertex.terms for vertex in vertices)))
+    gradient = np.array([[np.exp(v.value) * v.terms.get(cell, 0.0) for cell in cells] for v in vertices])
+    covariance = gradient @ estimates.covariance(cells) @ gradient.T if cells else np.zeros((len(vertices),) * 2)
+    found = expand(statistic, np.exp([vertex.value for vertex in vertices]), covariance)
+    linear = _contrast(estimates, found.estimate, dict(zip(cells, found.gradient @ gradient, strict=True)))
+    smooth = all(vertex.plain for vertex in vertices) and found.quadratic_error <= NEARLY_LINEAR * linear.mcse
+    value = linear.value if smooth or not found.quadratic_error else np.nan
+    return linear._replace(value=value, mcse=np.hypot(linear.mcse, found.quadratic_error))
+
+
+def _contrast(estimates: Estimates, value: float, terms: dict[int, float]) -> Contrast:
+    """The value of a smooth function of estimates, with the error that its derivatives give; certain without any."""
+    if not terms:
+        return Contrast(value, 0.0, int(estimates.n_blocks.min()), 0.0, 0.0)
+    return estimates.combine(terms)._replace(value=value)
+
+
+def _compared(
+    text: str, of: Selected, profiles: Profiles, statistic: Callable[[Sequence[Vertex]], Contrast],
+    bounds: tuple[float, float], value: float,
+) -> Comparison:  # fmt: skip
+    """Compare a statistic of optima with bounds, in the worst of the ways in which levels may be least."""
+    cells = list(itertools.chain(*itertools.chain(*profiles.cells)))
+    if len(profiles.along) < 2:
+        return undecided(text, "a single level", cells)
+    places = zip(profiles.levels, profiles.cells, strict=True)
+    found = statistic([_estimated(of.estimates, levels, by_x) for levels, by_x in places])
+    ways = [statistic(vertices) for vertices in _ways(of.estimates, profiles, DOUBT * of.level)]
+
+    def confidence(level: float) -> tuple[float, float]:
+        reach = [interval(each, (1.0 - DOUBT) * level) for each in ways]
+        return min((low for low, _ in reach), default=-np.inf), max((high for _, high in reach), default=np.inf)
+
+    why = next((doubt(each) for each in ways if doubt(each)), "" if ways else TOO_MANY)
+    shown = (float(found.value), float(found.mcse))
+    return Comparison(text, *shown, *bounds, value, _worst(ways, bounds), confidence, tuple(cells), why)
+
+
+def _worst(ways: list[Contrast], bounds: tuple[float, float]) -> Evidence:
+    """Evidence on bounds that holds whichever of the ways is the true one."""
+    if not ways:
+        return NOTHING
+    each = Contrast(*(np.array(column, float) for column in zip(*ways, strict=True)))
+    ends = [Evidence(p_below(each, bounds[0]), p_above(each, bounds[0]))]
+    ends += [Evidence(p_above(each, bounds[1]), p_below(each, bounds[1]))] if np.isfinite(bounds[1]) else []
+    worst = [np.array([end[side].max() for end in ends]) / (1.0 - DOUBT) for side in (0, 1)]
+    return every(Evidence(*(np.minimum(column, 1.0) for column in worst)))
+
+
+def _ways(estimates: Estimates, profiles: Profiles, level: float) -> list[tuple[Vertex, ...]]:
+    """Optima at each z in all ways in which levels may be least; none at all if these are too many."""
+    share = level / len(profiles.along)
+    each = [_possible(estimates, x, by_x, share) for x, by_x in zip(profiles.levels, profiles.cells, strict=True)]
+    return list(itertools.product(*each)) if math.prod(map(len, each)) <= MOST_WAYS else []
+
+
+def _possible(estimates: Estimates, x: Array, by_x: list[list[int]], level: float) -> list[Vertex]:
+    """Where the optimum may be, for each level and each choice of what is tuned that may be the least."""
+    tuned = any(len(cells) > 1 for cells in by_x)
+    share = level / (len(x) + 1) if tuned else level
+    least = set(_may_be_least(estimates, list(itertools.chain(*by_x)), share))
+    best = [_may_be_least(estimates, cells, share) for cells in by_x]
+    found: list[Vertex] = []
+    for k, cells in enumerate(by_x):
+        if not least & set(cells):
+            continue
+        if k in (0, len(x) - 1):
+            found.append(Vertex(float(x[k]), {}))
+            continue
+        middle = [cell for cell in cells if cell in least]
+        for three in itertools.product(best[k - 1], middle, best[k + 1]):
+            found += _vertices(estimates, x[k - 1 : k + 2], three)
+    return found
+
+
+def _may_be_least(estimates: Estimates, cells: list[int], level: float) -> list[int]:
+    if len(cells) < 2:
+        return cells
+    p_values = possible_minima(p_above(estimates.differences(cells), 0.0))
+    return [cell for cell, p in zip(cells, p_values, strict=True) if p >= level]
+
+
+def _vertices(estimates: Estimates, x: Array, three: Sequence[int]) -> list[Vertex]:
+    """Return the vertex of the parabola through three cells, or where it may be.
+
+    If the one between is the least, the vertex lies between the middles of the steps.  Where the curvature is in doubt
+    both are returned, without error: whatever is monotone in the place is worst at one of them.
+    """
+    vertex, curvature = _parabola(estimates, x, three)
+    middles = (x[:-1] + x[1:]) / 2
+    if curvature.value > PLAIN * curvature.mcse:
+        return [vertex._replace(value=float(np.clip(vertex.value, *middles)))]
+    return [Vertex(float(middle), {}, plain=False) for middle in middles]
+
+
+def _parabola(estimates: Estimates, x: Array, three: Sequence[int]) -> tuple[Vertex, Contrast]:
+    """The vertex of the parabola through three cells at x, and the step of its slope."""
+    first, second = np.diff(x)
+    a, b, c = three
+    d_left, d_right = {a: -1 / first, b: 1 / first}, {b: -1 / second, c: 1 / second}
+    left, right = (sum(k * estimates.values[cell] for cell, k in d.items()) for d in (d_left, d_right))
+    bend, width, middle = right - left, (x[2] - x[0]) / 2, (x[0] + x[1]) / 2
+    slope_step = estimates.combine({cell: d_right.get(cell, 0.0) - d_left.get(cell, 0.0) for cell in three})
+    if bend == 0.0:
+        return Vertex(float(x[1]), {}, plain=False), slope_step
+    terms = {cell: width * (left * d_right.get(cell, 0.0) - right * d_left.get(cell, 0.0)) / bend**2 for cell in three}
+    return Vertex(float(middle - width * left / bend), terms), slope_step
+
+
+def _estimated(estimates: Estimates, x: Array, by_x: list[list[int]]) -> Vertex:
+    """The optimum between levels as estimated."""
+    best = [min(cells, key=lambda cell: float(estimates.values[cell])) for cells in by_x]
+    k = int(np.argmin(estimates.values[best]))
+    if k in (0, len(x) - 1):
+        return Vertex(float(x[k]), {})
+    return _parabola(estimates, x[k - 1 : k + 2], best[k - 1 : k + 2])[0]
