@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 EXIT_PRECISION_MISSED = 3
 EXIT_DIFFERENT = 4
-
+EXIT_UNLIKE_DECLARED = 5
 DESIGNS = Path("designs")
 
 app = typer.Typer(
@@ -37,7 +37,8 @@ app = typer.Typer(
     "A study is one design file (TOML). Typical use: [bold]simstudy list[/], [bold]simstudy check[/] a design, "
     "[bold]simstudy run[/] it, and open outputs/STUDY/PROFILE/report.html.",
     epilog="Exit codes: 0 done, 2 a mistake that the message says how to mend, 3 done but a ceiling on replicates came "
-    "before the precision, 4 verify found other numbers, 70 a defect of simstudy, 130 interrupted.",
+    "before the precision, 4 verify found other numbers, 5 done but some outcome is another than the design declares, "
+    "70 a defect of simstudy, 130 interrupted.",
 )
 
 
@@ -141,7 +142,7 @@ def _run(loaded: Design, output: Path, **how: Any) -> None:
     """Run a study as `simstudy.run` is told to, and show its verdicts."""
     from simstudy.report.page import write_report
     from simstudy.report.progress import ProgressDisplay, missed_lines
-    from simstudy.report.tables import verdict_table
+    from simstudy.report.tables import count_verdicts, verdict_lines, verdict_table
     from simstudy.study import run as run_study
 
     store = _store(loaded, output)
@@ -150,19 +151,20 @@ def _run(loaded: Design, output: Path, **how: Any) -> None:
     with store.locked():
         report = write_report(results, loaded, store)
     show_table(verdict_table(results))
-    total = int(results.n_replicates.sum())
+    lines, total = verdict_lines(results), int(results.n_replicates.sum())
     say(
+        count_verdicts(lines),
         f"{results.sizes['cell']} cells, {total:,} replicates, {int(results.n_failed.sum())} failed",
         f"results  {store.folder / 'results.nc'}",
         f"report   {report}",
     )
-    ledger = display.ledger
-    damaged = sum(len(account.damaged) for account in ledger.accounts)
-    if damaged:
+    if damaged := sum(len(account.damaged) for account in display.ledger.accounts):
         warn(f"{damaged} stored batches were damaged and have been computed again; check the disk")
-    missed = [account for account in ledger.accounts if not account.reached]
-    if missed:
+    if missed := [account for account in display.ledger.accounts if not account.reached]:
         warn(*missed_lines(missed, loaded))
+    if not all(line.as_declared for line in lines):
+        raise typer.Exit(EXIT_UNLIKE_DECLARED)
+    if missed:
         raise typer.Exit(EXIT_PRECISION_MISSED)
 
 
@@ -246,13 +248,13 @@ def status(design: DesignArgument, profile: ProfileOption = "quick", output: Out
     [bold]simstudy replay --cell[/].
     """
     from simstudy.design.load import load_design
-    from simstudy.execution.ledger import Ledger
     from simstudy.execution.shares import with_shares
     from simstudy.report.progress import status_line, status_table
+    from simstudy.study import open_ledger
 
     loaded = load_design(design_path(design), profile)
     store = with_shares(_store(loaded, output))
-    ledger = Ledger(loaded, store)
+    ledger = open_ledger(loaded, store)
     ledger.first_tasks()
     show_table(status_table(ledger, loaded))
     say(status_line(ledger, store))

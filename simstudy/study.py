@@ -90,7 +90,7 @@ def run(
         # The executor comes first: if it cannot be used, no folder is made.  It also ends first: the theory of all
         # cells may take minutes, in which jobs of a cluster would idle.
         with open_queue(executor, workers, network, lambda: held.enter_context(store.locked())) as queue:
-            ledger = Ledger(design, store, queue.device)
+            ledger = open_ledger(design, store, queue.device)
             simulate(ledger, queue, meter, tell)
             n_workers = queue.workers()
         # Imported here: with the theory they take a second, which a command that only looks need not wait for.
@@ -126,7 +126,8 @@ def run_share(
 ) -> Store:
     """Compute what is missing of the cells of a share, and return the folder where it is stored.
 
-    `simstudy merge` brings the shares together, and `run` then finds everything stored.
+    `simstudy merge` brings the shares together, and `run` then finds everything stored; but for what a verdict takes
+    beyond the precision, as a share does not see the other cells.
 
     Raises
     ------
@@ -142,6 +143,15 @@ def run_share(
         open_share(store)
         simulate(Ledger(part, store), queue, Meter(), observer or (lambda *_: None))
     return store
+
+
+def open_ledger(design: Design, store: Store, device: str = "cpu") -> Ledger:
+    """Return the ledger of a design, with what its claims want where replicates are spent on verdicts."""
+    if all(planned.precision.stop == "precision" for planned in design.cells):
+        return Ledger(design, store, device)
+    from simstudy.verdicts.open_claims import OpenClaims
+
+    return Ledger(design, store, device, OpenClaims(design))
 
 
 def simulate(ledger: Ledger, queue: Queue, meter: Meter, tell: Observer) -> None:

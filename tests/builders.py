@@ -67,6 +67,7 @@ grid = "angles"
 measure = "mse"
 x = "angle"
 direction = "decreasing"
+expected = "inconclusive"
 
 [figures.mse]
 title = "Error against angle"

@@ -203,6 +203,8 @@ def _counts(n_cells: int) -> dict[str, Any]:
         "n_failed": failed,
         "n_batches": np.full(n_cells, 8),
         "precision_reached": np.arange(n_cells) % 10 != 9,
+        "n_looks": np.full(n_cells, 2),
+        "look_replicates": np.tile([1024, 2048], (n_cells, 1)),
     }
 
 

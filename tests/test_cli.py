@@ -131,13 +131,22 @@ def test_damaged_batches__are_told(tmp_path):
 
 
 def test_missed_precision__has_its_own_exit_code(tmp_path):
-    path = write_design(tmp_path, edited(DESIGN, "mse = 0.05", "mse = 0.0001"))
+    text = edited(edited(DESIGN, "mse = 0.05", "mse = 0.0001"), '"inconclusive"', '"supported"')
+    path = write_design(tmp_path, text)
     result = simstudy("run", path, "--output", tmp_path / "out", "--executor", "serial")
     assert result.returncode == 3 and "6 cells stopped without the precision wanted; see" in result.stderr
     assert result.stderr.count("MCSE of mse 0.0") == 6 and "ceiling of 512 replicates" in result.stderr
     assert "angles: angle = 45.0, bandwidth = 0.5: MCSE" in result.stderr
     shown = simstudy("status", path, "--output", tmp_path / "out")
     assert shown.stdout.count("ceiling reached") == 6
+
+
+@pytest.mark.parametrize(("declared", "code", "unlike"), [("inconclusive", 0, 0), ("contradicted", 5, 1)])
+def test_outcome_unlike_the_declared_one__has_its_own_exit_code_and_is_counted(tmp_path, declared, code, unlike):
+    path = write_design(tmp_path, edited(edited(DESIGN, "mse = 0.05", "mse = 0.5"), '"inconclusive"', f'"{declared}"'))
+    result = simstudy("run", path, "--output", tmp_path / "out", "--executor", "serial")
+    assert result.returncode == code, result.stdout
+    assert f"1 claim: 0 supported, 0 contradicted, 1 inconclusive; {unlike} unlike declared" in result.stdout
 
 
 def test_bad_design__is_one_message_exit_code_2_and_nothing_written(tmp_path):

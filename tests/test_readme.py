@@ -68,7 +68,9 @@ def test_verdict_table__is_that_of_a_run():
     table = README.split("<!-- verdicts -->")[1].split("<!-- end -->")[0]
     stated = [[cell.strip() for cell in row.split(" | ")] for row in table.strip().splitlines()[2:]]
     lines = verdict_lines(simstudy.open_results(ROOT / "outputs" / "principal-angles" / "quick"))
-    found = [[f"| {line.statement}", line.verdict, line.statistic, f"{line.estimate} |"] for line in lines]
+    found = [
+        [f"| {line.statement}", line.verdict, line.statistic, line.estimate, f"{line.claimed} |"] for line in lines
+    ]
     assert [[cell.replace("\\|", "|") for cell in row] for row in stated] == found
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
@@ -33,6 +33,10 @@ class Precision(Record):
         default_factory=dict, description="measure = largest MCSE wanted, relative to the estimate"
     )
     absolute_mcse: dict[str, Positive] = Field(default_factory=dict, description="measure = largest MCSE wanted")
+    stop: Literal["precision", "verdict", "both"] = Field(
+        "precision",
+        description='what replicates are spent on: "precision", "verdict" (open claims alone), or "both"',
+    )
     min_replicates: Count = Field(1024, description="floor on the replicates of each cell")
     max_replicates: Count = Field(65536, description="ceiling on the replicates of each cell")
 

@@ -145,6 +145,8 @@ _COUNTS: dict[str, Variable] = {
     "n_failed": Variable(("cell",), "1", "replicates without a defined estimate: counted, never redrawn"),
     "n_batches": Variable(("cell",), "1", "batches folded into the measures"),
     "precision_reached": Variable(("cell",), "bool", "whether every wanted Monte Carlo error was met"),
+    "n_looks": Variable(("cell",), "1", "looks at the cell so far: each decided whether more replicates are wanted"),
+    "look_replicates": Variable(("cell", "look"), "1", "replicates at each look, failed ones included; then 0"),
     "query_point": Variable(("cell", "query", "feature"), "X", "query points of the cells that report by query"),
     "inapplicable": Variable(
         _BY_SOURCE, "text", "why a theory does not apply to a cell; empty where it does"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import heapq
 from collections import defaultdict, deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby, islice
 
@@ -55,6 +55,8 @@ class Account:
         How many of the batches wanted are not stored.
     damaged
         Stored batches that turned out damaged and have to be computed again.
+    looks
+        Batches at each look so far.
     """
 
     planned: PlannedCell
@@ -65,6 +67,7 @@ class Account:
     failed: tuple[int, ...] = ()
     missing: int = 0
     damaged: set[int] = field(default_factory=set)
+    looks: list[int] = field(default_factory=list)
 
     @property
     def finished(self) -> bool:
@@ -99,11 +102,25 @@ class Account:
         return self.planned.cell.simulation.batch_size
 
 
-class Ledger:
-    """Accounts of all cells of a design, kept up to date as batches arrive."""
+Rule = Callable[[Sequence[Account]], Sequence[int]]
+"""From the accounts of all cells, none of which wants a batch for itself, to how many are wanted for the whole."""
 
-    def __init__(self, design: Design, store: Store, device: str = "cpu") -> None:
+
+class Ledger:
+    """Accounts of all cells of a design, kept up to date as batches arrive.
+
+    Parameters
+    ----------
+    design, store, device
+        What is run, where it is stored, and what computes it.
+    rule
+        What is wanted beyond the precision of each cell.  It is asked when no cell wants more for itself, so that what
+        it sees, and decides, does not depend on the order in which batches arrive.
+    """
+
+    def __init__(self, design: Design, store: Store, device: str = "cpu", rule: Rule | None = None) -> None:
         self._store = store
+        self._rule = rule
         # Batches of different devices differ in their last bits, and are never mixed.
         self._engine = engine(device)
         self.accounts = []
@@ -127,6 +144,7 @@ class Ledger:
         """Look at what is stored and return the tasks to begin with."""
         for account in self.accounts:
             self._advance(account)
+        self._look_at_all()
         return self._further(self.accounts)
 
     def pilot_tasks(self, n_batches: int) -> list[Task]:
@@ -152,7 +170,7 @@ class Ledger:
                 if not account.missing and not account.finished:
                     self._advance(account)
                     touched.append(account)
-        return self._further(touched)
+        return self._further([*touched, *self._look_at_all()])
 
     @property
     def work_done(self) -> float:
@@ -197,6 +215,20 @@ class Ledger:
             else:
                 self._look(account, [moments for _, moments in batches if moments is not None])
 
+    def _look_at_all(self) -> list[Account]:
+        """Ask the rule as long as no cell wants more, and return those that it wants more of."""
+        raised: list[Account] = []
+        while self._rule is not None and all(account.finished for account in self.accounts):
+            wanted = self._rule(self.accounts)
+            further = [(a, n) for a, n in zip(self.accounts, wanted, strict=True) if n > a.target]
+            if not further:
+                break
+            for account, target in further:
+                account.target = target
+                self._advance(account)
+            raised += [account for account, _ in further]
+        return raised
+
     def _stored_of(self, account: Account) -> list[int]:
         """Return the numbers of the batches that are wanted and stored, in order."""
         return sorted(batch for batch in self._stored[account.identity] if batch < account.target)
@@ -219,6 +251,7 @@ class Ledger:
 
     def _look(self, account: Account, batches: list[Moments]) -> None:
         account.done = account.target
+        account.looks.append(account.done)
         self._measure(account, batches)
         if account.performance is not None:
             account.target = next_target(

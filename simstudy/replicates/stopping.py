@@ -41,8 +41,10 @@ def shortfall(performance: Performance, precision: Precision) -> Shortfall:
     """Return the largest ratio of an MCSE to the MCSE wanted, over the measures with a target.
 
     A measure that is undefined (the correlation of a single head) has nothing to reach; a relative target on a
-    measure that is exactly 0 is reached only by an MCSE of 0.
+    measure that is exactly 0 is reached only by an MCSE of 0.  Where verdicts alone are asked for, none is wanted.
     """
+    if precision.stop == "verdict":
+        return Shortfall(0.0, "", 0.0, 0.0)
     wanted = [(m, r * abs(float(performance.estimate[m]))) for m, r in precision.relative_mcse.items()]
     wanted += list(precision.absolute_mcse.items())
     found = [Shortfall(0.0, "", 0.0, 0.0)]

@@ -195,7 +195,9 @@ def _precision(planned: PlannedCell) -> str:
     wanted = [f"{name} ≤ {number(100 * bound)} % of the estimate" for name, bound in precision.relative_mcse.items()]
     wanted += [f"{name} ≤ {number(bound)}" for name, bound in precision.absolute_mcse.items()]
     replicates = f"{precision.min_replicates} to {precision.max_replicates} replicates"
-    return f"MCSE of {'; of '.join(wanted)}; {replicates}" if wanted else f"none stated; {replicates}"
+    parts = [f"MCSE of {'; of '.join(wanted)}"] if wanted and precision.stop != "verdict" else []
+    parts += ["verdicts"] if precision.stop != "precision" else []
+    return f"{'; '.join(parts) or 'none stated'}; {replicates}"
 
 
 def _measures(cells: xr.Dataset) -> list[str]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import pandas as pd
@@ -79,13 +80,12 @@ def _p_value(value: float) -> str:
     return "< 0.0001" if value < 1e-4 else number(value, 2)
 
 
-def verdict_counts(results: xr.Dataset) -> str:
+def count_verdicts(lines: Sequence[VerdictLine]) -> str:
     """Return how many claims got which verdict, and how many another than declared, in words."""
-    lines = verdict_lines(results)
     tally = Counter(line.verdict for line in lines)
-    unlike = sum(not line.as_declared for line in lines)
     found = ", ".join(f"{tally[verdict]} {verdict}" for verdict in VERDICT_COLOURS)
-    return f"{len(lines)} claims: {found}; {unlike} unlike declared"
+    claims = "1 claim" if len(lines) == 1 else f"{len(lines)} claims"
+    return f"{claims}: {found}; {sum(not line.as_declared for line in lines)} unlike declared"
 
 
 def verdict_table(results: xr.Dataset) -> Table:

@@ -94,11 +94,16 @@ def coordinates(design: Design) -> dict[str, Any]:
 def _counts(accounts: Sequence[Account]) -> dict[str, Any]:
     total = np.array([account.done * account.batch_size for account in accounts])
     failed = np.array([account.n_failed for account in accounts])
+    looks = np.zeros((len(accounts), max(len(account.looks) for account in accounts)), int)
+    for row, account in zip(looks, accounts, strict=True):
+        row[: len(account.looks)] = np.array(account.looks) * account.batch_size
     return {
         "n_replicates": total - failed,
         "n_failed": failed,
         "n_batches": np.array([account.done for account in accounts]),
         "precision_reached": np.array([account.reached for account in accounts]),
+        "n_looks": np.array([len(account.looks) for account in accounts]),
+        "look_replicates": looks,
     }
 
 

@@ -102,10 +102,10 @@ def inside(
     )  # fmt: skip
 
 
-def undecided(statistic: str, why: str, cells: list[int]) -> Comparison:
-    """Return a comparison that decides nothing: a single cell on its line must not pass for support."""
+def undecided(statistic: str, why: str) -> Comparison:
+    """Return a comparison that no replicate decides: a single cell on its line must not pass for support."""
     nothing = (np.nan, np.nan, np.nan, np.nan, np.nan)
-    return Comparison(statistic, *nothing, NOTHING, lambda _: (-np.inf, np.inf), tuple(cells), why)
+    return Comparison(statistic, *nothing, NOTHING, lambda _: (-np.inf, np.inf), doubt=why)
 
 
 def agreement(claim: AgreesWithTheory, of: Selected) -> Iterator[Comparison]:
@@ -146,7 +146,7 @@ def steps(claim: Monotone, of: Selected) -> Iterator[Comparison]:
     sign = 1.0 if claim.direction == "increasing" else -1.0
     for cells in strata(of.estimates, of.chosen, of.factors, (claim.x,)):
         if len(cells) < 2:
-            yield undecided(claim.measure + place(of, cells[0]), "a single cell", cells)
+            yield undecided(claim.measure + place(of, cells[0]), "a single cell")
         for left, right in itertools.pairwise(cells):
             step = of.estimates.combine({right: sign, left: -sign})
             start, stop = (of.estimates.coordinates[cell][claim.x] for cell in (left, right))
@@ -159,7 +159,7 @@ def slopes(claim: Slope, of: Selected) -> Iterator[Comparison]:
     value = claimed(claim.value)
     for cells in strata(of.estimates, of.chosen, of.factors, (claim.x,)):
         if len(cells) < 2:
-            yield undecided(claim.measure + place(of, cells[0]), "a single cell", cells)
+            yield undecided(claim.measure + place(of, cells[0]), "a single cell")
             continue
         x = np.array([of.estimates.coordinates[cell][claim.x] for cell in cells], float)
         x = np.log(x) if claim.scale != "linear" else x

@@ -26,7 +26,7 @@ def crossings(claim: Crossing, of: Selected) -> Iterator[Comparison]:
         text = f"{claim.x} at which {claim.measure}{place(of, pairs[0][0], claim.x)} falls below that"
         text += at(claim.versus, tuple(claim.versus))
         if len(pairs) < 2:
-            yield undecided(text, "a single pair of cells", cells)
+            yield undecided(text, "a single pair of cells")
             continue
         own, others = [cell for cell, _ in pairs], [other for _, other in pairs]
         x = np.array([float(of.estimates.coordinates[cell][claim.x]) for cell in own])
@@ -51,7 +51,7 @@ class Line:
         first, last = bool(lower > x[0]), bool(upper < x[-1])
         cells = [cell for pair in self._pairs for cell in pair]
         if not (first or last):
-            return undecided(text, "all levels lie within the ratio", cells)
+            return undecided(text, "all levels lie within the ratio")
         # Beyond the levels there is nothing to show: a crossing that is not inside counts as at their end.
         left = [self._positive(place) for place in [*x[x < lower], lower] if first]
         middle = [self._positive(place) for place in [*x[(x > lower) & (x < upper)], upper] if last]

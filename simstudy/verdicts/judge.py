@@ -152,7 +152,7 @@ def _predictions(results: xr.Dataset, measure: str, source: str, positions: list
 def decide(comparisons: list[Comparison], level: float) -> Judgement:
     """Return the verdict that comparisons give at a level, and the comparison that decides it."""
     if not comparisons:
-        nothing = undecided("", NOTHING_COMPARED, [])
+        nothing = undecided("", NOTHING_COMPARED)
         return Judgement("inconclusive", NOTHING, nothing, [], level)
     each = together([comparison.evidence for comparison in comparisons])
     evidence = every(each)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,10 +11,11 @@ from numpy.typing import NDArray
 
 from simstudy.design.claims import Optimum, OptimumClaim
 from simstudy.design.settings.cell import level
-from simstudy.verdicts.comparisons import Comparison, Selected, at, inside, place, strata, undecided
+from simstudy.verdicts.comparisons import Comparison, Selected, at, place, strata, undecided
 from simstudy.verdicts.estimates import Estimates
-from simstudy.verdicts.evidence import p_above
-from simstudy.verdicts.logic import least_among, possible_minima
+from simstudy.verdicts.evidence import doubt as why_none
+from simstudy.verdicts.evidence import interval, p_above
+from simstudy.verdicts.logic import Evidence, least_among, possible_minima
 
 Array = NDArray[np.float64]
 
@@ -86,18 +88,24 @@ def _compared(
     within = (bounds[0] <= levels) & (levels <= bounds[1])
     if within.all() or not within.any():
         where = "every level with a value lies" if within.any() else "no level with a value lies"
-        return undecided(text, f"{where} within the ratio", cells)
+        return undecided(text, f"{where} within the ratio")
     apart = of.estimates.differences(cells)
     larger = p_above(apart, 0.0)
     values = of.estimates.values[cells]
     best = int(np.argmin(np.where(within, values, np.inf)))
-    coordinates = of.estimates.coordinates
-    name = f"excess at {x} = {{:g}} over {x} = {levels[best]:g}{at(coordinates[cells[best]], _tuned(of, cells, x))}"
-    parts = tuple(
-        inside(name.format(levels[other]) + at(coordinates[cells[other]], _tuned(of, cells, x)),
-               apart.at(other, best), (0.0, np.inf), 0.0, (cells[other], cells[best]))
-        for other in np.flatnonzero(~within).tolist()
-    )  # fmt: skip
+    coordinates, tuned = of.estimates.coordinates, _tuned(of, cells, x)
+    name = f"excess at {x} = {{:g}} over {x} = {levels[best]:g}{at(coordinates[cells[best]], tuned)}"
+
+    def part(other: int) -> Comparison:
+        found = apart.at(other, best)
+        text = name.format(levels[other]) + at(coordinates[cells[other]], tuned)
+        return Comparison(
+            text, float(found.value), float(found.mcse), 0.0, np.inf, 0.0,
+            Evidence(larger[best, other], larger[other, best]), partial(interval, found), (cells[other], cells[best]),
+            why_none(found),
+        )  # fmt: skip
+
+    parts = tuple(part(other) for other in np.flatnonzero(~within).tolist())
 
     def confidence(level: float) -> tuple[float, float]:
         possible = levels[possible_minima(larger) >= level]

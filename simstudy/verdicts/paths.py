@@ -165,7 +165,7 @@ def _compared(
     """Compare a statistic of optima with bounds, in the worst of the ways in which levels may be least."""
     cells = list(itertools.chain(*itertools.chain(*profiles.cells)))
     if len(profiles.along) < 2:
-        return undecided(text, "a single level", cells)
+        return undecided(text, "a single level")
     places = zip(profiles.levels, profiles.cells, strict=True)
     found = statistic([_estimated(of.estimates, levels, by_x) for levels, by_x in places])
     ways = [statistic(vertices) for vertices in _ways(of.estimates, profiles, DOUBT * of.level)]

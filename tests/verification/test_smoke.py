@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from configurations import configuration
 from scipy import stats
+from small_studies import Setting, claim, rates
 from zscores import exact, judge, leading, noise_only, simulated, z_score
 
 # With noise integrated out, so that fewer kernels are compiled.
@@ -27,6 +28,17 @@ def test_exact_moments_agree_with_simulation(runs):
 def test_a_wrong_theory_is_caught(runs, wrong, number):
     chosen, measured = runs[NUMBERS.index(number)]
     assert abs(z_score(measured, wrong(chosen))) > stats.norm.isf(0.0005)
+
+
+@pytest.mark.parametrize(("name", "truth", "law"), [("tie", [0.0] * 4, "normal"), ("skewed", [0.0] * 2, "exponential")])
+def test_false_verdicts__are_rare_in_a_sample_of_small_studies(name, truth, law):
+    """`verify_verdicts` has thousands of every kind."""
+    stated = claim(kind="optimum", x="x", value=1.0)
+    tied = Setting(name, stated, [{"x": float(k + 1)} for k in range(len(truth))], truth, law=law)
+    found = rates(tied, 100, 1.0, looks=(64, 128))
+    assert found.at_most_the_level(found.contradicted) and found.at_most_the_level(found.left)
+    clear = rates(tied._replace(truth=[-12.0, *truth[1:]]), 20)
+    assert clear.supported > 0.9 and clear.contradicted == 0.0  # the control
 
 
 def test_verdict_is_strict_but_accepts_normal_scores():

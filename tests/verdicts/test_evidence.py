@@ -1,0 +1,115 @@
+"""Evidence on one inequality, and on many: against integrals, SciPy, and cases worked out by hand."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy import integrate, stats
+
+from simstudy.verdicts.evidence import (
+    MIXTURE,
+    Contrast,
+    anytime_p,
+    anytime_score,
+    doubt,
+    interval,
+    normal_score,
+    p_above,
+    p_below,
+    skewness_corrected,
+    students_of,
+)
+from simstudy.verdicts.logic import (
+    Evidence,
+    every,
+    failing_weigh_at_most,
+    least_among,
+    possible_minima,
+    some,
+    spearman_budget,
+)
+
+
+@pytest.mark.parametrize(("z", "n"), [(2.5, 64), (4.0, 64), (3.0, 500), (30.0, 64)])
+def test_anytime_p__is_the_reciprocal_of_the_mixture(z, n):
+    total = z * np.sqrt(n)
+    peak = total**2 / (2 * (n + MIXTURE))
+
+    def density(drift):
+        return np.exp(drift * total - n * drift**2 / 2 - peak) * 2 * stats.norm.pdf(drift, scale=MIXTURE**-0.5)
+
+    mixture, _ = integrate.quad(density, 0.0, 20.0 * z / np.sqrt(n), points=[total / (n + MIXTURE)], epsabs=0.0)
+    assert np.log(anytime_p(z, n)) == pytest.approx(-np.log(mixture) - peak, rel=1e-7)
+
+
+def test_anytime_p__is_1_without_evidence_and_never_below_that_of_one_look():
+    assert anytime_p(0.0, 64) == anytime_p(-5.0, 64) == anytime_p(-40.0, 64) == 1.0
+    assert anytime_p(np.inf, 64) == 0.0
+    z = np.linspace(0.1, 8.0, 50)
+    assert (anytime_p(z, 64) > stats.norm.sf(z)).all()
+
+
+def test_scores__are_those_of_students_tail():
+    for t, degrees in ((2.0, 63), (-3.0, 63), (5.0, 10)):
+        assert stats.norm.sf(normal_score(t, degrees)) == pytest.approx(stats.t.sf(t, degrees))
+    assert normal_score(3.0, 63) < 2.95  # the control: heavier tails than normal
+
+
+@pytest.mark.parametrize("skewness", [-2.0, 0.0, 1e-9, 1.5])
+def test_bounds__are_where_the_p_value_is_the_level(skewness):
+    contrast = Contrast(1.0, 0.1, 64, skewness, 0.05)
+    low, high = interval(contrast, 0.01)
+    assert p_above(contrast, low) == pytest.approx(0.01) and p_below(contrast, high) == pytest.approx(0.01)
+    assert p_below(contrast, low) == p_above(contrast, high) == 1.0
+    score = anytime_score(0.01, 64)
+    t = students_of(score, skewness, 64)
+    assert normal_score(skewness_corrected(t, skewness, 64), 63) == pytest.approx(score)
+    tilt = high - 1.0 - (1.0 - low)  # the long tail is on the side of the skewness
+    assert (tilt == pytest.approx(0.0, abs=1e-6)) if abs(skewness) < 1e-6 else (tilt * skewness > 0)
+
+
+def test_evidence__is_none_where_the_error_is_in_doubt_and_certain_without_error():
+    sound = Contrast(9.0, 1.0, 64, 0.0, 0.2)
+    assert p_above(sound, 0.0) < 1e-6 and doubt(sound) == ""
+    for change in ({"n_blocks": 63}, {"largest_share": 0.201}, {"value": np.nan}):
+        poor = sound._replace(**change)
+        assert p_above(poor, 0.0) == p_below(poor, 100.0) == 1.0 and doubt(poor)
+        assert interval(poor, 0.05) == (-np.inf, np.inf)
+    exact = Contrast(2.0, 0.0, 64, 0.0, 0.0)
+    assert p_above(exact, 1.0) == p_below(exact, 3.0) == 0.0
+    assert p_above(exact, 2.0) == p_below(exact, 2.0) == 1.0
+
+
+PARTS = Evidence(np.array([0.04, 0.5, 0.001]), np.array([0.3, 0.002, 0.9]))
+
+
+def test_every_and_some__are_bonferroni_on_one_side_and_the_worst_on_the_other():
+    assert every(PARTS).against == pytest.approx(0.003) and every(PARTS).in_favour == 0.9
+    assert some(PARTS).against == 0.5 and some(PARTS).in_favour == pytest.approx(0.006)
+
+
+def test_one_of_three_may_fail__by_hand():
+    found = failing_weigh_at_most(1.0, np.ones(3), PARTS)
+    # Refuted if two are: the second p-value, for at most two nulls at stake; supported alike.
+    assert found.against == pytest.approx(0.08) and found.in_favour == pytest.approx(0.6)
+    weighted = failing_weigh_at_most(1.0, np.array([1.0, 1.0, 5.0]), PARTS)
+    assert weighted.against == pytest.approx(3 * 0.001)  # the heavy one alone decides; two more are light enough
+    assert failing_weigh_at_most(3.0, np.ones(3), PARTS) == (1.0, 0.0)
+    assert failing_weigh_at_most(-1.0, np.ones(3), PARTS) == (0.0, 1.0)
+
+
+def test_least_level__by_hand():
+    larger = np.array([[1.0, 0.01, 0.02], [0.9, 1.0, 0.7], [0.3, 0.004, 1.0]])
+    # Level 0 exceeds 1 (.01) and 2 (.02): twice the smaller; level 1 is refuted by none.
+    found = least_among(np.array([True, False, False]), larger)
+    assert found.against == pytest.approx(0.02) and found.in_favour == pytest.approx(0.9)
+    np.testing.assert_allclose(possible_minima(larger), [0.02, 1.0, 0.008])
+    outside = least_among(np.array([False, True, False]), larger)
+    assert outside.against == 1.0 and outside.in_favour == pytest.approx(0.01)
+
+
+def test_spearman_budget__is_what_discordant_pairs_of_a_permutation_weigh():
+    ranks, values = np.arange(6.0), np.array([2.0, 0.0, 1.0, 4.0, 3.0, 5.0])
+    pairs = [(i, j) for i in range(6) for j in range(i + 1, 6) if values[i] > values[j]]
+    weight = sum(abs(ranks[i] - ranks[j]) for i, j in pairs)
+    assert spearman_budget(ranks, stats.spearmanr(ranks, values).statistic) == pytest.approx(weight)

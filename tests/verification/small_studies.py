@@ -1,0 +1,111 @@
+"""Small studies whose block values are drawn directly, judged by the code that judges all others.
+
+A block value is the mean of one block of replicates; an account needs no more than these.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import TypeAdapter
+
+from simstudy.design.claims import LEVEL, Claim
+from simstudy.verdicts.judge import Judgement, judge_claim
+
+Array = NDArray[np.float64]
+
+N_BLOCKS = 64
+DRAWS: dict[str, Callable[[np.random.Generator, tuple[int, int]], Array]] = {
+    "normal": lambda rng, shape: rng.standard_normal(shape),
+    "exponential": lambda rng, shape: rng.standard_exponential(shape) - 1.0,
+    "negative exponential": lambda rng, shape: 1.0 - rng.standard_exponential(shape),
+}
+"""Block values of mean 0 and variance 1."""
+
+
+def claim(**entries: Any) -> Any:
+    """Return a claim on the mean squared error in the only grid."""
+    return TypeAdapter(Claim).validate_python({"statement": "s", "grid": "g", "measure": "mse"} | entries, strict=True)
+
+
+def accounts(levels: Sequence[dict[str, Any]], blocks: Array, hdi: Array | None = None) -> list[Any]:
+    """Return accounts of cells whose measure is the mean of their block values (block, cell)."""
+    n = len(blocks)
+    means = blocks.mean(axis=0)
+    contributions = (blocks - means) / np.sqrt(n * (n - 1))
+    made = []
+    for k, coordinates in enumerate(levels):
+        estimate: dict[str, Any] = {"mse": means[k]}
+        contribution: dict[str, Any] = {"mse": contributions[:, k]}
+        if hdi is not None:
+            estimate["hdi"], contribution["hdi"] = np.full(8, hdi[k]), np.zeros((n, 8))
+        performance = SimpleNamespace(estimate=estimate, contribution=contribution, remainder={}, n_blocks=n)
+        cell = SimpleNamespace(coordinates=coordinates, simulation=SimpleNamespace(seed=1))
+        made.append(
+            SimpleNamespace(planned=SimpleNamespace(cell=cell, grid="g"), batch_size=256, performance=performance)
+        )
+    return made
+
+
+class Setting(NamedTuple):
+    """What is claimed of cells with true values, in MCSE of a cell at 64 blocks, and how cells share their noise."""
+
+    name: str
+    stated: Any
+    levels: list[dict[str, Any]]
+    truth: Sequence[float]
+    factors: tuple[str, ...] = ("x",)
+    law: str = "normal"
+    shared: float = 0.0
+    hdi: Array | None = None
+
+    def study(self, rng: np.random.Generator, n_blocks: int = N_BLOCKS) -> Array:
+        """Return block values (block, cell)."""
+        own = DRAWS[self.law](rng, (n_blocks, len(self.truth)))
+        common = DRAWS[self.law](rng, (n_blocks, 1))
+        return np.asarray(self.truth) / 8.0 + np.sqrt(1 - self.shared) * own + np.sqrt(self.shared) * common
+
+    def judged(self, blocks: Array) -> Judgement:
+        """Return the verdict that the package gives."""
+        return judge_claim(self.stated, accounts(self.levels, blocks, self.hdi), self.factors, None, 1)
+
+
+class Rates(NamedTuple):
+    """How often, among so many studies, a claim was contradicted, supported, and the truth left by its interval."""
+
+    studies: int
+    contradicted: float
+    supported: float
+    left: float
+
+    def at_most_the_level(self, rate: float) -> bool:
+        """Whether a rate is no more than the level and three Monte Carlo errors."""
+        return rate <= LEVEL + 3.0 * np.sqrt(LEVEL * (1 - LEVEL) / self.studies)
+
+
+def rates(setting: Setting, studies: int, true_value: float | None = None, looks: Sequence[int] = (N_BLOCKS,)) -> Rates:
+    """Judge studies at every look; a verdict counts if any look gave it.
+
+    Parameters
+    ----------
+    setting, studies
+        What is judged, and how often.
+    true_value
+        What the interval of the first comparison must hold.
+    looks
+        Blocks at each look.
+    """
+    rng = np.random.default_rng(sum(map(ord, setting.name)))
+    counts = np.zeros(3)
+    for _ in range(studies):
+        blocks = setting.study(rng, looks[-1])
+        judged = [setting.judged(blocks[:look]) for look in looks]
+        counts[:2] += [any(each.verdict == verdict for each in judged) for verdict in ("contradicted", "supported")]
+        if true_value is not None:
+            reach = [each.comparisons[0].confidence(LEVEL) for each in judged]
+            counts[2] += any(not low <= true_value <= high for low, high in reach)
+    return Rates(studies, *(counts / studies))

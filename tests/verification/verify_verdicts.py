@@ -1,0 +1,159 @@
+"""Verdict of ``make verify``: at the edge of every kind of claim, are verdicts wrong no more often than their level?
+
+Small studies, of 64 blocks unless said otherwise, with the truth on the boundary of the claim, or just beyond it, are
+judged as all others are.  What is printed beside: how often the interval leaves the truth, and the power away from the
+boundary.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import optimize
+from small_studies import DRAWS, LEVEL, Setting, claim, rates
+
+from simstudy.verdicts.evidence import Contrast, p_above
+from simstudy.verdicts.laws import LAWS, advantage
+
+STUDIES = 2000
+LOOKS = (64, 128, 256)
+
+
+def levels(count: int) -> list[dict[str, Any]]:
+    return [{"x": float(k)} for k in range(1, count + 1)]
+
+
+def least(name: str, truth: list[float], **settings: Any) -> Setting:
+    return Setting(name, claim(kind="optimum", x="x", value=1.0), levels(len(truth)), truth, **settings)
+
+
+def crossing(name: str, lower: float, slope: float, shared: float = 0.0) -> Setting:
+    """Differences that fall by so many MCSE with each doubling of x, 0 at 8; claimed from ``lower`` to 4 times that."""
+    x = 2.0 ** np.arange(7)
+    cells = [{"x": value, "rule": rule} for value in x for rule in ("a", "b")]
+    truth = [slope * (3.0 - k) * (rule == "a") for k in range(7) for rule in ("a", "b")]
+    stated = claim(kind="crossing", x="x", value=2 * lower, ratio=2.0, where={"rule": "a"}, versus={"rule": "b"})
+    return Setting(name, stated, cells, truth, ("x", "rule"), shared=shared)
+
+
+def pairs(name: str, truth: list[float], **entries: Any) -> Setting:
+    stated = claim(against="chordal", direction="increasing", **entries)
+    return Setting(name, stated, levels(len(truth)), truth, hdi=np.arange(len(truth), dtype=float))
+
+
+def path(name: str, stated: Any, places: np.ndarray, z: np.ndarray, curvature: float) -> Setting:
+    """Parabolas in ln x with their least value at the places, and a curvature in MCSE a doubling of x squared."""
+    x = 2.0 ** np.arange(6)
+    cells = [{"z": along, "x": each} for along in z for each in x]
+    truth = [curvature * np.log2(each / place) ** 2 for place in places for each in x]
+    return Setting(name, stated, cells, truth, ("z", "x"))
+
+
+def slope(name: str, claimed: float, curvature: float, middle: float = 5.0) -> Setting:
+    """A place that grows like the root of z, and a claim that its exponent is within 0.2 of a value."""
+    z = 2.0 ** np.arange(4)
+    stated = claim(kind="optimum_slope", x="x", along="z", scale="log_log", value=claimed, margin=0.2)
+    return path(name, stated, middle * (z / z[1]) ** 0.5, z, curvature)
+
+
+def law(name: str, curvature: float, beyond: float = 0.0) -> Setting:
+    """Places between a constant and a growth, where the claim that they are constant turns from true to false."""
+    z = 2.0 ** np.arange(7, 13)
+    bump = 0.5 * np.array([0.0, 1.0, -1.0, 1.0, -1.0, 0.0])
+
+    def places(share: float) -> np.ndarray:
+        return 6.0 + bump + share * (np.log(z) - np.log(z).mean())
+
+    def least_advantage(share: float) -> float:
+        others = (other for other in LAWS if other != "constant")
+        return min(float(advantage("constant", other, 2.0, z)(places(share))) for other in others)
+
+    edge = optimize.brentq(least_advantage, 0.0, 2.0)
+    stated = claim(kind="optimum_law", x="x", along="z", law="constant")
+    return path(name, stated, places(edge + beyond), z, curvature)
+
+
+ON_ITS_BOUND = claim(kind="equals", value=-2.0, margin=2.0)
+BOUNDARY: list[tuple[Setting, set[str]]] = [
+    *((least(f"{k} levels tie", [0.0] * k), {"contradicted"}) for k in (2, 4, 8)),
+    *((least(f"least of 8 by {gap}", [0.0] + [gap] * 7), {"contradicted"}) for gap in (0.5, 1.0, 3.0)),
+    *((least(f"another less by {gap}, six as good", [0.0, -gap] + [0.0] * 6), {"supported"})
+      for gap in (1e-9, 0.5, 1.0, 3.0)),
+    *((least(f"another as good, six worse by {gap}", [0.0, -1e-9] + [gap] * 6), {"supported"}) for gap in (1.0, 9.0)),
+    (least("8 levels tie, exponential", [0.0] * 8, law="exponential"), {"contradicted"}),
+    (least("8 levels tie, shared noise", [0.0] * 8, shared=0.9), {"contradicted"}),
+    *((crossing(f"crossing on the lower end, slope {s}, shared {r}", 8.0, s, r), {"contradicted", "supported"})
+      for s, r in ((0.5, 0.0), (3.0, 0.0), (10.0, 0.9))),
+    *((crossing(f"crossing on the upper end, slope {s}", 2.0, s), {"contradicted", "supported"}) for s in (0.5, 3.0)),
+    (pairs("all pairs tie, none violated", [0.0] * 8, kind="violated_pairs", at_most=0.0), {"contradicted"}),
+    (pairs("4 pairs violated by nothing, 3 claimed", [10.0 * (k // 2) - 1e-9 * (k % 2) for k in range(8)],
+           kind="violated_pairs", at_most=3 / 28), {"supported"}),
+    (pairs("Spearman at its bound, a tie not wrong", [10.0, 0.0, 20.0, 30.0, 40.0, 40.0, 60.0, 70.0],
+           kind="rank_correlation", at_least=1 - 6 * 2 / (8 * 63)), {"contradicted"}),
+    (pairs("Spearman at its bound, a tie wrong", [10.0, 0.0, 20.0, 30.0, 40.0, 40.0 - 1e-9, 60.0, 70.0],
+           kind="rank_correlation", at_least=1 - 6 * 2 / (8 * 63)), {"supported"}),
+    *((slope(f"slope of an optimum on its bound, curvature {c}", 0.7, c), {"contradicted", "supported"})
+      for c in (1.0, 6.0, 20.0)),
+    (slope("slope of an optimum on its upper bound", 0.3, 10.0), {"contradicted", "supported"}),
+    *((law(f"law of an optimum on its bound, curvature {c}", c), {"contradicted", "supported"}) for c in (20.0, 60.0)),
+    *((Setting(f"equals on its bound, {name}", ON_ITS_BOUND, levels(1), [0.0], law=name), {"contradicted", "supported"})
+      for name in DRAWS),
+    (Setting("nine steps of nothing", claim(kind="monotone", x="x", direction="increasing"), levels(10), [0.0] * 10),
+     {"contradicted"}),
+]  # fmt: skip
+
+POWER: list[tuple[Setting, str, float]] = [
+    (least("least of 8 by 8", [0.0] + [8.0] * 7), "supported", 0.9),
+    (least("worse than 7 others by 8", [8.0] + [0.0] * 7), "contradicted", 0.7),
+    (crossing("crossing in the middle, slope 5", 4.0, 5.0), "supported", 0.9),
+    (crossing("crossing far below, slope 5", 32.0, 5.0), "contradicted", 0.9),
+    (pairs("steps of 8, 3 pairs of 28 claimed", [8.0 * k for k in range(8)], kind="violated_pairs", at_most=3 / 28),
+     "supported", 0.9),
+    (pairs("falling by 8, correlation of 0 claimed", [-8.0 * k for k in range(8)], kind="rank_correlation"),
+     "contradicted", 0.9),
+    (slope("slope within 0.2, curvature 20", 0.5, 20.0), "supported", 0.9),
+    (slope("slope off by 0.5, curvature 20", 1.0, 20.0), "contradicted", 0.9),
+    (law("a law of growth for a constant", 60.0, beyond=0.8), "contradicted", 0.9),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("setting", "false"), BOUNDARY, ids=lambda value: getattr(value, "name", ""))
+def test_false_verdicts__are_no_more_than_the_level_says(setting, false):
+    found = rates(setting, STUDIES)
+    print(f"{setting.name}: contradicted {found.contradicted:.2%}, supported {found.supported:.2%}")
+    assert all(found.at_most_the_level(getattr(found, verdict)) for verdict in false)
+
+
+@pytest.mark.parametrize(("setting", "verdict", "least_power"), POWER, ids=lambda value: getattr(value, "name", ""))
+def test_claims_away_from_the_boundary__are_decided(setting, verdict, least_power):
+    found = rates(setting, STUDIES // 10)
+    print(f"{setting.name}: {verdict} {getattr(found, verdict):.1%}")
+    assert getattr(found, verdict) >= least_power
+
+
+@pytest.mark.parametrize(("truth", "least_level"), [([0.0] * 4, 1.0), ([0.0, 1.0, 1.0, 1.0], 1.0)])
+def test_sets_of_possible_optima__hold_the_optimum_at_all_looks(truth, least_level):
+    found = rates(least(f"set of {truth}", truth), STUDIES, least_level, LOOKS)
+    print(f"set of possible optima of {truth}: left at some of {len(LOOKS)} looks in {found.left:.2%}")
+    assert found.at_most_the_level(found.left) and found.at_most_the_level(found.contradicted)
+
+
+@pytest.mark.parametrize("law_of", DRAWS)
+def test_one_inequality__is_refuted_at_the_level_however_often_one_looks(law_of):
+    """Ten thousand studies with the truth on the bound, looked at after every batch from 4 to 64."""
+    rng, studies, ever = np.random.default_rng(5), 10_000, 0
+    looks = np.arange(64, 1025, 16)
+    repeated = 0
+    for _ in range(studies // 500):
+        blocks = DRAWS[law_of](rng, (500, 1024))
+        first, second, third = (np.cumsum(blocks**power, axis=1)[:, looks - 1] / looks for power in (1, 2, 3))
+        variance = second - first**2
+        skewness = (third - 3 * first * second + 2 * first**3) / variance**1.5
+        mcse = np.sqrt(variance / (looks - 1))
+        p = p_above(Contrast(first, mcse, looks, skewness, np.zeros_like(first)), 0.0)
+        ever += np.count_nonzero((p < LEVEL).any(axis=1))
+        repeated += np.count_nonzero((first / mcse > 1.6449).any(axis=1))
+    print(f"{law_of}: ever {ever / studies:.2%} at {len(looks)} looks; a fixed test repeated {repeated / studies:.1%}")
+    assert ever / studies <= LEVEL < repeated / studies
