@@ -25,20 +25,31 @@ STEP = 1e-3
 """Of the differences that stand for derivatives, in units of x*."""
 
 
-def squares(law: str, z: Array, x: Array) -> tuple[Array, int]:
-    """Return the sum of squared residuals of a law fitted to optima x (..., z), and its number of coefficients."""
+class Fit(NamedTuple):
+    """Least squares of a law at z: projector (z, z) on it, and its number of coefficients."""
+
+    law: str
+    projector: Array
+    n_coefficients: int
+
+    def squares(self, x: Array) -> Array:
+        """Return the sum of squared residuals of optima x (..., z)."""
+        fitted = np.exp(np.log(x) @ self.projector) if self.law == "power" else x @ self.projector
+        return np.asarray(((fitted - x) ** 2).sum(axis=-1))
+
+
+def fit(law: str, z: Array) -> Fit:
+    """Return the fit of a law at levels z."""
     columns = [np.ones_like(z)] + ([] if law == "constant" else [LAWS[law](z)])
     basis = np.stack(columns, axis=1)
-    hat = basis @ np.linalg.pinv(basis)
-    fitted = np.exp(np.log(x) @ hat) if law == "power" else x @ hat
-    return ((fitted - x) ** 2).sum(axis=-1), len(columns)
+    return Fit(law, basis @ np.linalg.pinv(basis), len(columns))
 
 
 def akaike(law: str, z: Array, x: Array) -> float:
     """Return Akaike's criterion of a law fitted by least squares to optima x (z,) at z."""
-    rss, n_coefficients = squares(law, z, x)
+    fitted = fit(law, z)
     # The floor is far below any uncertainty of an optimum; it keeps a perfect fit finite.
-    return float(len(z) * np.log(rss / len(z) + 1e-12) + 2 * n_coefficients)
+    return float(len(z) * np.log(fitted.squares(x) / len(z) + 1e-12) + 2 * fitted.n_coefficients)
 
 
 def advantage(law: str, other: str, margin: float, z: Array) -> Callable[[Array], Array]:
@@ -47,10 +58,11 @@ def advantage(law: str, other: str, margin: float, z: Array) -> Callable[[Array]
     n ln(RSS_other/RSS_law) + 2(p_other − p_law) > −margin, solved for the sums of squares: smooth where a law fits
     perfectly, and without a logarithm to blow up.
     """
+    own, against = fit(law, z), fit(other, z)
+    allowed = np.exp((-margin - 2.0 * (against.n_coefficients - own.n_coefficients)) / len(z))
 
     def statistic(x: Array) -> Array:
-        (rss, p), (rss_other, p_other) = squares(law, z, x), squares(other, z, x)
-        return np.asarray(rss_other - np.exp((-margin - 2.0 * (p_other - p)) / len(z)) * rss)
+        return np.asarray(against.squares(x) - allowed * own.squares(x))
 
     return statistic
 
