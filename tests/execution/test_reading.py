@@ -200,7 +200,9 @@ def test_results_that_promise_more_than_they_hold__are_refused(tmp_path):
     path.write_bytes(sealed_results(content))
     with pytest.raises(UserError, match="damaged, or not the results"):
         read_results(path)
-    Store(tmp_path).write_dataset("results.nc", xr.Dataset({"a": ("x", np.arange(3.0)), "b": ("y", ["text", "more"])}))
+    # One long text among many short ones: held, they take as much room as the longest each.
+    texts = ["why a theory does not apply " * 9, *("" for _ in range(10_000))]
+    Store(tmp_path).write_dataset("results.nc", xr.Dataset({"a": ("x", np.arange(3.0)), "b": ("y", texts)}))
     assert read_results(path).a[2] == 2.0
 
 
