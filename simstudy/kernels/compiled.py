@@ -15,7 +15,6 @@ Loading code means trusting it: see `sealed` for whose entries are read.
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import io
 import itertools
@@ -84,10 +83,7 @@ def folder() -> SealedFolder | None:
     # Relative also where there is no home: a folder that depends on where a command is run is nobody's cache.
     if chosen == "off" or not os.path.isabs(chosen) or not hasattr(os, "geteuid"):
         return None
-    return SealedFolder(Path(chosen) / "compiled" / _digest())
-
-
-_digest = functools.cache(digest)
+    return SealedFolder(Path(chosen) / "compiled" / digest())
 
 
 class Unstated(Exception):

@@ -32,7 +32,7 @@ What answers which question:
   :func:`noise_variance`, as a :class:`Function` with closed Gaussian expectations.
 """
 
-from simstudy.theory.allocation.splits import (
+from simstudy.theory.allocation import (
     Allocation,
     Policy,
     limiting_slope,
