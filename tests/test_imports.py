@@ -34,13 +34,14 @@ def test_indices__are_those_of_the_geometry_and_the_output():
 ALLOWED: dict[str, set[str]] = {
     "text": set(),
     "arguments": set(),
+    "weights": set(),
     "errors": {"text"},
     "kernels": set(),
     "design.settings": {"text"},
     "design": {"errors", "text"},
-    "theory": {"design.settings", "arguments"},
+    "theory": {"design.settings", "arguments", "weights"},
     "data": {"kernels", "design.settings"},
-    "attention": {"kernels", "data", "design.settings"},
+    "attention": {"kernels", "data", "design.settings", "weights"},
     "replicates": {"attention", "data", "kernels.devices", "design", "errors"},
     "execution": {
         "replicates",
@@ -103,7 +104,7 @@ def test_every_room__has_a_wall():
 @pytest.mark.parametrize(
     "room, line",
     [
-        ("theory", "from simstudy.attention.combinations import affine"),
+        ("theory", "from simstudy.attention.combinations import fit_weights"),
         ("theory", "from simstudy.design import claims"),
         ("kernels", "from simstudy import errors"),
         ("data", "import simstudy.theory.leading"),

@@ -13,6 +13,7 @@ from simstudy.data import heads, regression, training
 from simstudy.data.geometry import diversity_indices
 from simstudy.data.shared import SharedData, projections_of
 from simstudy.design.settings.cell import Cell
+from simstudy.design.settings.ensembles import FittedCombination
 from simstudy.kernels import project
 
 _LAYERS = {"multi_head_attention": multi_head_attention, "torch_multi_head_attention": torch_multi_head_attention}
@@ -48,8 +49,10 @@ class NadarayaWatson:
         statistics = {}
         if cell.estimator.reference != "none":
             statistics["discrepancy"] = self._discrepancy(shared, np.asarray(keys), values, means)
-        if cell.estimator.combination.rule == "fitted":
-            means = np.einsum("rqh,rh->rq", means, self._fitted_weights(shared, keys, values))[..., None]
+        combination = cell.estimator.combination
+        if isinstance(combination, FittedCombination):
+            weights = self._fitted_weights(combination, shared, keys, values)
+            means = np.einsum("rqh,rh->rq", means, weights)[..., None]
         control = None if log_mass is None else linear_parts(cell, means, log_mass)
         return Members(means, gram, indices, statistics, control)
 
@@ -71,11 +74,11 @@ class NadarayaWatson:
         with np.errstate(invalid="ignore", divide="ignore"):
             return np.sqrt((gaps**2).mean(axis=1) / (found**2).mean(axis=1))
 
-    def _fitted_weights(self, shared: SharedData, keys: np.ndarray, values: np.ndarray) -> Array:
+    def _fitted_weights(
+        self, combination: FittedCombination, shared: SharedData, keys: np.ndarray, values: np.ndarray
+    ) -> Array:
         """Weights (replicate, head) of least squares on validation pairs: the rows that follow the training data."""
-        cell, combination = self.cell, self.cell.estimator.combination
-        assert combination.rule == "fitted"  # for the type checker
-        n = cell.data.n_keys
+        cell, n = self.cell, self.cell.data.n_keys
         longer = cell.model_copy(update={"data": cell.data.model_copy(update={"n_keys": n + combination.n_validation})})
         x = np.ascontiguousarray(training.draw_keys(longer, shared.first, shared.count)[:, :, n:])
         noise = training.draw_noise(longer, shared.first, shared.count)[:, n:]

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import heapq
 from collections import defaultdict, deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from itertools import groupby, islice
+from typing import TypeVar
 
 import numpy as np
 
@@ -26,6 +27,8 @@ from simstudy.replicates.batch import shares_data
 from simstudy.replicates.moments import Moments, stack
 from simstudy.replicates.performance import Performance, performance
 from simstudy.replicates.stopping import Shortfall, first_target, needed, next_target, shortfall
+
+T = TypeVar("T")
 
 CELLS_PER_TASK = 8
 """Cells that one task evaluates on shared data: more would save little drawing and make tasks long."""
@@ -247,15 +250,11 @@ class Ledger:
 
     def _tasks(self, accounts: Iterable[Account], most: int | None = None) -> Iterator[Task]:
         """Yield missing batches, so many of a cell at most: cells that share data are evaluated together."""
-        groups: dict[tuple, list[Account]] = defaultdict(list)
-        for account in accounts:
-            groups[shares_data(account.planned.cell)].append(account)
-        for sharers in groups.values():
+        for sharers in sharing_data(accounts, lambda account: account.planned.cell):
             numbered = heapq.merge(*(islice(self._missing(place, a), most) for place, a in enumerate(sharers)))
             for batch, places in groupby(numbered, key=lambda pair: pair[0]):
                 cells = [sharers[place].planned.cell for _, place in places if self._claim(sharers[place], batch)]
-                for start in range(0, len(cells), CELLS_PER_TASK):
-                    yield Task(tuple(cells[start : start + CELLS_PER_TASK]), batch)
+                yield from (Task(tuple(together), batch) for together in of_one_task(cells))
 
     def _missing(self, place: int, account: Account) -> Iterator[tuple[int, int]]:
         """Yield the numbers of the batches that are wanted and not stored, in order, each with a place."""
@@ -269,6 +268,19 @@ class Ledger:
             return False
         self._queued.add(address)
         return True
+
+
+def sharing_data(entries: Iterable[T], cell_of: Callable[[T], Cell]) -> list[list[T]]:
+    """Return the entries in groups whose cells draw the same data."""
+    groups: dict[tuple, list[T]] = defaultdict(list)
+    for entry in entries:
+        groups[shares_data(cell_of(entry))].append(entry)
+    return list(groups.values())
+
+
+def of_one_task(sharers: list[T]) -> Iterator[list[T]]:
+    """Yield what one task evaluates of cells that share data, or of anything that stands for one."""
+    return (sharers[start : start + CELLS_PER_TASK] for start in range(0, len(sharers), CELLS_PER_TASK))
 
 
 def cost(cell: Cell) -> float:

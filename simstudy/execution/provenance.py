@@ -23,7 +23,7 @@ LIBRARIES = (*NUMERIC_LIBRARIES, "xarray", "dask", "distributed", "pydantic", "n
 # Sources that decide the bits of a batch, as folders and files; a test compares them with what `batch` imports.
 ENGINE_SOURCES = (
     "attention", "data", "design/settings", "kernels", "replicates/batch.py", "replicates/moments.py",
-    "text.py",
+    "text.py", "weights.py",
 )  # fmt: skip
 
 

@@ -113,9 +113,9 @@ def measure_name(name: str) -> str:
 
 
 def level_name(value: Any) -> str:
-    """Return the value of a setting as text; the fixed bandwidth rule is known by its number."""
+    """Return the level of a factor as text."""
     if isinstance(value, str):
-        return value.removeprefix("fixed(value=").removesuffix(")") if value.startswith("fixed(") else value or "none"
+        return value or "none"
     return "none" if math.isnan(value) else f"{value:g}"
 
 

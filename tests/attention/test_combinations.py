@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 from builders import minimal_cell
 
-from simstudy.attention.combinations import affine, combine_heads, fit_weights, front_greater, least_squares, simplex
+from simstudy.attention.combinations import combine_heads, fit_weights
 from simstudy.replicates.batch import simulate_batch
 from simstudy.replicates.moments import stack
 from simstudy.replicates.performance import performance
+from simstudy.weights import affine, front_greater, least_squares, simplex
 
 RIDGE = {"function": "ridge", "amplitude": 2.0, "direction": [1.0, -0.5]}
 QUERIES = {"kind": "gaussian", "count": 5}

@@ -106,7 +106,7 @@ def test_names__have_units():
 
 @pytest.mark.parametrize(
     ("level", "text"),
-    [("fixed(value=0.5)", "0.5"), ("rate(smoothness=2)", "rate(smoothness=2)"), ("", "none"), (NAN, "none"), (2, "2")],
+    [(0.5, "0.5"), ("rate(smoothness=2)", "rate(smoothness=2)"), ("", "none"), (NAN, "none"), (2, "2")],
 )
 def test_level_name(level, text):
     assert level_name(level) == text

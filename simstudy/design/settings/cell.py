@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -189,3 +190,11 @@ def selected(coordinates: Coordinates, selection: dict[str, Any]) -> bool:
     """Whether a cell has the levels that a claim or figure selects; a list stands for its label."""
     wanted = {k: label(tuple(v)) if isinstance(v, list) else v for k, v in selection.items()}
     return all(level(coordinates, key) == value for key, value in wanted.items())
+
+
+def by_levels(coordinates: Sequence[Coordinates], factors: Iterable[str], chosen: Iterable[int]) -> list[list[int]]:
+    """Chosen cells with each combination of levels of some factors, in order; all of them without any."""
+    names, found = tuple(factors), defaultdict[tuple[Any, ...], list[int]](list)
+    for cell in chosen:
+        found[tuple(level(coordinates[cell], name) for name in names)].append(cell)
+    return list(found.values())
