@@ -11,6 +11,7 @@ from functools import cached_property
 from typing import Any
 
 from simstudy.design.settings import TABLE_OF, Data, Estimator, Heads, Queries, Record, Simulation
+from simstudy.design.settings.ensembles import bandwidth_of, weights_of
 
 N_BLOCKS = 16
 """Blocks of consecutive replicates in one batch: the observations from which Monte Carlo errors are computed."""
@@ -31,30 +32,12 @@ class Cell(Record):
     @property
     def bandwidth(self) -> float:
         """Bandwidth b after its rule is applied; the softmax temperature is b²."""
-        rule = self.estimator.bandwidth
-        p = self.heads.head_dim
-        if rule.rule == "fixed":
-            return rule.value
-        if rule.rule == "attention":
-            return p**0.25
-        return rule.constant * self.data.n_keys ** (-1.0 / (2.0 * rule.smoothness + p))
+        return bandwidth_of(self.estimator.bandwidth, self.data.n_keys, self.heads.head_dim)
 
     @property
     def weights(self) -> tuple[float, ...] | None:
         """Combination weights a_h, the ensemble being Σ_h a_h f_h; None where they follow from the errors of heads."""
-        n_heads, combination = self.heads.n_heads, self.estimator.combination
-        match combination.rule:
-            case "uniform":
-                return (1.0 / n_heads,) * n_heads
-            case "sum":
-                return (1.0,) * n_heads
-            case "given":
-                return combination.weights
-            case "geometric":
-                return _normalised([combination.ratio**h for h in range(n_heads)])
-            case "fibonacci":
-                return _normalised(_fibonacci(n_heads)[::-1])
-        return None
+        return weights_of(self.estimator.combination, self.heads.n_heads)
 
     @property
     def measures_instance(self) -> bool:
@@ -107,19 +90,6 @@ class Cell(Record):
         combined = self.estimator.combination.rule in ("fitted", "product") or self.estimator.reference != "none"
         settings = self.model_dump(exclude={"heads": {"file"}, "estimator": set() if combined else {"combination"}})
         return _digest({"settings": settings, "engine": engine})[:20]
-
-
-def _normalised(weights: list[float] | list[int]) -> tuple[float, ...]:
-    # Whole numbers of any size divide exactly; floats here are few and of one sign.
-    total = sum(weights)
-    return tuple(weight / total for weight in weights)
-
-
-def _fibonacci(count: int) -> list[int]:
-    numbers = [1, 1]
-    while len(numbers) < count:
-        numbers.append(numbers[-1] + numbers[-2])
-    return numbers[:count]
 
 
 def label(value: Any) -> Any:
