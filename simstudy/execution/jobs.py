@@ -94,7 +94,7 @@ class Jobs:
         if self.interface is not None and self.interface not in psutil.net_if_addrs():
             known = ", ".join(psutil.net_if_addrs())
             raise UserError(f"interface = {self.interface!r}: this machine has none of that name; choose from {known}")
-        # sbatch ends an argument at a space that follows a backslash; between quotes it does not.  The others know none.
+        # sbatch ends an argument at a space, also after a backslash, but not between quotes.  The others know none.
         if re.search(r'[\\"]' if self.system == "slurm" else rf"{_QUOTED}|%", str(self.logs)):
             raise UserError(f"{self.logs}: no folder into which {self.system} can write logs; choose another --output")
 
