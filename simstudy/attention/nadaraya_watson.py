@@ -7,13 +7,13 @@ import numpy as np
 from simstudy.attention.combinations import fit_weights
 from simstudy.attention.control_variate import linear_parts
 from simstudy.attention.mechanism import Inputs, evaluate
-from simstudy.attention.members import Array, Members
+from simstudy.attention.members import Array, Members, prepared
 from simstudy.attention.reference import attention, layer, multi_head_attention, torch_multi_head_attention
 from simstudy.data import heads, regression, training
 from simstudy.data.geometry import diversity_indices
 from simstudy.data.shared import SharedData, projections_of
 from simstudy.design.settings.cell import Cell
-from simstudy.design.settings.ensembles import FittedCombination
+from simstudy.design.settings.ensembles import FittedCombination, NadarayaWatsonLearner
 from simstudy.kernels import project
 
 _LAYERS = {"multi_head_attention": multi_head_attention, "torch_multi_head_attention": torch_multi_head_attention}
@@ -22,7 +22,7 @@ _LAYERS = {"multi_head_attention": multi_head_attention, "torch_multi_head_atten
 class NadarayaWatson:
     """The heads of one cell."""
 
-    def __init__(self, cell: Cell) -> None:
+    def __init__(self, _: NadarayaWatsonLearner, cell: Cell) -> None:
         self.cell = cell
         self._dtype = np.dtype(cell.simulation.dtype)
         self._points = np.ascontiguousarray(heads.query_points(cell).T[None]).astype(self._dtype)
@@ -88,3 +88,6 @@ class NadarayaWatson:
         inputs = Inputs(keys, values, None, np.ascontiguousarray(queries))
         outputs = evaluate(cell.estimator, cell.bandwidth, inputs).means
         return np.stack([fit_weights(combination.within, f, t) for f, t in zip(outputs, y, strict=True)])
+
+
+prepared.register(NadarayaWatsonLearner, NadarayaWatson)

@@ -20,7 +20,7 @@ from simstudy.design.document import Design, PlannedCell
 from simstudy.design.settings.cell import Cell
 from simstudy.errors import UserError
 from simstudy.execution.batch_files import Shape, Statement
-from simstudy.execution.provenance import engine
+from simstudy.execution.engine import engine
 from simstudy.execution.queue import Task
 from simstudy.execution.store import Store
 from simstudy.replicates.batch import shares_data
@@ -108,11 +108,11 @@ class Ledger:
     def __init__(self, design: Design, store: Store, device: str = "cpu") -> None:
         self._store = store
         # Batches of different devices differ in their last bits, and are never mixed.
-        self._engine = engine(device)
+        self._device = device
         self.accounts = []
         self._sharers: dict[str, list[Account]] = defaultdict(list)
         for planned in design.cells:
-            identity = planned.cell.identity(self._engine)
+            identity = self._identity(planned.cell)
             account = Account(planned, identity, first_target(planned.precision, planned.cell.simulation.batch_size))
             self.accounts.append(account)
             self._sharers[identity].append(account)
@@ -121,10 +121,14 @@ class Ledger:
         self._queued: set[tuple[str, int]] = set()
         self._written: set[tuple[str, int]] = set()
 
+    def _identity(self, cell: Cell) -> str:
+        return cell.identity(engine(self._device, [cell]))
+
     def state_cells(self) -> None:
         """Write down beside the batches of each cell what it is, for those who compute them again."""
         for identity, sharers in self._sharers.items():
-            self._store.state_cell(identity, Statement(engine=self._engine, cell=sharers[0].planned.cell))
+            cell = sharers[0].planned.cell
+            self._store.state_cell(identity, Statement(engine=engine(self._device, [cell]), cell=cell))
 
     def first_tasks(self) -> list[Task]:
         """Look at what is stored and return the tasks to begin with."""
@@ -140,7 +144,7 @@ class Ledger:
 
     def identities(self, task: Task) -> list[str]:
         """Return under which names the batches of a task are stored."""
-        return [cell.identity(self._engine) for cell in task.cells]
+        return [self._identity(cell) for cell in task.cells]
 
     def record(self, task: Task, batches: list[Moments]) -> list[Task]:
         """Store the moments of a task and return further tasks, as many as there is room for."""
@@ -229,12 +233,12 @@ class Ledger:
             )
 
     def _measure(self, account: Account, batches: list[Moments]) -> None:
-        blocks = stack(batches)
+        blocks, cell = stack(batches), account.planned.cell
         account.failed = tuple(blocks.failed.tolist())
         # With too few defined estimates there is no Monte Carlo error, and more replicates of the same would not
         # help before the ceiling: the cell stops, its failures counted.
         if np.count_nonzero(blocks.n_defined) >= 2:
-            account.performance = performance(blocks, combine_heads(account.planned.cell))
+            account.performance = performance(blocks, combine_heads(cell), cell.statistics)
 
     def _further(self, accounts: list[Account]) -> list[Task]:
         """Return the next tasks of all accounts, these ones last, as many as there is room for."""
@@ -288,5 +292,6 @@ def cost(cell: Cell) -> float:
     data, heads = cell.data, cell.heads
     per_key = data.n_features * (1 + heads.n_heads * heads.head_dim / 8)
     per_weight = 1 + heads.head_dim / 8 + heads.n_heads / 8
-    weights = cell.n_queries * heads.n_heads * per_weight
+    # An instance is taken for attention of every key to all.
+    weights = (cell.n_queries or data.n_keys) * heads.n_heads * per_weight
     return cell.simulation.batch_size * data.n_keys * (per_key + weights)

@@ -14,8 +14,9 @@ from typing import NamedTuple
 
 from simstudy.design.document import Design, PlannedCell
 from simstudy.errors import UserError
+from simstudy.execution.engine import engine
 from simstudy.execution.ledger import of_one_task, sharing_data
-from simstudy.execution.provenance import engine, provenance
+from simstudy.execution.provenance import provenance
 from simstudy.execution.store import Store
 
 RECORD = "share.json"
@@ -65,7 +66,7 @@ def units(design: Design) -> list[list[PlannedCell]]:
     """
     alike: dict[str, list[PlannedCell]] = defaultdict(list)
     for planned in design.cells:
-        alike[planned.cell.identity(engine())].append(planned)
+        alike[planned.cell.identity(engine(cells=[planned.cell]))].append(planned)
     groups = sharing_data(alike.values(), lambda cells: cells[0].cell)
     return [list(chain.from_iterable(unit)) for group in groups for unit in of_one_task(group)]
 

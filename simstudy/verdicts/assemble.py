@@ -23,7 +23,7 @@ from simstudy.design.measures import (
     labelled,
 )
 from simstudy.design.settings import TABLE_OF
-from simstudy.design.settings.systems import QUANTITIES
+from simstudy.design.settings.systems import NAMES
 from simstudy.execution.ledger import Account
 from simstudy.execution.provenance import provenance
 from simstudy.verdicts.figure_data import stored_numbers
@@ -114,24 +114,19 @@ def _drawn(design: Design, accounts: Sequence[Account], figures: Sequence[BaseFi
 def _by_source(accounts: Sequence[Account], theories: Sequence[dict[str, Theory]]) -> dict[str, Any]:
     reasons = [["" for _ in accounts], *([theory[name].reason for theory in theories] for name in THEORIES)]
     arrays: dict[str, Any] = {"inapplicable": np.array(reasons, dtype=object)}
-    others = {name for kind, names in QUANTITIES.items() if kind not in _instances(accounts) for name in names}
-    for name in [name for name in MEASURES | STATISTICS if name not in others]:
-        empirical = [float(a.performance.estimate[name]) if a.performance else np.nan for a in accounts]
+    measured = {name for account in accounts for name in account.planned.cell.statistics}
+    for name in [name for name in MEASURES | STATISTICS if name not in NAMES or name in measured]:
+        empirical = [float(a.performance.estimate.get(name, np.nan)) if a.performance else np.nan for a in accounts]
         predicted = [[float(theory[source].measures.get(name, np.nan)) for theory in theories] for source in THEORIES]
         arrays[name] = np.array([empirical, *predicted])
         arrays[f"{name}_mcse"] = np.array(
-            [float(a.performance.mcse[name]) if a.performance else np.nan for a in accounts]
+            [float(a.performance.mcse.get(name, np.nan)) if a.performance else np.nan for a in accounts]
         )
     # Also where so many replicates failed that there is no Monte Carlo error.
     arrays["failure_rate"][0] = [a.n_failed / max(a.done * a.batch_size, 1) for a in accounts]
     for name in MEASURES:
         arrays[f"{name}_numerical_error"] = np.array([theory["exact"].errors.get(name, np.nan) for theory in theories])
     return arrays
-
-
-def _instances(accounts: Sequence[Account]) -> set[str]:
-    """Kinds of random instances that the cells measure."""
-    return {account.planned.cell.estimator.instance.kind for account in accounts}
 
 
 def _padded(accounts: Sequence[Account], name: str, shape: tuple[int, ...]) -> dict[str, Any]:
@@ -173,7 +168,7 @@ def _queries(accounts: Sequence[Account], theories: Sequence[dict[str, Theory]])
 
 
 def _attributes(design: Design, device: str) -> dict[str, Any]:
-    source = provenance(device)
+    source = provenance(device, [planned.cell for planned in design.cells])
     seeds = sorted({planned.cell.simulation.seed for planned in design.cells})
     return {
         "seed": ", ".join(map(str, seeds)),

@@ -97,7 +97,7 @@ def test_fit__finds_the_weights_that_made_the_outcomes():
 def of_cell(combination, **settings):
     cell = minimal_cell(combination=combination, regression=RIDGE, queries=QUERIES, n_heads=3, **settings)
     blocks = stack([simulate_batch([cell], number)[0] for number in range(4)])
-    return performance(blocks, combine_heads(cell))
+    return performance(blocks, combine_heads(cell), cell.statistics)
 
 
 def test_wider_classes__have_smaller_errors():

@@ -277,7 +277,7 @@ def test_share_and_damage__are_verified_too(design, tmp_path):
 
 
 def test_batches_of_another_engine__are_said_to_be(store, monkeypatch, tmp_path):
-    monkeypatch.setattr(verification, "engine", lambda: "another")
+    monkeypatch.setattr(verification, "engine", lambda **_: "another")
     with pytest.raises(UserError, match=rf"no batches of this engine, another, .*\(6 cells of engine {engine()}\)"):
         verify(store.folder)
     with pytest.raises(UserError, match="none stored"):
