@@ -10,9 +10,9 @@ import numpy as np
 import xarray as xr
 
 from simstudy.design.claims import Verdict
-from simstudy.design.measures import ATTRIBUTES, INDICES, SOURCES, VARIABLES
+from simstudy.design.measures import ATTRIBUTES, INDICES, SOURCES, VARIABLES, coordinates_of
 from simstudy.design.settings import TABLE_OF
-from simstudy.design.settings.cell import level
+from simstudy.design.settings.cell import Coordinates, level
 from simstudy.design.settings.systems import QUANTITIES
 from simstudy.errors import UserError
 from simstudy.execution.store import read_results
@@ -74,7 +74,8 @@ def to_grid(results: xr.Dataset, grid: str | None = None) -> xr.Dataset:
     names = factors[grid]
     _require_factors(results, names)
     inside = results.isel(cell=np.flatnonzero(results.grid.values == grid))
-    levels = {name: ("cell", _levels(inside, name)) for name in names}
+    rows = coordinates_of(inside)
+    levels = {name: ("cell", _levels(rows, name)) for name in names}
     settings = [name for name, values in inside.coords.items() if values.dims == ("cell",)]
     inside = inside.drop_vars(settings).assign_coords(levels)
     combinations = list(zip(*(inside[name].values.tolist() for name in names), strict=True))
@@ -93,12 +94,9 @@ def _require_factors(results: xr.Dataset, names: tuple[str, ...]) -> None:
             raise UserError(f"{name}: no coordinate along cell; these are not the results of a study")
 
 
-def _levels(inside: xr.Dataset, factor: str) -> np.ndarray:
+def _levels(rows: list[Coordinates], factor: str) -> np.ndarray:
     """Levels of a factor, cell by cell; all of them text if some are."""
-    if factor != "bandwidth":
-        return inside[factor].values
-    pairs = zip(inside.bandwidth.values.tolist(), inside.bandwidth_rule.values.tolist(), strict=True)
-    levels = [level({"bandwidth": value, "bandwidth_rule": rule}, factor) for value, rule in pairs]
+    levels = [level(row, factor) for row in rows]
     if any(isinstance(entry, str) for entry in levels):
         levels = [entry if isinstance(entry, str) else f"{entry:.15g}" for entry in levels]
     return np.array(levels)

@@ -102,7 +102,7 @@ def run(
         with threadpool_limits(1):
             joined = assemble(design, accounts, lambda predicted: tell(ledger, predicted), queue.device)
             results = judge(joined, design, accounts)
-        machine = provenance(queue.device)
+        machine = provenance(queue.device, [planned.cell for planned in design.cells])
         record = {
             "executor": str(executor), "workers": n_workers, **ledger.tally(), **meter.read(),
             **{name: machine[name] for name in ("device", "processor", "system")},

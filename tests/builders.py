@@ -5,6 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from simstudy.design.load import load_design
+from simstudy.design.mistakes import DesignError
 from simstudy.design.settings import TABLE_OF
 from simstudy.design.settings.cell import Cell
 
@@ -110,3 +114,9 @@ def edited(text: str, old: str, new: str) -> str:
     """Return the text with the only occurrence of ``old`` replaced."""
     assert text.count(old) == 1, f"{old!r} occurs {text.count(old)} times"
     return text.replace(old, new)
+
+
+def mistakes(folder: Path, text: str, profile: str = "quick") -> str:
+    with pytest.raises(DesignError) as refused:
+        load_design(write_design(folder, text), profile)
+    return str(refused.value)

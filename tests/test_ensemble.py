@@ -226,8 +226,6 @@ TAKE_ARRAYS = {
     "origin_correlation": lambda x: theory.origin_correlation(x, 1.0),
     "noise_ratio": lambda x: theory.noise_ratio([0.0, 0.0], x, [0.1, 0.2], 1.0),
     "averaged_noise_ratio": lambda x: theory.averaged_noise_ratio(x, 1.0),
-    "narrow_correlation": lambda x: theory.narrow_correlation(x, 1.0),
-    "wide_correlation": lambda x: theory.wide_correlation(x, 1.0),
     "dot_product_correlation": lambda x: theory.dot_product_correlation(x, [0.0, 0.0], np.eye(2)),
     "averaged_dot_product_correlation": lambda x: theory.averaged_dot_product_correlation(x, 1.0),
     "risk of weights": lambda x: theory.risk(x, np.eye(2)),
@@ -252,7 +250,7 @@ def test_arrays_that_are_none__are_refused_by_theory_too(function, unfit):
 
 @pytest.mark.parametrize("bandwidth", [True, "1", 1j, [1.0, 2.0], np.ma.masked])
 def test_bandwidth_of_theory__is_a_number(bandwidth):
-    for function in (theory.origin_correlation, theory.averaged_noise_ratio, theory.wide_correlation):
+    for function in (theory.origin_correlation, theory.averaged_noise_ratio):
         with pytest.raises(ValueError, match="bandwidth"):
             function([0.5, 1.0], bandwidth)
     with pytest.raises(ValueError, match="bandwidth"):

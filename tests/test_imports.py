@@ -11,10 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from simstudy.attention import members
 from simstudy.data.geometry import GEOMETRIC_INDICES
-from simstudy.design.measures import INDICES, STATISTICS
-from simstudy.execution.provenance import ENGINE_SOURCES, PACKAGE
+from simstudy.design.measures import INDICES
+from simstudy.execution.engine import APART, PACKAGE, sources
 
 SOURCES = sorted(PACKAGE.rglob("*.py"))
 
@@ -27,25 +26,24 @@ def test_contracts__hold():
 
 def test_indices__are_those_of_the_geometry_and_the_output():
     assert (*GEOMETRIC_INDICES, "output") == INDICES
-    assert tuple(STATISTICS)[: len(members.STATISTICS)] == members.STATISTICS
 
 
 # What each room may import of ours, beside itself; what stands on top of the rooms calls whatever it needs.
 ALLOWED: dict[str, set[str]] = {
     "text": set(),
     "arguments": set(),
+    "weights": set(),
     "errors": {"text"},
     "kernels": set(),
     "design.settings": {"text"},
     "design": {"errors", "text"},
-    "theory": {"design.settings", "arguments"},
+    "theory": {"design.settings", "arguments", "weights"},
     "data": {"kernels", "design.settings"},
-    "attention": {"kernels", "data", "design.settings"},
+    "attention": {"kernels", "data", "design.settings", "weights"},
     "replicates": {"attention", "data", "kernels.devices", "design", "errors"},
     "execution": {
         "replicates",
         "attention.combinations",
-        "attention.members",
         "data.geometry",
         "kernels.devices",
         "design",
@@ -103,7 +101,7 @@ def test_every_room__has_a_wall():
 @pytest.mark.parametrize(
     "room, line",
     [
-        ("theory", "from simstudy.attention.combinations import affine"),
+        ("theory", "from simstudy.attention.combinations import fit_weights"),
         ("theory", "from simstudy.design import claims"),
         ("kernels", "from simstudy import errors"),
         ("data", "import simstudy.theory.leading"),
@@ -161,9 +159,20 @@ def test_engine_sources__cover_what_a_batch_imports():
                 for candidate in (base.with_suffix(".py"), base / "__init__.py"):
                     if candidate.exists() and candidate not in reached:
                         open_ends.add(candidate)
-    covered = {PACKAGE / entry for entry in ENGINE_SOURCES}
-    missing = {p for p in reached if not covered & {p, *p.parents}}
+    missing = reached - set(sources(frozenset()))
     assert {p for p in missing if len(ast.parse(p.read_text()).body) > 1} == set(), "more than a docstring"
+
+
+def test_systems_and_learners__are_found_and_never_imported():
+    """So that a change of one cannot touch the numbers of cells that have nothing to do with it."""
+    apart = {f"{PACKAGE.name}.{folder.replace('/', '.')}" for folder in APART}
+    for path in sources(frozenset()):
+        named = {name for name in modules_imported(path) if name.rpartition(".")[0] in apart}
+        assert not named, f"{path}: {named}"
+    for folder in APART:
+        for path in (PACKAGE / folder).glob("[!_]*.py"):
+            others = {n.rpartition(".")[2] for n in modules_imported(path) if n.rpartition(".")[0] in apart}
+            assert others <= {path.stem}
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=lambda p: p.relative_to(PACKAGE).as_posix())

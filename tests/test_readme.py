@@ -54,7 +54,7 @@ def test_design_block__is_a_valid_study_and_runs(tmp_path):
     # Those of the section on long runs as they stand; of the others, such as run on 16 workers, one that is cheap.
     section = README.split("## Long runs")[1].split("\n## ")[0]
     long_runs = [shlex.split(line)[1:] for line in re.findall(r"^    (simstudy .*)", section, flags=re.MULTILINE)]
-    assert [command[0] for command in long_runs] == ["plan", "status", "replay", "merge"]
+    assert [command[0] for command in long_runs] == ["plan", "status", "replay", "merge", "verify"]
     for command in (["check", path.name], ["run", path.name, "--workers", "1"], *long_runs):
         result = command_line(*command, cwd=tmp_path)
         assert result.returncode == 0, result.stderr

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from simstudy.design.settings.cell import Cell
+from simstudy.weights import affine, front_greater, least_squares, simplex
 
 Array = NDArray[np.float64]
 Combine = Callable[[Array, Array, Array], Array]
@@ -46,43 +47,6 @@ def fixed(weights: Array) -> Combine:
     return lambda bias, second, target: np.broadcast_to(weights, (len(bias), len(weights)))
 
 
-def affine(moment: Array) -> Array:
-    """Weights of least aᵀE a on Σ a = 1: E⁻¹1/1ᵀE⁻¹1; of a singular E, those that heads alike share equally."""
-    uniform = np.full(len(moment), 1.0 / len(moment))
-    differences = np.linalg.svd(uniform[None])[2][1:].T
-    # Directions in which heads do not differ, but for rounding, leave the weights as they are.
-    values, vectors = np.linalg.eigh(differences.T @ moment @ differences)
-    told_apart = values > 1e-12 * np.trace(moment)
-    directions = differences @ vectors[:, told_apart]
-    weights: Array = uniform - directions @ ((directions.T @ moment @ uniform) / values[told_apart])
-    return weights
-
-
-def simplex(moment: Array) -> Array:
-    """Weights of least aᵀE a on a ≥ 0, Σ a = 1.
-
-    As aᵀE a is homogeneous, the minimum of aᵀE a + c(Σ a − 1)² over a ≥ 0 has the same direction for every c > 0.
-    """
-    root, scale = _root(moment), np.sqrt(np.trace(moment) / len(moment)) or 1.0
-    # Imported here: it takes a quarter of a second, which most commands need not wait for.
-    from scipy.optimize import nnls
-
-    weights: Array = nnls(np.vstack([root, np.full(len(moment), scale)]), np.append(np.zeros(len(root)), scale))[0]
-    return weights / weights.sum()
-
-
-def front_greater(moment: Array) -> Array:
-    """Weights of least aᵀE a on a_1 ≥ a_2 ≥ … ≥ 0, Σ a = 1: mixtures of the averages of the first 1, 2, … heads."""
-    n_heads = len(moment)
-    averages = np.triu(np.ones((n_heads, n_heads))) / np.arange(1, n_heads + 1)
-    return averages @ simplex(averages.T @ moment @ averages)
-
-
-def least_squares(gram: Array, cross: Array) -> Array:
-    """Weights of least aᵀGa − 2aᵀc: a learned output projection; the shortest where G is singular."""
-    return np.asarray(np.linalg.lstsq(gram, cross, rcond=1e-10)[0], np.float64)
-
-
 def fit_weights(within: str, outputs: Array, outcomes: Array) -> Array:
     """Weights of least squares of outcomes (pair,) on the outputs of heads (pair, head), within a class."""
     if within == "unconstrained":
@@ -99,9 +63,3 @@ def _output_moments(bias: Array, second: Array, target: Array) -> tuple[Array, A
     m = target[:, None]
     gram = second + m[..., None] * (bias[..., :, None] + bias[..., None, :]) + m[..., None] ** 2
     return gram.mean(axis=1), ((bias + m) * m).mean(axis=1)
-
-
-def _root(moment: Array) -> Array:
-    """R with RᵀR = E, where rounding may have left E with small negative eigenvalues."""
-    values, vectors = np.linalg.eigh(moment)
-    return np.sqrt(np.maximum(values, 0.0))[:, None] * vectors.T

@@ -31,7 +31,18 @@ from numpy.typing import NDArray
 from simstudy.attention.members import Control, pairs_of
 from simstudy.data.heads import key_projections, query_points, query_projections
 from simstudy.data.regression import additive_amplitude, evaluate
-from simstudy.design.settings import Additive, GaussianKeys, Interaction, Linear, Quadratic, Regression, Ridge, Sum
+from simstudy.design.settings import (
+    Additive,
+    GaussianKeys,
+    Interaction,
+    Keys,
+    Linear,
+    Quadratic,
+    Regression,
+    Ridge,
+    Sum,
+    Zero,
+)
 from simstudy.design.settings.cell import Cell
 
 Array = NDArray[np.float64]
@@ -146,11 +157,11 @@ def expectations(cell: Cell) -> Expectations:
     Raises
     ------
     TypeError
-        If the regression function has bumps, which are neither polynomials nor waves.
+        If keys are not Gaussian, or the regression function has bumps, which are neither polynomials nor waves.
     """
     points, projections = query_points(cell), key_projections(cell)
     images = np.einsum("qj,hjk->hqk", points, query_projections(cell))
-    root = _root(cell)
+    root = _root(cell.data.key_distribution, cell.data.n_features)
     projections = root.T @ projections
     m = _in_coordinates(_function(cell.data.regression, cell.data.n_features), root)
     alone = [_tilted(cell, w, a) for w, a in zip(projections, images, strict=True)]
@@ -168,10 +179,14 @@ def expectations(cell: Cell) -> Expectations:
     return Expectations(log_mass, mean, bias, *(np.stack(each, axis=1) for each in (fourth, log_product, spread)))
 
 
-def _root(cell: Cell) -> Array:
+@functools.singledispatch
+def _root(keys: Keys, d: int) -> Array:
     """R with R Rᵀ = Σ: a key is R z, z ~ N(0, I)."""
-    keys, d = cell.data.key_distribution, cell.data.n_features
-    assert isinstance(keys, GaussianKeys)  # for the type checker
+    raise TypeError(f"no expectations under {keys!r}")
+
+
+@_root.register
+def _(keys: GaussianKeys, d: int) -> Array:
     if keys.structure == "identity":
         return np.eye(d)
     gaps = np.abs(np.subtract.outer(np.arange(d), np.arange(d)))
@@ -224,30 +239,61 @@ def _in_coordinates(m: _Function, root: Array) -> _Function:
     return m._replace(gradient=root.T @ m.gradient, curvature=curvature, waves=m.waves @ root)
 
 
+@functools.singledispatch
 def _function(regression: Regression, d: int) -> _Function:
     """Return a regression function as polynomial and waves."""
-    terms = regression.terms if isinstance(regression, Sum) else (regression,)
-    gradient, curvature = np.zeros(d), np.zeros((d, d))
-    waves: list[tuple[float, Array, float]] = []
-    for term in terms:
-        match term:
-            case Linear():
-                gradient += _padded(term.coefficients, d)
-            case Quadratic():
-                curvature += np.diag(_padded(term.coefficients * (d if len(term.coefficients) == 1 else 1), d))
-            case Interaction():
-                first, second = term.coordinates
-                curvature[[first - 1, second - 1], [second - 1, first - 1]] += 0.5 * term.amplitude
-            case Ridge():
-                along = _padded(term.direction, d)
-                waves.append((term.amplitude, term.frequency / np.linalg.norm(along) * along, _PHASES[term.wave]))
-            case Additive():
-                axes = term.frequency * np.eye(d)[: term.n_active or d]
-                waves += [(additive_amplitude(term, j), axis, _PHASES[term.wave]) for j, axis in enumerate(axes)]
-            case _ if term.function != "zero":
-                raise TypeError(f"no expectation of {term!r}")
-    amplitudes, vectors, phases = zip(*waves, strict=True) if waves else ((), np.zeros((0, d)), ())
-    return _Function(gradient, curvature, np.array(amplitudes), np.array(vectors), np.array(phases))
+    raise TypeError(f"no expectation of {regression!r}")
+
+
+@_function.register
+def _(_: Zero, d: int) -> _Function:
+    return _polynomial(d)
+
+
+@_function.register
+def _(regression: Linear, d: int) -> _Function:
+    return _polynomial(d)._replace(gradient=_padded(regression.coefficients, d))
+
+
+@_function.register
+def _(regression: Quadratic, d: int) -> _Function:
+    coefficients = regression.coefficients * (d if len(regression.coefficients) == 1 else 1)
+    return _polynomial(d)._replace(curvature=np.diag(_padded(coefficients, d)))
+
+
+@_function.register
+def _(regression: Interaction, d: int) -> _Function:
+    m, (first, second) = _polynomial(d), regression.coordinates
+    m.curvature[[first - 1, second - 1], [second - 1, first - 1]] = 0.5 * regression.amplitude
+    return m
+
+
+@_function.register
+def _(regression: Ridge, d: int) -> _Function:
+    along = _padded(regression.direction, d)
+    wave = regression.frequency / np.linalg.norm(along) * along
+    return _waves(np.array([regression.amplitude]), wave[None], regression.wave)
+
+
+@_function.register
+def _(regression: Additive, d: int) -> _Function:
+    axes = regression.frequency * np.eye(d)[: regression.n_active or d]
+    return _waves(np.array([additive_amplitude(regression, j) for j in range(len(axes))]), axes, regression.wave)
+
+
+@_function.register
+def _(regression: Sum, d: int) -> _Function:
+    gradients, curvatures, *waves = zip(*(_function(term, d) for term in regression.terms), strict=True)
+    return _Function(np.sum(gradients, axis=0), np.sum(curvatures, axis=0), *map(np.concatenate, waves))
+
+
+def _polynomial(d: int) -> _Function:
+    return _Function(np.zeros(d), np.zeros((d, d)), np.zeros(0), np.zeros((0, d)), np.zeros(0))
+
+
+def _waves(amplitudes: Array, waves: Array, kind: str) -> _Function:
+    phases = np.full(len(amplitudes), _PHASES[kind])
+    return _polynomial(waves.shape[1])._replace(amplitudes=amplitudes, waves=waves, phases=phases)
 
 
 def _padded(numbers: Sequence[float], d: int) -> Array:

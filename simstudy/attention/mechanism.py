@@ -17,7 +17,7 @@ measure ``failure_rate`` says how many, and bias and variance are those of the r
 How to add a piece:
 
 - a **transformation** or **normaliser**: a record in `design.settings.mechanisms` (and in the union below it); a pure
-  function in `transformations` or `normalisers` and a case in its `match`; its naive loop in tests/attention, with a
+  function in `transformations` or `normalisers`, registered for it; its naive loop in tests/attention, with a
   control;
 - the **numbers of a random instance** (ranks, bounds, costs: whatever is no estimate of m): see `attention.systems`;
 - its **theory**: in `theory`, which imports nothing of this room;

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
+from functools import singledispatch
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -10,10 +12,8 @@ from numpy.typing import NDArray
 
 from simstudy.data.geometry import GEOMETRIC_INDICES
 from simstudy.data.shared import SharedData
-from simstudy.design.settings.systems import NAMES
-
-STATISTICS = ("direct_mse", "query_correlation", "discrepancy", *NAMES)
-"""What is computed of each replicate by itself and averaged; NaN where it has no meaning."""
+from simstudy.design.settings import Record
+from simstudy.design.settings.cell import Cell
 
 
 class Control(NamedTuple):
@@ -52,8 +52,8 @@ class Members(NamedTuple):
     indices : (replicate or 1, index)
         Geometric diversity indices of the heads.
     statistics : dict of (replicate,) arrays
-        What is computed of each replicate by itself, by its name in `STATISTICS`: the relative difference from
-        the reference computation, or the numbers of an instance.
+        What is computed of each replicate by itself, by its name in `Cell.statistics`: the relative difference
+        from the reference computation, or the numbers of an instance.
     control
         What has expectation 0 and lowers the Monte Carlo error of errors and their products, where a cell asks for it.
     """
@@ -76,8 +76,17 @@ class Learner(Protocol):
         """Return the estimates of all members at all queries in the replicates of the data."""
 
 
-def replicate_statistics(members: Members, target: Array) -> Array:
-    """Return what is computed of each replicate by itself, in the order of `STATISTICS`.
+@singledispatch
+def prepared(choice: Record, cell: Cell) -> Learner:
+    """Return the learner of a cell, with everything computed that its replicates have in common.
+
+    Registered by the type of what the cell states: the record of its learner, or that of a random instance.
+    """
+    raise NotImplementedError(f"nothing computes {type(choice).__name__}")
+
+
+def replicate_statistics(members: Members, target: Array, names: Sequence[str]) -> Array:
+    """Return what is computed of each replicate by itself.
 
     Parameters
     ----------
@@ -85,26 +94,27 @@ def replicate_statistics(members: Members, target: Array) -> Array:
         Estimates of a number of replicates.
     target : (query,)
         m(x_q).
+    names
+        Statistics, of `Cell.statistics`.
 
     Returns
     -------
     (replicate, statistic) array, NaN where a statistic has no meaning: correlation over queries is that of estimates
     with their noise, of two heads, at three queries or more.
     """
+    known = members.statistics | (_across_queries(members, target) if len(target) else {})
+    missing = np.full(len(members.means), np.nan)
+    return np.stack([known.get(name, missing) for name in names], axis=1)
+
+
+def _across_queries(members: Members, target: Array) -> dict[str, Array]:
     means, gram = members.means, members.gram
-    table = np.full((len(means), len(STATISTICS)), np.nan)
-    for name, values in members.statistics.items():
-        table[:, STATISTICS.index(name)] = values
-    if not len(target):
-        return table
-    direct, across = table.T[:2]
-    errors = means.mean(axis=-1) - target
-    direct[:] = (errors**2).mean(axis=-1)
+    found = {"direct_mse": ((means.mean(axis=-1) - target) ** 2).mean(axis=-1)}
     if gram is not None:
-        direct += gram.mean(axis=(1, 2, 3))
+        found["direct_mse"] += gram.mean(axis=(1, 2, 3))
     elif means.shape[1] > 2 and means.shape[2] > 1:
-        across[:] = _query_correlation(means)
-    return table
+        found["query_correlation"] = _query_correlation(means)
+    return found
 
 
 def _query_correlation(means: Array) -> Array:

@@ -7,12 +7,13 @@ import numpy as np
 from simstudy.attention.combinations import fit_weights
 from simstudy.attention.control_variate import linear_parts
 from simstudy.attention.mechanism import Inputs, evaluate
-from simstudy.attention.members import Array, Members
+from simstudy.attention.members import Array, Members, prepared
 from simstudy.attention.reference import attention, layer, multi_head_attention, torch_multi_head_attention
 from simstudy.data import heads, regression, training
 from simstudy.data.geometry import diversity_indices
 from simstudy.data.shared import SharedData, projections_of
 from simstudy.design.settings.cell import Cell
+from simstudy.design.settings.ensembles import FittedCombination, NadarayaWatsonLearner
 from simstudy.kernels import project
 
 _LAYERS = {"multi_head_attention": multi_head_attention, "torch_multi_head_attention": torch_multi_head_attention}
@@ -21,7 +22,7 @@ _LAYERS = {"multi_head_attention": multi_head_attention, "torch_multi_head_atten
 class NadarayaWatson:
     """The heads of one cell."""
 
-    def __init__(self, cell: Cell) -> None:
+    def __init__(self, _: NadarayaWatsonLearner, cell: Cell) -> None:
         self.cell = cell
         self._dtype = np.dtype(cell.simulation.dtype)
         self._points = np.ascontiguousarray(heads.query_points(cell).T[None]).astype(self._dtype)
@@ -48,8 +49,10 @@ class NadarayaWatson:
         statistics = {}
         if cell.estimator.reference != "none":
             statistics["discrepancy"] = self._discrepancy(shared, np.asarray(keys), values, means)
-        if cell.estimator.combination.rule == "fitted":
-            means = np.einsum("rqh,rh->rq", means, self._fitted_weights(shared, keys, values))[..., None]
+        combination = cell.estimator.combination
+        if isinstance(combination, FittedCombination):
+            weights = self._fitted_weights(combination, shared, keys, values)
+            means = np.einsum("rqh,rh->rq", means, weights)[..., None]
         control = None if log_mass is None else linear_parts(cell, means, log_mass)
         return Members(means, gram, indices, statistics, control)
 
@@ -71,11 +74,11 @@ class NadarayaWatson:
         with np.errstate(invalid="ignore", divide="ignore"):
             return np.sqrt((gaps**2).mean(axis=1) / (found**2).mean(axis=1))
 
-    def _fitted_weights(self, shared: SharedData, keys: np.ndarray, values: np.ndarray) -> Array:
+    def _fitted_weights(
+        self, combination: FittedCombination, shared: SharedData, keys: np.ndarray, values: np.ndarray
+    ) -> Array:
         """Weights (replicate, head) of least squares on validation pairs: the rows that follow the training data."""
-        cell, combination = self.cell, self.cell.estimator.combination
-        assert combination.rule == "fitted"  # for the type checker
-        n = cell.data.n_keys
+        cell, n = self.cell, self.cell.data.n_keys
         longer = cell.model_copy(update={"data": cell.data.model_copy(update={"n_keys": n + combination.n_validation})})
         x = np.ascontiguousarray(training.draw_keys(longer, shared.first, shared.count)[:, :, n:])
         noise = training.draw_noise(longer, shared.first, shared.count)[:, n:]
@@ -85,3 +88,6 @@ class NadarayaWatson:
         inputs = Inputs(keys, values, None, np.ascontiguousarray(queries))
         outputs = evaluate(cell.estimator, cell.bandwidth, inputs).means
         return np.stack([fit_weights(combination.within, f, t) for f, t in zip(outputs, y, strict=True)])
+
+
+prepared.register(NadarayaWatsonLearner, NadarayaWatson)

@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+from functools import singledispatch
+
 import numpy as np
 from numpy.typing import NDArray
 
 from simstudy.design.settings import Normaliser
+from simstudy.design.settings.mechanisms import (
+    CompactNormaliser,
+    EntmaxNormaliser,
+    ReluNormaliser,
+    SoftmaxNormaliser,
+    SparsemaxNormaliser,
+)
 
 Array = NDArray[np.float64]
 
@@ -14,17 +23,30 @@ _ITERATIONS = 200
 _ROUNDING = 4 * np.finfo(np.float64).eps
 
 
+@singledispatch
 def normalise(normaliser: Normaliser, logits: Array) -> Array:
     """Return the weights that a normaliser makes of logits (..., key); NaN where no key has any weight."""
-    match normaliser.kind:
-        case "softmax":
-            return softmax(logits)
-        case "entmax" | "sparsemax":
-            return entmax(logits, normaliser.power)
-        case "relu":
-            return _share(np.maximum(logits - normaliser.threshold, 0.0))
-        case "compact":
-            return compact(logits, normaliser.power, normaliser.window)
+    raise TypeError(f"no normaliser {normaliser!r}")
+
+
+@normalise.register
+def _(_: SoftmaxNormaliser, logits: Array) -> Array:
+    return softmax(logits)
+
+
+@normalise.register
+def _(normaliser: EntmaxNormaliser | SparsemaxNormaliser, logits: Array) -> Array:
+    return entmax(logits, normaliser.power)
+
+
+@normalise.register
+def _(normaliser: ReluNormaliser, logits: Array) -> Array:
+    return _share(np.maximum(logits - normaliser.threshold, 0.0))
+
+
+@normalise.register
+def _(normaliser: CompactNormaliser, logits: Array) -> Array:
+    return compact(logits, normaliser.power, normaliser.window)
 
 
 def softmax(logits: Array) -> Array:

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+from functools import singledispatch
 from typing import NamedTuple
 
 import numpy as np
 
-from simstudy.design.settings import LowRankTransformation, MergeTransformation, MixtureTransformation, Transformation
+from simstudy.design.settings.mechanisms import (
+    LowRankTransformation,
+    MergeTransformation,
+    MixtureTransformation,
+    NoTransformation,
+    Transformation,
+)
 
 # Index legend: r replicate, q query, h head, k dimension of a head, i key, l level.
 
@@ -32,17 +39,15 @@ class Inputs(NamedTuple):
     queries: np.ndarray
 
 
+@singledispatch
 def transform(transformation: Transformation, inputs: Inputs) -> Inputs:
     """Return the inputs that a transformation makes of others."""
-    match transformation.kind:
-        case "none":
-            return inputs
-        case "merge":
-            return _merge(transformation, inputs)
-        case "mixture":
-            return _mix(transformation, inputs)
-        case "low_rank":
-            return _compress(transformation, inputs)
+    raise TypeError(f"no transformation {transformation!r}")
+
+
+@transform.register
+def _(_: NoTransformation, inputs: Inputs) -> Inputs:
+    return inputs
 
 
 def chunk_means(x: np.ndarray, length: int) -> np.ndarray:
@@ -56,7 +61,8 @@ def _sizes(n_keys: int, length: int) -> np.ndarray:
     return np.minimum(length, n_keys - starts)
 
 
-def _merge(merge: MergeTransformation, inputs: Inputs) -> Inputs:
+@transform.register
+def _(merge: MergeTransformation, inputs: Inputs) -> Inputs:
     variances = inputs.variances
     if variances is not None:
         variances = chunk_means(variances, merge.stride) / _sizes(variances.shape[-1], merge.stride)
@@ -64,7 +70,8 @@ def _merge(merge: MergeTransformation, inputs: Inputs) -> Inputs:
     return Inputs(keys, values, variances, inputs.queries)
 
 
-def _mix(mixture: MixtureTransformation, inputs: Inputs) -> Inputs:
+@transform.register
+def _(mixture: MixtureTransformation, inputs: Inputs) -> Inputs:
     """Concatenate the dimensions of all levels: distances and products add over dimensions, and so over levels."""
     coefficients = mixture.decay ** np.arange(mixture.levels)
     roots = np.sqrt(coefficients / coefficients.sum()).astype(inputs.keys.dtype)
@@ -85,7 +92,8 @@ def multiply_heads(inputs: Inputs, logits: str) -> Inputs:
     return inputs._replace(keys=keys, queries=queries)
 
 
-def _compress(low_rank: LowRankTransformation, inputs: Inputs) -> Inputs:
+@transform.register
+def _(low_rank: LowRankTransformation, inputs: Inputs) -> Inputs:
     keys = inputs.keys.astype(np.float64)
     queries = np.broadcast_to(inputs.queries, (len(keys), *inputs.queries.shape[-3:])).swapaxes(1, 2)
     left, right = compressions(keys.swapaxes(-1, -2), queries.astype(np.float64), low_rank.rank, low_rank.method)

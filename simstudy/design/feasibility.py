@@ -13,10 +13,9 @@ import numpy as np
 from simstudy.design.files import require_regular
 from simstudy.design.settings import LARGEST, SMALLEST, Heads, Sum, Term
 from simstudy.design.settings.cell import N_BLOCKS, Cell
+from simstudy.design.settings.records import Impossibility
 from simstudy.errors import UserError
 
-Impossibility = tuple[str, str]
-"""Name of the setting to change, and what to do."""
 MAX_ARRAY_BYTES = 8 << 30
 """Largest array that one replicate may need: beyond it, no worker of usual size finishes a batch."""
 
@@ -24,8 +23,6 @@ MAX_HEAD_BYTES = 64 << 20
 """Largest head file that is read: every cell that uses it holds a copy."""
 MAX_BATCHES = 10_000_000
 """Most batches of a cell: each is a file, and their numbers have seven digits."""
-MAX_MASKED_HEADS = 16
-"""Most heads of which every subset is looked at."""
 
 
 def features_needed(heads: Heads) -> int:
@@ -89,7 +86,8 @@ def too_many_batches(cell: Cell, max_replicates: int) -> list[Impossibility]:
 
 def impossibilities(cell: Cell) -> list[Impossibility]:
     """Return every rule that the settings of a cell break together."""
-    return [*_data(cell), *_regression(cell), *_heads(cell), *_estimator(cell), *_control(cell), *_sizes(cell)]
+    rules = (_heads, _estimator, _control) if cell.instance is None else (_instance,)
+    return [broken for rule in (_data, _regression, *rules, _bandwidth, _sizes) for broken in rule(cell)]
 
 
 def _data(cell: Cell) -> Iterator[Impossibility]:
@@ -158,11 +156,13 @@ def _estimator(cell: Cell) -> Iterator[Impossibility]:
         yield "combination", f"{len(combination.weights)} weights for n_heads = {n_heads}; state one for each head"
     yield from _learner(cell)
     yield from _mechanism(cell)
-    yield from _instance(cell)
     if combination.rule == "fitted" and cell.simulation.noise_treatment != "drawn":
         yield "noise_treatment", 'must be "drawn" where weights are fitted in each replicate'
     if cell.estimator.reference != "none" and cell.weights is None:
         yield "reference", "needs fixed weights of heads; choose another combination or none"
+
+
+def _bandwidth(cell: Cell) -> Iterator[Impossibility]:
     if not SMALLEST <= cell.bandwidth <= LARGEST:
         yield "bandwidth", f"comes to {cell.bandwidth:g}, outside [{SMALLEST:g}, {LARGEST:g}]; change the rule"
 
@@ -176,8 +176,7 @@ def _control(cell: Cell) -> Iterator[Impossibility]:
     softmax = estimator.plain and estimator.key_scale == "raw" and estimator.combination.rule != "product"
     needs = {
         'noise_treatment = "integrated"': cell.simulation.noise_treatment == "integrated",
-        'learner = "nadaraya_watson" and no random instance': estimator.learner.kind == "nadaraya_watson"
-        and not cell.measures_instance,
+        'learner = "nadaraya_watson"': estimator.learner.kind == "nadaraya_watson",
         'transformation = "none", normaliser = "softmax", key_scale = "raw" and no product of kernels': softmax,
         "heads that are the same in all replicates": not cell.heads.redrawn,
         'key_distribution = "gaussian"': keys.distribution == "gaussian",
@@ -224,39 +223,18 @@ def _mechanism(cell: Cell) -> Iterator[Impossibility]:
         yield "learner", f'"{estimator.learner.kind}" {remedy}'
     if estimator.reference != "none" and not plain:
         yield "reference", "is softmax attention: needs transformation none, normaliser softmax, no product of kernels"
-    if cell.measures_instance and (estimator.learner.kind != "nadaraya_watson" or not plain):
-        yield "instance", "stands in place of estimates; leave learner, transformation, normaliser and product away"
 
 
 def _instance(cell: Cell) -> Iterator[Impossibility]:
-    """What random instances cannot have."""
-    instance, p = cell.estimator.instance, cell.heads.head_dim
-    if instance.kind == "kq_svd" and not instance.rank <= p <= cell.data.n_keys:
-        yield "instance", f"needs rank ≤ head_dim ≤ n_keys, not {instance.rank} ≤ {p} ≤ {cell.data.n_keys}"
-    n, d, inside = cell.data.n_keys, cell.data.n_features, cell.heads.n_heads * p
-    if instance.kind == "head_recovery" and (n % instance.held or instance.rank_deficit >= min(inside, d)):
-        remedy = f"needs held to divide n_keys = {n}, and rank_deficit below min(n_heads·head_dim, n_features)"
-        yield "instance", f"{remedy} = {min(inside, d)}"
-    if instance.kind == "layer_norm" and (instance.rank > d or instance.rank >= n or d < 2):
-        yield "instance", f"needs rank ≤ n_features, rank < n_keys, n_features ≥ 2, not {instance.rank}, {d}, {n}"
-    if instance.kind in ("hierarchy", "score_kernel") and 2 ** (instance.levels - 1) > n:
-        yield "instance", f"levels = {instance.levels} halve n_keys = {n} too often; use fewer"
-    if instance.kind == "resolution" and n % instance.chunk:
-        yield "instance", f"chunk = {instance.chunk} must divide n_keys = {n}"
-    yield from _layers_and_masks(cell)
-
-
-def _layers_and_masks(cell: Cell) -> Iterator[Impossibility]:
-    """The same, of layers with hidden states, merged latents and masks."""
-    instance, d = cell.estimator.instance, cell.data.n_features
-    if instance.kind in ("hopfield_tower", "perturbed_logits") and cell.data.n_keys < 2:
-        yield "n_keys", "a single key has all weight and no other to differ from; use at least 2"
-    if instance.kind == "latent_cache" and cell.heads.head_dim < 2:
-        yield "head_dim", "latents are normalised over their dimensions; use at least 2"
-    if instance.kind == "masked_head" and not 2 <= instance.width / d == instance.width // d <= 32:
-        yield "instance", f"width = {instance.width} must be 2 to 32 times n_features = {d}, a whole number"
-    if instance.kind == "random_heads" and cell.heads.n_heads > MAX_MASKED_HEADS:
-        yield "n_heads", f"every one of 2^{cell.heads.n_heads} subsets is looked at; use at most {MAX_MASKED_HEADS}"
+    """What a random instance cannot have: what its system says, and heads or rules that go beyond the settings used."""
+    data, heads, used = cell.data, cell.heads, cell.meaningful
+    if cell.instance is not None:
+        yield from cell.instance.impossibilities(data, heads)
+    if {"head_dim", "n_features"} <= used and heads.head_dim > data.n_features:
+        yield "head_dim", f"a head of {heads.head_dim} dimensions does not fit n_features = {data.n_features}; lower it"
+    follows = {"attention": {"head_dim"}, "rate": {"head_dim", "n_keys"}}.get(cell.estimator.bandwidth.rule, set())
+    if missing := sorted(follows - used):
+        yield "bandwidth", f"follows {' and '.join(missing)}, which this instance does not have; give a number"
 
 
 def _sizes(cell: Cell) -> Iterator[Impossibility]:

@@ -2,41 +2,106 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from simstudy.design.claims import _SELECTION, AveragedMeasure, IndexName, Selection, TheoreticalMeasure, _one_of
 from simstudy.design.measures import MEASURES, STATISTICS
 from simstudy.design.settings import Line, Record
 
+Scale = Literal["linear", "log"]
+_SCALE: Any = Field("linear", description='"linear" or "log"')
+_X: Any = Field(description="a numeric factor of the grid")
 
-class Figure(Record):
-    """One figure of the report: what it draws of a measure, and how it tells factors apart."""
 
-    kind: Literal["curve", "diversity", "ordering", "optimum", "nested_loop", "law"] = Field(
-        "curve", description='"curve": y against factor x; "diversity": y against diversity indices; "ordering": the '
-        'share of pairs of cells of which the more diverse has the larger y, for every index; "optimum": the level of '
-        'factor `over` with the least y, against factor x; "nested_loop": y in every cell; "law": variance of '
-        "ensembles of n_heads members, in several grids, against the law for exchangeable ones"
-    )  # fmt: skip
+class BaseFigure(Record):
+    """What all figures state: the sentence, and what is drawn of which cells."""
+
+    stored: ClassVar[tuple[str, ...]] = ()
+    """Variables of the results that a run computes for the figure."""
+
     title: Line = Field(min_length=1, description="what the figure shows, as a sentence")
     grid: str = Field(description="name of the grid to draw")
     y: AveragedMeasure = Field(description=_one_of(MEASURES | STATISTICS))
-    x: str | None = Field(None, description='a numeric factor of the grid; for kind = "curve" or "optimum" only')
-    beside: Annotated[tuple[str, ...], Field(strict=False)] = Field(
-        (), description='further grids, each in a colour of its own; for kind = "law" only'
-    )
-    index: IndexName | None = Field(None, description='diversity index, not all of them; for kind = "diversity" only')
-    over: str | None = Field(None, description='factor whose best level is sought; for kind = "optimum" only')
-    tune: Annotated[tuple[str, ...], Field(strict=False)] = Field(
-        (), description='factors that take their best level at each level of `over`; for kind = "optimum" only'
-    )
+    where: Selection = _SELECTION
+
+
+class PanelFigure(BaseFigure):
+    """A figure that tells factors apart by colour and panel."""
+
     hue: str | None = Field(None, description="factor told apart by colour")
     panel: str | None = Field(None, description="factor told apart by panel")
-    where: Selection = _SELECTION
-    x_scale: Literal["linear", "log"] = Field("linear", description='"linear" or "log"')
-    y_scale: Literal["linear", "log"] = Field("linear", description='"linear" or "log"')
+
+
+class CurveFigure(PanelFigure):
+    """y against factor x, beside theory."""
+
+    kind: Literal["curve"]
+    x: str = _X
+    x_scale: Scale = _SCALE
+    y_scale: Scale = _SCALE
     limit: TheoreticalMeasure | None = Field(
         None, description="measure whose theoretical value is drawn as a dashed limit for each colour"
     )
+
+
+class DiversityFigure(PanelFigure):
+    """y against diversity indices: all of them, or one."""
+
+    kind: Literal["diversity"]
+    index: IndexName | None = Field(None, description="diversity index, not all of them")
+    x_scale: Scale = _SCALE
+    y_scale: Scale = _SCALE
+
+
+class OrderingFigure(PanelFigure):
+    """The share of pairs of cells of which the more diverse has the larger y, for every index."""
+
+    stored = ("wrong_pair_share", "wrong_pair_share_mcse")
+
+    kind: Literal["ordering"]
+
+
+class OptimumFigure(PanelFigure):
+    """The level of factor ``over`` with the least y, against factor x."""
+
+    stored = ("optimum_share",)
+
+    kind: Literal["optimum"]
+    x: str = _X
+    x_scale: Scale = _SCALE
+    over: str = Field(description="a numeric factor of the grid, whose best level is sought")
+    tune: Annotated[tuple[str, ...], Field(strict=False)] = Field(
+        (), description="factors that take their best level at each level of `over`"
+    )
+
+
+class NestedLoopFigure(PanelFigure):
+    """y in every cell, above the levels of the factors."""
+
+    kind: Literal["nested_loop"]
+    y_scale: Scale = _SCALE
+
+
+class LawFigure(BaseFigure):
+    """Variance of ensembles of n_heads members, a colour for each grid, against the law for exchangeable ones."""
+
+    kind: Literal["law"]
+    y: Literal["ensemble_variance"] = Field(description='"ensemble_variance"')
+    beside: Annotated[tuple[str, ...], Field(strict=False)] = Field(
+        (), description="further grids, each in a colour of its own"
+    )
+
+
+def _curve_unless_stated(value: Any) -> Any:
+    return {"kind": "curve", **value} if isinstance(value, dict) else value
+
+
+Figure = Annotated[
+    Annotated[
+        CurveFigure | DiversityFigure | OrderingFigure | OptimumFigure | NestedLoopFigure | LawFigure,
+        Field(discriminator="kind"),
+    ],
+    BeforeValidator(_curve_unless_stated),
+]

@@ -59,6 +59,7 @@ def load_design(path: str | Path, profile: str = "quick") -> Design:
     cells, found = _plan(document, path.parent, problems)
     problems += [p for p in found if not any(_within(p.path, earlier.path) for earlier in problems)]
     grids = _planned_grids(merged, cells, problems)
+    problems += _idle_settings(document, cells)
     problems += _precision_problems(merged, grids)
     problems += reference_problems(grids, document.claims, document.figures)
     if problems:
@@ -255,7 +256,35 @@ def _grid_cells(
             continue
         cell, found = read_heads(cell, folder)
         found = found or [*impossibilities(cell), *too_many_batches(cell, precision.max_replicates)]
-        yield cell, [Problem(place(setting), _raw_value(cell, setting), remedy) for setting, remedy in found]
+        problems = [Problem(place(setting), _raw_value(cell, setting), remedy) for setting, remedy in found]
+        # Its levels would make equal cells: no further problem.
+        split = all(setting_of(factor) in cell.meaningful for factor in factors)
+        yield (
+            (cell if split else None),
+            [*problems, *_idle_in_grid(cell, {"settings": grid.settings, "factors": factors}, f"grids.{name}")],
+        )
+
+
+def _idle_in_grid(cell: Cell, sections: dict[str, dict[str, Any]], path: str) -> Iterator[Problem]:
+    """Settings of a grid that mean nothing for the instance of one of its cells."""
+    if cell.instance is None:
+        return
+    for section, content in sections.items():
+        for name in content:
+            if setting_of(name) in TABLE_OF.keys() - cell.meaningful:
+                knows = ", ".join(sorted(cell.meaningful))
+                remedy = f"means nothing for instance = {cell.instance.kind!r}, which knows {knows}; remove it"
+                yield Problem(f"{path}.{section}.{name}", content[name], remedy)
+
+
+def _idle_settings(document: Document, planned: list[PlannedCell]) -> Iterator[Problem]:
+    """Settings of the tables that mean nothing for any cell, if all cells are known."""
+    size = sum(math.prod(map(len, grid.factors.values())) for grid in document.grids.values())
+    known = frozenset[str]().union(*(each.cell.meaningful for each in planned))
+    for table in TABLES if len(planned) == size else ():
+        for setting, value in getattr(document, table).items():
+            if setting in TABLE_OF.keys() - known:
+                yield Problem(f"{table}.{setting}", value, "means nothing for any of the instances measured; remove it")
 
 
 def _raw_value(cell: Cell, setting: str) -> Any:

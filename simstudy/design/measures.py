@@ -253,3 +253,10 @@ def labelled(arrays: Mapping[str, Any], coords: Mapping[str, Any], attrs: Mappin
         text = {"long_name": described.meaning, "units": described.unit, "formula": described.formula}
         variables[name] = (described.dims, array, {k: v for k, v in text.items() if v})
     return xr.Dataset(variables, coords=coords, attrs=dict(attrs))
+
+
+def coordinates_of(cells: xr.Dataset) -> list[dict[str, Any]]:
+    """Return the settings of each cell by name, for `level`, `selected` and `by_levels`."""
+    columns = {str(name): values for name, values in cells.coords.items() if values.dims == ("cell",)}
+    rows = zip(*(values.values.tolist() for values in columns.values()), strict=True)
+    return [dict(zip(columns, row, strict=True)) for row in rows]

@@ -92,7 +92,10 @@ def from_validation(
             head, tail = [prefix] if prefix else [], steps
         path = "".join(f"[{s}]" if isinstance(s, int) else f".{s}" for s in [*head, *tail]).lstrip(".")
         value = None if detail["type"] == "missing" else detail["input"]
-        problems.append(Problem(path, value, _remedy(detail, _description(model, detail["loc"]))))
+        remedy = _remedy(detail, _description(model, detail["loc"]))
+        if detail["type"] == "extra_forbidden" and len(detail["loc"]) > len(steps) > 1:
+            remedy = remedy.replace("key", f'key for "{detail["loc"][-2]}"', 1)
+        problems.append(Problem(path, value, remedy))
     return _without_echoes(problems)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -18,12 +17,12 @@ from simstudy.design.claims import (
     OptimumSlope,
     Slope,
 )
-from simstudy.design.figures import Figure
+from simstudy.design.figures import BaseFigure, LawFigure, OptimumFigure
 from simstudy.design.mistakes import Problem
 from simstudy.design.settings import TABLE_OF
-from simstudy.design.settings.cell import Coordinates, level, selected, setting_of
+from simstudy.design.settings.cell import Coordinates, by_levels, level, selected, setting_of
 
-Entry = BaseClaim | Figure
+Entry = BaseClaim | BaseFigure
 
 SELECTABLE = (*TABLE_OF, "bandwidth_rule")
 """Names that a selection may use: the coordinates of a cell."""
@@ -52,7 +51,7 @@ class PlannedGrid:
 
 
 def reference_problems(
-    grids: Mapping[str, PlannedGrid], claims: Mapping[str, BaseClaim], figures: Mapping[str, Figure]
+    grids: Mapping[str, PlannedGrid], claims: Mapping[str, BaseClaim], figures: Mapping[str, BaseFigure]
 ) -> Iterator[Problem]:
     """Yield what claims and figures name but the design does not have, and cells that cannot be told apart."""
     for name, grid in grids.items():
@@ -65,17 +64,16 @@ def reference_problems(
 
 def _equal_cells(name: str, grid: PlannedGrid) -> Iterator[Problem]:
     factors = [factor for factor in grid.factors or () if setting_of(factor) in TABLE_OF]
-    counts = Counter(tuple(level(coordinates, factor) for factor in factors) for coordinates in grid.coordinates)
-    twice = next((levels for levels, count in counts.items() if count > 1), None)
+    strata = by_levels(grid.coordinates, factors, range(len(grid.coordinates)))
+    twice = next((stratum[0] for stratum in strata if len(stratum) > 1), None)
     if twice is not None:
-        yield Problem(f"grids.{name}.factors", twice, "two cells have these values; remove one, or label it otherwise")
+        levels = tuple(level(grid.coordinates[twice], factor) for factor in factors)
+        yield Problem(f"grids.{name}.factors", levels, "two cells have these values; remove one, or label it otherwise")
 
 
 def _entry_problems(path: str, entry: Entry, grids: Mapping[str, PlannedGrid]) -> Iterator[Problem]:
     if isinstance(entry, BaseClaim) and (entry.measure == "hdi") != (entry.index is not None):
         yield Problem(f"{path}.index", entry.index, 'state index for measure = "hdi", and only then')
-    if isinstance(entry, Figure):
-        yield from _figure_problems(path, entry)
     if isinstance(entry, (Equals, LargerThan)) and entry.compared == "ratio" and entry.versus is None:
         yield Problem(f"{path}.compared", "ratio", "state versus, the settings of the cell to compare with")
     if isinstance(entry, (Crossing, Optimum, OptimumSlope)) and (entry.value is None) == (entry.source is None):
@@ -83,7 +81,7 @@ def _entry_problems(path: str, entry: Entry, grids: Mapping[str, PlannedGrid]) -
     if entry.grid not in grids:
         yield Problem.unknown(f"{path}.grid", entry.grid, grids, what="grid")
         return
-    if isinstance(entry, Figure) and entry.kind == "law":
+    if isinstance(entry, LawFigure):
         yield from _law_problems(path, entry, grids)
     grid = grids[entry.grid]
     if getattr(entry, "source", None) == "exact" and not grid.exact:
@@ -94,31 +92,8 @@ def _entry_problems(path: str, entry: Entry, grids: Mapping[str, PlannedGrid]) -
         yield from _cell_problems(path, entry, grid)
 
 
-def _figure_problems(path: str, figure: Figure) -> Iterator[Problem]:
-    """Fields that the kind of a figure needs, or has no use for."""
-    if (figure.kind in ("curve", "optimum")) != (figure.x is not None):
-        yield Problem(f"{path}.x", figure.x, 'state x for kind = "curve" or "optimum", and only then')
-    if (figure.kind == "optimum") != (figure.over is not None):
-        yield Problem(f"{path}.over", figure.over, 'state over for kind = "optimum", and only then')
-    if figure.tune and figure.kind != "optimum":
-        yield Problem(f"{path}.tune", figure.tune, 'state tune for kind = "optimum" only')
-    if figure.beside and figure.kind != "law":
-        yield Problem(f"{path}.beside", figure.beside, 'state beside for kind = "law" only')
-    if figure.index and figure.kind != "diversity":
-        yield Problem(f"{path}.index", figure.index, 'state index for kind = "diversity" only')
-    if figure.limit and figure.kind != "curve":
-        yield Problem(f"{path}.limit", figure.limit, 'state limit for kind = "curve" only')
-
-
-def _law_problems(path: str, figure: Figure, grids: Mapping[str, PlannedGrid]) -> Iterator[Problem]:
-    """A law is tested at several sizes of ensembles, in every grid; colours tell the grids apart."""
-    for field in ("hue", "panel"):
-        if getattr(figure, field):
-            yield Problem(
-                f"{path}.{field}", getattr(figure, field), 'remove it: kind = "law" has a colour for each grid'
-            )
-    if figure.y != "ensemble_variance":
-        yield Problem(f"{path}.y", figure.y, 'must be "ensemble_variance" for kind = "law"')
+def _law_problems(path: str, figure: LawFigure, grids: Mapping[str, PlannedGrid]) -> Iterator[Problem]:
+    """A law is tested at several sizes of ensembles, in every grid."""
     for name in (figure.grid, *figure.beside):
         if name not in grids:
             yield Problem.unknown(f"{path}.beside", name, grids, what="grid")
@@ -163,7 +138,7 @@ def _cell_problems(path: str, entry: Entry, grid: PlannedGrid) -> Iterator[Probl
         yield from _axis_problems(path, entry, x, chosen, grid.factors or ())
     if chosen and isinstance(entry, OptimumClaim):
         yield from _optimum_problems(path, entry, ("x", "along"), chosen)
-    if chosen and isinstance(entry, Figure) and entry.kind == "optimum":
+    if chosen and isinstance(entry, OptimumFigure):
         yield from _optimum_problems(path, entry, ("over",), chosen)
 
 
@@ -198,12 +173,11 @@ def _axis_problems(
     logarithmic = logarithmic or isinstance(entry, Crossing)
     if logarithmic and min(values) <= 0:
         yield Problem(f"{path}.x", x, f"is {min(values):g} in a cell and has no logarithm; use a linear scale")
-    lines: dict[tuple[Any, ...], list[float]] = defaultdict(list)
-    for coordinates, value in zip(chosen, values, strict=True):
-        lines[tuple(level(coordinates, factor) for factor in factors if factor != x)].append(value)
     if isinstance(entry, Crossing):
         yield from _crossing_problems(path, entry, values)
-    flat = next((line for line in lines.values() if len(set(line)) < max(2, len(line))), None)
+    strata = by_levels(chosen, (factor for factor in factors if factor != x), range(len(chosen)))
+    lines = ([values[cell] for cell in stratum] for stratum in strata)
+    flat = next((line for line in lines if len(set(line)) < max(2, len(line))), None)
     if flat is not None and isinstance(entry, (Monotone, Slope, Crossing)):
         found = ", ".join(f"{value:g}" for value in sorted(flat))
         yield Problem(f"{path}.x", x, f"needs two or more different values, other factors fixed; a line has {found}")

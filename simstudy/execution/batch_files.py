@@ -15,7 +15,6 @@ from typing import NamedTuple
 import numpy as np
 from numpy.lib import format as npy
 
-from simstudy.attention.members import STATISTICS
 from simstudy.data.geometry import GEOMETRIC_INDICES
 from simstudy.design.feasibility import impossibilities
 from simstudy.design.settings import Record
@@ -55,12 +54,14 @@ class Shape(NamedTuple):
 
     n_queries: int
     n_members: int
+    n_statistics: int
     batch_size: int
 
     @classmethod
     def of(cls, cell: Cell) -> Shape:
         """Return the shape of the batches of a cell."""
-        return cls(0 if cell.measures_instance else cell.n_queries, cell.n_members, cell.simulation.batch_size)
+        n_statistics = len(GEOMETRIC_INDICES) + len(cell.statistics)
+        return cls(cell.n_queries, cell.n_members, n_statistics, cell.simulation.batch_size)
 
     @property
     def fields(self) -> dict[str, tuple[int, ...]]:
@@ -70,7 +71,7 @@ class Shape(NamedTuple):
             "n_defined": (N_BLOCKS,),
             "error_sum": (N_BLOCKS, self.n_queries, self.n_members),
             "product_sum": (N_BLOCKS, self.n_queries, n_pairs),
-            "statistic_sum": (N_BLOCKS, len(GEOMETRIC_INDICES) + len(STATISTICS)),
+            "statistic_sum": (N_BLOCKS, self.n_statistics),
             "target": (self.n_queries,),
         }
 

@@ -94,8 +94,8 @@ class Jobs:
         if self.interface is not None and self.interface not in psutil.net_if_addrs():
             known = ", ".join(psutil.net_if_addrs())
             raise UserError(f"interface = {self.interface!r}: this machine has none of that name; choose from {known}")
-        # After a backslash Slurm puts no number in the place of %j; the others know no quotes.
-        if re.search(r"\\" if self.system == "slurm" else rf"{_QUOTED}|%", str(self.logs)):
+        # sbatch ends an argument at a space, also after a backslash, but not between quotes.  The others know none.
+        if re.search(r'[\\"]' if self.system == "slurm" else rf"{_QUOTED}|%", str(self.logs)):
             raise UserError(f"{self.logs}: no folder into which {self.system} can write logs; choose another --output")
 
     def __str__(self) -> str:
@@ -116,8 +116,8 @@ class Jobs:
 
     def slurm_log(self, name: str) -> str:
         """Return the directive by which Slurm writes logs of that name, such as ``%j.log``, whatever their folder."""
-        folder = re.sub(f"({_QUOTED})", r"\\\1", str(self.logs).replace("%", "%%"))
-        return f"--output={folder}/{name}"
+        folder = str(self.logs).replace("%", "%%")
+        return f'--output="{folder}/{name}"'
 
     def require_command(self) -> None:
         """Refuse a machine that cannot submit to the system."""

@@ -11,6 +11,7 @@ from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby, islice
+from typing import TypeVar
 
 import numpy as np
 
@@ -19,13 +20,15 @@ from simstudy.design.document import Design, PlannedCell
 from simstudy.design.settings.cell import Cell
 from simstudy.errors import UserError
 from simstudy.execution.batch_files import Shape, Statement
-from simstudy.execution.provenance import engine
+from simstudy.execution.engine import engine
 from simstudy.execution.queue import Task
 from simstudy.execution.store import Store
 from simstudy.replicates.batch import shares_data
 from simstudy.replicates.moments import Moments, stack
 from simstudy.replicates.performance import Performance, performance
-from simstudy.replicates.stopping import Shortfall, first_target, needed, next_target, shortfall
+from simstudy.replicates.stopping import GROWTH, Shortfall, first_target, needed, next_target, shortfall
+
+T = TypeVar("T")
 
 CELLS_PER_TASK = 8
 """Cells that one task evaluates on shared data: more would save little drawing and make tasks long."""
@@ -122,11 +125,11 @@ class Ledger:
         self._store = store
         self._rule = rule
         # Batches of different devices differ in their last bits, and are never mixed.
-        self._engine = engine(device)
+        self._device = device
         self.accounts = []
         self._sharers: dict[str, list[Account]] = defaultdict(list)
         for planned in design.cells:
-            identity = planned.cell.identity(self._engine)
+            identity = self._identity(planned.cell)
             account = Account(planned, identity, first_target(planned.precision, planned.cell.simulation.batch_size))
             self.accounts.append(account)
             self._sharers[identity].append(account)
@@ -135,10 +138,14 @@ class Ledger:
         self._queued: set[tuple[str, int]] = set()
         self._written: set[tuple[str, int]] = set()
 
+    def _identity(self, cell: Cell) -> str:
+        return cell.identity(engine(self._device, [cell]))
+
     def state_cells(self) -> None:
         """Write down beside the batches of each cell what it is, for those who compute them again."""
         for identity, sharers in self._sharers.items():
-            self._store.state_cell(identity, Statement(engine=self._engine, cell=sharers[0].planned.cell))
+            cell = sharers[0].planned.cell
+            self._store.state_cell(identity, Statement(engine=engine(self._device, [cell]), cell=cell))
 
     def first_tasks(self) -> list[Task]:
         """Look at what is stored and return the tasks to begin with."""
@@ -155,7 +162,7 @@ class Ledger:
 
     def identities(self, task: Task) -> list[str]:
         """Return under which names the batches of a task are stored."""
-        return [cell.identity(self._engine) for cell in task.cells]
+        return [self._identity(cell) for cell in task.cells]
 
     def record(self, task: Task, batches: list[Moments]) -> list[Task]:
         """Store the moments of a task and return further tasks, as many as there is room for."""
@@ -220,7 +227,7 @@ class Ledger:
         raised: list[Account] = []
         while self._rule is not None and all(account.finished for account in self.accounts):
             wanted = self._rule(self.accounts)
-            further = [(a, n) for a, n in zip(self.accounts, wanted, strict=True) if n > a.target]
+            further = [(a, min(n, GROWTH * a.done)) for a, n in zip(self.accounts, wanted, strict=True) if n > a.target]
             if not further:
                 break
             for account, target in further:
@@ -259,12 +266,12 @@ class Ledger:
             )
 
     def _measure(self, account: Account, batches: list[Moments]) -> None:
-        blocks = stack(batches)
+        blocks, cell = stack(batches), account.planned.cell
         account.failed = tuple(blocks.failed.tolist())
         # With too few defined estimates there is no Monte Carlo error, and more replicates of the same would not
         # help before the ceiling: the cell stops, its failures counted.
         if np.count_nonzero(blocks.n_defined) >= 2:
-            account.performance = performance(blocks, combine_heads(account.planned.cell))
+            account.performance = performance(blocks, combine_heads(cell), cell.statistics)
 
     def _further(self, accounts: list[Account]) -> list[Task]:
         """Return the next tasks of all accounts, these ones last, as many as there is room for."""
@@ -280,15 +287,11 @@ class Ledger:
 
     def _tasks(self, accounts: Iterable[Account], most: int | None = None) -> Iterator[Task]:
         """Yield missing batches, so many of a cell at most: cells that share data are evaluated together."""
-        groups: dict[tuple, list[Account]] = defaultdict(list)
-        for account in accounts:
-            groups[shares_data(account.planned.cell)].append(account)
-        for sharers in groups.values():
+        for sharers in sharing_data(accounts, lambda account: account.planned.cell):
             numbered = heapq.merge(*(islice(self._missing(place, a), most) for place, a in enumerate(sharers)))
             for batch, places in groupby(numbered, key=lambda pair: pair[0]):
                 cells = [sharers[place].planned.cell for _, place in places if self._claim(sharers[place], batch)]
-                for start in range(0, len(cells), CELLS_PER_TASK):
-                    yield Task(tuple(cells[start : start + CELLS_PER_TASK]), batch)
+                yield from (Task(tuple(together), batch) for together in of_one_task(cells))
 
     def _missing(self, place: int, account: Account) -> Iterator[tuple[int, int]]:
         """Yield the numbers of the batches that are wanted and not stored, in order, each with a place."""
@@ -304,10 +307,24 @@ class Ledger:
         return True
 
 
+def sharing_data(entries: Iterable[T], cell_of: Callable[[T], Cell]) -> list[list[T]]:
+    """Return the entries in groups whose cells draw the same data."""
+    groups: dict[tuple, list[T]] = defaultdict(list)
+    for entry in entries:
+        groups[shares_data(cell_of(entry))].append(entry)
+    return list(groups.values())
+
+
+def of_one_task(sharers: list[T]) -> Iterator[list[T]]:
+    """Yield what one task evaluates of cells that share data, or of anything that stands for one."""
+    return (sharers[start : start + CELLS_PER_TASK] for start in range(0, len(sharers), CELLS_PER_TASK))
+
+
 def cost(cell: Cell) -> float:
     """Return the estimated cost of a batch of a cell, in arbitrary units: normals drawn and weights evaluated."""
     data, heads = cell.data, cell.heads
     per_key = data.n_features * (1 + heads.n_heads * heads.head_dim / 8)
     per_weight = 1 + heads.head_dim / 8 + heads.n_heads / 8
-    weights = cell.n_queries * heads.n_heads * per_weight
+    # An instance is taken for attention of every key to all.
+    weights = (cell.n_queries or data.n_keys) * heads.n_heads * per_weight
     return cell.simulation.batch_size * data.n_keys * (per_key + weights)

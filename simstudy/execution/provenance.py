@@ -1,57 +1,30 @@
-"""Which code, libraries and machine produced a number.
-
-Reads the package's own source files.
-"""
+"""Which code, libraries and machine produced a number."""
 
 from __future__ import annotations
 
-import functools
-import hashlib
 import importlib.metadata
 import os
 import platform
 import subprocess
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from simstudy.kernels.devices import gpu_name, hardware
+from simstudy.design.settings.cell import Cell
+from simstudy.execution.engine import NUMERIC_LIBRARIES, PACKAGE, engine
+from simstudy.kernels.devices import gpu_name
 
-PACKAGE = Path(__file__).parents[1]
-NUMERIC_LIBRARIES = ("numpy", "numba", "llvmlite", "scipy")
 LIBRARIES = (*NUMERIC_LIBRARIES, "xarray", "dask", "distributed", "pydantic", "netCDF4", "matplotlib")
 
-# Sources that decide the bits of a batch, as folders and files; a test compares them with what `batch` imports.
-ENGINE_SOURCES = (
-    "attention", "data", "design/settings", "kernels", "replicates/batch.py", "replicates/moments.py",
-    "text.py",
-)  # fmt: skip
 
-
-@functools.cache
-def engine(device: str = "cpu") -> str:
-    """Return the identity of what computes batches: sources, numeric libraries and hardware, as 16 hex digits.
-
-    Stored batches of another engine are never mixed with new ones.
-    """
-    digest = hashlib.blake2b(digest_size=8)
-    for entry in ENGINE_SOURCES:
-        path = PACKAGE / entry
-        for source in sorted(path.rglob("*.py")) if path.is_dir() else [path]:
-            digest.update(source.relative_to(PACKAGE).as_posix().encode() + b"\0" + source.read_bytes() + b"\0")
-    for name in NUMERIC_LIBRARIES:
-        digest.update(f"{name}={importlib.metadata.version(name)}\0".encode())
-    digest.update(hardware(device).encode())
-    return digest.hexdigest()
-
-
-def provenance(device: str = "cpu") -> dict[str, Any]:
-    """Return versions, commit and machine, as plain data."""
+def provenance(device: str = "cpu", cells: Iterable[Cell] = ()) -> dict[str, Any]:
+    """Return versions, commit and machine, as plain data; the engine is that of the cells."""
     import psutil
 
     return {
         "simstudy": importlib.metadata.version("simstudy"),
         "commit": _commit(),
-        "engine": engine(device),
+        "engine": engine(device, cells),
         "python": platform.python_version(),
         "libraries": {name: importlib.metadata.version(name) for name in LIBRARIES},
         "system": platform.platform(),

@@ -31,8 +31,8 @@ from simstudy.execution.clients import (
     process_client,
     remote_client,
 )
+from simstudy.execution.engine import engine
 from simstudy.execution.jobs import Jobs
-from simstudy.execution.provenance import engine
 from simstudy.execution.usage import Usage, measured
 from simstudy.replicates.batch import simulate_batch
 from simstudy.replicates.moments import Moments
@@ -63,6 +63,11 @@ class EngineMismatchError(Exception):
     """A worker computes with other sources, libraries or processor features than those that ask it."""
 
 
+def engine_of(tasks: Sequence[Task], device: str) -> str:
+    """Return the engine that computes tasks."""
+    return engine(device, [cell for task in tasks for cell in task.cells])
+
+
 def compute(tasks: Sequence[Task], device: str, wanted: str) -> list[Outcome]:
     """Return the outcomes of tasks, on whatever worker this runs.
 
@@ -71,7 +76,7 @@ def compute(tasks: Sequence[Task], device: str, wanted: str) -> list[Outcome]:
     EngineMismatchError
         If the engine here is not the one wanted: its bits would be stored under the wrong name.
     """
-    here = engine(device)
+    here = engine_of(tasks, device)
     if here != wanted:
         raise EngineMismatchError(f"engine {here} on {platform.node()}, {wanted} wanted")
     return [Outcome(*measured(simulate_batch, *task, device)) for task in tasks]
@@ -95,7 +100,7 @@ class Queue:
     def __iter__(self) -> Iterator[tuple[Task, Outcome]]:
         while self._waiting:
             task = self._waiting.popleft()
-            yield task, compute([task], self.device, engine(self.device))[0]
+            yield task, compute([task], self.device, engine_of([task], self.device))[0]
 
 
 class TurnQueue(Queue, ABC):
@@ -151,7 +156,7 @@ class ThreadQueue(TurnQueue):
 
     def _start(self, tasks: Sequence[Task]) -> None:
         ended = partial(self._end, tasks)
-        self._pool.apply_async(compute, (tasks, self.device, engine(self.device)), {}, ended, ended)
+        self._pool.apply_async(compute, (tasks, self.device, engine_of(tasks, self.device)), {}, ended, ended)
 
     def _end(self, tasks: Sequence[Task], found: Any) -> None:
         self._ended.put((tasks, found))
@@ -202,7 +207,8 @@ class DaskQueue(TurnQueue):
             ) from None
 
     def _start(self, tasks: Sequence[Task]) -> None:
-        future = self._client.submit(compute, tasks, self.device, engine(self.device), pure=False, retries=2)
+        wanted = engine_of(tasks, self.device)
+        future = self._client.submit(compute, tasks, self.device, wanted, pure=False, retries=2)
         self._turns[future] = tasks
         self._completed.add(future)
 

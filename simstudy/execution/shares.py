@@ -7,15 +7,17 @@ one task stay together, so a share draws no data that another share also draws f
 from __future__ import annotations
 
 import re
+from collections import defaultdict
+from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
 from simstudy.design.document import Design, PlannedCell
 from simstudy.errors import UserError
-from simstudy.execution.ledger import CELLS_PER_TASK
-from simstudy.execution.provenance import engine, provenance
+from simstudy.execution.engine import engine
+from simstudy.execution.ledger import of_one_task, sharing_data
+from simstudy.execution.provenance import provenance
 from simstudy.execution.store import Store
-from simstudy.replicates.batch import shares_data
 
 RECORD = "share.json"
 
@@ -62,16 +64,11 @@ def units(design: Design) -> list[list[PlannedCell]]:
 
     A cell that several grids name is one unit's, with all the precisions that they want.
     """
-    groups: dict[tuple, dict[str, list[PlannedCell]]] = {}
+    alike: dict[str, list[PlannedCell]] = defaultdict(list)
     for planned in design.cells:
-        group = groups.setdefault(shares_data(planned.cell), {})
-        group.setdefault(planned.cell.identity(engine()), []).append(planned)
-    found = []
-    for members in groups.values():
-        cells = list(members.values())
-        for start in range(0, len(cells), CELLS_PER_TASK):
-            found.append([planned for cell in cells[start : start + CELLS_PER_TASK] for planned in cell])
-    return found
+        alike[planned.cell.identity(engine(cells=[planned.cell]))].append(planned)
+    groups = sharing_data(alike.values(), lambda cells: cells[0].cell)
+    return [list(chain.from_iterable(unit)) for group in groups for unit in of_one_task(group)]
 
 
 def with_shares(whole: Store) -> Store:

@@ -345,10 +345,10 @@ def read_results(path: Path) -> xr.Dataset:
         raise damaged
     try:
         with xr.open_dataset(path, engine="netcdf4") as results:
-            # We write nothing compressed: a file that promises more numbers than it has bytes is none of ours.  (A
-            # character has four bytes in memory and at least one in the file.)
-            columns = results.variables.values()
-            if sum(column.nbytes // (4 if column.dtype.kind == "U" else 1) for column in columns) > len(content):
+            # We write nothing compressed: a file that promises more numbers than it has bytes is none of ours.  Texts
+            # are stored at their own lengths, but held at that of the longest.
+            arrays = results.variables.values()
+            if sum(array.nbytes if array.dtype.kind in "fiub" else array.size for array in arrays) > len(content):
                 raise damaged
             return results.load()
     except UserError:

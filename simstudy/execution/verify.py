@@ -18,7 +18,7 @@ import numpy as np
 
 from simstudy.errors import UserError
 from simstudy.execution.batch_files import Shape, same
-from simstudy.execution.provenance import engine
+from simstudy.execution.engine import engine
 from simstudy.execution.queue import Task, open_queue
 from simstudy.execution.store import Store
 
@@ -102,7 +102,7 @@ def verify(
         queue.add(tasks)
         for task, outcome in track(queue, len(tasks)):
             (cell,), (computed,) = task.cells, outcome.batches
-            identity = cell.identity(engine())
+            identity = cell.identity(engine(cells=[cell]))
             found, path = store.read_batch(identity, task.batch, Shape.of(cell)), store.batch_path(identity, task.batch)
             if found is None:
                 damaged.append(path)
@@ -119,7 +119,7 @@ def _sample(store: Store, share: float, rng: np.random.Generator) -> tuple[list[
         stored, statement = sorted(store.stored_batches(identity)), store.read_statement(identity)
         if not stored:
             continue
-        if statement is None or statement.engine != engine():
+        if statement is None or statement.engine != engine(cells=[statement.cell]):
             foreign[statement.engine if statement else "unknown"] += 1
             continue
         total += len(stored)

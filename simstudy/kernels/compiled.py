@@ -15,7 +15,6 @@ Loading code means trusting it: see `sealed` for whose entries are read.
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import io
 import itertools
@@ -84,10 +83,7 @@ def folder() -> SealedFolder | None:
     # Relative also where there is no home: a folder that depends on where a command is run is nobody's cache.
     if chosen == "off" or not os.path.isabs(chosen) or not hasattr(os, "geteuid"):
         return None
-    return SealedFolder(Path(chosen) / "compiled" / _digest())
-
-
-_digest = functools.cache(digest)
+    return SealedFolder(Path(chosen) / "compiled" / digest())
 
 
 class Unstated(Exception):
@@ -204,7 +200,8 @@ class CompiledCode(NullCache):
     def save_overload(self, sig: Any, cres: Any) -> None:
         """Keep the code that has just been compiled, unless it holds addresses of this process."""
         place, stated = folder(), self._statement(sig)
-        if place and stated and not cres.lifted and not cres.library.has_dynamic_globals:
+        code = cres.library
+        if place and stated and not cres.lifted and not code.has_dynamic_globals:
             stream = io.BytesIO()
             _Pickler(stream, stated.reached).dump(cres._reduce())
             place.write(stated.key, stream.getvalue())

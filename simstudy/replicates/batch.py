@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 
 from simstudy.attention import learner_of, replicate_statistics
-from simstudy.attention.members import STATISTICS
 from simstudy.data import heads, regression
 from simstudy.data.geometry import GEOMETRIC_INDICES
 from simstudy.data.shared import SharedData
@@ -110,18 +109,21 @@ class Evaluation:
 
     def __init__(self, cell: Cell) -> None:
         self._learner = learner_of(cell)
-        # Instances are not evaluated at query points.
-        points = heads.query_points(cell)[: 0 if cell.measures_instance else None]
+        points = heads.query_points(cell)[: cell.n_queries]
         self._target = regression.evaluate(cell.data.regression, np.ascontiguousarray(points.T[None]))[0]
-        n_statistics = len(GEOMETRIC_INDICES) + len(STATISTICS)
+        self._names = cell.statistics
+        n_statistics = len(GEOMETRIC_INDICES) + len(self._names)
         self.moments = empty(N_BLOCKS, self._target, cell.n_members, n_statistics)
 
     def add(self, shared: SharedData, blocks: range) -> None:
         """Add the replicates of the data to some blocks, the same number to each."""
         members = self._learner.evaluate(shared)
         shape = (shared.count, members.indices.shape[-1])
-        statistics = [np.broadcast_to(members.indices, shape), replicate_statistics(members, self._target)]
-        numbers = members.means, members.gram, members.control, np.concatenate(statistics, axis=1)
+        indices = np.broadcast_to(members.indices, shape)
+        statistics = np.concatenate([indices, replicate_statistics(members, self._target, self._names)], axis=1)
+        # Stored by rows whatever its parts are: otherwise sums over replicates would be taken in another order.
+        statistics = np.ascontiguousarray(statistics)
+        numbers = members.means, members.gram, members.control, statistics
         # Last, so that a replicate that raises leaves no trace in the sums.
         self.moments = update(self.moments, blocks, shared.first, *numbers)
 

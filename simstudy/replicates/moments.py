@@ -31,7 +31,7 @@ class Moments(NamedTuple):
     product_sum : float64 (block, query, pair)
         Sum of P_hg over pairs h ≤ g, in the order of `numpy.triu_indices`.
     statistic_sum : float64 (block, statistic)
-        Sum of the geometric diversity indices of the heads, and of STATISTICS after them.
+        Sum of the geometric diversity indices of the heads, and of the statistics of the cell after them.
     target : float64 (query,)
         m(x_q), the same in every batch of the cell.
     failed : int64 (n_failed,)
@@ -84,7 +84,7 @@ def update(
     control
         What has expectation 0 and is subtracted, or None.
     statistics : (replicate, statistic)
-        Geometric diversity indices, and STATISTICS after them.
+        Geometric diversity indices, and the statistics of the cell after them.
     """
     rows, columns = pairs_of(means.shape[-1])
     errors = means.astype(np.float64) - moments.target[:, None]

@@ -21,13 +21,12 @@ one.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from simstudy.attention.combinations import Combine, fixed
-from simstudy.attention.members import STATISTICS
 from simstudy.replicates.moments import Array, Moments
 
 CHUNK_BYTES = 64 << 20
@@ -63,7 +62,7 @@ class Performance(NamedTuple):
     n_failed: int
 
 
-def performance(blocks: Moments, weights: Array | Combine) -> Performance:
+def performance(blocks: Moments, weights: Array | Combine, statistics: Sequence[str]) -> Performance:
     """Return every measure of a cell with its Monte Carlo standard error.
 
     Parameters
@@ -72,6 +71,8 @@ def performance(blocks: Moments, weights: Array | Combine) -> Performance:
         Moments of all batches, stacked in index order; at least two blocks with a defined replicate.
     weights : (head,) array, or a function
         Combination weights a_h, or what gives them from means of errors: see `simstudy.attention.combinations`.
+    statistics
+        Names of the statistics that the moments hold, as `Cell.statistics` gives them.
 
     Raises
     ------
@@ -89,8 +90,9 @@ def performance(blocks: Moments, weights: Array | Combine) -> Performance:
         product_sum=blocks.product_sum[used],
         statistic_sum=blocks.statistic_sum[used],
     )
-    whole = _concatenate([measures(_means(sums, slice(0, 0)), sums.target, combine)])
-    left_out = _concatenate([measures(_means(sums, part), sums.target, combine) for part in _chunks(sums)])
+    whole = measures(_means(sums, slice(0, 0)), sums.target, combine, statistics)
+    parts = [measures(_means(sums, part), sums.target, combine, statistics) for part in _chunks(sums)]
+    left_out = _concatenate(parts)
     estimate, mcse, contribution = {}, {}, {}
     for name, values in left_out.items():
         estimate[name], share = _jackknife(whole[name][0], values, sums.n_defined)
@@ -187,7 +189,7 @@ def _concatenate(parts: list[Measures]) -> Measures:
     return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
 
-def measures(means: tuple[Array, Array, Array], target: Array, combine: Combine) -> Measures:
+def measures(means: tuple[Array, Array, Array], target: Array, combine: Combine, names: Sequence[str]) -> Measures:
     """Return every measure as a function of means; the leading axis of each array is kept.
 
     Parameters
@@ -198,6 +200,8 @@ def measures(means: tuple[Array, Array, Array], target: Array, combine: Combine)
         m(x_q).
     combine
         Gives the combination weights (case, head).
+    names
+        Of the statistics but for the diversity indices, which come first.
     """
     bias, products, statistics = means
     n_heads = bias.shape[-1]
@@ -218,9 +222,10 @@ def measures(means: tuple[Array, Array, Array], target: Array, combine: Combine)
     averages = {name: _mean(values, -1) for name, values in by_query.items()}
     averages["effective_heads"] = _effective_heads(averages, n_heads)
     output = 1.0 - averages["correlation"]
-    indices, extra = np.split(statistics, [statistics.shape[-1] - len(STATISTICS)], axis=-1)
-    averages |= dict(zip(STATISTICS, extra.T, strict=True))
-    averages |= _gaps(averages, _mean(bias.mean(axis=-1) ** 2, -1), n_heads)
+    indices, extra = np.split(statistics, [statistics.shape[-1] - len(names)], axis=-1)
+    averages |= dict(zip(names, extra.T, strict=True))
+    if "direct_mse" in names:
+        averages |= _gaps(averages, _mean(bias.mean(axis=-1) ** 2, -1), n_heads)
     return averages | {
         "combination_weight": weights,
         "hdi": np.concatenate([indices, output[:, None]], axis=-1),

@@ -15,7 +15,6 @@ from simstudy.data.regression import evaluate
 from simstudy.data.shared import SharedData, projections_of
 from simstudy.design.document import Design
 from simstudy.design.settings.cell import Cell, level
-from simstudy.design.settings.systems import QUANTITIES
 from simstudy.errors import UserError
 from simstudy.replicates.batch import NUMERICAL_FAILURES
 
@@ -60,8 +59,8 @@ def replay(cell: Cell, replicate: int) -> xr.Dataset:
     -------
     xarray.Dataset
         Keys, values, noise, projections, queries, head estimates and their conditional covariance (``gram``, unless
-        noise is drawn), to the bit as in the study.  The attribute ``failure`` says why the replicate has no defined
-        estimate; it is empty otherwise.
+        noise is drawn), to the bit as in the study; of a random instance its numbers alone.  The attribute ``failure``
+        says why the replicate has no defined estimate; it is empty otherwise.
 
     Raises
     ------
@@ -70,18 +69,8 @@ def replay(cell: Cell, replicate: int) -> xr.Dataset:
     """
     if replicate < 0:
         raise UserError(f"replicate = {replicate}: must be at least 0")
-    shared, points = SharedData(cell, replicate, 1), query_points(cell)
-    key, query = (_one(projections, 3) for projections in projections_of(cell, replicate))
-    arrays: dict[str, Any] = {
-        "keys": shared.keys(cell.data.n_keys)[0],
-        "values": shared.values(cell)[0],
-        "noise": shared.noise(cell)[0],
-        "noise_variance": shared.variances(cell)[0],
-        "query_points": points,
-        "key_projections": key,
-        "query_projections": query,
-        "target": evaluate(cell.data.regression, np.ascontiguousarray(points.T[None]))[0],
-    }
+    shared = SharedData(cell, replicate, 1)
+    arrays = _inputs(cell, shared) if cell.instance is None else {}
     failure = ""
     try:
         members = learner_of(cell).evaluate(shared)
@@ -92,6 +81,22 @@ def replay(cell: Cell, replicate: int) -> xr.Dataset:
         estimates = [arrays[name] for name in _ESTIMATES if name in arrays]
         failure = "" if all(np.isfinite(values).all() for values in estimates) else "an estimate is not finite"
     return _labelled(cell, replicate, arrays, failure)
+
+
+def _inputs(cell: Cell, shared: SharedData) -> dict[str, Any]:
+    """What the only replicate of an ensemble is computed from."""
+    points = query_points(cell)
+    key, query = (_one(projections, 3) for projections in projections_of(cell, shared.first))
+    return {
+        "keys": shared.keys(cell.data.n_keys)[0],
+        "values": shared.values(cell)[0],
+        "noise": shared.noise(cell)[0],
+        "noise_variance": shared.variances(cell)[0],
+        "query_points": points,
+        "key_projections": key,
+        "query_projections": query,
+        "target": evaluate(cell.data.regression, np.ascontiguousarray(points.T[None]))[0],
+    }
 
 
 def _estimates(members: Members, combined: bool) -> dict[str, Any]:
@@ -115,7 +120,7 @@ def _labelled(cell: Cell, replicate: int, arrays: dict[str, Any], failure: str) 
     settings = {name: str(value) for name, value in cell.coordinates.items()}
     coordinates = {"index": list(GEOMETRIC_INDICES)} if "diversity" in arrays else {}
     if "number" in arrays:
-        coordinates = {"quantity": list(QUANTITIES[cell.estimator.instance.kind])}
+        coordinates = {"quantity": list(cell.statistics)}
     return xr.Dataset(
         variables,
         coords=coordinates,

@@ -45,8 +45,9 @@ def shortfall(performance: Performance, precision: Precision) -> Shortfall:
     """
     if precision.stop == "verdict":
         return Shortfall(0.0, "", 0.0, 0.0)
-    wanted = [(m, r * abs(float(performance.estimate[m]))) for m, r in precision.relative_mcse.items()]
-    wanted += list(precision.absolute_mcse.items())
+    known = performance.estimate
+    wanted = [(m, r * abs(float(known[m]))) for m, r in precision.relative_mcse.items() if m in known]
+    wanted += [(m, target) for m, target in precision.absolute_mcse.items() if m in known]
     found = [Shortfall(0.0, "", 0.0, 0.0)]
     for measure, target in wanted:
         mcse = float(performance.mcse[measure])

@@ -4,19 +4,13 @@ from __future__ import annotations
 
 import math
 from decimal import Decimal
-from typing import Any, NamedTuple
+from typing import Any
 
 from simstudy.design.measures import VARIABLES
+from simstudy.design.settings.records import Setting
+from simstudy.design.settings.systems import KINDS
 
 UNDEFINED = "–"
-
-
-class Setting(NamedTuple):
-    """Name of a setting in words, its symbol (empty if it has none) and its unit (empty if it has none)."""
-
-    words: str
-    symbol: str = ""
-    unit: str = ""
 
 
 SETTINGS: dict[str, Setting] = {
@@ -49,35 +43,13 @@ SETTINGS: dict[str, Setting] = {
     "normaliser.power": Setting("power", "r"),
     "reference": Setting("reference computation"),
     "instance": Setting("random instance"),
-    "instance.power": Setting("power", "r"),
-    "instance.rank": Setting("rank", "R"),
-    "instance.depth": Setting("depth", "L"),
-    "instance.condition": Setting("condition number of W_O"),
-    "instance.rank_deficit": Setting("rank missing in W_O"),
-    "instance.held": Setting("positions that share outputs of heads"),
-    "instance.levels": Setting("levels", "L"),
-    "instance.band": Setting("periods, at most"),
-    "instance.normalisation": Setting("normalisation of inputs"),
-    "instance.chunk": Setting("keys in a chunk"),
-    "instance.output": Setting("output projection"),
-    "instance.gates": Setting("gates"),
-    "instance.offset": Setting("offset of the affine hull"),
-    "instance.residual": Setting("residual connections"),
-    "instance.projections": Setting("projections"),
-    "instance.downsampling": Setting("downsampling"),
-    "instance.angle": Setting("angle", "", "degrees"),
-    "instance.memory": Setting("memory", "α′"),
-    "instance.layers": Setting("layers", "L"),
-    "instance.persistence": Setting("correlation of noise between layers"),
-    "instance.width": Setting("hidden units of the source"),
-    "instance.error": Setting("error of a logit", "e"),
-    "instance.stride": Setting("stride", "s"),
     "queries": Setting("query points"),
     "seed": Setting("seed"),
     "batch_size": Setting("batch size"),
     "noise_treatment": Setting("noise treatment"),
     "control_variate": Setting("control variate"),
     "dtype": Setting("floating-point type"),
+    **{f"instance.{name}": words for record in KINDS.values() for name, words in record.words.items()},
 }
 
 THEORY_NAMES: dict[str, str] = {"exact": "exact", "leading": "leading order"}
@@ -113,9 +85,9 @@ def measure_name(name: str) -> str:
 
 
 def level_name(value: Any) -> str:
-    """Return the value of a setting as text; the fixed bandwidth rule is known by its number."""
+    """Return the level of a factor as text."""
     if isinstance(value, str):
-        return value.removeprefix("fixed(value=").removesuffix(")") if value.startswith("fixed(") else value or "none"
+        return value or "none"
     return "none" if math.isnan(value) else f"{value:g}"
 
 

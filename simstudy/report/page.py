@@ -17,7 +17,8 @@ import xarray as xr
 
 from simstudy.design.claims import LEVEL
 from simstudy.design.document import Design, PlannedCell
-from simstudy.design.measures import MEASURES, THEORIES
+from simstudy.design.measures import MEASURES, THEORIES, coordinates_of
+from simstudy.design.settings.cell import level
 from simstudy.design.settings.systems import NAMES
 from simstudy.errors import UserError
 from simstudy.execution.store import Store
@@ -28,8 +29,6 @@ from simstudy.results import factors_of
 from simstudy.verdicts.assemble import coordinates
 
 _AGAIN = "run the study again (stored batches of unchanged cells are not computed again)"
-_DRAWN = {"optimum": "optimum_share", "ordering": "wrong_pair_share"}
-"""What a run computes for figures of a kind."""
 MAX_REASONS = 3
 """Reasons why a theory does not apply that are listed for one grid; they may differ in every cell."""
 MAX_ROWS = 1000
@@ -92,8 +91,8 @@ def _has_all_of(results: xr.Dataset, design: Design) -> bool:
         return False
     if any(_names(results, name) != list(map(str, names)) for name, names in wanted.items()):
         return False
-    drawn = {name: _DRAWN[figure.kind] for name, figure in design.figures.items() if figure.kind in _DRAWN}
-    return _names(results, "figure") == list(drawn) and set(drawn.values()) <= set(results.data_vars)
+    stored = {name: figure.stored for name, figure in design.figures.items() if figure.stored}
+    return _names(results, "figure") == list(stored) and set().union(*stored.values()) <= set(results.data_vars)
 
 
 def _names(results: xr.Dataset, coordinate: str) -> list[str]:
@@ -151,15 +150,15 @@ def _grid(results: xr.Dataset, design: Design, name: str) -> dict[str, Any]:
     """What the page says about one grid."""
     cells = results.isel(cell=np.flatnonzero(results.grid.values == name))
     planned = [planned for planned in design.cells if planned.grid == name]
-    columns = [_level_column(factor) for factor in design.factors[name]]
+    levels = [[level_name(level(row, factor)) for factor in design.factors[name]] for row in coordinates_of(cells)]
     measures = _measures(cells)
     return {
         "measures": [measure_name(measure) for measure in measures],
         "name": name,
         "title": design.titles[name],
         "factors": [
-            (setting_name(factor), _distinct(cells[column].values))
-            for factor, column in zip(design.factors[name], columns, strict=True)
+            (setting_name(factor), list(dict.fromkeys(row[position] for row in levels)))
+            for position, factor in enumerate(design.factors[name])
         ],
         "n_cells": len(planned),
         "n_replicates": f"{int(cells.n_replicates.sum()):,}".replace(",", "\u202f"),
@@ -167,7 +166,7 @@ def _grid(results: xr.Dataset, design: Design, name: str) -> dict[str, Any]:
         "n_missed": int((~cells.precision_reached.values.astype(bool)).sum()),
         "wanted": _precision(planned[0]),
         "theories": [_applicability(cells, source) for source in THEORIES],
-        "rows": [_row(cells.isel(cell=cell), columns, measures) for cell in range(min(len(planned), MAX_ROWS))],
+        "rows": [_row(cells.isel(cell=i), row, measures) for i, row in enumerate(levels[:MAX_ROWS])],
     }
 
 
@@ -178,15 +177,6 @@ def _applicability(cells: xr.Dataset, source: str) -> dict[str, Any]:
     listed = reasons.most_common(MAX_REASONS)
     n_further = sum(reasons.values()) - sum(count for _, count in listed)
     return {"name": THEORY_NAMES[source], "n_applies": n_applies, "reasons": listed, "n_further": n_further}
-
-
-def _level_column(factor: str) -> str:
-    """Coordinate that tells the levels of a factor apart: of the bandwidth its rule."""
-    return "bandwidth_rule" if factor == "bandwidth" else factor
-
-
-def _distinct(levels: np.ndarray) -> list[str]:
-    return list(dict.fromkeys(level_name(level) for level in levels.tolist()))
 
 
 def _precision(planned: PlannedCell) -> str:
@@ -206,10 +196,10 @@ def _measures(cells: xr.Dataset) -> list[str]:
     return numbers or list(MEASURES)
 
 
-def _row(cell: xr.Dataset, columns: list[str], measures: list[str]) -> dict[str, Any]:
+def _row(cell: xr.Dataset, levels: list[str], measures: list[str]) -> dict[str, Any]:
     """One cell of the table of results: levels, counts, and of each measure the estimate ± MCSE and the theories."""
     return {
-        "levels": [level_name(cell[column].item()) for column in columns],
+        "levels": levels,
         "n_replicates": int(cell.n_replicates),
         "n_failed": int(cell.n_failed),
         "reached": bool(cell.precision_reached),

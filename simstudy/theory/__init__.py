@@ -32,7 +32,7 @@ What answers which question:
   :func:`noise_variance`, as a :class:`Function` with closed Gaussian expectations.
 """
 
-from simstudy.theory.allocation.splits import (
+from simstudy.theory.allocation import (
     Allocation,
     Policy,
     limiting_slope,
@@ -52,6 +52,7 @@ from simstudy.theory.closed_forms import (
 from simstudy.theory.compact_kernels import compact_leading_order, empty_window_rate
 from simstudy.theory.exact.moments import ExactPrediction, exact_moments
 from simstudy.theory.functions import Function, noise_variance, regression_function
+from simstudy.theory.instances import instance_leading_order, instance_numbers
 from simstudy.theory.leading import Prediction, leading_order, product_head
 from simstudy.theory.local_constant import (
     KernelConstants,
@@ -66,7 +67,6 @@ from simstudy.theory.measures import (
     predicted_measures,
 )
 from simstudy.theory.merged_keys import merged_leading_order
-from simstudy.theory.systems import instance_leading_order, instance_numbers
 from simstudy.theory.systems.hopfield import noise_factor
 from simstudy.theory.systems.masks import best_average_error, best_average_rate, nearest_sum_error, nearest_sum_rate
 from simstudy.theory.weighting import (

@@ -7,7 +7,7 @@ part, Gaussian bumps are exponentials with a precision.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import reduce
+from functools import reduce, singledispatch
 from typing import NamedTuple
 
 import numpy as np
@@ -80,6 +80,7 @@ class Function(NamedTuple):
         )
 
 
+@singledispatch
 def regression_function(regression: settings.Regression, n_features: int) -> Function:
     """Return the regression function m of a design as a :class:`Function` on R^d.
 
@@ -95,24 +96,22 @@ def regression_function(regression: settings.Regression, n_features: int) -> Fun
     ValueError
         If the record names more coordinates than `n_features`.
     """
-    match regression:
-        case settings.Zero():
-            return _polynomial(n_features)
-        case settings.Linear(coefficients=coefficients):
-            return _polynomial(n_features, gradient=_padded(coefficients, n_features))
-        case settings.Quadratic(coefficients=coefficients):
-            return _quadratic(coefficients, n_features)
-        case settings.Interaction():
-            return _interaction(regression, n_features)
-        case settings.Ridge():
-            return _ridge(regression, n_features)
-        case settings.Additive():
-            return _additive(regression, n_features)
-        case settings.Bumps():
-            return _bumps(regression, n_features)
-        case settings.Sum(terms=terms):
-            return reduce(Function.plus, (regression_function(term, n_features) for term in terms))
     raise TypeError(f"no closed form is known for the regression function {regression!r}")
+
+
+@regression_function.register
+def _(_: settings.Zero, n_features: int) -> Function:
+    return _polynomial(n_features)
+
+
+@regression_function.register
+def _(record: settings.Linear, n_features: int) -> Function:
+    return _polynomial(n_features, gradient=_padded(record.coefficients, n_features))
+
+
+@regression_function.register
+def _(record: settings.Sum, n_features: int) -> Function:
+    return reduce(Function.plus, (regression_function(term, n_features) for term in record.terms))
 
 
 def noise_variance(noise: settings.Noise, noise_sd: float, n_features: int) -> Function:
@@ -158,12 +157,15 @@ def _padded(values: Sequence[float], n_features: int) -> Array:
     return np.concatenate([np.asarray(values, dtype=float), np.zeros(n_features - len(values))])
 
 
-def _quadratic(coefficients: Sequence[float], n_features: int) -> Function:
+@regression_function.register
+def _(record: settings.Quadratic, n_features: int) -> Function:
+    coefficients = record.coefficients
     diagonal = _padded(coefficients, n_features) if len(coefficients) > 1 else np.full(n_features, coefficients[0])
     return _polynomial(n_features, curvature=np.diag(diagonal))
 
 
-def _interaction(record: settings.Interaction, n_features: int) -> Function:
+@regression_function.register
+def _(record: settings.Interaction, n_features: int) -> Function:
     if max(record.coordinates) > n_features:
         raise ValueError(f"coordinates {record.coordinates} are given, but n_features is {n_features}")
     first, second = (c - 1 for c in record.coordinates)
@@ -180,13 +182,15 @@ def _waves(wave: settings.Wave, amplitudes: Array, frequencies: Array) -> Functi
     return _polynomial(frequencies.shape[1])._replace(exponentials=(terms,))
 
 
-def _ridge(record: settings.Ridge, n_features: int) -> Function:
+@regression_function.register
+def _(record: settings.Ridge, n_features: int) -> Function:
     direction = _padded(record.direction, n_features)
     frequencies = record.frequency * direction / np.linalg.norm(direction)
     return _waves(record.wave, np.array([record.amplitude]), frequencies[None])
 
 
-def _additive(record: settings.Additive, n_features: int) -> Function:
+@regression_function.register
+def _(record: settings.Additive, n_features: int) -> Function:
     n_active = n_features if record.n_active is None else record.n_active
     if n_active > n_features:
         raise ValueError(f"n_active is {n_active}, but n_features is {n_features}")
@@ -199,7 +203,8 @@ def _additive(record: settings.Additive, n_features: int) -> Function:
     return _waves(record.wave, record.amplitude * fall, record.frequency * np.eye(n_features)[:n_active])
 
 
-def _bumps(record: settings.Bumps, n_features: int) -> Function:
+@regression_function.register
+def _(record: settings.Bumps, n_features: int) -> Function:
     centres = np.array([_padded(centre, n_features) for centre in record.centres])
     precision = record.width**-2
     offset = -0.5 * precision * np.sum(centres**2, axis=1)

@@ -35,21 +35,20 @@ def merged_leading_order(cell: Cell, key_projections: Array, query_projections: 
     target = regression(queries)
     n_heads = len(key_projections)
     unknown = np.full((len(queries), n_heads), np.nan)
-    bias, reason = unknown, _reason(cell, key_projections)
-    if not reason:
+    bias, reason, merge = unknown, _reason(cell, key_projections), cell.estimator.transformation
+    if isinstance(merge, MergeTransformation) and not reason:
         images = np.einsum("qd,hdp->hqp", queries, query_projections)
         heads = zip(key_projections, images, strict=True)
-        smoothed = [_smoothed(cell, regression, projection, image) for projection, image in heads]
+        smoothed = [_smoothed(cell, merge, regression, projection, image) for projection, image in heads]
         bias, reason = np.stack(smoothed, axis=1) - target[:, None], _NO_VARIANCE
     return Prediction(bias, np.full((*unknown.shape, n_heads), np.nan), target, unknown, reason)
 
 
-def _smoothed(cell: Cell, regression: Function, projection: Array, images: Array) -> Array:
+def _smoothed(cell: Cell, merge: MergeTransformation, regression: Function, projection: Array, images: Array) -> Array:
     """E[K m̄]/E K at each query (q,), of one head with projection (d, p) and images (q, p) of the queries."""
-    transformation, keys = cell.estimator.transformation, cell.data.key_distribution
-    assert isinstance(transformation, MergeTransformation)  # for the type checker
+    keys = cell.data.key_distribution
     coefficient = keys.coefficient if isinstance(keys, AutoregressiveKeys) else 0.0
-    place = np.arange(transformation.stride)
+    place = np.arange(merge.stride)
     correlation = np.float64(coefficient) ** np.abs(place[:, None] - place)
     variance, b2 = correlation.mean(), cell.bandwidth**2
     slopes = correlation.mean(axis=1) / variance
@@ -66,6 +65,8 @@ def _smoothed(cell: Cell, regression: Function, projection: Array, images: Array
 def _reason(cell: Cell, projections: Array) -> str:
     """Why the formula does not apply; empty if it does."""
     estimator, keys = cell.estimator, cell.data.key_distribution
+    if not isinstance(estimator.transformation, MergeTransformation):
+        return "keys are not merged"
     white = isinstance(keys, GaussianKeys) and keys.structure == "identity"
     if not (white or isinstance(keys, AutoregressiveKeys)):
         return f"merged keys: derived for standard normal or autoregressive keys, and these are {keys.label}"

@@ -12,12 +12,13 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.optimize import brentq, nnls
+from scipy.optimize import brentq
 
 from simstudy.arguments import real_array
 from simstudy.theory.exact.moments import ExactPrediction
 from simstudy.theory.functions import Array
 from simstudy.theory.leading import Prediction
+from simstudy.weights import affine, front_greater, least_squares, simplex
 
 # Eigenvalues below this share of the largest are taken for zero: rounding of closed-form moments is some 1e-15.
 RANK_TOLERANCE = 1e-12
@@ -116,32 +117,20 @@ def optimal_weights(error_moment: ArrayLike) -> Weighting:
         If the matrix is not finite, symmetric and positive semidefinite.
     """
     matrix = _checked(error_moment)
-    inverse, null, rank = _pseudo_inverse(matrix)
-    n_heads = len(matrix)
-    cancelling = null.sum(axis=1)
-    # Rounding of eigenvectors is far below this, and a smaller component would need weights above a million.
-    cancels = bool(cancelling.sum() > 1e-12 * n_heads)
-    direction = cancelling if cancels else inverse.sum(axis=1)
-    weights = direction / direction.sum()
+    weights, rank, n_heads = affine(matrix), _rank(matrix), len(matrix)
+    least = float(weights @ matrix @ weights)
     reason = ""
-    if cancels:
+    if rank < n_heads and least <= RANK_TOLERANCE * np.trace(matrix):
         reason = f"rank {rank} of {n_heads}: errors cancel, and the weights are the smallest with risk 0"
     elif rank < n_heads:
         reason = f"rank {rank} of {n_heads}: pseudo-inverse, the smallest of many optimal weights"
-    return Weighting(weights, float(weights @ matrix @ weights), rank, reason)
+    return Weighting(weights, least, rank, reason)
 
 
 def simplex_weights(error_moment: ArrayLike) -> Weighting:
-    """Minimise a'Ea over a >= 0, sum_h a_h = 1; arguments and errors as in :func:`optimal_weights`.
-
-    The quadratic program is a nonnegative least-squares problem.  For a = x / s, s = sum x,
-    x'Ex + c^2 (s - 1)^2 = s^2 a'Ea + c^2 (s - 1)^2, whose minimiser over x >= 0 is a multiple of the optimal a for
-    every c > 0.  The active-set method of Lawson and Hanson (1974) ends at the exact support, with weights at
-    rounding error; general convex solvers stop at a tolerance.
-    """
+    """Minimise a'Ea over a >= 0, sum_h a_h = 1; arguments and errors as in :func:`optimal_weights`."""
     matrix = _checked(error_moment)
-    root, rank = _square_root(matrix)
-    return _constrained(matrix, _least_on_simplex(root), rank)
+    return _constrained(matrix, simplex(_lifted(matrix)))
 
 
 def front_greater_weights(error_moment: ArrayLike, max_square_sum: float = 1.0) -> Weighting:
@@ -166,14 +155,12 @@ def front_greater_weights(error_moment: ArrayLike, max_square_sum: float = 1.0) 
     n_heads = len(matrix)
     if max_square_sum < 1 / n_heads * (1 - RANK_TOLERANCE):
         raise ValueError(f"max_square_sum is {max_square_sum:g}, but weights of {n_heads} heads reach 1/{n_heads} only")
-    root, rank = _square_root(matrix)
-    prefixes = np.triu(np.ones((n_heads, n_heads))) / np.arange(1, n_heads + 1)
+    lifted = _lifted(matrix)
 
     def weights(multiplier: float) -> Array:
-        penalised = np.vstack([root, np.sqrt(multiplier) * np.eye(n_heads)])
-        return prefixes @ _least_on_simplex(penalised @ prefixes)
+        return front_greater(lifted + multiplier * np.eye(n_heads))
 
-    return _constrained(matrix, _within(weights, max_square_sum, n_heads), rank)
+    return _constrained(matrix, _within(weights, max_square_sum, n_heads))
 
 
 def unconstrained_weights(moments: ErrorMoments) -> Weighting:
@@ -189,9 +176,8 @@ def unconstrained_weights(moments: ErrorMoments) -> Weighting:
         As in :func:`optimal_weights`, of S.
     """
     aligned = moments.target + moments.cross
-    inverse, _, rank = _pseudo_inverse(_checked(moments.errors + moments.cross[:, None] + aligned))
-    weights = inverse @ aligned
-    n_heads = len(weights)
+    gram = _checked(moments.errors + moments.cross[:, None] + aligned)
+    weights, rank, n_heads = least_squares(gram, aligned), _rank(gram), len(gram)
     reason = "" if rank == n_heads else f"rank {rank} of {n_heads}: pseudo-inverse, the smallest of many solutions"
     return Weighting(weights, mean_squared_error(weights, moments), rank, reason)
 
@@ -253,29 +239,16 @@ def _checked(matrix: ArrayLike) -> Array:
     return (array + array.T) / 2
 
 
-def _pseudo_inverse(matrix: Array) -> tuple[Array, Array, int]:
-    """Pseudo-inverse, projection on the null space, rank."""
-    values, vectors = np.linalg.eigh(matrix)
-    kept = values > RANK_TOLERANCE * values[-1]
-    range_, null = vectors[:, kept], vectors[:, ~kept]
-    return (range_ / values[kept]) @ range_.T, null @ null.T, int(kept.sum())
+def _rank(matrix: Array) -> int:
+    values = np.linalg.eigvalsh(matrix)
+    return int(np.sum(values > RANK_TOLERANCE * values[-1]))
 
 
-def _square_root(matrix: Array) -> tuple[Array, int]:
-    """Root L of E / tr E, or of that plus a ridge if E is singular, with L'L the matrix; and the rank of E."""
+def _lifted(matrix: Array) -> Array:
+    """E / tr E, or that plus a ridge if E is singular."""
     trace = np.trace(matrix)
-    values, vectors = np.linalg.eigh(matrix / trace if trace > 0 else matrix)
-    rank = int(np.sum(values > RANK_TOLERANCE * values[-1]))
-    lifted = np.maximum(values, 0) + (_RIDGE if rank < len(matrix) else 0)
-    return np.sqrt(lifted)[:, None] * vectors.T, rank
-
-
-def _least_on_simplex(root: Array) -> Array:
-    """Minimise |root a|^2 over the simplex; `root` is scaled to a Frobenius norm of order 1."""
-    scale = np.linalg.norm(root)
-    system = np.vstack([root / scale, np.ones(root.shape[1])])
-    solution = nnls(system, np.append(np.zeros(len(root)), 1.0), maxiter=30 * root.shape[1])[0]
-    return solution / solution.sum()
+    scaled = matrix / trace if trace > 0 else matrix
+    return scaled + (_RIDGE * np.eye(len(matrix)) if _rank(matrix) < len(matrix) else 0.0)
 
 
 def _within(weights: Callable[[float], Array], max_square_sum: float, n_heads: int) -> Array:
@@ -297,7 +270,7 @@ def _within(weights: Callable[[float], Array], max_square_sum: float, n_heads: i
     return weights(np.exp(brentq(excess, lower, upper, xtol=1e-13)))
 
 
-def _constrained(matrix: Array, weights: Array, rank: int) -> Weighting:
-    n_heads = len(matrix)
+def _constrained(matrix: Array, weights: Array) -> Weighting:
+    rank, n_heads = _rank(matrix), len(matrix)
     reason = f"rank {rank} of {n_heads}: of several minimisers, the one with the smallest sum of squares"
     return Weighting(weights, float(weights @ matrix @ weights), rank, "" if rank == n_heads else reason)

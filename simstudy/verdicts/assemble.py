@@ -11,7 +11,7 @@ import xarray as xr
 
 from simstudy.data.heads import query_points
 from simstudy.design.document import Design
-from simstudy.design.figures import Figure
+from simstudy.design.figures import BaseFigure
 from simstudy.design.measures import (
     HEAD_MEASURES,
     INDICES,
@@ -23,13 +23,10 @@ from simstudy.design.measures import (
     labelled,
 )
 from simstudy.design.settings import TABLE_OF
-from simstudy.design.settings.cell import selected
-from simstudy.design.settings.systems import QUANTITIES
+from simstudy.design.settings.systems import NAMES
 from simstudy.execution.ledger import Account
 from simstudy.execution.provenance import provenance
-from simstudy.verdicts.estimates import Estimates
-from simstudy.verdicts.optima import optimum_shares
-from simstudy.verdicts.orderings import wrong_pairs
+from simstudy.verdicts.figure_data import stored_numbers
 from simstudy.verdicts.predictions import Theory, predict
 
 _NUMERIC = {
@@ -69,7 +66,7 @@ def assemble(
         arrays |= _queries(accounts, theories)
     coords: dict[str, Any] = coordinates(design)
     coords |= {"source": list(SOURCES), "index": list(INDICES)}
-    figures = {name: figure for name, figure in design.figures.items() if figure.kind in ("optimum", "ordering")}
+    figures = {name: figure for name, figure in design.figures.items() if figure.stored}
     if figures:
         coords["figure"] = list(figures)
         arrays |= _drawn(design, accounts, list(figures.values()))
@@ -107,53 +104,34 @@ def _counts(accounts: Sequence[Account]) -> dict[str, Any]:
     }
 
 
-def _drawn(design: Design, accounts: Sequence[Account], figures: Sequence[Figure]) -> dict[str, np.ndarray]:
+def _drawn(design: Design, accounts: Sequence[Account], figures: Sequence[BaseFigure]) -> dict[str, np.ndarray]:
     """What figures show of draws from the joint distribution of the estimates: optima, and pairs in the wrong order."""
-    shape, kinds = (len(figures), len(accounts)), {figure.kind for figure in figures}
-    arrays = {"optimum_share": np.full(shape, np.nan)} if "optimum" in kinds else {}
-    for name in ("wrong_pair_share", "wrong_pair_share_mcse") if "ordering" in kinds else ():
-        arrays[name] = np.full((*shape, len(INDICES)), np.nan)
+    arrays: dict[str, np.ndarray] = {}
     for position, figure in enumerate(figures):
         inside = [i for i, account in enumerate(accounts) if account.planned.grid == figure.grid]
-        part = [accounts[i] for i in inside]
-        estimates = Estimates(part, figure.y)
-        chosen = [i for i, coordinates in enumerate(estimates.coordinates) if selected(coordinates, figure.where)]
-        if figure.kind == "optimum":
-            assert figure.over is not None  # the design refuses such a figure without it
-            within = (figure.over, *figure.tune)
-            arrays["optimum_share"][position, inside] = optimum_shares(
-                estimates, chosen, design.factors[figure.grid], within
-            )
-        else:
-            indices = [Estimates(part, "hdi", index) for index in INDICES]
-            apart = tuple(name for name in (figure.hue, figure.panel) if name)
-            shares, errors = wrong_pairs(estimates, indices, chosen, apart)
-            arrays["wrong_pair_share"][position, inside] = shares
-            arrays["wrong_pair_share_mcse"][position, inside] = errors
+        numbers = stored_numbers(figure, [accounts[i] for i in inside], design.factors[figure.grid])
+        for name, values in numbers.items():
+            whole = np.full((len(figures), len(accounts), *values.shape[1:]), np.nan)
+            arrays.setdefault(name, whole)[position, inside] = values
     return arrays
 
 
 def _by_source(accounts: Sequence[Account], theories: Sequence[dict[str, Theory]]) -> dict[str, Any]:
     reasons = [["" for _ in accounts], *([theory[name].reason for theory in theories] for name in THEORIES)]
     arrays: dict[str, Any] = {"inapplicable": np.array(reasons, dtype=object)}
-    others = {name for kind, names in QUANTITIES.items() if kind not in _instances(accounts) for name in names}
-    for name in [name for name in MEASURES | STATISTICS if name not in others]:
-        empirical = [float(a.performance.estimate[name]) if a.performance else np.nan for a in accounts]
+    measured = {name for account in accounts for name in account.planned.cell.statistics}
+    for name in [name for name in MEASURES | STATISTICS if name not in NAMES or name in measured]:
+        empirical = [float(a.performance.estimate.get(name, np.nan)) if a.performance else np.nan for a in accounts]
         predicted = [[float(theory[source].measures.get(name, np.nan)) for theory in theories] for source in THEORIES]
         arrays[name] = np.array([empirical, *predicted])
         arrays[f"{name}_mcse"] = np.array(
-            [float(a.performance.mcse[name]) if a.performance else np.nan for a in accounts]
+            [float(a.performance.mcse.get(name, np.nan)) if a.performance else np.nan for a in accounts]
         )
     # Also where so many replicates failed that there is no Monte Carlo error.
     arrays["failure_rate"][0] = [a.n_failed / max(a.done * a.batch_size, 1) for a in accounts]
     for name in MEASURES:
         arrays[f"{name}_numerical_error"] = np.array([theory["exact"].errors.get(name, np.nan) for theory in theories])
     return arrays
-
-
-def _instances(accounts: Sequence[Account]) -> set[str]:
-    """Kinds of random instances that the cells measure."""
-    return {account.planned.cell.estimator.instance.kind for account in accounts}
 
 
 def _padded(accounts: Sequence[Account], name: str, shape: tuple[int, ...]) -> dict[str, Any]:
@@ -195,7 +173,7 @@ def _queries(accounts: Sequence[Account], theories: Sequence[dict[str, Theory]])
 
 
 def _attributes(design: Design, device: str) -> dict[str, Any]:
-    source = provenance(device)
+    source = provenance(device, [planned.cell for planned in design.cells])
     seeds = sorted({planned.cell.simulation.seed for planned in design.cells})
     return {
         "seed": ", ".join(map(str, seeds)),

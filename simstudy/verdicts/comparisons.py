@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from collections import defaultdict
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, NamedTuple
@@ -11,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from simstudy.design.claims import LEVEL, AgreesWithTheory, Equals, LargerThan, Monotone, Slope
-from simstudy.design.settings.cell import label, level, selected
+from simstudy.design.settings.cell import by_levels, label, level, selected
 from simstudy.verdicts.claimed import claimed
 from simstudy.verdicts.estimates import Estimates
 from simstudy.verdicts.evidence import Contrast, doubt, interval, p_above, p_below
@@ -125,20 +124,13 @@ def strata(
     estimates: Estimates, chosen: list[int], factors: tuple[str, ...], within: tuple[str, ...]
 ) -> Iterator[list[int]]:
     """Yield the cells of each combination of factors other than those ``within``, in the order of the first of them."""
-    groups: dict[tuple, list[int]] = defaultdict(list)
-    for cell in chosen:
-        coordinates = estimates.coordinates[cell]
-        groups[tuple(level(coordinates, name) for name in factors if name not in within)].append(cell)
-    for cells in groups.values():
+    for cells in by_levels(estimates.coordinates, (name for name in factors if name not in within), chosen):
         yield sorted(cells, key=lambda cell: float(estimates.coordinates[cell][within[0]]))
 
 
 def groups_by(factors: tuple[str, ...], estimates: Estimates, chosen: list[int]) -> Iterator[list[int]]:
     """Yield the chosen cells with each combination of levels of some factors; all of them without any."""
-    groups: dict[tuple, list[int]] = defaultdict(list)
-    for cell in chosen:
-        groups[tuple(level(estimates.coordinates[cell], factor) for factor in factors)].append(cell)
-    yield from groups.values()
+    yield from by_levels(estimates.coordinates, factors, chosen)
 
 
 def steps(claim: Monotone, of: Selected) -> Iterator[Comparison]:

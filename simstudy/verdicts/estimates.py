@@ -98,7 +98,7 @@ class Estimates:
 
 
 def _pick(values: dict[str, Any] | None, measure: str, position: int | None, absent: Any = np.nan) -> Any:
-    if values is None:
+    if values is None or measure not in values:
         return absent
     return values[measure] if position is None else values[measure][..., position]
 

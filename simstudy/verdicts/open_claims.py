@@ -11,7 +11,6 @@ from simstudy.design.claims import BaseClaim
 from simstudy.design.document import Design
 from simstudy.design.feasibility import batches_of
 from simstudy.execution.ledger import Account
-from simstudy.replicates.stopping import GROWTH
 from simstudy.verdicts.comparisons import Comparison, Predictions
 from simstudy.verdicts.evidence import anytime_score
 from simstudy.verdicts.judge import judge_claim
@@ -71,6 +70,6 @@ def _targets(comparison: Comparison, accounts: Sequence[Account], level: float) 
     )
     p_value = min(float(comparison.evidence.in_favour), float(comparison.evidence.against))
     ratio = anytime_score(level, max(n_blocks, 1)) / anytime_score(p_value, max(n_blocks, 1))
-    further = max(math.ceil(done * min(ratio**2, GROWTH)), done + 1)
+    further = max(math.ceil(done * ratio**2), done + 1)
     ceilings = [batches_of(each.planned.precision.max_replicates, each.batch_size) for each in cells]
     return [(cell, min(further, ceiling)) for cell, ceiling in zip(comparison.cells, ceilings, strict=True)]

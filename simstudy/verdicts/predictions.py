@@ -73,7 +73,7 @@ def _theory(name: str, planned: PlannedCell, known: Moments) -> Theory:
     reason = _NOT_ASKED if name == "exact" and not planned.exact else _outside_theory(cell)
     if reason:
         return Theory({}, {}, {}, {}, reason)
-    if cell.measures_instance or (name == "exact" and not cell.estimator.plain):
+    if cell.instance is not None or (name == "exact" and not cell.estimator.plain):
         return _numbers(name, cell)
     if name not in known:
         method = exact_moments if name == "exact" else _leading(cell)
@@ -100,18 +100,18 @@ def _leading(cell: Cell) -> Callable[[Cell, np.ndarray, np.ndarray, np.ndarray],
 
 def _numbers(name: str, cell: Cell) -> Theory:
     """Numbers that a formula gives one by one: of random instances, and the rate of empty windows."""
-    if not cell.measures_instance:
+    if cell.instance is None:
         rate, reason = empty_window_rate(cell, query_projections(cell), query_points(cell))
         return Theory({"failure_rate": rate}, {}, {}, {}, reason)
     numbers = instance_numbers(cell) if name == "exact" else instance_leading_order(cell)
-    return Theory(numbers, {}, {}, {}, "" if numbers else f"no {name} formula for {cell.estimator.instance.label}")
+    return Theory(numbers, {}, {}, {}, "" if numbers else f"no {name} formula for {cell.instance.label}")
 
 
 def _outside_theory(cell: Cell) -> str:
     """Why no theory speaks of a cell; empty if one may."""
     if cell.estimator.learner.kind != "nadaraya_watson":
         return "theory speaks of Nadaraya-Watson heads with given projections"
-    if cell.measures_instance:
+    if cell.instance is not None:
         return ""
     if cell.heads.redrawn:
         return "heads are redrawn in every replicate: theory holds for given heads"

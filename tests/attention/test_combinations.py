@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 from builders import minimal_cell
 
-from simstudy.attention.combinations import affine, combine_heads, fit_weights, front_greater, least_squares, simplex
+from simstudy.attention.combinations import combine_heads, fit_weights
 from simstudy.replicates.batch import simulate_batch
 from simstudy.replicates.moments import stack
 from simstudy.replicates.performance import performance
+from simstudy.weights import affine, front_greater, least_squares, simplex
 
 RIDGE = {"function": "ridge", "amplitude": 2.0, "direction": [1.0, -0.5]}
 QUERIES = {"kind": "gaussian", "count": 5}
@@ -96,7 +97,7 @@ def test_fit__finds_the_weights_that_made_the_outcomes():
 def of_cell(combination, **settings):
     cell = minimal_cell(combination=combination, regression=RIDGE, queries=QUERIES, n_heads=3, **settings)
     blocks = stack([simulate_batch([cell], number)[0] for number in range(4)])
-    return performance(blocks, combine_heads(cell))
+    return performance(blocks, combine_heads(cell), cell.statistics)
 
 
 def test_wider_classes__have_smaller_errors():

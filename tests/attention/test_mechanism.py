@@ -100,7 +100,7 @@ def test_mechanism__passes_through_a_batch_whatever_its_company(mechanism):
     for cell, moments in zip(cells, together, strict=True):
         for one, other in zip(moments, simulate_batch([cell], 1)[0], strict=True):
             np.testing.assert_array_equal(one, other)
-    found = [performance(m, combine_heads(c)) for m, c in zip(together, cells, strict=True)]
+    found = [performance(m, combine_heads(c), c.statistics) for m, c in zip(together, cells, strict=True)]
     assert found[0].estimate["mse"] != found[1].estimate["mse"]
     # Integrated and drawn noise have the same expectations.
     gap = found[0].estimate["mse"] - found[2].estimate["mse"]
@@ -140,7 +140,7 @@ def test_empty_windows__are_failures_and_all_else_is_conditional_on_there_being_
     empty = np.isnan(members.means).any(axis=(1, 2))
     assert 0 < empty.sum() < 64
     assert moments.failed.tolist() == np.flatnonzero(empty).tolist()
-    found = performance(moments, combine_heads(cell))
+    found = performance(moments, combine_heads(cell), cell.statistics)
     share = empty.mean()
     assert found.estimate["failure_rate"] == share
     smoothed, by_block = (empty.sum() + 2) / 68, empty.reshape(N_BLOCKS, -1).mean(axis=1)
@@ -154,7 +154,7 @@ def test_empty_windows__are_failures_and_all_else_is_conditional_on_there_being_
 def test_failure_rate__pairs_block_by_block_and_is_never_without_error():
     never, sometimes = (
         performance(simulate_batch([cell_of({"normaliser": {"kind": "compact", "power": 1, "window": w}})], 0)[0],
-                    np.full(2, 0.5))
+                    np.full(2, 0.5), minimal_cell().statistics)
         for w in (9.0, 1.0)
     )  # fmt: skip
     assert never.estimate["failure_rate"] == 0 and never.mcse["failure_rate"] > 0.02
@@ -171,7 +171,6 @@ def test_failure_rate__pairs_block_by_block_and_is_never_without_error():
         ({"transformation": {"kind": "low_rank", "rank": 1}}, "transformation"),
         ({"normaliser": "sparsemax", "learner": "trained", "noise_treatment": "drawn"}, "learner"),
         ({"normaliser": "sparsemax", "reference": "attention"}, "reference"),
-        ({"combination": "product", "instance": {"kind": "normaliser", "power": 1}}, "instance"),
     ],
 )
 def test_what_a_mechanism_cannot_have__is_named(settings, setting):

@@ -8,7 +8,7 @@ from builders import minimal_cell
 
 from simstudy.attention import learner_of
 from simstudy.attention.combinations import combine_heads
-from simstudy.attention.trained import loss_and_gradient
+from simstudy.attention.learners.trained import loss_and_gradient
 from simstudy.data.heads import key_projections, query_points
 from simstudy.data.shared import SharedData
 from simstudy.design.feasibility import impossibilities
@@ -121,7 +121,7 @@ def test_every_learner__passes_through_a_batch_with_its_own_correlation():
     for exploration in (0.05, 0.95):
         cell = minimal_cell(**COLONY | {"learner": {"kind": "ant_colony", "exploration": exploration}})
         (moments,) = simulate_batch([cell], 0)
-        found = performance(moments, combine_heads(cell)).estimate
+        found = performance(moments, combine_heads(cell), cell.statistics).estimate
         variance, covariance = found["mean_variance"], found["mean_covariance"]
         law = covariance + (variance - covariance) / cell.heads.n_heads
         assert found["ensemble_variance"] == pytest.approx(law, rel=1e-9)

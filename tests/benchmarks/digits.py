@@ -121,7 +121,7 @@ def own_study(size: Size, target: Target, number: int) -> Found:
     made, start = cells(size, target), time.process_time()
     batches = [simulate_batch(made, 4 * number + k) for k in range(4)]
     results = [
-        performance(stack(list(blocks)), np.array(cell.weights))
+        performance(stack(list(blocks)), np.array(cell.weights), cell.statistics)
         for blocks, cell in zip(zip(*batches, strict=True), made, strict=True)
     ]
     first, second = (result.contribution["mse"] for result in results)

@@ -109,18 +109,20 @@ def test_settings_of_several_lines__are_refused(asked):
 
 
 def test_folder_of_logs__is_quoted_as_slurm_reads_it(tmp_path):
-    """sbatch takes the character after a backslash as it is, and two percent signs for one."""
-    logs = tmp_path / "a b%j 'c' \"d\" #e é"
-    quoted = f"#SBATCH --output={tmp_path}/a\\ b%%j\\ \\'c\\'\\ \\\"d\\\"\\ \\#e\\ é/"
+    """sbatch takes what stands between double quotes as it is, but two percent signs for one."""
+    logs = tmp_path / "a b%j 'c' #e é"
+    quoted = f"#SBATCH --output=\"{tmp_path}/a b%%j 'c' #e é/"
     script = job_script(Jobs(logs=logs))
-    assert f"{quoted}%j.log\n" in script and script.count(str(tmp_path)) == 1
+    assert f'{quoted}%j.log"\n' in script and script.count(str(tmp_path)) == 1
     path = write_design(tmp_path)
     design = load_design(path)
     task, merge = array_scripts(design, path, store_of(design, tmp_path), tmp_path, Jobs(logs=logs))
-    assert f"{quoted}%A-%a.log\n" in task and f"{quoted}%j.log\n" in merge
+    assert f'{quoted}%A-%a.log"\n' in task and f'{quoted}%j.log"\n' in merge
 
 
-@pytest.mark.parametrize(("system", "name"), [("slurm", "a\\b"), ("pbs", "a b"), ("lsf", "%J"), ("sge", "a'b")])
+@pytest.mark.parametrize(
+    ("system", "name"), [("slurm", "a\\b"), ("slurm", 'a"b'), ("pbs", "a b"), ("lsf", "%J"), ("sge", "a'b")]
+)
 def test_folder_of_logs_that_cannot_be_named__is_refused(system, name):
     with pytest.raises(UserError, match=f"no folder into which {system} can write logs"):
         Jobs(system, logs=Path(name))

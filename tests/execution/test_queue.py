@@ -186,7 +186,7 @@ def test_worker_of_another_engine__is_refused(monkeypatch):
     from distributed import LocalCluster
 
     asked = iter(["that of the client"])
-    monkeypatch.setattr(queue_module, "engine", lambda device: next(asked, "that of the worker"))
+    monkeypatch.setattr(queue_module, "engine", lambda device, cells: next(asked, "that of the worker"))
     with (
         LocalCluster(n_workers=1, processes=False, dashboard_address=None) as cluster,
         open_queue(cluster.scheduler_address) as queue,

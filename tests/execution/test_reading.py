@@ -200,7 +200,9 @@ def test_results_that_promise_more_than_they_hold__are_refused(tmp_path):
     path.write_bytes(sealed_results(content))
     with pytest.raises(UserError, match="damaged, or not the results"):
         read_results(path)
-    Store(tmp_path).write_dataset("results.nc", xr.Dataset({"a": ("x", np.arange(3.0)), "b": ("y", ["text", "more"])}))
+    # One long text among many short ones: held, they take as much room as the longest each.
+    texts = ["why a theory does not apply " * 9, *("" for _ in range(10_000))]
+    Store(tmp_path).write_dataset("results.nc", xr.Dataset({"a": ("x", np.arange(3.0)), "b": ("y", texts)}))
     assert read_results(path).a[2] == 2.0
 
 
@@ -275,7 +277,7 @@ def test_share_and_damage__are_verified_too(design, tmp_path):
 
 
 def test_batches_of_another_engine__are_said_to_be(store, monkeypatch, tmp_path):
-    monkeypatch.setattr(verification, "engine", lambda: "another")
+    monkeypatch.setattr(verification, "engine", lambda **_: "another")
     with pytest.raises(UserError, match=rf"no batches of this engine, another, .*\(6 cells of engine {engine()}\)"):
         verify(store.folder)
     with pytest.raises(UserError, match="none stored"):

@@ -11,19 +11,17 @@ import xarray as xr
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from simstudy.attention.members import STATISTICS
-from simstudy.data.geometry import GEOMETRIC_INDICES
 from simstudy.errors import UserError
 from simstudy.execution.batch_files import Shape, sealed
 from simstudy.execution.store import Store, read_results
 from simstudy.replicates.moments import Moments, empty
 
-SHAPE = Shape(n_queries=1, n_members=2, batch_size=32)
+SHAPE = Shape(n_queries=1, n_members=2, n_statistics=9, batch_size=32)
 
 
 def some_moments() -> Moments:
     sums = np.random.default_rng(0).normal(size=(16, 1, 2))
-    moments = empty(16, np.array([0.5]), 2, len(GEOMETRIC_INDICES) + len(STATISTICS))
+    moments = empty(16, np.array([0.5]), 2, SHAPE.n_statistics)
     return moments._replace(n_defined=np.full(16, 2), error_sum=sums)
 
 

@@ -29,8 +29,8 @@ def fuzz(subject: Fuzz, folder: Path, n_cases: int) -> int:
     """Check so many cases; return how many were checked."""
     n = 0
 
-    # Hypothesis shows the smallest case that fails; a case that takes longer than this hangs for all practical ends.
-    @settings(max_examples=n_cases, deadline=20_000, database=None, suppress_health_check=list(HealthCheck))
+    # A case that hangs is a matter of the limit for whole tests: on a busy machine, time says nothing of a case.
+    @settings(max_examples=n_cases, deadline=None, database=None, suppress_health_check=list(HealthCheck))
     @given(subject.strategy)
     def examine(case: Any) -> None:
         nonlocal n

@@ -65,7 +65,8 @@ BANDWIDTHS = st.one_of(
 
 def good_bandwidth(given: Any) -> bool:
     try:
-        return isinstance(given, (bool, int, float, np.floating)) and 0 < float(given) < math.inf
+        number = isinstance(given, (int, float, np.floating)) and not isinstance(given, bool)
+        return number and 0 < float(given) < math.inf
     except OverflowError:
         return False
 

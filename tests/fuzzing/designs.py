@@ -48,7 +48,7 @@ TABLES = {"n_keys": "data", "n_features": "data", "noise_sd": "data", "noise": "
           "regression": "data", "bandwidth": "estimator", "logits": "estimator", "combination": "estimator",
           "queries": "queries", "seed": "simulation", "batch_size": "simulation", "dtype": "simulation",
           "noise_treatment": "simulation", "control_variate": "simulation", "normaliser": "estimator",
-          "transformation": "estimator", "instance": "estimator"}  # fmt: skip
+          "transformation": "estimator", "instance": "system"}  # fmt: skip
 NAMES = st.sampled_from(
     ["..", "../../etc", "/tmp/x", "a/b", "", ".", "a\x00b", "a\nb", "\x1b[2J", "é", "A", "x" * 300, "con", "-", "a--b"]
 )
@@ -163,7 +163,7 @@ def check_cell(cell: Cell) -> None:
         return
     seen = replay(cell, 3)
     eps = float(np.finfo(cell.simulation.dtype).eps)
-    plain = cell.estimator.plain and cell.estimator.combination.rule != "product" and not cell.measures_instance
+    plain = cell.estimator.plain and cell.estimator.combination.rule != "product" and cell.instance is None
     if plain and not seen.attrs["failure"]:
         wide = {name: seen[name].values.astype(float) for name in seen.data_vars}
         right = softmax_heads(

@@ -126,7 +126,7 @@ def test_float32__agrees_with_float64():
     results = []
     for dtype in ("float64", "float32"):
         (moments,) = simulate_batch([minimal_cell(dtype=dtype, **settings)], 0)
-        results.append(performance(moments, np.full(2, 0.5)).estimate)
+        results.append(performance(moments, np.full(2, 0.5), minimal_cell().statistics).estimate)
     for name in ("mse", "ensemble_variance", "correlation"):
         assert results[1][name] == pytest.approx(results[0][name], rel=1e-5)
 
@@ -134,7 +134,7 @@ def test_float32__agrees_with_float64():
 def test_redrawn_heads__have_random_indices_and_fixed_heads_have_not():
     for arrangement, random in (("haar_redrawn", True), ("haar", False), ("orthogonal", False)):
         (moments,) = simulate_batch([minimal_cell(arrangement=arrangement)], 0)
-        chordal_mcse = performance(moments, np.full(2, 0.5)).mcse["hdi"][0]
+        chordal_mcse = performance(moments, np.full(2, 0.5), minimal_cell().statistics).mcse["hdi"][0]
         assert (chordal_mcse > 1e-6) == random
 
 

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from simstudy.attention.members import STATISTICS
 from simstudy.replicates.moments import Moments, empty, stack, update
 from simstudy.replicates.performance import performance
 
+STATISTICS = ("direct_mse", "query_correlation")
 N_STATISTICS = 7 + len(STATISTICS)
 
 
@@ -40,8 +40,8 @@ def sample() -> tuple[np.ndarray, np.ndarray]:
 def test_measures__equal_textbook_formulas_on_raw_replicates(sample, weights):
     """With blocks of one replicate the jackknife estimates are the textbook ones; longer blocks differ by O(1/R)."""
     errors, target = sample
-    single = performance(blocks_of(errors, target, len(errors)), np.array(weights))
-    blocks = performance(blocks_of(errors, target, 32), np.array(weights))
+    single = performance(blocks_of(errors, target, len(errors)), np.array(weights), STATISTICS)
+    blocks = performance(blocks_of(errors, target, 32), np.array(weights), STATISTICS)
     expected = naive.performance(errors + target[:, None], target, weights)
     for name in ("squared_bias", "mean_variance", "mean_covariance", "ensemble_variance", "mse"):
         assert single.estimate[name] == pytest.approx(expected[name], rel=1e-10), name
@@ -52,7 +52,7 @@ def test_measures__equal_textbook_formulas_on_raw_replicates(sample, weights):
 
 def test_decomposition__closes_to_rounding(sample):
     errors, target = sample
-    result = performance(blocks_of(errors, target, 16), np.full(3, 1 / 3)).estimate
+    result = performance(blocks_of(errors, target, 16), np.full(3, 1 / 3), STATISTICS).estimate
     parts = result["squared_bias"] + result["mean_variance"] / 3 + (2 / 3) * result["mean_covariance"]
     assert result["mse"] == pytest.approx(parts, rel=1e-12)
 
@@ -61,7 +61,7 @@ def test_mcse__is_that_of_the_influence_values(sample):
     """The jackknife over blocks of one replicate is the textbook MCSE of the mean squared error: sd(e²)/√R."""
     errors, target = sample
     weights = np.full(3, 1 / 3)
-    result = performance(blocks_of(errors, target, len(errors)), weights)
+    result = performance(blocks_of(errors, target, len(errors)), weights, STATISTICS)
     influence = ((errors @ weights) ** 2).mean(axis=1)
     assert result.mcse["mse"] == pytest.approx(influence.std(ddof=1) / np.sqrt(len(errors)), rel=1e-10)
 
@@ -76,14 +76,14 @@ def test_blocks__order_of_batches_is_index_order(sample):
 
 def test_single_head__has_no_pairs():
     errors = np.random.default_rng(0).normal(size=(64, 1, 1))
-    result = performance(blocks_of(errors, np.zeros(1), 16), np.ones(1)).estimate
+    result = performance(blocks_of(errors, np.zeros(1), 16), np.ones(1), STATISTICS).estimate
     assert np.isnan(result["correlation"]) and np.isnan(result["mean_covariance"])
     assert result["effective_heads"] == 1.0
 
 
 def test_identical_heads__count_as_one():
     errors = np.random.default_rng(0).normal(size=(64, 2, 1)).repeat(4, axis=2)
-    result = performance(blocks_of(errors, np.zeros(2), 16), np.full(4, 0.25))
+    result = performance(blocks_of(errors, np.zeros(2), 16), np.full(4, 0.25), STATISTICS)
     assert result.estimate["effective_heads"] == pytest.approx(1.0, abs=1e-12)
     assert result.estimate["correlation"] == pytest.approx(1.0, abs=1e-12)
 
@@ -95,7 +95,7 @@ def test_failed_replicates__are_counted_kept_and_left_out(sample):
     moments = blocks_of(broken, target, 16)
     assert moments.failed.tolist() == [5, 300]
     kept = np.delete(errors, [5, 300], axis=0)
-    result = performance(moments, np.full(3, 1 / 3))
+    result = performance(moments, np.full(3, 1 / 3), STATISTICS)
     assert (result.n_replicates, result.n_failed) == (318, 2)
     assert result.estimate["mse"] == pytest.approx(((kept.mean(axis=2)) ** 2).mean(), rel=1e-3)
 
@@ -110,7 +110,11 @@ def test_unequal_blocks__stay_unbiased_with_the_right_error(sizes):
         sums = np.add.reduceat(errors, edges[:-1]), np.add.reduceat(errors**2, edges[:-1])
         blocks = empty(len(sizes), np.zeros(1), 1, N_STATISTICS)
         results.append(
-            performance(blocks._replace(n_defined=np.array(sizes), error_sum=sums[0], product_sum=sums[1]), np.ones(1))
+            performance(
+                blocks._replace(n_defined=np.array(sizes), error_sum=sums[0], product_sum=sums[1]),
+                np.ones(1),
+                STATISTICS,
+            )
         )
     for name, truth in (("squared_bias", 0.09), ("ensemble_variance", 1.0), ("mse", 1.09)):
         values = np.array([float(result.estimate[name]) for result in results])
@@ -122,7 +126,7 @@ def test_unequal_blocks__stay_unbiased_with_the_right_error(sizes):
 
 def test_too_few_blocks__are_refused():
     with pytest.raises(ValueError, match="at least 2"):
-        performance(empty(16, np.zeros(1), 2, N_STATISTICS), np.full(2, 0.5))
+        performance(empty(16, np.zeros(1), 2, N_STATISTICS), np.full(2, 0.5), STATISTICS)
 
 
 # ---------------------------------------------------------------- are the Monte Carlo errors right?
@@ -169,7 +173,7 @@ def test_mcse__95_percent_intervals_cover_95_percent(kind):
     """Nominal intervals from 32 blocks; skewed estimates may lose a little, as any interval at this size does."""
     n_blocks, hits = 32, dict.fromkeys(truths(), 0)
     for errors in repeated_studies(kind):
-        result = performance(blocks_of(errors, np.zeros(1), n_blocks), np.full(2, 0.5))
+        result = performance(blocks_of(errors, np.zeros(1), n_blocks), np.full(2, 0.5), STATISTICS)
         for name, truth in truths().items():
             hits[name] += covers(float(result.estimate[name]), float(result.mcse[name]), truth, n_blocks - 1)
     allowance = {"normal": 0.0, "exponential": 0.015}[kind]
@@ -182,7 +186,7 @@ def test_squared_bias_near_zero__is_not_found_where_there_is_none(bias):
     """The influence values of b̂² vanish with b̂ (the mean error has MCSE 0.03 here): the quadratic part must cover."""
     hits = linear_hits = 0
     for errors in repeated_studies("exponential", np.full(2, bias)):
-        result = performance(blocks_of(errors, np.zeros(1), 32), np.full(2, 0.5))
+        result = performance(blocks_of(errors, np.zeros(1), 32), np.full(2, 0.5), STATISTICS)
         estimate, mcse = float(result.estimate["squared_bias"]), float(result.mcse["squared_bias"])
         hits += covers(estimate, mcse, bias**2, 31)
         linear = np.sqrt((result.contribution["squared_bias"] ** 2).sum())
@@ -194,7 +198,7 @@ def test_squared_bias_near_zero__is_not_found_where_there_is_none(bias):
 def test_squared_bias_of_three_errors__has_the_right_mcse():
     """Between zero and large bias no symmetric interval covers 95 %; the MCSE is still the spread of the estimate."""
     results = [
-        performance(blocks_of(errors, np.zeros(1), 32), np.full(2, 0.5))
+        performance(blocks_of(errors, np.zeros(1), 32), np.full(2, 0.5), STATISTICS)
         for errors in repeated_studies("normal", np.full(2, 0.1))
     ]
     spread = np.std([float(result.estimate["squared_bias"]) for result in results])
@@ -218,7 +222,7 @@ def test_paired_contributions__give_the_error_of_a_difference():
     for _ in range(400):
         shared = rng.exponential(size=(256, 1, 2))
         cells = [shared @ MIXING, shared @ MIXING * 1.05 + 0.1 * rng.normal(size=(256, 1, 2))]
-        first, second = (performance(blocks_of(e, np.zeros(1), 32), np.full(2, 0.5)) for e in cells)
+        first, second = (performance(blocks_of(e, np.zeros(1), 32), np.full(2, 0.5), STATISTICS) for e in cells)
         differences.append(float(first.estimate["mse"] - second.estimate["mse"]))
         paired = first.contribution["mse"] - second.contribution["mse"]
         errors_of_difference.append(np.sqrt((paired**2).sum()))
@@ -239,7 +243,7 @@ def test_gaps__are_zero_for_covariance_and_not_for_other_correlations(sample):
     moments = empty(len(errors), target, 3, N_STATISTICS)
     for row in range(len(errors)):
         moments = update(moments, range(row, row + 1), row, means[[row]], None, None, statistics[[row]])
-    found = performance(moments, np.array([0.5, 0.3, 0.2])).estimate
+    found = performance(moments, np.array([0.5, 0.3, 0.2]), STATISTICS).estimate
     assert found["decomposition_gap"] == pytest.approx(0.0, abs=1e-12)
     # By hand, of the uniform average whatever the weights; here variances of heads differ twofold and more.
     covariance = np.array([np.cov(means[:, q].T) for q in range(2)])
@@ -255,7 +259,7 @@ def test_equivalent_heads__are_the_inverse_sum_of_squares_for_heads_alike():
     errors = rng.normal(size=(40_000, 1, 3)) + rng.normal(size=(40_000, 1, 1))
     moments = blocks_of(errors, np.zeros(1), 80)
     for weights in ([1 / 3] * 3, [0.6, 0.3, 0.1]):
-        found = performance(moments, np.array(weights))
+        found = performance(moments, np.array(weights), STATISTICS)
         error = abs(found.estimate["equivalent_heads"] - 1 / np.sum(np.square(weights)))
         assert error < 4 * found.mcse["equivalent_heads"] + 1e-9
         assert found.mcse["equivalent_heads"] < 0.1

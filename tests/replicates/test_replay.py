@@ -37,7 +37,7 @@ def test_replayed_replicates__add_up_to_the_moments_of_their_batch(settings):
         inside = parts[block * size // 16 : (block + 1) * size // 16]
         gram = np.stack([part.gram for part in inside]) if "gram" in inside[0] else None
         means, indices = (np.stack([part[name] for part in inside]) for name in ("head_estimate", "diversity"))
-        others = replicate_statistics(Members(means, gram, indices, {}), parts[0].target.values)
+        others = replicate_statistics(Members(means, gram, indices, {}), parts[0].target.values, cell.statistics)
         variates = [np.stack([part[name] for part in inside]) for name in CONTROL if name in inside[0]]
         control = Control(*variates) if variates else None
         summed = update(

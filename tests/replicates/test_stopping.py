@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from simstudy.attention.members import STATISTICS
 from simstudy.design.document import Precision
 from simstudy.replicates.moments import empty
 from simstudy.replicates.performance import Performance, performance
@@ -59,8 +58,8 @@ def test_stopped_estimates__are_nearly_unbiased_and_cover():
             done = target
             blocks = squares[: done * 64].reshape(16 * done, -1).sum(axis=1)[:, None, None]
             counts = np.full(16 * done, 4)
-            moments = empty(16 * done, np.zeros(1), 1, len(STATISTICS))._replace(n_defined=counts, product_sum=blocks)
-            result = performance(moments, np.ones(1))
+            moments = empty(16 * done, np.zeros(1), 1, 0)._replace(n_defined=counts, product_sum=blocks)
+            result = performance(moments, np.ones(1), ())
             target = next_target(done, result, precision, 64)
         estimates.append(float(result.estimate["mse"]))
         hits += abs(estimates[-1] - 2.0) < 1.97 * float(result.mcse["mse"])

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from simstudy.design.measures import INDICES
 from simstudy.design.settings import TABLE_OF, Estimator
+from simstudy.design.settings.systems import KINDS
 from simstudy.report.labels import (
     INDEX_NAMES,
     SETTINGS,
@@ -90,6 +91,11 @@ def test_names_of_parameters__are_those_of_some_record():
     schema = Estimator.model_json_schema()
     for name in set(SETTINGS) - set(TABLE_OF):
         setting, parameter = name.split(".")
+        if setting == "instance":
+            words = [record.words.get(parameter) for record in KINDS.values() if parameter in record.model_fields]
+            # One name has one meaning, whatever the kind of instance.
+            assert set(words) <= {SETTINGS[name], None} and SETTINGS[name] in words, name
+            continue
         kinds = schema["properties"][setting]["discriminator"]["mapping"].values()
         records = [schema["$defs"][kind.split("/")[-1]] for kind in kinds]
         assert any(parameter in record["properties"] for record in records), name
@@ -106,7 +112,7 @@ def test_names__have_units():
 
 @pytest.mark.parametrize(
     ("level", "text"),
-    [("fixed(value=0.5)", "0.5"), ("rate(smoothness=2)", "rate(smoothness=2)"), ("", "none"), (NAN, "none"), (2, "2")],
+    [(0.5, "0.5"), ("rate(smoothness=2)", "rate(smoothness=2)"), ("", "none"), (NAN, "none"), (2, "2")],
 )
 def test_level_name(level, text):
     assert level_name(level) == text

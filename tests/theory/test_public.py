@@ -11,7 +11,7 @@ import pytest
 from simstudy import theory
 
 FOR_USERS = (
-    "allocation", "closed_forms", "exact", "leading", "local_constant", "measures", "mechanisms",
+    "allocation", "closed_forms", "compact_kernels", "exact.moments", "leading", "local_constant", "measures",
     "weighting",
 )  # fmt: skip
 

@@ -298,7 +298,7 @@ def test_half_blind_heads_want_their_sum():
     moments = w.ErrorMoments(np.eye(2), np.full(2, -1.0), 2.0)
     np.testing.assert_allclose(w.unconstrained_weights(moments).weights, w.sum_weights(2))
     assert w.mean_squared_error(w.sum_weights(2), moments) == 0
-    assert w.optimal_weights(moments.errors).risk == 0.5
+    assert w.optimal_weights(moments.errors).risk == pytest.approx(0.5, rel=1e-15)
 
 
 # ---------------------------------------------------------------- structured weights

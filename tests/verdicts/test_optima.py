@@ -92,6 +92,11 @@ def test_optimum__is_found_with_what_is_tuned_and_judged_by_its_draws():
     comparisons = list(optima(right, of(estimates, chosen)))
     assert [c.estimate for c in comparisons] == [4.0] * 5
     assert decide(comparisons, 0.01).verdict == "supported"
+    # Each cell outside beside the best inside: all proven to be worse, and shown so.
+    parts = comparisons[0].parts
+    assert len(parts) == 2 * (len(DIMS) - 1) and all(part.estimate > 0 for part in parts)
+    assert all(part.evidence.in_favour < 0.01 < part.evidence.against for part in parts)
+    assert comparisons[0].confidence(0.01) == (4.0, 4.0)
     assert decide(list(optima(wrong, of(estimates, chosen))), 0.01).verdict == "contradicted"
     vague, chosen = allocation(2.0, lambda n: 4.0)
     assert decide(list(optima(right, of(vague, chosen))), 0.01).verdict == "inconclusive"

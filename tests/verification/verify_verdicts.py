@@ -107,7 +107,7 @@ BOUNDARY: list[tuple[Setting, set[str]]] = [
 POWER: list[tuple[Setting, str, float]] = [
     (least("least of 8 by 8", [0.0] + [8.0] * 7), "supported", 0.9),
     (least("worse than 7 others by 8", [8.0] + [0.0] * 7), "contradicted", 0.7),
-    (crossing("crossing in the middle, slope 5", 4.0, 5.0), "supported", 0.9),
+    (crossing("crossing in the middle, slope 9", 4.0, 9.0), "supported", 0.9),
     (crossing("crossing far below, slope 5", 32.0, 5.0), "contradicted", 0.9),
     (pairs("steps of 8, 3 pairs of 28 claimed", [8.0 * k for k in range(8)], kind="violated_pairs", at_most=3 / 28),
      "supported", 0.9),

@@ -61,7 +61,7 @@ def simulated(configuration: Configuration) -> Value:
     assert not blocks.failed.size
     if configuration.statistic == "bias":
         return _mean_error(blocks, head=1)
-    measured = performance(blocks, np.array(cell.weights))
+    measured = performance(blocks, np.array(cell.weights), cell.statistics)
     pair = _pair(configuration.statistic)
     return Value(
         float(measured.estimate["head_covariance"][pair]),

@@ -8,18 +8,18 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from simstudy.attention.instances import measure
 from simstudy.attention.normalisers import compact, entmax, softmax, threshold
 from simstudy.data.shared import SharedData
-from simstudy.design.settings import NormaliserInstance
 from simstudy.design.settings.cell import Cell
+from simstudy.design.settings.systems.compact_kernels import NormaliserInstance
 
 Array = NDArray[np.float64]
 
 
-def compare_normalisers(cell: Cell, shared: SharedData) -> dict[str, Array]:
+@measure.register
+def compare_normalisers(instance: NormaliserInstance, cell: Cell, shared: SharedData) -> dict[str, Array]:
     """Weights of n_keys Gaussian keys at one Gaussian query, logits q·k/b², or of both on the unit sphere."""
-    instance = cell.estimator.instance
-    assert isinstance(instance, NormaliserInstance)  # for the type checker
     points = shared.normals(cell.data.n_keys + 1, cell.data.n_features)
     if instance.keys == "unit":
         points = points / np.sqrt((points * points).sum(axis=1, keepdims=True))

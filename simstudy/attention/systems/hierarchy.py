@@ -9,14 +9,15 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from simstudy.attention.draws import RELATIVE, matrices
+from simstudy.attention.instances import measure
 from simstudy.attention.normalisers import softmax
 from simstudy.attention.reference import attention
-from simstudy.attention.systems.draws import RELATIVE, matrices
 from simstudy.attention.transformations import chunk_means
 from simstudy.data import regression
 from simstudy.data.shared import SharedData
-from simstudy.design.settings import HierarchyInstance, ResolutionInstance, ScoreKernelInstance
 from simstudy.design.settings.cell import Cell
+from simstudy.design.settings.systems.hierarchy import HierarchyInstance, ResolutionInstance, ScoreKernelInstance
 
 Array = NDArray[np.float64]
 
@@ -26,10 +27,9 @@ CUTS = 8
 """Positions from each of which on the sequence is changed."""
 
 
-def run_hierarchy(cell: Cell, shared: SharedData) -> dict[str, Array]:
+@measure.register
+def run_hierarchy(instance: HierarchyInstance, cell: Cell, shared: SharedData) -> dict[str, Array]:
     """One causal head of head_dim on a sequence of n_keys tokens, of random projections and random convex weights."""
-    instance = cell.estimator.instance
-    assert isinstance(instance, HierarchyInstance)  # for the type checker
     n, d, p = cell.data.n_keys, cell.data.n_features, cell.heads.head_dim
     draws = matrices(shared, (n, d), (3, d, p), (instance.levels,))
     rows = []
@@ -97,10 +97,9 @@ def mixed_scores(queries: Array, keys: Array, weights: Array, causal: bool) -> A
     return mixed
 
 
-def decompose_scores(cell: Cell, shared: SharedData) -> dict[str, Array]:
+@measure.register
+def decompose_scores(instance: ScoreKernelInstance, cell: Cell, shared: SharedData) -> dict[str, Array]:
     """Scores of a head of head_dim among n_keys tokens, mixed over levels by random convex weights."""
-    instance = cell.estimator.instance
-    assert isinstance(instance, ScoreKernelInstance)  # for the type checker
     n, d, p = cell.data.n_keys, cell.data.n_features, cell.heads.head_dim
     draws = matrices(shared, (2, d, p), (instance.levels,))
     rows = []
@@ -116,10 +115,9 @@ def decompose_scores(cell: Cell, shared: SharedData) -> dict[str, Array]:
     return dict(zip(names, np.array(rows, np.float64).T, strict=True))
 
 
-def coarsen(cell: Cell, shared: SharedData) -> dict[str, Array]:
+@measure.register
+def coarsen(instance: ResolutionInstance, cell: Cell, shared: SharedData) -> dict[str, Array]:
     """Errors of chunk means of Y in the place of m(X_i), along a sequence of n_keys keys."""
-    instance = cell.estimator.instance
-    assert isinstance(instance, ResolutionInstance)  # for the type checker
     n, d, chunk = cell.data.n_keys, cell.data.n_features, instance.chunk
     if instance.signal == "keys":
         target = shared.regression(cell)

@@ -10,21 +10,21 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from simstudy.attention.instances import measure
 from simstudy.attention.normalisers import softmax
 from simstudy.attention.reference import attention
 from simstudy.data.shared import SharedData
-from simstudy.design.settings import HopfieldNoiseInstance, HopfieldTowerInstance
 from simstudy.design.settings.cell import Cell
+from simstudy.design.settings.systems.hopfield import HopfieldNoiseInstance, HopfieldTowerInstance
 
 Array = NDArray[np.float64]
 
 # Index legend: r replicate, l layer, i token, j feature, k dimension of the head.
 
 
-def remember_noise(cell: Cell, shared: SharedData) -> dict[str, Array]:
+@measure.register
+def remember_noise(instance: HopfieldNoiseInstance, cell: Cell, shared: SharedData) -> dict[str, Array]:
     """Second moment of the hidden states of n_keys logits with expectation 0."""
-    instance = cell.estimator.instance
-    assert isinstance(instance, HopfieldNoiseInstance)  # for the type checker
     drawn = shared.normals(cell.data.n_keys, 1 + instance.layers)
     common, own = np.sqrt(instance.persistence), np.sqrt(1.0 - instance.persistence)
     state = common * drawn[:, 0] + own * drawn[:, 1]
@@ -34,10 +34,9 @@ def remember_noise(cell: Cell, shared: SharedData) -> dict[str, Array]:
     return {"noise_factor": (state**2).mean(axis=1)}
 
 
-def climb_tower(cell: Cell, shared: SharedData) -> dict[str, Array]:
+@measure.register
+def climb_tower(instance: HopfieldTowerInstance, cell: Cell, shared: SharedData) -> dict[str, Array]:
     """Tokens after the last layer, beside those of ordinary attention; weights of that layer, beside a product."""
-    instance = cell.estimator.instance
-    assert isinstance(instance, HopfieldTowerInstance)  # for the type checker
     tokens, projections = _drawn(cell, shared, instance)
     plain, state, pool = tokens, np.zeros(()), np.ones(())
     for layer, (query, key, value) in enumerate(projections):

@@ -8,11 +8,12 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from simstudy.attention.draws import RELATIVE, matrices, orthonormal
+from simstudy.attention.instances import measure
 from simstudy.attention.normalisers import softmax
-from simstudy.attention.systems.draws import RELATIVE, matrices, orthonormal
 from simstudy.data.shared import SharedData
-from simstudy.design.settings import DepthInstance, HeadRecoveryInstance, LayerNormInstance
 from simstudy.design.settings.cell import Cell
+from simstudy.design.settings.systems.identifiability import DepthInstance, HeadRecoveryInstance, LayerNormInstance
 
 Array = NDArray[np.float64]
 
@@ -20,10 +21,9 @@ Array = NDArray[np.float64]
 # head, c channel (h, k), m feature of the model.
 
 
-def recover_heads(cell: Cell, shared: SharedData) -> dict[str, Array]:
+@measure.register
+def recover_heads(instance: HeadRecoveryInstance, cell: Cell, shared: SharedData) -> dict[str, Array]:
     """Heads of n_keys positions from their sum over a projection of n_features, which noise_sd blurs."""
-    instance = cell.estimator.instance
-    assert isinstance(instance, HeadRecoveryInstance)  # for the type checker
     n, d, n_heads, p = cell.data.n_keys, cell.data.n_features, cell.heads.n_heads, cell.heads.head_dim
     shapes = ((n // instance.held, n_heads * p), (n, d), (n, d), (n_heads, d), (n_heads * p, d), (d, d))
     found = []
@@ -60,10 +60,9 @@ VISIBLE = 1e-8
 nearly equal as much larger as it makes the token, and in a million tokens there is one of a spread of a millionth."""
 
 
-def compare_ranks(cell: Cell, shared: SharedData) -> dict[str, Array]:
+@measure.register
+def compare_ranks(instance: LayerNormInstance, cell: Cell, shared: SharedData) -> dict[str, Array]:
     """Ranks of n_keys tokens of n_features in an affine subspace of given dimension."""
-    instance = cell.estimator.instance
-    assert isinstance(instance, LayerNormInstance)  # for the type checker
     n, d = cell.data.n_keys, cell.data.n_features
     rows = []
     for coordinates, directions, offset in zip(*matrices(shared, (n, d), (d, d), (d,)), strict=True):
@@ -103,10 +102,9 @@ APART = 1e-6
 """Differences of tokens below this share of the tokens themselves are lost."""
 
 
-def descend(cell: Cell, shared: SharedData) -> dict[str, Array]:
+@measure.register
+def descend(instance: DepthInstance, cell: Cell, shared: SharedData) -> dict[str, Array]:
     """Differences of n_keys tokens of n_features after layers of n_heads heads, without feed-forward blocks."""
-    instance = cell.estimator.instance
-    assert isinstance(instance, DepthInstance)  # for the type checker
     n, d, n_heads, p = cell.data.n_keys, cell.data.n_features, cell.heads.n_heads, cell.heads.head_dim
     # Queries, keys, values and outputs of one layer after the other: a deeper stack begins with the same layers.
     layers = matrices(shared, (n, d), *[(4, n_heads, p, d)] * instance.depth)

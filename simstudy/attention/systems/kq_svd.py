@@ -8,21 +8,21 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from simstudy.attention.instances import measure
 from simstudy.attention.normalisers import softmax
 from simstudy.attention.transformations import compressions
 from simstudy.data.shared import SharedData
-from simstudy.design.settings import KqSvdInstance
 from simstudy.design.settings.cell import Cell
+from simstudy.design.settings.systems.kq_svd import KqSvdInstance
 
 Array = NDArray[np.float64]
 
 # Index legend: i key, j query, k dimension of the head.
 
 
-def compress_scores(cell: Cell, shared: SharedData) -> dict[str, Array]:
+@measure.register
+def compress_scores(instance: KqSvdInstance, cell: Cell, shared: SharedData) -> dict[str, Array]:
     """Errors of the compressed scores and outputs of n_keys keys and as many queries, of noise values."""
-    instance = cell.estimator.instance
-    assert isinstance(instance, KqSvdInstance)  # for the type checker
     p = cell.heads.head_dim
     drawn = shared.normals(cell.data.n_keys, 2 * p + 1).swapaxes(1, 2)
     deviations = np.geomspace(1.0, instance.smallest, p)

@@ -12,20 +12,20 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
+from simstudy.attention.instances import measure
 from simstudy.attention.normalisers import softmax
 from simstudy.data.shared import SharedData
-from simstudy.design.settings import LatentCacheInstance
 from simstudy.design.settings.cell import Cell
+from simstudy.design.settings.systems.latent_cache import LatentCacheInstance
 
 Array = NDArray[np.float64]
 
 # Index legend: r replicate, i token, m token that asks, k dimension of latents.
 
 
-def decode_latents(cell: Cell, shared: SharedData) -> dict[str, Array]:
+@measure.register
+def decode_latents(instance: LatentCacheInstance, cell: Cell, shared: SharedData) -> dict[str, Array]:
     """Difference of the outputs of n_keys tokens by both ways."""
-    instance = cell.estimator.instance
-    assert isinstance(instance, LatentCacheInstance)  # for the type checker
     queries, parts = _drawn(cell, shared, instance.stride)
     queries = queries / cell.bandwidth**2
     decoded = _token_by_token(queries, parts, instance.stride)

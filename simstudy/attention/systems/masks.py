@@ -11,10 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
+from simstudy.attention.instances import measure
 from simstudy.attention.normalisers import softmax
 from simstudy.data.shared import SharedData
-from simstudy.design.settings import MaskedHeadInstance, PerturbedLogitsInstance, RandomHeadsInstance
 from simstudy.design.settings.cell import Cell
+from simstudy.design.settings.systems.masks import MaskedHeadInstance, PerturbedLogitsInstance, RandomHeadsInstance
 
 Array = NDArray[np.float64]
 
@@ -38,15 +39,14 @@ def nearest_subset_sum(numbers: Array, target: float) -> float:
     return float(sums.flat[np.argmin(np.abs(sums - target))])
 
 
-def mask_head(cell: Cell, shared: SharedData) -> dict[str, Array]:
+@measure.register
+def mask_head(instance: MaskedHeadInstance, cell: Cell, shared: SharedData) -> dict[str, Array]:
     """Errors of the best mask of a random head with ``width`` hidden units, as many for each input feature.
 
     The target has logits x'Wx/b² and values v·x.  Of the hidden units of the source those of block i keep the weight
     u_ik of input feature i alone; each entry W_ij, and v_i, is then the sum of a subset of u_ik·v_kj that the second
     mask picks.
     """
-    instance = cell.estimator.instance
-    assert isinstance(instance, MaskedHeadInstance)  # for the type checker
     n, d = cell.data.n_keys, cell.data.n_features
     units = instance.width // d
     first, second = d + d * (d + 1), d + d * (d + 1) + d
@@ -77,10 +77,9 @@ def _head_errors(tokens: Array, target: Array, masked: Array, temperature: float
     )
 
 
-def perturb_logits(cell: Cell, shared: SharedData) -> dict[str, Array]:
+@measure.register
+def perturb_logits(instance: PerturbedLogitsInstance, cell: Cell, shared: SharedData) -> dict[str, Array]:
     """Total variation and change of output under a change of n_keys Gaussian logits, over their bounds."""
-    instance = cell.estimator.instance
-    assert isinstance(instance, PerturbedLogitsInstance)  # for the type checker
     drawn = shared.normals(cell.data.n_keys, 3)
     rows = [_shares(logits, values, noise, instance) for logits, values, noise in drawn]
     variation, output = np.array(rows).T
@@ -105,10 +104,9 @@ def _shares(logits: Array, values: Array, noise: Array, instance: PerturbedLogit
     return float(np.abs(difference).sum() / 2.0 / bound), float(abs(difference @ values) / (bound * np.ptp(values)))
 
 
-def mask_random_heads(cell: Cell, shared: SharedData) -> dict[str, Array]:
+@measure.register
+def mask_random_heads(instance: RandomHeadsInstance, cell: Cell, shared: SharedData) -> dict[str, Array]:
     """Errors of the average of n_heads heads and of the average of the best subset, root mean square over outputs."""
-    instance = cell.estimator.instance
-    assert isinstance(instance, RandomHeadsInstance)  # for the type checker
     drawn = shared.normals(cell.heads.n_heads + 1, instance.outputs).swapaxes(1, 2)
     errors = np.sqrt(instance.correlation) * drawn[:, :1] + np.sqrt(1.0 - instance.correlation) * drawn[:, 1:]
     counts = subset_sums(np.ones(cell.heads.n_heads))[1:]

@@ -1,10 +1,11 @@
 """What a cell is made of: the settings that a design file may state, as immutable validated records.
 
-`tables` holds the tables of a design file, `processes` and `ensembles` the alternatives of single settings,
-`mechanisms` the pieces of attention, `systems` what replicates may measure in place of estimates, `records` what they
-are built on.
+`tables` holds the tables that every cell has, `processes` and `ensembles` the alternatives of single settings,
+`mechanisms` the pieces of attention, `systems` what replicates may measure in place of estimates, `cell` all of them
+together, `records` what they are built on.
 """
 
+from simstudy.design.settings.cell import TABLE_OF, TABLES
 from simstudy.design.settings.ensembles import (
     AttentionBandwidth,
     Bandwidth,
@@ -15,6 +16,7 @@ from simstudy.design.settings.ensembles import (
     ProductCombination,
     RateBandwidth,
 )
+from simstudy.design.settings.instance import Instance
 from simstudy.design.settings.mechanisms import (
     CompactNormaliser,
     LowRankTransformation,
@@ -57,25 +59,16 @@ from simstudy.design.settings.records import (
     Real,
     Record,
 )
-from simstudy.design.settings.systems import Instance
-from simstudy.design.settings.systems.compact_kernels import NormaliserInstance
-from simstudy.design.settings.systems.hierarchy import HierarchyInstance, ResolutionInstance, ScoreKernelInstance
-from simstudy.design.settings.systems.hopfield import HopfieldNoiseInstance, HopfieldTowerInstance
-from simstudy.design.settings.systems.identifiability import DepthInstance, HeadRecoveryInstance, LayerNormInstance
-from simstudy.design.settings.systems.kq_svd import KqSvdInstance
-from simstudy.design.settings.systems.latent_cache import LatentCacheInstance
-from simstudy.design.settings.systems.masks import MaskedHeadInstance, PerturbedLogitsInstance, RandomHeadsInstance
-from simstudy.design.settings.tables import TABLE_OF, TABLES, Data, Estimator, Heads, Queries, Simulation
+from simstudy.design.settings.systems import System
+from simstudy.design.settings.tables import Data, Estimator, Heads, Queries, Simulation
 
 __all__ = [
     "LARGEST", "SMALLEST", "TABLES", "TABLE_OF", "Additive", "AttentionBandwidth", "AutoregressiveKeys",
-    "Bandwidth", "Bumps", "CompactNormaliser", "Count", "Data", "DepthInstance", "Estimator", "FixedBandwidth",
-    "GaussianKeys", "GaussianNoise", "GaussianQueries", "GivenQueries", "HeadRecoveryInstance", "Heads",
-    "HeteroscedasticNoise", "HierarchyInstance", "HopfieldNoiseInstance", "HopfieldTowerInstance", "Instance",
-    "Interaction", "Keys", "KqSvdInstance", "LatentCacheInstance", "LayerNormInstance", "Line", "Linear",
-    "LowRankTransformation", "MaskedHeadInstance", "MergeTransformation", "MixtureKeys", "MixtureTransformation",
-    "Noise", "NonNegative", "Normaliser", "NormaliserInstance", "OriginQuery", "Paragraphs", "PerturbedLogitsInstance",
-    "Positive", "ProductCombination", "Quadratic", "Queries", "RandomHeadsInstance", "RateBandwidth", "Real",
-    "Record", "Regression", "ResolutionInstance", "Ridge", "ScoreKernelInstance", "Simulation", "SphereKeys",
-    "StudentKeys", "StudentNoise", "Sum", "Term", "Transformation", "Wave", "Zero",
+    "Bandwidth", "Bumps", "CompactNormaliser", "Count", "Data", "Estimator", "FixedBandwidth", "GaussianKeys",
+    "GaussianNoise", "GaussianQueries", "GivenQueries", "Heads", "HeteroscedasticNoise", "Instance", "Interaction",
+    "Keys", "Line", "Linear", "LowRankTransformation", "MergeTransformation", "MixtureKeys",
+    "MixtureTransformation", "Noise", "NonNegative", "Normaliser", "OriginQuery", "Paragraphs", "Positive",
+    "ProductCombination", "Quadratic", "Queries", "RateBandwidth", "Real", "Record", "Regression", "Ridge",
+    "Simulation", "SphereKeys", "StudentKeys", "StudentNoise", "Sum", "System", "Term", "Transformation", "Wave",
+    "Zero",
 ]  # fmt: skip

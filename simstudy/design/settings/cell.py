@@ -5,60 +5,90 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import Any
 
-from simstudy.design.settings import TABLE_OF, Data, Estimator, Heads, Queries, Record, Simulation
+from pydantic import model_validator
+
+from simstudy.design.settings.ensembles import bandwidth_of, weights_of
+from simstudy.design.settings.instance import Instance
+from simstudy.design.settings.records import Record
+from simstudy.design.settings.systems import KINDS, System
+from simstudy.design.settings.tables import Data, Estimator, Heads, Queries, Simulation
 
 N_BLOCKS = 16
 """Blocks of consecutive replicates in one batch: the observations from which Monte Carlo errors are computed."""
 
 
+_ALWAYS = frozenset({"instance", "seed", "batch_size"})
+"""Settings that mean something for every instance."""
+_NEUTRAL: dict[str, dict[str, Any]] = {
+    "data": {"n_keys": 1, "n_features": 1},
+    "heads": {"n_heads": 1, "head_dim": 1, "arrangement": "aligned"},
+    "estimator": {"bandwidth": 1.0},
+}
+"""Settings that every ensemble must state, where they mean nothing."""
+
+
 class Cell(Record):
-    """One combination of factor values: everything that decides its numbers, and nothing else."""
+    """One combination of factor values: everything that decides its numbers, and nothing else.
+
+    Either an ensemble that is estimated at query points, or a random instance of a system.
+    """
 
     data: Data
     heads: Heads
     estimator: Estimator
+    system: System = System()
     queries: Queries = Queries()
     simulation: Simulation = Simulation()
     # Contents of ``heads.file`` (head, feature, dimension): they, not the path, identify the heads, and travel with
     # the cell to workers that may not see the file.
     file_projections: tuple[tuple[tuple[float, ...], ...], ...] | None = None
 
+    @model_validator(mode="before")
+    @classmethod
+    def _drop_what_means_nothing(cls, tables: Any) -> Any:
+        """For an instance, give settings that mean nothing for it neutral values, so that they tell no cells apart."""
+        record = _record_stated(tables)
+        if record is None:
+            return tables
+        used = _ALWAYS.union(record.uses)
+        kept = {name: {k: v for k, v in content.items() if k in used} for name, content in tables.items()
+                if isinstance(content, dict)}  # fmt: skip
+        for name, neutral in _NEUTRAL.items():
+            kept[name] = {k: v for k, v in neutral.items() if k not in used} | kept.get(name, {})
+        return kept
+
+    @property
+    def instance(self) -> Instance | None:
+        """The random instance that replicates measure in place of estimates, if they do."""
+        return self.system.instance
+
+    @property
+    def meaningful(self) -> frozenset[str]:
+        """Names of the settings that mean something for this cell."""
+        return frozenset(TABLE_OF) if self.instance is None else _ALWAYS.union(self.instance.uses)
+
+    @property
+    def statistics(self) -> tuple[str, ...]:
+        """Names of what is computed of each replicate by itself and averaged, in the order of a batch."""
+        if self.instance is not None:
+            return tuple(self.instance.quantities)
+        compared = ("discrepancy",) if self.estimator.reference != "none" else ()
+        return ("direct_mse", "query_correlation", *compared)
+
     @property
     def bandwidth(self) -> float:
         """Bandwidth b after its rule is applied; the softmax temperature is b²."""
-        rule = self.estimator.bandwidth
-        p = self.heads.head_dim
-        if rule.rule == "fixed":
-            return rule.value
-        if rule.rule == "attention":
-            return p**0.25
-        return rule.constant * self.data.n_keys ** (-1.0 / (2.0 * rule.smoothness + p))
+        return bandwidth_of(self.estimator.bandwidth, self.data.n_keys, self.heads.head_dim)
 
     @property
     def weights(self) -> tuple[float, ...] | None:
         """Combination weights a_h, the ensemble being Σ_h a_h f_h; None where they follow from the errors of heads."""
-        n_heads, combination = self.heads.n_heads, self.estimator.combination
-        match combination.rule:
-            case "uniform":
-                return (1.0 / n_heads,) * n_heads
-            case "sum":
-                return (1.0,) * n_heads
-            case "given":
-                return combination.weights
-            case "geometric":
-                return _normalised([combination.ratio**h for h in range(n_heads)])
-            case "fibonacci":
-                return _normalised(_fibonacci(n_heads)[::-1])
-        return None
-
-    @property
-    def measures_instance(self) -> bool:
-        """Whether replicates measure a random instance in place of estimates."""
-        return self.estimator.instance.kind != "none"
+        return weights_of(self.estimator.combination, self.heads.n_heads)
 
     @property
     def n_members(self) -> int:
@@ -67,7 +97,9 @@ class Cell(Record):
 
     @property
     def n_queries(self) -> int:
-        """Number of query points Q."""
+        """Number of query points Q, of which an instance has none."""
+        if self.instance is not None:
+            return 0
         queries = self.queries.queries
         if queries.kind == "gaussian":
             return queries.count
@@ -77,18 +109,20 @@ class Cell(Record):
     def coordinates(self) -> dict[str, Any]:
         """Every setting by name, as it labels the cell in the results: numbers, or text for composite choices.
 
+        Empty where a setting means nothing for the cell.
         Parameters of a composite choice stand beside it: ``normaliser.power``.
 
         ``bandwidth`` is the number b; its rule is ``bandwidth_rule``.
         """
         labels: dict[str, Any] = {}
         for name, table in TABLE_OF.items():
-            value = getattr(getattr(self, table), name)
+            value = getattr(getattr(self, table), name) if name in self.meaningful else None
             labels[name] = label(value)
             if isinstance(value, Record):
                 labels |= {f"{name}.{key}": label(getattr(value, key)) for key in parameters_of(value)}
         labels["bandwidth_rule"] = labels["bandwidth"]
-        labels["bandwidth"] = self.bandwidth
+        if "bandwidth" in self.meaningful:
+            labels["bandwidth"] = self.bandwidth
         return labels
 
     @cached_property
@@ -108,17 +142,23 @@ class Cell(Record):
         return _digest({"settings": settings, "engine": engine})[:20]
 
 
-def _normalised(weights: list[float] | list[int]) -> tuple[float, ...]:
-    # Whole numbers of any size divide exactly; floats here are few and of one sign.
-    total = sum(weights)
-    return tuple(weight / total for weight in weights)
+TABLES: dict[str, type[Record]] = {
+    "data": Data,
+    "heads": Heads,
+    "estimator": Estimator,
+    "system": System,
+    "queries": Queries,
+    "simulation": Simulation,
+}
+TABLE_OF: dict[str, str] = {field: table for table, model in TABLES.items() for field in model.model_fields}
 
 
-def _fibonacci(count: int) -> list[int]:
-    numbers = [1, 1]
-    while len(numbers) < count:
-        numbers.append(numbers[-1] + numbers[-2])
-    return numbers[:count]
+def _record_stated(tables: Any) -> type[Instance] | None:
+    """Return the record of the instance that raw tables of a cell state, if they state a known one."""
+    system = tables.get("system") if isinstance(tables, dict) else None
+    stated = system.get("instance") if isinstance(system, dict) else None
+    kind = stated.get("kind") if isinstance(stated, dict) else stated
+    return KINDS.get(kind) if isinstance(kind, str) else None
 
 
 def label(value: Any) -> Any:
@@ -189,3 +229,11 @@ def selected(coordinates: Coordinates, selection: dict[str, Any]) -> bool:
     """Whether a cell has the levels that a claim or figure selects; a list stands for its label."""
     wanted = {k: label(tuple(v)) if isinstance(v, list) else v for k, v in selection.items()}
     return all(level(coordinates, key) == value for key, value in wanted.items())
+
+
+def by_levels(coordinates: Sequence[Coordinates], factors: Iterable[str], chosen: Iterable[int]) -> list[list[int]]:
+    """Chosen cells with each combination of levels of some factors, in order; all of them without any."""
+    names, found = tuple(factors), defaultdict[tuple[Any, ...], list[int]](list)
+    for cell in chosen:
+        found[tuple(level(coordinates[cell], name) for name in names)].append(cell)
+    return list(found.values())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import singledispatch
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
@@ -40,6 +41,27 @@ Bandwidth = Annotated[
     named("rule"),
     BeforeValidator(_bandwidth),
 ]
+
+
+@singledispatch
+def bandwidth_of(rule: Bandwidth, n_keys: int, head_dim: int) -> float:
+    """Return the bandwidth b that follows from a rule."""
+    raise TypeError(f"no bandwidth follows from {rule!r}")
+
+
+@bandwidth_of.register
+def _(rule: FixedBandwidth, n_keys: int, head_dim: int) -> float:
+    return rule.value
+
+
+@bandwidth_of.register
+def _(rule: AttentionBandwidth, n_keys: int, head_dim: int) -> float:
+    return float(head_dim**0.25)
+
+
+@bandwidth_of.register
+def _(rule: RateBandwidth, n_keys: int, head_dim: int) -> float:
+    return float(rule.constant * n_keys ** (-1.0 / (2.0 * rule.smoothness + head_dim)))
 
 
 class UniformCombination(Choice):
@@ -124,6 +146,50 @@ Combination = Annotated[
     named("rule"),
     BeforeValidator(_combination),
 ]
+
+
+@singledispatch
+def weights_of(combination: Combination, n_heads: int) -> tuple[float, ...] | None:
+    """Return the weights a_h of a combination; None where they follow from the errors of heads."""
+    return None
+
+
+@weights_of.register
+def _(combination: UniformCombination, n_heads: int) -> tuple[float, ...]:
+    return (1.0 / n_heads,) * n_heads
+
+
+@weights_of.register
+def _(combination: SumCombination, n_heads: int) -> tuple[float, ...]:
+    return (1.0,) * n_heads
+
+
+@weights_of.register
+def _(combination: GivenCombination, n_heads: int) -> tuple[float, ...]:
+    return combination.weights
+
+
+@weights_of.register
+def _(combination: GeometricCombination, n_heads: int) -> tuple[float, ...]:
+    return _normalised([combination.ratio**h for h in range(n_heads)])
+
+
+@weights_of.register
+def _(combination: FibonacciCombination, n_heads: int) -> tuple[float, ...]:
+    return _normalised(_fibonacci(n_heads)[::-1])
+
+
+def _normalised(weights: list[float] | list[int]) -> tuple[float, ...]:
+    # Whole numbers of any size divide exactly; floats here are few and of one sign.
+    total = sum(weights)
+    return tuple(weight / total for weight in weights)
+
+
+def _fibonacci(count: int) -> list[int]:
+    numbers = [1, 1]
+    while len(numbers) < count:
+        numbers.append(numbers[-1] + numbers[-2])
+    return numbers[:count]
 
 
 class NadarayaWatsonLearner(Choice):

@@ -88,3 +88,15 @@ class Quantity(NamedTuple):
     unit: str
     meaning: str
     formula: str = ""
+
+
+class Setting(NamedTuple):
+    """Name of a setting in words, its symbol (empty if it has none) and its unit (empty if it has none)."""
+
+    words: str
+    symbol: str = ""
+    unit: str = ""
+
+
+Impossibility = tuple[str, str]
+"""Name of the setting to change, and what to do."""

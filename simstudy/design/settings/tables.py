@@ -1,4 +1,4 @@
-"""The tables of a design file: data, heads, estimator, queries, simulation.
+"""The tables of a design file that every cell has: data, heads, estimator, queries, simulation.
 
 Every field name is unique over all tables, so a factor is named by its field alone (``bandwidth``, not
 ``estimator.bandwidth``) and becomes the coordinate of that name in the results.  A parameter of a composite setting is
@@ -24,7 +24,6 @@ from simstudy.design.settings.ensembles import (
 from simstudy.design.settings.mechanisms import Normaliser, NoTransformation, SoftmaxNormaliser, Transformation
 from simstudy.design.settings.processes import GaussianKeys, GaussianNoise, Keys, Noise, Regression, Zero
 from simstudy.design.settings.records import Count, Degrees, Line, NonNegative, Record, named
-from simstudy.design.settings.systems import Instance, NoInstance
 
 
 class Data(Record):
@@ -125,12 +124,6 @@ class Estimator(Record):
         description="independent computation that the measure `discrepancy` compares with: none, attention, "
         "multi_head_attention or torch_multi_head_attention",
     )
-    instance: Instance = Field(
-        NoInstance(kind="none"),
-        description="random instance whose numbers are measured in each replicate in place of estimates: none, "
-        "normaliser, kq_svd, head_recovery, layer_norm, depth, hierarchy, score_kernel, resolution, hopfield_noise, "
-        "hopfield_tower, masked_head, perturbed_logits, random_heads or latent_cache",
-    )
 
     @property
     def plain(self) -> bool:
@@ -162,13 +155,3 @@ class Simulation(Record):
         "error under a signal",
     )
     dtype: Literal["float64", "float32"] = Field("float64", description='"float64" or "float32"')
-
-
-TABLES: dict[str, type[Record]] = {
-    "data": Data,
-    "heads": Heads,
-    "estimator": Estimator,
-    "queries": Queries,
-    "simulation": Simulation,
-}
-TABLE_OF: dict[str, str] = {field: table for table, model in TABLES.items() for field in model.model_fields}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
 from typing import Any
 
 import numpy as np
@@ -11,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Drawing
 from matplotlib.lines import Line2D
 
-from simstudy.design.figures import Figure
+from simstudy.design.figures import CurveFigure
 from simstudy.design.measures import THEORIES
 from simstudy.report.figures.marks import (
     COVERAGE,
@@ -23,39 +22,34 @@ from simstudy.report.figures.marks import (
     dropped,
     legends,
     looks_of,
+    panelled,
     split,
-    strata,
+    strata_of,
     unshown,
 )
-from simstudy.report.figures.panels import canvas, characters, label_y, set_scales, share_y, tick_levels, visible
-from simstudy.report.labels import measure_name, setting, setting_and_level, setting_name
-
-# ---------------------------------------------------------------- kind "curve"
+from simstudy.report.figures.panels import label_y, set_scales, share_y, tick_levels, visible
+from simstudy.report.labels import measure_name, setting, setting_name
 
 
-def curve_figure(figure: Figure, cells: xr.Dataset) -> Drawing:
+def curve_figure(figure: CurveFigure, cells: xr.Dataset) -> Drawing:
     """Draw a measure against a factor, a line for each level of the hue, a panel for each level of the panel."""
-    assert figure.x is not None  # the design refuses a curve without it
-    panels = list(split(cells, figure.panel))
-    drawing, grid = canvas(len(panels), 3.9 if len(panels) == 1 else 3.2)
-    hidden, notes = unshown(figure, cells), Notes()
+    drawing, grid, panels = panelled(figure, cells, 3.2, 3.9)
+    hidden, notes = unshown(figure, cells, figure.x), Notes()
     looks = looks_of(cells, figure.hue)
-    for axes, (level, inside) in zip(grid.flat, panels, strict=False):
+    for axes, inside in panels:
         for hue, coloured in split(inside, figure.hue):
-            for stratum in strata(coloured, hidden):
+            for stratum in strata_of(coloured, hidden):
                 _curve(axes, figure, stratum, looks[hue], notes)
         axes.set_xlabel(setting_name(figure.x))
         set_scales(axes, figure.x_scale, figure.y_scale)
         tick_levels(axes, inside[figure.x].values.astype(float), figure.x_scale)
-        if figure.panel:
-            axes.set_title(textwrap.fill(setting_and_level(figure.panel, level), characters(axes)), loc="left")
-    share_y(list(grid.flat[: len(panels)]), figure.y_scale)
+    share_y([axes for axes, _ in panels], figure.y_scale)
     label_y(grid, measure_name(figure.y), len(panels))
-    legends(drawing, figure, looks, _reading(figure, hidden, notes))
+    legends(drawing, looks, _reading(figure, hidden, notes), figure.hue)
     return drawing
 
 
-def _curve(axes: Axes, figure: Figure, stratum: xr.Dataset, look: Look, notes: Notes) -> None:
+def _curve(axes: Axes, figure: CurveFigure, stratum: xr.Dataset, look: Look, notes: Notes) -> None:
     """Draw the cells of one colour that differ in x alone: points with error bars, theory as lines, the limit."""
     stratum = stratum.isel(cell=np.argsort(stratum[figure.x].values, kind="stable"))
     x = stratum[figure.x].values.astype(float)
@@ -74,7 +68,7 @@ def _curve(axes: Axes, figure: Figure, stratum: xr.Dataset, look: Look, notes: N
         _limit(axes, figure, stratum, look, notes)
 
 
-def _theories(axes: Axes, figure: Figure, stratum: xr.Dataset, look: Look, notes: Notes) -> np.ndarray:
+def _theories(axes: Axes, figure: CurveFigure, stratum: xr.Dataset, look: Look, notes: Notes) -> np.ndarray:
     """Draw each theory as a line, and return where there is one: the values of either, NaN where none applies."""
     x, told = stratum[figure.x].values.astype(float), np.full(stratum.sizes["cell"], np.nan)
     for source in THEORIES:
@@ -100,7 +94,7 @@ def _isolated(line: np.ndarray) -> list[int]:
     return np.flatnonzero(~apart[1:-1] & apart[:-2] & apart[2:]).tolist()
 
 
-def _limit(axes: Axes, figure: Figure, stratum: xr.Dataset, look: Look, notes: Notes) -> None:
+def _limit(axes: Axes, figure: CurveFigure, stratum: xr.Dataset, look: Look, notes: Notes) -> None:
     """Draw the value of the limit measure at the largest x: what y tends to, told by a theory where one applies."""
     at_end = stratum[figure.limit].isel(cell=-1)
     source = next((name for name in THEORIES if np.isfinite(at_end.sel(source=name))), "empirical")
@@ -110,10 +104,7 @@ def _limit(axes: Axes, figure: Figure, stratum: xr.Dataset, look: Look, notes: N
         axes.axhline(value, linestyle=(0, (5, 3)), linewidth=1.0, color=look.colour, label="limit", zorder=1)
 
 
-# ---------------------------------------------------------------- legends
-
-
-def _reading(figure: Figure, hidden: list[str], notes: Notes) -> Entries:
+def _reading(figure: CurveFigure, hidden: list[str], notes: Notes) -> Entries:
     """Entries of the legend that say what points and lines are."""
     text = f"points: Monte Carlo ± {COVERAGE} MCSE" + (", line: leading order" if notes.leading else "")
     handle = Line2D([], [], color=NEUTRAL, marker="o", markerfacecolor="white")
@@ -125,7 +116,7 @@ def _reading(figure: Figure, hidden: list[str], notes: Notes) -> Entries:
         )
     if notes.joined:
         entries.append((Line2D([], [], color=NEUTRAL, linestyle=":"), "dotted: joins points without theory"))
-    if figure.limit and figure.x:
+    if figure.limit:
         x = setting(figure.x).symbol or setting(figure.x).words
         text = f"dashed: limit, {measure_name(figure.limit)} at the largest {x}"
         text += " (Monte Carlo where no theory applies)" if notes.limit_fallback else ""

@@ -8,11 +8,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import xarray as xr
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Drawing
 from matplotlib.lines import Line2D
 
-from simstudy.design.figures import Figure
-from simstudy.report.labels import level_name, setting_name
+from simstudy.design.figures import PanelFigure
+from simstudy.design.measures import coordinates_of
+from simstudy.design.settings.cell import by_levels, level
+from simstudy.report.figures.panels import canvas, characters
+from simstudy.report.labels import level_name, setting_and_level, setting_name
 from simstudy.results import factors_of
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000")
@@ -44,51 +48,63 @@ class Look(NamedTuple):
         return cls(COLOURS[colour], MARKERS[(colour + turn) % len(MARKERS)])
 
 
-def column(cells: xr.Dataset, factor: str) -> np.ndarray:
-    """Levels of a factor; those of the bandwidth are its rules, as the number may follow from other settings."""
-    return cells["bandwidth_rule" if factor == "bandwidth" else factor].values
-
-
 def levels_of(cells: xr.Dataset, factor: str) -> list[Any]:
-    """Return the levels of a factor among the cells, in the order of the design."""
-    return list(dict.fromkeys(column(cells, factor).tolist()))
+    """Return the level of a factor in each cell."""
+    return [level(row, factor) for row in coordinates_of(cells)]
 
 
 def split(cells: xr.Dataset, factor: str | None) -> Iterator[tuple[Any, xr.Dataset]]:
-    """Yield (level, cells) for each level of a factor, in the order of the design; all cells for None."""
-    if factor is None:
-        yield None, cells
-        return
-    for level in levels_of(cells, factor):
-        yield level, cells.isel(cell=np.flatnonzero(column(cells, factor) == level))
+    """Yield (level, cells) for each level of a factor, in the order of the design; (None, all cells) for None."""
+    rows = coordinates_of(cells)
+    for inside in by_levels(rows, (factor,) if factor else (), range(len(rows))):
+        yield (level(rows[inside[0]], factor) if factor else None), cells.isel(cell=inside)
+
+
+def strata_of(cells: xr.Dataset, factors: list[str]) -> Iterator[xr.Dataset]:
+    """Yield the cells of each combination of levels of some factors."""
+    rows = coordinates_of(cells)
+    yield from (cells.isel(cell=inside) for inside in by_levels(rows, factors, range(len(rows))))
+
+
+def panelled(
+    figure: PanelFigure, cells: xr.Dataset, height: float, height_of_one: float
+) -> tuple[Drawing, np.ndarray, list[tuple[Axes, xr.Dataset]]]:
+    """Return a drawing, its grid of axes, and the axes and cells of each level of the panel, titled by it.
+
+    Parameters
+    ----------
+    figure
+        What the design declares.
+    cells
+        All that it selects.
+    height, height_of_one
+        Of a row of panels, and of the only panel, in inches.
+    """
+    panels = list(split(cells, figure.panel))
+    drawing, grid = canvas(len(panels), height_of_one if len(panels) == 1 else height)
+    for axes, (each, _) in zip(grid.flat, panels, strict=False):
+        if figure.panel:
+            axes.set_title(textwrap.fill(setting_and_level(figure.panel, each), characters(axes)), loc="left")
+    return drawing, grid, [(axes, inside) for axes, (_, inside) in zip(grid.flat, panels, strict=False)]
 
 
 def looks_of(cells: xr.Dataset, hue: str | None) -> dict[Any, Look]:
     """Look of each hue level, the same in all panels; without a hue the single level is None."""
-    return {level: Look.of(position) for position, level in enumerate(levels_of(cells, hue) if hue else [None])}
+    levels = dict.fromkeys(levels_of(cells, hue) if hue else [None])
+    return {each: Look.of(position) for position, each in enumerate(levels)}
 
 
-def unshown(figure: Figure, cells: xr.Dataset) -> list[str]:
-    """Factors that vary among the cells but that neither axis, colour nor panel shows."""
-    factors = factors_of(cells)[figure.grid]
-    hidden = [name for name in factors if name not in (figure.x, figure.hue, figure.panel)]
-    return [name for name in hidden if len(levels_of(cells, name)) > 1]
+def unshown(figure: PanelFigure, cells: xr.Dataset, *shown: str) -> list[str]:
+    """Factors that vary among the cells but that neither colour nor panel shows, nor any other part of the figure."""
+    hidden = [name for name in factors_of(cells)[figure.grid] if name not in (*shown, figure.hue, figure.panel)]
+    return [name for name in hidden if len(set(levels_of(cells, name))) > 1]
 
 
-def strata(cells: xr.Dataset, factors: list[str]) -> Iterator[xr.Dataset]:
-    """Yield the cells of each combination of levels of some factors."""
-    if not factors:
-        yield cells
-        return
-    for _, part in split(cells, factors[0]):
-        yield from strata(part, factors[1:])
-
-
-def legends(drawing: Drawing, figure: Figure, looks: dict[Any, Look], reading: Entries) -> None:
+def legends(drawing: Drawing, looks: dict[Any, Look], reading: Entries, hue: str | None = None) -> None:
     """Put colours above the panels and the reading of points and lines below them."""
     if None not in looks:
-        title = setting_name(figure.hue) if figure.hue else None
-        names = [textwrap.shorten(level_name(level), 70, placeholder=" …") for level in looks]
+        title = setting_name(hue) if hue else None
+        names = [textwrap.shorten(level_name(each), 70, placeholder=" …") for each in looks]
         handles = [Line2D([], [], color=c, marker=m, markerfacecolor="white") for c, m in looks.values()]
         fitting = int(drawing.get_size_inches()[0] / (0.6 + 0.09 * max(map(len, names))))
         drawing.legend(handles, names, loc="outside upper left", title=title, alignment="left",

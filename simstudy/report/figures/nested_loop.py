@@ -15,13 +15,12 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Drawing
 from matplotlib.lines import Line2D
 
-from simstudy.design.figures import Figure
+from simstudy.design.figures import NestedLoopFigure
 from simstudy.report.figures.marks import (
     COVERAGE,
     NEUTRAL,
     Entries,
     Look,
-    column,
     legends,
     levels_of,
     looks_of,
@@ -35,10 +34,10 @@ Loops = dict[str, list[Any]]
 _PALE: dict[str, Any] = {"linewidth": 4.0, "alpha": 0.3, "zorder": 1.5}
 
 
-def nested_loop(figure: Figure, cells: xr.Dataset) -> Drawing:
+def nested_loop_figure(figure: NestedLoopFigure, cells: xr.Dataset) -> Drawing:
     """Draw the measure of each colour in every combination of the factors that neither colour nor panel shows."""
     panels = list(split(cells, figure.panel))
-    loops = {name: levels_of(cells, name) for name in unshown(figure, cells)}
+    loops = {name: list(dict.fromkeys(levels_of(cells, name))) for name in unshown(figure, cells)}
     # A single factor is named on the axis, and its strip stays empty.
     drawing, grid = stacked(len(panels), *((3.6, 0.05) if len(loops) == 1 else (3.0, 0.3 + 0.42 * len(loops))))
     looks = looks_of(cells, figure.hue)
@@ -55,7 +54,7 @@ def nested_loop(figure: Figure, cells: xr.Dataset) -> Drawing:
         if figure.panel:
             axes.set_title(textwrap.shorten(setting_and_level(figure.panel, level), 110, placeholder=" …"), loc="left")
     share_y([axes for axes, _ in grid], figure.y_scale)
-    legends(drawing, figure, looks, _reading(loops, theory))
+    legends(drawing, looks, _reading(loops, theory), figure.hue)
     return drawing
 
 
@@ -63,11 +62,11 @@ def positions(cells: xr.Dataset, loops: Loops) -> np.ndarray:
     """Return the place of each cell in the nested loops, counted from 0."""
     place = np.zeros(cells.sizes["cell"], int)
     for name, levels in loops.items():
-        place = place * len(levels) + np.array([levels.index(level) for level in column(cells, name).tolist()])
+        place = place * len(levels) + np.array([levels.index(level) for level in levels_of(cells, name)])
     return place
 
 
-def _steps(axes: Axes, figure: Figure, cells: xr.Dataset, loops: Loops, look: Look) -> bool:
+def _steps(axes: Axes, figure: NestedLoopFigure, cells: xr.Dataset, loops: Loops, look: Look) -> bool:
     """Draw one colour as steps with error bars, leading order as broad pale steps; return whether there is any."""
     size = int(np.prod([len(levels) for levels in loops.values()]))
     place = positions(cells, loops)

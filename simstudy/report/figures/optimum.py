@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import textwrap
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import xarray as xr
@@ -12,96 +11,49 @@ from matplotlib.figure import Figure as Drawing
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
-from simstudy.design.figures import Figure
+from simstudy.design.figures import OptimumFigure
 from simstudy.design.measures import THEORIES
 from simstudy.report.figures.marks import (
     NEUTRAL,
     THEORY_LINES,
     Entries,
     Look,
-    column,
     legends,
     looks_of,
+    panelled,
     split,
-    strata,
+    strata_of,
     unshown,
 )
-from simstudy.report.figures.panels import canvas, characters, label_y, set_scales, share_y, tick_levels
-from simstudy.report.labels import THEORY_NAMES, measure_name, number, setting_and_level, setting_name
-from simstudy.verdicts.optima import NEVER, Profile, told_profile
+from simstudy.report.figures.panels import label_y, set_scales, share_y, tick_levels
+from simstudy.report.labels import THEORY_NAMES, measure_name, number, setting_name
+from simstudy.verdicts.figure_data import Place, places
+from simstudy.verdicts.optima import NEVER
 
 APART = 0.09
 """Distance between the bars of two colours, as a share of the distance between two levels of x."""
 
 
-class Place(NamedTuple):
-    """Optimum at one level of x: between levels by Monte Carlo and by each theory, and the levels possible."""
-
-    x: float
-    optimum: float
-    lowest: float
-    highest: float
-    told: dict[str, float]
-
-
-def optimum_figure(figure: Figure, cells: xr.Dataset) -> Drawing:
+def optimum_figure(figure: OptimumFigure, cells: xr.Dataset) -> Drawing:
     """Draw the optimum of each colour against x; cells hold ``optimum_share`` of this figure alone."""
-    assert figure.x is not None and figure.over is not None  # the design refuses an optimum without them
-    panels = list(split(cells, figure.panel))
-    drawing, grid = canvas(len(panels), 3.9 if len(panels) == 1 else 3.2)
-    looks, hidden = looks_of(cells, figure.hue), _hidden(figure, cells)
+    drawing, grid, panels = panelled(figure, cells, 3.2, 3.9)
+    looks, hidden = looks_of(cells, figure.hue), unshown(figure, cells, figure.x, figure.over, *figure.tune)
     told: set[str] = set()
-    for axes, (level, inside) in zip(grid.flat, panels, strict=False):
+    for axes, inside in panels:
         for position, (hue, coloured) in enumerate(split(inside, figure.hue)):
             shift = APART * (position - (len(looks) - 1) / 2)
-            for stratum in strata(coloured, hidden):
+            for stratum in strata_of(coloured, hidden):
                 told |= _path(axes, places(figure, stratum), figure.x_scale, looks[hue], shift)
         axes.set_xlabel(setting_name(figure.x))
         set_scales(axes, figure.x_scale, "log")
         tick_levels(axes, inside[figure.x].values.astype(float), figure.x_scale)
-        if figure.panel:
-            axes.set_title(textwrap.fill(setting_and_level(figure.panel, level), characters(axes)), loc="left")
-    drawn = list(grid.flat[: len(panels)])
+    drawn = [axes for axes, _ in panels]
     share_y(drawn, "log", always=True)
     for axes in drawn:
         _tick_y(axes, cells[figure.over].values.astype(float))
     label_y(grid, f"best {setting_name(figure.over)}", len(panels))
-    legends(drawing, figure, looks, _reading(figure, hidden, told))
+    legends(drawing, looks, _reading(figure, hidden, told), figure.hue)
     return drawing
-
-
-def _hidden(figure: Figure, cells: xr.Dataset) -> list[str]:
-    return [name for name in unshown(figure, cells) if name not in (figure.over, *figure.tune)]
-
-
-def places(figure: Figure, stratum: xr.Dataset) -> list[Place]:
-    """Return the optimum at each level of x, of cells that differ in x, ``over`` and tuned factors alone."""
-    found = []
-    # Both by their numbers, also a bandwidth that follows a rule.
-    along = stratum[figure.x].values.astype(float)
-    for x in np.unique(along):
-        cells = stratum.isel(cell=np.flatnonzero(along == x))
-        levels = cells[figure.over].values.astype(float)
-        values = cells[figure.y].sel(source="empirical").values
-        if not np.isfinite(values).any():
-            continue
-        shares = cells.optimum_share.values
-        distinct = np.unique(levels)
-        possible = [level for level in distinct if shares[levels == level].sum() >= NEVER]
-        told = {}
-        for source in THEORIES:
-            tuned = [column(cells, name).tolist() for name in figure.tune]
-            profile = told_profile(levels, tuned, cells[figure.y].sel(source=source).values)
-            told[source] = float(profile.refined[0]) if profile.in_sight else np.nan
-        optimum = float(_profile(levels, values).refined[0])
-        found.append(Place(float(x), optimum, min(possible), max(possible), told))
-    return found
-
-
-def _profile(levels: np.ndarray, values: np.ndarray) -> Profile:
-    """Least of the values at each level; undefined ones are left out."""
-    known, distinct = np.where(np.isnan(values), np.inf, values), np.unique(levels)
-    return Profile(distinct, np.array([[known[levels == level].min() for level in distinct]]))
 
 
 def _path(axes: Axes, path: list[Place], scale: str, look: Look, shift: float) -> set[str]:
@@ -138,7 +90,7 @@ def _tick_y(axes: Axes, levels: np.ndarray) -> None:
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: number(value)))
 
 
-def _reading(figure: Figure, hidden: list[str], told: set[str]) -> Entries:
+def _reading(figure: OptimumFigure, hidden: list[str], told: set[str]) -> Entries:
     tuned = f", best {', '.join(setting_name(name) for name in figure.tune)} at each level" if figure.tune else ""
     text = f"points: least {measure_name(figure.y)}{tuned}, between levels by a parabola in the logarithm"
     entries = [(Line2D([], [], color=NEUTRAL, marker="o", markerfacecolor="white", linestyle=""), text)]

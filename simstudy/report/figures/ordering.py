@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import textwrap
-
 import numpy as np
 import xarray as xr
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Drawing
 from matplotlib.lines import Line2D
 
-from simstudy.design.figures import Figure
+from simstudy.design.figures import OrderingFigure
 from simstudy.design.measures import INDICES
-from simstudy.report.figures.marks import COVERAGE, NEUTRAL, Entries, Look, legends, looks_of, split
-from simstudy.report.figures.panels import canvas, characters, set_scales
-from simstudy.report.labels import measure_name, setting_and_level
+from simstudy.report.figures.marks import COVERAGE, NEUTRAL, Entries, Look, legends, looks_of, panelled, split
+from simstudy.report.figures.panels import set_scales
+from simstudy.report.labels import measure_name
 
 APART = 0.16
 """Distance between the marks of two colours, in rows."""
@@ -22,12 +20,11 @@ NO_RELATION = 0.5
 """Share of pairs that an index without any relation to the measure puts in the wrong order."""
 
 
-def ordering_figure(figure: Figure, cells: xr.Dataset) -> Drawing:
+def ordering_figure(figure: OrderingFigure, cells: xr.Dataset) -> Drawing:
     """Draw a row for each index; cells hold ``wrong_pair_share`` of this figure alone."""
-    panels = list(split(cells, figure.panel))
-    drawing, grid = canvas(len(panels), 3.4)
+    drawing, grid, panels = panelled(figure, cells, 3.4, 3.4)
     looks = looks_of(cells, figure.hue)
-    for axes, (level, inside) in zip(grid.flat, panels, strict=False):
+    for axes, inside in panels:
         axes.axvline(NO_RELATION, color=NEUTRAL, linewidth=1.0, linestyle=(0, (5, 3)), label="no relation", zorder=1)
         for position, (hue, coloured) in enumerate(split(inside, figure.hue)):
             _marks(axes, coloured, looks[hue], APART * (position - (len(looks) - 1) / 2))
@@ -36,9 +33,7 @@ def ordering_figure(figure: Figure, cells: xr.Dataset) -> Drawing:
         axes.set_yticks(range(len(INDICES)), INDICES)
         axes.tick_params(labelleft=axes in grid[:, 0], left=False)
         axes.set_xlabel("pairs in the wrong order")
-        if figure.panel:
-            axes.set_title(textwrap.fill(setting_and_level(figure.panel, level), characters(axes)), loc="left")
-    legends(drawing, figure, looks, _reading(figure))
+    legends(drawing, looks, _reading(figure), figure.hue)
     return drawing
 
 
@@ -51,7 +46,7 @@ def _marks(axes: Axes, cells: xr.Dataset, look: Look, shift: float) -> None:
                   zorder=3)  # fmt: skip
 
 
-def _reading(figure: Figure) -> Entries:
+def _reading(figure: OrderingFigure) -> Entries:
     text = f"points: share of pairs of which the more diverse has the larger {measure_name(figure.y)} ± {COVERAGE} MCSE"
     dashed = "dashed: an index without any relation to it; 0: a strictly decreasing relation"
     return [

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from simstudy.design.settings import HopfieldNoiseInstance
 from simstudy.design.settings.cell import Cell
+from simstudy.design.settings.systems.hopfield import HopfieldNoiseInstance
+from simstudy.theory.instances import exact_numbers
 
 
-def hopfield_noise(cell: Cell) -> dict[str, float]:
+@exact_numbers.register
+def hopfield_noise(instance: HopfieldNoiseInstance, cell: Cell) -> dict[str, float]:
     """Numbers of the instance ``hopfield_noise``."""
-    instance = cell.estimator.instance
-    assert isinstance(instance, HopfieldNoiseInstance)  # for the type checker
     return {"noise_factor": noise_factor(instance.memory, instance.layers, instance.persistence)}
 
 

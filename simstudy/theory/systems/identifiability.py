@@ -7,19 +7,21 @@ from __future__ import annotations
 
 import numpy as np
 
-from simstudy.design.settings import HeadRecoveryInstance, HeteroscedasticNoise, LayerNormInstance
+from simstudy.design.settings import HeteroscedasticNoise
 from simstudy.design.settings.cell import Cell
+from simstudy.design.settings.systems.identifiability import HeadRecoveryInstance, LayerNormInstance
+from simstudy.theory.instances import exact_numbers
 
 
-def head_recovery(cell: Cell) -> dict[str, float]:
+@exact_numbers.register
+def head_recovery(instance: HeadRecoveryInstance, cell: Cell) -> dict[str, float]:
     """Nullity of the sum of heads, and the error of recovering them.
 
     Of the H·p channels at m positions that share them, W_O of rank r keeps r; gates, which differ from position to
     position, keep r at each, up to one for each head: min(Hp, min(m, H)·r).  Least squares then has the noise
     σ² Σ 1/(m s_i²), and all of the variance 1 of a direction that is lost.
     """
-    instance, n_heads, p = cell.estimator.instance, cell.heads.n_heads, cell.heads.head_dim
-    assert isinstance(instance, HeadRecoveryInstance)  # for the type checker
+    n_heads, p = cell.heads.n_heads, cell.heads.head_dim
     channels, groups = n_heads * p, cell.data.n_keys // instance.held
     if instance.output == "shared":
         sizes = np.full(p, n_heads**-0.5)
@@ -36,14 +38,14 @@ def head_recovery(cell: Cell) -> dict[str, float]:
     return numbers
 
 
-def layer_norm(cell: Cell) -> dict[str, float]:
+@exact_numbers.register
+def layer_norm(instance: LayerNormInstance, cell: Cell) -> dict[str, float]:
     """Affine rank after layer normalisation LN(X) = D X P, D positive and diagonal, P = I − 11'/d.
 
     D changes no linear rank, so that of X P stays.  But it moves every token along its own ray from 0: of the affine
     hull of rank r, if it misses 0 after P, it makes the cone over it, of rank r + 1.
     """
-    instance, n, d = cell.estimator.instance, cell.data.n_keys, cell.data.n_features
-    assert isinstance(instance, LayerNormInstance)  # for the type checker
+    n, d = cell.data.n_keys, cell.data.n_features
     misses = instance.offset == "random"  # an offset along 1 is removed by P
     after = min(instance.rank + misses, d - 1, n - 1)
     gain = float(after - instance.rank)

@@ -11,8 +11,9 @@ from __future__ import annotations
 import numpy as np
 from scipy import special
 
-from simstudy.design.settings import RandomHeadsInstance
 from simstudy.design.settings.cell import Cell
+from simstudy.design.settings.systems.masks import MaskedHeadInstance, RandomHeadsInstance
+from simstudy.theory.instances import exact_numbers, leading_numbers
 
 # Source numbers are products of two uniforms on (−1, 1): their variance, and what the random size of their sum of
 # squares takes from the mean logarithm of that sum, times k: half of E x⁴/(E x²)² − 1.
@@ -22,14 +23,28 @@ _SPREAD = 0.5 * (81.0 / 25.0 - 1.0)
 REACH = 1.0 / 16.0
 
 
-def random_heads(cell: Cell) -> dict[str, float]:
+@exact_numbers.register
+def random_heads(instance: RandomHeadsInstance, cell: Cell) -> dict[str, float]:
     """Numbers of the instance ``random_heads`` that are exact: the error of the average of all heads."""
-    instance = cell.estimator.instance
-    assert isinstance(instance, RandomHeadsInstance)  # for the type checker
     variance = instance.correlation + (1.0 - instance.correlation) / cell.heads.n_heads
     # E ln of χ² over its degrees of freedom, one for each output.
     half = 0.5 * instance.outputs
     return {"log_average_error": float(0.5 * (special.digamma(half) - np.log(half) + np.log(variance)))}
+
+
+@leading_numbers.register
+def masked_head(instance: MaskedHeadInstance, cell: Cell) -> dict[str, float]:
+    """Numbers of the instance ``masked_head``: the distance of an entry from the nearest subset sum, within reach."""
+    numbers = instance.width // cell.data.n_features
+    return {"log_entry_error": nearest_sum_error(numbers, instance.scale)} if instance.scale <= REACH * numbers else {}
+
+
+@leading_numbers.register
+def best_subset(instance: RandomHeadsInstance, cell: Cell) -> dict[str, float]:
+    """Numbers of the instance ``random_heads`` for many heads, of independent errors: that of the best subset."""
+    if instance.correlation:
+        return {}
+    return {"log_mask_error": best_average_error(cell.heads.n_heads, instance.outputs)}
 
 
 def nearest_sum_error(count: int, scale: float) -> float:

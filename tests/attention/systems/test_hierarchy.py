@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from builders import minimal_cell
 
-from simstudy.attention.systems import KINDS
+from simstudy.attention.instances import measure
 from simstudy.attention.systems.hierarchy import downsampled, mixed_scores
 from simstudy.data.shared import SharedData
 from simstudy.design.feasibility import impossibilities
@@ -23,7 +23,7 @@ def cell_of(kind, parameters, **settings):
 
 
 def measured(cell, count=3):
-    return KINDS[cell.estimator.instance.kind](cell, SharedData(cell, 2, count))
+    return measure(cell.instance, cell, SharedData(cell, 2, count))
 
 
 def seen_at(x, level, i, causal):
@@ -205,7 +205,7 @@ def test_resolution__is_that_of_loops_and_of_theory(settings, regression):
     for r in range(3):
         shared = SharedData(cell, 2 + r, 1)
         x = shared.keys(24)[0][0]
-        if cell.estimator.instance.signal == "band_limited":
+        if cell.instance.signal == "band_limited":
             a = shared.normals(6 * 6, 1)[0, 0]
             x = [
                 sum(a[k] * math.cos(math.pi * (k + 1) * i / 12) + a[k + 3] * math.sin(math.pi * (k + 1) * i / 12)

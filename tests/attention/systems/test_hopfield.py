@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from builders import minimal_cell
 
-from simstudy.attention.systems import KINDS
+from simstudy.attention.instances import measure
 from simstudy.data.shared import SharedData
 from simstudy.theory import noise_factor
 
@@ -27,7 +27,7 @@ def cell_of(kind, key_scale="raw", **parameters):
 def test_noise__is_that_of_the_recursion(memory, persistence):
     cell = cell_of("hopfield_noise", memory=memory, persistence=persistence, layers=4)
     shared = SharedData(cell, 2, 3)
-    found, drawn = KINDS["hopfield_noise"](cell, shared)["noise_factor"], shared.normals(N, 5)
+    found, drawn = measure(cell.instance, cell, shared)["noise_factor"], shared.normals(N, 5)
     for r in range(3):
         squares = []
         for i in range(N):
@@ -86,7 +86,7 @@ def tower(drawn, layers, memory, skip, tied, normalised):
 def test_tower__is_that_of_loops(projections, key_scale, memory):
     cell = cell_of("hopfield_tower", key_scale, memory=memory, skip=0.3, layers=3, projections=projections)
     shared = SharedData(cell, 1, 2)
-    found = KINDS["hopfield_tower"](cell, shared)
+    found = measure(cell.instance, cell, shared)
     drawn = shared.normals(N, D + 3 * (2 * P + D))
     for r in range(2):
         settings = projections == "tied", key_scale == "normalised"
@@ -106,8 +106,8 @@ def test_tower__is_that_of_loops(projections, key_scale, memory):
 def test_fewer_layers__see_the_same_projections():
     few, many = (cell_of("hopfield_tower", layers=layers, projections="drawn") for layers in (1, 4))
     shared = SharedData(few, 0, 2)
-    one = KINDS["hopfield_tower"](few, shared)["token_cosine"]
+    one = measure(few.instance, few, shared)["token_cosine"]
     np.testing.assert_array_equal(
-        one, KINDS["hopfield_tower"](cell_of("hopfield_tower", layers=1), shared)["token_cosine"]
+        one, measure(few.instance, cell_of("hopfield_tower", layers=1), shared)["token_cosine"]
     )
-    assert (one != KINDS["hopfield_tower"](many, shared)["token_cosine"]).all()
+    assert (one != measure(many.instance, many, shared)["token_cosine"]).all()

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from builders import minimal_cell
 
-from simstudy.attention.systems import KINDS
-from simstudy.attention.systems.draws import matrices
+from simstudy.attention.draws import matrices
+from simstudy.attention.instances import measure
 from simstudy.attention.systems.identifiability import affine_rank, layer_norm, output_projection
 from simstudy.data.shared import SharedData
 from simstudy.design.feasibility import impossibilities
@@ -24,7 +24,7 @@ def cell_of(kind, parameters, **settings):
 
 
 def measured(cell, count=3):
-    return KINDS[cell.estimator.instance.kind](cell, SharedData(cell, 2, count))
+    return measure(cell.instance, cell, SharedData(cell, 2, count))
 
 
 def flat(cell, replicate, *shapes):
@@ -77,7 +77,7 @@ def layer_map(projection, gates, held):
 
 def recovered(cell, replicate):
     """Nullity and error of recovery of one replicate."""
-    instance = cell.estimator.instance
+    instance = cell.instance
     shapes = (N // instance.held, H * P), (N, D), (N, D), (H, D), (H * P, D), (D, D)
     outputs, noise, tokens, weights, left, right = flat(cell, replicate, *shapes)
     gates = np.ones((N, H))
@@ -125,7 +125,7 @@ def test_claim_of_the_plain_average__fails_for_other_projections():
 
 @pytest.mark.parametrize(("n_heads", "deficit"), [(2, 0), (3, 2), (5, 1)])
 def test_output_projection__has_the_rank_and_the_condition_stated(n_heads, deficit):
-    instance = cell_of("head_recovery", {"rank_deficit": deficit, "condition": 7.0}).estimator.instance
+    instance = cell_of("head_recovery", {"rank_deficit": deficit, "condition": 7.0}).instance
     rng = np.random.default_rng(0)
     left, right = rng.standard_normal((n_heads * P, D)), rng.standard_normal((D, D))
     sizes = np.linalg.svd(output_projection(instance, left, right, P), compute_uv=False)
@@ -188,7 +188,7 @@ def test_rank__is_not_that_of_rounding():
 
 def deep(cell, replicate):
     """Tokens after all layers, by loops over positions and heads."""
-    instance = cell.estimator.instance
+    instance = cell.instance
     tokens, *layers = flat(cell, replicate, (N, D), *[(4, H, P, D)] * instance.depth)
     for query, key, value, output in layers:
         inputs = [normalised(token) for token in tokens] if instance.normalisation == "layer_norm" else tokens

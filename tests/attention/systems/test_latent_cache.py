@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from builders import minimal_cell
 
-from simstudy.attention.systems import KINDS
+from simstudy.attention.instances import measure
 from simstudy.attention.systems.latent_cache import _all_at_once, _drawn, _token_by_token
 from simstudy.data.shared import SharedData
 
@@ -54,13 +54,13 @@ def decoded(drawn, stride):
 def test_both_ways__are_that_of_loops(stride):
     cell = cell_of(stride)
     shared = SharedData(cell, 3, 2)
-    found, drawn = KINDS["latent_cache"](cell, shared), shared.normals(N, D + 4 * P)
+    found, drawn = measure(cell.instance, cell, shared), shared.normals(N, D + 4 * P)
     queries, parts = _drawn(cell, shared, stride)
     scaled = queries / 0.81
     for r in range(2):
         outputs = decoded(drawn[r], stride)
         np.testing.assert_allclose(_token_by_token(scaled, parts, stride)[r], outputs, atol=1e-12)
-        np.testing.assert_allclose(_all_at_once(scaled, parts, cell.estimator.instance)[r], outputs, atol=1e-12)
+        np.testing.assert_allclose(_all_at_once(scaled, parts, cell.instance)[r], outputs, atol=1e-12)
     assert (found["decoding_gap"] < 1e-14).all()
 
 
@@ -69,7 +69,7 @@ def test_gap_under_a_causal_mask__is_that_of_attention_to_every_former_part(stri
     """The control of the study: every token attends to what each former one knew of its chunk."""
     cell = cell_of(stride, "causal")
     shared = SharedData(cell, 3, 2)
-    found = KINDS["latent_cache"](cell, shared)["decoding_gap"]
+    found = measure(cell.instance, cell, shared)["decoding_gap"]
     queries, parts = _drawn(cell, shared, stride)
     for r in range(2):
         partial = [parts[r, m // stride * stride : m + 1].sum(axis=0) for m in range(N)]
@@ -86,7 +86,7 @@ def test_every_length_and_stride__is_decoded_alike_and_not_under_a_causal_mask()
         for stride in range(1, 14):
             right, wrong = (cell_of(stride, mask, n_keys) for mask in ("stride", "causal"))
             shared = SharedData(right, 0, 2)
-            assert (KINDS["latent_cache"](right, shared)["decoding_gap"] < 1e-14).all()
+            assert (measure(right.instance, right, shared)["decoding_gap"] < 1e-14).all()
             # A former token with part of its chunk is there from the second of two tokens in one chunk on.
             differs = stride > 1 and n_keys > 1
-            assert (KINDS["latent_cache"](wrong, shared)["decoding_gap"] > 1e-6).all() == differs
+            assert (measure(wrong.instance, wrong, shared)["decoding_gap"] > 1e-6).all() == differs

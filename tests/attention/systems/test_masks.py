@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from builders import minimal_cell
 
-from simstudy.attention.systems import KINDS
+from simstudy.attention.instances import measure
 from simstudy.attention.systems.masks import nearest_subset_sum, subset_sums
 from simstudy.data.shared import SharedData
 from simstudy.design.feasibility import impossibilities
@@ -58,7 +58,7 @@ def uniform(z):
 def test_masked_head__is_that_of_loops():
     cell = cell_of("masked_head", width=8, scale=0.7)
     shared = SharedData(cell, 0, 3)
-    found, drawn = KINDS["masked_head"](cell, shared), shared.normals(7, 2 + 6 + 2 + 6)
+    found, drawn = measure(cell.instance, cell, shared), shared.normals(7, 2 + 6 + 2 + 6)
     for r in range(3):
         u = [[uniform(z) for z in column[:4]] for column in drawn[r]]
         target = [[0.7 * u[2 + 3 * i + j][0] for j in range(3)] for i in range(2)]
@@ -99,7 +99,7 @@ def test_bound__is_attained_by_the_extreme_and_by_no_choice_of_signs_exceeded(si
     for direction in ("random", "adverse", "extreme"):
         cell = cell_of("perturbed_logits", error=size, direction=direction)
         shared = SharedData(cell, 0, 5)
-        found, drawn = KINDS["perturbed_logits"](cell, shared), shared.normals(7, 3)
+        found, drawn = measure(cell.instance, cell, shared), shared.normals(7, 3)
         for r in range(5):
             weights = naive.normalised([math.exp(z) for z in drawn[r, 0]])
             if direction == "extreme":
@@ -123,7 +123,7 @@ def test_bound__is_attained_by_the_extreme_and_by_no_choice_of_signs_exceeded(si
 def test_random_heads__are_those_of_all_subsets(outputs, correlation):
     cell = cell_of("random_heads", n_heads=5, outputs=outputs, correlation=correlation)
     shared = SharedData(cell, 0, 4)
-    found, drawn = KINDS["random_heads"](cell, shared), shared.normals(6, outputs)
+    found, drawn = measure(cell.instance, cell, shared), shared.normals(6, outputs)
     for r in range(4):
         common, *own = drawn[r].T
         heads = [math.sqrt(correlation) * common + math.sqrt(1 - correlation) * z for z in own]
@@ -135,7 +135,7 @@ def test_random_heads__are_those_of_all_subsets(outputs, correlation):
 
 
 def mean_of(cell, name, count=3000):
-    values = KINDS[cell.estimator.instance.kind](cell, SharedData(cell, 0, count))[name]
+    values = measure(cell.instance, cell, SharedData(cell, 0, count))[name]
     return values.mean(), values.std(ddof=1) / math.sqrt(count)
 
 

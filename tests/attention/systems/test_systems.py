@@ -9,8 +9,9 @@ import pytest
 from builders import DESIGN, edited, minimal_cell, write_design
 
 import simstudy
+from simstudy.attention import instances
 from simstudy.attention.combinations import combine_heads
-from simstudy.attention.systems import KINDS
+from simstudy.attention.instances import measure
 from simstudy.attention.systems.kq_svd import turned
 from simstudy.data.shared import SharedData
 from simstudy.design.load import load_design
@@ -49,20 +50,20 @@ def cell_of(kind, **parameters):
 def test_names__are_those_of_one_quantity_each():
     assert len(set(NAMES)) == len(NAMES)
     assert not set(NAMES) & set(MEASURES)
-    assert set(KINDS) == set(QUANTITIES) == set(INSTANCES)
+    assert set(QUANTITIES) == set(INSTANCES)
 
 
 @pytest.mark.parametrize("kind", INSTANCES)
 def test_every_kind__measures_its_quantities_in_each_replicate_by_itself(kind):
     cell = cell_of(kind)
-    whole = KINDS[kind](cell, SharedData(cell, 4, 3))
+    whole = measure(cell.instance, cell, SharedData(cell, 4, 3))
     assert tuple(whole) == tuple(QUANTITIES[kind])
     for name, values in whole.items():
         assert values.shape == (3,) and np.isfinite(values).all()
-        np.testing.assert_array_equal(values[1:2], KINDS[kind](cell, SharedData(cell, 5, 1))[name])
+        np.testing.assert_array_equal(values[1:2], measure(cell.instance, cell, SharedData(cell, 5, 1))[name])
     (moments,) = simulate_batch([cell], 0)
-    found = performance(moments, combine_heads(cell))
-    each = KINDS[kind](cell, SharedData(cell, 0, 32))
+    found = performance(moments, combine_heads(cell), cell.statistics)
+    each = measure(cell.instance, cell, SharedData(cell, 0, 32))
     for name, values in each.items():
         assert found.estimate[name] == pytest.approx(values.mean(), rel=1e-12)
         rounding = 1e-9 * np.abs(values).max()  # the error of a number that never varies
@@ -75,14 +76,14 @@ def test_every_kind__measures_its_quantities_in_each_replicate_by_itself(kind):
 
 
 def test_number_that_is_not_finite__counts_its_replicate_as_failed(monkeypatch):
-    cell, measured = cell_of("normaliser"), KINDS["normaliser"]
+    cell = cell_of("normaliser")
 
-    def broken(cell, shared):
-        numbers = measured(cell, shared)
+    def broken(instance, cell, shared):
+        numbers = measure(instance, cell, shared)
         numbers["kernel_gap"][shared.first + np.arange(shared.count) == 9] = np.nan
         return numbers
 
-    monkeypatch.setitem(KINDS, "normaliser", broken)
+    monkeypatch.setattr(instances, "measure", broken)
     (moments,) = simulate_batch([cell], 0)
     assert moments.failed.tolist() == [9] and moments.n_defined.sum() == 31
 
@@ -92,7 +93,7 @@ def test_number_that_is_not_finite__counts_its_replicate_as_failed(monkeypatch):
 def test_normaliser__is_that_of_loops(power, keys):
     cell = cell_of("normaliser", power=power, keys=keys)
     shared = SharedData(cell, 0, 4)
-    found, points = KINDS["normaliser"](cell, shared), shared.normals(41, 6)
+    found, points = measure(cell.instance, cell, shared), shared.normals(41, 6)
     for r in range(4):
         rows = [x / np.linalg.norm(x) if keys == "unit" else x for x in points[r].T]
         logits = [float(rows[0] @ row) / 0.36 for row in rows[1:]]
@@ -122,7 +123,7 @@ def test_compressed_scores__are_those_of_whole_matrices(method, scale):
     parameters = {"rank": 2, "method": method, "angle": 30.0, "scale": scale, "smallest": 0.2}
     cell = cell_of("kq_svd", **parameters).model_copy(update={"heads": minimal_cell(head_dim=4, n_features=8).heads})
     shared = SharedData(cell, 0, 3)
-    found, drawn = KINDS["kq_svd"](cell, shared), shared.normals(40, 9)
+    found, drawn = measure(cell.instance, cell, shared), shared.normals(40, 9)
     deviations = [0.2 ** (k / 3) for k in range(4)]
     c, s = np.cos(np.pi / 6), np.sin(np.pi / 6)
     for r in range(3):
@@ -150,25 +151,60 @@ def test_angle__is_that_of_leading_directions():
         np.testing.assert_allclose(cosines, np.cos(np.radians(degrees)), atol=1e-15)
 
 
-INSTANCE_DESIGN = edited(
-    edited(
-        edited(DESIGN, 'angle = [0, 45, 90]\nbandwidth = [0.5, 1.0]', '"instance.power" = [1, 2, 4, 8]'),
-        'arrangement = "rotated"', 'arrangement = "aligned"',
-    ),
-    "bandwidth = 0.8", 'bandwidth = 0.8\ninstance = { kind = "normaliser", power = 1 }',
-).replace("mse = 0.05", "softmax_distance = 0.05").replace('"mse"', '"softmax_distance"').replace(
-    'x = "angle"', 'x = "instance.power"'
-).replace('hue = "bandwidth"\n', "")  # fmt: skip
+INSTANCE_DESIGN = """
+[study]
+name = "tiny"
+title = "A tiny study"
+aim = "To test."
+
+[data]
+n_keys = 40
+n_features = 6
+
+[estimator]
+bandwidth = 0.8
+
+[system]
+instance = { kind = "normaliser", power = 1 }
+
+[simulation]
+seed = 7
+batch_size = 32
+
+[precision]
+relative_mcse = { softmax_distance = 0.05 }
+min_replicates = 64
+max_replicates = 512
+
+[grids.powers.factors]
+"instance.power" = [1, 2, 4, 8]
+
+[claims.falls]
+statement = "The distance falls."
+kind = "monotone"
+grid = "powers"
+measure = "softmax_distance"
+x = "instance.power"
+direction = "decreasing"
+
+[figures.distance]
+title = "Distance against power"
+grid = "powers"
+x = "instance.power"
+y = "softmax_distance"
+
+[profiles.quick]
+"""
 
 
 def test_parameter__is_a_factor_an_axis_and_a_coordinate(tmp_path):
     design = load_design(write_design(tmp_path, INSTANCE_DESIGN))
-    assert [planned.cell.estimator.instance.power for planned in design.cells] == [1, 2, 4, 8]
+    assert [planned.cell.instance.power for planned in design.cells] == [1, 2, 4, 8]
     results = simstudy.run(design, output=tmp_path, executor="serial")
     assert results["instance.power"].values.tolist() == [1, 2, 4, 8]
     assert results.verdict.item() == "supported"
     assert results.softmax_distance.attrs["units"] == "1"
-    grid = simstudy.to_grid(results, "angles")
+    grid = simstudy.to_grid(results, "powers")
     assert grid.softmax_distance.sel({"instance.power": 4, "source": "empirical"}) < 0.5
     page = write_report(results, design, Store(tmp_path)).read_text(encoding="utf-8")
     assert page.count('<th class="number">softmax distance</th>') == 1 and "squared bias" not in page
@@ -183,9 +219,9 @@ def test_parameter__is_a_factor_an_axis_and_a_coordinate(tmp_path):
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ('"instance.power" =', '"instance.powr" =', "grids.angles.factors.instance.powr[0] = 1: unknown key"),
-        ('"instance.power" =', '"instanse.power" =', "grids.angles.factors.instanse.power = [1, 2, 4, 8]: unknown"),
-        ("[1, 2, 4, 8]", "[1, 0]", "grids.angles.factors.instance.power[1] = 0: must be greater"),
+        ('"instance.power" =', '"instance.powr" =', "grids.powers.factors.instance.powr[0] = 1: unknown key"),
+        ('"instance.power" =', '"instanse.power" =', "grids.powers.factors.instanse.power = [1, 2, 4, 8]: unknown"),
+        ("[1, 2, 4, 8]", "[1, 0]", "grids.powers.factors.instance.power[1] = 0: must be greater"),
         ('"normaliser", power = 1', '"normaliser"', ""),
     ],
 )
@@ -199,9 +235,53 @@ def test_faulty_parameter__is_named_where_it_stands(tmp_path, old, new, message)
     assert message in str(refused.value)
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "places"),
+    [
+        ("n_features = 6", "n_features = 6\nnoise_sd = 0.5", ["data.noise_sd = 0.5: means nothing for any"]),
+        ("[estimator]\n", '[heads]\narrangement = "haar"\n\n[queries]\nqueries = "origin"\n\n[estimator]\n',
+         ["heads.arrangement = 'haar'", "queries.queries = 'origin'"]),
+        ("[grids.powers.factors]\n", "[grids.powers.factors]\nhead_dim = [1, 2]\n",
+         ["grids.powers.factors.head_dim = [1, 2]: means nothing for instance = 'normaliser', which knows b"]),
+        ("[grids.powers.factors]\n", '[grids.powers]\nsettings = { logits = "distance" }\n[grids.powers.factors]\n',
+         ["grids.powers.settings.logits = 'distance': means nothing for instance = 'normaliser'"]),
+        ("bandwidth = 0.8", 'bandwidth = "attention"', ["estimator.bandwidth = 'attention': follows head_dim, which"]),
+        ("[estimator]\nbandwidth = 0.8\n", "", ["estimator.bandwidth: missing"]),
+    ],
+)  # fmt: skip
+def test_settings_that_mean_nothing__are_refused_where_they_stand(tmp_path, old, new, places):
+    with pytest.raises(DesignError) as refused:
+        load_design(write_design(tmp_path, edited(INSTANCE_DESIGN, old, new)))
+    assert [place in str(refused.value) for place in places] == [True] * len(places)
+    assert len(refused.value.problems) == len(places)
+
+
+def test_settings_that_mean_nothing__tell_no_cells_apart():
+    """In a design with ensembles, too, such settings may be stated: the instances beside them do not see them."""
+    instance, idle = {"kind": "normaliser", "power": 1}, {"head_dim": 3, "noise_sd": 2.0, "queries": "origin"}
+    plain, other = minimal_cell(instance=instance), minimal_cell(instance=instance, **idle)
+    assert plain == other and plain.identity("") == other.identity("")
+    assert plain.identity("") != minimal_cell(instance=instance, n_keys=41).identity("")
+    assert plain.coordinates["head_dim"] == plain.coordinates["arrangement"] == ""
+    assert plain.coordinates["bandwidth"] == 0.8
+
+
+def test_batch__holds_the_statistics_of_its_cell_alone():
+    cells = {"ensemble": minimal_cell(), "compared": minimal_cell(reference="attention"), "instance": cell_of("kq_svd")}
+    widths = {name: simulate_batch([cell], 0)[0].statistic_sum.shape[1] for name, cell in cells.items()}
+    assert widths == {"ensemble": 7 + 2, "compared": 7 + 3, "instance": 7 + 4}
+
+
 def test_results_of_a_study_without_instances__have_no_numbers_of_them(tmp_path):
     results = simstudy.run(load_design(write_design(tmp_path)), output=tmp_path, executor="serial")
     assert not set(NAMES) & set(results)
+
+
+def test_claim_on_what_no_cell_measures__is_inconclusive(tmp_path):
+    for name in ("discrepancy", "kernel_gap"):
+        text = edited(DESIGN, 'measure = "mse"', f'measure = "{name}"')
+        results = simstudy.run(load_design(write_design(tmp_path, text)), output=tmp_path, executor="serial")
+        assert results.verdict.item() == "inconclusive"
 
 
 RATIO = """

@@ -8,12 +8,12 @@ import pytest
 from builders_results import build_design, build_results
 from matplotlib.container import ErrorbarContainer
 
-from simstudy.design.figures import Figure
+from simstudy.design.figures import CurveFigure, DiversityFigure
 from simstudy.design.measures import INDICES
 from simstudy.report.figures import draw, image
-from simstudy.report.figures.diversity import rank_correlation
 from simstudy.report.figures.marks import COLOURS, COVERAGE, MARKERS, Look
 from simstudy.report.figures.panels import PlainLog
+from simstudy.verdicts.figure_data import rank_correlation
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +47,12 @@ def legend_texts(drawing):
 
 
 def curve(**fields):
-    return Figure.model_validate({"title": "t", "grid": "angles", "y": "correlation", "x": "angle"} | fields)
+    given = {"kind": "curve", "title": "t", "grid": "angles", "y": "correlation", "x": "angle"}
+    return CurveFigure.model_validate(given | fields)
+
+
+def scatter(**fields):
+    return DiversityFigure.model_validate({"kind": "diversity", "title": "t", "y": "mse"} | fields)
 
 
 def cells_where(results, **levels):
@@ -174,15 +179,13 @@ def test_legend__does_not_promise_a_line_that_is_not_there(results):
     assert reading == ["points: Monte Carlo ± 1.96 MCSE"]
 
 
-@pytest.mark.parametrize("kind", ["curve", "diversity"])
-def test_log_scale__drops_what_is_not_positive_and_says_so(results, kind):
+@pytest.mark.parametrize("made, count", [(curve, 2), (scatter, 2 * len(INDICES))])
+def test_log_scale__drops_what_is_not_positive_and_says_so(results, made, count):
     cells = cells_where(results, n_keys=400.0, regression="zero").copy(deep=True)
     cells.mse.loc[{"source": "empirical"}] = [-0.1, 0.0, 0.1, 0.2, 0.3, np.nan, 0.4]
-    extra = {"kind": kind, "y": "mse", "y_scale": "log"} | ({"x": None} if kind == "diversity" else {})
-    drawing = draw(curve(**extra), "f", cells)
+    drawing = draw(made(grid="angles", y="mse", y_scale="log"), "f", cells)
     image(drawing, "png")
     assert len(points(visible_axes(drawing)[0])) == 4
-    count = 2 if kind == "curve" else 2 * len(INDICES)
     assert f"{count} points ≤ 0 left out of a log axis" in legend_texts(drawing)[-1]
 
 
@@ -221,7 +224,7 @@ def test_diversity__draws_bars_along_x_only_where_an_index_is_uncertain(design, 
 def test_diversity__prints_rank_correlations(design, results):
     panel = visible_axes(draw(design.figures["which-index"], "f", results))[0]
     cells = cells_where(results, regression="zero")
-    pooled = rank_correlation(cells.hdi.sel(index="chordal").values, cells.mse.sel(source="empirical").values)
+    pooled, _ = rank_correlation(cells.sel(index="chordal"), "mse")
     assert panel.get_title("right").replace("−", "-") == f"r = {pooled:.2f}, 14 cells\nwithin colours r = -1.00"
     assert -0.9 < pooled < 0
 
@@ -237,22 +240,12 @@ def test_diversity__of_one_index_has_a_panel_for_each_level(design, results):
 
 
 def test_diversity__of_a_constant_index_has_no_correlation_to_print(results):
-    figure = curve(grid="many-heads", x=None, y="mse", kind="diversity", hue="n_heads")
+    figure = scatter(grid="many-heads", hue="n_heads")
     assert visible_axes(draw(figure, "f", results))[0].get_title("right") == "r undefined, 12 cells"
 
 
-def test_rank_correlation__takes_rounding_for_ties():
-    y = np.array([1.0, 2.0, 3.0, 4.0])
-    assert rank_correlation(np.array([0.5, 0.5, 0.7, 0.9]) + np.array([1e-16, 0, 0, 0]), y) == pytest.approx(
-        0.9487, abs=1e-4
-    )
-    assert np.isnan(rank_correlation(np.array([1, 1 + 1e-16, 1, 1 - 1e-16]), y))
-    assert rank_correlation(-y, y) == -1.0
-    assert rank_correlation(np.exp(y), y) == pytest.approx(1.0)
-
-
 def test_single_cell__draws_in_both_kinds(results):
-    for figure in (curve(grid="single", x="n_keys", y="mse"), curve(grid="single", x=None, y="mse", kind="diversity")):
+    for figure in (curve(grid="single", x="n_keys", y="mse"), scatter(grid="single")):
         drawing = draw(figure, "f", results)
         assert image(drawing, "png").startswith(b"\x89PNG")
     assert {axes.get_title("right") for axes in visible_axes(drawing)} == {"undefined"}

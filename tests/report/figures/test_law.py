@@ -8,11 +8,10 @@ import xarray as xr
 from builders import DESIGN, edited, write_design
 from matplotlib.container import ErrorbarContainer
 
-from simstudy.design.figures import Figure
+from simstudy.design.figures import LawFigure
 from simstudy.design.load import load_design
 from simstudy.design.mistakes import DesignError
 from simstudy.report.figures import draw
-from simstudy.report.figures.law import shares
 
 SIZES = (2.0, 8.0, 2.0, 8.0)
 FIGURE = """[figures.law]
@@ -38,21 +37,10 @@ def results(growth: float) -> xr.Dataset:
     return xr.Dataset(data, coords, {"factors": "heads: n_heads; ants: n_heads"})
 
 
-def test_shares__are_on_the_law_for_exchangeable_members_and_off_it_for_others():
-    made = results(growth=3.0)
-    ((law, law_mcse, found, found_mcse),) = shares(made.isel(cell=[1, 0]), "heads")
-    assert law == pytest.approx(0.25 * 7 / 8 + 1 / 8) and found == pytest.approx(law)
-    # d(c/v) = (dc - c/v dv)/v, and the same for the variance of the average.
-    assert law_mcse == pytest.approx(7 / 8 / 2 * np.hypot(0.005, 0.25 * 0.02))
-    assert found_mcse == pytest.approx(law * 0.01 * 2**0.5)
-    ((law, _, found, _),) = shares(made.isel(cell=[2, 3]), "ants")
-    assert found == pytest.approx(3 * law)
-
-
 def test_law_figure__has_a_colour_for_each_grid_and_shows_a_negative_prediction():
     made = results(growth=3.0)
     made.mean_covariance[0, 2] = -1.0
-    figure = Figure.model_validate(
+    figure = LawFigure.model_validate(
         {"kind": "law", "title": "t", "grid": "heads", "beside": ["ants"], "y": "ensemble_variance"}
     )
     drawing = draw(figure, "f", made)
@@ -69,9 +57,13 @@ def test_law_figure__has_a_colour_for_each_grid_and_shows_a_negative_prediction(
     [
         ("", "", "figures.law.beside = 'angles': needs grids with n_heads among their factors"),
         ('grid = "angles"', 'grid = "angles"\nbeside = ["angle"]', "figures.law.beside = 'angle': unknown grid"),
-        ('grid = "angles"', 'grid = "angles"\nhue = "angle"', "figures.law.hue = 'angle': remove it"),
-        ('y = "ensemble_variance"', 'y = "mse"', "figures.law.y = 'mse': must be \"ensemble_variance\""),
-        ('kind = "law"', 'kind = "diversity"\nbeside = ["angles"]', 'state beside for kind = "law" only'),
+        ('grid = "angles"', 'grid = "angles"\nhue = "angle"', "figures.law.hue = 'angle': unknown key for \"law\""),
+        ('y = "ensemble_variance"', 'y = "mse"', "figures.law.y = 'mse': must be 'ensemble_variance'"),
+        (
+            'kind = "law"',
+            'kind = "diversity"\nbeside = ["angles"]',
+            'unknown key for "diversity"',
+        ),
     ],
 )
 def test_law_figure__that_cannot_be_drawn_is_refused(tmp_path, old, new, message):

@@ -9,14 +9,14 @@ from builders_results import DESIGN, build_design, build_results
 from matplotlib.container import ErrorbarContainer
 from matplotlib.patches import StepPatch
 
-from simstudy.design.figures import Figure
+from simstudy.design.figures import NestedLoopFigure, OrderingFigure
 from simstudy.design.load import load_design
 from simstudy.design.measures import INDICES
 from simstudy.design.mistakes import DesignError
 from simstudy.report.figures import draw
 from simstudy.report.figures.marks import COVERAGE
 from simstudy.report.figures.nested_loop import positions
-from simstudy.report.figures.optimum import places
+from simstudy.verdicts.figure_data import places
 
 GRID = """
 [grids.split]
@@ -92,7 +92,7 @@ def test_places__are_optima_with_the_levels_that_draws_allow(design, results):
 
 
 def test_bandwidths__are_numbers_on_both_axes(design, results):
-    """Elsewhere the levels of a bandwidth are its rules, ``fixed(value=0.4)`` among them."""
+    """Elsewhere a bandwidth that follows a rule is known by its rule."""
     over = design.figures["best"].model_copy(update={"over": "bandwidth", "x": "head_dim", "tune": ("noise_sd",)})
     along = design.figures["best"].model_copy(update={"x": "bandwidth", "tune": ("noise_sd",)})
     results = results.assign(optimum_share=xr.full_like(results.optimum_share, 0.5))
@@ -143,7 +143,7 @@ def test_nested_loop__leaves_a_gap_where_a_cell_is_missing(design, results):
     part = results.isel(
         cell=np.flatnonzero(~((results.grid == "split") & (results.noise_sd == 1) & (results.head_dim == 4)))
     )
-    figure = Figure.model_validate(
+    figure = NestedLoopFigure.model_validate(
         {"kind": "nested_loop", "title": "t", "grid": "split", "y": "mse", "hue": "bandwidth"}
     )
     step = draw(figure, "f", part).axes[0].patches[0].get_data().values
@@ -151,7 +151,7 @@ def test_nested_loop__leaves_a_gap_where_a_cell_is_missing(design, results):
 
 
 def test_nested_loop__of_one_factor_names_its_levels_below_the_steps(results):
-    figure = Figure.model_validate(
+    figure = NestedLoopFigure.model_validate(
         {"kind": "nested_loop", "title": "t", "grid": "split", "y": "mse",
          "where": {"regression": "zero", "bandwidth": 0.4, "head_dim": 1}}
     )  # fmt: skip
@@ -161,7 +161,7 @@ def test_nested_loop__of_one_factor_names_its_levels_below_the_steps(results):
 
 
 def test_ordering__draws_the_share_of_each_index_in_each_panel_and_colour(results):
-    figure = Figure.model_validate(
+    figure = OrderingFigure.model_validate(
         {"kind": "ordering", "title": "t", "grid": "split", "y": "mse", "hue": "bandwidth", "panel": "regression"}
     )
     code = np.arange(results.sizes["cell"])[:, None] / 100 + np.arange(len(INDICES)) / 1000
@@ -185,14 +185,14 @@ def test_ordering__draws_the_share_of_each_index_in_each_panel_and_colour(result
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ('hue = "bandwidth"\ny_scale', 'index = "vendi"\ny_scale', 'state index for kind = "diversity"'),
-        ('over = "head_dim"\n', "", 'state over for kind = "optimum"'),
+        ('hue = "bandwidth"\ny_scale', 'index = "vendi"\ny_scale', 'unknown key for "nested_loop"'),
+        ('over = "head_dim"\n', "", "figures.best.over: missing; give a numeric factor"),
         ('over = "head_dim"', 'over = "regression"', "three or more different values"),
         ('over = "head_dim"', 'over = "bandwidth"', "three or more different values"),
         ('over = "head_dim"', 'over = "head_dims"', "head_dim"),
-        ('hue = "bandwidth"\ny_scale', 'x = "head_dim"\ny_scale', 'state x for kind = "curve" or "optimum"'),
-        ('hue = "bandwidth"\ny_scale', 'tune = ["head_dim"]\ny_scale', 'state tune for kind = "optimum"'),
-        ('hue = "bandwidth"\ny_scale', 'limit = "mean_covariance"\ny_scale', 'state limit for kind = "curve"'),
+        ('hue = "bandwidth"\ny_scale', 'x = "head_dim"\ny_scale', 'unknown key for "nested_loop"'),
+        ('hue = "bandwidth"\ny_scale', 'tune = ["head_dim"]\ny_scale', 'unknown key for "nested_loop"'),
+        ('hue = "bandwidth"\ny_scale', 'limit = "mean_covariance"\ny_scale', 'unknown key for "nested_loop"'),
     ],
 )
 def test_figures__that_cannot_be_drawn_are_refused(tmp_path, old, new, message):

@@ -1,72 +1,47 @@
-"""Random instances whose numbers are measured: for each system a record of parameters, and what its numbers mean.
+"""Systems whose random instances are measured: each file states one, and is found by being here.
 
-`simstudy.attention.systems` measures what is stated here, and says how to add a kind.
+A system has one name: that of its file here, in `attention.systems` (what is measured), in `theory.systems` (formulas,
+where there are any) and in tests/attention/systems.  `simstudy.attention.systems` says how to add one.
 """
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+import importlib
+import pkgutil
+from typing import TYPE_CHECKING, Annotated, Union, get_args
 
 from pydantic import Field
 
-from simstudy.design.settings.records import Choice, Quantity, named
-from simstudy.design.settings.systems import (
-    compact_kernels,
-    hierarchy,
-    hopfield,
-    identifiability,
-    kq_svd,
-    latent_cache,
-    masks,
-)
-from simstudy.design.settings.systems.compact_kernels import NormaliserInstance
-from simstudy.design.settings.systems.hierarchy import HierarchyInstance, ResolutionInstance, ScoreKernelInstance
-from simstudy.design.settings.systems.hopfield import HopfieldNoiseInstance, HopfieldTowerInstance
-from simstudy.design.settings.systems.identifiability import DepthInstance, HeadRecoveryInstance, LayerNormInstance
-from simstudy.design.settings.systems.kq_svd import KqSvdInstance
-from simstudy.design.settings.systems.latent_cache import LatentCacheInstance
-from simstudy.design.settings.systems.masks import MaskedHeadInstance, PerturbedLogitsInstance, RandomHeadsInstance
+from simstudy.design.settings.instance import Instance
+from simstudy.design.settings.records import Quantity, Record, named
 
+for _module in pkgutil.iter_modules(__path__):
+    importlib.import_module(f"{__name__}.{_module.name}")
 
-class NoInstance(Choice):
-    """The estimates of an ensemble are evaluated."""
-
-    kind: Literal["none"]
-
-
-Instance = Annotated[
-    Annotated[
-        NoInstance
-        | NormaliserInstance
-        | KqSvdInstance
-        | HeadRecoveryInstance
-        | LayerNormInstance
-        | DepthInstance
-        | HierarchyInstance
-        | ScoreKernelInstance
-        | ResolutionInstance
-        | HopfieldNoiseInstance
-        | HopfieldTowerInstance
-        | MaskedHeadInstance
-        | PerturbedLogitsInstance
-        | RandomHeadsInstance
-        | LatentCacheInstance,
-        Field(discriminator="kind"),
-    ],
-    named("kind"),
-]
-
-
-QUANTITIES: dict[str, dict[str, Quantity]] = {
-    **compact_kernels.QUANTITIES,
-    **kq_svd.QUANTITIES,
-    **identifiability.QUANTITIES,
-    **hierarchy.QUANTITIES,
-    **hopfield.QUANTITIES,
-    **masks.QUANTITIES,
-    **latent_cache.QUANTITIES,
+KINDS: dict[str, type[Instance]] = {
+    get_args(record.model_fields["kind"].annotation)[0]: record for record in Instance.__subclasses__()
 }
+"""Records of all kinds of instances, by the name that designs state."""
+
+QUANTITIES: dict[str, dict[str, Quantity]] = {kind: record.quantities for kind, record in KINDS.items()}
 """Numbers of each kind of instance; names are unique over all kinds, as each becomes a measure."""
 
 NAMES = tuple(name for kind in QUANTITIES.values() for name in kind)
-"""Names of all quantities, in the order in which moments keep them."""
+"""Names of all quantities."""
+
+if TYPE_CHECKING:
+    AnyInstance = Instance
+else:
+    AnyInstance = Annotated[
+        Annotated[Union[tuple(KINDS.values())], Field(discriminator="kind")],  # noqa: UP007 - known when it runs
+        named("kind"),
+    ]
+
+
+class System(Record):
+    """What replicates measure in place of estimates."""
+
+    instance: AnyInstance | None = Field(
+        None,
+        description=f"random instance whose numbers are measured in place of estimates: {', '.join(KINDS)}",
+    )

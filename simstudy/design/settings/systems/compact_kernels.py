@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from simstudy.design.settings.records import Choice, Count, Quantity
+from simstudy.design.settings.instance import Instance
+from simstudy.design.settings.records import Count, Quantity, Setting
 
 
-class NormaliserInstance(Choice):
+class NormaliserInstance(Instance):
     """Entmax weights of n_keys random logits beside those of the compact kernel that they should be, and softmax."""
 
     kind: Literal["normaliser"]
     power: Count = Field(description="power r of entmax, a whole number of at least 1")
     keys: Literal["unit", "raw"] = Field("unit", description='"unit" (queries and keys of length 1) or "raw"')
 
-
-QUANTITIES: dict[str, dict[str, Quantity]] = {
-    "normaliser": {
+    uses: ClassVar[tuple[str, ...]] = ("n_keys", "n_features", "bandwidth")
+    quantities: ClassVar[dict[str, Quantity]] = {
         "kernel_gap": Quantity(
             "1", "largest difference between a weight of entmax and that of the compact kernel of adaptive bandwidth "
             "that its threshold gives", "max_i |w_i - w'_i|, w' of (1 - |q - k|^2/h^2)_+^r, "
@@ -28,5 +28,5 @@ QUANTITIES: dict[str, dict[str, Quantity]] = {
             "1", "total variation between the weights of entmax and of softmax", "sum_i |w_i - v_i| / 2"
         ),
         "support_share": Quantity("1", "share of keys to which entmax gives any weight", "#{i: w_i > 0} / n"),
-    },
-}  # fmt: skip
+    }  # fmt: skip
+    words: ClassVar[dict[str, Setting]] = {"power": Setting("power", "r")}

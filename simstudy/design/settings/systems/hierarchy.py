@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from collections.abc import Iterator
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from simstudy.design.settings.records import Choice, Count, Quantity
+from simstudy.design.settings.instance import Instance
+from simstudy.design.settings.records import Count, Impossibility, Quantity, Setting
+from simstudy.design.settings.tables import Data, Heads
 
 Levels = Annotated[int, Field(ge=1, le=30, description="number of levels L, at least 1; 2^(L−1) is at most n_keys")]
 
 
-class HierarchyInstance(Choice):
+def too_many_levels(levels: int, data: Data) -> Iterator[Impossibility]:
+    """Yield what is wrong where the coarsest of the levels has less than one key."""
+    if 2 ** (levels - 1) > data.n_keys:
+        yield "instance", f"levels = {levels} halve n_keys = {data.n_keys} too often; use fewer"
+
+
+class HierarchyInstance(Instance):
     """Causal attention whose scores are mixed over levels of halved resolution (arXiv 2604.08829)."""
 
     kind: Literal["hierarchy"]
@@ -20,8 +29,24 @@ class HierarchyInstance(Choice):
         "causal", description='"causal" (means end at a position) or "chunk" (means begin there)'
     )
 
+    uses: ClassVar[tuple[str, ...]] = ("n_keys", "n_features", "key_distribution", "dtype", "head_dim", "bandwidth")
+    quantities: ClassVar[dict[str, Quantity]] = {
+        "attention_gap": Quantity(
+            "Y", "largest difference of an output from that of ordinary causal attention", "max |f - f_ordinary|"
+        ),
+        "future_effect": Quantity(
+            "Y", "largest change of an output when later tokens are replaced by others", "max |f_i(x') - f_i(x)|, "
+            "x'_j = x_j for j <= i",
+        ),
+    }  # fmt: skip
+    words: ClassVar[dict[str, Setting]] = {"levels": Setting("levels", "L")}
 
-class ScoreKernelInstance(Choice):
+    def impossibilities(self, data: Data, heads: Heads) -> Iterator[Impossibility]:
+        """Keys can be halved so often."""
+        yield from too_many_levels(self.levels, data)
+
+
+class ScoreKernelInstance(Instance):
     """Scores of a random head, mixed over levels, as a kernel on n_keys tokens (arXiv 2604.08829)."""
 
     kind: Literal["score_kernel"]
@@ -30,8 +55,22 @@ class ScoreKernelInstance(Choice):
         "untied", description='"untied", or "tied" (one projection of queries and keys)'
     )
 
+    uses: ClassVar[tuple[str, ...]] = ("n_keys", "n_features", "key_distribution", "dtype", "head_dim")
+    quantities: ClassVar[dict[str, Quantity]] = {
+        "positive_eigenvalues": Quantity("1", "number of positive eigenvalues of the symmetrised mixed scores"),
+        "negative_eigenvalues": Quantity("1", "number of negative eigenvalues of the symmetrised mixed scores"),
+        "symmetric_share": Quantity(
+            "1", "share of the symmetric part in the bilinear form M of the scores", "|(M + M')/2|^2 / |M|^2"
+        ),
+    }  # fmt: skip
+    words: ClassVar[dict[str, Setting]] = {"levels": Setting("levels", "L")}
 
-class ResolutionInstance(Choice):
+    def impossibilities(self, data: Data, heads: Heads) -> Iterator[Impossibility]:
+        """Keys can be halved so often."""
+        yield from too_many_levels(self.levels, data)
+
+
+class ResolutionInstance(Instance):
     """Outcomes along n_keys keys, told by the means of chunks (arXiv 2604.08829).
 
     ``band_limited`` puts stationary Gaussian processes of at most ``band`` periods in the place of the keys.
@@ -42,28 +81,27 @@ class ResolutionInstance(Choice):
     signal: Literal["keys", "band_limited"] = Field("keys", description='"keys" or "band_limited"')
     band: Count = Field(4, description="largest number of periods of a band-limited process in n_keys")
 
-
-QUANTITIES: dict[str, dict[str, Quantity]] = {
-    "hierarchy": {
-        "attention_gap": Quantity(
-            "Y", "largest difference of an output from that of ordinary causal attention", "max |f - f_ordinary|"
-        ),
-        "future_effect": Quantity(
-            "Y", "largest change of an output when later tokens are replaced by others", "max |f_i(x') - f_i(x)|, "
-            "x'_j = x_j for j <= i",
-        ),
-    },
-    "score_kernel": {
-        "positive_eigenvalues": Quantity("1", "number of positive eigenvalues of the symmetrised mixed scores"),
-        "negative_eigenvalues": Quantity("1", "number of negative eigenvalues of the symmetrised mixed scores"),
-        "symmetric_share": Quantity(
-            "1", "share of the symmetric part in the bilinear form M of the scores", "|(M + M')/2|^2 / |M|^2"
-        ),
-    },
-    "resolution": {
+    uses: ClassVar[tuple[str, ...]] = (
+        "n_keys",
+        "n_features",
+        "key_distribution",
+        "regression",
+        "noise",
+        "noise_sd",
+        "dtype",
+    )
+    quantities: ClassVar[dict[str, Quantity]] = {
         "level_error": Quantity(
             "Y^2", "squared difference of m at each key from the mean of its chunk", "mean_i (m(X_i) - mean_chunk m)^2"
         ),
         "level_noise": Quantity("Y^2", "squared mean of the noise of a chunk", "mean_chunks (mean_chunk noise)^2"),
-    },
-}  # fmt: skip
+    }  # fmt: skip
+    words: ClassVar[dict[str, Setting]] = {
+        "chunk": Setting("keys in a chunk"),
+        "band": Setting("periods, at most"),
+    }
+
+    def impossibilities(self, data: Data, heads: Heads) -> Iterator[Impossibility]:
+        """Chunks are whole."""
+        if data.n_keys % self.chunk:
+            yield "instance", f"chunk = {self.chunk} must divide n_keys = {data.n_keys}"

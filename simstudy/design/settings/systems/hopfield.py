@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Iterator
+from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from simstudy.design.settings.records import Choice, Count, Quantity, Share
+from simstudy.design.settings.instance import Instance
+from simstudy.design.settings.records import Count, Impossibility, Quantity, Setting, Share
+from simstudy.design.settings.tables import Data, Heads
 
 
-class HopfieldNoiseInstance(Choice):
+class HopfieldNoiseInstance(Instance):
     """Hidden states of n_keys logits that are noise alone, of unit variance, after some layers (arXiv 2511.20698)."""
 
     kind: Literal["hopfield_noise"]
@@ -17,8 +20,21 @@ class HopfieldNoiseInstance(Choice):
     layers: Count = Field(64, description="number of layers, at least 1")
     persistence: Share = Field(0.0, description="correlation in [0, 1) of the noise of any two layers")
 
+    uses: ClassVar[tuple[str, ...]] = ("n_keys",)
+    quantities: ClassVar[dict[str, Quantity]] = {
+        "noise_factor": Quantity(
+            "1", "variance of the noise in the hidden state of the last layer over that in the logits of one layer",
+            "mean_i h_i^2, h_l = a h_{l-1} + (1 - a) s_l, h_1 = s_1",
+        ),
+    }  # fmt: skip
+    words: ClassVar[dict[str, Setting]] = {
+        "memory": Setting("memory", "α′"),
+        "layers": Setting("layers", "L"),
+        "persistence": Setting("correlation of noise between layers"),
+    }
 
-class HopfieldTowerInstance(Choice):
+
+class HopfieldTowerInstance(Instance):
     """Layers of attention with a hidden state of logits, on n_keys Gaussian tokens of n_features (arXiv 2511.20698)."""
 
     kind: Literal["hopfield_tower"]
@@ -27,15 +43,8 @@ class HopfieldTowerInstance(Choice):
     layers: Count = Field(8, description="number of layers, at least 1")
     projections: Literal["tied", "drawn"] = Field("tied", description='"tied" over layers, or "drawn" for each')
 
-
-QUANTITIES: dict[str, dict[str, Quantity]] = {
-    "hopfield_noise": {
-        "noise_factor": Quantity(
-            "1", "variance of the noise in the hidden state of the last layer over that in the logits of one layer",
-            "mean_i h_i^2, h_l = a h_{l-1} + (1 - a) s_l, h_1 = s_1",
-        ),
-    },
-    "hopfield_tower": {
+    uses: ClassVar[tuple[str, ...]] = ("n_keys", "n_features", "head_dim", "bandwidth", "key_scale")
+    quantities: ClassVar[dict[str, Quantity]] = {
         "token_cosine": Quantity(
             "1", "mean cosine of two different tokens after the last layer", "mean_{i!=j} x_i'x_j / |x_i||x_j|"
         ),
@@ -51,5 +60,13 @@ QUANTITIES: dict[str, dict[str, Quantity]] = {
             "1", "largest difference of a weight of the last layer from that of the product of the kernels of all "
             "layers, each to its power", "max |w - w'|, w' proportional to prod_l exp(s_l)^{pi_l}",
         ),
-    },
-}  # fmt: skip
+    }  # fmt: skip
+    words: ClassVar[dict[str, Setting]] = {
+        "memory": Setting("memory", "α′"),
+        "layers": Setting("layers", "L"),
+    }
+
+    def impossibilities(self, data: Data, heads: Heads) -> Iterator[Impossibility]:
+        """Tokens have others to be compared with."""
+        if data.n_keys < 2:
+            yield "n_keys", "a single token has no other to differ from; use at least 2"

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from collections.abc import Iterator
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from simstudy.design.settings.records import LARGEST, Choice, Count, Quantity
+from simstudy.design.settings.instance import Instance
+from simstudy.design.settings.records import LARGEST, Count, Impossibility, Quantity, Setting
+from simstudy.design.settings.tables import Data, Heads
 
 
-class HeadRecoveryInstance(Choice):
+class HeadRecoveryInstance(Instance):
     """Single heads of a layer from what its output projection W_O makes of all of them (arXiv 2604.23681).
 
     At n_keys positions, n_heads outputs of head_dim random numbers each become n_features, to which noise is added.
@@ -30,8 +33,33 @@ class HeadRecoveryInstance(Choice):
     )
     held: Count = Field(1, description="consecutive positions at which heads have the same outputs; divides n_keys")
 
+    uses: ClassVar[tuple[str, ...]] = ("n_keys", "n_features", "n_heads", "head_dim", "noise_sd")
+    quantities: ClassVar[dict[str, Quantity]] = {
+        "nullity": Quantity(
+            "1", "number of directions in which the outputs of heads may change without any change of the layer's",
+            "dimension of the null space of (O_1, ..., O_H) -> Z",
+        ),
+        "recovery_error": Quantity(
+            "1", "mean squared error of the outputs of single heads, of unit variance, recovered from the noisy output "
+            "of the layer; 1 is that of guessing 0", "mean (O - O')^2, O' of least squares and least norm",
+        ),
+    }  # fmt: skip
+    words: ClassVar[dict[str, Setting]] = {
+        "output": Setting("output projection"),
+        "rank_deficit": Setting("rank missing in W_O"),
+        "condition": Setting("condition number of W_O"),
+        "held": Setting("positions that share outputs of heads"),
+    }
 
-class LayerNormInstance(Choice):
+    def impossibilities(self, data: Data, heads: Heads) -> Iterator[Impossibility]:
+        """Groups of positions are whole, and W_O has a rank."""
+        n, inside = data.n_keys, min(heads.n_heads * heads.head_dim, data.n_features)
+        if n % self.held or self.rank_deficit >= inside:
+            remedy = f"needs held to divide n_keys = {n}, and rank_deficit below min(n_heads·head_dim, n_features)"
+            yield "instance", f"{remedy} = {inside}"
+
+
+class LayerNormInstance(Instance):
     """Ranks of n_keys tokens before and after layer normalisation (arXiv 2604.23681)."""
 
     kind: Literal["layer_norm"]
@@ -40,8 +68,30 @@ class LayerNormInstance(Choice):
         "random", description='"none" (their affine hull holds 0), "random", or "uniform" (one number in every feature)'
     )
 
+    uses: ClassVar[tuple[str, ...]] = ("n_keys", "n_features")
+    quantities: ClassVar[dict[str, Quantity]] = {
+        "normalised_affine_rank": Quantity(
+            "1", "dimension of the affine hull of the tokens after layer normalisation", "rank(x_i - mean_i x_i)"
+        ),
+        "affine_rank_gain": Quantity("1", "affine rank after layer normalisation less that before it"),
+        "centred_rank_gain": Quantity(
+            "1", "rank of the row-centred matrix (each token less the mean of its features) after layer normalisation "
+            "less that before it", "rank(LN(X) P) - rank(X P), P = I - 11'/d",
+        ),
+    }  # fmt: skip
+    words: ClassVar[dict[str, Setting]] = {
+        "rank": Setting("rank", "R"),
+        "offset": Setting("offset of the affine hull"),
+    }
 
-class DepthInstance(Choice):
+    def impossibilities(self, data: Data, heads: Heads) -> Iterator[Impossibility]:
+        """There are as many tokens and features as the rank needs."""
+        n, d = data.n_keys, data.n_features
+        if self.rank > d or self.rank >= n or d < 2:
+            yield "instance", f"needs rank ≤ n_features, rank < n_keys, n_features ≥ 2, not {self.rank}, {d}, {n}"
+
+
+class DepthInstance(Instance):
     """n_keys tokens after layers of random softmax attention without feed-forward blocks (arXiv 2604.23681)."""
 
     kind: Literal["depth"]
@@ -53,29 +103,8 @@ class DepthInstance(Choice):
         "none", description='of the inputs of each layer: "none" or "layer_norm"'
     )
 
-
-QUANTITIES: dict[str, dict[str, Quantity]] = {
-    "head_recovery": {
-        "nullity": Quantity(
-            "1", "number of directions in which the outputs of heads may change without any change of the layer's",
-            "dimension of the null space of (O_1, ..., O_H) -> Z",
-        ),
-        "recovery_error": Quantity(
-            "1", "mean squared error of the outputs of single heads, of unit variance, recovered from the noisy output "
-            "of the layer; 1 is that of guessing 0", "mean (O - O')^2, O' of least squares and least norm",
-        ),
-    },
-    "layer_norm": {
-        "normalised_affine_rank": Quantity(
-            "1", "dimension of the affine hull of the tokens after layer normalisation", "rank(x_i - mean_i x_i)"
-        ),
-        "affine_rank_gain": Quantity("1", "affine rank after layer normalisation less that before it"),
-        "centred_rank_gain": Quantity(
-            "1", "rank of the row-centred matrix (each token less the mean of its features) after layer normalisation "
-            "less that before it", "rank(LN(X) P) - rank(X P), P = I - 11'/d",
-        ),
-    },
-    "depth": {
+    uses: ClassVar[tuple[str, ...]] = ("n_keys", "n_features", "n_heads", "head_dim")
+    quantities: ClassVar[dict[str, Quantity]] = {
         "token_spread": Quantity(
             "1", "size of the differences between tokens, relative to the tokens", "|X - 1 mean(x)'| / |X|"
         ),
@@ -83,5 +112,9 @@ QUANTITIES: dict[str, dict[str, Quantity]] = {
             "1", "number of dimensions in which tokens differ by more than a millionth of their size",
             "#{i: s_i(X - 1 mean(x)') > 1e-6 |X|}",
         ),
-    },
-}  # fmt: skip
+    }  # fmt: skip
+    words: ClassVar[dict[str, Setting]] = {
+        "depth": Setting("depth", "L"),
+        "residual": Setting("residual connections"),
+        "normalisation": Setting("normalisation of inputs"),
+    }

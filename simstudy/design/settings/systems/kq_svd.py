@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Iterator
+from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from simstudy.design.settings.records import Choice, Count, Degrees, Positive, Quantity
+from simstudy.design.settings.instance import Instance
+from simstudy.design.settings.records import Count, Degrees, Impossibility, Positive, Quantity, Setting
+from simstudy.design.settings.tables import Data, Heads
 
 
-class KqSvdInstance(Choice):
+class KqSvdInstance(Instance):
     """Scores K Qᵀ of n_keys keys and queries of dimension head_dim compressed to a rank (arXiv 2512.05916).
 
     Both have standard deviations from 1 to ``smallest`` along orthonormal directions; the leading half of those of the
@@ -25,9 +28,8 @@ class KqSvdInstance(Choice):
     scale: Positive = Field(1.0, description="a positive factor c: keys times c, queries divided by c")
     smallest: Positive = Field(0.1, description="smallest standard deviation, the largest being 1")
 
-
-QUANTITIES: dict[str, dict[str, Quantity]] = {
-    "kq_svd": {
+    uses: ClassVar[tuple[str, ...]] = ("n_keys", "head_dim", "bandwidth")
+    quantities: ClassVar[dict[str, Quantity]] = {
         "score_error": Quantity(
             "1", "error of the compressed scores relative to the scores, in the Frobenius norm",
             "|K A B'Q' - K Q'| / |K Q'|",
@@ -44,5 +46,13 @@ QUANTITIES: dict[str, dict[str, Quantity]] = {
             "1", "share of heads whose output error is smaller than under the compression that is best for scores",
             "mean of 1{output error < output error of method = scores}",
         ),
-    },
-}  # fmt: skip
+    }  # fmt: skip
+    words: ClassVar[dict[str, Setting]] = {
+        "rank": Setting("rank", "R"),
+        "angle": Setting("angle", "", "degrees"),
+    }
+
+    def impossibilities(self, data: Data, heads: Heads) -> Iterator[Impossibility]:
+        """The rank fits the head, and the head the keys."""
+        if not self.rank <= heads.head_dim <= data.n_keys:
+            yield "instance", f"needs rank ≤ head_dim ≤ n_keys, not {self.rank} ≤ {heads.head_dim} ≤ {data.n_keys}"

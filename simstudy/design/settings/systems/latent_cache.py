@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Iterator
+from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from simstudy.design.settings.records import Choice, Count, Quantity
+from simstudy.design.settings.instance import Instance
+from simstudy.design.settings.records import Count, Impossibility, Quantity, Setting
+from simstudy.design.settings.tables import Data, Heads
 
 
-class LatentCacheInstance(Choice):
+class LatentCacheInstance(Instance):
     """Attention over latents of n_keys tokens, merged in chunks: all prefixes at once, and token by token.
 
     Tokens have n_features, latents head_dim dimensions (arXiv 2505.13544).  ``stride``: a token sees complete chunks
@@ -20,12 +23,16 @@ class LatentCacheInstance(Choice):
     stride: Count = Field(description="tokens in one chunk, at least 1")
     mask: Literal["stride", "causal"] = Field("stride", description='"stride" or "causal"')
 
-
-QUANTITIES: dict[str, dict[str, Quantity]] = {
-    "latent_cache": {
+    uses: ClassVar[tuple[str, ...]] = ("n_keys", "n_features", "head_dim", "bandwidth")
+    quantities: ClassVar[dict[str, Quantity]] = {
         "decoding_gap": Quantity(
             "1", "largest difference between outputs from all prefixes at once and token by token, relative to the "
             "largest output", "max |f - f'| / max |f'|",
         ),
-    },
-}  # fmt: skip
+    }  # fmt: skip
+    words: ClassVar[dict[str, Setting]] = {"stride": Setting("stride", "s")}
+
+    def impossibilities(self, data: Data, heads: Heads) -> Iterator[Impossibility]:
+        """Latents have dimensions to be normalised over."""
+        if heads.head_dim < 2:
+            yield "head_dim", "latents are normalised over their dimensions; use at least 2"

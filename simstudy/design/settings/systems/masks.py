@@ -2,43 +2,28 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from collections.abc import Iterator
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from simstudy.design.settings.records import Choice, Count, Positive, Quantity, Share
+from simstudy.design.settings.instance import Instance
+from simstudy.design.settings.records import Count, Impossibility, Positive, Quantity, Setting, Share
+from simstudy.design.settings.tables import Data, Heads
+
+MAX_MASKED_HEADS = 16
+"""Most heads of which every subset is looked at."""
 
 
-class MaskedHeadInstance(Choice):
+class MaskedHeadInstance(Instance):
     """A target head, approximated by the best mask of a random source head (arXiv 2511.04217), on n_keys tokens."""
 
     kind: Literal["masked_head"]
     width: Count = Field(description="hidden units of the source, 2 to 32 times n_features and a multiple of it")
     scale: Positive = Field(0.5, description="bound on the entries of the target, those of the source being at most 1")
 
-
-class PerturbedLogitsInstance(Choice):
-    """Softmax weights of n_keys keys whose logits change by at most ``error``.
-
-    ``random``: uniformly; ``adverse``: by ±error, the signs such that half of all weight moves as far as it can;
-    ``extreme``: the same for logits at which the bound is attained.
-    """
-
-    kind: Literal["perturbed_logits"]
-    error: Positive = Field(description="largest change of a logit")
-    direction: Literal["random", "adverse", "extreme"] = Field("random", description='"random", "adverse" or "extreme"')
-
-
-class RandomHeadsInstance(Choice):
-    """Gaussian errors of up to 16 heads at some outputs: their average, and that of the best subset of heads."""
-
-    kind: Literal["random_heads"]
-    outputs: Annotated[int, Field(ge=1, le=16)] = Field(1, description="numbers that one subset fits at once, up to 16")
-    correlation: Share = Field(0.0, description="correlation in [0, 1) of the errors of any two heads")
-
-
-QUANTITIES: dict[str, dict[str, Quantity]] = {
-    "masked_head": {
+    uses: ClassVar[tuple[str, ...]] = ("n_keys", "n_features", "bandwidth")
+    quantities: ClassVar[dict[str, Quantity]] = {
         "log_entry_error": Quantity(
             "1", "logarithm of the distance of an entry of the target from the nearest subset sum, mean over entries",
             "mean_ij ln min_S |sum_{k in S} u_ik v_kj - W_ij|",
@@ -51,8 +36,32 @@ QUANTITIES: dict[str, dict[str, Quantity]] = {
             "1", "largest total variation between weights of target and masked head, relative to the bound for the "
             "largest error e of a logit of that query", "max_q TV_q / tanh(e_q / 2)",
         ),
-    },
-    "perturbed_logits": {
+    }  # fmt: skip
+    words: ClassVar[dict[str, Setting]] = {"width": Setting("hidden units of the source")}
+
+    def impossibilities(self, data: Data, heads: Heads) -> Iterator[Impossibility]:
+        """Every input feature has as many hidden units, few enough to look at every subset."""
+        units, left = divmod(self.width, data.n_features)
+        if left or not 2 <= units <= 32:
+            yield (
+                "instance",
+                f"width = {self.width} must be 2 to 32 times n_features = {data.n_features}, a whole number",
+            )
+
+
+class PerturbedLogitsInstance(Instance):
+    """Softmax weights of n_keys keys whose logits change by at most ``error``.
+
+    ``random``: uniformly; ``adverse``: by ±error, the signs such that half of all weight moves as far as it can;
+    ``extreme``: the same for logits at which the bound is attained.
+    """
+
+    kind: Literal["perturbed_logits"]
+    error: Positive = Field(description="largest change of a logit")
+    direction: Literal["random", "adverse", "extreme"] = Field("random", description='"random", "adverse" or "extreme"')
+
+    uses: ClassVar[tuple[str, ...]] = ("n_keys",)
+    quantities: ClassVar[dict[str, Quantity]] = {
         "bound_share": Quantity(
             "1", "total variation between the weights before and after, relative to its bound", "TV / tanh(e / 2)"
         ),
@@ -63,8 +72,24 @@ QUANTITIES: dict[str, dict[str, Quantity]] = {
             "1", "by how much total variation or change of output exceed their bounds",
             "max(bound_share, output_share, 1) - 1",
         ),
-    },
-    "random_heads": {
+    }  # fmt: skip
+    words: ClassVar[dict[str, Setting]] = {"error": Setting("error of a logit", "e")}
+
+    def impossibilities(self, data: Data, heads: Heads) -> Iterator[Impossibility]:
+        """Weights can move."""
+        if data.n_keys < 2:
+            yield "n_keys", "a single key has all weight; use at least 2"
+
+
+class RandomHeadsInstance(Instance):
+    """Gaussian errors of up to 16 heads at some outputs: their average, and that of the best subset of heads."""
+
+    kind: Literal["random_heads"]
+    outputs: Annotated[int, Field(ge=1, le=16)] = Field(1, description="numbers that one subset fits at once, up to 16")
+    correlation: Share = Field(0.0, description="correlation in [0, 1) of the errors of any two heads")
+
+    uses: ClassVar[tuple[str, ...]] = ("n_heads",)
+    quantities: ClassVar[dict[str, Quantity]] = {
         "log_average_error": Quantity(
             "1", "logarithm of the error of the average of all heads, root mean square over outputs",
             "ln rms_j mean_h e_hj",
@@ -73,5 +98,9 @@ QUANTITIES: dict[str, dict[str, Quantity]] = {
             "1", "logarithm of the error of the average of the best subset of heads",
             "min_S ln rms_j mean_{h in S} e_hj",
         ),
-    },
-}  # fmt: skip
+    }  # fmt: skip
+
+    def impossibilities(self, data: Data, heads: Heads) -> Iterator[Impossibility]:
+        """Every subset of heads can be looked at."""
+        if heads.n_heads > MAX_MASKED_HEADS:
+            yield "n_heads", f"every one of 2^{heads.n_heads} subsets is looked at; use at most {MAX_MASKED_HEADS}"

@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from simstudy.attention.members import NO_INDICES, Array, Members
+from simstudy.attention.members import NO_INDICES, Array, Members, prepared
 from simstudy.data.addresses import Role, normals, uniforms
 from simstudy.data.heads import query_points
 from simstudy.data.regression import evaluate
 from simstudy.data.shared import SharedData
 from simstudy.design.settings.cell import Cell
+from simstudy.design.settings.ensembles import AntColonyLearner
 
 # Index legend: r replicate (colony), t step, a ant, k site.
 
@@ -26,8 +27,8 @@ _MEMORY = 0.8
 class AntColony:
     """One colony for each replicate; its ants are the members, their mean observations the estimates."""
 
-    def __init__(self, cell: Cell) -> None:
-        self.cell = cell
+    def __init__(self, learner: AntColonyLearner, cell: Cell) -> None:
+        self.learner, self.cell = learner, cell
         points = np.ascontiguousarray(query_points(cell).T[None])
         self._qualities = evaluate(cell.data.regression, points)[0]
 
@@ -43,13 +44,14 @@ class AntColony:
         return Members(colony.means.swapaxes(1, 2), None, NO_INDICES, {})
 
 
+prepared.register(AntColonyLearner, AntColony)
+
+
 class _Colony:
     """State of many colonies."""
 
     def __init__(self, model: AntColony, count: int) -> None:
-        learner = model.cell.estimator.learner
-        assert learner.kind == "ant_colony"  # for the type checker
-        self.settings, self.qualities = learner, model._qualities
+        self.settings, self.qualities = model.learner, model._qualities
         shape = count, model.cell.heads.n_heads, len(self.qualities)
         self.visits, self.means = np.zeros(shape), np.zeros(shape)
         self.pheromone, self.recruitment = np.ones((count, shape[2])), np.zeros((count, shape[2]))

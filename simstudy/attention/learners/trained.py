@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from simstudy.attention.members import Array, Members
+from simstudy.attention.members import Array, Members, prepared
 from simstudy.data.geometry import diversity_indices
 from simstudy.data.heads import key_projections, query_points
 from simstudy.data.shared import SharedData
 from simstudy.design.settings.cell import Cell
+from simstudy.design.settings.ensembles import TrainedLearner
 from simstudy.kernels import nw_estimates, project
 
 # Index legend: r replicate, h head, i and j pairs, d feature, p dimension of a head.
@@ -22,8 +23,8 @@ from simstudy.kernels import nw_estimates, project
 class TrainedHeads:
     """Heads trained on the data of each replicate, from the arrangement of the cell on."""
 
-    def __init__(self, cell: Cell) -> None:
-        self.cell = cell
+    def __init__(self, learner: TrainedLearner, cell: Cell) -> None:
+        self.learner, self.cell = learner, cell
         self._points = np.ascontiguousarray(query_points(cell).T[None])
 
     def evaluate(self, shared: SharedData) -> Members:
@@ -40,9 +41,7 @@ class TrainedHeads:
 
     def train(self, x: Array, y: Array, projections: Array) -> Array:
         """Return the projections (h, d, p) after training on pairs x (i, d), y (i,)."""
-        learner = self.cell.estimator.learner
-        assert learner.kind == "trained"  # for the type checker
-        w = projections.copy()
+        learner, w = self.learner, projections.copy()
         for step in range(learner.steps):
             _, gradient = loss_and_gradient(x, y, w, self.cell.bandwidth)
             turning = gradient - w @ (w.swapaxes(1, 2) @ gradient)
@@ -52,6 +51,9 @@ class TrainedHeads:
             w, r = np.linalg.qr(w - learner.rate * (1 - step / learner.steps) / length * turning)
             w *= np.sign(np.diagonal(r, axis1=1, axis2=2))[:, None, :]
         return w
+
+
+prepared.register(TrainedLearner, TrainedHeads)
 
 
 def loss_and_gradient(x: Array, y: Array, w: Array, bandwidth: float) -> tuple[float, Array]:

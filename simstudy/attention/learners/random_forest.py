@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import numpy as np
 
-from simstudy.attention.members import NO_INDICES, Members
+from simstudy.attention.members import NO_INDICES, Members, prepared
 from simstudy.data.addresses import Role, uniforms
 from simstudy.data.heads import query_points
 from simstudy.data.shared import SharedData
 from simstudy.design.settings.cell import Cell
+from simstudy.design.settings.ensembles import RandomForestLearner
 
 
 class RandomForest:
     """Regression trees, each on its own bootstrap sample, splitting on the best of a few random features."""
 
-    def __init__(self, cell: Cell) -> None:
-        self.cell = cell
+    def __init__(self, learner: RandomForestLearner, cell: Cell) -> None:
+        self.learner, self.cell = learner, cell
         self._points = query_points(cell)
 
     def evaluate(self, shared: SharedData) -> Members:
@@ -32,12 +33,13 @@ class RandomForest:
         """Predictions (query, tree) of one forest."""
         from sklearn.ensemble import RandomForestRegressor
 
-        learner = self.cell.estimator.learner
-        assert learner.kind == "random_forest"  # for the type checker
         forest = RandomForestRegressor(
             self.cell.heads.n_heads,
-            max_features=learner.max_features,
-            min_samples_leaf=learner.min_leaf,
+            max_features=self.learner.max_features,
+            min_samples_leaf=self.learner.min_leaf,
             random_state=seed,
         ).fit(x, y)
         return np.stack([tree.predict(self._points) for tree in forest.estimators_], axis=1)
+
+
+prepared.register(RandomForestLearner, RandomForest)

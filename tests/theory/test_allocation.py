@@ -7,7 +7,7 @@ import pytest
 from scipy.optimize import brentq
 
 from simstudy.design import settings as s
-from simstudy.theory.allocation import splits as al
+from simstudy.theory import allocation as al
 from simstudy.theory.closed_forms import averaged_noise_ratio, origin_correlation
 
 QUADRATIC = s.Quadratic(function="quadratic", coefficients=(1e-3,))

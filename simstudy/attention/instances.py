@@ -1,0 +1,46 @@
+"""Numbers of a random instance of each replicate, where no regression function is estimated."""
+
+from __future__ import annotations
+
+from functools import singledispatch
+
+import numpy as np
+from numpy.typing import NDArray
+
+from simstudy.attention.members import NO_INDICES, Members, prepared
+from simstudy.data.shared import SharedData
+from simstudy.design.settings import Instance
+from simstudy.design.settings.cell import Cell
+
+
+@singledispatch
+def measure(instance: Instance, cell: Cell, shared: SharedData) -> dict[str, NDArray[np.float64]]:
+    """Return the quantities of an instance in the replicates of the data, by name: (replicate,) arrays.
+
+    The file of its system registers what measures an instance, by the type of its record.
+    """
+    raise NotImplementedError(f"nothing measures {type(instance).__name__}")
+
+
+class MeasuredInstance:
+    """The instance of one cell."""
+
+    def __init__(self, instance: Instance, cell: Cell) -> None:
+        self.instance, self.cell = instance, cell
+
+    def evaluate(self, shared: SharedData) -> Members:
+        """Return the numbers of the replicates of the data, without estimates: at no query.
+
+        Raises
+        ------
+        ArithmeticError
+            If a number is not finite, so that its replicate is counted as failed.
+        """
+        numbers = measure(self.instance, self.cell, shared)
+        for name, values in numbers.items():
+            if not np.isfinite(values).all():
+                raise ArithmeticError(f"{name} is not finite")
+        return Members(np.empty((shared.count, 0, self.cell.n_members)), None, NO_INDICES, numbers)
+
+
+prepared.register(Instance, MeasuredInstance)

@@ -1,0 +1,40 @@
+"""What every system states of its random instances: parameters, the settings that mean something, and its numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import ClassVar
+
+from simstudy.design.settings.records import Choice, Impossibility, Quantity, Setting
+from simstudy.design.settings.tables import Data, Heads
+
+
+class Instance(Choice):
+    """A random instance of a system, whose numbers are measured in each replicate in place of estimates.
+
+    Attributes
+    ----------
+    kind
+        Name by which a design states it.
+    uses
+        Settings of other tables that mean something for it; all others are refused where a design states them.
+    quantities
+        What is measured, each with unit, meaning and formula; every name becomes a measure.
+    words
+        What people call its parameters, where their own names do not do.
+    """
+
+    kind: str
+
+    uses: ClassVar[tuple[str, ...]]
+    quantities: ClassVar[dict[str, Quantity]]
+    words: ClassVar[dict[str, Setting]] = {}
+
+    @classmethod
+    def system(cls) -> str:
+        """Return the name of the system: that of its file in every room."""
+        return cls.__module__.rpartition(".")[2]
+
+    def impossibilities(self, data: Data, heads: Heads) -> Iterator[Impossibility]:
+        """Yield the rules that its parameters and the sizes of the cell break together."""
+        yield from ()

@@ -1,0 +1,92 @@
+"""The identity of what computes batches: sources as far as they compute anything, numeric libraries and hardware.
+
+Reads the package's own source files.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import hashlib
+import importlib.metadata
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from simstudy.design.settings.cell import Cell
+from simstudy.kernels.devices import hardware
+
+PACKAGE = Path(__file__).parents[1]
+NUMERIC_LIBRARIES = ("numpy", "numba", "llvmlite", "scipy")
+
+# Sources that decide the bits of a batch, as folders and files; a test compares them with what `batch` imports.
+SOURCES = (
+    "attention", "data", "design/settings", "kernels", "replicates/batch.py", "replicates/moments.py", "text.py",
+    "weights.py",
+)  # fmt: skip
+# Of these, folders whose files serve one kind of cell each, that of their name; a test sees that nothing imports them.
+APART = ("attention/learners", "attention/systems", "design/settings/systems")
+
+
+def engine(device: str = "cpu", cells: Iterable[Cell] = ()) -> str:
+    """Return the identity of what computes the batches of some cells, as 16 hex digits.
+
+    Stored batches of another engine are never mixed with new ones.  Comments, formatting and docstrings do not count,
+    and the files of a system or learner for its own cells alone.
+    """
+    return _engine(device, frozenset(map(_own, cells)), PACKAGE)
+
+
+def _own(cell: Cell) -> str:
+    """Name of the files that serve cells of this kind alone, where there are any."""
+    return cell.estimator.learner.kind if cell.instance is None else cell.instance.system()
+
+
+@functools.cache
+def _engine(device: str, names: frozenset[str], package: Path) -> str:
+    digest = hashlib.blake2b(digest_size=8)
+    for path in sorted(sources(names, package)):
+        digest.update(f"{path.relative_to(package).as_posix()}\0{code_of(path)}\0".encode())
+    for name in NUMERIC_LIBRARIES:
+        digest.update(f"{name}={importlib.metadata.version(name)}\0".encode())
+    digest.update(hardware(device).encode())
+    return digest.hexdigest()
+
+
+def sources(names: frozenset[str], package: Path = PACKAGE) -> Iterator[Path]:
+    """Yield the files that all cells share, and those of the systems and learners named."""
+    apart = [package / folder for folder in APART]
+    for entry in SOURCES:
+        path = package / entry
+        for source in path.rglob("*.py") if path.is_dir() else [path]:
+            if source.parent not in apart or source.stem in {"__init__", *names}:
+                yield source
+
+
+@functools.cache
+def code_of(path: Path) -> str:
+    """Return what a source computes: its syntax without comments, formatting and docstrings.
+
+    Written out here rather than by `ast.dump`, which shows what is empty in some versions of Python and not in others.
+    """
+    parts: list[str] = []
+    _write(ast.parse(path.read_bytes()), parts)
+    return "\n".join(parts)
+
+
+def _write(node: Any, parts: list[str]) -> None:
+    if isinstance(node, list):
+        for each in node:
+            # A constant that stands alone is a docstring, or computes as little.
+            if not (isinstance(each, ast.Expr) and isinstance(each.value, ast.Constant)):
+                _write(each, parts)
+    elif isinstance(node, ast.AST):
+        parts.append(type(node).__name__)
+        for name in node._fields:
+            value = getattr(node, name, None)
+            if value is not None and value != []:
+                parts.append(name)
+                _write(value, parts)
+    else:
+        parts.append(repr(node))
+    parts.append(")")

@@ -1,0 +1,184 @@
+"""The statistics that figures show: computed here, so that drawing them is drawing alone."""
+
+from __future__ import annotations
+
+from functools import singledispatch
+from typing import NamedTuple
+
+import numpy as np
+import xarray as xr
+from numpy.typing import NDArray
+
+from simstudy.design.figures import BaseFigure, OptimumFigure, OrderingFigure
+from simstudy.design.measures import INDICES, THEORIES, coordinates_of
+from simstudy.design.settings.cell import by_levels, level, selected
+from simstudy.execution.ledger import Account
+from simstudy.verdicts.estimates import Estimates
+from simstudy.verdicts.optima import NEVER, Profile, optimum_shares, told_profile
+from simstudy.verdicts.orderings import spearman, tied, wrong_pairs
+
+Array = NDArray[np.float64]
+
+# ---------------------------------------------------------------- of draws of the estimates, stored by the run
+
+
+@singledispatch
+def stored_numbers(figure: BaseFigure, accounts: list[Account], factors: tuple[str, ...]) -> dict[str, Array]:
+    """Return what a figure shows of draws from the joint distribution of the estimates: its variables, by name.
+
+    Parameters
+    ----------
+    figure
+        What the design declares.
+    accounts
+        Of the cells of its grid.
+    factors
+        Of its grid.
+
+    Returns
+    -------
+    dict of (cell, ...) arrays
+        NaN in cells that the figure does not select; empty for figures of estimates alone.
+    """
+    return {}
+
+
+@stored_numbers.register
+def _(figure: OptimumFigure, accounts: list[Account], factors: tuple[str, ...]) -> dict[str, Array]:
+    estimates = Estimates(accounts, figure.y)
+    within = (figure.over, *figure.tune)
+    return {"optimum_share": optimum_shares(estimates, _chosen(figure, estimates), factors, within)}
+
+
+@stored_numbers.register
+def _(figure: OrderingFigure, accounts: list[Account], factors: tuple[str, ...]) -> dict[str, Array]:
+    estimates = Estimates(accounts, figure.y)
+    indices = [Estimates(accounts, "hdi", index) for index in INDICES]
+    apart = tuple(name for name in (figure.hue, figure.panel) if name)
+    shares, errors = wrong_pairs(estimates, indices, _chosen(figure, estimates), apart)
+    return {"wrong_pair_share": shares, "wrong_pair_share_mcse": errors}
+
+
+def _chosen(figure: BaseFigure, estimates: Estimates) -> list[int]:
+    return [i for i, coordinates in enumerate(estimates.coordinates) if selected(coordinates, figure.where)]
+
+
+# ---------------------------------------------------------------- of labelled results
+
+
+class Place(NamedTuple):
+    """Optimum at one level of x: between levels by Monte Carlo and by each theory, and the levels possible."""
+
+    x: float
+    optimum: float
+    lowest: float
+    highest: float
+    told: dict[str, float]
+
+
+def places(figure: OptimumFigure, cells: xr.Dataset) -> list[Place]:
+    """Return the optimum at each level of x at which the measure is defined.
+
+    Parameters
+    ----------
+    figure
+        What the design declares.
+    cells
+        Those that differ in x, ``over`` and tuned factors alone, with ``optimum_share`` of this figure.
+    """
+    found, rows = [], coordinates_of(cells)
+    # Both by their numbers, also a bandwidth that follows a rule.
+    along, over = (cells[name].values.astype(float) for name in (figure.x, figure.over))
+    for x in np.unique(along):
+        inside = np.flatnonzero(along == x)
+        levels, shares = over[inside], cells.optimum_share.values[inside]
+        values = {source: cells[figure.y].sel(source=source).values[inside] for source in ("empirical", *THEORIES)}
+        if not np.isfinite(values["empirical"]).any():
+            continue
+        possible = [each for each in np.unique(levels) if shares[levels == each].sum() >= NEVER]
+        tuned = [[level(rows[cell], name) for cell in inside] for name in figure.tune]
+        profiles = {source: told_profile(levels, tuned, values[source]) for source in THEORIES}
+        told = {name: float(profile.refined[0]) if profile.in_sight else np.nan for name, profile in profiles.items()}
+        optimum = float(_profile(levels, values["empirical"]).refined[0])
+        found.append(Place(float(x), optimum, min(possible), max(possible), told))
+    return found
+
+
+def _profile(levels: Array, values: Array) -> Profile:
+    """Least of the values at each level; undefined ones are left out."""
+    known, distinct = np.where(np.isnan(values), np.inf, values), np.unique(levels)
+    return Profile(distinct, np.array([[known[levels == each].min() for each in distinct]]))
+
+
+class LawShare(NamedTuple):
+    """Variance of an ensemble over that of one member, with MCSE: by the law and as found."""
+
+    law: float
+    law_mcse: float
+    found: float
+    found_mcse: float
+
+
+def law_shares(cells: xr.Dataset, factors: tuple[str, ...]) -> list[LawShare]:
+    """Return what is found and by the law, for every ensemble larger than the smallest with the same other factors.
+
+    For members of any kind the average of M has the variance of one over M plus 1 − 1/M times their covariance: an
+    identity at each M.  The law says more, that variance and covariance are the same at every M.  So both are taken
+    from the smallest ensemble, and put to the test at the others.
+
+    Parameters
+    ----------
+    cells
+        Those of one grid.
+    factors
+        Those of the grid, ``n_heads`` among them.
+    """
+    found, rows = [], coordinates_of(cells)
+    for stratum in by_levels(rows, (name for name in factors if name != "n_heads"), range(len(rows))):
+        small, *larger = sorted(stratum, key=lambda cell: float(rows[cell]["n_heads"]))
+        (variance, error), (covariance, other) = (
+            _estimate(cells, name, small) for name in ("mean_variance", "mean_covariance")
+        )
+        for cell in larger:
+            rest = 1 - 1 / rows[cell]["n_heads"]
+            law = covariance / variance * rest + 1 / rows[cell]["n_heads"]
+            # Of the ratio of covariance to variance, their errors taken for independent.
+            law_mcse = rest / variance * float(np.hypot(other, covariance / variance * error))
+            value, mcse = (number / variance for number in _estimate(cells, "ensemble_variance", cell))
+            found.append(LawShare(law, law_mcse, value, float(np.hypot(mcse, value * error / variance))))
+    return found
+
+
+def _estimate(cells: xr.Dataset, measure: str, cell: int) -> tuple[float, float]:
+    """Estimate of a measure in a cell, and its MCSE."""
+    return float(cells[measure].sel(source="empirical")[cell]), float(cells[f"{measure}_mcse"][cell])
+
+
+def rank_correlation(cells: xr.Dataset, measure: str) -> tuple[float, int]:
+    """Return Spearman's rank correlation of a diversity index and a measure, and the cells in which both are defined.
+
+    Parameters
+    ----------
+    cells
+        Results of one index.
+    measure
+        An averaged one.
+
+    Returns
+    -------
+    tuple
+        NaN as correlation if either is constant, but for rounding.
+    """
+    x, y = cells.hdi.values, cells[measure].sel(source="empirical").values
+    both = np.isfinite(x) & np.isfinite(y)
+    return (float(spearman(tied(x[both]), tied(y[both]))), int(both.sum())) if both.any() else (np.nan, 0)
+
+
+def mean_within(cells: list[xr.Dataset], measure: str) -> float:
+    """Return the mean of the rank correlations within groups of cells; NaN if none has any.
+
+    Correlations pooled over groups can differ in sign from those within each (Simpson 1951).
+    """
+    within = [correlation for correlation, _ in (rank_correlation(part, measure) for part in cells)]
+    defined = [correlation for correlation in within if np.isfinite(correlation)]
+    return float(np.mean(defined)) if defined else np.nan

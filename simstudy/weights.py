@@ -1,0 +1,56 @@
+"""Weights a of least aᵀE a, E positive semidefinite: plain optimisation, for theory and simulation alike."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+
+
+def affine(moment: Array) -> Array:
+    """Weights of least aᵀE a on Σ a = 1: E⁻¹1/1ᵀE⁻¹1; of a singular E, those of least Σ a².
+
+    Heads alike then have equal weights.
+    """
+    uniform = np.full(len(moment), 1.0 / len(moment))
+    differences = np.linalg.svd(uniform[None])[2][1:].T
+    # Directions in which heads do not differ, but for rounding, leave the weights as they are.
+    values, vectors = np.linalg.eigh(differences.T @ moment @ differences)
+    told_apart = values > 1e-12 * np.trace(moment)
+    directions = differences @ vectors[:, told_apart]
+    weights: Array = uniform - directions @ ((directions.T @ moment @ uniform) / values[told_apart])
+    return weights
+
+
+def simplex(moment: Array) -> Array:
+    """Weights of least aᵀE a on a ≥ 0, Σ a = 1; of a singular E any of them.
+
+    As aᵀE a is homogeneous, the minimum of aᵀE a + c(Σ a − 1)² over a ≥ 0 has the same direction for every c > 0.  The
+    active-set method of Lawson and Hanson (1974) ends at the exact support; general convex solvers stop at a tolerance.
+    """
+    root, scale, n_heads = _root(moment), np.sqrt(np.trace(moment) / len(moment)) or 1.0, len(moment)
+    # Imported here: it takes a quarter of a second, which most commands need not wait for.
+    from scipy.optimize import nnls
+
+    system, outcome = np.vstack([root, np.full(n_heads, scale)]), np.append(np.zeros(len(root)), scale)
+    weights: Array = nnls(system, outcome, maxiter=30 * n_heads)[0]
+    return weights / weights.sum()
+
+
+def front_greater(moment: Array) -> Array:
+    """Weights of least aᵀE a on a_1 ≥ a_2 ≥ … ≥ 0, Σ a = 1: mixtures of the averages of the first 1, 2, … heads."""
+    n_heads = len(moment)
+    averages = np.triu(np.ones((n_heads, n_heads))) / np.arange(1, n_heads + 1)
+    return averages @ simplex(averages.T @ moment @ averages)
+
+
+def least_squares(gram: Array, cross: Array) -> Array:
+    """Weights of least aᵀGa − 2aᵀc: a learned output projection; the shortest where G is singular."""
+    return np.asarray(np.linalg.lstsq(gram, cross, rcond=1e-10)[0], np.float64)
+
+
+def _root(moment: Array) -> Array:
+    """R with RᵀR = E, where rounding may have left E with small negative eigenvalues."""
+    values, vectors = np.linalg.eigh(moment)
+    return np.sqrt(np.maximum(values, 0.0))[:, None] * vectors.T

@@ -1,0 +1,147 @@
+"""A worked example of adding a system: three files in a copy of the package, and a study measures it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+
+import simstudy
+from simstudy.execution.engine import PACKAGE
+
+SETTINGS = '''
+"""Random walks: what is stated, and which numbers are measured."""
+
+from collections.abc import Iterator
+from typing import ClassVar, Literal
+
+from pydantic import Field
+
+from simstudy.design.settings.instance import Instance
+from simstudy.design.settings.records import Count, Impossibility, Quantity, Setting
+from simstudy.design.settings.tables import Data, Heads
+
+
+class RandomWalkInstance(Instance):
+    """A walk of n_keys steps in n_features dimensions."""
+
+    kind: Literal["random_walk"]
+    stride: Count = Field(1, description="steps between two looks, a divisor of n_keys")
+
+    uses: ClassVar[tuple[str, ...]] = ("n_keys", "n_features")
+    quantities: ClassVar[dict[str, Quantity]] = {
+        "walk_length": Quantity("1", "squared distance of the last look from the start, for each step", "|x_n|^2 / n"),
+    }
+    words: ClassVar[dict[str, Setting]] = {"stride": Setting("steps between looks", "s")}
+
+    def impossibilities(self, data: Data, heads: Heads) -> Iterator[Impossibility]:
+        """The last step is looked at."""
+        if data.n_keys % self.stride:
+            yield "instance", f"stride = {self.stride} must divide n_keys = {data.n_keys}"
+'''
+
+MEASURED = '''
+"""Random walks."""
+
+from simstudy.attention.instances import measure
+from simstudy.data.shared import SharedData
+from simstudy.design.settings.cell import Cell
+from simstudy.design.settings.systems.random_walk import RandomWalkInstance
+
+
+@measure.register
+def walk(instance: RandomWalkInstance, cell: Cell, shared: SharedData) -> dict:
+    """Length of a walk at its last look."""
+    steps = shared.normals(cell.data.n_keys, cell.data.n_features)
+    looks = steps.cumsum(axis=2)[:, :, instance.stride - 1 :: instance.stride]
+    return {"walk_length": (looks[:, :, -1] ** 2).sum(axis=1) / cell.data.n_keys}
+'''
+
+THEORY = '''
+"""Length of random walks."""
+
+from simstudy.design.settings.cell import Cell
+from simstudy.design.settings.systems.random_walk import RandomWalkInstance
+from simstudy.theory.instances import exact_numbers
+
+
+@exact_numbers.register
+def random_walk(instance: RandomWalkInstance, cell: Cell) -> dict[str, float]:
+    """Squared length of n steps of d standard normals: n·d."""
+    return {"walk_length": float(cell.data.n_features)}
+'''
+
+ADDED = {"design/settings": SETTINGS, "attention": MEASURED, "theory": THEORY}
+
+DESIGN = """
+[study]
+name = "walks"
+title = "How far does a random walk go?"
+aim = "To show how a system is added."
+
+[data]
+n_keys = 12
+
+[simulation]
+batch_size = 64
+
+[system]
+instance = { kind = "random_walk" }
+
+[precision]
+relative_mcse = { walk_length = 0.02 }
+
+[grids.walks]
+exact = true
+[grids.walks.factors]
+n_features = [1, 4]
+"instance.stride" = [1, 3]
+
+[claims.length]
+statement = "The squared length of a walk is the number of its steps times their dimension."
+kind = "agrees_with_theory"
+grid = "walks"
+measure = "walk_length"
+source = "exact"
+margin = 0.1
+
+[figures.length]
+title = "Length against dimension"
+grid = "walks"
+x = "n_features"
+y = "walk_length"
+hue = "instance.stride"
+
+[profiles.quick]
+"""
+
+
+def test_system__is_added_by_one_file_for_each_room(tmp_path):
+    package = tmp_path / PACKAGE.name
+    shutil.copytree(PACKAGE, package, ignore=shutil.ignore_patterns("__pycache__"))
+    for room, text in ADDED.items():
+        path = package / room / "systems" / "random_walk.py"
+        assert not path.exists() and path.parent.is_dir()
+        path.write_text(text, encoding="utf-8")
+
+    def command(*arguments):
+        return subprocess.run(
+            [sys.executable, "-m", "simstudy", *arguments], cwd=tmp_path, capture_output=True, text=True,
+            env=os.environ | {"PYTHONPATH": str(tmp_path)},
+        )  # fmt: skip
+
+    (tmp_path / "walks.toml").write_text(DESIGN, encoding="utf-8")
+    ended = command("run", "walks.toml", "--executor", "serial")
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    folder = tmp_path / "outputs" / "walks" / "quick"
+    assert "supported" in (folder / "verdicts.csv").read_text(encoding="utf-8")
+    assert "steps between looks" in (folder / "report.html").read_text(encoding="utf-8")
+    (tmp_path / "walks.toml").write_text(DESIGN.replace("[1, 3]", "[1, 5]"), encoding="utf-8")
+    refused = command("check", "walks.toml")
+    assert refused.returncode == 2 and "stride = 5 must divide n_keys = 12" in refused.stderr
+    # What was computed without the system stays: no source that other cells share has changed.
+    shared = "import simstudy.execution.engine as e; print(e.PACKAGE.parent, e.engine())"
+    seen = subprocess.run([sys.executable, "-c", shared], cwd=tmp_path, capture_output=True, text=True,
+                          env=os.environ | {"PYTHONPATH": str(tmp_path)}).stdout.split()  # fmt: skip
+    assert seen == [str(tmp_path), simstudy.execution.engine.engine()]

@@ -1,0 +1,35 @@
+"""Cells: what they are named by, and what they have in common."""
+
+from __future__ import annotations
+
+from builders import minimal_cell
+
+from simstudy.design.feasibility import features_needed, impossibilities
+
+
+def test_features_needed__by_arrangement():
+    def needed(**settings):
+        return features_needed(minimal_cell(n_heads=3, head_dim=2, **settings).heads)
+
+    assert needed(arrangement="aligned") == 2
+    assert needed(arrangement="orthogonal") == 6
+    assert needed(arrangement="rotated", angle=0) == 2
+    assert needed(arrangement="rotated", angle=1) == 6
+    assert needed(arrangement="principal_angles", principal_angles=[0, 5]) == 4
+    assert impossibilities(minimal_cell(arrangement="haar", n_heads=30)) == []
+
+
+def test_identity__follows_numbers_not_labels():
+    cell = minimal_cell()
+    assert cell.identity("a") != cell.identity("b")
+    assert cell.identity("a") == minimal_cell().identity("a")
+    for change in ({"n_keys": 41}, {"bandwidth": 0.9}, {"seed": 8}, {"batch_size": 64}, {"noise_sd": 2.0}):
+        assert minimal_cell(**change).identity("a") != cell.identity("a")
+
+
+def test_data_id__is_shared_by_cells_that_differ_in_the_estimator_only():
+    cell = minimal_cell()
+    for change in ({"n_keys": 41}, {"bandwidth": 0.9}, {"noise_sd": 2.0}, {"n_heads": 3}, {"regression": "linear"}):
+        assert minimal_cell(**change).data_id == cell.data_id
+    for change in ({"seed": 8}, {"key_distribution": "sphere"}):
+        assert minimal_cell(**change).data_id != cell.data_id

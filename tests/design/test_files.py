@@ -1,0 +1,119 @@
+"""Files that a design names, and the design itself: what can be read is read, all else is refused at once."""
+
+from __future__ import annotations
+
+import os
+import socket
+
+import numpy as np
+import pytest
+from builders import DESIGN, edited, mistakes, write_design
+
+from simstudy.design.load import MAX_BYTES, load_design
+from simstudy.design.mistakes import DesignError
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        (b"\xff\xfe", "not UTF-8"),
+        (b"#" * (MAX_BYTES + 1), "longer than"),
+        (b"", "no such profile"),
+        (b"= 3", "not valid"),
+    ],
+)
+def test_unreadable_files__are_refused(tmp_path, content, expected):
+    path = tmp_path / "design.toml"
+    path.write_bytes(content)
+    with pytest.raises(DesignError, match=expected):
+        load_design(path)
+
+
+def test_missing_file__is_refused(tmp_path):
+    with pytest.raises(DesignError, match="cannot be read"):
+        load_design(tmp_path / "absent.toml")
+
+
+def test_head_file__travels_inside_the_cell(tmp_path):
+    projections = np.random.default_rng(0).normal(size=(2, 6, 2))
+    np.save(tmp_path / "heads.npy", projections)
+    text = edited(DESIGN, 'arrangement = "rotated"', 'arrangement = "file"\nfile = "heads.npy"')
+    text = edited(text, "angle = [0, 45, 90]", "n_keys = [10, 20]").replace('x = "angle"', 'x = "n_keys"')
+    cell = load_design(write_design(tmp_path, text)).cells[0].cell
+    np.testing.assert_array_equal(cell.file_projections, projections)
+    np.save(tmp_path / "heads.npy", projections[:1])
+    assert "holds shape (1, 6, 2)" in mistakes(tmp_path, text)
+    np.save(tmp_path / "heads.npy", np.array([object()]))
+    assert "cannot be read as .npy" in mistakes(tmp_path, text)
+
+
+def test_head_files__that_are_none_are_refused(tmp_path):
+    text = edited(DESIGN, 'arrangement = "rotated"', 'arrangement = "file"\nfile = "heads.npy"')
+    text = edited(text, "angle = [0, 45, 90]", "n_keys = [10, 20]").replace('x = "angle"', 'x = "n_keys"')
+    assert "must hold no control character; U+0000 is one" in mistakes(tmp_path, edited(text, "heads.npy", "a\\u0000b"))
+    path = tmp_path / "heads.npy"
+    with path.open("wb") as file:
+        np.savez(file, a=np.ones(3))
+    assert "cannot be read as .npy" in mistakes(tmp_path, text)
+    path.write_bytes(b"PK\x03\x04 is not an archive")
+    assert "cannot be read as .npy" in mistakes(tmp_path, text)
+    projections = np.random.default_rng(0).normal(size=(2, 6, 2))
+    projections[1, :, 1] = -2 * projections[1, :, 0]
+    np.save(path, projections)
+    assert "head 1 has rank 1; give head_dim = 2" in mistakes(tmp_path, text)
+    np.save(path, np.full((2, 6, 2), np.inf))
+    assert "must hold real numbers only" in mistakes(tmp_path, text)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "place"),
+    [
+        ('title = "A tiny study"', 'title = "a\\u001b[2J"', "study.title"),
+        ('aim = "To test."', 'aim = "a\\u0000"', "study.aim"),
+        ('"The error falls."', '"a\\nb"', "claims.mse-falls.statement"),
+        ('title = "Error against angle"', 'title = "\\u202egnp.exe"', "figures.mse.title"),
+        ("[grids.angles.factors]", '[grids.angles]\ntitle = "a\\rb"\n[grids.angles.factors]', "grids.angles.title"),
+        ('function = "ridge"', 'function = "ridge", label = "a\\u2028b"', "data.regression.label"),
+    ],
+)
+def test_control_characters__are_refused_and_spelt_out(tmp_path, old, new, place):
+    message = mistakes(tmp_path, edited(DESIGN, old, new))
+    assert f"{place} = " in message and "must hold no control character; U+" in message
+    assert message.isprintable()
+    load_design(write_design(tmp_path, edited(DESIGN, "To test.", "First.\\n\\n\\tSecond: ∑ é 👍.")))
+
+
+@pytest.fixture(params=["fifo", "folder", "device", "socket"])
+def irregular(request, tmp_path):
+    """A path that is none of a regular file."""
+    path = tmp_path / "odd"
+    match request.param:
+        case "fifo":
+            os.mkfifo(path)
+        case "folder":
+            path.mkdir()
+        case "device":
+            path.symlink_to("/dev/zero")
+        case "socket":
+            with socket.socket(socket.AF_UNIX) as server:
+                server.bind(str(path))
+    return path
+
+
+def test_irregular_files__are_refused_without_waiting(irregular, tmp_path):
+    with pytest.raises(DesignError, match="cannot be read: a folder, pipe, device or socket"):
+        load_design(irregular)
+    text = edited(DESIGN, 'arrangement = "rotated"', 'arrangement = "file"\nfile = "odd"')
+    text = edited(text, "angle = [0, 45, 90]", "n_keys = [10, 20]").replace('x = "angle"', 'x = "n_keys"')
+    assert "heads.file = 'odd': cannot be read: a folder, pipe, device or socket" in mistakes(tmp_path, text)
+
+
+def test_large_files__are_refused(tmp_path, monkeypatch):
+    path = write_design(tmp_path, DESIGN + "#" * MAX_BYTES)
+    with pytest.raises(DesignError, match=f"longer than {MAX_BYTES} bytes; is it the right file"):
+        load_design(path)
+    monkeypatch.setattr("simstudy.design.feasibility.MAX_HEAD_BYTES", 200)
+    np.save(tmp_path / "heads.npy", np.random.default_rng(0).normal(size=(2, 6, 2)))
+    text = edited(DESIGN, 'arrangement = "rotated"', 'arrangement = "file"\nfile = "heads.npy"')
+    text = edited(text, "angle = [0, 45, 90]", "n_keys = [10, 20]").replace('x = "angle"', 'x = "n_keys"')
+    assert "heads.file = 'heads.npy': longer than 200 bytes" in mistakes(tmp_path, text)

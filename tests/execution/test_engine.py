@@ -1,0 +1,83 @@
+"""The identity of stored batches follows what is computed, not how it is written."""
+
+from __future__ import annotations
+
+import shutil
+
+import pytest
+from builders import minimal_cell
+
+from simstudy.execution import engine as engines
+from simstudy.execution.engine import PACKAGE, code_of, engine
+
+CELLS = {
+    "softmax heads": minimal_cell(),
+    "forest": minimal_cell(learner="random_forest", noise_treatment="drawn"),
+    "kq_svd": minimal_cell(instance={"kind": "kq_svd", "rank": 1}),
+    "hierarchy": minimal_cell(instance={"kind": "hierarchy", "levels": 2}),
+}
+
+
+@pytest.fixture
+def changed(tmp_path, monkeypatch):
+    """Return what edits one source of a copy of the package, and says for which cells this makes another engine."""
+    copies = iter(range(9))
+
+    def edit(name, old, new):
+        package = tmp_path / str(next(copies)) / PACKAGE.name
+        shutil.copytree(PACKAGE, package, ignore=shutil.ignore_patterns("__pycache__"))
+        before = identities(package)
+        path = package / name
+        assert old in path.read_text(encoding="utf-8")
+        path.write_text(path.read_text(encoding="utf-8").replace(old, new, 1), encoding="utf-8")
+        code_of.cache_clear()
+        engines._engine.cache_clear()
+        return {cell for cell, identity in identities(package).items() if identity != before[cell]}
+
+    def identities(package):
+        monkeypatch.setattr(engines, "PACKAGE", package)
+        return {name: cell.identity(engine(cells=[cell])) for name, cell in CELLS.items()}
+
+    yield edit
+    code_of.cache_clear()
+    engines._engine.cache_clear()
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new"),
+    [
+        ("kernels/ratios.py", '"""', '"""Other words. '),
+        ("data/geometry.py", '    """', '    """Other words. '),
+        ("kernels/few_queries.py", "\nfrom __future__", "\n# A remark.\n\n\nfrom __future__"),
+        ("replicates/moments.py", "sum(axis=1)", "sum(\n    axis=1  # replicates\n)"),
+        ("data/addresses.py", "INSTANCE = 7", "INSTANCE = 0x7"),
+        ("replicates/stopping.py", "GROWTH = 4", "GROWTH = 5"),
+        ("theory/leading.py", "import numpy", "import  numpy"),
+    ],
+)
+def test_how_a_source_is_written__keeps_every_batch(changed, name, old, new):
+    assert changed(name, old, new) == set()
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new", "cells"),
+    [
+        ("kernels/elementary.py", "1023)", "1022)", set(CELLS)),
+        ("kernels/philox.py", "0xD2511F53", "0xD2511F55", set(CELLS)),
+        ("replicates/batch.py", "PIECE_BYTES = 16", "PIECE_BYTES = 15", set(CELLS)),
+        ("attention/draws.py", "1e-12", "1e-11", set(CELLS)),
+        ("attention/systems/hierarchy.py", "CUTS = 8", "CUTS = 9", {"hierarchy"}),
+        ("design/settings/systems/hierarchy.py", "le=30", "le=31", {"hierarchy"}),
+        ("attention/systems/kq_svd.py", "head_dim // 2", "head_dim // 3", {"kq_svd"}),
+        ("attention/learners/random_forest.py", "2**32", "2**31", {"forest"}),
+        ("attention/learners/trained.py", "== 0.0", "== 1.0", set()),
+    ],
+)
+def test_what_a_source_computes__discards_the_batches_that_it_computed(changed, name, old, new, cells):
+    assert changed(name, old, new) == cells
+
+
+def test_cells_together__have_the_engine_of_all_their_sources():
+    heads, forest, svd = (engine(cells=[CELLS[name]]) for name in ("softmax heads", "forest", "kq_svd"))
+    assert heads == engine() and len({heads, forest, svd, engine(cells=CELLS.values())}) == 4
+    assert engine(cells=[CELLS["kq_svd"], CELLS["softmax heads"]]) == svd

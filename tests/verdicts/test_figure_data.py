@@ -1,0 +1,55 @@
+"""Statistics that figures show: the law of exchangeable members, and rank correlations."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import xarray as xr
+
+from simstudy.verdicts.figure_data import law_shares, mean_within, rank_correlation
+
+SIZES = (2.0, 8.0)
+
+
+def law_cells(growth: float = 1.0) -> xr.Dataset:
+    """Members of variance 2 and covariance 0.5, of which both change with the size by a factor."""
+    factor, size = np.array([1.0, growth]), np.array(SIZES)
+    measures = {
+        "mean_variance": 2.0 * factor,
+        "mean_covariance": 0.5 * factor,
+        "ensemble_variance": (0.5 + 1.5 / size) * factor,
+    }
+    data = {name: (("source", "cell"), values[None]) for name, values in measures.items()}
+    data |= {f"{name}_mcse": ("cell", 0.01 * values) for name, values in measures.items()}
+    return xr.Dataset(data, {"source": ["empirical"], "n_heads": ("cell", size)})
+
+
+def test_law_shares__are_on_the_law_for_exchangeable_members_and_off_it_for_others():
+    ((law, law_mcse, found, found_mcse),) = law_shares(law_cells().isel(cell=[1, 0]), ("n_heads",))
+    assert law == pytest.approx(0.25 * 7 / 8 + 1 / 8) and found == pytest.approx(law)
+    # d(c/v) = (dc - c/v dv)/v, and the same for the variance of the average.
+    assert law_mcse == pytest.approx(7 / 8 / 2 * np.hypot(0.005, 0.25 * 0.02))
+    assert found_mcse == pytest.approx(law * 0.01 * 2**0.5)
+    ((law, _, found, _),) = law_shares(law_cells(growth=3.0), ("n_heads",))
+    assert found == pytest.approx(3 * law)
+
+
+def indexed(x: np.ndarray, y: np.ndarray) -> xr.Dataset:
+    return xr.Dataset({"hdi": ("cell", x), "mse": (("source", "cell"), y[None])}, {"source": ["empirical"]})
+
+
+def test_rank_correlation__takes_rounding_for_ties():
+    y = np.array([1.0, 2.0, 3.0, 4.0])
+    close = np.array([0.5, 0.5, 0.7, 0.9]) + np.array([1e-16, 0, 0, 0])
+    assert rank_correlation(indexed(close, y), "mse") == (pytest.approx(0.9487, abs=1e-4), 4)
+    correlation, count = rank_correlation(indexed(np.array([1, 1 + 1e-16, 1, 1 - 1e-16]), y), "mse")
+    assert np.isnan(correlation) and count == 4
+    assert rank_correlation(indexed(-y, y), "mse") == (pytest.approx(-1.0), 4)
+    assert rank_correlation(indexed(np.exp(y), y), "mse") == (pytest.approx(1.0), 4)
+
+
+def test_mean_within__is_over_the_groups_that_have_a_correlation():
+    y = np.arange(4.0)
+    groups = [indexed(y, y), indexed(-y, y), indexed(y, y), indexed(np.ones(4), y)]
+    assert mean_within(groups, "mse") == pytest.approx(1 / 3)
+    assert np.isnan(mean_within(groups[3:], "mse"))
