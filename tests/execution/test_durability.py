@@ -99,7 +99,7 @@ def test_edited_design_and_code__use_no_batch_of_before(design, tmp_path, monkey
     assert not (first.mse == second.mse).sel(source="empirical").any()
     run(design, output=tmp_path, executor="serial")
     assert len(calls) == n_new  # back to the first design: all its batches are there
-    monkeypatch.setattr("simstudy.execution.ledger.engine", lambda device: "another engine")
+    monkeypatch.setattr("simstudy.execution.ledger.engine", lambda *_: "another engine")
     run(design, output=tmp_path, executor="serial")
     assert len(calls) == n_new + int(first.n_batches.sum())
     assert before.items() < batches(tmp_path).items()
