@@ -15,7 +15,8 @@ compared with the covariance that the shared replicates give them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from functools import singledispatch
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,19 +24,10 @@ import xarray as xr
 
 from simstudy.design.claims import (
     LEVEL,
-    AgreesWithTheory,
     BaseClaim,
-    Crossing,
-    Equals,
-    LargerThan,
-    Monotone,
-    Optimum,
     OptimumLaw,
     OptimumSlope,
     OrderingClaim,
-    RankCorrelation,
-    Slope,
-    ViolatedPairs,
 )
 from simstudy.design.document import Design
 from simstudy.design.measures import VARIABLES, labelled
@@ -58,21 +50,20 @@ from simstudy.verdicts.optima import optima
 from simstudy.verdicts.orderings import rank_correlations, violations
 from simstudy.verdicts.paths import optimum_laws, optimum_slopes
 
-_COMPARISONS: dict[type[BaseClaim], Callable[[Any, Selected], Iterator[Comparison]]] = {
-    AgreesWithTheory: agreement,
-    Monotone: steps,
-    Slope: slopes,
-    Equals: differences,
-    LargerThan: differences,
-    Crossing: crossings,
-    RankCorrelation: rank_correlations,
-    ViolatedPairs: violations,
-    Optimum: optima,
-    OptimumSlope: optimum_slopes,
-    OptimumLaw: optimum_laws,
-}
-"""What turns each kind of claim into comparisons."""
 NOTHING_COMPARED = "nothing to compare: no selected cell has both values, or a cell to compare with"
+
+
+@singledispatch
+def comparisons_of(claim: BaseClaim, of: Selected) -> Iterator[Comparison]:
+    """Yield what a claim comes down to in the cells that it selects."""
+    raise NotImplementedError(type(claim).__name__)
+
+
+for _of_one_kind in (
+    agreement, crossings, differences, optima, optimum_laws, optimum_slopes, rank_correlations, slopes, steps,
+    violations,
+):  # fmt: skip
+    comparisons_of.register(_of_one_kind)
 
 
 class Judgement(NamedTuple):
@@ -138,7 +129,7 @@ def compare(
     chosen = [i for i, c in enumerate(estimates.coordinates) if selected(c, claim.where)]
     diversity = Estimates(accounts, "hdi", claim.against) if isinstance(claim, OrderingClaim) else None
     of = Selected(estimates, chosen, factors, theory, diversity, level)
-    return list(_COMPARISONS[type(claim)](claim, of))
+    return list(comparisons_of(claim, of))
 
 
 def _predictions(results: xr.Dataset, measure: str, source: str, positions: list[int]) -> Predictions:
