@@ -37,6 +37,7 @@ TRIES = 8
 WORK = edited(DESIGN, "n_keys = 40", "n_keys = 2_000").replace("mse = 0.05", "mse = 0.001")
 WORK = edited(WORK, "n_features = 6\n", "")
 WORK = edited(WORK, "angle = [0, 45, 90]", "n_features = [6, 7]\nangle = [0, 45, 90]")
+WORK = edited(WORK, 'expected = "inconclusive"', 'expected = "supported"')
 WORK = edited(WORK, 'hue = "bandwidth"', 'hue = "bandwidth"\nwhere = { n_features = 6 }')
 
 # Runs a command itself, so that everything is compiled.  Then reads commands, each with code to execute before it;
