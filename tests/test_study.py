@@ -134,6 +134,7 @@ def test_to_grid__lays_cells_out_by_factor(serial):
 def test_wrong_claim__comes_out_contradicted(tmp_path):
     text = edited(DESIGN, 'direction = "decreasing"', 'direction = "increasing"')
     text = edited(text, 'regression = { function = "ridge" }', 'regression = "zero"')
+    text = edited(text, "min_replicates = 64", "min_replicates = 512")
     wrong = run(load_design(write_design(tmp_path, text)), output=tmp_path, executor="serial")
     assert wrong.verdict.item() == "contradicted"
     right = edited(text, 'direction = "increasing"', 'direction = "decreasing"')

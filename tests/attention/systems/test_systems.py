@@ -300,6 +300,7 @@ margin = 0.9
 
 def test_ratio__is_compared_with_its_error(tmp_path):
     text = edited(DESIGN, "[figures.mse]", RATIO + "\n[figures.mse]")
+    text = edited(text, "min_replicates = 64", "min_replicates = 512")
     results = simstudy.run(load_design(write_design(tmp_path, text)), output=tmp_path, executor="serial")
     row = results.sel(claim="ratio")
     assert row.verdict == "supported" and 0 < row.verdict_mcse < 0.2
