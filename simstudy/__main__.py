@@ -44,7 +44,7 @@ def command(arguments: Sequence[str] | None = None) -> int:
     """
     import typer
 
-    from simstudy.cli import app
+    from simstudy.commands import app
     from simstudy.errors import UserError
     from simstudy.report.terminal import fail
 

@@ -1,0 +1,9 @@
+"""The commands, each a thin layer over what `simstudy` offers in Python.
+
+What a command needs is imported inside the command: ``--help`` stays fast.
+"""
+
+from simstudy.commands import designs, running, search, stored
+from simstudy.commands.app import app
+
+__all__ = ["app", "designs", "running", "search", "stored"]

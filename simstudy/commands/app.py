@@ -1,0 +1,62 @@
+"""The command line and what its commands share: arguments, exit codes, and the store of a design."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from simstudy.design.mistakes import require_plain
+from simstudy.report.defects import log_beside
+
+if TYPE_CHECKING:
+    from simstudy.design.document import Design
+    from simstudy.execution.store import Store
+
+EXIT_PRECISION_MISSED = 3
+EXIT_DIFFERENT = 4
+EXIT_UNLIKE_DECLARED = 5
+DESIGNS = Path("designs")
+
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode="rich",
+    help="Monte Carlo studies of multi-head attention as an ensemble of Nadaraya-Watson estimators.\n\n"
+    "A study is one design file (TOML). Typical use: [bold]simstudy list[/], [bold]simstudy check[/] a design, "
+    "[bold]simstudy run[/] it, and open outputs/STUDY/PROFILE/report.html.",
+    epilog="Exit codes: 0 done, 2 a mistake that the message says how to mend, 3 done but a ceiling on replicates came "
+    "before the precision, 4 verify found other numbers, 5 done but some outcome is another than the design declares, "
+    "70 a defect of simstudy, 130 interrupted.",
+)
+
+
+def plain_path(path: Path) -> Path:
+    """Return a path that a terminal can show; another is refused."""
+    require_plain("output", str(path))
+    return path
+
+
+DesignArgument = Annotated[str, typer.Argument(help="Path of a design file, or the name of one in designs/.")]
+ProfileOption = Annotated[str, typer.Option(help="Profile of the design: how much to run and how precisely.")]
+OutputOption = Annotated[Path, typer.Option(help="Folder of all studies.", callback=plain_path)]
+DashboardOption = Annotated[int | None, typer.Option(min=1, max=65535, help="Port of Dask's dashboard, for this host.")]
+
+
+def design_path(name: str) -> Path:
+    """Return the path of a design given by path or by name."""
+    path = Path(name)
+    if path.suffix == ".toml" or os.path.exists(name):
+        return path
+    return DESIGNS / f"{name}.toml"
+
+
+def store_for(design: Design, output: Path) -> Store:
+    """Return the store of a design, beside which the log of a defect is to lie."""
+    from simstudy.execution.store import store_of
+
+    store = store_of(design, output)
+    log_beside(store.folder)
+    return store

@@ -1,0 +1,192 @@
+"""Compute: ``run``, ``submit``, ``plan`` and ``status``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from simstudy.commands.app import (
+    EXIT_PRECISION_MISSED,
+    EXIT_UNLIKE_DECLARED,
+    DashboardOption,
+    DesignArgument,
+    OutputOption,
+    ProfileOption,
+    app,
+    design_path,
+    store_for,
+)
+from simstudy.design.mistakes import require_plain
+from simstudy.report.terminal import say, show_table, track, warn
+
+if TYPE_CHECKING:
+    from simstudy.design.document import Design
+    from simstudy.execution.jobs import Jobs
+
+_TRUST = "Accept tcp:// to a scheduler on another host: anybody on that network can run code as you."
+
+
+@app.command()
+def run(
+    design: DesignArgument,
+    profile: ProfileOption = "quick",
+    executor: Annotated[str, typer.Option(help="serial, threads, processes, cuda, or tls://host:8786.")] = "threads",
+    workers: Annotated[int | None, typer.Option(min=1, help="Threads, processes or GPUs; all by default.")] = None,
+    output: OutputOption = Path("outputs"),
+    share: Annotated[str | None, typer.Option(help='Only share "3/8" of the cells, in a folder to be merged.')] = None,
+    dashboard: DashboardOption = None,
+    trust_network: Annotated[bool, typer.Option("--trust-network", help=_TRUST)] = False,
+) -> None:
+    """Run a study, or continue one: batches that are already stored are not computed again."""
+    from simstudy.design.load import load_design
+    from simstudy.execution.clients import Network
+
+    loaded = load_design(design_path(design), profile)
+    how = {"executor": executor, "workers": workers, "network": Network(dashboard, trust_network)}
+    if share is None:
+        _run(loaded, output, **how)
+    else:
+        _run_share(loaded, share, output, **how)
+
+
+def _run(loaded: Design, output: Path, **how: Any) -> None:
+    """Run a study as `simstudy.run` is told to, and show its verdicts."""
+    from simstudy.report.page import write_report
+    from simstudy.report.progress import ProgressDisplay, missed_lines
+    from simstudy.report.tables import count_verdicts, verdict_lines, verdict_table
+    from simstudy.study import run as run_study
+
+    store = store_for(loaded, output)
+    with ProgressDisplay() as display:
+        results = run_study(loaded, output=output, observer=display, **how)
+    with store.locked():
+        report = write_report(results, loaded, store)
+    show_table(verdict_table(results))
+    lines, total = verdict_lines(results), int(results.n_replicates.sum())
+    say(
+        count_verdicts(lines),
+        f"{results.sizes['cell']} cells, {total:,} replicates, {int(results.n_failed.sum())} failed",
+        f"results  {store.folder / 'results.nc'}",
+        f"report   {report}",
+    )
+    if damaged := sum(len(account.damaged) for account in display.ledger.accounts):
+        warn(f"{damaged} stored batches were damaged and have been computed again; check the disk")
+    if missed := [account for account in display.ledger.accounts if not account.reached]:
+        warn(*missed_lines(missed, loaded))
+    if not all(line.as_declared for line in lines):
+        raise typer.Exit(EXIT_UNLIKE_DECLARED)
+    if missed:
+        raise typer.Exit(EXIT_PRECISION_MISSED)
+
+
+def _run_share(loaded: Design, text: str, output: Path, **how: Any) -> None:
+    """Run a share of a study, and say where it is."""
+    from simstudy.execution.shares import Share
+    from simstudy.report.progress import ProgressDisplay
+    from simstudy.study import run_share
+
+    store_for(loaded, output)
+    with ProgressDisplay() as display:
+        stored = run_share(loaded, Share.parse(text), output=output, observer=display, **how)
+    cells = len(display.ledger.accounts)
+    say(f"share {text}: {cells} cells done", f"stored   {stored.folder}")
+
+
+@app.command()
+def submit(
+    design: DesignArgument,
+    profile: ProfileOption = "quick",
+    output: OutputOption = Path("outputs"),
+    system: Annotated[str, typer.Option(help="Batch system: slurm, pbs, sge or lsf.")] = "slurm",
+    array: Annotated[bool, typer.Option("--array", help="A Slurm job array, which needs no network.")] = False,
+    jobs: Annotated[int, typer.Option(help="Jobs to keep running, or tasks of the array.")] = 2,
+    threads: Annotated[int, typer.Option(help="Cores of a job.")] = 1,
+    memory: Annotated[str, typer.Option(help="Memory of a job; simstudy plan predicts it.")] = "2GB",
+    walltime: Annotated[str, typer.Option(help="Longest time of a job, hours:minutes:seconds.")] = "01:00:00",
+    queue: Annotated[str | None, typer.Option(help="Queue, or partition.")] = None,
+    interface: Annotated[str | None, typer.Option(help="Network between nodes, such as ib0.")] = None,
+    scratch: Annotated[str, typer.Option(help="Node-local folder; the shell of a job expands it.")] = "${TMPDIR:-/tmp}",
+    directive: Annotated[list[str], typer.Option(help='More for the batch system: "--account=me".')] = [],  # noqa: B006
+    setup: Annotated[list[str], typer.Option(help='Shell line of a job, such as "module load x".')] = [],  # noqa: B006
+    dashboard: DashboardOption = None,
+    show: Annotated[bool, typer.Option("--show", help="Print the job scripts, and submit nothing.")] = False,
+) -> None:
+    """Run a study on a cluster: by jobs that this process keeps running until it is done, or by a job array.
+
+    In the first form jobs that are lost are replaced, and Ctrl-C ends all; in the second, a last job merges the
+    shares and computes what lost tasks did not. In both, the same command continues what was interrupted.
+    """
+    from simstudy.design.load import load_design
+    from simstudy.execution.clients import Network, job_script
+    from simstudy.execution.jobs import Jobs
+    from simstudy.execution.store import require_writable
+
+    path = design_path(design)
+    require_plain("design", str(path))
+    loaded = load_design(path, profile)
+    store = store_for(loaded, output)
+    require_writable(store.folder)
+    asked = Jobs(
+        system, jobs, threads, memory, walltime, queue, interface, scratch, tuple(directive), tuple(setup),
+        store.folder.absolute() / "logs", store.partial.absolute(),
+    )  # fmt: skip
+    if array:
+        _submit_array(loaded, path, output, asked, show)
+    elif show:
+        say(*job_script(asked).split("\n"))
+    else:
+        _run(loaded, output, executor=asked, network=Network(dashboard))
+
+
+def _submit_array(loaded: Design, path: Path, output: Path, asked: Jobs, show: bool) -> None:
+    from simstudy.execution.slurm_array import array_scripts, submit_array
+
+    store = store_for(loaded, output)
+    scripts = array_scripts(loaded, path, store, output, asked)
+    if show:
+        say(*"\n".join(scripts).split("\n"))
+        return
+    asked.require_command()
+    tasks, merged = submit_array(scripts, store)
+    say(f"array    {tasks}", f"merge    {merged}, after it", f"logs     {asked.logs}")
+
+
+@app.command()
+def status(design: DesignArgument, profile: ProfileOption = "quick", output: OutputOption = Path("outputs")) -> None:
+    """Show how far each cell of a study is, also while another process runs it.
+
+    Nothing is written or locked.  Errors are those of the batches stored so far; numbers of cells serve
+    [bold]simstudy replay --cell[/].
+    """
+    from simstudy.design.load import load_design
+    from simstudy.execution.shares import with_shares
+    from simstudy.report.progress import status_line, status_table
+    from simstudy.study import open_ledger
+
+    loaded = load_design(design_path(design), profile)
+    store = with_shares(store_for(loaded, output))
+    ledger = open_ledger(loaded, store)
+    ledger.first_tasks()
+    show_table(status_table(ledger, loaded))
+    say(status_line(ledger, store))
+
+
+@app.command()
+def plan(
+    design: DesignArgument,
+    profile: ProfileOption = "quick",
+    workers: Annotated[int | None, typer.Option(min=1, help="Also predict the time on so many workers.")] = None,
+    output: OutputOption = Path("outputs"),
+) -> None:
+    """Predict time, memory and disk of a study from a few batches of each cell, which are stored and not wasted."""
+    from simstudy.design.load import load_design
+    from simstudy.execution.plan import plan as plan_study
+    from simstudy.report.progress import plan_lines, plan_table
+
+    loaded = load_design(design_path(design), profile)
+    store_for(loaded, output)
+    found = plan_study(loaded, output=output, track=track)
+    show_table(plan_table(found))
+    say(*plan_lines(found, workers))

@@ -1,0 +1,108 @@
+"""Work on what is stored: ``report``, ``replay``, ``merge`` and ``verify``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from simstudy.commands.app import (
+    DESIGNS,
+    EXIT_DIFFERENT,
+    DesignArgument,
+    OutputOption,
+    ProfileOption,
+    app,
+    design_path,
+    plain_path,
+    store_for,
+)
+from simstudy.report.terminal import say, show_table, track
+
+
+@app.command()
+def report(
+    design: Annotated[str | None, typer.Argument(help="Design file, by path or name; all studies without one.")] = None,
+    profile: ProfileOption = "quick",
+    output: OutputOption = Path("outputs"),
+) -> None:
+    """Write the report again from the stored results, without computing any replicate; or one page of all studies."""
+    from simstudy.design.load import load_design
+    from simstudy.report.all_studies import gather
+    from simstudy.report.page import write_report
+    from simstudy.report.tables import verdict_table
+    from simstudy.results import open_results
+
+    if design is None:
+        path = gather(sorted(DESIGNS.glob("*.toml")), profile, output)
+    else:
+        loaded = load_design(design_path(design), profile)
+        store = store_for(loaded, output)
+        results = open_results(store.folder)
+        # Written first: it refuses results of another design, whose verdicts must not be shown as those of this one.
+        with store.locked():
+            path = write_report(results, loaded, store)
+        show_table(verdict_table(results))
+    say(f"report   {path}")
+
+
+@app.command()
+def replay(
+    design: DesignArgument,
+    cell: Annotated[str, typer.Option(help='Number of a cell in "simstudy status", or "angle=45, bandwidth=0.5".')],
+    replicate: Annotated[int, typer.Option(help="Number of the replicate, from 0 on.")],
+    profile: ProfileOption = "quick",
+    output: OutputOption = Path("outputs"),
+) -> None:
+    """Rebuild one replicate to the bit, and store all its arrays for inspection."""
+    from simstudy.design.load import load_design
+    from simstudy.execution.store import require_writable
+    from simstudy.replicates.replay import replay as rebuild
+    from simstudy.replicates.replay import select
+
+    loaded = load_design(design_path(design), profile)
+    store = store_for(loaded, output)
+    require_writable(store.folder)
+    number = select(loaded, cell)
+    arrays = rebuild(loaded.cells[number].cell, replicate)
+    with store.locked():
+        path = store.write_dataset(f"replays/cell-{number}-replicate-{replicate}.nc", arrays)
+    say(*(f"{name}{dict(values.sizes)}: {values.attrs['long_name']}" for name, values in arrays.data_vars.items()))
+    if "head_estimate" in arrays:
+        say(*str(arrays.head_estimate.to_pandas()).split("\n"))
+    state = arrays.attrs["failure"] or "defined"
+    say(f"replicate {replicate} of cell {number}: {state}", f"arrays   {path}")
+
+
+@app.command()
+def merge(
+    sources: Annotated[list[Path], typer.Argument(help="Folders of the study, as outputs/STUDY/PROFILE.")],
+    into: Annotated[Path, typer.Option(callback=plain_path, help="Folder that takes what it lacks.")],
+) -> None:
+    """Copy the batches that one folder of a study lacks from others; simstudy run then continues from all of them."""
+    from simstudy.execution.shares import require_engine
+    from simstudy.execution.store import Store, require_writable
+
+    require_writable(into)
+    for source in sources:
+        require_engine(Store(source))
+    target = Store(into)
+    with target.locked():
+        for source in sources:
+            say(f"{source}: {target.adopt(Store(source))}")
+    say(f"whether they are what simstudy computes: simstudy verify {into}")
+
+
+@app.command()
+def verify(
+    folder: Annotated[Path, typer.Argument(help="Folder of a study, or of a share of one: outputs/STUDY/PROFILE.")],
+    share: Annotated[float, typer.Option(help="Share of the batches of each cell; one batch at least.")] = 0.01,
+    seed: Annotated[int | None, typer.Option(min=0, help="Of the choice; at random by default.")] = None,
+) -> None:
+    """Compute a random share of the stored batches again, and compare bit by bit; exit code 4 if any differs."""
+    from simstudy.execution.verify import verify as compute_again
+
+    found = compute_again(folder, share, seed, track=track)
+    say(*found.lines)
+    raise typer.Exit(EXIT_DIFFERENT if found.different else 0)
