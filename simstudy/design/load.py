@@ -24,6 +24,7 @@ from simstudy.design.mistakes import DesignError, Problem, from_validation
 from simstudy.design.references import PlannedGrid, reference_problems
 from simstudy.design.settings import TABLE_OF, TABLES
 from simstudy.design.settings.cell import Cell, assign, cross, label, setting_of
+from simstudy.design.ties import Ties
 from simstudy.errors import UserError
 
 MAX_BYTES = 1 << 20
@@ -62,6 +63,7 @@ def load_design(path: str | Path, profile: str = "quick") -> Design:
     problems += _idle_settings(document, cells)
     problems += _precision_problems(merged, grids)
     problems += reference_problems(grids, document.claims, document.figures)
+    problems = problems or list(_empty_questions(document, cells, grids))
     if problems:
         raise DesignError(path, problems)
     return Design(
@@ -285,6 +287,19 @@ def _idle_settings(document: Document, planned: list[PlannedCell]) -> Iterator[P
         for setting, value in getattr(document, table).items():
             if setting in TABLE_OF.keys() - known:
                 yield Problem(f"{table}.{setting}", value, "means nothing for any of the instances measured; remove it")
+
+
+def _empty_questions(
+    document: Document, planned: list[PlannedCell], grids: dict[str, PlannedGrid]
+) -> Iterator[Problem]:
+    """Factors and claims whose answer no replicate can change."""
+    ties = {}
+    for name, grid in document.grids.items():
+        cells = [each.cell for each in planned if each.grid == name]
+        ties[name] = Ties(cells, grids[name].coordinates, tuple(grid.factors))
+        yield from ties[name].idle_factors(f"grids.{name}.factors")
+    for name, claim in document.claims.items():
+        yield from ties[claim.grid].compared(f"claims.{name}.measure", claim)
 
 
 def _raw_value(cell: Cell, setting: str) -> Any:
