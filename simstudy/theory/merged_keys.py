@@ -10,12 +10,15 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from simstudy.design.settings import AutoregressiveKeys, GaussianKeys, MergeTransformation
 from simstudy.design.settings.cell import Cell
 from simstudy.theory.functions import Array, Function, regression_function
 from simstudy.theory.gaussian import expectation
 from simstudy.theory.leading import MIN_EFFECTIVE_SIZE, NEXT_TERM_LIMIT, Prediction
+
+Times = NDArray[np.intp]
 
 _SAME = 1e-12
 _FAR = 1e-3
@@ -77,7 +80,7 @@ class _Chunks(NamedTuple):
     projection: Array
     images: Array
 
-    def block(self, number: int) -> Array:
+    def block(self, number: int) -> Times:
         """Times of the keys of a full chunk."""
         return np.arange(number * self.stride, (number + 1) * self.stride)
 
@@ -87,13 +90,13 @@ class _Chunks(NamedTuple):
         keys = self.cell.data.key_distribution
         return keys.coefficient if isinstance(keys, AutoregressiveKeys) else 0.0
 
-    def kinds(self) -> list[tuple[int, Array]]:
+    def kinds(self) -> list[tuple[int, Times]]:
         """Chunks of one law: how many, and the times of one of them."""
         count, rest = divmod(self.cell.data.n_keys, self.stride)
         last = np.arange(count * self.stride, count * self.stride + rest)
         return [(number, times) for number, times in ((count, self.block(0)), (1, last)) if number and len(times)]
 
-    def pairs(self) -> Iterator[tuple[int, Array, Array]]:
+    def pairs(self) -> Iterator[tuple[int, Times, Times]]:
         """Ordered pairs of chunks that are not independent: how many of one law, and the times of both."""
         count, rest = divmod(self.cell.data.n_keys, self.stride)
         rho = abs(self.correlation)
@@ -108,7 +111,7 @@ class _Chunks(NamedTuple):
         if rest:
             yield 1, last, last
 
-    def weighted(self, seen: list[Array], at: Array) -> _Weighted:
+    def weighted(self, seen: list[Times], at: Times) -> _Weighted:
         """Return what the kernels of the means of chunks make of the regression function at other times.
 
         A kernel is, up to a factor, the likelihood of observing the image of the query as the mean of a chunk with
@@ -116,7 +119,7 @@ class _Chunks(NamedTuple):
         """
         rho, b2 = np.float64(self.correlation), self.cell.bandwidth**2
 
-        def covariance(one: Array, two: Array) -> Array:
+        def covariance(one: Times, two: Times) -> Array:
             return rho ** np.abs(one[:, None] - two)
 
         evidence = np.array([[covariance(one, two).mean() for two in seen] for one in seen]) + b2 * np.eye(len(seen))
@@ -136,8 +139,10 @@ class _Chunks(NamedTuple):
 def _expand(chunks: _Chunks) -> tuple[Array, Array, Array]:
     """Mean of the estimate, effective number of chunks, and next term of the mean; arrays (q,)."""
     single = {len(times): chunks.weighted([times], times) for _, times in chunks.kinds()}
-    total = sum(number * single[len(times)].mass for number, times in chunks.kinds())
-    mean = sum(number * single[len(times)].mass * single[len(times)].mean for number, times in chunks.kinds()) / total
+    masses = [number * single[len(times)].mass for number, times in chunks.kinds()]
+    total = np.sum(masses, axis=0)
+    means = [single[len(times)].mean for _, times in chunks.kinds()]
+    mean = np.sum(np.multiply(masses, means), axis=0) / total
     variance, drift = np.zeros_like(total), np.zeros_like(total)
     for number, one, two in chunks.pairs():
         both, first, second = chunks.weighted([one, two], two), single[len(one)], single[len(two)]
@@ -172,10 +177,10 @@ def _outside(cell: Cell, stride: int, bias: Array, sizes: Array, neglected: Arra
     moved = np.abs(2.0 * bias * neglected).sum(axis=0) + (neglected**2).sum(axis=0)
     if (moved <= NEXT_TERM_LIMIT * square).all():
         return ""
-    head = int(np.argmax(moved - NEXT_TERM_LIMIT * square))
+    worst = int(np.argmax(moved - NEXT_TERM_LIMIT * square))
     return (
-        f"merged keys: the next term moves the squared bias of head {head} (counted from 0) by "
-        f"{moved[head] / square[head]:.1%} (at most {NEXT_TERM_LIMIT:.0%})"
+        f"merged keys: the next term moves the squared bias of head {worst} (counted from 0) by "
+        f"{moved[worst] / square[worst]:.1%} (at most {NEXT_TERM_LIMIT:.0%})"
     )
 
 

@@ -1,4 +1,4 @@
-"""Factors that do nothing and claims on cells that cannot differ: refused, with the reason; and really without effect."""
+"""Factors that do nothing and claims on cells that cannot differ: refused, with the reason."""
 
 from __future__ import annotations
 
@@ -25,7 +25,10 @@ SAME = {
     "draw of heads that are not random": ({}, {"head_seed": 3}),
     "angle of one head": ({"n_heads": 1}, {"n_heads": 1, "arrangement": "rotated", "angle": 30.0}),
     "correlation of independent features": ({}, {"key_distribution": {"distribution": "gaussian", "correlation": 0.5}}),
-    "structure without correlation": ({}, {"key_distribution": {"distribution": "gaussian", "structure": "autoregressive"}}),
+    "structure without correlation": (
+        {},
+        {"key_distribution": {"distribution": "gaussian", "structure": "autoregressive"}},
+    ),
     "decay of equal amplitudes": ({"regression": ROUGH}, {"regression": ROUGH | {"rate": 2.0}}),
     "the same within a sum": (
         {"regression": {"function": "sum", "terms": [ROUGH]}},
