@@ -59,6 +59,8 @@ def _run(loaded: Design, output: Path, **how: Any) -> None:
     from simstudy.study import run as run_study
 
     store = store_for(loaded, output)
+    if loaded.notes:
+        warn(*loaded.notes)
     with ProgressDisplay() as display:
         results = run_study(loaded, output=output, observer=display, **how)
     with store.locked():

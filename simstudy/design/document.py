@@ -91,6 +91,8 @@ class Design(Record):
         Names of the factors of each grid.
     text
         The design file, verbatim.
+    notes
+        What the author should know although it is no mistake, a line each.
     """
 
     study: Study
@@ -101,3 +103,4 @@ class Design(Record):
     figures: dict[str, Figure]
     titles: dict[str, str]
     text: str
+    notes: tuple[str, ...] = ()
