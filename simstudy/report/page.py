@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 import hashlib
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +23,17 @@ from simstudy.design.settings.cell import level
 from simstudy.design.settings.systems import NAMES
 from simstudy.errors import UserError
 from simstudy.execution.store import Store
+from simstudy.report.confirmed import Confirmed, confirmed_of
 from simstudy.report.figures import RESOLUTION, draw, image
 from simstudy.report.labels import THEORY_NAMES, level_name, measure_name, number, setting_name, with_error
-from simstudy.report.tables import cell_frame, comparison_frame, csv_of, verdict_frame, verdict_lines
+from simstudy.report.tables import (
+    cell_frame,
+    comparison_frame,
+    count_origins,
+    csv_of,
+    verdict_frame,
+    verdict_lines,
+)
 from simstudy.results import factors_of
 from simstudy.verdicts.assemble import coordinates
 
@@ -61,6 +70,7 @@ def write_report(results: xr.Dataset, design: Design, store: Store) -> Path:
         If the results come from another text of the design, or if the folder cannot be written.
     """
     require_same_design(results, design, store)
+    confirmed = confirmed_of(design, store)
     pictures = {}
     for name, figure in design.figures.items():
         drawing = draw(figure, name, results)
@@ -68,9 +78,9 @@ def write_report(results: xr.Dataset, design: Design, store: Store) -> Path:
         store.write_bytes(f"figures/{name}.png", pictures[name])
         store.write_bytes(f"figures/{name}.svg", image(drawing, "svg"))
     store.write_text("cells.csv", csv_of(cell_frame(results)))
-    store.write_text("verdicts.csv", csv_of(verdict_frame(results)))
+    store.write_text("verdicts.csv", csv_of(verdict_frame(results, confirmed)))
     store.write_text("comparisons.csv", csv_of(comparison_frame(results)))
-    return store.write_text("report.html", render(results, design, pictures))
+    return store.write_text("report.html", render(results, design, pictures, confirmed))
 
 
 def require_same_design(results: xr.Dataset, design: Design, store: Store) -> None:
@@ -99,16 +109,21 @@ def _names(results: xr.Dataset, coordinate: str) -> list[str]:
     return list(map(str, results[coordinate].values.tolist())) if coordinate in results.coords else []
 
 
-def render(results: xr.Dataset, design: Design, pictures: dict[str, bytes]) -> str:
+def render(
+    results: xr.Dataset, design: Design, pictures: dict[str, bytes], confirmed: Sequence[Confirmed] = ()
+) -> str:
     """Return the page of a study as HTML; ``pictures`` are its figures as PNG files, by name."""
-    study = describe(results, design, pictures)
+    study = describe(results, design, pictures, confirmed)
     return _template("report.html").render(study=study, error_rate=LEVEL, max_rows=MAX_ROWS)
 
 
 def render_studies(studies: list[dict[str, Any]], profile: str) -> str:
     """Return one page for many studies, each as `describe` gives it, with a table of all verdicts at the top."""
-    n_claims = sum(len(study["verdicts"]) for study in studies)
-    return _template("studies.html").render(studies=studies, profile=profile, n_claims=n_claims, error_rate=LEVEL)
+    lines = [line for study in studies for line in study["verdicts"]]
+    origins = count_origins(lines)
+    return _template("studies.html").render(
+        studies=studies, profile=profile, n_claims=len(lines), origins=origins, error_rate=LEVEL
+    )
 
 
 def _template(name: str) -> jinja2.Template:
@@ -122,9 +137,11 @@ def _template(name: str) -> jinja2.Template:
     return environment.get_template(name)
 
 
-def describe(results: xr.Dataset, design: Design, pictures: dict[str, bytes]) -> dict[str, Any]:
+def describe(
+    results: xr.Dataset, design: Design, pictures: dict[str, bytes], confirmed: Sequence[Confirmed] = ()
+) -> dict[str, Any]:
     """Return what a page says about a study."""
-    lines = verdict_lines(results)
+    lines = verdict_lines(results, confirmed)
     return {
         "name": design.study.name,
         "title": design.study.title,
@@ -133,6 +150,9 @@ def describe(results: xr.Dataset, design: Design, pictures: dict[str, bytes]) ->
         "design_text": design.text,
         "verdicts": lines,
         "tally": Counter(line.verdict for line in lines),
+        "origins": count_origins(lines),
+        "confirmation": design.confirmation,
+        "confirmed": confirmed,
         "figures": [_figure(name, design.figures[name].title, picture) for name, picture in pictures.items()],
         "grids": [_grid(results, design, name) for name in design.factors],
         "provenance": _provenance(results),
