@@ -52,9 +52,10 @@ def run(
 
 def run_and_report(loaded: Design, output: Path, **how: Any) -> int:
     """Run a study as `simstudy.run` is told to, show its verdicts, and return the exit code."""
+    from simstudy.report.confirmed import confirmed_of
     from simstudy.report.page import write_report
     from simstudy.report.progress import ProgressDisplay, missed_lines
-    from simstudy.report.tables import count_verdicts, verdict_lines, verdict_table
+    from simstudy.report.tables import count_confirmed, count_verdicts, verdict_lines, verdict_table
     from simstudy.study import run as run_study
 
     store = store_for(loaded, output)
@@ -63,9 +64,11 @@ def run_and_report(loaded: Design, output: Path, **how: Any) -> int:
     with store.locked():
         report = write_report(results, loaded, store)
     show_table(verdict_table(results))
-    lines, total = verdict_lines(results), int(results.n_replicates.sum())
+    lines = verdict_lines(results, confirmed_of(loaded, store))
+    total = int(results.n_replicates.sum())
     say(
         count_verdicts(lines),
+        "a confirmation" if loaded.confirmation else f"a pilot; {count_confirmed(lines)}",
         f"{results.sizes['cell']} cells, {total:,} replicates, {int(results.n_failed.sum())} failed",
         f"results  {store.folder / 'results.nc'}",
         f"report   {report}",

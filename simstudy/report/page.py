@@ -114,25 +114,27 @@ def render(
 ) -> str:
     """Return the page of a study as HTML; ``pictures`` are its figures as PNG files, by name."""
     study = describe(results, design, pictures, confirmed)
-    return _template("report.html").render(study=study, error_rate=LEVEL, max_rows=MAX_ROWS)
+    return template("report.html").render(study=study, error_rate=LEVEL, max_rows=MAX_ROWS)
 
 
 def render_studies(studies: list[dict[str, Any]], profile: str) -> str:
     """Return one page for many studies, each as `describe` gives it, with a table of all verdicts at the top."""
     lines = [line for study in studies for line in study["verdicts"]]
     origins = count_origins(lines)
-    return _template("studies.html").render(
+    return template("studies.html").render(
         studies=studies, profile=profile, n_claims=len(lines), origins=origins, error_rate=LEVEL
     )
 
 
-def _template(name: str) -> jinja2.Template:
+def template(name: str) -> jinja2.Template:
+    """Return a template of this room; what is put into a page is escaped."""
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("simstudy.report"),
-        autoescape=True,
+        autoescape=jinja2.select_autoescape(["html"]),
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
+        keep_trailing_newline=True,
     )
     return environment.get_template(name)
 
@@ -184,7 +186,7 @@ def _grid(results: xr.Dataset, design: Design, name: str) -> dict[str, Any]:
         "n_replicates": f"{int(cells.n_replicates.sum()):,}".replace(",", "\u202f"),
         "n_failed": int(cells.n_failed.sum()),
         "n_missed": int((~cells.precision_reached.values.astype(bool)).sum()),
-        "wanted": _precision(planned[0]),
+        "wanted": precision_words(planned[0]),
         "theories": [_applicability(cells, source) for source in THEORIES],
         "rows": [_row(cells.isel(cell=i), row, measures) for i, row in enumerate(levels[:MAX_ROWS])],
     }
@@ -199,7 +201,7 @@ def _applicability(cells: xr.Dataset, source: str) -> dict[str, Any]:
     return {"name": THEORY_NAMES[source], "n_applies": n_applies, "reasons": listed, "n_further": n_further}
 
 
-def _precision(planned: PlannedCell) -> str:
+def precision_words(planned: PlannedCell) -> str:
     """The Monte Carlo errors wanted of a cell, and the replicates allowed for them, in words."""
     precision = planned.precision
     wanted = [f"{name} ≤ {number(100 * bound)} % of the estimate" for name, bound in precision.relative_mcse.items()]

@@ -16,7 +16,7 @@ from rich.table import Table
 
 from simstudy.design.measures import MEASURES, STATISTICS, THEORIES, VARIABLES
 from simstudy.design.origins import ORIGINS, kind_of
-from simstudy.report.confirmed import Confirmed, history_of, verdict_of
+from simstudy.report.confirmed import NOT_CONFIRMED, Confirmed, history_of, verdict_of
 from simstudy.report.labels import between, number, with_error
 from simstudy.report.pictures import Picture, picture
 from simstudy.report.terminal import entry
@@ -95,6 +95,12 @@ def count_verdicts(lines: Sequence[VerdictLine]) -> str:
     found = ", ".join(f"{tally[verdict]} {verdict}" for verdict in VERDICT_COLOURS)
     claims = "1 claim" if len(lines) == 1 else f"{len(lines)} claims"
     return f"{claims}: {found}; {sum(not line.as_declared for line in lines)} unlike declared"
+
+
+def count_confirmed(lines: Sequence[VerdictLine]) -> str:
+    """Return how many claims were confirmed with the outcome declared, in words."""
+    confirmed = sum(line.confirmed == line.declared for line in lines)
+    return f"{confirmed} confirmed as declared" if confirmed else NOT_CONFIRMED
 
 
 class OriginCount(NamedTuple):
