@@ -63,7 +63,7 @@ def error_of(capsys) -> str:
     return said
 
 
-# ------------------------------------------------------------------------------------------------- what voids a seal
+# ---------------- what voids a seal
 
 
 @pytest.mark.parametrize(
@@ -136,7 +136,7 @@ def test_seal__holds_through_comments_formatting_and_titles(tmp_path, old, new):
     assert seal_of(same).digest == seal.digest
 
 
-# ------------------------------------------------------------------------------------- nothing of the pilot's randomness
+# ---------------- nothing of the pilot's randomness
 
 EVERYTHING = """
 [study]
@@ -166,7 +166,9 @@ query_projections = ["same", "haar"]
 settings = { arrangement = "scattered", noise = { distribution = "student_t", df = 5 } }
 factors.spread = [0.3, 1.0]
 [grids.keys.factors]
-key_distribution = [{ distribution = "student_t", df = 5 }, "mixture", { distribution = "gaussian", structure = "equicorrelated" }]
+key_distribution = [
+    { distribution = "student_t", df = 5 }, "mixture", { distribution = "gaussian", structure = "equicorrelated" },
+]
 [grids.trees]
 settings = { arrangement = "aligned", learner = "random_forest" }
 [grids.ants]
@@ -228,7 +230,9 @@ def test_confirmation__draws_no_random_number_of_the_pilot(everything, monkeypat
 def test_confirmation__keeps_everything_but_seeds(everything):
     confirmed = confirmatory(everything, CONFIRMATION)
     seeds = {seed: confirmatory_seed(seed, CONFIRMATION) for seed in (7, 8)}
-    assert [c.cell.simulation.seed for c in confirmed.cells] == [seeds[c.cell.simulation.seed] for c in everything.cells]
+    assert [c.cell.simulation.seed for c in confirmed.cells] == [
+        seeds[c.cell.simulation.seed] for c in everything.cells
+    ]
     assert confirmed.claims["by-seed"].where == {"seed": seeds[7]}
     assert confirmed.claims["by-seed"].versus == {"noise_sd": 0.5}
     without = {"simulation": {"seed"}}
@@ -248,7 +252,7 @@ def test_seed__follows_from_seal_beacon_and_seed_alone():
     assert all(0 <= seed < 2**63 for seed in others)
 
 
-# --------------------------------------------------------------------------------------------------------- the commands
+# ---------------- the commands
 
 
 def test_freeze_and_confirm__show_pilot_and_confirmed_side_by_side(here, capsys):
@@ -261,7 +265,14 @@ def test_freeze_and_confirm__show_pilot_and_confirmed_side_by_side(here, capsys)
     assert simstudy("freeze", "design.toml") == 0
     seal = read_seal(here.parent / "sealed" / "tiny.quick.json")
     prereg = (here.parent / "sealed" / "tiny.quick.md").read_text()
-    for said in (seal.digest, "The error is small.", "negative control", "margin = 0.5", "512 to 512 replicates", SEALED):
+    for said in (
+        seal.digest,
+        "The error is small.",
+        "negative control",
+        "margin = 0.5",
+        "512 to 512 replicates",
+        SEALED,
+    ):
         assert said in prereg
     assert simstudy("freeze", "design.toml") == 0
     assert "nothing has changed since" in capsys.readouterr().out
@@ -380,7 +391,7 @@ def test_freeze__wants_a_claim(here, capsys):
     assert not (here.parent / "sealed").exists()
 
 
-# ------------------------------------------------------------------------------------------------------ origin of claims
+# ---------------- origin of claims
 
 
 @pytest.mark.parametrize("path", sorted((Path(__file__).parents[1] / "designs").glob("*.toml")), ids=lambda p: p.stem)

@@ -31,8 +31,7 @@ def freeze(design: DesignArgument, profile: ProfileOption = "quick") -> None:
     """
     from simstudy.design.load import load_design
     from simstudy.execution.seal import seal_of, seal_path
-    from simstudy.execution.store import Store
-    from simstudy.report.preregistration import preregistration
+    from simstudy.report.preregistration import write_sealed
 
     path = design_path(design)
     loaded = load_design(path, profile)
@@ -42,9 +41,7 @@ def freeze(design: DesignArgument, profile: ProfileOption = "quick") -> None:
     if place.exists() and _holds(loaded, place):
         return
     seal = seal_of(loaded)
-    folder = Store(place.parent)
-    written = folder.write_text(f"{place.stem}.md", preregistration(loaded, seal))
-    folder.write_json(place.name, seal.model_dump())
+    written = write_sealed(loaded, seal, place)
     say(f"seal     {place}", f"prereg   {written}", f"digest   {seal.digest}")
     say("publish both now, and confirm with a text that comes into being later")
 

@@ -9,7 +9,7 @@ ABSTRACT: dict[str, str] = {
     "abstract C2": "multi-head attention is an ensemble of such estimators, each in a projection subspace of its own",
     "abstract C3": "its mean squared error splits into bias, variance and covariance",
     "abstract C4": "variance falls with the decorrelation of head outputs, and not with the number of heads alone",
-    "abstract C5": "principal angles govern decorrelation: orthogonal heads reduce variance most, aligned ones not at all",
+    "abstract C5": "principal angles govern decorrelation: orthogonal heads reduce variance most, aligned not",
     "abstract C6": "the mean squared error falls as the Head Diversity Index rises",
     "abstract C7": "that explains why heads specialise",
     "abstract C8": "at a fixed budget of dimensions theory finds the best number and dimension of heads",

@@ -109,9 +109,7 @@ def _names(results: xr.Dataset, coordinate: str) -> list[str]:
     return list(map(str, results[coordinate].values.tolist())) if coordinate in results.coords else []
 
 
-def render(
-    results: xr.Dataset, design: Design, pictures: dict[str, bytes], confirmed: Sequence[Confirmed] = ()
-) -> str:
+def render(results: xr.Dataset, design: Design, pictures: dict[str, bytes], confirmed: Sequence[Confirmed] = ()) -> str:
     """Return the page of a study as HTML; ``pictures`` are its figures as PNG files, by name."""
     study = describe(results, design, pictures, confirmed)
     return template("report.html").render(study=study, error_rate=LEVEL, max_rows=MAX_ROWS)

@@ -8,6 +8,7 @@ Psychological Methods (2024), doi 10.1037/met0000695.
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 from simstudy.design.claims import LEVEL, Claim
@@ -16,12 +17,21 @@ from simstudy.design.measures import INDEXED_MEASURES, MEASURES, STATISTICS
 from simstudy.design.settings import TABLES
 from simstudy.design.settings.cell import level
 from simstudy.execution.seal import Seal
+from simstudy.execution.store import Store
 from simstudy.report.labels import level_name, setting_name
 from simstudy.report.page import precision_words, template
 
 _MECHANISM = ("data", "system", "queries")
 _METHOD = ("heads", "estimator")
 _STATED_APART = {"statement", "origin", "expected", "grid", "kind"}
+
+
+def write_sealed(design: Design, seal: Seal, path: Path) -> Path:
+    """Write a seal, and beside it the preregistration, whose path is returned; the seal last: it comes whole or not."""
+    folder = Store(path.parent)
+    written = folder.write_text(f"{path.stem}.md", preregistration(design, seal))
+    folder.write_json(path.name, seal.model_dump())
+    return written
 
 
 def preregistration(design: Design, seal: Seal) -> str:
@@ -67,4 +77,5 @@ def _fixed(coordinates: list[dict[str, Any]], tables: tuple[str, ...], factors: 
 def _terms(claim: Claim) -> str:
     """What a claim states beside its sentence, as the design does: ``x = "angle", margin = 0.05``."""
     terms = claim.model_dump(mode="json", exclude=_STATED_APART, exclude_none=True)
-    return ", ".join(f"{name} = {json.dumps(value, ensure_ascii=False)}" for name, value in terms.items() if value != {})
+    stated = {name: json.dumps(value, ensure_ascii=False) for name, value in terms.items() if value != {}}
+    return ", ".join(f"{name} = {text}" for name, text in stated.items())
