@@ -40,6 +40,7 @@ margin = 0.5
 SEALED = edited(edited(DESIGN, "\n[figures.mse]", CLAIMS), "min_replicates = 64", "min_replicates = 512")
 SEALED = edited(SEALED, 'x = "angle"\ndirection', 'x = "bandwidth"\ndirection')
 SEALED = edited(SEALED, 'expected = "inconclusive"', 'expected = "supported"')
+PLAIN = re.sub(r"\[figures\..*?(?=\n\[profiles.quick\])", "", SEALED, flags=re.DOTALL)  # drawing takes long
 BEACON = "block 0000000000000000000abcdef"
 CONFIRMATION = Confirmation(seal="0" * 64, beacon=BEACON)
 
@@ -48,7 +49,7 @@ CONFIRMATION = Confirmation(seal="0" * 64, beacon=BEACON)
 def here(tmp_path, monkeypatch):
     """A folder with the design, in which commands run."""
     monkeypatch.chdir(tmp_path)
-    return write_design(tmp_path, SEALED)
+    return write_design(tmp_path, PLAIN)
 
 
 def simstudy(*arguments: str) -> int:
@@ -271,7 +272,7 @@ def test_freeze_and_confirm__show_pilot_and_confirmed_side_by_side(here, capsys)
         "negative control",
         "margin = 0.5",
         "512 to 512 replicates",
-        SEALED,
+        PLAIN,
     ):
         assert said in prereg
     assert simstudy("freeze", "design.toml") == 0
@@ -294,7 +295,7 @@ def test_freeze_and_confirm__show_pilot_and_confirmed_side_by_side(here, capsys)
     (folders[0] / "results.nc").unlink()
     assert simstudy("report", "design.toml") == 0
     assert "not finished" in (pilot / "report.html").read_text()
-    here.write_text(edited(SEALED, "margin = 0.5", "margin = 0.6"))
+    here.write_text(edited(PLAIN, "margin = 0.5", "margin = 0.6"))
     assert simstudy("run", "design.toml") == 0
     page = (pilot / "report.html").read_text()
     assert "void, as design.claims.small.margin was sealed as 0.5 and is 0.6" in page
@@ -334,7 +335,7 @@ def test_confirm__is_refused_without_a_seal_or_with_a_broken_one(here, capsys):
         assert simstudy(*asked) == 2
         assert message in error_of(capsys)
     seal.write_text(whole)
-    here.write_text(edited(SEALED, "margin = 0.5", "margin = 0.6"))
+    here.write_text(edited(PLAIN, "margin = 0.5", "margin = 0.6"))
     assert simstudy(*asked) == 2
     assert "void, as design.claims.small.margin" in error_of(capsys)
     assert not (here.parent / "outputs").exists()
@@ -377,7 +378,7 @@ def test_beacon_that_proves_nothing__is_refused(here, capsys, beacon, message):
 def test_freeze__replaces_a_voided_seal_and_says_so(here, capsys):
     simstudy("freeze", "design.toml")
     first = read_seal(here.parent / "sealed" / "tiny.quick.json")
-    here.write_text(edited(SEALED, "margin = 0.5", "margin = 0.6"))
+    here.write_text(edited(PLAIN, "margin = 0.5", "margin = 0.6"))
     capsys.readouterr()
     assert simstudy("freeze", "design.toml") == 0
     assert "replaced: the seal of" in capsys.readouterr().err
@@ -385,7 +386,7 @@ def test_freeze__replaces_a_voided_seal_and_says_so(here, capsys):
 
 
 def test_freeze__wants_a_claim(here, capsys):
-    here.write_text(re.sub(r"\[claims\..*?(?=\n\[figures)", "", SEALED, flags=re.DOTALL))
+    here.write_text(re.sub(r"\[claims\..*?(?=\n\[profiles.quick)", "", PLAIN, flags=re.DOTALL))
     assert simstudy("freeze", "design.toml") == 2
     assert "makes no claim" in error_of(capsys)
     assert not (here.parent / "sealed").exists()
@@ -401,6 +402,6 @@ def test_shipped_designs__say_where_each_claim_comes_from(path):
 
 
 def test_origin_that_does_not_exist__is_refused(here, capsys):
-    here.write_text(edited(SEALED, '"negative control"', '"abstract C12"'))
+    here.write_text(edited(PLAIN, '"negative control"', '"abstract C12"'))
     assert simstudy("check", "design.toml") == 2
     assert "claims.small.origin = 'abstract C12'" in error_of(capsys)

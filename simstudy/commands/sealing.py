@@ -74,7 +74,7 @@ def confirm(
     All seeds follow from the seal and the beacon. A good beacon came into being after the seal was published, at a
     time fixed beforehand, out of anybody's hands, and can be looked up: the hash of the first Bitcoin block of a day,
     a pulse of the NIST or drand randomness beacon, the closing prices of a day. The hash of a later commit serves where
-    nobody would make commits until one pleases. A beacon of your own choice proves nothing. Each beacon has a folder of
+    nobody would try commits until one pleases. A beacon of your own choice proves nothing. Each beacon has a folder of
     its own in that of the pilot, and the report lists all that were ever begun.
     """
     from simstudy.design.confirmation import confirmatory
