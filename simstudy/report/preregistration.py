@@ -15,7 +15,7 @@ from simstudy.design.claims import LEVEL, Claim
 from simstudy.design.document import Design
 from simstudy.design.measures import INDEXED_MEASURES, MEASURES, STATISTICS
 from simstudy.design.settings import TABLES
-from simstudy.design.settings.cell import level
+from simstudy.design.settings.cell import level, setting_of
 from simstudy.execution.seal import Seal
 from simstudy.execution.store import Store
 from simstudy.report.labels import level_name, setting_name
@@ -70,8 +70,11 @@ def _grid(design: Design, name: str) -> dict[str, Any]:
 def _fixed(coordinates: list[dict[str, Any]], tables: tuple[str, ...], factors: tuple[str, ...]) -> dict[str, str]:
     """Settings of some tables that are no factors, where they mean something; all values that follow from factors."""
     names = [name for table in tables for name in TABLES[table].model_fields if name not in factors]
-    found = {name: dict.fromkeys(level_name(row[name]) for row in coordinates if row[name] != "") for name in names}
-    return {setting_name(name): ", ".join(values) for name, values in found.items() if values}
+    found = {name: [level_name(row[name]) for row in coordinates if row[name] != ""] for name in names}
+    for name in {setting_of(factor) for factor in factors} & found.keys():
+        # A parameter is a factor, so only the kind is fixed.
+        found[name] = [text.partition("(")[0] for text in found[name]]
+    return {setting_name(name): ", ".join(dict.fromkeys(values)) for name, values in found.items() if values}
 
 
 def _terms(claim: Claim) -> str:
