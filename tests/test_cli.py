@@ -36,6 +36,8 @@ def test_help__teaches():
         "list",
         "check",
         "run",
+        "freeze",
+        "confirm",
         "status",
         "report",
         "plan",

@@ -186,6 +186,7 @@ def claim_table(design: Design, judgements: dict[str, Judgement]) -> xr.Dataset:
             "verdict": [judgement.verdict for judgement in each],
             "declared_verdict": [claim.expected for claim in design.claims.values()],
             "statement": [claim.statement for claim in design.claims.values()],
+            "origin": [claim.origin for claim in design.claims.values()],
             "statistic": [comparison.statistic for comparison in decisive],
             "no_verdict_because": [comparison.doubt for comparison in decisive],
             "verdict_estimate": [comparison.estimate for comparison in decisive],
