@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -139,8 +140,8 @@ def _share_blocks(one: Coordinates, other: Coordinates) -> bool:
 def _statement(one: Coordinates, other: Coordinates, factors: Mapping[str, tuple[str, ...]], word: str) -> str:
     """Levels of one cell, and those in which the other differs."""
     told = [name for name in ("study", *factors[one["grid"]]) if name in one]
-    apart = [name for name in dict.fromkeys(["grid", *one]) if text_of(one, name) != text_of(other, name)]
-    apart = [name for name in apart if name not in _DERIVED]
+    settings = [name for name in dict.fromkeys(["study", "grid", *one]) if name not in _DERIVED]
+    apart = [name for name in settings if text_of(one, name) != text_of(other, name)]
     return f"{at(one, told)}{word}{at(other, apart).removeprefix(' at')}"
 
 
@@ -195,7 +196,7 @@ def _read(results: xr.Dataset, cell: int) -> xr.Dataset:
     row = coordinates_of(results)[cell]
     files = [Path(path).with_name(DETAILS_FILE) for path in files_of(results)]
     for file in files:
-        stored = read_results(file)
+        stored = _stored(file, _state(file))
         of_study = {name: row.get(name, results.attrs.get(name)) for name in OF_STUDY}
         if any(stored.attrs.get(name) != value for name, value in of_study.items()):
             continue
@@ -207,6 +208,20 @@ def _read(results: xr.Dataset, cell: int) -> xr.Dataset:
         f"no details of cell {cell} ({looked}); open the results with simstudy.open_results, join them with "
         "simstudy.concat, and leave details.nc beside results.nc"
     )
+
+
+@lru_cache(maxsize=4)
+def _stored(file: Path, _state: tuple[int, int]) -> xr.Dataset:
+    """Details of all cells as long as their file stays the same: many contrasts read it once."""
+    return read_results(file)
+
+
+def _state(file: Path) -> tuple[int, int]:
+    """Time and size of a file; none of one that is missing, which `read_results` refuses."""
+    try:
+        return file.stat().st_mtime_ns, file.stat().st_size
+    except OSError:
+        return 0, 0
 
 
 def _of_one_cell(stored: xr.Dataset, cell: int) -> xr.Dataset:
@@ -222,7 +237,7 @@ def _of_one_cell(stored: xr.Dataset, cell: int) -> xr.Dataset:
         part = part.isel(feature=slice(int(part.n_features)))
     pairs = {name: variable for name, variable in part.data_vars.items() if "pair" in variable.dims}
     square = {
-        name: (("head_i", "head_j"), values.values.reshape(len(heads), -1), values.attrs)
+        name: (("head_i", "head_j"), values.values.reshape(len(heads), len(heads)), values.attrs)
         for name, values in pairs.items()
     }
     part = part.drop_dims("pair").assign(square)
@@ -235,6 +250,8 @@ def _of_one_cell(stored: xr.Dataset, cell: int) -> xr.Dataset:
 def _measured(results: xr.Dataset, cell: int, measure: str, index: str | None) -> Performance:
     """Return a measure of one cell with its contributions, as verdicts see it."""
     inside, own = _read(results, cell), results.isel(cell=cell)
+    if not inside.n_blocks:
+        raise UserError(f"cell {cell}: no replicate of this cell has an estimate; choose another")
     share = inside[f"{measure}_contribution"].values
     remainder = float(inside.get(f"{measure}_remainder", 0.0))
     estimate, mcse = own[measure], own[f"{measure}_mcse"]

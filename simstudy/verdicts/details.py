@@ -24,7 +24,6 @@ from simstudy.design.measures import (
     labelled,
 )
 from simstudy.execution.ledger import Account
-from simstudy.replicates.performance import Performance
 from simstudy.verdicts.predictions import Theory
 
 ATTRIBUTES = ("study", "profile", "title", "engine", "simstudy_version", "commit")
@@ -50,7 +49,7 @@ def details(
     """
     measured = [account.performance for account in accounts]
     queries = [_queries(account, theory) for account, theory in zip(accounts, theories, strict=True)]
-    asked = {name for each in queries for name in each}
+    asked = list(dict.fromkeys(name for each in queries for name in each if name != "query_point"))
     n_members = [len(p.estimate["head_squared_bias"]) if p else 0 for p in measured]
     arrays: dict[str, Any] = {
         "n_blocks": [len(p.contribution["failure_rate"]) if p else 0 for p in measured],
@@ -58,9 +57,9 @@ def details(
         "n_members": n_members,
         "n_pairs": np.square(n_members),
         "n_queries": [len(each.get("query_point", ())) for each in queries],
-        **_contributions([p for p in measured if p]),
+        **_contributions([p.contribution for p in measured if p]),
         **{name: np.concatenate([each[name] for each in queries if each], axis=-1)
-           for name in asked - {"query_point"}},
+           for name in asked},
     }  # fmt: skip
     for name in sorted({name for p in measured if p for name in p.remainder}):
         arrays[f"{name}_remainder"] = [p.remainder.get(name, 0.0) if p else 0.0 for p in measured]
@@ -77,15 +76,13 @@ def details(
     return made
 
 
-def _contributions(measured: Sequence[Performance]) -> dict[str, np.ndarray]:
-    """Contributions of the blocks of all cells, NaN of a measure that a cell does not have."""
+def _contributions(measured: Sequence[Mapping[str, np.ndarray]]) -> dict[str, np.ndarray]:
+    """Contributions of the blocks of all cells, by name; NaN of a measure that a cell does not have."""
     arrays = {}
-    for name in dict.fromkeys(name for p in measured for name in p.contribution):
-        columns = DETAILS[f"{name}_contribution"].dims[1:]
-        empty = np.zeros((0, len(INDICES)) if columns else 0)
-        absent = [np.full((len(p.contribution["failure_rate"]), *empty.shape[1:]), np.nan) for p in measured]
-        rows = [p.contribution.get(name, nothing) for p, nothing in zip(measured, absent, strict=True)]
-        arrays[f"{name}_contribution"] = np.concatenate([empty, *rows])
+    for name in dict.fromkeys(name for given in measured for name in given):
+        columns = (len(INDICES),) if len(DETAILS[f"{name}_contribution"].dims) > 1 else ()
+        rows = [given.get(name, np.full((len(given["failure_rate"]), *columns), np.nan)) for given in measured]
+        arrays[f"{name}_contribution"] = np.concatenate(rows)
     return arrays
 
 

@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from simstudy.design.measures import INDICES
 from simstudy.design.settings.cell import Coordinates
 from simstudy.execution.ledger import Account
-from simstudy.replicates.performance import Performance
 from simstudy.verdicts.evidence import Contrast
 
 Array = NDArray[np.float64]
@@ -33,9 +32,9 @@ class Estimates:
 
     @classmethod
     def stored(
-        cls, coordinates: Sequence[Coordinates], measured: Sequence[Performance], measure: str, index: str | None = None
+        cls, coordinates: Sequence[Coordinates], measured: Sequence[Any], measure: str, index: str | None = None
     ) -> Estimates:
-        """Return the estimates of cells whose measures were read from a file."""
+        """Return the estimates of cells whose performance was read from a file."""
         estimates = cls.__new__(cls)
         streams = [(int(each["seed"]), int(each["batch_size"])) for each in coordinates]
         estimates._take(coordinates, streams, measured, measure, index)
@@ -43,7 +42,7 @@ class Estimates:
 
     def _take(
         self, coordinates: Sequence[Coordinates], streams: Sequence[tuple[int, int]],
-        measured: Sequence[Performance | None], measure: str, index: str | None,
+        measured: Sequence[Any], measure: str, index: str | None,
     ) -> None:  # fmt: skip
         self.coordinates, self._streams = list(coordinates), list(streams)
         position = INDICES.index(index) if index else None
