@@ -22,7 +22,9 @@ from simstudy.design.settings.cell import level
 from simstudy.design.settings.systems import NAMES
 from simstudy.errors import UserError
 from simstudy.execution.store import Store
-from simstudy.report.figures import RESOLUTION, draw, image
+from simstudy.report.campaign import Campaign
+from simstudy.report.comparisons import comparison_lines
+from simstudy.report.figures import ALL_CLAIMS, RESOLUTION, draw, draw_claims, image
 from simstudy.report.labels import THEORY_NAMES, level_name, measure_name, number, setting_name, with_error
 from simstudy.report.tables import cell_frame, comparison_frame, csv_of, verdict_frame, verdict_lines
 from simstudy.results import factors_of
@@ -67,6 +69,10 @@ def write_report(results: xr.Dataset, design: Design, store: Store) -> Path:
         pictures[name] = image(drawing, "png")
         store.write_bytes(f"figures/{name}.png", pictures[name])
         store.write_bytes(f"figures/{name}.svg", image(drawing, "svg"))
+    if lines := verdict_lines(results):
+        drawing = draw_claims(lines)
+        for suffix in ("png", "svg"):
+            store.write_bytes(f"figures/{ALL_CLAIMS}.{suffix}", image(drawing, suffix))
     store.write_text("cells.csv", csv_of(cell_frame(results)))
     store.write_text("verdicts.csv", csv_of(verdict_frame(results)))
     store.write_text("comparisons.csv", csv_of(comparison_frame(results)))
@@ -105,10 +111,12 @@ def render(results: xr.Dataset, design: Design, pictures: dict[str, bytes]) -> s
     return _template("report.html").render(study=study, error_rate=LEVEL, max_rows=MAX_ROWS)
 
 
-def render_studies(studies: list[dict[str, Any]], profile: str) -> str:
+def render_studies(studies: list[dict[str, Any]], profile: str, campaign: Campaign) -> str:
     """Return one page for many studies, each as `describe` gives it, with a table of all verdicts at the top."""
     n_claims = sum(len(study["verdicts"]) for study in studies)
-    return _template("studies.html").render(studies=studies, profile=profile, n_claims=n_claims, error_rate=LEVEL)
+    return _template("studies.html").render(
+        studies=studies, profile=profile, n_claims=n_claims, error_rate=LEVEL, campaign=campaign
+    )
 
 
 def _template(name: str) -> jinja2.Template:
@@ -133,6 +141,7 @@ def describe(results: xr.Dataset, design: Design, pictures: dict[str, bytes]) ->
         "design_text": design.text,
         "verdicts": lines,
         "tally": Counter(line.verdict for line in lines),
+        "comparisons": comparison_lines(results),
         "figures": [_figure(name, design.figures[name].title, picture) for name, picture in pictures.items()],
         "grids": [_grid(results, design, name) for name in design.factors],
         "provenance": _provenance(results),
