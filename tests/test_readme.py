@@ -35,11 +35,11 @@ def flagship() -> None:
 
 
 def test_readme__has_the_blocks_that_are_tested():
-    assert len(PYTHON) == 3 and len(TOML) == 1
+    assert len(PYTHON) == 4 and len(TOML) == 1
 
 
 @pytest.mark.usefixtures("flagship")
-@pytest.mark.parametrize("code", PYTHON, ids=["load", "evaluate", "theory"])
+@pytest.mark.parametrize("code", PYTHON, ids=["load", "contrast", "evaluate", "theory"])
 def test_python_blocks__run(code):
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT)
     assert result.returncode == 0, result.stderr
@@ -61,6 +61,16 @@ def test_design_block__is_a_valid_study_and_runs(tmp_path):
         assert result.returncode == (5 if command[0] == "run" else 0), result.stderr
     folder = tmp_path / "outputs" / "my-study"
     assert (folder / "quick" / "report.html").exists() and list((folder / "quick" / "replays").glob("*.nc"))
+
+
+@pytest.mark.usefixtures("flagship")
+def test_contrast__has_the_error_of_the_claim_and_not_that_of_unpaired_cells():
+    results = simstudy.open_results(ROOT / "outputs" / "principal-angles" / "quick")
+    a, b = ({"grid": "rotation", "regression": "|x|²/4", "angle": angle} for angle in (0, 30))
+    found, claim = simstudy.contrast(results, a, b, "mse"), results.sel(claim="mse-falls-quadratic")
+    assert (found.estimate, found.mcse) == (claim.verdict_estimate, claim.verdict_mcse)
+    unpaired = [float((simstudy.details(results, each).mse_contribution ** 2).sum()) for each in (a, b)]
+    assert f"{found.mcse:.2g} {sum(unpaired) ** 0.5:.2g}" == "0.00052 0.0024"
 
 
 @pytest.mark.usefixtures("flagship")

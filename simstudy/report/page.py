@@ -23,8 +23,10 @@ from simstudy.design.settings.cell import level
 from simstudy.design.settings.systems import NAMES
 from simstudy.errors import UserError
 from simstudy.execution.store import Store
+from simstudy.report.campaign import Campaign
+from simstudy.report.comparisons import comparison_lines
 from simstudy.report.confirmed import Confirmed, confirmed_of
-from simstudy.report.figures import RESOLUTION, draw, image
+from simstudy.report.figures import ALL_CLAIMS, RESOLUTION, draw, draw_claims, image
 from simstudy.report.labels import THEORY_NAMES, level_name, measure_name, number, setting_name, with_error
 from simstudy.report.tables import (
     cell_frame,
@@ -77,6 +79,10 @@ def write_report(results: xr.Dataset, design: Design, store: Store) -> Path:
         pictures[name] = image(drawing, "png")
         store.write_bytes(f"figures/{name}.png", pictures[name])
         store.write_bytes(f"figures/{name}.svg", image(drawing, "svg"))
+    if lines := verdict_lines(results):
+        drawing = draw_claims(lines)
+        for suffix in ("png", "svg"):
+            store.write_bytes(f"figures/{ALL_CLAIMS}.{suffix}", image(drawing, suffix))
     store.write_text("cells.csv", csv_of(cell_frame(results)))
     store.write_text("verdicts.csv", csv_of(verdict_frame(results, confirmed)))
     store.write_text("comparisons.csv", csv_of(comparison_frame(results)))
@@ -115,12 +121,12 @@ def render(results: xr.Dataset, design: Design, pictures: dict[str, bytes], conf
     return template("report.html").render(study=study, error_rate=LEVEL, max_rows=MAX_ROWS)
 
 
-def render_studies(studies: list[dict[str, Any]], profile: str) -> str:
+def render_studies(studies: list[dict[str, Any]], profile: str, campaign: Campaign) -> str:
     """Return one page for many studies, each as `describe` gives it, with a table of all verdicts at the top."""
     lines = [line for study in studies for line in study["verdicts"]]
     origins = count_origins(lines)
     return template("studies.html").render(
-        studies=studies, profile=profile, n_claims=len(lines), origins=origins, error_rate=LEVEL
+        studies=studies, profile=profile, n_claims=len(lines), origins=origins, error_rate=LEVEL, campaign=campaign
     )
 
 
@@ -153,6 +159,7 @@ def describe(
         "origins": count_origins(lines),
         "confirmation": design.confirmation,
         "confirmed": confirmed,
+        "comparisons": comparison_lines(results),
         "figures": [_figure(name, design.figures[name].title, picture) for name, picture in pictures.items()],
         "grids": [_grid(results, design, name) for name in design.factors],
         "provenance": _provenance(results),

@@ -77,15 +77,16 @@ def _line(claim: xr.Dataset, confirmed: str) -> VerdictLine:
         estimate=number(estimate) if math.isnan(mcse) else with_error(estimate, mcse),
         claimed=between(*claimed),
         confidence=between(*confidence, digits=6),
-        p_against=_p_value(float(claim.p_against)),
-        p_in_favour=_p_value(float(claim.p_in_favour)),
+        p_against=p_value_text(float(claim.p_against)),
+        p_in_favour=p_value_text(float(claim.p_in_favour)),
         comparisons=int(claim.verdict_comparisons),
         why=str(claim.no_verdict_because.item()),
         picture=picture(estimate, claimed, confidence),
     )
 
 
-def _p_value(value: float) -> str:
+def p_value_text(value: float) -> str:
+    """Return a p-value as text, no smaller than anybody needs."""
     return "< 0.0001" if value < 1e-4 else number(value, 2)
 
 

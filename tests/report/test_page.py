@@ -15,6 +15,8 @@ from builders_results import DESIGN, build_design, build_results
 from simstudy.design.measures import MEASURES, THEORIES
 from simstudy.errors import UserError
 from simstudy.execution.store import Store, read_results
+from simstudy.report.comparisons import comparison_lines
+from simstudy.report.figures import draw_claims
 from simstudy.report.page import MAX_ROWS, write_report
 from simstudy.report.tables import (
     cell_frame,
@@ -143,13 +145,39 @@ def test_page__counts_cells_replicates_failures_and_missed_precision(html, resul
     assert f"angles 28 {n_replicates // 1000} {n_replicates % 1000:03d} {n_failed} 2 MCSE of" in text
 
 
-def test_page__lists_every_cell_and_factor(html, results):
+def test_page__shows_every_comparison_in_words_and_numbers(html, results):
+    page = " ".join(Page(html).text.split())
+    assert "All 3 comparisons" in page
+    for row in ("0.5 ± 0.012".replace("0.5 ", "0.500 ") + " -0.1 to 0.1 0.46 to 0.55 1 < 0.0001 inside",
+                "0.600 ± 0.012 0.4 to 0.6 0.56 to 0.65 0.5 0.5 undecided",
+                "0.700 ± 0.012 0.9 to 1.1 0.66 to 0.75 < 0.0001 1 outside"):  # fmt: skip
+        assert row in page
+    parted = results.copy()
+    parted["comparison_part_of"] = "comparison", ["", "whole", ""]
+    parted["comparison_no_verdict_because"] = "comparison", ["", "", "too few blocks"]
+    assert [line.finding for line in comparison_lines(parted)] == ["inside", "part of whole", "too few blocks"]
+
+
+def test_figure_of_claims__shows_each_estimate_in_the_interval_claimed(results):
+    lines = verdict_lines(results)
+    drawing = draw_claims(lines)
+    words, axes = drawing.axes
+    assert [text.get_text().split(":")[0] for text in words.texts] == [line.claim for line in lines]
+    for line, bar in zip(lines, axes.patches, strict=True):
+        assert (bar.get_x(), bar.get_x() + bar.get_width()) == pytest.approx(line.picture.claimed)
+    truths, estimates = axes.lines[::2], axes.lines[1::2]
+    assert [tuple(truth.get_xdata()) for truth in truths] == [line.picture.confidence for line in lines]
+    assert [estimate.get_xdata()[0] for estimate in estimates] == [line.picture.estimate for line in lines]
+    assert "the first 200 of 201 claims" in draw_claims([lines[0]] * 201).get_suptitle()
+
+
+def test_page__lists_every_cell_and_factor(html, design, results):
     page = Page(html)
     assert html.count("<tr><td>") > results.sizes["cell"]
     assert "0; 15; 30; 45; 60; 75; 90" in page.text
     assert "0.4; 0.8; attention" in page.text
     assert page.text.count("(precision missed)") > 0
-    assert len(page.attributes("details")) == 4
+    assert len(page.attributes("details")) == len(design.factors) + 2  # comparisons, cells of each grid, design
 
 
 def test_page__shows_the_design_and_where_the_numbers_come_from(html, design, results):
@@ -162,7 +190,8 @@ def test_page__shows_the_design_and_where_the_numbers_come_from(html, design, re
 def test_report__is_the_same_every_time(design, results, folder, tmp_path):
     write_report(results, design, Store(tmp_path))
     files = sorted(path.relative_to(folder) for path in folder.rglob("*") if path.is_file())
-    assert len(files) == 4 + 2 * len(design.figures)
+    assert len(files) == 4 + 2 * (len(design.figures) + 1)
+    assert (folder / "figures" / "all_claims.png").read_bytes().startswith(b"\x89PNG")
     for file in files:
         assert (tmp_path / file).read_bytes() == (folder / file).read_bytes(), file
 
