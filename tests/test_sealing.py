@@ -266,15 +266,8 @@ def test_freeze_and_confirm__show_pilot_and_confirmed_side_by_side(here, capsys)
     assert simstudy("freeze", "design.toml") == 0
     seal = read_seal(here.parent / "sealed" / "tiny.quick.json")
     prereg = (here.parent / "sealed" / "tiny.quick.md").read_text()
-    for said in (
-        seal.digest,
-        "The error is small.",
-        "negative control",
-        "margin = 0.5",
-        "512 to 512 replicates",
-        PLAIN,
-    ):
-        assert said in prereg
+    told = (seal.digest, "The error is small.", "negative control", "margin = 0.5", "512 to 512 replicates", PLAIN)
+    assert all(each in prereg for each in told)
     assert simstudy("freeze", "design.toml") == 0
     assert "nothing has changed since" in capsys.readouterr().out
 
