@@ -59,6 +59,8 @@ def run_and_report(loaded: Design, output: Path, **how: Any) -> int:
     from simstudy.study import run as run_study
 
     store = store_for(loaded, output)
+    if loaded.notes:
+        warn(*loaded.notes)
     with ProgressDisplay() as display:
         results = run_study(loaded, output=output, observer=display, **how)
     with store.locked():

@@ -106,6 +106,8 @@ class Design(Record):
         Names of the factors of each grid.
     text
         The design file, verbatim.
+    notes
+        What the author should know although it is no mistake, a line each.
     confirmation
         Seal and beacon of which the seeds follow; None for a pilot, which runs on the seeds of the file.
     """
@@ -118,4 +120,5 @@ class Design(Record):
     figures: dict[str, Figure]
     titles: dict[str, str]
     text: str
+    notes: tuple[str, ...] = ()
     confirmation: Confirmation | None = None
