@@ -44,17 +44,22 @@ def _listed(path: Path) -> tuple[str | Text, str]:
 
 @app.command()
 def check(designs: Annotated[list[str], typer.Argument(help="Design files, by path or name.")]) -> None:
-    """Check design files under every profile, and report every mistake with its place and remedy."""
+    """Check design files under every profile: every mistake with its place and remedy, and notes on general claims."""
+    from simstudy.design.generality import generality_notes
     from simstudy.design.load import load_design, profiles_of
     from simstudy.design.mistakes import DesignError
 
     mistakes: dict[str, None] = {}
+    notes: dict[str, None] = {}
     for path in map(design_path, designs):
         try:
             for profile in profiles_of(path) or ("quick",):
                 design = load_design(path, profile)
                 say(f"{path}: {profile}: {len(design.cells)} cells, {len(design.claims)} claims")
+                notes |= {f"{path}: note: {note}": None for note in generality_notes(design)}
         except DesignError as error:
             mistakes |= dict.fromkeys(error.args)
+    for note in notes:
+        say(note)
     if mistakes:
         raise UserError(*mistakes)

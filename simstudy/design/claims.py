@@ -53,6 +53,9 @@ class BaseClaim(Record):
     index: IndexName | None = Field(None, description='diversity index; for measure = "hdi" only')
     where: Selection = _SELECTION
     expected: Verdict = Field("supported", description="verdict foreseen before the run")
+    these_draws: Line = Field(
+        "", description="why the claim speaks of the query points and heads that were drawn, and of no others"
+    )
 
 
 class AgreesWithTheory(BaseClaim):

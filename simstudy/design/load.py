@@ -19,6 +19,7 @@ from pydantic import ValidationError
 from simstudy.design.document import NAME, Design, Document, Grid, PlannedCell, Precision
 from simstudy.design.feasibility import impossibilities, read_heads, too_many_batches
 from simstudy.design.files import read_regular
+from simstudy.design.generality import generality_problems
 from simstudy.design.measures import MEASURES, STATISTICS
 from simstudy.design.mistakes import DesignError, Problem, from_validation
 from simstudy.design.references import PlannedGrid, reference_problems
@@ -61,6 +62,7 @@ def load_design(path: str | Path, profile: str = "quick") -> Design:
     grids = _planned_grids(merged, cells, problems)
     problems += _idle_settings(document, cells)
     problems += _precision_problems(merged, grids)
+    problems += generality_problems(document, cells) if not problems else []
     problems += reference_problems(grids, document.claims, document.figures)
     if problems:
         raise DesignError(path, problems)

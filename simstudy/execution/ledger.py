@@ -13,9 +13,6 @@ from dataclasses import dataclass, field, replace
 from itertools import groupby, islice
 from typing import TypeVar
 
-import numpy as np
-
-from simstudy.attention.combinations import combine_heads
 from simstudy.design.document import Design, PlannedCell
 from simstudy.design.settings.cell import Cell
 from simstudy.errors import UserError
@@ -24,8 +21,9 @@ from simstudy.execution.engine import engine
 from simstudy.execution.queue import Task
 from simstudy.execution.store import Store
 from simstudy.replicates.batch import shares_data
-from simstudy.replicates.moments import Moments, stack
-from simstudy.replicates.performance import Performance, performance
+from simstudy.replicates.moments import Moments
+from simstudy.replicates.performance import Performance
+from simstudy.replicates.population import measured
 from simstudy.replicates.stopping import GROWTH, Shortfall, first_target, needed, next_target, shortfall
 
 T = TypeVar("T")
@@ -129,8 +127,10 @@ class Ledger:
         self.accounts = []
         self._sharers: dict[str, list[Account]] = defaultdict(list)
         for planned in design.cells:
-            identity = self._identity(planned.cell)
-            account = Account(planned, identity, first_target(planned.precision, planned.cell.simulation.batch_size))
+            cell = planned.cell
+            identity = self._identity(cell)
+            target = first_target(planned.precision, cell.simulation.batch_size, population=bool(cell.population))
+            account = Account(planned, identity, target)
             self.accounts.append(account)
             self._sharers[identity].append(account)
         self._stored = {identity: set(store.stored_batches(identity)) for identity in self._sharers}
@@ -266,12 +266,10 @@ class Ledger:
             )
 
     def _measure(self, account: Account, batches: list[Moments]) -> None:
-        blocks, cell = stack(batches), account.planned.cell
-        account.failed = tuple(blocks.failed.tolist())
+        account.failed = tuple(int(replicate) for batch in batches for replicate in batch.failed)
         # With too few defined estimates there is no Monte Carlo error, and more replicates of the same would not
         # help before the ceiling: the cell stops, its failures counted.
-        if np.count_nonzero(blocks.n_defined) >= 2:
-            account.performance = performance(blocks, combine_heads(cell), cell.statistics)
+        account.performance = measured(account.planned.cell, batches)
 
     def _further(self, accounts: list[Account]) -> list[Task]:
         """Return the next tasks of all accounts, these ones last, as many as there is room for."""

@@ -34,7 +34,9 @@ def shares_data(cell: Cell) -> tuple[Any, ...]:
     must not, or the company of a cell would show in its rounding.
     """
     simulation = cell.simulation
-    return cell.data_id, cell.data.n_features, simulation.batch_size, simulation.dtype, _piece_length(cell)
+    sizes = cell.data.n_features, simulation.batch_size, simulation.dtype, _piece_length(cell)
+    # Data hold what heads make of the keys: cells of one task have the same heads by the same name.
+    return cell.data_id, *sizes, cell.population
 
 
 def _replicate_bytes(cell: Cell) -> int:
@@ -67,7 +69,7 @@ def simulate_batch(cells: Sequence[Cell], batch: int, device: str = "cpu") -> li
         One for each cell; the same to the bit whichever other cells are evaluated with it.
     """
     with computing_on(device):
-        evaluations = [Evaluation(cell) for cell in cells]
+        evaluations = [Evaluation(cell.in_batch(batch)) for cell in cells]
         largest = max(cells, key=lambda cell: cell.data.n_keys)
         for blocks, first, count in _pieces(largest, batch):
             shared = SharedData(largest, first, count)

@@ -23,7 +23,7 @@ from simstudy.design.settings.systems import NAMES
 from simstudy.errors import UserError
 from simstudy.execution.store import Store
 from simstudy.report.figures import RESOLUTION, draw, image
-from simstudy.report.labels import THEORY_NAMES, level_name, measure_name, number, setting_name, with_error
+from simstudy.report.labels import THEORY_NAMES, given_draws, level_name, measure_name, number, setting_name, with_error
 from simstudy.report.tables import cell_frame, comparison_frame, csv_of, verdict_frame, verdict_lines
 from simstudy.results import factors_of
 from simstudy.verdicts.assemble import coordinates
@@ -205,7 +205,8 @@ def _row(cell: xr.Dataset, levels: list[str], measures: list[str]) -> dict[str, 
         "reached": bool(cell.precision_reached),
         "measures": [
             [
-                with_error(float(cell[name].sel(source="empirical")), float(cell[f"{name}_mcse"])),
+                with_error(float(cell[name].sel(source="empirical")), float(cell[f"{name}_mcse"]))
+                + given_draws(float(cell[f"{name}_mcse"]), float(cell[f"{name}_mcse_given"])),
                 *(number(float(cell[name].sel(source=source))) for source in THEORIES),
             ]
             for name in measures

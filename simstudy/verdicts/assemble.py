@@ -124,9 +124,8 @@ def _by_source(accounts: Sequence[Account], theories: Sequence[dict[str, Theory]
         empirical = [float(a.performance.estimate.get(name, np.nan)) if a.performance else np.nan for a in accounts]
         predicted = [[float(theory[source].measures.get(name, np.nan)) for theory in theories] for source in THEORIES]
         arrays[name] = np.array([empirical, *predicted])
-        arrays[f"{name}_mcse"] = np.array(
-            [float(a.performance.mcse.get(name, np.nan)) if a.performance else np.nan for a in accounts]
-        )
+        for suffix, performances in _both_errors(accounts):
+            arrays[name + suffix] = np.array([float(p.mcse.get(name, np.nan)) if p else np.nan for p in performances])
     # Also where so many replicates failed that there is no Monte Carlo error.
     arrays["failure_rate"][0] = [a.n_failed / max(a.done * a.batch_size, 1) for a in accounts]
     for name in MEASURES:
@@ -137,14 +136,22 @@ def _by_source(accounts: Sequence[Account], theories: Sequence[dict[str, Theory]
 def _padded(accounts: Sequence[Account], name: str, shape: tuple[int, ...]) -> dict[str, Any]:
     """Estimates and MCSEs of an array-valued measure, NaN beyond the size of a cell."""
     arrays = {}
-    for suffix, field in (("", "estimate"), ("_mcse", "mcse")):
+    both = _both_errors(accounts)
+    errors = [(suffix, "mcse", performances) for suffix, performances in both]
+    for suffix, field, performances in [("", "estimate", both[0][1]), *errors]:
         column = np.full((len(accounts), *shape), np.nan)
-        for row, account in zip(column, accounts, strict=True):
-            if account.performance:
-                values = getattr(account.performance, field)[name]
+        for row, performance in zip(column, performances, strict=True):
+            if performance:
+                values = getattr(performance, field)[name]
                 row[tuple(slice(0, size) for size in values.shape)] = values
         arrays[name + suffix] = column
     return arrays
+
+
+def _both_errors(accounts: Sequence[Account]) -> list[tuple[str, list[Any]]]:
+    """Performances by the ending of their errors: over a population where there is one, and given what was drawn."""
+    over = [account.performance for account in accounts]
+    return [("_mcse", over), ("_mcse_given", [p and (p.given or p) for p in over])]
 
 
 def _queries(accounts: Sequence[Account], theories: Sequence[dict[str, Theory]]) -> dict[str, Any]:

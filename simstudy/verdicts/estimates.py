@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from simstudy.design.measures import INDICES
+from simstudy.design.settings.cell import N_BLOCKS
 from simstudy.execution.ledger import Account
 from simstudy.verdicts.evidence import Contrast
 
@@ -22,17 +23,32 @@ N_DRAWS = 4999
 
 
 class Estimates:
-    """One measure in the cells of a grid, with the covariance of linear combinations of them."""
+    """One measure in the cells of a grid, with the covariance of linear combinations of them.
 
-    def __init__(self, accounts: Sequence[Account], measure: str, index: str | None = None) -> None:
+    Errors are those over a population of query points and heads where cells have one; or, with ``given``, those given
+    the points and heads that were drawn.
+    """
+
+    def __init__(
+        self, accounts: Sequence[Account], measure: str, index: str | None = None, *, given: bool = False
+    ) -> None:
         self.coordinates = [account.planned.cell.coordinates for account in accounts]
         self._streams = [(account.planned.cell.simulation.seed, account.batch_size) for account in accounts]
         position = INDICES.index(index) if index else None
         measured = [account.performance for account in accounts]
+        drawn = any(p and p.given for p in measured) and not given
+        self._given = Estimates(accounts, measure, index, given=True) if drawn else None
+        if given:
+            measured = [p and (p.given or p) for p in measured]
         self.values = np.array([_pick(p and p.estimate, measure, position) for p in measured])
         self._contributions = [_pick(p and p.contribution, measure, position, np.zeros(0)) for p in measured]
         self.n_blocks = np.array([p.n_blocks if p else 0 for p in measured])
         self._remainders = np.array([p.remainder.get(measure, 0.0) if p else 0.0 for p in measured])
+        for cell, p in enumerate(measured):
+            if drawn and p and not p.given:
+                # Beside cells whose batches are one draw each, a cell with fixed points contributes by batch as well.
+                self._contributions[cell] = self._contributions[cell].reshape(-1, N_BLOCKS).sum(axis=1)
+                self.n_blocks[cell] = len(self._contributions[cell])
 
     def combine(self, terms: dict[int, float]) -> Contrast:
         """Return Σ c_j θ_j over cells j with its Monte Carlo error.
@@ -44,7 +60,8 @@ class Estimates:
         shares = np.abs(factors * self.values[cells])
         extra = ((factors * self._remainders[cells]) ** 2).sum() + (RESOLUTION * shares.max()) ** 2
         influence = self.contributions(cells) @ factors
-        return _contrast(factors @ self.values[cells], influence, extra, self.n_blocks[cells].min())
+        combined = _contrast(factors @ self.values[cells], influence, extra, self.n_blocks[cells].min())
+        return combined if self._given is None else combined._replace(given=self._given.combine(terms).mcse)
 
     def differences(self, cells: list[int]) -> Contrast:
         """Return θ_i − θ_j for all cells i and j, in arrays (i, j)."""
@@ -54,9 +71,10 @@ class Estimates:
         for i in range(len(cells)):
             rounding = RESOLUTION * np.maximum(np.abs(values[i]), np.abs(values))
             n_blocks = np.minimum(self.n_blocks[cells[i]], self.n_blocks[cells])
-            apart = influence[:, [i]] - influence
-            rows.append(_contrast(values[i] - values, apart, extra[i] + extra + rounding**2, n_blocks))
-        return Contrast(*(np.stack(column) for column in zip(*rows, strict=True)))
+            moved = influence[:, [i]] - influence
+            rows.append(_contrast(values[i] - values, moved, extra[i] + extra + rounding**2, n_blocks))
+        apart = Contrast(*(np.stack(column) for column in zip(*rows, strict=True)))
+        return apart if self._given is None else apart._replace(given=self._given.differences(cells).mcse)
 
     def contributions(self, cells: list[int]) -> Array:
         """Return the influence values of blocks, (row, cell): rows of different streams are apart."""
@@ -110,4 +128,5 @@ def _contrast(value: Any, influence: Array, extra: Any, n_blocks: Any) -> Contra
     some = np.where(variance > 0.0, variance, 1.0)
     skewness = np.sqrt(n_blocks) * (squares * influence).sum(axis=0) / some**1.5
     largest = squares.max(axis=0, initial=0.0) / some
-    return Contrast(value, np.sqrt(variance), n_blocks, skewness, largest)
+    mcse = np.sqrt(variance)
+    return Contrast(value, mcse, n_blocks, skewness, largest, mcse)
