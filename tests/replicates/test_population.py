@@ -85,16 +85,14 @@ def test_population_estimates__are_means_over_draws_and_ratios_of_means():
 
 
 def test_failed_replicates_and_empty_batches__are_left_out_and_counted():
-    cell = random_cell(
-        normaliser={"kind": "compact", "power": 1}, bandwidth=0.3, n_keys=30, queries=GAUSSIAN | {"count": 1}
-    )
+    compact = {"kind": "compact", "power": 1}
+    cell = random_cell(normaliser=compact, bandwidth=0.3, n_keys=30, queries=GAUSSIAN | {"count": 1})
     batches = batches_of(cell, 12)
     usable = [np.count_nonzero(batch.n_defined) >= 2 for batch in batches]
     assert 2 <= sum(usable) < 12 and any((batch.n_defined == 0).any() for batch in batches)
     found = measured(cell, batches)
-    alone = [
-        performance(b, combine_heads(cell), cell.statistics) for b, use in zip(batches, usable, strict=True) if use
-    ]
+    kept = [batch for batch, use in zip(batches, usable, strict=True) if use]
+    alone = [performance(batch, combine_heads(cell), cell.statistics) for batch in kept]
     assert found.estimate["mse"] == pytest.approx(np.mean([each.estimate["mse"] for each in alone]), rel=1e-10)
     assert found.n_blocks == sum(usable) and len(found.contribution["mse"]) == 12
     assert found.estimate["failure_rate"] == sum(len(b.failed) for b in batches) / (12 * 32)
