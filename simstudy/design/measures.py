@@ -220,6 +220,11 @@ def _mcse_given(name: str, variable: Variable) -> tuple[str, Variable]:
     return f"{name}_mcse_given", Variable(dims, variable.unit, meaning)
 
 
+def _gain(name: str, variable: Variable) -> tuple[str, Variable]:
+    meaning = f"variance of {name} over a population of query points, over what theory as a control leaves"
+    return f"{name}_gain", Variable(("cell",), "1", meaning)
+
+
 def _numerical_error(name: str, variable: Variable) -> tuple[str, Variable]:
     dims = tuple(d for d in variable.dims if d != "source")
     meaning = f"bound of the numerical error of {name} by exact theory, estimated on coarser grids or by randomisation"
@@ -238,7 +243,8 @@ def _registry() -> dict[str, Variable]:
     mcse = dict(_mcse(*item) for item in with_errors.items())
     mcse |= dict(_mcse_given(*item) for item in measured.items())
     numerical = dict(_numerical_error(*item) for item in (MEASURES | by_query).items())
-    return with_errors | mcse | numerical | _COUNTS | _VERDICTS
+    gain = dict(_gain(*item) for item in MEASURES.items())
+    return with_errors | mcse | gain | numerical | _COUNTS | _VERDICTS
 
 
 VARIABLES: dict[str, Variable] = _registry()

@@ -106,6 +106,9 @@ class Account:
 Rule = Callable[[Sequence[Account]], Sequence[int]]
 """From the accounts of all cells, none of which wants a batch for itself, to how many are wanted for the whole."""
 
+Control = Callable[[Cell, Performance], Performance]
+"""From a cell and its performance to one with smaller errors."""
+
 
 class Ledger:
     """Accounts of all cells of a design, kept up to date as batches arrive.
@@ -117,11 +120,17 @@ class Ledger:
     rule
         What is wanted beyond the precision of each cell.  It is asked when no cell wants more for itself, so that what
         it sees, and decides, does not depend on the order in which batches arrive.
+    control
+        What it makes of the performance of a cell: a control variate that this room cannot know.
     """
 
-    def __init__(self, design: Design, store: Store, device: str = "cpu", rule: Rule | None = None) -> None:
+    def __init__(
+        self, design: Design, store: Store, device: str = "cpu", rule: Rule | None = None,
+        control: Control = lambda _, performance: performance,
+    ) -> None:  # fmt: skip
         self._store = store
         self._rule = rule
+        self._control = control
         # Batches of different devices differ in their last bits, and are never mixed.
         self._device = device
         self.accounts = []
@@ -269,7 +278,9 @@ class Ledger:
         account.failed = tuple(int(replicate) for batch in batches for replicate in batch.failed)
         # With too few defined estimates there is no Monte Carlo error, and more replicates of the same would not
         # help before the ceiling: the cell stops, its failures counted.
-        account.performance = measured(account.planned.cell, batches)
+        cell = account.planned.cell
+        performance = measured(cell, batches)
+        account.performance = performance and self._control(cell, performance)
 
     def _further(self, accounts: list[Account]) -> list[Task]:
         """Return the next tasks of all accounts, these ones last, as many as there is room for."""

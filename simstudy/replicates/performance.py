@@ -54,6 +54,8 @@ class Performance(NamedTuple):
     given : Performance or None
         For a population, the same with errors and contributions given the points and heads that were drawn; None where
         these are fixed, as all errors are given them.
+    gain : dict of float or None
+        Variance over the population without a control variate over that with one, where there is one.
     """
 
     estimate: Measures
@@ -64,6 +66,7 @@ class Performance(NamedTuple):
     n_replicates: int
     n_failed: int
     given: Performance | None = None
+    gain: dict[str, float] | None = None
 
 
 def performance(blocks: Moments, weights: Array | Combine, statistics: Sequence[str]) -> Performance:

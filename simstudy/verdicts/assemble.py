@@ -129,6 +129,8 @@ def _by_source(accounts: Sequence[Account], theories: Sequence[dict[str, Theory]
     # Also where so many replicates failed that there is no Monte Carlo error.
     arrays["failure_rate"][0] = [a.n_failed / max(a.done * a.batch_size, 1) for a in accounts]
     for name in MEASURES:
+        gains = [a.performance and a.performance.gain for a in accounts]
+        arrays[f"{name}_gain"] = np.array([gain.get(name, np.nan) if gain else np.nan for gain in gains])
         arrays[f"{name}_numerical_error"] = np.array([theory["exact"].errors.get(name, np.nan) for theory in theories])
     return arrays
 
