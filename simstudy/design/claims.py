@@ -131,6 +131,9 @@ class OrderingClaim(BaseClaim):
     measure: AveragedMeasure = Field("mse", description=_one_of(MEASURES | STATISTICS))
     against: IndexName = Field(description="a diversity index")
     by: str | None = Field(None, description="a factor of the grid; its levels are judged apart")
+    over: Literal["head_seed"] | None = Field(
+        None, description="head_seed, if its levels are a sample of the heads that the claim speaks of: 64 or more"
+    )
     direction: Literal["increasing", "decreasing"] = Field("decreasing", description='"increasing" or "decreasing"')
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from simstudy.design.claims import BaseClaim
+from simstudy.design.claims import BaseClaim, OrderingClaim
 from simstudy.design.document import Design, Document, PlannedCell
 from simstudy.design.mistakes import Problem
 from simstudy.design.settings.cell import selected
@@ -40,6 +40,8 @@ def draws_of(claim: BaseClaim, planned: Iterable[PlannedCell]) -> Draws:
     looked_at = {"heads"} if claim.measure == "hdi" and claim.index != "output" else set(_IN_WORDS)
     population = {part for cell in chosen for part in cell.population}
     fixed = {part for cell in chosen for part in cell.drawn - set(cell.population)}
+    if isinstance(claim, OrderingClaim) and claim.over is not None:
+        population, fixed = population | (fixed & {"heads"}), fixed - {"heads"}
     return Draws(tuple(sorted(population & looked_at)), tuple(sorted(fixed & looked_at)))
 
 

@@ -60,7 +60,7 @@ class Estimates:
         shares = np.abs(factors * self.values[cells])
         extra = ((factors * self._remainders[cells]) ** 2).sum() + (RESOLUTION * shares.max()) ** 2
         influence = self.contributions(cells) @ factors
-        combined = _contrast(factors @ self.values[cells], influence, extra, self.n_blocks[cells].min())
+        combined = contrast_of(factors @ self.values[cells], influence, extra, self.n_blocks[cells].min())
         return combined if self._given is None else combined._replace(given=self._given.combine(terms).mcse)
 
     def differences(self, cells: list[int]) -> Contrast:
@@ -72,7 +72,7 @@ class Estimates:
             rounding = RESOLUTION * np.maximum(np.abs(values[i]), np.abs(values))
             n_blocks = np.minimum(self.n_blocks[cells[i]], self.n_blocks[cells])
             moved = influence[:, [i]] - influence
-            rows.append(_contrast(values[i] - values, moved, extra[i] + extra + rounding**2, n_blocks))
+            rows.append(contrast_of(values[i] - values, moved, extra[i] + extra + rounding**2, n_blocks))
         apart = Contrast(*(np.stack(column) for column in zip(*rows, strict=True)))
         return apart if self._given is None else apart._replace(given=self._given.differences(cells).mcse)
 
@@ -121,8 +121,8 @@ def _pick(values: dict[str, Any] | None, measure: str, position: int | None, abs
     return values[measure] if position is None else values[measure][..., position]
 
 
-def _contrast(value: Any, influence: Array, extra: Any, n_blocks: Any) -> Contrast:
-    """Values with the errors that their influence values (row, ...) give, and that ``extra`` variance adds."""
+def contrast_of(value: Any, influence: Array, extra: Any, n_blocks: Any) -> Contrast:
+    """Return values with the errors that their influence values (row, ...) give, and that ``extra`` variance adds."""
     squares = influence**2
     variance = squares.sum(axis=0) + extra
     some = np.where(variance > 0.0, variance, 1.0)

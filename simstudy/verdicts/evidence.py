@@ -59,7 +59,7 @@ def doubt(contrast: Contrast) -> str:
     if not np.isfinite(contrast.value):
         return "no estimate, or none that is smooth in the means"
     if contrast.n_blocks < MIN_BLOCKS:
-        return f"{contrast.n_blocks:g} blocks of replicates, {MIN_BLOCKS} are needed"
+        return f"{contrast.n_blocks:g} blocks of replicates or draws, {MIN_BLOCKS} are needed"
     if contrast.largest_share > LARGEST_SHARE:
         return f"one block of {contrast.n_blocks:g} holds {100 * contrast.largest_share:.0f} % of the squared error"
     return ""

@@ -181,7 +181,8 @@ def test_exact_zero__is_judged_without_dividing_by_it():
 
 
 def test_few_blocks__give_no_verdict_and_say_why():
-    for n_blocks, expected, why in ((64, "supported", ""), (63, "inconclusive", "63 blocks of replicates, 64")):
+    reason = "63 blocks of replicates or draws, 64"
+    for n_blocks, expected, why in ((64, "supported", ""), (63, "inconclusive", reason)):
         sparse = cells([1.0])
         sparse[0].performance.n_blocks = n_blocks
         judged = decide(compare(claim(kind="larger_than"), sparse, ("x",), None), LEVEL)
