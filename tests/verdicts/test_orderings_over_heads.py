@@ -62,7 +62,7 @@ def test_share_over_heads__has_the_error_of_leaving_each_head_out(heads):
 
 def test_errors_of_the_measure__add_to_those_of_heads(heads):
     exact, noisy = (compared(*heads, error=error, kind="violated_pairs", at_most=0.4) for error in (1e-6, 0.3))
-    assert noisy.given > exact.mcse and noisy.mcse >= np.hypot(exact.mcse, noisy.given) * 0.99
+    assert noisy.given > 0.5 * exact.mcse and noisy.mcse >= np.hypot(exact.mcse, noisy.given) * 0.99
     assert len(noisy.cells) == N_HEADS
 
 
