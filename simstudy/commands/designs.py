@@ -10,7 +10,7 @@ from rich.table import Table
 
 from simstudy.commands.app import DESIGNS, app, design_path
 from simstudy.errors import UserError
-from simstudy.report.terminal import entry, say, show_table
+from simstudy.report.terminal import entry, say, show_table, warn
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -44,8 +44,7 @@ def _listed(path: Path) -> tuple[str | Text, str]:
 
 @app.command()
 def check(designs: Annotated[list[str], typer.Argument(help="Design files, by path or name.")]) -> None:
-    """Check design files under every profile: every mistake with its place and remedy, and notes on general claims."""
-    from simstudy.design.generality import generality_notes
+    """Check design files under every profile: every mistake with its place and remedy, and notes."""
     from simstudy.design.load import load_design, profiles_of
     from simstudy.design.mistakes import DesignError
 
@@ -56,10 +55,10 @@ def check(designs: Annotated[list[str], typer.Argument(help="Design files, by pa
             for profile in profiles_of(path) or ("quick",):
                 design = load_design(path, profile)
                 say(f"{path}: {profile}: {len(design.cells)} cells, {len(design.claims)} claims")
-                notes |= {f"{path}: note: {note}": None for note in generality_notes(design)}
+                notes |= dict.fromkeys(f"{path}: {note}" for note in design.notes)
         except DesignError as error:
             mistakes |= dict.fromkeys(error.args)
-    for note in notes:
-        say(note)
+    if notes:
+        warn(*notes)
     if mistakes:
         raise UserError(*mistakes)

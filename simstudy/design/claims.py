@@ -12,6 +12,7 @@ from pydantic import Field
 
 from simstudy.design.formulas import Value
 from simstudy.design.measures import INDEXED_MEASURES, INDICES, MEASURES, STATISTICS
+from simstudy.design.origins import ORIGINS, Origin
 from simstudy.design.settings import Line, NonNegative, Positive, Record
 from simstudy.design.settings.systems import NAMES
 
@@ -56,6 +57,7 @@ class BaseClaim(Record):
     these_draws: Line = Field(
         "", description="why the claim speaks of the query points and heads that were drawn, and of no others"
     )
+    origin: Origin = Field("unstated", description="where the claim comes from: one of " + ", ".join(ORIGINS))
 
 
 class AgreesWithTheory(BaseClaim):

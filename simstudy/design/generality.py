@@ -6,11 +6,11 @@ a claim on "queries" or "random heads" raises, and a claim on the points drawn d
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from simstudy.design.claims import BaseClaim, OrderingClaim
-from simstudy.design.document import Design, Document, PlannedCell
+from simstudy.design.document import PlannedCell
 from simstudy.design.mistakes import Problem
 from simstudy.design.settings.cell import selected
 
@@ -45,25 +45,24 @@ def draws_of(claim: BaseClaim, planned: Iterable[PlannedCell]) -> Draws:
     return Draws(tuple(sorted(population & looked_at)), tuple(sorted(fixed & looked_at)))
 
 
-def generality_notes(design: Design) -> Iterator[str]:
+def generality_notes(claims: Mapping[str, BaseClaim], planned: Sequence[PlannedCell]) -> Iterator[Problem]:
     """Yield a note on every claim in general terms that rests on draws which its cells fix."""
-    for name, claim in design.claims.items():
-        fixed = draws_of(claim, design.cells).fixed
+    for name, claim in claims.items():
+        fixed = draws_of(claim, planned).fixed
         if fixed and not claim.these_draws:
-            yield (
-                f"claims.{name}: rests on {_listed(fixed)} that are drawn once; declare "
-                f"population = {list(fixed)} in its grid, or say in these_draws why it speaks of this draw"
-            ).replace("'", '"')
+            stated = ", ".join(f'"{part}"' for part in fixed)
+            remedy = f"declare population = [{stated}] in its grid, or say in these_draws why it speaks of this draw"
+            yield Problem(f"claims.{name}", None, f"rests on {_listed(fixed)} that are drawn once; {remedy}")
 
 
-def generality_problems(document: Document, planned: Sequence[PlannedCell]) -> Iterator[Problem]:
+def generality_problems(claims: Mapping[str, BaseClaim], planned: Sequence[PlannedCell]) -> Iterator[Problem]:
     """Yield populations of what no cell draws, and what cannot be told of a population."""
     stated = {part for each in planned for part in each.cell.simulation.population}
     for part in sorted(stated - {part for each in planned for part in each.cell.drawn}):
         yield Problem("simulation.population", part, "no cell draws any at random; leave it out")
     for grid in dict.fromkeys(each.grid for each in planned if each.by_query and "queries" in each.cell.population):
         yield Problem(f"grids.{grid}.by_query", True, "query points are a population, new in each batch; remove it")
-    for name, claim in document.claims.items():
+    for name, claim in claims.items():
         if claim.these_draws and not draws_of(claim, planned).fixed:
             yield Problem(f"claims.{name}.these_draws", claim.these_draws, "no draw is fixed in its cells; remove it")
 

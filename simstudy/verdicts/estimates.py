@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from simstudy.design.measures import INDICES
-from simstudy.design.settings.cell import N_BLOCKS
+from simstudy.design.settings.cell import N_BLOCKS, Coordinates
 from simstudy.execution.ledger import Account
 from simstudy.verdicts.evidence import Contrast
 
@@ -32,20 +32,39 @@ class Estimates:
     def __init__(
         self, accounts: Sequence[Account], measure: str, index: str | None = None, *, given: bool = False
     ) -> None:
-        self.coordinates = [account.planned.cell.coordinates for account in accounts]
-        self._streams = [(account.planned.cell.simulation.seed, account.batch_size) for account in accounts]
-        position = INDICES.index(index) if index else None
+        streams = [(account.planned.cell.simulation.seed, account.batch_size) for account in accounts]
+        coordinates = [account.planned.cell.coordinates for account in accounts]
         measured = [account.performance for account in accounts]
         drawn = any(p and p.given for p in measured) and not given
         self._given = Estimates(accounts, measure, index, given=True) if drawn else None
-        if given:
-            measured = [p and (p.given or p) for p in measured]
+        self._take(
+            coordinates, streams, [p and (p.given or p) for p in measured] if given else measured, measure, index
+        )
+
+    @classmethod
+    def stored(
+        cls, coordinates: Sequence[Coordinates], measured: Sequence[Any], measure: str, index: str | None = None
+    ) -> Estimates:
+        """Return the estimates of cells whose performance was read from a file."""
+        estimates = cls.__new__(cls)
+        estimates._given = None
+        streams = [(int(each["seed"]), int(each["batch_size"])) for each in coordinates]
+        estimates._take(coordinates, streams, measured, measure, index)
+        return estimates
+
+    def _take(
+        self, coordinates: Sequence[Coordinates], streams: Sequence[tuple[int, int]],
+        measured: Sequence[Any], measure: str, index: str | None,
+    ) -> None:  # fmt: skip
+        self.coordinates, self._streams = list(coordinates), list(streams)
+        position = INDICES.index(index) if index else None
         self.values = np.array([_pick(p and p.estimate, measure, position) for p in measured])
         self._contributions = [_pick(p and p.contribution, measure, position, np.zeros(0)) for p in measured]
         self.n_blocks = np.array([p.n_blocks if p else 0 for p in measured])
         self._remainders = np.array([p.remainder.get(measure, 0.0) if p else 0.0 for p in measured])
+        folded = any(p and p.given for p in measured)
         for cell, p in enumerate(measured):
-            if drawn and p and not p.given:
+            if folded and p and not p.given:
                 # Beside cells whose batches are one draw each, a cell with fixed points contributes by batch as well.
                 self._contributions[cell] = self._contributions[cell].reshape(-1, N_BLOCKS).sum(axis=1)
                 self.n_blocks[cell] = len(self._contributions[cell])

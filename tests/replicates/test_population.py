@@ -9,7 +9,7 @@ from builders import DESIGN, edited, minimal_cell, mistakes, write_design
 from simstudy.attention.combinations import combine_heads
 from simstudy.data.heads import key_projections, query_points
 from simstudy.design.feasibility import impossibilities
-from simstudy.design.generality import draws_of, generality_notes
+from simstudy.design.generality import draws_of
 from simstudy.design.load import load_design
 from simstudy.design.settings.cell import Cell
 from simstudy.replicates.batch import simulate_batch
@@ -115,12 +115,12 @@ EXPLAINED = edited(POPULATION, 'measure = "mse"', 'measure = "mse"\nthese_draws 
 
 def test_claims_in_general_terms__are_noted_where_draws_are_fixed(tmp_path):
     design = load_design(write_design(tmp_path, RANDOM), "quick")
-    (note,) = generality_notes(design)
+    (note,) = design.notes
     assert note.startswith("claims.mse-falls: rests on query points") and 'population = ["queries"]' in note
     assert draws_of(design.claims["mse-falls"], design.cells).text == "given these query points"
     explained = edited(RANDOM, 'statement = "The error falls."', 'statement = "It falls."\nthese_draws = "An example."')
     for text in (DESIGN, POPULATION, explained):
-        assert not list(generality_notes(load_design(write_design(tmp_path, text), "quick")))
+        assert not load_design(write_design(tmp_path, text), "quick").notes
 
 
 @pytest.mark.parametrize(
