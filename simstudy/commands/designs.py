@@ -44,7 +44,7 @@ def _listed(path: Path) -> tuple[str | Text, str]:
 
 @app.command()
 def check(designs: Annotated[list[str], typer.Argument(help="Design files, by path or name.")]) -> None:
-    """Check design files under every profile, and report every mistake with its place and remedy."""
+    """Check design files under every profile: every mistake with its place and remedy, and notes."""
     from simstudy.design.load import load_design, profiles_of
     from simstudy.design.mistakes import DesignError
 

@@ -43,11 +43,11 @@ def accounts(levels: Sequence[dict[str, Any]], blocks: Array, hdi: Array | None 
         contribution: dict[str, Any] = {"mse": contributions[:, k]}
         if hdi is not None:
             estimate["hdi"], contribution["hdi"] = np.full(8, hdi[k]), np.zeros((n, 8))
-        performance = SimpleNamespace(estimate=estimate, contribution=contribution, remainder={}, n_blocks=n)
+        measured = {"estimate": estimate, "contribution": contribution, "remainder": {}, "n_blocks": n, "given": None}
         cell = SimpleNamespace(coordinates=coordinates, simulation=SimpleNamespace(seed=1))
-        made.append(
-            SimpleNamespace(planned=SimpleNamespace(cell=cell, grid="g"), batch_size=256, performance=performance)
-        )
+        performance = SimpleNamespace(**measured)
+        planned = SimpleNamespace(cell=cell, grid="g")
+        made.append(SimpleNamespace(planned=planned, batch_size=256, performance=performance))
     return made
 
 
