@@ -37,6 +37,7 @@ from simstudy.design.settings.cell import selected
 from simstudy.execution.ledger import Account
 from simstudy.verdicts.comparisons import (
     Comparison,
+    OrderedPairs,
     Predictions,
     Selected,
     agreement,
@@ -78,12 +79,19 @@ class Judgement(NamedTuple):
     level: float
 
 
-def judge(results: xr.Dataset, design: Design, accounts: Sequence[Account]) -> xr.Dataset:
+class Judged(NamedTuple):
+    """Results with verdicts, and what goes to their details: the pairs of cells of claims on orders, if there are."""
+
+    results: xr.Dataset
+    pairs: xr.Dataset
+
+
+def judge(results: xr.Dataset, design: Design, accounts: Sequence[Account]) -> Judged:
     """Return the results with a verdict on every claim of the design, along the dimension ``claim``.
 
     All comparisons that they rest on lie along ``comparison``.
     """
-    judgements = {}
+    judgements, pairs = {}, []
     for name, claim in design.claims.items():
         positions = [i for i, account in enumerate(accounts) if account.planned.grid == claim.grid]
         source = getattr(claim, "source", None)
@@ -92,10 +100,11 @@ def judge(results: xr.Dataset, design: Design, accounts: Sequence[Account]) -> x
         judgements[name] = judge_claim(
             claim, inside, design.factors[claim.grid], theory, len(design.claims), without_error(claim, inside)
         )
-    if not judgements:
-        return results
-    tables = [claim_table(design, judgements), comparison_table(judgements)]
-    return xr.merge([results, *tables], combine_attrs="override")
+        pairs += [pair_table(name, positions, c.ordered) for c in judgements[name].comparisons if c.ordered]
+    if judgements:
+        tables = [claim_table(design, judgements), comparison_table(judgements)]
+        results = xr.merge([results, *tables], combine_attrs="override")
+    return Judged(results, xr.concat(pairs, "ordered") if pairs else xr.Dataset())
 
 
 def judge_claim(
@@ -186,6 +195,7 @@ def claim_table(design: Design, judgements: dict[str, Judgement]) -> xr.Dataset:
             "verdict": [judgement.verdict for judgement in each],
             "declared_verdict": [claim.expected for claim in design.claims.values()],
             "statement": [claim.statement for claim in design.claims.values()],
+            "origin": [claim.origin for claim in design.claims.values()],
             "statistic": [comparison.statistic for comparison in decisive],
             "no_verdict_because": [comparison.doubt for comparison in decisive],
             "verdict_estimate": [comparison.estimate for comparison in decisive],
@@ -230,7 +240,22 @@ def comparison_table(judgements: dict[str, Judgement]) -> xr.Dataset:
                     rows[column].append(value)
     texts = {name for name in rows if VARIABLES[name].unit == "text"}
     arrays = {name: np.array(column, object if name in texts else float) for name, column in rows.items()}
-    return labelled(arrays, coords={}, attrs={})
+    return labelled(arrays, coords={"comparison": np.arange(len(rows["comparison_claim"]))}, attrs={})
+
+
+def pair_table(claim: str, positions: list[int], pairs: OrderedPairs) -> xr.Dataset:
+    """Return the pairs of cells of one comparison of a claim along ``ordered``; cells by their number."""
+    place = np.array(positions)
+    columns = {
+        "pair_claim": np.full(len(pairs.first), claim, object),
+        "pair_first": place[pairs.first],
+        "pair_second": place[pairs.second],
+        "pair_estimate": pairs.estimate,
+        "pair_mcse": pairs.mcse,
+        "pair_p_against": pairs.against,
+        "pair_p_in_favour": pairs.in_favour,
+    }
+    return labelled(columns, coords={}, attrs={})
 
 
 def _adjusted(p_value: Any, level: float) -> float:
