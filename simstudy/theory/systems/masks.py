@@ -76,9 +76,9 @@ def nearest_sum_error(count: int, scale: float) -> float:
 def left_of_nearest_sum(count: int, scale: float) -> float:
     """Size of what :func:`nearest_sum_error` leaves out, in its own units; arguments as there.
 
-    The sum of no number is always 0, nearer than a random one with probability 1/λs, 1/λ the mean distance; and k sums of
-    one number crowd about 0, where a product of uniforms has the density −½ ln|x|.  Beyond the
-    sum G of the positive numbers (by a gamma law of its moments) distances are of order 1: E (s − G)_+ / s of targets.
+    The sum of no number is always 0, nearer than a random one with probability 1/λs, 1/λ the mean distance; and k sums
+    of one number crowd about 0, where a product of uniforms has the density −½ ln|x|.  Beyond the sum G of the positive
+    numbers (by a gamma law of its moments) distances are of order 1: E (s − G)_+ / s of targets.
     And the mean of 1/Σx² exceeds 1/E Σx² by its relative variance.
     """
     error = nearest_sum_error(count, scale)
