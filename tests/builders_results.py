@@ -176,6 +176,7 @@ def build_verdicts(design: Design) -> xr.Dataset:
             "verdict": [kinds[i % 3] for i in range(n_claims)],
             "declared_verdict": [claim.expected for claim in design.claims.values()],
             "statement": [claim.statement for claim in design.claims.values()],
+            "origin": [claim.origin for claim in design.claims.values()],
             "statistic": statistics,
             "no_verdict_because": ["" if i % 3 < 2 else "too few blocks" for i in range(n_claims)],
             "verdict_estimate": estimates,
@@ -259,4 +260,6 @@ def _attributes(design: Design) -> dict[str, Any]:
         "missing_values": "NaN where a measure is undefined",
         "seed": "7",
         "run": "{}",
+        "seal": "",
+        "beacon": "",
     }

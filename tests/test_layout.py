@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import xarray as xr
 from builders import DESIGN, FIGURES, edited, write_design
-from test_cli import simstudy
+from commands import simstudy
 
 from simstudy import open_results, run
 from simstudy.design.load import load_design

@@ -27,7 +27,7 @@ THEORIES = SOURCES[1:]
 INDICES = ("chordal", "participation", "entropy", "logdet", "volume", "vendi", "min_angle", "output")
 ATTRIBUTES = (
     "study", "profile", "title", "aim", "design", "design_hash", "factors", "seed", "engine", "simstudy_version",
-    "commit", "libraries", "missing_values", "run",
+    "commit", "libraries", "missing_values", "run", "seal", "beacon",
 )  # fmt: skip
 """Global attributes of the results of a study."""
 
@@ -174,6 +174,7 @@ _VERDICTS: dict[str, Variable] = {
     "verdict": Variable(("claim",), "text", "supported, contradicted or inconclusive"),
     "declared_verdict": Variable(("claim",), "text", "verdict that the design declared before the run"),
     "statement": Variable(("claim",), "text", "the claim in words"),
+    "origin": Variable(("claim",), "text", "where the claim comes from, as its design says"),
     "statistic": Variable(("claim",), "text", "what was estimated, in the cell or pair that decides the claim"),
     "no_verdict_because": Variable(("claim",), "text", "why the deciding statistic allows no verdict, if so"),
     "verdict_estimate": Variable(("claim",), "see statistic", "estimate of the deciding statistic"),

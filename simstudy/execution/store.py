@@ -6,6 +6,7 @@ Layout of a study folder::
     batches/<cell identity>/cell.json            settings and engine, of which the identity is a digest
     results.nc  details.nc  report.html  figures/  verdicts.csv  comparisons.csv  cells.csv  provenance.json
     .lock  .owner.json  .partial/                who writes here, and what is not whole yet
+    confirmed/<seal and beacon>/                 the same of a confirmatory run, and confirmation.json
 
 A batch file is named by what decides its contents, written beside its place, flushed, and renamed into it.  So a
 crash leaves either the whole file or none; merging two folders is copying files; and a changed design or engine looks
@@ -366,11 +367,14 @@ def _unwritable(path: Path, error: Exception) -> UserError:
 
 
 DEFAULT_OUTPUT = Path("outputs")
+CONFIRMED = "confirmed"
+"""Folder, in that of the pilot, that holds its confirmations."""
 
 
 def store_of(design: Design, output: str | Path = DEFAULT_OUTPUT) -> Store:
-    """Return the store of a design: ``<output>/<study>/<profile>``."""
-    return Store(Path(output) / design.study.name / design.profile)
+    """Return the store of a design: ``<output>/<study>/<profile>``, a folder of its own there for each confirmation."""
+    pilot = Path(output) / design.study.name / design.profile
+    return Store(pilot / CONFIRMED / design.confirmation.name if design.confirmation else pilot)
 
 
 def require_writable(folder: Path) -> None:

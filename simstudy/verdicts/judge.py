@@ -15,8 +15,9 @@ compared with the covariance that the shared replicates give them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import singledispatch
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -31,6 +32,7 @@ from simstudy.design.claims import (
 )
 from simstudy.design.document import Design
 from simstudy.design.measures import VARIABLES, labelled
+from simstudy.design.moments_needed import lacking, order_of
 from simstudy.design.settings.cell import selected
 from simstudy.execution.ledger import Account
 from simstudy.verdicts.comparisons import (
@@ -95,7 +97,9 @@ def judge(results: xr.Dataset, design: Design, accounts: Sequence[Account]) -> J
         source = getattr(claim, "source", None)
         theory = None if source is None else _predictions(results, claim.measure, source, positions)
         inside = [accounts[i] for i in positions]
-        judgements[name] = judge_claim(claim, inside, design.factors[claim.grid], theory, len(design.claims))
+        judgements[name] = judge_claim(
+            claim, inside, design.factors[claim.grid], theory, len(design.claims), without_error(claim, inside)
+        )
         pairs += [pair_table(name, positions, c.ordered) for c in judgements[name].comparisons if c.ordered]
     if judgements:
         tables = [claim_table(design, judgements), comparison_table(judgements)]
@@ -104,8 +108,9 @@ def judge(results: xr.Dataset, design: Design, accounts: Sequence[Account]) -> J
 
 
 def judge_claim(
-    claim: BaseClaim, accounts: Sequence[Account], factors: tuple[str, ...], theory: Predictions | None, n_claims: int
-) -> Judgement:
+    claim: BaseClaim, accounts: Sequence[Account], factors: tuple[str, ...], theory: Predictions | None, n_claims: int,
+    doubtful: Mapping[int, str] = MappingProxyType({}),
+) -> Judgement:  # fmt: skip
     """Return the verdict on one of so many claims of a study.
 
     Parameters
@@ -120,13 +125,31 @@ def judge_claim(
         What theory says of the measure in these cells, for claims that compare with it.
     n_claims
         Claims among which the level is divided.
+    doubtful
+        Cells whose estimates have no Monte Carlo error, and why: no verdict rests on them.
     """
     level = LEVEL / n_claims
     comparisons = compare(claim, accounts, factors, theory, level)
     if len(comparisons) > 1 and type(claim) in (OptimumSlope, OptimumLaw):
         # Each of several comparisons gets its share of what is spent on the levels that may be least.
         comparisons = compare(claim, accounts, factors, theory, level / len(comparisons))
-    return decide(comparisons, level)
+    return decide([_doubted(each, doubtful) for each in comparisons], level)
+
+
+def without_error(claim: BaseClaim, accounts: Sequence[Account]) -> dict[int, str]:
+    """Return the cells that a claim selects in which what it speaks of has no Monte Carlo error, and why."""
+    cells = [account.planned.cell for account in accounts]
+    found = {i: lacking([cell], 2 * order_of(claim)) for i, cell in enumerate(cells)} if order_of(claim) else {}
+    return {i: f"no Monte Carlo error: {why}" for i, why in found.items() if why}
+
+
+def _doubted(comparison: Comparison, doubtful: Mapping[int, str]) -> Comparison:
+    """Return a comparison without evidence if it rests on a doubtful cell; one of no cells of its own rests on all."""
+    whys = [why for cell, why in doubtful.items() if cell in (comparison.cells or doubtful)]
+    return undecided(comparison.statistic, whys[0])._replace(
+        estimate=comparison.estimate, mcse=comparison.mcse, lower=comparison.lower, upper=comparison.upper,
+        claimed=comparison.claimed,
+    ) if whys else comparison  # fmt: skip
 
 
 def compare(
@@ -172,6 +195,7 @@ def claim_table(design: Design, judgements: dict[str, Judgement]) -> xr.Dataset:
             "verdict": [judgement.verdict for judgement in each],
             "declared_verdict": [claim.expected for claim in design.claims.values()],
             "statement": [claim.statement for claim in design.claims.values()],
+            "origin": [claim.origin for claim in design.claims.values()],
             "statistic": [comparison.statistic for comparison in decisive],
             "no_verdict_because": [comparison.doubt for comparison in decisive],
             "verdict_estimate": [comparison.estimate for comparison in decisive],

@@ -18,7 +18,15 @@ from simstudy.execution.store import Store, read_results
 from simstudy.report.comparisons import comparison_lines
 from simstudy.report.figures import draw_claims
 from simstudy.report.page import MAX_ROWS, write_report
-from simstudy.report.tables import cell_frame, comparison_frame, csv_of, verdict_frame, verdict_lines, verdict_table
+from simstudy.report.tables import (
+    cell_frame,
+    comparison_frame,
+    count_origins,
+    csv_of,
+    verdict_frame,
+    verdict_lines,
+    verdict_table,
+)
 from simstudy.report.terminal import show_table
 
 VOID = {"meta", "br", "img", "link", "hr"}
@@ -226,6 +234,21 @@ def test_verdict_lines__round_to_the_error_and_compare_with_what_was_declared(re
     assert lines[1].estimate == "0.600 ± 0.012"
     assert lines[1].claimed == "0.4 to 0.6" and lines[1].confidence == "0.56 to 0.65"
     assert lines[2].p_against == "< 0.0001" and lines[2].why == "too few blocks"
+
+
+def test_origins__are_counted_each_by_itself(results):
+    first, second, third = verdict_lines(results)
+    lines = [
+        first._replace(origin="abstract C6", confirmed="supported"),
+        second._replace(origin="foil", confirmed="divided"),
+        third._replace(origin="abstract C5"),
+    ]
+    counts = {count.origin: count for count in count_origins(lines)}
+    assert list(counts) == ["abstract", "abstract C5", "abstract C6", "foil"]
+    assert [count.claims for count in counts.values()] == [2, 1, 1, 1]
+    assert counts["abstract"].verdicts == {"supported": 1, "inconclusive": 1}
+    assert [count.unlike_declared for count in counts.values()] == [1, 1, 0, 0]
+    assert [count.confirmed for count in counts.values()] == [1, 0, 1, 0]
 
 
 def test_verdict_table__prints_square_brackets_as_they_are(results, capsys):
