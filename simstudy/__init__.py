@@ -1,19 +1,27 @@
 """Monte Carlo studies of multi-head attention as an ensemble of Nadaraya-Watson estimators.
 
-`run` runs a study from its design file; `open_results` loads the results of one and `to_grid` lays them out by
-factor; `nw_ensemble`, `principal_angles` and `head_diversity` evaluate one ensemble on the caller's own arrays.
+`run` runs a study, from its design file or a `Study` written in Python; `check` and `plan` say beforehand what is wrong
+with it and what it will take; `open_results` loads the results of one and `to_grid` lays them out by factor.
+`nw_ensemble`, `principal_angles` and `head_diversity` evaluate one ensemble on the caller's own arrays.
 """
 
 import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from simstudy.design.builder import Study
+    from simstudy.design.load import check
     from simstudy.ensemble import head_diversity, nw_ensemble, principal_angles
-    from simstudy.results import open_results, to_grid
-    from simstudy.study import run
+    from simstudy.library import open_results, plan, run
+    from simstudy.results import to_grid
 
-__all__ = ["head_diversity", "nw_ensemble", "open_results", "principal_angles", "run", "to_grid"]
-_HOMES = {"open_results": "results", "to_grid": "results", "run": "study"}
+__all__ = [
+    "Study", "check", "head_diversity", "nw_ensemble", "open_results", "plan", "principal_angles", "run", "to_grid",
+]  # fmt: skip
+_HOMES = {
+    "Study": "design.builder", "check": "design.load", "open_results": "library", "plan": "library", "run": "library",
+    "to_grid": "results",
+}  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:
