@@ -129,7 +129,7 @@ def test_contracts__see_what_they_forbid(tmp_path):
 
 
 def test_only_named_modules__touch_files():
-    """Writing is for `execution`, through whose store pages are written, and for new designs; reading also for designs."""
+    """Writing is for `execution`, whose store writes pages, and for new designs; reading also for designs and heads."""
     pattern = re.compile(r"\.(write_text|write_bytes|open|savez?|to_netcdf|unlink|mkdir)\(")
     touching = {p.relative_to(PACKAGE).as_posix() for p in SOURCES if pattern.search(p.read_text())}
     outside = {name for name in touching if not name.startswith("execution/")}

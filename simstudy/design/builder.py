@@ -6,10 +6,11 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
-from simstudy.design.document import Document, Precision
+from simstudy.design.document import Precision
+from simstudy.design.mistakes import DesignError
 from simstudy.design.schema import describe
 from simstudy.design.settings import Data, Estimator, Heads, Queries, Record, Simulation, System
-from simstudy.design.written import Source, read_design, to_toml
+from simstudy.design.written import Source, name_of, read_design, to_toml
 
 
 def _table(name: str, record: type[Record]) -> Callable[..., Study]:
@@ -86,8 +87,10 @@ class Study(dict[str, Any]):
         DesignError
             With every entry that TOML cannot state.
         """
-        order = [name for name in (*Document.model_fields, "profiles") if name in self]
-        return to_toml({name: self[name] for name in dict.fromkeys([*order, *self])})
+        text, problems = to_toml(self)
+        if problems:
+            raise DesignError(name_of(self), problems)
+        return text
 
     def grid(self, name: str, factors: dict[str, Any], **entries: Any) -> Study:
         """Cross factors with one another: ``setting = values``; further entries as `simstudy describe grids` lists."""

@@ -46,14 +46,14 @@ def load_design(design: Source, profile: str = "quick") -> Design:
     document, problems = _validate(merged)
     problems += _table_problems(merged)
     if document is None:
-        raise DesignError(written.place, problems)
+        raise DesignError(written.place, _with_first(written.problems, problems))
     cells, found = _plan(document, written.folder, problems)
-    problems += [p for p in found if not any(_within(p.path, earlier.path) for earlier in problems)]
+    problems = _with_first(problems, found)
     grids = _planned_grids(merged, cells, problems)
     problems += _idle_settings(document, cells)
     problems += _precision_problems(merged, grids)
     problems += reference_problems(grids, document.claims, document.figures)
-    if problems:
+    if problems := _with_first(written.problems, problems):
         raise DesignError(written.place, problems)
     return Design(
         study=document.study,
@@ -66,6 +66,11 @@ def load_design(design: Source, profile: str = "quick") -> Design:
         text=written.text,
         path=written.path,
     )
+
+
+def _with_first(first: list[Problem], further: list[Problem]) -> list[Problem]:
+    """Return problems, and those further ones that are not about the same entries."""
+    return first + [problem for problem in further if not any(_within(problem.path, each.path) for each in first)]
 
 
 def check(design: Source) -> dict[str, Design]:
