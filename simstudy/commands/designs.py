@@ -10,7 +10,7 @@ from rich.table import Table
 
 from simstudy.commands.app import JsonOption, app
 from simstudy.errors import UserError
-from simstudy.report.terminal import entry, say, say_json, show_table
+from simstudy.report.terminal import entry, say, say_json, show_table, warn
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -62,6 +62,10 @@ def check(
         for place, profiles, _ in checked:
             for name, design in profiles.items():
                 say(f"{place}: {name}: {len(design.cells)} cells, {len(design.claims)} claims")
+    notes = dict.fromkeys(f"{place}: {note}" for place, profiles, _ in checked for each in profiles.values()
+                          for note in each.notes)  # fmt: skip
+    if notes:
+        warn(*notes)
     mistakes = [f"{place}: {problem}" for place, _, problems in checked for problem in problems]
     if mistakes:
         raise UserError(*mistakes)

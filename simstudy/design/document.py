@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -15,6 +16,8 @@ from simstudy.design.settings.cell import Cell
 
 MAX_CELLS = 20_000
 """Largest number of cells of a design: beyond it, a list of factor values is surely a mistake."""
+MAX_BEACON = 1000
+"""Most characters of the text on which the seeds of a confirmation rest."""
 NAME = r"^[a-z0-9]+(-[a-z0-9]+)*$"
 """Names of studies, profiles, grids, claims and figures: they become names of folders and files."""
 
@@ -101,6 +104,18 @@ class PlannedCell(Record):
     exact: bool
 
 
+class Confirmation(Record):
+    """What the seeds of a confirmatory run follow from: a seal, and a text that was published after it."""
+
+    seal: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+    beacon: Annotated[Line, Field(min_length=1, max_length=MAX_BEACON)]
+
+    @property
+    def name(self) -> str:
+        """Name of its folder: 12 hexadecimal digits of seal and beacon."""
+        return hashlib.blake2b(f"{self.seal} {self.beacon}".encode(), digest_size=6).hexdigest()
+
+
 class Design(Record):
     """A valid design under one profile.
 
@@ -114,6 +129,10 @@ class Design(Record):
         The design file, verbatim; that of a design given in Python is made of it.
     path
         The design file, if there is one.
+    notes
+        What the author should know although it is no mistake, a line each.
+    confirmation
+        Seal and beacon of which the seeds follow; None for a pilot, which runs on the seeds of the file.
     """
 
     study: Study
@@ -125,3 +144,5 @@ class Design(Record):
     titles: dict[str, str]
     text: str
     path: Path | None = None
+    notes: tuple[str, ...] = ()
+    confirmation: Confirmation | None = None
