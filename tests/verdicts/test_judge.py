@@ -29,7 +29,7 @@ def account(coordinates: dict, replicates: np.ndarray, stream: str = "s", measur
         n_blocks=len(replicates),
         given=None,
     )
-    cell = SimpleNamespace(coordinates=coordinates, simulation=SimpleNamespace(seed=stream), instance="any")
+    cell = SimpleNamespace(coordinates=coordinates, simulation=SimpleNamespace(seed=stream), instance="made up")
     return SimpleNamespace(planned=SimpleNamespace(cell=cell, grid="g"), batch_size=32, performance=measured)
 
 
