@@ -98,6 +98,17 @@ def test_one_of_three_may_fail__by_hand():
     assert failing_weigh_at_most(-1.0, np.ones(3), PARTS) == (0.0, 1.0)
 
 
+def test_weights_that_are_no_binary_fractions__sum_as_they_should():
+    """Three of 28 pairs may fail, and three do: the sum of their weights is a rounding error more than 3/28."""
+    weights, p = np.full(28, 1 / 28), np.repeat([1.0, 0.0], [3, 25])
+    for order in (p, p[::-1]):
+        assert failing_weigh_at_most(3 / 28, weights, Evidence(1 - order, order)) == (1.0, 0.0)
+
+
+def test_corrected_p_values__are_1_at_most():
+    assert every(Evidence(np.full(3, 0.9), np.ones(3))).against == 1.0
+
+
 def test_least_level__by_hand():
     larger = np.array([[1.0, 0.01, 0.02], [0.9, 1.0, 0.7], [0.3, 0.004, 1.0]])
     # Level 0 exceeds 1 (.01) and 2 (.02): twice the smaller; level 1 is refuted by none.
