@@ -18,7 +18,7 @@ N_BLOCKS = 64
 
 
 def account(coordinates: dict[str, Any], value: Any, contribution: Array, **settings: Any) -> Any:
-    """Return an account of one cell; settings are ``seed``, ``batch_size``, ``remainder``, ``n_blocks``, ``measure``."""
+    """Return an account of one cell; settings are seed, batch_size, remainder, n_blocks and measure."""
     measure = settings.get("measure", "mse")
     performance = SimpleNamespace(
         estimate={measure: value}, contribution={measure: contribution},

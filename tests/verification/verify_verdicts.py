@@ -223,14 +223,14 @@ def test_skewed_estimates_of_real_cells__hold_the_level_on_the_boundary(name):
     whole = performance(population, weights, cell.statistics)
     names = ["mse", "squared_bias", "ensemble_variance", "mean_variance", "correlation", "effective_heads"]
     names = [measure for measure in names if whole.mcse[measure] > 0.0]
-    counts = dict.fromkeys(names, np.zeros(4))
-    for _ in range(STUDIES):
+    counts, studies = dict.fromkeys(names, np.zeros(4)), STUDIES // 2
+    for _ in range(studies):
         rows = rng.integers(len(population.n_defined), size=N_BLOCKS)
         measured = performance(resampled(population, rows), weights, cell.statistics)
         for measure in names:
             counts[measure] = counts[measure] + wrong(measured, measure, float(whole.estimate[measure]))
-    allowed = 0.06 + 3 * np.sqrt(0.06 * 0.94 / STUDIES)
-    for measure, (below, above, verdicts, doubtful) in ((each, counts[each] / STUDIES) for each in names):
+    allowed = 0.06 + 3 * np.sqrt(0.06 * 0.94 / studies)
+    for measure, (below, above, verdicts, doubtful) in ((each, counts[each] / studies) for each in names):
         print(
             f"{name}, {measure}: t corrected {below:.2%} below, {above:.2%} above; verdicts {verdicts:.2%}; none, as "
             f"one block weighs too much, in {doubtful:.1%}"
