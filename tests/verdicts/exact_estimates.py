@@ -29,12 +29,16 @@ def account(coordinates: dict[str, Any], value: Any, contribution: Array, **sett
     return SimpleNamespace(planned=SimpleNamespace(cell=cell), performance=performance, batch_size=batch_size)
 
 
-def exact_estimates(levels: Sequence[dict[str, Any]], values: Sequence[float], error: float) -> Estimates:
-    """Return estimates with orthogonal contributions: each comes with its negative, so that no sum is skewed."""
+def exact_accounts(levels: Sequence[dict[str, Any]], values: Sequence[float], error: float) -> list[Any]:
+    """Return accounts with orthogonal contributions: each comes with its negative, so that no sum is skewed."""
     half = np.linalg.qr(np.random.default_rng(0).normal(size=(N_BLOCKS // 2, N_BLOCKS // 2)))[0]
     columns = np.concatenate([half, -half]).T[: len(levels)] * error / np.sqrt(2.0)
-    assert len(columns) == len(levels)
-    return Estimates([account(*each) for each in zip(levels, values, columns, strict=True)], "mse")
+    return [account(*each) for each in zip(levels, values, columns, strict=True)]
+
+
+def exact_estimates(levels: Sequence[dict[str, Any]], values: Sequence[float], error: float) -> Estimates:
+    """Return the estimates of such accounts."""
+    return Estimates(exact_accounts(levels, values, error), "mse")
 
 
 def derived(function: Callable[[Array], float], values: Sequence[float], error: float) -> Contrast:

@@ -137,7 +137,7 @@ def spent(setting: Setting, rng: np.random.Generator, ceiling: int) -> Spent:
     """
     rule = OpenClaims(SimpleNamespace(claims={"c": setting.stated}, factors={"g": setting.factors}))  # type: ignore[arg-type]
     blocks, done = setting.study(rng, ceiling * PER_BATCH), MIN_BATCHES
-    for look in itertools.count(1):
+    for looks in itertools.count(1):
         (account,) = accounts(setting.levels, blocks[: done * PER_BATCH])
         account.done = account.target = done
         account.planned.precision = SimpleNamespace(stop="verdict", max_replicates=ceiling * account.batch_size)
@@ -145,4 +145,4 @@ def spent(setting: Setting, rng: np.random.Generator, ceiling: int) -> Spent:
         if wanted == done:
             break
         done = min(wanted, GROWTH * done)
-    return Spent(done * PER_BATCH, setting.judged(blocks[: done * PER_BATCH]).verdict == "supported", look)
+    return Spent(done * PER_BATCH, setting.judged(blocks[: done * PER_BATCH]).verdict == "supported", looks)
