@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from simstudy.design.document import Precision
 from simstudy.replicates.moments import empty
 from simstudy.replicates.performance import Performance, performance
-from simstudy.replicates.stopping import GROWTH, first_target, next_target, shortfall
+from simstudy.replicates.stopping import GROWTH, first_target, needed, next_target, shortfall
 
 
 def measured(mse: float = 1.0, mcse: float = 0.1, correlation: float = np.nan) -> Performance:
@@ -44,6 +44,19 @@ def test_undefined_measure__has_nothing_to_reach():
 def test_relative_target_of_zero__is_reached_by_no_error_only():
     assert shortfall(measured(mse=0.0, mcse=0.0), wanting(relative_mcse={"mse": 0.1})).ratio == 0.0
     assert shortfall(measured(mse=0.0, mcse=0.1), wanting(relative_mcse={"mse": 0.1})).ratio == np.inf
+
+
+def test_batches_needed__grow_as_the_square_of_the_ratio_and_by_a_tenth_more():
+    precision = wanting(relative_mcse={"mse": 0.05})
+    found = {mcse: needed(100, measured(mcse=mcse), precision, 16) for mcse in (0.05, 0.0501, 0.1, 0.5)}
+    assert found == {0.05: 100, 0.0501: 111, 0.1: 440, 0.5: 625}
+    assert next_target(100, measured(), precision, 16) == 400 and next_target(1, measured(), precision, 16) == 4
+
+
+def test_precision__is_asked_of_no_cell_that_waits_for_a_verdict():
+    asked = {"stop": "verdict", "relative_mcse": {"mse": 0.05}}
+    assert shortfall(measured(), wanting(**asked)).ratio == 0.0
+    assert shortfall(measured(mse=-1.0), wanting(**asked | {"stop": "both"})).ratio == pytest.approx(2.0)
 
 
 def test_stopped_estimates__are_nearly_unbiased_and_cover():
