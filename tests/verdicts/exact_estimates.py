@@ -29,20 +29,23 @@ def account(coordinates: dict[str, Any], value: Any, contribution: Array, **sett
     return SimpleNamespace(planned=SimpleNamespace(cell=cell), performance=performance, batch_size=batch_size)
 
 
-def exact_accounts(levels: Sequence[dict[str, Any]], values: Sequence[float], error: float) -> list[Any]:
-    """Return accounts with orthogonal contributions: each comes with its negative, so that no sum is skewed."""
+def exact_accounts(levels: Sequence[dict[str, Any]], values: Sequence[float], error: Any) -> list[Any]:
+    """Return accounts with orthogonal contributions: each comes with its negative, so that no sum is skewed.
+
+    The error is one for all cells, or one for each.
+    """
     half = np.linalg.qr(np.random.default_rng(0).normal(size=(N_BLOCKS // 2, N_BLOCKS // 2)))[0]
-    columns = np.concatenate([half, -half]).T[: len(levels)] * error / np.sqrt(2.0)
+    columns = np.concatenate([half, -half]).T[: len(levels)] * np.reshape(error, (-1, 1)) / np.sqrt(2.0)
     return [account(*each) for each in zip(levels, values, columns, strict=True)]
 
 
-def exact_estimates(levels: Sequence[dict[str, Any]], values: Sequence[float], error: float) -> Estimates:
+def exact_estimates(levels: Sequence[dict[str, Any]], values: Sequence[float], error: Any) -> Estimates:
     """Return the estimates of such accounts."""
     return Estimates(exact_accounts(levels, values, error), "mse")
 
 
-def derived(function: Callable[[Array], float], values: Sequence[float], error: float) -> Contrast:
+def derived(function: Callable[[Array], float], values: Sequence[float], error: Any) -> Contrast:
     """Return a function of such estimates with the error that numerical derivatives give."""
     at, steps = np.array(values, float), 1e-6 * np.eye(len(values))
     gradient = [(function(at + step) - function(at - step)) / 2e-6 for step in steps]
-    return Contrast(function(at), error * np.linalg.norm(gradient), N_BLOCKS, 0.0, 0.0)
+    return Contrast(function(at), np.linalg.norm(error * np.array(gradient)), N_BLOCKS, 0.0, 0.0)

@@ -88,7 +88,7 @@ def test_crossing_outside__is_at_the_end_of_the_levels():
     np.testing.assert_allclose(crossing(X, touching), [64.0, 32.0])
 
 
-def differing(difference: list[float], value: float, ratio: float, error: float = 0.01):
+def differing(difference: list[float], value: float, ratio: float, error=0.01):
     """Judge a crossing of cells that differ by so much at the levels X."""
     levels = [{"n_keys": n, "rule": rule} for n in X for rule in ("product", "average")]
     values = [share for d in difference for share in (d, 0.0)]
@@ -100,9 +100,9 @@ def differing(difference: list[float], value: float, ratio: float, error: float 
 
 
 def test_error_of_a_crossing__is_that_of_its_derivatives():
-    difference = [3.0, 1.0, 0.3, -1.7, -2.0]
-    found = differing(difference, 150.0, 1.1)
-    expected = derived(lambda d: float(crossing(X, d[None])[0]), difference, 0.01 * np.sqrt(2))
+    difference, errors = [3.0, 1.0, 0.3, -1.7, -2.0], np.array([0.01, 0.02, 0.03, 0.01, 0.02])
+    found = differing(difference, 150.0, 1.1, np.repeat(errors, 2))
+    expected = derived(lambda d: float(crossing(X, d[None])[0]), difference, errors * np.sqrt(2))
     assert found.estimate == pytest.approx(expected.value)
     assert found.mcse == pytest.approx(expected.mcse, rel=1e-5)
 

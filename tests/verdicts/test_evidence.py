@@ -71,7 +71,7 @@ def test_bounds__are_where_the_p_value_is_the_level(skewness):
 def test_evidence__is_none_where_the_error_is_in_doubt_and_certain_without_error():
     sound = Contrast(9.0, 1.0, 64, 0.0, 0.2)
     assert p_above(sound, 0.0) < 1e-6 and doubt(sound) == ""
-    for change in ({"n_blocks": 63}, {"largest_share": 0.201}, {"value": np.nan}):
+    for change in ({"n_blocks": 63}, {"largest_share": 0.201}, {"value": np.nan}, {"value": np.inf}):
         poor = sound._replace(**change)
         assert p_above(poor, 0.0) == p_below(poor, 100.0) == 1.0 and doubt(poor)
         assert interval(poor, 0.05) == (-np.inf, np.inf)
