@@ -24,7 +24,9 @@ def account(coordinates: dict[str, Any], value: Any, contribution: Array, **sett
         estimate={measure: value}, contribution={measure: contribution},
         remainder={measure: settings.get("remainder", 0.0)}, n_blocks=settings.get("n_blocks", len(contribution)),
     )  # fmt: skip
-    cell = SimpleNamespace(coordinates=coordinates, simulation=SimpleNamespace(seed=settings.get("seed", 1)))
+    # An instance has no data whose moments might not exist.
+    simulation = SimpleNamespace(seed=settings.get("seed", 1))
+    cell = SimpleNamespace(coordinates=coordinates, simulation=simulation, instance="any")
     batch_size = settings.get("batch_size", 256)
     return SimpleNamespace(planned=SimpleNamespace(cell=cell), performance=performance, batch_size=batch_size)
 

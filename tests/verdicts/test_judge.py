@@ -29,7 +29,8 @@ def account(coordinates: dict, replicates: np.ndarray, stream: str = "s", measur
     measured = SimpleNamespace(
         estimate={measure: mean}, contribution={measure: contribution}, remainder={}, n_blocks=len(replicates)
     )
-    cell = SimpleNamespace(coordinates=coordinates, simulation=SimpleNamespace(seed=stream))
+    # An instance has no data whose moments might not exist.
+    cell = SimpleNamespace(coordinates=coordinates, simulation=SimpleNamespace(seed=stream), instance="any")
     return SimpleNamespace(planned=SimpleNamespace(cell=cell, grid="g"), batch_size=32, performance=measured)
 
 
@@ -355,7 +356,7 @@ def test_judge__stores_every_comparison_beside_the_verdicts():
     design, accounts = study(stated, [1.0, 1.1, 1.2])
     theory = np.array([[np.nan] * 3, [np.nan] * 3, [1.0, 1.1, 1.9]])
     results = xr.Dataset({"mse": (("source", "cell"), theory)}, coords={"source": ["empirical", "exact", "leading"]})
-    judged = judge(results, design, accounts)
+    judged = judge(results, design, accounts).results
     assert judged.verdict.values.tolist() == ["supported", "supported", "contradicted"]
     assert judged.declared_verdict.values.tolist() == ["supported", "contradicted", "supported"]
     assert judged.comparison_claim.values.tolist() == ["rises"] * 2 + ["large"] * 3 + ["near"] * 3
@@ -367,10 +368,10 @@ def test_judge__stores_every_comparison_beside_the_verdicts():
     assert (judged.comparison_p_in_favour < LEVEL).values.tolist() == inside.values.tolist()
     assert judged.p_against.sel(claim="near") == judged.comparison_p_against[7] < LEVEL
     assert judged.claimed_value.sel(claim="near") == 1.0 and judged.claimed_upper.sel(claim="near") == 1.2
-    alone = judge(results, *study({"near": stated["near"]}, [1.0, 1.1, 1.2]))
+    alone = judge(results, *study({"near": stated["near"]}, [1.0, 1.1, 1.2])).results
     for name in ("p_against", "comparison_p_against"):  # p-values to be compared with the level of the study
         assert judged[name].values[-1] == pytest.approx(3 * alone[name].values[-1])
-    assert judge(results, *study({}, [1.0])) is results
+    assert judge(results, *study({}, [1.0])).results is results
     # Intervals are those of the level at which a claim is judged, and no p-value is more than 1.
     for name in ("confidence_lower", "comparison_confidence_lower"):
         assert judged[name].values[-1] < alone[name].values[-1]
@@ -380,7 +381,7 @@ def test_judge__stores_every_comparison_beside_the_verdicts():
 
 def test_judge__stores_the_parts_of_a_comparison_after_it():
     stated = {"least": claim(kind="optimum", x="x", value=1.0)}
-    judged = judge(xr.Dataset(), *study(stated, [1.2, 1.0, 1.1]))
+    judged = judge(xr.Dataset(), *study(stated, [1.2, 1.0, 1.1])).results
     whole, *parts = judged.comparison_statistic.values
     assert len(parts) == 2 and judged.comparison_part_of.values.tolist() == ["", whole, whole]
     assert judged.comparison_estimate.values == pytest.approx([1.0, 0.2, 0.1], abs=0.01)
@@ -413,7 +414,7 @@ def test_judge__gives_each_claim_the_theory_of_its_own_cells_with_its_numerical_
         {"mse": (("source", "cell"), theory), "mse_numerical_error": ("cell", errors)},
         coords={"source": ["exact", "leading"]},
     )
-    judged = judge(results, design, accounts)
+    judged = judge(results, design, accounts).results
     assert judged.comparison_estimate.values == pytest.approx(1.0, abs=0.1)
     assert (judged.comparison_mcse.values > 0.5).tolist() == [False, True, False, False]
     assert judged.verdict.values.tolist() == ["inconclusive", "supported"]

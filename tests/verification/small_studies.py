@@ -48,7 +48,8 @@ def accounts(levels: Sequence[dict[str, Any]], blocks: Array, hdi: Array | None 
         if hdi is not None:
             estimate["hdi"], contribution["hdi"] = np.full(8, hdi[k]), np.zeros((n, 8))
         performance = SimpleNamespace(estimate=estimate, contribution=contribution, remainder={}, n_blocks=n)
-        cell = SimpleNamespace(coordinates=coordinates, simulation=SimpleNamespace(seed=1))
+        # An instance has no data whose moments might not exist.
+        cell = SimpleNamespace(coordinates=coordinates, simulation=SimpleNamespace(seed=1), instance="any")
         made.append(
             SimpleNamespace(planned=SimpleNamespace(cell=cell, grid="g"), batch_size=256, performance=performance)
         )
@@ -137,7 +138,7 @@ def spent(setting: Setting, rng: np.random.Generator, ceiling: int) -> Spent:
     """
     rule = OpenClaims(SimpleNamespace(claims={"c": setting.stated}, factors={"g": setting.factors}))  # type: ignore[arg-type]
     blocks, done = setting.study(rng, ceiling * PER_BATCH), MIN_BATCHES
-    for looks in itertools.count(1):
+    for looks in itertools.count(1):  # noqa: B007
         (account,) = accounts(setting.levels, blocks[: done * PER_BATCH])
         account.done = account.target = done
         account.planned.precision = SimpleNamespace(stop="verdict", max_replicates=ceiling * account.batch_size)
