@@ -12,7 +12,7 @@ import math
 import numpy as np
 
 from simstudy.data.addresses import Role, normals
-from simstudy.design.settings import GaussianQueries, GivenQueries, Heads
+from simstudy.design.settings import GaussianQueries, GivenQueries, Heads, HeldOutQueries
 from simstudy.design.settings.cell import Cell
 
 
@@ -68,6 +68,8 @@ def query_points(cell: Cell) -> np.ndarray:
     queries, d = cell.queries.queries, cell.data.n_features
     if isinstance(queries, GaussianQueries):
         return queries.scale * normals(_stream(cell), Role.QUERIES, 0, 1, queries.count, d)[0].T
+    if isinstance(queries, HeldOutQueries):
+        return cell.rows.points[: queries.count]
     points = queries.points if isinstance(queries, GivenQueries) else ((),)
     padded = np.zeros((len(points), d))
     for row, point in zip(padded, points, strict=True):

@@ -1,6 +1,6 @@
 """A design file (TOML) read once, strictly, into an immutable `Design`; every mistake in it reported together.
 
-Reads the design and its head files.
+Reads the design, its head files and its data.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from simstudy.design.feasibility import impossibilities, read_heads, too_many_ba
 from simstudy.design.files import read_regular
 from simstudy.design.measures import MEASURES, STATISTICS
 from simstudy.design.mistakes import DesignError, Problem, from_validation
+from simstudy.design.own_data import read_rows
 from simstudy.design.references import PlannedGrid, reference_problems
 from simstudy.design.settings import TABLE_OF, TABLES
 from simstudy.design.settings.cell import Cell, assign, cross, label, setting_of
@@ -255,7 +256,8 @@ def _grid_cells(
             yield None, from_validation(error, known, Cell, place=place)
             continue
         cell, found = read_heads(cell, folder)
-        found = found or [*impossibilities(cell), *too_many_batches(cell, precision.max_replicates)]
+        cell, unread = read_rows(cell, folder)
+        found = [*found, *unread] or [*impossibilities(cell), *too_many_batches(cell, precision.max_replicates)]
         problems = [Problem(place(setting), _raw_value(cell, setting), remedy) for setting, remedy in found]
         # Its levels would make equal cells: no further problem.
         split = all(setting_of(factor) in cell.meaningful for factor in factors)

@@ -20,7 +20,7 @@ from simstudy.design.settings import (
     Zero,
 )
 from simstudy.design.settings.cell import Cell
-from simstudy.theory.functions import Array, regression_function
+from simstudy.theory.functions import Array, targets
 from simstudy.theory.leading import MIN_EFFECTIVE_SIZE, Prediction
 
 _SAME = 1e-12
@@ -77,7 +77,7 @@ def compact_leading_order(cell: Cell, key_projections: Array, query_projections:
     key_projections, query_projections : (H, d, p) arrays
     queries : (Q, d) array
     """
-    target = regression_function(cell.data.regression, cell.data.n_features)(queries)
+    target = targets(cell, queries)
     shape = (len(queries), cell.heads.n_heads)
     kernel = _kernel_of(cell)
     reason = _leading_reason(cell, kernel, key_projections, queries)

@@ -10,7 +10,7 @@ import numpy as np
 
 from simstudy.design.settings import AutoregressiveKeys, GaussianKeys, MergeTransformation
 from simstudy.design.settings.cell import Cell
-from simstudy.theory.functions import Array, Function, regression_function
+from simstudy.theory.functions import Array, Function, regression_function, targets
 from simstudy.theory.gaussian import expectation
 from simstudy.theory.leading import Prediction
 
@@ -31,12 +31,12 @@ def merged_leading_order(cell: Cell, key_projections: Array, query_projections: 
         Orthonormal.
     queries : (Q, d) array
     """
-    regression = regression_function(cell.data.regression, cell.data.n_features)
-    target = regression(queries)
+    target = targets(cell, queries)
     n_heads = len(key_projections)
     unknown = np.full((len(queries), n_heads), np.nan)
     bias, reason, merge = unknown, _reason(cell, key_projections), cell.estimator.transformation
     if isinstance(merge, MergeTransformation) and not reason:
+        regression = regression_function(cell.data.regression, cell.data.n_features)
         images = np.einsum("qd,hdp->hqp", queries, query_projections)
         heads = zip(key_projections, images, strict=True)
         smoothed = [_smoothed(cell, merge, regression, projection, image) for projection, image in heads]

@@ -15,6 +15,7 @@ from pydantic import model_validator
 from simstudy.design.settings.ensembles import bandwidth_of, weights_of
 from simstudy.design.settings.instance import Instance
 from simstudy.design.settings.records import Record
+from simstudy.design.settings.rows import Rows
 from simstudy.design.settings.systems import KINDS, System
 from simstudy.design.settings.tables import Data, Estimator, Heads, Queries, Simulation
 
@@ -30,6 +31,8 @@ _NEUTRAL: dict[str, dict[str, Any]] = {
     "estimator": {"bandwidth": 1.0},
 }
 """Settings that every ensemble must state, where they mean nothing."""
+_WHERE_FROM = {"path", "columns", "response"}
+"""Parameters of keys that say where the contents of ``file_rows`` are: these, not those, identify data."""
 
 
 class Cell(Record):
@@ -47,6 +50,8 @@ class Cell(Record):
     # Contents of ``heads.file`` (head, feature, dimension): they, not the path, identify the heads, and travel with
     # the cell to workers that may not see the file.
     file_projections: tuple[tuple[tuple[float, ...], ...], ...] | None = None
+    # As well the contents of the data that keys are drawn from.
+    file_rows: Rows | None = None
 
     @model_validator(mode="before")
     @classmethod
@@ -66,6 +71,19 @@ class Cell(Record):
     def instance(self) -> Instance | None:
         """The random instance that replicates measure in place of estimates, if they do."""
         return self.system.instance
+
+    @property
+    def rows(self) -> Rows:
+        """The user's data that keys are drawn from.
+
+        Raises
+        ------
+        ValueError
+            If they have not been read: the cell comes from no loaded design.
+        """
+        if self.file_rows is None:
+            raise ValueError("the rows of the data have not been read; load the design they belong to")
+        return self.file_rows
 
     @property
     def meaningful(self) -> frozenset[str]:
@@ -101,7 +119,7 @@ class Cell(Record):
         if self.instance is not None:
             return 0
         queries = self.queries.queries
-        if queries.kind == "gaussian":
+        if queries.kind in ("gaussian", "held_out"):
             return queries.count
         return len(queries.points) if queries.kind == "points" else 1
 
@@ -132,14 +150,19 @@ class Cell(Record):
         Sizes, noise level, targets and everything about the estimator are left out, so that cells which differ
         only in these are paired, and n = 100 is a prefix of n = 200.
         """
-        return _digest({"seed": self.simulation.seed, "key_distribution": self.data.key_distribution.model_dump()})
+        law: dict[str, Any] = {"key_distribution": self.data.key_distribution.model_dump(exclude=_WHERE_FROM)}
+        if self.file_rows is not None:
+            law["rows"] = self.file_rows.keys_digest
+        return _digest({"seed": self.simulation.seed, **law})
 
     def identity(self, engine: str) -> str:
         """Identity of the stored batches: settings and engine, as 20 hexadecimal digits."""
         # Moments are those of the heads, whatever combines them; so cells that differ in this alone share batches.
         combined = self.estimator.combination.rule in ("fitted", "product") or self.estimator.reference != "none"
-        settings = self.model_dump(exclude={"heads": {"file"}, "estimator": set() if combined else {"combination"}})
-        return _digest({"settings": settings, "engine": engine})[:20]
+        left_out: dict[str, Any] = {"heads": {"file"}, "data": {"key_distribution": _WHERE_FROM}, "file_rows": True}
+        settings = self.model_dump(exclude=left_out | {"estimator": set() if combined else {"combination"}})
+        rows = self.file_rows and self.file_rows.digest
+        return _digest({"settings": settings, "rows": rows, "engine": engine})[:20]
 
 
 TABLES: dict[str, type[Record]] = {

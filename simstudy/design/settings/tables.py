@@ -16,6 +16,7 @@ from simstudy.design.settings.ensembles import (
     Combination,
     GaussianQueries,
     GivenQueries,
+    HeldOutQueries,
     LearnerChoice,
     NadarayaWatsonLearner,
     OriginQuery,
@@ -33,13 +34,19 @@ class Data(Record):
     n_features: Annotated[int, Field(ge=1, le=2**20)] = Field(
         description="dimension d of the key space, at least 1 and at most 2²⁰"
     )
-    key_distribution: Keys = Field(GaussianKeys(), description="gaussian, sphere, student_t, mixture or autoregressive")
+    key_distribution: Keys = Field(
+        GaussianKeys(), description="gaussian, sphere, student_t, mixture, autoregressive or file"
+    )
     regression: Regression = Field(
         Zero(function="zero"),
-        description="zero, linear, quadratic, ridge, additive, interaction, bumps or sum",
+        description="zero, linear, quadratic, ridge, additive, interaction, bumps, sum, file or fitted",
     )
-    noise: Noise = Field(GaussianNoise(distribution="gaussian"), description="gaussian, student_t or heteroscedastic")
-    noise_sd: NonNegative = Field(1.0, description="noise standard deviation σ of at least 0")
+    noise: Noise = Field(
+        GaussianNoise(distribution="gaussian"), description="gaussian, student_t, heteroscedastic or residuals"
+    )
+    noise_sd: NonNegative = Field(
+        1.0, description="noise standard deviation σ of at least 0; of residuals the factor on them"
+    )
 
 
 class Heads(Record):
@@ -135,8 +142,12 @@ class Queries(Record):
     """Where the estimators are evaluated; the points are fixed over replicates."""
 
     queries: Annotated[
-        Annotated[GaussianQueries | OriginQuery | GivenQueries, Field(discriminator="kind")], named("kind")
-    ] = Field(OriginQuery(kind="origin"), description='"origin", { kind = "gaussian" } or { kind = "points" }')
+        Annotated[GaussianQueries | OriginQuery | GivenQueries | HeldOutQueries, Field(discriminator="kind")],
+        named("kind"),
+    ] = Field(
+        OriginQuery(kind="origin"),
+        description='"origin", { kind = "gaussian" }, { kind = "points" } or { kind = "held_out" }',
+    )
 
 
 class Simulation(Record):
