@@ -127,8 +127,8 @@ def _numbers(name: str, values: Any) -> Array:
     numbers = found.astype(np.float64)
     wrong = np.flatnonzero(~(np.abs(numbers) <= LARGEST))
     if wrong.size:
-        where = f"column {name!r} holds {numbers[wrong[0]]:g} in row {wrong[0] + 1}"
-        raise UserError(f"{where}, and the like in {wrong.size} rows; give finite numbers within ±{LARGEST:g}")
+        where = f"column {name!r} holds {numbers[wrong[0]]:g} in row {wrong[0] + 1}, the first of {wrong.size} such rows"
+        raise UserError(f"{where}; give finite numbers within ±{LARGEST:g}, or leave these rows out")
     return numbers
 
 
@@ -159,7 +159,7 @@ def _from_text(file: io.BytesIO) -> dict[str, Any]:
     import pandas as pd
 
     # Only empty entries are missing: "NA" may be a name that somebody meant.
-    frame = pd.read_csv(file, float_precision="round_trip", keep_default_na=False, na_values=[""])
+    frame = pd.read_csv(file, keep_default_na=False, na_values=[""])
     return {str(name): frame[name].to_numpy() for name in frame}
 
 

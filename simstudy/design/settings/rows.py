@@ -103,7 +103,7 @@ class Rows:
             content = zlib.decompressobj().decompress(packed, 8 * min(n_rows * n_columns, MAX_NUMBERS))
             table = np.frombuffer(content, "<f8").reshape(n_rows, n_columns).astype(np.float64)
             n_held_out = int(stated["n_held_out"])
-        except (TypeError, KeyError, zlib.error) as error:
+        except (TypeError, KeyError, ValueError, zlib.error) as error:
             raise ValueError(f"no rows of data: {error}") from None
         if not (0 <= n_held_out < n_rows and n_columns > 2):
             raise ValueError("no rows of data: shape")

@@ -16,8 +16,10 @@ from simstudy.theory.tilting import Heads
 
 # Part of the integrals over t that is neglected at either end of log t.
 _TAIL = 1e-10
-# At this step in log t, sums over e^{-tS} (tS)^2 are 1 within 3e-9 for every S.
-_STEP = 0.4
+# Of moments of estimates, relative to those of Y: two tails for either head.
+NEGLECTED = 4 * _TAIL
+# At this step, sums over e^{-tS} (tS)^2 are 1 within 3e-9 for every S from 0 to n max K.
+_STEP = 0.38
 # e^{-tK} = 0 beyond.
 _LARGE = 100.0
 # Numbers held at once, and multiplications for the tables of one pair of heads: half a minute.
@@ -49,8 +51,7 @@ class EqualKeysLaw:
 
     def n_steps(self) -> int:
         """Return how many values of log t the heads need at most."""
-        ranges = [self._range(log_kernel) for heads in self._log_kernels for log_kernel in heads]
-        return int(max(high - low for low, high in ranges) / self._step) + 1
+        return max(len(self._grid(log_kernel)[0]) for heads in self._log_kernels for log_kernel in heads)
 
     def too_large(self) -> str:
         """Say why the moments cannot be computed in reasonable time and memory, or nothing."""
@@ -78,18 +79,25 @@ class EqualKeysLaw:
         return (factors[first], factors[second]), (self._law, self._law), self._law
 
     def _factors(self, log_kernel: Array) -> Factors:
-        log_t = np.arange(*self._range(log_kernel), self._step)
+        log_t, steps = self._grid(log_kernel)
         z = np.exp(np.minimum(log_t[:, None] + log_kernel, _LARGE))
         left = np.exp(-z)
         first = z * left
-        return Factors(1 - left, first, z * first, np.full(len(log_t), self._step))
+        return Factors(1 - left, first, z * first, steps)
 
-    def _range(self, log_kernel: Array) -> tuple[float, float]:
-        """Lowest and highest log t for one kernel at the N keys."""
+    def _grid(self, log_kernel: Array) -> tuple[Array, Array]:
+        """Nodes log t and weights of a trapezoid rule in y, log t = y - e^{y0 - y}, for one kernel at the N keys.
+
+        Below y0 tS is small for every sum S over n keys, and integrands are powers of t: few nodes take them far down.
+        """
         log_mass = logsumexp(log_kernel) - np.log(len(log_kernel))
+        y0 = -np.log(self._n_keys) - log_kernel.max() - 1.0
+        low = np.log(_TAIL / self._n_keys) - log_mass
         # -log max_i K(X_i) is larger with probability `_TAIL`.
         depth = -np.quantile(log_kernel, _TAIL ** (1 / self._n_keys), method="lower")
-        return np.log(_TAIL / self._n_keys) - log_mass, depth + np.log(-np.log(_TAIL)) + self._step
+        high = depth + np.log(-np.log(_TAIL)) + self._step
+        y = np.arange(y0 - np.log(y0 - low), high, self._step)
+        return y - np.exp(y0 - y), self._step * (1 + np.exp(y0 - y))
 
 
 def _log_kernels(heads: Heads, keys: Array) -> Array:

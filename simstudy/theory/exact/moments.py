@@ -14,7 +14,7 @@ import numpy as np
 
 from simstudy.design.settings import FileKeys, FileRegression, FittedRegression, GaussianKeys, ResidualNoise
 from simstudy.design.settings.cell import Cell
-from simstudy.theory.exact.equal_keys import EqualKeysLaw
+from simstudy.theory.exact.equal_keys import NEGLECTED, EqualKeysLaw
 from simstudy.theory.exact.integrals import head_covariance, head_mean, head_variance
 from simstudy.theory.exact.mellin import MellinLaw
 from simstudy.theory.exact.quasi_monte_carlo import N_RANDOMISATIONS, qmc_law
@@ -118,7 +118,7 @@ def exact_moments(cell: Cell, key_projections: Array, query_projections: Array, 
         law, reason = _law(kernels, regression, variance, data.n_keys)
         if not reason:
             fine, coarse = (_compute(law(step), kernels, data.n_keys) for step in (1.0, _COARSENING))
-            return _compare(fine, coarse, target)
+            return _prediction(fine, _difference(fine, coarse), target, ERROR_LIMIT)
         reasons.append(reason)
     heads = heads_of(*arguments)
     randomised, reason = qmc_law(heads, data.key_distribution, regression, variance, data.n_keys)
@@ -140,7 +140,13 @@ def _over_rows(cell: Cell, heads: Heads, target: Array) -> ExactPrediction:
     if reason:
         return _blank(target, len(heads.projections), reason)
     fine, coarse = (_compute(law(step), heads, cell.data.n_keys) for step in (1.0, _COARSENING))
-    return _compare(fine._replace(mean=fine.mean + centre), coarse._replace(mean=coarse.mean + centre), target)
+    error = _difference(fine, coarse)
+    # Both grids end at the same places.
+    spread = np.mean((means - centre) ** 2 + variances)
+    error = error._replace(
+        mean=error.mean + NEGLECTED * np.sqrt(spread), covariance=error.covariance + NEGLECTED * spread
+    )
+    return _prediction(fine._replace(mean=fine.mean + centre), error, target, ERROR_LIMIT)
 
 
 def _outcomes(cell: Cell) -> tuple[Array, Array]:
@@ -195,9 +201,8 @@ def _compute(law: QuadratureLaw | EqualKeysLaw, heads: Heads, n_keys: int) -> _C
     return _Computed(mean, covariance, np.abs(ones - 1).max(axis=(1, 2)))
 
 
-def _compare(fine: _Computed, coarse: _Computed, target: Array) -> ExactPrediction:
-    error = _Computed(*(np.abs(one - other) for one, other in zip(fine, coarse, strict=True)))
-    return _prediction(fine, error, target, ERROR_LIMIT)
+def _difference(fine: _Computed, coarse: _Computed) -> _Computed:
+    return _Computed(*(np.abs(one - other) for one, other in zip(fine, coarse, strict=True)))
 
 
 def _average(runs: list[_Computed], target: Array) -> ExactPrediction:
