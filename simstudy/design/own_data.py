@@ -62,7 +62,9 @@ def read_rows(cell: Cell, folder: Path) -> tuple[Cell, list[Impossibility]]:
         table = _read(data.key_distribution.path, folder)
         of_rows = data.regression if isinstance(data.regression, FileRegression | FittedRegression) else None
         crossed = isinstance(data.noise, ResidualNoise)
-        rows = _rows(_Held(table), data.key_distribution, of_rows, crossed, cell.simulation.seed)
+        # Cells that draw the same rows in another way, or under another label, share one fit.
+        keys = data.key_distribution.model_copy(update={"label": "", "sampling": "with_replacement"})
+        rows = _rows(_Held(table), keys, of_rows, crossed, cell.simulation.seed)
     except UserError as error:
         return cell, [("key_distribution", printable(str(error)))]
     return cell.model_copy(update={"file_rows": rows}), []
