@@ -1,19 +1,28 @@
 """Monte Carlo studies of multi-head attention as an ensemble of Nadaraya-Watson estimators.
 
 `run` runs a study from its design file; `open_results` loads the results of one and `to_grid` lays them out by
-factor; `nw_ensemble`, `principal_angles` and `head_diversity` evaluate one ensemble on the caller's own arrays.
+factor; `contrast` compares two cells, `details` shows what lies inside one, `concat` joins studies; `nw_ensemble`,
+`principal_angles` and `head_diversity` evaluate one ensemble on the caller's own arrays.
 """
 
 import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from simstudy.analysis import contrast, details
     from simstudy.ensemble import head_diversity, nw_ensemble, principal_angles
+    from simstudy.joining import concat
     from simstudy.results import open_results, to_grid
     from simstudy.study import run
 
-__all__ = ["head_diversity", "nw_ensemble", "open_results", "principal_angles", "run", "to_grid"]
-_HOMES = {"open_results": "results", "to_grid": "results", "run": "study"}
+__all__ = [
+    "concat", "contrast", "details", "head_diversity", "nw_ensemble", "open_results", "principal_angles", "run",
+    "to_grid",
+]  # fmt: skip
+_HOMES = {
+    "concat": "joining", "contrast": "analysis", "details": "analysis",
+    "open_results": "results", "to_grid": "results", "run": "study",
+}  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:

@@ -129,7 +129,9 @@ def _numbers(name: str, values: Any) -> Array:
     numbers = found.astype(np.float64)
     wrong = np.flatnonzero(~(np.abs(numbers) <= LARGEST))
     if wrong.size:
-        where = f"column {name!r} holds {numbers[wrong[0]]:g} in row {wrong[0] + 1}, the first of {wrong.size} such rows"
+        where = (
+            f"column {name!r} holds {numbers[wrong[0]]:g} in row {wrong[0] + 1}, the first of {wrong.size} such rows"
+        )
         raise UserError(f"{where}; give finite numbers within ±{LARGEST:g}, or leave these rows out")
     return numbers
 
