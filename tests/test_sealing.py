@@ -236,9 +236,9 @@ def test_confirmation__keeps_everything_but_seeds(everything):
     ]
     assert confirmed.claims["by-seed"].where == {"seed": seeds[7]}
     assert confirmed.claims["by-seed"].versus == {"noise_sd": 0.5}
-    without = {"simulation": {"seed"}}
-    for new, old in zip(confirmed.cells, everything.cells, strict=True):
-        assert new.cell.model_dump(exclude=without) == old.cell.model_dump(exclude=without)
+    for cells in zip(confirmed.cells, everything.cells, strict=True):
+        new, old = (each.cell.model_dump(exclude={"simulation": {"seed"}}) for each in cells)
+        assert new == old
     assert store_of(confirmed, "out").folder == Path("out/everything/quick/confirmed") / CONFIRMATION.name
 
 
@@ -266,15 +266,8 @@ def test_freeze_and_confirm__show_pilot_and_confirmed_side_by_side(here, capsys)
     assert simstudy("freeze", "design.toml") == 0
     seal = read_seal(here.parent / "sealed" / "tiny.quick.json")
     prereg = (here.parent / "sealed" / "tiny.quick.md").read_text()
-    for said in (
-        seal.digest,
-        "The error is small.",
-        "negative control",
-        "margin = 0.5",
-        "512 to 512 replicates",
-        PLAIN,
-    ):
-        assert said in prereg
+    told = (seal.digest, "The error is small.", "negative control", "margin = 0.5", "512 to 512 replicates", PLAIN)
+    assert all(each in prereg for each in told)
     assert simstudy("freeze", "design.toml") == 0
     assert "nothing has changed since" in capsys.readouterr().out
 
@@ -290,7 +283,6 @@ def test_freeze_and_confirm__show_pilot_and_confirmed_side_by_side(here, capsys)
     estimates = {pd.read_csv(folder / "verdicts.csv").verdict_estimate[1] for folder in (pilot, *folders)}
     assert len(folders) == 2 and len(estimates) == 3
     assert all("A <b>confirmation</b>" in (folder / "report.html").read_text() for folder in folders)
-
     # One that was begun and not finished is listed, and so is one whose claims have changed since.
     (folders[0] / "results.nc").unlink()
     assert simstudy("report", "design.toml") == 0

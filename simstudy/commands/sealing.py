@@ -114,6 +114,9 @@ def _show_beside(loaded: Design, output: Path) -> None:
     from simstudy.results import open_results
 
     pilot = store_for(loaded, output)
+    if not (pilot.folder / "results.nc").exists():
+        say(f"no pilot to show beside it; run one with simstudy run --profile {loaded.profile}")
+        return
     try:
         results = open_results(pilot.folder)
         with pilot.locked():
