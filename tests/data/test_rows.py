@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from pathlib import Path
 
 import numpy as np
@@ -100,6 +101,18 @@ def test_cells_of_one_company__have_the_bits_that_they_have_alone():
         alone = simulate_batch([cell], 1)[0]
         for ours, theirs in zip(moments, alone, strict=True):
             np.testing.assert_array_equal(ours, theirs)
+
+
+def test_contents_travel_to_workers_that_do_not_see_the_file(tmp_path):
+    path = tmp_path / "data.npy"
+    np.save(path, np.random.default_rng(0).normal(size=(30, 6)))
+    keys = {"distribution": "file", "path": "data.npy", "response": "5", "held_out": 3}
+    settings = {"n_features": 5, "queries": {"kind": "held_out", "count": 3}}
+    cell, _ = read_rows(minimal_cell(key_distribution=keys, regression="file", **settings), tmp_path)
+    path.unlink()
+    arrived = pickle.loads(pickle.dumps(cell))
+    for ours, theirs in zip(simulate_batch([arrived], 0)[0], simulate_batch([cell], 0)[0], strict=True):
+        np.testing.assert_array_equal(ours, theirs)
 
 
 def test_replay_shows_the_rows_that_the_batch_used():

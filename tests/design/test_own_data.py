@@ -183,6 +183,7 @@ FILES = {
     "twice.csv": "a,b\n1,2\n3,4\n",
     "none.csv": "",
     "broken.npz": "PK\x03\x04",
+    "broken.parquet": "PAR1",
     "other.txt": "1",
 }
 
@@ -202,6 +203,7 @@ FILES = {
         ('path = "gap.csv"', "column 'b' holds nan in row 2"),
         ('path = "none.csv"', "cannot be read as .csv"),
         ('path = "broken.npz"', "cannot be read as .npz"),
+        ('path = "broken.parquet"', ".parquet"),
         ('path = "other.txt"', "of no kind that is read; give .npy, .npz, .csv, .parquet, or sklearn:NAME"),
         ('path = "sklearn:boston"', "scikit-learn ships no 'boston'; choose diabetes"),
         ('path = "twice.csv"', "the data have 2 columns of features; state that, or other columns"),
@@ -223,6 +225,13 @@ COLUMNS = 'columns = ["bmi", "bp", "s1", "s2", "s3", "s4"]'
 DIABETES = f'{{ distribution = "file", path = "sklearn:diabetes", response = "target", held_out = 4, {COLUMNS} }}'
 REGRESSION = 'regression = { function = "ridge" }'
 QUERIES = ("[simulation]", '[queries]\nqueries = { kind = "held_out", count = 4 }\n\n[simulation]')
+
+
+def test_random_instances__draw_no_rows():
+    instance = minimal_cell(
+        instance={"kind": "hierarchy", "levels": 1}, key_distribution=cell_of().data.key_distribution
+    )
+    assert "no random instance" in str(impossibilities(read_rows(instance, Path())[0]))
 
 
 def test_settings_that_speak_of_rows__need_them(tmp_path):
