@@ -76,12 +76,12 @@ class SharedData:
 
     def projections(self, cell: Cell) -> tuple[np.ndarray, np.ndarray]:
         """Key and query projections of redrawn heads: (replicate, head, feature, dimension) each."""
-        return self._once(("projections", cell.heads), lambda: projections_of(cell, self.first, self.count))
+        return self._once(("projections", *_own(cell)), lambda: projections_of(cell, self.first, self.count))
 
     def projected(self, cell: Cell, projections: np.ndarray) -> np.ndarray:
         """Keys as each head sees them: (replicate, head, dimension, key), on the device that computes."""
         n, scale = cell.data.n_keys, cell.estimator.key_scale
-        return self._once(("projected", n, cell.heads, scale), lambda: self._projected(n, projections, scale))
+        return self._once(("projected", n, *_own(cell), scale), lambda: self._projected(n, projections, scale))
 
     def _projected(self, n_keys: int, projections: np.ndarray, scale: str) -> np.ndarray:
         keys = project(self.keys(n_keys), projections)
@@ -91,6 +91,11 @@ class SharedData:
             with np.errstate(invalid="ignore"):
                 keys /= np.sqrt((keys * keys).sum(axis=2, keepdims=True) / keys.shape[2])
         return keys
+
+
+def _own(cell: Cell) -> tuple[Any, ...]:
+    """Return what decides the projections of heads among cells that share data."""
+    return cell.heads, cell.estimator.head_bandwidths
 
 
 def projections_of(cell: Cell, first: int = 0, count: int = 1) -> tuple[np.ndarray, np.ndarray]:

@@ -193,6 +193,11 @@ def _estimator(cell: Cell) -> Iterator[Impossibility]:
     combination, n_heads = cell.estimator.combination, cell.heads.n_heads
     if combination.rule == "given" and len(combination.weights) != n_heads:
         yield "combination", f"{len(combination.weights)} weights for n_heads = {n_heads}; state one for each head"
+    factors, learner = cell.estimator.head_bandwidths, cell.estimator.learner.kind
+    if factors is not None and len(factors) != n_heads:
+        yield "head_bandwidths", f"{len(factors)} factors for n_heads = {n_heads}; state one for each head"
+    if factors is not None and (learner, cell.estimator.key_scale) != ("nadaraya_watson", "raw"):
+        yield "head_bandwidths", 'needs learner = "nadaraya_watson" and key_scale = "raw"; remove it'
     yield from _learner(cell)
     yield from _mechanism(cell)
     if combination.rule == "fitted" and cell.simulation.noise_treatment != "drawn":

@@ -143,6 +143,13 @@ def test_cells_that_differ_in_the_regression__are_paired():
     assert plain.data_id != cell_of(response="target", held_out=5, sampling="without").data_id
 
 
+def test_pairing_of_residuals__tells_cells_apart():
+    keys = {"response": "target", "regression": {"function": "fitted", "learner": "linear"}}
+    cells = [cell_of(**keys, noise={"distribution": "residuals", "paired": paired}) for paired in (False, True)]
+    assert cells[0].rows == cells[1].rows and cells[0].identity("e") != cells[1].identity("e")
+    assert cells[0].decisive.data.noise == cells[0].data.noise
+
+
 def test_rows__travel_inside_the_cell():
     cell = cell_of(response="target", held_out=5, regression="file", columns=["bmi", "bp", "s1", "s2", "s3", "s4"])
     assert Cell.model_validate(cell.model_dump()).rows == cell.rows

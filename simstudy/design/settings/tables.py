@@ -24,7 +24,7 @@ from simstudy.design.settings.ensembles import (
 )
 from simstudy.design.settings.mechanisms import Normaliser, NoTransformation, SoftmaxNormaliser, Transformation
 from simstudy.design.settings.processes import GaussianKeys, GaussianNoise, Keys, Noise, Regression, Zero
-from simstudy.design.settings.records import Count, Degrees, Line, NonNegative, Record, named
+from simstudy.design.settings.records import Count, Degrees, Line, NonNegative, Positive, Record, named
 
 
 class Data(Record):
@@ -109,6 +109,9 @@ class Estimator(Record):
     logits: Literal["distance", "dot_product"] = Field("distance", description='"distance" or "dot_product"')
     bandwidth: Bandwidth = Field(
         description='a positive number, "attention" (τ = √p), or { rule = "rate", smoothness = 2, constant = 1 }'
+    )
+    head_bandwidths: Annotated[tuple[Positive, ...], Field(strict=False, min_length=1)] | None = Field(
+        None, description="n_heads factors on the bandwidth, one for each head; all 1 by default"
     )
     key_scale: Literal["raw", "normalised"] = Field(
         "raw", description='"raw" projected keys, or "normalised" to length √head_dim in every head'
