@@ -68,7 +68,7 @@ test: $(VENV)/.dev  ## Import contracts and the whole test suite
 	$(BIN)/lint-imports
 	$(BIN)/python -m pytest -n $(CORES) --dist loadfile --no-loadscope-reorder
 
-verify: $(VENV)/.dev  ## Exact moments, error rates of verdicts, kills, hostile inputs (minutes)
+verify: $(VENV)/.dev  ## Exact moments, edges of theories, error rates of verdicts, kills, hostile inputs (minutes)
 	$(BIN)/python -m pytest -s --timeout=1800 -m "rare or not rare" tests/verification/verify_*.py
 	$(BIN)/python -m pytest -m rare --timeout=1800
 

@@ -1,8 +1,9 @@
 """Monte Carlo studies of multi-head attention as an ensemble of Nadaraya-Watson estimators.
 
-`run` runs a study from its design file; `open_results` loads the results of one and `to_grid` lays them out by
-factor; `contrast` compares two cells, `details` shows what lies inside one, `concat` joins studies; `nw_ensemble`,
-`principal_angles` and `head_diversity` evaluate one ensemble on the caller's own arrays.
+`run` runs a study, from its design file or a `Study` written in Python; `check` and `plan` say beforehand what is wrong
+with it and what it will take; `open_results` loads the results of one and `to_grid` lays them out by factor; `contrast`
+compares two cells, `details` shows what lies inside one, `concat` joins studies; `nw_ensemble`, `principal_angles` and
+`head_diversity` evaluate one ensemble on the caller's own arrays.
 """
 
 import importlib
@@ -10,18 +11,20 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from simstudy.analysis import contrast, details
+    from simstudy.design.builder import Study
+    from simstudy.design.load import check
     from simstudy.ensemble import head_diversity, nw_ensemble, principal_angles
     from simstudy.joining import concat
-    from simstudy.results import open_results, to_grid
-    from simstudy.study import run
+    from simstudy.library import open_results, plan, run
+    from simstudy.results import to_grid
 
 __all__ = [
-    "concat", "contrast", "details", "head_diversity", "nw_ensemble", "open_results", "principal_angles", "run",
-    "to_grid",
+    "Study", "check", "concat", "contrast", "details", "head_diversity", "nw_ensemble", "open_results", "plan",
+    "principal_angles", "run", "to_grid",
 ]  # fmt: skip
 _HOMES = {
-    "concat": "joining", "contrast": "analysis", "details": "analysis",
-    "open_results": "results", "to_grid": "results", "run": "study",
+    "Study": "design.builder", "check": "design.load", "concat": "joining", "contrast": "analysis",
+    "details": "analysis", "open_results": "library", "plan": "library", "run": "library", "to_grid": "results",
 }  # fmt: skip
 
 

@@ -11,7 +11,7 @@ import xarray as xr
 from simstudy.attention import Members, learner_of
 from simstudy.data.geometry import GEOMETRIC_INDICES
 from simstudy.data.heads import query_points
-from simstudy.data.regression import evaluate
+from simstudy.data.regression import at_queries
 from simstudy.data.shared import SharedData, projections_of
 from simstudy.design.document import Design
 from simstudy.design.settings.cell import Cell, level
@@ -86,17 +86,16 @@ def replay(cell: Cell, replicate: int) -> xr.Dataset:
 
 def _inputs(cell: Cell, shared: SharedData) -> dict[str, Any]:
     """What the only replicate of an ensemble is computed from."""
-    points = query_points(cell)
     key, query = (_one(projections, 3) for projections in projections_of(cell, shared.first))
     return {
         "keys": shared.keys(cell.data.n_keys)[0],
         "values": shared.values(cell)[0],
         "noise": shared.noise(cell)[0],
         "noise_variance": shared.variances(cell)[0],
-        "query_points": points,
+        "query_points": query_points(cell),
         "key_projections": key,
         "query_projections": query,
-        "target": evaluate(cell.data.regression, np.ascontiguousarray(points.T[None]))[0],
+        "target": at_queries(cell),
     }
 
 
@@ -147,9 +146,18 @@ def select(design: Design, selection: str) -> int:
     if len(fits) == 1:
         return fits[0]
     if not fits:
-        raise UserError(f"cell = {selection!r}: no cell fits; simstudy status lists the cells")
-    shown = ", ".join(map(str, fits[:10])) + (", ..." if len(fits) > 10 else "")
+        raise UserError(f"cell = {selection!r}: no cell fits; {_levels(design, wanted)}simstudy status lists the cells")
+    shown = ", ".join(map(str, fits))
     raise UserError(f"cell = {selection!r}: {len(fits)} cells fit ({shown}); state more, or one of these numbers")
+
+
+def _levels(design: Design, wanted: list[tuple[str, str]]) -> str:
+    """Say which levels exist of the settings that no cell has as wanted."""
+    cells = range(len(design.cells))
+    rows = [planned.cell.coordinates | {"grid": planned.grid} for planned in design.cells]
+    unknown = [name for name, value in wanted if not any(_fits(design, cell, name, value) for cell in cells)]
+    found = (f"{name} is {' or '.join(dict.fromkeys(str(level(row, name)) for row in rows))}; " for name in unknown)
+    return "".join(found)
 
 
 def _pair(part: str) -> tuple[str, str]:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from simstudy.design.settings import GaussianKeys, ProductCombination
 from simstudy.design.settings.cell import Cell
-from simstudy.theory.functions import Array, Function, noise_variance, regression_function
+from simstudy.theory.functions import Array, Function, noise_variance, regression_function, targets
 from simstudy.theory.gaussian import expectation, product_expectation
 from simstudy.theory.tilting import HeadKernels, TiltedKeys, head_kernels
 
@@ -75,8 +75,7 @@ def leading_order(cell: Cell, key_projections: Array, query_projections: Array, 
         If the regression function names more coordinates than the cell has features.
     """
     data = cell.data
-    regression = regression_function(data.regression, data.n_features)
-    target = regression(queries)
+    target = targets(cell, queries)
     reason = _inapplicable(cell)
     if reason:
         unknown = np.full((len(queries), cell.heads.n_heads), np.nan)
@@ -101,7 +100,7 @@ def damped_leading_order(cell: Cell, key_projections: Array, query_projections: 
     Prediction
         With a reason if the formula is not derived for such a cell, but none for single queries.
     """
-    target = regression_function(cell.data.regression, cell.data.n_features)(queries)
+    target = targets(cell, queries)
     if reason := _inapplicable(cell):
         return Prediction(np.zeros(0), np.zeros(0), target, np.zeros(0), reason)
     expansion = _expansion(cell, head_kernels(cell, key_projections, query_projections, queries))

@@ -37,9 +37,9 @@ class Estimates:
         measured = [account.performance for account in accounts]
         drawn = any(p and p.given for p in measured) and not given
         self._given = Estimates(accounts, measure, index, given=True) if drawn else None
-        self._take(
-            coordinates, streams, [p and (p.given or p) for p in measured] if given else measured, measure, index
-        )
+        if given:
+            measured = [p and (p.given or p) for p in measured]
+        self._take(coordinates, streams, measured, measure, index)
 
     @classmethod
     def stored(

@@ -148,7 +148,7 @@ def _controlled(performance: Performance, drawn: dict[str, Array], expected: dic
         found = {"estimate": values.mean(), "mcse": mcse, "contribution": contribution, "remainder": float(error)}
         for field, value in found.items():
             changed[field][name] = value
-        gain[name] = float((raw / mcse) ** 2)
+        gain[name] = float((raw / mcse) ** 2) if mcse > 0.0 else np.inf
     return performance._replace(**changed)
 
 
