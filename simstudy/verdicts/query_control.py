@@ -32,7 +32,7 @@ N_RANDOMISATIONS = 8
 LOG2_FEWEST, LOG2_MOST = 7, 13
 """Points of one randomisation: twice as many as long as the error of E L counts, and the work allows."""
 WORK = 3e6
-"""Most pairs of heads times squared terms of the regression function times points, of one cell: some seconds."""
+"""Most pairs of heads times squared terms of the regression function times points, of one cell: about a second."""
 COUNTS = 0.25
 """Share of the error of a measure above which that of E L counts."""
 AT_ONCE = 1 << 13
