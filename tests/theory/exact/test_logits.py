@@ -33,7 +33,7 @@ def test_moments__are_those_of_drawn_logits(seed):
     mean, error = drawn_gram(covariance, n_keys, 20_000, rng)
     assert not found.reason
     assert np.abs((found.gram - mean) / (error + 1e-9)).max() < 4
-    assert (found.numerical_error <= 1e-5 * np.sqrt(np.outer(np.diag(found.gram), np.diag(found.gram)))).all()
+    assert (found.numerical_error <= 1e-4 * np.sqrt(np.outer(np.diag(found.gram), np.diag(found.gram)))).all()
 
 
 @pytest.mark.parametrize("slope", [0.3, 2.0, 8.0])
@@ -55,7 +55,8 @@ def test_known_values():
     gram, error = found.gram, found.numerical_error + 1e-12
     assert abs(gram[0, 2] - gram[0, 0]) <= error[0, 2] + error[0, 0]  # one head twice
     assert (np.abs(gram[3] - 1 / 25) <= error[3]).all()  # uniform attention
-    assert (np.abs(logit_moments(covariance, 1).gram - 1) <= 1e-6).all()
+    alone = logit_moments(covariance, 1)
+    assert (np.abs(alone.gram - 1) <= alone.numerical_error).all()
     np.testing.assert_allclose(np.diag(found.correlation), 1.0, rtol=1e-12)
     # Independent heads have 1/n, whatever n.
     np.testing.assert_allclose(logit_moments(np.diag([3.0, 0.5]), 7).gram[0, 1], 1 / 7, rtol=1e-6)
