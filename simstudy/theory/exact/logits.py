@@ -75,7 +75,7 @@ def logit_moments(covariance: ArrayLike, n_keys: int) -> LogitMoments:
     Returns
     -------
     LogitMoments
-        About 0.6 ms for a pair.  Blank where a standard deviation of logits is beyond some 45.
+        About 0.6 ms for a pair.  Blank where a standard deviation of logits is beyond some 80.
 
     Raises
     ------

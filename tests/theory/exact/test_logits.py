@@ -79,8 +79,8 @@ def test_heads_that_are_nearly_aligned__have_moments_within_their_error(correlat
 
 
 def test_narrow_heads__are_blank_with_the_reason():
-    found = logit_moments(np.diag([2500.0, 1.0]), 20)
-    assert "50" in found.reason and "narrow" in found.reason
+    found = logit_moments(np.diag([10_000.0, 1.0]), 20)
+    assert "100" in found.reason and "narrow" in found.reason
     assert np.isnan(found.gram[0]).all() and np.isfinite(found.gram[1, 1])
 
 
