@@ -6,6 +6,8 @@ PIN     := .ci/constraints.txt
 STUDY   ?= principal-angles
 PROFILE ?= quick
 CORES   ?= auto
+# Trained transformers whose weights lie in their wheels; without what their own code would need (torch).
+MODELS  := rxnmapper==0.4.3
 
 # Build requirements are pinned as well; one thread per numerical library, as Dask owns the cores.
 export PIP_CONSTRAINT := $(CURDIR)/$(PIN)
@@ -28,6 +30,7 @@ $(VENV)/.run: pyproject.toml $(PIN)
 
 $(VENV)/.dev: $(VENV)/.run
 	$(BIN)/python -m pip install --quiet --editable '.[dev,cluster]'
+	$(BIN)/python -m pip install --quiet --no-deps $(MODELS)
 	@touch $@
 
 $(VENV)/.cluster: $(VENV)/.run

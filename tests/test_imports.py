@@ -39,6 +39,7 @@ ALLOWED: dict[str, set[str]] = {
     "design": {"errors", "text"},
     "theory": {"design.settings", "arguments", "weights"},
     "data": {"kernels", "design.settings"},
+    "transformers": {"theory", "data.geometry", "arguments", "errors"},
     "attention": {"kernels", "data", "design.settings", "weights"},
     "replicates": {"attention", "data", "kernels.devices", "design", "errors"},
     "execution": {
@@ -51,7 +52,7 @@ ALLOWED: dict[str, set[str]] = {
         "text",
     },
     "verdicts": {"execution", "theory", "data", "design"},
-    "report": {"results", "verdicts", "execution", "design", "errors", "text"},
+    "report": {"results", "transformers", "verdicts", "execution", "design", "errors", "text"},
 }
 
 
@@ -142,6 +143,7 @@ def test_only_named_modules__touch_files():
         "report/all_studies.py",
         "report/defects.py",
         "report/terminal.py",
+        "transformers/checkpoints.py",
         "__main__.py",
     }
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import collections
 import io
 import json
-import math
 import pickle
 import zipfile
 from collections.abc import Callable
@@ -182,7 +181,7 @@ def _tensors(found: Any, content: Callable[[_Storage], bytes]) -> Weights:
             storages[storage] = np.frombuffer(content(storage), _STORAGE_TYPES[storage.type])
         flat = storages[storage]
         last = offset + sum((size - 1) * stride for size, stride in zip(shape, strides, strict=True))
-        if min((offset, *shape, *strides)) < 0 or (math.prod(shape) and last >= len(flat)):
+        if min((offset, *shape, *strides)) < 0 or (all(shape) and last >= len(flat)):
             raise ValueError(f"{name} lies beyond its storage")
         steps = [stride * flat.itemsize for stride in strides]
         view = np.lib.stride_tricks.as_strided(flat[offset:], shape, steps, writeable=False)

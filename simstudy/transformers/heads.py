@@ -82,19 +82,34 @@ class Convention(NamedTuple):
     causal: bool = False
 
 
-def _parts(prefix: str, *names: str) -> tuple[str, ...]:
-    return tuple(f"{prefix}.{name}" for name in names)
-
-
 _BERT = Convention(
-    *_parts("encoder.layer.{0}.attention", "self.query", "self.key", "self.value", "output.dense"),
+    "encoder.layer.{0}.attention.self.query",
+    "encoder.layer.{0}.attention.self.key",
+    "encoder.layer.{0}.attention.self.value",
+    "encoder.layer.{0}.attention.output.dense",
 )
 _ALBERT = Convention(
-    *_parts("encoder.albert_layer_groups.{0}.albert_layers.0.attention", "query", "key", "value", "dense"),
+    "encoder.albert_layer_groups.{0}.albert_layers.0.attention.query",
+    "encoder.albert_layer_groups.{0}.albert_layers.0.attention.key",
+    "encoder.albert_layer_groups.{0}.albert_layers.0.attention.value",
+    "encoder.albert_layer_groups.{0}.albert_layers.0.attention.dense",
 )
-_DISTILBERT = Convention(*_parts("transformer.layer.{0}.attention", "q_lin", "k_lin", "v_lin", "out_lin"))
-_GPT2 = Convention(*_parts("h.{0}.attn", "c_attn", "c_attn", "c_attn", "c_proj"), input_first=True, causal=True)
-_LLAMA = Convention(*_parts("layers.{0}.self_attn", "q_proj", "k_proj", "v_proj", "o_proj"), causal=True)
+_DISTILBERT = Convention(
+    "transformer.layer.{0}.attention.q_lin",
+    "transformer.layer.{0}.attention.k_lin",
+    "transformer.layer.{0}.attention.v_lin",
+    "transformer.layer.{0}.attention.out_lin",
+)
+_GPT2 = Convention(
+    "h.{0}.attn.c_attn", "h.{0}.attn.c_attn", "h.{0}.attn.c_attn", "h.{0}.attn.c_proj", input_first=True, causal=True
+)
+_LLAMA = Convention(
+    "layers.{0}.self_attn.q_proj",
+    "layers.{0}.self_attn.k_proj",
+    "layers.{0}.self_attn.v_proj",
+    "layers.{0}.self_attn.o_proj",
+    causal=True,
+)
 
 CONVENTIONS = {
     **dict.fromkeys(("bert", "roberta", "camembert", "xlm-roberta", "electra"), _BERT),
@@ -128,16 +143,25 @@ def read_heads(weights: Any, config: Mapping[str, Any] | str | Path | None = Non
         If the weights cannot be read, lack a projection, or do not fit the configuration.
     """
     said = _config(weights, config)
-    arrays = _arrays(weights)
+    arrays = load_arrays(weights)
     convention = CONVENTIONS[said.model_type]
     layers = [_layer(arrays, said, convention, group) for group in range(said.n_groups)]
-    stacked = [_stack([layer[k] for layer in layers], said.n_layers) for k in range(7)]
-    return TransformerHeads(*stacked, scale=said.head_dim**-0.5, causal=convention.causal, rotary_base=said.rotary_base)
+    query, key, value, output, *biases = (_stack([layer[k] for layer in layers], said.n_layers) for k in range(7))
+    return TransformerHeads(
+        query, key, value, output, biases[0], biases[1], biases[2],
+        scale=said.head_dim**-0.5, causal=convention.causal, rotary_base=said.rotary_base,
+    )  # fmt: skip
 
 
 def load_arrays(weights: Any) -> Weights:
     """Return the arrays of a file, a mapping or a module, by name."""
-    return _arrays(weights)
+    if isinstance(weights, (str, Path)):
+        return read_weights(weights)
+    if hasattr(weights, "state_dict"):
+        return {name: tensor.detach().cpu().float().numpy() for name, tensor in weights.state_dict().items()}
+    if isinstance(weights, Mapping):
+        return {str(name): np.asarray(array) for name, array in weights.items()}
+    raise UserError(f"weights are of type {type(weights).__name__}; give a path, arrays by name, or a torch.nn.Module")
 
 
 class _Sizes(NamedTuple):
@@ -198,16 +222,6 @@ def _config(weights: Any, config: Mapping[str, Any] | str | Path | None) -> _Siz
         whole("head_dim", default=max(whole("hidden_size", "n_embd", "dim") // n_heads, 1)),
         float(said.get("rope_theta", 10_000.0)) if CONVENTIONS[model_type] is _LLAMA else None,
     )
-
-
-def _arrays(weights: Any) -> Weights:
-    if isinstance(weights, (str, Path)):
-        return read_weights(weights)
-    if hasattr(weights, "state_dict"):
-        return {name: tensor.detach().cpu().float().numpy() for name, tensor in weights.state_dict().items()}
-    if isinstance(weights, Mapping):
-        return {str(name): np.asarray(array) for name, array in weights.items()}
-    raise UserError(f"weights are of type {type(weights).__name__}; give a path, arrays by name, or a torch.nn.Module")
 
 
 def _layer(arrays: Weights, said: _Sizes, convention: Convention, group: int) -> list[np.ndarray]:
