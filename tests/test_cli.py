@@ -43,6 +43,7 @@ def test_help__teaches():
         "merge",
         "verify",
         "search",
+        "inspect",
         "submit",
     ):
         result = simstudy(*command.split(), "--help")

@@ -102,16 +102,17 @@ def _names(results: xr.Dataset, coordinate: str) -> list[str]:
 def render(results: xr.Dataset, design: Design, pictures: dict[str, bytes]) -> str:
     """Return the page of a study as HTML; ``pictures`` are its figures as PNG files, by name."""
     study = describe(results, design, pictures)
-    return _template("report.html").render(study=study, error_rate=LEVEL, max_rows=MAX_ROWS)
+    return template("report.html").render(study=study, error_rate=LEVEL, max_rows=MAX_ROWS)
 
 
 def render_studies(studies: list[dict[str, Any]], profile: str) -> str:
     """Return one page for many studies, each as `describe` gives it, with a table of all verdicts at the top."""
     n_claims = sum(len(study["verdicts"]) for study in studies)
-    return _template("studies.html").render(studies=studies, profile=profile, n_claims=n_claims, error_rate=LEVEL)
+    return template("studies.html").render(studies=studies, profile=profile, n_claims=n_claims, error_rate=LEVEL)
 
 
-def _template(name: str) -> jinja2.Template:
+def template(name: str) -> jinja2.Template:
+    """Return a page of ours to be filled, which refuses to leave a place empty and to take text for markup."""
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("simstudy.report"),
         autoescape=True,
@@ -133,14 +134,14 @@ def describe(results: xr.Dataset, design: Design, pictures: dict[str, bytes]) ->
         "design_text": design.text,
         "verdicts": lines,
         "tally": Counter(line.verdict for line in lines),
-        "figures": [_figure(name, design.figures[name].title, picture) for name, picture in pictures.items()],
+        "figures": [figure_of(name, design.figures[name].title, picture) for name, picture in pictures.items()],
         "grids": [_grid(results, design, name) for name in design.factors],
         "provenance": _provenance(results),
     }
 
 
-def _figure(name: str, title: str, picture: bytes) -> dict[str, Any]:
-    """A figure for the page, as wide as the drawing on paper, so that its letters are as large as the text."""
+def figure_of(name: str, title: str, picture: bytes) -> dict[str, Any]:
+    """Return a figure for the page, as wide as the drawing on paper, so that its letters are as large as the text."""
     # The width in pixels stands at a fixed place in a PNG file (ISO/IEC 15948, IHDR chunk); the web has 96 to an inch.
     width = int.from_bytes(picture[16:20], "big") * 96 // RESOLUTION
     return {"name": name, "title": title, "width": width, "data": base64.b64encode(picture).decode()}
