@@ -5,7 +5,7 @@ Index legend: l layer; h head; t, s token; j feature.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,9 +15,7 @@ from scipy.special import erf, softmax
 from simstudy.errors import UserError
 from simstudy.transformers.attention import attention_weights, project
 from simstudy.transformers.heads import TransformerHeads, load_arrays, read_config, read_heads
-
-Edit = Callable[[int, np.ndarray], np.ndarray]
-"""Of a layer and the weights (H, T, T) of its heads, the weights to take instead."""
+from simstudy.transformers.interventions import Edit
 
 
 class Encoding(NamedTuple):
