@@ -17,6 +17,7 @@ from scipy.stats import spearmanr
 import simstudy
 from simstudy.theory import logit_moments
 from simstudy.transformers.attention import project
+from simstudy.transformers.encoder import restored_probabilities
 from simstudy.transformers.interventions import donor_map, intervene, sharing
 
 HERE = Path(__file__).parents[1] / "transformers"
@@ -121,7 +122,11 @@ def test_patterns_of_similar_heads__may_be_shared():
     }
     shape = found.weight_correlation.sel(source="observed").shape
     edits |= {f"random {k}": sharing(donor_map(rng.random(shape), 0.5)) for k in range(20)}
-    damage = intervene(lambda sequence, edit: model(sequence, edit).output, numbers[20:], edits).mean_damage
+
+    def probabilities(sequence, edit):
+        return restored_probabilities(model(sequence, edit))
+
+    damage = intervene(probabilities, numbers[20:], edits).mean_damage
     random = float(damage[3:].mean())
     print("; ".join(f"{name}: {float(damage.sel(edit=name)):.4f}" for name in ("observed", "exact", "angles")),
           f"random: {random:.4f}")  # fmt: skip
