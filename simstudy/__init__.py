@@ -1,7 +1,8 @@
 """Monte Carlo studies of multi-head attention as an ensemble of Nadaraya-Watson estimators.
 
 `run` runs a study from its design file; `open_results` loads the results of one and `to_grid` lays them out by
-factor; `nw_ensemble`, `principal_angles` and `head_diversity` evaluate one ensemble on the caller's own arrays;
+factor; `contrast` compares two cells, `details` shows what lies inside one, `concat` joins studies; `nw_ensemble`,
+`principal_angles` and `head_diversity` evaluate one ensemble on the caller's own arrays;
 `read_heads` and `inspect_heads` tell how correlated the heads of a trained transformer are, and what theory says.
 """
 
@@ -9,29 +10,23 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from simstudy.analysis import contrast, details
     from simstudy.ensemble import head_diversity, nw_ensemble, principal_angles
+    from simstudy.joining import concat
     from simstudy.results import open_results, to_grid
     from simstudy.study import run
     from simstudy.transformers.heads import read_heads
     from simstudy.transformers.inspection import inspect_heads
 
 __all__ = [
-    "head_diversity",
-    "inspect_heads",
-    "nw_ensemble",
-    "open_results",
-    "principal_angles",
-    "read_heads",
-    "run",
-    "to_grid",
-]
+    "concat", "contrast", "details", "head_diversity", "inspect_heads", "nw_ensemble", "open_results",
+    "principal_angles", "read_heads", "run", "to_grid",
+]  # fmt: skip
 _HOMES = {
-    "inspect_heads": "transformers.inspection",
-    "open_results": "results",
-    "read_heads": "transformers.heads",
-    "run": "study",
-    "to_grid": "results",
-}
+    "concat": "joining", "contrast": "analysis", "details": "analysis",
+    "inspect_heads": "transformers.inspection", "read_heads": "transformers.heads",
+    "open_results": "results", "to_grid": "results", "run": "study",
+}  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:

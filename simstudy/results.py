@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
 import numpy as np
 import xarray as xr
@@ -17,6 +18,11 @@ from simstudy.design.settings.systems import QUANTITIES
 from simstudy.errors import UserError
 from simstudy.execution.store import read_results
 from simstudy.text import printable
+
+OF_STUDY = ("study", "profile", "engine")
+"""Attributes that become settings along ``cell`` where studies are joined."""
+FILES = "files_of_results"
+"""Where results that were joined came from, in their encoding: paths are no part of what is written."""
 
 
 def open_results(path: str | Path) -> xr.Dataset:
@@ -117,6 +123,17 @@ def factors_of(results: xr.Dataset) -> dict[str, tuple[str, ...]]:
     return {grid: tuple(names.replace(",", " ").split()) for grid, _, names in entries}
 
 
+def files_of(results: xr.Dataset) -> list[str]:
+    """Return the paths of the files that the results came from."""
+    return results.encoding.get(FILES) or [path for path in [results.encoding.get("source")] if path]
+
+
+def text_of(row: Coordinates, name: str) -> Any:
+    """Level of a setting, such that levels that mean nothing are equal."""
+    value = level(row, name)
+    return "" if isinstance(value, float) and math.isnan(value) else value
+
+
 _KINDS = {"text": "OTU", "bool": "b"}
 """Kinds of NumPy types, by unit; of what is neither text nor truth, whole numbers if they count, or else any."""
 
@@ -163,13 +180,14 @@ def _of_coordinates(results: xr.Dataset) -> list[str]:
     """How the coordinates differ: settings along ``cell``, and the names along every other dimension that has them."""
     factors = [factor for names in factors_of(results).values() for factor in names]
     settings = dict.fromkeys(["grid", "bandwidth_rule", *TABLE_OF, *factors])
-    used = {dimension for variable in results.data_vars.values() for dimension in variable.dims}
+    used = dict.fromkeys(dimension for variable in results.data_vars.values() for dimension in variable.dims)
     return [
         *(f"no {name} along cell" for name in settings
           if name not in results.coords or results[name].dims != ("cell",)),
         *(f"other names along {name}" for name, names in (("source", SOURCES), ("index", INDICES))
           if name not in results.coords or results[name].values.tolist() != list(names)),
         *(f"nothing along {name}" for name in results.indexes if name not in used),
+        *(f"no names along {name}" for name in used if name not in results.coords and name != "cell"),
     ]  # fmt: skip
 
 
@@ -193,7 +211,6 @@ def _along(dimension: str) -> frozenset[str]:
 
 
 _OCCASIONAL: tuple[frozenset[str], ...] = (
-    _along("query"),
     _along("claim") | _along("comparison"),
     frozenset({"optimum_share"}),
     frozenset({"wrong_pair_share", "wrong_pair_share_mcse"}),

@@ -20,7 +20,7 @@ from simstudy.execution.ledger import Ledger
 from simstudy.execution.provenance import provenance
 from simstudy.execution.queue import Queue, open_queue
 from simstudy.execution.shares import Share, open_share
-from simstudy.execution.store import DEFAULT_OUTPUT, Store, read_results, require_writable, store_of
+from simstudy.execution.store import DEFAULT_OUTPUT, DETAILS_FILE, Store, read_results, require_writable, store_of
 from simstudy.execution.usage import Meter
 
 TORCH_REFERENCE = "torch_multi_head_attention"
@@ -70,7 +70,7 @@ def run(
     Returns
     -------
     xarray.Dataset
-        The contents of ``results.nc``.
+        The contents of ``results.nc``; `simstudy.details` gives those of ``details.nc``, cell by cell.
 
     Raises
     ------
@@ -100,14 +100,15 @@ def run(
         accounts = ledger.accounts
         # Matrices of theory are small: threads of the numerical library would wait for one another.
         with threadpool_limits(1):
-            joined = assemble(design, accounts, lambda predicted: tell(ledger, predicted), queue.device)
-            results = judge(joined, design, accounts)
+            joined, details = assemble(design, accounts, lambda predicted: tell(ledger, predicted), queue.device)
+            results, pairs = judge(joined, design, accounts)
         machine = provenance(queue.device, [planned.cell for planned in design.cells])
         record = {
             "executor": str(executor), "workers": n_workers, **ledger.tally(), **meter.read(),
             **{name: machine[name] for name in ("device", "processor", "system")},
         }  # fmt: skip
         results.attrs["run"] = json.dumps(record)
+        store.write_dataset(DETAILS_FILE, xr.merge([details, pairs], combine_attrs="override"))
         path = store.write_dataset("results.nc", results)
         store.write_json("provenance.json", {**results.attrs, **machine, "run": record})
     # As they will be read ever after: reports are the same bytes whoever writes them, and when.

@@ -14,7 +14,7 @@ import xarray as xr
 
 from simstudy.design.document import Design
 from simstudy.design.load import load_design
-from simstudy.design.measures import HEAD_MEASURES, INDICES, MEASURES, PAIR_MEASURES, SOURCES, STATISTICS, labelled
+from simstudy.design.measures import INDICES, MEASURES, SOURCES, STATISTICS, labelled
 from simstudy.design.settings.systems import NAMES
 from simstudy.verdicts.assemble import coordinates
 
@@ -146,8 +146,8 @@ def build_results(design: Design) -> xr.Dataset:
     arrays["inapplicable"] = np.array([[""] * len(cells), exact_reasons, reasons], dtype=object)
     arrays["hdi"] = np.array([row["_hdi"] for row in rows])
     arrays["hdi_mcse"] = np.where(np.array(INDICES) == "output", 0.01, 0.0) + 0 * arrays["hdi"]
-    arrays |= _undefined(len(cells), max(cell.heads.n_heads for cell in cells))
-    coords = coordinates(design) | {"source": list(SOURCES), "index": list(INDICES)}
+    arrays |= _undefined(len(cells))
+    coords = coordinates(design) | {"source": list(SOURCES), "index": list(INDICES), "look": [0, 1]}
     results = labelled(arrays, coords, _attributes(design))
     return xr.merge([results, build_verdicts(design)], combine_attrs="override")
 
@@ -176,6 +176,7 @@ def build_verdicts(design: Design) -> xr.Dataset:
             "verdict": [kinds[i % 3] for i in range(n_claims)],
             "declared_verdict": [claim.expected for claim in design.claims.values()],
             "statement": [claim.statement for claim in design.claims.values()],
+            "origin": [claim.origin for claim in design.claims.values()],
             "statistic": statistics,
             "no_verdict_because": ["" if i % 3 < 2 else "too few blocks" for i in range(n_claims)],
             "verdict_estimate": estimates,
@@ -191,7 +192,7 @@ def build_verdicts(design: Design) -> xr.Dataset:
             **numbers,
             **{f"comparison_{name}": column for name, column in numbers.items()},
         },
-        coords={"claim": list(design.claims)},
+        coords={"claim": list(design.claims), "comparison": np.arange(n_claims)},
         attrs={},
     )
 
@@ -208,15 +209,11 @@ def _counts(n_cells: int) -> dict[str, Any]:
     }
 
 
-def _undefined(n_cells: int, n_heads: int) -> dict[str, Any]:
+def _undefined(n_cells: int) -> dict[str, Any]:
     """Measures that results hold and nothing here looks at."""
-    arrays = {}
-    for name, variable in (STATISTICS | HEAD_MEASURES | PAIR_MEASURES).items():
-        if name not in NAMES:
-            sizes = {"cell": n_cells, "head": n_heads, "head_i": n_heads, "head_j": n_heads}
-            error = np.full([sizes[dimension] for dimension in variable.dims if dimension != "source"], np.nan)
-            arrays |= {name: np.array([error] * 3) if "source" in variable.dims else error, f"{name}_mcse": error}
-    return arrays
+    error = np.full(n_cells, np.nan)
+    names = [name for name in STATISTICS if name not in NAMES]
+    return {name: np.array([error] * 3) for name in names} | {f"{name}_mcse": error for name in names}
 
 
 def _measures(c: dict[str, Any]) -> dict[str, Any]:
@@ -263,4 +260,6 @@ def _attributes(design: Design) -> dict[str, Any]:
         "missing_values": "NaN where a measure is undefined",
         "seed": "7",
         "run": "{}",
+        "seal": "",
+        "beacon": "",
     }

@@ -9,8 +9,8 @@ import pytest
 
 # By processor time, the longest first; the others take less than 20 s each.
 LONGEST = (
-    "test_cuda.py", "test_slurm.py", "test_network.py", "test_cli.py", "test_readme.py", "test_nadaraya_watson.py",
-    "test_exact_qmc.py", "test_durability.py", "test_performance.py",
+    "test_cuda.py", "test_slurm.py", "test_network.py", "test_cli.py", "test_readme.py", "test_kills.py",
+    "test_quasi_monte_carlo.py", "test_durability.py", "test_performance.py",
 )  # fmt: skip
 
 

@@ -12,22 +12,16 @@ from pathlib import Path
 import pytest
 import xarray as xr
 from builders import DESIGN, edited, write_design
+from commands import ROOT, simstudy
 
 from simstudy.execution.batch_files import Shape
 from simstudy.execution.store import Store
 
-ROOT = Path(__file__).parents[1]
 
-
-def simstudy(*arguments: object, cwd: Path = ROOT, before: str = "") -> subprocess.CompletedProcess:
-    command = [
-        sys.executable,
-        "-c",
-        f"{before}; from simstudy.__main__ import main; main()".lstrip("; "),
-        *map(str, arguments),
-    ]
-    environment = os.environ | {"COLUMNS": "200", "NO_COLOR": "1"}
-    return subprocess.run(command, capture_output=True, text=True, cwd=cwd, env=environment, timeout=240)
+def test_module_and_script__are_the_command_line():
+    for command in ([sys.executable, "-m", "simstudy"], [Path(sys.executable).parent / "simstudy"]):
+        result = subprocess.run([*command, "list", ROOT / "designs"], capture_output=True, text=True)
+        assert result.returncode == 0 and "principal-angles" in result.stdout, result.stderr
 
 
 def test_help__teaches():
@@ -36,6 +30,8 @@ def test_help__teaches():
         "list",
         "check",
         "run",
+        "freeze",
+        "confirm",
         "status",
         "report",
         "plan",

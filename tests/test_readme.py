@@ -6,42 +6,36 @@ import re
 import shlex
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
+from commands import ROOT, simstudy
 
-import simstudy
 from simstudy.design.load import load_design, profiles_of
 from simstudy.report.tables import verdict_lines
+from simstudy.results import open_results
 
-ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
 BLOCKS = re.findall(r"```(\w+)\n(.*?)```", README, flags=re.DOTALL)
 PYTHON = [code for language, code in BLOCKS if language == "python"]
 TOML = [code for language, code in BLOCKS if language == "toml"]
 
 
-def command_line(*arguments: str, cwd: Path) -> subprocess.CompletedProcess:
-    command = [sys.executable, "-m", "simstudy", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, cwd=cwd)
-
-
 @pytest.fixture(scope="module")
 def flagship() -> None:
     """The results that the README loads: those of `make study`, computed here if they are missing."""
     if not (ROOT / "outputs" / "principal-angles" / "quick" / "results.nc").exists():
-        result = command_line("run", "principal-angles", cwd=ROOT)
+        result = simstudy("run", "principal-angles")
         assert result.returncode == 0, result.stderr
 
 
 def test_readme__has_the_blocks_that_are_tested():
-    assert len(PYTHON) == 3 and len(TOML) == 1
+    assert len(PYTHON) == 4 and len(TOML) == 1
 
 
 @pytest.mark.usefixtures("flagship")
-@pytest.mark.parametrize("code", PYTHON, ids=["load", "evaluate", "theory"])
+@pytest.mark.parametrize("code", PYTHON, ids=["load", "contrast", "evaluate", "theory"])
 def test_python_blocks__run(code):
-    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT)
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert result.returncode == 0, result.stderr
     assert result.stdout.strip()
 
@@ -56,7 +50,7 @@ def test_design_block__is_a_valid_study_and_runs(tmp_path):
     long_runs = [shlex.split(line)[1:] for line in re.findall(r"^    (simstudy .*)", section, flags=re.MULTILINE)]
     assert [command[0] for command in long_runs] == ["plan", "status", "replay", "merge", "verify"]
     for command in (["check", path.name], ["run", path.name, "--workers", "1"], *long_runs):
-        result = command_line(*command, cwd=tmp_path)
+        result = simstudy(*command, cwd=tmp_path)
         # The example's claim is contradicted, as the README says.
         assert result.returncode == (5 if command[0] == "run" else 0), result.stderr
     folder = tmp_path / "outputs" / "my-study"
@@ -64,11 +58,21 @@ def test_design_block__is_a_valid_study_and_runs(tmp_path):
 
 
 @pytest.mark.usefixtures("flagship")
+def test_contrast__has_the_error_of_the_claim_and_not_that_of_unpaired_cells():
+    results = simstudy.open_results(ROOT / "outputs" / "principal-angles" / "quick")
+    a, b = ({"grid": "rotation", "regression": "|x|²/4", "angle": angle} for angle in (0, 30))
+    found, claim = simstudy.contrast(results, a, b, "mse"), results.sel(claim="mse-falls-quadratic")
+    assert (found.estimate, found.mcse) == (claim.verdict_estimate, claim.verdict_mcse)
+    unpaired = [float((simstudy.details(results, each).mse_contribution ** 2).sum()) for each in (a, b)]
+    assert f"{found.mcse:.2g} {sum(unpaired) ** 0.5:.2g}" == "0.00052 0.0024"
+
+
+@pytest.mark.usefixtures("flagship")
 def test_verdict_table__is_that_of_a_run():
     """No number in the README that no run produced."""
     table = README.split("<!-- verdicts -->")[1].split("<!-- end -->")[0]
     stated = [[cell.strip() for cell in row.split(" | ")] for row in table.strip().splitlines()[2:]]
-    lines = verdict_lines(simstudy.open_results(ROOT / "outputs" / "principal-angles" / "quick"))
+    lines = verdict_lines(open_results(ROOT / "outputs" / "principal-angles" / "quick"))
     found = [
         [f"| {line.statement}", line.verdict, line.statistic, line.estimate, f"{line.claimed} |"] for line in lines
     ]
@@ -78,7 +82,7 @@ def test_verdict_table__is_that_of_a_run():
 def test_commands__exist():
     """Every `simstudy` command and make target that the README names."""
     commands = set(re.findall(r"^    simstudy (\w+)", README, flags=re.MULTILINE))
-    shown = command_line("--help", cwd=ROOT).stdout
+    shown = simstudy("--help").stdout
     assert commands and all(command in shown for command in commands)
     targets = set(re.findall(r"\bmake (\w+)", README))
     makefile = (ROOT / "Makefile").read_text()

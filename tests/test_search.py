@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from test_cli import simstudy
+from commands import simstudy
 
 from simstudy.data.geometry import diversity_indices, principal_angles
 from simstudy.design.load import load_design

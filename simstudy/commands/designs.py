@@ -10,7 +10,7 @@ from rich.table import Table
 
 from simstudy.commands.app import DESIGNS, app, design_path
 from simstudy.errors import UserError
-from simstudy.report.terminal import entry, say, show_table
+from simstudy.report.terminal import entry, say, show_table, warn
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -49,12 +49,16 @@ def check(designs: Annotated[list[str], typer.Argument(help="Design files, by pa
     from simstudy.design.mistakes import DesignError
 
     mistakes: dict[str, None] = {}
+    notes: dict[str, None] = {}
     for path in map(design_path, designs):
         try:
             for profile in profiles_of(path) or ("quick",):
                 design = load_design(path, profile)
                 say(f"{path}: {profile}: {len(design.cells)} cells, {len(design.claims)} claims")
+                notes |= dict.fromkeys(f"{path}: {note}" for note in design.notes)
         except DesignError as error:
             mistakes |= dict.fromkeys(error.args)
+    if notes:
+        warn(*notes)
     if mistakes:
         raise UserError(*mistakes)

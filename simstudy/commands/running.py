@@ -46,27 +46,31 @@ def run(
     loaded = load_design(design_path(design), profile)
     how = {"executor": executor, "workers": workers, "network": Network(dashboard, trust_network)}
     if share is None:
-        _run(loaded, output, **how)
-    else:
-        _run_share(loaded, share, output, **how)
+        raise typer.Exit(run_and_report(loaded, output, **how))
+    _run_share(loaded, share, output, **how)
 
 
-def _run(loaded: Design, output: Path, **how: Any) -> None:
-    """Run a study as `simstudy.run` is told to, and show its verdicts."""
+def run_and_report(loaded: Design, output: Path, **how: Any) -> int:
+    """Run a study as `simstudy.run` is told to, show its verdicts, and return the exit code."""
+    from simstudy.report.confirmed import confirmed_of
     from simstudy.report.page import write_report
     from simstudy.report.progress import ProgressDisplay, missed_lines
-    from simstudy.report.tables import count_verdicts, verdict_lines, verdict_table
+    from simstudy.report.tables import count_confirmed, count_verdicts, verdict_lines, verdict_table
     from simstudy.study import run as run_study
 
     store = store_for(loaded, output)
+    if loaded.notes:
+        warn(*loaded.notes)
     with ProgressDisplay() as display:
         results = run_study(loaded, output=output, observer=display, **how)
     with store.locked():
         report = write_report(results, loaded, store)
     show_table(verdict_table(results))
-    lines, total = verdict_lines(results), int(results.n_replicates.sum())
+    lines = verdict_lines(results, confirmed_of(loaded, store))
+    total = int(results.n_replicates.sum())
     say(
         count_verdicts(lines),
+        "a confirmation" if loaded.confirmation else f"a pilot; {count_confirmed(lines)}",
         f"{results.sizes['cell']} cells, {total:,} replicates, {int(results.n_failed.sum())} failed",
         f"results  {store.folder / 'results.nc'}",
         f"report   {report}",
@@ -76,9 +80,8 @@ def _run(loaded: Design, output: Path, **how: Any) -> None:
     if missed := [account for account in display.ledger.accounts if not account.reached]:
         warn(*missed_lines(missed, loaded))
     if not all(line.as_declared for line in lines):
-        raise typer.Exit(EXIT_UNLIKE_DECLARED)
-    if missed:
-        raise typer.Exit(EXIT_PRECISION_MISSED)
+        return EXIT_UNLIKE_DECLARED
+    return EXIT_PRECISION_MISSED if missed else 0
 
 
 def _run_share(loaded: Design, text: str, output: Path, **how: Any) -> None:
@@ -137,7 +140,7 @@ def submit(
     elif show:
         say(*job_script(asked).split("\n"))
     else:
-        _run(loaded, output, executor=asked, network=Network(dashboard))
+        raise typer.Exit(run_and_report(loaded, output, executor=asked, network=Network(dashboard)))
 
 
 def _submit_array(loaded: Design, path: Path, output: Path, asked: Jobs, show: bool) -> None:

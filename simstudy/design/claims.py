@@ -12,6 +12,7 @@ from pydantic import Field
 
 from simstudy.design.formulas import Value
 from simstudy.design.measures import INDEXED_MEASURES, INDICES, MEASURES, STATISTICS
+from simstudy.design.origins import ORIGINS, Origin
 from simstudy.design.settings import Line, NonNegative, Positive, Record
 from simstudy.design.settings.systems import NAMES
 
@@ -53,6 +54,7 @@ class BaseClaim(Record):
     index: IndexName | None = Field(None, description='diversity index; for measure = "hdi" only')
     where: Selection = _SELECTION
     expected: Verdict = Field("supported", description="verdict foreseen before the run")
+    origin: Origin = Field("unstated", description="where the claim comes from: one of " + ", ".join(ORIGINS))
 
 
 class AgreesWithTheory(BaseClaim):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
@@ -11,6 +12,8 @@ from simstudy.design.figures import Figure
 from simstudy.design.settings import Count, Line, Paragraphs, Positive, Record
 from simstudy.design.settings.cell import Cell
 
+MAX_BEACON = 1000
+"""Most characters of the text on which the seeds of a confirmation rest."""
 NAME = r"^[a-z0-9]+(-[a-z0-9]+)*$"
 """Names of studies, profiles, grids, claims and figures: they become names of folders and files."""
 
@@ -80,6 +83,18 @@ class PlannedCell(Record):
     exact: bool
 
 
+class Confirmation(Record):
+    """What the seeds of a confirmatory run follow from: a seal, and a text that was published after it."""
+
+    seal: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+    beacon: Annotated[Line, Field(min_length=1, max_length=MAX_BEACON)]
+
+    @property
+    def name(self) -> str:
+        """Name of its folder: 12 hexadecimal digits of seal and beacon."""
+        return hashlib.blake2b(f"{self.seal} {self.beacon}".encode(), digest_size=6).hexdigest()
+
+
 class Design(Record):
     """A valid design under one profile.
 
@@ -91,6 +106,10 @@ class Design(Record):
         Names of the factors of each grid.
     text
         The design file, verbatim.
+    notes
+        What the author should know although it is no mistake, a line each.
+    confirmation
+        Seal and beacon of which the seeds follow; None for a pilot, which runs on the seeds of the file.
     """
 
     study: Study
@@ -101,3 +120,5 @@ class Design(Record):
     figures: dict[str, Figure]
     titles: dict[str, str]
     text: str
+    notes: tuple[str, ...] = ()
+    confirmation: Confirmation | None = None

@@ -16,14 +16,17 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from simstudy.design.claims import BaseClaim
 from simstudy.design.document import NAME, Design, Document, Grid, PlannedCell, Precision
 from simstudy.design.feasibility import impossibilities, read_heads, too_many_batches
 from simstudy.design.files import read_regular
 from simstudy.design.measures import MEASURES, STATISTICS
 from simstudy.design.mistakes import DesignError, Problem, from_validation
+from simstudy.design.moments_needed import ORDER, order_of, tail, without_error, without_value
 from simstudy.design.references import PlannedGrid, reference_problems
 from simstudy.design.settings import TABLE_OF, TABLES
-from simstudy.design.settings.cell import Cell, assign, cross, label, setting_of
+from simstudy.design.settings.cell import Cell, assign, cross, label, selected, setting_of
+from simstudy.design.ties import Ties
 from simstudy.errors import UserError
 
 MAX_BYTES = 1 << 20
@@ -62,6 +65,8 @@ def load_design(path: str | Path, profile: str = "quick") -> Design:
     problems += _idle_settings(document, cells)
     problems += _precision_problems(merged, grids)
     problems += reference_problems(grids, document.claims, document.figures)
+    problems = problems or list(_empty_questions(document, cells, grids))
+    notes = () if problems else tuple(map(str, _notes(document, _heavy(cells))))
     if problems:
         raise DesignError(path, problems)
     return Design(
@@ -73,6 +78,7 @@ def load_design(path: str | Path, profile: str = "quick") -> Design:
         figures=document.figures,
         titles={name: grid.title for name, grid in document.grids.items()},
         text=text,
+        notes=notes,
     )
 
 
@@ -285,6 +291,46 @@ def _idle_settings(document: Document, planned: list[PlannedCell]) -> Iterator[P
         for setting, value in getattr(document, table).items():
             if setting in TABLE_OF.keys() - known:
                 yield Problem(f"{table}.{setting}", value, "means nothing for any of the instances measured; remove it")
+
+
+def _empty_questions(
+    document: Document, planned: list[PlannedCell], grids: dict[str, PlannedGrid]
+) -> Iterator[Problem]:
+    """Factors and claims whose answer no replicate can change."""
+    ties = {}
+    for name, grid in document.grids.items():
+        cells = [each.cell for each in planned if each.grid == name]
+        ties[name] = Ties(cells, grids[name].coordinates, tuple(grid.factors))
+        yield from ties[name].idle_factors(f"grids.{name}.factors")
+    heavy = _heavy(planned)
+    for name, claim in document.claims.items():
+        yield from ties[claim.grid].compared(f"claims.{name}.measure", claim)
+        yield from without_value(f"claims.{name}.measure", claim, _spoken_of(claim, heavy))
+
+
+def _heavy(planned: list[PlannedCell]) -> list[PlannedCell]:
+    """Cells of the grids in which some estimates lack moments."""
+    grids = {each.grid for each in planned if tail(each.cell).limit < math.inf}
+    return [each for each in planned if each.grid in grids]
+
+
+def _notes(document: Document, planned: list[PlannedCell]) -> Iterator[Problem]:
+    """Measures that have no Monte Carlo error: those that a claim speaks of, and those that replicates are spent on."""
+    for name, claim in document.claims.items():
+        cells = _spoken_of(claim, planned)
+        yield from without_error(f"claims.{name}.measure", claim.measure, order_of(claim), cells)
+    for name in dict.fromkeys(each.grid for each in planned):
+        inside = [each for each in planned if each.grid == name]
+        for measure in inside[0].precision.relative_mcse | inside[0].precision.absolute_mcse:
+            cells = [each.cell for each in inside]
+            yield from without_error(f"grids.{name}.precision", measure, ORDER.get(measure, 0), cells)
+
+
+def _spoken_of(claim: BaseClaim, planned: list[PlannedCell]) -> list[Cell]:
+    """Cells that a claim selects, and those that it compares them with."""
+    inside = [each.cell for each in planned if each.grid == claim.grid]
+    selections = [claim.where, *([claim.where | versus] if (versus := getattr(claim, "versus", None)) else [])]
+    return [cell for cell in inside if any(selected(cell.coordinates, each) for each in selections)]
 
 
 def _raw_value(cell: Cell, setting: str) -> Any:

@@ -2,6 +2,10 @@
 
 Data sets are created through `labelled`, so a stored file explains
 itself and cannot hold a variable that is not described here.
+
+There are two of them.  ``results.nc`` holds what every cell has alike.  ``details.nc`` holds what has a length of its
+own in each cell (blocks of replicates, heads, pairs of heads, query points), in the contiguous ragged layout of the CF
+conventions: the rows of all cells one after another, and how many each cell has.  Nothing is padded.
 """
 
 from __future__ import annotations
@@ -13,6 +17,8 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
+from simstudy.design.names import setting
+from simstudy.design.settings import TABLE_OF
 from simstudy.design.settings.systems import QUANTITIES
 
 SOURCES = ("empirical", "exact", "leading")
@@ -21,7 +27,7 @@ THEORIES = SOURCES[1:]
 INDICES = ("chordal", "participation", "entropy", "logdet", "volume", "vendi", "min_angle", "output")
 ATTRIBUTES = (
     "study", "profile", "title", "aim", "design", "design_hash", "factors", "seed", "engine", "simstudy_version",
-    "commit", "libraries", "missing_values", "run",
+    "commit", "libraries", "missing_values", "run", "seal", "beacon",
 )  # fmt: skip
 """Global attributes of the results of a study."""
 
@@ -37,7 +43,6 @@ class Variable:
 
 
 _BY_SOURCE = ("source", "cell")
-_PAIRS = ("cell", "head_i", "head_j")
 
 MEASURES: dict[str, Variable] = {
     "squared_bias": Variable(
@@ -120,22 +125,22 @@ INDEXED_MEASURES: dict[str, Variable] = {
 
 HEAD_MEASURES: dict[str, Variable] = {
     "head_squared_bias": Variable(
-        ("cell", "head"), "Y^2", "squared bias of each head, averaged over queries; estimated without bias",
+        ("head",), "Y^2", "squared bias of each head, averaged over queries; estimated without bias",
         "mean_q (E f_h(x_q) - m(x_q))^2",
     ),
     "combination_weight": Variable(
-        ("cell", "head"), "1", "weight of each head in the ensemble; with a Monte Carlo error where it follows from "
+        ("head",), "1", "weight of each head in the ensemble; with a Monte Carlo error where it follows from "
         "estimated errors of heads", "a_h",
     ),
 }  # fmt: skip
 
 PAIR_MEASURES: dict[str, Variable] = {
     "head_covariance": Variable(
-        _PAIRS, "Y^2", "covariance of heads over redraws, averaged over queries; variances on the diagonal",
+        ("pair",), "Y^2", "covariance of heads over redraws, averaged over queries; variances on the diagonal",
         "mean_q Cov(f_i(x_q), f_j(x_q))",
     ),
     "head_error_moment": Variable(
-        _PAIRS, "Y^2", "second moment of head errors, averaged over queries; mean squared errors on the diagonal",
+        ("pair",), "Y^2", "second moment of head errors, averaged over queries; mean squared errors on the diagonal",
         "mean_q E (f_i - m)(f_j - m)",
     ),
 }  # fmt: skip
@@ -147,7 +152,6 @@ _COUNTS: dict[str, Variable] = {
     "precision_reached": Variable(("cell",), "bool", "whether every wanted Monte Carlo error was met"),
     "n_looks": Variable(("cell",), "1", "looks at the cell so far: each decided whether more replicates are wanted"),
     "look_replicates": Variable(("cell", "look"), "1", "replicates at each look, failed ones included; then 0"),
-    "query_point": Variable(("cell", "query", "feature"), "X", "query points of the cells that report by query"),
     "inapplicable": Variable(
         _BY_SOURCE, "text", "why a theory does not apply to a cell; empty where it does"
     ),
@@ -170,6 +174,7 @@ _VERDICTS: dict[str, Variable] = {
     "verdict": Variable(("claim",), "text", "supported, contradicted or inconclusive"),
     "declared_verdict": Variable(("claim",), "text", "verdict that the design declared before the run"),
     "statement": Variable(("claim",), "text", "the claim in words"),
+    "origin": Variable(("claim",), "text", "where the claim comes from, as its design says"),
     "statistic": Variable(("claim",), "text", "what was estimated, in the cell or pair that decides the claim"),
     "no_verdict_because": Variable(("claim",), "text", "why the deciding statistic allows no verdict, if so"),
     "verdict_estimate": Variable(("claim",), "see statistic", "estimate of the deciding statistic"),
@@ -213,19 +218,59 @@ def _numerical_error(name: str, variable: Variable) -> tuple[str, Variable]:
 
 def _by_query(name: str, variable: Variable) -> tuple[str, Variable]:
     meaning = variable.meaning.replace(", averaged over queries", "").replace(" and queries", "")
-    return f"{name}_by_query", Variable((*variable.dims, "query"), variable.unit, f"{meaning}, at each query")
+    return f"{name}_by_query", Variable(("source", "query"), variable.unit, f"{meaning}, at each query")
 
 
-def _registry() -> dict[str, Variable]:
-    measured = MEASURES | STATISTICS | INDEXED_MEASURES | HEAD_MEASURES | PAIR_MEASURES
-    by_query = dict(_by_query(*item) for item in MEASURES.items())
-    with_errors = measured | by_query
-    mcse = dict(_mcse(*item) for item in with_errors.items())
-    numerical = dict(_numerical_error(*item) for item in (MEASURES | by_query).items())
-    return with_errors | mcse | numerical | _COUNTS | _VERDICTS
+def _contribution(name: str, variable: Variable) -> tuple[str, Variable]:
+    dims = ("block", *(d for d in variable.dims if d not in _BY_SOURCE))
+    meaning = f"influence of each block on {name}: squares sum to MCSE², products to the covariance with a paired cell"
+    return f"{name}_contribution", Variable(dims, variable.unit, meaning)
 
 
-VARIABLES: dict[str, Variable] = _registry()
+def _with_errors(measured: dict[str, Variable], theory: dict[str, Variable]) -> dict[str, Variable]:
+    """Measures, their Monte Carlo errors, and the numerical errors of those that have exact theory."""
+    mcse = dict(_mcse(*item) for item in measured.items())
+    return measured | mcse | dict(_numerical_error(*item) for item in theory.items())
+
+
+_BY_QUERY = dict(_by_query(*item) for item in MEASURES.items())
+_AVERAGED = MEASURES | STATISTICS | INDEXED_MEASURES
+VARIABLES: dict[str, Variable] = _with_errors(_AVERAGED, MEASURES) | _COUNTS | _VERDICTS
+"""What ``results.nc`` holds."""
+
+LENGTHS = {"block": "n_blocks", "head": "n_members", "pair": "n_pairs", "query": "n_queries"}
+"""Dimensions of details along which the rows of all cells follow one another: variables that count those of each."""
+DETAILS: dict[str, Variable] = {
+    **{count: Variable(("cell",), "1", f"rows of the cell along {name}") for name, count in LENGTHS.items()},
+    **dict(_contribution(*item) for item in _AVERAGED.items()),
+    **{f"{name}_remainder": Variable(("cell",), v.unit, f"part of the MCSE of {name} that no contribution has")
+       for name, v in (MEASURES | STATISTICS).items()},
+    "n_used_blocks": Variable(("cell",), "1", "blocks with a defined replicate; the others contribute nothing"),
+    "query_point": Variable(("query", "feature"), "X", "query points; NaN beyond the features of the cell"),
+    **_with_errors(HEAD_MEASURES | PAIR_MEASURES | _BY_QUERY, _BY_QUERY),
+    "pair_claim": Variable(("ordered",), "text", "claim on an order that compares the pair of cells"),
+    "pair_first": Variable(("ordered",), "1", "number of the cell with the smaller diversity index, from 0"),
+    "pair_second": Variable(("ordered",), "1", "number of the cell with the larger diversity index, from 0"),
+    "pair_estimate": Variable(("ordered",), "see claim", "difference of the measure, second minus first"),
+    "pair_mcse": Variable(("ordered",), "see claim", "its Monte Carlo standard error, paired"),
+    "pair_p_against": Variable(("ordered",), "1", "p-value against the order claimed, of this pair alone, uncorrected"),
+    "pair_p_in_favour": Variable(("ordered",), "1", "p-value for the order claimed, of this pair alone, uncorrected"),
+}  # fmt: skip
+"""What ``details.nc`` holds."""
+
+_COORDINATES = {
+    "grid": "grid of the design that the cell belongs to",
+    "bandwidth_rule": "rule that gives the bandwidth",
+    "source": "Monte Carlo (empirical), or theory",
+    "index": "head diversity index",
+    "claim": "claim of the design",
+    "figure": "figure of the design",
+    "comparison": "number of the comparison",
+    "look": "number of the look",
+    "study": "study that the cell belongs to",
+    "profile": "profile of the study that the cell belongs to",
+}
+"""Coordinates that are no settings."""
 
 
 def labelled(arrays: Mapping[str, Any], coords: Mapping[str, Any], attrs: Mapping[str, Any]) -> xr.Dataset:
@@ -247,12 +292,22 @@ def labelled(arrays: Mapping[str, Any], coords: Mapping[str, Any], attrs: Mappin
     """
     variables = {}
     for name, array in arrays.items():
-        described = VARIABLES[name]
-        if np.ndim(array) != len(described.dims):
-            raise ValueError(f"{name} has {np.ndim(array)} dimensions; {described.dims} are registered")
-        text = {"long_name": described.meaning, "units": described.unit, "formula": described.formula}
-        variables[name] = (described.dims, array, {k: v for k, v in text.items() if v})
-    return xr.Dataset(variables, coords=coords, attrs=dict(attrs))
+        variable = VARIABLES.get(name) or DETAILS[name]
+        if np.ndim(array) != len(variable.dims):
+            raise ValueError(f"{name} has {np.ndim(array)} dimensions; {variable.dims} are registered")
+        text = {"long_name": variable.meaning, "units": variable.unit, "formula": variable.formula}
+        variables[name] = (variable.dims, array, {k: v for k, v in text.items() if v})
+    return described(xr.Dataset(variables, coords=coords, attrs=dict(attrs)))
+
+
+def described(results: xr.Dataset) -> xr.Dataset:
+    """Return the data set with ``long_name`` and ``units`` in the attributes of every coordinate."""
+    for name, coordinate in results.coords.items():
+        words, _, unit = setting(str(name))
+        known = str(name).partition(".")[0] in TABLE_OF
+        text = {"long_name": words if known else _COORDINATES.get(str(name), words)}
+        coordinate.attrs = text | ({} if coordinate.dtype.kind in "OTU" else {"units": unit or "1"})
+    return results
 
 
 def coordinates_of(cells: xr.Dataset) -> list[dict[str, Any]]:

@@ -4,8 +4,9 @@ Layout of a study folder::
 
     batches/<cell identity>/<batch number>.npz   one immutable file for each batch, checksummed, stating its address
     batches/<cell identity>/cell.json            settings and engine, of which the identity is a digest
-    results.nc  report.html  figures/  verdicts.csv  comparisons.csv  cells.csv  provenance.json
+    results.nc  details.nc  report.html  figures/  verdicts.csv  comparisons.csv  cells.csv  provenance.json
     .lock  .owner.json  .partial/                who writes here, and what is not whole yet
+    confirmed/<seal and beacon>/                 the same of a confirmatory run, and confirmation.json
 
 A batch file is named by what decides its contents, written beside its place, flushed, and renamed into it.  So a
 crash leaves either the whole file or none; merging two folders is copying files; and a changed design or engine looks
@@ -35,12 +36,14 @@ from simstudy.design.files import read_regular
 from simstudy.design.settings import Record
 from simstudy.errors import UserError
 from simstudy.execution.batch_files import Shape, Statement, digest, is_sealed, pack, same, unpack
+from simstudy.execution.netcdf import MOST_DEFLATED, netcdf
 from simstudy.replicates.moments import Moments
 from simstudy.text import printable
 
 _BATCH_FILE = re.compile(r"[0-9]{7}\.npz")
 _IDENTITY = re.compile(r"[0-9a-f]{20}")
 _STATEMENT = "cell.json"
+DETAILS_FILE = "details.nc"
 MAX_RESULTS_BYTES = 1 << 34
 """Largest file of results that is read: it is held in memory."""
 MAX_JSON_BYTES = 1 << 20
@@ -280,7 +283,7 @@ class Store:
 
     def write_dataset(self, name: str, dataset: xr.Dataset) -> Path:
         """Store a labelled data set as netCDF, its digest behind the end that netCDF knows, and return its path."""
-        content = _netcdf(dataset)
+        content = netcdf(dataset)
         return self.write_bytes(name, content + digest(content))
 
     def write_text(self, name: str, text: str) -> Path:
@@ -345,27 +348,15 @@ def read_results(path: Path) -> xr.Dataset:
         raise damaged
     try:
         with xr.open_dataset(path, engine="netcdf4") as results:
-            # We write nothing compressed: a file that promises more numbers than it has bytes is none of ours.  Texts
-            # are stored at their own lengths, but held at that of the longest.
-            arrays = results.variables.values()
-            if sum(array.nbytes if array.dtype.kind in "fiub" else array.size for array in arrays) > len(content):
+            # A file that promises more than deflate can hide in its bytes is none of ours.
+            promised = sum(array.nbytes for array in results.variables.values())
+            if promised > min(MOST_DEFLATED * len(content), MAX_RESULTS_BYTES):
                 raise damaged
             return results.load()
     except UserError:
         raise
     except Exception as error:  # a damaged file may raise whatever the libraries meet in it
         raise UserError(printable(f"{path}: no results can be read ({error}); run the study first")) from None
-
-
-def _netcdf(dataset: xr.Dataset) -> bytes:
-    """Return a data set as the bytes of a netCDF file: written by us, so that a full disk raises what we expect."""
-    import netCDF4
-    from xarray.backends import NetCDF4DataStore
-
-    # Both arguments are required for a file in memory, but name no file and no size.
-    target = netCDF4.Dataset("results.nc", "w", memory=1)
-    dataset.dump_to_store(NetCDF4DataStore(target))
-    return bytes(target.close())
 
 
 def _unwritable(path: Path, error: Exception) -> UserError:
@@ -376,11 +367,14 @@ def _unwritable(path: Path, error: Exception) -> UserError:
 
 
 DEFAULT_OUTPUT = Path("outputs")
+CONFIRMED = "confirmed"
+"""Folder, in that of the pilot, that holds its confirmations."""
 
 
 def store_of(design: Design, output: str | Path = DEFAULT_OUTPUT) -> Store:
-    """Return the store of a design: ``<output>/<study>/<profile>``."""
-    return Store(Path(output) / design.study.name / design.profile)
+    """Return the store of a design: ``<output>/<study>/<profile>``, a folder of its own there for each confirmation."""
+    pilot = Path(output) / design.study.name / design.profile
+    return Store(pilot / CONFIRMED / design.confirmation.name if design.confirmation else pilot)
 
 
 def require_writable(folder: Path) -> None:

@@ -33,6 +33,7 @@ def shares_data(cell: Cell) -> tuple[Any, ...]:
     The number of keys may differ: fewer keys are a prefix of more.  But the pieces in which replicates are summed
     must not, or the company of a cell would show in its rounding.
     """
+    cell = cell.decisive
     simulation = cell.simulation
     return cell.data_id, cell.data.n_features, simulation.batch_size, simulation.dtype, _piece_length(cell)
 
@@ -66,6 +67,8 @@ def simulate_batch(cells: Sequence[Cell], batch: int, device: str = "cpu") -> li
     list of Moments
         One for each cell; the same to the bit whichever other cells are evaluated with it.
     """
+    # Of cells with one identity, each gives the same bits.
+    cells = [cell.decisive for cell in cells]
     with computing_on(device):
         evaluations = [Evaluation(cell) for cell in cells]
         largest = max(cells, key=lambda cell: cell.data.n_keys)

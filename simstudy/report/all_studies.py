@@ -11,6 +11,8 @@ from pathlib import Path
 from simstudy.design.load import load_design, profiles_of
 from simstudy.errors import UserError
 from simstudy.execution.store import Store, store_of
+from simstudy.report.campaign import campaign
+from simstudy.report.confirmed import confirmed_of
 from simstudy.report.figures import draw, image
 from simstudy.report.page import describe, render_studies, require_same_design
 from simstudy.results import open_results
@@ -38,7 +40,7 @@ def gather(designs: Iterable[Path], profile: str, output: Path) -> Path:
     UserError
         If no study has results, or some come from another text of their design.
     """
-    studies = []
+    studies, judged = [], []
     for path in designs:
         if profile not in profiles_of(path):
             continue
@@ -49,7 +51,8 @@ def gather(designs: Iterable[Path], profile: str, output: Path) -> Path:
         results = open_results(store.folder)
         require_same_design(results, design, store)
         pictures = {name: image(draw(figure, name, results), "png") for name, figure in design.figures.items()}
-        studies.append(describe(results, design, pictures))
+        studies.append(describe(results, design, pictures, confirmed_of(design, store)))
+        judged.append((results, design))
     if not studies:
         raise UserError(f"{output}: no study has results in profile {profile!r}; run some: make studies")
-    return Store(output).write_text(f"report-{profile}.html", render_studies(studies, profile))
+    return Store(output).write_text(f"report-{profile}.html", render_studies(studies, profile, campaign(judged)))

@@ -7,50 +7,9 @@ from decimal import Decimal
 from typing import Any
 
 from simstudy.design.measures import VARIABLES
-from simstudy.design.settings.records import Setting
-from simstudy.design.settings.systems import KINDS
+from simstudy.design.names import setting
 
 UNDEFINED = "–"
-
-
-SETTINGS: dict[str, Setting] = {
-    "n_keys": Setting("training pairs", "n"),
-    "n_features": Setting("features", "d"),
-    "key_distribution": Setting("distribution of keys"),
-    "regression": Setting("regression function"),
-    "noise": Setting("noise"),
-    "noise_sd": Setting("noise standard deviation", "σ", "Y"),
-    "n_heads": Setting("heads", "H"),
-    "head_dim": Setting("head dimension", "p"),
-    "arrangement": Setting("arrangement of heads"),
-    "total_dim": Setting("dimension budget", "D"),
-    "angle": Setting("angle", "", "degrees"),
-    "principal_angles": Setting("principal angles", "", "degrees"),
-    "spread": Setting("spread of heads"),
-    "head_seed": Setting("draw of heads"),
-    "file": Setting("file of heads"),
-    "query_projections": Setting("query projections"),
-    "learner": Setting("learner"),
-    "logits": Setting("logits"),
-    "bandwidth": Setting("bandwidth", "b"),
-    "key_scale": Setting("scale of keys"),
-    "combination": Setting("combination of heads"),
-    "transformation": Setting("transformation"),
-    "transformation.rank": Setting("rank", "R"),
-    "transformation.stride": Setting("stride", "s"),
-    "transformation.levels": Setting("levels", "L"),
-    "normaliser": Setting("normaliser"),
-    "normaliser.power": Setting("power", "r"),
-    "reference": Setting("reference computation"),
-    "instance": Setting("random instance"),
-    "queries": Setting("query points"),
-    "seed": Setting("seed"),
-    "batch_size": Setting("batch size"),
-    "noise_treatment": Setting("noise treatment"),
-    "control_variate": Setting("control variate"),
-    "dtype": Setting("floating-point type"),
-    **{f"instance.{name}": words for record in KINDS.values() for name, words in record.words.items()},
-}
 
 THEORY_NAMES: dict[str, str] = {"exact": "exact", "leading": "leading order"}
 
@@ -64,11 +23,6 @@ INDEX_NAMES: dict[str, str] = {
     "min_angle": "min_angle: sine of smallest",
     "output": "output: 1 − correlation",
 }
-
-
-def setting(name: str) -> Setting:
-    """Return how to name a setting, or a parameter of one (``normaliser.power``), for which its own name does."""
-    return SETTINGS.get(name) or Setting(name.rpartition(".")[2].replace("_", " "))
 
 
 def setting_name(name: str) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 import hashlib
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +23,19 @@ from simstudy.design.settings.cell import level
 from simstudy.design.settings.systems import NAMES
 from simstudy.errors import UserError
 from simstudy.execution.store import Store
-from simstudy.report.figures import RESOLUTION, draw, image
+from simstudy.report.campaign import Campaign
+from simstudy.report.comparisons import comparison_lines
+from simstudy.report.confirmed import Confirmed, confirmed_of
+from simstudy.report.figures import ALL_CLAIMS, RESOLUTION, draw, draw_claims, image
 from simstudy.report.labels import THEORY_NAMES, level_name, measure_name, number, setting_name, with_error
-from simstudy.report.tables import cell_frame, comparison_frame, csv_of, verdict_frame, verdict_lines
+from simstudy.report.tables import (
+    cell_frame,
+    comparison_frame,
+    count_origins,
+    csv_of,
+    verdict_frame,
+    verdict_lines,
+)
 from simstudy.results import factors_of
 from simstudy.verdicts.assemble import coordinates
 
@@ -61,16 +72,21 @@ def write_report(results: xr.Dataset, design: Design, store: Store) -> Path:
         If the results come from another text of the design, or if the folder cannot be written.
     """
     require_same_design(results, design, store)
+    confirmed = confirmed_of(design, store)
     pictures = {}
     for name, figure in design.figures.items():
         drawing = draw(figure, name, results)
         pictures[name] = image(drawing, "png")
         store.write_bytes(f"figures/{name}.png", pictures[name])
         store.write_bytes(f"figures/{name}.svg", image(drawing, "svg"))
+    if lines := verdict_lines(results):
+        drawing = draw_claims(lines)
+        for suffix in ("png", "svg"):
+            store.write_bytes(f"figures/{ALL_CLAIMS}.{suffix}", image(drawing, suffix))
     store.write_text("cells.csv", csv_of(cell_frame(results)))
-    store.write_text("verdicts.csv", csv_of(verdict_frame(results)))
+    store.write_text("verdicts.csv", csv_of(verdict_frame(results, confirmed)))
     store.write_text("comparisons.csv", csv_of(comparison_frame(results)))
-    return store.write_text("report.html", render(results, design, pictures))
+    return store.write_text("report.html", render(results, design, pictures, confirmed))
 
 
 def require_same_design(results: xr.Dataset, design: Design, store: Store) -> None:
@@ -99,33 +115,39 @@ def _names(results: xr.Dataset, coordinate: str) -> list[str]:
     return list(map(str, results[coordinate].values.tolist())) if coordinate in results.coords else []
 
 
-def render(results: xr.Dataset, design: Design, pictures: dict[str, bytes]) -> str:
+def render(results: xr.Dataset, design: Design, pictures: dict[str, bytes], confirmed: Sequence[Confirmed] = ()) -> str:
     """Return the page of a study as HTML; ``pictures`` are its figures as PNG files, by name."""
-    study = describe(results, design, pictures)
+    study = describe(results, design, pictures, confirmed)
     return template("report.html").render(study=study, error_rate=LEVEL, max_rows=MAX_ROWS)
 
 
-def render_studies(studies: list[dict[str, Any]], profile: str) -> str:
+def render_studies(studies: list[dict[str, Any]], profile: str, campaign: Campaign) -> str:
     """Return one page for many studies, each as `describe` gives it, with a table of all verdicts at the top."""
-    n_claims = sum(len(study["verdicts"]) for study in studies)
-    return template("studies.html").render(studies=studies, profile=profile, n_claims=n_claims, error_rate=LEVEL)
+    lines = [line for study in studies for line in study["verdicts"]]
+    origins = count_origins(lines)
+    return template("studies.html").render(
+        studies=studies, profile=profile, n_claims=len(lines), origins=origins, error_rate=LEVEL, campaign=campaign
+    )
 
 
 def template(name: str) -> jinja2.Template:
-    """Return a page of ours to be filled, which refuses to leave a place empty and to take text for markup."""
+    """Return a template of this room; what is put into a page is escaped."""
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("simstudy.report"),
-        autoescape=True,
+        autoescape=jinja2.select_autoescape(["html"]),
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
+        keep_trailing_newline=True,
     )
     return environment.get_template(name)
 
 
-def describe(results: xr.Dataset, design: Design, pictures: dict[str, bytes]) -> dict[str, Any]:
+def describe(
+    results: xr.Dataset, design: Design, pictures: dict[str, bytes], confirmed: Sequence[Confirmed] = ()
+) -> dict[str, Any]:
     """Return what a page says about a study."""
-    lines = verdict_lines(results)
+    lines = verdict_lines(results, confirmed)
     return {
         "name": design.study.name,
         "title": design.study.title,
@@ -134,6 +156,10 @@ def describe(results: xr.Dataset, design: Design, pictures: dict[str, bytes]) ->
         "design_text": design.text,
         "verdicts": lines,
         "tally": Counter(line.verdict for line in lines),
+        "origins": count_origins(lines),
+        "confirmation": design.confirmation,
+        "confirmed": confirmed,
+        "comparisons": comparison_lines(results),
         "figures": [figure_of(name, design.figures[name].title, picture) for name, picture in pictures.items()],
         "grids": [_grid(results, design, name) for name in design.factors],
         "provenance": _provenance(results),
@@ -165,7 +191,7 @@ def _grid(results: xr.Dataset, design: Design, name: str) -> dict[str, Any]:
         "n_replicates": f"{int(cells.n_replicates.sum()):,}".replace(",", "\u202f"),
         "n_failed": int(cells.n_failed.sum()),
         "n_missed": int((~cells.precision_reached.values.astype(bool)).sum()),
-        "wanted": _precision(planned[0]),
+        "wanted": precision_words(planned[0]),
         "theories": [_applicability(cells, source) for source in THEORIES],
         "rows": [_row(cells.isel(cell=i), row, measures) for i, row in enumerate(levels[:MAX_ROWS])],
     }
@@ -180,7 +206,7 @@ def _applicability(cells: xr.Dataset, source: str) -> dict[str, Any]:
     return {"name": THEORY_NAMES[source], "n_applies": n_applies, "reasons": listed, "n_further": n_further}
 
 
-def _precision(planned: PlannedCell) -> str:
+def precision_words(planned: PlannedCell) -> str:
     """The Monte Carlo errors wanted of a cell, and the replicates allowed for them, in words."""
     precision = planned.precision
     wanted = [f"{name} ≤ {number(100 * bound)} % of the estimate" for name, bound in precision.relative_mcse.items()]

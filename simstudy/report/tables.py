@@ -15,6 +15,8 @@ import xarray as xr
 from rich.table import Table
 
 from simstudy.design.measures import MEASURES, STATISTICS, THEORIES, VARIABLES
+from simstudy.design.origins import ORIGINS, kind_of
+from simstudy.report.confirmed import NOT_CONFIRMED, Confirmed, history_of, verdict_of
 from simstudy.report.labels import between, number, with_error
 from simstudy.report.pictures import Picture, picture
 from simstudy.report.terminal import entry
@@ -27,13 +29,17 @@ _COUNTS = ("n_replicates", "n_failed", "n_batches", "precision_reached")
 class VerdictLine(NamedTuple):
     """Verdict on one claim as text for people; numbers are rounded to what their error allows.
 
+    ``verdict`` is that of the results, ``confirmed`` that of the confirmations.
+
     ``estimate``, ``claimed`` and ``confidence`` are those of the comparison that decides; ``picture`` shows them.
     """
 
     claim: str
     statement: str
+    origin: str
     verdict: str
     declared: str
+    confirmed: str
     statistic: str
     estimate: str
     claimed: str
@@ -50,33 +56,37 @@ class VerdictLine(NamedTuple):
         return self.verdict == self.declared
 
 
-def verdict_lines(results: xr.Dataset) -> list[VerdictLine]:
+def verdict_lines(results: xr.Dataset, confirmed: Sequence[Confirmed] = ()) -> list[VerdictLine]:
     """Return one line for each claim, in the order of the design; none if the design makes no claim."""
-    return [_line(results.sel(claim=claim)) for claim in results.get("claim", xr.DataArray([])).values]
+    claims = results.get("claim", xr.DataArray([])).values
+    return [_line(results.sel(claim=claim), verdict_of(str(claim), confirmed)) for claim in claims]
 
 
-def _line(claim: xr.Dataset) -> VerdictLine:
+def _line(claim: xr.Dataset, confirmed: str) -> VerdictLine:
     estimate, mcse = float(claim.verdict_estimate), float(claim.verdict_mcse)
     claimed = float(claim.claimed_lower), float(claim.claimed_upper)
     confidence = float(claim.confidence_lower), float(claim.confidence_upper)
     return VerdictLine(
         claim=str(claim.claim.item()),
         statement=str(claim.statement.item()),
+        origin=str(claim.origin.item()),
         verdict=str(claim.verdict.item()),
         declared=str(claim.declared_verdict.item()),
+        confirmed=confirmed,
         statistic=str(claim.statistic.item()) or str(claim.no_verdict_because.item()),
         estimate=number(estimate) if math.isnan(mcse) else with_error(estimate, mcse),
         claimed=between(*claimed),
         confidence=between(*confidence, digits=6),
-        p_against=_p_value(float(claim.p_against)),
-        p_in_favour=_p_value(float(claim.p_in_favour)),
+        p_against=p_value_text(float(claim.p_against)),
+        p_in_favour=p_value_text(float(claim.p_in_favour)),
         comparisons=int(claim.verdict_comparisons),
         why=str(claim.no_verdict_because.item()),
         picture=picture(estimate, claimed, confidence),
     )
 
 
-def _p_value(value: float) -> str:
+def p_value_text(value: float) -> str:
+    """Return a p-value as text, no smaller than anybody needs."""
     return "< 0.0001" if value < 1e-4 else number(value, 2)
 
 
@@ -86,6 +96,40 @@ def count_verdicts(lines: Sequence[VerdictLine]) -> str:
     found = ", ".join(f"{tally[verdict]} {verdict}" for verdict in VERDICT_COLOURS)
     claims = "1 claim" if len(lines) == 1 else f"{len(lines)} claims"
     return f"{claims}: {found}; {sum(not line.as_declared for line in lines)} unlike declared"
+
+
+def count_confirmed(lines: Sequence[VerdictLine]) -> str:
+    """Return how many claims were confirmed with the outcome declared, in words."""
+    confirmed = sum(line.confirmed == line.declared for line in lines)
+    return f"{confirmed} confirmed as declared" if confirmed else NOT_CONFIRMED
+
+
+class OriginCount(NamedTuple):
+    """How many claims of one origin got which verdict, as pilot and confirmed."""
+
+    origin: str
+    meaning: str
+    claims: int
+    verdicts: Counter[str]
+    unlike_declared: int
+    confirmed: int
+
+
+def count_origins(lines: Sequence[VerdictLine]) -> list[OriginCount]:
+    """Return the counts of each origin by itself: all claims of the abstract first, then each of them, then the others.
+
+    Confirmed is a claim of which confirmations find what the design declares.
+    """
+    whole = {"abstract": "what the abstract asserts, C1 to C11"} | ORIGINS
+    counts = []
+    for origin, meaning in whole.items():
+        own = [line for line in lines if origin in (line.origin, kind_of(line.origin))]
+        if own:
+            verdicts = Counter(line.verdict for line in own)
+            unlike = sum(not line.as_declared for line in own)
+            confirmed = sum(line.confirmed == line.declared for line in own)
+            counts.append(OriginCount(origin, meaning, len(own), verdicts, unlike, confirmed))
+    return counts
 
 
 def verdict_table(results: xr.Dataset) -> Table:
@@ -104,10 +148,15 @@ def verdict_table(results: xr.Dataset) -> Table:
     return table
 
 
-def verdict_frame(results: xr.Dataset) -> pd.DataFrame:
-    """Return one row for each claim, all digits kept."""
+def verdict_frame(results: xr.Dataset, confirmed: Sequence[Confirmed] = ()) -> pd.DataFrame:
+    """Return one row for each claim, all digits kept: verdict, confirmed verdict, and what each confirmation found."""
     names = ["claim", *(name for name, variable in VARIABLES.items() if variable.dims == ("claim",))]
-    return pd.DataFrame({name: results[name].values for name in names if name in results})
+    frame = pd.DataFrame({name: results[name].values for name in names if name in results})
+    if "verdict" in frame:
+        place = frame.columns.get_loc("verdict") + 1
+        frame.insert(place, "confirmed", [verdict_of(claim, confirmed) for claim in frame.claim])
+        frame.insert(place + 1, "confirmations", [history_of(claim, confirmed) for claim in frame.claim])
+    return frame
 
 
 def comparison_frame(results: xr.Dataset) -> pd.DataFrame:

@@ -21,7 +21,7 @@ from simstudy.design.settings import (
 )
 from simstudy.design.settings.cell import Cell
 from simstudy.theory.functions import Array, regression_function
-from simstudy.theory.leading import MIN_EFFECTIVE_SIZE, Prediction
+from simstudy.theory.leading import MIN_EFFECTIVE_SIZE, NEXT_TERM_LIMIT, Prediction, next_term
 
 _SAME = 1e-12
 
@@ -76,40 +76,50 @@ def compact_leading_order(cell: Cell, key_projections: Array, query_projections:
     cell : Cell
     key_projections, query_projections : (H, d, p) arrays
     queries : (Q, d) array
+
+    Returns
+    -------
+    Prediction
+        Valid where, as for softmax, the effective sample size is at least `MIN_EFFECTIVE_SIZE` and the next term within
+        `NEXT_TERM_LIMIT` of the variance, at every query and of every head.
     """
     target = regression_function(cell.data.regression, cell.data.n_features)(queries)
     shape = (len(queries), cell.heads.n_heads)
     kernel = _kernel_of(cell)
     reason = _leading_reason(cell, kernel, key_projections, queries)
     bias, covariance = np.full(shape, np.nan), np.full((*shape, shape[1]), np.nan)
-    sizes = np.full(shape, np.nan)
+    sizes, neglected = np.full(shape, np.nan), np.full(shape, np.nan)
     if kernel is not None and not reason:
         images = np.einsum("qd,hdp->qhp", queries, query_projections)
         for q in range(shape[0]):
-            bias[q], covariance[q], sizes[q] = _at_query(cell, kernel, images[q], key_projections)
+            bias[q], covariance[q], sizes[q], neglected[q] = _at_query(cell, kernel, images[q], key_projections)
         if np.isnan(covariance).any():
             reason = "compact kernels: heads on one subspace whose windows overlap in part"
         elif sizes.min() < MIN_EFFECTIVE_SIZE:
             reason = f"effective sample size {sizes.min():.3g} below {MIN_EFFECTIVE_SIZE:g}"
+        elif (worst := np.abs(neglected).max()) > NEXT_TERM_LIMIT:
+            reason = f"compact kernels: the next term is {worst:.1%} of the variance (at most {NEXT_TERM_LIMIT:.0%})"
     if reason:
         bias, covariance = np.full_like(bias, np.nan), np.full_like(covariance, np.nan)
-    return Prediction(bias, covariance, target, np.full(shape, np.nan), reason)
+    return Prediction(bias, covariance, target, neglected, reason)
 
 
-def _at_query(cell: Cell, kernel: Kernel, images: Array, projections: Array) -> tuple[Array, Array, Array]:
-    """Bias (H,), covariance (H, H) and effective sample sizes (H,) at one query with images (H, p)."""
+def _at_query(cell: Cell, kernel: Kernel, images: Array, projections: Array) -> tuple[Array, Array, Array, Array]:
+    """Bias (H,), covariance (H, H), effective sample sizes and next terms (H,) at one query with images (H, p)."""
     n, sigma2, d, p = cell.data.n_keys, cell.data.noise_sd**2, cell.data.n_features, cell.heads.head_dim
     regression = cell.data.regression
     c = regression.coefficients[0] if isinstance(regression, Quadratic) else 0.0
     n_heads = len(images)
-    once = np.array([_moments(kernel, p, image @ image, 1) for image in images])
-    twice = np.array([_moments(kernel, p, image @ image, 2) for image in images])
-    ratio = twice[:, 0] / once[:, 0] ** 2
-    # Means of D and D² under the kernel and under its square.
-    (first, second), (first2, second2) = (table[:, 1:].T / table[:, 0] for table in (once, twice))
+    powers = [np.array([_moments(kernel, p, image @ image, times) for image in images]) for times in (1, 2, 3)]
+    mass = powers[0][:, 0]
+    ratio = powers[1][:, 0] / mass**2
+    # Means of D and D² under the kernel, its square and its cube.
+    (first, second), (first2, _), _ = moments = [table[:, 1:].T / table[:, 0] for table in powers]
     bias = c * (first + d - p) - c * ratio * (first2 - first) / n
-    spread = second2 - 2 * first2 * first + first**2 + 2 * (d - p)
-    covariance = np.diag(ratio * (sigma2 + c**2 * spread) / n)
+    _, error, error3 = (sigma2 + c**2 * (two - 2 * one * first + first**2 + 2 * (d - p)) for one, two in moments)
+    covariance = np.diag(ratio * error / n)
+    third = powers[2][:, 0] / mass**3 * error3
+    neglected = next_term(ratio, ratio * error, third, c * ratio * (first2 - first)) / n
     for h, g in zip(*np.triu_indices(n_heads, 1), strict=True):
         apart = 2 * (second[h] - first[h] ** 2) + 2 * (d - 2 * p) + (first[h] - p) ** 2
         same = np.abs(projections[h] - projections[g]).max() < _SAME
@@ -118,7 +128,7 @@ def _at_query(cell: Cell, kernel: Kernel, images: Array, projections: Array) -> 
         if same and not meet and np.linalg.norm(images[h] - images[g]) >= 2 * kernel.radius:
             value = 0.0  # windows that do not meet
         covariance[h, g] = covariance[g, h] = value
-    return bias, covariance, n / ratio
+    return bias, covariance, n / ratio, neglected
 
 
 def _moments(kernel: Kernel, head_dim: int, noncentrality: float, times: int) -> Array:

@@ -147,11 +147,11 @@ def _expand(kernels: HeadKernels, regression: Function, variance: Function, n_ke
     drift = ratio * (doubles.mean - smooth)
     leading = ratio * doubles.error(smooth, smooth)
     third = np.exp(triples.log_mass - 3 * alone.log_mass) * triples.error(smooth, smooth)
-    next_term = _next_term(ratio, leading, third, drift) / n_keys
-    return _Expansion((smooth - drift / n_keys).T, covariance, ratio.T, next_term.T)
+    neglected = next_term(ratio, leading, third, drift) / n_keys
+    return _Expansion((smooth - drift / n_keys).T, covariance, ratio.T, neglected.T)
 
 
-def _next_term(ratio: Array, leading: Array, third: Array, drift: Array) -> Array:
+def next_term(ratio: Array, leading: Array, third: Array, drift: Array) -> Array:
     """n times the relative size of the O(n^-2) term of a head's variance.
 
     For f - mu = N / (1 + D), N and D averages over n keys: Var f = E N^2 - 2 E N^2 D + 3 E N^2 D^2 - (E N D)^2 + ...,

@@ -1,28 +1,37 @@
-"""Bias of heads that see the means of consecutive keys, and of their values, for many keys.
+"""Bias of heads that see the means of consecutive keys, and of their values, with its term of order 1/n.
 
-A key of a chunk, given the mean of the chunk, is Gaussian around a multiple of that mean; a head that weighs chunks by
-their means averages the regression function over that law.  Index legend: h head; q query; i key of a chunk.
+A key, given the means of chunks, is Gaussian around a multiple of them; a head that weighs chunks by their means
+averages the regression function over that law.  Index legend: h head; q query; c chunk; t key.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import NamedTuple
+
 import numpy as np
+from numpy.typing import NDArray
 
 from simstudy.design.settings import AutoregressiveKeys, GaussianKeys, MergeTransformation
 from simstudy.design.settings.cell import Cell
 from simstudy.theory.functions import Array, Function, regression_function
 from simstudy.theory.gaussian import expectation
-from simstudy.theory.leading import Prediction
+from simstudy.theory.leading import MIN_EFFECTIVE_SIZE, NEXT_TERM_LIMIT, Prediction
+
+Times = NDArray[np.intp]
 
 _SAME = 1e-12
+_FAR = 1e-3
+"""Correlation of keys from which on their chunks count as independent."""
 _NO_VARIANCE = "merged keys: the bias for many keys is derived, and no variance"
 
 
 def merged_leading_order(cell: Cell, key_projections: Array, query_projections: Array, queries: Array) -> Prediction:
-    """Bias of heads over merged keys at any bandwidth as n grows: E[K m̄]/E K − m(x), m̄ the mean of m over a chunk.
+    """Bias of heads over merged keys at any bandwidth, for many chunks.
 
-    With keys of autocorrelation ρ_ij within a chunk of s, v = mean_ij ρ_ij the variance of its mean X̄ and
-    β_i = mean_j ρ_ij / v, key i given X̄ is N(β_i X̄, (1 − β_i² v) I).
+    With K_c the kernel of the mean of chunk c, m_c the mean of m over the chunk and μ = Σ E K_c m_c / Σ E K_c:
+    E f = μ − Cov(Σ K_c, Σ K_c (m_c − μ)) / (Σ E K_c)² + next term.  Chunks of a time series are correlated, and a last
+    shorter chunk has another law: both sums hold every chunk, and every pair of chunks whose keys are correlated.
 
     Parameters
     ----------
@@ -30,6 +39,12 @@ def merged_leading_order(cell: Cell, key_projections: Array, query_projections: 
     key_projections, query_projections : (H, d, p) arrays
         Orthonormal.
     queries : (Q, d) array
+
+    Returns
+    -------
+    Prediction
+        Valid where, for every head and query, the effective number of chunks (Σ E K_c)² / Var Σ K_c is at least
+        `MIN_EFFECTIVE_SIZE`, and the next term moves the squared bias over the queries by `NEXT_TERM_LIMIT` at most.
     """
     regression = regression_function(cell.data.regression, cell.data.n_features)
     target = regression(queries)
@@ -38,28 +53,135 @@ def merged_leading_order(cell: Cell, key_projections: Array, query_projections: 
     bias, reason, merge = unknown, _reason(cell, key_projections), cell.estimator.transformation
     if isinstance(merge, MergeTransformation) and not reason:
         images = np.einsum("qd,hdp->hqp", queries, query_projections)
-        heads = zip(key_projections, images, strict=True)
-        smoothed = [_smoothed(cell, merge, regression, projection, image) for projection, image in heads]
-        bias, reason = np.stack(smoothed, axis=1) - target[:, None], _NO_VARIANCE
+        heads = [
+            _expand(_Chunks(cell, merge.stride, regression, projection, image))
+            for projection, image in zip(key_projections, images, strict=True)
+        ]
+        bias, sizes, neglected = (np.stack(parts, axis=1) for parts in zip(*heads, strict=True))
+        bias = bias - target[:, None]
+        outside = _outside(cell, merge.stride, bias, sizes, neglected)
+        bias, reason = (unknown, outside) if outside else (bias, _NO_VARIANCE)
     return Prediction(bias, np.full((*unknown.shape, n_heads), np.nan), target, unknown, reason)
 
 
-def _smoothed(cell: Cell, merge: MergeTransformation, regression: Function, projection: Array, images: Array) -> Array:
-    """E[K m̄]/E K at each query (q,), of one head with projection (d, p) and images (q, p) of the queries."""
-    keys = cell.data.key_distribution
-    coefficient = keys.coefficient if isinstance(keys, AutoregressiveKeys) else 0.0
-    place = np.arange(merge.stride)
-    correlation = np.float64(coefficient) ** np.abs(place[:, None] - place)
-    variance, b2 = correlation.mean(), cell.bandwidth**2
-    slopes = correlation.mean(axis=1) / variance
-    # Under the kernel the image of a chunk's mean is N(centre, spread).
-    centre, spread = variance / (variance + b2) * images, variance * b2 / (variance + b2)
-    visible = projection @ projection.T
-    laws = [
-        (slope * centre @ projection.T, np.eye(len(projection)) + slope**2 * (spread - variance) * visible)
-        for slope in slopes
-    ]
-    return np.mean([expectation(regression, *law) for law in laws], axis=0)
+class _Weighted(NamedTuple):
+    """Arrays (q,): E K of a product K of kernels of chunks, and E K m / E K with m averaged over some keys."""
+
+    mass: Array
+    mean: Array
+
+
+class _Chunks(NamedTuple):
+    """Chunks of keys as one head sees them; projection (d, p), images (q, p) of the queries."""
+
+    cell: Cell
+    stride: int
+    regression: Function
+    projection: Array
+    images: Array
+
+    def block(self, number: int) -> Times:
+        """Times of the keys of a full chunk."""
+        return np.arange(number * self.stride, (number + 1) * self.stride)
+
+    @property
+    def correlation(self) -> float:
+        """Correlation of a key with the next one."""
+        keys = self.cell.data.key_distribution
+        return keys.coefficient if isinstance(keys, AutoregressiveKeys) else 0.0
+
+    def kinds(self) -> list[tuple[int, Times]]:
+        """Chunks of one law: how many, and the times of one of them."""
+        count, rest = divmod(self.cell.data.n_keys, self.stride)
+        last = np.arange(count * self.stride, count * self.stride + rest)
+        return [(number, times) for number, times in ((count, self.block(0)), (1, last)) if number and len(times)]
+
+    def pairs(self) -> Iterator[tuple[int, Times, Times]]:
+        """Ordered pairs of chunks that are not independent: how many of one law, and the times of both."""
+        count, rest = divmod(self.cell.data.n_keys, self.stride)
+        rho = abs(self.correlation)
+        reach = 1 + (int(np.log(_FAR) / (self.stride * np.log(rho))) + 1 if rho else 0)
+        for lag in range(min(count, reach)):
+            # Time may be reversed, so that both orders are alike.
+            yield (count - lag) * (2 if lag else 1), self.block(0), self.block(lag)
+        last = np.arange(count * self.stride, count * self.stride + rest)
+        for before in range(max(count - reach + 1, 0), count) if rest else ():
+            yield 1, self.block(before), last
+            yield 1, last, self.block(before)
+        if rest:
+            yield 1, last, last
+
+    def weighted(self, seen: list[Times], at: Times) -> _Weighted:
+        """Return what the kernels of the means of chunks make of the regression function at other times.
+
+        A kernel is, up to a factor, the likelihood of observing the image of the query as the mean of a chunk with
+        noise of variance b²: the law of a key is the posterior of a Gaussian model.
+        """
+        rho, b2 = np.float64(self.correlation), self.cell.bandwidth**2
+
+        def covariance(one: Times, two: Times) -> Array:
+            return rho ** np.abs(one[:, None] - two)
+
+        evidence = np.array([[covariance(one, two).mean() for two in seen] for one in seen]) + b2 * np.eye(len(seen))
+        certainty = np.linalg.inv(evidence).sum()
+        square = (self.images**2).sum(axis=1)
+        log_det = self.images.shape[1] * np.linalg.slogdet(evidence / b2)[1]
+        visible, identity = self.projection @ self.projection.T, np.eye(len(self.projection))
+        shared = np.array([covariance(one, at).mean(axis=0) for one in seen])
+        gains = np.linalg.solve(evidence, shared)
+        means = [
+            expectation(self.regression, gain.sum() * self.images @ self.projection.T, identity - gain @ own * visible)
+            for gain, own in zip(gains.T, shared.T, strict=True)
+        ]
+        return _Weighted(np.exp(-0.5 * (certainty * square + log_det)), np.mean(means, axis=0))
+
+
+def _expand(chunks: _Chunks) -> tuple[Array, Array, Array]:
+    """Mean of the estimate, effective number of chunks, and next term of the mean; arrays (q,)."""
+    single = {len(times): chunks.weighted([times], times) for _, times in chunks.kinds()}
+    masses = [number * single[len(times)].mass for number, times in chunks.kinds()]
+    total = np.sum(masses, axis=0)
+    means = [single[len(times)].mean for _, times in chunks.kinds()]
+    mean = np.sum(np.multiply(masses, means), axis=0) / total
+    variance, drift = np.zeros_like(total), np.zeros_like(total)
+    for number, one, two in chunks.pairs():
+        both, first, second = chunks.weighted([one, two], two), single[len(one)], single[len(two)]
+        variance += number * (both.mass - first.mass * second.mass)
+        drift += number * (both.mass * (both.mean - mean) - first.mass * second.mass * (second.mean - mean))
+    relative = variance / total**2
+    return mean - drift / total**2, 1.0 / relative, relative**2 * _skewness(chunks, mean)
+
+
+def _skewness(chunks: _Chunks, mean: Array) -> Array:
+    """Next term over relative variance squared: (E[n d²] − 3 E[n d] E[d²]) / E[d²]².
+
+    With d = K/E K − 1 and n = (1 + d)(m − μ), of independent chunks; correlation inflates both by the same factors.
+    """
+    times = chunks.block(0)
+    once, twice, thrice = (chunks.weighted([times] * power, times) for power in (1, 2, 3))
+    square, cube = twice.mass / once.mass**2, thrice.mass / once.mass**3
+    tilt = square * (twice.mean - mean)
+    return (cube * (thrice.mean - mean) - 2.0 * tilt - 3.0 * tilt * (square - 1.0)) / (square - 1.0) ** 2
+
+
+def _outside(cell: Cell, stride: int, bias: Array, sizes: Array, neglected: Array) -> str:
+    """Why the expansion is not good enough; empty if it is.  Arrays (q, h)."""
+    if not sizes.min() >= MIN_EFFECTIVE_SIZE:
+        query, head = np.unravel_index(np.argmin(sizes), sizes.shape)
+        chunks = -(-cell.data.n_keys // stride)
+        return (
+            f"merged keys: at query {query}, head {head} (counted from 0) the effective number of chunks is "
+            f"{sizes[query, head]:.3g} of {chunks} (at least {MIN_EFFECTIVE_SIZE:g} needed)"
+        )
+    square = (bias**2).sum(axis=0)
+    moved = np.abs(2.0 * bias * neglected).sum(axis=0) + (neglected**2).sum(axis=0)
+    if (moved <= NEXT_TERM_LIMIT * square).all():
+        return ""
+    worst = int(np.argmax(moved - NEXT_TERM_LIMIT * square))
+    return (
+        f"merged keys: the next term moves the squared bias of head {worst} (counted from 0) by "
+        f"{moved[worst] / square[worst]:.1%} (at most {NEXT_TERM_LIMIT:.0%})"
+    )
 
 
 def _reason(cell: Cell, projections: Array) -> str:

@@ -9,14 +9,11 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from simstudy.data.heads import query_points
 from simstudy.design.document import Design
 from simstudy.design.figures import BaseFigure
 from simstudy.design.measures import (
-    HEAD_MEASURES,
     INDICES,
     MEASURES,
-    PAIR_MEASURES,
     SOURCES,
     STATISTICS,
     THEORIES,
@@ -26,6 +23,7 @@ from simstudy.design.settings import TABLE_OF
 from simstudy.design.settings.systems import NAMES
 from simstudy.execution.ledger import Account
 from simstudy.execution.provenance import provenance
+from simstudy.verdicts.details import details
 from simstudy.verdicts.figure_data import stored_numbers
 from simstudy.verdicts.predictions import Theory, predict
 
@@ -37,8 +35,8 @@ _NUMERIC = {
 
 def assemble(
     design: Design, accounts: Sequence[Account], tell: Callable[[int], None] = lambda _: None, device: str = "cpu"
-) -> xr.Dataset:
-    """Return all measures of all cells, empirical and theoretical, as laid out in the registry of variables.
+) -> tuple[xr.Dataset, xr.Dataset]:
+    """Return all measures of all cells, empirical and theoretical, and their details, as laid out in the registry.
 
     Parameters
     ----------
@@ -58,19 +56,20 @@ def assemble(
         theories.append(next(predicted))
     arrays = _counts(accounts)
     arrays |= _by_source(accounts, theories)
-    size = max(account.planned.cell.heads.n_heads for account in accounts)
-    for name, variable in (HEAD_MEASURES | PAIR_MEASURES).items():
-        arrays |= _padded(accounts, name, (size,) * (len(variable.dims) - 1))
-    arrays |= _padded(accounts, "hdi", (len(INDICES),))
-    if any(account.planned.by_query for account in accounts):
-        arrays |= _queries(accounts, theories)
+    for suffix, field in (("", "estimate"), ("_mcse", "mcse")):
+        undefined = np.full(len(INDICES), np.nan)
+        arrays[f"hdi{suffix}"] = np.array(
+            [getattr(a.performance, field)["hdi"] if a.performance else undefined for a in accounts]
+        )
     coords: dict[str, Any] = coordinates(design)
-    coords |= {"source": list(SOURCES), "index": list(INDICES)}
+    # Every dimension has names along it, so that results of several studies can be joined.
+    coords |= {"source": list(SOURCES), "index": list(INDICES), "look": np.arange(arrays["look_replicates"].shape[1])}
     figures = {name: figure for name, figure in design.figures.items() if figure.stored}
     if figures:
         coords["figure"] = list(figures)
         arrays |= _drawn(design, accounts, list(figures.values()))
-    return labelled(arrays, coords, _attributes(design, device))
+    attributes = _attributes(design, device)
+    return labelled(arrays, coords, attributes), details(accounts, theories, coordinates(design), attributes)
 
 
 def coordinates(design: Design) -> dict[str, Any]:
@@ -134,49 +133,13 @@ def _by_source(accounts: Sequence[Account], theories: Sequence[dict[str, Theory]
     return arrays
 
 
-def _padded(accounts: Sequence[Account], name: str, shape: tuple[int, ...]) -> dict[str, Any]:
-    """Estimates and MCSEs of an array-valued measure, NaN beyond the size of a cell."""
-    arrays = {}
-    for suffix, field in (("", "estimate"), ("_mcse", "mcse")):
-        column = np.full((len(accounts), *shape), np.nan)
-        for row, account in zip(column, accounts, strict=True):
-            if account.performance:
-                values = getattr(account.performance, field)[name]
-                row[tuple(slice(0, size) for size in values.shape)] = values
-        arrays[name + suffix] = column
-    return arrays
-
-
-def _queries(accounts: Sequence[Account], theories: Sequence[dict[str, Theory]]) -> dict[str, Any]:
-    """Measures at each query in the cells that ask for it, NaN elsewhere."""
-    asked = [(i, a.performance) for i, a in enumerate(accounts) if a.planned.by_query and a.performance]
-    size = max((len(measured.estimate["mse_by_query"]) for _, measured in asked), default=1)
-    n_features = max(account.planned.cell.data.n_features for account in accounts)
-    points = np.full((len(accounts), size, n_features), np.nan)
-    for i, _ in asked:
-        given = query_points(accounts[i].planned.cell)
-        points[i, : given.shape[0], : given.shape[1]] = given
-    arrays: dict[str, Any] = {"query_point": points}
-    for measure in MEASURES:
-        name = f"{measure}_by_query"
-        values = arrays[name] = np.full((len(SOURCES), len(accounts), size), np.nan)
-        errors, numerical = (np.full((len(accounts), size), np.nan) for _ in range(2))
-        arrays |= {f"{name}_mcse": errors, f"{name}_numerical_error": numerical}
-        for i, measured in asked:
-            n_queries = len(measured.estimate[name])
-            values[0, i, :n_queries] = measured.estimate[name]
-            for position, source in enumerate(THEORIES, start=1):
-                values[position, i, :n_queries] = theories[i][source].by_query.get(measure, np.nan)
-            numerical[i, :n_queries] = theories[i]["exact"].errors_by_query.get(measure, np.nan)
-            errors[i, :n_queries] = measured.mcse[name]
-    return arrays
-
-
 def _attributes(design: Design, device: str) -> dict[str, Any]:
     source = provenance(device, [planned.cell for planned in design.cells])
     seeds = sorted({planned.cell.simulation.seed for planned in design.cells})
     return {
         "seed": ", ".join(map(str, seeds)),
+        "seal": design.confirmation.seal if design.confirmation else "",
+        "beacon": design.confirmation.beacon if design.confirmation else "",
         "title": design.study.title,
         "study": design.study.name,
         "profile": design.profile,

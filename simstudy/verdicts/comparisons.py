@@ -5,9 +5,10 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from simstudy.design.claims import LEVEL, AgreesWithTheory, Equals, LargerThan, Monotone, Slope
 from simstudy.design.settings.cell import by_levels, label, level, selected
@@ -51,6 +52,27 @@ class Selected(NamedTuple):
     level: float = LEVEL
 
 
+class OrderedPairs(NamedTuple):
+    """Pairs of cells that an index orders, in arrays (pair,).
+
+    Attributes
+    ----------
+    first, second
+        Cells with the smaller and the larger index.
+    estimate, mcse
+        Of the measure of the second minus that of the first.
+    against, in_favour
+        p-values of each pair alone: against the order claimed and for it.
+    """
+
+    first: NDArray[np.intp]
+    second: NDArray[np.intp]
+    estimate: NDArray[np.float64]
+    mcse: NDArray[np.float64]
+    against: NDArray[np.float64]
+    in_favour: NDArray[np.float64]
+
+
 class Comparison(NamedTuple):
     """An estimate, the interval in which the claim puts it, and the evidence on that.
 
@@ -72,6 +94,8 @@ class Comparison(NamedTuple):
         Why there can be no verdict; empty if there can.
     parts
         Comparisons that the evidence of this one comes from, if it is not its own.
+    ordered
+        Pairs of cells that it comes from, if it is on an order.
     """
 
     statistic: str
@@ -85,6 +109,7 @@ class Comparison(NamedTuple):
     cells: tuple[int, ...] = ()
     doubt: str = ""
     parts: tuple[Comparison, ...] = ()
+    ordered: OrderedPairs | None = None
 
 
 def inside(
@@ -173,25 +198,28 @@ def differences(claim: Equals | LargerThan, of: Selected) -> Iterator[Comparison
     estimates = of.estimates
     for cell in of.chosen:
         coordinates = estimates.coordinates[cell]
-        terms, text = {cell: 1.0}, f"{claim.index or claim.measure}{at(coordinates, of.factors)}"
+        contrast, text = estimates.combine({cell: 1.0}), f"{claim.index or claim.measure}{at(coordinates, of.factors)}"
+        cells: tuple[int, ...] = (cell,)
         if claim.versus is not None:
             wanted = {name: level(coordinates, name) for name in of.factors} | claim.versus
             partner = next((i for i, c in enumerate(estimates.coordinates) if selected(c, wanted)), cell)
             if partner == cell:  # the cell to compare with, selected with the others; or none with equal factors
                 continue
-            terms, other = _comparing(claim.compared, estimates.values, cell, partner)
+            contrast, other = paired(estimates, cell, partner, claim.compared)
             text += other + at(claim.versus, tuple(claim.versus)).removeprefix(" at")
-        contrast = estimates.combine(terms)
-        if claim.versus is not None and claim.compared == "ratio":
-            contrast = contrast._replace(value=estimates.values[cell] / estimates.values[partner])
-        yield inside(text, contrast, bounds, stated, tuple(terms))
+            cells = (cell, partner)
+        yield inside(text, contrast, bounds, stated, cells)
 
 
-def _comparing(compared: str, values: np.ndarray, cell: int, partner: int) -> tuple[dict[int, float], str]:
-    """Factors of two cells in their difference, or in the linear part of their ratio; and the word for it."""
+def paired(
+    estimates: Estimates, cell: int, partner: int, compared: Literal["difference", "ratio"]
+) -> tuple[Contrast, str]:
+    """Return one cell against another, by the delta method if it is a ratio, and the word for it."""
     if compared == "difference":
-        return {cell: 1.0, partner: -1.0}, " minus"
-    return {cell: 1.0 / values[partner], partner: -values[cell] / values[partner] ** 2}, " over"
+        return estimates.combine({cell: 1.0, partner: -1.0}), " minus"
+    one, other = estimates.values[[cell, partner]]
+    ratio = estimates.combine({cell: 1.0 / other, partner: -one / other**2})
+    return ratio._replace(value=one / other), " over"
 
 
 def place(of: Selected, cell: int, *without: str) -> str:

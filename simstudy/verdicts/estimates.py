@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from simstudy.design.measures import INDICES
+from simstudy.design.settings.cell import Coordinates
 from simstudy.execution.ledger import Account
 from simstudy.verdicts.evidence import Contrast
 
@@ -25,10 +26,26 @@ class Estimates:
     """One measure in the cells of a grid, with the covariance of linear combinations of them."""
 
     def __init__(self, accounts: Sequence[Account], measure: str, index: str | None = None) -> None:
-        self.coordinates = [account.planned.cell.coordinates for account in accounts]
-        self._streams = [(account.planned.cell.simulation.seed, account.batch_size) for account in accounts]
+        streams = [(account.planned.cell.simulation.seed, account.batch_size) for account in accounts]
+        coordinates = [account.planned.cell.coordinates for account in accounts]
+        self._take(coordinates, streams, [account.performance for account in accounts], measure, index)
+
+    @classmethod
+    def stored(
+        cls, coordinates: Sequence[Coordinates], measured: Sequence[Any], measure: str, index: str | None = None
+    ) -> Estimates:
+        """Return the estimates of cells whose performance was read from a file."""
+        estimates = cls.__new__(cls)
+        streams = [(int(each["seed"]), int(each["batch_size"])) for each in coordinates]
+        estimates._take(coordinates, streams, measured, measure, index)
+        return estimates
+
+    def _take(
+        self, coordinates: Sequence[Coordinates], streams: Sequence[tuple[int, int]],
+        measured: Sequence[Any], measure: str, index: str | None,
+    ) -> None:  # fmt: skip
+        self.coordinates, self._streams = list(coordinates), list(streams)
         position = INDICES.index(index) if index else None
-        measured = [account.performance for account in accounts]
         self.values = np.array([_pick(p and p.estimate, measure, position) for p in measured])
         self._contributions = [_pick(p and p.contribution, measure, position, np.zeros(0)) for p in measured]
         self.n_blocks = np.array([p.n_blocks if p else 0 for p in measured])

@@ -15,8 +15,9 @@ compared with the covariance that the shared replicates give them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import singledispatch
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -31,10 +32,12 @@ from simstudy.design.claims import (
 )
 from simstudy.design.document import Design
 from simstudy.design.measures import VARIABLES, labelled
+from simstudy.design.moments_needed import lacking, order_of
 from simstudy.design.settings.cell import selected
 from simstudy.execution.ledger import Account
 from simstudy.verdicts.comparisons import (
     Comparison,
+    OrderedPairs,
     Predictions,
     Selected,
     agreement,
@@ -76,27 +79,38 @@ class Judgement(NamedTuple):
     level: float
 
 
-def judge(results: xr.Dataset, design: Design, accounts: Sequence[Account]) -> xr.Dataset:
+class Judged(NamedTuple):
+    """Results with verdicts, and what goes to their details: the pairs of cells of claims on orders, if there are."""
+
+    results: xr.Dataset
+    pairs: xr.Dataset
+
+
+def judge(results: xr.Dataset, design: Design, accounts: Sequence[Account]) -> Judged:
     """Return the results with a verdict on every claim of the design, along the dimension ``claim``.
 
     All comparisons that they rest on lie along ``comparison``.
     """
-    judgements = {}
+    judgements, pairs = {}, []
     for name, claim in design.claims.items():
         positions = [i for i, account in enumerate(accounts) if account.planned.grid == claim.grid]
         source = getattr(claim, "source", None)
         theory = None if source is None else _predictions(results, claim.measure, source, positions)
         inside = [accounts[i] for i in positions]
-        judgements[name] = judge_claim(claim, inside, design.factors[claim.grid], theory, len(design.claims))
-    if not judgements:
-        return results
-    tables = [claim_table(design, judgements), comparison_table(judgements)]
-    return xr.merge([results, *tables], combine_attrs="override")
+        judgements[name] = judge_claim(
+            claim, inside, design.factors[claim.grid], theory, len(design.claims), without_error(claim, inside)
+        )
+        pairs += [pair_table(name, positions, c.ordered) for c in judgements[name].comparisons if c.ordered]
+    if judgements:
+        tables = [claim_table(design, judgements), comparison_table(judgements)]
+        results = xr.merge([results, *tables], combine_attrs="override")
+    return Judged(results, xr.concat(pairs, "ordered") if pairs else xr.Dataset())
 
 
 def judge_claim(
-    claim: BaseClaim, accounts: Sequence[Account], factors: tuple[str, ...], theory: Predictions | None, n_claims: int
-) -> Judgement:
+    claim: BaseClaim, accounts: Sequence[Account], factors: tuple[str, ...], theory: Predictions | None, n_claims: int,
+    doubtful: Mapping[int, str] = MappingProxyType({}),
+) -> Judgement:  # fmt: skip
     """Return the verdict on one of so many claims of a study.
 
     Parameters
@@ -111,13 +125,31 @@ def judge_claim(
         What theory says of the measure in these cells, for claims that compare with it.
     n_claims
         Claims among which the level is divided.
+    doubtful
+        Cells whose estimates have no Monte Carlo error, and why: no verdict rests on them.
     """
     level = LEVEL / n_claims
     comparisons = compare(claim, accounts, factors, theory, level)
     if len(comparisons) > 1 and type(claim) in (OptimumSlope, OptimumLaw):
         # Each of several comparisons gets its share of what is spent on the levels that may be least.
         comparisons = compare(claim, accounts, factors, theory, level / len(comparisons))
-    return decide(comparisons, level)
+    return decide([_doubted(each, doubtful) for each in comparisons], level)
+
+
+def without_error(claim: BaseClaim, accounts: Sequence[Account]) -> dict[int, str]:
+    """Return the cells that a claim selects in which what it speaks of has no Monte Carlo error, and why."""
+    cells = [account.planned.cell for account in accounts]
+    found = {i: lacking([cell], 2 * order_of(claim)) for i, cell in enumerate(cells)} if order_of(claim) else {}
+    return {i: f"no Monte Carlo error: {why}" for i, why in found.items() if why}
+
+
+def _doubted(comparison: Comparison, doubtful: Mapping[int, str]) -> Comparison:
+    """Return a comparison without evidence if it rests on a doubtful cell; one of no cells of its own rests on all."""
+    whys = [why for cell, why in doubtful.items() if cell in (comparison.cells or doubtful)]
+    return undecided(comparison.statistic, whys[0])._replace(
+        estimate=comparison.estimate, mcse=comparison.mcse, lower=comparison.lower, upper=comparison.upper,
+        claimed=comparison.claimed,
+    ) if whys else comparison  # fmt: skip
 
 
 def compare(
@@ -163,6 +195,7 @@ def claim_table(design: Design, judgements: dict[str, Judgement]) -> xr.Dataset:
             "verdict": [judgement.verdict for judgement in each],
             "declared_verdict": [claim.expected for claim in design.claims.values()],
             "statement": [claim.statement for claim in design.claims.values()],
+            "origin": [claim.origin for claim in design.claims.values()],
             "statistic": [comparison.statistic for comparison in decisive],
             "no_verdict_because": [comparison.doubt for comparison in decisive],
             "verdict_estimate": [comparison.estimate for comparison in decisive],
@@ -207,7 +240,22 @@ def comparison_table(judgements: dict[str, Judgement]) -> xr.Dataset:
                     rows[column].append(value)
     texts = {name for name in rows if VARIABLES[name].unit == "text"}
     arrays = {name: np.array(column, object if name in texts else float) for name, column in rows.items()}
-    return labelled(arrays, coords={}, attrs={})
+    return labelled(arrays, coords={"comparison": np.arange(len(rows["comparison_claim"]))}, attrs={})
+
+
+def pair_table(claim: str, positions: list[int], pairs: OrderedPairs) -> xr.Dataset:
+    """Return the pairs of cells of one comparison of a claim along ``ordered``; cells by their number."""
+    place = np.array(positions)
+    columns = {
+        "pair_claim": np.full(len(pairs.first), claim, object),
+        "pair_first": place[pairs.first],
+        "pair_second": place[pairs.second],
+        "pair_estimate": pairs.estimate,
+        "pair_mcse": pairs.mcse,
+        "pair_p_against": pairs.against,
+        "pair_p_in_favour": pairs.in_favour,
+    }
+    return labelled(columns, coords={}, attrs={})
 
 
 def _adjusted(p_value: Any, level: float) -> float:

@@ -13,7 +13,7 @@ from simstudy.design.feasibility import batches_of
 from simstudy.execution.ledger import Account
 from simstudy.verdicts.comparisons import Comparison, Predictions
 from simstudy.verdicts.evidence import anytime_score
-from simstudy.verdicts.judge import judge_claim
+from simstudy.verdicts.judge import judge_claim, without_error
 from simstudy.verdicts.predictions import predict
 
 
@@ -38,7 +38,8 @@ class OpenClaims:
             if inside[0].planned.precision.stop == "precision":
                 continue
             theory = self._theory(name, claim, inside)
-            judged = judge_claim(claim, inside, self._design.factors[claim.grid], theory, len(self._design.claims))
+            factors, n_claims = self._design.factors[claim.grid], len(self._design.claims)
+            judged = judge_claim(claim, inside, factors, theory, n_claims, without_error(claim, inside))
             if judged.verdict != "inconclusive":
                 continue
             for comparison in judged.comparisons:

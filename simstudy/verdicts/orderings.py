@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from simstudy.design.claims import OrderingClaim, RankCorrelation, ViolatedPairs
-from simstudy.verdicts.comparisons import Comparison, Selected, at, groups_by
+from simstudy.verdicts.comparisons import Comparison, OrderedPairs, Selected, at, groups_by
 from simstudy.verdicts.estimates import Estimates
 from simstudy.verdicts.evidence import p_above, p_below
 from simstudy.verdicts.logic import NOTHING, Evidence, failing_weigh_at_most, spearman_budget, together
@@ -34,6 +34,11 @@ class Pairs(NamedTuple):
     weights: Array
     ordered: Evidence
 
+    @classmethod
+    def of(cls, pairs: OrderedPairs, weights: Array) -> Pairs:
+        """Return pairs with their weights."""
+        return cls(weights, Evidence(pairs.against, pairs.in_favour))
+
 
 def rank_correlations(claim: RankCorrelation, of: Selected) -> Iterator[Comparison]:
     """Yield, for each level of the factor ``by``, Spearman's rank correlation of the measure with the index."""
@@ -43,12 +48,14 @@ def rank_correlations(claim: RankCorrelation, of: Selected) -> Iterator[Comparis
         value = sign * spearman(index[None], of.estimates.values[None, cells])[0]
         ranks = stats.rankdata(index)
         first, second = _ordered(index)
-        pairs = Pairs(ranks[second] - ranks[first], _evidence(of, cells, first, second, sign))
+        found = _differences(of, cells, first, second, sign)
+        pairs = Pairs.of(found, ranks[second] - ranks[first])
         # From large to small: what is claimed of a large correlation implies what is claimed of a smaller one.
         reach = partial(_reach, partial(_at_least, pairs, ranks), np.linspace(1.0, -1.0, N_BOUNDS))
         text = f"{claim.direction} rank correlation of {claim.measure} with {claim.against}"
         bounds = (claim.at_least, np.inf)
-        yield _compared(text, claim, of, cells, float(value), bounds, _at_least(pairs, ranks, claim.at_least), reach)
+        evidence = _at_least(pairs, ranks, claim.at_least)
+        yield _compared(text, claim, of, cells, float(value), bounds, evidence, reach)._replace(ordered=found)
 
 
 def violations(claim: ViolatedPairs, of: Selected) -> Iterator[Comparison]:
@@ -58,12 +65,13 @@ def violations(claim: ViolatedPairs, of: Selected) -> Iterator[Comparison]:
         index = _index(of).values[cells]
         value = violated_share(index, sign * of.estimates.values[None, cells])[0]
         first, second = _ordered(tied(index))
-        weights = np.full(len(first), 1.0 / max(len(first), 1))
-        pairs = Pairs(weights, _evidence(of, cells, first, second, sign))
+        found = _differences(of, cells, first, second, sign)
+        pairs = Pairs.of(found, np.full(len(first), 1.0 / max(len(first), 1)))
         reach = partial(_reach, partial(_at_most, pairs), np.linspace(0.0, 1.0, N_BOUNDS))
         text = f"share of pairs whose {claim.measure} is not {claim.direction} in {claim.against}"
         bounds = (-np.inf, claim.at_most)
-        yield _compared(text, claim, of, cells, float(value), bounds, _at_most(pairs, claim.at_most), reach)
+        evidence = _at_most(pairs, claim.at_most)
+        yield _compared(text, claim, of, cells, float(value), bounds, evidence, reach)._replace(ordered=found)
 
 
 def _index(of: Selected) -> Estimates:
@@ -77,9 +85,9 @@ def _ordered(index: Array) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     return first, second
 
 
-def _evidence(
+def _differences(
     of: Selected, cells: list[int], first: NDArray[np.intp], second: NDArray[np.intp], sign: float
-) -> Evidence:
+) -> OrderedPairs:
     """Evidence that the measure, or its negative, has the order of each pair; none where that of the index is in doubt.
 
     The order of an index that has an error itself is the one estimated: where it is not proven, neither is the pair.
@@ -88,7 +96,11 @@ def _evidence(
     rises, falls = p_below(measure, 0.0)[first, second], p_above(measure, 0.0)[first, second]
     against, in_favour = (falls, rises) if sign > 0 else (rises, falls)
     unsure = p_below(_index(of).differences(cells), 0.0)[first, second]
-    return Evidence(np.maximum(against, unsure), np.maximum(in_favour, unsure))
+    place = np.array(cells, int)
+    return OrderedPairs(
+        place[first], place[second], measure.value[second, first], measure.mcse[second, first],
+        np.maximum(against, unsure), np.maximum(in_favour, unsure),
+    )  # fmt: skip
 
 
 def _at_most(pairs: Pairs, share: float) -> Evidence:

@@ -104,7 +104,7 @@ def _numbers(name: str, cell: Cell) -> Theory:
         rate, reason = empty_window_rate(cell, query_projections(cell), query_points(cell))
         return Theory({"failure_rate": rate}, {}, {}, {}, reason)
     numbers = instance_numbers(cell) if name == "exact" else instance_leading_order(cell)
-    return Theory(numbers, {}, {}, {}, "" if numbers else f"no {name} formula for {cell.instance.label}")
+    return Theory(numbers, {}, {}, {}, "" if numbers else f"no {name} formula for {cell.instance.label} here")
 
 
 def _outside_theory(cell: Cell) -> str:

@@ -58,6 +58,7 @@ def test_kill_that_hits_no_work__does_not_count(bench):
     assert target.tried == 8 and target.effective == 0
 
 
+@pytest.mark.rare
 def test_report_where_everything_is_lacking__is_the_same_bytes(bench):
     target = bench.copied("lacking")
     shutil.rmtree(target.folder / "figures")

@@ -68,19 +68,37 @@ def test_moments__of_any_small_problem(**drawn):
     assert_solved(problem(**drawn))
 
 
-@PRECISIONS
-@LOGITS
-def test_near_and_far_queries__share_a_vector(logits, precision, monkeypatch):
+def near_and_far(logits, precision):
     """More queries than lanes, every third of them far away: those are computed by the careful formula."""
     given = problem((2, 37, 5, 9, 150), logits, precision)
     given.queries[::3] *= given.queries.dtype.type(40)
+    return given
+
+
+@PRECISIONS
+@LOGITS
+def test_near_and_far_queries__share_a_vector(logits, precision):
+    given = near_and_far(logits, precision)
     assert_solved(given)
     assert_solved(replace(given, variances=np.full_like(given.variances, 0.7)))
-    # Negative control: the fast formula would be wrong for them.
+
+
+@pytest.mark.parametrize(
+    ("logits", "precision"),
+    [
+        ("distance", "float64"),
+        *(
+            pytest.param(logits, precision, marks=pytest.mark.rare)
+            for logits, precision in (("distance", "float32"), ("dot_product", "float64"), ("dot_product", "float32"))
+        ),
+    ],
+)
+def test_far_queries__need_the_careful_formula(logits, precision, monkeypatch):
+    """Negative control: it compiles kernels without that formula, which are kept nowhere."""
     monkeypatch.setitem(shifts._FARTHEST, logits, np.inf)
     monkeypatch.setitem(shifts._RANGES, precision, (*shifts._RANGES[precision][:3], 0.0))
     with pytest.raises(AssertionError):
-        assert_solved(given)
+        assert_solved(near_and_far(logits, precision))
 
 
 @LOGITS

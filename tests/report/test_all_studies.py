@@ -58,6 +58,12 @@ def test_page__holds_every_study_that_was_run_and_is_whole(page):
         assert f'href="#{name}"' in text
 
 
+def test_page__states_the_level_of_all_studies_and_what_holds_at_it(page):
+    text = " ".join(page[0].read_text().split())
+    assert "if each study is judged at 0.05/2 (Bonferroni)" in text
+    assert text.count('<td data-column="all studies">inconclusive</td>') == 2
+
+
 def test_results_of_an_edited_design__are_refused(page):
     path, designs = page
     designs[0].write_text(designs[0].read_text() + "\n# edited\n")

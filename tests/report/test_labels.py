@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from simstudy.design.measures import INDICES
+from simstudy.design.names import SETTINGS
 from simstudy.design.settings import TABLE_OF, Estimator
 from simstudy.design.settings.systems import KINDS
 from simstudy.report.labels import (
     INDEX_NAMES,
-    SETTINGS,
     level_name,
     measure_name,
     number,

@@ -15,8 +15,18 @@ from builders_results import DESIGN, build_design, build_results
 from simstudy.design.measures import MEASURES, THEORIES
 from simstudy.errors import UserError
 from simstudy.execution.store import Store, read_results
+from simstudy.report.comparisons import comparison_lines
+from simstudy.report.figures import draw_claims
 from simstudy.report.page import MAX_ROWS, write_report
-from simstudy.report.tables import cell_frame, comparison_frame, csv_of, verdict_frame, verdict_lines, verdict_table
+from simstudy.report.tables import (
+    cell_frame,
+    comparison_frame,
+    count_origins,
+    csv_of,
+    verdict_frame,
+    verdict_lines,
+    verdict_table,
+)
 from simstudy.report.terminal import show_table
 
 VOID = {"meta", "br", "img", "link", "hr"}
@@ -135,13 +145,39 @@ def test_page__counts_cells_replicates_failures_and_missed_precision(html, resul
     assert f"angles 28 {n_replicates // 1000} {n_replicates % 1000:03d} {n_failed} 2 MCSE of" in text
 
 
-def test_page__lists_every_cell_and_factor(html, results):
+def test_page__shows_every_comparison_in_words_and_numbers(html, results):
+    page = " ".join(Page(html).text.split())
+    assert "All 3 comparisons" in page
+    for row in ("0.5 ± 0.012".replace("0.5 ", "0.500 ") + " -0.1 to 0.1 0.46 to 0.55 1 < 0.0001 inside",
+                "0.600 ± 0.012 0.4 to 0.6 0.56 to 0.65 0.5 0.5 undecided",
+                "0.700 ± 0.012 0.9 to 1.1 0.66 to 0.75 < 0.0001 1 outside"):  # fmt: skip
+        assert row in page
+    parted = results.copy()
+    parted["comparison_part_of"] = "comparison", ["", "whole", ""]
+    parted["comparison_no_verdict_because"] = "comparison", ["", "", "too few blocks"]
+    assert [line.finding for line in comparison_lines(parted)] == ["inside", "part of whole", "too few blocks"]
+
+
+def test_figure_of_claims__shows_each_estimate_in_the_interval_claimed(results):
+    lines = verdict_lines(results)
+    drawing = draw_claims(lines)
+    words, axes = drawing.axes
+    assert [text.get_text().split(":")[0] for text in words.texts] == [line.claim for line in lines]
+    for line, bar in zip(lines, axes.patches, strict=True):
+        assert (bar.get_x(), bar.get_x() + bar.get_width()) == pytest.approx(line.picture.claimed)
+    truths, estimates = axes.lines[::2], axes.lines[1::2]
+    assert [tuple(truth.get_xdata()) for truth in truths] == [line.picture.confidence for line in lines]
+    assert [estimate.get_xdata()[0] for estimate in estimates] == [line.picture.estimate for line in lines]
+    assert "the first 200 of 201 claims" in draw_claims([lines[0]] * 201).get_suptitle()
+
+
+def test_page__lists_every_cell_and_factor(html, design, results):
     page = Page(html)
     assert html.count("<tr><td>") > results.sizes["cell"]
     assert "0; 15; 30; 45; 60; 75; 90" in page.text
     assert "0.4; 0.8; attention" in page.text
     assert page.text.count("(precision missed)") > 0
-    assert len(page.attributes("details")) == 4
+    assert len(page.attributes("details")) == len(design.factors) + 2  # comparisons, cells of each grid, design
 
 
 def test_page__shows_the_design_and_where_the_numbers_come_from(html, design, results):
@@ -154,7 +190,8 @@ def test_page__shows_the_design_and_where_the_numbers_come_from(html, design, re
 def test_report__is_the_same_every_time(design, results, folder, tmp_path):
     write_report(results, design, Store(tmp_path))
     files = sorted(path.relative_to(folder) for path in folder.rglob("*") if path.is_file())
-    assert len(files) == 4 + 2 * len(design.figures)
+    assert len(files) == 4 + 2 * (len(design.figures) + 1)
+    assert (folder / "figures" / "all_claims.png").read_bytes().startswith(b"\x89PNG")
     for file in files:
         assert (tmp_path / file).read_bytes() == (folder / file).read_bytes(), file
 
@@ -197,6 +234,21 @@ def test_verdict_lines__round_to_the_error_and_compare_with_what_was_declared(re
     assert lines[1].estimate == "0.600 ± 0.012"
     assert lines[1].claimed == "0.4 to 0.6" and lines[1].confidence == "0.56 to 0.65"
     assert lines[2].p_against == "< 0.0001" and lines[2].why == "too few blocks"
+
+
+def test_origins__are_counted_each_by_itself(results):
+    first, second, third = verdict_lines(results)
+    lines = [
+        first._replace(origin="abstract C6", confirmed="supported"),
+        second._replace(origin="foil", confirmed="divided"),
+        third._replace(origin="abstract C5"),
+    ]
+    counts = {count.origin: count for count in count_origins(lines)}
+    assert list(counts) == ["abstract", "abstract C5", "abstract C6", "foil"]
+    assert [count.claims for count in counts.values()] == [2, 1, 1, 1]
+    assert counts["abstract"].verdicts == {"supported": 1, "inconclusive": 1}
+    assert [count.unlike_declared for count in counts.values()] == [1, 1, 0, 0]
+    assert [count.confirmed for count in counts.values()] == [1, 0, 1, 0]
 
 
 def test_verdict_table__prints_square_brackets_as_they_are(results, capsys):

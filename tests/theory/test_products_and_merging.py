@@ -8,10 +8,13 @@ from builders import minimal_cell
 
 from simstudy.data.heads import key_projections, query_points, query_projections
 from simstudy.design.document import PlannedCell, Precision
+from simstudy.replicates.batch import simulate_batch
+from simstudy.replicates.moments import stack
 from simstudy.theory import exact_moments, merged_leading_order, product_head
 from simstudy.verdicts.predictions import predict
 
 QUERIES = {"kind": "points", "points": [[0.3, -0.5, 0.8], [-1.1]]}
+AT = {"kind": "points", "points": [[0.8]]}
 RIDGE = {"function": "ridge", "frequency": 1.3, "direction": [1.0, 0.6]}
 
 
@@ -105,7 +108,8 @@ def sampled_merging(cell, coefficient, stride, n_chunks=400_000):
 
 @pytest.mark.parametrize("case", MERGED, ids=str)
 def test_merged_keys__have_the_bias_of_sampled_chunks(case):
-    settings = {"n_features": 3, "n_heads": 1, "regression": RIDGE, "queries": QUERIES, "bandwidth": 0.5}
+    many = {"n_keys": 3_000_000, "n_features": 3, "n_heads": 1}
+    settings = {**many, "regression": RIDGE, "queries": QUERIES, "bandwidth": 0.5}
     keys = {name: case[name] for name in ("key_distribution",) if name in case}
     cell = minimal_cell(**settings, **keys, transformation={"kind": "merge", "stride": case["stride"]})
     arrays = key_projections(cell), query_projections(cell), query_points(cell)
@@ -119,6 +123,34 @@ def test_merged_keys__have_the_bias_of_sampled_chunks(case):
     (found,) = predict([planned(cell, False)])
     assert found["leading"].measures["squared_bias"] == pytest.approx((prediction.bias**2).mean())
     assert np.isnan(found["leading"].measures["mse"]) and "variance" in found["leading"].reason
+
+
+FEW = {"n_features": 1, "n_heads": 1, "head_dim": 1, "bandwidth": 0.5, "noise_sd": 0.0, "batch_size": 4096}
+
+
+@pytest.mark.parametrize(
+    ("n_keys", "keys"), [(161, "gaussian"), (240, autoregressive(0.6)), (163, autoregressive(0.4))]
+)
+def test_merged_keys__few_chunks_have_the_bias_of_simulation(n_keys, keys):
+    """The term of order 1/n counts, and so does a last chunk of one key, whose mean has four times the variance."""
+    settings = FEW | {"key_distribution": keys, "transformation": {"kind": "merge", "stride": 4}}
+    cell = minimal_cell(n_keys=n_keys, regression=RIDGE | {"direction": [1.0]}, queries=AT, **settings)
+    arrays = key_projections(cell), query_projections(cell), query_points(cell)
+    prediction = merged_leading_order(cell, *arrays)
+    blocks = stack([simulate_batch([cell], batch)[0] for batch in range(4)])
+    errors = blocks.error_sum[:, 0, 0] / blocks.n_defined
+    mcse = errors.std(ddof=1) / np.sqrt(len(errors))
+    assert abs(prediction.bias[0, 0] - errors.mean()) < 4 * mcse
+    # The control: infinitely many keys.
+    many = cell.model_copy(update={"data": cell.data.model_copy(update={"n_keys": 4_000_000})})
+    assert abs(merged_leading_order(many, *arrays).bias[0, 0] - errors.mean()) > 6 * mcse
+
+
+def test_merged_keys__too_few_chunks_have_no_theory():
+    settings = FEW | {"regression": "linear", "queries": AT, "transformation": {"kind": "merge", "stride": 4}}
+    (found,) = predict([planned(minimal_cell(n_keys=23, **settings), False)])
+    assert np.isnan(found["leading"].measures["squared_bias"])
+    assert "effective number of chunks" in found["leading"].reason and "of 6 " in found["leading"].reason
 
 
 @pytest.mark.parametrize(
@@ -136,7 +168,7 @@ def test_merged_keys__have_no_theory_elsewhere(settings, text):
 
 
 def test_merged_keys__have_no_theory_under_other_projections_than_orthonormal():
-    cell = minimal_cell(transformation={"kind": "merge", "stride": 2}, regression=RIDGE)
+    cell = minimal_cell(n_keys=4000, transformation={"kind": "merge", "stride": 2}, regression=RIDGE)
     key, query, points = key_projections(cell), query_projections(cell), query_points(cell)
     assert np.isfinite(merged_leading_order(cell, key, query, points).bias).all()
     skew = key + 0.1 * key[:, :, ::-1]

@@ -275,7 +275,7 @@ def test_judge__stores_every_comparison_beside_the_verdicts():
     design, accounts = study(stated, [1.0, 1.1, 1.2])
     theory = np.array([[np.nan] * 3, [np.nan] * 3, [1.0, 1.1, 1.9]])
     results = xr.Dataset({"mse": (("source", "cell"), theory)}, coords={"source": ["empirical", "exact", "leading"]})
-    judged = judge(results, design, accounts)
+    judged = judge(results, design, accounts).results
     assert judged.verdict.values.tolist() == ["supported", "supported", "contradicted"]
     assert judged.declared_verdict.values.tolist() == ["supported", "contradicted", "supported"]
     assert judged.comparison_claim.values.tolist() == ["rises"] * 2 + ["large"] * 3 + ["near"] * 3
@@ -287,10 +287,10 @@ def test_judge__stores_every_comparison_beside_the_verdicts():
     assert (judged.comparison_p_in_favour < LEVEL).values.tolist() == inside.values.tolist()
     assert judged.p_against.sel(claim="near") == judged.comparison_p_against[7] < LEVEL
     assert judged.claimed_value.sel(claim="near") == 1.0 and judged.claimed_upper.sel(claim="near") == 1.2
-    alone = judge(results, *study({"near": stated["near"]}, [1.0, 1.1, 1.2]))
+    alone = judge(results, *study({"near": stated["near"]}, [1.0, 1.1, 1.2])).results
     for name in ("p_against", "comparison_p_against"):  # p-values to be compared with the level of the study
         assert judged[name].values[-1] == pytest.approx(3 * alone[name].values[-1])
-    assert judge(results, *study({}, [1.0])) is results
+    assert judge(results, *study({}, [1.0])).results is results
 
 
 def test_every_kind_of_claim__has_its_comparisons():

@@ -12,9 +12,10 @@ from typing import Any
 
 from pydantic import model_validator
 
-from simstudy.design.settings.ensembles import bandwidth_of, weights_of
+from simstudy.design.settings.ensembles import FixedBandwidth, bandwidth_of, weights_of
+from simstudy.design.settings.idle import idle_settings
 from simstudy.design.settings.instance import Instance
-from simstudy.design.settings.records import Record
+from simstudy.design.settings.records import Choice, Record
 from simstudy.design.settings.systems import KINDS, System
 from simstudy.design.settings.tables import Data, Estimator, Heads, Queries, Simulation
 
@@ -132,13 +133,29 @@ class Cell(Record):
         Sizes, noise level, targets and everything about the estimator are left out, so that cells which differ
         only in these are paired, and n = 100 is a prefix of n = 200.
         """
-        return _digest({"seed": self.simulation.seed, "key_distribution": self.data.key_distribution.model_dump()})
+        keys = self.decisive.data.key_distribution
+        return _digest({"seed": self.simulation.seed, "key_distribution": keys.model_dump()})
+
+    @cached_property
+    def decisive(self) -> Cell:
+        """The cell of the same numbers that has all settings which decide none of them at neutral values."""
+        idle = idle_settings(self)
+        changes: dict[str, dict[str, Any]] = defaultdict(dict)
+        for name, table in TABLE_OF.items():
+            value = getattr(getattr(self, table), name)
+            neutral = _neutral(name) if name in idle else value.decisive if isinstance(value, Choice) else value
+            if neutral != value:
+                changes[table][name] = neutral
+        tables = {table: getattr(self, table).model_copy(update=found) for table, found in changes.items()}
+        return self.model_copy(update=tables) if tables else self
 
     def identity(self, engine: str) -> str:
         """Identity of the stored batches: settings and engine, as 20 hexadecimal digits."""
         # Moments are those of the heads, whatever combines them; so cells that differ in this alone share batches.
         combined = self.estimator.combination.rule in ("fitted", "product") or self.estimator.reference != "none"
-        settings = self.model_dump(exclude={"heads": {"file"}, "estimator": set() if combined else {"combination"}})
+        settings = self.decisive.model_dump(
+            exclude={"heads": {"file"}, "estimator": set() if combined else {"combination"}}
+        )
         return _digest({"settings": settings, "engine": engine})[:20]
 
 
@@ -159,6 +176,14 @@ def _record_stated(tables: Any) -> type[Instance] | None:
     stated = system.get("instance") if isinstance(system, dict) else None
     kind = stated.get("kind") if isinstance(stated, dict) else stated
     return KINDS.get(kind) if isinstance(kind, str) else None
+
+
+def _neutral(setting: str) -> Any:
+    """Value of a setting where it decides nothing."""
+    table = TABLE_OF[setting]
+    if setting == "bandwidth":
+        return FixedBandwidth(rule="fixed", value=1.0)
+    return _NEUTRAL.get(table, {}).get(setting, TABLES[table].model_fields[setting].default)
 
 
 def label(value: Any) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import singledispatch
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field
 
@@ -192,29 +192,51 @@ def _fibonacci(count: int) -> list[int]:
     return numbers[:count]
 
 
-class NadarayaWatsonLearner(Choice):
+class Learner(Choice):
+    """What the members of an ensemble are.
+
+    Attributes
+    ----------
+    ignores
+        Settings of the tables that decide none of its numbers.
+    """
+
+    ignores: ClassVar[frozenset[str]] = frozenset()
+
+
+class NadarayaWatsonLearner(Learner):
     """Attention heads: Nadaraya–Watson estimators, each in the subspace of its projection."""
 
     kind: Literal["nadaraya_watson"]
 
 
-class TrainedLearner(Choice):
+_OF_HEADS = frozenset({
+    "head_dim", "arrangement", "angle", "principal_angles", "spread", "head_seed", "query_projections", "logits",
+    "bandwidth", "key_scale",
+})  # fmt: skip
+
+
+class TrainedLearner(Learner):
     """The same heads after gradient descent of their projections on the leave-one-out error of the ensemble."""
 
     kind: Literal["trained"]
     steps: Count = Field(60, description="number of steps, at least 1")
     rate: Positive = Field(0.3, description="length of the first step, falling linearly to 0")
 
+    ignores: ClassVar[frozenset[str]] = frozenset({"query_projections"})
 
-class RandomForestLearner(Choice):
+
+class RandomForestLearner(Learner):
     """Regression trees on bootstrap samples (Breiman 2001); n_heads is their number."""
 
     kind: Literal["random_forest"]
     max_features: Count = Field(1, description="features tried at a split, at most n_features")
     min_leaf: Count = Field(5, description="least number of pairs in a leaf")
 
+    ignores: ClassVar[frozenset[str]] = _OF_HEADS
 
-class AntColonyLearner(Choice):
+
+class AntColonyLearner(Learner):
     """Ants that estimate the qualities of sites and recruit one another; n_heads ants, at most n_keys steps.
 
     Sites are the query points, their qualities the regression function there (arXiv 2603.20328).
@@ -230,6 +252,9 @@ class AntColonyLearner(Choice):
         0.05, description="share of pheromone lost in a step, in [0, 1]"
     )
     enthusiasm: Positive = Field(0.2, description="recruitment for one unit of quality above the mean")
+
+    # Its ants observe the qualities of sites themselves, with Gaussian noise.
+    ignores: ClassVar[frozenset[str]] = _OF_HEADS | {"key_distribution", "noise"}
 
 
 LearnerChoice = Annotated[

@@ -86,6 +86,11 @@ class MixtureTransformation(Choice):
     levels: Annotated[int, Field(ge=1, le=30)] = Field(description="number of levels L, at least 1")
     decay: Positive = Field(1.0, description="ratio of the coefficients of two levels, c_l ∝ decay^l, Σ c_l = 1")
 
+    @property
+    def idle(self) -> dict[str, str]:
+        """What a single level does not have."""
+        return {"decay": "levels = 1"} if self.levels == 1 else {}
+
 
 class LowRankTransformation(Choice):
     """Keys and queries of each head compressed to fewer dimensions, fitted to keys and query points (arXiv 2512.05916).

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, NamedTuple, Self
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic_core import PydanticCustomError
@@ -57,6 +57,17 @@ class Choice(Record):
         if not self.label:
             # The record is frozen for its users; this is still its making.
             object.__setattr__(self, "label", self._describe())
+
+    @property
+    def idle(self) -> dict[str, str]:
+        """Parameters that decide no number beside the others, each with the reason."""
+        return {}
+
+    @property
+    def decisive(self) -> Self:
+        """The choice that gives the same numbers and has idle parameters at their defaults."""
+        defaults = {name: type(self).model_fields[name].default for name in self.idle}
+        return self.model_copy(update=defaults) if defaults else self
 
     def _describe(self) -> str:
         first = next(name for name in type(self).model_fields if name != "label")

@@ -6,6 +6,7 @@ Figures are made through Matplotlib's objects, without `pyplot`, so nothing glob
 from __future__ import annotations
 
 import io
+from collections.abc import Sequence
 from functools import singledispatch
 
 import matplotlib as mpl
@@ -15,6 +16,7 @@ from matplotlib.figure import Figure as Drawing
 from simstudy.design.figures import BaseFigure, LawFigure
 from simstudy.design.measures import coordinates_of
 from simstudy.design.settings.cell import selected
+from simstudy.report.figures.claims import claims_figure
 from simstudy.report.figures.curve import curve_figure
 from simstudy.report.figures.diversity import diversity_figure
 from simstudy.report.figures.law import law_figure
@@ -22,7 +24,10 @@ from simstudy.report.figures.nested_loop import nested_loop_figure
 from simstudy.report.figures.optimum import optimum_figure
 from simstudy.report.figures.ordering import ordering_figure
 from simstudy.report.figures.panels import STYLE
+from simstudy.report.tables import VerdictLine
 
+ALL_CLAIMS = "all_claims"
+"""Name of the figure of all claims: none that a design may give to one of its own."""
 RESOLUTION = 150
 """Pixels of a PNG file to the inch."""
 
@@ -55,6 +60,14 @@ def draw(figure: BaseFigure, name: str, results: xr.Dataset) -> Drawing:
     with mpl.rc_context(STYLE):
         drawing = _drawn(figure, cells.sel(figure=name) if figure.stored else cells)
         drawing.set_label(name)
+        return drawing
+
+
+def draw_claims(lines: Sequence[VerdictLine]) -> Drawing:
+    """Draw all claims of a study, each estimate in the interval claimed."""
+    with mpl.rc_context(STYLE):
+        drawing = claims_figure(lines)
+        drawing.set_label(ALL_CLAIMS)
         return drawing
 
 

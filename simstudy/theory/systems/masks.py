@@ -14,13 +14,14 @@ from scipy import special
 from simstudy.design.settings.cell import Cell
 from simstudy.design.settings.systems.masks import MaskedHeadInstance, RandomHeadsInstance
 from simstudy.theory.instances import exact_numbers, leading_numbers
+from simstudy.theory.leading import NEXT_TERM_LIMIT
 
 # Source numbers are products of two uniforms on (−1, 1): their variance, and what the random size of their sum of
 # squares takes from the mean logarithm of that sum, times k: half of E x⁴/(E x²)² − 1.
 _VARIANCE = 1.0 / 9.0
 _SPREAD = 0.5 * (81.0 / 25.0 - 1.0)
-# Sums reach k E|x|/2 = k/8 to either side on average; a target must be well inside.
-REACH = 1.0 / 16.0
+# The sum of the positive ones among k numbers has mean k/8: E max(x, 0) = 1/8, of variance 1/18 − 1/64.
+_REACH, _REACH_VARIANCE = 1.0 / 8.0, 1.0 / 18.0 - 1.0 / 64.0
 
 
 @exact_numbers.register
@@ -34,9 +35,10 @@ def random_heads(instance: RandomHeadsInstance, cell: Cell) -> dict[str, float]:
 
 @leading_numbers.register
 def masked_head(instance: MaskedHeadInstance, cell: Cell) -> dict[str, float]:
-    """Numbers of the instance ``masked_head``: the distance of an entry from the nearest subset sum, within reach."""
+    """Numbers of the instance ``masked_head``: the distance of an entry from the nearest subset sum."""
     numbers = instance.width // cell.data.n_features
-    return {"log_entry_error": nearest_sum_error(numbers, instance.scale)} if instance.scale <= REACH * numbers else {}
+    error = nearest_sum_error(numbers, instance.scale)
+    return _where_little_is_left("log_entry_error", error, left_of_nearest_sum(numbers, instance.scale))
 
 
 @leading_numbers.register
@@ -44,7 +46,14 @@ def best_subset(instance: RandomHeadsInstance, cell: Cell) -> dict[str, float]:
     """Numbers of the instance ``random_heads`` for many heads, of independent errors: that of the best subset."""
     if instance.correlation:
         return {}
-    return {"log_mask_error": best_average_error(cell.heads.n_heads, instance.outputs)}
+    n_heads, outputs = cell.heads.n_heads, instance.outputs
+    error = best_average_error(n_heads, outputs)
+    return _where_little_is_left("log_mask_error", error, left_of_best_average(n_heads, outputs))
+
+
+def _where_little_is_left(name: str, value: float, left: float) -> dict[str, float]:
+    """Return a number by its name, if what its formula leaves out is a small share of it."""
+    return {name: value} if left <= NEXT_TERM_LIMIT * abs(value) else {}
 
 
 def nearest_sum_error(count: int, scale: float) -> float:
@@ -64,6 +73,21 @@ def nearest_sum_error(count: int, scale: float) -> float:
     return float(-np.euler_gamma - np.log(2.0) - count * np.log(2.0) - density)
 
 
+def left_of_nearest_sum(count: int, scale: float) -> float:
+    """Size of what :func:`nearest_sum_error` leaves out, in its own units; arguments as there.
+
+    The sum of no number is always 0, nearer than a random one with probability 1/λs, 1/λ the mean distance.  Beyond the
+    sum G of the positive numbers (by a gamma law of its moments) distances are of order 1: E (s − G)_+ / s of targets.
+    And the mean of 1/Σx² exceeds 1/E Σx² by its relative variance.
+    """
+    error = nearest_sum_error(count, scale)
+    empty = np.exp(error + np.euler_gamma) / scale
+    size = _REACH_VARIANCE / _REACH
+    shape, x = count * _REACH / size, scale / size
+    beyond = special.gammainc(shape, x) - count * _REACH / scale * special.gammainc(shape + 1.0, x)
+    return float(empty + beyond * abs(error) + scale**2 / 3.0 / (count * _VARIANCE / 4.0) * _SPREAD / count)
+
+
 def nearest_sum_rate(n_features: int) -> float:
     """Limit of what one hidden unit adds to :func:`nearest_sum_error`: a d-th of a number for each entry, -(ln 2)/d."""
     return float(-np.log(2.0) / n_features)
@@ -78,6 +102,22 @@ def best_average_error(n_heads: int, outputs: int) -> float:
     volume = 0.5 * outputs * np.log(np.pi) - special.gammaln(0.5 * outputs + 1.0)
     nearest = -(n_heads * np.log(2.0) + density + volume + np.euler_gamma) / outputs
     return float(nearest - 0.5 * np.log(outputs))
+
+
+def left_of_best_average(n_heads: int, outputs: int) -> float:
+    """Size of what :func:`best_average_error` leaves out, in its own units; arguments as there.
+
+    Mean and variance of H numbers are random, so that the mean logarithm of the density lacks 1/2H for each output.
+    And subsets are no Poisson process: one that differs in j heads from the nearest, which lies at a distance r, is
+    apart by a variance of 4j(1 − j/H)/H², less than the 1/H of one at random.  If k more than at random are to be
+    expected within r, there are 1 + k times fewer places; as they crowd about one another, too, this is a bound.
+    """
+    square = outputs * np.exp(2.0 * best_average_error(n_heads, outputs))
+    j = np.arange(1, n_heads)
+    near = special.gammainc(0.5 * outputs, 0.5 * square * n_heads**2 / (4.0 * j * (1.0 - j / n_heads)))
+    at_random = special.gammainc(0.5 * outputs, 0.5 * square * n_heads)
+    crowd = float(special.comb(n_heads, j) @ (near - at_random))
+    return float(0.5 / n_heads + np.log1p(crowd) / outputs)
 
 
 def best_average_rate(n_heads: int, outputs: int) -> float:

@@ -1,0 +1,273 @@
+"""For analysis scripts: what lies inside one cell, and two cells compared after the fact."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import xarray as xr
+
+from simstudy.design.measures import INDICES, LENGTHS, MEASURES, STATISTICS, coordinates_of, described
+from simstudy.design.settings.cell import Coordinates, selected
+from simstudy.errors import UserError
+from simstudy.execution.store import DETAILS_FILE, read_results
+from simstudy.replicates.performance import Performance
+from simstudy.results import OF_STUDY, factors_of, files_of, text_of
+from simstudy.verdicts.comparisons import at, paired
+from simstudy.verdicts.estimates import Estimates
+from simstudy.verdicts.evidence import doubt, interval
+
+Where = Mapping[str, Any] | int
+"""One cell of results: levels of settings that no other cell has, or its number."""
+ERROR_RATE = 0.05
+"""Of intervals of contrasts: how often they miss the truth at some look."""
+
+
+_DERIVED = ("bandwidth_rule", "total_dim")
+"""Settings that others tell as well."""
+
+
+class ExploratoryContrast(NamedTuple):
+    """Two cells compared after the fact: no claim that was stated before the run, and no verdict.
+
+    Attributes
+    ----------
+    statistic
+        What is estimated, in words.
+    estimate, mcse
+        Difference or ratio, in the unit of the measure or 1, and its Monte Carlo standard error.
+    lower, upper
+        The truth lies between them with 95 %, at all looks at the study together; for this contrast alone, however many
+        are asked for.  Infinite where `doubt` says why.
+    paired
+        Whether the cells have their replicates in common, so that the error is that of differences block by block.
+    doubt
+        Why the error allows no interval; empty if it does.
+    """
+
+    statistic: str
+    estimate: float
+    mcse: float
+    lower: float
+    upper: float
+    paired: bool
+    doubt: str = ""
+
+    def __repr__(self) -> str:
+        pairing = "paired block by block" if self.paired else "independent cells"
+        reach = self.doubt or f"95 % at all looks: {self.lower:.6g} to {self.upper:.6g}"
+        return f"exploratory: {self.statistic} = {self.estimate:.6g} ± {self.mcse:.2g} ({pairing}; {reach})"
+
+
+def details(results: xr.Dataset, where: Where) -> xr.Dataset:
+    """Return what has a length of its own in one cell, without padding.
+
+    Contributions of blocks of replicates to the error of every measure, along ``block``; errors and weights of heads
+    along ``head``, products of errors along ``head_i`` and ``head_j``; measures at each query point along ``query``, if
+    the grid asks for them (``by_query = true``).
+
+    Parameters
+    ----------
+    results
+        What `run`, `open_results` or `concat` returned; their folder must still hold ``details.nc``.
+    where
+        One cell: levels of settings that no other cell has, as ``{"grid": "rotation", "angle": 60}``, or its number.
+
+    Raises
+    ------
+    UserError
+        If no cell or several have these levels, or the details cannot be read.
+    """
+    return _read(results, _find(results, where, "where"))
+
+
+def contrast(
+    results: xr.Dataset, a: Where, b: Where, measure: str, ratio: bool = False, index: str | None = None
+) -> ExploratoryContrast:
+    """Compare two cells: the difference a − b of a measure, or the ratio a/b, with its paired Monte Carlo error.
+
+    Cells of one seed and batch size see the same replicates, block by block, in whatever study: their errors are those
+    of differences of contributions, as in verdicts on claims.  Cells with other seeds share no data and are taken for
+    independent.
+
+    Parameters
+    ----------
+    results
+        What `run`, `open_results` or `concat` returned; their folders must still hold ``details.nc``.
+    a, b
+        One cell each: levels of settings that no other cell has, or its number.
+    measure
+        Name of a measure, such as ``mse``.
+    ratio
+        Whether the ratio is asked for, its error by the delta method.
+    index
+        Which diversity index, for ``measure = "hdi"``.
+
+    Raises
+    ------
+    UserError
+        If no cell or several have these levels, the measure is none, the details cannot be read or are of another run,
+        or the cells share replicates in blocks of other lengths, so that their covariance is unknown.
+    """
+    _require_measure(results, measure, index)
+    cells = [_find(results, where, name) for where, name in ((a, "a"), (b, "b"))]
+    rows = coordinates_of(results)
+    coordinates = one, other = [rows[cell] for cell in cells]
+    together = _share_blocks(one, other)
+    measured = [_measured(results, cell, measure, index) for cell in cells]
+    found, word = paired(
+        Estimates.stored(coordinates, measured, measure, index), 0, 1, "ratio" if ratio else "difference"
+    )
+    text = (index or measure) + _statement(one, other, factors_of(results), word)
+    return ExploratoryContrast(
+        text, float(found.value), float(found.mcse), *interval(found, ERROR_RATE / 2), together, doubt(found)
+    )
+
+
+def _share_blocks(one: Coordinates, other: Coordinates) -> bool:
+    """Whether two cells see the same replicates, block by block; refused if blocks have other lengths."""
+    if one["seed"] == other["seed"] and one["batch_size"] != other["batch_size"]:
+        raise UserError(
+            f"a and b share replicates (seed = {one['seed']}) in blocks of other lengths (batch_size = "
+            f"{one['batch_size']:g} and {other['batch_size']:g}), their covariance being unknown; run both with one"
+        )
+    return bool(one["seed"] == other["seed"])
+
+
+def _statement(one: Coordinates, other: Coordinates, factors: Mapping[str, tuple[str, ...]], word: str) -> str:
+    """Levels of one cell, and those in which the other differs."""
+    told = [name for name in ("study", *factors[one["grid"]]) if name in one]
+    settings = [name for name in dict.fromkeys(["study", "grid", *one]) if name not in _DERIVED]
+    apart = [name for name in settings if text_of(one, name) != text_of(other, name)]
+    return f"{at(one, told)}{word}{at(other, apart).removeprefix(' at')}"
+
+
+# ---------------------------------------------------------------- which cell
+
+
+def _find(results: xr.Dataset, where: Where, name: str) -> int:
+    """Return the position of the only cell that has these levels."""
+    factors_of(results)  # refuses what are no results
+    rows = coordinates_of(results)
+    if not isinstance(where, Mapping):
+        if isinstance(where, bool) or not isinstance(where, int | np.integer) or not 0 <= where < len(rows):
+            raise UserError(f"{name} = {where!r}: give levels, such as {{'angle': 60}}, or a number below {len(rows)}")
+        return int(where)
+    unknown = [key for key in where if not rows or key not in rows[0]]
+    if unknown:
+        raise UserError(
+            f"{name}.{unknown[0]}: no setting of these results; they have {', '.join(rows[0] if rows else ())}"
+        )
+    found = [cell for cell, row in enumerate(rows) if selected(row, dict(where))]
+    if len(found) == 1:
+        return found[0]
+    if not found:
+        raise UserError(f"{name} = {dict(where)}: no cell; {_levels_that_exist(rows, where)}")
+    inside = [rows[cell] for cell in found]
+    apart = {key: levels for key in inside[0] if len(levels := _levels(inside, key)) > 1 and key not in _DERIVED}
+    told = "; ".join(f"{key} ({', '.join(levels)})" for key, levels in apart.items())
+    raise UserError(f"{name} = {dict(where)}: {len(found)} cells; state more of what tells them apart: {told}")
+
+
+def _levels_that_exist(rows: Sequence[Coordinates], where: Mapping[str, Any]) -> str:
+    """Levels of each setting among the cells that have the other levels; of all cells, if there are none."""
+    told = []
+    for key in where:
+        others = {name: value for name, value in where.items() if name != key}
+        inside = [row for row in rows if selected(row, others)]
+        if inside or len(where) == 1:
+            told.append(f"{key} may be {', '.join(_levels(inside or rows, key))}")
+    return "; ".join(told) or "; ".join(f"{key} may be {', '.join(_levels(rows, key))}" for key in where)
+
+
+def _levels(rows: Sequence[Coordinates], key: str) -> list[str]:
+    """Levels of a setting as they have to be written."""
+    return list(dict.fromkeys(repr(text_of(row, key)) for row in rows))
+
+
+# ---------------------------------------------------------------- what lies inside it
+
+
+def _read(results: xr.Dataset, cell: int) -> xr.Dataset:
+    """Return the details of one cell, from the file beside the results that it came from."""
+    row = coordinates_of(results)[cell]
+    files = [Path(path).with_name(DETAILS_FILE) for path in files_of(results)]
+    for file in files:
+        stored = _stored(file, _state(file))
+        of_study = {name: row.get(name, results.attrs.get(name)) for name in OF_STUDY}
+        if any(stored.attrs.get(name) != value for name, value in of_study.items()):
+            continue
+        for position, other in enumerate(coordinates_of(stored)):
+            if all(text_of(row, name) == text_of(other, name) for name in other):
+                return _of_one_cell(stored, position)
+    looked = ", ".join(map(str, files)) or "the results were not read from a file"
+    raise UserError(
+        f"no details of cell {cell} ({looked}); open the results with simstudy.open_results, join them with "
+        "simstudy.concat, and leave details.nc beside results.nc"
+    )
+
+
+@lru_cache(maxsize=4)
+def _stored(file: Path, _state: tuple[int, int]) -> xr.Dataset:
+    """Details of all cells as long as their file stays the same: many contrasts read it once."""
+    return read_results(file)
+
+
+def _state(file: Path) -> tuple[int, int]:
+    """Time and size of a file; none of one that is missing, which `read_results` refuses."""
+    try:
+        return file.stat().st_mtime_ns, file.stat().st_size
+    except OSError:
+        return 0, 0
+
+
+def _of_one_cell(stored: xr.Dataset, cell: int) -> xr.Dataset:
+    """Cut the rows of one cell out of those of all, and lay out its pairs of heads."""
+    part = stored.drop_dims("ordered", errors="ignore")
+    for dimension, count in LENGTHS.items():
+        if dimension in part.dims:
+            start, length = int(stored[count][:cell].sum()), int(stored[count][cell])
+            part = part.isel({dimension: slice(start, start + length)})
+    part = part.isel(cell=cell)
+    heads = np.arange(int(part.n_members))
+    if "feature" in part.dims:
+        part = part.isel(feature=slice(int(part.n_features)))
+    pairs = {name: variable for name, variable in part.data_vars.items() if "pair" in variable.dims}
+    square = {
+        name: (("head_i", "head_j"), values.values.reshape(len(heads), len(heads)), values.attrs)
+        for name, values in pairs.items()
+    }
+    part = part.drop_dims("pair").assign(square)
+    empty = [name for name in ("query",) if part.sizes.get(name) == 0]
+    part = part.drop_dims(empty)
+    return described(part.assign_coords({name: np.arange(size) for name, size in part.sizes.items() if name != "index"
+                                         and name not in part.coords}))  # fmt: skip
+
+
+def _measured(results: xr.Dataset, cell: int, measure: str, index: str | None) -> Performance:
+    """Return a measure of one cell with its contributions, as verdicts see it."""
+    inside, own = _read(results, cell), results.isel(cell=cell)
+    if not inside.n_blocks:
+        raise UserError(f"cell {cell}: no replicate of this cell has an estimate; choose another")
+    share = inside[f"{measure}_contribution"].values
+    remainder = float(inside.get(f"{measure}_remainder", 0.0))
+    estimate, mcse = own[measure], own[f"{measure}_mcse"]
+    if measure in MEASURES or measure in STATISTICS:
+        estimate = estimate.sel(source="empirical")
+    if not np.allclose(np.sqrt((share**2).sum(axis=0) + remainder**2), mcse.values, rtol=1e-9, equal_nan=True):
+        raise UserError(f"{DETAILS_FILE}: of another run than these results; open the results again")
+    return Performance(
+        {measure: estimate.values}, {measure: mcse.values}, {measure: share}, {measure: remainder},
+        int(inside.n_used_blocks), int(own.n_replicates), int(own.n_failed),
+    )  # fmt: skip
+
+
+def _require_measure(results: xr.Dataset, measure: str, index: str | None) -> None:
+    known = [name for name in (*MEASURES, *STATISTICS, "hdi") if name in results]
+    if measure not in known:
+        raise UserError(f"measure = {measure!r}: not in these results; they have {', '.join(known)}")
+    if (index is not None) != (measure == "hdi") or (index is not None and index not in INDICES):
+        raise UserError(f"index = {index!r}: one of {', '.join(INDICES)} for measure = 'hdi', and only then")

@@ -1,0 +1,125 @@
+"""Confirm on new seeds what was declared before they existed: ``freeze`` and ``confirm``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from simstudy.commands.app import DesignArgument, OutputOption, ProfileOption, app, design_path, store_for
+from simstudy.commands.running import run_and_report
+from simstudy.errors import UserError
+from simstudy.report.terminal import say, warn
+
+if TYPE_CHECKING:
+    from simstudy.design.document import Confirmation, Design
+    from simstudy.execution.seal import Seal
+
+MIN_BEACON = 16
+"""Fewest characters of a beacon: all shorter texts could be tried before the seal is published."""
+_BEACON = "A text that nobody could know when the seal was published: a later commit, a public beacon."
+
+
+@app.command()
+def freeze(design: DesignArgument, profile: ProfileOption = "quick") -> None:
+    """Write down what will be judged, and a preregistration, into the folder [bold]sealed[/] beside the design.
+
+    Publish both: commit and push them. [bold]simstudy confirm[/] then judges the claims on seeds that follow from the
+    seal and from a text that did not exist before. Any change of cells, precision, claims, outcomes, margins or of
+    the code that computes and judges voids the seal; comments, formatting, titles and figures are free.
+    """
+    from simstudy.design.load import load_design
+    from simstudy.execution.seal import seal_of, seal_path
+    from simstudy.report.preregistration import write_sealed
+
+    path = design_path(design)
+    loaded = load_design(path, profile)
+    if not loaded.claims:
+        raise UserError(f"{path}: makes no claim, so there is nothing to confirm; declare one as [claims.NAME]")
+    place = seal_path(path, loaded)
+    if place.exists() and _holds(loaded, place):
+        return
+    seal = seal_of(loaded)
+    written = write_sealed(loaded, seal, place)
+    say(f"seal     {place}", f"prereg   {written}", f"digest   {seal.digest}")
+    say("publish both now, and confirm with a text that comes into being later")
+
+
+def _holds(loaded: Design, place: Path) -> bool:
+    """Whether the seal that is there still holds, which is said; that of a voided one is said, too."""
+    from simstudy.execution.seal import read_seal, require_unbroken
+
+    seal = read_seal(place)
+    try:
+        require_unbroken(seal, loaded, place)
+    except UserError as error:
+        warn(f"{error}", f"replaced: the seal of {seal.frozen}")
+        return False
+    say(f"{place}: frozen on {seal.frozen}, and nothing has changed since")
+    return True
+
+
+@app.command()
+def confirm(
+    design: DesignArgument,
+    beacon: Annotated[str, typer.Option(help=_BEACON)],
+    profile: ProfileOption = "quick",
+    executor: Annotated[str, typer.Option(help="serial, threads, processes, cuda, or tls://host:8786.")] = "threads",
+    workers: Annotated[int | None, typer.Option(min=1, help="Threads, processes or GPUs; all by default.")] = None,
+    output: OutputOption = Path("outputs"),
+) -> None:
+    """Judge the claims of a frozen design on new data, query points and heads.
+
+    All seeds follow from the seal and the beacon. A good beacon came into being after the seal was published, at a
+    time fixed beforehand, out of anybody's hands, and can be looked up: the hash of the first Bitcoin block of a day,
+    a pulse of the NIST or drand randomness beacon, the closing prices of a day. The hash of a later commit serves where
+    nobody would try commits until one pleases. A beacon of your own choice proves nothing. Each beacon has a folder of
+    its own in that of the pilot, and the report lists all that were ever begun.
+    """
+    from simstudy.design.confirmation import confirmatory
+    from simstudy.design.load import load_design
+    from simstudy.execution.confirmations import begin
+    from simstudy.execution.seal import read_seal, require_unbroken, seal_path
+
+    path = design_path(design)
+    loaded = load_design(path, profile)
+    place = seal_path(path, loaded)
+    seal = read_seal(place)
+    require_unbroken(seal, loaded, place)
+    confirmed = confirmatory(loaded, _confirmation(seal, beacon))
+    begin(confirmed, seal, output)
+    code = run_and_report(confirmed, output, executor=executor, workers=workers)
+    _show_beside(loaded, output)
+    raise typer.Exit(code)
+
+
+def _confirmation(seal: Seal, beacon: str) -> Confirmation:
+    from simstudy.design.document import MAX_BEACON, Confirmation
+    from simstudy.design.mistakes import require_plain
+
+    text = beacon.strip()
+    if not MIN_BEACON <= len(text) <= MAX_BEACON:
+        remedy = "give a text that did not exist when the seal was published, such as the hash of a later commit"
+        raise UserError(f"beacon: of {len(text)} characters, must have {MIN_BEACON} to {MAX_BEACON}; {remedy}")
+    require_plain("beacon", text)
+    if text in seal.model_dump_json():
+        raise UserError(f"beacon = {text!r}: stands in the seal, so it existed before; give a text that is younger")
+    return Confirmation(seal=seal.digest, beacon=text)
+
+
+def _show_beside(loaded: Design, output: Path) -> None:
+    """Write the report of the pilot again, if there is one: it shows the verdicts side by side."""
+    from simstudy.report.page import write_report
+    from simstudy.results import open_results
+
+    pilot = store_for(loaded, output)
+    if not (pilot.folder / "results.nc").exists():
+        say(f"no pilot to show beside it; run one with simstudy run --profile {loaded.profile}")
+        return
+    try:
+        results = open_results(pilot.folder)
+        with pilot.locked():
+            say(f"pilot and confirmations side by side: {write_report(results, loaded, pilot)}")
+    except UserError as error:
+        warn(*error.args)

@@ -1,0 +1,119 @@
+"""Which moments of the estimates a measure and its Monte Carlo error need, and which the design has.
+
+A measure of order r is made of means of r-th powers of errors of estimates: it exists if these have a moment of order
+r, and its Monte Carlo standard error exists if they have one of order 2r.  An estimate Σ w_i Y_i has bounded weights,
+so that its tails are those of the noise drawn and of m(X) where keys have weight:
+
+- Noise drawn from t(ν) has moments below ν.  Integrated out, it enters by its variance, which exists.
+- m of degree k under t(ν) keys has moments below ν/k where a far key may have most of the weight: logits q·k, whose
+  weights grow along the query; normalised keys, trees, ants.
+- Weights that fall with distance let no far key count but in directions that a head does not see.  There a key, given
+  that its p seen coordinates are near, is t(ν + p): moments below (ν + p)/k.  In the directions seen all n keys
+  must be far together: moments below nν/k.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from simstudy.design.claims import BaseClaim
+from simstudy.design.mistakes import Problem
+from simstudy.design.settings import (
+    HeteroscedasticNoise,
+    LowRankTransformation,
+    MergeTransformation,
+    Quadratic,
+    StudentKeys,
+    StudentNoise,
+    Sum,
+    Term,
+)
+from simstudy.design.settings.cell import Cell
+
+ORDER = {
+    "squared_bias": 1, "mean_variance": 2, "mean_covariance": 2, "ensemble_variance": 2, "mse": 2, "correlation": 2,
+    "effective_heads": 2, "direct_mse": 2, "decomposition_gap": 2, "correlation_gap": 2, "query_correlation_gap": 2,
+    "equivalent_heads": 2, "output": 2,
+}  # fmt: skip
+"""Order of the measures, and of the diversity index of outputs; all others are bounded, or numbers of geometry."""
+DEGREE = {"linear": 1, "quadratic": 2, "interaction": 2}
+"""Degree of regression functions that are not bounded."""
+
+
+class Tail(NamedTuple):
+    """Moments of the estimates of a cell: those of an order below the limit exist."""
+
+    limit: float
+    why: str
+
+
+def tail(cell: Cell) -> Tail:
+    """Return the order from which on estimates have no moments, and what makes it so; infinite if they have all."""
+    found = [Tail(float("inf"), "")]
+    if cell.instance is not None:
+        return found[0]
+    noise, keys = cell.data.noise, cell.data.key_distribution
+    if isinstance(noise, StudentNoise) and cell.simulation.noise_treatment == "drawn" and cell.data.noise_sd > 0.0:
+        found.append(Tail(noise.df, f"noise drawn from {noise.label}"))
+    degree = _degree(cell)
+    if isinstance(keys, StudentKeys) and degree:
+        found.append(Tail(_keys_with_weight(cell, keys.df) / degree, f"a degree of {degree} under keys {keys.label}"))
+    return min(found)
+
+
+def _degree(cell: Cell) -> int:
+    """Degree of m, and of the standard deviation of the noise."""
+    regression, noise = cell.data.regression, cell.data.noise
+    terms: Sequence[Term] = regression.terms if isinstance(regression, Sum) else (regression,)
+    spread = int(isinstance(noise, HeteroscedasticNoise) and cell.data.noise_sd > 0.0)
+    return max(spread, *(DEGREE.get(term.function, 0) for term in terms))
+
+
+def _keys_with_weight(cell: Cell, df: float) -> float:
+    """Order from which on a far key that has weight has no moments."""
+    estimator, d = cell.estimator, cell.data.n_features
+    if (estimator.learner.kind, estimator.logits, estimator.key_scale) != ("nadaraya_watson", "distance", "raw"):
+        return df
+    transformation = estimator.transformation
+    seen = cell.heads.head_dim * (cell.heads.n_heads if estimator.combination.rule == "product" else 1)
+    seen = min(seen, d, transformation.rank if isinstance(transformation, LowRankTransformation) else d)
+    chunk = transformation.stride if isinstance(transformation, MergeTransformation) else 1
+    together = df * -(-cell.data.n_keys // chunk)
+    return together if seen == d or _sees_all(cell) else min(df + seen, together)
+
+
+def _sees_all(cell: Cell) -> bool:
+    """Whether every head surely sees all coordinates that m depends on."""
+    regression = cell.data.regression
+    radial = isinstance(regression, Quadratic) and len(regression.coefficients) == 1
+    used = len(getattr(regression, "coefficients", ())) or cell.data.n_features
+    return cell.heads.arrangement == "aligned" and not radial and used <= cell.heads.head_dim
+
+
+def order_of(claim: BaseClaim) -> int:
+    """Order of what a claim speaks of: of its measure, or of the diversity index that it orders cells by."""
+    return max(ORDER.get(str(name), 0) for name in (claim.measure, claim.index, getattr(claim, "against", None)))
+
+
+def lacking(cells: Sequence[Cell], order: int) -> str:
+    """Return what cells lack for means of powers of an order; empty if they lack nothing."""
+    tails = [found for found in map(tail, cells) if found.limit <= order]
+    if not tails:
+        return ""
+    return (
+        f"that takes moments of order {order} of the estimates, and in {len(tails)} of {len(cells)} cells they have "
+        f"none of order {tails[0].limit:.4g} and above ({tails[0].why})"
+    )
+
+
+def without_value(path: str, claim: BaseClaim, cells: Sequence[Cell]) -> Iterator[Problem]:
+    """Yield why what a claim speaks of does not exist in the cells that it selects."""
+    if why := lacking(cells, order_of(claim)):
+        yield Problem(path, claim.measure, f"does not exist: {why}; use lighter tails or another measure")
+
+
+def without_error(path: str, measure: str, order: int, cells: Sequence[Cell]) -> Iterator[Problem]:
+    """Yield why a measure has no Monte Carlo error in some cells."""
+    if order and (why := lacking(cells, 2 * order)):
+        yield Problem(path, measure, f"has no Monte Carlo standard error: {why}; no verdict will rest on it")

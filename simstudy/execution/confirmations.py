@@ -1,0 +1,59 @@
+"""Confirmations on disk: each that was ever begun, so that none can be left out."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field, ValidationError
+
+from simstudy.design.document import Confirmation, Design
+from simstudy.execution.seal import Seal, differences, digest_of, meaning
+from simstudy.execution.store import CONFIRMED, Store, store_of
+
+RECORD = "confirmation.json"
+
+
+class Begun(Confirmation):
+    """A confirmation that was begun: its beacon, when, and what its seal held."""
+
+    started: float = Field(ge=0, le=1e11, allow_inf_nan=False)
+    sealed: dict[str, Any]
+
+    def broken_by(self, design: Design) -> str:
+        """Return how a design differs from what was confirmed, empty if it does not.
+
+        The code may have changed: what was judged stands, by the code that the results name.
+        """
+        if digest_of(self.sealed) != self.seal:
+            return f"{RECORD} was changed"
+        return next(differences(self.sealed.get("design"), meaning(design), "design"), "")
+
+
+def begin(design: Design, seal: Seal, output: Path) -> Store:
+    """Write down that a confirmation begins, before anything is computed for it, and return its store."""
+    if design.confirmation is None:
+        raise ValueError("a pilot is no confirmation")
+    store = store_of(design, output)
+    if _begun(store) is None:
+        record = Begun(**design.confirmation.model_dump(), started=time.time(), sealed=seal.sealed)
+        with store.locked():
+            store.write_json(RECORD, record.model_dump())
+    return store
+
+
+def confirmations(pilot: Store) -> Iterator[tuple[Begun, Store]]:
+    """Yield all confirmations of a study that were begun, oldest first."""
+    stores = [Store(path.parent) for path in (pilot.folder / CONFIRMED).glob(f"*/{RECORD}")]
+    found = [(begun, store) for store in stores if (begun := _begun(store)) is not None]
+    yield from sorted(found, key=lambda each: (each[0].started, each[0].name))
+
+
+def _begun(store: Store) -> Begun | None:
+    try:
+        begun = Begun.model_validate(store.read_json(RECORD))
+    except ValidationError:
+        return None
+    return begun if begun.name == store.folder.name else None

@@ -1,0 +1,155 @@
+"""Seals: what will be judged, written down before the seeds of the confirmation can exist.
+
+A seal lies beside the design, as ``sealed/<study>.<profile>.json``, to be published.  What it holds a design to is its
+meaning: every setting of every cell, precision and stopping rule, claims with their outcomes and margins, and the code
+that computes and judges.  Comments, order and formatting of the file, titles and figures are free; so are versions of
+libraries, the processor and the date, which the seal only records: that it came before the beacon is shown by
+publishing it, not by what it says.
+"""
+
+from __future__ import annotations
+
+import datetime
+import hashlib
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import Field, ValidationError
+
+from simstudy.design.claims import LEVEL
+from simstudy.design.document import Design
+from simstudy.design.files import read_regular
+from simstudy.design.settings import Line, Record
+from simstudy.errors import UserError
+from simstudy.execution.engine import PACKAGE, code_of
+from simstudy.execution.provenance import provenance
+from simstudy.text import printable
+
+FOLDER = "sealed"
+JUDGING = (
+    "attention", "data", "design", "kernels", "replicates", "theory", "verdicts", "execution/ledger.py", "weights.py",
+)  # fmt: skip
+"""Sources that decide a verdict: what computes, stops, predicts and judges, as folders and files."""
+MAX_SEAL_BYTES = 1 << 22
+MAX_SHOWN = 60
+"""Characters of an entry that a message shows."""
+
+
+class Seal(Record):
+    """What is held fixed, its digest, and what is only recorded."""
+
+    frozen: Annotated[Line, Field(max_length=40)]
+    digest: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+    software: dict[str, Any]
+    sealed: dict[str, Any]
+
+
+def seal_path(design_path: Path, design: Design) -> Path:
+    """Return where the seal of a design lies: in the folder ``sealed`` beside the file."""
+    return design_path.parent / FOLDER / f"{design.study.name}.{design.profile}.json"
+
+
+def seal_of(design: Design) -> Seal:
+    """Return the seal of a design as it stands, with the code that runs it, dated today."""
+    sealed = {"design": meaning(design), "code": judging_code()}
+    software = provenance(cells=[planned.cell for planned in design.cells])
+    return Seal(
+        frozen=datetime.datetime.now(datetime.UTC).date().isoformat(),
+        digest=digest_of(sealed),
+        software={name: software[name] for name in ("simstudy", "commit", "engine", "python", "libraries")},
+        sealed=sealed,
+    )
+
+
+def meaning(design: Design) -> dict[str, Any]:
+    """Return what a design means, as plain data in which order and formatting of its file leave no trace."""
+    grids: dict[str, Any] = {}
+    for name, factors in design.factors.items():
+        cells = [planned.model_dump(mode="json", exclude={"cell": {"heads": {"file"}}}) for planned in design.cells
+                 if planned.grid == name]  # fmt: skip
+        # Of a thousand cells the digest, which also covers the contents of head files.
+        settings = digest_of(sorted(map(digest_of, cells)))
+        grids[name] = {"factors": sorted(factors), "cells": len(cells), "settings": settings}
+    return {
+        "study": design.study.name,
+        "profile": design.profile,
+        "aim": design.study.aim,
+        "level": LEVEL,
+        "seeds": sorted({planned.cell.simulation.seed for planned in design.cells}),
+        "grids": grids,
+        "claims": {name: claim.model_dump(mode="json") for name, claim in design.claims.items()},
+    }
+
+
+def judging_code() -> str:
+    """Return a digest of the sources that decide a verdict, without comments, formatting and docstrings."""
+    digest = hashlib.blake2b(digest_size=16)
+    for entry in JUDGING:
+        path = PACKAGE / entry
+        for source in sorted(path.rglob("*.py")) if path.is_dir() else [path]:
+            digest.update(f"{source.relative_to(PACKAGE).as_posix()}\0{code_of(source)}\0".encode())
+    return digest.hexdigest()
+
+
+def digest_of(content: Any) -> str:
+    """Return the digest of plain data, whatever the order of its keys."""
+    text = json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return hashlib.blake2b(text.encode(), digest_size=32).hexdigest()
+
+
+def read_seal(path: Path) -> Seal:
+    """Return the seal at a path.
+
+    Raises
+    ------
+    UserError
+        If there is none, if the file is none, or if its digest is not that of what it holds.
+    """
+    if not path.exists():
+        raise UserError(printable(f"{path}: no seal; freeze the design first, and publish what simstudy freeze writes"))
+    try:
+        seal = Seal.model_validate_json(read_regular(path, MAX_SEAL_BYTES))
+        whole = digest_of(seal.sealed) == seal.digest
+    except UserError as error:
+        raise UserError(printable(f"{path}: {error}")) from None
+    except (ValidationError, ValueError, RecursionError):  # the last: nested beyond what the digest bears
+        raise UserError(printable(f"{path}: not a seal; take back what simstudy freeze wrote")) from None
+    if not whole:
+        raise UserError(printable(f"{path}: changed since it was written; take back what simstudy freeze wrote"))
+    return seal
+
+
+def require_unbroken(seal: Seal, design: Design, path: Path) -> None:
+    """Refuse a design, or code, that is no longer what was sealed.
+
+    Raises
+    ------
+    UserError
+        With the first entry that differs.
+    """
+    now = {"design": meaning(design), "code": judging_code()}
+    if broken := next(differences(seal.sealed, now), ""):
+        remedy = "take that back, or freeze anew and confirm with a later beacon"
+        raise UserError(printable(f"{path}: void, as {broken}; {remedy}"))
+
+
+def differences(sealed: Any, now: Any, path: str = "") -> Iterator[str]:
+    """Yield how plain data differ, entry by entry: "design.claims.floor.margin was sealed as 0.05 and is 0.1"."""
+    if isinstance(sealed, dict) and isinstance(now, dict):
+        for key in sorted(sealed.keys() | now.keys()):
+            place = f"{path}.{key[:MAX_SHOWN]}".lstrip(".")
+            if key not in sealed:
+                yield f"{place} was added"
+            elif key not in now:
+                yield f"{place} was removed"
+            else:
+                yield from differences(sealed[key], now[key], place)
+    elif sealed != now:
+        yield f"{path} was sealed as {_brief(sealed)} and is {_brief(now)}"
+
+
+def _brief(value: Any) -> str:
+    text = json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]}..."

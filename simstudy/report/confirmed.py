@@ -1,0 +1,62 @@
+"""What the confirmations of a study found, beside the verdicts of its pilot."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from simstudy.design.document import Design
+from simstudy.errors import UserError
+from simstudy.execution.confirmations import Begun, confirmations
+from simstudy.execution.store import Store
+from simstudy.results import open_results
+
+NOT_CONFIRMED = "not confirmed"
+DIVIDED = "divided"
+"""What is said of a claim on which confirmations differ: none of them is picked."""
+
+
+class Confirmed(NamedTuple):
+    """One confirmation that was begun: its beacon and folder, the day, why it does not count, and its verdicts."""
+
+    beacon: str
+    folder: str
+    day: str
+    void: str
+    verdicts: dict[str, str]
+
+
+def confirmed_of(design: Design, pilot: Store) -> list[Confirmed]:
+    """Return all confirmations of a study that were begun, oldest first; none of a confirmation itself."""
+    if design.confirmation is not None:
+        return []
+    return [_confirmed(begun, store, design) for begun, store in confirmations(pilot)]
+
+
+def _confirmed(begun: Begun, store: Store, design: Design) -> Confirmed:
+    verdicts: dict[str, str] = {}
+    void = f"void, as {broken}" if (broken := begun.broken_by(design)) else ""
+    try:
+        results = open_results(store.folder)
+    except UserError:
+        void = void or "not finished"
+    else:
+        if (results.attrs["seal"], results.attrs["beacon"]) != (begun.seal, begun.beacon):
+            void = void or "void, as its results are of another seal or beacon"
+        verdicts = dict(zip(results.claim.values.tolist(), results.verdict.values.tolist(), strict=True))
+    day = time.strftime("%Y-%m-%d", time.gmtime(begun.started))
+    return Confirmed(begun.beacon, store.folder.name, day, void, {} if void else verdicts)
+
+
+def verdict_of(claim: str, confirmed: Sequence[Confirmed]) -> str:
+    """Return the verdict on a claim in which all its confirmations agree, or that there is none."""
+    found = {each.verdicts[claim] for each in confirmed if claim in each.verdicts}
+    if not found:
+        return NOT_CONFIRMED
+    return found.pop() if len(found) == 1 else DIVIDED
+
+
+def history_of(claim: str, confirmed: Sequence[Confirmed]) -> str:
+    """Return what each confirmation says of a claim, oldest first: "4f0c…: supported; 91ab…: not finished"."""
+    return "; ".join(f"{each.folder}: {each.verdicts.get(claim) or each.void}" for each in confirmed)

@@ -1,0 +1,84 @@
+"""The preregistration of a study, filled in from its design.
+
+After the ADEMP-PreReg template: Siepe, Bartoš, Morris, Boulesteix, Heck and Pawel, "Simulation studies for
+methodological research in psychology: a standardized template for planning, preregistration, and reporting",
+Psychological Methods (2024), doi 10.1037/met0000695.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from simstudy.design.claims import LEVEL, Claim
+from simstudy.design.document import Design
+from simstudy.design.measures import INDEXED_MEASURES, MEASURES, STATISTICS
+from simstudy.design.settings import TABLES
+from simstudy.design.settings.cell import level, setting_of
+from simstudy.execution.seal import Seal
+from simstudy.execution.store import Store
+from simstudy.report.labels import level_name, setting_name
+from simstudy.report.page import precision_words, template
+
+_MECHANISM = ("data", "system", "queries")
+_METHOD = ("heads", "estimator")
+_STATED_APART = {"statement", "origin", "expected", "grid", "kind"}
+
+
+def write_sealed(design: Design, seal: Seal, path: Path) -> Path:
+    """Write a seal, and beside it the preregistration, whose path is returned; the seal last: it comes whole or not."""
+    folder = Store(path.parent)
+    written = folder.write_text(f"{path.stem}.md", preregistration(design, seal))
+    folder.write_json(path.name, seal.model_dump())
+    return written
+
+
+def preregistration(design: Design, seal: Seal) -> str:
+    """Return the preregistration of a design as Markdown."""
+    registered = MEASURES | STATISTICS | INDEXED_MEASURES
+    measures = dict.fromkeys(claim.measure for claim in design.claims.values())
+    return template("preregistration.md").render(
+        design=design,
+        seal=seal,
+        level=LEVEL,
+        grids=[_grid(design, name) for name in design.factors],
+        measures={name: registered[name] for name in measures},
+        claims={name: _terms(claim) for name, claim in design.claims.items()},
+    )
+
+
+def _grid(design: Design, name: str) -> dict[str, Any]:
+    """Factors, fixed settings and precision of one grid, in words."""
+    planned = [planned for planned in design.cells if planned.grid == name]
+    coordinates = [each.cell.coordinates for each in planned]
+    factors = design.factors[name]
+    levels = {factor: dict.fromkeys(level_name(level(row, factor)) for row in coordinates) for factor in factors}
+    return {
+        "name": name,
+        "title": design.titles[name],
+        "n_cells": len(planned),
+        "factors": {setting_name(factor): ", ".join(found) for factor, found in levels.items()},
+        "mechanism": _fixed(coordinates, _MECHANISM, factors),
+        "method": _fixed(coordinates, _METHOD, factors),
+        "simulation": _fixed(coordinates, ("simulation",), factors),
+        "precision": precision_words(planned[0]),
+        "stop": planned[0].precision.stop,
+    }
+
+
+def _fixed(coordinates: list[dict[str, Any]], tables: tuple[str, ...], factors: tuple[str, ...]) -> dict[str, str]:
+    """Settings of some tables that are no factors, where they mean something; all values that follow from factors."""
+    names = [name for table in tables for name in TABLES[table].model_fields if name not in factors]
+    found = {name: [level_name(row[name]) for row in coordinates if row[name] != ""] for name in names}
+    for name in {setting_of(factor) for factor in factors} & found.keys():
+        # A parameter is a factor, so only the kind is fixed.
+        found[name] = [text.partition("(")[0] for text in found[name]]
+    return {setting_name(name): ", ".join(dict.fromkeys(values)) for name, values in found.items() if values}
+
+
+def _terms(claim: Claim) -> str:
+    """What a claim states beside its sentence, as the design does: ``x = "angle", margin = 0.05``."""
+    terms = claim.model_dump(mode="json", exclude=_STATED_APART, exclude_none=True)
+    stated = {name: json.dumps(value, ensure_ascii=False) for name, value in terms.items() if value != {}}
+    return ", ".join(f"{name} = {text}" for name, text in stated.items())

@@ -1,0 +1,190 @@
+"""What lies inside a cell, and cells compared after the fact: as verdicts do, and marked as what it is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import xarray as xr
+from builders import DESIGN, edited, write_design
+
+import simstudy
+from simstudy.design.load import load_design
+from simstudy.design.measures import LENGTHS
+from simstudy.errors import UserError
+from simstudy.execution.store import read_results
+from simstudy.results import files_of
+
+PAIRS = [({"angle": 0, "bandwidth": 0.5}, {"angle": 90, "bandwidth": 0.5}), (0, 5)]
+COMPARED = """[claims.{name}]
+statement = "s"
+kind = "larger_than"
+grid = "angles"
+measure = "{measure}"
+where = {{ angle = 0, bandwidth = 0.5 }}
+versus = {{ angle = 90 }}
+compared = "{name}"
+expected = "inconclusive"
+
+"""
+FURTHER = """[grids.elsewhere]
+settings = { seed = 8, n_heads = 3, arrangement = "orthogonal", bandwidth = 0.5 }
+by_query = true
+[grids.coarse]
+settings = { batch_size = 64, n_heads = 1, arrangement = "aligned" }
+[grids.few]
+settings = { seed = 9, arrangement = "aligned" }
+precision = { min_replicates = 32, max_replicates = 32 }
+[grids.lost]
+settings = { normaliser = { kind = "compact", power = 1 }, bandwidth = 0.01, arrangement = "orthogonal" }
+[claims.mse-falls]"""
+ORDER = """[claims.order]
+statement = "s"
+kind = "violated_pairs"
+grid = "angles"
+measure = "mse"
+against = "chordal"
+by = "bandwidth"
+direction = "decreasing"
+at_most = 0.5
+expected = "inconclusive"
+
+"""
+ELSEWHERE = {"grid": "elsewhere"}
+
+
+def text(name: str = "tiny", seed: int = 7) -> str:
+    """Cells of one seed, of another, in longer blocks and without any estimate; and claims that compare two of them."""
+    claims = "".join(COMPARED.format(name=each, measure="mse") for each in ("difference", "ratio"))
+    design = edited(edited(DESIGN, "[claims.mse-falls]", FURTHER), "[figures.mse]", claims + ORDER + "[figures.mse]")
+    design = edited(design, "min_replicates = 64", "min_replicates = 512")
+    return edited(edited(design, 'name = "tiny"', f'name = "{name}"'), "seed = 7", f"seed = {seed}")
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory) -> xr.Dataset:
+    folder = tmp_path_factory.mktemp("analysis")
+    return simstudy.run(load_design(write_design(folder, text())), output=folder, executor="serial")
+
+
+def mcse(results: xr.Dataset, where: dict) -> float:
+    return float(simstudy.details(results, where).mse_contribution.pipe(np.square).sum() ** 0.5)
+
+
+@pytest.mark.parametrize("name", ["difference", "ratio"])
+def test_contrast__is_the_comparison_of_a_claim_to_the_last_bit(results, name):
+    (row,) = np.flatnonzero(results.comparison_claim == name)
+    a, b = PAIRS[0]
+    found = simstudy.contrast(results, a, b, "mse", ratio=name == "ratio")
+    assert found.statistic == results.comparison_statistic.values[row]
+    assert found.estimate == results.comparison_estimate.values[row]
+    assert found.mcse == results.comparison_mcse.values[row]
+    # The claim's interval is at the level of one of four claims, this one at 2.5 % on either side.
+    assert results.comparison_confidence_lower.values[row] < found.lower < found.estimate < found.upper
+    assert found.paired and found.doubt == ""
+
+
+def test_contrast__knows_the_covariance_of_cells_that_share_data_and_of_no_others(results):
+    a, b = PAIRS[0]
+    own = [mcse(results, where) for where in (a, b, ELSEWHERE)]
+    assert simstudy.contrast(results, a, b, "mse").mcse < 0.9 * np.hypot(*own[:2])
+    apart = simstudy.contrast(results, a, ELSEWHERE, "mse")
+    assert not apart.paired and apart.mcse == pytest.approx(np.hypot(own[0], own[2]), rel=1e-6)
+    with pytest.raises(UserError, match=r"share replicates \(seed = 7\) in blocks of other lengths"):
+        simstudy.contrast(results, a, {"grid": "coarse"}, "mse")
+
+
+def test_contrast__says_that_it_is_exploratory_and_what_its_interval_is(results):
+    shown = repr(simstudy.contrast(results, *PAIRS[0], "mse"))
+    assert shown.startswith("exploratory: mse at angle = 0, bandwidth = 0.5 minus angle = 90 = ")
+    assert "paired block by block; 95 % at all looks: " in shown
+    assert "independent cells" in repr(simstudy.contrast(results, PAIRS[0][0], ELSEWHERE, "mse"))
+
+
+def test_contrast__of_an_index_and_by_numbers_of_cells(results):
+    found = simstudy.contrast(results, *PAIRS[1], "hdi", index="output")
+    first, last = results.hdi.sel(index="output").values[[0, 5]]
+    assert found.estimate == first - last and found.statistic.startswith("output at angle = 0")
+    for index in (None, "absent"):
+        with pytest.raises(UserError, match="one of chordal, participation"):
+            simstudy.contrast(results, *PAIRS[1], "hdi", index=index)
+    with pytest.raises(UserError, match="measure = 'risk': not in these results; they have squared_bias"):
+        simstudy.contrast(results, *PAIRS[1], "risk")
+
+
+def test_contrast__without_a_sound_error_has_no_interval_and_says_why(results):
+    found = simstudy.contrast(results, ELSEWHERE, {"grid": "few"}, "mse")
+    assert (found.lower, found.upper) == (-np.inf, np.inf) and "16 blocks of replicates, 64 are needed" in repr(found)
+    with pytest.raises(UserError, match="no replicate of this cell has an estimate"):
+        simstudy.contrast(results, 0, {"grid": "lost"}, "mse")
+
+
+@pytest.mark.parametrize(
+    ("where", "expected"),
+    [
+        ({"grid": "angles", "angle": 45}, r"2 cells; state more of what tells them apart: bandwidth \(0.5, 1.0\)"),
+        ({"grid": "angles", "angle": 31}, r"no cell; angle may be 0.0, 45.0, 90.0"),
+        ({"angle": 0, "bandwidth": 0.8}, r"no cell; angle may be .*; bandwidth may be 0.5, 1.0"),
+        ({"colour": 1}, "where.colour: no setting of these results; they have angle, "),
+        ({}, r"10 cells; .*grid \('angles', 'elsewhere', 'coarse', 'few', 'lost'\)"),
+        (10, "or a number below 10"),
+        (-1, "or a number below 10"),
+        (True, "or a number below 10"),
+        ("angles", "or a number below 10"),
+    ],
+)
+def test_cells_that_are_not_one__are_refused_with_what_tells_them_apart(results, where, expected):
+    with pytest.raises(UserError, match=expected):
+        simstudy.details(results, where)
+
+
+def test_details__hold_every_cell_at_its_own_size(results):
+    for cell, n_heads in enumerate(results.n_heads.values[:9]):
+        inside = simstudy.details(results, cell)
+        assert inside.sizes["head"] == inside.sizes["head_i"] == inside.sizes["head_j"] == n_heads
+        assert inside.sizes["block"] == 16 * results.n_batches.values[cell]
+        assert np.isfinite(inside.head_covariance).all() and np.isfinite(inside.mse_contribution).all()
+        square = float((inside.mse_contribution**2).sum())
+        assert square**0.5 == pytest.approx(float(results.mse_mcse[cell]), rel=1e-12)
+        variance = np.diag(inside.head_covariance).mean()
+        assert variance == pytest.approx(float(results.mean_variance.sel(source="empirical")[cell]))
+        assert ("query" in inside.dims) == (cell == 6)
+        assert all(inside[name].attrs["long_name"] for name in inside.variables)
+    by_query = simstudy.details(results, ELSEWHERE)
+    assert by_query.query_point.shape == (1, 6) and not by_query.query_point.any()
+
+
+def test_details__pad_nothing(results):
+    stored = read_results(Path(files_of(results)[0]).with_name("details.nc"))
+    for dimension, count in LENGTHS.items():
+        assert stored.sizes[dimension] == stored[count].sum() and stored[count].attrs["sample_dimension"] == dimension
+    assert np.isfinite(stored.mse_contribution).all() and np.isfinite(stored.head_error_moment).all()
+
+
+def test_pairs_of_an_order__are_stored_one_by_one(results):
+    stored = read_results(Path(files_of(results)[0]).with_name("details.nc"))
+    assert stored.pair_claim.values.tolist() == ["order"] * 6
+    for pair in range(6):
+        first, second = int(stored.pair_first[pair]), int(stored.pair_second[pair])
+        assert results.bandwidth[first] == results.bandwidth[second] and results.angle[first] < results.angle[second]
+        found = simstudy.contrast(results, second, first, "mse")
+        told = stored.pair_estimate.values[pair], stored.pair_mcse.values[pair]
+        assert (found.estimate, found.mcse) == pytest.approx(told, rel=1e-12)
+    low = stored.pair_estimate < 0
+    assert ((stored.pair_p_in_favour < stored.pair_p_against) == low).all()
+
+
+def test_details_that_are_gone_or_of_another_run__are_told(results, tmp_path):
+    with pytest.raises(UserError, match=r"no details of cell 0 \(the results were not read from a file\)"):
+        simstudy.details(results.drop_encoding(), 0)
+    other = results.copy()
+    other["mse_mcse"] = results.mse_mcse * 1.001
+    with pytest.raises(UserError, match="of another run than these results; open the results again"):
+        simstudy.contrast(other, 0, 1, "mse")
+    with pytest.raises(UserError, match="no details of cell 0"):
+        simstudy.details(results.assign_attrs(engine="0"), 0)
+    moved = results.copy()
+    moved.encoding["source"] = str(tmp_path / "results.nc")
+    with pytest.raises(UserError, match=r"details\.nc: no results can be read"):
+        simstudy.details(moved, 0)
