@@ -48,8 +48,10 @@ def principal_angles(projections: Array) -> Array:
     """
     bases = orthonormal_bases(projections)
     n_heads = bases.shape[-3]
-    angles = _angles_of_pairs(bases, *np.indices((n_heads, n_heads)).reshape(2, -1))
-    return angles.reshape(*bases.shape[:-3], n_heads, n_heads, -1)
+    first, second = np.triu_indices(n_heads, 1)
+    angles = np.zeros((*bases.shape[:-3], n_heads, n_heads, bases.shape[-1]))
+    angles[..., first, second, :] = angles[..., second, first, :] = _angles_of_pairs(bases, first, second)
+    return angles
 
 
 def _angles_of_pairs(bases: Array, first: NDArray[np.intp], second: NDArray[np.intp]) -> Array:

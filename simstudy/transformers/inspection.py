@@ -21,7 +21,7 @@ from simstudy.transformers.observations import contribution_overlap, logit_rank,
 from simstudy.transformers.predictions import pool_of, predict
 
 SOURCES = ("observed", "angles", "leading", "exact", "redrawn")
-_HAAR_DRAWS = 12
+_HAAR_DRAWS = 8
 
 
 class Tokens(NamedTuple):
