@@ -76,7 +76,7 @@ test: $(VENV)/.dev  ## Import contracts and the whole test suite
 	$(BIN)/lint-imports
 	$(BIN)/python -m pytest -n $(CORES) --dist loadfile --no-loadscope-reorder
 
-verify: $(VENV)/.models  ## Exact moments, error rates of verdicts, kills, hostile inputs, trained models (minutes)
+verify: $(VENV)/.models  ## Exact moments, theories, error rates of verdicts, kills, hostile inputs, trained models (minutes)
 	$(BIN)/python -m pytest -s --timeout=1800 -m "rare or not rare" tests/verification/verify_*.py
 	$(BIN)/python -m pytest -m rare --timeout=1800
 

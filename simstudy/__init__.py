@@ -1,9 +1,10 @@
 """Monte Carlo studies of multi-head attention as an ensemble of Nadaraya-Watson estimators.
 
-`run` runs a study from its design file; `open_results` loads the results of one and `to_grid` lays them out by
-factor; `contrast` compares two cells, `details` shows what lies inside one, `concat` joins studies; `nw_ensemble`,
-`principal_angles` and `head_diversity` evaluate one ensemble on the caller's own arrays;
-`read_heads` and `inspect_heads` tell how correlated the heads of a trained transformer are, and what theory says.
+`run` runs a study, from its design file or a `Study` written in Python; `check` and `plan` say beforehand what is wrong
+with it and what it will take; `open_results` loads the results of one and `to_grid` lays them out by factor; `contrast`
+compares two cells, `details` shows what lies inside one, `concat` joins studies; `nw_ensemble`, `principal_angles` and
+`head_diversity` evaluate one ensemble on the caller's own arrays; `read_heads` and `inspect_heads` tell how correlated
+the heads of a trained transformer are, and what theory says.
 """
 
 import importlib
@@ -11,21 +12,23 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from simstudy.analysis import contrast, details
+    from simstudy.design.builder import Study
+    from simstudy.design.load import check
     from simstudy.ensemble import head_diversity, nw_ensemble, principal_angles
     from simstudy.joining import concat
-    from simstudy.results import open_results, to_grid
-    from simstudy.study import run
+    from simstudy.library import open_results, plan, run
+    from simstudy.results import to_grid
     from simstudy.transformers.heads import read_heads
     from simstudy.transformers.inspection import inspect_heads
 
 __all__ = [
-    "concat", "contrast", "details", "head_diversity", "inspect_heads", "nw_ensemble", "open_results",
-    "principal_angles", "read_heads", "run", "to_grid",
+    "Study", "check", "concat", "contrast", "details", "head_diversity", "inspect_heads", "nw_ensemble",
+    "open_results", "plan", "principal_angles", "read_heads", "run", "to_grid",
 ]  # fmt: skip
 _HOMES = {
-    "concat": "joining", "contrast": "analysis", "details": "analysis",
-    "inspect_heads": "transformers.inspection", "read_heads": "transformers.heads",
-    "open_results": "results", "to_grid": "results", "run": "study",
+    "Study": "design.builder", "check": "design.load", "concat": "joining", "contrast": "analysis",
+    "details": "analysis", "inspect_heads": "transformers.inspection", "read_heads": "transformers.heads",
+    "open_results": "library", "plan": "library", "run": "library", "to_grid": "results",
 }  # fmt: skip
 
 

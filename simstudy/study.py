@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 import json
+import os
 from pathlib import Path
 from typing import Protocol
 
@@ -13,6 +14,7 @@ from threadpoolctl import threadpool_limits
 
 from simstudy.design.document import Design
 from simstudy.design.load import load_design
+from simstudy.design.written import Source, name_of, read_design
 from simstudy.errors import UserError
 from simstudy.execution.clients import CLOSED, Network
 from simstudy.execution.jobs import Jobs
@@ -34,7 +36,7 @@ class Observer(Protocol):
 
 
 def run(
-    design: Design | str | Path,
+    design: Design | Source,
     profile: str = "quick",
     *,
     output: str | Path = DEFAULT_OUTPUT,
@@ -52,7 +54,8 @@ def run(
     Parameters
     ----------
     design
-        A design, or the path of a design file.
+        Path of a design file, name of a shipped design, a `simstudy.Study`, a dict as TOML parses it, or what
+        `simstudy.check` returned.
     profile
         Profile of the design file; ignored if a `Design` is given.
     output
@@ -84,6 +87,7 @@ def run(
     _require_references(design)
     store = store_of(design, output)
     require_writable(store.folder)
+    _require_own_folder(design, store)
     meter = Meter()
     tell = observer or (lambda *_: None)
     with contextlib.ExitStack() as held:
@@ -110,7 +114,8 @@ def run(
         results.attrs["run"] = json.dumps(record)
         store.write_dataset(DETAILS_FILE, xr.merge([details, pairs], combine_attrs="override"))
         path = store.write_dataset("results.nc", results)
-        store.write_json("provenance.json", {**results.attrs, **machine, "run": record})
+        file = None if design.path is None else str(design.path.absolute())
+        store.write_json("provenance.json", {**results.attrs, **machine, "run": record, "design_file": file})
     # As they will be read ever after: reports are the same bytes whoever writes them, and when.
     return read_results(path)
 
@@ -164,6 +169,20 @@ def simulate(ledger: Ledger, queue: Queue, meter: Meter, tell: Observer) -> None
         meter.add(outcome.usage)
         queue.add(ledger.record(task, outcome.batches))
         tell(ledger)
+
+
+def _require_own_folder(design: Design, store: Store) -> None:
+    """Refuse to write over the results of another file that states a design of the same name."""
+    other = store.read_json("provenance.json").get("design_file")
+    if design.path is None or not isinstance(other, str) or not os.path.isfile(other):
+        return
+    try:
+        name = name_of(read_design(Path(other)).tables)
+    except UserError:  # it is no design any more
+        return
+    if name == design.study.name and not os.path.samefile(other, design.path):
+        remedy = "give one of them another name, or choose another --output"
+        raise UserError(f"{store.folder}: holds the results of {other}, whose study has the same name; {remedy}")
 
 
 def _require_references(design: Design) -> None:

@@ -27,7 +27,7 @@ from builders import DESIGN, edited
 ROOT = Path(__file__).parents[1]
 FOLDER = Path("tiny") / "quick"
 BATCHES = "batches/*/*.npz"
-ENDS = ("results.nc", "provenance.json", "figures/*", "*.csv", "report.html")
+ENDS = ("details.nc", "results.nc", "provenance.json", "figures/*", "*.csv", "report.html")
 """What a run writes when all batches are stored, in this order."""
 PATIENCE = 240.0
 TRIES = 8

@@ -88,5 +88,5 @@ def test_xarray__joins_results_by_itself(studies):
     assert joined.sizes["cell"] == 5
     np.testing.assert_array_equal(joined.mse_mcse[:2], studies["two"].mse_mcse)
     np.testing.assert_array_equal(joined.mse_mcse[2:], studies["all"].mse_mcse)
-    with pytest.raises(UserError, match=r"no details of cell 2 .*join them with simstudy\.concat"):
-        simstudy.details(joined, 2)
+    with pytest.raises(UserError, match=r"no details of cell 3 .*join them with simstudy\.concat"):
+        simstudy.details(joined, 3)

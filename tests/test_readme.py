@@ -29,11 +29,11 @@ def flagship() -> None:
 
 
 def test_readme__has_the_blocks_that_are_tested():
-    assert len(PYTHON) == 4 and len(TOML) == 1
+    assert len(PYTHON) == 5 and len(TOML) == 1
 
 
 @pytest.mark.usefixtures("flagship")
-@pytest.mark.parametrize("code", PYTHON, ids=["load", "contrast", "evaluate", "theory"])
+@pytest.mark.parametrize("code", PYTHON, ids=["own-question", "load", "contrast", "evaluate", "theory"])
 def test_python_blocks__run(code):
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert result.returncode == 0, result.stderr

@@ -100,6 +100,27 @@ def test_factors__are_read_as_they_are_recorded(made_up):
     assert factors_of(made_up.assign_attrs(factors="a: ; b-2: n_keys")) == {"a": (), "b-2": ("n_keys",)}
 
 
+def test_files__are_compressed_without_losing_a_digit(made_up, tmp_path):
+    many = made_up.isel(cell=np.arange(5000) % made_up.sizes["cell"])
+    many["mse_mcse"] = "cell", np.random.default_rng(1).standard_normal(5000)
+    path = Store(tmp_path).write_dataset("results.nc", many)
+    text = sum(len(str(each)) for v in many.variables.values() if v.dtype.kind in "OU" for each in v.values.ravel())
+    numbers = sum(v.nbytes for v in many.variables.values() if v.dtype.kind not in "OU")
+    assert path.stat().st_size < 0.25 * (numbers + text)
+    again = open_results(tmp_path)
+    assert again.drop_encoding().identical(many) and again.mse.encoding["zlib"] and again.regression.encoding["zlib"]
+
+
+def test_coordinates__have_names_and_units(made_up):
+    assert made_up.n_keys.attrs == {"long_name": "training pairs", "units": "1"}
+    assert made_up.angle.attrs == {"long_name": "angle", "units": "degrees"}
+    assert made_up.regression.attrs == {"long_name": "regression function"}
+    for name, coordinate in made_up.coords.items():
+        assert coordinate.attrs["long_name"] and ("units" in coordinate.attrs) == (coordinate.dtype.kind not in "OU"), (
+            name
+        )
+
+
 def test_foreign_data__are_refused(made_up, tmp_path):
     foreign = xr.Dataset({"air": ("time", [1.0])})
     for data in (foreign, foreign.assign_attrs(factors=3), foreign.assign_attrs(factors="a: b")):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import importlib.metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,6 +10,7 @@ import typer
 
 from simstudy.design.mistakes import require_plain
 from simstudy.report.defects import log_beside
+from simstudy.report.terminal import say
 
 if TYPE_CHECKING:
     from simstudy.design.document import Design
@@ -18,11 +19,9 @@ if TYPE_CHECKING:
 EXIT_PRECISION_MISSED = 3
 EXIT_DIFFERENT = 4
 EXIT_UNLIKE_DECLARED = 5
-DESIGNS = Path("designs")
 
 app = typer.Typer(
     no_args_is_help=True,
-    add_completion=False,
     rich_markup_mode="rich",
     help="Monte Carlo studies of multi-head attention as an ensemble of Nadaraya-Watson estimators.\n\n"
     "A study is one design file (TOML). Typical use: [bold]simstudy list[/], [bold]simstudy check[/] a design, "
@@ -33,24 +32,41 @@ app = typer.Typer(
 )
 
 
+def _show_version(asked: bool) -> None:
+    if asked:
+        say(f"simstudy {importlib.metadata.version('simstudy')}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    """Take the options that stand before a command."""
+
+
 def plain_path(path: Path) -> Path:
     """Return a path that a terminal can show; another is refused."""
     require_plain("output", str(path))
     return path
 
 
-DesignArgument = Annotated[str, typer.Argument(help="Path of a design file, or the name of one in designs/.")]
+def _names(incomplete: str) -> list[str]:
+    """Complete the name of a design."""
+    from simstudy.design.shipped import known_designs
+
+    return [path.stem for path in known_designs() if path.stem.startswith(incomplete)]
+
+
+DesignArgument = Annotated[
+    str, typer.Argument(help="Path of a design file, or the name of a shipped design.", autocompletion=_names)
+]
 ProfileOption = Annotated[str, typer.Option(help="Profile of the design: how much to run and how precisely.")]
 OutputOption = Annotated[Path, typer.Option(help="Folder of all studies.", callback=plain_path)]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, whose keys the README lists.")]
 DashboardOption = Annotated[int | None, typer.Option(min=1, max=65535, help="Port of Dask's dashboard, for this host.")]
-
-
-def design_path(name: str) -> Path:
-    """Return the path of a design given by path or by name."""
-    path = Path(name)
-    if path.suffix == ".toml" or os.path.exists(name):
-        return path
-    return DESIGNS / f"{name}.toml"
 
 
 def store_for(design: Design, output: Path) -> Store:

@@ -8,57 +8,91 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.table import Table
 
-from simstudy.commands.app import DESIGNS, app, design_path
+from simstudy.commands.app import JsonOption, app
 from simstudy.errors import UserError
-from simstudy.report.terminal import entry, say, show_table, warn
+from simstudy.report.terminal import entry, say, say_json, show_table, warn
 
 if TYPE_CHECKING:
-    from rich.text import Text
+    from collections.abc import Iterable
+
+    from simstudy.design.document import Design
+    from simstudy.design.mistakes import Problem
+    from simstudy.design.written import Source
+
+    Checked = tuple[str, dict[str, Design], list[Problem]]
 
 
 @app.command("list")
-def list_designs(folder: Annotated[Path, typer.Argument(help="Folder of design files.")] = DESIGNS) -> None:
-    """List the design files of a folder, with their profiles and sizes."""
-    paths = sorted(folder.glob("*.toml"))
+def list_designs(
+    folder: Annotated[Path | None, typer.Argument(help="Folder of other design files.")] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """List the designs that are shipped and those in designs/ here, with their profiles and sizes."""
+    from simstudy.design.shipped import known_designs
+
+    paths = known_designs() if folder is None else sorted(folder.glob("*.toml"))
     if not paths:
-        raise UserError(f"{folder}: holds no design files (*.toml); give another folder")
+        raise UserError(f"{folder or 'designs'}: holds no design files (*.toml); give another folder")
+    checked = _checked(paths)
+    if as_json:
+        say_json(_record(checked))
+        return
     table = Table("design", "title", "profile: cells")
-    for path in paths:
-        table.add_row(path.stem, *_listed(path))
+    for place, profiles, problems in checked:
+        if problems:
+            # The first of them, so that the others are listed.
+            more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
+            table.add_row(place, entry((f"{problems[0]}{more}", "red")), "see simstudy check")
+        else:
+            sizes = (f"{name}: {len(design.cells)}" for name, design in profiles.items())
+            table.add_row(Path(place).stem, next(iter(profiles.values())).study.title, ", ".join(sizes))
     show_table(table)
 
 
-def _listed(path: Path) -> tuple[str | Text, str]:
-    """Title and sizes of a design for the list; of a faulty one its first mistake, so that the others are listed."""
-    from simstudy.design.load import load_design, profiles_of
-    from simstudy.design.mistakes import DesignError
-
-    try:
-        loaded = {profile: load_design(path, profile) for profile in profiles_of(path) or ("quick",)}
-    except DesignError as error:
-        more = f" (and {len(error.problems) - 1} more)" if len(error.problems) > 1 else ""
-        return entry((f"{error.problems[0]}{more}", "red")), "see simstudy check"
-    sizes = (f"{profile}: {len(design.cells)}" for profile, design in loaded.items())
-    return next(iter(loaded.values())).study.title, ", ".join(sizes)
-
-
 @app.command()
-def check(designs: Annotated[list[str], typer.Argument(help="Design files, by path or name.")]) -> None:
+def check(
+    designs: Annotated[list[str], typer.Argument(help="Design files, by path or name.")],
+    as_json: JsonOption = False,
+) -> None:
     """Check design files under every profile, and report every mistake with its place and remedy."""
-    from simstudy.design.load import load_design, profiles_of
-    from simstudy.design.mistakes import DesignError
-
-    mistakes: dict[str, None] = {}
-    notes: dict[str, None] = {}
-    for path in map(design_path, designs):
-        try:
-            for profile in profiles_of(path) or ("quick",):
-                design = load_design(path, profile)
-                say(f"{path}: {profile}: {len(design.cells)} cells, {len(design.claims)} claims")
-                notes |= dict.fromkeys(f"{path}: {note}" for note in design.notes)
-        except DesignError as error:
-            mistakes |= dict.fromkeys(error.args)
+    checked = _checked(designs)
+    if as_json:
+        say_json(_record(checked))
+    else:
+        for place, profiles, _ in checked:
+            for name, design in profiles.items():
+                say(f"{place}: {name}: {len(design.cells)} cells, {len(design.claims)} claims")
+    notes = dict.fromkeys(f"{place}: {note}" for place, profiles, _ in checked for each in profiles.values()
+                          for note in each.notes)  # fmt: skip
     if notes:
         warn(*notes)
+    mistakes = [f"{place}: {problem}" for place, _, problems in checked for problem in problems]
     if mistakes:
         raise UserError(*mistakes)
+
+
+def _checked(designs: Iterable[Source]) -> list[Checked]:
+    """Return each design with what it is under its profiles, and with its mistakes."""
+    from simstudy.design.load import check as check_design
+    from simstudy.design.mistakes import DesignError, Problem
+
+    checked: list[Checked] = []
+    named: dict[str, str] = {}
+    for design in designs:
+        try:
+            profiles = check_design(design)
+        except DesignError as error:
+            checked.append((error.place, {}, error.problems))
+            continue
+        first = next(iter(profiles.values()))
+        place, name = str(first.path), first.study.name
+        other = named.setdefault(name, place)
+        remedy = f"also that of {other}, and both would be stored in one folder; give one of them another name"
+        checked.append((place, profiles, [Problem("study.name", name, remedy)] if other != place else []))
+    return checked
+
+
+def _record(checked: list[Checked]) -> dict[str, list]:
+    from simstudy.report.records import design_record
+
+    return {"designs": [design_record(*each) for each in checked]}

@@ -12,14 +12,14 @@ from simstudy.commands.app import (
     EXIT_UNLIKE_DECLARED,
     DashboardOption,
     DesignArgument,
+    JsonOption,
     OutputOption,
     ProfileOption,
     app,
-    design_path,
     store_for,
 )
 from simstudy.design.mistakes import require_plain
-from simstudy.report.terminal import say, show_table, track, warn
+from simstudy.report.terminal import say, say_json, show_table, track, warn
 
 if TYPE_CHECKING:
     from simstudy.design.document import Design
@@ -38,43 +38,50 @@ def run(
     share: Annotated[str | None, typer.Option(help='Only share "3/8" of the cells, in a folder to be merged.')] = None,
     dashboard: DashboardOption = None,
     trust_network: Annotated[bool, typer.Option("--trust-network", help=_TRUST)] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Print nothing but warnings and errors.")] = False,
 ) -> None:
     """Run a study, or continue one: batches that are already stored are not computed again."""
     from simstudy.design.load import load_design
     from simstudy.execution.clients import Network
 
-    loaded = load_design(design_path(design), profile)
-    how = {"executor": executor, "workers": workers, "network": Network(dashboard, trust_network)}
+    loaded = load_design(design, profile)
+    how: dict[str, Any] = {
+        "executor": executor,
+        "workers": workers,
+        "network": Network(dashboard, trust_network),
+        "quiet": quiet,
+    }
     if share is None:
         raise typer.Exit(run_and_report(loaded, output, **how))
     _run_share(loaded, share, output, **how)
 
 
-def run_and_report(loaded: Design, output: Path, **how: Any) -> int:
-    """Run a study as `simstudy.run` is told to, show its verdicts, and return the exit code."""
+def run_and_report(loaded: Design, output: Path, quiet: bool = False, **how: Any) -> int:
+    """Run a study as `simstudy.run` is told to, show its verdicts or else measures, and return the exit code."""
     from simstudy.report.confirmed import confirmed_of
     from simstudy.report.page import write_report
     from simstudy.report.progress import ProgressDisplay, missed_lines
-    from simstudy.report.tables import count_confirmed, count_verdicts, verdict_lines, verdict_table
+    from simstudy.report.tables import count_confirmed, count_verdicts, measure_table, verdict_lines, verdict_table
     from simstudy.study import run as run_study
 
     store = store_for(loaded, output)
     if loaded.notes:
         warn(*loaded.notes)
-    with ProgressDisplay() as display:
+    with ProgressDisplay(quiet) as display:
         results = run_study(loaded, output=output, observer=display, **how)
     with store.locked():
         report = write_report(results, loaded, store)
-    show_table(verdict_table(results))
     lines = verdict_lines(results, confirmed_of(loaded, store))
     total = int(results.n_replicates.sum())
-    say(
-        count_verdicts(lines),
-        "a confirmation" if loaded.confirmation else f"a pilot; {count_confirmed(lines)}",
-        f"{results.sizes['cell']} cells, {total:,} replicates, {int(results.n_failed.sum())} failed",
-        f"results  {store.folder / 'results.nc'}",
-        f"report   {report}",
-    )
+    if not quiet:
+        show_table(verdict_table(results) if lines else measure_table(results, loaded))
+        say(
+            count_verdicts(lines),
+            "a confirmation" if loaded.confirmation else f"a pilot; {count_confirmed(lines)}",
+            f"{results.sizes['cell']} cells, {total:,} replicates, {int(results.n_failed.sum())} failed",
+            f"results  {store.folder / 'results.nc'}",
+            f"report   {report}",
+        )
     if damaged := sum(len(account.damaged) for account in display.ledger.accounts):
         warn(f"{damaged} stored batches were damaged and have been computed again; check the disk")
     if missed := [account for account in display.ledger.accounts if not account.reached]:
@@ -84,17 +91,18 @@ def run_and_report(loaded: Design, output: Path, **how: Any) -> int:
     return EXIT_PRECISION_MISSED if missed else 0
 
 
-def _run_share(loaded: Design, text: str, output: Path, **how: Any) -> None:
+def _run_share(loaded: Design, text: str, output: Path, quiet: bool, **how: Any) -> None:
     """Run a share of a study, and say where it is."""
     from simstudy.execution.shares import Share
     from simstudy.report.progress import ProgressDisplay
     from simstudy.study import run_share
 
     store_for(loaded, output)
-    with ProgressDisplay() as display:
+    with ProgressDisplay(quiet) as display:
         stored = run_share(loaded, Share.parse(text), output=output, observer=display, **how)
     cells = len(display.ledger.accounts)
-    say(f"share {text}: {cells} cells done", f"stored   {stored.folder}")
+    if not quiet:
+        say(f"share {text}: {cells} cells done", f"stored   {stored.folder}")
 
 
 @app.command()
@@ -122,11 +130,12 @@ def submit(
     shares and computes what lost tasks did not. In both, the same command continues what was interrupted.
     """
     from simstudy.design.load import load_design
+    from simstudy.design.shipped import find_design
     from simstudy.execution.clients import Network, job_script
     from simstudy.execution.jobs import Jobs
     from simstudy.execution.store import require_writable
 
-    path = design_path(design)
+    path = find_design(design)
     require_plain("design", str(path))
     loaded = load_design(path, profile)
     store = store_for(loaded, output)
@@ -157,7 +166,12 @@ def _submit_array(loaded: Design, path: Path, output: Path, asked: Jobs, show: b
 
 
 @app.command()
-def status(design: DesignArgument, profile: ProfileOption = "quick", output: OutputOption = Path("outputs")) -> None:
+def status(
+    design: DesignArgument,
+    profile: ProfileOption = "quick",
+    output: OutputOption = Path("outputs"),
+    as_json: JsonOption = False,
+) -> None:
     """Show how far each cell of a study is, also while another process runs it.
 
     Nothing is written or locked.  Errors are those of the batches stored so far; numbers of cells serve
@@ -166,14 +180,18 @@ def status(design: DesignArgument, profile: ProfileOption = "quick", output: Out
     from simstudy.design.load import load_design
     from simstudy.execution.shares import with_shares
     from simstudy.report.progress import status_line, status_table
+    from simstudy.report.records import status_record
     from simstudy.study import open_ledger
 
-    loaded = load_design(design_path(design), profile)
+    loaded = load_design(design, profile)
     store = with_shares(store_for(loaded, output))
     ledger = open_ledger(loaded, store)
     ledger.first_tasks()
-    show_table(status_table(ledger, loaded))
-    say(status_line(ledger, store))
+    if as_json:
+        say_json(status_record(ledger, loaded, store))
+    else:
+        show_table(status_table(ledger, loaded))
+        say(status_line(ledger, store))
 
 
 @app.command()
@@ -182,14 +200,19 @@ def plan(
     profile: ProfileOption = "quick",
     workers: Annotated[int | None, typer.Option(min=1, help="Also predict the time on so many workers.")] = None,
     output: OutputOption = Path("outputs"),
+    as_json: JsonOption = False,
 ) -> None:
     """Predict time, memory and disk of a study from a few batches of each cell, which are stored and not wasted."""
     from simstudy.design.load import load_design
     from simstudy.execution.plan import plan as plan_study
     from simstudy.report.progress import plan_lines, plan_table
+    from simstudy.report.records import plan_record
 
-    loaded = load_design(design_path(design), profile)
+    loaded = load_design(design, profile)
     store_for(loaded, output)
-    found = plan_study(loaded, output=output, track=track)
-    show_table(plan_table(found))
-    say(*plan_lines(found, workers))
+    found = plan_study(loaded, output=output, track=(lambda tasks, _: tasks) if as_json else track)
+    if as_json:
+        say_json(plan_record(found, loaded, workers))
+    else:
+        show_table(plan_table(found))
+        say(*plan_lines(found, workers))

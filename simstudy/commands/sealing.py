@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from simstudy.commands.app import DesignArgument, OutputOption, ProfileOption, app, design_path, store_for
+from simstudy.commands.app import DesignArgument, OutputOption, ProfileOption, app, store_for
 from simstudy.commands.running import run_and_report
 from simstudy.errors import UserError
 from simstudy.report.terminal import say, warn
@@ -30,10 +30,11 @@ def freeze(design: DesignArgument, profile: ProfileOption = "quick") -> None:
     the code that computes and judges voids the seal; comments, formatting, titles and figures are free.
     """
     from simstudy.design.load import load_design
+    from simstudy.design.shipped import find_design
     from simstudy.execution.seal import seal_of, seal_path
     from simstudy.report.preregistration import write_sealed
 
-    path = design_path(design)
+    path = find_design(design)
     loaded = load_design(path, profile)
     if not loaded.claims:
         raise UserError(f"{path}: makes no claim, so there is nothing to confirm; declare one as [claims.NAME]")
@@ -79,10 +80,11 @@ def confirm(
     """
     from simstudy.design.confirmation import confirmatory
     from simstudy.design.load import load_design
+    from simstudy.design.shipped import find_design
     from simstudy.execution.confirmations import begin
     from simstudy.execution.seal import read_seal, require_unbroken, seal_path
 
-    path = design_path(design)
+    path = find_design(design)
     loaded = load_design(path, profile)
     place = seal_path(path, loaded)
     seal = read_seal(place)

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from simstudy.commands.app import DesignArgument, ProfileOption, app, design_path, plain_path
+from simstudy.commands.app import DesignArgument, ProfileOption, app, plain_path
 from simstudy.errors import UserError
 from simstudy.report.terminal import say
 
@@ -35,7 +35,7 @@ def search(
     from simstudy.execution.store import Store
     from simstudy.search import worst_pair
 
-    cells = load_design(design_path(design), profile).cells
+    cells = load_design(design, profile).cells
     if cell >= len(cells):
         raise UserError(f"--cell {cell}: the design has cells 0 to {len(cells) - 1}; see simstudy status")
     found = worst_pair(cells[cell].cell, index, gap, seed=seed, n_starts=starts)

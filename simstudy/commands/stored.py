@@ -8,13 +8,11 @@ from typing import Annotated
 import typer
 
 from simstudy.commands.app import (
-    DESIGNS,
     EXIT_DIFFERENT,
     DesignArgument,
     OutputOption,
     ProfileOption,
     app,
-    design_path,
     plain_path,
     store_for,
 )
@@ -29,15 +27,16 @@ def report(
 ) -> None:
     """Write the report again from the stored results, without computing any replicate; or one page of all studies."""
     from simstudy.design.load import load_design
+    from simstudy.design.shipped import known_designs
     from simstudy.report.all_studies import gather
     from simstudy.report.page import write_report
     from simstudy.report.tables import verdict_table
     from simstudy.results import open_results
 
     if design is None:
-        path = gather(sorted(DESIGNS.glob("*.toml")), profile, output)
+        path = gather(known_designs(), profile, output)
     else:
-        loaded = load_design(design_path(design), profile)
+        loaded = load_design(design, profile)
         store = store_for(loaded, output)
         results = open_results(store.folder)
         # Written first: it refuses results of another design, whose verdicts must not be shown as those of this one.
@@ -61,7 +60,7 @@ def replay(
     from simstudy.replicates.replay import replay as rebuild
     from simstudy.replicates.replay import select
 
-    loaded = load_design(design_path(design), profile)
+    loaded = load_design(design, profile)
     store = store_for(loaded, output)
     require_writable(store.folder)
     number = select(loaded, cell)

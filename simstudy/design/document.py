@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import hashlib
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
+from pydantic_core import PydanticCustomError
 
 from simstudy.design.claims import Claim
 from simstudy.design.figures import Figure
 from simstudy.design.settings import Count, Line, Paragraphs, Positive, Record
 from simstudy.design.settings.cell import Cell
 
+MAX_CELLS = 20_000
+"""Largest number of cells of a design: beyond it, a list of factor values is surely a mistake."""
 MAX_BEACON = 1000
 """Most characters of the text on which the seeds of a confirmation rest."""
 NAME = r"^[a-z0-9]+(-[a-z0-9]+)*$"
@@ -44,13 +48,30 @@ class Precision(Record):
     max_replicates: Count = Field(65536, description="ceiling on the replicates of each cell")
 
 
+def _of_range(value: Any) -> Any:
+    """Whole numbers from the first up to, but without, the stop, as in Python: ``{ range = [0, 56] }``."""
+    if not isinstance(value, dict):
+        return value
+    bounds = value.get("range")
+    bounds = bounds if isinstance(bounds, list) and all(type(bound) is int for bound in bounds) else []
+    if value.keys() != {"range"} or not 2 <= len(bounds) <= 3 or 0 in bounds[2:]:
+        raise PydanticCustomError("range", "must be a list, or { range = [first, stop] } or [first, stop, step]")
+    numbers = range(*bounds)
+    if numbers[MAX_CELLS:]:
+        raise PydanticCustomError("range", "must be a range of {most} numbers at most", {"most": MAX_CELLS})
+    return list(numbers)
+
+
+Levels = Annotated[list[Any], Field(min_length=1), BeforeValidator(_of_range)]
+
+
 class Grid(Record):
     """Factors crossed with one another over fixed settings."""
 
     title: Line = Field("", description="what the grid is for")
     settings: dict[str, Any] = Field(default_factory=dict, description="settings that replace those of the tables")
-    factors: dict[str, Annotated[list[Any], Field(min_length=1)]] = Field(
-        default_factory=dict, description="setting = nonempty list of values to cross"
+    factors: dict[str, Levels] = Field(
+        default_factory=dict, description="setting = nonempty list of values to cross, or { range = [first, stop] }"
     )
     precision: dict[str, Any] = Field(default_factory=dict, description="entries that replace those of [precision]")
     by_query: bool = Field(False, description="true: results also hold each measure at each query")
@@ -105,7 +126,9 @@ class Design(Record):
     factors
         Names of the factors of each grid.
     text
-        The design file, verbatim.
+        The design file, verbatim; that of a design given in Python is made of it.
+    path
+        The design file, if there is one.
     notes
         What the author should know although it is no mistake, a line each.
     confirmation
@@ -120,5 +143,6 @@ class Design(Record):
     figures: dict[str, Figure]
     titles: dict[str, str]
     text: str
+    path: Path | None = None
     notes: tuple[str, ...] = ()
     confirmation: Confirmation | None = None

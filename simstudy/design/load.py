@@ -1,7 +1,4 @@
-"""A design file (TOML) read once, strictly, into an immutable `Design`; every mistake in it reported together.
-
-Reads the design and its head files.
-"""
+"""A design read once, strictly, into an immutable `Design`; every mistake in it reported together."""
 
 from __future__ import annotations
 
@@ -17,9 +14,9 @@ from typing import Any
 from pydantic import ValidationError
 
 from simstudy.design.claims import BaseClaim
-from simstudy.design.document import NAME, Design, Document, Grid, PlannedCell, Precision
+from simstudy.design.document import MAX_CELLS, NAME, Design, Document, Grid, PlannedCell, Precision
 from simstudy.design.feasibility import impossibilities, read_heads, too_many_batches
-from simstudy.design.files import read_regular
+from simstudy.design.figures import Figure
 from simstudy.design.measures import MEASURES, STATISTICS
 from simstudy.design.mistakes import DesignError, Problem, from_validation
 from simstudy.design.moments_needed import ORDER, order_of, tail, without_error, without_value
@@ -27,23 +24,16 @@ from simstudy.design.references import PlannedGrid, reference_problems
 from simstudy.design.settings import TABLE_OF, TABLES
 from simstudy.design.settings.cell import Cell, assign, cross, label, selected, setting_of
 from simstudy.design.ties import Ties
-from simstudy.errors import UserError
-
-MAX_BYTES = 1 << 20
-"""Largest design file that is read; a design is written by hand."""
-MAX_CELLS = 20_000
-"""Largest number of cells of a design: beyond it, a list of factor values is surely a mistake."""
-MAX_DEPTH = 20
-"""Deepest nesting of tables and lists; a design needs half of it."""
+from simstudy.design.written import Source, Written, read_design
 
 
-def load_design(path: str | Path, profile: str = "quick") -> Design:
-    """Read and check a design file.
+def load_design(design: Source, profile: str = "quick") -> Design:
+    """Read and check a design.
 
     Parameters
     ----------
-    path
-        TOML file.
+    design
+        Path of its file, name of a shipped one, or its tables: a `simstudy.Study`, or a dict as TOML parses it.
     profile
         Name of a table under ``[profiles]``; its entries replace those of the file.
 
@@ -51,24 +41,25 @@ def load_design(path: str | Path, profile: str = "quick") -> Design:
     ------
     DesignError
         With every mistake found, each with its path in the file, the value, and what to do.
+    UserError
+        If it is a name that no design has, or two have.
     """
-    path = Path(path)
-    text = _read(path)
-    merged = _under_profile(path, _parse(path, text), profile)
+    written = read_design(design)
+    merged = _under_profile(written, profile)
     document, problems = _validate(merged)
     problems += _table_problems(merged)
     if document is None:
-        raise DesignError(path, problems)
-    cells, found = _plan(document, path.parent, problems)
-    problems += [p for p in found if not any(_within(p.path, earlier.path) for earlier in problems)]
+        raise DesignError(written.place, _with_first(written.problems, problems))
+    cells, found = _plan(document, written.folder, problems)
+    problems = _with_first(problems, found)
     grids = _planned_grids(merged, cells, problems)
     problems += _idle_settings(document, cells)
     problems += _precision_problems(merged, grids)
     problems += reference_problems(grids, document.claims, document.figures)
     problems = problems or list(_empty_questions(document, cells, grids))
     notes = () if problems else tuple(map(str, _notes(document, _heavy(cells))))
-    if problems:
-        raise DesignError(path, problems)
+    if problems := _with_first(written.problems, problems):
+        raise DesignError(written.place, problems)
     return Design(
         study=document.study,
         profile=profile,
@@ -77,58 +68,66 @@ def load_design(path: str | Path, profile: str = "quick") -> Design:
         claims=document.claims,
         figures=document.figures,
         titles={name: grid.title for name, grid in document.grids.items()},
-        text=text,
+        text=written.text,
+        path=written.path,
         notes=notes,
     )
 
 
-def profiles_of(path: str | Path) -> tuple[str, ...]:
-    """Return the names of the profiles of a design file."""
-    profiles = _parse(Path(path), _read(Path(path))).get("profiles", {})
+def _with_first(first: list[Problem], further: list[Problem]) -> list[Problem]:
+    """Return problems, and those further ones that are not about the same entries."""
+    return first + [problem for problem in further if not any(_within(problem.path, each.path) for each in first)]
+
+
+def check(design: Source) -> dict[str, Design]:
+    """Check a design under every profile, and return what it is under each.
+
+    Parameters
+    ----------
+    design
+        Path of its file, name of a shipped one, or its tables: a `simstudy.Study`, or a dict as TOML parses it.
+
+    Raises
+    ------
+    DesignError
+        With every mistake found under any profile.
+    UserError
+        If it is a name that no design has, or two have.
+    """
+    loaded: dict[str, Design] = {}
+    problems: dict[str, Problem] = {}
+    for profile in profiles_of(design) or ("quick",):
+        try:
+            loaded[profile] = load_design(design, profile)
+        except DesignError as error:
+            problems |= {str(problem): problem for problem in error.problems}
+    if problems:
+        raise DesignError(read_design(design).place, list(problems.values()))
+    return loaded
+
+
+def declared_figures(text: str, profile: str) -> dict[str, Figure]:
+    """Return the figures that a design declares, from its text as results hold it: valid, or there were none."""
+    return Document.model_validate(_under_profile(read_design(tomllib.loads(text)), profile)).figures
+
+
+def profiles_of(design: Source) -> tuple[str, ...]:
+    """Return the names of the profiles of a design."""
+    profiles = read_design(design).tables.get("profiles", {})
     return tuple(profiles) if isinstance(profiles, dict) else ()
 
 
-def _read(path: Path) -> str:
-    try:
-        return read_regular(path, MAX_BYTES).decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise DesignError(path, [Problem("", f"byte {error.start}", "not UTF-8 text; save it as UTF-8")]) from None
-    except UserError as error:
-        raise DesignError(path, [Problem("", "", str(error))]) from None
-
-
-def _parse(path: Path, text: str) -> dict[str, Any]:
-    try:
-        raw = tomllib.loads(text)
-        _refuse_extremes(raw)
-        return raw
-    except (ValueError, RecursionError) as error:
-        # Python refuses an integer of thousands of digits in words about its own settings.
-        reason = "an integer beyond 64 bits" if "set_int_max_str_digits" in str(error) else error
-        raise DesignError(path, [Problem("", "", f"not valid TOML: {reason}")]) from None
-
-
-def _refuse_extremes(node: Any, depth: int = 0) -> None:
-    """Raise ValueError at an integer beyond TOML's 64 bits, or at nesting that no design needs."""
-    if depth > MAX_DEPTH:
-        raise ValueError(f"nested more than {MAX_DEPTH} deep")
-    if isinstance(node, int) and not -(2**63) <= node < 2**63:
-        raise ValueError("an integer beyond 64 bits")
-    if isinstance(node, (dict, list)):
-        for child in node.values() if isinstance(node, dict) else node:
-            _refuse_extremes(child, depth + 1)
-
-
-def _under_profile(path: Path, raw: dict[str, Any], profile: str) -> dict[str, Any]:
-    profiles = raw.pop("profiles", {})
+def _under_profile(written: Written, profile: str) -> dict[str, Any]:
+    """Return the tables of a design as a profile wants them."""
+    place, profiles = written.place, written.tables.get("profiles", {})
     if not isinstance(profiles, dict) or not all(isinstance(table, dict) for table in profiles.values()):
-        raise DesignError(path, [Problem("profiles", profiles, "write each profile as a table [profiles.NAME]")])
+        raise DesignError(place, [Problem("profiles", profiles, "write each profile as a table [profiles.NAME]")])
     if profile not in profiles:
         known = ", ".join(profiles) or "none"
-        raise DesignError(path, [Problem("profiles", profile, f"no such profile; the design has: {known}")])
+        raise DesignError(place, [Problem("profiles", profile, f"no such profile; the design has: {known}")])
     if not re.fullmatch(NAME, profile):
-        raise DesignError(path, [Problem("profiles", profile, "lower-case letters, digits and single hyphens only")])
-    return _merge(raw, profiles[profile])
+        raise DesignError(place, [Problem("profiles", profile, "lower-case letters, digits and single hyphens only")])
+    return _merge({name: table for name, table in written.tables.items() if name != "profiles"}, profiles[profile])
 
 
 def _merge(base: dict[str, Any], changes: dict[str, Any], path: tuple[str, ...] = ()) -> dict[str, Any]:

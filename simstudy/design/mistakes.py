@@ -6,7 +6,6 @@ import difflib
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from pathlib import Path
 from types import UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
@@ -40,22 +39,22 @@ class Problem:
         """Return the problem of a name that does not exist, with the nearest that does."""
         known = list(known)
         name = str(value) if what in ("grid", "factor") else path.rsplit(".", 1)[-1]
-        return cls(path, value, f"unknown {what}; {_hint(name, known)}")
+        return cls(path, value, f"unknown {what}; {hint(name, known)}")
 
 
-def _hint(name: str, known: list[str]) -> str:
-    """The nearest of the known names, or all of them."""
+def hint(name: str, known: list[str]) -> str:
+    """Return the nearest of the known names, or all of them."""
     near = difflib.get_close_matches(name, known, n=1)
     return f'did you mean "{near[0]}"?' if near else "known: " + ", ".join(known)
 
 
 class DesignError(UserError):
-    """All mistakes found in one design file."""
+    """All mistakes found in one design; ``place`` is the path of its file, or the name of the study."""
 
-    def __init__(self, path: Path, problems: list[Problem]) -> None:
-        self.path = path
+    def __init__(self, place: str, problems: list[Problem]) -> None:
+        self.place = place
         self.problems = problems
-        super().__init__(*(f"{path}: {problem}" for problem in problems))
+        super().__init__(*(f"{place}: {problem}" for problem in problems))
 
 
 def from_validation(
@@ -122,10 +121,10 @@ def _remedy(detail: Any, description: str) -> str:
         return "unknown key; remove it or correct its name"
     if detail["type"] == "union_tag_invalid":
         stated, known = detail["ctx"]["tag"], re.findall("'([^']*)'", detail["ctx"]["expected_tags"])
-        return f"unknown {detail['ctx']['discriminator'].strip(chr(39))}; {_hint(stated, known)}"
+        return f"unknown {detail['ctx']['discriminator'].strip(chr(39))}; {hint(stated, known)}"
     message = str(detail["msg"]).replace("Input should be", "must be").replace("Input tag", "the name")
     message = re.sub(r"a valid dictionary( or instance of \w+)?", "a table", message)
-    message = message[0].lower() + (message[1:] if len(message) <= 200 else f"{message[1:150]}...")
+    message = message[0].lower() + message[1:]
     return f"{message}; give {description}" if description else message
 
 
@@ -139,7 +138,7 @@ def _without_echoes(problems: list[Problem]) -> list[Problem]:
 
 def _description(model: type[BaseModel], loc: tuple[str | int, ...]) -> str:
     """What the entry at a pydantic location accepts: the description of the innermost field on the way there."""
-    found, kinds = "", _alternatives(model)
+    found, kinds = "", alternatives(model)
     for step in loc:
         tagged = [kind for kind in kinds if len(kinds) > 1 and step in _tags(kind)]
         if tagged:
@@ -149,18 +148,18 @@ def _description(model: type[BaseModel], loc: tuple[str | int, ...]) -> str:
         found = next((field.description for field in fields if field.description), found)
         inside = [field.annotation for field in fields]
         inside += [get_args(kind)[-1] for kind in kinds if get_origin(kind) is dict]
-        kinds = [kind for annotation in inside for kind in _alternatives(annotation)] or kinds
+        kinds = [kind for annotation in inside for kind in alternatives(annotation)] or kinds
     return found
 
 
-def _alternatives(annotation: Any) -> list[Any]:
+def alternatives(annotation: Any) -> list[Any]:
     """Return the types that an annotation unites."""
     if get_origin(annotation) is Annotated:
-        return _alternatives(get_args(annotation)[0])
+        return alternatives(get_args(annotation)[0])
     if get_origin(annotation) in (Union, UnionType):
-        return [kind for part in get_args(annotation) for kind in _alternatives(part)]
+        return [kind for part in get_args(annotation) for kind in alternatives(part)]
     if get_origin(annotation) is tuple:
-        return _alternatives(get_args(annotation)[0])
+        return alternatives(get_args(annotation)[0])
     return [annotation]
 
 

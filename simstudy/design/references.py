@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -124,12 +125,11 @@ def _setting_problems(path: str, entry: Entry, grid: PlannedGrid) -> Iterator[Pr
 def _cell_problems(path: str, entry: Entry, grid: PlannedGrid) -> Iterator[Problem]:
     """Problems of the cells that an entry selects; all that it names exists."""
     chosen = [coordinates for coordinates in grid.coordinates if selected(coordinates, entry.where)]
-    nothing = "selects no cell of the grid; use values that the grid has"
     if not chosen:
-        yield Problem(f"{path}.where", entry.where, nothing)
+        yield Problem(f"{path}.where", entry.where, _nothing_selected(entry.where, grid))
     versus = getattr(entry, "versus", None)
     if versus is not None and not any(selected(c, {**entry.where, **versus}) for c in grid.coordinates):
-        yield Problem(f"{path}.versus", versus, nothing)
+        yield Problem(f"{path}.versus", versus, _nothing_selected(versus, grid))
     elif versus is not None and not _has_pair(chosen, versus, grid):
         remedy = "compares every selected cell with itself, or with none; select others in where"
         yield Problem(f"{path}.versus", versus, remedy)
@@ -140,6 +140,20 @@ def _cell_problems(path: str, entry: Entry, grid: PlannedGrid) -> Iterator[Probl
         yield from _optimum_problems(path, entry, ("x", "along"), chosen)
     if chosen and isinstance(entry, OptimumFigure):
         yield from _optimum_problems(path, entry, ("over",), chosen)
+
+
+def _nothing_selected(selection: dict[str, Any], grid: PlannedGrid) -> str:
+    """Say which levels exist of what a selection names, as they must be written."""
+    unknown = {
+        name: dict.fromkeys(level(coordinates, name) for coordinates in grid.coordinates)
+        for name, value in selection.items()
+        if not any(selected(coordinates, {name: value}) for coordinates in grid.coordinates)
+    }
+    if not unknown:
+        return "selects no cell of the grid; each of these levels exists, but no cell has all of them"
+    written = {name: (json.dumps(each, ensure_ascii=False) for each in levels) for name, levels in unknown.items()}
+    has = ", ".join(f"{name} = {' or '.join(levels)}" for name, levels in written.items())
+    return f"selects no cell of the grid; it has {has}"
 
 
 def _optimum_problems(path: str, entry: Entry, fields: tuple[str, ...], chosen: list[Coordinates]) -> Iterator[Problem]:

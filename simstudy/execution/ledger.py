@@ -189,6 +189,11 @@ class Ledger:
         """Estimated cost of the batches that the precision will take; every look corrects it."""
         return sum(a.expected * cost(a.planned.cell) for a in self.accounts)
 
+    @property
+    def work_known(self) -> bool:
+        """Whether every cell has been looked at: before, nobody can tell how many batches its precision will take."""
+        return all(account.done for account in self.accounts)
+
     def tally(self) -> dict[str, int]:
         """Return how many batches this run computed, and how many it found damaged and found whole."""
         done = {identity: max(account.done for account in sharers) for identity, sharers in self._sharers.items()}

@@ -146,9 +146,18 @@ def select(design: Design, selection: str) -> int:
     if len(fits) == 1:
         return fits[0]
     if not fits:
-        raise UserError(f"cell = {selection!r}: no cell fits; simstudy status lists the cells")
-    shown = ", ".join(map(str, fits[:10])) + (", ..." if len(fits) > 10 else "")
+        raise UserError(f"cell = {selection!r}: no cell fits; {_levels(design, wanted)}simstudy status lists the cells")
+    shown = ", ".join(map(str, fits))
     raise UserError(f"cell = {selection!r}: {len(fits)} cells fit ({shown}); state more, or one of these numbers")
+
+
+def _levels(design: Design, wanted: list[tuple[str, str]]) -> str:
+    """Say which levels exist of the settings that no cell has as wanted."""
+    cells = range(len(design.cells))
+    rows = [planned.cell.coordinates | {"grid": planned.grid} for planned in design.cells]
+    unknown = [name for name, value in wanted if not any(_fits(design, cell, name, value) for cell in cells)]
+    found = (f"{name} is {' or '.join(dict.fromkeys(str(level(row, name)) for row in rows))}; " for name in unknown)
+    return "".join(found)
 
 
 def _pair(part: str) -> tuple[str, str]:

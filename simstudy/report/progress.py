@@ -16,29 +16,31 @@ from simstudy.design.document import Design
 from simstudy.design.settings.cell import level
 from simstudy.execution.ledger import Account, Ledger, cost
 from simstudy.execution.plan import Plan
-from simstudy.execution.store import Store
+from simstudy.execution.store import Owner, Store
 from simstudy.report.terminal import bar, entry, is_watched, say
 
 LOG_SECONDS = 10.0
 """Time between two lines where there is no terminal."""
+_UNKNOWN = "time left unknown"
 MAX_LISTED = 10
 """Cells that a message lists; the table of `status` has them all."""
 
 
 class ProgressDisplay:
-    """Observer of a run; use it as a context manager around the run."""
+    """Observer of a run; use it as a context manager around the run, a quiet one to take note without showing it."""
 
     ledger: Ledger
 
-    def __init__(self) -> None:
+    def __init__(self, quiet: bool = False) -> None:
         self._started = self._logged = time.monotonic()
+        self._quiet = quiet
         self._initial: float | None = None
         columns = (
             TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(),
             TextColumn("{task.fields[replicates]:,} replicates"), TimeElapsedColumn(), TextColumn("ETA"),
             TimeRemainingColumn(),
         )  # fmt: skip
-        self._bar = bar(*columns)
+        self._bar = bar(*columns, quiet=quiet)
         self._task = self._bar.add_task("simulating", total=None, replicates=0)
 
     def __enter__(self) -> ProgressDisplay:
@@ -56,14 +58,18 @@ class ProgressDisplay:
         cells = sum(account.finished for account in ledger.accounts)
         text = f"{cells}/{len(ledger.accounts)} cells"
         text += "" if predicted is None else f", theory of {predicted}"
-        self._bar.update(self._task, total=expected, completed=done, description=text, replicates=replicates)
+        total = expected if ledger.work_known else None
+        self._bar.update(self._task, total=total, completed=done, description=text, replicates=replicates)
         self._initial = done if self._initial is None else self._initial
         now = time.monotonic()
-        if not is_watched() and now - self._logged >= LOG_SECONDS:
+        if not self._quiet and not is_watched() and now - self._logged >= LOG_SECONDS:
             self._logged = now
             speed = (done - self._initial) / (now - self._started)
-            left = f"{duration((expected - done) / speed)} left" if speed > 0 else "time left unknown"
-            work = f", {done / expected:.0%} of the work known, {left}" if predicted is None else ""
+            known = ledger.work_known and speed > 0
+            left = (
+                f"{done / expected:.0%} of the work, {duration((expected - done) / speed)} left" if known else _UNKNOWN
+            )
+            work = f", {left}" if predicted is None else ""
             say(f"{text}, {replicates:,} replicates{work}")
 
 
@@ -115,18 +121,31 @@ def status_line(ledger: Ledger, store: Store) -> str:
     """Return how many cells are finished, whether somebody computes the rest, and how long that will take."""
     finished = sum(account.finished for account in ledger.accounts)
     text = f"{finished} of {len(ledger.accounts)} cells finished"
-    owner = next(filter(None, (one.owner() for one in (store, *store.known))), None)
+    owner = owner_of(store)
     if owner is None or owner.alive is False:
         return text if finished == len(ledger.accounts) else f"{text}; no process runs it: simstudy run continues"
     who = f"process {owner.pid} on {owner.host}"
     text += f"; {who} runs it" if owner.alive else f"; {who} runs it, unless it was killed"
+    seconds = seconds_left(ledger, store)
+    return f"{text}, {_UNKNOWN}" if seconds is None else f"{text}, about {duration(seconds)} left"
+
+
+def owner_of(store: Store) -> Owner | None:
+    """Return the process that holds the folder of a study, or that of one of its shares."""
+    return next(filter(None, (one.owner() for one in (store, *store.known))), None)
+
+
+def seconds_left(ledger: Ledger, store: Store) -> float | None:
+    """Return how long the process that runs a study will still take; None while that cannot be told."""
+    owner = owner_of(store)
+    if owner is None or not ledger.work_known:
+        return None
     cells = {account.identity: account.planned.cell for account in ledger.accounts}
     work = sum(store.batches_since(identity, owner.started) * cost(cell) for identity, cell in cells.items())
     elapsed = time.time() - owner.started
     if work == 0 or elapsed <= 0:  # the latter on a clock that was set back
-        return f"{text}, time left unknown"
-    speed = work / elapsed
-    return f"{text}, about {duration((ledger.work_expected - ledger.work_done) / speed)} left"
+        return None
+    return (ledger.work_expected - ledger.work_done) * elapsed / work
 
 
 def missed_lines(missed: Sequence[Account], design: Design) -> list[str]:

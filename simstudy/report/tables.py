@@ -14,14 +14,19 @@ import pandas as pd
 import xarray as xr
 from rich.table import Table
 
+from simstudy.design.document import Design
 from simstudy.design.measures import MEASURES, STATISTICS, THEORIES, VARIABLES
 from simstudy.design.origins import ORIGINS, kind_of
+from simstudy.design.settings.cell import level
+from simstudy.design.settings.systems import NAMES
 from simstudy.report.confirmed import NOT_CONFIRMED, Confirmed, history_of, verdict_of
-from simstudy.report.labels import between, number, with_error
+from simstudy.report.labels import between, measure_name, number, with_error
 from simstudy.report.pictures import Picture, picture
 from simstudy.report.terminal import entry
 
 VERDICT_COLOURS = {"supported": "green", "contradicted": "red", "inconclusive": "yellow"}
+MAX_LISTED = 50
+"""Cells that the table of measures has on a terminal; the report has them all."""
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 _COUNTS = ("n_replicates", "n_failed", "n_batches", "precision_reached")
 
@@ -145,6 +150,23 @@ def verdict_table(results: xr.Dataset) -> Table:
             entry((line.verdict, f"bold {VERDICT_COLOURS[line.verdict]}"), foreseen),
             entry(line.estimate, f"claimed {line.claimed}", f"within {line.confidence}"),
         )
+    return table
+
+
+def measure_table(results: xr.Dataset, design: Design) -> Table:
+    """Return the measures that a design asks for, by its precision or figures, of each cell: for the terminal."""
+    precisions = {id(planned.precision): planned.precision for planned in design.cells}.values()
+    asked = [name for each in precisions for name in (*each.relative_mcse, *each.absolute_mcse)]
+    asked += [figure.y for figure in design.figures.values()]
+    names = list(dict.fromkeys(asked)) or [name for name in NAMES if name in results] or ["mse"]
+    table = Table("cell", *map(measure_name, names), title="Estimates ± MCSE", title_justify="left")
+    for i, planned in enumerate(design.cells[:MAX_LISTED]):
+        cell, coordinates = results.isel(cell=i).sel(source="empirical"), planned.cell.coordinates
+        levels = ", ".join(f"{name} = {level(coordinates, name)}" for name in design.factors[planned.grid])
+        estimates = (with_error(float(cell[name]), float(cell[f"{name}_mcse"])) for name in names)
+        table.add_row(f"{planned.grid}: {levels}", *estimates)
+    if len(design.cells) > MAX_LISTED:
+        table.add_row(f"and {len(design.cells) - MAX_LISTED} more, in cells.csv")
     return table
 
 

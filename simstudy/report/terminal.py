@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import importlib.util
+import json
 import os
 from collections.abc import Iterable, Iterator
 from typing import Any, TypeVar
@@ -38,6 +40,11 @@ def say(*lines: str) -> None:
     _print(_output, *map(entry, lines))
 
 
+def say_json(content: Any) -> None:
+    """Print plain data as JSON, in which no character steers a terminal."""
+    say(*json.dumps(content, indent=2, allow_nan=False).split("\n"))
+
+
 def warn(*lines: str) -> None:
     """Print lines to standard error."""
     _print(_errors, *map(entry, lines))
@@ -60,13 +67,13 @@ def entry(*lines: str | tuple[str, str]) -> Text:
 
 
 def is_watched() -> bool:
-    """Whether standard output is a terminal."""
-    return _output.is_terminal
+    """Whether standard output is a terminal, or a notebook that can show a bar."""
+    return _output.is_terminal or (_output.is_jupyter and importlib.util.find_spec("ipywidgets") is not None)
 
 
-def bar(*columns: ProgressColumn) -> Progress:
-    """Return a progress bar on standard output, which shows nothing unless that is a terminal."""
-    return Progress(*columns, console=_output, disable=not is_watched())
+def bar(*columns: ProgressColumn, quiet: bool = False) -> Progress:
+    """Return a progress bar on standard output, which shows nothing unless somebody watches that."""
+    return Progress(*columns, console=_output, disable=quiet or not is_watched())
 
 
 def track(tasks: Iterable[_T], total: int) -> Iterator[_T]:

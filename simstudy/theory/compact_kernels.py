@@ -60,8 +60,8 @@ def empty_window_rate(cell: Cell, query_projections: Array, queries: Array) -> t
         return np.nan, reason
     if not aligned or np.ptp(images, axis=0).max() > _SAME:
         return np.nan, "the rate of empty windows is known for one window: one query, aligned heads"
-    inside = _squared_distance(cell.heads.head_dim, images[0] @ images[0]).cdf(kernel.radius**2)
-    return float(np.exp(cell.data.n_keys * np.log1p(-inside))), ""
+    outside = _squared_distance(cell.heads.head_dim, images[0] @ images[0]).sf(kernel.radius**2)
+    return float(outside**cell.data.n_keys), ""
 
 
 def compact_leading_order(cell: Cell, key_projections: Array, query_projections: Array, queries: Array) -> Prediction:

@@ -33,3 +33,9 @@ def test_data_id__is_shared_by_cells_that_differ_in_the_estimator_only():
         assert minimal_cell(**change).data_id == cell.data_id
     for change in ({"seed": 8}, {"key_distribution": "sphere"}):
         assert minimal_cell(**change).data_id != cell.data_id
+
+
+def test_equal_cells__are_equal_whatever_was_asked_of_them():
+    one, other = minimal_cell(), minimal_cell()
+    assert one.identity("") == other.identity("") and one == other
+    assert one != minimal_cell(n_keys=one.data.n_keys + 1)

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 from builders import DESIGN, edited, mistakes, write_design
 
-from simstudy.design.load import MAX_BYTES, load_design
+from simstudy.design.load import load_design
 from simstudy.design.mistakes import DesignError
+from simstudy.design.written import MAX_BYTES
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,7 @@ def account(coordinates: dict, replicates: np.ndarray, stream: str = "s", measur
     measured = SimpleNamespace(
         estimate={measure: mean}, contribution={measure: contribution}, remainder={}, n_blocks=len(replicates)
     )
-    cell = SimpleNamespace(coordinates=coordinates, simulation=SimpleNamespace(seed=stream))
+    cell = SimpleNamespace(coordinates=coordinates, simulation=SimpleNamespace(seed=stream), instance="made up")
     return SimpleNamespace(planned=SimpleNamespace(cell=cell, grid="g"), batch_size=32, performance=measured)
 
 

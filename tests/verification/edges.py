@@ -184,7 +184,8 @@ def _keys(size: int) -> dict[str, Any]:
 
 def theory_of(cell: Cell, source: str) -> Theory:
     """What a theory says of a cell, by the code that studies use."""
-    (found,) = predict([PlannedCell(grid="g", cell=cell, precision=Precision(), by_query=False, exact=True)])
+    asked = source == "exact"
+    (found,) = predict([PlannedCell(grid="g", cell=cell, precision=Precision(), by_query=False, exact=asked)])
     return found[source]
 
 

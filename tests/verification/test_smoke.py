@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from configurations import configuration
+from edges import compact, merged, theory_of
+from edges import simulated as simulated_at
 from scipy import stats
 from small_studies import Setting, claim, rates
 from zscores import exact, judge, leading, noise_only, simulated, z_score
@@ -39,6 +41,17 @@ def test_false_verdicts__are_rare_in_a_sample_of_small_studies(name, truth, law)
     assert found.at_most_the_level(found.contradicted) and found.at_most_the_level(found.left)
     clear = rates(tied._replace(truth=[-12.0, *truth[1:]]), 20)
     assert clear.supported > 0.4 and clear.contradicted == 0.0  # the control
+
+
+@pytest.mark.parametrize(("draw", "number"), [(merged, 0), (compact, 1)])
+def test_theory_at_its_edge__is_as_good_as_it_says(draw, number):
+    """`verify_edges` has dozens of every theory."""
+    edge = draw(number)
+    found = simulated_at(edge, n_batches=2)
+    assert found and all(each.good for each in found)
+    data = edge.cell.data.model_copy(update={"n_keys": edge.cell.data.n_keys // 4})
+    fewer = theory_of(edge.cell.model_copy(update={"data": data}), edge.source)
+    assert fewer.reason and np.isnan(fewer.measures[edge.measures[0]])
 
 
 def test_verdict_is_strict_but_accepts_normal_scores():

@@ -136,9 +136,14 @@ class Cell(Record):
         keys = self.decisive.data.key_distribution
         return _digest({"seed": self.simulation.seed, "key_distribution": keys.model_dump()})
 
-    @cached_property
+    @property
     def decisive(self) -> Cell:
         """The cell of the same numbers that has all settings which decide none of them at neutral values."""
+        return self._neutralised or self
+
+    @cached_property
+    def _neutralised(self) -> Cell | None:
+        """The decisive cell if it is another: a cell that held itself could not be compared with its like."""
         idle = idle_settings(self)
         changes: dict[str, dict[str, Any]] = defaultdict(dict)
         for name, table in TABLE_OF.items():
@@ -147,7 +152,7 @@ class Cell(Record):
             if neutral != value:
                 changes[table][name] = neutral
         tables = {table: getattr(self, table).model_copy(update=found) for table, found in changes.items()}
-        return self.model_copy(update=tables) if tables else self
+        return self.model_copy(update=tables) if tables else None
 
     def identity(self, engine: str) -> str:
         """Identity of the stored batches: settings and engine, as 20 hexadecimal digits."""

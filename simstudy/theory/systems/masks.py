@@ -76,16 +76,18 @@ def nearest_sum_error(count: int, scale: float) -> float:
 def left_of_nearest_sum(count: int, scale: float) -> float:
     """Size of what :func:`nearest_sum_error` leaves out, in its own units; arguments as there.
 
-    The sum of no number is always 0, nearer than a random one with probability 1/λs, 1/λ the mean distance.  Beyond the
-    sum G of the positive numbers (by a gamma law of its moments) distances are of order 1: E (s − G)_+ / s of targets.
+    The sum of no number is always 0, nearer than a random one with probability 1/λs, 1/λ the mean distance; and k sums
+    of one number crowd about 0, where a product of uniforms has the density −½ ln|x|.  Beyond the sum G of the positive
+    numbers (by a gamma law of its moments) distances are of order 1: E (s − G)_+ / s of targets.
     And the mean of 1/Σx² exceeds 1/E Σx² by its relative variance.
     """
     error = nearest_sum_error(count, scale)
-    empty = np.exp(error + np.euler_gamma) / scale
+    distance = np.exp(error + np.euler_gamma)
+    crowd = distance / scale + count * max(1.0 - np.log(scale), 0.0) * distance
     size = _REACH_VARIANCE / _REACH
     shape, x = count * _REACH / size, scale / size
     beyond = special.gammainc(shape, x) - count * _REACH / scale * special.gammainc(shape + 1.0, x)
-    return float(empty + beyond * abs(error) + scale**2 / 3.0 / (count * _VARIANCE / 4.0) * _SPREAD / count)
+    return float(crowd + beyond * abs(error) + scale**2 / 3.0 / (count * _VARIANCE / 4.0) * _SPREAD / count)
 
 
 def nearest_sum_rate(n_features: int) -> float:

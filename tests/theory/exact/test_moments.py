@@ -64,7 +64,15 @@ def grid_moments(cell, query, *heads):
 
 
 @pytest.mark.parametrize("logits", ["distance", "dot_product"])
-@pytest.mark.parametrize("n_keys", [3, 10, 100, 1000])
+@pytest.mark.parametrize(
+    "n_keys",
+    [
+        pytest.param(3, marks=pytest.mark.rare),
+        pytest.param(10, marks=pytest.mark.rare),
+        100,
+        pytest.param(1000, marks=pytest.mark.rare),
+    ],
+)
 def test_self_check_over_bandwidths_and_angles(n_keys, logits):
     heads = directions(0, 15, 90)
     for bandwidth in (0.1, 0.4, 2.0):
@@ -76,7 +84,10 @@ def test_self_check_over_bandwidths_and_angles(n_keys, logits):
         assert (prediction.bias_error / deviation).max() < 1e-7
 
 
-@pytest.mark.parametrize(("logits", "p", "n_keys"), [("distance", 1, 5), ("dot_product", 2, 40), ("distance", 2, 12)])
+@pytest.mark.parametrize(
+    ("logits", "p", "n_keys"),
+    [("distance", 1, 5), ("dot_product", 2, 40), pytest.param("distance", 2, 12, marks=pytest.mark.rare)],
+)
 def test_refinement_changes_less_than_the_stated_error(monkeypatch, logits, p, n_keys):
     cell = make_cell(n_keys, 3, 2, p, logits, 2.0, regression=LINEAR)
     heads, queries = orthonormal(2, 3, p), np.array([[0.4, -0.3, 0.5]])
@@ -224,7 +235,14 @@ def test_nearly_aligned_heads_approach_aligned_ones():
 # ---------------------------------------------------------------- two methods, symmetries, leading order
 
 
-@pytest.mark.parametrize(("n_keys", "bandwidth", "degrees"), [(3, 1.0, 30.0), (10, 0.6, 75.0), (1000, 0.5, 60.0)])
+@pytest.mark.parametrize(
+    ("n_keys", "bandwidth", "degrees"),
+    [
+        (3, 1.0, 30.0),
+        pytest.param(10, 0.6, 75.0, marks=pytest.mark.rare),
+        pytest.param(1000, 0.5, 60.0, marks=pytest.mark.rare),
+    ],
+)
 def test_mellin_transforms_agree_with_grids(monkeypatch, n_keys, bandwidth, degrees):
     data = {"regression": MIXED, "noise": UNEVEN, "key_distribution": CORRELATED, "noise_sd": 0.7}
     cell, heads = make_cell(n_keys, bandwidth=bandwidth, **data), directions(5, 5 + degrees)
@@ -235,7 +253,9 @@ def test_mellin_transforms_agree_with_grids(monkeypatch, n_keys, bandwidth, degr
     assert off_by(grids, mellin.bias + mellin.target[:, None], mellin.covariance) < 1e-7
 
 
-@pytest.mark.parametrize(("logits", "p"), [("distance", 1), ("distance", 2), ("dot_product", 2)])
+@pytest.mark.parametrize(
+    ("logits", "p"), [("distance", 1), pytest.param("distance", 2, marks=pytest.mark.rare), ("dot_product", 2)]
+)
 def test_symmetries(logits, p):
     def cell(bandwidth):
         quadratic = s.Quadratic(function="quadratic")
@@ -254,7 +274,8 @@ def test_symmetries(logits, p):
 
 
 @pytest.mark.parametrize(
-    ("logits", "p", "bandwidth"), [("distance", 1, 0.5), ("distance", 2, 0.8), ("dot_product", 2, 1.5)]
+    ("logits", "p", "bandwidth"),
+    [("distance", 1, 0.5), pytest.param("distance", 2, 0.8, marks=pytest.mark.rare), ("dot_product", 2, 1.5)],
 )
 def test_leading_order_is_approached_at_its_rate(logits, p, bandwidth):
     heads, queries = orthonormal(3, 3, p)[:2], np.array([[0.5, -0.3, 0.4]])

@@ -64,7 +64,7 @@ def z_scores(estimates, prediction):
     ).max() * root
 
 
-@pytest.mark.parametrize("n_keys", [3, 30])
+@pytest.mark.parametrize("n_keys", [3, pytest.param(30, marks=pytest.mark.rare)])
 @pytest.mark.parametrize("name", CONFIGURATIONS)
 def test_monte_carlo_agrees_and_rejects_formulas_with_a_term_dropped(monkeypatch, name, n_keys):
     settings = CONFIGURATIONS[name]

@@ -56,7 +56,10 @@ def scores(prediction, mean, covariance):
 # ---------------------------------------------------------------- against quadrature: values and honest errors
 
 
-@pytest.mark.parametrize(("n_keys", "p", "bandwidth"), [(3, 1, 0.3), (40, 1, 0.3), (8, 2, 0.9)])
+@pytest.mark.parametrize(
+    ("n_keys", "p", "bandwidth"),
+    [pytest.param(3, 1, 0.3, marks=pytest.mark.rare), (40, 1, 0.3), pytest.param(8, 2, 0.9, marks=pytest.mark.rare)],
+)
 def test_errors_stated_are_those_of_independent_scramblings(monkeypatch, few_points, n_keys, p, bandwidth):
     cell = make_cell(n_keys, 3, 2, p, "distance", bandwidth, regression=RIDGE, key_distribution=AUTOREGRESSIVE)
     heads = HEADS[:, :, :p]
@@ -176,7 +179,7 @@ def drawn_keys(keys, rng, count):
     return z + 2.5 * (np.eye(3)[rng.integers(3, size=count)] - 1 / 3)
 
 
-@pytest.mark.parametrize("n_keys", [3, 30])
+@pytest.mark.parametrize("n_keys", [3, pytest.param(30, marks=pytest.mark.rare)])
 @pytest.mark.parametrize("keys", OTHERS, ids=names)
 def test_monte_carlo_agrees_and_rejects_other_keys(keys, n_keys):
     rng, n_replicates = np.random.default_rng(7), 60_000
@@ -211,7 +214,7 @@ def refusal(**settings):
     cell = make_cell(**({"n_keys": 10, "n_features": 3} | settings))
     n_heads, p = cell.heads.n_heads, cell.heads.head_dim
     heads = np.linalg.qr(np.random.default_rng(5).normal(size=(n_heads, 3, p)))[0]
-    prediction = exact_moments(cell, heads, heads, np.zeros((40, 3)) + 0.1 * np.arange(3))
+    prediction = exact_moments(cell, heads, heads, np.zeros((4, 3)) + 0.1 * np.arange(3))
     assert np.isnan(prediction.covariance).all()
     return prediction.reason
 
@@ -230,4 +233,4 @@ def test_long_computations_are_refused():
 
 def test_errors_too_large_leave_queries_blank(monkeypatch, few_points):
     monkeypatch.setattr(moments, "RANDOM_ERROR_LIMIT", 1e-5)
-    assert "40 of 40 queries" in refusal(key_distribution=SPHERE, regression=RIDGE)
+    assert "4 of 4 queries" in refusal(key_distribution=SPHERE, regression=RIDGE)

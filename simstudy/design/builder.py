@@ -1,0 +1,118 @@
+"""Designs from Python: the tables of a design file, filled in by methods that read like it."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+from simstudy.design.document import Precision
+from simstudy.design.mistakes import DesignError
+from simstudy.design.schema import describe
+from simstudy.design.settings import Data, Estimator, Heads, Queries, Record, Simulation, System
+from simstudy.design.written import Source, name_of, read_design, to_toml
+
+
+def _table(name: str, record: type[Record]) -> Callable[..., Study]:
+    """Return the method that fills in a table, with the signature and the help of its record."""
+
+    def state(self: Study, **settings: Any) -> Study:
+        self.setdefault(name, {}).update(settings)
+        return self
+
+    parameters = [
+        inspect.Parameter(field, inspect.Parameter.KEYWORD_ONLY, default=...) for field in record.model_fields
+    ]
+    own = inspect.Parameter("self", inspect.Parameter.POSITIONAL_ONLY)
+    described = describe(name)[0]
+    entries = "\n".join(f"    {entry}\n        {what}" for entry, what, _ in described.entries)
+    state.__name__, state.__qualname__ = name, f"Study.{name}"
+    state.__doc__ = f"{described.meaning}\n\n    Parameters\n    ----------\n{entries}\n"
+    state.__signature__ = inspect.Signature([own, *parameters])  # type: ignore[attr-defined]
+    return state
+
+
+class Study(dict[str, Any]):
+    """A design as its file states it: tables, which methods of the same names fill in, and any dict method edits.
+
+    Values are those of TOML; tuples, ranges and NumPy's arrays and numbers become such.  Mistakes are reported when the
+    study is checked, planned or run, all of them together, as those of a file are: by the same records.
+
+    Parameters
+    ----------
+    name
+        Lower-case letters and digits, joined by single hyphens; also the output folder.
+    title, aim
+        One line for the report, and the question that the study answers.
+
+    Examples
+    --------
+    >>> study = Study("third-head", title="Does a third head help?", aim="The question, in words.")
+    >>> study = study.data(n_keys=400, n_features=8, regression="ridge").heads(head_dim=2, arrangement="orthogonal")
+    >>> study = study.estimator(bandwidth="attention").grid("size", factors={"n_heads": range(1, 4)})
+    >>> print(study.toml())  # doctest: +SKIP
+    """
+
+    data = _table("data", Data)
+    heads = _table("heads", Heads)
+    estimator = _table("estimator", Estimator)
+    system = _table("system", System)
+    queries = _table("queries", Queries)
+    simulation = _table("simulation", Simulation)
+    precision = _table("precision", Precision)
+
+    def __init__(self, name: str, *, title: str, aim: str) -> None:
+        super().__init__(study={"name": name, "title": title, "aim": aim}, profiles={"quick": {}})
+
+    @classmethod
+    def of(cls, design: Source) -> Study:
+        """Return the design of a file, of a shipped name, or of tables, to be changed.
+
+        Raises
+        ------
+        DesignError
+            If it cannot be read, or is no TOML.
+        UserError
+            If it is a name that no design has, or two have.
+        """
+        study = cls.__new__(cls)
+        study.update(read_design(design).tables)
+        return study
+
+    def toml(self) -> str:
+        """Return the design as TOML, which states the same study.
+
+        Raises
+        ------
+        DesignError
+            With every entry that TOML cannot state.
+        """
+        text, problems = to_toml(self)
+        if problems:
+            raise DesignError(name_of(self), problems)
+        return text
+
+    def grid(self, name: str, factors: dict[str, Any], **entries: Any) -> Study:
+        """Cross factors with one another: ``setting = values``; further entries as `simstudy describe grids` lists."""
+        return self._state("grids", name, {"factors": factors, **entries})
+
+    def claim(self, name: str, kind: str, **entries: Any) -> Study:
+        """Declare a claim of a kind; its entries as `simstudy describe KIND` lists them."""
+        return self._state("claims", name, {"kind": kind, **entries})
+
+    def figure(self, name: str, **entries: Any) -> Study:
+        """Declare a figure; its entries as `simstudy describe figures` lists them."""
+        return self._state("figures", name, entries)
+
+    def profile(self, name: str, **tables: Any) -> Study:
+        """Declare a profile, whose entries replace those of the tables."""
+        return self._state("profiles", name, tables)
+
+    def _state(self, table: str, name: str, entries: dict[str, Any]) -> Study:
+        self.setdefault(table, {})[name] = entries
+        return self
+
+    def __repr__(self) -> str:
+        """Return the name, and how much is stated."""
+        sizes = (f"{len(self.get(table, {}))} {table}" for table in ("grids", "claims", "figures", "profiles"))
+        return f"<simstudy.Study {self.get('study', {}).get('name')!r}: {', '.join(sizes)}>"

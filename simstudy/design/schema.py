@@ -1,0 +1,142 @@
+"""What a design may state, for people and for editors: read off the records that validate it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Literal, NamedTuple, get_args, get_origin
+
+from pydantic import ValidationError
+from pydantic.fields import FieldInfo
+from pydantic.json_schema import models_json_schema
+
+from simstudy.design.claims import Claim
+from simstudy.design.document import NAME, Document, Grid, Precision, Study
+from simstudy.design.figures import Figure
+from simstudy.design.formulas import Formula
+from simstudy.design.mistakes import alternatives, hint
+from simstudy.design.settings import TABLE_OF, TABLES, Record
+from simstudy.errors import UserError
+
+RECORDS: dict[str, type[Record]] = {"study": Study, **TABLES, "precision": Precision, "grids": Grid}
+"""Tables of a design of which each entry is known by name."""
+CHOICES: dict[str, Any] = {
+    **{name: TABLES[table].model_fields[name].annotation for name, table in TABLE_OF.items()},
+    "claims": Claim, "figures": Figure, "formulas": Formula,
+}  # fmt: skip
+"""Types of what may have alternatives."""
+_RANGE = {"type": "array", "items": {"type": "integer"}, "minItems": 2, "maxItems": 3}
+_PROBES: dict[str, Any] = {"number": 1.0, "array": [1.0]}
+"""Short forms of composite settings, beside their names."""
+
+
+class Described(NamedTuple):
+    """A record or a setting: what it means, and of each entry its name, what to give, and its default."""
+
+    title: str
+    meaning: str
+    entries: list[tuple[str, str, str]]
+
+
+def describe(name: str | None = None) -> list[Described]:
+    """Describe a table, a setting, or an alternative such as ``ridge`` or ``larger_than``; all tables without a name.
+
+    Raises
+    ------
+    UserError
+        If nothing has the name.
+    """
+    if name is None:
+        return [_described(f"[{table}]", record) for table, record in RECORDS.items()]
+    found = [_described(f"[{name}]", RECORDS[name])] if name in RECORDS else []
+    if name in TABLE_OF:
+        field = TABLES[TABLE_OF[name]].model_fields[name]
+        found.append(Described(f"{name}, in [{TABLE_OF[name]}]", "", [_entry(name, field)]))
+    kinds = [(where, kind, record) for where in CHOICES for kind, record in _alternatives(where).items()]
+    found += [_described(f"{kind}, of {where}", record) for where, kind, record in kinds if name in (where, kind)]
+    if not found:
+        known = dict.fromkeys([*RECORDS, *CHOICES, *(kind for _, kind, _ in kinds)])
+        raise UserError(f"{name}: nothing that a design states; {hint(name, list(known))}")
+    return found
+
+
+def _alternatives(where: str) -> dict[str, type[Record]]:
+    """Records of the alternatives of a setting, or of claims, figures and formulas, by the names that designs state."""
+    records = (kind for kind in alternatives(CHOICES[where]) if isinstance(kind, type) and issubclass(kind, Record))
+    return {tag: record for record in records for tag in map(_tag, record.model_fields.values()) if tag}
+
+
+def _tag(field: FieldInfo) -> str | None:
+    """Name that a field gives to its record, if it can hold nothing else."""
+    values = get_args(field.annotation) if get_origin(field.annotation) is Literal else ()
+    return values[0] if len(values) == 1 and field.description is None else None
+
+
+def _described(title: str, record: type[Record]) -> Described:
+    entries = [_entry(name, field) for name, field in record.model_fields.items() if _tag(field) is None]
+    return Described(title, " ".join((record.__doc__ or "").split()), entries)
+
+
+def _entry(name: str, field: FieldInfo) -> tuple[str, str, str]:
+    if field.is_required():
+        return name, field.description or "", "required"
+    default = field.get_default(call_default_factory=True)
+    shown = getattr(default, "label", None) or ("" if default is None else json.dumps(default, default=dict))
+    return name, field.description or "", shown
+
+
+def json_schema() -> dict[str, Any]:
+    """Return the JSON Schema of a design file, by which editors complete and check what is typed.
+
+    Rules that tie several settings together are not in it: ``simstudy check`` knows them.
+    """
+    models: list[type[Record]] = [Document, Grid, Precision, *TABLES.values()]
+    _, schema = models_json_schema([(model, "validation") for model in models], ref_template="#/$defs/{model}")
+    records = schema["$defs"]
+    for model in TABLES.values():
+        records[model.__name__].pop("required", None)  # a grid may state what a table leaves out
+        for name, content in records[model.__name__]["properties"].items():
+            _allow_short_forms(content, model, name)
+    term = records["Sum"]["properties"]["terms"]["items"]
+    term["oneOf"] = [{"enum": list(term.pop("discriminator")["mapping"])}, *term["oneOf"]]
+    records["CurveFigure"]["required"].remove("kind")
+    _type_grid(records)
+    whole = records.pop("Document")
+    tables = {table: {"$ref": f"#/$defs/{model.__name__}"} for table, model in TABLES.items()}
+    whole["properties"] |= tables
+    free = {name: {"type": "object"} for name in ("grids", "claims", "figures")}
+    profile = {"type": "object", "properties": {**tables, "precision": {"$ref": "#/$defs/Precision"}, **free}}
+    whole["properties"]["profiles"] = {"type": "object", "patternProperties": {NAME: profile}}
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **whole, "title": "simstudy design", **schema}
+
+
+def _allow_short_forms(content: dict[str, Any], model: type[Record], name: str) -> None:
+    """Let the schema of a composite setting accept what its record accepts in place of a table: a name, a number."""
+    union = next((part for part in (content, *content.get("anyOf", ())) if "discriminator" in part), None)
+    if union is None:
+        return
+    names = [kind for kind in union.pop("discriminator")["mapping"] if _accepts(model, name, kind)]
+    forms: list[dict[str, Any]] = [{"enum": names}]
+    forms += [{"type": form} for form, probe in _PROBES.items() if _accepts(model, name, probe)]
+    union["anyOf"] = [*forms, {"oneOf": union.pop("oneOf")}]
+
+
+def _accepts(model: type[Record], name: str, value: Any) -> bool:
+    try:
+        model.model_validate({name: value})
+    except ValidationError as error:
+        return all(detail["loc"][:1] != (name,) for detail in error.errors())
+    return True
+
+
+def _type_grid(records: dict[str, Any]) -> None:
+    """State what the settings and factors of a grid may be, which the record leaves to the check of each cell."""
+    models = {name: TABLES[table].__name__ for name, table in TABLE_OF.items()}
+    settings = {name: {"$ref": f"#/$defs/{model}/properties/{name}"} for name, model in models.items()}
+    parameters: dict[str, Any] = {f"^({'|'.join(TABLE_OF)})\\..+$": {}}
+    grid = records["Grid"]["properties"]
+    grid["precision"] = {"$ref": "#/$defs/Precision"}
+    grid["settings"] |= {"properties": settings, "patternProperties": parameters, "additionalProperties": False}
+    ranges = {"type": "object", "properties": {"range": _RANGE}, "required": ["range"], "additionalProperties": False}
+    lists = {name: {"type": "array", "items": each, "minItems": 1} for name, each in settings.items()}
+    factors = {name: {"anyOf": [each, ranges]} for name, each in lists.items()}
+    grid["factors"] |= {"properties": factors, "patternProperties": parameters, "additionalProperties": False}

@@ -1,0 +1,191 @@
+"""A design as it is written, before it is checked: a file, or tables given in Python; read as TOML either way."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import tomlkit
+from tomlkit.items import Table
+
+from simstudy.design.document import Document
+from simstudy.design.files import read_regular
+from simstudy.design.mistakes import DesignError, Problem
+from simstudy.design.shipped import find_design
+from simstudy.errors import UserError
+
+MAX_BYTES = 1 << 20
+"""Largest design file that is read; a design is written by hand."""
+MAX_DEPTH = 20
+"""Deepest nesting of tables and lists; a design needs half of it."""
+
+_LEVELS = {"grids": 2, "claims": 1, "figures": 1, "profiles": 4}
+"""Tables inside of tables: ``[grids.NAME.factors]``, in which the order of entries counts, and so in a profile."""
+
+Source = str | Path | Mapping[str, Any]
+"""A design: path of its file, name of a shipped one, or its tables, as a `Study` or as TOML parses them."""
+
+
+class Written(NamedTuple):
+    """A design as it is written.
+
+    Attributes
+    ----------
+    place
+        What messages call it: the path of its file, or the name of the study.
+    path
+        Its file, if it is one.
+    text, tables
+        As TOML, and as TOML parses it.
+    problems
+        Entries given in Python that TOML cannot state, and that are left out.
+    """
+
+    place: str
+    path: Path | None
+    text: str
+    tables: dict[str, Any]
+    problems: list[Problem]
+
+    @property
+    def folder(self) -> Path:
+        """Folder that the paths in the design are relative to."""
+        return Path() if self.path is None else self.path.parent
+
+
+def read_design(design: Source) -> Written:
+    """Read a design as it is written.
+
+    Raises
+    ------
+    DesignError
+        If it cannot be read, or is no TOML.
+    UserError
+        If it is a name that no design has, or two have.
+    """
+    if isinstance(design, Mapping):
+        place = name_of(design)
+        text, problems = to_toml(design)
+        return Written(place, None, text, _parse(place, text), problems)
+    if not isinstance(design, (str, Path)):
+        kind = type(design).__name__
+        raise UserError(f"a design of type {kind}; give the path of a file, the name of a shipped design, or a Study")
+    path = find_design(design)
+    text = _read(path)
+    return Written(str(path), path, text, _parse(str(path), text), [])
+
+
+def name_of(tables: Mapping[str, Any]) -> str:
+    """Return the name of the study that tables state; "design" if they state none."""
+    study = tables.get("study")
+    name = study.get("name") if isinstance(study, Mapping) else None
+    return name if isinstance(name, str) else "design"
+
+
+def _read(path: Path) -> str:
+    try:
+        return read_regular(path, MAX_BYTES).decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        problem = Problem("", f"byte {error.start}", "not UTF-8 text; save it as UTF-8")
+        raise DesignError(str(path), [problem]) from None
+    except UserError as error:
+        raise DesignError(str(path), [Problem("", "", str(error))]) from None
+
+
+def _parse(place: str, text: str) -> dict[str, Any]:
+    try:
+        raw = tomllib.loads(text)
+        _refuse_extremes(raw)
+        return raw
+    except (ValueError, RecursionError) as error:
+        # Python refuses an integer of thousands of digits in words about its own settings.
+        reason = "an integer beyond 64 bits" if "set_int_max_str_digits" in str(error) else error
+        raise DesignError(place, [Problem("", "", f"not valid TOML: {reason}")]) from None
+
+
+def _refuse_extremes(node: Any, depth: int = 0) -> None:
+    """Raise ValueError at an integer beyond TOML's 64 bits, or at nesting that no design needs."""
+    if depth > MAX_DEPTH:
+        raise ValueError(f"nested more than {MAX_DEPTH} deep")
+    if isinstance(node, int) and not -(2**63) <= node < 2**63:
+        raise ValueError("an integer beyond 64 bits")
+    if isinstance(node, (dict, list)):
+        for child in node.values() if isinstance(node, dict) else node:
+            _refuse_extremes(child, depth + 1)
+
+
+def to_toml(tables: Mapping[str, Any]) -> tuple[str, list[Problem]]:
+    """Return tables as TOML, which parses to the same tables, and every entry left out because TOML cannot state it.
+
+    Beside what TOML knows, there may be tuples, ranges, and NumPy's arrays and numbers.
+    """
+    problems: list[Problem] = []
+    return tomlkit.dumps(_document(_plain(tables, "", problems))), problems
+
+
+def _document(content: dict[str, Any]) -> tomlkit.TOMLDocument:
+    """Return tables in the order of a file, a table for each name, inline ones inside."""
+    document = tomlkit.document()
+    usual = [name for name in (*Document.model_fields, "profiles") if name in content]
+    for name in dict.fromkeys([*usual, *content]):
+        entries = content[name]
+        nested = isinstance(entries, dict)
+        document.append(name, _table(entries, _LEVELS.get(name, 0)) if nested else tomlkit.item(entries))
+    return document
+
+
+def _table(entries: dict[str, Any], levels: int) -> Table:
+    """Return a table that has so many levels of tables in it."""
+    table = tomlkit.table()
+    for name in sorted(entries, key=lambda name: levels > 0 and isinstance(entries[name], dict)):
+        value: Any = entries[name]
+        if not isinstance(value, dict):
+            table.append(name, value)
+        elif levels:
+            table.append(name, _table(value, levels - 1))
+        else:
+            inline = tomlkit.inline_table()
+            inline.update(value)
+            table.append(name, inline)
+    return table
+
+
+def _plain(value: Any, path: str, problems: list[Problem], depth: int = 0) -> Any:
+    """Return a value in the types of TOML, without what has none: that is noted."""
+    if depth > MAX_DEPTH:
+        problems.append(Problem(path, None, f"nested more than {MAX_DEPTH} deep"))
+    elif isinstance(value, Mapping):
+        return dict(_plain_entries(value, path, problems, depth + 1))
+    elif isinstance(value, range):
+        return {"range": [value.start, value.stop, *([] if value.step == 1 else [value.step])]}
+    elif isinstance(value, (list, tuple)):
+        plain = (_plain(child, f"{path}[{i}]", problems, depth + 1) for i, child in enumerate(value))
+        return [child for child in plain if child is not None]
+    elif isinstance(value, (np.ndarray, np.generic)):
+        return _plain(value.tolist(), path, problems, depth + 1)
+    elif type(value) in (int, float, bool) or (type(value) is str and _is_text(value)):
+        return value
+    else:
+        kind = type(value).__name__
+        problems.append(Problem(path, None, f"of type {kind}, which TOML has not; give text, numbers or tables"))
+    return None
+
+
+def _plain_entries(
+    table: Mapping[Any, Any], path: str, problems: list[Problem], depth: int
+) -> Iterator[tuple[str, Any]]:
+    for key, value in table.items():
+        if type(key) is not str or not _is_text(key):
+            problems.append(Problem(path, key, "no name of an entry; give text"))
+            continue
+        plain = _plain(value, f"{path}.{key}".lstrip("."), problems, depth)
+        if plain is not None:
+            yield key, plain
+
+
+def _is_text(text: str) -> bool:
+    """Whether a text is Unicode: half of a pair is not."""
+    return not any("\ud800" <= character <= "\udfff" for character in text)

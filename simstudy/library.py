@@ -1,0 +1,132 @@
+"""What Python users call: runs and plans that show how far they are, and results that show what they found.
+
+The results of a study are an `xarray.Dataset` and stay one; what is particular to a study is behind their accessor
+``simstudy``, as xarray advises: a class of our own would be lost with the first selection, or break what analysts know.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import pandas as pd
+import xarray as xr
+
+from simstudy.design.document import Design
+from simstudy.design.load import declared_figures, load_design
+from simstudy.design.mistakes import hint
+from simstudy.design.written import Source
+from simstudy.errors import UserError
+from simstudy.execution.plan import Plan
+from simstudy.execution.plan import plan as plan_design
+from simstudy.execution.store import DEFAULT_OUTPUT
+from simstudy.report.progress import ProgressDisplay
+from simstudy.report.tables import cell_frame, count_verdicts, verdict_frame, verdict_lines
+from simstudy.report.terminal import is_watched, track
+from simstudy.results import open_results
+from simstudy.study import run as run_design
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+__all__ = ["Findings", "Plot", "open_results", "plan", "run"]
+
+
+@functools.wraps(run_design)
+def run(design: Design | Source, profile: str = "quick", **how: Any) -> xr.Dataset:  # noqa: D103 - that of the wrapped
+    with ProgressDisplay(quiet=not is_watched()) as display:
+        return run_design(design, profile, **{"observer": display, **how})
+
+
+def plan(design: Design | Source, profile: str = "quick", *, output: str | Path = DEFAULT_OUTPUT) -> Plan:
+    """Predict time, memory and disk of a study from a few batches of each cell, which are stored and not wasted.
+
+    Parameters
+    ----------
+    design, profile, output
+        As for `simstudy.run`.
+
+    Raises
+    ------
+    DesignError
+        If the design has mistakes.
+    UserError
+        If the output cannot be written.
+    """
+    loaded = design if isinstance(design, Design) else load_design(design, profile)
+    return plan_design(loaded, output=output, track=track)
+
+
+class Plot(NamedTuple):
+    """A figure of a study, which a notebook shows; ``drawing`` is Matplotlib's."""
+
+    drawing: Figure
+
+    def _repr_png_(self) -> bytes:
+        from simstudy.report.figures import image
+
+        return image(self.drawing, "png")
+
+
+@xr.register_dataset_accessor("simstudy")
+class Findings:
+    """What a study found: ``results.simstudy`` of what `simstudy.run` and `simstudy.open_results` return."""
+
+    def __init__(self, results: xr.Dataset) -> None:
+        self._results = results
+
+    @property
+    def verdicts(self) -> pd.DataFrame:
+        """One row for each claim: its verdict, the estimate that decides it, and what was claimed."""
+        return verdict_frame(self._results).set_index("claim")
+
+    @property
+    def cells(self) -> pd.DataFrame:
+        """One row for each cell: settings, counts, and each measure with its Monte Carlo error and theory."""
+        return cell_frame(self._results)
+
+    @property
+    def figures(self) -> tuple[str, ...]:
+        """Names of the figures that the design declares."""
+        return tuple(self._declared())
+
+    def plot(self, figure: str) -> Plot:
+        """Draw a figure that the design declares.
+
+        Raises
+        ------
+        UserError
+            If the design declares no figure of that name.
+        """
+        from simstudy.report.figures import draw
+
+        declared = self._declared()
+        if figure not in declared:
+            raise UserError(f"figure = {figure!r}: not declared by the design; {hint(figure, list(declared))}")
+        return Plot(draw(declared[figure], figure, self._results))
+
+    def _declared(self) -> dict[str, Any]:
+        return declared_figures(self._results.attrs["design"], self._results.attrs["profile"])
+
+    def __repr__(self) -> str:
+        """Return title, sizes and verdicts."""
+        return "\n".join([*self._summary(), *([self._brief().to_string()] if "claim" in self._results else [])])
+
+    def _repr_html_(self) -> str:
+        from html import escape
+
+        lines = "<br>".join(map(escape, self._summary()))
+        return f"<p>{lines}</p>{self._brief().to_html() if 'claim' in self._results else ''}"
+
+    def _summary(self) -> list[str]:
+        results, run = self._results, json.loads(self._results.attrs["run"])
+        size = f"{results.sizes['cell']} cells, {int(results.n_replicates.sum()):,} replicates"
+        counts = [count_verdicts(verdict_lines(results))] if "claim" in results else []
+        return [f"{results.attrs['title']} ({results.attrs['profile']})", f"{size}, by {run['device']}", *counts]
+
+    def _brief(self) -> pd.DataFrame:
+        lines = verdict_lines(self._results)
+        columns = ("claim", "verdict", "declared", "statistic", "estimate", "claimed")
+        return pd.DataFrame([{name: getattr(line, name) for name in columns} for line in lines]).set_index("claim")

@@ -1,0 +1,166 @@
+"""The first commands of a new user: help with writing a design, answers for other programs, and what messages say."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import os
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+from builders import DESIGN, edited, mistakes, write_design
+
+from simstudy import __main__ as process
+from simstudy.design.load import load_design
+from simstudy.execution.ledger import Ledger
+from simstudy.execution.store import Store
+from simstudy.report.progress import ProgressDisplay
+from simstudy.study import run
+
+
+@pytest.fixture
+def command(capsys, monkeypatch, tmp_path):
+    """A command in this process: exit code, output and errors; ``out`` is the folder of its outputs."""
+    monkeypatch.chdir(tmp_path)
+
+    def outcome(*arguments: object) -> tuple[int, str, str]:
+        capsys.readouterr()
+        try:
+            code = process.command(list(map(str, arguments)))
+        except SystemExit as ended:
+            code = int(ended.code or 0)
+        return code, *capsys.readouterr()
+
+    return outcome
+
+
+def test_version__is_that_of_the_package(command):
+    assert command("--version") == (0, f"simstudy {importlib.metadata.version('simstudy')}\n", "")
+
+
+def test_init__writes_a_design_that_checks_and_nothing_over_another(command, tmp_path):
+    assert command("init", "my-question")[0] == 0
+    text = (tmp_path / "my-question.toml").read_text()
+    assert tomllib.loads(text)["study"]["name"] == "my-question" and "my-study" not in text
+    assert command("check", "my-question.toml")[:2] == (
+        0, "my-question.toml: quick: 8 cells, 2 claims\nmy-question.toml: full: 8 cells, 2 claims\n",
+    )  # fmt: skip
+    (tmp_path / "my-question.toml").write_text("mine")
+    code, _, errors = command("init", "my-question")
+    assert code == 2 and errors.startswith("error: my-question.toml: cannot be written (File exists); give another")
+    assert (tmp_path / "my-question.toml").read_text() == "mine"
+    assert command("init", "../elsewhere")[0] == 2
+    assert {path.name for path in tmp_path.iterdir()} == {"my-question.toml"}
+
+
+def test_describe__teaches_and_prints_the_schema(command):
+    code, shown, _ = command("describe", "ridge")
+    assert code == 0 and "ridge, of regression" in shown and "amplitude" in shown
+    assert command("describe")[0] == 0
+    code, shown, _ = command("describe", "--schema")
+    assert code == 0 and json.loads(shown)["title"] == "simstudy design"
+    code, shown, errors = command("describe", "regresion")
+    assert (code, shown) == (2, "") and 'did you mean "regression"?' in errors
+
+
+def test_json__has_the_keys_of_the_readme(command, tmp_path):
+    path, readme = write_design(tmp_path), (Path(__file__).parents[1] / "README.md").read_text()
+    section = readme.split("### Answers for other programs")[1].split("\n#")[0]
+    found = {name: json.loads(command(name, *rest)[1]) for name, rest in (
+        ("list", [tmp_path, "--json"]), ("check", [path, "--json"]), ("plan", [path, "--json", "--workers", "3"]),
+        ("status", [path, "--json"]),
+    )}  # fmt: skip
+    assert found["list"] == found["check"]
+    assert found["check"]["designs"] == [{
+        "design": str(path), "name": "tiny", "title": "A tiny study", "mistakes": [],
+        "profiles": {"quick": {"cells": 6, "claims": 1}, "full": {"cells": 6, "claims": 1}},
+    }]  # fmt: skip
+    assert found["plan"]["workers"] == 3 and found["plan"]["grids"][0]["cells"] == 6
+    cell = found["status"]["cells"][2]
+    assert cell["levels"] == {"angle": 45.0, "bandwidth": 0.5} and cell["replicates"] == 128
+    assert found["status"]["process"] is None and found["status"]["seconds_left"] is None
+    for record in found.values():
+        for keys in (record, *(part[0] for part in record.values() if isinstance(part, list))):
+            assert all(f"`{key}`" in section for key in keys), keys
+
+
+def test_json_of_mistakes__has_their_places(command, tmp_path):
+    path = write_design(tmp_path, edited(DESIGN, "bandwidth = 0.8", "bandwidth = -1"))
+    code, shown, errors = command("check", path, "--json")
+    (design,) = json.loads(shown)["designs"]
+    assert code == 2 and "estimator.bandwidth = -1" in errors
+    assert [each["place"] for each in design["mistakes"]] == ["estimator.bandwidth"] and design["name"] is None
+
+
+def test_two_designs_of_one_name__are_told_apart(command, tmp_path):
+    for name in ("first", "second"):
+        (tmp_path / f"{name}.toml").write_text(DESIGN)
+    code, _, errors = command("check", "first.toml", "second.toml")
+    assert code == 2 and "second.toml: study.name = 'tiny': also that of first.toml" in errors
+    assert "second.toml" in command("list", ".")[1]
+    assert command("check", "first.toml", "first.toml")[0] == 0
+
+
+def test_names__are_completed(tmp_path):
+    words = {"COMP_WORDS": "simstudy run princ", "COMP_CWORD": "2", "_SIMSTUDY_COMPLETE": "complete_bash"}
+    command = [sys.executable, "-m", "simstudy"]
+    done = subprocess.run(command, env=os.environ | words, capture_output=True, text=True, cwd=tmp_path)
+    assert done.stdout.split() == ["principal-angles"], done.stderr
+
+
+def test_quiet__prints_nothing_but_warnings(command, tmp_path):
+    text = edited(DESIGN, "mse = 0.05", "mse = 0.5").replace("[0, 45, 90]", "[0, 90]")
+    path = write_design(tmp_path, text)
+    assert command("run", path, "--quiet", "--executor", "serial")[1:] == ("", "")
+    path.write_text(edited(text, "mse = 0.5", "mse = 0.0001"))
+    code, shown, errors = command("run", path, "--quiet", "--executor", "serial")
+    assert code in (3, 5) and shown == "" and "stopped without the precision wanted" in errors
+
+
+def test_study_without_claims__shows_its_measures(command, tmp_path):
+    text = DESIGN.partition("[claims")[0] + "[profiles.quick]\n"
+    code, shown, _ = command("run", write_design(tmp_path, text), "--executor", "serial")
+    assert code in (0, 3) and "mean squared error" in shown and "Verdicts" not in shown
+    assert "angles: angle = 45.0, bandwidth = 0.5" in shown and shown.count("±") >= 6
+
+
+@pytest.mark.parametrize(
+    ("where", "expected"),
+    [
+        ('{ key_distribution = "student_t" }', 'it has key_distribution = "gaussian" or "student_t(df=3)"'),
+        ("{ bandwidth = 0.7 }", "it has bandwidth = 0.5 or 1.0"),
+        ('{ bandwidth = 0.5, bandwidth_rule = "fixed(value=1)" }', "each of these levels exists, but no cell has all"),
+    ],
+)
+def test_selector_of_no_cell__is_told_the_levels_as_they_must_be_written(tmp_path, where, expected):
+    levels = 'key_distribution = ["gaussian", { distribution = "student_t", df = 3 }]'
+    text = edited(DESIGN, "angle = [0, 45, 90]", f"angle = [0, 45, 90]\n{levels}")
+    assert expected in mistakes(tmp_path, edited(text, 'measure = "mse"', f'measure = "mse"\nwhere = {where}'))
+
+
+def test_alternatives__are_never_cut(tmp_path):
+    message = mistakes(tmp_path, edited(DESIGN, 'measure = "mse"', 'measure = "zzzzz"'))
+    assert "..." not in message and all(f"'{name}'" in message for name in ("mse", "equivalent_heads", "hdi"))
+
+
+def test_replay_of_no_cell__is_told_the_levels(command, tmp_path):
+    code, _, errors = command("replay", write_design(tmp_path), "--cell", "angle=30", "--replicate", "0")
+    assert code == 2 and "no cell fits; angle is 0.0 or 45.0 or 90.0" in errors
+
+
+def test_time_left__is_not_told_before_every_cell_has_been_looked_at(tmp_path):
+    design = load_design(write_design(tmp_path))
+    told: list[tuple[bool, float | None]] = []
+
+    def watch(ledger: Ledger, predicted: int | None = None) -> None:
+        display(ledger, predicted)
+        told.append((all(account.done for account in ledger.accounts), display._bar.tasks[0].total))
+
+    with ProgressDisplay(quiet=True) as display:
+        run(design, output=tmp_path / "out", executor="serial", observer=watch)
+    assert {looked for looked, _ in told} == {False, True}
+    assert all((total is not None) == looked for looked, total in told)
+    assert Store(tmp_path / "out" / "tiny" / "quick").owner() is None

@@ -1,0 +1,42 @@
+"""The package as others get it: built from its source distribution, installed alone, and run from an empty folder."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import sysconfig
+import venv
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+
+
+def run(*command: object, cwd: Path) -> str:
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+    done = subprocess.run(list(map(str, command)), capture_output=True, text=True, cwd=cwd, env=environment)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def test_flagship__runs_from_an_empty_environment(tmp_path):
+    run(sys.executable, "-m", "build", "--no-isolation", "--outdir", tmp_path / "dist", ROOT, cwd=tmp_path)
+    (wheel,) = (tmp_path / "dist").glob("*.whl")
+    place = tmp_path / "environment"
+    venv.create(place, with_pip=True)
+    python = place / "bin" / "python"
+    run(python, "-m", "pip", "install", "--no-deps", "--no-index", wheel, cwd=tmp_path)
+    # The dependencies are those of here, which take minutes to install; what is editable here is not seen from there.
+    purelib = run(python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))", cwd=tmp_path).strip()
+    Path(purelib, "dependencies.pth").write_text(sysconfig.get_path("purelib"))
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    simstudy = place / "bin" / "simstudy"
+    shipped = json.loads(run(simstudy, "list", "--json", cwd=empty))["designs"]
+    assert {each["name"] for each in shipped} == {path.stem for path in (ROOT / "designs").glob("*.toml")}
+    assert all(Path(each["design"]).is_relative_to(purelib) and not each["mistakes"] for each in shipped)
+    shown = run(simstudy, "run", "principal-angles", cwd=empty)
+    assert "26 claims" in shown and "; 0 unlike declared" in shown
+    record = json.loads((empty / "outputs" / "principal-angles" / "quick" / "provenance.json").read_text())
+    assert Path(record["design_file"]).is_relative_to(purelib)
