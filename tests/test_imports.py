@@ -52,7 +52,7 @@ ALLOWED: dict[str, set[str]] = {
         "text",
     },
     "verdicts": {"execution", "theory", "data", "design"},
-    "report": {"results", "transformers", "verdicts", "execution", "design", "errors", "text"},
+    "report": {"results", "verdicts", "execution", "design", "errors", "text"},
 }
 
 
