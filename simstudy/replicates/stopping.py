@@ -66,7 +66,7 @@ def needed(done: int, performance: Performance, precision: Precision, batch_size
     ratio = shortfall(performance, precision).ratio
     if ratio <= 1.0 or done >= ceiling:
         return done
-    return min(max(math.ceil(min(1.1 * done * (ratio * ratio), ceiling)), done + 1), ceiling)
+    return math.ceil(min(1.1 * done * (ratio * ratio), ceiling))
 
 
 def next_target(done: int, performance: Performance, precision: Precision, batch_size: int) -> int:

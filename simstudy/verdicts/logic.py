@@ -111,10 +111,14 @@ def least_among(inside: NDArray[np.bool_], larger: Array) -> Evidence:
 
 
 def possible_minima(larger: Array) -> Array:
-    """Return for each level the p-value of "it has the least mean": those not below α are a confidence set of it."""
-    k = larger.shape[-1]
-    others = np.where(np.eye(k, dtype=bool), 1.0, larger)
-    return np.asarray(np.minimum(others.min(axis=-1) * max(k - 1, 1), 1.0))
+    """Return for each level the p-value of "it has the least mean": those not below α are a confidence set of it.
+
+    Parameters
+    ----------
+    larger : (..., level, level) array
+        As for `least_among`; 1 on the diagonal.
+    """
+    return np.asarray(np.minimum(larger.min(axis=-1) * max(larger.shape[-1] - 1, 1), 1.0))
 
 
 def spearman_budget(ranks: Array, at_least: float) -> float:

@@ -57,7 +57,7 @@ class Profile(NamedTuple):
         with np.errstate(invalid="ignore", divide="ignore"):
             shift = 0.5 * ((b - a) * left - (b - c) * right) / curvature
         inside = (place == least) & (curvature != 0)
-        return np.exp(np.where(inside, np.clip(b - shift, a, c), x[least]))
+        return np.exp(np.where(inside, b - shift, x[least]))
 
 
 def optima(claim: Optimum, of: Selected) -> Iterator[Comparison]:

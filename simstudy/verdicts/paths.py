@@ -147,7 +147,7 @@ def _law(estimates: Estimates, statistic: Callable[[Array], Array], vertices: Se
     found = expand(statistic, np.exp([vertex.value for vertex in vertices]), covariance)
     linear = _contrast(estimates, found.estimate, dict(zip(cells, found.gradient @ gradient, strict=True)))
     smooth = all(vertex.plain for vertex in vertices) and found.quadratic_error <= NEARLY_LINEAR * linear.mcse
-    value = linear.value if smooth or not found.quadratic_error else np.nan
+    value = linear.value if smooth else np.nan
     return linear._replace(value=value, mcse=np.hypot(linear.mcse, found.quadratic_error))
 
 

@@ -124,7 +124,43 @@ def test_unequal_blocks__stay_unbiased_with_the_right_error(sizes):
             assert 0.8 < np.sqrt((mcse**2).mean()) / values.std() < 1.5, name
 
 
+def test_quadratic_part_of_a_squared_bias__is_that_of_the_covariance_of_mean_errors(sample):
+    """√(2 Σ S_qq'²)/Q over queries and √2·S_qq at each, S the covariance of the mean errors of blocks."""
+    errors, target = sample
+    weights = np.array([0.7, -0.2, 0.1])
+    found = performance(blocks_of(errors, target, 32), weights, STATISTICS)
+    by_block = (errors @ weights).reshape(32, 10, 2).mean(axis=1) + (weights.sum() - 1.0) * target
+    covariance = np.cov(by_block.T) / 32
+    together = np.sqrt(2 * (covariance**2).sum()) / 2
+    assert found.remainder["squared_bias"] == pytest.approx(together)
+    linear = np.linalg.norm(found.contribution["squared_bias"])
+    assert found.mcse["squared_bias"] == pytest.approx(np.hypot(linear, together))
+    mean = by_block.mean(axis=0)
+    pseudo = 32 * mean**2 - 31 * ((32 * mean - by_block) / 31) ** 2
+    by_query = np.hypot(stats.sem(pseudo), np.sqrt(2) * np.diag(covariance))
+    assert found.mcse["squared_bias_by_query"] == pytest.approx(by_query)
+
+
+@pytest.mark.parametrize("defined", [[4] * 15 + [1], [4, 3] * 6 + [4] * 4, [4] * 15 + [0]])
+def test_failure_rate__has_the_larger_of_two_errors(defined):
+    """That between blocks, and that of Agresti and Coull, who add two failures and two successes."""
+    n_failed = 64 - sum(defined)
+    errors = np.random.default_rng(1).normal(size=(64, 1, 1))
+    for block, kept in enumerate(defined):
+        errors[4 * block + kept : 4 * block + 4] = np.nan
+    found = performance(blocks_of(errors, np.zeros(1), 16), np.ones(1), STATISTICS)
+    rates = 1 - np.array(defined) / 4
+    shrunk = (n_failed + 2) / 68
+    assert found.estimate["failure_rate"] == pytest.approx(n_failed / 64)
+    expected = max(stats.sem(rates), np.sqrt(shrunk * (1 - shrunk) / 68))
+    assert found.mcse["failure_rate"] == pytest.approx(expected)
+    assert found.contribution["failure_rate"] == pytest.approx((rates - rates.mean()) / np.sqrt(240))
+
+
 def test_too_few_blocks__are_refused():
+    single = blocks_of(np.ones((4, 1, 1)), np.zeros(1), 1)
+    with pytest.raises(ValueError, match="at least 2"):
+        performance(single, np.ones(1), STATISTICS)
     with pytest.raises(ValueError, match="at least 2"):
         performance(empty(16, np.zeros(1), 2, N_STATISTICS), np.full(2, 0.5), STATISTICS)
 

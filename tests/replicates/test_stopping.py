@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from simstudy.design.document import Precision
 from simstudy.replicates.moments import empty
 from simstudy.replicates.performance import Performance, performance
-from simstudy.replicates.stopping import GROWTH, first_target, next_target, shortfall
+from simstudy.replicates.stopping import GROWTH, first_target, needed, next_target, shortfall
 
 
 def measured(mse: float = 1.0, mcse: float = 0.1, correlation: float = np.nan) -> Performance:
@@ -33,8 +33,9 @@ def test_first_target__covers_the_floor():
 def test_shortfall__is_the_worst_ratio():
     assert shortfall(measured(), wanting(relative_mcse={"mse": 0.05})).ratio == pytest.approx(2.0)
     assert shortfall(measured(), wanting(absolute_mcse={"mse": 0.2})).ratio == pytest.approx(0.5)
-    both = wanting(relative_mcse={"mse": 0.05}, absolute_mcse={"mse": 0.025})
-    assert shortfall(measured(), both)[:3] == (pytest.approx(4.0), "mse", 0.1)
+    for absolute, worst in ((0.025, 4.0), (0.1, 2.0)):
+        both = wanting(relative_mcse={"mse": 0.05}, absolute_mcse={"mse": absolute})
+        assert shortfall(measured(), both)[:3] == (pytest.approx(worst), "mse", 0.1)
 
 
 def test_undefined_measure__has_nothing_to_reach():
@@ -44,6 +45,19 @@ def test_undefined_measure__has_nothing_to_reach():
 def test_relative_target_of_zero__is_reached_by_no_error_only():
     assert shortfall(measured(mse=0.0, mcse=0.0), wanting(relative_mcse={"mse": 0.1})).ratio == 0.0
     assert shortfall(measured(mse=0.0, mcse=0.1), wanting(relative_mcse={"mse": 0.1})).ratio == np.inf
+
+
+def test_batches_needed__grow_as_the_square_of_the_ratio_and_by_a_tenth_more():
+    precision = wanting(relative_mcse={"mse": 0.05})
+    found = {mcse: needed(10, measured(mcse=mcse), precision, 16) for mcse in (0.05, 0.0501, 0.1, 0.5)}
+    assert found == {0.05: 10, 0.0501: 12, 0.1: 44, 0.5: 625}
+    assert next_target(100, measured(), precision, 16) == 400 and next_target(1, measured(), precision, 16) == 4
+
+
+def test_precision__is_asked_of_no_cell_that_waits_for_a_verdict():
+    asked = {"stop": "verdict", "relative_mcse": {"mse": 0.05}}
+    assert shortfall(measured(), wanting(**asked)).ratio == 0.0
+    assert shortfall(measured(mse=-1.0), wanting(**asked | {"stop": "both"})).ratio == pytest.approx(2.0)
 
 
 def test_stopped_estimates__are_nearly_unbiased_and_cover():

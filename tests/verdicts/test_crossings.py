@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from builders import DESIGN, edited, write_design
+from exact_estimates import derived, exact_estimates
 from test_optima import BASE, estimates_of
 
 from simstudy.design.claims import Crossing
@@ -85,6 +86,61 @@ def test_crossing_outside__is_at_the_end_of_the_levels():
     assert crossing(X, twice)[0] == pytest.approx(np.sqrt(32 * 64))
     touching = np.array([[1.0, 0.0, 1.0, -1.0, -1.0], [0.0, 1.0, 1.0, -1.0, -1.0]])
     np.testing.assert_allclose(crossing(X, touching), [64.0, 32.0])
+
+
+def differing(difference: list[float], value: float, ratio: float, error=0.01):
+    """Judge a crossing of cells that differ by so much at the levels X."""
+    levels = [{"n_keys": n, "rule": rule} for n in X for rule in ("product", "average")]
+    values = [share for d in difference for share in (d, 0.0)]
+    stated = Crossing(kind="crossing", x="n_keys", versus={"rule": "average"}, value=value, ratio=ratio,
+                      where={"rule": "product"}, measure="mse", **BASE)  # fmt: skip
+    estimates = exact_estimates(levels, values, error)
+    (comparison,) = crossings(stated, of(estimates, list(range(0, len(levels), 2))))
+    return comparison
+
+
+def test_error_of_a_crossing__is_that_of_its_derivatives():
+    difference, errors = [3.0, 1.0, 0.3, -1.7, -2.0], np.array([0.01, 0.02, 0.03, 0.01, 0.02])
+    found = differing(difference, 150.0, 1.1, np.repeat(errors, 2))
+    expected = derived(lambda d: float(crossing(X, d[None])[0]), difference, errors * np.sqrt(2))
+    assert found.estimate == pytest.approx(expected.value)
+    assert found.mcse == pytest.approx(expected.mcse, rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("difference", "value", "ratio", "verdict"),
+    [
+        ([3.0, 3.0, 3.0, -3.0, -3.0], 150.0, 1.3, "supported"),
+        ([3.0, -3.0, 3.0, -3.0, -3.0], 150.0, 1.3, "contradicted"),  # it fell before the interval, and came back
+        ([3.0, 3.0, -3.0, 3.0, 3.0], 150.0, 2.0, "supported"),  # it falls within the interval, and comes back
+        ([3.0, 3.0, 3.0, 3.0, -3.0], 150.0, 1.3, "contradicted"),  # it falls behind the interval
+        ([-3.0, -3.0, -3.0, -3.0, -3.0], 64.0, 2.0, "supported"),  # at the first level, which is in the interval
+        ([3.0, 3.0, 3.0, 3.0, 3.0], 256.0, 2.0, "supported"),  # at the last level, which is in the interval
+    ],
+)
+def test_crossing__is_where_the_difference_falls_first(difference, value, ratio, verdict):
+    assert decide([differing(difference, value, ratio)], 0.01).verdict == verdict
+
+
+def test_parts_of_a_crossing__are_the_levels_and_ends_of_the_interval():
+    difference = [3.0, 2.0, 1.0, -1.0, -2.0]
+    found = differing(difference, 150.0, 1.5)
+    places = [float(part.statistic.rpartition("= ")[2]) for part in found.parts]
+    np.testing.assert_allclose(places, [32, 64, 100, 128, 225])
+    expected = np.interp(np.log([32, 64, 100, 128, 225]), np.log(X), difference)
+    np.testing.assert_allclose([part.estimate for part in found.parts], expected)
+
+
+def test_interval_of_a_crossing__is_from_the_last_sure_excess_to_the_first_sure_fall():
+    assert differing([5.0, 5.0, -5.0, 5.0, -5.0], 150.0, 1.1).confidence(0.01) == (64.0, 128.0)
+    found = differing([5.0, 5.0, 5.0, -0.05, -5.0], 256.0, 1.1)
+    p = differing([5.0, 5.0, 5.0, -0.05, -5.0], 181.0, 256.0 / 181.0).parts[-1].evidence.against
+    # Any of five levels might have been the first to fall.
+    assert found.confidence(4.9 * p) == (128.0, 512.0) and found.confidence(5.1 * p) == (128.0, 256.0)
+
+
+def test_interval_that_holds_all_levels__says_nothing():
+    assert differing([1.0, 1.0, 1.0, -1.0, -1.0], 128.0, 9.0).doubt == "all levels lie within the ratio"
 
 
 def test_single_pair__decides_nothing():

@@ -71,7 +71,7 @@ def test_bounds__are_where_the_p_value_is_the_level(skewness):
 def test_evidence__is_none_where_the_error_is_in_doubt_and_certain_without_error():
     sound = Contrast(9.0, 1.0, 64, 0.0, 0.2)
     assert p_above(sound, 0.0) < 1e-6 and doubt(sound) == ""
-    for change in ({"n_blocks": 63}, {"largest_share": 0.201}, {"value": np.nan}):
+    for change in ({"n_blocks": 63}, {"largest_share": 0.201}, {"value": np.nan}, {"value": np.inf}):
         poor = sound._replace(**change)
         assert p_above(poor, 0.0) == p_below(poor, 100.0) == 1.0 and doubt(poor)
         assert interval(poor, 0.05) == (-np.inf, np.inf)
@@ -96,6 +96,17 @@ def test_one_of_three_may_fail__by_hand():
     assert weighted.against == pytest.approx(3 * 0.001)  # the heavy one alone decides; two more are light enough
     assert failing_weigh_at_most(3.0, np.ones(3), PARTS) == (1.0, 0.0)
     assert failing_weigh_at_most(-1.0, np.ones(3), PARTS) == (0.0, 1.0)
+
+
+def test_weights_that_are_no_binary_fractions__sum_as_they_should():
+    """Three of 28 pairs may fail, and three do: the sum of their weights is a rounding error more than 3/28."""
+    weights, p = np.full(28, 1 / 28), np.repeat([1.0, 0.0], [3, 25])
+    for order in (p, p[::-1]):
+        assert failing_weigh_at_most(3 / 28, weights, Evidence(1 - order, order)) == (1.0, 0.0)
+
+
+def test_corrected_p_values__are_1_at_most():
+    assert every(Evidence(np.full(3, 0.9), np.ones(3))).against == 1.0
 
 
 def test_least_level__by_hand():

@@ -8,12 +8,16 @@ from typing import get_args
 import numpy as np
 import pytest
 import xarray as xr
+from exact_estimates import derived, exact_accounts, exact_estimates
 from pydantic import TypeAdapter
 
 from simstudy.design.claims import LEVEL, Claim
-from simstudy.verdicts.comparisons import Comparison, Predictions
+from simstudy.verdicts.comparisons import Comparison, Predictions, Selected
+from simstudy.verdicts.estimates import Estimates
+from simstudy.verdicts.evidence import anytime_score, p_above, p_below, students_of
 from simstudy.verdicts.judge import compare, comparisons_of, decide, holm, judge, judge_claim
 from simstudy.verdicts.logic import Evidence
+from simstudy.verdicts.paths import DOUBT
 
 N_BLOCKS = 64
 
@@ -25,7 +29,8 @@ def account(coordinates: dict, replicates: np.ndarray, stream: str = "s", measur
     measured = SimpleNamespace(
         estimate={measure: mean}, contribution={measure: contribution}, remainder={}, n_blocks=len(replicates)
     )
-    cell = SimpleNamespace(coordinates=coordinates, simulation=SimpleNamespace(seed=stream), instance="made up")
+    # An instance has no data whose moments might not exist.
+    cell = SimpleNamespace(coordinates=coordinates, simulation=SimpleNamespace(seed=stream), instance="any")
     return SimpleNamespace(planned=SimpleNamespace(cell=cell, grid="g"), batch_size=32, performance=measured)
 
 
@@ -64,10 +69,50 @@ def cells(means, noise=0.01, shared=True, seed=0):
         ({"kind": "monotone", "x": "x", "direction": "increasing"}, [1.0, 1.1, 1.1], "inconclusive"),
         ({"kind": "slope", "x": "x", "value": 0.1, "margin": 0.02}, [1.0, 1.1, 1.2], "supported"),
         ({"kind": "slope", "x": "x", "value": 0.0, "margin": 0.02}, [1.0, 1.1, 1.2], "contradicted"),
+        ({"kind": "slope", "x": "x", "value": 0.2, "margin": 0.02}, [1.0, 1.1, 1.2], "contradicted"),
+        ({"kind": "monotone", "x": "x", "direction": "decreasing"}, [1.2, 1.1, 1.0], "supported"),
     ],
 )
 def test_verdict__on_known_truth(entries, means, expected):
     assert verdict(claim(**entries), cells(means)) == expected
+
+
+def test_order_of_the_cells__does_not_matter():
+    stated = claim(kind="monotone", x="x", direction="increasing")
+    assert verdict(stated, cells([1.0, 1.1, 1.2])[::-1]) == "supported"
+
+
+def test_interval_claimed__is_left_at_either_end_and_held_at_both():
+    accounts = cells([1.0])
+    contrast = Estimates(accounts, "mse").combine({0: 1.0})
+    lower, upper = contrast.value + 2 * contrast.mcse, contrast.value + 3 * contrast.mcse
+    for sign in (1, -1):
+        centre = contrast.value + sign * 2.5 * contrast.mcse
+        stated = claim(kind="equals", value=centre, margin=0.5 * contrast.mcse)
+        (outside,) = compare(stated, accounts, ("x",), None)
+        p = p_below(contrast, lower) if sign > 0 else p_above(contrast, 2 * contrast.value - lower)
+        assert outside.evidence.against == pytest.approx(2 * p)
+    centre = contrast.value + 0.5 * contrast.mcse
+    (held,) = compare(claim(kind="equals", value=centre, margin=2.5 * contrast.mcse), accounts, ("x",), None)
+    ends = p_above(contrast, held.lower), p_below(contrast, held.upper)
+    assert ends[0] > ends[1] and held.evidence.in_favour == ends[0] and held.upper == pytest.approx(upper)
+
+
+def test_slope_in_the_logarithm_of_x__is_that_of_least_squares():
+    x, y = np.array([1.0, 2.0, 8.0]), [1.0, 3.0, 2.0]
+    levels = [{"x": each} for each in x]
+    of = Selected(exact_estimates(levels, y, 0.01), [0, 1, 2], ("x",))
+    (found,) = comparisons_of(claim(kind="slope", x="x", scale="log_x", value=0.0, margin=1.0), of)
+    expected = derived(lambda values: np.polyfit(np.log(x), values, 1)[0], y, 0.01)
+    assert found.estimate == pytest.approx(expected.value) and found.mcse == pytest.approx(expected.mcse)
+
+
+def test_ratio__is_paired():
+    levels = [{"x": 0.0}, {"x": 1.0}]
+    values = np.random.default_rng(0).normal(size=N_BLOCKS) + 5.0
+    accounts = [account(level, factor * values) for level, factor in zip(levels, (2.0, 1.0), strict=True)]
+    stated = claim(kind="equals", value=2.0, margin=1e-6, where={"x": 0.0}, versus={"x": 1.0}, compared="ratio")
+    assert verdict(stated, accounts) == "supported"  # both share whatever varies
 
 
 def test_pairing__decides_what_independent_cells_cannot():
@@ -86,6 +131,8 @@ def test_theory__agreement_within_the_margin_and_only_where_it_applies():
     assert verdict(stated, accounts, theory=predictions(1.0, 1.05, np.nan)) == "supported"
     assert verdict(stated, accounts, theory=predictions(1.0, 1.05, 1.0)) == "contradicted"
     assert verdict(stated, accounts, theory=predictions(np.nan, np.nan, np.nan)) == "inconclusive"
+    (one,) = compare(stated, accounts, ("x",), predictions(0.0, 1.0, np.nan))  # nothing is a ratio to 0
+    assert one.statistic.endswith(", one of 1 cells with theory among 3")
 
 
 def test_numerical_error__enters_beside_the_monte_carlo_error():
@@ -160,7 +207,8 @@ def test_single_cell_on_a_line__is_never_support():
         claim(kind="monotone", x="x", direction="increasing"),
         claim(kind="slope", x="x", value=0, margin=9.0),
     ):
-        assert verdict(stated, cells([1.0])) == "inconclusive"
+        judged = decide(compare(stated, cells([1.0]), ("x",), None), LEVEL)
+        assert judged.verdict == "inconclusive" and judged.decisive.doubt == "a single cell"
 
 
 def test_cell_compared_with_itself__is_left_out():
@@ -209,6 +257,7 @@ def test_interval__decides_as_the_p_values_do():
 
 def test_holm__matches_a_worked_example():
     np.testing.assert_allclose(holm(np.array([0.01, 0.04, 0.03, 0.005])), [0.03, 0.06, 0.06, 0.02])
+    assert holm(np.array([0.9, 0.6])).tolist() == [1.0, 1.0]
 
 
 def test_claim_of_several_comparisons__is_contradicted_at_their_share_of_the_level():
@@ -237,12 +286,44 @@ def test_level__is_divided_by_the_number_of_claims():
         (1.0, 0.0101, "inconclusive"),
         (0.0099, 1.0, "contradicted"),
         (0.0101, 1.0, "inconclusive"),
+        (0.01, 0.01, "inconclusive"),
     ],
 )
 def test_decision__falls_at_the_level(against, in_favour, expected):
     evidence = Evidence(np.array(against), np.array(in_favour))
     one = Comparison("s", 1.0, 0.1, 0.0, np.inf, 0.0, evidence, lambda _: (0.0, 2.0))
     assert decide([one], 0.01).verdict == expected
+
+
+def test_decisive__is_the_surest_against_and_the_least_sure_in_favour():
+    surely, hardly = (
+        Comparison(name, 1.0, 0.1, 0.0, np.inf, 0.0, Evidence(np.array(p), np.array(p)), lambda _: (0.0, 2.0))
+        for name, p in (("surely", 1e-6), ("hardly", 1e-3))
+    )
+    both = [surely, hardly]
+    assert decide(both, 0.01).verdict == "contradicted" and decide(both, 0.01).decisive is surely
+    against = [each._replace(evidence=each.evidence._replace(against=np.array(1.0))) for each in both]
+    assert decide(against, 0.01).verdict == "supported" and decide(against, 0.01).decisive is against[1]
+
+
+@pytest.mark.parametrize("kind", ["optimum_slope", "optimum_law"])
+def test_optima_of_several_comparisons__share_what_is_spent_on_the_levels_that_may_be_least(kind):
+    """At the level a second level may not be least; at its share of it, it may, and the interval is wider."""
+    along, h, n = {"optimum_slope": ((2.0, 8.0), 2, 2), "optimum_law": ((8.0, 32.0, 128.0), 1, 4)}[kind]
+    p_value = LEVEL * DOUBT / len(along) / n**0.5 / 4  # of one of five levels against the least
+    gap = 0.01 * 2**0.5 * float(students_of(anytime_score(p_value, N_BLOCKS), 0.0, N_BLOCKS))
+    x, curved = 2.0 ** np.arange(5), [20.0 * (np.arange(5) - place) ** 2 for place in (2.3, 2.6)]
+    profiles = [np.array([4.0, 1.0, 1.0 + gap, 4.0, 9.0]), *curved][: len(along)]
+    levels = [{"z": z, "x": each, "h": k} for z in along for each in x for k in range(h)]
+    accounts = exact_accounts(levels, np.repeat(np.concatenate(profiles), h), 0.01)
+    entries = {"optimum_slope": {"value": 0.0, "margin": 0.1}, "optimum_law": {"law": "log"}}[kind]
+    stated, factors = claim(kind=kind, x="x", along="z", **entries), ("z", "x", "h")
+    judged = judge_claim(stated, accounts, factors, None, 1)
+    assert len(judged.comparisons) == n and judged.level == LEVEL
+    whole, shared = (
+        [each.confidence(LEVEL) for each in compare(stated, accounts, factors, None, LEVEL / share)] for share in (1, n)
+    )
+    assert [each.confidence(LEVEL) for each in judged.comparisons] == shared != whole
 
 
 def test_ratio__has_the_error_of_its_denominator():
@@ -291,6 +372,52 @@ def test_judge__stores_every_comparison_beside_the_verdicts():
     for name in ("p_against", "comparison_p_against"):  # p-values to be compared with the level of the study
         assert judged[name].values[-1] == pytest.approx(3 * alone[name].values[-1])
     assert judge(results, *study({}, [1.0])).results is results
+    # Intervals are those of the level at which a claim is judged, and no p-value is more than 1.
+    for name in ("confidence_lower", "comparison_confidence_lower"):
+        assert judged[name].values[-1] < alone[name].values[-1]
+    p_values = [judged[name] for name in ("p_against", "p_in_favour", "comparison_p_against", "comparison_p_in_favour")]
+    assert max(float(each.max()) for each in p_values) == 1.0
+
+
+def test_judge__stores_the_parts_of_a_comparison_after_it():
+    stated = {"least": claim(kind="optimum", x="x", value=1.0)}
+    judged = judge(xr.Dataset(), *study(stated, [1.2, 1.0, 1.1])).results
+    whole, *parts = judged.comparison_statistic.values
+    assert len(parts) == 2 and judged.comparison_part_of.values.tolist() == ["", whole, whole]
+    assert judged.comparison_estimate.values == pytest.approx([1.0, 0.2, 0.1], abs=0.01)
+    assert judged.verdict_comparisons.item() == 1
+
+
+def test_index__is_the_one_that_a_claim_names():
+    accounts = exact_accounts([{"x": float(k)} for k in range(3)], [3.0, 2.0, 1.0], 0.01)
+    for k, each in enumerate(accounts):
+        indices = np.zeros(8)
+        indices[[0, 2]] = k, -k  # chordal, and entropy the other way
+        each.performance.estimate["hdi"], each.performance.contribution["hdi"] = indices, np.zeros((N_BLOCKS, 8))
+    for index, direction in (("chordal", "decreasing"), ("entropy", "increasing")):
+        ordered = claim(kind="violated_pairs", against=index, direction=direction, at_most=0.0)
+        assert verdict(ordered, accounts) == "supported"
+        above = claim(kind="larger_than", measure="hdi", index=index, where={"x": 2.0}, value=-3.0)
+        (found,) = compare(above, accounts, ("x",), None)
+        assert found.estimate == (2.0 if index == "chordal" else -2.0)
+
+
+def test_judge__gives_each_claim_the_theory_of_its_own_cells_with_its_numerical_error():
+    stated = {"near": claim(kind="agrees_with_theory", source="exact", margin=0.2),
+              "leading": claim(kind="agrees_with_theory", margin=0.2)}  # fmt: skip
+    design, accounts = study(stated, [1.0, 1.1])
+    accounts = [*cells([9.0]), *accounts]
+    accounts[0].planned.grid = "other"
+    design.factors["other"] = ("x",)
+    theory, errors = np.array([[5.0, 1.0, 1.1], [5.0, 1.0, 1.1]]), np.array([0.0, 0.0, 0.6])
+    results = xr.Dataset(
+        {"mse": (("source", "cell"), theory), "mse_numerical_error": ("cell", errors)},
+        coords={"source": ["exact", "leading"]},
+    )
+    judged = judge(results, design, accounts).results
+    assert judged.comparison_estimate.values == pytest.approx(1.0, abs=0.1)
+    assert (judged.comparison_mcse.values > 0.5).tolist() == [False, True, False, False]
+    assert judged.verdict.values.tolist() == ["inconclusive", "supported"]
 
 
 def test_every_kind_of_claim__has_its_comparisons():

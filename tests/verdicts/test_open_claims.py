@@ -2,13 +2,109 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import xarray as xr
 from builders import DESIGN, edited, write_design
+from exact_estimates import N_BLOCKS, exact_accounts
+from test_judge import claim
 
+from simstudy.design.claims import LEVEL
 from simstudy.design.load import load_design
 from simstudy.study import run
+from simstudy.verdicts.evidence import anytime_score, normal_score, students_of
+from simstudy.verdicts.open_claims import OpenClaims
+
+# ---------------------------------------------------------------- the rule alone
+
+X_LEVELS = [{"x": 0.0}, {"x": 1.0}]
+DONE, CEILING, PER_BATCH = 4, 1000, 256
+
+
+def accounts_of(values: list[float], grid: str = "g", stop: str = "verdict") -> list:
+    """Accounts of cells with MCSE 1 after four batches of 16 blocks."""
+    made = exact_accounts(X_LEVELS[: len(values)], values, 1.0)
+    for each in made:
+        each.done = each.target = DONE
+        each.planned.grid, each.batch_size = grid, PER_BATCH
+        each.planned.precision = SimpleNamespace(stop=stop, max_replicates=CEILING * PER_BATCH)
+    return made
+
+
+def wanted(accounts: list, **claims) -> list[int]:
+    factors = {"g": ("x",), "other": ("x",)}
+    return OpenClaims(SimpleNamespace(claims=claims, factors=factors))(accounts)
+
+
+def target(excess: float, level: float = LEVEL, done: int = DONE) -> int:
+    """Batches after which an excess over a bound, now of so many MCSE, would be at the bound of its interval."""
+    score = float(normal_score(excess, N_BLOCKS - 1))
+    return int(np.ceil(done * (anytime_score(level, N_BLOCKS) / score) ** 2))
+
+
+def test_open_claim__wants_what_brings_its_score_to_a_verdict():
+    accounts = accounts_of([2.0, -1.5])
+    above = {cell: claim(kind="larger_than", where={"x": float(cell)}) for cell in (0, 1)}
+    assert wanted(accounts, a=above[0]) == [target(2.0), DONE]
+    assert wanted(accounts, b=above[1]) == [DONE, target(1.5)]  # which may be contradicted
+    # Each of three claims has a third of the level, and a cell has what the one that wants most of it wants.
+    likely = claim(kind="larger_than", value=-0.5, where={"x": 0.0})
+    for order in ((above[0], likely, above[1]), (likely, above[0], above[1])):
+        assert wanted(accounts, **dict(zip("abc", order, strict=True))) == [
+            target(2.0, LEVEL / 3), target(1.5, LEVEL / 3),
+        ]  # fmt: skip
+
+
+def test_comparison_that_is_proven__wants_nothing_and_neither_does_a_claim_with_a_verdict():
+    open_one, sure = [2.0, 9.0], [8.0, 9.0]
+    stated = claim(kind="larger_than")
+    assert wanted(accounts_of(open_one), a=stated) == [target(2.0), DONE]
+    assert wanted(accounts_of(sure), a=stated) == [DONE, DONE]  # supported
+    assert wanted(accounts_of([-9.0, 1.0]), a=stated) == [DONE, DONE]  # contradicted: nothing else matters
+
+
+def test_cells_of_a_comparison__are_extended_together_up_to_the_ceiling_of_each():
+    step = claim(kind="monotone", x="x", direction="increasing")
+    accounts = accounts_of([0.0, 2.0 * 2**0.5])
+    accounts[1].done = accounts[1].target = 6
+    assert wanted(accounts, a=step) == [target(2.0, done=6)] * 2
+    accounts[0].planned.precision.max_replicates = 7 * PER_BATCH
+    assert wanted(accounts, a=step) == [7, target(2.0, done=6)]
+
+
+def test_one_more_batch__is_the_least_that_an_open_claim_wants():
+    almost = float(students_of(anytime_score(LEVEL, N_BLOCKS), 0.0, N_BLOCKS)) * (1 - 1e-9)
+    assert wanted(accounts_of([almost]), a=claim(kind="larger_than")) == [DONE + 1]
+
+
+def test_cells_without_a_measure_want_more_and_other_grids_are_left_alone():
+    alone = accounts_of([2.0, 2.0], "other", stop="precision")
+    accounts = [*alone, *accounts_of([2.0, 2.0])]
+    accounts[2].performance = None
+    both = {"a": claim(kind="larger_than", grid="other"), "b": claim(kind="larger_than")}
+    assert wanted(accounts, **both) == [DONE, DONE, CEILING, target(2.0, LEVEL / 2)]
+
+
+def test_theory__is_asked_once_and_counts_with_its_error(monkeypatch):
+    asked = []
+
+    def predict(planned):
+        asked.append(planned)
+        return [{"exact": SimpleNamespace(measures={"mse": 8.0}, errors={"mse": error})} for _ in planned]
+
+    monkeypatch.setattr("simstudy.verdicts.open_claims.predict", predict)
+    stated = claim(kind="agrees_with_theory", source="exact", margin=0.25)
+    found = {}
+    for error in (0.0, 1.0):
+        rule = OpenClaims(SimpleNamespace(claims={"a": stated}, factors={"g": ("x",)}))
+        found[error] = [rule(accounts_of([8.0])) for _ in range(2)][1]
+    assert found[0.0] == [target(2.0)] and found[1.0] == [target(2.0 / 2**0.5)]
+    assert len(asked) == 2
+
+
+# ---------------------------------------------------------------- through runs
 
 FLOOR = 512
 CLAIMS = """[claims.sure]

@@ -6,10 +6,11 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from exact_estimates import exact_estimates
 from scipy import stats
 
 from simstudy.design.claims import Optimum, OptimumLaw, OptimumSlope, RankCorrelation, ViolatedPairs
-from simstudy.verdicts.comparisons import Predictions, Selected
+from simstudy.verdicts.comparisons import Comparison, Predictions, Selected
 from simstudy.verdicts.estimates import Estimates
 from simstudy.verdicts.judge import decide
 from simstudy.verdicts.laws import LAWS, akaike
@@ -60,6 +61,8 @@ def test_profile__finds_the_vertex_of_a_parabola_in_the_logarithm():
         assert profile.refined[0] == pytest.approx(vertex)
     assert Profile(levels, np.array([[1.0, 2.0, 3.0, 4.0]])).refined[0] == 1.0
     assert Profile(levels, np.ones((1, 4))).refined[0] == 1.0
+    assert Profile(levels, np.array([[1.0, 2.0, 4.0, 8.0]])).refined[0] == 1.0
+    assert Profile(levels, np.array([[8.0, 4.0, 2.0, 1.0]])).refined[0] == pytest.approx(8.0)
 
 
 DIMS = [1.0, 2.0, 4.0, 8.0, 16.0]
@@ -100,6 +103,36 @@ def test_optimum__is_found_with_what_is_tuned_and_judged_by_its_draws():
     assert decide(list(optima(wrong, of(estimates, chosen))), 0.01).verdict == "contradicted"
     vague, chosen = allocation(2.0, lambda n: 4.0)
     assert decide(list(optima(right, of(vague, chosen))), 0.01).verdict == "inconclusive"
+
+
+def one_profile(values: list[float], **entries) -> Comparison:
+    """The comparison of a claim on the least of some levels, whose error is 0.01 in each."""
+    levels = [{"x": 2.0**k} for k in range(len(values))]
+    judged = Selected(exact_estimates(levels, values, 0.01), list(range(len(values))), ("x",))
+    (found,) = optima(Optimum(kind="optimum", x="x", **BASE | {"measure": "mse"} | entries), judged)
+    return found
+
+
+@pytest.mark.parametrize(("value", "verdict"), [(2.0, "supported"), (8.0, "supported"), (16.0, "contradicted")])
+def test_optimum__may_be_anywhere_within_the_ratio(value, verdict):
+    found = one_profile([4.0, 3.0, 1.0, 2.0, 5.0], value=value, ratio=2.0)  # least at 4
+    assert decide([found], 0.01).verdict == verdict
+    # Levels outside are shown beside the least inside.
+    best = {2.0: 4, 8.0: 4, 16.0: 8}[value]
+    assert all(part.statistic.endswith(f"over x = {best}") for part in found.parts)
+
+
+def test_optimum__without_a_choice_or_a_value_says_so():
+    assert one_profile([2.0, 1.0, 2.0], value=2.0, ratio=2.0).doubt == "every level with a value lies within the ratio"
+    nowhere = one_profile([2.0, np.nan, 3.0], value=2.0, ratio=1.1)
+    assert nowhere.doubt == "no level with a value lies within the ratio"
+    assert decide([one_profile([2.0, 1.0, np.nan], value=2.0, ratio=1.1)], 0.01).verdict == "supported"
+
+
+def test_set_of_possible_optima__is_at_the_level_that_is_asked():
+    found = one_profile([1.0, 1.04, 3.0], value=1.0, ratio=1.1)
+    p = 2 * found.parts[0].evidence.in_favour  # of the second level, by Bonferroni's correction for two others
+    assert found.confidence(1.01 * p) == (1.0, 1.0) and found.confidence(0.99 * p) == (1.0, 2.0)
 
 
 def test_optimum__may_be_claimed_by_theory():
@@ -174,6 +207,10 @@ def test_optimum_shares__are_how_often_a_cell_is_least():
     assert shares[:3] == pytest.approx([expected, 1 - expected, 0.0], abs=0.03)
     assert shares[3:5] == pytest.approx([0.0, 1.0], abs=1e-3)
     assert np.isnan(shares[5])
+    # A cell without a value is never the least.
+    estimates.values[0] = np.nan
+    shares = optimum_shares(estimates, [0, 1, 2], ("n_keys", "head_dim"), ("head_dim",))
+    assert shares[0] == 0.0 and shares[1] == pytest.approx(1.0, abs=1e-3)
 
 
 @pytest.mark.parametrize(

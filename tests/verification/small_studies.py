@@ -5,6 +5,7 @@ A block value is the mean of one block of replicates; an account needs no more t
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 from typing import Any, NamedTuple
@@ -14,11 +15,14 @@ from numpy.typing import NDArray
 from pydantic import TypeAdapter
 
 from simstudy.design.claims import LEVEL, Claim
+from simstudy.replicates.stopping import GROWTH, MIN_BATCHES
 from simstudy.verdicts.judge import Judgement, judge_claim
+from simstudy.verdicts.open_claims import OpenClaims
 
 Array = NDArray[np.float64]
 
 N_BLOCKS = 64
+PER_BATCH = 16
 DRAWS: dict[str, Callable[[np.random.Generator, tuple[int, int]], Array]] = {
     "normal": lambda rng, shape: rng.standard_normal(shape),
     "exponential": lambda rng, shape: rng.standard_exponential(shape) - 1.0,
@@ -44,7 +48,8 @@ def accounts(levels: Sequence[dict[str, Any]], blocks: Array, hdi: Array | None 
         if hdi is not None:
             estimate["hdi"], contribution["hdi"] = np.full(8, hdi[k]), np.zeros((n, 8))
         performance = SimpleNamespace(estimate=estimate, contribution=contribution, remainder={}, n_blocks=n)
-        cell = SimpleNamespace(coordinates=coordinates, simulation=SimpleNamespace(seed=1))
+        # An instance has no data whose moments might not exist.
+        cell = SimpleNamespace(coordinates=coordinates, simulation=SimpleNamespace(seed=1), instance="any")
         made.append(
             SimpleNamespace(planned=SimpleNamespace(cell=cell, grid="g"), batch_size=256, performance=performance)
         )
@@ -109,3 +114,36 @@ def rates(setting: Setting, studies: int, true_value: float | None = None, looks
             reach = [each.comparisons[0].confidence(LEVEL) for each in judged]
             counts[2] += any(not low <= true_value <= high for low, high in reach)
     return Rates(studies, *(counts / studies))
+
+
+class Spent(NamedTuple):
+    """Blocks that a study used, whether its claim is supported, and how often it was looked at."""
+
+    blocks: int
+    supported: bool
+    looks: int
+
+
+def spent(setting: Setting, rng: np.random.Generator, ceiling: int) -> Spent:
+    """Run one study of a single cell with ``stop = "verdict"``: batches are added as the package says, up to a ceiling.
+
+    Parameters
+    ----------
+    setting
+        What is judged.
+    rng
+        Draws the block values.
+    ceiling
+        Batches that ``max_replicates`` allows.
+    """
+    rule = OpenClaims(SimpleNamespace(claims={"c": setting.stated}, factors={"g": setting.factors}))  # type: ignore[arg-type]
+    blocks, done = setting.study(rng, ceiling * PER_BATCH), MIN_BATCHES
+    for looks in itertools.count(1):  # noqa: B007
+        (account,) = accounts(setting.levels, blocks[: done * PER_BATCH])
+        account.done = account.target = done
+        account.planned.precision = SimpleNamespace(stop="verdict", max_replicates=ceiling * account.batch_size)
+        (wanted,) = rule([account])
+        if wanted == done:
+            break
+        done = min(wanted, GROWTH * done)
+    return Spent(done * PER_BATCH, setting.judged(blocks[: done * PER_BATCH]).verdict == "supported", looks)

@@ -1,0 +1,53 @@
+"""Estimates whose errors are known to the last digit: independent, alike, and without skewness."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from simstudy.verdicts.estimates import Estimates
+from simstudy.verdicts.evidence import Contrast
+
+Array = NDArray[np.float64]
+
+N_BLOCKS = 64
+
+
+def account(coordinates: dict[str, Any], value: Any, contribution: Array, **settings: Any) -> Any:
+    """Return an account of one cell; settings are seed, batch_size, remainder, n_blocks and measure."""
+    measure = settings.get("measure", "mse")
+    performance = SimpleNamespace(
+        estimate={measure: value}, contribution={measure: contribution},
+        remainder={measure: settings.get("remainder", 0.0)}, n_blocks=settings.get("n_blocks", len(contribution)),
+    )  # fmt: skip
+    # An instance has no data whose moments might not exist.
+    simulation = SimpleNamespace(seed=settings.get("seed", 1))
+    cell = SimpleNamespace(coordinates=coordinates, simulation=simulation, instance="any")
+    batch_size = settings.get("batch_size", 256)
+    return SimpleNamespace(planned=SimpleNamespace(cell=cell), performance=performance, batch_size=batch_size)
+
+
+def exact_accounts(levels: Sequence[dict[str, Any]], values: Sequence[float], error: Any) -> list[Any]:
+    """Return accounts with orthogonal contributions: each comes with its negative, so that no sum is skewed.
+
+    The error is one for all cells, or one for each.
+    """
+    half = np.linalg.qr(np.random.default_rng(0).normal(size=(N_BLOCKS // 2, N_BLOCKS // 2)))[0]
+    columns = np.concatenate([half, -half]).T[: len(levels)] * np.reshape(error, (-1, 1)) / np.sqrt(2.0)
+    return [account(*each) for each in zip(levels, values, columns, strict=True)]
+
+
+def exact_estimates(levels: Sequence[dict[str, Any]], values: Sequence[float], error: Any) -> Estimates:
+    """Return the estimates of such accounts."""
+    return Estimates(exact_accounts(levels, values, error), "mse")
+
+
+def derived(function: Callable[[Array], float], values: Sequence[float], error: Any) -> Contrast:
+    """Return a function of such estimates with the error that numerical derivatives give."""
+    at, steps = np.array(values, float), 1e-6 * np.eye(len(values))
+    gradient = [(function(at + step) - function(at - step)) / 2e-6 for step in steps]
+    return Contrast(function(at), np.linalg.norm(error * np.array(gradient)), N_BLOCKS, 0.0, 0.0)

@@ -1,0 +1,85 @@
+"""Errors of combinations and differences of cells: by hand, for cells that share data and cells that do not."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from exact_estimates import account, exact_estimates
+from scipy import stats
+
+from simstudy.verdicts.estimates import RESOLUTION, Estimates
+
+RNG = np.random.default_rng(2)
+LONG, SHORT, APART = RNG.exponential(size=64) - 1.0, RNG.normal(size=48), RNG.normal(size=64)
+
+
+@pytest.fixture
+def three() -> Estimates:
+    """Two cells of one stream, of which one has fewer blocks, and one of another; all with a remainder."""
+    return Estimates(
+        [
+            account({"x": 1.0}, 3.0, LONG, remainder=2.0),
+            account({"x": 2.0}, 1.0, SHORT, remainder=5.0),
+            account({"x": 3.0}, 7.0, APART, remainder=3.0, seed=2),
+        ],
+        "mse",
+    )
+
+
+def test_combination__adds_remainders_and_pairs_blocks_of_one_stream(three):
+    found = three.combine({0: 2.0, 1: -1.0, 2: 1.0})
+    paired = 2.0 * LONG - np.pad(SHORT, (0, 16))
+    influence = np.concatenate([paired, APART])
+    assert found.value == 12.0 and found.n_blocks == 48
+    assert found.mcse**2 == pytest.approx((influence**2).sum() + 4 * 4.0 + 25.0 + 9.0)
+    assert found.largest_share == pytest.approx((influence**2).max() / found.mcse**2)
+    assert found.skewness == pytest.approx(np.sqrt(48) * (influence**3).sum() / found.mcse**3)
+
+
+def test_skewness__is_that_of_block_values():
+    values = RNG.exponential(size=64)
+    contribution = (values - values.mean()) / np.sqrt(64 * 63)
+    skewness = Estimates([account({}, values.mean(), contribution)], "mse").combine({0: 1.0}).skewness
+    assert skewness == pytest.approx(stats.skew(values), rel=0.03)  # divisors of 63 and 64
+
+
+def test_differences__are_the_combinations_of_two(three):
+    table = three.differences([0, 1, 2])
+    for i in range(3):
+        for j in range(3):
+            if i != j:
+                one = three.combine({i: 1.0, j: -1.0})
+                np.testing.assert_allclose([float(field) for field in table.at(i, j)], one, rtol=1e-12)
+
+
+def test_covariance__holds_the_remainders_on_its_diagonal(three):
+    expected = np.diag([(LONG**2).sum() + 4.0, (SHORT**2).sum() + 25.0, (APART**2).sum() + 9.0])
+    expected[0, 1] = expected[1, 0] = LONG[:48] @ SHORT
+    np.testing.assert_allclose(three.covariance([0, 1, 2]), expected)
+    assert three.draws([1]).std() == pytest.approx(np.sqrt(expected[1, 1]), rel=0.05)
+
+
+@pytest.mark.parametrize("settings", [{"seed": 2}, {"batch_size": 512}])
+def test_cells_of_other_seed_or_batch_size__are_not_paired(settings):
+    estimates = Estimates([account({}, 1.0, LONG), account({}, 1.0, LONG, **settings)], "mse")
+    assert estimates.combine({0: 1.0, 1: -1.0}).mcse == pytest.approx(np.sqrt(2) * np.linalg.norm(LONG))
+    assert abs(np.corrcoef(estimates.draws([0, 1]).T)[0, 1]) < 0.1
+
+
+def test_rounding__counts_as_an_error_of_the_larger_value():
+    estimates = exact_estimates([{"x": 1.0}, {"x": 2.0}], [4.0, 1.0], 0.0)
+    assert estimates.combine({0: 1.0, 1: -1.0}).mcse == pytest.approx(4.0 * RESOLUTION)
+    np.testing.assert_allclose(estimates.differences([0, 1]).mcse, RESOLUTION * np.array([[4.0, 4.0], [4.0, 1.0]]))
+
+
+def test_index__is_the_one_named():
+    diversity = [account({}, np.arange(8.0), np.outer(LONG, np.arange(8.0)), measure="hdi")]
+    found = Estimates(diversity, "hdi", "entropy").combine({0: 1.0})
+    assert found.value == 2.0 and found.mcse == pytest.approx(2.0 * np.linalg.norm(LONG))
+
+
+def test_cell_without_measures__has_no_blocks():
+    empty = account({}, 0.0, LONG)
+    empty.performance = None
+    estimates = Estimates([empty, account({}, 1.0, LONG)], "mse")
+    assert np.isnan(estimates.combine({0: 1.0}).value) and estimates.n_blocks.tolist() == [0, 64]
