@@ -69,4 +69,4 @@ def described(
             f"Monte Carlo standard error over sequences: {about.meaning}" if name.endswith("_mcse") else about.meaning
         )
         variables[name] = (about.dims, values, {"long_name": said, "units": "1", "formula": about.formula})
-    return xr.Dataset(variables, dict(coordinates), {**counts, "simstudy": "heads of a transformer"})
+    return xr.Dataset(variables, dict(coordinates), dict(counts))
