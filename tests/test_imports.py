@@ -51,7 +51,7 @@ ALLOWED: dict[str, set[str]] = {
         "errors",
         "text",
     },
-    "verdicts": {"execution", "theory", "data", "design"},
+    "verdicts": {"execution", "replicates.performance", "theory", "data", "design"},
     "report": {"results", "verdicts", "execution", "design", "errors", "text"},
 }
 

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from simstudy.attention import learner_of, replicate_statistics
-from simstudy.data import heads, regression
 from simstudy.data.geometry import GEOMETRIC_INDICES
+from simstudy.data.regression import at_queries
 from simstudy.data.shared import SharedData
 from simstudy.design.settings.cell import N_BLOCKS, Cell
 from simstudy.kernels.devices import computing_on
@@ -35,7 +35,9 @@ def shares_data(cell: Cell) -> tuple[Any, ...]:
     """
     cell = cell.decisive
     simulation = cell.simulation
-    return cell.data_id, cell.data.n_features, simulation.batch_size, simulation.dtype, _piece_length(cell)
+    sizes = cell.data.n_features, simulation.batch_size, simulation.dtype, _piece_length(cell)
+    # Data hold what heads make of the keys: cells of one task have the same heads by the same name.
+    return cell.data_id, *sizes, cell.population
 
 
 def _replicate_bytes(cell: Cell) -> int:
@@ -70,7 +72,7 @@ def simulate_batch(cells: Sequence[Cell], batch: int, device: str = "cpu") -> li
     # Of cells with one identity, each gives the same bits.
     cells = [cell.decisive for cell in cells]
     with computing_on(device):
-        evaluations = [Evaluation(cell) for cell in cells]
+        evaluations = [Evaluation(cell.in_batch(batch)) for cell in cells]
         largest = max(cells, key=lambda cell: cell.data.n_keys)
         for blocks, first, count in _pieces(largest, batch):
             shared = SharedData(largest, first, count)
@@ -112,8 +114,7 @@ class Evaluation:
 
     def __init__(self, cell: Cell) -> None:
         self._learner = learner_of(cell)
-        points = heads.query_points(cell)[: cell.n_queries]
-        self._target = regression.evaluate(cell.data.regression, np.ascontiguousarray(points.T[None]))[0]
+        self._target = at_queries(cell)[: cell.n_queries]
         self._names = cell.statistics
         n_statistics = len(GEOMETRIC_INDICES) + len(self._names)
         self.moments = empty(N_BLOCKS, self._target, cell.n_members, n_statistics)

@@ -27,7 +27,7 @@ from simstudy.report.campaign import Campaign
 from simstudy.report.comparisons import comparison_lines
 from simstudy.report.confirmed import Confirmed, confirmed_of
 from simstudy.report.figures import ALL_CLAIMS, RESOLUTION, draw, draw_claims, image
-from simstudy.report.labels import THEORY_NAMES, level_name, measure_name, number, setting_name, with_error
+from simstudy.report.labels import THEORY_NAMES, given_draws, level_name, measure_name, number, setting_name, with_error
 from simstudy.report.tables import (
     cell_frame,
     comparison_frame,
@@ -232,7 +232,8 @@ def _row(cell: xr.Dataset, levels: list[str], measures: list[str]) -> dict[str, 
         "reached": bool(cell.precision_reached),
         "measures": [
             [
-                with_error(float(cell[name].sel(source="empirical")), float(cell[f"{name}_mcse"])),
+                with_error(float(cell[name].sel(source="empirical")), float(cell[f"{name}_mcse"]))
+                + given_draws(float(cell[f"{name}_mcse"]), float(cell[f"{name}_mcse_given"])),
                 *(number(float(cell[name].sel(source=source))) for source in THEORIES),
             ]
             for name in measures

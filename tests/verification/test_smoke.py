@@ -7,6 +7,8 @@ import pytest
 from configurations import configuration
 from edges import compact, merged, theory_of
 from edges import simulated as simulated_at
+from own_data import own_data
+from population_studies import averages
 from scipy import stats
 from small_studies import Setting, claim, rates
 from zscores import exact, judge, leading, noise_only, simulated, z_score
@@ -24,6 +26,14 @@ def runs():
 def test_exact_moments_agree_with_simulation(runs):
     z = [z_score(measured, exact(chosen)) for chosen, measured in runs]
     assert np.abs(z).max() < stats.norm.isf(0.01 / (2 * len(z)))
+
+
+@pytest.mark.parametrize("number", [0, 16])
+def test_exact_moments_over_rows_agree_with_simulation(number):
+    chosen = own_data(number)._replace(n_batches=4)
+    measured = simulated(chosen)
+    assert abs(z_score(measured, exact(chosen))) < 4.0
+    assert abs(z_score(measured, noise_only(chosen))) > 6.0
 
 
 @pytest.mark.parametrize(("wrong", "number"), [(leading, 3), (noise_only, 1)])
@@ -52,6 +62,14 @@ def test_theory_at_its_edge__is_as_good_as_it_says(draw, number):
     data = edge.cell.data.model_copy(update={"n_keys": edge.cell.data.n_keys // 4})
     fewer = theory_of(edge.cell.model_copy(update={"data": data}), edge.source)
     assert fewer.reason and np.isnan(fewer.measures[edge.measures[0]])
+
+
+def test_population_intervals__cover_and_those_given_one_draw_do_not():
+    """`verify_population` has hundreds of such studies."""
+    over, fixed = averages(12, ("queries", "heads")), averages(12, (), n_batches=8)
+    truth = over.estimates.mean(axis=0)
+    assert over.coverage(truth).min() >= 0.75
+    assert fixed.coverage(truth).max() <= 0.6
 
 
 def test_verdict_is_strict_but_accepts_normal_scores():

@@ -10,12 +10,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import Any
 
-from pydantic import model_validator
+from pydantic import Field, model_validator
 
 from simstudy.design.settings.ensembles import FixedBandwidth, bandwidth_of, weights_of
 from simstudy.design.settings.idle import idle_settings
 from simstudy.design.settings.instance import Instance
 from simstudy.design.settings.records import Choice, Record
+from simstudy.design.settings.rows import Rows
 from simstudy.design.settings.systems import KINDS, System
 from simstudy.design.settings.tables import Data, Estimator, Heads, Queries, Simulation
 
@@ -31,6 +32,8 @@ _NEUTRAL: dict[str, dict[str, Any]] = {
     "estimator": {"bandwidth": 1.0},
 }
 """Settings that every ensemble must state, where they mean nothing."""
+_WHERE_FROM = {"path", "columns", "response"}
+"""Parameters of keys that say where the contents of ``file_rows`` are: these, not those, identify data."""
 
 
 class Cell(Record):
@@ -48,6 +51,10 @@ class Cell(Record):
     # Contents of ``heads.file`` (head, feature, dimension): they, not the path, identify the heads, and travel with
     # the cell to workers that may not see the file.
     file_projections: tuple[tuple[tuple[float, ...], ...], ...] | None = None
+    # Number of the draw of query points and heads that are looked at, where these are a population.
+    geometry: int = Field(0, exclude=True)
+    # As well the contents of the data that keys are drawn from.
+    file_rows: Rows | None = None
 
     @model_validator(mode="before")
     @classmethod
@@ -69,6 +76,19 @@ class Cell(Record):
         return self.system.instance
 
     @property
+    def rows(self) -> Rows:
+        """The user's data that keys are drawn from.
+
+        Raises
+        ------
+        ValueError
+            If they have not been read: the cell comes from no loaded design.
+        """
+        if self.file_rows is None:
+            raise ValueError("the rows of the data have not been read; load the design they belong to")
+        return self.file_rows
+
+    @property
     def meaningful(self) -> frozenset[str]:
         """Names of the settings that mean something for this cell."""
         return frozenset(TABLE_OF) if self.instance is None else _ALWAYS.union(self.instance.uses)
@@ -80,6 +100,25 @@ class Cell(Record):
             return tuple(self.instance.quantities)
         compared = ("discrepancy",) if self.estimator.reference != "none" else ()
         return ("direct_mse", "query_correlation", *compared)
+
+    @property
+    def drawn(self) -> frozenset[str]:
+        """Names of what is drawn at random and kept over replicates: queries, heads."""
+        if self.instance is not None:
+            return frozenset()
+        random_heads = {self.heads.arrangement, self.heads.query_projections} & {"haar", "scattered"}
+        has_heads = self.estimator.learner.kind in ("nadaraya_watson", "trained")
+        found = {"queries": self.queries.queries.kind == "gaussian", "heads": bool(random_heads) and has_heads}
+        return frozenset(name for name, is_drawn in found.items() if is_drawn)
+
+    @property
+    def population(self) -> tuple[str, ...]:
+        """What of this is that of a population, new in each batch; nothing where all is fixed."""
+        return tuple(name for name in self.simulation.population if name in self.drawn)
+
+    def in_batch(self, batch: int) -> Cell:
+        """Return the cell with the query points and heads of a batch, where these are a population."""
+        return self.model_copy(update={"geometry": batch}) if self.population else self
 
     @property
     def bandwidth(self) -> float:
@@ -102,7 +141,7 @@ class Cell(Record):
         if self.instance is not None:
             return 0
         queries = self.queries.queries
-        if queries.kind == "gaussian":
+        if queries.kind in ("gaussian", "held_out"):
             return queries.count
         return len(queries.points) if queries.kind == "points" else 1
 
@@ -134,7 +173,10 @@ class Cell(Record):
         only in these are paired, and n = 100 is a prefix of n = 200.
         """
         keys = self.decisive.data.key_distribution
-        return _digest({"seed": self.simulation.seed, "key_distribution": keys.model_dump()})
+        law: dict[str, Any] = {"key_distribution": keys.model_dump(exclude=_WHERE_FROM)}
+        if self.file_rows is not None:
+            law["rows"] = self.file_rows.keys_digest
+        return _digest({"seed": self.simulation.seed, **law})
 
     @property
     def decisive(self) -> Cell:
@@ -158,10 +200,17 @@ class Cell(Record):
         """Identity of the stored batches: settings and engine, as 20 hexadecimal digits."""
         # Moments are those of the heads, whatever combines them; so cells that differ in this alone share batches.
         combined = self.estimator.combination.rule in ("fitted", "product") or self.estimator.reference != "none"
-        settings = self.decisive.model_dump(
-            exclude={"heads": {"file"}, "estimator": set() if combined else {"combination"}}
-        )
-        return _digest({"settings": settings, "engine": engine})[:20]
+        left_out: dict[str, Any] = {
+            "data": {"key_distribution": _WHERE_FROM},
+            "file_rows": True,
+            "heads": {"file"},
+            "estimator": set() if combined else {"combination"},
+            "simulation": {"population"},
+        }
+        settings = self.decisive.model_dump(exclude=left_out)
+        apart = {"rows": self.file_rows and self.file_rows.digest, "population": self.population}
+        stated = {name: value for name, value in apart.items() if value}
+        return _digest({"settings": settings, "engine": engine} | stated)[:20]
 
 
 TABLES: dict[str, type[Record]] = {
@@ -193,7 +242,7 @@ def _neutral(setting: str) -> Any:
 
 def label(value: Any) -> Any:
     """Value of a setting as text or number, fit for a coordinate."""
-    if value is None:
+    if value is None or value == ():
         return ""
     if isinstance(value, tuple):
         return "(" + ", ".join(f"{v:g}" if isinstance(v, (int, float)) else str(v) for v in value) + ")"
