@@ -62,7 +62,7 @@ def test_design_block_of_a_population__fits_into_that_study(tmp_path):
     path = tmp_path / "my-study.toml"
     random_heads = re.sub("batch_size = .*", "", TOML[0]).replace('"orthogonal"', '"haar"')
     path.write_text(re.sub(r"\[simulation\]\n", TOML[1], random_heads))
-    assert {planned.cell.population for planned in load_design(path).cells} == {("queries", "heads")}
+    assert {planned.cell.population for planned in load_design(path).cells} == {("heads", "queries")}
 
 
 def test_design_block_of_own_data__fits_into_that_study(tmp_path):
