@@ -160,14 +160,14 @@ def describe(
         "confirmation": design.confirmation,
         "confirmed": confirmed,
         "comparisons": comparison_lines(results),
-        "figures": [_figure(name, design.figures[name].title, picture) for name, picture in pictures.items()],
+        "figures": [figure_of(name, design.figures[name].title, picture) for name, picture in pictures.items()],
         "grids": [_grid(results, design, name) for name in design.factors],
         "provenance": _provenance(results),
     }
 
 
-def _figure(name: str, title: str, picture: bytes) -> dict[str, Any]:
-    """A figure for the page, as wide as the drawing on paper, so that its letters are as large as the text."""
+def figure_of(name: str, title: str, picture: bytes) -> dict[str, Any]:
+    """Return a figure for the page, as wide as the drawing on paper, so that its letters are as large as the text."""
     # The width in pixels stands at a fixed place in a PNG file (ISO/IEC 15948, IHDR chunk); the web has 96 to an inch.
     width = int.from_bytes(picture[16:20], "big") * 96 // RESOLUTION
     return {"name": name, "title": title, "width": width, "data": base64.b64encode(picture).decode()}
