@@ -29,7 +29,7 @@ def flagship() -> None:
 
 
 def test_readme__has_the_blocks_that_are_tested():
-    assert len(PYTHON) == 5 and len(TOML) == 1
+    assert len(PYTHON) == 5 and len(TOML) == 2
 
 
 @pytest.mark.usefixtures("flagship")
@@ -55,6 +55,14 @@ def test_design_block__is_a_valid_study_and_runs(tmp_path):
         assert result.returncode == (5 if command[0] == "run" else 0), result.stderr
     folder = tmp_path / "outputs" / "my-study"
     assert (folder / "quick" / "report.html").exists() and list((folder / "quick" / "replays").glob("*.nc"))
+
+
+def test_design_block_of_own_data__fits_into_that_study(tmp_path):
+    data, queries = TOML[1].split("[queries]\n")
+    text = re.sub(r"\[data\].*?(?=\[heads\])", f"{data}\n", TOML[0], flags=re.DOTALL)
+    path = tmp_path / "my-study.toml"
+    path.write_text(re.sub("queries = .*", queries.strip(), text))
+    assert {planned.cell.rows.keys.shape for planned in load_design(path).cells} == {(410, 10)}
 
 
 @pytest.mark.usefixtures("flagship")

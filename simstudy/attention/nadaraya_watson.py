@@ -9,7 +9,7 @@ from simstudy.attention.control_variate import linear_parts
 from simstudy.attention.mechanism import Inputs, evaluate
 from simstudy.attention.members import Array, Members, prepared
 from simstudy.attention.reference import attention, layer, multi_head_attention, torch_multi_head_attention
-from simstudy.data import heads, regression, training
+from simstudy.data import heads
 from simstudy.data.geometry import diversity_indices
 from simstudy.data.shared import SharedData, projections_of
 from simstudy.design.settings.cell import Cell
@@ -80,9 +80,8 @@ class NadarayaWatson:
         """Weights (replicate, head) of least squares on validation pairs: the rows that follow the training data."""
         cell, n = self.cell, self.cell.data.n_keys
         longer = cell.model_copy(update={"data": cell.data.model_copy(update={"n_keys": n + combination.n_validation})})
-        x = np.ascontiguousarray(training.draw_keys(longer, shared.first, shared.count)[:, :, n:])
-        noise = training.draw_noise(longer, shared.first, shared.count)[:, n:]
-        y = regression.evaluate(cell.data.regression, x) + np.sqrt(training.noise_variance(cell, x)) * noise
+        pairs = SharedData(longer, shared.first, shared.count)
+        x, y = np.ascontiguousarray(pairs.keys(n + combination.n_validation)[:, :, n:]), pairs.values(longer)[:, n:]
         _, query = shared.projections(cell)
         queries = np.asarray(project(x, query.astype(self._dtype))).transpose(0, 3, 1, 2)
         inputs = Inputs(keys, values, None, np.ascontiguousarray(queries))

@@ -12,12 +12,14 @@ import math
 import numpy as np
 
 from simstudy.data.addresses import Role, normals
-from simstudy.design.settings import GaussianQueries, GivenQueries, Heads
+from simstudy.design.settings import GaussianQueries, GivenQueries, Heads, HeldOutQueries
 from simstudy.design.settings.cell import Cell
 
 
 def key_projections(cell: Cell, first: int = 0, count: int = 1) -> np.ndarray:
     """Projections W_h that are applied to the keys, with orthonormal columns unless they come from a file.
+
+    A head of s times the bandwidth of the cell is one of that bandwidth whose projection is divided by s.
 
     Parameters
     ----------
@@ -35,6 +37,11 @@ def key_projections(cell: Cell, first: int = 0, count: int = 1) -> np.ndarray:
     ValueError
         If heads from a file are missing or do not have the shape that the cell states.
     """
+    return _divided(cell, _directions(cell, first, count))
+
+
+def _directions(cell: Cell, first: int, count: int) -> np.ndarray:
+    """Projections of heads of equal bandwidth."""
     if cell.heads.arrangement in ("haar", "haar_redrawn"):
         return _orthonormal(cell, _random_matrices(cell, Role.PROJECTIONS, first, count))
     if cell.heads.arrangement == "scattered":
@@ -51,11 +58,16 @@ def query_projections(cell: Cell, first: int = 0, count: int = 1) -> np.ndarray:
     draws of their own.
     """
     if cell.heads.query_projections == "haar":
-        return _orthonormal(cell, _random_matrices(cell, Role.QUERY_PROJECTIONS, first, count))
+        return _divided(cell, _orthonormal(cell, _random_matrices(cell, Role.QUERY_PROJECTIONS, first, count)))
     projections = key_projections(cell, first, count)
     if cell.heads.query_projections == "opposite":
         projections[..., 1::2, :, :] *= -1.0
     return projections
+
+
+def _divided(cell: Cell, projections: np.ndarray) -> np.ndarray:
+    factors = cell.estimator.head_bandwidths
+    return projections if factors is None else projections / np.array(factors)[:, None, None]
 
 
 def query_points(cell: Cell) -> np.ndarray:
@@ -68,6 +80,8 @@ def query_points(cell: Cell) -> np.ndarray:
     queries, d = cell.queries.queries, cell.data.n_features
     if isinstance(queries, GaussianQueries):
         return queries.scale * normals(_stream(cell), Role.QUERIES, 0, 1, queries.count, d)[0].T
+    if isinstance(queries, HeldOutQueries):
+        return cell.rows.points[: queries.count]
     points = queries.points if isinstance(queries, GivenQueries) else ((),)
     padded = np.zeros((len(points), d))
     for row, point in zip(padded, points, strict=True):

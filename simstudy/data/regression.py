@@ -11,9 +11,31 @@ from functools import singledispatch
 
 import numpy as np
 
-from simstudy.design.settings import Additive, Bumps, Interaction, Linear, Quadratic, Regression, Ridge, Sum, Zero
+from simstudy.data.heads import query_points
+from simstudy.design.settings import (
+    Additive,
+    Bumps,
+    FileRegression,
+    FittedRegression,
+    Interaction,
+    Linear,
+    Quadratic,
+    Regression,
+    Ridge,
+    Sum,
+    Zero,
+)
+from simstudy.design.settings.cell import Cell
 
 _WAVES: dict[str, Callable[[np.ndarray], np.ndarray]] = {"sin": np.sin, "cos": np.cos}
+
+
+def at_queries(cell: Cell) -> np.ndarray:
+    """Values m(x_q) at the query points of a cell: (Q,)."""
+    points = query_points(cell)
+    if isinstance(cell.data.regression, FileRegression | FittedRegression):
+        return cell.rows.targets[: len(points)]
+    return evaluate(cell.data.regression, np.ascontiguousarray(points.T[None]))[0]
 
 
 @singledispatch
@@ -23,7 +45,7 @@ def evaluate(regression: Regression, x: np.ndarray) -> np.ndarray:
     Parameters
     ----------
     regression : settings.Regression
-        Zero, Linear, Quadratic, Ridge, Additive, Interaction, Bumps or Sum.
+        Zero, Linear, Quadratic, Ridge, Additive, Interaction, Bumps or Sum: one that is known at every point.
     x : ndarray, shape (..., d, n)
         Points, feature-major.
 

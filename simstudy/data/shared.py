@@ -9,6 +9,7 @@ import numpy as np
 
 from simstudy.data import heads, regression, training
 from simstudy.data.addresses import Role, normals
+from simstudy.design.settings import FileRegression, FittedRegression, ResidualNoise
 from simstudy.design.settings.cell import Cell
 from simstudy.kernels import project
 
@@ -38,25 +39,35 @@ class SharedData:
         return self._once(("keys", n_keys), lambda: np.ascontiguousarray(self._keys[:, :, :n_keys]))
 
     def values(self, cell: Cell) -> np.ndarray:
-        """m(X), and the outcomes Y where the cell draws noise: (replicate, key)."""
+        """E[Y | X], and the outcomes Y where the cell draws noise: (replicate, key)."""
         if cell.simulation.noise_treatment == "drawn":
             return self.regression(cell) + np.sqrt(self.variances(cell)) * self.noise(cell)
         return self.regression(cell)
 
     def regression(self, cell: Cell) -> np.ndarray:
-        """m(X): (replicate, key)."""
-        n, m = cell.data.n_keys, cell.data.regression
-        return self._once(("regression", n, m), lambda: regression.evaluate(m, self.keys(n)))
+        """E[Y | X]: (replicate, key): m(X), with the residual that the row of X has of its own."""
+        n, m, noise = cell.data.n_keys, cell.data.regression, cell.data.noise
+        if not isinstance(m, FileRegression | FittedRegression):
+            return self._once(("regression", n, m), lambda: regression.evaluate(m, self.keys(n)))
+        population = cell.rows
+        paired = isinstance(noise, ResidualNoise) and noise.paired
+        means = population.values + cell.data.noise_sd * population.residuals if paired else population.values
+        return means.astype(cell.simulation.dtype)[self.rows(n)]
+
+    def rows(self, n_keys: int) -> np.ndarray:
+        """Numbers of the rows of the user's data that are the first keys: (replicate, key)."""
+        drawn = self._once(("rows",), lambda: training.draw_rows(self._cell, self.first, self.count))
+        return drawn[:, :n_keys]
 
     def variances(self, cell: Cell) -> np.ndarray:
         """Var(ε | X): (replicate, key)."""
         n = cell.data.n_keys
-        address = ("variances", n, cell.data.noise, cell.data.noise_sd)
+        address = ("variances", n, cell.data.noise, cell.data.noise_sd, cell.file_rows)
         return self._once(address, lambda: training.noise_variance(cell, self.keys(n)))
 
     def noise(self, cell: Cell) -> np.ndarray:
         """Noise of unit variance: (replicate, key)."""
-        address = ("noise", cell.data.n_keys, cell.data.noise)
+        address = ("noise", cell.data.n_keys, cell.data.noise, cell.file_rows)
         return self._once(address, lambda: training.draw_noise(cell, self.first, self.count))
 
     def normals(self, n_rows: int, n_columns: int) -> np.ndarray:
@@ -65,12 +76,12 @@ class SharedData:
 
     def projections(self, cell: Cell) -> tuple[np.ndarray, np.ndarray]:
         """Key and query projections of redrawn heads: (replicate, head, feature, dimension) each."""
-        return self._once(("projections", cell.heads), lambda: projections_of(cell, self.first, self.count))
+        return self._once(("projections", *_own(cell)), lambda: projections_of(cell, self.first, self.count))
 
     def projected(self, cell: Cell, projections: np.ndarray) -> np.ndarray:
         """Keys as each head sees them: (replicate, head, dimension, key), on the device that computes."""
         n, scale = cell.data.n_keys, cell.estimator.key_scale
-        return self._once(("projected", n, cell.heads, scale), lambda: self._projected(n, projections, scale))
+        return self._once(("projected", n, *_own(cell), scale), lambda: self._projected(n, projections, scale))
 
     def _projected(self, n_keys: int, projections: np.ndarray, scale: str) -> np.ndarray:
         keys = project(self.keys(n_keys), projections)
@@ -80,6 +91,11 @@ class SharedData:
             with np.errstate(invalid="ignore"):
                 keys /= np.sqrt((keys * keys).sum(axis=2, keepdims=True) / keys.shape[2])
         return keys
+
+
+def _own(cell: Cell) -> tuple[Any, ...]:
+    """Return what decides the projections of heads among cells that share data."""
+    return cell.heads, cell.estimator.head_bandwidths
 
 
 def projections_of(cell: Cell, first: int = 0, count: int = 1) -> tuple[np.ndarray, np.ndarray]:

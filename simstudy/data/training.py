@@ -19,10 +19,12 @@ from scipy import special
 from simstudy.data.addresses import Role, normals, uniforms
 from simstudy.design.settings import (
     AutoregressiveKeys,
+    FileKeys,
     GaussianKeys,
     GaussianNoise,
     HeteroscedasticNoise,
     MixtureKeys,
+    ResidualNoise,
     SphereKeys,
     StudentKeys,
     StudentNoise,
@@ -40,10 +42,38 @@ def draw_keys(cell: Cell, first: int, count: int) -> np.ndarray:
     """
     data, dtype = cell.data, cell.simulation.dtype
     rows = (first, count, data.n_keys)
+    if isinstance(data.key_distribution, FileKeys):
+        table = cell.rows.keys.T.astype(dtype)
+        return table[:, draw_rows(cell, first, count)].swapaxes(0, 1)
     if isinstance(data.key_distribution, GaussianKeys) and data.key_distribution.structure == "identity":
         return normals(cell.data_id, Role.KEYS, *rows, data.n_features, dtype)
     z = normals(cell.data_id, Role.KEYS, *rows, data.n_features)
     return _shape_keys(data.key_distribution, z, (cell.data_id, Role.KEY_LATENT, *rows, 1)).astype(dtype)
+
+
+def draw_rows(cell: Cell, first: int, count: int) -> np.ndarray:
+    """Numbers of the rows of the user's data that are the keys of replicates first .. first + count - 1.
+
+    Without replacement they are the first of a random order of all rows.
+
+    Returns
+    -------
+    ndarray of int, shape (R, n)
+
+    Notes
+    -----
+    Uniforms have 32 bits: of N rows drawn with replacement, no two differ in probability by more than N / 2^32 of it.
+    """
+    keys, n, size = cell.data.key_distribution, cell.data.n_keys, len(cell.rows.keys)
+    if isinstance(keys, FileKeys) and keys.sampling == "without":
+        order = uniforms(cell.data_id, Role.KEYS, first, count, size, 1)[:, 0]
+        return np.argsort(order, axis=1, kind="stable")[:, :n]
+    return _any_rows(size, (cell.data_id, Role.KEYS, first, count, n, 1))
+
+
+def _any_rows(size: int, address: tuple) -> np.ndarray:
+    """Return one of so many rows, all equally likely, for each address: (R, n)."""
+    return np.floor(size * uniforms(*address)[:, 0]).astype(np.intp)
 
 
 @singledispatch
@@ -125,6 +155,10 @@ def draw_noise(cell: Cell, first: int, count: int) -> np.ndarray:
         u = uniforms(cell.data_id, Role.NOISE, first, count, n, 2)
         radius = np.sqrt((noise.df - 2.0) * np.expm1(np.log(u[:, 0]) * (-2.0 / noise.df)))
         return (radius * np.cos(2.0 * np.pi * u[:, 1])).astype(cell.simulation.dtype)
+    if isinstance(noise, ResidualNoise):
+        residuals = cell.rows.residuals
+        drawn = residuals[_any_rows(len(residuals), (cell.data_id, Role.NOISE, first, count, n, 1))]
+        return (drawn / residuals.std()).astype(cell.simulation.dtype)
     return normals(cell.data_id, Role.NOISE, first, count, n, 1, cell.simulation.dtype)[:, 0]
 
 
@@ -159,4 +193,7 @@ def noise_variance(cell: Cell, keys: np.ndarray) -> np.ndarray:
     ndarray, shape (R, n), of the type of ``keys``
         In squared units of the outcome.
     """
-    return cell.data.noise_sd**2 * _relative_variance(cell.data.noise, keys[:, 0])
+    noise, sd = cell.data.noise, cell.data.noise_sd
+    if isinstance(noise, ResidualNoise):
+        return np.full_like(keys[:, 0], 0.0 if noise.paired else (sd * cell.rows.residuals.std()) ** 2)
+    return sd**2 * _relative_variance(noise, keys[:, 0])

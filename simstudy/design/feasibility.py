@@ -11,7 +11,17 @@ from pathlib import Path
 import numpy as np
 
 from simstudy.design.files import require_regular
-from simstudy.design.settings import LARGEST, SMALLEST, Heads, Sum, Term
+from simstudy.design.settings import (
+    LARGEST,
+    SMALLEST,
+    FileKeys,
+    FileRegression,
+    FittedRegression,
+    Heads,
+    Regression,
+    ResidualNoise,
+    Sum,
+)
 from simstudy.design.settings.cell import N_BLOCKS, Cell
 from simstudy.design.settings.records import Impossibility
 from simstudy.errors import UserError
@@ -87,7 +97,7 @@ def too_many_batches(cell: Cell, max_replicates: int) -> list[Impossibility]:
 def impossibilities(cell: Cell) -> list[Impossibility]:
     """Return every rule that the settings of a cell break together."""
     rules = (_heads, _estimator, _control) if cell.instance is None else (_instance,)
-    return [broken for rule in (_data, _regression, *rules, _bandwidth, _sizes) for broken in rule(cell)]
+    return [broken for rule in (_data, _own_data, _regression, *rules, _bandwidth, _sizes) for broken in rule(cell)]
 
 
 def _data(cell: Cell) -> Iterator[Impossibility]:
@@ -98,6 +108,35 @@ def _data(cell: Cell) -> Iterator[Impossibility]:
     queries = cell.queries.queries
     if queries.kind == "points" and max(map(len, queries.points)) > d:
         yield "queries", f"a query point has more coordinates than n_features = {d}; shorten it"
+
+
+def _own_data(cell: Cell) -> Iterator[Impossibility]:
+    """What settings that speak of rows of data need of one another and of the rows."""
+    keys, data, queries = cell.data.key_distribution, cell.data, cell.queries.queries
+    by_rows = isinstance(data.regression, FileRegression | FittedRegression)
+    if isinstance(data.noise, ResidualNoise) and not isinstance(data.regression, FittedRegression):
+        yield "noise", 'residuals are those of a fit; use regression = "fitted"'
+    if by_rows and queries.kind != "held_out":
+        yield "queries", f'regression = "{data.regression.function}" is known at rows only; use kind = "held_out"'
+    if not isinstance(keys, FileKeys):
+        if by_rows or queries.kind == "held_out":
+            setting = "regression" if by_rows else "queries"
+            yield setting, 'speaks of rows of data; use key_distribution = { distribution = "file", path = "FILE" }'
+        return
+    rows = cell.file_rows
+    if rows is None or rows.n_held_out != keys.held_out or (by_rows and np.isnan(rows.table[:, -2]).any()):
+        yield "key_distribution", "its rows have not been read; load the design"
+        return
+    if cell.instance is not None:
+        yield "key_distribution", "rows of data serve ensembles at query points, and no random instance"
+    if queries.kind == "held_out" and queries.count > keys.held_out:
+        yield "queries", f"count = {queries.count} of held_out = {keys.held_out} rows; lower it or raise that"
+    if data.n_features != rows.keys.shape[1]:
+        yield "n_features", f"the data have {rows.keys.shape[1]} columns of features; state that, or other columns"
+    combination = cell.estimator.combination
+    needed = data.n_keys + (combination.n_validation if combination.rule == "fitted" else 0)
+    if keys.sampling == "without" and needed > len(rows.keys):
+        yield "n_keys", f"{needed} pairs without replacement, but the data have {len(rows.keys)} rows; use fewer"
 
 
 def _regression(cell: Cell) -> Iterator[Impossibility]:
@@ -114,7 +153,7 @@ def _regression(cell: Cell) -> Iterator[Impossibility]:
             yield "regression", f"{len(term.centres)} centres need as many amplitudes, not {len(term.amplitudes)}"
 
 
-def _coordinates_used(term: Term) -> int:
+def _coordinates_used(term: Regression) -> int:
     if term.function in ("linear", "quadratic"):
         return len(term.coefficients)
     if term.function == "ridge":
@@ -154,6 +193,11 @@ def _estimator(cell: Cell) -> Iterator[Impossibility]:
     combination, n_heads = cell.estimator.combination, cell.heads.n_heads
     if combination.rule == "given" and len(combination.weights) != n_heads:
         yield "combination", f"{len(combination.weights)} weights for n_heads = {n_heads}; state one for each head"
+    factors, learner = cell.estimator.head_bandwidths, cell.estimator.learner.kind
+    if factors is not None and len(factors) != n_heads:
+        yield "head_bandwidths", f"{len(factors)} factors for n_heads = {n_heads}; state one for each head"
+    if factors is not None and (learner, cell.estimator.key_scale) != ("nadaraya_watson", "raw"):
+        yield "head_bandwidths", 'needs learner = "nadaraya_watson" and key_scale = "raw"; remove it'
     yield from _learner(cell)
     yield from _mechanism(cell)
     if combination.rule == "fitted" and cell.simulation.noise_treatment != "drawn":

@@ -20,6 +20,7 @@ from simstudy.design.figures import Figure
 from simstudy.design.measures import MEASURES, STATISTICS
 from simstudy.design.mistakes import DesignError, Problem, from_validation
 from simstudy.design.moments_needed import ORDER, order_of, tail, without_error, without_value
+from simstudy.design.own_data import read_rows
 from simstudy.design.references import PlannedGrid, reference_problems
 from simstudy.design.settings import TABLE_OF, TABLES
 from simstudy.design.settings.cell import Cell, assign, cross, label, selected, setting_of
@@ -260,7 +261,8 @@ def _grid_cells(
             yield None, from_validation(error, known, Cell, place=place)
             continue
         cell, found = read_heads(cell, folder)
-        found = found or [*impossibilities(cell), *too_many_batches(cell, precision.max_replicates)]
+        cell, unread = read_rows(cell, folder)
+        found = [*found, *unread] or [*impossibilities(cell), *too_many_batches(cell, precision.max_replicates)]
         problems = [Problem(place(setting), _raw_value(cell, setting), remedy) for setting, remedy in found]
         # Its levels would make equal cells: no further problem.
         split = all(setting_of(factor) in cell.meaningful for factor in factors)

@@ -24,10 +24,10 @@ from simstudy.design.settings import (
     LowRankTransformation,
     MergeTransformation,
     Quadratic,
+    Regression,
     StudentKeys,
     StudentNoise,
     Sum,
-    Term,
 )
 from simstudy.design.settings.cell import Cell
 
@@ -65,7 +65,7 @@ def tail(cell: Cell) -> Tail:
 def _degree(cell: Cell) -> int:
     """Degree of m, and of the standard deviation of the noise."""
     regression, noise = cell.data.regression, cell.data.noise
-    terms: Sequence[Term] = regression.terms if isinstance(regression, Sum) else (regression,)
+    terms: Sequence[Regression] = regression.terms if isinstance(regression, Sum) else (regression,)
     spread = int(isinstance(noise, HeteroscedasticNoise) and cell.data.noise_sd > 0.0)
     return max(spread, *(DEGREE.get(term.function, 0) for term in terms))
 

@@ -25,6 +25,7 @@ SETTINGS: dict[str, Setting] = {
     "learner": Setting("learner"),
     "logits": Setting("logits"),
     "bandwidth": Setting("bandwidth", "b"),
+    "head_bandwidths": Setting("factors on bandwidths"),
     "key_scale": Setting("scale of keys"),
     "combination": Setting("combination of heads"),
     "transformation": Setting("transformation"),

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from simstudy.design.settings import FileKeys
 from simstudy.design.settings.cell import Cell
 from simstudy.execution.engine import NUMERIC_LIBRARIES, PACKAGE, engine
 from simstudy.kernels.devices import gpu_name
@@ -25,6 +26,7 @@ def provenance(device: str = "cpu", cells: Iterable[Cell] = ()) -> dict[str, Any
         "simstudy": importlib.metadata.version("simstudy"),
         "commit": _commit(),
         "engine": engine(device, cells),
+        "data": _contents(cells),
         "python": platform.python_version(),
         "libraries": {name: importlib.metadata.version(name) for name in LIBRARIES},
         "system": platform.platform(),
@@ -33,6 +35,12 @@ def provenance(device: str = "cpu", cells: Iterable[Cell] = ()) -> dict[str, Any
         "cores": os.cpu_count(),
         "memory_GiB": round(psutil.virtual_memory().total / 2**30, 1),
     }
+
+
+def _contents(cells: Iterable[Cell]) -> dict[str, str]:
+    """Digests of the rows that cells draw keys from, each with the file where the design found them."""
+    keys = ((cell.file_rows, cell.data.key_distribution) for cell in cells)
+    return {rows.digest: law.path for rows, law in keys if rows is not None and isinstance(law, FileKeys)}
 
 
 def _commit() -> str:

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from simstudy.attention import learner_of, replicate_statistics
-from simstudy.data import heads, regression
 from simstudy.data.geometry import GEOMETRIC_INDICES
+from simstudy.data.regression import at_queries
 from simstudy.data.shared import SharedData
 from simstudy.design.settings.cell import N_BLOCKS, Cell
 from simstudy.kernels.devices import computing_on
@@ -112,8 +112,7 @@ class Evaluation:
 
     def __init__(self, cell: Cell) -> None:
         self._learner = learner_of(cell)
-        points = heads.query_points(cell)[: cell.n_queries]
-        self._target = regression.evaluate(cell.data.regression, np.ascontiguousarray(points.T[None]))[0]
+        self._target = at_queries(cell)[: cell.n_queries]
         self._names = cell.statistics
         n_statistics = len(GEOMETRIC_INDICES) + len(self._names)
         self.moments = empty(N_BLOCKS, self._target, cell.n_members, n_statistics)

@@ -11,7 +11,7 @@ import xarray as xr
 from simstudy.attention import Members, learner_of
 from simstudy.data.geometry import GEOMETRIC_INDICES
 from simstudy.data.heads import query_points
-from simstudy.data.regression import evaluate
+from simstudy.data.regression import at_queries
 from simstudy.data.shared import SharedData, projections_of
 from simstudy.design.document import Design
 from simstudy.design.settings.cell import Cell, level
@@ -85,17 +85,16 @@ def replay(cell: Cell, replicate: int) -> xr.Dataset:
 
 def _inputs(cell: Cell, shared: SharedData) -> dict[str, Any]:
     """What the only replicate of an ensemble is computed from."""
-    points = query_points(cell)
     key, query = (_one(projections, 3) for projections in projections_of(cell, shared.first))
     return {
         "keys": shared.keys(cell.data.n_keys)[0],
         "values": shared.values(cell)[0],
         "noise": shared.noise(cell)[0],
         "noise_variance": shared.variances(cell)[0],
-        "query_points": points,
+        "query_points": query_points(cell),
         "key_projections": key,
         "query_projections": query,
-        "target": evaluate(cell.data.regression, np.ascontiguousarray(points.T[None]))[0],
+        "target": at_queries(cell),
     }
 
 

@@ -20,7 +20,7 @@ from simstudy.design.settings import (
     Zero,
 )
 from simstudy.design.settings.cell import Cell
-from simstudy.theory.functions import Array, regression_function
+from simstudy.theory.functions import Array, targets
 from simstudy.theory.leading import MIN_EFFECTIVE_SIZE, NEXT_TERM_LIMIT, Prediction, next_term
 
 _SAME = 1e-12
@@ -83,7 +83,7 @@ def compact_leading_order(cell: Cell, key_projections: Array, query_projections:
         Valid where, as for softmax, the effective sample size is at least `MIN_EFFECTIVE_SIZE` and the next term within
         `NEXT_TERM_LIMIT` of the variance, at every query and of every head.
     """
-    target = regression_function(cell.data.regression, cell.data.n_features)(queries)
+    target = targets(cell, queries)
     shape = (len(queries), cell.heads.n_heads)
     kernel = _kernel_of(cell)
     reason = _leading_reason(cell, kernel, key_projections, queries)
@@ -158,7 +158,7 @@ def _keys_reason(cell: Cell) -> str:
     keys = cell.data.key_distribution
     if not isinstance(keys, GaussianKeys) or keys.structure != "identity":
         return f"compact kernels are integrated over standard normal keys, and these are {keys.label}"
-    if cell.heads.redrawn or cell.heads.arrangement == "file":
+    if cell.heads.redrawn or cell.heads.arrangement == "file" or cell.estimator.head_bandwidths is not None:
         return "compact kernels are integrated for given orthonormal projections"
     return ""
 

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from simstudy.design import settings
+from simstudy.design.settings.cell import Cell
 
 Array = NDArray[np.float64]
 ComplexArray = NDArray[np.complex128]
@@ -112,6 +113,19 @@ def _(record: settings.Linear, n_features: int) -> Function:
 @regression_function.register
 def _(record: settings.Sum, n_features: int) -> Function:
     return reduce(Function.plus, (regression_function(term, n_features) for term in record.terms))
+
+
+def targets(cell: Cell, queries: Array) -> Array:
+    """Return m at the queries (Q, d) of a cell, which are rows held out if m is known at rows only.
+
+    Raises
+    ------
+    ValueError
+        If the regression function names more coordinates than the cell has features.
+    """
+    if isinstance(cell.data.regression, settings.FileRegression | settings.FittedRegression):
+        return cell.rows.targets[: len(queries)]
+    return regression_function(cell.data.regression, cell.data.n_features)(queries)
 
 
 def noise_variance(noise: settings.Noise, noise_sd: float, n_features: int) -> Function:

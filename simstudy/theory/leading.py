@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from simstudy.design.settings import GaussianKeys, ProductCombination
 from simstudy.design.settings.cell import Cell
-from simstudy.theory.functions import Array, Function, noise_variance, regression_function
+from simstudy.theory.functions import Array, Function, noise_variance, regression_function, targets
 from simstudy.theory.gaussian import expectation, product_expectation
 from simstudy.theory.tilting import HeadKernels, TiltedKeys, head_kernels
 
@@ -75,12 +75,12 @@ def leading_order(cell: Cell, key_projections: Array, query_projections: Array, 
         If the regression function names more coordinates than the cell has features.
     """
     data = cell.data
-    regression = regression_function(data.regression, data.n_features)
-    target = regression(queries)
+    target = targets(cell, queries)
     reason = _inapplicable(cell)
     if reason:
         unknown = np.full((len(queries), cell.heads.n_heads), np.nan)
         return Prediction(unknown, np.stack([unknown] * cell.heads.n_heads, axis=2), target, unknown, reason)
+    regression = regression_function(data.regression, data.n_features)
     variance = noise_variance(data.noise, data.noise_sd, data.n_features)
     kernels = head_kernels(cell, key_projections, query_projections, queries)
     expansion = _expand(kernels, regression, variance, data.n_keys)

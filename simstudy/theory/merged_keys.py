@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from simstudy.design.settings import AutoregressiveKeys, GaussianKeys, MergeTransformation
 from simstudy.design.settings.cell import Cell
-from simstudy.theory.functions import Array, Function, regression_function
+from simstudy.theory.functions import Array, Function, regression_function, targets
 from simstudy.theory.gaussian import expectation
 from simstudy.theory.leading import MIN_EFFECTIVE_SIZE, NEXT_TERM_LIMIT, Prediction
 
@@ -46,12 +46,12 @@ def merged_leading_order(cell: Cell, key_projections: Array, query_projections: 
         Valid where, for every head and query, the effective number of chunks (Σ E K_c)² / Var Σ K_c is at least
         `MIN_EFFECTIVE_SIZE`, and the next term moves the squared bias over the queries by `NEXT_TERM_LIMIT` at most.
     """
-    regression = regression_function(cell.data.regression, cell.data.n_features)
-    target = regression(queries)
+    target = targets(cell, queries)
     n_heads = len(key_projections)
     unknown = np.full((len(queries), n_heads), np.nan)
     bias, reason, merge = unknown, _reason(cell, key_projections), cell.estimator.transformation
     if isinstance(merge, MergeTransformation) and not reason:
+        regression = regression_function(cell.data.regression, cell.data.n_features)
         images = np.einsum("qd,hdp->hqp", queries, query_projections)
         heads = [
             _expand(_Chunks(cell, merge.stride, regression, projection, image))

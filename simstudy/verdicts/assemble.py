@@ -150,6 +150,7 @@ def _attributes(design: Design, device: str) -> dict[str, Any]:
         "simstudy_version": source["simstudy"],
         "commit": source["commit"],
         "libraries": ", ".join(f"{name} {version}" for name, version in source["libraries"].items()),
+        "data": ", ".join(f"{path} {digest}" for digest, path in source["data"].items()) or "generated",
         "factors": "; ".join(f"{grid}: {', '.join(names)}" for grid, names in design.factors.items()),
         "missing_values": "NaN where a measure is undefined or a formula does not apply; see `inapplicable`",
     }

@@ -176,3 +176,32 @@ def test_failure_rate__pairs_block_by_block_and_is_never_without_error():
 def test_what_a_mechanism_cannot_have__is_named(settings, setting):
     assert setting in [name for name, _ in impossibilities(cell_of(settings))]
     assert not impossibilities(cell_of({}))
+
+
+@pytest.mark.parametrize("logits", ["distance", "dot_product"])
+@pytest.mark.parametrize("arrangement", ["orthogonal", "haar_redrawn"])
+def test_heads_of_their_own_bandwidths__are_those_of_cells_of_these(arrangement, logits):
+    settings = {
+        "arrangement": arrangement,
+        "logits": logits,
+        "regression": "linear",
+        "bandwidth": 0.6,
+        "queries": QUERIES,
+    }
+    own = minimal_cell(head_bandwidths=[1.0, 2.5], **settings)
+    plain, wide = minimal_cell(**settings), minimal_cell(**settings | {"bandwidth": 1.5})
+    shared = SharedData(plain, 0, 4)
+    first, found, second = (learner_of(cell).evaluate(shared) for cell in (plain, own, wide))
+    np.testing.assert_allclose(found.means[..., 0], first.means[..., 0], rtol=1e-10)
+    np.testing.assert_allclose(found.means[..., 1], second.means[..., 1], rtol=1e-10)
+    assert np.abs(found.means[..., 1] - first.means[..., 1]).max() > 1e-3
+    np.testing.assert_allclose(found.gram[..., 1, 1], second.gram[..., 1, 1], rtol=1e-10)
+
+
+def test_bandwidths_of_heads__need_heads_that_have_them():
+    three = minimal_cell(head_bandwidths=[1.0, 2.0, 3.0])
+    assert "3 factors for n_heads = 2" in str(impossibilities(three))
+    for settings in ({"learner": "trained", "noise_treatment": "drawn"}, {"key_scale": "normalised"}):
+        assert 'key_scale = "raw"; remove it' in str(
+            impossibilities(minimal_cell(head_bandwidths=[1.0, 2.0], **settings))
+        )

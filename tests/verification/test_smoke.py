@@ -7,6 +7,7 @@ import pytest
 from configurations import configuration
 from edges import compact, merged, theory_of
 from edges import simulated as simulated_at
+from own_data import own_data
 from scipy import stats
 from small_studies import Setting, claim, rates
 from zscores import exact, judge, leading, noise_only, simulated, z_score
@@ -24,6 +25,14 @@ def runs():
 def test_exact_moments_agree_with_simulation(runs):
     z = [z_score(measured, exact(chosen)) for chosen, measured in runs]
     assert np.abs(z).max() < stats.norm.isf(0.01 / (2 * len(z)))
+
+
+@pytest.mark.parametrize("number", [0, 16])
+def test_exact_moments_over_rows_agree_with_simulation(number):
+    chosen = own_data(number)._replace(n_batches=4)
+    measured = simulated(chosen)
+    assert abs(z_score(measured, exact(chosen))) < 4.0
+    assert abs(z_score(measured, noise_only(chosen))) > 6.0
 
 
 @pytest.mark.parametrize(("wrong", "number"), [(leading, 3), (noise_only, 1)])

@@ -12,8 +12,7 @@ import numpy as np
 
 from simstudy.attention.members import NO_INDICES, Array, Members, prepared
 from simstudy.data.addresses import Role, normals, uniforms
-from simstudy.data.heads import query_points
-from simstudy.data.regression import evaluate
+from simstudy.data.regression import at_queries
 from simstudy.data.shared import SharedData
 from simstudy.design.settings.cell import Cell
 from simstudy.design.settings.ensembles import AntColonyLearner
@@ -29,8 +28,7 @@ class AntColony:
 
     def __init__(self, learner: AntColonyLearner, cell: Cell) -> None:
         self.learner, self.cell = learner, cell
-        points = np.ascontiguousarray(query_points(cell).T[None])
-        self._qualities = evaluate(cell.data.regression, points)[0]
+        self._qualities = at_queries(cell)
 
     def evaluate(self, shared: SharedData) -> Members:
         """Return the estimate of every ant at all sites when its colony stops; 0 at a site that it never saw."""

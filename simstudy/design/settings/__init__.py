@@ -12,6 +12,7 @@ from simstudy.design.settings.ensembles import (
     FixedBandwidth,
     GaussianQueries,
     GivenQueries,
+    HeldOutQueries,
     OriginQuery,
     ProductCombination,
     RateBandwidth,
@@ -29,6 +30,9 @@ from simstudy.design.settings.processes import (
     Additive,
     AutoregressiveKeys,
     Bumps,
+    FileKeys,
+    FileRegression,
+    FittedRegression,
     GaussianKeys,
     GaussianNoise,
     HeteroscedasticNoise,
@@ -39,6 +43,7 @@ from simstudy.design.settings.processes import (
     Noise,
     Quadratic,
     Regression,
+    ResidualNoise,
     Ridge,
     SphereKeys,
     StudentKeys,
@@ -59,16 +64,17 @@ from simstudy.design.settings.records import (
     Real,
     Record,
 )
+from simstudy.design.settings.rows import Rows
 from simstudy.design.settings.systems import System
 from simstudy.design.settings.tables import Data, Estimator, Heads, Queries, Simulation
 
 __all__ = [
     "LARGEST", "SMALLEST", "TABLES", "TABLE_OF", "Additive", "AttentionBandwidth", "AutoregressiveKeys",
-    "Bandwidth", "Bumps", "CompactNormaliser", "Count", "Data", "Estimator", "FixedBandwidth", "GaussianKeys",
-    "GaussianNoise", "GaussianQueries", "GivenQueries", "Heads", "HeteroscedasticNoise", "Instance", "Interaction",
-    "Keys", "Line", "Linear", "LowRankTransformation", "MergeTransformation", "MixtureKeys",
-    "MixtureTransformation", "Noise", "NonNegative", "Normaliser", "OriginQuery", "Paragraphs", "Positive",
-    "ProductCombination", "Quadratic", "Queries", "RateBandwidth", "Real", "Record", "Regression", "Ridge",
-    "Simulation", "SphereKeys", "StudentKeys", "StudentNoise", "Sum", "System", "Term", "Transformation", "Wave",
-    "Zero",
+    "Bandwidth", "Bumps", "CompactNormaliser", "Count", "Data", "Estimator", "FileKeys", "FileRegression",
+    "FittedRegression", "FixedBandwidth", "GaussianKeys", "GaussianNoise", "GaussianQueries", "GivenQueries", "Heads",
+    "HeldOutQueries", "HeteroscedasticNoise", "Instance", "Interaction", "Keys", "Line", "Linear",
+    "LowRankTransformation", "MergeTransformation", "MixtureKeys", "MixtureTransformation", "Noise", "NonNegative",
+    "Normaliser", "OriginQuery", "Paragraphs", "Positive", "ProductCombination", "Quadratic", "Queries",
+    "RateBandwidth", "Real", "Record", "Regression", "ResidualNoise", "Ridge", "Rows", "Simulation", "SphereKeys",
+    "StudentKeys", "StudentNoise", "Sum", "System", "Term", "Transformation", "Wave", "Zero",
 ]  # fmt: skip

@@ -16,6 +16,7 @@ from simstudy.design.settings.ensembles import FixedBandwidth, bandwidth_of, wei
 from simstudy.design.settings.idle import idle_settings
 from simstudy.design.settings.instance import Instance
 from simstudy.design.settings.records import Choice, Record
+from simstudy.design.settings.rows import Rows
 from simstudy.design.settings.systems import KINDS, System
 from simstudy.design.settings.tables import Data, Estimator, Heads, Queries, Simulation
 
@@ -31,6 +32,8 @@ _NEUTRAL: dict[str, dict[str, Any]] = {
     "estimator": {"bandwidth": 1.0},
 }
 """Settings that every ensemble must state, where they mean nothing."""
+_WHERE_FROM = {"path", "columns", "response"}
+"""Parameters of keys that say where the contents of ``file_rows`` are: these, not those, identify data."""
 
 
 class Cell(Record):
@@ -48,6 +51,8 @@ class Cell(Record):
     # Contents of ``heads.file`` (head, feature, dimension): they, not the path, identify the heads, and travel with
     # the cell to workers that may not see the file.
     file_projections: tuple[tuple[tuple[float, ...], ...], ...] | None = None
+    # As well the contents of the data that keys are drawn from.
+    file_rows: Rows | None = None
 
     @model_validator(mode="before")
     @classmethod
@@ -67,6 +72,19 @@ class Cell(Record):
     def instance(self) -> Instance | None:
         """The random instance that replicates measure in place of estimates, if they do."""
         return self.system.instance
+
+    @property
+    def rows(self) -> Rows:
+        """The user's data that keys are drawn from.
+
+        Raises
+        ------
+        ValueError
+            If they have not been read: the cell comes from no loaded design.
+        """
+        if self.file_rows is None:
+            raise ValueError("the rows of the data have not been read; load the design they belong to")
+        return self.file_rows
 
     @property
     def meaningful(self) -> frozenset[str]:
@@ -102,7 +120,7 @@ class Cell(Record):
         if self.instance is not None:
             return 0
         queries = self.queries.queries
-        if queries.kind == "gaussian":
+        if queries.kind in ("gaussian", "held_out"):
             return queries.count
         return len(queries.points) if queries.kind == "points" else 1
 
@@ -134,7 +152,10 @@ class Cell(Record):
         only in these are paired, and n = 100 is a prefix of n = 200.
         """
         keys = self.decisive.data.key_distribution
-        return _digest({"seed": self.simulation.seed, "key_distribution": keys.model_dump()})
+        law: dict[str, Any] = {"key_distribution": keys.model_dump(exclude=_WHERE_FROM)}
+        if self.file_rows is not None:
+            law["rows"] = self.file_rows.keys_digest
+        return _digest({"seed": self.simulation.seed, **law})
 
     @property
     def decisive(self) -> Cell:
@@ -158,10 +179,10 @@ class Cell(Record):
         """Identity of the stored batches: settings and engine, as 20 hexadecimal digits."""
         # Moments are those of the heads, whatever combines them; so cells that differ in this alone share batches.
         combined = self.estimator.combination.rule in ("fitted", "product") or self.estimator.reference != "none"
-        settings = self.decisive.model_dump(
-            exclude={"heads": {"file"}, "estimator": set() if combined else {"combination"}}
-        )
-        return _digest({"settings": settings, "engine": engine})[:20]
+        left_out: dict[str, Any] = {"heads": {"file"}, "data": {"key_distribution": _WHERE_FROM}, "file_rows": True}
+        settings = self.decisive.model_dump(exclude=left_out | {"estimator": set() if combined else {"combination"}})
+        rows = self.file_rows and self.file_rows.digest
+        return _digest({"settings": settings, "rows": rows, "engine": engine})[:20]
 
 
 TABLES: dict[str, type[Record]] = {

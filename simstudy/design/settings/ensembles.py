@@ -284,3 +284,10 @@ class GivenQueries(Choice):
 
     kind: Literal["points"]
     points: Points = Field(description="query points, each of at most n_features numbers")
+
+
+class HeldOutQueries(Choice):
+    """Rows of the user's data that are held out of the keys, the first ones."""
+
+    kind: Literal["held_out"]
+    count: Count = Field(16, description="number of query points, at most held_out of the keys")

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
-from simstudy.design.settings.processes import HeteroscedasticNoise
+from simstudy.design.settings.processes import HeteroscedasticNoise, ResidualNoise
 
 if TYPE_CHECKING:
     from simstudy.design.settings.cell import Cell
@@ -30,7 +30,8 @@ _RULES = (
         ("noise",),
         "of noise that is integrated out only the variance counts",
         lambda cell: (
-            cell.simulation.noise_treatment == "integrated" and not isinstance(cell.data.noise, HeteroscedasticNoise)
+            cell.simulation.noise_treatment == "integrated"
+            and not isinstance(cell.data.noise, HeteroscedasticNoise | ResidualNoise)
         ),
     ),
     _Rule(("noise",), "noise_sd is 0", lambda cell: cell.data.noise_sd == 0.0),

@@ -11,6 +11,7 @@ from simstudy.design.settings.records import (
     MAX_COUNT,
     Choice,
     Count,
+    Line,
     NonNegative,
     Points,
     Positive,
@@ -76,9 +77,31 @@ class AutoregressiveKeys(Choice):
     )
 
 
+class FileKeys(Choice):
+    """Keys are rows of the user's data, all equally likely; a column of it may be the response."""
+
+    distribution: Literal["file"]
+    path: Line = Field(
+        description="a .npy, .npz, .csv or .parquet file, relative to the design, or a data set that scikit-learn "
+        'ships, such as "sklearn:diabetes"'
+    )
+    columns: Annotated[tuple[Line, ...], Field(strict=False, min_length=1)] | None = Field(
+        None, description="names of the columns that are features; all but the response by default"
+    )
+    response: Line | None = Field(None, description="name of the column of responses")
+    sampling: Literal["with_replacement", "without"] = Field(
+        "with_replacement", description='"with_replacement", or "without": no row twice in one data set'
+    )
+    standardise: bool = Field(True, description="true: features have mean 0 and variance 1; false: as in the file")
+    held_out: Annotated[int, Field(ge=0, le=MAX_COUNT)] = Field(
+        0, description="number of rows set aside at random, under the seed, to be queries"
+    )
+
+
 Keys = Annotated[
     Annotated[
-        GaussianKeys | SphereKeys | StudentKeys | MixtureKeys | AutoregressiveKeys, Field(discriminator="distribution")
+        GaussianKeys | SphereKeys | StudentKeys | MixtureKeys | AutoregressiveKeys | FileKeys,
+        Field(discriminator="distribution"),
     ],
     named("distribution"),
 ]
@@ -106,8 +129,15 @@ class HeteroscedasticNoise(Choice):
     strength: Positive = Field(1.0, description="a positive weight of X₁² in the variance")
 
 
+class ResidualNoise(Choice):
+    """ε = noise_sd · a residual of the fitted regression, each predicted by a fit to other rows; together of mean 0."""
+
+    distribution: Literal["residuals"]
+    paired: bool = Field(False, description="true: the residual of the row of the key; false: that of any row")
+
+
 Noise = Annotated[
-    Annotated[GaussianNoise | StudentNoise | HeteroscedasticNoise, Field(discriminator="distribution")],
+    Annotated[GaussianNoise | StudentNoise | HeteroscedasticNoise | ResidualNoise, Field(discriminator="distribution")],
     named("distribution"),
 ]
 
@@ -212,9 +242,24 @@ class Sum(Choice):
         return " + ".join(term.label for term in self.terms)
 
 
+class FileRegression(Choice):
+    """m at a row of the user's data = its response; at other points m is unknown."""
+
+    function: Literal["file"]
+
+
+class FittedRegression(Choice):
+    """m = what scikit-learn fits to the rows of the user's data, at these and at those held out."""
+
+    function: Literal["fitted"]
+    learner: Literal["linear", "nearest_neighbours", "random_forest", "gradient_boosting"] = Field(
+        "random_forest", description="linear, nearest_neighbours, random_forest or gradient_boosting"
+    )
+
+
 Regression = Annotated[
     Annotated[
-        Zero | Linear | Quadratic | Ridge | Additive | Interaction | Bumps | Sum,
+        Zero | Linear | Quadratic | Ridge | Additive | Interaction | Bumps | Sum | FileRegression | FittedRegression,
         Field(discriminator="function"),
     ],
     named("function"),

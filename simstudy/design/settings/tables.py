@@ -16,6 +16,7 @@ from simstudy.design.settings.ensembles import (
     Combination,
     GaussianQueries,
     GivenQueries,
+    HeldOutQueries,
     LearnerChoice,
     NadarayaWatsonLearner,
     OriginQuery,
@@ -23,7 +24,7 @@ from simstudy.design.settings.ensembles import (
 )
 from simstudy.design.settings.mechanisms import Normaliser, NoTransformation, SoftmaxNormaliser, Transformation
 from simstudy.design.settings.processes import GaussianKeys, GaussianNoise, Keys, Noise, Regression, Zero
-from simstudy.design.settings.records import Count, Degrees, Line, NonNegative, Record, named
+from simstudy.design.settings.records import Count, Degrees, Line, NonNegative, Positive, Record, named
 
 
 class Data(Record):
@@ -33,13 +34,19 @@ class Data(Record):
     n_features: Annotated[int, Field(ge=1, le=2**20)] = Field(
         description="dimension d of the key space, at least 1 and at most 2²⁰"
     )
-    key_distribution: Keys = Field(GaussianKeys(), description="gaussian, sphere, student_t, mixture or autoregressive")
+    key_distribution: Keys = Field(
+        GaussianKeys(), description="gaussian, sphere, student_t, mixture, autoregressive or file"
+    )
     regression: Regression = Field(
         Zero(function="zero"),
-        description="zero, linear, quadratic, ridge, additive, interaction, bumps or sum",
+        description="zero, linear, quadratic, ridge, additive, interaction, bumps, sum, file or fitted",
     )
-    noise: Noise = Field(GaussianNoise(distribution="gaussian"), description="gaussian, student_t or heteroscedastic")
-    noise_sd: NonNegative = Field(1.0, description="noise standard deviation σ of at least 0")
+    noise: Noise = Field(
+        GaussianNoise(distribution="gaussian"), description="gaussian, student_t, heteroscedastic or residuals"
+    )
+    noise_sd: NonNegative = Field(
+        1.0, description="noise standard deviation σ of at least 0; of residuals the factor on them"
+    )
 
 
 class Heads(Record):
@@ -103,6 +110,9 @@ class Estimator(Record):
     bandwidth: Bandwidth = Field(
         description='a positive number, "attention" (τ = √p), or { rule = "rate", smoothness = 2, constant = 1 }'
     )
+    head_bandwidths: Annotated[tuple[Positive, ...], Field(strict=False, min_length=1)] | None = Field(
+        None, description="n_heads factors on the bandwidth, one for each head; all 1 by default"
+    )
     key_scale: Literal["raw", "normalised"] = Field(
         "raw", description='"raw" projected keys, or "normalised" to length √head_dim in every head'
     )
@@ -135,8 +145,12 @@ class Queries(Record):
     """Where the estimators are evaluated; the points are fixed over replicates."""
 
     queries: Annotated[
-        Annotated[GaussianQueries | OriginQuery | GivenQueries, Field(discriminator="kind")], named("kind")
-    ] = Field(OriginQuery(kind="origin"), description='"origin", { kind = "gaussian" } or { kind = "points" }')
+        Annotated[GaussianQueries | OriginQuery | GivenQueries | HeldOutQueries, Field(discriminator="kind")],
+        named("kind"),
+    ] = Field(
+        OriginQuery(kind="origin"),
+        description='"origin", { kind = "gaussian" }, { kind = "points" } or { kind = "held_out" }',
+    )
 
 
 class Simulation(Record):

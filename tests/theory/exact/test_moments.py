@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from builders import minimal_cell
 from theory_oracle import exact_moments as brute_moments
 from theory_oracle import gaussian_grid, kernel_values, make_cell, regression_values, variance_values
 
+from simstudy.data.heads import key_projections, query_projections
 from simstudy.design import settings as s
 from simstudy.theory import exact_moments, leading_order
 from simstudy.theory.exact import integrals
@@ -294,3 +296,16 @@ def test_leading_order_is_approached_at_its_rate(logits, p, bandwidth):
     np.testing.assert_allclose(excess, predicted, rtol=0.05)
     np.testing.assert_allclose(scaled, more, rtol=0.05)
     np.testing.assert_allclose(bias, other, rtol=0.1)
+
+
+@pytest.mark.parametrize("method", [exact_moments, leading_order])
+def test_heads_of_their_own_bandwidths_have_the_moments_of_cells_of_these(method):
+    settings = {"regression": "linear", "n_features": 2, "head_dim": 1, "n_keys": 4000, "arrangement": "haar"}
+    cells = [
+        minimal_cell(**settings, bandwidth=1.0, head_bandwidths=(1.0, 2.0)),
+        *(minimal_cell(**settings, bandwidth=bandwidth) for bandwidth in (1.0, 2.0)),
+    ]
+    own, plain, wide = (method(cell, key_projections(cell), query_projections(cell), QUERIES) for cell in cells)
+    for h, other in enumerate((plain, wide)):
+        np.testing.assert_allclose(own.bias[:, h], other.bias[:, h], rtol=1e-9)
+        np.testing.assert_allclose(own.covariance[:, h, h], other.covariance[:, h, h], rtol=1e-9)

@@ -1,0 +1,258 @@
+"""Data of one's own: what is read, how rows are split, scaled and fitted, what identifies them, what is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from builders import DESIGN, edited, minimal_cell, mistakes, write_design
+from sklearn import datasets
+from sklearn.linear_model import LinearRegression
+
+from simstudy.design.feasibility import impossibilities
+from simstudy.design.load import load_design
+from simstudy.design.own_data import read_rows
+from simstudy.design.settings.cell import Cell
+from simstudy.execution.batch_files import Statement
+from simstudy.execution.provenance import provenance
+
+RNG = np.random.default_rng(3)
+NUMBERS = RNG.normal(size=(30, 4)) * [1.0, 5.0, 0.1, 2.0] + [0.0, 100.0, 0.0, -3.0]
+
+
+def cell_of(path="sklearn:diabetes", folder=".", seed=7, regression="zero", noise="gaussian", **settings):
+    keys = {"distribution": "file", "path": str(path)} | settings
+    cell = minimal_cell(key_distribution=keys, regression=regression, noise=noise, seed=seed)
+    cell, problems = read_rows(cell, Path(folder))
+    assert not problems, problems
+    return cell
+
+
+def stored(folder, kind, numbers=NUMBERS):
+    frame = pd.DataFrame(numbers, columns=list("abcy"))
+    path = folder / f"data{kind}"
+    if kind == ".npy":
+        np.save(path, numbers)
+    elif kind == ".npz":
+        np.savez_compressed(path, x=numbers[:, :3], y=numbers[:, 3])
+    else:
+        frame.to_csv(path, index=False)
+    return path
+
+
+# ---------------------------------------------------------------- reading
+
+
+@pytest.mark.parametrize(("kind", "response"), [(".npy", "3"), (".npz", "y"), (".csv", "y")])
+def test_files_of_every_kind__hold_the_same(tmp_path, kind, response):
+    path = stored(tmp_path, kind)
+    rows = cell_of(path.name, tmp_path, response=response, regression="file", standardise=False).rows
+    np.testing.assert_allclose(rows.keys, NUMBERS[:, :3], rtol=1e-15)
+    np.testing.assert_allclose(rows.values, NUMBERS[:, 3], rtol=1e-15)
+    assert np.isnan(rows.residuals).all() and rows.points.shape == (0, 3)
+
+
+def test_columns__are_chosen_by_name(tmp_path):
+    path = stored(tmp_path, ".csv")
+    rows = cell_of(path, standardise=False, columns=["c", "a"]).rows
+    np.testing.assert_allclose(rows.keys, NUMBERS[:, [2, 0]], rtol=1e-15)
+
+
+@pytest.mark.parametrize("name", ["diabetes", "breast_cancer", "digits", "wine", "iris"])
+def test_data_sets_of_scikit_learn__have_names(name):
+    rows = cell_of(f"sklearn:{name}", response="target", regression="file", standardise=False).rows
+    found = getattr(datasets, f"load_{name}")()
+    np.testing.assert_array_equal(rows.keys, found.data)
+    np.testing.assert_array_equal(rows.values, found.target)
+
+
+def test_a_changed_file__is_read_again(tmp_path):
+    digests = {cell_of(stored(tmp_path, ".csv", shift + NUMBERS)).rows.digest for shift in (0.0, np.eye(30, 4))}
+    assert len(digests) == 2
+
+
+# ---------------------------------------------------------------- split and scale
+
+
+def test_held_out_rows__are_others_under_another_seed_and_scaled_with_the_population(tmp_path):
+    path = stored(tmp_path, ".npy")
+    rows, other = (cell_of(path, held_out=6, seed=seed).rows for seed in (7, 8))
+    assert rows.keys.shape == (24, 4) and rows.points.shape == (6, 4)
+    np.testing.assert_allclose(rows.keys.mean(axis=0), 0.0, atol=1e-12)
+    np.testing.assert_allclose(rows.keys.std(axis=0), 1.0)
+    raw, apart = (cell_of(path, held_out=6, standardise=False, seed=seed).rows for seed in (7, 8))
+    together = np.concatenate([raw.keys, raw.points])
+    np.testing.assert_array_equal(np.sort(together, axis=0), np.sort(NUMBERS, axis=0))
+    assert not np.array_equal(raw.points, apart.points) and rows != other
+
+
+def test_more_rows_held_out__begin_with_the_same(tmp_path):
+    path = stored(tmp_path, ".npy")
+    few, many = (cell_of(path, held_out=count, standardise=False).rows for count in (3, 8))
+    np.testing.assert_array_equal(many.points[:3], few.points)
+
+
+# ---------------------------------------------------------------- fit
+
+
+def test_fitted_regression__is_that_of_the_population_and_residuals_are_crossed(tmp_path):
+    keys = {"response": "target", "held_out": 42, "regression": {"function": "fitted", "learner": "linear"}}
+    rows = cell_of(**keys, noise="residuals").rows
+    responses = cell_of(**keys | {"regression": "file"}).rows.values
+    fit = LinearRegression().fit(rows.keys, responses)
+    np.testing.assert_allclose(rows.values, fit.predict(rows.keys))
+    np.testing.assert_allclose(rows.targets, fit.predict(rows.points))
+    own = responses - rows.values
+    assert abs(rows.residuals.mean()) < 1e-10
+    # A row that was in the fit is closer to it; but not by much, with ten features and four hundred rows.
+    assert 1.02 < rows.residuals.std() / own.std() < 1.1
+    assert np.isnan(cell_of(**keys).rows.residuals).all()
+
+
+@pytest.mark.parametrize("learner", ["nearest_neighbours", "random_forest", "gradient_boosting"])
+def test_learners__find_what_is_there(learner):
+    fitted = {"function": "fitted", "learner": learner}
+    rows = cell_of("sklearn:diabetes", response="target", regression=fitted, noise="residuals").rows
+    responses = cell_of("sklearn:diabetes", response="target", regression="file").rows.values
+    assert rows.residuals.std() < 0.9 * responses.std()
+    assert np.corrcoef(rows.values, responses)[0, 1] > 0.6
+
+
+# ---------------------------------------------------------------- identity
+
+
+def test_contents_and_not_the_path__identify_data(tmp_path):
+    path = stored(tmp_path, ".npy")
+    (tmp_path / "copy.npy").write_bytes(path.read_bytes())
+    one, same = (cell_of(name, tmp_path) for name in (path.name, "copy.npy"))
+    np.save(path, NUMBERS + np.eye(30, 4))
+    other = cell_of(path.name, tmp_path)
+    assert one.identity("e") == same.identity("e") and one.data_id == same.data_id
+    assert one.identity("e") != other.identity("e") and one.data_id != other.data_id
+    assert list(provenance(cells=[one, other])["data"].items()) == [
+        (one.rows.digest, "data.npy"), (other.rows.digest, "data.npy"),
+    ]  # fmt: skip
+
+
+def test_cells_that_differ_in_the_regression__are_paired():
+    plain = cell_of(response="target", held_out=5)
+    fitted = cell_of(response="target", held_out=5, regression={"function": "fitted", "learner": "linear"})
+    assert plain.data_id == fitted.data_id and plain.identity("e") != fitted.identity("e")
+    assert plain.data_id != cell_of(response="target", held_out=5, sampling="without").data_id
+
+
+def test_pairing_of_residuals__tells_cells_apart():
+    keys = {"response": "target", "regression": {"function": "fitted", "learner": "linear"}}
+    cells = [cell_of(**keys, noise={"distribution": "residuals", "paired": paired}) for paired in (False, True)]
+    assert cells[0].rows == cells[1].rows and cells[0].identity("e") != cells[1].identity("e")
+    assert cells[0].decisive.data.noise == cells[0].data.noise
+
+
+def test_rows__travel_inside_the_cell():
+    cell = cell_of(response="target", held_out=5, regression="file", columns=["bmi", "bp", "s1", "s2", "s3", "s4"])
+    assert Cell.model_validate(cell.model_dump()).rows == cell.rows
+    content = Statement(engine="e", cell=cell).model_dump_json()
+    found = Cell.model_validate_json(cell.model_dump_json()).rows
+    np.testing.assert_array_equal(found.table, cell.rows.table)
+    with pytest.raises(ValueError, match="states another cell"):
+        Statement.parse(content.encode(), cell.identity("other"))
+    assert "have not been read" in str(impossibilities(cell.model_copy(update={"file_rows": None})))
+
+
+@pytest.mark.parametrize(
+    "stated", ["x", {"shape": [3, 4]}, {"shape": [9**9, 9**9], "n_held_out": 0, "numbers": "eJwDAAAAAAE="}, {}]
+)
+def test_forged_rows__are_refused(stated):
+    dumped = cell_of(columns=["bmi", "bp", "s1", "s2", "s3", "s4"]).model_dump()
+    with pytest.raises(ValueError, match="no rows of data"):
+        Cell.model_validate(dumped | {"file_rows": stated})
+
+
+# ---------------------------------------------------------------- what is refused
+
+
+def design_with(keys, **edits):
+    text = edited(DESIGN, "n_features = 6", f"n_features = 6\nkey_distribution = {keys}")
+    for old, new in edits.values():
+        text = edited(text, old, new)
+    return text
+
+
+FILES = {
+    "nan.npy": np.array([[1.0, np.nan], [2.0, 3.0]]),
+    "line.npy": np.ones(4),
+    "few.npy": np.ones((1, 6)),
+    "constant.npy": np.column_stack([np.ones(5), np.arange(5.0), np.zeros(5)]),
+    "text.csv": "a,b\n1,2\n3,x\n",
+    "gap.csv": "a,b\n1,2\n3,\n",
+    "twice.csv": "a,b\n1,2\n3,4\n",
+    "none.csv": "",
+    "broken.npz": "PK\x03\x04",
+    "broken.parquet": "PAR1",
+    "other.txt": "1",
+}
+
+
+@pytest.mark.parametrize(
+    ("stated", "expected"),
+    [
+        ('path = "absent.npy"', "cannot be read: No such file"),
+        ('path = "nan.npy"', "column '1' holds nan in row 1, the first of 1 such rows; give finite numbers"),
+        ('path = "line.npy"', "holds an array of shape (4,); give one of rows and columns"),
+        ('path = "few.npy"', "1 rows are too few"),
+        (
+            'path = "constant.npy"',
+            "constant columns cannot be standardised: leave out 0, 2, or use standardise = false",
+        ),
+        ('path = "text.csv"', "column 'b' holds 'x' in row 2; give numbers only"),
+        ('path = "gap.csv"', "column 'b' holds nan in row 2"),
+        ('path = "none.csv"', "cannot be read as .csv"),
+        ('path = "broken.npz"', "cannot be read as .npz"),
+        ('path = "broken.parquet"', ".parquet"),
+        ('path = "other.txt"', "of no kind that is read; give .npy, .npz, .csv, .parquet, or sklearn:NAME"),
+        ('path = "sklearn:boston"', "scikit-learn ships no 'boston'; choose diabetes"),
+        ('path = "twice.csv"', "the data have 2 columns of features; state that, or other columns"),
+        ('path = "twice.csv", response = "z"', "the data have no column 'z', but a, b"),
+        ('path = "twice.csv", columns = ["a", "a"]', "columns must name each feature once, and not the response"),
+        ('path = "twice.csv", columns = ["a"], response = "a"', "and not the response"),
+        ('path = "sklearn:diabetes", held_out = 441', "442 rows are too few: held_out = 441"),
+        ('path = "sklearn:diabetes", sampling = "twice"', "must be 'with_replacement' or 'without'"),
+    ],
+)
+def test_bad_data__get_one_clear_message(tmp_path, stated, expected):
+    for name, content in FILES.items():
+        np.save(tmp_path / name, content) if name.endswith("npy") else (tmp_path / name).write_text(content)
+    message = mistakes(tmp_path, design_with(f'{{ distribution = "file", {stated} }}'))
+    assert expected in message and message.count("data.") == 1, message
+
+
+COLUMNS = 'columns = ["bmi", "bp", "s1", "s2", "s3", "s4"]'
+DIABETES = f'{{ distribution = "file", path = "sklearn:diabetes", response = "target", held_out = 4, {COLUMNS} }}'
+REGRESSION = 'regression = { function = "ridge" }'
+QUERIES = ("[simulation]", '[queries]\nqueries = { kind = "held_out", count = 4 }\n\n[simulation]')
+
+
+def test_random_instances__draw_no_rows():
+    instance = minimal_cell(
+        instance={"kind": "hierarchy", "levels": 1}, key_distribution=cell_of().data.key_distribution
+    )
+    assert "no random instance" in str(impossibilities(read_rows(instance, Path())[0]))
+
+
+def test_settings_that_speak_of_rows__need_them(tmp_path):
+    fitted = (REGRESSION, 'regression = "fitted"\nnoise = "residuals"')
+    load_design(write_design(tmp_path, design_with(DIABETES, a=fitted, b=QUERIES)))
+    assert "is known at rows only" in mistakes(tmp_path, design_with(DIABETES, a=fitted))
+    more = (QUERIES[0], QUERIES[1].replace("count = 4", "count = 5"))
+    assert "count = 5 of held_out = 4 rows" in mistakes(tmp_path, design_with(DIABETES, b=more))
+    noise = (REGRESSION, 'noise = "residuals"')
+    assert "residuals are those of a fit" in mistakes(tmp_path, design_with(DIABETES, a=noise))
+    bare = DIABETES.replace('response = "target", ', "")
+    assert 'needs response = "COLUMN"' in mistakes(tmp_path, design_with(bare, a=fitted, b=QUERIES))
+    gaussian = mistakes(tmp_path, design_with('"gaussian"', a=fitted, b=QUERIES))
+    assert "speaks of rows of data; use key_distribution" in gaussian
+    without = DIABETES.replace("held_out = 4", 'held_out = 4, sampling = "without"')
+    many = mistakes(tmp_path, design_with(without, a=("n_keys = 40", "n_keys = 439")))
+    assert "439 pairs without replacement, but the data have 438 rows" in many
