@@ -35,7 +35,7 @@ ALLOWED: dict[str, set[str]] = {
     "weights": set(),
     "errors": {"text"},
     "kernels": set(),
-    "design.settings": {"text"},
+    "design.settings": {"errors", "text"},
     "design": {"errors", "text"},
     "theory": {"design.settings", "arguments", "weights"},
     "data": {"kernels", "design.settings"},

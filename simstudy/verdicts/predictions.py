@@ -11,6 +11,7 @@ import numpy as np
 from simstudy.data.heads import key_projections, query_points, query_projections
 from simstudy.design.document import PlannedCell
 from simstudy.design.measures import THEORIES
+from simstudy.design.own_code import own_pieces
 from simstudy.design.settings.cell import Cell
 from simstudy.theory import (
     ExactPrediction,
@@ -113,6 +114,8 @@ def _outside_theory(cell: Cell) -> str:
         return "theory speaks of Nadaraya-Watson heads with given projections"
     if cell.instance is not None:
         return ""
+    if any(setting == "regression" for setting, _ in own_pieces(cell)):
+        return "the regression function is code of the user's own, of which no closed form is known"
     if cell.heads.redrawn:
         return "heads are redrawn in every replicate: theory holds for given heads"
     if cell.estimator.key_scale == "normalised":

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
+from simstudy.design.settings.code import OwnMeasure
 from simstudy.design.settings.ensembles import (
     Bandwidth,
     Combination,
@@ -39,7 +40,7 @@ class Data(Record):
     )
     regression: Regression = Field(
         Zero(function="zero"),
-        description="zero, linear, quadratic, ridge, additive, interaction, bumps, sum, file or fitted",
+        description="zero, linear, quadratic, ridge, additive, interaction, bumps, own, sum, file or fitted",
     )
     noise: Noise = Field(
         GaussianNoise(distribution="gaussian"), description="gaussian, student_t, heteroscedastic or residuals"
@@ -133,6 +134,9 @@ class Estimator(Record):
         "none",
         description="independent computation that the measure `discrepancy` compares with: none, attention, "
         "multi_head_attention or torch_multi_head_attention",
+    )
+    measure_function: OwnMeasure | None = Field(
+        None, description='{ path = "FILE.py", name = "FUNCTION" }: the measure `own_measure`, by code of your own'
     )
 
     @property
