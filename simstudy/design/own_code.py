@@ -72,7 +72,7 @@ def with_word(cell: Cell, trusted: frozenset[str]) -> Cell:
 
     def spoken(piece: Own) -> Own:
         text = "" if piece.code is None else piece.code.text
-        return piece.model_copy(update={"code": Code(text, "a stored function", text in trusted)})
+        return piece.model_copy(update={"code": Code(text, piece.path, text in trusted)})
 
     return _replaced(cell, spoken)
 
@@ -103,9 +103,12 @@ def _replaced(cell: Cell, change: Callable[[Own], Own]) -> Cell:
         regression = regression.model_copy(update={"terms": terms})
     elif isinstance(regression, Own):
         regression = change(regression)
-    data = cell.data.model_copy(update={"regression": regression})
-    estimator = cell.estimator.model_copy(update={"measure_function": measure and change(measure)})
-    return cell.model_copy(update={"data": data, "estimator": estimator})
+    changed = {
+        "data": cell.data.model_copy(update={"regression": regression}),
+        "estimator": cell.estimator.model_copy(update={"measure_function": measure and change(measure)}),
+    }
+    # Made anew: a copy would keep what the cell has already worked out of the former functions.
+    return Cell(**{name: getattr(cell, name) for name in Cell.model_fields} | changed)
 
 
 def _text(path: Path, before: str = "") -> str:
