@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from simstudy.design.files import read_regular
 from simstudy.design.settings import Sum
 from simstudy.design.settings.cell import Cell
-from simstudy.design.settings.code import TAKEN, Code, Own, OwnFunction, OwnMeasure
+from simstudy.design.settings.code import Code, Own, OwnKeys, OwnMeasure
 from simstudy.design.settings.records import Impossibility
 from simstudy.errors import UserError
 from simstudy.text import printable
@@ -39,12 +39,12 @@ def texts_of(trust: Iterable[str | Path]) -> frozenset[str]:
 
 def own_pieces(cell: Cell) -> Iterator[tuple[str, Own]]:
     """Yield the user's own functions of a cell, each with the setting that states it."""
-    regression, measure = cell.data.regression, cell.estimator.measure_function
-    for term in regression.terms if isinstance(regression, Sum) else (regression,):
-        if isinstance(term, Own):
-            yield "regression", term
-    if measure is not None:
-        yield "measure_function", measure
+    regression, estimator = cell.data.regression, cell.estimator
+    terms = regression.terms if isinstance(regression, Sum) else (regression,)
+    stated: list[tuple[str, Any]] = [("key_distribution", cell.data.key_distribution)]
+    stated += [("regression", term) for term in terms]
+    stated += [("learner", estimator.learner), ("measure_function", estimator.measure_function)]
+    yield from ((setting, piece) for setting, piece in stated if isinstance(piece, Own))
 
 
 def read_code(cell: Cell, folder: Path, trusted: frozenset[str]) -> tuple[Cell, list[Impossibility]]:
@@ -96,16 +96,15 @@ def require_word(cells: Iterable[Cell]) -> None:
 def _replaced(cell: Cell, change: Callable[[Own], Own]) -> Cell:
     if not any(own_pieces(cell)):
         return cell
-    regression: Any = cell.data.regression
-    measure = cell.estimator.measure_function
-    if isinstance(regression, Sum):
-        terms = tuple(change(term) if isinstance(term, Own) else term for term in regression.terms)
-        regression = regression.model_copy(update={"terms": terms})
-    elif isinstance(regression, Own):
-        regression = change(regression)
+
+    def renewed(value: Any) -> Any:
+        if isinstance(value, Sum):
+            return value.model_copy(update={"terms": tuple(map(renewed, value.terms))})
+        return change(value) if isinstance(value, Own) else value
+
     changed = {
-        "data": cell.data.model_copy(update={"regression": regression}),
-        "estimator": cell.estimator.model_copy(update={"measure_function": measure and change(measure)}),
+        name: table.model_copy(update={setting: renewed(value) for setting, value in table})
+        for name, table in (("data", cell.data), ("estimator", cell.estimator))
     }
     # Made anew: a copy would keep what the cell has already worked out of the former functions.
     return Cell(**{name: getattr(cell, name) for name in Cell.model_fields} | changed)
@@ -129,8 +128,9 @@ def _read(path: Path, piece: Own) -> Code:
         raise UserError(f"{path}: not Python: {' '.join(str(error).split())}") from None
     if piece.name not in defined:
         raise UserError(f"{path}: defines no function {piece.name!r}; it has {', '.join(defined) or 'none'}")
-    if isinstance(piece, OwnMeasure) and (unknown := set(defined[piece.name]) - set(TAKEN)):
-        raise UserError(f"{path}: {piece.name} takes {', '.join(sorted(unknown))}; it may take {', '.join(TAKEN)}")
+    if piece.takes and (unknown := set(defined[piece.name]) - set(piece.takes)):
+        may = ", ".join(piece.takes)
+        raise UserError(f"{path}: {piece.name} takes {', '.join(sorted(unknown))}; it may take {may}")
     return code
 
 
@@ -138,22 +138,36 @@ def _read(path: Path, piece: Own) -> Code:
 def _try(piece: Own, n_features: int, n_queries: int, n_heads: int) -> None:
     """Hold a function against its contract on a few made-up arrays; raises UserError if it breaks it."""
     n_replicates, n_keys = _PROBES
-    draw = np.random.Generator(np.random.Philox(key=1)).standard_normal
-    keys = draw((n_features, n_replicates, n_keys))
-    if isinstance(piece, OwnFunction):
-        _hold(piece, lambda part: piece.call(keys[:, part].shape[1:], keys[:, part]))
-        inside = piece.call((1, 2), keys[:, :1, :2])
-        if not np.array_equal(inside, piece.call(keys.shape[1:], keys)[:1, :2]):
-            _refuse(piece, "gives another value at a point among other points; add up features one by one, as x[0]")
-    elif isinstance(piece, OwnMeasure):
-        _try_measure(piece, keys, n_queries, n_heads)
+    draw = np.random.Generator(np.random.Philox(key=1))
+    x = draw.standard_normal((n_features, n_replicates, n_keys))
+    if not piece.takes:
+        _try_points(piece, x)
+        return
+    fixed = {"target": draw.standard_normal(n_queries), "queries": draw.standard_normal((n_features, n_queries))}
+    redrawn = {
+        "estimates": draw.standard_normal((n_replicates, n_queries, n_heads)),
+        "values": draw.standard_normal((n_replicates, n_keys)),
+        "uniforms": draw.random((n_replicates, n_heads, n_keys)),
+    }
+    one = () if isinstance(piece, OwnMeasure) else (n_queries, n_heads)
+
+    def compute(part: slice) -> NDArray:
+        shape = (len(redrawn["values"][part]), *one)
+        return piece.of(shape, keys=x[:, part], **fixed, **{name: array[part] for name, array in redrawn.items()})
+
+    _hold(piece, compute)
 
 
-def _try_measure(piece: OwnMeasure, keys: NDArray, n_queries: int, n_heads: int) -> None:
-    (n_features, n_replicates, n_keys), draw = keys.shape, np.random.Generator(np.random.Philox(key=2)).standard_normal
-    estimates, values = draw((n_replicates, n_queries, n_heads)), draw((n_replicates, n_keys))
-    fixed = {"target": draw(n_queries), "queries": draw((n_features, n_queries))}
-    _hold(piece, lambda part: piece.of(estimates=estimates[part], values=values[part], keys=keys[:, part], **fixed))
+def _try_points(piece: Own, x: NDArray) -> None:
+    """Hold a function of points against its contract: the same bits at a point, wherever it stands."""
+    features = x.shape[:1] if isinstance(piece, OwnKeys) else ()
+
+    def compute(points: NDArray) -> NDArray:
+        return np.moveaxis(piece.call((*features, *points.shape[1:]), points), [-2, -1], [0, 1])
+
+    _hold(piece, lambda part: compute(x[:, part]))
+    if not np.array_equal(compute(x[:, :1, :2]), compute(x)[:1, :2]):
+        _refuse(piece, "gives another value at a point among other points; add up features one by one, as x[0] + x[1]")
 
 
 def _hold(piece: Own, compute: Callable[[slice], NDArray]) -> None:

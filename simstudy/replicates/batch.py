@@ -138,6 +138,7 @@ class Evaluation:
         if measure is None:
             return members
         numbers = measure.of(
+            (shared.count,),
             estimates=members.means,
             target=self._target,
             keys=np.moveaxis(shared.keys(self._cell.data.n_keys), 1, 0),

@@ -112,10 +112,10 @@ def _outside_theory(cell: Cell) -> str:
     """Why no theory speaks of a cell; empty if one may."""
     if cell.estimator.learner.kind != "nadaraya_watson":
         return "theory speaks of Nadaraya-Watson heads with given projections"
+    if own := [setting for setting, _ in own_pieces(cell) if setting in ("key_distribution", "regression")]:
+        return f"{own[0]} is code of the user's own, of which no closed form is known"
     if cell.instance is not None:
         return ""
-    if any(setting == "regression" for setting, _ in own_pieces(cell)):
-        return "the regression function is code of the user's own, of which no closed form is known"
     if cell.heads.redrawn:
         return "heads are redrawn in every replicate: theory holds for given heads"
     if cell.estimator.key_scale == "normalised":

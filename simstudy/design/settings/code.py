@@ -7,7 +7,7 @@ import functools
 import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -91,7 +91,15 @@ def _namespace(text: str, place: str) -> dict[str, Any]:
 
 
 class Own(Choice):
-    """A function of the user's own Python file."""
+    """A function of the user's own Python file.
+
+    Attributes
+    ----------
+    takes
+        What the function may take, by name; nothing if it takes one array.
+    """
+
+    takes: ClassVar[tuple[str, ...]] = ()
 
     if TYPE_CHECKING:
         # Each kind declares them itself, as the order of fields counts.
@@ -124,6 +132,17 @@ class Own(Choice):
             raise UserError(f"{self.code.place}: {self.name} returns {kind}; return numbers of shape {shape}")
         return found.astype(np.float64)
 
+    def of(self, shape: tuple[int, ...], **arrays: NDArray) -> NDArray[np.float64]:
+        """Return what the function makes of those among named arrays that it takes.
+
+        Raises
+        ------
+        UserError
+            As `call`.
+        """
+        wanted = () if self.code is None else self.code.functions[self.name]
+        return self.call(shape, **{name: arrays[name] for name in wanted})
+
     def _describe(self) -> str:
         return f"{self.name} of {self.path}"
 
@@ -138,15 +157,9 @@ def _brief(error: Exception) -> str:
     return " ".join(f"{type(error).__name__}: {error}".split())
 
 
-_Path = Annotated[Line, Field(description="path of a Python file, relative to the design")]
-_Name = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", description="a function that the file defines")]
-_Code = Annotated[Code | None, Field(description="nothing: it is read from the file")]
-
-
-TAKEN = ("estimates", "target", "keys", "values", "queries")
-"""What the function of an own measure may take."""
-OWN_MEASURE = "own_measure"
-"""Name of the measure that it gives."""
+Path = Annotated[Line, Field(description="path of a Python file, relative to the design")]
+Name = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", description="a function that the file defines")]
+Text = Annotated[Code | None, Field(description="nothing: it is read from the file")]
 
 
 class OwnFunction(Own):
@@ -156,9 +169,21 @@ class OwnFunction(Own):
     """
 
     function: Literal["own"]
-    path: _Path
-    name: _Name
-    code: _Code = None
+    path: Path
+    name: Name
+    code: Text = None
+
+
+class OwnKeys(Own):
+    """Keys by a function of a Python file, of independent standard normals z (feature, ...): an array of that shape.
+
+    Each key must follow from its own normals alone, so that fewer keys are a prefix of more.
+    """
+
+    distribution: Literal["own"]
+    path: Path
+    name: Name
+    code: Text = None
 
 
 class OwnMeasure(Own):
@@ -168,17 +193,12 @@ class OwnMeasure(Own):
     key), values (replicate, key) with their noise, queries (feature, query).  It returns one number for each replicate.
     """
 
-    path: _Path
-    name: _Name
-    code: _Code = None
+    path: Path
+    name: Name
+    code: Text = None
 
-    def of(self, **arrays: NDArray) -> NDArray[np.float64]:
-        """Return the number of each replicate, from all that a function may take.
+    takes: ClassVar[tuple[str, ...]] = ("estimates", "target", "keys", "values", "queries")
 
-        Raises
-        ------
-        UserError
-            As `Own.call`.
-        """
-        wanted = () if self.code is None else self.code.functions[self.name]
-        return self.call(arrays["values"].shape[:1], **{name: arrays[name] for name in wanted})
+
+OWN_MEASURE = "own_measure"
+"""Name of the measure that an `OwnMeasure` gives."""

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from simstudy.design.settings.code import OwnFunction
+from simstudy.design.settings.code import OwnFunction, OwnKeys
 from simstudy.design.settings.records import (
     LARGEST,
     MAX_COUNT,
@@ -101,7 +101,7 @@ class FileKeys(Choice):
 
 Keys = Annotated[
     Annotated[
-        GaussianKeys | SphereKeys | StudentKeys | MixtureKeys | AutoregressiveKeys | FileKeys,
+        GaussianKeys | SphereKeys | StudentKeys | MixtureKeys | AutoregressiveKeys | FileKeys | OwnKeys,
         Field(discriminator="distribution"),
     ],
     named("distribution"),

@@ -36,7 +36,7 @@ class Data(Record):
         description="dimension d of the key space, at least 1 and at most 2²⁰"
     )
     key_distribution: Keys = Field(
-        GaussianKeys(), description="gaussian, sphere, student_t, mixture, autoregressive or file"
+        GaussianKeys(), description="gaussian, sphere, student_t, mixture, autoregressive, file or own"
     )
     regression: Regression = Field(
         Zero(function="zero"),
@@ -105,7 +105,7 @@ class Estimator(Record):
 
     learner: LearnerChoice = Field(
         NadarayaWatsonLearner(kind="nadaraya_watson"),
-        description="members of the ensemble: nadaraya_watson, trained, random_forest or ant_colony",
+        description="members of the ensemble: nadaraya_watson, trained, random_forest, ant_colony or own",
     )
     logits: Literal["distance", "dot_product"] = Field("distance", description='"distance" or "dot_product"')
     bandwidth: Bandwidth = Field(
