@@ -33,7 +33,7 @@ SETTINGS: dict[str, list[Any]] = {
                          {"distribution": "file", "path": "sklearn:diabetes", "held_out": 3, "response": "target",
                           "columns": ["bmi", "bp", "s1", "s2", "s3", "s4"]},
                          {"distribution": "file", "path": "/dev/zero"}],
-    "regression": ["file", {"function": "fitted", "learner": "linear"},
+    "regression": ["file", "own", {"function": "own", "path": "/dev/zero", "name": "m"}, {"function": "fitted", "learner": "linear"},
                    "zero", "linear", "quadratic", "additive", "interaction", {"function": "bumps", "width": 1e-9},
                    {"function": "linear", "coefficients": [1e9]}],
     "seed": [0, 2**63 - 1], "batch_size": [16, 32], "noise_treatment": ["integrated", "drawn"],
