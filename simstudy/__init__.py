@@ -3,7 +3,8 @@
 `run` runs a study, from its design file or a `Study` written in Python; `check` and `plan` say beforehand what is wrong
 with it and what it will take; `open_results` loads the results of one and `to_grid` lays them out by factor; `contrast`
 compares two cells, `details` shows what lies inside one, `concat` joins studies; `nw_ensemble`, `principal_angles` and
-`head_diversity` evaluate one ensemble on the caller's own arrays.
+`head_diversity` evaluate one ensemble on the caller's own arrays; `read_heads` and `inspect_heads` tell how correlated
+the heads of a trained transformer are, and what theory says.
 """
 
 import importlib
@@ -17,14 +18,17 @@ if TYPE_CHECKING:
     from simstudy.joining import concat
     from simstudy.library import open_results, plan, run
     from simstudy.results import to_grid
+    from simstudy.transformers.heads import read_heads
+    from simstudy.transformers.inspection import inspect_heads
 
 __all__ = [
-    "Study", "check", "concat", "contrast", "details", "head_diversity", "nw_ensemble", "open_results", "plan",
-    "principal_angles", "run", "to_grid",
+    "Study", "check", "concat", "contrast", "details", "head_diversity", "inspect_heads", "nw_ensemble",
+    "open_results", "plan", "principal_angles", "read_heads", "run", "to_grid",
 ]  # fmt: skip
 _HOMES = {
     "Study": "design.builder", "check": "design.load", "concat": "joining", "contrast": "analysis",
-    "details": "analysis", "open_results": "library", "plan": "library", "run": "library", "to_grid": "results",
+    "details": "analysis", "inspect_heads": "transformers.inspection", "read_heads": "transformers.heads",
+    "open_results": "library", "plan": "library", "run": "library", "to_grid": "results",
 }  # fmt: skip
 
 

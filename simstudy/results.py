@@ -214,6 +214,9 @@ _OCCASIONAL: tuple[frozenset[str], ...] = (
     _along("claim") | _along("comparison"),
     frozenset({"optimum_share"}),
     frozenset({"wrong_pair_share", "wrong_pair_share_mcse"}),
-    *(frozenset(names) | {f"{name}_mcse" for name in names} for names in QUANTITIES.values()),
+    *(
+        frozenset(names) | {f"{name}_{error}" for name in names for error in ("mcse", "mcse_given")}
+        for names in QUANTITIES.values()
+    ),
 )
 """Variables that only some designs ask for: results have all of a set, or none."""

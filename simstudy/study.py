@@ -8,7 +8,7 @@ import json
 import os
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import xarray as xr
 from threadpoolctl import threadpool_limits
@@ -159,12 +159,20 @@ def run_share(
 
 
 def open_ledger(design: Design, store: Store, device: str = "cpu") -> Ledger:
-    """Return the ledger of a design, with what its claims want where replicates are spent on verdicts."""
-    if all(planned.precision.stop == "precision" for planned in design.cells):
-        return Ledger(design, store, device)
-    from simstudy.verdicts.open_claims import OpenClaims
+    """Return the ledger of a design, with what its claims want where replicates are spent on verdicts.
 
-    return Ledger(design, store, device, OpenClaims(design))
+    And with the control variate over query points, where these are a population.
+    """
+    given: dict[str, Any] = {}
+    if any(planned.precision.stop != "precision" for planned in design.cells):
+        from simstudy.verdicts.open_claims import OpenClaims
+
+        given["rule"] = OpenClaims(design)
+    if any("queries" in planned.cell.population for planned in design.cells):
+        from simstudy.verdicts.query_control import QueryControl
+
+        given["control"] = QueryControl()
+    return Ledger(design, store, device, **given)
 
 
 def simulate(ledger: Ledger, queue: Queue, meter: Meter, tell: Observer) -> None:

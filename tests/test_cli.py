@@ -39,6 +39,7 @@ def test_help__teaches():
         "merge",
         "verify",
         "search",
+        "inspect",
         "submit",
     ):
         result = simstudy(*command.split(), "--help")

@@ -17,8 +17,8 @@ from simstudy.weights import affine, front_greater, least_squares, simplex
 
 Array = NDArray[np.float64]
 Combine = Callable[[Array, Array, Array], Array]
-"""From mean errors (case, query, head), their second moments (case, query, head, head) and targets (query,) to
-weights (case, head)."""
+"""From averages over queries to weights (case, head): of second moments of errors (case, head, head), of bias times
+target (case, head) and of squared targets (case,)."""
 
 
 def combine_heads(cell: Cell) -> Combine:
@@ -33,18 +33,20 @@ def combine_heads(cell: Cell) -> Combine:
         return fixed(np.array(cell.weights))
     within = combination.within
 
-    def optimal(bias: Array, second: Array, target: Array) -> Array:
+    def optimal(second: Array, bias_target: Array, target_square: Array) -> Array:
         if within == "unconstrained":
-            gram, cross = _output_moments(bias, second, target)
+            # E f m and E f fᵀ from moments of f − m.
+            cross = bias_target + target_square[:, None]
+            gram = second + bias_target[:, :, None] + cross[:, None, :]
             return np.stack([least_squares(*case) for case in zip(gram, cross, strict=True)])
-        return np.stack([_CLASSES[within](moment) for moment in second.mean(axis=1)])
+        return np.stack([_CLASSES[within](moment) for moment in second])
 
     return optimal
 
 
 def fixed(weights: Array) -> Combine:
     """Return the function that gives these weights in every case."""
-    return lambda bias, second, target: np.broadcast_to(weights, (len(bias), len(weights)))
+    return lambda second, bias_target, target_square: np.broadcast_to(weights, (len(second), len(weights)))
 
 
 def fit_weights(within: str, outputs: Array, outcomes: Array) -> Array:
@@ -56,10 +58,3 @@ def fit_weights(within: str, outputs: Array, outcomes: Array) -> Array:
 
 
 _CLASSES = {"affine": affine, "simplex": simplex, "front_greater": front_greater}
-
-
-def _output_moments(bias: Array, second: Array, target: Array) -> tuple[Array, Array]:
-    """E f fᵀ and E f m, averaged over queries, from moments of f − m."""
-    m = target[:, None]
-    gram = second + m[..., None] * (bias[..., :, None] + bias[..., None, :]) + m[..., None] ** 2
-    return gram.mean(axis=1), ((bias + m) * m).mean(axis=1)

@@ -16,6 +16,9 @@ Array = NDArray[np.float64]
 GEOMETRIC_INDICES = ("chordal", "participation", "entropy", "logdet", "volume", "vendi", "min_angle")
 """Diversity indices that follow from the projections alone (``logdet`` also from the bandwidth)."""
 
+# Of the bases of pairs: 64 MB, and as much again three times while their angles are computed.
+_NUMBERS_AT_A_TIME = 8_000_000
+
 
 def orthonormal_bases(projections: Array) -> Array:
     """Return an orthonormal basis of the column space of each projection, by QR factorisation.
@@ -44,13 +47,30 @@ def principal_angles(projections: Array) -> Array:
     (..., H, H, p) array
     """
     bases = orthonormal_bases(projections)
-    return _angles(bases[..., :, None, :, :], bases[..., None, :, :, :])
+    n_heads = bases.shape[-3]
+    first, second = np.triu_indices(n_heads, 1)
+    angles = np.zeros((*bases.shape[:-3], n_heads, n_heads, bases.shape[-1]))
+    angles[..., first, second, :] = angles[..., second, first, :] = _angles_of_pairs(bases, first, second)
+    return angles
+
+
+def _angles_of_pairs(bases: Array, first: NDArray[np.intp], second: NDArray[np.intp]) -> Array:
+    """Angles (..., P, p) of pairs of heads; some pairs at a time, since the bases of all of them may fill a memory."""
+    n_pairs = max(1, _NUMBERS_AT_A_TIME // max(1, bases[..., :1, :, :].size))
+    tiles = [slice(start, start + n_pairs) for start in range(0, max(1, len(first)), n_pairs)]
+    # Taken, not indexed: indexing leaves an order in memory that depends on the leading axes, and with it the bits.
+    pairs = ((np.take(bases, first[tile], axis=-3), np.take(bases, second[tile], axis=-3)) for tile in tiles)
+    return np.concatenate([_angles(left, right) for left, right in pairs], axis=-2)
 
 
 def _angles(left: Array, right: Array) -> Array:
     overlap = np.swapaxes(left, -1, -2) @ right
     cosines = np.clip(np.linalg.svd(overlap, compute_uv=False), 0.0, 1.0)
-    sines = np.clip(np.linalg.svd(right - left @ overlap, compute_uv=False), 0.0, 1.0)
+    # Sines cost most, and pairs without a small angle need none.
+    small = (cosines**2 > 0.5).any(axis=-1)
+    sines = np.zeros_like(cosines)
+    rest = right[small] - left[small] @ overlap[small]
+    sines[small] = np.clip(np.linalg.svd(rest, compute_uv=False), 0.0, 1.0)
     # Turned round last: of an array in reverse the arc sine takes other instructions, and so other last bits, if the
     # array is short; a replicate by itself would differ from the same among others.
     return np.where(cosines**2 > 0.5, np.arcsin(sines)[..., ::-1], np.arccos(cosines))
@@ -80,8 +100,7 @@ def diversity_indices(projections: Array, bandwidth: float = np.nan) -> Array:
     n_heads, _, head_dim = np.shape(projections)[-3:]
     first, second = np.triu_indices(n_heads, 1)
     bases = orthonormal_bases(projections)
-    # Taken, not indexed: indexing leaves an order in memory that depends on the leading axes, and with it the bits.
-    angles = _angles(np.take(bases, first, axis=-3), np.take(bases, second, axis=-3))
+    angles = _angles_of_pairs(bases, first, second)
     cosines2, sines = np.cos(angles) ** 2, np.sin(angles)
     # Without pairs (one head) the mean square cosine has no effect on the spectral indices.
     c2 = _mean_over_pairs(cosines2.mean(axis=-1)) if n_heads > 1 else np.full(angles.shape[:-2], np.nan)

@@ -1,7 +1,8 @@
 """Head projections and query points of a cell: what the estimator looks at, apart from the data.
 
 Random draws are addressed under the study seed alone, so that cells which differ in their data-generating process
-have the same heads and the same query points.  All arrays are float64.
+have the same heads and the same query points; and where they are a population, the same in a batch of one number, of
+which those of batch 0 are the fixed ones.  All arrays are float64.
 """
 
 from __future__ import annotations
@@ -71,7 +72,7 @@ def _divided(cell: Cell, projections: np.ndarray) -> np.ndarray:
 
 
 def query_points(cell: Cell) -> np.ndarray:
-    """Query points x_q, fixed over the replicates and, for one seed, over the cells of a study.
+    """Query points x_q, fixed over the replicates of a batch and, for one seed, over the cells of a study.
 
     Returns
     -------
@@ -79,7 +80,8 @@ def query_points(cell: Cell) -> np.ndarray:
     """
     queries, d = cell.queries.queries, cell.data.n_features
     if isinstance(queries, GaussianQueries):
-        return queries.scale * normals(_stream(cell), Role.QUERIES, 0, 1, queries.count, d)[0].T
+        geometry = cell.geometry if "queries" in cell.population else 0
+        return queries.scale * normals(_stream(cell), Role.QUERIES, geometry, 1, queries.count, d)[0].T
     if isinstance(queries, HeldOutQueries):
         return cell.rows.points[: queries.count]
     points = queries.points if isinstance(queries, GivenQueries) else ((),)
@@ -97,8 +99,8 @@ def _stream(cell: Cell, draw: int = 0) -> str:
 def _random_matrices(cell: Cell, role: Role, first: int = 0, count: int = 1) -> np.ndarray:
     """Matrices of independent standard normals (replicate, head, feature, dimension), one replicate if not redrawn."""
     heads, d = cell.heads, cell.data.n_features
-    replicates = (first, count) if heads.redrawn else (0, 1)
-    z = normals(_stream(cell, heads.head_seed), role, *replicates, d, heads.n_heads * heads.head_dim)
+    draws = (first, count) if heads.redrawn else (cell.geometry if "heads" in cell.population else 0, 1)
+    z = normals(_stream(cell, heads.head_seed), role, *draws, d, heads.n_heads * heads.head_dim)
     return z.reshape(-1, heads.n_heads, heads.head_dim, d).swapaxes(-1, -2)
 
 

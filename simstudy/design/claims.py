@@ -54,6 +54,9 @@ class BaseClaim(Record):
     index: IndexName | None = Field(None, description='diversity index; for measure = "hdi" only')
     where: Selection = _SELECTION
     expected: Verdict = Field("supported", description="verdict foreseen before the run")
+    these_draws: Line = Field(
+        "", description="why the claim speaks of the query points and heads that were drawn, and of no others"
+    )
     origin: Origin = Field("unstated", description="where the claim comes from: one of " + ", ".join(ORIGINS))
 
 
@@ -130,6 +133,9 @@ class OrderingClaim(BaseClaim):
     measure: AveragedMeasure = Field("mse", description=_one_of(MEASURES | STATISTICS))
     against: IndexName = Field(description="a diversity index")
     by: str | None = Field(None, description="a factor of the grid; its levels are judged apart")
+    over: Literal["head_seed"] | None = Field(
+        None, description="head_seed, if its levels are a sample of the heads that the claim speaks of: 64 or more"
+    )
     direction: Literal["increasing", "decreasing"] = Field("decreasing", description='"increasing" or "decreasing"')
 
 

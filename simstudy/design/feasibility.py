@@ -206,6 +206,8 @@ def _estimator(cell: Cell) -> Iterator[Impossibility]:
         yield "head_bandwidths", 'needs learner = "nadaraya_watson" and key_scale = "raw"; remove it'
     yield from _learner(cell)
     yield from _mechanism(cell)
+    if combination.rule == "optimal" and "heads" in cell.population:
+        yield "population", 'weights are optimal for given heads; leave out "heads", or use the rule "fitted"'
     if combination.rule == "fitted" and cell.simulation.noise_treatment != "drawn":
         yield "noise_treatment", 'must be "drawn" where weights are fitted in each replicate'
     if cell.estimator.reference != "none" and cell.weights is None:

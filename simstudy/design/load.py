@@ -17,6 +17,7 @@ from simstudy.design.claims import BaseClaim
 from simstudy.design.document import MAX_CELLS, NAME, Design, Document, Grid, PlannedCell, Precision
 from simstudy.design.feasibility import impossibilities, read_heads, too_many_batches
 from simstudy.design.figures import Figure
+from simstudy.design.generality import generality_notes, generality_problems
 from simstudy.design.measures import MEASURES, STATISTICS
 from simstudy.design.mistakes import DesignError, Problem, from_validation
 from simstudy.design.moments_needed import ORDER, order_of, tail, without_error, without_value
@@ -65,7 +66,8 @@ def load_design(design: Source, profile: str = "quick", trust: Iterable[str | Pa
     problems += _precision_problems(merged, grids)
     problems += reference_problems(grids, document.claims, document.figures)
     problems = problems or list(_empty_questions(document, cells, grids))
-    notes = () if problems else tuple(map(str, _notes(document, _heavy(cells))))
+    problems = problems or list(generality_problems(document.claims, cells))
+    notes = () if problems else tuple(map(str, _notes(document, cells)))
     if problems := _with_first(written.problems, problems):
         raise DesignError(written.place, problems)
     return Design(
@@ -332,6 +334,12 @@ def _heavy(planned: list[PlannedCell]) -> list[PlannedCell]:
 
 
 def _notes(document: Document, planned: list[PlannedCell]) -> Iterator[Problem]:
+    """Claims in general terms on draws that are fixed, and measures that have no Monte Carlo error."""
+    yield from generality_notes(document.claims, planned)
+    yield from _without_errors(document, _heavy(planned))
+
+
+def _without_errors(document: Document, planned: list[PlannedCell]) -> Iterator[Problem]:
     """Measures that have no Monte Carlo error: those that a claim speaks of, and those that replicates are spent on."""
     for name, claim in document.claims.items():
         cells = _spoken_of(claim, planned)

@@ -184,9 +184,16 @@ _VERDICTS: dict[str, Variable] = {
     "no_verdict_because": Variable(("claim",), "text", "why the deciding statistic allows no verdict, if so"),
     "verdict_estimate": Variable(("claim",), "see statistic", "estimate of the deciding statistic"),
     "verdict_mcse": Variable(
-        ("claim",), "see statistic", "error of verdict_estimate: Monte Carlo, and numerical of exact theory; NaN of a "
-        "statistic that is no smooth function of estimates",
+        ("claim",), "see statistic", "error of verdict_estimate: Monte Carlo, and numerical of exact theory; over the "
+        "population that verdict_draws names, if any; NaN of a statistic that is no smooth function of estimates",
     ),
+    "verdict_mcse_given": Variable(
+        ("claim",), "see statistic", "the same given the query points and heads that were drawn"
+    ),
+    "verdict_draws": Variable(
+        ("claim",), "text", "which random query points and heads the claim rests on: a population, or drawn once"
+    ),
+    "these_draws": Variable(("claim",), "text", "why the claim speaks of the draw alone, as its design says"),
     "claimed_value": Variable(("claim",), "see statistic", "value or bound claimed"),
     "claimed_lower": Variable(("claim",), "see statistic", "lower end of the interval claimed, margin included"),
     "claimed_upper": Variable(("claim",), "see statistic", "upper end of the interval claimed, margin included"),
@@ -200,6 +207,7 @@ _VERDICTS: dict[str, Variable] = {
     "comparison_part_of": Variable(("comparison",), "text", "comparison that it is a part of, if it is one"),
     "comparison_estimate": Variable(("comparison",), "see comparison_statistic", "estimate"),
     "comparison_mcse": Variable(("comparison",), "see comparison_statistic", "its error, as of verdict_mcse"),
+    "comparison_mcse_given": Variable(("comparison",), "see comparison_statistic", "as verdict_mcse_given"),
     "comparison_claimed_lower": Variable(("comparison",), "see comparison_statistic", "as claimed_lower"),
     "comparison_claimed_upper": Variable(("comparison",), "see comparison_statistic", "as claimed_upper"),
     "comparison_confidence_lower": Variable(("comparison",), "see comparison_statistic", "as confidence_lower"),
@@ -212,7 +220,19 @@ _VERDICTS: dict[str, Variable] = {
 
 def _mcse(name: str, variable: Variable) -> tuple[str, Variable]:
     dims = tuple(d for d in variable.dims if d != "source")
-    return f"{name}_mcse", Variable(dims, variable.unit, f"Monte Carlo standard error of {name}")
+    meaning = f"standard error of {name}: over the population of a cell that has one, else given its draws"
+    return f"{name}_mcse", Variable(dims, variable.unit, meaning)
+
+
+def _mcse_given(name: str, variable: Variable) -> tuple[str, Variable]:
+    dims = tuple(d for d in variable.dims if d != "source")
+    meaning = f"Monte Carlo standard error of {name} given the query points and heads that were drawn"
+    return f"{name}_mcse_given", Variable(dims, variable.unit, meaning)
+
+
+def _gain(name: str, variable: Variable) -> tuple[str, Variable]:
+    meaning = f"variance of {name} over a population of query points, over what theory as a control leaves"
+    return f"{name}_gain", Variable(("cell",), "1", meaning)
 
 
 def _numerical_error(name: str, variable: Variable) -> tuple[str, Variable]:
@@ -233,14 +253,15 @@ def _contribution(name: str, variable: Variable) -> tuple[str, Variable]:
 
 
 def _with_errors(measured: dict[str, Variable], theory: dict[str, Variable]) -> dict[str, Variable]:
-    """Measures, their Monte Carlo errors, and the numerical errors of those that have exact theory."""
-    mcse = dict(_mcse(*item) for item in measured.items())
+    """Measures, both their Monte Carlo errors, and the numerical errors of those that have exact theory."""
+    mcse = dict(error(*item) for item in measured.items() for error in (_mcse, _mcse_given))
     return measured | mcse | dict(_numerical_error(*item) for item in theory.items())
 
 
 _BY_QUERY = dict(_by_query(*item) for item in MEASURES.items())
 _AVERAGED = MEASURES | STATISTICS | INDEXED_MEASURES
-VARIABLES: dict[str, Variable] = _with_errors(_AVERAGED, MEASURES) | _COUNTS | _VERDICTS
+_GAINS = dict(_gain(*item) for item in MEASURES.items())
+VARIABLES: dict[str, Variable] = _with_errors(_AVERAGED, MEASURES) | _GAINS | _COUNTS | _VERDICTS
 """What ``results.nc`` holds."""
 
 LENGTHS = {"block": "n_blocks", "head": "n_members", "pair": "n_pairs", "query": "n_queries"}

@@ -16,6 +16,7 @@ from simstudy.design.claims import (
     Optimum,
     OptimumClaim,
     OptimumSlope,
+    OrderingClaim,
     Slope,
 )
 from simstudy.design.figures import BaseFigure, LawFigure, OptimumFigure
@@ -133,6 +134,10 @@ def _cell_problems(path: str, entry: Entry, grid: PlannedGrid) -> Iterator[Probl
     elif versus is not None and not _has_pair(chosen, versus, grid):
         remedy = "compares every selected cell with itself, or with none; select others in where"
         yield Problem(f"{path}.versus", versus, remedy)
+    if isinstance(entry, OrderingClaim) and entry.over is not None:
+        strata = by_levels(chosen, [name for name in (entry.by, entry.over) if name], range(len(chosen)))
+        if any(len(stratum) > 1 for stratum in strata):
+            yield Problem(f"{path}.over", entry.over, "several cells have one level; select in where, or state by")
     x = getattr(entry, "x", None)
     if chosen and x is not None:
         yield from _axis_problems(path, entry, x, chosen, grid.factors or ())

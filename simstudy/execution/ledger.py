@@ -13,9 +13,6 @@ from dataclasses import dataclass, field, replace
 from itertools import groupby, islice
 from typing import TypeVar
 
-import numpy as np
-
-from simstudy.attention.combinations import combine_heads
 from simstudy.design.document import Design, PlannedCell
 from simstudy.design.settings.cell import Cell
 from simstudy.errors import UserError
@@ -24,8 +21,9 @@ from simstudy.execution.engine import engine
 from simstudy.execution.queue import Task
 from simstudy.execution.store import Store
 from simstudy.replicates.batch import shares_data
-from simstudy.replicates.moments import Moments, stack
-from simstudy.replicates.performance import Performance, performance
+from simstudy.replicates.moments import Moments
+from simstudy.replicates.performance import Performance
+from simstudy.replicates.population import measured
 from simstudy.replicates.stopping import GROWTH, Shortfall, first_target, needed, next_target, shortfall
 
 T = TypeVar("T")
@@ -108,6 +106,9 @@ class Account:
 Rule = Callable[[Sequence[Account]], Sequence[int]]
 """From the accounts of all cells, none of which wants a batch for itself, to how many are wanted for the whole."""
 
+Control = Callable[[Cell, Performance], Performance]
+"""From a cell and its performance to one with smaller errors."""
+
 
 class Ledger:
     """Accounts of all cells of a design, kept up to date as batches arrive.
@@ -119,18 +120,26 @@ class Ledger:
     rule
         What is wanted beyond the precision of each cell.  It is asked when no cell wants more for itself, so that what
         it sees, and decides, does not depend on the order in which batches arrive.
+    control
+        What it makes of the performance of a cell: a control variate that this room cannot know.
     """
 
-    def __init__(self, design: Design, store: Store, device: str = "cpu", rule: Rule | None = None) -> None:
+    def __init__(
+        self, design: Design, store: Store, device: str = "cpu", rule: Rule | None = None,
+        control: Control = lambda _, performance: performance,
+    ) -> None:  # fmt: skip
         self._store = store
         self._rule = rule
+        self._control = control
         # Batches of different devices differ in their last bits, and are never mixed.
         self._device = device
         self.accounts = []
         self._sharers: dict[str, list[Account]] = defaultdict(list)
         for planned in design.cells:
-            identity = self._identity(planned.cell)
-            account = Account(planned, identity, first_target(planned.precision, planned.cell.simulation.batch_size))
+            cell = planned.cell
+            identity = self._identity(cell)
+            target = first_target(planned.precision, cell.simulation.batch_size, population=bool(cell.population))
+            account = Account(planned, identity, target)
             self.accounts.append(account)
             self._sharers[identity].append(account)
         self._stored = {identity: set(store.stored_batches(identity)) for identity in self._sharers}
@@ -271,12 +280,12 @@ class Ledger:
             )
 
     def _measure(self, account: Account, batches: list[Moments]) -> None:
-        blocks, cell = stack(batches), account.planned.cell
-        account.failed = tuple(blocks.failed.tolist())
+        account.failed = tuple(int(replicate) for batch in batches for replicate in batch.failed)
         # With too few defined estimates there is no Monte Carlo error, and more replicates of the same would not
         # help before the ceiling: the cell stops, its failures counted.
-        if np.count_nonzero(blocks.n_defined) >= 2:
-            account.performance = performance(blocks, combine_heads(cell), cell.statistics)
+        cell = account.planned.cell
+        performance = measured(cell, batches)
+        account.performance = performance and self._control(cell, performance)
 
     def _further(self, accounts: list[Account]) -> list[Task]:
         """Return the next tasks of all accounts, these ones last, as many as there is room for."""

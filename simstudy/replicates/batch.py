@@ -37,7 +37,9 @@ def shares_data(cell: Cell) -> tuple[Any, ...]:
     """
     cell = cell.decisive
     simulation = cell.simulation
-    return cell.data_id, cell.data.n_features, simulation.batch_size, simulation.dtype, _piece_length(cell)
+    sizes = cell.data.n_features, simulation.batch_size, simulation.dtype, _piece_length(cell)
+    # Data hold what heads make of the keys: cells of one task have the same heads by the same name.
+    return cell.data_id, *sizes, cell.population
 
 
 def _replicate_bytes(cell: Cell) -> int:
@@ -72,7 +74,7 @@ def simulate_batch(cells: Sequence[Cell], batch: int, device: str = "cpu") -> li
     # Of cells with one identity, each gives the same bits.
     cells = [cell.decisive for cell in cells]
     with computing_on(device):
-        evaluations = [Evaluation(cell) for cell in cells]
+        evaluations = [Evaluation(cell.in_batch(batch)) for cell in cells]
         largest = max(cells, key=lambda cell: cell.data.n_keys)
         for blocks, first, count in _pieces(largest, batch):
             shared = SharedData(largest, first, count)

@@ -69,6 +69,7 @@ def replay(cell: Cell, replicate: int) -> xr.Dataset:
     """
     if replicate < 0:
         raise UserError(f"replicate = {replicate}: must be at least 0")
+    cell = cell.in_batch(replicate // cell.simulation.batch_size)
     shared = SharedData(cell, replicate, 1)
     arrays = _inputs(cell, shared) if cell.instance is None else {}
     failure = ""

@@ -66,6 +66,11 @@ def between(lower: float, upper: float, digits: int = 4) -> str:
     return f"≤ {number(upper, digits)}" if math.isfinite(upper) else UNDEFINED
 
 
+def given_draws(mcse: float, given: float) -> str:
+    """Return the error given the query points and heads that were drawn, where it is another than that shown."""
+    return "" if math.isnan(given) or given == mcse else f" (± {number(given, 2)} given those drawn)"
+
+
 def with_error(estimate: float, mcse: float) -> str:
     """Return an estimate and its Monte Carlo standard error, rounded to two significant digits of the error.
 

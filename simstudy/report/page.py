@@ -27,7 +27,7 @@ from simstudy.report.campaign import Campaign
 from simstudy.report.comparisons import comparison_lines
 from simstudy.report.confirmed import Confirmed, confirmed_of
 from simstudy.report.figures import ALL_CLAIMS, RESOLUTION, draw, draw_claims, image
-from simstudy.report.labels import THEORY_NAMES, level_name, measure_name, number, setting_name, with_error
+from simstudy.report.labels import THEORY_NAMES, given_draws, level_name, measure_name, number, setting_name, with_error
 from simstudy.report.tables import (
     cell_frame,
     comparison_frame,
@@ -160,14 +160,14 @@ def describe(
         "confirmation": design.confirmation,
         "confirmed": confirmed,
         "comparisons": comparison_lines(results),
-        "figures": [_figure(name, design.figures[name].title, picture) for name, picture in pictures.items()],
+        "figures": [figure_of(name, design.figures[name].title, picture) for name, picture in pictures.items()],
         "grids": [_grid(results, design, name) for name in design.factors],
         "provenance": _provenance(results),
     }
 
 
-def _figure(name: str, title: str, picture: bytes) -> dict[str, Any]:
-    """A figure for the page, as wide as the drawing on paper, so that its letters are as large as the text."""
+def figure_of(name: str, title: str, picture: bytes) -> dict[str, Any]:
+    """Return a figure for the page, as wide as the drawing on paper, so that its letters are as large as the text."""
     # The width in pixels stands at a fixed place in a PNG file (ISO/IEC 15948, IHDR chunk); the web has 96 to an inch.
     width = int.from_bytes(picture[16:20], "big") * 96 // RESOLUTION
     return {"name": name, "title": title, "width": width, "data": base64.b64encode(picture).decode()}
@@ -232,7 +232,8 @@ def _row(cell: xr.Dataset, levels: list[str], measures: list[str]) -> dict[str, 
         "reached": bool(cell.precision_reached),
         "measures": [
             [
-                with_error(float(cell[name].sel(source="empirical")), float(cell[f"{name}_mcse"])),
+                with_error(float(cell[name].sel(source="empirical")), float(cell[f"{name}_mcse"]))
+                + given_draws(float(cell[f"{name}_mcse"]), float(cell[f"{name}_mcse_given"])),
                 *(number(float(cell[name].sel(source=source))) for source in THEORIES),
             ]
             for name in measures

@@ -20,7 +20,7 @@ from simstudy.design.origins import ORIGINS, kind_of
 from simstudy.design.settings.cell import level
 from simstudy.design.settings.systems import NAMES
 from simstudy.report.confirmed import NOT_CONFIRMED, Confirmed, history_of, verdict_of
-from simstudy.report.labels import between, measure_name, number, with_error
+from simstudy.report.labels import between, given_draws, measure_name, number, with_error
 from simstudy.report.pictures import Picture, picture
 from simstudy.report.terminal import entry
 
@@ -47,6 +47,8 @@ class VerdictLine(NamedTuple):
     confirmed: str
     statistic: str
     estimate: str
+    draws: str
+    reason: str
     claimed: str
     confidence: str
     p_against: str
@@ -80,6 +82,8 @@ def _line(claim: xr.Dataset, confirmed: str) -> VerdictLine:
         confirmed=confirmed,
         statistic=str(claim.statistic.item()) or str(claim.no_verdict_because.item()),
         estimate=number(estimate) if math.isnan(mcse) else with_error(estimate, mcse),
+        draws=_draws(claim),
+        reason=str(claim.these_draws.item()),
         claimed=between(*claimed),
         confidence=between(*confidence, digits=6),
         p_against=p_value_text(float(claim.p_against)),
@@ -88,6 +92,11 @@ def _line(claim: xr.Dataset, confirmed: str) -> VerdictLine:
         why=str(claim.no_verdict_because.item()),
         picture=picture(estimate, claimed, confidence),
     )
+
+
+def _draws(claim: xr.Dataset) -> str:
+    """What the error of the estimate is of, and the error given what was drawn beside that over a population."""
+    return str(claim.verdict_draws.item()) + given_draws(float(claim.verdict_mcse), float(claim.verdict_mcse_given))
 
 
 def p_value_text(value: float) -> str:
@@ -146,7 +155,14 @@ def verdict_table(results: xr.Dataset) -> Table:
     for line in verdict_lines(results):
         foreseen = "as declared" if line.as_declared else f"not {line.declared}!"
         table.add_row(
-            entry((line.claim, "bold"), (line.statistic, "dim"), *([(line.why, "yellow")] if line.why else [])),
+            entry(
+                (line.claim, "bold"),
+                *(
+                    (text, style)
+                    for text, style in ((line.statistic, "dim"), (line.draws, "italic"), (line.why, "yellow"))
+                    if text
+                ),
+            ),
             entry((line.verdict, f"bold {VERDICT_COLOURS[line.verdict]}"), foreseen),
             entry(line.estimate, f"claimed {line.claimed}", f"within {line.confidence}"),
         )
@@ -204,10 +220,10 @@ def cell_frame(results: xr.Dataset) -> pd.DataFrame:
     columns |= {name: results[name].values for name in _COUNTS}
     for name in (name for name in STATISTICS if name in results):
         columns[name] = results[name].sel(source="empirical").values
-        columns[f"{name}_mcse"] = results[f"{name}_mcse"].values
+        columns |= {f"{name}_{error}": results[f"{name}_{error}"].values for error in ("mcse", "mcse_given")}
     for name in MEASURES:
         columns[name] = results[name].sel(source="empirical").values
-        columns[f"{name}_mcse"] = results[f"{name}_mcse"].values
+        columns |= {f"{name}_{error}": results[f"{name}_{error}"].values for error in ("mcse", "mcse_given")}
         columns |= {f"{name}_{source}": results[name].sel(source=source).values for source in THEORIES}
         columns[f"{name}_numerical_error"] = results[f"{name}_numerical_error"].values
     for index in results.index.values:

@@ -4,7 +4,14 @@ What answers which question:
 
 - What are bias and covariance of the heads of a cell? :func:`exact_moments` at any n with an
   estimate of its numerical error, for fixed heads (by quadrature for Gaussian keys, by quasi-Monte Carlo for others);
+<<<<<<< HEAD
   :func:`leading_order` in closed form for many keys, which says where it does not hold.
+- What of heads without a design, such as those of a transformer? :func:`logit_moments` of their weights, at any n, from
+  the covariance of their logits.
+=======
+  :func:`leading_order` in closed form for many keys, which says where it does not hold;
+  :func:`damped_leading_order` at every query, as something to compare with.
+>>>>>>> main
 - What follows for the ensemble? :func:`predicted_measures` averaged over queries, :func:`measures_by_query` at each;
   :func:`predicted_measure_errors` and :func:`measure_errors_by_query` bound the numerical error of exact theory.
 - How does the correlation of two heads depend on their principal angles? :func:`origin_correlation` and its floor
@@ -50,10 +57,11 @@ from simstudy.theory.closed_forms import (
     origin_variance,
 )
 from simstudy.theory.compact_kernels import compact_leading_order, empty_window_rate
+from simstudy.theory.exact.logits import LogitMoments, logit_moments
 from simstudy.theory.exact.moments import ExactPrediction, exact_moments
 from simstudy.theory.functions import Function, noise_variance, regression_function
 from simstudy.theory.instances import instance_leading_order, instance_numbers
-from simstudy.theory.leading import Prediction, leading_order, product_head
+from simstudy.theory.leading import Prediction, damped_leading_order, leading_order, product_head
 from simstudy.theory.local_constant import (
     KernelConstants,
     compact_constants,
@@ -93,6 +101,7 @@ __all__ = [
     "ExactPrediction",
     "Function",
     "KernelConstants",
+    "LogitMoments",
     "Policy",
     "Prediction",
     "Weighting",
@@ -103,6 +112,7 @@ __all__ = [
     "compact_constants",
     "compact_leading_order",
     "correlation_floor",
+    "damped_leading_order",
     "dot_product_correlation",
     "effective_learners",
     "empty_window_rate",
@@ -116,6 +126,7 @@ __all__ = [
     "instance_numbers",
     "leading_order",
     "limiting_slope",
+    "logit_moments",
     "mean_squared_error",
     "measure_errors_by_query",
     "measures_by_query",

@@ -80,15 +80,33 @@ def leading_order(cell: Cell, key_projections: Array, query_projections: Array, 
     if reason:
         unknown = np.full((len(queries), cell.heads.n_heads), np.nan)
         return Prediction(unknown, np.stack([unknown] * cell.heads.n_heads, axis=2), target, unknown, reason)
-    regression = regression_function(data.regression, data.n_features)
-    variance = noise_variance(data.noise, data.noise_sd, data.n_features)
-    kernels = head_kernels(cell, key_projections, query_projections, queries)
-    expansion = _expand(kernels, regression, variance, data.n_keys)
+    expansion = _expansion(cell, head_kernels(cell, key_projections, query_projections, queries))
     invalid = _invalid(expansion, data.n_keys)
     blank = np.where(invalid.any(axis=1), np.nan, 0.0)
     bias = expansion.mean - target[:, None] + blank[:, None]
     covariance = expansion.covariance + blank[:, None, None]
     return Prediction(bias, covariance, target, expansion.next_term, _outside(cell, invalid, expansion))
+
+
+def damped_leading_order(cell: Cell, key_projections: Array, query_projections: Array, queries: Array) -> Prediction:
+    """Return what leading order says at every query, valid there or not: a function of the query to compare with.
+
+    Arguments as of :func:`leading_order`.  Where few keys are near, the variance of a head would grow without bound; so
+    it is divided by 1 + R_hh/n, which makes it that of one key at most and leaves correlations as they are.  For a
+    control variate any function of the query will do, and this one is close to the truth near and far.
+
+    Returns
+    -------
+    Prediction
+        With a reason if the formula is not derived for such a cell, but none for single queries.
+    """
+    target = targets(cell, queries)
+    if reason := _inapplicable(cell):
+        return Prediction(np.zeros(0), np.zeros(0), target, np.zeros(0), reason)
+    expansion = _expansion(cell, head_kernels(cell, key_projections, query_projections, queries))
+    damping = 1.0 / np.sqrt(1.0 + expansion.ratio / cell.data.n_keys)
+    covariance = expansion.covariance * damping[:, :, None] * damping[:, None, :]
+    return Prediction(expansion.mean - target[:, None], covariance, target, expansion.next_term, "")
 
 
 class _Smoothed(NamedTuple):
@@ -124,6 +142,12 @@ def _smoothed(keys: TiltedKeys, regression: Function, variance: Function) -> _Sm
         np.array([product_expectation(regression, regression, *law) for law in laws]),
         np.array([expectation(variance, *law) for law in laws]),
     )
+
+
+def _expansion(cell: Cell, kernels: HeadKernels) -> _Expansion:
+    data = cell.data
+    regression = regression_function(data.regression, data.n_features)
+    return _expand(kernels, regression, noise_variance(data.noise, data.noise_sd, data.n_features), data.n_keys)
 
 
 # A query far outside the keys overflows the ratios: infinity or NaN is then the right sign that it is invalid.

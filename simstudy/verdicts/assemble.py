@@ -24,7 +24,7 @@ from simstudy.design.settings.code import OWN_MEASURE
 from simstudy.design.settings.systems import NAMES
 from simstudy.execution.ledger import Account
 from simstudy.execution.provenance import provenance
-from simstudy.verdicts.details import details
+from simstudy.verdicts.details import both_errors, details
 from simstudy.verdicts.figure_data import stored_numbers
 from simstudy.verdicts.predictions import Theory, predict
 
@@ -57,11 +57,10 @@ def assemble(
         theories.append(next(predicted))
     arrays = _counts(accounts)
     arrays |= _by_source(accounts, theories)
-    for suffix, field in (("", "estimate"), ("_mcse", "mcse")):
-        undefined = np.full(len(INDICES), np.nan)
-        arrays[f"hdi{suffix}"] = np.array(
-            [getattr(a.performance, field)["hdi"] if a.performance else undefined for a in accounts]
-        )
+    undefined = np.full(len(INDICES), np.nan)
+    arrays["hdi"] = np.array([a.performance.estimate["hdi"] if a.performance else undefined for a in accounts])
+    for suffix, performances in both_errors(accounts):
+        arrays[f"hdi{suffix}"] = np.array([p.mcse["hdi"] if p else undefined for p in performances])
     coords: dict[str, Any] = coordinates(design)
     # Every dimension has names along it, so that results of several studies can be joined.
     coords |= {"source": list(SOURCES), "index": list(INDICES), "look": np.arange(arrays["look_replicates"].shape[1])}
@@ -124,12 +123,13 @@ def _by_source(accounts: Sequence[Account], theories: Sequence[dict[str, Theory]
         empirical = [float(a.performance.estimate.get(name, np.nan)) if a.performance else np.nan for a in accounts]
         predicted = [[float(theory[source].measures.get(name, np.nan)) for theory in theories] for source in THEORIES]
         arrays[name] = np.array([empirical, *predicted])
-        arrays[f"{name}_mcse"] = np.array(
-            [float(a.performance.mcse.get(name, np.nan)) if a.performance else np.nan for a in accounts]
-        )
+        for suffix, performances in both_errors(accounts):
+            arrays[name + suffix] = np.array([float(p.mcse.get(name, np.nan)) if p else np.nan for p in performances])
     # Also where so many replicates failed that there is no Monte Carlo error.
     arrays["failure_rate"][0] = [a.n_failed / max(a.done * a.batch_size, 1) for a in accounts]
     for name in MEASURES:
+        gains = [a.performance and a.performance.gain for a in accounts]
+        arrays[f"{name}_gain"] = np.array([gain.get(name, np.nan) if gain else np.nan for gain in gains])
         arrays[f"{name}_numerical_error"] = np.array([theory["exact"].errors.get(name, np.nan) for theory in theories])
     return arrays
 

@@ -81,7 +81,8 @@ class Comparison(NamedTuple):
     statistic
         What is estimated, in words.
     estimate, mcse
-        The error is NaN if the statistic is no smooth function of estimates.
+        The error is NaN if the statistic is no smooth function of estimates; over the population of query points and
+        heads, where there is one.
     lower, upper, claimed
         The interval claimed, and the value or bound that it was made of.
     evidence
@@ -94,6 +95,8 @@ class Comparison(NamedTuple):
         Why there can be no verdict; empty if there can.
     parts
         Comparisons that the evidence of this one comes from, if it is not its own.
+    given
+        Error given the points and heads that were drawn.
     ordered
         Pairs of cells that it comes from, if it is on an order.
     """
@@ -109,6 +112,7 @@ class Comparison(NamedTuple):
     cells: tuple[int, ...] = ()
     doubt: str = ""
     parts: tuple[Comparison, ...] = ()
+    given: float = np.nan
     ordered: OrderedPairs | None = None
 
 
@@ -122,7 +126,7 @@ def inside(
     value, mcse = float(contrast.value), float(contrast.mcse)
     return Comparison(
         statistic, value, mcse, lower, upper, stated, every(together(ends)), partial(interval, contrast), cells,
-        doubt(contrast),
+        doubt(contrast), given=float(contrast.given),
     )  # fmt: skip
 
 
@@ -140,9 +144,10 @@ def agreement(claim: AgreesWithTheory, of: Selected) -> Iterator[Comparison]:
     share = "" if len(valid) == len(of.chosen) else f", one of {len(valid)} cells with theory among {len(of.chosen)}"
     for cell in valid:
         ratio = estimates.combine({cell: 1.0 / theory.values[cell]})
-        error = np.hypot(ratio.mcse, ratio.value * theory.errors[cell] / theory.values[cell])
+        numerical = ratio.value * theory.errors[cell] / theory.values[cell]
+        errors = {"mcse": np.hypot(ratio.mcse, numerical), "given": np.hypot(ratio.given, numerical)}
         text = f"{claim.measure} / {claim.source}{at(estimates.coordinates[cell], of.factors)}{share}"
-        yield inside(text, ratio._replace(mcse=error), (1 - claim.margin, 1 + claim.margin), 1.0, (cell,))
+        yield inside(text, ratio._replace(**errors), (1 - claim.margin, 1 + claim.margin), 1.0, (cell,))
 
 
 def strata(

@@ -58,10 +58,10 @@ class Line:
         claims = [every(together([part.evidence for part in left]))] if first else []
         # A difference is not positive if it is contradicted that it is.
         claims += [some(together([Evidence(*part.evidence[::-1]) for part in middle]))] if last else []
-        found, mcse = self._found()
+        found, *errors = self._found()
         return Comparison(
-            text, found, mcse, lower, upper, told, every(together(claims)), self._confidence, tuple(cells),
-            next((part.doubt for part in (*left, *middle) if part.doubt), ""), (*left, *middle),
+            text, found, errors[0], lower, upper, told, every(together(claims)), self._confidence, tuple(cells),
+            next((part.doubt for part in (*left, *middle) if part.doubt), ""), (*left, *middle), errors[1],
         )  # fmt: skip
 
     def _positive(self, place: float) -> Comparison:
@@ -82,15 +82,16 @@ class Line:
             terms[other] -= weight
         return self._of.estimates.combine(terms)
 
-    def _found(self) -> tuple[float, float]:
-        """Where the differences cross as estimated, and the error of that by the delta method."""
+    def _found(self) -> tuple[float, float, float]:
+        """Where the differences cross as estimated, its error by the delta method, and that given what was drawn."""
         found = float(crossing(self._x, self._difference[None])[0])
         after = int(np.searchsorted(self._x, found))
         if not 0 < after < len(self._x) or not self._difference[after] <= 0.0:
-            return found, np.nan
+            return found, np.nan, np.nan
         start, stop = self._difference[after - 1 : after + 1]
         width = np.log(self._x[after] / self._x[after - 1]) / (start - stop) ** 2
-        return found, float(found * self._combined({after - 1: -stop * width, after: start * width}).mcse)
+        linear = self._combined({after - 1: -stop * width, after: start * width})
+        return found, float(found * linear.mcse), float(found * linear.given)
 
     def _confidence(self, level: float) -> tuple[float, float]:
         """Levels between which the crossing lies: differences are positive up to one, and another is not."""

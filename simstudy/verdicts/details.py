@@ -64,8 +64,9 @@ def details(
     for name in sorted({name for p in measured if p for name in p.remainder}):
         arrays[f"{name}_remainder"] = [p.remainder.get(name, 0.0) if p else 0.0 for p in measured]
     for name in HEAD_MEASURES | PAIR_MEASURES:
-        for suffix, field in (("", "estimate"), ("_mcse", "mcse")):
-            rows = [getattr(p, field)[name].ravel() for p in measured if p]
+        arrays[name] = np.concatenate([np.zeros(0), *(p.estimate[name].ravel() for p in measured if p)])
+        for suffix, performances in both_errors(accounts):
+            rows = (p.mcse[name].ravel() for p in performances if p)
             arrays[name + suffix] = np.concatenate([np.zeros(0), *rows])
     if asked:
         arrays["query_point"] = _points([each["query_point"] for each in queries if each])
@@ -74,6 +75,12 @@ def details(
     for dimension, count in LENGTHS.items():
         made[count].attrs["sample_dimension"] = dimension
     return made
+
+
+def both_errors(accounts: Sequence[Account]) -> list[tuple[str, list[Any]]]:
+    """Performances by the ending of their errors: over a population where there is one, and given what was drawn."""
+    over = [account.performance for account in accounts]
+    return [("_mcse", over), ("_mcse_given", [p and (p.given or p) for p in over])]
 
 
 def _contributions(measured: Sequence[Mapping[str, np.ndarray]]) -> dict[str, np.ndarray]:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from simstudy.design.measures import INDICES
-from simstudy.design.settings.cell import Coordinates
+from simstudy.design.settings.cell import N_BLOCKS, Coordinates
 from simstudy.execution.ledger import Account
 from simstudy.verdicts.evidence import Contrast
 
@@ -23,12 +23,23 @@ N_DRAWS = 4999
 
 
 class Estimates:
-    """One measure in the cells of a grid, with the covariance of linear combinations of them."""
+    """One measure in the cells of a grid, with the covariance of linear combinations of them.
 
-    def __init__(self, accounts: Sequence[Account], measure: str, index: str | None = None) -> None:
+    Errors are those over a population of query points and heads where cells have one; or, with ``given``, those given
+    the points and heads that were drawn.
+    """
+
+    def __init__(
+        self, accounts: Sequence[Account], measure: str, index: str | None = None, *, given: bool = False
+    ) -> None:
         streams = [(account.planned.cell.simulation.seed, account.batch_size) for account in accounts]
         coordinates = [account.planned.cell.coordinates for account in accounts]
-        self._take(coordinates, streams, [account.performance for account in accounts], measure, index)
+        measured = [account.performance for account in accounts]
+        drawn = any(p and p.given for p in measured) and not given
+        self._given = Estimates(accounts, measure, index, given=True) if drawn else None
+        if given:
+            measured = [p and (p.given or p) for p in measured]
+        self._take(coordinates, streams, measured, measure, index)
 
     @classmethod
     def stored(
@@ -36,6 +47,7 @@ class Estimates:
     ) -> Estimates:
         """Return the estimates of cells whose performance was read from a file."""
         estimates = cls.__new__(cls)
+        estimates._given = None
         streams = [(int(each["seed"]), int(each["batch_size"])) for each in coordinates]
         estimates._take(coordinates, streams, measured, measure, index)
         return estimates
@@ -50,6 +62,12 @@ class Estimates:
         self._contributions = [_pick(p and p.contribution, measure, position, np.zeros(0)) for p in measured]
         self.n_blocks = np.array([p.n_blocks if p else 0 for p in measured])
         self._remainders = np.array([p.remainder.get(measure, 0.0) if p else 0.0 for p in measured])
+        folded = any(p and p.given for p in measured)
+        for cell, p in enumerate(measured):
+            if folded and p and not p.given:
+                # Beside cells whose batches are one draw each, a cell with fixed points contributes by batch as well.
+                self._contributions[cell] = self._contributions[cell].reshape(-1, N_BLOCKS).sum(axis=1)
+                self.n_blocks[cell] = len(self._contributions[cell])
 
     def combine(self, terms: dict[int, float]) -> Contrast:
         """Return Σ c_j θ_j over cells j with its Monte Carlo error.
@@ -61,7 +79,8 @@ class Estimates:
         shares = np.abs(factors * self.values[cells])
         extra = ((factors * self._remainders[cells]) ** 2).sum() + (RESOLUTION * shares.max()) ** 2
         influence = self.contributions(cells) @ factors
-        return _contrast(factors @ self.values[cells], influence, extra, self.n_blocks[cells].min())
+        combined = contrast_of(factors @ self.values[cells], influence, extra, self.n_blocks[cells].min())
+        return combined if self._given is None else combined._replace(given=self._given.combine(terms).mcse)
 
     def differences(self, cells: list[int]) -> Contrast:
         """Return θ_i − θ_j for all cells i and j, in arrays (i, j)."""
@@ -71,9 +90,10 @@ class Estimates:
         for i in range(len(cells)):
             rounding = RESOLUTION * np.maximum(np.abs(values[i]), np.abs(values))
             n_blocks = np.minimum(self.n_blocks[cells[i]], self.n_blocks[cells])
-            apart = influence[:, [i]] - influence
-            rows.append(_contrast(values[i] - values, apart, extra[i] + extra + rounding**2, n_blocks))
-        return Contrast(*(np.stack(column) for column in zip(*rows, strict=True)))
+            moved = influence[:, [i]] - influence
+            rows.append(contrast_of(values[i] - values, moved, extra[i] + extra + rounding**2, n_blocks))
+        apart = Contrast(*(np.stack(column) for column in zip(*rows, strict=True)))
+        return apart if self._given is None else apart._replace(given=self._given.differences(cells).mcse)
 
     def contributions(self, cells: list[int]) -> Array:
         """Return the influence values of blocks, (row, cell): rows of different streams are apart."""
@@ -120,11 +140,12 @@ def _pick(values: dict[str, Any] | None, measure: str, position: int | None, abs
     return values[measure] if position is None else values[measure][..., position]
 
 
-def _contrast(value: Any, influence: Array, extra: Any, n_blocks: Any) -> Contrast:
-    """Values with the errors that their influence values (row, ...) give, and that ``extra`` variance adds."""
+def contrast_of(value: Any, influence: Array, extra: Any, n_blocks: Any) -> Contrast:
+    """Return values with the errors that their influence values (row, ...) give, and that ``extra`` variance adds."""
     squares = influence**2
     variance = squares.sum(axis=0) + extra
     some = np.where(variance > 0.0, variance, 1.0)
     skewness = np.sqrt(n_blocks) * (squares * influence).sum(axis=0) / some**1.5
     largest = squares.max(axis=0, initial=0.0) / some
-    return Contrast(value, np.sqrt(variance), n_blocks, skewness, largest)
+    mcse = np.sqrt(variance)
+    return Contrast(value, mcse, n_blocks, skewness, largest, mcse)

@@ -31,13 +31,15 @@ class Contrast(NamedTuple):
     Attributes
     ----------
     value, mcse
-        Estimate and its standard error.
+        Estimate and its standard error; over the population of query points and heads, where there is one.
     n_blocks
-        Blocks of replicates that the error comes from.
+        Blocks of replicates that the error comes from; draws of points and heads where these are a population.
     skewness
         Of the contributions of blocks.
     largest_share
         Share of MCSE² that the largest contribution has.
+    given
+        Standard error given the points and heads that were drawn.
     """
 
     value: Any
@@ -45,10 +47,11 @@ class Contrast(NamedTuple):
     n_blocks: Any
     skewness: Any
     largest_share: Any
+    given: Any = np.nan
 
     def at(self, *place: int) -> Contrast:
         """Return one contrast of an array of them."""
-        return Contrast(*(np.asarray(field)[place] for field in self))
+        return Contrast(*(np.broadcast_to(field, np.shape(self.value))[place] for field in self))
 
 
 def doubt(contrast: Contrast) -> str:
@@ -56,7 +59,7 @@ def doubt(contrast: Contrast) -> str:
     if not np.isfinite(contrast.value):
         return "no estimate, or none that is smooth in the means"
     if contrast.n_blocks < MIN_BLOCKS:
-        return f"{contrast.n_blocks:g} blocks of replicates, {MIN_BLOCKS} are needed"
+        return f"{contrast.n_blocks:g} blocks of replicates or draws, {MIN_BLOCKS} are needed"
     if contrast.largest_share > LARGEST_SHARE:
         return f"one block of {contrast.n_blocks:g} holds {100 * contrast.largest_share:.0f} % of the squared error"
     return ""
@@ -67,7 +70,7 @@ def p_above(contrast: Contrast, bound: ArrayLike) -> Array:
 
     It is 1 where `doubt` sees a reason, and where estimate and bound are equal.
     """
-    value, mcse, n_blocks, skewness, share = (np.asarray(field, float) for field in contrast)
+    value, mcse, n_blocks, skewness, share = (np.asarray(field, float) for field in contrast[:5])
     distance = value - np.asarray(bound, float)
     with np.errstate(invalid="ignore", divide="ignore"):
         # Without error (exactly 0 in every replicate) any difference is certain.

@@ -31,6 +31,7 @@ from simstudy.design.claims import (
     OrderingClaim,
 )
 from simstudy.design.document import Design
+from simstudy.design.generality import draws_of
 from simstudy.design.measures import VARIABLES, labelled
 from simstudy.design.moments_needed import lacking, order_of
 from simstudy.design.settings.cell import selected
@@ -200,6 +201,9 @@ def claim_table(design: Design, judgements: dict[str, Judgement]) -> xr.Dataset:
             "no_verdict_because": [comparison.doubt for comparison in decisive],
             "verdict_estimate": [comparison.estimate for comparison in decisive],
             "verdict_mcse": [comparison.mcse for comparison in decisive],
+            "verdict_mcse_given": [comparison.given for comparison in decisive],
+            "verdict_draws": [draws_of(claim, design.cells).text for claim in design.claims.values()],
+            "these_draws": [claim.these_draws for claim in design.claims.values()],
             "claimed_value": [comparison.claimed for comparison in decisive],
             "claimed_lower": [comparison.lower for comparison in decisive],
             "claimed_upper": [comparison.upper for comparison in decisive],
@@ -228,6 +232,7 @@ def comparison_table(judgements: dict[str, Judgement]) -> xr.Dataset:
                     "comparison_part_of": "" if row is each else each.statistic,
                     "comparison_estimate": row.estimate,
                     "comparison_mcse": row.mcse,
+                    "comparison_mcse_given": row.given,
                     "comparison_claimed_lower": row.lower,
                     "comparison_claimed_upper": row.upper,
                     "comparison_confidence_lower": low,

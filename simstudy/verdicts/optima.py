@@ -102,7 +102,7 @@ def _compared(
         return Comparison(
             text, float(found.value), float(found.mcse), 0.0, np.inf, 0.0,
             Evidence(larger[best, other], larger[other, best]), partial(interval, found), (cells[other], cells[best]),
-            why_none(found),
+            why_none(found), given=float(found.given),
         )  # fmt: skip
 
     parts = tuple(part(other) for other in np.flatnonzero(~within).tolist())

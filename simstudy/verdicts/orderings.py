@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from simstudy.design.claims import OrderingClaim, RankCorrelation, ViolatedPairs
-from simstudy.verdicts.comparisons import Comparison, OrderedPairs, Selected, at, groups_by
-from simstudy.verdicts.estimates import Estimates
+from simstudy.verdicts.comparisons import Comparison, OrderedPairs, Selected, at, groups_by, inside
+from simstudy.verdicts.estimates import Estimates, contrast_of
 from simstudy.verdicts.evidence import p_above, p_below
 from simstudy.verdicts.logic import NOTHING, Evidence, failing_weigh_at_most, spearman_budget, together
 
@@ -24,6 +24,10 @@ N_BOUNDS = 101
 """Bounds that are tried for the confidence interval of a share or a correlation."""
 SHARE_DRAWS = 999
 """Draws that give the error of a share of pairs in a figure: it is a length to look at, and no test."""
+SIMULATED = 0.1
+"""Share of the squared error of a statistic of heads below which more replicates are not asked for."""
+SHARE_TO_CORRELATION = 3.0
+"""A rare head that lies anywhere lowers Spearman's correlation by three times the share of pairs that it turns."""
 
 # Index legend: draw; i, j cells of one group; k index.
 
@@ -45,6 +49,10 @@ def rank_correlations(claim: RankCorrelation, of: Selected) -> Iterator[Comparis
     sign = 1.0 if claim.direction == "increasing" else -1.0
     for cells in groups_by((claim.by,) if claim.by else (), of.estimates, of.chosen):
         index = tied(_index(of).values[cells])
+        if claim.over is not None:
+            statistic = partial(_correlation, index, sign)
+            yield _over_heads(claim, of, cells, statistic, (claim.at_least, np.inf), SHARE_TO_CORRELATION)
+            continue
         value = sign * spearman(index[None], of.estimates.values[None, cells])[0]
         ranks = stats.rankdata(index)
         first, second = _ordered(index)
@@ -52,10 +60,9 @@ def rank_correlations(claim: RankCorrelation, of: Selected) -> Iterator[Comparis
         pairs = Pairs.of(found, ranks[second] - ranks[first])
         # From large to small: what is claimed of a large correlation implies what is claimed of a smaller one.
         reach = partial(_reach, partial(_at_least, pairs, ranks), np.linspace(1.0, -1.0, N_BOUNDS))
-        text = f"{claim.direction} rank correlation of {claim.measure} with {claim.against}"
         bounds = (claim.at_least, np.inf)
         evidence = _at_least(pairs, ranks, claim.at_least)
-        yield _compared(text, claim, of, cells, float(value), bounds, evidence, reach)._replace(ordered=found)
+        yield _compared(claim, of, cells, float(value), bounds, evidence, reach)._replace(ordered=found)
 
 
 def violations(claim: ViolatedPairs, of: Selected) -> Iterator[Comparison]:
@@ -63,15 +70,18 @@ def violations(claim: ViolatedPairs, of: Selected) -> Iterator[Comparison]:
     sign = 1.0 if claim.direction == "increasing" else -1.0
     for cells in groups_by((claim.by,) if claim.by else (), of.estimates, of.chosen):
         index = _index(of).values[cells]
+        if claim.over is not None:
+            statistic = partial(_share, index, sign)
+            yield _over_heads(claim, of, cells, statistic, (-np.inf, claim.at_most), 1.0)
+            continue
         value = violated_share(index, sign * of.estimates.values[None, cells])[0]
         first, second = _ordered(tied(index))
         found = _differences(of, cells, first, second, sign)
         pairs = Pairs.of(found, np.full(len(first), 1.0 / max(len(first), 1)))
         reach = partial(_reach, partial(_at_most, pairs), np.linspace(0.0, 1.0, N_BOUNDS))
-        text = f"share of pairs whose {claim.measure} is not {claim.direction} in {claim.against}"
         bounds = (-np.inf, claim.at_most)
         evidence = _at_most(pairs, claim.at_most)
-        yield _compared(text, claim, of, cells, float(value), bounds, evidence, reach)._replace(ordered=found)
+        yield _compared(claim, of, cells, float(value), bounds, evidence, reach)._replace(ordered=found)
 
 
 def _index(of: Selected) -> Estimates:
@@ -152,13 +162,56 @@ def wrong_pairs(
     return shares, errors
 
 
+def _correlation(index: Array, sign: float, measure: Array, kept: NDArray[np.intp]) -> Array:
+    return sign * spearman(np.broadcast_to(index[kept], measure[:, kept].shape), measure[:, kept])
+
+
+def _share(index: Array, sign: float, measure: Array, kept: NDArray[np.intp]) -> Array:
+    return violated_share(index[kept], sign * measure[:, kept])
+
+
+def _over_heads(
+    claim: OrderingClaim, of: Selected, cells: list[int], statistic: Callable[[Array, NDArray[np.intp]], Array],
+    bounds: tuple[float, float], scale: float,
+) -> Comparison:  # fmt: skip
+    """Compare a statistic of the order with bounds for the population of heads of which the cells are a sample.
+
+    It is a U-statistic of the heads, or a smooth function of such, so that leaving each head out gives its error.  To
+    this comes what the errors of the measure add: how the statistic varies over draws of them, and how they shift it.
+    No wrong pair among few heads does not mean that there is none: the error is never below what Agresti and Coull
+    (1998) have for no success in as many trials.
+    """
+    n, everything = len(cells), np.arange(len(cells))
+    measure = of.estimates.values[None, cells]
+    whole = statistic(measure, everything)[0]
+    left_out = np.array([statistic(measure, np.delete(everything, head))[0] for head in everything])
+    pseudo = n * whole - (n - 1) * left_out
+    influence = (pseudo - pseudo.mean()) / np.sqrt(n * (n - 1))
+    drawn = statistic(of.estimates.draws(cells, SHARE_DRAWS), everything)
+    simulated = float(drawn.var() + (drawn.mean() - whole) ** 2)
+    few = 2.0 / (n + 4)
+    floor = scale**2 * few * (1.0 - few) / (n + 4) - float((influence**2).sum())
+    contrast = contrast_of(pseudo.mean(), influence, simulated + max(floor, 0.0), n)
+    text, claimed = _described(claim, of, cells), next(bound for bound in bounds if np.isfinite(bound))
+    # Replicates are no remedy where the heads are too few.
+    wanting = tuple(cells) if simulated > SIMULATED * contrast.mcse**2 else ()
+    return inside(text, contrast._replace(given=np.sqrt(simulated)), bounds, claimed, wanting)
+
+
+def _described(claim: OrderingClaim, of: Selected, cells: list[int]) -> str:
+    what = f"{claim.direction} rank correlation of {claim.measure} with {claim.against}"
+    if isinstance(claim, ViolatedPairs):
+        what = f"share of pairs whose {claim.measure} is not {claim.direction} in {claim.against}"
+    group = at(of.estimates.coordinates[cells[0]], (claim.by,) if claim.by else ())
+    return f"{what}, {len(cells)} {'heads' if claim.over else 'cells'}{group}"
+
+
 def _compared(
-    text: str, claim: OrderingClaim, of: Selected, cells: list[int], value: float, bounds: tuple[float, float],
+    claim: OrderingClaim, of: Selected, cells: list[int], value: float, bounds: tuple[float, float],
     evidence: Evidence, confidence: Callable[[float], tuple[float, float]],
 ) -> Comparison:  # fmt: skip
-    text += f", {len(cells)} cells" + at(of.estimates.coordinates[cells[0]], (claim.by,) if claim.by else ())
     claimed = next(bound for bound in bounds if np.isfinite(bound))
-    return Comparison(text, value, np.nan, *bounds, claimed, evidence, confidence, tuple(cells))
+    return Comparison(_described(claim, of, cells), value, np.nan, *bounds, claimed, evidence, confidence, tuple(cells))
 
 
 def spearman(x: Array, y: Array) -> Array:

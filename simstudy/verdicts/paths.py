@@ -148,13 +148,14 @@ def _law(estimates: Estimates, statistic: Callable[[Array], Array], vertices: Se
     linear = _contrast(estimates, found.estimate, dict(zip(cells, found.gradient @ gradient, strict=True)))
     smooth = all(vertex.plain for vertex in vertices) and found.quadratic_error <= NEARLY_LINEAR * linear.mcse
     value = linear.value if smooth else np.nan
-    return linear._replace(value=value, mcse=np.hypot(linear.mcse, found.quadratic_error))
+    errors = {name: np.hypot(getattr(linear, name), found.quadratic_error) for name in ("mcse", "given")}
+    return linear._replace(value=value, **errors)
 
 
 def _contrast(estimates: Estimates, value: float, terms: dict[int, float]) -> Contrast:
     """The value of a smooth function of estimates, with the error that its derivatives give; certain without any."""
     if not terms:
-        return Contrast(value, 0.0, int(estimates.n_blocks.min()), 0.0, 0.0)
+        return Contrast(value, 0.0, int(estimates.n_blocks.min()), 0.0, 0.0, 0.0)
     return estimates.combine(terms)._replace(value=value)
 
 
@@ -176,7 +177,8 @@ def _compared(
 
     why = next((doubt(each) for each in ways if doubt(each)), "" if ways else TOO_MANY)
     shown = (float(found.value), float(found.mcse))
-    return Comparison(text, *shown, *bounds, value, _worst(ways, bounds), confidence, tuple(cells), why)
+    return Comparison(text, *shown, *bounds, value, _worst(ways, bounds), confidence, tuple(cells), why,
+                      given=float(found.given))  # fmt: skip
 
 
 def _worst(ways: list[Contrast], bounds: tuple[float, float]) -> Evidence:

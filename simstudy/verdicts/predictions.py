@@ -116,6 +116,8 @@ def _outside_theory(cell: Cell) -> str:
         return f"{own[0]} is code of the user's own, of which no closed form is known"
     if cell.instance is not None:
         return ""
+    if cell.population:
+        return "query points or heads are a population: theory holds for given ones"
     if cell.heads.redrawn:
         return "heads are redrawn in every replicate: theory holds for given heads"
     if cell.estimator.key_scale == "normalised":

@@ -34,7 +34,7 @@ def moment_of(n_heads: int, seed: int = 0) -> np.ndarray:
 def test_fixed_weights__by_hand(combination, expected):
     cell = minimal_cell(n_heads=3, combination=combination)
     np.testing.assert_allclose(cell.weights, expected, rtol=1e-15)
-    given = combine_heads(cell)(np.zeros((2, 1, 3)), np.zeros((2, 1, 3, 3)), np.zeros(1))
+    given = combine_heads(cell)(np.zeros((2, 3, 3)), np.zeros((2, 3)), np.zeros(2))
     np.testing.assert_allclose(given, [expected, expected], rtol=1e-15)
 
 

@@ -23,6 +23,7 @@ def account(coordinates: dict[str, Any], value: Any, contribution: Array, **sett
     performance = SimpleNamespace(
         estimate={measure: value}, contribution={measure: contribution},
         remainder={measure: settings.get("remainder", 0.0)}, n_blocks=settings.get("n_blocks", len(contribution)),
+        given=None,
     )  # fmt: skip
     # An instance has no data whose moments might not exist.
     simulation = SimpleNamespace(seed=settings.get("seed", 1))

@@ -27,7 +27,11 @@ def account(coordinates: dict, replicates: np.ndarray, stream: str = "s", measur
     mean = replicates.mean()
     contribution = (replicates - mean) / np.sqrt(len(replicates) * (len(replicates) - 1))
     measured = SimpleNamespace(
-        estimate={measure: mean}, contribution={measure: contribution}, remainder={}, n_blocks=len(replicates)
+        estimate={measure: mean},
+        contribution={measure: contribution},
+        remainder={},
+        n_blocks=len(replicates),
+        given=None,
     )
     # An instance has no data whose moments might not exist.
     cell = SimpleNamespace(coordinates=coordinates, simulation=SimpleNamespace(seed=stream), instance="any")
@@ -225,7 +229,8 @@ def test_exact_zero__is_judged_without_dividing_by_it():
 
 
 def test_few_blocks__give_no_verdict_and_say_why():
-    for n_blocks, expected, why in ((64, "supported", ""), (63, "inconclusive", "63 blocks of replicates, 64")):
+    reason = "63 blocks of replicates or draws, 64"
+    for n_blocks, expected, why in ((64, "supported", ""), (63, "inconclusive", reason)):
         sparse = cells([1.0])
         sparse[0].performance.n_blocks = n_blocks
         judged = decide(compare(claim(kind="larger_than"), sparse, ("x",), None), LEVEL)
@@ -343,7 +348,7 @@ def test_ratio__has_the_error_of_its_denominator():
 
 def study(claims: dict, values: list[float]):
     """A design of two cells with claims, as far as `judge` looks at it, and their accounts."""
-    design = SimpleNamespace(claims=claims, factors={"g": ("x",)})
+    design = SimpleNamespace(claims=claims, factors={"g": ("x",)}, cells=())
     return design, cells(values)
 
 

@@ -36,7 +36,7 @@ def estimates_of(levels: list[dict], values, error: float, seed: int = 0, common
         own = shared if common else rng.normal(size=N_BLOCKS)
         performance = SimpleNamespace(
             estimate={"mse": value}, contribution={"mse": own * error / np.linalg.norm(own)}, remainder={},
-            n_blocks=N_BLOCKS,
+            n_blocks=N_BLOCKS, given=None,
         )  # fmt: skip
         cell = SimpleNamespace(coordinates=coordinates, simulation=SimpleNamespace(seed=3))
         planned = SimpleNamespace(cell=cell)

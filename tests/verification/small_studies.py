@@ -47,12 +47,12 @@ def accounts(levels: Sequence[dict[str, Any]], blocks: Array, hdi: Array | None 
         contribution: dict[str, Any] = {"mse": contributions[:, k]}
         if hdi is not None:
             estimate["hdi"], contribution["hdi"] = np.full(8, hdi[k]), np.zeros((n, 8))
-        performance = SimpleNamespace(estimate=estimate, contribution=contribution, remainder={}, n_blocks=n)
+        measured = {"estimate": estimate, "contribution": contribution, "remainder": {}, "n_blocks": n, "given": None}
         # An instance has no data whose moments might not exist.
         cell = SimpleNamespace(coordinates=coordinates, simulation=SimpleNamespace(seed=1), instance="any")
-        made.append(
-            SimpleNamespace(planned=SimpleNamespace(cell=cell, grid="g"), batch_size=256, performance=performance)
-        )
+        performance = SimpleNamespace(**measured)
+        planned = SimpleNamespace(cell=cell, grid="g")
+        made.append(SimpleNamespace(planned=planned, batch_size=256, performance=performance))
     return made
 
 

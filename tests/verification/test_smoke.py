@@ -8,6 +8,7 @@ from configurations import configuration
 from edges import compact, merged, theory_of
 from edges import simulated as simulated_at
 from own_data import own_data
+from population_studies import averages
 from scipy import stats
 from small_studies import Setting, claim, rates
 from zscores import exact, judge, leading, noise_only, simulated, z_score
@@ -61,6 +62,14 @@ def test_theory_at_its_edge__is_as_good_as_it_says(draw, number):
     data = edge.cell.data.model_copy(update={"n_keys": edge.cell.data.n_keys // 4})
     fewer = theory_of(edge.cell.model_copy(update={"data": data}), edge.source)
     assert fewer.reason and np.isnan(fewer.measures[edge.measures[0]])
+
+
+def test_population_intervals__cover_and_those_given_one_draw_do_not():
+    """`verify_population` has hundreds of such studies."""
+    over, fixed = averages(12, ("queries", "heads")), averages(12, (), n_batches=8)
+    truth = over.estimates.mean(axis=0)
+    assert over.coverage(truth).min() >= 0.75
+    assert fixed.coverage(truth).max() <= 0.6
 
 
 def test_verdict_is_strict_but_accepts_normal_scores():

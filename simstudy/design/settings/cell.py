@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import Any
 
-from pydantic import model_validator
+from pydantic import Field, model_validator
 
 from simstudy.design.settings.code import OWN_MEASURE
 from simstudy.design.settings.ensembles import FixedBandwidth, bandwidth_of, weights_of
@@ -52,6 +52,8 @@ class Cell(Record):
     # Contents of ``heads.file`` (head, feature, dimension): they, not the path, identify the heads, and travel with
     # the cell to workers that may not see the file.
     file_projections: tuple[tuple[tuple[float, ...], ...], ...] | None = None
+    # Number of the draw of query points and heads that are looked at, where these are a population.
+    geometry: int = Field(0, exclude=True)
     # As well the contents of the data that keys are drawn from.
     file_rows: Rows | None = None
 
@@ -100,6 +102,25 @@ class Cell(Record):
         compared = ("discrepancy",) if self.estimator.reference != "none" else ()
         own = (OWN_MEASURE,) if self.estimator.measure_function is not None else ()
         return ("direct_mse", "query_correlation", *compared, *own)
+
+    @property
+    def drawn(self) -> frozenset[str]:
+        """Names of what is drawn at random and kept over replicates: queries, heads."""
+        if self.instance is not None:
+            return frozenset()
+        random_heads = {self.heads.arrangement, self.heads.query_projections} & {"haar", "scattered"}
+        has_heads = self.estimator.learner.kind in ("nadaraya_watson", "trained")
+        found = {"queries": self.queries.queries.kind == "gaussian", "heads": bool(random_heads) and has_heads}
+        return frozenset(name for name, is_drawn in found.items() if is_drawn)
+
+    @property
+    def population(self) -> tuple[str, ...]:
+        """What of this is that of a population, new in each batch; nothing where all is fixed."""
+        return tuple(name for name in self.simulation.population if name in self.drawn)
+
+    def in_batch(self, batch: int) -> Cell:
+        """Return the cell with the query points and heads of a batch, where these are a population."""
+        return self.model_copy(update={"geometry": batch}) if self.population else self
 
     @property
     def bandwidth(self) -> float:
@@ -181,10 +202,17 @@ class Cell(Record):
         """Identity of the stored batches: settings and engine, as 20 hexadecimal digits."""
         # Moments are those of the heads, whatever combines them; so cells that differ in this alone share batches.
         combined = self.estimator.combination.rule in ("fitted", "product") or self.estimator.reference != "none"
-        left_out: dict[str, Any] = {"heads": {"file"}, "data": {"key_distribution": _WHERE_FROM}, "file_rows": True}
-        settings = self.decisive.model_dump(exclude=left_out | {"estimator": set() if combined else {"combination"}})
-        rows = self.file_rows and self.file_rows.digest
-        return _digest({"settings": settings, "rows": rows, "engine": engine})[:20]
+        left_out: dict[str, Any] = {
+            "data": {"key_distribution": _WHERE_FROM},
+            "file_rows": True,
+            "heads": {"file"},
+            "estimator": set() if combined else {"combination"},
+            "simulation": {"population"},
+        }
+        settings = self.decisive.model_dump(exclude=left_out)
+        apart = {"rows": self.file_rows and self.file_rows.digest, "population": self.population}
+        stated = {name: value for name, value in apart.items() if value}
+        return _digest({"settings": settings, "engine": engine} | stated)[:20]
 
 
 TABLES: dict[str, type[Record]] = {
@@ -216,7 +244,7 @@ def _neutral(setting: str) -> Any:
 
 def label(value: Any) -> Any:
     """Value of a setting as text or number, fit for a coordinate."""
-    if value is None:
+    if value is None or value == ():
         return ""
     if isinstance(value, tuple):
         return "(" + ", ".join(f"{v:g}" if isinstance(v, (int, float)) else str(v) for v in value) + ")"

@@ -45,6 +45,7 @@ _RULES = (
         "one head is at no angle to another",
         lambda cell: cell.heads.n_heads == 1 and cell.heads.arrangement in _PLACED,
     ),
+    _Rule(("population",), "nothing of it is drawn once", lambda cell: not cell.population),
     _Rule(
         ("query_projections",),
         "there is no second head",

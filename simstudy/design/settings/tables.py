@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from simstudy.design.settings.code import OwnMeasure
 from simstudy.design.settings.ensembles import (
@@ -146,7 +146,7 @@ class Estimator(Record):
 
 
 class Queries(Record):
-    """Where the estimators are evaluated; the points are fixed over replicates."""
+    """Where the estimators are evaluated; the points are fixed over the replicates of a batch."""
 
     queries: Annotated[
         Annotated[GaussianQueries | OriginQuery | GivenQueries | HeldOutQueries, Field(discriminator="kind")],
@@ -155,6 +155,11 @@ class Queries(Record):
         OriginQuery(kind="origin"),
         description='"origin", { kind = "gaussian" }, { kind = "points" } or { kind = "held_out" }',
     )
+
+
+Population = Annotated[
+    tuple[Literal["queries", "heads"], ...], Field(strict=False), AfterValidator(lambda names: tuple(sorted({*names})))
+]
 
 
 class Simulation(Record):
@@ -173,3 +178,8 @@ class Simulation(Record):
         "error under a signal",
     )
     dtype: Literal["float64", "float32"] = Field("float64", description='"float64" or "float32"')
+    population: Population = Field(
+        (),
+        description='what each batch draws anew, as a sample of a population to average over: a list of "queries" '
+        '(gaussian ones) and "heads" (haar or scattered ones); by default nothing, as it is drawn once and then fixed',
+    )

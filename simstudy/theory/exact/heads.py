@@ -99,13 +99,13 @@ def log_grid(head: ScalarHead, n_keys: int, distinctness: float, coarsening: flo
     """
     low = np.log(_TAIL / n_keys) - head.log_mass()
     high = head.log_depth(n_keys) + MARGIN
-    step, bend = coarsening * _STEP, 0.0
+    step = coarsening * _STEP
     if head.slope:
         # The largest of n normal variables has a standard deviation of order 1 / (2 ln n)^(1/2).
         step *= max(1.0, head.slope * min(1 / (1 + np.sqrt(2 * np.log(n_keys))), distinctness))
-    else:
-        bend = (min(np.sqrt(2 * high) / 40, head.spread * min(0.1, 0.3 * distinctness)) / _STEP) ** 2
-
+        log_t = low + step * np.arange(np.ceil((high - low) / step) + 1)
+        return log_t, np.full(len(log_t), step)
+    bend = (min(np.sqrt(2 * high) / 40, head.spread * min(0.1, 0.3 * distinctness)) / _STEP) ** 2
     knee = 5 + 1.2 * bend
 
     def bent(y: Array) -> Array:

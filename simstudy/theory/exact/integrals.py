@@ -116,6 +116,18 @@ def head_covariance(
     return integral(together.about(*centres), centred(0), centred(1)), integral(together.one, ones[0], ones[1])
 
 
+def head_products(head: Factors, density: Array, n_keys: int) -> float:
+    """E sum_i w_i^2 of one head; ``density`` (N,) is the expectation of its basis functions."""
+    return float(head.steps @ (n_keys * (head.second @ density) * _power(head.lost @ density, n_keys - 1)))
+
+
+def shared_product(heads: tuple[Factors, Factors], density: Array, n_keys: int) -> float:
+    """E sum_i w_hi w_gi of two heads whose functions are expanded in one basis of disjoint supports."""
+    h, g = heads
+    lost = (h.lost @ density)[:, None] + g.lost @ density - _table(h.lost, density, g.lost)
+    return float(h.steps @ (n_keys * _table(h.first, density, g.first) * _power(lost, n_keys - 1)) @ g.steps)
+
+
 def _table(first: NDArray, law: NDArray, second: NDArray) -> NDArray:
     return (first * law) @ second.T if law.ndim == 1 else first @ law @ second.T
 

@@ -1,0 +1,56 @@
+"""Heads of trained transformers: ``inspect``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from simstudy.commands.app import app, plain_path
+from simstudy.design.mistakes import require_plain
+from simstudy.errors import UserError
+from simstudy.report.terminal import say
+
+
+@app.command()
+def inspect(
+    weights: Annotated[Path, typer.Argument(help="Weights: safetensors, PyTorch's, or .npz.")],
+    config: Annotated[Path, typer.Option(help="The model's config.json.")],
+    states: Annotated[
+        Path,
+        typer.Option(
+            help='.npz with "states" (layer, sequence, token, feature), and "mask" (sequence, token) if padded.'
+        ),
+    ],
+    output: Annotated[Path, typer.Option(help="Folder of heads.nc and heads.html.", callback=plain_path)],
+    queries: Annotated[int, typer.Option(min=1, help="Tokens of each sequence that theory is evaluated at.")] = 2,
+    seed: Annotated[int, typer.Option(min=0, help="Of their choice and of what is drawn at random.")] = 0,
+) -> None:
+    """Tell how correlated the heads of a trained transformer are, and whether theory would have told.
+
+    States are what enters the attention of each layer, after the norm if one stands there. Every second sequence is
+    judged; theory is fitted on the others.
+    """
+    from simstudy.execution.store import Store, require_writable
+    from simstudy.report.heads import scores, write_heads_page
+    from simstudy.transformers.checkpoints import read_weights
+    from simstudy.transformers.heads import read_heads
+    from simstudy.transformers.inspection import inspect_heads
+
+    require_plain("weights", str(weights))
+    require_writable(output)
+    given = read_weights(states)
+    if unknown := given.keys() - {"states", "mask"} or {"states"} - given.keys():
+        raise UserError(f'{states}: {", ".join(sorted(unknown))}; give "states", and "mask" if padded, alone')
+    try:
+        found = inspect_heads(
+            read_heads(weights, config), given["states"], given.get("mask"), queries=queries, seed=seed
+        )
+    except ValueError as error:
+        raise UserError(f"{states}: {error}") from None
+    path = write_heads_page(found, Store(output), weights.stem)
+    for source in ("angles", "exact"):
+        pairs, rank, gap = scores(found, source)
+        say(f"{source:8} {pairs} pairs of heads, Spearman {rank}, RMSE {gap}")
+    say(f"data     {output / 'heads.nc'}", f"page     {path}")

@@ -1,0 +1,194 @@
+"""Measures of a cell as functions of means over replicates.
+
+In two steps: averages over query points, which are linear in what happens at each of them, and measures that are
+functions of these averages.  So averages can be taken over points that are fixed, or over a population of points and
+heads, before anything is divided or optimised.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from simstudy.attention.combinations import Combine
+from simstudy.replicates.moments import Array
+
+Measures = dict[str, Array]
+Means = tuple[Array, Array, Array]
+"""Mean errors (case, query, head), mean products (case, query, pair), mean statistics (case, statistic)."""
+
+# Index legend: c case, q query, h and g heads.
+
+
+class AtQueries(NamedTuple):
+    """What heads do at each query: (case, query, head), twice (case, query, head, head), (case, query)."""
+
+    bias: Array
+    covariance: Array
+    second: Array
+    correlation: Array
+
+
+class Averages(NamedTuple):
+    """Averages over queries, of which all measures are functions.
+
+    Attributes
+    ----------
+    bias_product, covariance, second : (case, head, head)
+        Of b_h b_g, of the covariance of errors, and of their second moment.
+    bias_target : (case, head)
+        Of b_h m.
+    target_square, correlation : (case,)
+        Of m², and of the correlation of errors over pairs of heads.
+    statistics : (case, statistic)
+        Geometric diversity indices, and the statistics of the cell after them.
+    """
+
+    bias_product: Array
+    covariance: Array
+    second: Array
+    bias_target: Array
+    target_square: Array
+    correlation: Array
+    statistics: Array
+
+
+def at_queries(means: Means) -> AtQueries:
+    """Return biases, covariances, second moments and correlations of head errors at each query."""
+    bias, products, _ = means
+    second = _square(products, bias.shape[-1])
+    covariance = second - bias[..., :, None] * bias[..., None, :]
+    return AtQueries(bias, covariance, second, _mean_over_pairs(_correlation(covariance)))
+
+
+def averages(means: Means, target: Array) -> Averages:
+    """Return the averages over queries; ``target`` is (query,), or (case, query) where each case has its own."""
+    return _averages(at_queries(means), means[2], target)
+
+
+def _averages(at: AtQueries, statistics: Array, target: Array) -> Averages:
+    bias_product = at.bias[..., :, None] * at.bias[..., None, :]
+    squares = np.broadcast_to(target**2, at.correlation.shape)
+    return Averages(
+        _mean(bias_product, -3), _mean(at.covariance, -3), _mean(at.second, -3),
+        _mean(at.bias * target[..., None], -2), _mean(squares, -1), _mean(at.correlation, -1), statistics,
+    )  # fmt: skip
+
+
+def measures_at(means: Means, target: Array, combine: Combine, names: Sequence[str]) -> Measures:
+    """Return every measure at given query points, averaged over them and at each; arguments as of `measures_of`."""
+    at = at_queries(means)
+    values = measures_of(_averages(at, means[2], target), combine, names)
+    weights = values["combination_weight"]
+    bias = np.einsum("cqh,ch->cq", at.bias, weights) + (weights.sum(axis=-1, keepdims=True) - 1.0) * target
+    ensemble = np.einsum("ch,cqhg,cg->cq", weights, at.covariance, weights)
+    by_query = _of_moments(bias**2, ensemble, at.covariance) | {"correlation": at.correlation}
+    return values | {f"{name}_by_query": each for name, each in by_query.items()}
+
+
+def measures_of(average: Averages, combine: Combine, names: Sequence[str]) -> Measures:
+    """Return every measure that is an average over queries, or a function of such averages.
+
+    Parameters
+    ----------
+    average
+        Whose leading axis, of cases, is kept.
+    combine
+        Gives the combination weights (case, head).
+    names
+        Of the statistics but for the diversity indices, which come first.
+    """
+    covariance, n_heads = average.covariance, average.covariance.shape[-1]
+    weights = combine(average.second, average.bias_target, average.target_square)
+    # Of weights that do not sum to 1 the target itself is shrunk or inflated.
+    excess = weights.sum(axis=-1) - 1.0
+    squared_bias = (
+        np.einsum("ch,chg,cg->c", weights, average.bias_product, weights)
+        + 2.0 * excess * np.einsum("ch,ch->c", weights, average.bias_target)
+        + excess**2 * average.target_square
+    )
+    ensemble_variance = np.einsum("ch,chg,cg->c", weights, covariance, weights)
+    values = _of_moments(squared_bias, ensemble_variance, covariance) | {"correlation": average.correlation}
+    indices, extra = np.split(average.statistics, [average.statistics.shape[-1] - len(names)], axis=-1)
+    values |= dict(zip(names, extra.T, strict=True))
+    if "direct_mse" in names:
+        values |= _gaps(values, average.bias_product.mean(axis=(-2, -1)), n_heads)
+    return values | {
+        "combination_weight": weights,
+        "hdi": np.concatenate([indices, 1.0 - values["correlation"][:, None]], axis=-1),
+        "head_squared_bias": np.diagonal(average.bias_product, axis1=-2, axis2=-1),
+        "head_covariance": covariance,
+        "head_error_moment": average.second,
+    }
+
+
+def _of_moments(squared_bias: Array, ensemble_variance: Array, covariance: Array) -> Measures:
+    """Measures that follow from bias and covariance, averaged over queries or at each of them."""
+    variance, between = np.diagonal(covariance, axis1=-2, axis2=-1).mean(axis=-1), _mean_over_pairs(covariance)
+    return {
+        "squared_bias": squared_bias,
+        "mean_variance": variance,
+        "mean_covariance": between,
+        "ensemble_variance": ensemble_variance,
+        "mse": squared_bias + ensemble_variance,
+        "effective_heads": _effective_heads(variance, between, covariance.shape[-1]),
+    }
+
+
+def _gaps(measure: Measures, squared_bias: Array, n_heads: int) -> Measures:
+    """Relative errors of decompositions of the uniform average, by what they take for C̄; and equivalent heads."""
+    variance, covariance = measure["mean_variance"], measure["mean_covariance"]
+    taken = {
+        "decomposition_gap": covariance,
+        "correlation_gap": measure["correlation"] * variance,
+        "query_correlation_gap": measure["query_correlation"] * variance,
+    }
+    share, own = 1.0 / n_heads, squared_bias + variance / n_heads
+    gaps = {name: _ratio(own + (1.0 - share) * c, measure["direct_mse"]) - 1.0 for name, c in taken.items()}
+    excess = measure["ensemble_variance"] - covariance
+    return gaps | {"equivalent_heads": _ratio(variance - covariance, excess)}
+
+
+def _mean(values: Array, axis: int) -> Array:
+    """Mean over queries; NaN where there is none, as for random instances."""
+    if values.shape[axis]:
+        return np.asarray(values.mean(axis=axis))
+    return np.full(np.delete(values.shape, axis), np.nan)
+
+
+def _ratio(numerator: Array, denominator: Array) -> Array:
+    """Return a ratio, NaN where its denominator is 0."""
+    return numerator / np.where(denominator == 0.0, np.nan, denominator)
+
+
+def _square(packed: Array, n_heads: int) -> Array:
+    """Unpack pairs h ≤ g into a symmetric matrix."""
+    rows, columns = np.triu_indices(n_heads)
+    full = np.empty((*packed.shape[:-1], n_heads, n_heads))
+    full[..., rows, columns] = packed
+    full[..., columns, rows] = packed
+    return full
+
+
+def _mean_over_pairs(matrix: Array) -> Array:
+    """Mean over ordered pairs of different heads; NaN for a single head."""
+    n_heads = matrix.shape[-1]
+    if n_heads == 1:
+        return np.full(matrix.shape[:-2], np.nan)
+    off_diagonal = ~np.eye(n_heads, dtype=bool)
+    return matrix[..., off_diagonal].mean(axis=-1)
+
+
+def _correlation(covariance: Array) -> Array:
+    variance = np.diagonal(covariance, axis1=-2, axis2=-1)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return covariance / np.sqrt(variance[..., :, None] * variance[..., None, :])
+
+
+def _effective_heads(variance: Array, covariance: Array, n_heads: int) -> Array:
+    if n_heads == 1:
+        return np.where(np.isnan(variance), np.nan, 1.0)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return variance / (variance / n_heads + (1.0 - 1.0 / n_heads) * covariance)

@@ -1,0 +1,145 @@
+"""Performance over a population of query points and heads, of which each batch has its own: a nested design.
+
+Within a batch, its blocks give averages over its queries without bias, as `replicates.performance` does.  These are
+independent between batches and have one distribution, whose mean is that of the population.  So a measure is a function
+of a mean of independent draws, and the jackknife over batches gives its estimate, its error over the population, and
+contributions of which there is one for each batch.
+
+The error given the points and heads that were drawn follows from the blocks within batches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from simstudy.attention.combinations import Combine, combine_heads
+from simstudy.design.settings.cell import Cell
+from simstudy.replicates.measures import Averages, Measures, averages, measures_of
+from simstudy.replicates.moments import Array, Moments, stack
+from simstudy.replicates.performance import Performance, failures, jackknife, performance, placed, quadratic_errors
+
+# Index legend: g geometry (batch), k block within it, then what `Averages` says.
+
+CHUNK_BYTES = 64 << 20
+"""Largest array of leave-one-out means held at once."""
+
+
+def measured(cell: Cell, batches: Sequence[Moments]) -> Performance | None:
+    """Return the performance of a cell, from its batches in index order; None with too few defined estimates."""
+    combine = combine_heads(cell)
+    if cell.population:
+        enough = sum(map(_usable, batches)) >= 2
+        return population_performance(batches, combine, cell.statistics) if enough else None
+    blocks = stack(list(batches))
+    return performance(blocks, combine, cell.statistics) if np.count_nonzero(blocks.n_defined) >= 2 else None
+
+
+def population_performance(batches: Sequence[Moments], combine: Combine, statistics: Sequence[str]) -> Performance:
+    """Return every measure of a cell with its error over the population, and the error given what was drawn.
+
+    Parameters
+    ----------
+    batches
+        In index order, each with query points and heads of its own.  Those without two blocks that have a defined
+        replicate have no estimate; at least two must have one.
+    combine
+        What gives the combination weights: see `simstudy.attention.combinations`.
+    statistics
+        Names of the statistics that the moments hold, as `Cell.statistics` gives them.
+    """
+    used = np.array([_usable(batch) for batch in batches])
+    kept = [batch for batch, use in zip(batches, used, strict=True) if use]
+    own, share = _within(kept)
+    n = len(kept)
+    mean = Averages(*(each.mean(axis=0, keepdims=True) for each in own))
+    left_out = Averages(*((n * whole - each) / (n - 1) for whole, each in zip(mean, own, strict=True)))
+    whole, others = (measures_of(each, combine, statistics) for each in (mean, left_out))
+    estimate, mcse, contribution = {}, {}, {}
+    for name, values in others.items():
+        estimate[name], influence = jackknife(whole[name][0], values, np.ones(n))
+        mcse[name] = np.sqrt((influence**2).sum(axis=0))
+        if values.ndim == 1 or name == "hdi":
+            contribution[name] = placed(influence, used)
+    n_defined = np.array([batch.n_defined.sum() for batch in batches])
+    n_failed = sum(len(batch.failed) for batch in batches)
+    estimate["failure_rate"], contribution["failure_rate"], lacking = failures(n_defined, n_failed)
+    mcse["failure_rate"] = np.hypot(np.sqrt((contribution["failure_rate"] ** 2).sum()), lacking)
+    moved = Averages(*(each + part.reshape(-1, *part.shape[2:]) / n for each, part in zip(mean, share, strict=True)))
+    influence_given = {name: each - whole[name] for name, each in measures_of(moved, combine, statistics).items()}
+    over = Performance(estimate, mcse, contribution, {"failure_rate": lacking}, n, int(n_defined.sum()), n_failed)
+    return over._replace(given=_given(over, influence_given, batches, used, whole["combination_weight"][0]))
+
+
+def _usable(batch: Moments) -> bool:
+    """Whether a batch has the two blocks with a defined replicate that an estimate without bias takes."""
+    return int(np.count_nonzero(batch.n_defined)) >= 2
+
+
+def _given(
+    over: Performance, influence: Measures, batches: Sequence[Moments], used: np.ndarray, weights: Array
+) -> Performance:
+    """Performance given the points and heads of all batches, from what their blocks do to each measure (g · k, ...)."""
+    mcse = {name: np.sqrt((each**2).sum(axis=0)) for name, each in influence.items()}
+    quadratic = [quadratic_errors(batch, weights) for batch, use in zip(batches, used, strict=True) if use]
+    remainder: dict[str, float] = {}
+    for name in ("squared_bias", "head_squared_bias"):
+        error = np.sqrt(sum(each[name] ** 2 for each in quadratic)) / len(quadratic)
+        mcse[name] = np.hypot(mcse[name], error)
+        if name in over.contribution:
+            remainder[name] = float(error)
+    n_blocks = len(batches[0].n_defined)
+    of_blocks = np.repeat(used, n_blocks)
+    contribution = {name: placed(influence[name], of_blocks) for name in over.contribution if name in influence}
+    n_defined = np.concatenate([batch.n_defined for batch in batches])
+    _, contribution["failure_rate"], lacking = failures(n_defined, over.n_failed)
+    mcse["failure_rate"], remainder["failure_rate"] = over.mcse["failure_rate"], lacking
+    return over._replace(mcse=mcse, contribution=contribution, remainder=remainder, n_blocks=n_blocks * over.n_blocks)
+
+
+def _within(batches: Sequence[Moments]) -> tuple[Averages, Averages]:
+    """Averages of each geometry without bias, (g, ...), and contributions of its blocks to their error, (g, k, ...)."""
+    size = (1 + len(batches[0].n_defined)) * 8 * max(batches[0].product_sum[0].size, 1) * 4
+    step = max(1, CHUNK_BYTES // size)
+    parts = [_jackknifed(batches[start : start + step]) for start in range(0, len(batches), step)]
+    joined = (Averages(*map(np.concatenate, zip(*each, strict=True))) for each in zip(*parts, strict=True))
+    own, share = joined
+    return own, share
+
+
+def _jackknifed(batches: Sequence[Moments]) -> tuple[Averages, Averages]:
+    """As `_within`, of a few batches at once."""
+    counts = np.stack([batch.n_defined for batch in batches]).astype(float)
+    n_batches, n_blocks = counts.shape
+    total = counts.sum(axis=1, keepdims=True)
+    left = np.concatenate([total, total - counts], axis=1)
+
+    def means(field: str) -> Array:
+        sums = np.stack([getattr(batch, field) for batch in batches])
+        whole = sums.sum(axis=1, keepdims=True)
+        kept = np.concatenate([whole, whole - sums], axis=1) / left.reshape(*left.shape, *[1] * (sums.ndim - 2))
+        return np.asarray(kept.reshape(-1, *sums.shape[2:]))
+
+    target = np.repeat(np.stack([batch.target for batch in batches]), 1 + n_blocks, axis=0)
+    found = averages((means("error_sum"), means("product_sum"), means("statistic_sum")), target)
+    own, share = zip(*(_combined(each.reshape(n_batches, 1 + n_blocks, *each.shape[1:]), counts) for each in found),
+                     strict=True)  # fmt: skip
+    return Averages(*own), Averages(*share)
+
+
+def _combined(values: Array, counts: Array) -> tuple[Array, Array]:
+    """Jackknife of all geometries at once, from values (g, 1 + k, ...) of all blocks and with each left out.
+
+    An empty block changes nothing: it is no block, and contributes nothing.
+    """
+    shape = (*counts.shape, *[1] * (values.ndim - 2))
+    size = (counts / counts.sum(axis=1, keepdims=True)).reshape(shape)
+    some = size > 0.0
+    n_blocks = some.sum(axis=1, keepdims=True)
+    whole, left_out = values[:, :1], values[:, 1:]
+    estimate = n_blocks * whole - np.where(some, (1.0 - size) * left_out, 0.0).sum(axis=1, keepdims=True)
+    ratio = 1.0 / np.where(some, size, 0.5)
+    pseudo = ratio * whole - (ratio - 1.0) * left_out
+    share = np.where(some, (pseudo - estimate) / np.sqrt(n_blocks * (ratio - 1.0)), 0.0)
+    return estimate[:, 0], share

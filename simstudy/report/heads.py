@@ -1,0 +1,152 @@
+"""The page of the heads of a transformer: whether theory tells which agree, and how many they are worth."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+import numpy as np
+import xarray as xr
+from matplotlib.figure import Figure as Drawing
+from scipy.stats import spearmanr
+
+from simstudy.execution.store import Store
+from simstudy.report.figures import image
+from simstudy.report.figures.panels import STYLE, canvas
+from simstudy.report.labels import INDEX_NAMES, UNDEFINED, number, with_error
+from simstudy.report.page import figure_of, template
+from simstudy.text import printable
+
+SOURCE_NAMES = {
+    "observed": "observed",
+    "angles": "angles of key subspaces",
+    "leading": "leading order",
+    "exact": "exact, Gaussian logits",
+    "redrawn": "tokens redrawn",
+}
+_BAND = 2.0
+"""Standard deviations on either side of the mean of random subspaces that are called usual."""
+
+
+def write_heads_page(found: xr.Dataset, store: Store, title: str) -> Path:
+    """Write ``heads.nc`` and ``heads.html``, a page that needs nothing but itself.
+
+    Parameters
+    ----------
+    found
+        What `inspect_heads` returned.
+    store
+        Folder that takes both.
+    title
+        Of the page; the name of the model, say.
+
+    Returns
+    -------
+    pathlib.Path
+        Of the page.
+
+    Raises
+    ------
+    UserError
+        If the folder cannot be written.
+    """
+    store.write_dataset("heads.nc", found)
+    with mpl.rc_context(STYLE):
+        picture = image(agreement_figure({title: found}), "png")
+    agreement = "Correlation of two heads on other sequences, predicted and observed"
+    return store.write_text(
+        "heads.html",
+        template("heads.html").render(
+            title=printable(title),
+            sizes={name: found.sizes[name] for name in ("layer", "head")},
+            counts={name: found.attrs[name] for name in ("n_judged", "n_fitted")},
+            agreement=[(SOURCE_NAMES[source], *scores(found, source)) for source in _theories(found)],
+            figure=figure_of("agreement", agreement, picture),
+            sources=list(SOURCE_NAMES.values()),
+            layers=[_layer(found.isel(layer=layer)) for layer in range(found.sizes["layer"])],
+            indices=[INDEX_NAMES[name] for name in found["index"].values.tolist()],
+            usual=_usual(found),
+            diversity=[_diversity(found, layer) for layer in range(found.sizes["layer"])],
+            reasons=_reasons(found),
+        ),
+    )
+
+
+def agreement_figure(models: dict[str, xr.Dataset], sources: tuple[str, ...] = ("angles", "exact")) -> Drawing:
+    """Draw observed against predicted correlations of all pairs of heads: a row of panels for each source."""
+    drawing, grid = canvas(len(models) * len(sources), 3.0)
+    cases = [(source, name, found) for source in sources for name, found in models.items()]
+    for axes, (source, name, found) in zip(grid.flat, cases, strict=False):
+        predicted, observed, layer = _pairs(found, source)
+        axes.plot([0, 1], [0, 1], color="#999999", linewidth=0.8)
+        axes.scatter(predicted, observed, c=layer, cmap="viridis", s=9)
+        axes.set(xlim=(0, 1), ylim=(0, 1), aspect="equal", xlabel=SOURCE_NAMES[source], ylabel="observed", title=name)
+    return drawing
+
+
+def scores(found: xr.Dataset, source: str) -> tuple[str, str, str]:
+    """Return of a theory: pairs of heads that it speaks of, rank correlation with what is observed, and error."""
+    predicted, observed, _ = _pairs(found, source)
+    known = np.isfinite(predicted)
+    share = f"{known.sum()} of {len(known)}"
+    if known.sum() < 3:
+        return share, UNDEFINED, UNDEFINED
+    gaps = predicted[known] - observed[known]
+    return share, f"{spearmanr(predicted[known], observed[known])[0]:.2f}", f"{np.sqrt(np.mean(gaps**2)):.3f}"
+
+
+def _theories(found: xr.Dataset) -> list[str]:
+    return [source for source in found.source.values.tolist() if source != "observed"]
+
+
+def _pairs(found: xr.Dataset, source: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Predicted and observed correlations of every two heads of one layer, and the layer."""
+    first, second = np.triu_indices(found.sizes["head_i"], 1)
+    values = (found.weight_correlation.sel(source=each).values[:, first, second] for each in (source, "observed"))
+    predicted, observed = values
+    layers = np.repeat(np.arange(len(observed)), observed.shape[1])
+    return predicted.ravel(), observed.ravel(), layers
+
+
+def _layer(layer: xr.Dataset) -> dict[str, Any]:
+    """One row of the table of layers."""
+    errors = zip(layer.effective_heads.values, layer.effective_heads_mcse.values, strict=True)
+    own = layer.sel(source="observed")
+    return {
+        "effective": [with_error(float(value), float(error)) for value, error in errors],
+        "contributions": with_error(float(own.effective_contributions), float(own.effective_contributions_mcse)),
+        "variance": _range(layer.logit_variance),
+        "rank": _range(layer.logit_rank),
+        "sink": _range(layer.sink_share),
+    }
+
+
+def _range(values: xr.DataArray) -> str:
+    return f"{number(float(values.min()), 2)} to {number(float(values.max()), 2)}"
+
+
+def _usual(found: xr.Dataset) -> list[str]:
+    spread = _BAND * found.hdi_haar_deviation.values
+    return [
+        f"{number(mean - width, 3)} to {number(mean + width, 3)}"
+        for mean, width in zip(found.hdi_haar_mean.values, spread, strict=True)
+    ]
+
+
+def _diversity(found: xr.Dataset, layer: int) -> list[tuple[str, str]]:
+    """Indices of one layer, and where each lies beside those of random subspaces."""
+    values = found.hdi.values[layer]
+    distance = (values - found.hdi_haar_mean.values) / np.maximum(found.hdi_haar_deviation.values, 1e-300)
+    words = np.select([distance < -_BAND, distance > _BAND], ["less", "more"], "")
+    return [(number(float(value), 3), str(word)) for value, word in zip(values, words, strict=True)]
+
+
+def _reasons(found: xr.Dataset) -> list[str]:
+    """Where theories are blank: layers that share a reason in one line."""
+    layers: dict[str, list[str]] = {}
+    for source in _theories(found):
+        for layer, reason in enumerate(found.inapplicable.sel(source=source).values.tolist()):
+            if reason:
+                layers.setdefault(f"{SOURCE_NAMES[source]}: {reason}", []).append(str(layer))
+    return [f"{reason} (layer {', '.join(where)})" for reason, where in layers.items()]

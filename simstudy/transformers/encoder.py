@@ -1,0 +1,138 @@
+"""Forward passes of encoders with norms after each part, as BERT and ALBERT, in NumPy; one sequence at a time.
+
+Index legend: l layer; h head; t, s token; j feature.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.special import erf, softmax
+
+from simstudy.errors import UserError
+from simstudy.transformers.attention import attention_weights, project
+from simstudy.transformers.heads import TransformerHeads, load_arrays, read_config, read_heads
+from simstudy.transformers.interventions import Edit
+
+
+class Encoding(NamedTuple):
+    """What a forward pass computes of one sequence.
+
+    Attributes
+    ----------
+    states : (L, T, d) array
+        What enters the attention of each layer.
+    weights : (L, H, T, T) array
+        Of every token t for every token s.
+    output : (T, d) array
+        Hidden states of the last layer.
+    scores : (T, vocabulary) array or None
+        Logits of the token that stands at each place, of a model that has been trained to restore masked ones.
+    """
+
+    states: np.ndarray
+    weights: np.ndarray
+    output: np.ndarray
+    scores: np.ndarray | None
+
+
+class Encoder:
+    """An encoder of the family of BERT or ALBERT.
+
+    Parameters
+    ----------
+    weights, config
+        As `read_heads` takes them.
+
+    Attributes
+    ----------
+    heads : TransformerHeads
+
+    Raises
+    ------
+    UserError
+        If the model is of another family, or as `read_heads` says.
+    """
+
+    def __init__(self, weights: Any, config: Mapping[str, Any] | str | Path) -> None:
+        self._arrays = load_arrays(weights)
+        said = read_config(config)
+        self._shared = said.get("model_type") == "albert"
+        if said.get("model_type") not in ("bert", "albert") or said.get("hidden_act") != "gelu":
+            raise UserError(
+                "the forward pass knows BERT and ALBERT with gelu; compute states with the model's own code"
+            )
+        self.heads: TransformerHeads = read_heads(self._arrays, said)
+        self._epsilon = float(said.get("layer_norm_eps", 1e-12))
+
+    def __call__(self, tokens: Sequence[int], edit: Edit | None = None) -> Encoding:
+        """Encode one sequence, all of whose tokens are real; ``edit`` may replace the weights of any layer."""
+        state = self._embed(np.asarray(tokens))
+        states, patterns = [], []
+        for layer in range(len(self.heads.query)):
+            states.append(state)
+            projected = project(self.heads, layer, state)
+            weights = attention_weights(projected.query, projected.key, self.heads.scale)
+            weights = weights if edit is None else edit(layer, weights)
+            patterns.append(weights)
+            state = self._after(layer, state, weights @ projected.value)
+        return Encoding(np.stack(states), np.stack(patterns), state, self._scores(state))
+
+    def _embed(self, tokens: np.ndarray) -> np.ndarray:
+        parts = "word_embeddings", "position_embeddings", "token_type_embeddings"
+        word, position, kind = (self._array(f"embeddings.{part}.weight") for part in parts)
+        if len(tokens) > len(position) or tokens.max() >= len(word):
+            raise ValueError(f"tokens: {len(tokens)} up to {tokens.max()}; the model knows {len(word)}, and takes "
+                             f"{len(position)} at a time")  # fmt: skip
+        state = self._norm(word[tokens] + position[: len(tokens)] + kind[0], "embeddings.LayerNorm")
+        return self._linear(state, "encoder.embedding_hidden_mapping_in") if self._shared else state
+
+    def _after(self, layer: int, state: np.ndarray, mixed: np.ndarray) -> np.ndarray:
+        """The state after a layer whose heads give the mixed values (H, T, p)."""
+        if self._shared:
+            place = "encoder.albert_layer_groups.0.albert_layers.0"
+            names = "attention.dense", "attention.LayerNorm", "ffn", "ffn_output", "full_layer_layer_norm"
+        else:
+            place = f"encoder.layer.{layer}"
+            names = ("attention.output.dense", "attention.output.LayerNorm", "intermediate.dense", "output.dense",
+                     "output.LayerNorm")  # fmt: skip
+        dense, first_norm, inner, outer, second_norm = (f"{place}.{name}" for name in names)
+        attended = self._linear(mixed.swapaxes(0, 1).reshape(len(state), -1), dense)
+        state = self._norm(state + attended, first_norm)
+        return self._norm(state + self._linear(_gelu(self._linear(state, inner)), outer), second_norm)
+
+    def _scores(self, state: np.ndarray) -> np.ndarray | None:
+        """By the transposed embedding of words, of a model that keeps what restores masked tokens."""
+        head = "predictions" if self._shared else "cls.predictions"
+        transform = f"{head}.dense" if self._shared else f"{head}.transform.dense"
+        if f"{transform}.weight" not in self._arrays:
+            return None
+        norm = f"{head}.LayerNorm" if self._shared else f"{head}.transform.LayerNorm"
+        restored = self._norm(_gelu(self._linear(state, transform)), norm)
+        return restored @ self._array("embeddings.word_embeddings.weight").T + self._array(f"{head}.bias")
+
+    def _linear(self, state: np.ndarray, name: str) -> np.ndarray:
+        return state @ self._array(f"{name}.weight").T + self._array(f"{name}.bias")
+
+    def _norm(self, state: np.ndarray, name: str) -> np.ndarray:
+        centred = state - state.mean(axis=-1, keepdims=True)
+        scaled = centred / np.sqrt((centred**2).mean(axis=-1, keepdims=True) + self._epsilon)
+        return scaled * self._array(f"{name}.weight") + self._array(f"{name}.bias")
+
+    def _array(self, name: str) -> np.ndarray:
+        found = next((given for given in self._arrays if given == name or given.endswith(f".{name}")), None)
+        if found is None:
+            raise UserError(f"weights lack {name}, which the forward pass needs; give those of the whole model")
+        return self._arrays[found]
+
+
+def _gelu(x: np.ndarray) -> np.ndarray:
+    return 0.5 * x * (1 + erf(x / np.sqrt(2)))
+
+
+def restored_probabilities(encoding: Encoding) -> np.ndarray:
+    """Probabilities (T, vocabulary) of the token that stands at each place."""
+    return softmax(encoding.scores, axis=-1)

@@ -1,0 +1,251 @@
+"""Heads of a transformer on given states: how correlated they are, and whether theory would have told.
+
+Index legend: l layer; h, g head; s sequence; d feature.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import xarray as xr
+from numpy.typing import ArrayLike
+from threadpoolctl import threadpool_limits
+
+from simstudy.arguments import real_array
+from simstudy.data.geometry import GEOMETRIC_INDICES, diversity_indices, principal_angles
+from simstudy.theory import origin_correlation
+from simstudy.transformers.attention import project
+from simstudy.transformers.heads import TransformerHeads
+from simstudy.transformers.observations import contribution_overlap, logit_rank, observe
+from simstudy.transformers.predictions import pool_of, predict
+
+SOURCES = ("observed", "angles", "leading", "exact", "redrawn")
+_HAAR_DRAWS = 8
+
+
+class Tokens(NamedTuple):
+    """States (L, T, d) of the real tokens of one sequence, and the places (T,) at which they stand."""
+
+    states: np.ndarray
+    places: np.ndarray
+
+
+class _Layer(NamedTuple):
+    """Of one layer; along the first axis of arrays of sequences lie those judged.
+
+    Attributes
+    ----------
+    correlation : (S, source, H, H) array
+    gram : (S, source, H, H) array
+        As the correlations, but not brought to unit diagonal at each query.
+    overlap : (H, H) array
+    sink_share : (S, H) array
+    logit_rank, logit_variance : (H,) arrays
+    inapplicable : tuple of str
+        By source.
+    """
+
+    correlation: np.ndarray
+    gram: np.ndarray
+    overlap: np.ndarray
+    sink_share: np.ndarray
+    logit_rank: np.ndarray
+    logit_variance: np.ndarray
+    inapplicable: tuple[str, ...]
+
+
+def inspect_heads(
+    heads: TransformerHeads,
+    states: ArrayLike | list[np.ndarray],
+    mask: ArrayLike | None = None,
+    *,
+    judged: ArrayLike | None = None,
+    queries: int = 2,
+    seed: int = 0,
+) -> xr.Dataset:
+    """Measure how correlated the heads of every layer are, beside what theory predicts from other sequences.
+
+    Correlation of two heads is that of their outputs if values are noise, at a query: G_hg / (G_hh G_gg)^(1/2) with
+    G_hg = sum_i w_hi w_gi over the tokens, averaged over queries.
+
+    Parameters
+    ----------
+    heads : TransformerHeads
+        From `read_heads`, or made of arrays.
+    states : (layer, sequence, token, feature) array, or a list of (layer, token, feature) arrays
+        What enters the attention of each layer: after the norm, in models that have one before attention.
+    mask : (sequence, token) array of truth values, optional
+        Which tokens are real; padding is left out.
+    judged : (sequence,) array of truth values, optional
+        Sequences that heads are observed on; theory is fitted on the others.  Every second one by default.
+    queries
+        Tokens of each judged sequence that theory is evaluated at; observed are all.
+    seed
+        Of their choice, of tokens redrawn from the pool, and of Haar-random heads.
+
+    Returns
+    -------
+    xarray.Dataset
+        Along layer, head_i, head_j and ``source``, among others: ``observed``; ``angles``, the closed form in the
+        principal angles of the key subspaces; ``leading``, theory for many tokens with Gaussian logits; ``exact``, the
+        same at the number of tokens that there are; ``redrawn``, tokens drawn from those of the other sequences.
+        Errors ``_mcse`` are over judged sequences.  ``inapplicable`` says where a theory is blank, and why.
+
+    Raises
+    ------
+    ValueError
+        If shapes do not fit, numbers are not finite, or fewer than two sequences are left on either side.
+    """
+    sequences = _sequences(heads, states, mask)
+    chosen = _judged(judged, len(sequences))
+    if queries < 1:
+        raise ValueError(f"queries = {queries}; give at least 1")
+    with threadpool_limits(1):
+        rng = np.random.default_rng(seed)
+        layers = [_layer(heads, layer, sequences, chosen, queries, rng) for layer in range(len(heads.query))]
+        geometry = _geometry(heads, rng)
+    return _labelled(layers, geometry, chosen)
+
+
+def _sequences(heads: TransformerHeads, states: ArrayLike | list[np.ndarray], mask: ArrayLike | None) -> list[Tokens]:
+    """The real tokens of every sequence."""
+    n_layers, _, n_features, _ = heads.query.shape
+    wanted = f"(layer = {n_layers}, token, feature = {n_features})"
+    if isinstance(states, (list, tuple)):
+        if mask is not None:
+            raise ValueError("mask beside a list of sequences; leave padding out of the list")
+        given = [real_array(f"states[{s}]", one, wanted) for s, one in enumerate(states)]
+        kept = [np.ones(one.shape[1] if one.ndim == 3 else 0, bool) for one in given]
+    else:
+        array = real_array("states", states, "(layer, sequence, token, feature)")
+        if array.ndim != 4:
+            raise ValueError(f"states have shape {array.shape}; give (layer, sequence, token, feature)")
+        kept = list(np.ones(array.shape[1:3], bool) if mask is None else np.asarray(mask, bool))
+        if np.shape(kept) != array.shape[1:3]:
+            raise ValueError(f"mask has shape {np.shape(kept)}; give (sequence, token) = {array.shape[1:3]}")
+        given = list(array.swapaxes(0, 1))
+    found = []
+    for s, (one, real) in enumerate(zip(given, kept, strict=True)):
+        if one.ndim != 3 or (one.shape[0], one.shape[2]) != (n_layers, n_features) or real.sum() < 2:
+            raise ValueError(
+                f"states of sequence {s}: shape {one.shape}, {real.sum()} tokens; give {wanted}, 2 or more"
+            )
+        if not np.isfinite(one[:, real]).all():
+            raise ValueError(f"states of sequence {s} hold NaN or infinity; mask such tokens")
+        found.append(Tokens(one[:, real], np.flatnonzero(real)))
+    return found
+
+
+def _judged(given: ArrayLike | None, n_sequences: int) -> np.ndarray:
+    chosen = np.arange(n_sequences) % 2 == 1 if given is None else np.asarray(given, bool)
+    if chosen.shape != (n_sequences,):
+        raise ValueError(f"judged has shape {chosen.shape}; give one truth value for each of {n_sequences} sequences")
+    if min(chosen.sum(), (~chosen).sum()) < 2:
+        raise ValueError(f"{chosen.sum()} of {n_sequences} sequences are judged; give 2 or more to either side")
+    return chosen
+
+
+def _layer(
+    heads: TransformerHeads, layer: int, sequences: list[Tokens], judged: np.ndarray, queries: int,
+    rng: np.random.Generator,
+) -> _Layer:  # fmt: skip
+    projected = [project(heads, layer, tokens.states[layer], tokens.places) for tokens in sequences]
+    fitted = [each for each, left_out in zip(projected, judged, strict=True) if not left_out]
+    pool = pool_of([each.key for each in fitted])
+    closed = _closed_form(heads.key[layer])
+    rows, variances, reasons = [], [], []
+    for each in (each for each, chosen in zip(projected, judged, strict=True) if chosen):
+        seen = observe(each, heads.scale, heads.causal)
+        places = rng.choice(each.query.shape[1], min(queries, each.query.shape[1]), replace=False)
+        counts = [int(place) + 1 if heads.causal else each.query.shape[1] for place in places]
+        predicted = [predict(each.query[:, t], pool, n, heads.scale, rng) for t, n in zip(places, counts, strict=True)]
+        grams = np.array([(one.leading, one.exact, one.redrawn) for one in predicted])
+        correlation = np.stack([seen.correlation, closed, *_normalised(grams).mean(axis=0)])
+        rows.append((correlation, np.stack([seen.gram, closed, *grams.mean(axis=0)]), seen.sink_share))
+        variances += [np.diag(one.covariance) for one in predicted]
+        reasons += [one.reason for one in predicted if one.reason]
+    correlation, gram, sinks = (np.array(values) for values in zip(*rows, strict=True))
+    tokens = np.concatenate([each.query for each in fitted], axis=1)
+    return _Layer(
+        correlation, gram, contribution_overlap(heads, layer), sinks, logit_rank(tokens, pool.keys),
+        np.mean(variances, axis=0), ("", "", _void(gram[:, 2]), "; ".join(dict.fromkeys(reasons)), ""),
+    )  # fmt: skip
+
+
+def _closed_form(keys: np.ndarray) -> np.ndarray:
+    """Correlation (H, H) at x = 0 of distance heads with these subspaces, at the temperature of attention."""
+    return origin_correlation(principal_angles(keys), keys.shape[2] ** 0.25)
+
+
+def _normalised(grams: np.ndarray) -> np.ndarray:
+    deviations = np.sqrt(np.diagonal(grams, axis1=-2, axis2=-1))
+    return grams / (deviations[..., :, None] * deviations[..., None, :])
+
+
+def _void(leading: np.ndarray) -> str:
+    """Why leading order is blank, from its Grams (S, H, H)."""
+    blank = np.isnan(np.diagonal(leading, axis1=1, axis2=2)).any(axis=0)
+    if not blank.any():
+        return ""
+    return f"the variance of logits of {blank.sum()} of {len(blank)} heads exceeds half of the logarithm of the tokens"
+
+
+class _Geometry(NamedTuple):
+    """Diversity indices (L, index) of the key subspaces, and the mean and deviation (index,) under Haar-random ones."""
+
+    indices: np.ndarray
+    haar_mean: np.ndarray
+    haar_deviation: np.ndarray
+
+
+def _geometry(heads: TransformerHeads, rng: np.random.Generator) -> _Geometry:
+    n_layers, *shape = heads.key.shape
+    bandwidth = shape[2] ** 0.25
+    shared = heads.key.strides[0] == 0
+    own = np.array([diversity_indices(keys, bandwidth) for keys in (heads.key[:1] if shared else heads.key)])
+    null = np.array([diversity_indices(rng.standard_normal(shape), bandwidth) for _ in range(_HAAR_DRAWS)])
+    return _Geometry(np.broadcast_to(own, (n_layers, own.shape[1])), null.mean(axis=0), null.std(axis=0, ddof=1))
+
+
+def _effective_heads(gram: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Sum of variances over the variance of the sum, times H, of Grams (S, ..., H, H), and its error over S."""
+    own, whole = np.trace(gram, axis1=-2, axis2=-1), gram.sum(axis=(-2, -1))
+    ratio = own.mean(axis=0) / whole.mean(axis=0)
+    n_heads = gram.shape[-1]
+    return n_heads * ratio, n_heads * _error(own - ratio * whole) / np.abs(whole.mean(axis=0))
+
+
+def _error(values: np.ndarray) -> np.ndarray:
+    return values.std(axis=0, ddof=1) / np.sqrt(len(values))
+
+
+def _labelled(layers: list[_Layer], geometry: _Geometry, judged: np.ndarray) -> xr.Dataset:
+    from simstudy.transformers.labels import described
+
+    weights = [layer.correlation for layer in layers]
+    contributions = [layer.correlation * _normalised(layer.overlap) for layer in layers]
+    effective = [_effective_heads(layer.gram) for layer in layers]
+    contributing = [_effective_heads(layer.gram * layer.overlap) for layer in layers]
+    found = {
+        "weight_correlation": np.array([each.mean(axis=0) for each in weights]),
+        "weight_correlation_mcse": np.array([_error(each) for each in weights]),
+        "contribution_correlation": np.array([each.mean(axis=0) for each in contributions]),
+        "contribution_correlation_mcse": np.array([_error(each) for each in contributions]),
+        "contribution_overlap": np.array([layer.overlap for layer in layers]),
+        "effective_heads": np.array([value for value, _ in effective]),
+        "effective_heads_mcse": np.array([error for _, error in effective]),
+        "effective_contributions": np.array([value for value, _ in contributing]),
+        "effective_contributions_mcse": np.array([error for _, error in contributing]),
+        "hdi": geometry.indices,
+        "hdi_haar_mean": geometry.haar_mean,
+        "hdi_haar_deviation": geometry.haar_deviation,
+        "logit_rank": np.array([layer.logit_rank for layer in layers]),
+        "logit_variance": np.array([layer.logit_variance for layer in layers]),
+        "sink_share": np.array([layer.sink_share.mean(axis=0) for layer in layers]),
+        "sink_share_mcse": np.array([_error(layer.sink_share) for layer in layers]),
+        "inapplicable": np.array([layer.inapplicable for layer in layers]),
+    }
+    coordinates = {"source": list(SOURCES), "index": list(GEOMETRIC_INDICES)}
+    counts = {"n_judged": int(judged.sum()), "n_fitted": int((~judged).sum())}
+    return described(found, coordinates, counts)

@@ -1,0 +1,126 @@
+"""What redundancy means: heads that take the pattern of another head, or nothing, and what that does to the output.
+
+The forward pass is the user's own: any function that lets weights of attention be replaced.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+Edit = Callable[[int, np.ndarray], np.ndarray]
+"""Of a layer and the weights (H, T, T) of its heads, the weights to take instead."""
+
+
+def donor_map(similarity: np.ndarray, share: float) -> dict[tuple[int, int], int]:
+    """Choose heads that take the pattern of another head of their layer, the most similar pairs first.
+
+    Parameters
+    ----------
+    similarity : (L, H, H) array
+        How well head j may stand in for head i; NaN for pairs that must not.  Observed or predicted correlations of
+        weights, say; numbers at random for a choice at random.
+    share
+        Part of all patterns that is to be given up, at least 0 and below 1.
+
+    Returns
+    -------
+    dict
+        For (layer, head) the donor; donors keep their own pattern.  Fewer than the share where too few pairs are left.
+
+    Raises
+    ------
+    ValueError
+        If the share is out of range or the similarity has another shape.
+    """
+    similarity = np.asarray(similarity, np.float64)
+    if similarity.ndim != 3 or similarity.shape[1] != similarity.shape[2]:
+        raise ValueError(f"similarity has shape {similarity.shape}; give (layer, head, head)")
+    if not 0 <= share < 1:
+        raise ValueError(f"share = {share}; give at least 0, and less than 1")
+    order = np.argsort(-similarity, axis=None, kind="stable")[: int(np.isfinite(similarity).sum())]
+    wanted = round(share * similarity.shape[0] * similarity.shape[1])
+    donors: dict[tuple[int, int], int] = {}
+    kept = set()
+    for layer, head, donor in zip(*np.unravel_index(order, similarity.shape), strict=True):
+        if len(donors) == wanted:
+            break
+        own, other = (int(layer), int(head)), (int(layer), int(donor))
+        if own != other and own not in kept and own not in donors and other not in donors:
+            donors[own] = other[1]
+            kept.add(other)
+    return donors
+
+
+def sharing(donors: Mapping[tuple[int, int], int]) -> Edit:
+    """Return the edit by which heads take the patterns of their donors."""
+
+    def edit(layer: int, weights: np.ndarray) -> np.ndarray:
+        taken = np.arange(len(weights))
+        for (of, head), donor in donors.items():
+            if of == layer:
+                taken[head] = donor
+        return weights[taken]
+
+    return edit
+
+
+def zeroing(*heads: tuple[int, int]) -> Edit:
+    """Return the edit by which heads, given as (layer, head), look at nothing."""
+
+    def edit(layer: int, weights: np.ndarray) -> np.ndarray:
+        gone = [head for of, head in heads if of == layer]
+        edited = weights.copy()
+        edited[gone] = 0.0
+        return edited
+
+    return edit
+
+
+def intervene(
+    forward: Callable[[Any, Edit | None], np.ndarray], sequences: Sequence[Any], edits: Mapping[str, Edit]
+) -> xr.Dataset:
+    """Measure the damage of edits to the output of a transformer.
+
+    Parameters
+    ----------
+    forward
+        Of a sequence and an edit (or None) the output (token, feature): it hands the weights of every layer to the edit
+        and goes on with what that returns.
+    sequences
+        Whatever ``forward`` takes; not those that edits were chosen by.
+    edits
+        By name.
+
+    Returns
+    -------
+    xarray.Dataset
+        ``damage`` (edit, sequence): squared change of the output over its variance about the mean token; differences
+        of two edits are paired by sequence.  ``mean_damage`` and ``mean_damage_mcse`` (edit) over sequences.
+
+    Raises
+    ------
+    ValueError
+        If there are fewer than two sequences, or no edits.
+    """
+    if len(sequences) < 2 or not edits:
+        raise ValueError(f"{len(sequences)} sequences and {len(edits)} edits; give two sequences or more, and an edit")
+    damage = np.empty((len(edits), len(sequences)))
+    for s, sequence in enumerate(sequences):
+        own = np.asarray(forward(sequence, None), np.float64)
+        variance = np.sum((own - own.mean(axis=0)) ** 2)
+        for k, edit in enumerate(edits.values()):
+            damage[k, s] = np.sum((np.asarray(forward(sequence, edit), np.float64) - own) ** 2) / variance
+    about = {"long_name": "squared change of the output over its variance", "units": "1"}
+    error = damage.std(axis=1, ddof=1) / np.sqrt(len(sequences))
+    return xr.Dataset(
+        {
+            "damage": (("edit", "sequence"), damage, about),
+            "mean_damage": ("edit", damage.mean(axis=1), about),
+            "mean_damage_mcse": ("edit", error, {"long_name": "standard error over sequences", "units": "1"}),
+        },
+        {"edit": list(edits)},
+    )

@@ -1,0 +1,72 @@
+"""Names, dimensions, units and meanings of what is said of the heads of a transformer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import numpy as np
+import xarray as xr
+
+
+class Meaning(NamedTuple):
+    """Dimensions of a variable, what it is, and the formula."""
+
+    dims: tuple[str, ...]
+    meaning: str
+    formula: str
+
+
+_PAIRS = ("layer", "source", "head_i", "head_j")
+_HEAD = ("layer", "head")
+
+MEANINGS = {
+    "weight_correlation": Meaning(
+        _PAIRS, "correlation of the outputs of two heads if values are noise, averaged over queries",
+        "mean_t G_ij / (G_ii G_jj)^(1/2), G_ij = sum_s w_its w_jts",
+    ),
+    "contribution_correlation": Meaning(
+        _PAIRS, "correlation of what two heads add to the residual stream if states are white noise where values read",
+        "weight_correlation O_ij / (O_ii O_jj)^(1/2), O the contribution overlap",
+    ),
+    "contribution_overlap": Meaning(
+        ("layer", "head_i", "head_j"), "covariance of what two heads add if they look at one token of white noise",
+        "O_ij = tr(OV_i' OV_j), OV = W_o W_v'",
+    ),
+    "effective_heads": Meaning(
+        ("layer", "source"), "heads that the average of heads is worth in variance", "H tr(G) / sum_ij G_ij",
+    ),
+    "effective_contributions": Meaning(
+        ("layer", "source"), "the same for the sum of contributions to the residual stream",
+        "H sum_i G_ii O_ii / sum_ij G_ij O_ij",
+    ),
+    "hdi": Meaning(
+        ("layer", "index"), "diversity index of the key subspaces", "see simstudy.data.geometry.diversity_indices",
+    ),
+    "hdi_haar_mean": Meaning(("index",), "mean of the index of as many Haar-random subspaces", "mean over draws"),
+    "hdi_haar_deviation": Meaning(("index",), "standard deviation of the same", "deviation over draws"),
+    "logit_rank": Meaning(
+        _HEAD, "effective rank of the form that gives logits, between whitened tokens", "(sum s^2)^2 / sum s^4",
+    ),
+    "logit_variance": Meaning(
+        _HEAD, "variance of logits over tokens, averaged over queries", "mean_t k_t' S k_t, k pulled-back query",
+    ),
+    "sink_share": Meaning(
+        _HEAD, "largest part of a head's weight that one token gets", "max_s mean_t w_ts, averaged over sequences",
+    ),
+    "inapplicable": Meaning(("layer", "source"), "where the prediction is blank, and why", "text"),
+}  # fmt: skip
+
+
+def described(
+    found: Mapping[str, np.ndarray], coordinates: Mapping[str, list[str]], counts: Mapping[str, int]
+) -> xr.Dataset:
+    """Label the variables found; each ``_mcse`` has the dimensions of what it is the error of."""
+    variables = {}
+    for name, values in found.items():
+        about = MEANINGS[name.removesuffix("_mcse")]
+        said = (
+            f"Monte Carlo standard error over sequences: {about.meaning}" if name.endswith("_mcse") else about.meaning
+        )
+        variables[name] = (about.dims, values, {"long_name": said, "units": "1", "formula": about.formula})
+    return xr.Dataset(variables, dict(coordinates), dict(counts))

@@ -1,0 +1,77 @@
+"""What the heads of one layer do on given sequences: Gram matrices of their weights, sinks, overlap of contributions.
+
+Index legend: h, g head; t token that looks; s token that is looked at; p dimension of a head.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from simstudy.transformers.attention import Projected, attention_weights
+from simstudy.transformers.heads import TransformerHeads
+
+_NUMBERS_AT_A_TIME = 8_000_000
+
+
+class Observed(NamedTuple):
+    """Of one layer on one sequence.
+
+    Attributes
+    ----------
+    gram, correlation : (H, H) arrays
+        sum_i w_hi w_gi, and the same over the square root of the product of its diagonal, averaged over queries.
+    sink_share : (H,) array
+        The largest part of a head's weight that one token gets, averaged over queries.
+    """
+
+    gram: np.ndarray
+    correlation: np.ndarray
+    sink_share: np.ndarray
+
+
+def observe(projected: Projected, scale: float, causal: bool) -> Observed:
+    """Compute the weights of one layer on one sequence, some queries at a time, and reduce them."""
+    n_heads, n_tokens, _ = projected.query.shape
+    size = max(1, _NUMBERS_AT_A_TIME // (n_heads * n_tokens))
+    gram, correlation = np.zeros((2, n_heads, n_heads))
+    received = np.zeros((n_heads, n_tokens))
+    for start in range(0, n_tokens, size):
+        block = slice(start, start + size)
+        weights = attention_weights(projected.query[:, block], projected.key, scale, start if causal else None)
+        by_query = weights.transpose(1, 0, 2)
+        grams = (by_query @ by_query.mT).astype(np.float64)
+        deviations = np.sqrt(np.diagonal(grams, axis1=1, axis2=2))
+        gram += grams.sum(axis=0)
+        correlation += (grams / (deviations[:, :, None] * deviations[:, None, :])).sum(axis=0)
+        received += weights.sum(axis=1)
+    return Observed(gram / n_tokens, correlation / n_tokens, received.max(axis=1) / n_tokens)
+
+
+def contribution_overlap(heads: TransformerHeads, layer: int) -> np.ndarray:
+    """Covariance (H, H) of what two heads add to the residual stream if they look at one token of white noise.
+
+    Summed over features: tr(OV_h' OV_g), OV_h = W_o W_v' of head h.
+    """
+    values, outputs = (np.concatenate(list(part[layer]), axis=1) for part in (heads.value, heads.output))
+    n_heads, _, p = heads.value[layer].shape
+    overlap = np.empty((n_heads, n_heads))
+    for h, own in enumerate(slice(start, start + p) for start in range(0, n_heads * p, p)):
+        # A trace of a product of four is a sum over two products of two, which are small.
+        both = (outputs[:, own].T @ outputs) * (values[:, own].T @ values)
+        overlap[h] = both.reshape(p, n_heads, p).sum(axis=(0, 2))
+    return overlap
+
+
+def logit_rank(query: np.ndarray, key: np.ndarray) -> np.ndarray:
+    """Effective rank (H,) of the form that gives logits, between whitened tokens: (sum s²)² / sum s⁴, s singular.
+
+    Parameters
+    ----------
+    query, key : (H, N, p) arrays
+        Of many tokens; keys about the mean of their sequence.
+    """
+    product = (query.mT @ query / query.shape[1]) @ (key.mT @ key / key.shape[1])
+    trace = np.trace(product, axis1=1, axis2=2)
+    return trace**2 / np.trace(product @ product, axis1=1, axis2=2)

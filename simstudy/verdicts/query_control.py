@@ -1,0 +1,161 @@
+"""Theory as a control variate over the query points of a population.
+
+How errors vary from one query to another is mostly known: L, leading order in n, damped where few keys are near.  In
+draw g of the query points let θ_g be a measure by simulation and L_g the average of L.  The population value is
+estimated by the mean of θ_g − c_g (L_g − E L), with E L over all queries by randomised quasi-Monte Carlo, and c_g the
+slope of θ on L by the other draws.  As these are independent of draw g, each term has the right expectation whatever L
+is, and no condition of validity selects cells or points; where L says nothing, slopes are near 0.  The error of E L is
+the remainder.
+
+Avramidis and Wilson (1993) split samples in this way for control variates; Owen (1995) is for the scrambled sequence.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import norm, qmc
+
+from simstudy.data.heads import key_projections, query_points, query_projections
+from simstudy.design.settings import GaussianQueries
+from simstudy.design.settings.cell import Cell
+from simstudy.replicates.performance import Performance
+from simstudy.theory import damped_leading_order, measures_by_query, product_head, regression_function
+
+Array = NDArray[np.float64]
+
+CONTROLLED = ("squared_bias", "mean_variance", "mean_covariance", "ensemble_variance", "mse", "correlation")
+"""Measures that are averages over queries."""
+N_RANDOMISATIONS = 8
+LOG2_FEWEST, LOG2_MOST = 7, 13
+"""Points of one randomisation: twice as many as long as the error of E L counts, and the work allows."""
+WORK = 3e7
+"""Most pairs of heads times squared terms of the regression function times points, of one cell: some 20 s."""
+COUNTS = 0.25
+"""Share of the error of a measure above which that of E L counts."""
+AT_ONCE = 1 << 13
+"""Query points that theory is evaluated at together, which bounds memory."""
+
+
+class QueryControl:
+    """Takes theory off the measures of cells; what it has computed of a cell it keeps for the next look."""
+
+    def __init__(self) -> None:
+        self._drawn: dict[tuple, dict[str, Array]] = {}
+        self._expected: dict[tuple, dict[str, Array]] = {}
+
+    def __call__(self, cell: Cell, performance: Performance) -> Performance:
+        """Return the performance of a cell with errors over the population as the control leaves them."""
+        most = _log2_most(cell) if applies(cell) else 0
+        if most < LOG2_FEWEST or performance.n_blocks != len(performance.contribution["mse"]):
+            return performance
+        drawn = self._at_draws(cell, performance.n_blocks)
+        for log2 in range(LOG2_FEWEST, most + 1):
+            controlled = _controlled(performance, drawn, self._expectations(cell, log2))
+            errors = [(controlled.remainder[name], controlled.mcse[name]) for name in controlled.gain or {}]
+            if all(remainder <= COUNTS * mcse for remainder, mcse in errors):
+                break
+        return controlled
+
+    def _at_draws(self, cell: Cell, count: int) -> dict[str, Array]:
+        """L averaged over the query points of each draw: (draw,)."""
+        known = self._drawn.setdefault(_address(cell), {name: np.zeros(0) for name in CONTROLLED})
+        first = len(known["mse"])
+        if first < count:
+            points = np.concatenate([query_points(cell.in_batch(batch)) for batch in range(first, count)])
+            for name, values in _theory(cell, points).items():
+                known[name] = np.append(known[name], values.reshape(count - first, -1).mean(axis=1))
+        return {name: values[:count] for name, values in known.items()}
+
+    def _expectations(self, cell: Cell, log2: int) -> dict[str, Array]:
+        """E L by each randomisation of 2^log2 points: (randomisation,)."""
+        known = self._expected.setdefault(
+            _address(cell), {name: np.zeros((N_RANDOMISATIONS, 0)) for name in CONTROLLED}
+        )
+        first, last = known["mse"].shape[1], 2**log2
+        if first < last:
+            queries = cell.queries.queries
+            assert isinstance(queries, GaussianQueries)  # others are no population
+            sequences = [_sobol(cell.data.n_features, r, first, last) for r in range(N_RANDOMISATIONS)]
+            for name, values in _theory(cell, queries.scale * norm.ppf(np.concatenate(sequences))).items():
+                known[name] = np.concatenate([known[name], values.reshape(N_RANDOMISATIONS, -1)], axis=1)
+        return {name: values[:, :last].mean(axis=1) for name, values in known.items()}
+
+
+def _sobol(n_features: int, randomisation: int, first: int, last: int) -> Array:
+    """Points first .. last − 1 of a scrambled Sobol sequence."""
+    sequence = qmc.Sobol(n_features, rng=np.random.default_rng(randomisation))
+    return np.asarray(sequence.random(last)[first:])
+
+
+def _log2_most(cell: Cell) -> int:
+    """Most points of one randomisation that the work allows, as a power of 2."""
+    regression = regression_function(cell.data.regression, cell.data.n_features)
+    n_terms = 1 + sum(len(part.amplitude) for part in regression.exponentials)
+    n_pairs = cell.heads.n_heads * (cell.heads.n_heads + 1) / 2
+    return min(LOG2_MOST, int(np.log2(WORK / (N_RANDOMISATIONS * n_pairs * n_terms**2))))
+
+
+def applies(cell: Cell) -> bool:
+    """Whether leading order is derived for a cell whose query points alone are a population."""
+    estimator = cell.estimator
+    return (
+        cell.population == ("queries",)
+        and estimator.plain
+        and estimator.learner.kind == "nadaraya_watson"
+        and estimator.key_scale == "raw"
+        and estimator.combination.rule not in ("fitted", "optimal")
+        and not cell.heads.redrawn
+        and cell.data.key_distribution.distribution == "gaussian"
+    )
+
+
+def _address(cell: Cell) -> tuple:
+    return cell.identity(engine=""), cell.weights
+
+
+def _theory(cell: Cell, points: Array) -> dict[str, Array]:
+    """L at each point, 0 where rounding leaves no number: a function of the point in any case."""
+    heads = cell, key_projections(cell), query_projections(cell)
+    weights = np.array(cell.weights)
+    if cell.estimator.combination.rule == "product":
+        heads, weights = product_head(*heads), np.ones(1)
+    parts = []
+    for start in range(0, len(points), AT_ONCE):
+        with np.errstate(all="ignore"):
+            prediction = damped_leading_order(*heads, points[start : start + AT_ONCE])
+            parts.append(measures_by_query(prediction, weights))
+    joined = {name: np.concatenate([part[name] for part in parts]) for name in CONTROLLED}
+    return {name: np.nan_to_num(values, nan=0.0, posinf=0.0, neginf=0.0) for name, values in joined.items()}
+
+
+def _controlled(performance: Performance, drawn: dict[str, Array], expected: dict[str, Array]) -> Performance:
+    gain: dict[str, float] = {}
+    changed: dict[str, Any] = {"gain": gain}
+    changed |= {name: dict(getattr(performance, name)) for name in ("estimate", "mcse", "contribution", "remainder")}
+    for name in CONTROLLED:
+        share, raw = performance.contribution[name], float(performance.mcse[name])
+        if not (np.isfinite(share).all() and raw > 0.0):
+            continue
+        unit = np.sqrt(len(share) * (len(share) - 1))
+        slope = _slopes(unit * share, drawn[name])
+        values = performance.estimate[name] + unit * share - slope * (drawn[name] - expected[name].mean())
+        error = abs(slope.mean()) * expected[name].std(ddof=1) / np.sqrt(N_RANDOMISATIONS)
+        contribution = (values - values.mean()) / unit
+        mcse = np.hypot(np.linalg.norm(contribution), error)
+        found = {"estimate": values.mean(), "mcse": mcse, "contribution": contribution, "remainder": float(error)}
+        for field, value in found.items():
+            changed[field][name] = value
+        gain[name] = float((raw / mcse) ** 2)
+    return performance._replace(**changed)
+
+
+def _slopes(values: Array, control: Array) -> Array:
+    """Slope of the values on the control with each pair left out in turn; 0 where the control does not vary."""
+    n, x, y = len(values), control - control.mean(), values - values.mean()
+    square = (x * x).sum() - n / (n - 1) * x * x
+    product = (x * y).sum() - n / (n - 1) * x * y
+    varies = square > 1e-20 * max(float((control**2).sum()), np.finfo(float).tiny)
+    return np.where(varies, product / np.where(varies, square, 1.0), 0.0)

@@ -1,0 +1,133 @@
+"""Query points and heads as a population: what is drawn, and both errors against loops over single batches."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from builders import DESIGN, edited, minimal_cell, mistakes, write_design
+
+from simstudy.attention.combinations import combine_heads
+from simstudy.data.heads import key_projections, query_points
+from simstudy.design.feasibility import impossibilities
+from simstudy.design.generality import draws_of
+from simstudy.design.load import load_design
+from simstudy.design.settings.cell import Cell
+from simstudy.replicates.batch import simulate_batch
+from simstudy.replicates.moments import Moments
+from simstudy.replicates.performance import performance
+from simstudy.replicates.population import measured
+from simstudy.replicates.replay import replay
+
+GAUSSIAN = {"kind": "gaussian", "count": 5}
+N_DRAWS = 6
+
+
+def random_cell(**settings) -> Cell:
+    return minimal_cell(**{"arrangement": "haar", "queries": GAUSSIAN, "population": ["queries", "heads"]} | settings)
+
+
+def batches_of(cell: Cell, count: int = N_DRAWS) -> list[Moments]:
+    return [simulate_batch([cell], batch)[0] for batch in range(count)]
+
+
+def test_each_batch__has_draws_of_its_own_which_cells_of_a_seed_share():
+    cell, other = random_cell(), random_cell(bandwidth=0.5, n_keys=60)
+    points = [query_points(cell.in_batch(batch)) for batch in range(3)]
+    heads = [key_projections(cell.in_batch(batch)) for batch in range(3)]
+    for drawn in (points, heads):
+        assert all(np.abs(drawn[i] - drawn[j]).max() > 0.1 for i, j in ((0, 1), (0, 2), (1, 2)))
+    np.testing.assert_array_equal(points[2], query_points(other.in_batch(2)))
+    np.testing.assert_array_equal(heads[2], key_projections(other.in_batch(2)))
+    only_points = random_cell(population=["queries"])
+    np.testing.assert_array_equal(key_projections(only_points.in_batch(2)), heads[0])
+    np.testing.assert_array_equal(query_points(random_cell(population=[]).in_batch(2)), points[0])
+
+
+def test_cells_of_one_task__have_the_bits_that_they_have_alone():
+    cells = [random_cell(bandwidth=bandwidth) for bandwidth in (0.5, 1.0)]
+    together = simulate_batch(cells, 3)
+    for cell, moments in zip(cells, together, strict=True):
+        for ours, alone in zip(moments, simulate_batch([cell], 3)[0], strict=True):
+            np.testing.assert_array_equal(ours, alone)
+
+
+def test_cells_that_draw_nothing__have_no_population_in_their_names():
+    assert minimal_cell(population=["queries"]).identity("e") == minimal_cell().identity("e")
+    assert len({random_cell(population=names).identity("e") for names in ([], ["queries"], ["heads"])}) == 3
+
+
+def test_population_estimates__are_means_over_draws_and_ratios_of_means():
+    cell = random_cell(regression={"function": "ridge"}, n_heads=3)
+    batches = batches_of(cell)
+    found = measured(cell, batches)
+    alone = [performance(batch, combine_heads(cell), cell.statistics) for batch in batches]
+    for name in ("mse", "squared_bias", "ensemble_variance", "correlation", "direct_mse"):
+        values = np.array([each.estimate[name] for each in alone])
+        errors = np.array([each.mcse[name] for each in alone])
+        assert found.estimate[name] == pytest.approx(values.mean(), rel=1e-10), name
+        assert found.mcse[name] == pytest.approx(values.std(ddof=1) / N_DRAWS**0.5, rel=1e-10), name
+        assert found.given.mcse[name] == pytest.approx(np.sqrt((errors**2).sum()) / N_DRAWS, rel=1e-6), name
+        assert (found.contribution[name] ** 2).sum() == pytest.approx(found.mcse[name] ** 2)
+    variance, between = (np.array([p.estimate[m] for p in alone]) for m in ("mean_variance", "mean_covariance"))
+
+    def effective_heads(kept) -> float:
+        return variance[kept].mean() / (variance[kept].mean() / 3 + 2 / 3 * between[kept].mean())
+
+    left_out = np.array([effective_heads(np.arange(N_DRAWS) != g) for g in range(N_DRAWS)])
+    pseudo = N_DRAWS * effective_heads(np.arange(N_DRAWS)) - (N_DRAWS - 1) * left_out
+    assert found.estimate["effective_heads"] == pytest.approx(pseudo.mean(), rel=1e-10)
+    assert found.mcse["effective_heads"] == pytest.approx(pseudo.std(ddof=1) / N_DRAWS**0.5, rel=1e-10)
+    assert (found.n_blocks, found.given.n_blocks) == (N_DRAWS, 16 * N_DRAWS)
+
+
+def test_failed_replicates_and_empty_batches__are_left_out_and_counted():
+    compact = {"kind": "compact", "power": 1}
+    cell = random_cell(normaliser=compact, bandwidth=0.3, n_keys=30, queries=GAUSSIAN | {"count": 1})
+    batches = batches_of(cell, 12)
+    usable = [np.count_nonzero(batch.n_defined) >= 2 for batch in batches]
+    assert 2 <= sum(usable) < 12 and any((batch.n_defined == 0).any() for batch in batches)
+    found = measured(cell, batches)
+    kept = [batch for batch, use in zip(batches, usable, strict=True) if use]
+    alone = [performance(batch, combine_heads(cell), cell.statistics) for batch in kept]
+    assert found.estimate["mse"] == pytest.approx(np.mean([each.estimate["mse"] for each in alone]), rel=1e-10)
+    assert found.n_blocks == sum(usable) and len(found.contribution["mse"]) == 12
+    assert found.estimate["failure_rate"] == sum(len(b.failed) for b in batches) / (12 * 32)
+    assert measured(cell, kept[:1]) is None
+
+
+def test_replay__has_the_draws_of_its_batch():
+    cell = random_cell()
+    replayed = replay(cell, 3 * 32 + 5)
+    np.testing.assert_array_equal(replayed.query_points, query_points(cell.in_batch(3)))
+    np.testing.assert_array_equal(replayed.key_projections, key_projections(cell.in_batch(3)))
+
+
+RANDOM = edited(DESIGN, "[simulation]", '[queries]\nqueries = { kind = "gaussian", count = 4 }\n\n[simulation]')
+POPULATION = edited(RANDOM, "seed = 7", 'seed = 7\npopulation = ["queries"]')
+BY_QUERY = edited(POPULATION, "[grids.angles.factors]", "[grids.angles]\nby_query = true\n[grids.angles.factors]")
+UNDRAWN = edited(DESIGN, "seed = 7", 'seed = 7\npopulation = ["heads"]')
+EXPLAINED = edited(POPULATION, 'measure = "mse"', 'measure = "mse"\nthese_draws = "An example."')
+
+
+def test_claims_in_general_terms__are_noted_where_draws_are_fixed(tmp_path):
+    design = load_design(write_design(tmp_path, RANDOM), "quick")
+    (note,) = design.notes
+    assert note.startswith("claims.mse-falls: rests on query points") and 'population = ["queries"]' in note
+    assert draws_of(design.claims["mse-falls"], design.cells).text == "given these query points"
+    explained = edited(RANDOM, 'statement = "The error falls."', 'statement = "It falls."\nthese_draws = "An example."')
+    for text in (DESIGN, POPULATION, explained):
+        assert not load_design(write_design(tmp_path, text), "quick").notes
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [(UNDRAWN, "no cell draws any"), (BY_QUERY, "new in each batch"), (EXPLAINED, "no draw is fixed in its cells")],
+)
+def test_populations_that_cannot_be__are_refused(tmp_path, text, message):
+    assert message in mistakes(tmp_path, text)
+
+
+def test_weights_optimal_for_given_heads__are_refused_over_heads():
+    cell = random_cell(combination={"rule": "optimal"})
+    assert [setting for setting, _ in impossibilities(cell)] == ["population"]
+    assert not impossibilities(random_cell(combination={"rule": "optimal"}, population=["queries"]))

@@ -1,0 +1,101 @@
+"""Moments of the weights of heads with Gaussian logits, against drawing them and against what is known."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.integrate import quad
+
+from simstudy.theory import dot_product_correlation, logit_moments
+
+
+def drawn_gram(covariance, n_keys, n_draws, rng):
+    """Mean and standard error of sum_i w_hi w_gi over draws of all logits, from the definition."""
+    factor = np.linalg.cholesky(covariance + 1e-14 * np.trace(covariance) * np.eye(len(covariance)))
+    logits = rng.standard_normal((n_draws, n_keys, len(covariance))) @ factor.T
+    powers = np.exp(logits - logits.max(axis=1, keepdims=True))
+    weights = powers / powers.sum(axis=1, keepdims=True)
+    grams = np.einsum("rih,rig->rhg", weights, weights)
+    return grams.mean(axis=0), grams.std(axis=0, ddof=1) / np.sqrt(n_draws)
+
+
+def random_case(rng):
+    n_heads = int(rng.integers(2, 4))
+    root = rng.standard_normal((n_heads, int(rng.integers(1, 4))))
+    return 10.0 ** rng.uniform(-1, 1.2) * root @ root.T / n_heads, int(rng.integers(2, 80))
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_moments__are_those_of_drawn_logits(seed):
+    rng = np.random.default_rng(seed)
+    covariance, n_keys = random_case(rng)
+    found = logit_moments(covariance, n_keys)
+    mean, error = drawn_gram(covariance, n_keys, 20_000, rng)
+    assert not found.reason
+    assert np.abs((found.gram - mean) / (error + 1e-9)).max() < 4
+    assert (found.numerical_error <= 1e-4 * np.sqrt(np.outer(np.diag(found.gram), np.diag(found.gram)))).all()
+
+
+@pytest.mark.parametrize("slope", [0.3, 2.0, 8.0])
+def test_two_keys__have_the_moment_of_a_logistic_function(slope):
+    """Of two keys the one has the weight 1 / (1 + e^{-D}), D ~ N(0, 2 s²)."""
+
+    def integrand(x):
+        weight = 1 / (1 + np.exp(-np.sqrt(2) * slope * x))
+        return 2 * weight**2 * np.exp(-(x**2) / 2) / np.sqrt(2 * np.pi)
+
+    expected = quad(integrand, -12, 12, epsabs=1e-12, epsrel=1e-12)[0]
+    found = logit_moments([[slope**2]], 2)
+    assert abs(found.gram[0, 0] - expected) <= max(found.numerical_error[0, 0], 1e-12)
+
+
+def test_known_values():
+    covariance = np.array([[1.0, 0.6, 1.0, 0.0], [0.6, 2.0, 0.6, 0.0], [1.0, 0.6, 1.0, 0.0], [0.0, 0.0, 0.0, 0.0]])
+    found = logit_moments(covariance, 25)
+    gram, error = found.gram, found.numerical_error + 1e-12
+    assert abs(gram[0, 2] - gram[0, 0]) <= error[0, 2] + error[0, 0]  # one head twice
+    assert (np.abs(gram[3] - 1 / 25) <= error[3]).all()  # uniform attention
+    alone = logit_moments(covariance, 1)
+    assert (np.abs(alone.gram - 1) <= alone.numerical_error).all()
+    np.testing.assert_allclose(np.diag(found.correlation), 1.0, rtol=1e-12)
+    # Independent heads have 1/n, whatever n.
+    np.testing.assert_allclose(logit_moments(np.diag([3.0, 0.5]), 7).gram[0, 1], 1 / 7, rtol=1e-6)
+
+
+def test_correlation__is_that_of_leading_order_for_many_keys():
+    covariance = np.array([[0.3, 0.1], [0.1, 0.2]])
+    leading = dot_product_correlation(np.linalg.cholesky(covariance)[0], np.linalg.cholesky(covariance)[1], np.eye(2))
+    found = [logit_moments(covariance, n).correlation[0, 1] for n in (300, 3000, 30_000)]
+    assert abs(found[2] - leading) < 1e-4 < abs(found[0] - leading)
+
+
+@pytest.mark.parametrize("correlation", [0.98, 0.9949, 0.995, 0.99999, -0.9951])
+def test_heads_that_are_nearly_aligned__have_moments_within_their_error(correlation):
+    """The second logit is read along what the first leaves, or by its own density: both near the change of method."""
+    found = logit_moments([[2.0, 2 * correlation], [2 * correlation, 2.0]], 30)
+    mean, error = drawn_gram(np.array([[2.0, 2 * correlation], [2 * correlation, 2.0]]), 30, 40_000,
+                             np.random.default_rng(3))  # fmt: skip
+    assert not found.reason and abs(found.gram[0, 1] - mean[0, 1]) < 4 * error[0, 1]
+
+
+def test_narrow_heads__are_blank_with_the_reason():
+    found = logit_moments(np.diag([10_000.0, 1.0]), 20)
+    assert "100" in found.reason and "narrow" in found.reason
+    assert np.isnan(found.gram[0]).all() and np.isfinite(found.gram[1, 1])
+
+
+@pytest.mark.parametrize(
+    "covariance, n_keys, said",
+    [
+        ([[1.0, 2.0], [2.0, 1.0]], 5, "eigenvalue"),
+        ([[1.0, 0.2], [0.3, 1.0]], 5, "symmetric"),
+        ([1.0, 2.0], 5, "shape"),
+        ([[np.nan]], 5, "NaN"),
+        ([[1.0]], 0, "n_keys = 0"),
+        ([[1.0]], 2.5, "n_keys = 2.5"),
+        ([["a"]], 2, "dtype"),
+    ],
+)
+def test_mistakes__are_refused(covariance, n_keys, said):
+    with pytest.raises(ValueError, match=said):
+        logit_moments(covariance, n_keys)

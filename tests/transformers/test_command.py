@@ -1,0 +1,67 @@
+"""`simstudy inspect`: from files to a data set and a page."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+import xarray as xr
+from typer.testing import CliRunner
+
+import simstudy
+from simstudy.commands import app
+from simstudy.errors import UserError
+
+CONFIG = {"model_type": "gpt2", "n_layer": 2, "n_head": 3, "n_embd": 6}
+
+
+@pytest.fixture
+def files(tmp_path):
+    """Weights, configuration and states of a small model whose states are drawn at random."""
+    rng = np.random.default_rng(0)
+    arrays = {}
+    for layer in range(2):
+        arrays[f"h.{layer}.attn.c_attn.weight"] = rng.standard_normal((6, 18))
+        arrays[f"h.{layer}.attn.c_attn.bias"] = rng.standard_normal(18)
+        arrays[f"h.{layer}.attn.c_proj.weight"] = rng.standard_normal((6, 6))
+    np.savez(tmp_path / "<b>model.npz", **arrays)
+    (tmp_path / "config.json").write_text(json.dumps(CONFIG))
+    mask = np.ones((6, 9), bool)
+    mask[2, 5:] = False
+    np.savez(tmp_path / "states.npz", states=rng.standard_normal((2, 6, 9, 6)), mask=mask)
+    return tmp_path
+
+
+def inspect(folder, *more):
+    options = "--config", folder / "config.json", "--states", folder / "states.npz", "--output", folder / "out", *more
+    return CliRunner().invoke(app, ["inspect", str(folder / "<b>model.npz"), *map(str, options)])
+
+
+def test_inspect__writes_what_python_gives_and_a_page(files):
+    result = inspect(files, "--seed", 5)
+    assert result.exit_code == 0, result.output
+    with np.load(files / "states.npz") as given:
+        heads = simstudy.read_heads(files / "<b>model.npz", files / "config.json")
+        expected = simstudy.inspect_heads(heads, given["states"], given["mask"], seed=5)
+    with xr.open_dataset(files / "out" / "heads.nc") as found:
+        xr.testing.assert_identical(found.load(), expected)
+    page = (files / "out" / "heads.html").read_text()
+    assert "&lt;b&gt;model" in page and "<b>model" not in page
+    assert "2 layers of 3 heads" in page and page.count("exact, Gaussian logits") == 2
+    assert "Blank: leading order: the variance of logits of 3 of 3 heads" in page
+
+
+@pytest.mark.parametrize(
+    "arrays, said",
+    [
+        ({"hidden": np.ones(3)}, "hidden; give"),
+        ({"states": np.ones((2, 6, 9, 5))}, "states of sequence 0"),
+        ({"states": np.ones((2, 3, 9, 6))}, "1 of 3 sequences"),
+    ],
+)
+def test_states_that_do_not_fit__are_refused_and_nothing_is_written(arrays, said, files):
+    np.savez(files / "states.npz", **arrays)
+    result = inspect(files)
+    assert isinstance(result.exception, UserError) and said in str(result.exception)
+    assert "states.npz" in str(result.exception) and not (files / "out").exists()

@@ -1,0 +1,198 @@
+"""Heads read by the conventions of families of models: one set of projections, laid out as each lays it out."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import simstudy
+from simstudy.errors import UserError
+from simstudy.transformers.attention import attention_weights, project
+from simstudy.transformers.heads import TransformerHeads
+
+L, H, D, P = 3, 4, 8, 2
+CONFIG = {"num_hidden_layers": L, "num_attention_heads": H, "hidden_size": D}
+
+
+@pytest.fixture
+def parts():
+    """Matrices (d, H p), biases (H p,) of query, key and value, and output (H p, d), of three layers."""
+    rng = np.random.default_rng(0)
+    return {
+        "matrices": rng.standard_normal((3, L, D, H * P)).astype(np.float32),
+        "biases": rng.standard_normal((3, L, H * P)).astype(np.float32),
+        "output": rng.standard_normal((L, H * P, D)).astype(np.float32),
+    }
+
+
+def by_linear_maps(parts, names, output, prefix=""):
+    arrays = {}
+    for layer in range(L):
+        for k, name in enumerate(names):
+            arrays[f"{prefix}{name.format(layer)}.weight"] = parts["matrices"][k, layer].T
+            arrays[f"{prefix}{name.format(layer)}.bias"] = parts["biases"][k, layer]
+        arrays[f"{prefix}{output.format(layer)}.weight"] = parts["output"][layer].T
+    return arrays
+
+
+def require_same(heads, parts):
+    biases = heads.query_bias, heads.key_bias, heads.value_bias
+    for k, (matrix, bias) in enumerate(zip((heads.query, heads.key, heads.value), biases, strict=True)):
+        for layer, head in np.ndindex(L, H):
+            columns = slice(head * P, head * P + P)
+            np.testing.assert_array_equal(matrix[layer, head], parts["matrices"][k, layer][:, columns])
+            np.testing.assert_array_equal(bias[layer, head], parts["biases"][k, layer][columns])
+            np.testing.assert_array_equal(heads.output[layer, head], parts["output"][layer][columns].T)
+    assert heads.scale == pytest.approx(P**-0.5)
+
+
+BERT = [f"encoder.layer.{{0}}.attention.self.{name}" for name in ("query", "key", "value")]
+
+
+def test_bert(parts):
+    arrays = by_linear_maps(parts, BERT, "encoder.layer.{0}.attention.output.dense", "bert.")
+    heads = simstudy.read_heads(arrays, {"model_type": "bert", **CONFIG})
+    require_same(heads, parts)
+    assert not heads.causal and heads.rotary_base is None
+
+
+def test_gpt2__has_fused_projections_that_map_rows(parts):
+    arrays = {}
+    for layer in range(L):
+        arrays[f"transformer.h.{layer}.attn.c_attn.weight"] = np.concatenate(list(parts["matrices"][:, layer]), axis=1)
+        arrays[f"transformer.h.{layer}.attn.c_attn.bias"] = np.concatenate(list(parts["biases"][:, layer]))
+        arrays[f"transformer.h.{layer}.attn.c_proj.weight"] = parts["output"][layer]
+    heads = simstudy.read_heads(arrays, {"model_type": "gpt2", "n_layer": L, "n_head": H, "n_embd": D})
+    require_same(heads, parts)
+    assert heads.causal
+
+
+def test_grouped_queries__share_keys_and_values(parts):
+    names = [f"layers.{{0}}.self_attn.{name}" for name in ("q_proj", "k_proj", "v_proj")]
+    arrays = by_linear_maps(parts, names, "layers.{0}.self_attn.o_proj", "model.")
+    for layer in range(L):
+        for name in names[1:]:
+            for kind in ("weight", "bias"):
+                arrays[f"model.{name.format(layer)}.{kind}"] = arrays[f"model.{name.format(layer)}.{kind}"][: 2 * P]
+    heads = simstudy.read_heads(arrays, {"model_type": "qwen2", **CONFIG, "num_key_value_heads": 2, "rope_theta": 1e6})
+    for matrices in (parts["matrices"], parts["biases"][:, :, None]):
+        first, second = matrices[1:, ..., :P].copy(), matrices[1:, ..., P : 2 * P].copy()
+        matrices[1:] = np.concatenate([first, first, second, second], axis=-1)
+    require_same(heads, parts)
+    assert heads.causal and heads.rotary_base == 1e6
+
+
+def test_albert__shares_one_layer_in_memory(parts):
+    place = "encoder.albert_layer_groups.0.albert_layers.0.attention"
+    for array in (parts["matrices"], parts["biases"]):
+        array[:] = array[:, :1]
+    parts["output"][:] = parts["output"][:1]
+    arrays = by_linear_maps(parts, [f"{place}.{name}" for name in ("query", "key", "value")], f"{place}.dense", "a.")
+    heads = simstudy.read_heads(arrays, {"model_type": "albert", **CONFIG, "num_hidden_groups": 1})
+    require_same(heads, parts)
+    assert heads.key.strides[0] == 0
+
+
+class Module:
+    """As much of a torch.nn.Module as is asked for: torch itself is no dependency."""
+
+    class Tensor:
+        def __init__(self, array):
+            self.array = array
+
+        def detach(self):
+            return self
+
+        cpu = float = detach
+
+        def numpy(self):
+            return self.array
+
+    def __init__(self, arrays, config):
+        self.arrays, self.config = arrays, type("Config", (), {"to_dict": lambda _: config})()
+
+    def state_dict(self):
+        return {name: self.Tensor(array) for name, array in self.arrays.items()}
+
+
+def test_module__is_read_by_its_own_configuration(parts):
+    arrays = by_linear_maps(parts, BERT, "encoder.layer.{0}.attention.output.dense")
+    require_same(simstudy.read_heads(Module(arrays, {"model_type": "bert", **CONFIG})), parts)
+
+
+def test_rotary_positions__turn_by_their_distance_alone(parts):
+    rng = np.random.default_rng(1)
+    arrays = [rng.standard_normal((1, 1, D, 4)) for _ in range(4)]
+    heads = TransformerHeads(*arrays, *np.zeros((3, 1, 1, 4)), scale=0.5, causal=True, rotary_base=100.0)
+    states = np.tile(rng.standard_normal(D), (6, 1))
+    seen = project(heads, 0, states)
+    logits = (seen.query @ seen.key.mT)[0]
+    for offset in range(-5, 6):
+        assert np.ptp(np.diagonal(logits, offset)) < 1e-12
+    assert np.ptp(logits) > 0.1
+    moved = project(heads, 0, states, np.arange(6) + 40)
+    np.testing.assert_allclose(moved.query @ moved.key.mT, seen.query @ seen.key.mT, atol=1e-12)
+    # Plane j turns by base^(-2j/p) a place.
+    complex_query = (states @ heads.query[0, 0])[:, :2] + 1j * (states @ heads.query[0, 0])[:, 2:]
+    turned = complex_query * np.exp(1j * np.outer(np.arange(6), [1.0, 0.1]))
+    np.testing.assert_allclose(seen.query[0], np.concatenate([turned.real, turned.imag], axis=1), atol=1e-12)
+
+
+def test_causal_weights__see_the_past_alone():
+    rng = np.random.default_rng(2)
+    query, key = rng.standard_normal((2, 3, 5, 4))
+    whole = attention_weights(query, key, 0.5, 0)
+    for t in range(5):
+        np.testing.assert_allclose(whole[:, t, : t + 1], attention_weights(query[:, [t]], key[:, : t + 1], 0.5)[:, 0])
+        assert not whole[:, t, t + 1 :].any()
+    np.testing.assert_array_equal(attention_weights(query[:, 2:], key, 0.5, 2), whole[:, 2:])
+
+
+@pytest.mark.parametrize(
+    "change, said",
+    [
+        ({"model_type": "mamba"}, "model_type = 'mamba'.*known are bert"),
+        ({"num_attention_heads": 3}, "the configuration says"),
+        ({"num_attention_heads": None}, "num_attention_heads = None"),
+        ({"num_hidden_layers": L + 1}, "lack encoder.layer.3"),
+    ],
+)
+def test_configuration_that_does_not_fit__is_refused(change, said, parts):
+    arrays = by_linear_maps(parts, BERT, "encoder.layer.{0}.attention.output.dense")
+    with pytest.raises(UserError, match=said):
+        simstudy.read_heads(arrays, {"model_type": "bert", **CONFIG, **change})
+
+
+def test_two_models_in_one_file__are_refused(parts):
+    arrays = {}
+    for prefix in ("encoder_q.", "encoder_k."):
+        arrays |= by_linear_maps(parts, BERT, "encoder.layer.{0}.attention.output.dense", prefix)
+    with pytest.raises(UserError, match="2 times"):
+        simstudy.read_heads(arrays, {"model_type": "bert", **CONFIG})
+
+
+@pytest.mark.parametrize("weights, config, said", [(3, {"model_type": "bert", **CONFIG}, "type int"),
+                                                   ({}, None, "config is missing"),
+                                                   ({}, "nowhere.json", "nowhere.json: no configuration")])  # fmt: skip
+def test_other_arguments__are_refused(weights, config, said):
+    with pytest.raises(UserError, match=said):
+        simstudy.read_heads(weights, config)
+
+
+def test_heads_made_of_arrays__are_checked():
+    arrays = np.ones((4, 2, 3, 5, 2))
+    with pytest.raises(ValueError, match="key_bias has shape"):
+        TransformerHeads(*arrays, np.ones((2, 3, 2)), np.ones((2, 3, 1)), np.ones((2, 3, 2)), scale=1.0)
+    arrays[1, 0, 0, 0, 0] = np.nan
+    with pytest.raises(ValueError, match="key holds NaN"):
+        TransformerHeads(*arrays, *np.ones((3, 2, 3, 2)), scale=1.0)
+
+
+def test_reading_heads__loads_no_torch():
+    code = (
+        "import sys, simstudy; simstudy.read_heads; simstudy.inspect_heads; print({'torch', 'onnx'} & set(sys.modules))"
+    )
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "set()\n"

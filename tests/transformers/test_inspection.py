@@ -1,0 +1,213 @@
+"""What is said of heads: against loops over the definition, and on a trained transformer."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from models import rxnmapper
+from reactions import REACTIONS, tokens
+from scipy.stats import spearmanr
+
+import simstudy
+from simstudy.theory import logit_moments
+from simstudy.transformers.encoder import restored_probabilities
+from simstudy.transformers.heads import TransformerHeads
+
+L, H, D, P = 2, 3, 6, 2
+
+
+def random_heads(rng, **how):
+    arrays = rng.standard_normal((4, L, H, D, P))
+    return TransformerHeads(*arrays, *rng.standard_normal((3, L, H, P)), scale=0.4, **how)
+
+
+def softmax_weights(heads, layer, head, states, causal=False):
+    """Weights (T, T), one number after another."""
+    weights = np.zeros((len(states), len(states)))
+    for t, looking in enumerate(states):
+        query = heads.query[layer, head].T @ looking + heads.query_bias[layer, head]
+        keys = [heads.key[layer, head].T @ s + heads.key_bias[layer, head] for s in states[: t + 1 if causal else None]]
+        powers = [math.exp(heads.scale * float(query @ key)) for key in keys]
+        weights[t, : len(powers)] = np.array(powers) / math.fsum(powers)
+    return weights
+
+
+def mean_correlation(weights):
+    """Of two heads (2, T, T), averaged over queries."""
+    first, second = weights
+    return np.mean([a @ b / math.sqrt((a @ a) * (b @ b)) for a, b in zip(first, second, strict=True)])
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_observed__is_the_definition(causal):
+    rng = np.random.default_rng(0)
+    heads = random_heads(rng, causal=causal)
+    states = rng.standard_normal((L, 6, 7, D))
+    mask = np.ones((6, 7), bool)
+    mask[3, 5:] = mask[1, 0] = False
+    states[:, ~mask] = np.nan  # what padding holds must not matter
+    found = simstudy.inspect_heads(heads, states, mask)
+    judged = [states[:, s, mask[s]] for s in (1, 3, 5)]
+    for layer in range(L):
+        weights = [[softmax_weights(heads, layer, h, one[layer], causal) for h in range(H)] for one in judged]
+        for h, g in ((0, 1), (1, 2), (0, 2)):
+            values = [mean_correlation((each[h], each[g])) for each in weights]
+            cell = {"layer": layer, "head_i": h, "head_j": g}
+            assert found.weight_correlation.sel(source="observed", **cell) == pytest.approx(np.mean(values), abs=1e-12)
+            error = found.weight_correlation_mcse.sel(source="observed", **cell)
+            assert error == pytest.approx(np.std(values, ddof=1) / math.sqrt(3), abs=1e-12)
+        grams = np.mean([np.einsum("hts,gts->hg", each, each) / len(each[0]) for each in weights], axis=0)
+        assert found.effective_heads.sel(source="observed", layer=layer) == pytest.approx(
+            H * np.trace(grams) / grams.sum()
+        )
+        sinks = np.mean([[w.mean(axis=0).max() for w in each] for each in weights], axis=0)
+        np.testing.assert_allclose(found.sink_share.sel(layer=layer), sinks)
+
+
+def test_exact__is_the_theory_of_the_fitted_covariance():
+    """One token is judged in each sequence, and each sequence has two; the rest follows from the definition."""
+    rng = np.random.default_rng(1)
+    heads = random_heads(rng)
+    fitted, judged = rng.standard_normal((2, L, 40, D)), rng.standard_normal((2, L, 9, D))
+    one, two = fitted
+    found = simstudy.inspect_heads(heads, [one, *judged, two], judged=[False, True, True, False], queries=9)
+    for layer in range(L):
+        keys = [np.concatenate([s[layer] @ heads.key[layer, h] for s in (one - one.mean(axis=1, keepdims=True),
+                                two - two.mean(axis=1, keepdims=True))]) for h in range(H)]  # fmt: skip
+        correlations = []
+        for state in judged[:, layer].reshape(-1, D):
+            logits = [
+                heads.scale * keys[h] @ (heads.query[layer, h].T @ state + heads.query_bias[layer, h]) for h in range(H)
+            ]
+            covariance = np.array([[a @ b / (80 - 2) for a in logits] for b in logits])
+            correlations.append(logit_moments(covariance, 9).correlation)
+        np.testing.assert_allclose(
+            found.weight_correlation.sel(source="exact", layer=layer), np.mean(correlations, axis=0), atol=1e-9
+        )
+
+
+def test_gaussian_tokens__have_the_exact_correlation():
+    """Independent Gaussian states are what theory speaks of: it then holds within its Monte Carlo error."""
+    rng = np.random.default_rng(2)
+    heads = random_heads(rng)
+    found = simstudy.inspect_heads(heads, rng.standard_normal((L, 80, 12, D)), queries=3)
+    values, errors = found.weight_correlation, found.weight_correlation_mcse
+    for source, bound in (("exact", 5.0), ("redrawn", 5.0)):
+        gap = values.sel(source=source) - values.sel(source="observed")
+        error = np.hypot(errors.sel(source=source), errors.sel(source="observed"))
+        # A query is a token of its own sequence, which theory does not know; nor is the mean of ratios their ratio.
+        assert float(np.abs(gap).max()) < 0.03 + bound * float(error.max())
+
+
+def test_contributions__have_the_covariance_of_noise_on_states():
+    """Gram times overlap, against drawing the noise."""
+    rng = np.random.default_rng(3)
+    heads = random_heads(rng)
+    states = rng.standard_normal((L, 4, 5, D))
+    found = simstudy.inspect_heads(heads, states)
+    for layer in range(L):
+        expected, drawn = np.zeros((2, H, H))
+        for s in (1, 3):
+            weights = np.array([softmax_weights(heads, layer, h, states[layer, s]) for h in range(H)])
+            noise = rng.standard_normal((40_000, 5, D))
+            values = [noise @ heads.value[layer, h] @ heads.output[layer, h].T for h in range(H)]
+            for t in range(5):
+                added = np.array([np.einsum("s,rsd->rd", weights[h, t], values[h]) for h in range(H)])
+                covariance = np.einsum("hrd,grd->hg", added, added) / len(noise)
+                deviation = np.sqrt(np.diag(covariance))
+                drawn += covariance / np.outer(deviation, deviation) / 10
+        expected = found.contribution_correlation.sel(source="observed", layer=layer).values
+        assert np.sqrt(np.mean((drawn - expected) ** 2)) < 0.01
+
+
+def test_indices__stand_beside_random_subspaces():
+    rng = np.random.default_rng(4)
+    heads = random_heads(rng)
+    found = simstudy.inspect_heads(heads, rng.standard_normal((L, 4, 5, D)))
+    for layer in range(L):
+        np.testing.assert_allclose(found.hdi.sel(layer=layer), simstudy.head_diversity(heads.key[layer], P**0.25))
+    assert found.hdi_haar_mean.sel(index="chordal") == pytest.approx(1 - P / D, abs=0.15)
+
+
+def test_logits_of_one_direction__have_rank_one():
+    rng = np.random.default_rng(5)
+    heads = random_heads(rng)
+    heads.key[0, 1] = np.outer(rng.standard_normal(D), [1.0, -2.0])
+    found = simstudy.inspect_heads(heads, rng.standard_normal((L, 4, 30, D))).logit_rank
+    assert found.sel(layer=0, head=1) == pytest.approx(1.0)
+    assert ((found > 1.01) & (found <= P)).values.sum() == L * H - 1
+
+
+def test_leading_order__is_blank_with_the_reason_where_it_is_void():
+    rng = np.random.default_rng(6)
+    heads = random_heads(rng)
+    heads.query[1] *= 10
+    heads.query[0] *= 0.01
+    heads.query_bias[0] *= 0.01
+    found = simstudy.inspect_heads(heads, rng.standard_normal((L, 8, 20, D)))
+    leading = found.weight_correlation.sel(source="leading")
+    assert np.isfinite(leading.sel(layer=0)).all() and np.isnan(leading.sel(layer=1)).all()
+    assert found.inapplicable.sel(source="leading").values.tolist()[0] == ""
+    assert "3 of 3 heads" in str(found.inapplicable.sel(source="leading", layer=1).item())
+    np.testing.assert_allclose(leading.sel(layer=0), found.weight_correlation.sel(source="exact", layer=0), atol=1e-3)
+
+
+@pytest.mark.parametrize(
+    "states, options, said",
+    [
+        (np.zeros((L, 4, 5)), {}, "give .layer, sequence, token, feature"),
+        (np.zeros((L, 4, 5, D + 1)), {}, "states of sequence 0"),
+        (np.full((L, 4, 5, D), np.nan), {}, "NaN"),
+        (np.zeros((L, 4, 5, D)), {"mask": np.zeros((4, 5))}, "0 tokens"),
+        (np.zeros((L, 4, 5, D)), {"mask": np.ones((5, 4))}, "mask has shape"),
+        (np.zeros((L, 4, 5, D)), {"judged": [True, False, False, False]}, "1 of 4 sequences"),
+        (np.zeros((L, 3, 5, D)), {}, "1 of 3 sequences"),
+        (np.zeros((L, 4, 5, D)), {"queries": 0}, "queries = 0"),
+        ([np.zeros((L, 5, D))] * 4, {"mask": np.ones((4, 5))}, "leave padding out"),
+    ],
+)
+def test_mistakes__are_refused(states, options, said):
+    with pytest.raises(ValueError, match=said):
+        simstudy.inspect_heads(random_heads(np.random.default_rng(7)), states, **options)
+
+
+@pytest.fixture(scope="module")
+def trained():
+    """RXNMapper, its vocabulary, and its encodings of some reactions."""
+    model, vocabulary = rxnmapper()
+    return model, vocabulary, [model(tokens(reaction, vocabulary)) for reaction in REACTIONS[:12]]
+
+
+def test_forward_pass__restores_masked_tokens(trained):
+    """What the model was trained for: a pass with any part wrong restores next to none."""
+    model, vocabulary, _ = trained
+    restored = []
+    for reaction in REACTIONS[:3]:
+        numbers = tokens(reaction, vocabulary)
+        for place in range(2, len(numbers) - 1, 6):
+            masked = [*numbers[:place], vocabulary["[MASK]"], *numbers[place + 1 :]]
+            restored.append(restored_probabilities(model(masked))[place].argmax() == numbers[place])
+    assert len(restored) > 20 and np.mean(restored) > 0.9
+
+
+def test_trained_heads__are_those_of_the_models_own_attention(trained):
+    """And exact theory tells which heads agree on other reactions, where angles do not; all of it: make verify."""
+    model, _, encodings = trained
+    layers = [0, 6, 11]
+    heads = TransformerHeads(*(part[layers] for part in list(vars(model.heads).values())[:7]), scale=model.heads.scale)
+    found = simstudy.inspect_heads(heads, [each.states[layers] for each in encodings]).weight_correlation
+    first, second = np.triu_indices(8, 1)
+    observed = found.sel(source="observed").values
+    for k, layer in enumerate(layers):
+        for h, g in zip(first, second, strict=True):
+            own = np.mean([mean_correlation(each.weights[layer][[h, g]]) for each in encodings[1::2]])
+            assert abs(observed[k, h, g] - own) < 1e-5
+    ranks = {
+        source: spearmanr(
+            found.sel(source=source).values[:, first, second].ravel(), observed[:, first, second].ravel()
+        )[0]
+        for source in ("angles", "exact")
+    }
+    assert ranks["exact"] > 0.6 > 0.4 > ranks["angles"]

@@ -1,0 +1,104 @@
+"""Orderings of a population of heads, of which the levels of head_seed are a sample; errors of mixed cells."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from builders import DESIGN, edited, mistakes
+from pydantic import TypeAdapter
+
+from simstudy.design.claims import Claim
+from simstudy.verdicts.estimates import Estimates
+from simstudy.verdicts.judge import compare
+
+N_HEADS = 64
+
+
+def account(values: dict, errors: dict, n_blocks: int = 64, given=None, **coordinates):
+    """Return an account whose contributions are of one size, and of signs of its own."""
+    signs = np.random.default_rng(sum(coordinates.values())).choice([1.0, -1.0], n_blocks) / np.sqrt(n_blocks)
+    contribution = {name: np.multiply.outer(signs, error) for name, error in errors.items()}
+    performance = SimpleNamespace(estimate=values, contribution=contribution, remainder={}, n_blocks=n_blocks)
+    performance.given = given
+    cell = SimpleNamespace(coordinates=coordinates, simulation=SimpleNamespace(seed=1))
+    return SimpleNamespace(planned=SimpleNamespace(cell=cell, grid="g"), batch_size=32, performance=performance)
+
+
+def compared(diversity: np.ndarray, measure: np.ndarray, error: float = 1e-6, **entries):
+    accounts = [
+        account({"mse": m, "hdi": np.full(8, h)}, {"mse": error, "hdi": np.zeros(8)}, head_seed=seed)
+        for seed, (h, m) in enumerate(zip(diversity, measure, strict=True))
+    ]
+    stated = {"statement": "s", "grid": "g", "against": "chordal", "direction": "increasing", "over": "head_seed"}
+    claim = TypeAdapter(Claim).validate_python(stated | entries, strict=True)
+    (found,) = compare(claim, accounts, ("head_seed",), None)
+    return found
+
+
+@pytest.fixture
+def heads() -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(2)
+    diversity = rng.random(N_HEADS)
+    return diversity, diversity + 1.5 * rng.random(N_HEADS)
+
+
+def test_share_over_heads__has_the_error_of_leaving_each_head_out(heads):
+    def share(kept) -> float:
+        x, y = (values[kept] for values in heads)
+        wrong = [(x[i] < x[j]) != (y[i] < y[j]) for i in range(len(x)) for j in range(i)]
+        return float(np.mean(wrong))
+
+    everything = np.arange(N_HEADS)
+    left_out = np.array([share(np.delete(everything, head)) for head in everything])
+    jackknife = np.sqrt((N_HEADS - 1) * left_out.var())
+    found = compared(*heads, kind="violated_pairs", at_most=0.4)
+    assert found.estimate == pytest.approx(share(everything), rel=1e-10)
+    assert found.mcse == pytest.approx(jackknife, rel=1e-3)
+    assert found.given < 0.01 * jackknife
+    assert not found.cells  # more replicates of the same heads would not help
+
+
+def test_errors_of_the_measure__add_to_those_of_heads(heads):
+    exact, noisy = (compared(*heads, error=error, kind="violated_pairs", at_most=0.4) for error in (1e-6, 0.3))
+    assert noisy.given > 0.5 * exact.mcse and noisy.mcse >= np.hypot(exact.mcse, noisy.given) * 0.99
+    assert len(noisy.cells) == N_HEADS
+
+
+@pytest.mark.parametrize(("entries", "value"), [({"kind": "violated_pairs", "at_most": 0.01}, 0.0),
+                                                ({"kind": "rank_correlation", "at_least": 0.97}, 1.0)])  # fmt: skip
+def test_no_wrong_pair_among_few_heads__proves_no_small_share(heads, entries, value):
+    diversity, _ = heads
+    found = compared(diversity, diversity, **entries)
+    assert found.estimate == pytest.approx(value) and found.mcse > 0.02
+    assert found.evidence.in_favour > 0.05
+
+
+def test_few_heads__give_no_verdict():
+    diversity = np.arange(20.0)
+    assert "20 blocks of replicates or draws" in compared(diversity, diversity, kind="rank_correlation").doubt
+
+
+def test_two_cells_of_one_head_seed__are_refused(tmp_path):
+    design = edited(DESIGN, 'arrangement = "rotated"', 'arrangement = "haar"')
+    design = edited(design, "angle = [0, 45, 90]", "head_seed = [1, 2, 3]")
+    claim = 'kind = "violated_pairs"\nat_most = 0.5\nagainst = "chordal"\nover = "head_seed"\n'
+    design = edited(edited(design, 'kind = "monotone"\n', claim), 'x = "angle"\ndirection = "decreasing"\n', "")
+    design = edited(design, 'x = "angle"', 'x = "head_seed"')
+    assert "several cells have one level" in mistakes(tmp_path, design)
+
+
+def test_cells_with_fixed_points__are_paired_by_batch_with_those_of_a_population():
+    """A difference of two cells that share data, of which one has a contribution for each batch of 16 blocks."""
+    given = SimpleNamespace(estimate={"mse": 1.0}, contribution={"mse": np.full(64, 0.01)}, remainder={}, n_blocks=64)
+    given.given = None
+    over = account({"mse": 1.0}, {"mse": 0.0}, n_blocks=4, given=given, x=1)
+    over.performance.contribution["mse"] = np.array([0.1, -0.2, 0.05, 0.05])
+    fixed = account({"mse": 0.4}, {"mse": 0.0}, x=2)
+    blocks = np.random.default_rng(4).normal(size=64) / 100
+    fixed.performance.contribution["mse"] = blocks
+    difference = Estimates([over, fixed], "mse").combine({0: 1.0, 1: -1.0})
+    expected = np.array([0.1, -0.2, 0.05, 0.05]) - blocks.reshape(4, 16).sum(axis=1)
+    assert difference.mcse == pytest.approx(np.linalg.norm(expected))
+    assert difference.given == pytest.approx(np.linalg.norm(0.01 - blocks)) and difference.n_blocks == 4

@@ -1,0 +1,85 @@
+"""Theory as a control variate over query points: no bias, smaller errors, and the slopes of a naive loop."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from builders import minimal_cell
+
+from simstudy.data.heads import key_projections, query_projections
+from simstudy.design.settings.cell import Cell
+from simstudy.replicates.batch import simulate_batch
+from simstudy.replicates.population import measured
+from simstudy.theory import damped_leading_order, leading_order
+from simstudy.verdicts.query_control import CONTROLLED, QueryControl, _slopes, applies
+
+N_DRAWS = 24
+
+
+def random_points(**settings) -> Cell:
+    settings = {"regression": {"function": "ridge"}, "batch_size": 16, "population": ["queries"]} | settings
+    return minimal_cell(**{"queries": {"kind": "gaussian", "count": 4}} | settings)
+
+
+def study_of(cell: Cell, count: int = N_DRAWS):
+    return measured(cell, [simulate_batch([cell], batch)[0] for batch in range(count)])
+
+
+def test_controlled_estimates__agree_with_many_draws_and_vary_less():
+    cell = random_points()
+    few, many = study_of(cell), study_of(random_points(seed=8), 400)
+    controlled = QueryControl()(cell, few)
+    for name in CONTROLLED:
+        apart = controlled.estimate[name] - many.estimate[name]
+        assert abs(apart) < 4 * np.hypot(controlled.mcse[name], many.mcse[name]), name
+        error = np.hypot(np.linalg.norm(controlled.contribution[name]), controlled.remainder[name])
+        assert controlled.mcse[name] == pytest.approx(error)
+    assert controlled.gain["mse"] > 5
+    assert controlled.mcse["mse"] == pytest.approx(few.mcse["mse"] / controlled.gain["mse"] ** 0.5)
+    # Functions of averages, and the error given what was drawn, are left as they are.
+    assert controlled.estimate["effective_heads"] == few.estimate["effective_heads"]
+    assert controlled.given == few.given
+
+
+def test_further_looks__have_the_bits_of_a_single_one():
+    cell, control = random_points(), QueryControl()
+    control(cell, study_of(cell, 10))
+    again, once = control(cell, study_of(cell)), QueryControl()(cell, study_of(cell))
+    assert again.estimate["mse"] == once.estimate["mse"] and again.mcse["mse"] == once.mcse["mse"]
+
+
+def test_slopes__leave_each_pair_out():
+    rng = np.random.default_rng(1)
+    x = rng.normal(size=9)
+    y = 2 * x + rng.normal(size=9)
+    naive = [np.polyfit(np.delete(x, k), np.delete(y, k), 1)[0] for k in range(9)]
+    np.testing.assert_allclose(_slopes(y, x), naive, rtol=1e-10)
+    assert not _slopes(y, np.full(9, 0.3)).any()
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"population": []},
+        {"arrangement": "haar", "population": ["queries", "heads"]},
+        {"combination": {"rule": "optimal"}},
+        {"key_distribution": {"distribution": "sphere"}},
+        {"normaliser": {"kind": "sparsemax"}},
+    ],
+)
+def test_other_cells__are_left_as_they_are(settings):
+    cell = random_points(**settings)
+    performance = study_of(cell, 4)
+    assert not applies(cell) and QueryControl()(cell, performance) is performance
+
+
+def test_damped_theory__is_leading_order_near_and_finite_far():
+    cell = random_points(n_keys=4000)
+    points = np.array([[0.0] * 6, [0.5] * 6, [4.0] * 6, [40.0] * 6])
+    heads = key_projections(cell), query_projections(cell)
+    with np.errstate(all="ignore"):
+        plain, damped = (theory(cell, *heads, points) for theory in (leading_order, damped_leading_order))
+    np.testing.assert_allclose(damped.covariance[:2], plain.covariance[:2], rtol=0.01)
+    np.testing.assert_array_equal(damped.bias[:2], plain.bias[:2])
+    assert np.isnan(plain.covariance[2:]).all()
+    assert 0 < damped.covariance[2, 0, 0] < 3
