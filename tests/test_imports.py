@@ -106,7 +106,7 @@ def test_every_room__has_a_wall():
         ("theory", "from simstudy.design import claims"),
         ("kernels", "from simstudy import errors"),
         ("data", "import simstudy.theory.leading"),
-        ("design.settings", "from simstudy.errors import UserError"),
+        ("design.settings", "from simstudy.design import claims"),
         ("report", "from simstudy.theory import leading_order"),
     ],
 )

@@ -7,30 +7,26 @@ import math
 import re
 import tomllib
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
 
 from simstudy.design.claims import BaseClaim
+from simstudy.design.contents import Reader, reader
 from simstudy.design.document import MAX_CELLS, NAME, Design, Document, Grid, PlannedCell, Precision
-from simstudy.design.feasibility import impossibilities, read_heads, too_many_batches
+from simstudy.design.feasibility import impossibilities, too_many_batches
 from simstudy.design.figures import Figure
 from simstudy.design.generality import generality_notes, generality_problems
 from simstudy.design.measures import MEASURES, STATISTICS
 from simstudy.design.mistakes import DesignError, Problem, from_validation
 from simstudy.design.moments_needed import ORDER, order_of, tail, without_error, without_value
-from simstudy.design.own_code import read_code, texts_of
-from simstudy.design.own_data import read_rows
 from simstudy.design.references import PlannedGrid, reference_problems
 from simstudy.design.settings import TABLE_OF, TABLES
 from simstudy.design.settings.cell import Cell, assign, cross, label, selected, setting_of
-from simstudy.design.settings.records import Impossibility
 from simstudy.design.ties import Ties
 from simstudy.design.written import Source, Written, read_design
-
-_Reader = Callable[[Cell], tuple[Cell, list[Impossibility]]]
 
 
 def load_design(design: Source, profile: str = "quick", trust: Iterable[str | Path] = ()) -> Design:
@@ -58,8 +54,7 @@ def load_design(design: Source, profile: str = "quick", trust: Iterable[str | Pa
     problems += _table_problems(merged)
     if document is None:
         raise DesignError(written.place, _with_first(written.problems, problems))
-    trusted = texts_of(trust)
-    cells, found = _plan(document, lambda cell: _read_files(cell, written.folder, trusted), problems)
+    cells, found = _plan(document, reader(written.folder, trust), problems)
     problems = _with_first(problems, found)
     grids = _planned_grids(merged, cells, problems)
     problems += _idle_settings(document, cells)
@@ -211,7 +206,7 @@ def _table_problems(raw: dict[str, Any]) -> list[Problem]:
     return problems
 
 
-def _plan(document: Document, read: _Reader, earlier: list[Problem]) -> tuple[list[PlannedCell], list[Problem]]:
+def _plan(document: Document, read: Reader, earlier: list[Problem]) -> tuple[list[PlannedCell], list[Problem]]:
     """Plan the cells of all grids; what a grid lacks because of an earlier problem is no problem of its own."""
     planned: list[PlannedCell] = []
     problems: dict[tuple[str, str], Problem] = {}
@@ -238,14 +233,6 @@ def _plan(document: Document, read: _Reader, earlier: list[Problem]) -> tuple[li
     return planned, list(problems.values())
 
 
-def _read_files(cell: Cell, folder: Path, trusted: frozenset[str]) -> tuple[Cell, list[Impossibility]]:
-    """Read the files that a cell names into it."""
-    cell, heads = read_heads(cell, folder)
-    cell, rows = read_rows(cell, folder)
-    cell, code = read_code(cell, folder, trusted)
-    return cell, [*heads, *rows, *code]
-
-
 def _grid_precision(document: Document, grid: Grid, path: str, problems: dict) -> Precision:
     try:
         return Precision.model_validate(document.precision.model_dump() | grid.precision)
@@ -256,7 +243,7 @@ def _grid_precision(document: Document, grid: Grid, path: str, problems: dict) -
 
 
 def _grid_cells(
-    document: Document, name: str, grid: Grid, precision: Precision, read: _Reader
+    document: Document, name: str, grid: Grid, precision: Precision, read: Reader
 ) -> Iterator[tuple[Cell | None, list[Problem]]]:
     """Yield each cell of a grid, or None with the problems that prevent it."""
     base = {table: dict(getattr(document, table)) for table in TABLES}
