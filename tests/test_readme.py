@@ -8,11 +8,12 @@ import subprocess
 import sys
 
 import pytest
-from commands import ROOT, simstudy
+from commands import ROOT
+from commands import simstudy as command
 
+import simstudy
 from simstudy.design.load import load_design, profiles_of
 from simstudy.report.tables import verdict_lines
-from simstudy.results import open_results
 
 README = (ROOT / "README.md").read_text()
 BLOCKS = re.findall(r"```(\w+)\n(.*?)```", README, flags=re.DOTALL)
@@ -24,18 +25,18 @@ TOML = [code for language, code in BLOCKS if language == "toml"]
 def flagship() -> None:
     """The results that the README loads: those of `make study`, computed here if they are missing."""
     if not (ROOT / "outputs" / "principal-angles" / "quick" / "results.nc").exists():
-        result = simstudy("run", "principal-angles")
+        result = command("run", "principal-angles")
         assert result.returncode == 0, result.stderr
 
 
 def test_readme__has_the_blocks_that_are_tested():
-    assert len(PYTHON) == 5 and len(TOML) == 2
+    assert len(PYTHON) == 5 and len(TOML) == 3
 
 
 @pytest.mark.usefixtures("flagship")
 @pytest.mark.parametrize("code", PYTHON, ids=["own-question", "load", "contrast", "evaluate", "theory"])
 def test_python_blocks__run(code):
-    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT)
     assert result.returncode == 0, result.stderr
     assert result.stdout.strip()
 
@@ -48,17 +49,24 @@ def test_design_block__is_a_valid_study_and_runs(tmp_path):
     # Those of the section on long runs as they stand; of the others, such as run on 16 workers, one that is cheap.
     section = README.split("## Long runs")[1].split("\n## ")[0]
     long_runs = [shlex.split(line)[1:] for line in re.findall(r"^    (simstudy .*)", section, flags=re.MULTILINE)]
-    assert [command[0] for command in long_runs] == ["plan", "status", "replay", "merge", "verify"]
-    for command in (["check", path.name], ["run", path.name, "--workers", "1"], *long_runs):
-        result = simstudy(*command, cwd=tmp_path)
+    assert [arguments[0] for arguments in long_runs] == ["plan", "status", "replay", "merge", "verify"]
+    for arguments in (["check", path.name], ["run", path.name, "--workers", "1"], *long_runs):
+        result = command(*arguments, cwd=tmp_path)
         # The example's claim is contradicted, as the README says.
-        assert result.returncode == (5 if command[0] == "run" else 0), result.stderr
+        assert result.returncode == (5 if arguments[0] == "run" else 0), result.stderr
     folder = tmp_path / "outputs" / "my-study"
     assert (folder / "quick" / "report.html").exists() and list((folder / "quick" / "replays").glob("*.nc"))
 
 
+def test_design_block_of_a_population__fits_into_that_study(tmp_path):
+    path = tmp_path / "my-study.toml"
+    random_heads = re.sub("batch_size = .*", "", TOML[0]).replace('"orthogonal"', '"haar"')
+    path.write_text(re.sub(r"\[simulation\]\n", TOML[1], random_heads))
+    assert {planned.cell.population for planned in load_design(path).cells} == {("heads", "queries")}
+
+
 def test_design_block_of_own_data__fits_into_that_study(tmp_path):
-    data, queries = TOML[1].split("[queries]\n")
+    data, queries = TOML[2].split("[queries]\n")
     text = re.sub(r"\[data\].*?(?=\[heads\])", f"{data}\n", TOML[0], flags=re.DOTALL)
     path = tmp_path / "my-study.toml"
     path.write_text(re.sub("queries = .*", queries.strip(), text))
@@ -80,7 +88,7 @@ def test_verdict_table__is_that_of_a_run():
     """No number in the README that no run produced."""
     table = README.split("<!-- verdicts -->")[1].split("<!-- end -->")[0]
     stated = [[cell.strip() for cell in row.split(" | ")] for row in table.strip().splitlines()[2:]]
-    lines = verdict_lines(open_results(ROOT / "outputs" / "principal-angles" / "quick"))
+    lines = verdict_lines(simstudy.open_results(ROOT / "outputs" / "principal-angles" / "quick"))
     found = [
         [f"| {line.statement}", line.verdict, line.statistic, line.estimate, f"{line.claimed} |"] for line in lines
     ]
@@ -90,7 +98,7 @@ def test_verdict_table__is_that_of_a_run():
 def test_commands__exist():
     """Every `simstudy` command and make target that the README names."""
     commands = set(re.findall(r"^    simstudy (\w+)", README, flags=re.MULTILINE))
-    shown = simstudy("--help").stdout
+    shown = command("--help").stdout
     assert commands and all(command in shown for command in commands)
     targets = set(re.findall(r"\bmake (\w+)", README))
     makefile = (ROOT / "Makefile").read_text()

@@ -21,7 +21,8 @@ from simstudy.design.settings import (
 )
 from simstudy.design.settings.cell import Cell
 from simstudy.theory.functions import Array, targets
-from simstudy.theory.leading import MIN_EFFECTIVE_SIZE, NEXT_TERM_LIMIT, Prediction, next_term
+from simstudy.theory.leading import MIN_EFFECTIVE_SIZE, NEXT_TERM_LIMIT, Prediction
+from simstudy.theory.next_term import next_term
 
 _SAME = 1e-12
 

@@ -31,8 +31,8 @@ CONTROLLED = ("squared_bias", "mean_variance", "mean_covariance", "ensemble_vari
 N_RANDOMISATIONS = 8
 LOG2_FEWEST, LOG2_MOST = 7, 13
 """Points of one randomisation: twice as many as long as the error of E L counts, and the work allows."""
-WORK = 3e7
-"""Most pairs of heads times squared terms of the regression function times points, of one cell: some 20 s."""
+WORK = 3e6
+"""Most pairs of heads times squared terms of the regression function times points, of one cell: about a second."""
 COUNTS = 0.25
 """Share of the error of a measure above which that of E L counts."""
 AT_ONCE = 1 << 13
@@ -148,7 +148,7 @@ def _controlled(performance: Performance, drawn: dict[str, Array], expected: dic
         found = {"estimate": values.mean(), "mcse": mcse, "contribution": contribution, "remainder": float(error)}
         for field, value in found.items():
             changed[field][name] = value
-        gain[name] = float((raw / mcse) ** 2)
+        gain[name] = float((raw / mcse) ** 2) if mcse > 0.0 else np.inf
     return performance._replace(**changed)
 
 
