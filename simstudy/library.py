@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import json
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -40,12 +41,18 @@ def run(design: Design | Source, profile: str = "quick", **how: Any) -> xr.Datas
         return run_design(design, profile, **{"observer": display, **how})
 
 
-def plan(design: Design | Source, profile: str = "quick", *, output: str | Path = DEFAULT_OUTPUT) -> Plan:
+def plan(
+    design: Design | Source,
+    profile: str = "quick",
+    *,
+    output: str | Path = DEFAULT_OUTPUT,
+    trust: Iterable[str | Path] = (),
+) -> Plan:
     """Predict time, memory and disk of a study from a few batches of each cell, which are stored and not wasted.
 
     Parameters
     ----------
-    design, profile, output
+    design, profile, output, trust
         As for `simstudy.run`.
 
     Raises
@@ -55,7 +62,7 @@ def plan(design: Design | Source, profile: str = "quick", *, output: str | Path 
     UserError
         If the output cannot be written.
     """
-    loaded = design if isinstance(design, Design) else load_design(design, profile)
+    loaded = design if isinstance(design, Design) else load_design(design, profile, trust)
     return plan_design(loaded, output=output, track=track)
 
 

@@ -17,6 +17,7 @@ from scipy.optimize import minimize
 
 from simstudy.data.geometry import GEOMETRIC_INDICES, diversity_indices, orthonormal_bases
 from simstudy.data.heads import query_points
+from simstudy.design.own_code import own_pieces
 from simstudy.design.settings.cell import Cell
 from simstudy.errors import UserError
 from simstudy.theory import leading_order
@@ -78,6 +79,8 @@ def worst_pair(cell: Cell, index: str, gap: float, *, seed: int = 0, n_starts: i
         raise UserError(f"index {index!r}: not an index of heads alone; use one of {', '.join(GEOMETRIC_INDICES)}")
     if cell.weights is None:
         raise UserError("combination: the search needs fixed weights of heads; choose a cell with others")
+    if any(own_pieces(cell)):
+        raise UserError("cell: theory knows nothing of functions of your own; choose a cell without")
     problem = _Problem(cell, index, gap)
     rng = np.random.default_rng(seed)
     found = [problem.solve(rng.standard_normal(problem.shape)) for _ in range(n_starts)]

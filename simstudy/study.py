@@ -6,6 +6,7 @@ import contextlib
 import importlib.util
 import json
 import os
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -14,6 +15,7 @@ from threadpoolctl import threadpool_limits
 
 from simstudy.design.document import Design
 from simstudy.design.load import load_design
+from simstudy.design.own_code import require_word
 from simstudy.design.written import Source, name_of, read_design
 from simstudy.errors import UserError
 from simstudy.execution.clients import CLOSED, Network
@@ -44,6 +46,7 @@ def run(
     workers: int | None = None,
     network: Network = CLOSED,
     observer: Observer | None = None,
+    trust: Iterable[str | Path] = (),
 ) -> xr.Dataset:
     """Run a study to the precision that its design wants, and return its results.
 
@@ -69,6 +72,8 @@ def run(
         What of the executor is open to others: by default nothing.
     observer
         Called at the start, after each task, and before the theory of each cell.
+    trust
+        Python files of your own that the design names and whose code may run; ignored if a `Design` is given.
 
     Returns
     -------
@@ -83,7 +88,8 @@ def run(
         If the output cannot be written, the executor cannot be used, or PyTorch is wanted but not installed.
     """
     if not isinstance(design, Design):
-        design = load_design(design, profile)
+        design = load_design(design, profile, trust)
+    require_word(planned.cell for planned in design.cells)
     _require_references(design)
     store = store_of(design, output)
     require_writable(store.folder)
@@ -143,6 +149,7 @@ def run_share(
     """
     if executor == "cuda":
         raise UserError("executor = 'cuda': shares are computed on CPUs only; leave out --share, or choose another")
+    require_word(planned.cell for planned in design.cells)
     part, store = share.of(design), share.store(store_of(design, output))
     require_writable(store.folder)
     with open_queue(executor, workers, network) as queue, store.locked():

@@ -66,6 +66,9 @@ DesignArgument = Annotated[
 ProfileOption = Annotated[str, typer.Option(help="Profile of the design: how much to run and how precisely.")]
 OutputOption = Annotated[Path, typer.Option(help="Folder of all studies.", callback=plain_path)]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, whose keys the README lists.")]
+TrustOption = Annotated[
+    list[Path] | None, typer.Option("--trust", help="Python file of your own that the design names: its code may run.")
+]
 DashboardOption = Annotated[int | None, typer.Option(min=1, max=65535, help="Port of Dask's dashboard, for this host.")]
 
 

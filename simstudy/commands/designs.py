@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.table import Table
 
-from simstudy.commands.app import JsonOption, app
+from simstudy.commands.app import JsonOption, TrustOption, app
 from simstudy.errors import UserError
 from simstudy.report.terminal import entry, say, say_json, show_table, warn
 
@@ -53,9 +53,10 @@ def list_designs(
 def check(
     designs: Annotated[list[str], typer.Argument(help="Design files, by path or name.")],
     as_json: JsonOption = False,
+    trust: TrustOption = None,
 ) -> None:
     """Check design files under every profile, and report every mistake with its place and remedy."""
-    checked = _checked(designs)
+    checked = _checked(designs, trust or ())
     if as_json:
         say_json(_record(checked))
     else:
@@ -71,7 +72,7 @@ def check(
         raise UserError(*mistakes)
 
 
-def _checked(designs: Iterable[Source]) -> list[Checked]:
+def _checked(designs: Iterable[Source], trust: Iterable[Path] = ()) -> list[Checked]:
     """Return each design with what it is under its profiles, and with its mistakes."""
     from simstudy.design.load import check as check_design
     from simstudy.design.mistakes import DesignError, Problem
@@ -80,7 +81,7 @@ def _checked(designs: Iterable[Source]) -> list[Checked]:
     named: dict[str, str] = {}
     for design in designs:
         try:
-            profiles = check_design(design)
+            profiles = check_design(design, trust)
         except DesignError as error:
             checked.append((error.place, {}, error.problems))
             continue

@@ -15,6 +15,7 @@ from simstudy.commands.app import (
     JsonOption,
     OutputOption,
     ProfileOption,
+    TrustOption,
     app,
     store_for,
 )
@@ -39,12 +40,13 @@ def run(
     dashboard: DashboardOption = None,
     trust_network: Annotated[bool, typer.Option("--trust-network", help=_TRUST)] = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="Print nothing but warnings and errors.")] = False,
+    trust: TrustOption = None,
 ) -> None:
     """Run a study, or continue one: batches that are already stored are not computed again."""
     from simstudy.design.load import load_design
     from simstudy.execution.clients import Network
 
-    loaded = load_design(design, profile)
+    loaded = load_design(design, profile, trust or ())
     how: dict[str, Any] = {
         "executor": executor,
         "workers": workers,
@@ -123,6 +125,7 @@ def submit(
     setup: Annotated[list[str], typer.Option(help='Shell line of a job, such as "module load x".')] = [],  # noqa: B006
     dashboard: DashboardOption = None,
     show: Annotated[bool, typer.Option("--show", help="Print the job scripts, and submit nothing.")] = False,
+    trust: TrustOption = None,
 ) -> None:
     """Run a study on a cluster: by jobs that this process keeps running until it is done, or by a job array.
 
@@ -137,7 +140,7 @@ def submit(
 
     path = find_design(design)
     require_plain("design", str(path))
-    loaded = load_design(path, profile)
+    loaded = load_design(path, profile, trust or ())
     store = store_for(loaded, output)
     require_writable(store.folder)
     asked = Jobs(
@@ -145,18 +148,18 @@ def submit(
         store.folder.absolute() / "logs", store.partial.absolute(),
     )  # fmt: skip
     if array:
-        _submit_array(loaded, path, output, asked, show)
+        _submit_array(loaded, path, output, asked, show, trust or [])
     elif show:
         say(*job_script(asked).split("\n"))
     else:
         raise typer.Exit(run_and_report(loaded, output, executor=asked, network=Network(dashboard)))
 
 
-def _submit_array(loaded: Design, path: Path, output: Path, asked: Jobs, show: bool) -> None:
+def _submit_array(loaded: Design, path: Path, output: Path, asked: Jobs, show: bool, trust: list[Path]) -> None:
     from simstudy.execution.slurm_array import array_scripts, submit_array
 
     store = store_for(loaded, output)
-    scripts = array_scripts(loaded, path, store, output, asked)
+    scripts = array_scripts(loaded, path, store, output, asked, trust)
     if show:
         say(*"\n".join(scripts).split("\n"))
         return
@@ -201,6 +204,7 @@ def plan(
     workers: Annotated[int | None, typer.Option(min=1, help="Also predict the time on so many workers.")] = None,
     output: OutputOption = Path("outputs"),
     as_json: JsonOption = False,
+    trust: TrustOption = None,
 ) -> None:
     """Predict time, memory and disk of a study from a few batches of each cell, which are stored and not wasted."""
     from simstudy.design.load import load_design
@@ -208,7 +212,7 @@ def plan(
     from simstudy.report.progress import plan_lines, plan_table
     from simstudy.report.records import plan_record
 
-    loaded = load_design(design, profile)
+    loaded = load_design(design, profile, trust or ())
     store_for(loaded, output)
     found = plan_study(loaded, output=output, track=(lambda tasks, _: tasks) if as_json else track)
     if as_json:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from simstudy.commands.app import DesignArgument, OutputOption, ProfileOption, app, store_for
+from simstudy.commands.app import DesignArgument, OutputOption, ProfileOption, TrustOption, app, store_for
 from simstudy.commands.running import run_and_report
 from simstudy.errors import UserError
 from simstudy.report.terminal import say, warn
@@ -69,6 +69,7 @@ def confirm(
     executor: Annotated[str, typer.Option(help="serial, threads, processes, cuda, or tls://host:8786.")] = "threads",
     workers: Annotated[int | None, typer.Option(min=1, help="Threads, processes or GPUs; all by default.")] = None,
     output: OutputOption = Path("outputs"),
+    trust: TrustOption = None,
 ) -> None:
     """Judge the claims of a frozen design on new data, query points and heads.
 
@@ -85,7 +86,7 @@ def confirm(
     from simstudy.execution.seal import read_seal, require_unbroken, seal_path
 
     path = find_design(design)
-    loaded = load_design(path, profile)
+    loaded = load_design(path, profile, trust or ())
     place = seal_path(path, loaded)
     seal = read_seal(place)
     require_unbroken(seal, loaded, place)

@@ -12,6 +12,7 @@ from simstudy.commands.app import (
     DesignArgument,
     OutputOption,
     ProfileOption,
+    TrustOption,
     app,
     plain_path,
     store_for,
@@ -53,14 +54,17 @@ def replay(
     replicate: Annotated[int, typer.Option(help="Number of the replicate, from 0 on.")],
     profile: ProfileOption = "quick",
     output: OutputOption = Path("outputs"),
+    trust: TrustOption = None,
 ) -> None:
     """Rebuild one replicate to the bit, and store all its arrays for inspection."""
     from simstudy.design.load import load_design
+    from simstudy.design.own_code import require_word
     from simstudy.execution.store import require_writable
     from simstudy.replicates.replay import replay as rebuild
     from simstudy.replicates.replay import select
 
-    loaded = load_design(design, profile)
+    loaded = load_design(design, profile, trust or ())
+    require_word(planned.cell for planned in loaded.cells)
     store = store_for(loaded, output)
     require_writable(store.folder)
     number = select(loaded, cell)
@@ -98,10 +102,11 @@ def verify(
     folder: Annotated[Path, typer.Argument(help="Folder of a study, or of a share of one: outputs/STUDY/PROFILE.")],
     share: Annotated[float, typer.Option(help="Share of the batches of each cell; one batch at least.")] = 0.01,
     seed: Annotated[int | None, typer.Option(min=0, help="Of the choice; at random by default.")] = None,
+    trust: TrustOption = None,
 ) -> None:
     """Compute a random share of the stored batches again, and compare bit by bit; exit code 4 if any differs."""
     from simstudy.execution.verify import verify as compute_again
 
-    found = compute_again(folder, share, seed, track=track)
+    found = compute_again(folder, share, seed, track=track, trust=trust or ())
     say(*found.lines)
     raise typer.Exit(EXIT_DIFFERENT if found.different else 0)

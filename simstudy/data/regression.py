@@ -19,6 +19,7 @@ from simstudy.design.settings import (
     FittedRegression,
     Interaction,
     Linear,
+    OwnFunction,
     Quadratic,
     Regression,
     Ridge,
@@ -45,7 +46,7 @@ def evaluate(regression: Regression, x: np.ndarray) -> np.ndarray:
     Parameters
     ----------
     regression : settings.Regression
-        Zero, Linear, Quadratic, Ridge, Additive, Interaction, Bumps or Sum: one that is known at every point.
+        Zero, Linear, Quadratic, Ridge, Additive, Interaction, Bumps, OwnFunction or Sum: one known at every point.
     x : ndarray, shape (..., d, n)
         Points, feature-major.
 
@@ -57,6 +58,8 @@ def evaluate(regression: Regression, x: np.ndarray) -> np.ndarray:
     ------
     TypeError
         If ``regression`` is none of these records.
+    UserError
+        If a function of the user's own breaks its contract, or may not run.
     """
     raise TypeError(f"no regression function {regression!r}")
 
@@ -119,6 +122,12 @@ def _(regression: Bumps, x: np.ndarray) -> np.ndarray:
             square += gap * gap
         value += amplitude * np.exp(square * (-0.5 / regression.width**2))
     return value
+
+
+@evaluate.register
+def _(regression: OwnFunction, x: np.ndarray) -> np.ndarray:
+    features = np.moveaxis(x, -2, 0)
+    return regression.call(features.shape[1:], features).astype(x.dtype)
 
 
 @evaluate.register

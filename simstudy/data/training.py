@@ -24,6 +24,7 @@ from simstudy.design.settings import (
     GaussianNoise,
     HeteroscedasticNoise,
     MixtureKeys,
+    OwnKeys,
     ResidualNoise,
     SphereKeys,
     StudentKeys,
@@ -118,6 +119,12 @@ def _(keys: MixtureKeys, z: np.ndarray, latent: tuple) -> np.ndarray:
     for j in range(keys.n_components):
         z[:, j] += keys.separation * ((component == j) - 1.0 / keys.n_components)
     return z
+
+
+@_shape_keys.register
+def _(keys: OwnKeys, z: np.ndarray, latent: tuple) -> np.ndarray:
+    found = keys.call((z.shape[1], z.shape[0], z.shape[2]), np.moveaxis(z, 1, 0))
+    return np.ascontiguousarray(np.moveaxis(found, 0, 1))
 
 
 @_shape_keys.register

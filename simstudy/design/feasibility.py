@@ -96,7 +96,7 @@ def too_many_batches(cell: Cell, max_replicates: int) -> list[Impossibility]:
 
 def impossibilities(cell: Cell) -> list[Impossibility]:
     """Return every rule that the settings of a cell break together."""
-    rules = (_heads, _estimator, _control) if cell.instance is None else (_instance,)
+    rules = (_heads, _estimator, _control, _own_measure) if cell.instance is None else (_instance,)
     return [broken for rule in (_data, _own_data, _regression, *rules, _bandwidth, _sizes) for broken in rule(cell)]
 
 
@@ -151,6 +151,12 @@ def _regression(cell: Cell) -> Iterator[Impossibility]:
             yield "regression", "the coordinates of an interaction must differ; a square is a quadratic function"
         if term.function == "bumps" and len(term.centres) != len(term.amplitudes):
             yield "regression", f"{len(term.centres)} centres need as many amplitudes, not {len(term.amplitudes)}"
+
+
+def _own_measure(cell: Cell) -> Iterator[Impossibility]:
+    drawn = cell.simulation.noise_treatment == "drawn" or cell.data.noise_sd == 0.0
+    if cell.estimator.measure_function is not None and not drawn:
+        yield "measure_function", 'takes estimates with their noise; use noise_treatment = "drawn"'
 
 
 def _coordinates_used(term: Regression) -> int:

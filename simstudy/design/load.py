@@ -14,14 +14,14 @@ from typing import Any
 from pydantic import ValidationError
 
 from simstudy.design.claims import BaseClaim
+from simstudy.design.contents import Reader, reader
 from simstudy.design.document import MAX_CELLS, NAME, Design, Document, Grid, PlannedCell, Precision
-from simstudy.design.feasibility import impossibilities, read_heads, too_many_batches
+from simstudy.design.feasibility import impossibilities, too_many_batches
 from simstudy.design.figures import Figure
 from simstudy.design.generality import generality_notes, generality_problems
 from simstudy.design.measures import MEASURES, STATISTICS
 from simstudy.design.mistakes import DesignError, Problem, from_validation
 from simstudy.design.moments_needed import ORDER, order_of, tail, without_error, without_value
-from simstudy.design.own_data import read_rows
 from simstudy.design.references import PlannedGrid, reference_problems
 from simstudy.design.settings import TABLE_OF, TABLES
 from simstudy.design.settings.cell import Cell, assign, cross, label, selected, setting_of
@@ -29,7 +29,7 @@ from simstudy.design.ties import Ties
 from simstudy.design.written import Source, Written, read_design
 
 
-def load_design(design: Source, profile: str = "quick") -> Design:
+def load_design(design: Source, profile: str = "quick", trust: Iterable[str | Path] = ()) -> Design:
     """Read and check a design.
 
     Parameters
@@ -38,6 +38,8 @@ def load_design(design: Source, profile: str = "quick") -> Design:
         Path of its file, name of a shipped one, or its tables: a `simstudy.Study`, or a dict as TOML parses it.
     profile
         Name of a table under ``[profiles]``; its entries replace those of the file.
+    trust
+        Python files whose code may run; that of others is read, but neither tried nor ever run.
 
     Raises
     ------
@@ -52,7 +54,7 @@ def load_design(design: Source, profile: str = "quick") -> Design:
     problems += _table_problems(merged)
     if document is None:
         raise DesignError(written.place, _with_first(written.problems, problems))
-    cells, found = _plan(document, written.folder, problems)
+    cells, found = _plan(document, reader(written.folder, trust), problems)
     problems = _with_first(problems, found)
     grids = _planned_grids(merged, cells, problems)
     problems += _idle_settings(document, cells)
@@ -82,13 +84,15 @@ def _with_first(first: list[Problem], further: list[Problem]) -> list[Problem]:
     return first + [problem for problem in further if not any(_within(problem.path, each.path) for each in first)]
 
 
-def check(design: Source) -> dict[str, Design]:
+def check(design: Source, trust: Iterable[str | Path] = ()) -> dict[str, Design]:
     """Check a design under every profile, and return what it is under each.
 
     Parameters
     ----------
     design
         Path of its file, name of a shipped one, or its tables: a `simstudy.Study`, or a dict as TOML parses it.
+    trust
+        Python files whose code may run, and is tried.
 
     Raises
     ------
@@ -101,7 +105,7 @@ def check(design: Source) -> dict[str, Design]:
     problems: dict[str, Problem] = {}
     for profile in profiles_of(design) or ("quick",):
         try:
-            loaded[profile] = load_design(design, profile)
+            loaded[profile] = load_design(design, profile, trust)
         except DesignError as error:
             problems |= {str(problem): problem for problem in error.problems}
     if problems:
@@ -202,7 +206,7 @@ def _table_problems(raw: dict[str, Any]) -> list[Problem]:
     return problems
 
 
-def _plan(document: Document, folder: Path, earlier: list[Problem]) -> tuple[list[PlannedCell], list[Problem]]:
+def _plan(document: Document, read: Reader, earlier: list[Problem]) -> tuple[list[PlannedCell], list[Problem]]:
     """Plan the cells of all grids; what a grid lacks because of an earlier problem is no problem of its own."""
     planned: list[PlannedCell] = []
     problems: dict[tuple[str, str], Problem] = {}
@@ -218,7 +222,7 @@ def _plan(document: Document, folder: Path, earlier: list[Problem]) -> tuple[lis
             continue
         stripped = any(_within(problem.path, f"grids.{name}") for problem in earlier)
         precision = _grid_precision(document, grid, f"grids.{name}.precision", problems)
-        for cell, found in _grid_cells(document, name, grid, precision, folder):
+        for cell, found in _grid_cells(document, name, grid, precision, read):
             for problem in found:
                 if not (stripped and problem.value is None):
                     problems.setdefault((problem.path, problem.remedy), problem)
@@ -239,7 +243,7 @@ def _grid_precision(document: Document, grid: Grid, path: str, problems: dict) -
 
 
 def _grid_cells(
-    document: Document, name: str, grid: Grid, precision: Precision, folder: Path
+    document: Document, name: str, grid: Grid, precision: Precision, read: Reader
 ) -> Iterator[tuple[Cell | None, list[Problem]]]:
     """Yield each cell of a grid, or None with the problems that prevent it."""
     base = {table: dict(getattr(document, table)) for table in TABLES}
@@ -262,9 +266,8 @@ def _grid_cells(
         except ValidationError as error:
             yield None, from_validation(error, known, Cell, place=place)
             continue
-        cell, found = read_heads(cell, folder)
-        cell, unread = read_rows(cell, folder)
-        found = [*found, *unread] or [*impossibilities(cell), *too_many_batches(cell, precision.max_replicates)]
+        cell, found = read(cell)
+        found = found or [*impossibilities(cell), *too_many_batches(cell, precision.max_replicates)]
         problems = [Problem(place(setting), _raw_value(cell, setting), remedy) for setting, remedy in found]
         # Its levels would make equal cells: no further problem.
         split = all(setting_of(factor) in cell.meaningful for factor in factors)

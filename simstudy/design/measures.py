@@ -19,6 +19,7 @@ import xarray as xr
 
 from simstudy.design.names import setting
 from simstudy.design.settings import TABLE_OF
+from simstudy.design.settings.code import OWN_MEASURE
 from simstudy.design.settings.systems import QUANTITIES
 
 SOURCES = ("empirical", "exact", "leading")
@@ -86,6 +87,10 @@ STATISTICS: dict[str, Variable] = {
     "discrepancy": Variable(
         _BY_SOURCE, "1", "difference between the combined estimate and the reference computation, relative to the size "
         "of the latter, averaged over replicates", "mean_r sqrt(mean_q (f - f_ref)^2 / mean_q f_ref^2)",
+    ),
+    OWN_MEASURE: Variable(
+        _BY_SOURCE, "see measure_function", "what a function of the user's own gives of each replicate, averaged over "
+        "replicates", "see measure_function",
     ),
     **{
         name: Variable(_BY_SOURCE, quantity.unit, f"{quantity.meaning}, averaged over replicates", quantity.formula)

@@ -35,6 +35,7 @@ SETTINGS: dict[str, Setting] = {
     "normaliser": Setting("normaliser"),
     "normaliser.power": Setting("power", "r"),
     "reference": Setting("reference computation"),
+    "measure_function": Setting("function of the measure"),
     "instance": Setting("random instance"),
     "queries": Setting("query points"),
     "seed": Setting("seed"),

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from simstudy.design.document import Design
+from simstudy.design.own_code import require_word
 from simstudy.execution.ledger import Account, Ledger, cost
 from simstudy.execution.queue import open_queue
 from simstudy.execution.store import DEFAULT_OUTPUT, Store, require_writable, store_of
@@ -88,6 +89,7 @@ def plan(
     UserError
         If the output cannot be written or the executor cannot be used.
     """
+    require_word(planned.cell for planned in design.cells)
     store = store_of(design, output)
     require_writable(store.folder)
     meter = Meter()

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from simstudy.design.own_code import own_pieces
 from simstudy.design.settings import FileKeys
 from simstudy.design.settings.cell import Cell
 from simstudy.execution.engine import NUMERIC_LIBRARIES, PACKAGE, engine
@@ -38,9 +39,12 @@ def provenance(device: str = "cpu", cells: Iterable[Cell] = ()) -> dict[str, Any
 
 
 def _contents(cells: Iterable[Cell]) -> dict[str, str]:
-    """Digests of the rows that cells draw keys from, each with the file where the design found them."""
+    """Digests of rows that cells draw keys from, and of functions of the user's own, each with the file found."""
+    cells = list(cells)
     keys = ((cell.file_rows, cell.data.key_distribution) for cell in cells)
-    return {rows.digest: law.path for rows, law in keys if rows is not None and isinstance(law, FileKeys)}
+    pieces = (piece for cell in cells for _, piece in own_pieces(cell))
+    rows = {rows.digest: law.path for rows, law in keys if rows is not None and isinstance(law, FileKeys)}
+    return rows | {piece.code.label: piece.path for piece in pieces if piece.code is not None}
 
 
 def _commit() -> str:

@@ -9,6 +9,7 @@ import re
 import shlex
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -26,7 +27,9 @@ class ArrayScripts(NamedTuple):
     merge: str
 
 
-def array_scripts(design: Design, path: Path, store: Store, output: Path, jobs: Jobs) -> ArrayScripts:
+def array_scripts(
+    design: Design, path: Path, store: Store, output: Path, jobs: Jobs, trust: Sequence[Path] = ()
+) -> ArrayScripts:
     """Return the scripts of an array with a task for each job, but no more than the design has work for.
 
     Parameters
@@ -37,6 +40,8 @@ def array_scripts(design: Design, path: Path, store: Store, output: Path, jobs: 
         Where it is stored, and the folder of all studies.
     jobs
         What each task is asked for.
+    trust
+        Python files whose code may run in the tasks.
 
     Raises
     ------
@@ -52,6 +57,7 @@ def array_scripts(design: Design, path: Path, store: Store, output: Path, jobs: 
     folder, shares = shlex.quote(str(store.folder.absolute())), shlex.quote(str(store.folder.absolute() / "shares"))
     simstudy = f"{shlex.quote(sys.executable)} -m simstudy"
     options = ["--profile", design.profile, "--output", str(output.absolute()), "--workers", str(jobs.threads)]
+    options += [f"--trust={file.absolute()}" for file in trust]
     run = f"{simstudy} run {shlex.join([str(path.absolute()), *options])}"
     name = f"simstudy-{design.study.name}"
     task = [

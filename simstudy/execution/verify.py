@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from simstudy.design.own_code import require_word, texts_of, with_word
 from simstudy.errors import UserError
 from simstudy.execution.batch_files import Shape, same
 from simstudy.execution.engine import engine
@@ -65,6 +66,7 @@ def verify(
     *,
     executor: str = "threads",
     track: Callable[[Iterable[Any], int], Iterable[Any]] = lambda tasks, _: tasks,
+    trust: Iterable[str | Path] = (),
 ) -> Verification:
     """Compute a random share of the stored batches of each cell again, one at least, and compare.
 
@@ -80,6 +82,8 @@ def verify(
         As for `simstudy.run`, but on CPUs.
     track
         Passes on the batches as they are computed, of which it is told the number, and shows how far they are.
+    trust
+        Python files whose code may run, if it is that of stored cells.
 
     Raises
     ------
@@ -97,6 +101,9 @@ def verify(
             f"{store.folder}: no batches of this engine, {engine()}, to verify ({others}); give a folder such as "
             "outputs/STUDY/PROFILE, on a machine and installation like those that computed it"
         )
+    trusted = texts_of(trust)
+    tasks = [Task((with_word(task.cells[0], trusted),), task.batch) for task in tasks]
+    require_word(cell for task in tasks for cell in task.cells)
     different, damaged = [], []
     with open_queue(executor) as queue:
         queue.add(tasks)

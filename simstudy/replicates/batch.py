@@ -10,11 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from simstudy.attention import learner_of, replicate_statistics
+from simstudy.attention import Members, learner_of, replicate_statistics
 from simstudy.data.geometry import GEOMETRIC_INDICES
+from simstudy.data.heads import query_points
 from simstudy.data.regression import at_queries
 from simstudy.data.shared import SharedData
 from simstudy.design.settings.cell import N_BLOCKS, Cell
+from simstudy.design.settings.code import OWN_MEASURE
 from simstudy.kernels.devices import computing_on
 from simstudy.replicates.moments import Moments, empty, update
 
@@ -113,15 +115,16 @@ class Evaluation:
     """Moments of one cell, as pieces of the batch arrive."""
 
     def __init__(self, cell: Cell) -> None:
-        self._learner = learner_of(cell)
+        self._cell, self._learner = cell, learner_of(cell)
         self._target = at_queries(cell)[: cell.n_queries]
+        self._queries = query_points(cell)[: cell.n_queries].T
         self._names = cell.statistics
         n_statistics = len(GEOMETRIC_INDICES) + len(self._names)
         self.moments = empty(N_BLOCKS, self._target, cell.n_members, n_statistics)
 
     def add(self, shared: SharedData, blocks: range) -> None:
         """Add the replicates of the data to some blocks, the same number to each."""
-        members = self._learner.evaluate(shared)
+        members = self._own_measure(self._learner.evaluate(shared), shared)
         shape = (shared.count, members.indices.shape[-1])
         indices = np.broadcast_to(members.indices, shape)
         statistics = np.concatenate([indices, replicate_statistics(members, self._target, self._names)], axis=1)
@@ -130,6 +133,21 @@ class Evaluation:
         numbers = members.means, members.gram, members.control, statistics
         # Last, so that a replicate that raises leaves no trace in the sums.
         self.moments = update(self.moments, blocks, shared.first, *numbers)
+
+    def _own_measure(self, members: Members, shared: SharedData) -> Members:
+        """Add the number that the user's own function gives of each replicate, if the cell names one."""
+        measure = self._cell.estimator.measure_function
+        if measure is None:
+            return members
+        numbers = measure.of(
+            (shared.count,),
+            estimates=members.means,
+            target=self._target,
+            keys=np.moveaxis(shared.keys(self._cell.data.n_keys), 1, 0),
+            values=shared.values(self._cell),
+            queries=self._queries,
+        )
+        return members._replace(statistics=members.statistics | {OWN_MEASURE: numbers})
 
     def fail(self, replicate: int) -> None:
         """Count a replicate that has no estimate because computing it raised."""

@@ -11,6 +11,7 @@ import numpy as np
 from simstudy.data.heads import key_projections, query_points, query_projections
 from simstudy.design.document import PlannedCell
 from simstudy.design.measures import THEORIES
+from simstudy.design.own_code import own_pieces
 from simstudy.design.settings.cell import Cell
 from simstudy.theory import (
     ExactPrediction,
@@ -111,6 +112,8 @@ def _outside_theory(cell: Cell) -> str:
     """Why no theory speaks of a cell; empty if one may."""
     if cell.estimator.learner.kind != "nadaraya_watson":
         return "theory speaks of Nadaraya-Watson heads with given projections"
+    if own := [setting for setting, _ in own_pieces(cell) if setting in ("key_distribution", "regression")]:
+        return f"{own[0]} is code of the user's own, of which no closed form is known"
     if cell.instance is not None:
         return ""
     if cell.population:

@@ -6,6 +6,7 @@ together, `records` what they are built on.
 """
 
 from simstudy.design.settings.cell import TABLE_OF, TABLES
+from simstudy.design.settings.code import OwnFunction, OwnKeys
 from simstudy.design.settings.ensembles import (
     AttentionBandwidth,
     Bandwidth,
@@ -74,7 +75,8 @@ __all__ = [
     "FittedRegression", "FixedBandwidth", "GaussianKeys", "GaussianNoise", "GaussianQueries", "GivenQueries", "Heads",
     "HeldOutQueries", "HeteroscedasticNoise", "Instance", "Interaction", "Keys", "Line", "Linear",
     "LowRankTransformation", "MergeTransformation", "MixtureKeys", "MixtureTransformation", "Noise", "NonNegative",
-    "Normaliser", "OriginQuery", "Paragraphs", "Positive", "ProductCombination", "Quadratic", "Queries",
+    "Normaliser", "OriginQuery", "OwnFunction", "OwnKeys", "Paragraphs", "Positive", "ProductCombination", "Quadratic",
+    "Queries",
     "RateBandwidth", "Real", "Record", "Regression", "ResidualNoise", "Ridge", "Rows", "Simulation", "SphereKeys",
     "StudentKeys", "StudentNoise", "Sum", "System", "Term", "Transformation", "Wave", "Zero",
 ]  # fmt: skip

@@ -12,6 +12,7 @@ from typing import Any
 
 from pydantic import Field, model_validator
 
+from simstudy.design.settings.code import OWN_MEASURE
 from simstudy.design.settings.ensembles import FixedBandwidth, bandwidth_of, weights_of
 from simstudy.design.settings.idle import idle_settings
 from simstudy.design.settings.instance import Instance
@@ -99,7 +100,8 @@ class Cell(Record):
         if self.instance is not None:
             return tuple(self.instance.quantities)
         compared = ("discrepancy",) if self.estimator.reference != "none" else ()
-        return ("direct_mse", "query_correlation", *compared)
+        own = (OWN_MEASURE,) if self.estimator.measure_function is not None else ()
+        return ("direct_mse", "query_correlation", *compared, *own)
 
     @property
     def drawn(self) -> frozenset[str]:

@@ -7,6 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field
 
+from simstudy.design.settings.code import Name, Own, Path, Text
 from simstudy.design.settings.records import Choice, Count, Points, Positive, Vector, named
 
 
@@ -257,9 +258,26 @@ class AntColonyLearner(Learner):
     ignores: ClassVar[frozenset[str]] = _OF_HEADS | {"key_distribution", "noise"}
 
 
+class OwnLearner(Own, Learner):
+    """Members by a function of a Python file, which names what it takes and returns estimates (replicate, query, head).
+
+    Of keys (feature, replicate, key), values (replicate, key), queries (feature, query), and uniforms
+    (replicate, head, key) for whatever is random: those of fewer keys or heads are a prefix.
+    """
+
+    kind: Literal["own"]
+    path: Path
+    name: Name
+    code: Text = None
+
+    takes: ClassVar[tuple[str, ...]] = ("keys", "values", "queries", "uniforms")
+    ignores: ClassVar[frozenset[str]] = _OF_HEADS
+
+
 LearnerChoice = Annotated[
     Annotated[
-        NadarayaWatsonLearner | TrainedLearner | RandomForestLearner | AntColonyLearner, Field(discriminator="kind")
+        NadarayaWatsonLearner | TrainedLearner | RandomForestLearner | AntColonyLearner | OwnLearner,
+        Field(discriminator="kind"),
     ],
     named("kind"),
 ]

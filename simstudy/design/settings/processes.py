@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from simstudy.design.settings.code import OwnFunction, OwnKeys
 from simstudy.design.settings.records import (
     LARGEST,
     MAX_COUNT,
@@ -100,7 +101,7 @@ class FileKeys(Choice):
 
 Keys = Annotated[
     Annotated[
-        GaussianKeys | SphereKeys | StudentKeys | MixtureKeys | AutoregressiveKeys | FileKeys,
+        GaussianKeys | SphereKeys | StudentKeys | MixtureKeys | AutoregressiveKeys | FileKeys | OwnKeys,
         Field(discriminator="distribution"),
     ],
     named("distribution"),
@@ -218,7 +219,7 @@ class Bumps(Choice):
 
 Term = Annotated[
     Annotated[
-        Zero | Linear | Quadratic | Ridge | Additive | Interaction | Bumps,
+        Zero | Linear | Quadratic | Ridge | Additive | Interaction | Bumps | OwnFunction,
         Field(discriminator="function"),
     ],
     named("function"),
@@ -259,7 +260,17 @@ class FittedRegression(Choice):
 
 Regression = Annotated[
     Annotated[
-        Zero | Linear | Quadratic | Ridge | Additive | Interaction | Bumps | Sum | FileRegression | FittedRegression,
+        Zero
+        | Linear
+        | Quadratic
+        | Ridge
+        | Additive
+        | Interaction
+        | Bumps
+        | OwnFunction
+        | Sum
+        | FileRegression
+        | FittedRegression,
         Field(discriminator="function"),
     ],
     named("function"),

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
+from simstudy.design.settings.code import OwnMeasure
 from simstudy.design.settings.ensembles import (
     Bandwidth,
     Combination,
@@ -35,11 +36,11 @@ class Data(Record):
         description="dimension d of the key space, at least 1 and at most 2²⁰"
     )
     key_distribution: Keys = Field(
-        GaussianKeys(), description="gaussian, sphere, student_t, mixture, autoregressive or file"
+        GaussianKeys(), description="gaussian, sphere, student_t, mixture, autoregressive, file or own"
     )
     regression: Regression = Field(
         Zero(function="zero"),
-        description="zero, linear, quadratic, ridge, additive, interaction, bumps, sum, file or fitted",
+        description="zero, linear, quadratic, ridge, additive, interaction, bumps, own, sum, file or fitted",
     )
     noise: Noise = Field(
         GaussianNoise(distribution="gaussian"), description="gaussian, student_t, heteroscedastic or residuals"
@@ -104,7 +105,7 @@ class Estimator(Record):
 
     learner: LearnerChoice = Field(
         NadarayaWatsonLearner(kind="nadaraya_watson"),
-        description="members of the ensemble: nadaraya_watson, trained, random_forest or ant_colony",
+        description="members of the ensemble: nadaraya_watson, trained, random_forest, ant_colony or own",
     )
     logits: Literal["distance", "dot_product"] = Field("distance", description='"distance" or "dot_product"')
     bandwidth: Bandwidth = Field(
@@ -133,6 +134,9 @@ class Estimator(Record):
         "none",
         description="independent computation that the measure `discrepancy` compares with: none, attention, "
         "multi_head_attention or torch_multi_head_attention",
+    )
+    measure_function: OwnMeasure | None = Field(
+        None, description='{ path = "FILE.py", name = "FUNCTION" }: the measure `own_measure`, by code of your own'
     )
 
     @property

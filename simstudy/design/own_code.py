@@ -1,0 +1,184 @@
+"""The user's own functions: read from their files, and held against their contract where they are trusted."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from simstudy.design.files import read_regular
+from simstudy.design.settings import Sum
+from simstudy.design.settings.cell import Cell
+from simstudy.design.settings.code import Code, Own, OwnKeys, OwnMeasure
+from simstudy.design.settings.records import Impossibility
+from simstudy.errors import UserError
+from simstudy.text import printable
+
+MAX_BYTES = 1 << 18
+"""Largest Python file that is read: it travels with every task."""
+_PROBES = 3, 5
+"""Replicates and keys on which a function is tried."""
+
+
+def texts_of(trust: Iterable[str | Path]) -> frozenset[str]:
+    """Return the texts of the files that a user trusts: what is trusted is what was there to be read.
+
+    Raises
+    ------
+    UserError
+        If one of them cannot be read.
+    """
+    if isinstance(trust, (str, Path)):
+        trust = [trust]
+    return frozenset(_text(Path(path), f"--trust {path}: ") for path in trust)
+
+
+def own_pieces(cell: Cell) -> Iterator[tuple[str, Own]]:
+    """Yield the user's own functions of a cell, each with the setting that states it."""
+    regression, estimator = cell.data.regression, cell.estimator
+    terms = regression.terms if isinstance(regression, Sum) else (regression,)
+    stated: list[tuple[str, Any]] = [("key_distribution", cell.data.key_distribution)]
+    stated += [("regression", term) for term in terms]
+    stated += [("learner", estimator.learner), ("measure_function", estimator.measure_function)]
+    yield from ((setting, piece) for setting, piece in stated if isinstance(piece, Own))
+
+
+def read_code(cell: Cell, folder: Path, trusted: frozenset[str]) -> tuple[Cell, list[Impossibility]]:
+    """Read the files of the functions of a cell, relative to the folder of its design, into the cell.
+
+    Functions of trusted texts are tried; no other one is run.
+    """
+    problems: list[Impossibility] = []
+    read: dict[Own, Own] = {}
+    for setting, piece in own_pieces(cell):
+        try:
+            if piece.code is not None:
+                raise UserError("code is read from the file at path; leave it out of the design")
+            code = _read(folder / piece.path, piece)
+            read[piece] = piece.model_copy(update={"code": Code(code.text, code.place, code.text in trusted)})
+            if code.text in trusted:
+                _try(read[piece], cell.data.n_features, cell.n_queries, cell.n_members)
+        except UserError as error:
+            problems.append((setting, printable(str(error))))
+    return _replaced(cell, lambda piece: read.get(piece, piece)), problems
+
+
+def with_word(cell: Cell, trusted: frozenset[str]) -> Cell:
+    """Return a stored cell whose functions may run if their texts are trusted."""
+
+    def spoken(piece: Own) -> Own:
+        text = "" if piece.code is None else piece.code.text
+        return piece.model_copy(update={"code": Code(text, piece.path, text in trusted)})
+
+    return _replaced(cell, spoken)
+
+
+def require_word(cells: Iterable[Cell]) -> None:
+    """Refuse to compute cells with functions that the user did not say may run.
+
+    Raises
+    ------
+    UserError
+        With the file, and how to give the word.
+    """
+    for cell in cells:
+        for setting, piece in own_pieces(cell):
+            if piece.code is None or not piece.code.trusted:
+                place = piece.path if piece.code is None else piece.code.place
+                remedy = f"which runs on your word only: read that file, then add --trust {place}"
+                raise UserError(printable(f"{setting} is code of {place}, {remedy}"))
+
+
+def _replaced(cell: Cell, change: Callable[[Own], Own]) -> Cell:
+    if not any(own_pieces(cell)):
+        return cell
+
+    def renewed(value: Any) -> Any:
+        if isinstance(value, Sum):
+            return value.model_copy(update={"terms": tuple(map(renewed, value.terms))})
+        return change(value) if isinstance(value, Own) else value
+
+    changed = {
+        name: table.model_copy(update={setting: renewed(value) for setting, value in table})
+        for name, table in (("data", cell.data), ("estimator", cell.estimator))
+    }
+    # Made anew: a copy would keep what the cell has already worked out of the former functions.
+    return Cell(**{name: getattr(cell, name) for name in Cell.model_fields} | changed)
+
+
+def _text(path: Path, before: str = "") -> str:
+    try:
+        return read_regular(path, MAX_BYTES).decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise UserError(f"{before or path}: not UTF-8 text; save it as UTF-8") from None
+    except UserError as error:
+        raise UserError(f"{before or f'{path}: '}{error}") from None
+
+
+def _read(path: Path, piece: Own) -> Code:
+    """Return the code of a file that defines the function, as far as that shows without running it."""
+    code = Code(_text(path), str(path))
+    try:
+        defined = code.functions
+    except (SyntaxError, ValueError, RecursionError) as error:
+        raise UserError(f"{path}: not Python: {' '.join(str(error).split())}") from None
+    if piece.name not in defined:
+        raise UserError(f"{path}: defines no function {piece.name!r}; it has {', '.join(defined) or 'none'}")
+    if piece.takes and (unknown := set(defined[piece.name]) - set(piece.takes)):
+        may = ", ".join(piece.takes)
+        raise UserError(f"{path}: {piece.name} takes {', '.join(sorted(unknown))}; it may take {may}")
+    return code
+
+
+@functools.lru_cache(maxsize=64)
+def _try(piece: Own, n_features: int, n_queries: int, n_heads: int) -> None:
+    """Hold a function against its contract on a few made-up arrays; raises UserError if it breaks it."""
+    n_replicates, n_keys = _PROBES
+    draw = np.random.Generator(np.random.Philox(key=1))
+    x = draw.standard_normal((n_features, n_replicates, n_keys))
+    if not piece.takes:
+        _try_points(piece, x)
+        return
+    fixed = {"target": draw.standard_normal(n_queries), "queries": draw.standard_normal((n_features, n_queries))}
+    redrawn = {
+        "estimates": draw.standard_normal((n_replicates, n_queries, n_heads)),
+        "values": draw.standard_normal((n_replicates, n_keys)),
+        "uniforms": draw.random((n_replicates, n_heads, n_keys)),
+    }
+    one = () if isinstance(piece, OwnMeasure) else (n_queries, n_heads)
+
+    def compute(part: slice) -> NDArray:
+        shape = (len(redrawn["values"][part]), *one)
+        return piece.of(shape, keys=x[:, part], **fixed, **{name: array[part] for name, array in redrawn.items()})
+
+    _hold(piece, compute)
+
+
+def _try_points(piece: Own, x: NDArray) -> None:
+    """Hold a function of points against its contract: the same bits at a point, wherever it stands."""
+    features = x.shape[:1] if isinstance(piece, OwnKeys) else ()
+
+    def compute(points: NDArray) -> NDArray:
+        return np.moveaxis(piece.call((*features, *points.shape[1:]), points), [-2, -1], [0, 1])
+
+    _hold(piece, lambda part: compute(x[:, part]))
+    if not np.array_equal(compute(x[:, :1, :2]), compute(x)[:1, :2]):
+        _refuse(piece, "gives another value at a point among other points; add up features one by one, as x[0] + x[1]")
+
+
+def _hold(piece: Own, compute: Callable[[slice], NDArray]) -> None:
+    whole = compute(slice(None))
+    if not np.isfinite(whole).all():
+        _refuse(piece, "returns values that are not finite")
+    if not np.array_equal(whole, compute(slice(None))):
+        _refuse(piece, "returns other values when it is called again; it must follow from its arguments alone")
+    if not np.allclose(whole[1:], compute(slice(1, None)), rtol=1e-9, atol=0.0):
+        _refuse(piece, "gives another value for a replicate among other replicates; no replicate may see another")
+
+
+def _refuse(piece: Own, what: str) -> None:
+    raise UserError(f"{piece.path}: {piece.name} {what}")

@@ -1,0 +1,204 @@
+"""The user's own functions: source text that travels with a cell, and runs only where the user said so."""
+
+from __future__ import annotations
+
+import ast
+import functools
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field, GetCoreSchemaHandler
+from pydantic_core import CoreSchema, core_schema
+
+from simstudy.design.settings.records import Choice, Line
+from simstudy.errors import UserError
+
+
+@dataclass(frozen=True)
+class Code:
+    """The text of a Python file, by which two of them are equal.
+
+    Attributes
+    ----------
+    text : str
+        What the file holds.
+    place : str
+        Where it was found, for messages.
+    trusted : bool
+        Whether the user said that it may run.  Never stored: what is read from a folder has yet to be trusted.
+    """
+
+    text: str
+    place: str = field(default="", compare=False)
+    trusted: bool = field(default=False, compare=False)
+
+    @property
+    def label(self) -> str:
+        """Digest of the text: the code as a coordinate."""
+        return hashlib.blake2b(self.text.encode(), digest_size=8).hexdigest()
+
+    @property
+    def functions(self) -> dict[str, tuple[str, ...]]:
+        """Functions that the file defines and the names of what they take, told without running it.
+
+        Raises
+        ------
+        SyntaxError, ValueError
+            If it is not Python.
+        """
+        return _functions(self.text)
+
+    def function(self, name: str) -> Callable[..., Any]:
+        """Return a function that the file defines.
+
+        Raises
+        ------
+        UserError
+            If the user did not say that the code may run, or if it raises.
+        """
+        if not self.trusted:
+            raise UserError(f"{self.place}: its code runs on your word only; read it, then add --trust {self.place}")
+        return _namespace(self.text, self.place)[name]
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return core_schema.no_info_after_validator_function(
+            lambda stated: stated if isinstance(stated, Code) else cls(stated),
+            core_schema.union_schema([core_schema.is_instance_schema(cls), core_schema.str_schema()]),
+            serialization=core_schema.plain_serializer_function_ser_schema(lambda code: code.text),
+        )
+
+
+@functools.lru_cache(maxsize=64)
+def _functions(text: str) -> dict[str, tuple[str, ...]]:
+    found = [node for node in ast.parse(text).body if isinstance(node, ast.FunctionDef)]
+    return {each.name: tuple(a.arg for a in (*each.args.args, *each.args.kwonlyargs)) for each in found}
+
+
+@functools.lru_cache(maxsize=64)
+def _namespace(text: str, place: str) -> dict[str, Any]:
+    """What a file defines, run once in a process."""
+    names: dict[str, Any] = {"__name__": "simstudy_own", "__file__": place}
+    try:
+        exec(compile(text, place, "exec"), names)
+    except Exception as error:
+        raise UserError(f"{place}: raises {_brief(error)} when it is run") from None
+    return names
+
+
+class Own(Choice):
+    """A function of the user's own Python file.
+
+    Attributes
+    ----------
+    takes
+        What the function may take, by name; nothing if it takes one array.
+    """
+
+    takes: ClassVar[tuple[str, ...]] = ()
+
+    if TYPE_CHECKING:
+        # Each kind declares them itself, as the order of fields counts.
+        path: Line
+        name: str
+        code: Code | None
+
+    @property
+    def decisive(self) -> Self:
+        """The same function, wherever its file lies."""
+        return self.model_copy(update={"path": ""})
+
+    def call(self, shape: tuple[int, ...], *arrays: NDArray, **named: NDArray) -> NDArray[np.float64]:
+        """Return what the function makes of arrays, which it cannot change.
+
+        Raises
+        ------
+        UserError
+            If the code may not run, if it raises, or if it returns anything but numbers of this shape.
+        """
+        if self.code is None:
+            raise ValueError(f"{self.path} has not been read; load the design it belongs to")
+        function = self.code.function(self.name)
+        try:
+            found = np.asarray(function(*map(_guarded, arrays), **{k: _guarded(v) for k, v in named.items()}))
+        except Exception as error:
+            raise UserError(f"{self.code.place}: {self.name} raises {_brief(error)}") from None
+        if found.shape != shape or found.dtype.kind not in "fiub":
+            kind = f"{found.dtype} of shape {found.shape}"
+            raise UserError(f"{self.code.place}: {self.name} returns {kind}; return numbers of shape {shape}")
+        return found.astype(np.float64)
+
+    def of(self, shape: tuple[int, ...], **arrays: NDArray) -> NDArray[np.float64]:
+        """Return what the function makes of those among named arrays that it takes.
+
+        Raises
+        ------
+        UserError
+            As `call`.
+        """
+        wanted = () if self.code is None else self.code.functions[self.name]
+        return self.call(shape, **{name: arrays[name] for name in wanted})
+
+    def _describe(self) -> str:
+        return f"{self.name} of {self.path}"
+
+
+def _guarded(array: NDArray) -> NDArray:
+    view = array.view()
+    view.flags.writeable = False
+    return view
+
+
+def _brief(error: Exception) -> str:
+    return " ".join(f"{type(error).__name__}: {error}".split())
+
+
+Path = Annotated[Line, Field(description="path of a Python file, relative to the design")]
+Name = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", description="a function that the file defines")]
+Text = Annotated[Code | None, Field(description="nothing: it is read from the file")]
+
+
+class OwnFunction(Own):
+    """m(x) by a function of a Python file: arrays x of features first, x[0] the first feature, to values like x[0].
+
+    Each value must follow from its own point alone, as points come in arrays of any size.
+    """
+
+    function: Literal["own"]
+    path: Path
+    name: Name
+    code: Text = None
+
+
+class OwnKeys(Own):
+    """Keys by a function of a Python file, of independent standard normals z (feature, ...): an array of that shape.
+
+    Each key must follow from its own normals alone, so that fewer keys are a prefix of more.
+    """
+
+    distribution: Literal["own"]
+    path: Path
+    name: Name
+    code: Text = None
+
+
+class OwnMeasure(Own):
+    """A number of each replicate by a function of a Python file, averaged over replicates as the measure own_measure.
+
+    The function names what it takes: estimates (replicate, query, head), target (query,), keys (feature, replicate,
+    key), values (replicate, key) with their noise, queries (feature, query).  It returns one number for each replicate.
+    """
+
+    path: Path
+    name: Name
+    code: Text = None
+
+    takes: ClassVar[tuple[str, ...]] = ("estimates", "target", "keys", "values", "queries")
+
+
+OWN_MEASURE = "own_measure"
+"""Name of the measure that an `OwnMeasure` gives."""

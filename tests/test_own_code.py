@@ -1,0 +1,227 @@
+"""Functions of the user's own: the same way as shipped ones, their contract, nothing run without the user's word."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+from builders import BASE, edited
+from commands import ROOT, simstudy
+from scipy import stats
+
+import simstudy as package
+from simstudy.data.shared import SharedData
+from simstudy.design.load import load_design
+from simstudy.design.mistakes import DesignError
+from simstudy.design.settings.cell import Cell
+from simstudy.errors import UserError
+from simstudy.execution.batch_files import Statement
+from simstudy.execution.verify import verify
+from simstudy.replicates.batch import simulate_batch
+
+EXAMPLE = ROOT / "designs" / "examples"
+SOURCE = """
+import numpy as np
+def quadratic(x):
+    return 0.25 * x[0] ** 2 + 0.25 * x[1] ** 2
+def copied(z):
+    return z
+def means(values, queries, uniforms):
+    count = len(values), queries.shape[1], uniforms.shape[1]
+    return np.broadcast_to(values.mean(axis=1)[:, None, None] + 0.0 * uniforms[:, None, :, 0], count)
+def squared_error(estimates, target):
+    return ((estimates.mean(axis=2) - target) ** 2).mean(axis=1)
+def lengths(keys, values, queries):
+    return keys[0].sum(axis=1) + values[:, 0] + queries[0, 0]
+"""
+BREACHES = {
+    "nothing_there": "defines no function 'nothing_there'; it has",
+    "flat": "returns float64 of shape (2, 3, 5); return numbers of shape (3, 5)",
+    "text": "return numbers of shape (3, 5)",
+    "not_finite": "returns values that are not finite",
+    "counting": "returns other values when it is called again",
+    "random": "returns other values when it is called again",
+    "failing": "failing raises IndexError: index 7 is out of bounds",
+    "writing": "writing raises ValueError: output array is read-only",
+    "averaging": "no replicate may see another",
+    "within": "gives another value at a point among other points",
+}
+BROKEN = """
+import numpy as np
+calls = []
+def flat(x): return x
+def text(x): return np.full(x[0].shape, "1")
+def not_finite(x): return np.where(x[0] > 0, np.nan, 1.0)
+def counting(x):
+    calls.append(1)
+    return x[0] * len(calls)
+def random(x): return np.random.rand(*x[0].shape)
+def failing(x): return x[7]
+def writing(x):
+    x[0] += 1.0
+    return x[0]
+def averaging(x): return x[0] - x[0].mean()
+def within(x): return x[0] - x[0].mean(axis=-1, keepdims=True)
+"""
+
+
+def study(folder: Path, name: str = "quadratic", file: str = "mine.py", text: str = SOURCE, **settings) -> Path:
+    """Write a design with a regression function of one's own and its file, and return its path."""
+    (folder / file).write_text(text)
+    design = package.Study("own", title="Own", aim="To test.")
+    given = {"n_keys": 12, "n_features": 2, "regression": {"function": "own", "path": file, "name": name}}
+    design.data(**given).heads(n_heads=2, head_dim=1, arrangement="orthogonal").estimator(bandwidth=0.8, **settings)
+    design.simulation(seed=BASE["seed"], batch_size=32, noise_treatment="drawn")
+    design.precision(min_replicates=64, max_replicates=64).grid("sizes", {"n_keys": [6, 12]}, exact=True)
+    path = folder / "design.toml"
+    path.write_text(design.toml())
+    return path
+
+
+def own(name: str) -> dict[str, str]:
+    return {"path": "mine.py", "name": name}
+
+
+def cells(path: Path, *trust: Path) -> list[Cell]:
+    return [planned.cell for planned in load_design(path, trust=trust).cells]
+
+
+def test_own_function__gives_the_bits_of_the_same_shipped_one(tmp_path):
+    path = study(tmp_path, learner="nadaraya_watson")
+    found = simulate_batch(cells(path, tmp_path / "mine.py"), 0)
+    shipped = path.with_name("shipped.toml")
+    shipped.write_text(edited(path.read_text(), 'function = "own", path = "mine.py", name = "quadratic"',
+                              'function = "quadratic", coefficients = [0.25, 0.25]'))  # fmt: skip
+    for ours, theirs in zip(found, simulate_batch(cells(shipped), 0), strict=True):
+        assert all(np.array_equal(a, b, equal_nan=True) for a, b in zip(ours, theirs, strict=True))
+
+
+def test_run__leaves_theory_blank_with_the_reason_and_says_which_code_it_ran(tmp_path):
+    path = study(tmp_path, measure_function=own("squared_error"))
+    results = package.run(path, output=tmp_path / "out", executor="serial", trust=[tmp_path / "mine.py"])
+    assert np.isnan(results.mse.sel(source=["exact", "leading"])).all()
+    assert set(results.inapplicable.sel(source="exact").values) == {
+        "regression is code of the user's own, of which no closed form is known"
+    }
+    # The measure is another way to the one that is computed without the decomposition.
+    np.testing.assert_allclose(results.own_measure.sel(source="empirical"), results.direct_mse.sel(source="empirical"))
+    np.testing.assert_allclose(results.own_measure_mcse, results.direct_mse_mcse)
+    code = cells(path)[0].data.regression.code
+    assert results.attrs["data"] == f"mine.py {code.label}"
+
+
+@pytest.mark.parametrize("name", BREACHES)
+def test_breach_of_the_contract__is_told_in_one_line(name, tmp_path):
+    path = study(tmp_path, name, text=BROKEN)
+    with pytest.raises(DesignError) as refused:
+        load_design(path, trust=[tmp_path / "mine.py"])
+    message = str(refused.value)
+    assert BREACHES[name] in message and message.count("\n") == 0 and "data.regression" in message
+
+
+def test_missing_or_faulty_file__is_refused_also_without_trust(tmp_path):
+    path = study(tmp_path, text="def quadratic(x:")
+    with pytest.raises(DesignError, match="not Python"):
+        load_design(path)
+    (tmp_path / "mine.py").unlink()
+    with pytest.raises(DesignError, match=r"mine.py: cannot be read: No such file"):
+        load_design(path)
+    path = study(tmp_path, measure_function=own("quadratic"))
+    with pytest.raises(DesignError, match="quadratic takes x; it may take estimates, target"):
+        load_design(path)
+
+
+def test_code_in_the_design_itself__is_refused(tmp_path):
+    path = study(tmp_path)
+    path.write_text(edited(path.read_text(), 'name = "quadratic"', 'name = "quadratic", code = "raise SystemExit"'))
+    with pytest.raises(DesignError, match="code is read from the file at path"):
+        load_design(path, trust=[tmp_path / "mine.py"])
+
+
+def test_without_the_users_word__nothing_is_executed(tmp_path):
+    text = SOURCE + f"open({str(tmp_path / 'trace')!r}, 'w').close()\n"
+    path = study(tmp_path, text=text)
+    design = load_design(path)
+    for command in ("check", "run", "plan", "status", "replay"):
+        more = ["--cell", "0", "--replicate", "1"] if command == "replay" else []
+        done = simstudy(command, path, *more, cwd=tmp_path)
+        computes = command in ("run", "plan", "replay")
+        assert done.returncode == (2 if computes else 0), done.stderr
+        if computes:
+            assert done.stderr.startswith("error: regression is code of ") and "add --trust" in done.stderr
+            assert done.stderr.count("\n") == 1 and str(tmp_path / "mine.py") in done.stderr
+    with pytest.raises(UserError, match="--trust"):
+        simulate_batch([planned.cell for planned in design.cells], 0)
+    assert not (tmp_path / "trace").exists() and not (tmp_path / "outputs").exists()
+    (tmp_path / "other.py").write_text(SOURCE)
+    assert simstudy("run", path, "--trust", "other.py", cwd=tmp_path).returncode == 2
+    assert not (tmp_path / "trace").exists()
+    assert simstudy("run", path, "--trust", "mine.py", "--workers", "1", cwd=tmp_path).returncode == 0
+    assert (tmp_path / "trace").exists()
+
+
+def test_contents_of_the_file__identify_batches_and_its_path_does_not(tmp_path):
+    (tmp_path / "elsewhere").mkdir()
+    first, moved = cells(study(tmp_path)), cells(study(tmp_path / "elsewhere", file="his.py"))
+    assert [a.identity("e") for a in first] == [b.identity("e") for b in moved]
+    changed = cells(study(tmp_path, text=SOURCE.replace("0.25", "0.5")))
+    assert not {a.identity("e") for a in first} & {b.identity("e") for b in changed}
+
+
+def test_stored_cell__travels_without_its_file_and_without_trust(tmp_path):
+    path = study(tmp_path)
+    cell = cells(path, tmp_path / "mine.py")[0]
+    statement = Statement.parse(Statement(engine="e", cell=cell).model_dump_json().encode(), cell.identity("e"))
+    with pytest.raises(UserError, match="--trust"):
+        simulate_batch([statement.cell], 0)
+    package.run(path, output=tmp_path, executor="processes", workers=1, trust=[tmp_path / "mine.py"])
+    folder = tmp_path / "own" / "quick"
+    with pytest.raises(UserError, match="--trust"):
+        verify(folder, 1.0, executor="serial")
+    shutil.move(tmp_path / "mine.py", tmp_path / "moved.py")
+    checked = verify(folder, 1.0, executor="serial", trust=[tmp_path / "moved.py"])
+    assert checked.compared == 4 and not checked.different
+
+
+def test_own_keys__are_what_the_function_makes_of_the_normals_of_gaussian_keys(tmp_path):
+    path = study(tmp_path)
+    path.write_text(path.read_text().replace(
+        "[heads]", 'key_distribution = { distribution = "own", path = "mine.py", name = "copied" }\n\n[heads]', 1
+    ))  # fmt: skip
+    fewer, more = cells(path, tmp_path / "mine.py")
+    keys = SharedData(more, 3, 4).keys(12)
+    assert keys.shape == (4, 2, 12) and abs(keys.mean()) < 0.5 and fewer.data_id == more.data_id
+    np.testing.assert_array_equal(SharedData(fewer, 4, 2).keys(6), keys[1:3, :, :6])
+
+
+def test_own_learner__takes_random_numbers_by_address(tmp_path):
+    path = study(tmp_path, learner={"kind": "own"} | own("means"), measure_function=own("lengths"))
+    trusted = cells(path, tmp_path / "mine.py")
+    alone, together = simulate_batch(trusted[:1], 1)[0], simulate_batch(trusted, 1)[0]
+    assert all(np.array_equal(a, b, equal_nan=True) for a, b in zip(alone, together, strict=True))
+    shared = SharedData(trusted[0], 32, 32)
+    errors = shared.values(trusted[0]).mean(axis=1) - together.target[0]
+    np.testing.assert_allclose(together.error_sum[:, 0].sum(axis=0), errors.sum(), rtol=1e-12)
+    lengths = shared.keys(6)[:, 0].sum(axis=1) + shared.values(trusted[0])[:, 0]
+    np.testing.assert_allclose(together.statistic_sum[:, -1].sum(), lengths.sum(), rtol=1e-12)
+
+
+def test_own_measure__takes_estimates_with_their_noise(tmp_path):
+    path = study(tmp_path, measure_function=own("squared_error"))
+    path.write_text(edited(path.read_text(), 'noise_treatment = "drawn"', 'noise_treatment = "integrated"'))
+    with pytest.raises(DesignError, match='use noise_treatment = "drawn"'):
+        load_design(path)
+
+
+def test_example__covers_as_often_as_student_says(tmp_path):
+    lines = sum(len(file.read_text().splitlines()) for file in EXAMPLE.glob("own?functions.*"))
+    assert lines <= 50
+    trust = [EXAMPLE / "own_functions.py"]
+    results = package.run(EXAMPLE / "own-functions.toml", output=tmp_path, executor="serial", trust=trust)
+    assert results.verdict.item() == "supported"
+    mean = results.isel(cell=results.grid == "mean")
+    exact = 2.0 * stats.t(mean.n_keys.values - 1).cdf(1.96) - 1.0
+    z = (mean.own_measure.sel(source="empirical").values - exact) / mean.own_measure_mcse.values
+    assert (np.abs(z) < 4.0).all() and (mean.own_measure_mcse < 0.006).all()
