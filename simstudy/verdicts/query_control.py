@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from scipy.stats import norm, qmc
 
 from simstudy.data.heads import key_projections, query_points, query_projections
+from simstudy.design.own_code import own_pieces
 from simstudy.design.settings import GaussianQueries
 from simstudy.design.settings.cell import Cell
 from simstudy.replicates.performance import Performance
@@ -99,8 +100,13 @@ def _log2_most(cell: Cell) -> int:
 
 
 def applies(cell: Cell) -> bool:
-    """Whether leading order is derived for a cell whose query points alone are a population."""
+    """Whether leading order is derived for a cell whose query points alone are a population, and pays.
+
+    Under noise alone it gains little, and leaves errors that rest on few draws, those of the farthest query points.
+    """
     estimator = cell.estimator
+    if cell.data.regression.function == "zero" or own_pieces(cell):
+        return False
     return (
         cell.population == ("queries",)
         and estimator.plain
