@@ -14,6 +14,7 @@ from simstudy.design.claims import Verdict
 from simstudy.design.measures import ATTRIBUTES, INDICES, SOURCES, VARIABLES, coordinates_of
 from simstudy.design.settings import TABLE_OF
 from simstudy.design.settings.cell import Coordinates, level
+from simstudy.design.settings.code import OWN_MEASURE
 from simstudy.design.settings.systems import QUANTITIES
 from simstudy.errors import UserError
 from simstudy.execution.store import read_results
@@ -216,7 +217,7 @@ _OCCASIONAL: tuple[frozenset[str], ...] = (
     frozenset({"wrong_pair_share", "wrong_pair_share_mcse"}),
     *(
         frozenset(names) | {f"{name}_{error}" for name in names for error in ("mcse", "mcse_given")}
-        for names in QUANTITIES.values()
+        for names in (*QUANTITIES.values(), (OWN_MEASURE,))
     ),
 )
 """Variables that only some designs ask for: results have all of a set, or none."""
