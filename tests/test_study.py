@@ -88,7 +88,8 @@ def test_damaged_batch__is_computed_again(design, serial, tmp_path, damage):
     assert_same(serial, (run(design, output=tmp_path, executor="serial"), tmp_path), design)
 
 
-def test_tighter_precision__extends_what_is_stored(design, serial, tmp_path):
+def test_tighter_precision__extends_what_is_stored(serial, tmp_path):
+    design = load_design(write_design(tmp_path))
     run(design, output=tmp_path, executor="serial")
     before = batch_digests(design, tmp_path)
     tighter = load_design(write_design(tmp_path, edited(DESIGN, "mse = 0.05", "mse = 0.02")))

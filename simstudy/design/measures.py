@@ -28,7 +28,7 @@ THEORIES = SOURCES[1:]
 INDICES = ("chordal", "participation", "entropy", "logdet", "volume", "vendi", "min_angle", "output")
 ATTRIBUTES = (
     "study", "profile", "title", "aim", "design", "design_hash", "factors", "seed", "engine", "simstudy_version",
-    "commit", "libraries", "missing_values", "run", "seal", "beacon",
+    "commit", "libraries", "missing_values", "run", "seal", "beacon", "data",
 )  # fmt: skip
 """Global attributes of the results of a study."""
 
