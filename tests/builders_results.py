@@ -270,4 +270,5 @@ def _attributes(design: Design) -> dict[str, Any]:
         "run": "{}",
         "seal": "",
         "beacon": "",
+        "data": "generated",
     }

@@ -115,7 +115,10 @@ def test_contrast__of_an_index_and_by_numbers_of_cells(results):
 
 def test_contrast__without_a_sound_error_has_no_interval_and_says_why(results):
     found = simstudy.contrast(results, ELSEWHERE, {"grid": "few"}, "mse")
-    assert (found.lower, found.upper) == (-np.inf, np.inf) and "16 blocks of replicates, 64 are needed" in repr(found)
+    assert (found.lower, found.upper) == (
+        -np.inf,
+        np.inf,
+    ) and "16 blocks of replicates or draws, 64 are needed" in repr(found)
     with pytest.raises(UserError, match="no replicate of this cell has an estimate"):
         simstudy.contrast(results, 0, {"grid": "lost"}, "mse")
 

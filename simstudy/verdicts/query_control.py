@@ -105,7 +105,7 @@ def applies(cell: Cell) -> bool:
     Under noise alone it gains little, and leaves errors that rest on few draws, those of the farthest query points.
     """
     estimator = cell.estimator
-    if cell.data.regression.function == "zero" or own_pieces(cell):
+    if cell.data.regression.function == "zero" or any(own_pieces(cell)):
         return False
     return (
         cell.population == ("queries",)

@@ -8,7 +8,7 @@ import tomllib
 import numpy as np
 import pytest
 from builders import DESIGN, edited, write_design
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from test_load import DESIGNS
 
@@ -76,6 +76,8 @@ _ENTRIES = st.dictionaries(st.text(max_size=4) | st.just("factors"), st.recursiv
 ), max_size=4)  # fmt: skip
 
 
+# Neither drawing nor the rest may fail because the machine is busy.
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.dictionaries(st.sampled_from(["study", "data", "grids", "claims", "profiles", "x y"]), _ENTRIES, max_size=3))
 def test_any_tables__become_toml_that_parses_to_them(tables):
     text, problems = to_toml(tables)

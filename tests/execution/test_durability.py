@@ -115,7 +115,7 @@ def limited(command: list[object], size: int) -> subprocess.CompletedProcess:
 
 
 @pytest.mark.parametrize(
-    ("size", "place"), [(50, ".owner.json"), (2_000, ".npz"), (20_000, "results.nc"), (10_000_000, None)]
+    ("size", "place"), [(50, ".owner.json"), (2_000, ".npz"), (20_000, "details.nc"), (10_000_000, None)]
 )
 def test_disk_that_is_full__is_one_message_and_nothing_torn(tmp_path, size, place):
     path, output = write_design(tmp_path), tmp_path / "out"
@@ -127,7 +127,7 @@ def test_disk_that_is_full__is_one_message_and_nothing_torn(tmp_path, size, plac
     assert f"{place}: cannot be written" in result.stderr and "and run again" in result.stderr
     assert len(result.stderr.strip().splitlines()) == 1
     stored = batches(output)
-    assert bool(stored) == (place == "results.nc")
+    assert bool(stored) == (place == "details.nc")
     assert not (output / FOLDER / "results.nc").exists()
     assert list((output / FOLDER / ".partial").iterdir()) == []
     design = load_design(path)

@@ -7,6 +7,8 @@ Index legend: h head; Q queries; U values of log t; N keys; j feature.
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 from scipy.special import logsumexp
 
@@ -51,7 +53,9 @@ class EqualKeysLaw:
 
     def n_steps(self) -> int:
         """Return how many values of log t the heads need at most."""
-        return max(len(self._grid(log_kernel)[0]) for heads in self._log_kernels for log_kernel in heads)
+        # Counted, not made: grids of kernels too narrow would fill the memory.
+        ranges = [self._range(log_kernel) for heads in self._log_kernels for log_kernel in heads]
+        return max(math.ceil((high - low) / self._step) for _, low, high in ranges)
 
     def too_large(self) -> str:
         """Say why the moments cannot be computed in reasonable time and memory, or nothing."""
@@ -90,14 +94,19 @@ class EqualKeysLaw:
 
         Below y0 tS is small for every sum S over n keys, and integrands are powers of t: few nodes take them far down.
         """
+        y0, low, high = self._range(log_kernel)
+        y = np.arange(low, high, self._step)
+        return y - np.exp(y0 - y), self._step * (1 + np.exp(y0 - y))
+
+    def _range(self, log_kernel: Array) -> tuple[float, float, float]:
+        """Return y0 and the ends of y."""
         log_mass = logsumexp(log_kernel) - np.log(len(log_kernel))
         y0 = -np.log(self._n_keys) - log_kernel.max() - 1.0
         low = np.log(_TAIL / self._n_keys) - log_mass
         # -log max_i K(X_i) is larger with probability `_TAIL`.
         depth = -np.quantile(log_kernel, _TAIL ** (1 / self._n_keys), method="lower")
         high = depth + np.log(-np.log(_TAIL)) + self._step
-        y = np.arange(y0 - np.log(y0 - low), high, self._step)
-        return y - np.exp(y0 - y), self._step * (1 + np.exp(y0 - y))
+        return y0, y0 - np.log(y0 - low), high
 
 
 def _log_kernels(heads: Heads, keys: Array) -> Array:
