@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from simstudy.design.builder import Study
     from simstudy.design.load import check
     from simstudy.ensemble import head_diversity, nw_ensemble, principal_angles
+    from simstudy.interactive import open_results, plan, run
     from simstudy.joining import concat
-    from simstudy.library import open_results, plan, run
     from simstudy.results import to_grid
     from simstudy.transformers.heads import read_heads
     from simstudy.transformers.inspection import inspect_heads
@@ -28,7 +28,7 @@ __all__ = [
 _HOMES = {
     "Study": "design.builder", "check": "design.load", "concat": "joining", "contrast": "analysis",
     "details": "analysis", "inspect_heads": "transformers.inspection", "read_heads": "transformers.heads",
-    "open_results": "library", "plan": "library", "run": "library", "to_grid": "results",
+    "open_results": "interactive", "plan": "interactive", "run": "interactive", "to_grid": "results",
 }  # fmt: skip
 
 

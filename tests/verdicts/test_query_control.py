@@ -61,6 +61,7 @@ def test_slopes__leave_each_pair_out():
     "settings",
     [
         {"population": []},
+        {"regression": {"function": "zero"}},
         {"arrangement": "haar", "population": ["queries", "heads"]},
         {"combination": {"rule": "optimal"}},
         {"key_distribution": {"distribution": "sphere"}},

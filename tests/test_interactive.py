@@ -18,7 +18,7 @@ from simstudy.report import terminal
 @pytest.fixture(scope="module")
 def found(tmp_path_factory):
     """Results of a dict, as TOML parses a file, and the folder of outputs."""
-    output = tmp_path_factory.mktemp("library")
+    output = tmp_path_factory.mktemp("interactive")
     return simstudy.run(tomllib.loads(DESIGN), output=output, executor="serial"), output
 
 
