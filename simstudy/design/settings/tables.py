@@ -23,6 +23,7 @@ from simstudy.design.settings.ensembles import (
     OriginQuery,
     UniformCombination,
 )
+from simstudy.design.settings.masks import Mask, NoMask
 from simstudy.design.settings.mechanisms import Normaliser, NoTransformation, SoftmaxNormaliser, Transformation
 from simstudy.design.settings.processes import GaussianKeys, GaussianNoise, Keys, Noise, Regression, Zero
 from simstudy.design.settings.records import Count, Degrees, Line, NonNegative, Positive, Record, named
@@ -81,8 +82,13 @@ class Heads(Record):
     file: Line | None = Field(
         None, description='path of a .npy array (H, d, p), relative to the design; for arrangement = "file" only'
     )
-    query_projections: Literal["same", "opposite", "haar"] = Field(
-        "same", description='"same" as the key projections, "opposite" sign in every second head, or "haar"'
+    query_projections: Literal["same", "opposite", "haar", "file"] = Field(
+        "same", description='"same" as the key projections, "opposite" sign in every second head, "haar" or "file"'
+    )
+    query_file: Line | None = Field(
+        None,
+        exclude_if=lambda path: path is None,
+        description='path of a .npy array (H, d, p), relative to the design; for query_projections = "file" only',
     )
 
     @model_validator(mode="before")
@@ -124,6 +130,12 @@ class Estimator(Record):
     normaliser: Normaliser = Field(
         SoftmaxNormaliser(kind="softmax"),
         description="how logits become weights: softmax, entmax, sparsemax, relu or compact",
+    )
+    # Left out where it is not used, as are other later settings: numbers stored without them keep their identity.
+    mask: Mask = Field(
+        NoMask(kind="none"),
+        exclude_if=lambda mask: mask.kind == "none",
+        description="which keys a query may attend to: none (all of them), causal, banded or file",
     )
     combination: Combination = Field(
         UniformCombination(rule="uniform"),
