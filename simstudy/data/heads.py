@@ -18,7 +18,7 @@ from simstudy.design.settings.cell import Cell, Matrices
 
 
 def key_projections(cell: Cell, first: int = 0, count: int = 1) -> np.ndarray:
-    """Projections W_h that are applied to the keys, with orthonormal columns unless they come from a file.
+    """Projections W_h that are applied to the keys, with orthonormal columns unless a file or function gives them.
 
     A head of s times the bandwidth of the cell is one of that bandwidth whose projection is divided by s.
 
@@ -47,6 +47,9 @@ def _directions(cell: Cell, first: int, count: int) -> np.ndarray:
         return _orthonormal(cell, _random_matrices(cell, Role.PROJECTIONS, first, count))
     if cell.heads.arrangement == "scattered":
         return _scattered(cell)
+    if cell.heads.heads_function is not None:
+        z = _random_matrices(cell, Role.PROJECTIONS)[0]
+        return cell.heads.heads_function.of(z.shape, normals=z)
     if cell.heads.arrangement == "file":
         return _from_file(cell, cell.heads.file, cell.file_projections)
     return _arranged(cell.heads, cell.data.n_features)

@@ -158,6 +158,7 @@ def _heads(cell: Cell) -> Iterator[Impossibility]:
         "principal_angles": ("arrangement", "principal_angles"),
         "spread": ("arrangement", "scattered"),
         "file": ("arrangement", "file"),
+        "heads_function": ("arrangement", "own"),
         "query_file": ("query_projections", "file"),
     }
     for setting, (where, alternative) in needs.items():

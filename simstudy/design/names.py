@@ -21,6 +21,7 @@ SETTINGS: dict[str, Setting] = {
     "spread": Setting("spread of heads"),
     "head_seed": Setting("draw of heads"),
     "file": Setting("file of heads"),
+    "heads_function": Setting("function of the heads"),
     "query_projections": Setting("query projections"),
     "query_file": Setting("file of query projections"),
     "learner": Setting("learner"),

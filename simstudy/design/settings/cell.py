@@ -119,7 +119,7 @@ class Cell(Record):
         """Names of what is drawn at random and kept over replicates: queries, heads."""
         if self.instance is not None:
             return frozenset()
-        random_heads = {self.heads.arrangement, self.heads.query_projections} & {"haar", "scattered"}
+        random_heads = {self.heads.arrangement, self.heads.query_projections} & {"haar", "scattered", "own"}
         has_heads = self.estimator.learner.kind in ("nadaraya_watson", "trained")
         found = {"queries": self.queries.queries.kind == "gaussian", "heads": bool(random_heads) and has_heads}
         return frozenset(name for name, is_drawn in found.items() if is_drawn)

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
-from simstudy.design.settings.code import OwnMeasure
+from simstudy.design.settings.code import OwnHeads, OwnMeasure
 from simstudy.design.settings.ensembles import (
     Bandwidth,
     Combination,
@@ -60,10 +60,10 @@ class Heads(Record):
         None, exclude=True, description="dimension budget D, a multiple of head_dim: states n_heads = D / head_dim"
     )
     arrangement: Literal[
-        "aligned", "orthogonal", "rotated", "principal_angles", "scattered", "haar", "haar_redrawn", "file"
+        "aligned", "orthogonal", "rotated", "principal_angles", "scattered", "haar", "haar_redrawn", "file", "own"
     ] = Field(
-        description="aligned, orthogonal, rotated, principal_angles, scattered, haar, haar_redrawn (each replicate) or "
-        "file"
+        description="aligned, orthogonal, rotated, principal_angles, scattered, haar, haar_redrawn (each replicate), "
+        "file or own"
     )
     angle: Degrees | None = Field(
         None, description='degrees in [0, 90] between any two heads; for arrangement = "rotated" only'
@@ -81,6 +81,11 @@ class Heads(Record):
     )
     file: Line | None = Field(
         None, description='path of a .npy array (H, d, p), relative to the design; for arrangement = "file" only'
+    )
+    heads_function: OwnHeads | None = Field(
+        None,
+        exclude_if=lambda function: function is None,
+        description='{ path = "FILE.py", name = "FUNCTION" }: heads by code of your own; for arrangement = "own" only',
     )
     query_projections: Literal["same", "opposite", "haar", "file"] = Field(
         "same", description='"same" as the key projections, "opposite" sign in every second head, "haar" or "file"'
