@@ -340,6 +340,14 @@ def test_own_measure__without_a_number_of_a_replicate_is_told(tmp_path):
     assert f"mine.py: gaps returns a number that is not finite for replicate {first}\n" in done.stderr
 
 
+def test_example__of_masks_agrees_with_its_exact_theory(tmp_path):
+    trust = [EXAMPLE / "own_heads.py"]
+    results = package.run(EXAMPLE / "masks.toml", output=tmp_path, executor="serial", trust=trust)
+    assert results.verdict.item() == "supported"
+    exact, empirical = results.mse.sel(source="exact"), results.mse.sel(source="empirical")
+    assert (np.abs(empirical - exact) < 4 * results.mse_mcse).all() and (np.diff(exact) > 0.02).all()
+
+
 def test_example__covers_as_often_as_student_says(tmp_path):
     lines = sum(len(file.read_text().splitlines()) for file in EXAMPLE.glob("own?functions.*"))
     assert lines <= 50

@@ -40,8 +40,9 @@ def masked(
     place = np.argsort(np.concatenate([np.flatnonzero(seen == n) for n in sizes]))
     arrays = (name for name in parts[0]._fields if name != "reason")
     joined: dict[str, Any] = {name: np.concatenate([getattr(part, name) for part in parts])[place] for name in arrays}
-    stated = [f"of {n} keys: {part.reason}" for n, part in zip(sizes, parts, strict=True) if part.reason]
-    return parts[0]._replace(**joined, reason="; ".join(stated))
+    stated = [f"where {n} keys are seen, {part.reason}" for n, part in zip(sizes, parts, strict=True) if part.reason]
+    others = f"; and of {len(stated) - 1} further numbers of keys" if stated[1:] else ""
+    return parts[0]._replace(**joined, reason=f"{stated[0]}{others}" if stated else "")
 
 
 def _of_size(cell: Cell, n_keys: int) -> Cell:
