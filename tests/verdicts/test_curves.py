@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import xarray as xr
+from builders import minimal_cell
 from builders_results import DESIGN, build_design, build_results
 
 from simstudy.design.document import Design
@@ -85,9 +86,10 @@ def test_impossible_cells__are_left_out(tmp_path):
     assert curves._moved(cell, "angle", 91.0) is None
 
 
-def test_a_cell_between__has_an_identity_of_its_own(design):
-    cell = design.cells[0].cell
-    cell.identity("engine"), cell.data_id
+def test_a_cell_between__has_an_identity_of_its_own():
+    # Its noise decides nothing, so that it holds on to another cell, of its identity.
+    cell = minimal_cell(noise={"distribution": "student_t", "df": 5}, arrangement="rotated", angle=0.0)
+    assert cell.decisive is not cell
     moved = curves._moved(cell, "angle", 7.5)
     assert moved.identity("engine") != cell.identity("engine") and moved.heads.angle == 7.5
 
