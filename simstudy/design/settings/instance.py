@@ -35,6 +35,9 @@ class Instance(Choice):
         """Return the name of the system: that of its file in every room."""
         return cls.__module__.rpartition(".")[2]
 
+    def require(self) -> None:
+        """Refuse to be measured where something is missing that is no part of this package; raises UserError."""
+
     def impossibilities(self, data: Data, heads: Heads) -> Iterator[Impossibility]:
         """Yield the rules that its parameters and the sizes of the cell break together."""
         yield from ()
