@@ -1,12 +1,12 @@
-"""Sequences for trained transformers, each drawn by a random process that is stated here: nobody has seen the next one.
+"""Sequences for trained transformers, each drawn by a random process that is stated here.
 
-- Reactions, for ``rxnmapper``: one of 16 kinds of reaction that are common in patents, each of its groups one of 30, with
-  a solvent and perhaps a base: some 10^6 of them.
+- Reactions, for ``rxnmapper``: one of 16 kinds of reaction that are common in patents, each of its groups one of 14 to
+  30, with a solvent and perhaps a base: some 300,000 of them.
 - Heavy chains of antibodies, for ``antiberty``: one of three frameworks, written from memory after the human germline
-  genes IGHV1-69, IGHV3-23 and IGHV4-34; 5 to 15 random residues in the third loop, and of the others one in 25 replaced.
-  They are like antibodies; none is one that was found.
-- Texts, for ``minilm``: four sentences of the manual that comes with Python, in random order: sentences recur, texts do
-  not.  Another version of Python has other sentences.
+  genes IGHV1-69, IGHV3-23 and IGHV4-34, of which one residue in 25 is replaced, and 5 to 15 random residues in the
+  third loop.  They are like antibodies; none is one that was found.
+- Texts, for ``minilm``: four sentences of the manual that comes with Python, drawn at random: sentences recur, texts
+  hardly.  Another version of Python has other sentences.
 """
 
 from __future__ import annotations

@@ -6,6 +6,7 @@ The only system that looks at theory: how well it predicts is what is measured h
 from __future__ import annotations
 
 import functools
+import threading
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -56,20 +57,20 @@ class _Group(NamedTuple):
         Mean square of what each head adds to the residual stream, on those sequences.
     edited : list
         Tokens of further sequences, to see the damage of edits.
-    key
-        What the group follows from.
+    address : tuple
+        Model, number of judged sequences and words of the random numbers: what the group follows from.
     """
 
     encoder: Encoder
     found: xr.Dataset
     norms: Array
     edited: list[list[int]]
-    key: tuple[int, ...]
+    address: tuple[str, int, tuple[int, ...]]
 
     @property
     def rng(self) -> np.random.Generator:
         """Random numbers for whatever else is random: the same for every cell."""
-        return np.random.default_rng([*self.key, 1])
+        return np.random.default_rng([*self.address[2], 1])
 
     def correlation(self, source: str) -> Array:
         """Correlation (L, H, H) of weights, observed or predicted."""
@@ -86,15 +87,24 @@ def _output(encoder: Encoder, tokens: list[int], edit: Edit | None) -> np.ndarra
     return encoding.output if encoding.scores is None else restored_probabilities(encoding)
 
 
+_ONE_AT_A_TIME = threading.Lock()
+
+
+def _group(*address: Any) -> _Group:
+    """The group of an address: threads that ask for one at the same time wait for one another."""
+    with _ONE_AT_A_TIME:
+        return _made(*address)
+
+
 @functools.lru_cache(maxsize=_GROUPS)
-def _group(model: str, count: int, key: tuple[int, ...]) -> _Group:
+def _made(model: str, count: int, key: tuple[int, ...]) -> _Group:
     encoder, vocabulary = load_trained(model)
     rng = np.random.default_rng(key)
     tokens = [draw_tokens(model, vocabulary, rng) for _ in range(2 * count + _EDITED)]
     encodings = [encoder(each) for each in tokens[: 2 * count]]
     found = inspect_heads(encoder.heads, [each.states for each in encodings], queries=1, seed=int(rng.integers(2**32)))
     norms = np.mean([_norms(encoder.heads, each) for each in encodings], axis=0)
-    return _Group(encoder, found, norms, tokens[2 * count :], key)
+    return _Group(encoder, found, norms, tokens[2 * count :], (model, count, key))
 
 
 def _norms(heads: TransformerHeads, encoding: Encoding) -> Array:
@@ -186,14 +196,21 @@ def share_pairs(instance: PairSharingInstance, cell: Cell, shared: SharedData) -
     """Rank correlation of the distance of two heads with the damage if one takes the pattern of the other."""
 
     def numbers(group: _Group) -> dict[str, float]:
-        correlation = group.correlation(instance.predictor)
-        layer = int(group.rng.integers(len(correlation)))
-        every = np.argwhere(~np.eye(correlation.shape[1], dtype=bool))
-        pairs = group.rng.permutation(every)[:_PAIRS]
-        damage = group.damage([sharing({(layer, int(head)): int(donor)}) for head, donor in pairs])
-        return {"sharing_rank": _rank(1 - correlation[layer][tuple(pairs.T)], damage)}
+        layer, pairs, damage = _shared_pairs(*group.address)
+        return {"sharing_rank": _rank(1 - group.correlation(instance.predictor)[layer][tuple(pairs.T)], damage)}
 
     return _measured(instance, shared, numbers)
+
+
+@functools.lru_cache(maxsize=_GROUPS)
+def _shared_pairs(*address: Any) -> tuple[int, NDArray[np.intp], Array]:
+    """A random layer, random pairs (pair, 2) of a head and its donor, and the damage (pair,)."""
+    group = _group(*address)
+    n_layers, n_heads = group.norms.shape
+    rng = group.rng
+    layer = int(rng.integers(n_layers))
+    pairs = rng.permutation(np.argwhere(~np.eye(n_heads, dtype=bool)))[:_PAIRS]
+    return layer, pairs, group.damage([sharing({(layer, int(head)): int(donor)}) for head, donor in pairs])
 
 
 @measure.register
@@ -201,13 +218,20 @@ def prune_heads(instance: HeadPruningInstance, cell: Cell, shared: SharedData) -
     """Rank correlation of a score of heads with the damage of setting one to zero, in one layer."""
 
     def numbers(group: _Group) -> dict[str, float]:
-        heads = group.encoder.heads
-        layer, n_heads = int(group.rng.integers(len(heads.key))), heads.key.shape[1]
-        damage = group.damage([zeroing((layer, head)) for head in range(n_heads)])
+        layer, damage = _pruned(*group.address)
         score = group.norms[layer] if instance.score == "norm" else _distances(instance.model, layer)
         return {"pruning_rank": _rank(score, damage)}
 
     return _measured(instance, shared, numbers)
+
+
+@functools.lru_cache(maxsize=_GROUPS)
+def _pruned(*address: Any) -> tuple[int, Array]:
+    """A random layer, and the damage (H,) of setting each of its heads to zero."""
+    group = _group(*address)
+    n_layers, n_heads = group.norms.shape
+    layer = int(group.rng.integers(n_layers))
+    return layer, group.damage([zeroing((layer, head)) for head in range(n_heads)])
 
 
 @functools.cache

@@ -20,6 +20,8 @@ class Instance(Choice):
         Settings of other tables that mean something for it; all others are refused where a design states them.
     quantities
         What is measured, each with unit, meaning and formula; every name becomes a measure.
+    rests_on
+        Folders and files of this package that decide its numbers, beside those that decide all numbers.
     words
         What people call its parameters, where their own names do not do.
     """
@@ -28,6 +30,7 @@ class Instance(Choice):
 
     uses: ClassVar[tuple[str, ...]]
     quantities: ClassVar[dict[str, Quantity]]
+    rests_on: ClassVar[tuple[str, ...]] = ()
     words: ClassVar[dict[str, Setting]] = {}
 
     @classmethod

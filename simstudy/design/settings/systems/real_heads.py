@@ -22,9 +22,12 @@ class _OnSequences(Choice):
     """
 
     model: Literal["rxnmapper", "antiberty", "minilm"] = Field(description='"rxnmapper", "antiberty" or "minilm"')
-    sequences: Literal[2, 4, 8, 16] = Field(4, description="2, 4, 8 or 16 are judged; theory is fitted on as many others")
+    sequences: Literal[2, 4, 8, 16] = Field(
+        4, description="2, 4, 8 or 16 are judged; theory is fitted on as many others"
+    )
 
     uses: ClassVar[tuple[str, ...]] = ()
+    rests_on: ClassVar[tuple[str, ...]] = ("arguments.py", "theory", "transformers")
     words: ClassVar[dict[str, Setting]] = {
         "model": Setting("model"),
         "predictor": Setting("predictor"),
