@@ -35,7 +35,7 @@ def test_threads__run_without_the_library_that_could_listen(tmp_path):
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.parametrize("executor", ["processes", "cuda"])
+@pytest.mark.parametrize("executor", ["processes", pytest.param("cuda", marks=pytest.mark.rare)])
 def test_local_cluster__listens_on_loopback_and_refuses_a_second_user(executor, monkeypatch):
     require_second_user()
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
