@@ -61,7 +61,7 @@ def test_plain_cluster__lets_a_second_user_in():
     with SpecCluster(nannies, {"cls": Scheduler, "options": place}, silence_logs=50) as cluster, Client(cluster):
         opened = listeners(os.getpid()) - before
         assert len(opened) == 5  # with the pages of scheduler and worker
-        ways, users = break_in(opened)
+        ways, users = break_in(opened, ["tcp"], seconds=100.0)
     assert {"as_client tcp", "as_peer tcp", "as_worker tcp"} <= set(ways) and users == ["uid-0"]
 
 
