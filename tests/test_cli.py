@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import xarray as xr
 from builders import DESIGN, edited, write_design
-from commands import ROOT, simstudy
+from commands import simstudy
 
 from simstudy.execution.batch_files import Shape
 from simstudy.execution.store import Store

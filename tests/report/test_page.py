@@ -15,9 +15,9 @@ from builders_results import DESIGN, build_design, build_results
 from simstudy.design.measures import MEASURES, THEORIES
 from simstudy.errors import UserError
 from simstudy.execution.store import Store, read_results
+from simstudy.report import page as page_module
 from simstudy.report.comparisons import comparison_lines
 from simstudy.report.figures import draw_claims
-from simstudy.report import page as page_module
 from simstudy.report.page import write_report
 from simstudy.report.tables import (
     cell_frame,
