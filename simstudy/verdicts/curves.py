@@ -36,7 +36,7 @@ TOLD_BY = "told_by"
 def theory_between(design: Design, figure: CurveFigure, cells: xr.Dataset) -> xr.Dataset:
     """Return what theory says of the measure of a figure between the levels of its factor x.
 
-    Only along lines of cells of which two or more have a value by that theory, and where the setting may take values between
+    Only along lines of cells of which two or more have a value by that theory, and where the setting may vary between
     its levels.  The number of cells is bounded, so that expensive theory may say nothing between the levels.
 
     Parameters
