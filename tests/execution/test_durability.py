@@ -165,7 +165,13 @@ EXTENSIONS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("extension", EXTENSIONS.values(), ids=EXTENSIONS)
+@pytest.mark.parametrize(
+    "extension",
+    [
+        pytest.param(edit, id=name, marks=pytest.mark.rare if name in ("more replicates", "a wider precision") else ())
+        for name, edit in EXTENSIONS.items()
+    ],
+)
 def test_extended_study__computes_only_what_is_missing(design, tmp_path, monkeypatch, extension):
     run(design, output=tmp_path / "grown", executor="serial")
     stored = batches(tmp_path / "grown")
