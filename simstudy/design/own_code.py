@@ -82,14 +82,16 @@ def with_word(cell: Cell, trusted: frozenset[str]) -> Cell:
 
 
 def require_word(cells: Iterable[Cell]) -> None:
-    """Refuse to compute cells with functions that the user did not say may run.
+    """Refuse to compute cells with functions that the user did not say may run, or that need what is not installed.
 
     Raises
     ------
     UserError
-        With the file, and how to give the word.
+        With the file, and how to give the word; or with what is missing.
     """
     for cell in cells:
+        if cell.instance is not None:
+            cell.instance.require()
         for setting, piece in own_pieces(cell):
             if piece.code is None or not piece.code.trusted:
                 place = piece.path if piece.code is None else piece.code.place

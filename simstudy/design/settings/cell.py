@@ -161,7 +161,7 @@ class Cell(Record):
             return queries.count
         return len(queries.points) if queries.kind == "points" else 1
 
-    @property
+    @cached_property
     def coordinates(self) -> dict[str, Any]:
         """Every setting by name, as it labels the cell in the results: numbers, or text for composite choices.
 
@@ -171,13 +171,14 @@ class Cell(Record):
         ``bandwidth`` is the number b; its rule is ``bandwidth_rule``.
         """
         labels: dict[str, Any] = {}
+        meaningful = self.meaningful
         for name, table in TABLE_OF.items():
-            value = getattr(getattr(self, table), name) if name in self.meaningful else None
+            value = getattr(getattr(self, table), name) if name in meaningful else None
             labels[name] = label(value)
             if isinstance(value, Record):
                 labels |= {f"{name}.{key}": label(getattr(value, key)) for key in parameters_of(value)}
         labels["bandwidth_rule"] = labels["bandwidth"]
-        if "bandwidth" in self.meaningful:
+        if "bandwidth" in meaningful:
             labels["bandwidth"] = self.bandwidth
         return labels
 
