@@ -23,7 +23,7 @@ from simstudy.verdicts.predictions import predict
 
 MOST_BETWEEN = 12
 """Cells between two neighbouring levels at most: more would not make a curve look smoother."""
-BUDGET = {"exact": 60, "leading": 400}
+BUDGET = {"exact": 100, "leading": 400}
 """Cells of one figure for which a theory is evaluated, so that a report takes seconds; see `_weight`."""
 _UNIT = {"exact": 8, "leading": 64}
 """Pairs of heads times query points that cost as much as one cell of the budget."""
