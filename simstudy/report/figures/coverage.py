@@ -55,8 +55,7 @@ def uncovered_entries(cells: xr.Dataset, measure: str) -> Entries:
 
 def _reasons(cells: xr.Dataset) -> list[str]:
     """The most common reasons, one of each kind, with the number of cells; numbers inside of them tell none apart."""
-    leading, exact = (cells.inapplicable.sel(source=source).values.tolist() for source in ("leading", "exact"))
-    whys = [str(first or second or _NO_FORMULA).partition(";")[0] for first, second in zip(leading, exact, strict=True)]
+    whys = [why.partition(";")[0] or _NO_FORMULA for why in cells.inapplicable.sel(source="leading").values.tolist()]
     kinds = [re.sub(r"\d[\d.,e-]*", "#", why) for why in whys]
     common = Counter(kinds).most_common(MAX_REASONS)
     named = [(textwrap.shorten(whys[kinds.index(kind)], _LONGEST, placeholder=" …"), n) for kind, n in common]

@@ -97,7 +97,7 @@ def test_residuals__far_beyond_the_others_are_arrows_at_the_edge(results):
     _, strip = parts(drawing)
     (up,) = (each for each in strip.lines if each.get_marker() == "^" and len(each.get_xdata()))
     assert up.get_xdata() == [45.0] and up.get_ydata()[0] < strip.get_ylim()[1] < 1
-    assert "arrows: 1 point beyond the strip, the furthest at +2" in reading(drawing)
+    assert "arrows: 1 point beyond the strip, the furthest at +195 %" in reading(drawing)
 
 
 def test_points_without_theory__are_grey_and_the_figure_says_why(results):
