@@ -36,8 +36,8 @@ TOLD_BY = "told_by"
 def theory_between(design: Design, figure: CurveFigure, cells: xr.Dataset) -> xr.Dataset:
     """Return what theory says of the measure of a figure between the levels of its factor x.
 
-    Only along lines of cells of which two or more have a value by that theory, and where the setting may take values between
-    its levels.  The number of cells is bounded, so that expensive theory may say nothing between the levels.
+    Only along lines of cells of which two or more have a value by that theory, and where the setting may take values
+    between its levels.  The number of cells is bounded, so that expensive theory may say nothing between the levels.
 
     Parameters
     ----------

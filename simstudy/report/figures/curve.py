@@ -101,7 +101,7 @@ def _settle_x(axes: Axes, lowest: Axes, figure: CurveFigure, inside: xr.Dataset)
 
 def _curve(axes: Axes, figure: CurveFigure, stratum: xr.Dataset, look: Look, notes: Notes) -> None:
     """Draw the cells of one colour that differ in x alone: points with error bars, theory as lines, the limit."""
-    told = _theories(axes, figure, stratum, look, notes)
+    values = _theories(axes, figure, stratum, look, notes)
     stratum = _simulated(stratum)
     stratum = stratum.isel(cell=np.argsort(stratum[figure.x].values, kind="stable"))
     x = stratum[figure.x].values.astype(float)
@@ -112,7 +112,7 @@ def _curve(axes: Axes, figure: CurveFigure, stratum: xr.Dataset, look: Look, not
     known = covered(stratum, figure.y) | notes.uncovered
     draw_points(axes, x[shown], empirical[shown], bars[shown], known[shown], look,
                 capsize=2.5, elinewidth=1.1, markeredgewidth=1.3)  # fmt: skip
-    told = np.array([told.get(place, np.nan) for place in x.tolist()])
+    told = np.array([values.get(place, np.nan) for place in x.tolist()])
     bridge = np.where(_beside_gap(told[shown]), empirical[shown], np.nan)
     if np.isfinite(bridge).sum() > 1:
         axes.plot(x[shown], bridge, ":", color=look.colour, linewidth=1.0, label="joined")
