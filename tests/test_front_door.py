@@ -66,9 +66,9 @@ def test_describe__teaches_and_prints_the_schema(command):
     assert (code, shown) == (2, "") and 'did you mean "regression"?' in errors
 
 
-def test_json__has_the_keys_of_the_readme(command, tmp_path):
-    path, readme = write_design(tmp_path), (Path(__file__).parents[1] / "README.md").read_text()
-    section = readme.split("### Answers for other programs")[1].split("\n#")[0]
+def test_json__has_the_keys_of_the_documentation(command, tmp_path):
+    path, page = write_design(tmp_path), Path(__file__).parents[1] / "simstudy" / "execution" / "README.md"
+    section = page.read_text().split("## Answers for other programs")[1].split("\n#")[0]
     found = {name: json.loads(command(name, *rest)[1]) for name, rest in (
         ("list", [tmp_path, "--json"]), ("check", [path, "--json"]), ("plan", [path, "--json", "--workers", "3"]),
         ("status", [path, "--json"]),

@@ -65,7 +65,7 @@ DesignArgument = Annotated[
 ]
 ProfileOption = Annotated[str, typer.Option(help="Profile of the design: how much to run and how precisely.")]
 OutputOption = Annotated[Path, typer.Option(help="Folder of all studies.", callback=plain_path)]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, whose keys the README lists.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, whose keys the documentation lists.")]
 TrustOption = Annotated[
     list[Path] | None, typer.Option("--trust", help="Python file of your own that the design names: its code may run.")
 ]

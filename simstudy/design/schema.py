@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Any, Literal, NamedTuple, get_args, get_origin
+from typing import Any, NamedTuple, get_args
 
 from pydantic import ValidationError
 from pydantic.fields import FieldInfo
@@ -24,6 +24,8 @@ CHOICES: dict[str, Any] = {
     "claims": Claim, "figures": Figure, "formulas": Formula,
 }  # fmt: skip
 """Types of what may have alternatives."""
+TAGS = ("kind", "distribution", "function", "rule", "formula")
+"""Entries that tell alternatives apart."""
 _RANGE = {"type": "array", "items": {"type": "integer"}, "minItems": 2, "maxItems": 3}
 _PROBES: dict[str, Any] = {"number": 1.0, "array": [1.0]}
 """Short forms of composite settings, beside their names."""
@@ -51,7 +53,7 @@ def describe(name: str | None = None) -> list[Described]:
     if name in TABLE_OF:
         field = TABLES[TABLE_OF[name]].model_fields[name]
         found.append(Described(f"{name}, in [{TABLE_OF[name]}]", "", [_entry(name, field)]))
-    kinds = [(where, kind, record) for where in CHOICES for kind, record in _alternatives(where).items()]
+    kinds = [(where, kind, record) for where in CHOICES for kind, record in alternatives_of(where).items()]
     found += [_described(f"{kind}, of {where}", record) for where, kind, record in kinds if name in (where, kind)]
     if not found:
         known = dict.fromkeys([*RECORDS, *CHOICES, *(kind for _, kind, _ in kinds)])
@@ -59,20 +61,21 @@ def describe(name: str | None = None) -> list[Described]:
     return found
 
 
-def _alternatives(where: str) -> dict[str, type[Record]]:
+def alternatives_of(where: str) -> dict[str, type[Record]]:
     """Records of the alternatives of a setting, or of claims, figures and formulas, by the names that designs state."""
     records = (kind for kind in alternatives(CHOICES[where]) if isinstance(kind, type) and issubclass(kind, Record))
-    return {tag: record for record in records for tag in map(_tag, record.model_fields.values()) if tag}
+    return {get_args(field.annotation)[0]: record for record in records for field in _tags(record).values()}
 
 
-def _tag(field: FieldInfo) -> str | None:
-    """Name that a field gives to its record, if it can hold nothing else."""
-    values = get_args(field.annotation) if get_origin(field.annotation) is Literal else ()
-    return values[0] if len(values) == 1 and field.description is None else None
+def _tags(record: type[Record]) -> dict[str, FieldInfo]:
+    """The entry, if any, that tells a record from the other alternatives: it can hold one name and nothing else."""
+    fields = ((name, field) for name, field in record.model_fields.items() if name in TAGS)
+    return {name: field for name, field in fields if len(get_args(field.annotation)) == 1}
 
 
 def _described(title: str, record: type[Record]) -> Described:
-    entries = [_entry(name, field) for name, field in record.model_fields.items() if _tag(field) is None]
+    tags = _tags(record)
+    entries = [_entry(name, field) for name, field in record.model_fields.items() if name not in tags]
     return Described(title, " ".join((record.__doc__ or "").split()), entries)
 
 

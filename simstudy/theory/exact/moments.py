@@ -78,7 +78,8 @@ def exact_moments(cell: Cell, key_projections: Array, query_projections: Array, 
     """Bias and covariance of the head estimates of a cell, without approximation in n.
 
     Negative moments as integrals of moment-generating functions, 1/S = int_0^inf e^{-tS} dt (Cressie, Davis, Folks and
-    Policello 1981, The American Statistician 35, 148); the integrals are in :mod:`simstudy.theory.exact.integrals`.
+    Policello 1981, The American Statistician 35, 148); the integrals are :eq:`exact-mean` and
+    :eq:`exact-product`.
 
     Parameters
     ----------
@@ -93,9 +94,8 @@ def exact_moments(cell: Cell, key_projections: Array, query_projections: Array, 
         Computed for fixed heads.  Gaussian keys: by quadrature, of the order of 0.01 s for a pair of heads at one query
         if its kernels depend on one linear function of the key each (dot-product logits, or p = 1), and of the order of
         1 s if not.  Other keys, and grids that would be too large, as for narrow kernels, few keys and p > 1: by
-        quasi-Monte Carlo (:mod:`simstudy.theory.exact.quasi_monte_carlo`), some seconds for all heads and
-        queries.  Rows of a user's data, drawn with replacement: by means over the rows, some 0.1 s for a pair of heads
-        at one query and 2000 rows.  Blank where that would not do.
+        quasi-Monte Carlo, some seconds for all heads and queries.  Rows of a user's data, drawn with replacement: by
+        means over the rows, some 0.1 s for a pair of heads at one query and 2000 rows.  Blank where that would not do.
 
     Raises
     ------

@@ -1,0 +1,89 @@
+"""Verdicts of the shipped studies that documents quote: outputs/gallery/verdicts.csv, which goes with the repository.
+
+`python simstudy/docs/verdicts.py` gathers them from the results that lie in outputs/ (those of other studies stay), and
+fills the tables of README.md that begin with ``<!-- verdicts: STUDY/CLAIM, ... -->``: with confirmed verdicts where
+there are any, else with those of the pilot.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pandas as pd
+import xarray as xr
+
+from simstudy.design.load import load_design
+from simstudy.errors import UserError
+from simstudy.execution.store import store_of
+from simstudy.report.confirmed import DIVIDED, confirmed_of
+from simstudy.report.tables import verdict_lines
+from simstudy.results import open_results
+
+ROOT = Path(__file__).parents[2]
+TABLE, PAGE = ROOT / "outputs" / "gallery" / "verdicts.csv", ROOT / "README.md"
+PILOT = "pilot"
+COLUMNS = ("claim", "statement", "origin", "verdict", "declared", "statistic", "estimate", "claimed", "confidence")
+_BLOCK = re.compile(r"(<!-- verdicts: (.*?) -->\n).*?(<!-- end -->)", flags=re.DOTALL)
+
+
+def gathered(study: str) -> pd.DataFrame:
+    """Return the verdicts of a study that lie in outputs/: a row for each claim, of the pilot and each confirmation."""
+    design = load_design(ROOT / "designs" / f"{study}.toml")
+    pilot = store_of(design, ROOT / "outputs")
+    runs = {PILOT: pilot.folder}
+    runs |= {f"{each.day}, beacon {each.beacon}": pilot.folder / "confirmed" / each.folder
+             for each in confirmed_of(design, pilot) if each.verdicts}  # fmt: skip
+    rows = [{"study": study, "run": run} | row for run, folder in runs.items() for row in _rows(folder)]
+    return pd.DataFrame(rows, columns=["study", "run", *COLUMNS])
+
+
+def _rows(folder: Path) -> Iterator[dict[str, str]]:
+    try:
+        results: xr.Dataset = open_results(folder)
+    except UserError:  # nothing was computed here
+        return
+    for line in verdict_lines(results):
+        yield {name: getattr(line, name) for name in COLUMNS}
+
+
+def quoted(names: list[str], verdicts: pd.DataFrame) -> str:
+    """Return a table of claims, named STUDY/CLAIM: each as confirmed, or as of the pilot."""
+    lines = ["| claim | verdict | estimate ± MCSE | the truth lies in | claimed |", "|---|---|---|---|---|"]
+    for study, _, claim in (name.partition("/") for name in names):
+        rows = verdicts[(verdicts.study == study) & (verdicts.claim == claim)]
+        confirmed = rows[rows.run != PILOT]
+        row = (rows if confirmed.empty else confirmed).iloc[-1]
+        verdict = f"{row.verdict} (pilot)" if confirmed.empty else f"{row.verdict}, confirmed"
+        verdict = verdict if confirmed.verdict.nunique() < 2 else DIVIDED
+        statement = row.statement.replace("|", "\\|")
+        lines.append(f"| {statement} | {verdict} | {row.estimate} | {row.confidence} | {row.claimed} |")
+    return "\n".join(lines) + "\n"
+
+
+def filled(page: str, verdicts: pd.DataFrame) -> str:
+    """Return a page with its tables of verdicts filled in."""
+    return _BLOCK.sub(lambda block: block[1] + quoted(block[2].split(", "), verdicts) + block[3], page)
+
+
+def write() -> None:
+    """Write the table of verdicts and the page that quotes it anew."""
+    known = read()
+    for path in sorted((ROOT / "designs").glob("*.toml")):
+        found = gathered(path.stem) if (ROOT / "outputs" / path.stem).exists() else pd.DataFrame()
+        if not found.empty:
+            known = pd.concat([known[known.study != path.stem], found])
+    known.sort_values("study", kind="stable").to_csv(TABLE, index=False, lineterminator="\n")
+    PAGE.write_text(filled(PAGE.read_text(), read()))
+
+
+def read() -> pd.DataFrame:
+    """Return the table of verdicts as it lies in the repository."""
+    if not TABLE.exists():
+        return pd.DataFrame(columns=["study", "run", *COLUMNS])
+    return pd.read_csv(TABLE, dtype=str, keep_default_na=False)
+
+
+if __name__ == "__main__":
+    write()

@@ -1,0 +1,224 @@
+"""Documents: their commands and code blocks run, links lead somewhere, and numbers are those of runs."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import typer
+from commands import ROOT
+from commands import simstudy as command
+
+import simstudy
+from simstudy.commands import app
+from simstudy.design.load import load_design, profiles_of
+from simstudy.design.schema import json_schema
+
+sys.path.insert(0, str(ROOT / "simstudy" / "docs"))
+import language
+import verdicts
+
+DOCUMENTS = {path.relative_to(ROOT).as_posix(): path.read_text() for path in (
+    ROOT / "README.md", *ROOT.glob("[dost]*/README.md"), *ROOT.glob("simstudy/*/README.md"),
+    *ROOT.glob("simstudy/docs/*.md"), ROOT / "tests" / "benchmarks" / "README.md",
+)}  # fmt: skip
+README, DESIGNS, RESULTS = (DOCUMENTS[name] for name in ("README.md", "designs/README.md", "outputs/README.md"))
+STUDY = "third-head"
+COMMANDS = typer.main.get_group(app).commands
+
+
+def blocks(language: str, document: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```", DOCUMENTS[document], flags=re.DOTALL | re.MULTILINE)
+
+
+def shown(document: str) -> list[list[str]]:
+    """Commands of simstudy that a document shows in lines of their own, as arguments."""
+    lines = re.findall(r"^    (simstudy .*)$", DOCUMENTS[document], flags=re.MULTILINE)
+    return [shlex.split(line, comments=True)[1:] for line in lines]
+
+
+@pytest.fixture(scope="module")
+def study(tmp_path_factory) -> Path:
+    """A folder in which the commands of the README's own question were given."""
+    folder = tmp_path_factory.mktemp("readme")
+    (folder / f"{STUDY}.toml").write_text(blocks("toml", "README.md")[0])
+    assert blocks("toml", "README.md")[0] == (ROOT / "designs" / "examples" / f"{STUDY}.toml").read_text()
+    for arguments in shown("README.md"):
+        result = command(*arguments, cwd=folder)
+        assert result.returncode == 0, result.stderr
+    return folder
+
+
+def test_readme__is_short():
+    assert len(README.splitlines()) <= 150
+
+
+def test_own_question__is_answered_as_the_readme_says(study):
+    results = simstudy.open_results(study / "outputs" / STUDY / "quick")
+    assert results.verdict.values.tolist() == ["contradicted"] and "It does not help" in README
+
+
+@pytest.mark.parametrize(
+    "document, number",
+    [(document, k) for document in DOCUMENTS for k, _ in enumerate(blocks("python", document))
+     if document not in ("README.md", "simstudy/docs/own-functions.md", "simstudy/docs/tutorial.md",
+                         "simstudy/docs/own-heads.md")],
+)  # fmt: skip
+def test_python_blocks__run(document, number, study, monkeypatch, capsys):
+    monkeypatch.chdir(study)
+    exec(blocks("python", document)[number], {})
+    assert capsys.readouterr().out.strip()
+
+
+def test_numbers_of_a_contrast__are_those_of_the_run(study):
+    results = simstudy.open_results(study / "outputs" / STUDY / "quick")
+    two, three = ({"n_heads": heads, "noise_sd": 1} for heads in (2, 3))
+    found = simstudy.contrast(results, three, two, "mse")
+    inside = [simstudy.details(results, cell).mse_contribution for cell in (two, three)]
+    unpaired = sum(float((each**2).sum()) for each in inside) ** 0.5
+    for number in (f"{found.estimate:.4f}", f"{found.mcse:.5f}", f"{unpaired:.4f}"):
+        assert number in RESULTS.split("## Two cells")[1], number
+    errors = [f"{float(results.mse.sel(source='empirical', cell=results.cell[k])):.2f}" for k in (1, 3)]
+    assert "# {} with two heads, {} with three".format(*errors) in RESULTS
+
+
+def test_own_heads__are_read_as_the_readme_says(tmp_path, monkeypatch, capsys):
+    rng = np.random.default_rng(0)
+    weights = {}
+    for layer in range(2):
+        weights[f"h.{layer}.attn.c_attn.weight"] = rng.standard_normal((6, 18))
+        weights[f"h.{layer}.attn.c_attn.bias"] = rng.standard_normal(18)
+        weights[f"h.{layer}.attn.c_proj.weight"] = rng.standard_normal((6, 6))
+    np.savez(tmp_path / "model.npz", **weights)
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": "gpt2", "n_layer": 2, "n_head": 3, "n_embd": 6}))
+    monkeypatch.chdir(tmp_path)
+    exec(blocks("python", "README.md")[0].replace("model.safetensors", "model.npz"), {})
+    assert len(capsys.readouterr().out.splitlines()) == 2
+
+
+def test_whole_design__is_a_valid_study(tmp_path):
+    path = tmp_path / "my-study.toml"
+    path.write_text(blocks("toml", "designs/README.md")[0])
+    assert set(profiles_of(path)) == {"quick", "full"}
+    assert len(load_design(path).cells) == 4
+
+
+def test_design_block_of_a_population__fits_into_that_study(tmp_path):
+    whole, population = blocks("toml", "designs/README.md")[:2]
+    random_heads = re.sub("batch_size = .*", "", whole).replace('"orthogonal"', '"haar"')
+    path = tmp_path / "my-study.toml"
+    path.write_text(re.sub(r"\[simulation\]\n", population, random_heads))
+    assert {planned.cell.population for planned in load_design(path).cells} == {("heads", "queries")}
+
+
+def test_design_block_of_own_data__fits_into_that_study(tmp_path):
+    data, queries = blocks("toml", "simstudy/docs/own-data.md")[0].split("[queries]\n")
+    text = re.sub(r"\[data\].*?(?=\[heads\])", f"{data}\n", blocks("toml", "designs/README.md")[0], flags=re.DOTALL)
+    path = tmp_path / "my-study.toml"
+    path.write_text(re.sub("queries = .*", queries.strip(), text))
+    assert {planned.cell.rows.keys.shape for planned in load_design(path).cells} == {(410, 10)}
+
+
+def test_example_of_own_functions__is_the_one_that_runs():
+    folder, document = ROOT / "designs" / "examples", "simstudy/docs/own-functions.md"
+    assert blocks("python", document) == [(folder / "own_functions.py").read_text()]
+    (design,) = blocks("toml", document)
+    assert (folder / "own-functions.toml").read_text().endswith(design)
+
+
+@pytest.mark.rare
+def test_commands_of_long_runs__work_in_their_order(tmp_path):
+    (tmp_path / "my-study.toml").write_text(blocks("toml", "designs/README.md")[0])
+    long_runs = [each for each in shown("simstudy/execution/README.md") if "principal-angles" not in each]
+    assert [arguments[0] for arguments in long_runs] == ["plan", "status", "replay", "merge", "verify"]
+    for arguments in (["check", "my-study.toml"], ["run", "my-study.toml", "--workers", "1"], *long_runs):
+        result = command(*arguments, cwd=tmp_path)
+        # The example's claim is contradicted, as the page says.
+        assert result.returncode == (5 if arguments[0] == "run" else 0), result.stderr
+    folder = tmp_path / "outputs" / "my-study" / "quick"
+    assert (folder / "report.html").exists() and list((folder / "replays").glob("*.nc"))
+
+
+@pytest.mark.rare
+def test_tutorial__finds_what_it_says(tmp_path, monkeypatch):
+    tutorial = DOCUMENTS["simstudy/docs/tutorial.md"]
+    for arguments in (each for each in shown("simstudy/docs/tutorial.md") if each[0] != "plan"):
+        assert command(*arguments, cwd=tmp_path).returncode == 0
+    table = tutorial.split("<!-- run of my-question -->")[1].split("<!-- end -->")[0]
+    results = simstudy.open_results(tmp_path / "outputs" / "my-question" / "quick")
+    found = [[line.statement, line.verdict, line.estimate, line.claimed] for line in verdicts.verdict_lines(results)]
+    assert [row.strip("| ").split(" | ") for row in table.strip().splitlines()[2:]] == found
+    monkeypatch.chdir(tmp_path)
+    exec(blocks("python", "simstudy/docs/tutorial.md")[0], {})
+    path = tmp_path / "my-question.toml"
+    assert blocks("toml", "simstudy/docs/tutorial.md")[0].strip() in path.read_text()
+    changed = blocks("toml", "simstudy/docs/tutorial.md")[1].strip()
+    path.write_text(re.sub("^regression = .*", changed, path.read_text(), flags=re.MULTILINE))
+    assert command("run", path.name, cwd=tmp_path).returncode == 5
+    results = simstudy.open_results(tmp_path / "outputs" / "my-question" / "quick")
+    assert set(results.verdict.values) == {"supported"}
+    assert "0.0044 ± 0.0003" in tutorial and f"{results.verdict_estimate.values[1]:.4f}" == "0.0044"
+
+
+def test_quoted_verdicts__are_those_of_the_table():
+    assert verdicts.filled(README, verdicts.read()) == README
+
+
+@pytest.mark.parametrize("study_name", sorted({*verdicts.read().study}))
+def test_table_of_verdicts__is_that_of_the_runs_that_are_here(study_name):
+    """No number in the README that no run produced: `make study` gives those of the flagship."""
+    found = verdicts.gathered(study_name)
+    if found.empty:
+        pytest.skip(f"outputs/{study_name} holds no results; make study STUDY={study_name}")
+    known = verdicts.read()
+    for run, rows in found.groupby("run"):
+        stated = known[(known.study == study_name) & (known.run == run)]
+        assert stated.to_dict("records") == rows.to_dict("records")
+
+
+def test_reference__is_current_and_names_every_value():
+    assert "\n".join(["", *language.reference()]) in DESIGNS, "python simstudy/docs/language.py"
+    unnamed = {value for value in spelt_out(json_schema()) if f"{value}" not in DESIGNS}
+    assert not unnamed and len(set(spelt_out(json_schema()))) > 150
+
+
+def spelt_out(schema: object) -> list[str]:
+    """All values that a JSON Schema spells out."""
+    if isinstance(schema, list):
+        return [value for part in schema for value in spelt_out(part)]
+    if not isinstance(schema, dict):
+        return []
+    own = [*schema.get("enum", ()), *([schema["const"]] if "const" in schema else ())]
+    return own + [value for part in schema.values() if isinstance(part, (dict, list)) for value in spelt_out(part)]
+
+
+def test_every_shipped_study__stands_in_the_list_of_designs():
+    listed = re.findall(r"^\| \[`(.*?)`\]", DESIGNS, flags=re.MULTILINE)
+    assert sorted(listed) == sorted(path.stem for path in (ROOT / "designs").glob("*.toml"))
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_links__lead_somewhere(document):
+    for target in re.findall(r"\]\((?!https?:)([^)\s]+)\)", DOCUMENTS[document]):
+        path, _, anchor = target.partition("#")
+        place = (ROOT / document).parent / path if path else ROOT / document
+        assert place.exists(), target
+        if anchor:
+            headings = re.findall(r"^#+ (.*)$", place.read_text(), flags=re.MULTILINE)
+            assert anchor in {re.sub(r"[^\w -]", "", each.lower()).replace(" ", "-") for each in headings}, target
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_commands__exist(document):
+    """Every `simstudy` command, with its options, and every make target that a document names."""
+    for name, *arguments in shown(document):
+        options = {option for parameter in COMMANDS[name].params for option in parameter.opts}
+        assert {each.split("=")[0] for each in arguments if each.startswith("--")} <= options, (name, arguments)
+    makefile = (ROOT / "Makefile").read_text()
+    for target in set(re.findall(r"(?:`|^    )make ([a-z]+)", DOCUMENTS[document], flags=re.MULTILINE)):
+        assert re.search(rf"^{target}:", makefile, flags=re.MULTILINE), target
