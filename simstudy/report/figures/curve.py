@@ -72,7 +72,7 @@ def curve_figure(figure: CurveFigure, cells: xr.Dataset) -> Drawing:
     words = from_zero(drawn, figure.y_scale)
     label_y(grid, measure_name(figure.y), len(panels))
     if limit:
-        settle_strips(strips.flat[: len(panels)], strips[:, 0], limit)
+        settle_strips(list(strips.flat[: len(panels)]), list(strips[:, 0]), limit)
     entries = [*_reading(figure, hidden, notes), *uncovered_entries(simulated, figure.y)]
     entries += residual_entries(notes.beyond) if limit else []
     legends(drawing, looks, entries + [(Line2D([], [], linestyle=""), each) for each in words], figure.hue)
