@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import re
 import shlex
@@ -222,3 +223,19 @@ def test_commands__exist(document):
     makefile = (ROOT / "Makefile").read_text()
     for target in set(re.findall(r"(?:`|^    )make ([a-z]+)", DOCUMENTS[document], flags=re.MULTILINE)):
         assert re.search(rf"^{target}:", makefile, flags=re.MULTILINE), target
+
+
+@pytest.mark.parametrize("name", simstudy.__all__)
+def test_public_docstring__says_what_goes_in_what_comes_out_and_what_is_refused(name):
+    thing = getattr(simstudy, name)
+    text = inspect.getdoc(thing)
+    assert "Parameters\n---" in text
+    assert inspect.isclass(thing) or ("Returns\n---" in text and "Raises\n---" in text)
+
+
+def test_formulas_that_docstrings_name__stand_in_the_theory():
+    labels = re.findall(r"^\$\$ \((.*?)\)$", DOCUMENTS["simstudy/theory/README.md"], flags=re.MULTILINE)
+    named = {
+        label for path in (ROOT / "simstudy").rglob("*.py") for label in re.findall(":eq:`(.*?)`", path.read_text())
+    }
+    assert len(labels) == len(set(labels)) and named <= set(labels) and len(named) > 20
