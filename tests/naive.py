@@ -30,12 +30,6 @@ def weights(keys, query, key_projection, query_projection, bandwidth, logits):
     return np.array([power / total for power in powers])
 
 
-def log_mass(keys, query, key_projection, query_projection, bandwidth, logits):
-    """Logarithm of the sum of the kernels of one head at one query."""
-    scores = logits_of(keys, query, key_projection, query_projection, bandwidth, logits)
-    return max(scores) + math.log(math.fsum(math.exp(score - max(scores)) for score in scores))
-
-
 def ensemble(keys, values, queries, projections, bandwidth, logits, combination):
     """Head estimates (q, h), ensemble (q), weight Gram (q, h, g) of one data set."""
     n_heads = len(projections)

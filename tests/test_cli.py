@@ -12,16 +12,17 @@ from pathlib import Path
 import pytest
 import xarray as xr
 from builders import DESIGN, edited, write_design
-from commands import ROOT, simstudy
+from commands import simstudy
 
 from simstudy.execution.batch_files import Shape
 from simstudy.execution.store import Store
 
 
-def test_module_and_script__are_the_command_line():
+def test_module_and_script__are_the_command_line(tmp_path):
+    write_design(tmp_path)
     for command in ([sys.executable, "-m", "simstudy"], [Path(sys.executable).parent / "simstudy"]):
-        result = subprocess.run([*command, "list", ROOT / "designs"], capture_output=True, text=True)
-        assert result.returncode == 0 and "principal-angles" in result.stdout, result.stderr
+        result = subprocess.run([*command, "list", tmp_path], capture_output=True, text=True)
+        assert result.returncode == 0 and "A tiny study" in result.stdout, result.stderr
 
 
 def test_help__teaches():

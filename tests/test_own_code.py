@@ -12,7 +12,9 @@ from commands import ROOT, simstudy
 from scipy import stats
 
 import simstudy as package
+from simstudy.data.heads import key_projections
 from simstudy.data.shared import SharedData
+from simstudy.design.document import PlannedCell, Precision
 from simstudy.design.load import load_design
 from simstudy.design.mistakes import DesignError
 from simstudy.design.settings.cell import Cell
@@ -20,6 +22,7 @@ from simstudy.errors import UserError
 from simstudy.execution.batch_files import Statement
 from simstudy.execution.verify import verify
 from simstudy.replicates.batch import simulate_batch
+from simstudy.verdicts.predictions import predict
 
 EXAMPLE = ROOT / "designs" / "examples"
 SOURCE = """
@@ -213,6 +216,136 @@ def test_own_measure__takes_estimates_with_their_noise(tmp_path):
     path.write_text(edited(path.read_text(), 'noise_treatment = "drawn"', 'noise_treatment = "integrated"'))
     with pytest.raises(DesignError, match='use noise_treatment = "drawn"'):
         load_design(path)
+
+
+HEADS = """
+import numpy as np
+def around_the_first_axis(normals):
+    shared = np.eye(*normals.shape[1:])
+    return shared + 0.5 * normals
+def flat(normals): return normals[0]
+def collapsed(normals): return np.zeros_like(normals)
+def restless(normals): return np.random.default_rng().normal(size=normals.shape)
+"""
+
+
+def heads_study(folder: Path, name: str = "around_the_first_axis", **simulation) -> Path:
+    path = study(folder, "around_the_first_axis", text=HEADS + SOURCE)
+    text = edited(path.read_text(), 'arrangement = "orthogonal"',
+                  f'arrangement = "own"\nheads_function = {{ path = "mine.py", name = "{name}" }}')  # fmt: skip
+    text = edited(text, 'function = "own", path = "mine.py", name = "around_the_first_axis"', 'function = "linear"')
+    path.write_text(edited(text, "batch_size = 32", "\n".join(["batch_size = 32", *simulation.values()])))
+    return path
+
+
+def test_own_heads__are_those_of_a_file_to_the_bit_and_have_their_theory(tmp_path):
+    cell = cells(heads_study(tmp_path), tmp_path / "mine.py")[1]
+    heads = key_projections(cell)
+    plain = {"arrangement": "haar", "heads_function": None}
+    normals = 2.0 * (heads - np.eye(2, 1))
+    drawn = cell.model_copy(update={"heads": cell.heads.model_copy(update=plain)})
+    np.testing.assert_allclose(key_projections(drawn), normals / np.linalg.norm(normals, axis=1, keepdims=True))
+    filed = {"arrangement": "file", "file": "heads.npy", "heads_function": None}
+    other = cell.model_copy(update={"heads": cell.heads.model_copy(update=filed), "file_projections": heads.tolist()})
+    (found,), (expected,) = simulate_batch([cell], 0), simulate_batch([other], 0)
+    assert all(np.array_equal(a, b, equal_nan=True) for a, b in zip(found, expected, strict=True))
+    (theory,) = predict([PlannedCell(grid="g", cell=cell, precision=Precision(), by_query=False, exact=True)])
+    assert theory["exact"].reason == "" and theory["exact"].measures["mse"] > 0
+
+
+def test_own_heads__can_be_a_population_of_which_each_batch_has_its_draw(tmp_path):
+    path = heads_study(tmp_path, population='population = ["heads"]')
+    cell = cells(path, tmp_path / "mine.py")[0]
+    first, second = (key_projections(cell.in_batch(batch)) for batch in (0, 1))
+    assert cell.population == ("heads",) and not (first == second).any()
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("flat", "returns float64 of shape (2, 1); return numbers of shape (2, 2, 1)"),
+        ("collapsed", "returns a head of a rank below head_dim = 1"),
+        ("restless", "returns other values when it is called again"),
+        ("quadratic", "quadratic takes x; it may take normals"),
+    ],
+)
+def test_own_heads__that_break_their_contract_are_told(name, message, tmp_path):
+    with pytest.raises(DesignError) as refused:
+        load_design(heads_study(tmp_path, name), trust=[tmp_path / "mine.py"])
+    assert message in str(refused.value) and "heads.heads_function" in str(refused.value)
+
+
+def test_own_heads__and_their_arrangement_are_stated_together(tmp_path):
+    path = heads_study(tmp_path)
+    path.write_text(edited(path.read_text(), 'arrangement = "own"', 'arrangement = "orthogonal"'))
+    with pytest.raises(DesignError, match='remove heads_function for arrangement = "orthogonal"'):
+        load_design(path)
+
+
+@pytest.fixture
+def installed(tmp_path, monkeypatch) -> Path:
+    """A package that offers a module of functions; importing its parent leaves a trace."""
+    site = tmp_path / "site"
+    (site / "mine_too").mkdir(parents=True)
+    (site / "mine_too" / "__init__.py").write_text(f"open({str(tmp_path / 'trace')!r}, 'w').close()\n")
+    (site / "mine_too" / "functions.py").write_text(SOURCE)
+    metadata = site / "mine_too-1.0.dist-info"
+    metadata.mkdir()
+    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: mine-too\nVersion: 1.0\n")
+    entries = "mine = mine_too.functions\nlost = mine_too.lost\n"
+    (metadata / "entry_points.txt").write_text(f"[simstudy.functions]\n{entries}")
+    monkeypatch.syspath_prepend(site)
+    return site / "mine_too" / "functions.py"
+
+
+def test_entry_point__is_the_file_that_it_names_behind_the_same_word(installed, tmp_path):
+    path = study(tmp_path)
+    filed = cells(path, tmp_path / "mine.py")
+    path.write_text(edited(path.read_text(), 'path = "mine.py"', 'path = "entry_point:mine"'))
+    with pytest.raises(UserError, match=f"add --trust {installed}"):
+        simulate_batch(cells(path), 0)
+    for trust in (installed, "entry_point:mine"):
+        offered = cells(path, trust)
+        assert [a.identity("e") for a in offered] == [b.identity("e") for b in filed]
+        for ours, theirs in zip(simulate_batch(offered, 0), simulate_batch(filed, 0), strict=True):
+            assert all(np.array_equal(a, b, equal_nan=True) for a, b in zip(ours, theirs, strict=True))
+    assert not (tmp_path / "trace").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("yours", "no installed package offers that entry point of the group simstudy.functions, which has lost, mine"),
+        ("lost", "mine_too.lost, which it names, is no Python file; install its package again"),
+    ],
+)
+@pytest.mark.usefixtures("installed")
+def test_entry_point__that_is_not_there_is_refused(name, message, tmp_path):
+    path = study(tmp_path)
+    path.write_text(edited(path.read_text(), 'path = "mine.py"', f'path = "entry_point:{name}"'))
+    with pytest.raises(DesignError) as refused:
+        load_design(path)
+    assert message in str(refused.value) and str(refused.value).count("\n") == 0
+
+
+def test_own_measure__without_a_number_of_a_replicate_is_told(tmp_path):
+    # What it is tried on has another target.
+    gaps = "def gaps(target, values):\n    return np.where((target[0] == 0.0) & (values[:, 0] < 0.0), np.nan, 1.0)\n"
+    path = study(tmp_path, text=SOURCE + gaps, measure_function=own("gaps"))
+    cell = cells(path, tmp_path / "mine.py")[0]
+    first = int(np.argmax(SharedData(cell, 0, 32).values(cell)[:, 0] < 0.0))
+    assert first > 0
+    done = simstudy("run", path, "--trust", "mine.py", "--workers", "1", cwd=tmp_path)
+    assert done.returncode == 2 and done.stderr.count("error:") == 1 and "Traceback" not in done.stderr
+    assert f"mine.py: gaps returns a number that is not finite for replicate {first}\n" in done.stderr
+
+
+def test_example__of_masks_agrees_with_its_exact_theory(tmp_path):
+    trust = [EXAMPLE / "own_heads.py"]
+    results = package.run(EXAMPLE / "masks.toml", output=tmp_path, executor="serial", trust=trust)
+    assert results.verdict.item() == "supported"
+    exact, empirical = results.mse.sel(source="exact"), results.mse.sel(source="empirical")
+    assert (np.abs(empirical - exact) < 4 * results.mse_mcse).all() and (np.diff(exact) > 0.02).all()
 
 
 def test_example__covers_as_often_as_student_says(tmp_path):

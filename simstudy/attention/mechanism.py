@@ -5,13 +5,15 @@ A design states the pieces in the table ``[estimator]``::
     transformation = { kind = "low_rank", rank = 4 }       # or "none", merge, mixture
     logits = "dot_product"                                 # or "distance"
     normaliser = { kind = "entmax", power = 2 }            # or "softmax", sparsemax, relu, compact
+    mask = "causal"                                        # or "none", banded, file
     combination = { rule = "product" }                     # or "uniform", "sum", weights, …
 
 Logits are a distance or a dot product, of projected keys or of what a transformation makes of them.  That covers more
 than it seems: a convex mixture of scores over levels is one score in the space of all levels, a low-rank score one in
 fewer dimensions, a product of kernels (log-linear pool) one in the space of all heads.  So softmax keeps its compiled
 kernel under every transformation; compact kernels of distances have one of their own; what is left goes through
-`general`.  A head without any key in its window has the estimate NaN: its replicate is counted and kept by number, the
+`general`.  A query under a mask attends to the keys it sees as if there were no others, so that the kernels know of no
+masks.  A head without any key in its window has the estimate NaN: its replicate is counted and kept by number, the
 measure ``failure_rate`` says how many, and bias and variance are those of the replicates that have an estimate.
 
 How to add a piece:
@@ -26,6 +28,8 @@ How to add a piece:
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -34,6 +38,7 @@ from numpy.typing import NDArray
 from simstudy.attention import general
 from simstudy.attention.transformations import Inputs, multiply_heads, transform
 from simstudy.design.settings import Estimator
+from simstudy.design.settings.masks import Visible
 from simstudy.kernels import compact_estimates, compact_moments, nw_estimates, nw_moments
 
 __all__ = ["Estimates", "Inputs", "evaluate"]
@@ -59,7 +64,9 @@ class Estimates(NamedTuple):
     log_mass: Array | None = None
 
 
-def evaluate(estimator: Estimator, bandwidth: float, inputs: Inputs, with_mass: bool = False) -> Estimates:
+def evaluate(
+    estimator: Estimator, bandwidth: float, inputs: Inputs, with_mass: bool = False, visible: Visible | None = None
+) -> Estimates:
     """Return the estimates of heads under a mechanism, and their covariance given the keys.
 
     Parameters
@@ -72,7 +79,11 @@ def evaluate(estimator: Estimator, bandwidth: float, inputs: Inputs, with_mass: 
         Projected keys and queries, values, and their variances or none where noise is drawn.
     with_mass
         Whether to return the logarithm of the sum of kernels, too; for softmax and given variances only.
+    visible : (query, key), optional
+        Which keys each query may attend to; all of them by default.  Never along with the mass.
     """
+    if visible is not None:
+        return _masked(functools.partial(evaluate, estimator, bandwidth), _on_host(inputs), visible)
     if estimator.transformation.kind != "none":
         inputs = transform(estimator.transformation, _on_host(inputs))
     if estimator.combination.rule == "product":
@@ -89,6 +100,20 @@ def evaluate(estimator: Estimator, bandwidth: float, inputs: Inputs, with_mass: 
             return Estimates(compact_estimates(keys, values, queries, radius, normaliser.power), None)
         return Estimates(*compact_moments(keys, values, variances, queries, radius, normaliser.power))
     return Estimates(*general.moments(_on_host(inputs), bandwidth, logits, normaliser))
+
+
+def _masked(compute: Callable[[Inputs], Estimates], inputs: Inputs, visible: Visible) -> Estimates:
+    """Queries that see the same keys are computed together, from these keys alone."""
+    parts = []
+    patterns, pattern_of = np.unique(visible, axis=0, return_inverse=True)
+    for number, seen in enumerate(patterns):
+        variances = None if inputs.variances is None else inputs.variances[..., seen]
+        queries = inputs.queries[..., pattern_of == number, :, :]
+        parts.append(compute(Inputs(inputs.keys[..., seen], inputs.values[..., seen], variances, queries)))
+    place = np.argsort(np.argsort(pattern_of, kind="stable"))
+    means = np.concatenate([part.means for part in parts], axis=1)[:, place]
+    grams = [part.gram for part in parts if part.gram is not None]
+    return Estimates(means, np.concatenate(grams, axis=1)[:, place] if grams else None)
 
 
 def _on_host(inputs: Inputs) -> Inputs:

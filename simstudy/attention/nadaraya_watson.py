@@ -45,7 +45,7 @@ class NadarayaWatson:
         keys, values = shared.projected(cell, key), shared.values(cell)
         variances = None if cell.simulation.noise_treatment == "drawn" else shared.variances(cell)
         inputs, controlled = Inputs(keys, values, variances, queries), cell.simulation.control_variate != "none"
-        means, gram, log_mass = evaluate(cell.estimator, cell.bandwidth, inputs, controlled)
+        means, gram, log_mass = evaluate(cell.estimator, cell.bandwidth, inputs, controlled, cell.visible)
         statistics = {}
         if cell.estimator.reference != "none":
             statistics["discrepancy"] = self._discrepancy(shared, np.asarray(keys), values, means)
@@ -64,12 +64,12 @@ class NadarayaWatson:
         points = heads.query_points(cell)
         if cell.estimator.reference == "attention":
             queries = np.einsum("qj,hjk->qhk", points, query)[None]
-            found = attention(queries, keys, values, temperature) @ combination
+            found = attention(queries, keys, values, temperature, cell.visible) @ combination
         else:
             tokens = np.concatenate([shared.keys(cell.data.n_keys), values[:, None]], axis=1).swapaxes(1, 2)
             questions = np.pad(points, ((0, 0), (0, 1)))
             compute = _LAYERS[cell.estimator.reference]
-            found = compute(layer(key, query, combination), questions, tokens, temperature)
+            found = compute(layer(key, query, combination), questions, tokens, temperature, cell.visible)
         gaps = means @ combination - found
         with np.errstate(invalid="ignore", divide="ignore"):
             return np.sqrt((gaps**2).mean(axis=1) / (found**2).mean(axis=1))

@@ -31,7 +31,9 @@ class MultiHeadAttention(NamedTuple):
     output: Array
 
 
-def attention(queries: Array, keys: Array, values: Array, temperature: float) -> Array:
+def attention(
+    queries: Array, keys: Array, values: Array, temperature: float, visible: NDArray[np.bool_] | None = None
+) -> Array:
     """Scaled dot-product attention softmax(QKᵀ/τ)V of each head (Vaswani et al. 2017).
 
     Parameters
@@ -42,15 +44,23 @@ def attention(queries: Array, keys: Array, values: Array, temperature: float) ->
         Numbers, or vectors that all heads share.
     temperature
         τ > 0; √k in a standard layer.
+    visible : (q, i), optional
+        Which keys each query may attend to; the logits of others are −∞.
 
     Returns
     -------
     (r, q, h) or (r, q, h, j) array
     """
     logits = np.einsum("rqhk,rhki->rqhi", np.broadcast_to(queries, (len(keys), *queries.shape[1:])), keys) / temperature
+    return np.einsum("rqhi,ri...->rqh...", _softmax(logits, visible), values)
+
+
+def _softmax(logits: Array, visible: NDArray[np.bool_] | None) -> Array:
+    """Weights of logits (r, q, h, i)."""
+    if visible is not None:
+        logits = np.where(visible[:, None, :], logits, -np.inf)
     weights = np.exp(logits - logits.max(axis=-1, keepdims=True))
-    weights /= weights.sum(axis=-1, keepdims=True)
-    return np.einsum("rqhi,ri...->rqh...", weights, values)
+    return weights / weights.sum(axis=-1, keepdims=True)
 
 
 def layer(key: Array, query: Array, combination: Array) -> MultiHeadAttention:
@@ -77,7 +87,13 @@ def layer(key: Array, query: Array, combination: Array) -> MultiHeadAttention:
     )
 
 
-def multi_head_attention(weights: MultiHeadAttention, points: Array, tokens: Array, temperature: float) -> Array:
+def multi_head_attention(
+    weights: MultiHeadAttention,
+    points: Array,
+    tokens: Array,
+    temperature: float,
+    visible: NDArray[np.bool_] | None = None,
+) -> Array:
     """Concatenate the heads and project them, for each replicate.
 
     Parameters
@@ -86,6 +102,8 @@ def multi_head_attention(weights: MultiHeadAttention, points: Array, tokens: Arr
         Query tokens.
     tokens : (r, i, j)
         Key and value tokens.
+    temperature, visible
+        As of `attention`.
 
     Returns
     -------
@@ -95,14 +113,18 @@ def multi_head_attention(weights: MultiHeadAttention, points: Array, tokens: Arr
     k = np.einsum("rij,hjk->rihk", tokens, weights.key)
     v = np.einsum("rij,hjk->rihk", tokens, weights.value)
     logits = np.einsum("qhk,rihk->rqhi", q, k) / temperature
-    softmax = np.exp(logits - logits.max(axis=-1, keepdims=True))
-    softmax /= softmax.sum(axis=-1, keepdims=True)
-    heads = np.einsum("rqhi,rihk->rqhk", softmax, v)
+    heads = np.einsum("rqhi,rihk->rqhk", _softmax(logits, visible), v)
     concatenated = heads.reshape(*heads.shape[:2], -1)
     return concatenated @ weights.output.reshape(-1)
 
 
-def torch_multi_head_attention(weights: MultiHeadAttention, points: Array, tokens: Array, temperature: float) -> Array:
+def torch_multi_head_attention(
+    weights: MultiHeadAttention,
+    points: Array,
+    tokens: Array,
+    temperature: float,
+    visible: NDArray[np.bool_] | None = None,
+) -> Array:
     """As `multi_head_attention`, by `torch.nn.MultiheadAttention`; needs the extra ``torch``.
 
     Its width must hold all heads, so tokens are padded with zeros to a multiple of the number of heads; it divides
@@ -130,5 +152,6 @@ def torch_multi_head_attention(weights: MultiHeadAttention, points: Array, token
         # Tokens of an ensemble in single precision: the reference is in double whatever the ensemble is.
         memory = torch.from_numpy(np.pad(tokens.astype(np.float64), padding))
         question = torch.from_numpy(np.pad(np.broadcast_to(points, (len(tokens), *points.shape)), padding))
-        result, _ = module(question, memory, memory, need_weights=False)
+        hidden = None if visible is None else torch.from_numpy(~visible)
+        result, _ = module(question, memory, memory, need_weights=False, attn_mask=hidden)
     return result[..., 0].numpy()

@@ -14,11 +14,11 @@ import numpy as np
 
 from simstudy.data.addresses import Role, normals
 from simstudy.design.settings import GaussianQueries, GivenQueries, Heads, HeldOutQueries
-from simstudy.design.settings.cell import Cell
+from simstudy.design.settings.cell import Cell, Matrices
 
 
 def key_projections(cell: Cell, first: int = 0, count: int = 1) -> np.ndarray:
-    """Projections W_h that are applied to the keys, with orthonormal columns unless they come from a file.
+    """Projections W_h that are applied to the keys, with orthonormal columns unless a file or function gives them.
 
     A head of s times the bandwidth of the cell is one of that bandwidth whose projection is divided by s.
 
@@ -47,8 +47,11 @@ def _directions(cell: Cell, first: int, count: int) -> np.ndarray:
         return _orthonormal(cell, _random_matrices(cell, Role.PROJECTIONS, first, count))
     if cell.heads.arrangement == "scattered":
         return _scattered(cell)
+    if cell.heads.heads_function is not None:
+        z = _random_matrices(cell, Role.PROJECTIONS)[0]
+        return cell.heads.heads_function.of(z.shape, normals=z)
     if cell.heads.arrangement == "file":
-        return _from_file(cell)
+        return _from_file(cell, cell.heads.file, cell.file_projections)
     return _arranged(cell.heads, cell.data.n_features)
 
 
@@ -56,8 +59,11 @@ def query_projections(cell: Cell, first: int = 0, count: int = 1) -> np.ndarray:
     """Projections W_qh that are applied to the query points; shapes as :func:`key_projections`.
 
     Equal to the key projections; or with the opposite sign in every second head, beginning with the second; or Haar
-    draws of their own.
+    draws of their own; or those of a file.
     """
+    if cell.heads.query_projections == "file":
+        own = _divided(cell, _from_file(cell, cell.heads.query_file, cell.file_query_projections))
+        return np.broadcast_to(own, (count, *own.shape)) if cell.heads.redrawn else own
     if cell.heads.query_projections == "haar":
         return _divided(cell, _orthonormal(cell, _random_matrices(cell, Role.QUERY_PROJECTIONS, first, count)))
     projections = key_projections(cell, first, count)
@@ -125,11 +131,11 @@ def _scattered(cell: Cell) -> np.ndarray:
     return _orthonormal(cell, np.eye(d, p) + scale * _random_matrices(cell, Role.PROJECTIONS))
 
 
-def _from_file(cell: Cell) -> np.ndarray:
+def _from_file(cell: Cell, path: str | None, contents: Matrices | None) -> np.ndarray:
     shape = (cell.heads.n_heads, cell.data.n_features, cell.heads.head_dim)
-    if cell.file_projections is None:
-        raise ValueError(f"the heads of file {cell.heads.file!r} have not been read; load the design they belong to")
-    projections = np.array(cell.file_projections)
+    if contents is None:
+        raise ValueError(f"the heads of file {path!r} have not been read; load the design they belong to")
+    projections = np.array(contents)
     if projections.shape != shape:
         raise ValueError(f"heads of shape {projections.shape}; (n_heads, n_features, head_dim) = {shape} is stated")
     return projections

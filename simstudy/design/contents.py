@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from simstudy.design.feasibility import read_heads
 from simstudy.design.own_code import read_code, texts_of
 from simstudy.design.own_data import read_rows
+from simstudy.design.own_heads import read_heads
 from simstudy.design.settings.cell import Cell
 from simstudy.design.settings.records import Impossibility
 

@@ -1,16 +1,11 @@
-"""Which cells are impossible, and why: rules that tie several settings together.
-
-The only I/O is reading a head file.
-"""
+"""Which cells are impossible, and why: rules that tie several settings together."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import numpy as np
 
-from simstudy.design.files import require_regular
 from simstudy.design.settings import (
     LARGEST,
     SMALLEST,
@@ -24,13 +19,10 @@ from simstudy.design.settings import (
 )
 from simstudy.design.settings.cell import N_BLOCKS, Cell
 from simstudy.design.settings.records import Impossibility
-from simstudy.errors import UserError
 
 MAX_ARRAY_BYTES = 8 << 30
 """Largest array that one replicate may need: beyond it, no worker of usual size finishes a batch."""
 
-MAX_HEAD_BYTES = 64 << 20
-"""Largest head file that is read: every cell that uses it holds a copy."""
 MAX_BATCHES = 10_000_000
 """Most batches of a cell: each is a file, and their numbers have seven digits."""
 
@@ -51,31 +43,6 @@ def features_needed(heads: Heads) -> int:
     else:
         turned = 0
     return heads.head_dim + further * turned
-
-
-def read_heads(cell: Cell, folder: Path) -> tuple[Cell, list[Impossibility]]:
-    """Read the head file of a cell, relative to the folder of its design, into the cell."""
-    if cell.heads.arrangement != "file" or cell.heads.file is None:
-        return cell, []
-    try:
-        require_regular(folder / cell.heads.file, MAX_HEAD_BYTES)
-        # Mapped, not loaded: refuses whatever is not a .npy array, and reads nothing before its shape is known.
-        stored = np.lib.format.open_memmap(folder / cell.heads.file, mode="r")
-    except UserError as error:
-        return cell, [("file", str(error))]
-    except Exception as error:  # a damaged header may raise nearly anything
-        return cell, [("file", f"cannot be read as .npy ({error}); save a float array of shape (H, d, p)")]
-    shape = (cell.heads.n_heads, cell.data.n_features, cell.heads.head_dim)
-    if stored.shape != shape:
-        return cell, [("file", f"holds shape {stored.shape}; (n_heads, n_features, head_dim) = {shape} is stated")]
-    if stored.dtype.kind not in "fiu" or not (np.abs(projections := np.array(stored, np.float64)) <= LARGEST).all():
-        return cell, [("file", f"must hold real numbers only, none beyond ±{LARGEST:g}")]
-    ranks = np.linalg.matrix_rank(projections)
-    if (ranks < cell.heads.head_dim).any():
-        head = int(np.argmin(ranks))
-        return cell, [("file", f"head {head} has rank {ranks[head]}; give head_dim = {cell.heads.head_dim}")]
-    contents = tuple(tuple(tuple(map(float, row)) for row in head) for head in projections)
-    return cell.model_copy(update={"file_projections": contents}), []
 
 
 def batches_of(replicates: int, batch_size: int) -> int:
@@ -186,11 +153,18 @@ def _heads(cell: Cell) -> Iterator[Impossibility]:
     if heads.total_dim is not None and heads.total_dim != heads.n_heads * heads.head_dim:
         remedy = f"must be n_heads·head_dim = {heads.n_heads}·{heads.head_dim}; state a multiple and no n_heads"
         yield "total_dim", remedy
-    needs = {"angle": "rotated", "principal_angles": "principal_angles", "spread": "scattered", "file": "file"}
-    for setting, arrangement in needs.items():
-        stated, wanted = getattr(heads, setting) is not None, heads.arrangement == arrangement
+    needs = {
+        "angle": ("arrangement", "rotated"),
+        "principal_angles": ("arrangement", "principal_angles"),
+        "spread": ("arrangement", "scattered"),
+        "file": ("arrangement", "file"),
+        "heads_function": ("arrangement", "own"),
+        "query_file": ("query_projections", "file"),
+    }
+    for setting, (where, alternative) in needs.items():
+        stated, wanted = getattr(heads, setting) is not None, getattr(heads, where) == alternative
         if stated != wanted:
-            yield setting, f'{"state" if wanted else "remove"} {setting} for arrangement = "{heads.arrangement}"'
+            yield setting, f'{"state" if wanted else "remove"} {setting} for {where} = "{getattr(heads, where)}"'
     if heads.principal_angles is not None and len(heads.principal_angles) != heads.head_dim:
         yield "principal_angles", f"state head_dim = {heads.head_dim} angles, not {len(heads.principal_angles)}"
 
@@ -206,6 +180,7 @@ def _estimator(cell: Cell) -> Iterator[Impossibility]:
         yield "head_bandwidths", 'needs learner = "nadaraya_watson" and key_scale = "raw"; remove it'
     yield from _learner(cell)
     yield from _mechanism(cell)
+    yield from _mask(cell)
     if combination.rule == "optimal" and "heads" in cell.population:
         yield "population", 'weights are optimal for given heads; leave out "heads", or use the rule "fitted"'
     if combination.rule == "fitted" and cell.simulation.noise_treatment != "drawn":
@@ -275,6 +250,22 @@ def _mechanism(cell: Cell) -> Iterator[Impossibility]:
         yield "learner", f'"{estimator.learner.kind}" {remedy}'
     if estimator.reference != "none" and not plain:
         yield "reference", "is softmax attention: needs transformation none, normaliser softmax, no product of kernels"
+
+
+def _mask(cell: Cell) -> Iterator[Impossibility]:
+    """What cannot be masked, and masks from files that do not fit."""
+    estimator, visible = cell.estimator, cell.visible
+    if visible is None:
+        return
+    needs = {
+        'learner = "nadaraya_watson"': estimator.learner.kind == "nadaraya_watson",
+        'transformation = "none"': estimator.transformation.kind == "none",
+        'control_variate = "none"': cell.simulation.control_variate == "none",
+        "weights that are not fitted": estimator.combination.rule != "fitted",
+    }
+    for remedy, given in needs.items():
+        if not given:
+            yield "mask", f'"{estimator.mask.kind}" needs {remedy}; change that or use "none"'
 
 
 def _instance(cell: Cell) -> Iterator[Impossibility]:

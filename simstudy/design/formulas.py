@@ -47,6 +47,15 @@ class DotProductFloor(Record):
     length: Positive = Field(description="length l of the query that each head pulls back")
 
 
+class QueryAveragedHeads(Record):
+    """Independent heads that H orthogonal ones amount to over Gaussian queries, under noise and for many keys."""
+
+    formula: Literal["query_averaged_heads"]
+    n_heads: Count
+    head_dim: Dimension
+    bandwidth: Positive
+
+
 class LimitingSlope(Record):
     """Slope of the best dimension of averaged heads in ln n for many keys, one bandwidth: 1/(g + ln L)."""
 
@@ -103,6 +112,7 @@ Formula = (
     | CorrelationFloor
     | OriginVariance
     | DotProductFloor
+    | QueryAveragedHeads
     | LimitingSlope
     | FibonacciLearners
     | GeometricLearners

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Iterator
+from importlib.machinery import PathFinder
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +15,7 @@ from numpy.typing import NDArray
 from simstudy.design.files import read_regular
 from simstudy.design.settings import Sum
 from simstudy.design.settings.cell import Cell
-from simstudy.design.settings.code import Code, Own, OwnKeys, OwnMeasure
+from simstudy.design.settings.code import ENTRY_POINT, ENTRY_POINTS, Code, Own, OwnHeads, OwnKeys, OwnMeasure
 from simstudy.design.settings.records import Impossibility
 from simstudy.errors import UserError
 from simstudy.text import printable
@@ -34,7 +36,7 @@ def texts_of(trust: Iterable[str | Path]) -> frozenset[str]:
     """
     if isinstance(trust, (str, Path)):
         trust = [trust]
-    return frozenset(_text(Path(path), f"--trust {path}: ") for path in trust)
+    return frozenset(_text(_located(str(path), Path()), f"--trust {path}: ") for path in trust)
 
 
 def own_pieces(cell: Cell) -> Iterator[tuple[str, Own]]:
@@ -42,6 +44,7 @@ def own_pieces(cell: Cell) -> Iterator[tuple[str, Own]]:
     regression, estimator = cell.data.regression, cell.estimator
     terms = regression.terms if isinstance(regression, Sum) else (regression,)
     stated: list[tuple[str, Any]] = [("key_distribution", cell.data.key_distribution)]
+    stated += [("heads_function", cell.heads.heads_function)]
     stated += [("regression", term) for term in terms]
     stated += [("learner", estimator.learner), ("measure_function", estimator.measure_function)]
     yield from ((setting, piece) for setting, piece in stated if isinstance(piece, Own))
@@ -58,10 +61,11 @@ def read_code(cell: Cell, folder: Path, trusted: frozenset[str]) -> tuple[Cell, 
         try:
             if piece.code is not None:
                 raise UserError("code is read from the file at path; leave it out of the design")
-            code = _read(folder / piece.path, piece)
+            code = _read(_located(piece.path, folder), piece)
             read[piece] = piece.model_copy(update={"code": Code(code.text, code.place, code.text in trusted)})
             if code.text in trusted:
-                _try(read[piece], cell.data.n_features, cell.n_queries, cell.n_members)
+                heads = cell.heads.n_heads, cell.heads.head_dim
+                _try(read[piece], cell.data.n_features, cell.n_queries, cell.n_members, heads)
         except UserError as error:
             problems.append((setting, printable(str(error))))
     return _replaced(cell, lambda piece: read.get(piece, piece)), problems
@@ -78,14 +82,16 @@ def with_word(cell: Cell, trusted: frozenset[str]) -> Cell:
 
 
 def require_word(cells: Iterable[Cell]) -> None:
-    """Refuse to compute cells with functions that the user did not say may run.
+    """Refuse to compute cells with functions that the user did not say may run, or that need what is not installed.
 
     Raises
     ------
     UserError
-        With the file, and how to give the word.
+        With the file, and how to give the word; or with what is missing.
     """
     for cell in cells:
+        if cell.instance is not None:
+            cell.instance.require()
         for setting, piece in own_pieces(cell):
             if piece.code is None or not piece.code.trusted:
                 place = piece.path if piece.code is None else piece.code.place
@@ -104,10 +110,37 @@ def _replaced(cell: Cell, change: Callable[[Own], Own]) -> Cell:
 
     changed = {
         name: table.model_copy(update={setting: renewed(value) for setting, value in table})
-        for name, table in (("data", cell.data), ("estimator", cell.estimator))
+        for name, table in (("data", cell.data), ("heads", cell.heads), ("estimator", cell.estimator))
     }
     # Made anew: a copy would keep what the cell has already worked out of the former functions.
     return Cell(**{name: getattr(cell, name) for name in Cell.model_fields} | changed)
+
+
+def _located(path: str, folder: Path) -> Path:
+    """Return the place of a Python file, relative to a folder, or of the module that an entry point names."""
+    if not path.startswith(ENTRY_POINT):
+        return folder / path
+    name, offered = path.removeprefix(ENTRY_POINT), entry_points(group=ENTRY_POINTS)
+    modules = {point.module for point in offered if point.name == name}
+    if len(modules) != 1:
+        known = ", ".join(sorted(offered.names)) or "none"
+        count = "several packages offer" if modules else "no installed package offers"
+        raise UserError(f"{path}: {count} that entry point of the group {ENTRY_POINTS}, which has {known}")
+    (module,) = modules
+    if (file := _file_of(module)) is None:
+        raise UserError(f"{path}: {module}, which it names, is no Python file; install its package again")
+    return file
+
+
+def _file_of(module: str) -> Path | None:
+    """Return the file of a module; the packages around it are looked up, but not imported, as that would run them."""
+    where, names, spec = None, module.split("."), None
+    for depth in range(1, len(names) + 1):
+        spec = PathFinder.find_spec(".".join(names[:depth]), where)
+        if spec is None:
+            return None
+        where = list(spec.submodule_search_locations or ())
+    return None if spec is None or spec.origin is None else Path(spec.origin)
 
 
 def _text(path: Path, before: str = "") -> str:
@@ -135,27 +168,39 @@ def _read(path: Path, piece: Own) -> Code:
 
 
 @functools.lru_cache(maxsize=64)
-def _try(piece: Own, n_features: int, n_queries: int, n_heads: int) -> None:
+def _try(piece: Own, n_features: int, n_queries: int, n_members: int, heads: tuple[int, int]) -> None:
     """Hold a function against its contract on a few made-up arrays; raises UserError if it breaks it."""
     n_replicates, n_keys = _PROBES
     draw = np.random.Generator(np.random.Philox(key=1))
+    if isinstance(piece, OwnHeads):
+        _try_heads(piece, draw.standard_normal((heads[0], n_features, heads[1])))
+        return
     x = draw.standard_normal((n_features, n_replicates, n_keys))
     if not piece.takes:
         _try_points(piece, x)
         return
     fixed = {"target": draw.standard_normal(n_queries), "queries": draw.standard_normal((n_features, n_queries))}
     redrawn = {
-        "estimates": draw.standard_normal((n_replicates, n_queries, n_heads)),
+        "estimates": draw.standard_normal((n_replicates, n_queries, n_members)),
         "values": draw.standard_normal((n_replicates, n_keys)),
-        "uniforms": draw.random((n_replicates, n_heads, n_keys)),
+        "uniforms": draw.random((n_replicates, n_members, n_keys)),
     }
-    one = () if isinstance(piece, OwnMeasure) else (n_queries, n_heads)
+    one = () if isinstance(piece, OwnMeasure) else (n_queries, n_members)
 
     def compute(part: slice) -> NDArray:
         shape = (len(redrawn["values"][part]), *one)
         return piece.of(shape, keys=x[:, part], **fixed, **{name: array[part] for name, array in redrawn.items()})
 
     _hold(piece, compute)
+
+
+def _try_heads(piece: OwnHeads, normals: NDArray) -> None:
+    def compute(part: slice) -> NDArray:
+        return piece.of(normals.shape, normals=normals)[part]
+
+    _hold(piece, compute)
+    if (np.linalg.matrix_rank(compute(slice(None))) < normals.shape[2]).any():
+        _refuse(piece, f"returns a head of a rank below head_dim = {normals.shape[2]}")
 
 
 def _try_points(piece: Own, x: NDArray) -> None:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from simstudy.design.settings.cell import Cell
+from simstudy.design.settings.systems import KINDS
 from simstudy.kernels.devices import hardware
 
 PACKAGE = Path(__file__).parents[1]
@@ -56,7 +57,8 @@ def _engine(device: str, names: frozenset[str], package: Path) -> str:
 def sources(names: frozenset[str], package: Path = PACKAGE) -> Iterator[Path]:
     """Yield the files that all cells share, and those of the systems and learners named."""
     apart = [package / folder for folder in APART]
-    for entry in SOURCES:
+    further = {entry for record in KINDS.values() if record.system() in names for entry in record.rests_on}
+    for entry in (*SOURCES, *further):
         path = package / entry
         for source in path.rglob("*.py") if path.is_dir() else [path]:
             if source.parent not in apart or source.stem in {"__init__", *names}:

@@ -28,6 +28,8 @@ from simstudy.execution.provenance import provenance
 from simstudy.text import printable
 
 FOLDER = "sealed"
+_PATHS: Any = {"cell": {"heads": {"file": True, "query_file": True}, "estimator": {"mask": {"path": True}}}}
+"""Where the contents of files are found: these, not those, are sealed."""
 JUDGING = (
     "attention", "data", "design", "kernels", "replicates", "theory", "verdicts", "execution/ledger.py", "weights.py",
 )  # fmt: skip
@@ -67,8 +69,7 @@ def meaning(design: Design) -> dict[str, Any]:
     """Return what a design means, as plain data in which order and formatting of its file leave no trace."""
     grids: dict[str, Any] = {}
     for name, factors in design.factors.items():
-        cells = [planned.model_dump(mode="json", exclude={"cell": {"heads": {"file"}}}) for planned in design.cells
-                 if planned.grid == name]  # fmt: skip
+        cells = [planned.model_dump(mode="json", exclude=_PATHS) for planned in design.cells if planned.grid == name]
         # Of a thousand cells the digest, which also covers the contents of head files.
         settings = digest_of(sorted(map(digest_of, cells)))
         grids[name] = {"factors": sorted(factors), "cells": len(cells), "settings": settings}

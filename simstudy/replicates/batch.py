@@ -17,6 +17,7 @@ from simstudy.data.regression import at_queries
 from simstudy.data.shared import SharedData
 from simstudy.design.settings.cell import N_BLOCKS, Cell
 from simstudy.design.settings.code import OWN_MEASURE
+from simstudy.errors import UserError
 from simstudy.kernels.devices import computing_on
 from simstudy.replicates.moments import Moments, empty, update
 
@@ -135,7 +136,10 @@ class Evaluation:
         self.moments = update(self.moments, blocks, shared.first, *numbers)
 
     def _own_measure(self, members: Members, shared: SharedData) -> Members:
-        """Add the number that the user's own function gives of each replicate, if the cell names one."""
+        """Add the number that the user's own function gives of each replicate, if the cell names one.
+
+        One NaN would spread to the averages of the cell without a trace of where it came from.
+        """
         measure = self._cell.estimator.measure_function
         if measure is None:
             return members
@@ -147,6 +151,11 @@ class Evaluation:
             values=shared.values(self._cell),
             queries=self._queries,
         )
+        lacking = np.isfinite(members.means).all(axis=(1, 2)) & ~np.isfinite(numbers)
+        if lacking.any():
+            replicate = shared.first + int(np.argmax(lacking))
+            place = measure.path if measure.code is None else measure.code.place
+            raise UserError(f"{place}: {measure.name} returns a number that is not finite for replicate {replicate}")
         return members._replace(statistics=members.statistics | {OWN_MEASURE: numbers})
 
     def fail(self, replicate: int) -> None:

@@ -5,7 +5,7 @@ What answers which question:
 - What are bias and covariance of the heads of a cell? :func:`exact_moments` at any n with an
   estimate of its numerical error, for fixed heads (by quadrature for Gaussian keys, by quasi-Monte Carlo for others);
   :func:`leading_order` in closed form for many keys, which says where it does not hold;
-  :func:`damped_leading_order` at every query, as something to compare with.
+  :func:`damped_leading_order` at every query, as something to compare with; each of them :func:`masked`.
 - What of heads without a design, such as those of a transformer? :func:`logit_moments` of their weights, at any n, from
   the covariance of their logits.
 - What follows for the ensemble? :func:`predicted_measures` averaged over queries, :func:`measures_by_query` at each;
@@ -64,6 +64,7 @@ from simstudy.theory.local_constant import (
     gaussian_constants,
     tuned_risk_ratio,
 )
+from simstudy.theory.masked import masked
 from simstudy.theory.measures import (
     measure_errors_by_query,
     measures_by_query,
@@ -123,6 +124,7 @@ __all__ = [
     "leading_order",
     "limiting_slope",
     "logit_moments",
+    "masked",
     "mean_squared_error",
     "measure_errors_by_query",
     "measures_by_query",

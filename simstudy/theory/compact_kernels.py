@@ -161,7 +161,7 @@ def _keys_reason(cell: Cell) -> str:
     keys = cell.data.key_distribution
     if not isinstance(keys, GaussianKeys) or keys.structure != "identity":
         return f"compact kernels are integrated over standard normal keys, and these are {keys.label}"
-    if cell.heads.redrawn or cell.heads.arrangement == "file" or cell.estimator.head_bandwidths is not None:
+    if cell.heads.redrawn or cell.heads.arrangement in ("file", "own") or cell.estimator.head_bandwidths is not None:
         return "compact kernels are integrated for given orthonormal projections"
     return ""
 

@@ -48,7 +48,9 @@ class Predicted(NamedTuple):
     reason: str
 
 
-def predict(query: np.ndarray, pool: Pool, n_keys: int, scale: float, rng: np.random.Generator) -> Predicted:
+def predict(
+    query: np.ndarray, pool: Pool, n_keys: int, scale: float, rng: np.random.Generator, *, error: bool
+) -> Predicted:
     """Predict the Gram matrix of the weights of heads at one query that sees n tokens.
 
     Parameters
@@ -60,10 +62,12 @@ def predict(query: np.ndarray, pool: Pool, n_keys: int, scale: float, rng: np.ra
         Of the logits.
     rng
         For tokens redrawn from the pool.
+    error
+        Whether to see that exact moments have converged.
     """
     logits = scale * (pool.keys @ query[:, :, None].astype(pool.keys.dtype))[:, :, 0].astype(np.float64)
     covariance = logits @ logits.T / (logits.shape[1] * pool.freedom)
-    exact = logit_moments(covariance, n_keys)
+    exact = logit_moments(covariance, n_keys, error=error)
     # The effective number of keys is n exp(-variance): of beyond half of ln n too few are left for a law of many.
     valid = np.diag(covariance) <= 0.5 * np.log(n_keys)
     leading = np.where(

@@ -15,6 +15,12 @@ def _dot_product_floor(length: float) -> float:
     return float(theory.dot_product_correlation([length, 0.0], [0.0, length], np.eye(2)))
 
 
+def _query_averaged_heads(n_heads: int, head_dim: int, bandwidth: float) -> float:
+    # Covariances of orthogonal heads average to 1 over n, variances to those of aligned heads.
+    covariance = 1 / float(theory.averaged_noise_ratio(np.zeros(head_dim), bandwidth))
+    return n_heads / (1 + (n_heads - 1) * covariance)
+
+
 def _fibonacci_learners(n_heads: int) -> float:
     return theory.effective_learners(theory.fibonacci_weights(n_heads))
 
@@ -28,6 +34,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "correlation_floor": theory.correlation_floor,
     "origin_variance": theory.origin_variance,
     "dot_product_floor": _dot_product_floor,
+    "query_averaged_heads": _query_averaged_heads,
     "limiting_slope": theory.limiting_slope,
     "fibonacci_learners": _fibonacci_learners,
     "geometric_learners": _geometric_learners,

@@ -110,6 +110,43 @@ def _profile(levels: Array, values: Array) -> Profile:
     return Profile(distinct, np.array([[known[levels == each].min() for each in distinct]]))
 
 
+class Residuals(NamedTuple):
+    """Monte Carlo over theory − 1 in each cell, and its MCSE; NaN where no theory has a value other than 0."""
+
+    values: Array
+    mcse: Array
+
+
+def residuals(cells: xr.Dataset, measure: str) -> Residuals:
+    """Return how far estimates of an averaged measure are from theory: exact where that has a value."""
+    theory = cells[measure].sel(source=list(THEORIES)).values
+    theory = np.where(np.isnan(theory[0]), theory[1], theory[0])
+    theory = np.where(theory == 0, np.nan, theory)
+    ratio = cells[measure].sel(source="empirical").values / theory
+    return Residuals(ratio - 1, cells[f"{measure}_mcse"].values / np.abs(theory))
+
+
+def z_scores(cells: xr.Dataset, measure: str, source: str) -> Array:
+    """Return (Monte Carlo − theory) / error of each cell; NaN where the theory has no value, or there is no error.
+
+    The error holds the Monte Carlo standard error and, of exact theory, its numerical error.
+
+    Parameters
+    ----------
+    cells
+        Results of a study.
+    measure
+        An averaged one.
+    source
+        ``exact`` or ``leading``.
+    """
+    errors = cells[f"{measure}_mcse"].values
+    if source == "exact" and f"{measure}_numerical_error" in cells:
+        errors = np.hypot(errors, np.nan_to_num(cells[f"{measure}_numerical_error"].values))
+    gaps = cells[measure].sel(source="empirical").values - cells[measure].sel(source=source).values
+    return gaps / np.where(errors > 0, errors, np.nan)
+
+
 class LawShare(NamedTuple):
     """Variance of an ensemble over that of one member, with MCSE: by the law and as found."""
 

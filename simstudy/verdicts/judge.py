@@ -198,7 +198,9 @@ def claim_table(design: Design, judgements: dict[str, Judgement]) -> xr.Dataset:
             "statement": [claim.statement for claim in design.claims.values()],
             "origin": [claim.origin for claim in design.claims.values()],
             "statistic": [comparison.statistic for comparison in decisive],
-            "no_verdict_because": [comparison.doubt for comparison in decisive],
+            "no_verdict_because": [
+                judgement.decisive.doubt if judgement.verdict == "inconclusive" else "" for judgement in each
+            ],
             "verdict_estimate": [comparison.estimate for comparison in decisive],
             "verdict_mcse": [comparison.mcse for comparison in decisive],
             "verdict_mcse_given": [comparison.given for comparison in decisive],
@@ -239,7 +241,7 @@ def comparison_table(judgements: dict[str, Judgement]) -> xr.Dataset:
                     "comparison_confidence_upper": high,
                     "comparison_p_against": _adjusted(p_against, judgement.level),
                     "comparison_p_in_favour": _adjusted(row.evidence.in_favour, judgement.level),
-                    "comparison_no_verdict_because": row.doubt,
+                    "comparison_no_verdict_because": "" if min(row.evidence) < judgement.level else row.doubt,
                 }
                 for column, value in values.items():
                     rows[column].append(value)

@@ -21,6 +21,7 @@ from simstudy.theory import (
     instance_leading_order,
     instance_numbers,
     leading_order,
+    masked,
     measure_errors_by_query,
     measures_by_query,
     merged_leading_order,
@@ -77,11 +78,11 @@ def _theory(name: str, planned: PlannedCell, known: Moments) -> Theory:
     if cell.instance is not None or (name == "exact" and not cell.estimator.plain):
         return _numbers(name, cell)
     if name not in known:
-        method = exact_moments if name == "exact" else _leading(cell)
+        method: Callable[..., Prediction | ExactPrediction] = exact_moments if name == "exact" else _leading(cell)
         heads = cell, key_projections(cell), query_projections(cell)
         if cell.estimator.combination.rule == "product":
             heads = product_head(*heads)
-        known[name] = method(*heads, query_points(cell))
+        known[name] = masked(method, *heads, query_points(cell))
     prediction = known[name]
     weights = _weights(cell, prediction)
     errors, errors_by_query = {}, {}
@@ -102,6 +103,8 @@ def _leading(cell: Cell) -> Callable[[Cell, np.ndarray, np.ndarray, np.ndarray],
 def _numbers(name: str, cell: Cell) -> Theory:
     """Numbers that a formula gives one by one: of random instances, and the rate of empty windows."""
     if cell.instance is None:
+        if cell.estimator.mask.kind != "none":
+            return Theory({}, {}, {}, {}, "the rate of empty windows is that of queries which see all keys")
         rate, reason = empty_window_rate(cell, query_projections(cell), query_points(cell))
         return Theory({"failure_rate": rate}, {}, {}, {}, reason)
     numbers = instance_numbers(cell) if name == "exact" else instance_leading_order(cell)

@@ -110,6 +110,7 @@ def applies(cell: Cell) -> bool:
     return (
         cell.population == ("queries",)
         and estimator.plain
+        and estimator.mask.kind == "none"
         and estimator.learner.kind == "nadaraya_watson"
         and estimator.key_scale == "raw"
         and estimator.combination.rule not in ("fitted", "optimal")

@@ -39,3 +39,10 @@ def test_equal_cells__are_equal_whatever_was_asked_of_them():
     one, other = minimal_cell(), minimal_cell()
     assert one.identity("") == other.identity("") and one == other
     assert one != minimal_cell(n_keys=one.data.n_keys + 1)
+
+
+def test_changed_cell__has_coordinates_of_its_own():
+    cell = minimal_cell(seed=7)
+    assert cell.coordinates["seed"] == 7 and cell.coordinates is cell.coordinates
+    changed = cell.model_copy(update={"simulation": cell.simulation.model_copy(update={"seed": 8})})
+    assert changed.coordinates["seed"] == 8 and cell.coordinates["seed"] == 7

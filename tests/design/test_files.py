@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from builders import DESIGN, edited, mistakes, write_design
 
+from simstudy.data.heads import query_projections
 from simstudy.design.load import load_design
 from simstudy.design.mistakes import DesignError
 from simstudy.design.written import MAX_BYTES
@@ -46,6 +47,26 @@ def test_head_file__travels_inside_the_cell(tmp_path):
     assert "holds shape (1, 6, 2)" in mistakes(tmp_path, text)
     np.save(tmp_path / "heads.npy", np.array([object()]))
     assert "cannot be read as .npy" in mistakes(tmp_path, text)
+
+
+def test_file_of_query_projections__travels_inside_the_cell(tmp_path):
+    contents = np.random.default_rng(0).normal(size=(2, 6, 2))
+    contents[1] = 0.0  # a head that ignores its query is a head
+    np.save(tmp_path / "queries.npy", contents)
+    stated = 'arrangement = "rotated"\nquery_projections = "file"'
+    text = edited(DESIGN, 'arrangement = "rotated"', f'{stated}\nquery_file = "queries.npy"')
+    cell = load_design(write_design(tmp_path, text)).cells[0].cell
+    np.testing.assert_array_equal(query_projections(cell), contents)
+    np.save(tmp_path / "moved.npy", contents)
+    moved = load_design(write_design(tmp_path, text.replace("queries.npy", "moved.npy"))).cells[0].cell
+    assert moved.identity("") == cell.identity("")
+    np.save(tmp_path / "moved.npy", 2.0 * contents)
+    changed = load_design(write_design(tmp_path, text.replace("queries.npy", "moved.npy"))).cells[0].cell
+    assert changed.identity("") != cell.identity("")
+    np.save(tmp_path / "queries.npy", contents[:, :5])
+    assert "heads.query_file = 'queries.npy': holds shape (2, 5, 2)" in mistakes(tmp_path, text)
+    without = edited(DESIGN, 'arrangement = "rotated"', stated)
+    assert 'state query_file for query_projections = "file"' in mistakes(tmp_path, without)
 
 
 def test_head_files__that_are_none_are_refused(tmp_path):
@@ -113,7 +134,7 @@ def test_large_files__are_refused(tmp_path, monkeypatch):
     path = write_design(tmp_path, DESIGN + "#" * MAX_BYTES)
     with pytest.raises(DesignError, match=f"longer than {MAX_BYTES} bytes; is it the right file"):
         load_design(path)
-    monkeypatch.setattr("simstudy.design.feasibility.MAX_HEAD_BYTES", 200)
+    monkeypatch.setattr("simstudy.design.own_heads.MAX_BYTES", 200)
     np.save(tmp_path / "heads.npy", np.random.default_rng(0).normal(size=(2, 6, 2)))
     text = edited(DESIGN, 'arrangement = "rotated"', 'arrangement = "file"\nfile = "heads.npy"')
     text = edited(text, "angle = [0, 45, 90]", "n_keys = [10, 20]").replace('x = "angle"', 'x = "n_keys"')

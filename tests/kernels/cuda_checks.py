@@ -102,8 +102,9 @@ def test_moments__are_the_formula(shape, logits, precision):
     assert_agree(problem(shape, logits, precision))
 
 
-@PRECISIONS
-@LOGITS
+@pytest.mark.parametrize(
+    ("logits", "precision"), [*KINDS[:2], *(pytest.param(*k, marks=pytest.mark.rare) for k in KINDS[2:])]
+)
 def test_moments__of_queries_for_each_replicate_and_far_ones(logits, precision):
     assert_agree(problem((2, 2, 2, 2, 20), logits, precision, own_queries=True))
     assert_agree(problem((1, 2, 2, 2, 20), logits, precision, spread=100.0))
@@ -116,7 +117,7 @@ def test_moments__of_another_bandwidth_are_not_those():
         np.testing.assert_allclose(replace(given, bandwidth=0.7001).estimates(), naive_moments(given)[0], atol=1e-9)
 
 
-@PRECISIONS
+@pytest.mark.parametrize("precision", ["float64", pytest.param("float32", marks=pytest.mark.rare)])
 def test_undefined_estimates__are_nan_on_both(precision):
     given = problem((2, 1, 5, 1, 9), "distance", precision)
     given.keys[0, 1, 0, 3] = np.nan
@@ -146,7 +147,8 @@ REGRESSION = {"function": "ridge", "amplitude": 2.0, "direction": [1.0, -0.5]}
 
 @pytest.mark.parametrize(("logits", "precision", "treatment"), [
     ("distance", "float64", "integrated"), pytest.param("distance", "float32", "drawn", marks=pytest.mark.rare),
-    pytest.param("dot_product", "float64", "drawn", marks=pytest.mark.rare), ("dot_product", "float32", "integrated"),
+    pytest.param("dot_product", "float64", "drawn", marks=pytest.mark.rare),
+    pytest.param("dot_product", "float32", "integrated", marks=pytest.mark.rare),
 ])  # fmt: skip
 def test_batch__has_the_moments_of_the_cpu(logits, precision, treatment):
     cell = minimal_cell(
@@ -164,7 +166,7 @@ def test_batch__has_the_moments_of_the_cpu(logits, precision, treatment):
 
 
 @pytest.mark.parametrize("settings", [
-    {"arrangement": "haar_redrawn"}, {"control_variate": "linear_part"},
+    {"arrangement": "haar_redrawn"}, pytest.param({"control_variate": "linear_part"}, marks=pytest.mark.rare),
     pytest.param({"key_scale": "normalised"}, marks=pytest.mark.rare),
     pytest.param({"key_distribution": {"distribution": "student_t", "df": 5.0}}, marks=pytest.mark.rare),
 ], ids=str)  # fmt: skip

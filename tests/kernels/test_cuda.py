@@ -14,7 +14,7 @@ import sys
 
 import pytest
 from builders import write_design
-from kills import ROOT
+from commands import ROOT, simstudy
 
 from simstudy.kernels.devices import cuda_problem, cuda_simulated
 
@@ -28,8 +28,8 @@ def python(*arguments, **environment):
     return subprocess.run(command, cwd=ROOT, env=settings | environment, capture_output=True, text=True)
 
 
-def command_line(*arguments, **environment):
-    return python("-m", "simstudy", *arguments, **environment)
+def on_the_simulator(*arguments):
+    return python("-m", "simstudy", *arguments, **SIMULATED)
 
 
 def run_checks(chosen="not rare", **environment):
@@ -59,12 +59,14 @@ def test_kernels__run_on_the_device_and_agree_with_the_cpu():
     assert_all_passed(run_checks("rare or not rare"))
 
 
-def test_device_test__fails_without_a_device_where_one_is_required():
-    name = "test_kernels__run_on_the_device_and_agree_with_the_cpu"
-    test = "-m", "pytest", "-n", "0", "-p", "no:cacheprovider", "-rs", f"tests/kernels/test_cuda.py::{name}"
-    assert "1 skipped" in python(*test, SIMSTUDY_REQUIRE_CUDA="0", **SIMULATED).stdout
-    required = python(*test, SIMSTUDY_REQUIRE_CUDA="1", **SIMULATED)
-    assert required.returncode == 1 and "1 failed" in required.stdout
+def test_device_test__fails_without_a_device_where_one_is_required(monkeypatch):
+    monkeypatch.setitem(globals(), "cuda_problem", lambda: "there is no GPU")
+    monkeypatch.delenv("SIMSTUDY_REQUIRE_CUDA", raising=False)
+    with pytest.raises(pytest.skip.Exception, match="there is no GPU"):
+        test_kernels__run_on_the_device_and_agree_with_the_cpu()
+    monkeypatch.setenv("SIMSTUDY_REQUIRE_CUDA", "1")
+    with pytest.raises(AssertionError, match="there is no GPU"):
+        test_kernels__run_on_the_device_and_agree_with_the_cpu()
 
 
 @pytest.mark.skipif(importlib.util.find_spec("numba_cuda") is None, reason="the extra cuda is not installed")
@@ -95,8 +97,8 @@ bandwidth = 0.8
 seed = 7
 batch_size = 16
 [precision]
-min_replicates = 32
-max_replicates = 32
+min_replicates = 16
+max_replicates = 16
 [grids.one.factors]
 bandwidth = [1.0]
 [profiles.quick]
@@ -106,20 +108,20 @@ bandwidth = [1.0]
 def test_executor__computes_on_the_device_under_names_of_its_own(tmp_path):
     design, output = write_design(tmp_path, SMALL), tmp_path / "out"
     on = ("run", design, "--output", output, "--executor")
-    first = command_line(*on, "cuda", **SIMULATED)
+    first = on_the_simulator(*on, "cuda")
     assert first.returncode == 0, first.stderr
     folder = output / "tiny" / "quick"
     cuda = json.loads((folder / "provenance.json").read_text())
     assert cuda["device"] == "CUDA simulator"
-    assert cuda["run"]["batches_computed"] == 2 and cuda["run"]["workers"] == 1
-    again = command_line(*on, "cuda", "--workers", "1", **SIMULATED)
+    assert cuda["run"]["batches_computed"] == 1 and cuda["run"]["workers"] == 1
+    again = on_the_simulator(*on, "cuda", "--workers", "1")
     assert again.returncode == 0, again.stderr
-    assert json.loads((folder / "provenance.json").read_text())["run"]["batches_reused"] == 2
+    assert json.loads((folder / "provenance.json").read_text())["run"]["batches_reused"] == 1
     # The CPU takes none of these batches for its own.
-    assert command_line(*on, "serial").returncode == 0
+    assert simstudy(*on, "serial").returncode == 0
     cpu = json.loads((folder / "provenance.json").read_text())
     assert cpu["device"] == "CPU" and cpu["engine"] != cuda["engine"]
-    assert cpu["run"]["batches_computed"] == 2 and cpu["run"]["batches_reused"] == 0
+    assert cpu["run"]["batches_computed"] == 1 and cpu["run"]["batches_reused"] == 0
 
 
 def assert_refused(result, message, folder):
@@ -131,13 +133,13 @@ def assert_refused(result, message, folder):
 @pytest.mark.skipif(not cuda_problem(), reason="a GPU can be used")
 def test_executor__without_a_gpu_is_refused(tmp_path):
     design, output = write_design(tmp_path, SMALL), tmp_path / "out"
-    result = command_line("run", design, "--executor", "cuda", "--output", output)
+    result = simstudy("run", design, "--executor", "cuda", "--output", output)
     assert_refused(result, f"executor = 'cuda': {cuda_problem()}", output)
 
 
 def test_executor__with_more_workers_than_gpus_is_refused(tmp_path):
     design, output = write_design(tmp_path, SMALL), tmp_path / "out"
-    result = command_line("run", design, "--output", output, "--executor", "cuda", "--workers", "2", **SIMULATED)
+    result = on_the_simulator("run", design, "--output", output, "--executor", "cuda", "--workers", "2")
     assert_refused(result, "workers = 2: more than the GPUs that can be used (1)", output)
 
 

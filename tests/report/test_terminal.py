@@ -183,15 +183,15 @@ def test_hangup__is_ignored_under_nohup():
 
 
 @pytest.mark.parametrize("redirection", ["| head -0", ">&-", "2>&- | cat", "0<&- 1>&- 2>&-"])
-def test_output_that_nobody_reads__is_dropped(redirection):
-    designs = PACKAGE.parent / "designs"
-    line = f"set -o pipefail; {sys.executable} -m simstudy list {designs} {redirection}"
+def test_output_that_nobody_reads__is_dropped(redirection, tmp_path):
+    write_design(tmp_path)
+    line = f"set -o pipefail; {sys.executable} -m simstudy list {tmp_path} {redirection}"
     result = subprocess.run(["bash", "-c", line], capture_output=True, text=True, cwd=PACKAGE.parent, timeout=240)
     assert (result.returncode, result.stderr) == (0, "")
 
 
-def test_full_device__is_a_mistake_that_can_be_mended():
-    line = f"{sys.executable} -m simstudy list designs > /dev/full"
+def test_full_device__is_a_mistake_that_can_be_mended(tmp_path):
+    line = f"{sys.executable} -m simstudy list {tmp_path} > /dev/full"
     result = subprocess.run(["bash", "-c", line], capture_output=True, text=True, cwd=PACKAGE.parent, timeout=240)
     assert result.returncode == 2 and "standard output cannot be written (No space left" in result.stderr
     assert Path("/dev/full").is_char_device()

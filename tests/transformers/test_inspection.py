@@ -6,14 +6,14 @@ import math
 
 import numpy as np
 import pytest
-from models import rxnmapper
-from reactions import REACTIONS, tokens
 from scipy.stats import spearmanr
 
 import simstudy
 from simstudy.theory import logit_moments
 from simstudy.transformers.encoder import restored_probabilities
 from simstudy.transformers.heads import TransformerHeads
+from simstudy.transformers.sequences import draw_tokens
+from simstudy.transformers.trained import load_trained
 
 L, H, D, P = 2, 3, 6, 2
 
@@ -175,17 +175,19 @@ def test_mistakes__are_refused(states, options, said):
 
 @pytest.fixture(scope="module")
 def trained():
-    """RXNMapper, its vocabulary, and its encodings of some reactions."""
-    model, vocabulary = rxnmapper()
-    return model, vocabulary, [model(tokens(reaction, vocabulary)) for reaction in REACTIONS[:12]]
+    """RXNMapper, its vocabulary, random reactions, and its encodings of them."""
+    model, vocabulary = load_trained("rxnmapper")
+    rng = np.random.default_rng(0)
+    reactions = [draw_tokens("rxnmapper", vocabulary, rng) for _ in range(12)]
+    return model, vocabulary, reactions, [model(each) for each in reactions]
 
 
 def test_forward_pass__restores_masked_tokens(trained):
     """What the model was trained for: a pass with any part wrong restores next to none."""
-    model, vocabulary, _ = trained
+    model, vocabulary, reactions, _ = trained
+    assert not any(vocabulary["[UNK]"] in numbers for numbers in reactions)
     restored = []
-    for reaction in REACTIONS[:3]:
-        numbers = tokens(reaction, vocabulary)
+    for numbers in reactions[:4]:
         for place in range(2, len(numbers) - 1, 6):
             masked = [*numbers[:place], vocabulary["[MASK]"], *numbers[place + 1 :]]
             restored.append(restored_probabilities(model(masked))[place].argmax() == numbers[place])
@@ -194,7 +196,7 @@ def test_forward_pass__restores_masked_tokens(trained):
 
 def test_trained_heads__are_those_of_the_models_own_attention(trained):
     """And exact theory tells which heads agree on other reactions, where angles do not; all of it: make verify."""
-    model, _, encodings = trained
+    model, _, _, encodings = trained
     layers = [0, 6, 11]
     heads = TransformerHeads(*(part[layers] for part in list(vars(model.heads).values())[:7]), scale=model.heads.scale)
     found = simstudy.inspect_heads(heads, [each.states[layers] for each in encodings]).weight_correlation

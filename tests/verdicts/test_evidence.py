@@ -71,13 +71,37 @@ def test_bounds__are_where_the_p_value_is_the_level(skewness):
 def test_evidence__is_none_where_the_error_is_in_doubt_and_certain_without_error():
     sound = Contrast(9.0, 1.0, 64, 0.0, 0.2)
     assert p_above(sound, 0.0) < 1e-6 and doubt(sound) == ""
-    for change in ({"n_blocks": 63}, {"largest_share": 0.201}, {"value": np.nan}, {"value": np.inf}):
+    for change in ({"n_blocks": 63}, {"value": np.nan}, {"value": np.inf}):
         poor = sound._replace(**change)
         assert p_above(poor, 0.0) == p_below(poor, 100.0) == 1.0 and doubt(poor)
         assert interval(poor, 0.05) == (-np.inf, np.inf)
     exact = Contrast(2.0, 0.0, 64, 0.0, 0.0)
     assert p_above(exact, 1.0) == p_below(exact, 3.0) == 0.0
     assert p_above(exact, 2.0) == p_below(exact, 2.0) == 1.0
+
+
+def test_few_blocks_that_hold_the_error__leave_the_evidence_of_a_variance_alone():
+    few = Contrast(9.0, 1.0, 64, 3.0, 0.201)
+    assert doubt(few).startswith("one block of 64 holds 20 %")
+    assert p_above(few, 0.0) == pytest.approx(2 * 2 / 81) and p_below(few, 0.0) == 1.0  # by Kolmogorov, first share 1/2
+    assert p_above(few._replace(n_blocks=128), 0.0) == pytest.approx(2 * 6 / 81)  # of the second doubling 1/6
+    assert p_above(few._replace(mcse=1e-9), 0.0) < 1e-15
+    for level in (0.05, 0.001):
+        low, high = interval(few, level)
+        assert p_above(few, low) == pytest.approx(level) and p_below(few, high) == pytest.approx(level)
+
+
+def test_a_rare_large_block__refutes_the_truth_no_more_often_than_the_level_says():
+    """Means of blocks that are 0 but for one in 200 of size 1: one or two of them hold the squared error."""
+    rng = np.random.default_rng(3)
+    sums = rng.binomial(64, 0.005, size=20_000)
+    mean = sums / 64
+    mcse = np.sqrt(sums * (1 - mean)) / 64
+    share = np.where(sums > 0, (1 - mean) ** 2 / np.maximum(sums * (1 - mean), 1e-9), 0.0)
+    drawn = sums > 0
+    found = Contrast(mean[drawn], mcse[drawn], np.full(drawn.sum(), 64), np.zeros(drawn.sum()), share[drawn])
+    assert (share[drawn] > 0.2).mean() > 0.99
+    assert np.mean(np.minimum(p_above(found, 0.005), p_below(found, 0.005)) < 0.05) < 0.05
 
 
 PARTS = Evidence(np.array([0.04, 0.5, 0.001]), np.array([0.3, 0.002, 0.9]))

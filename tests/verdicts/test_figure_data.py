@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from simstudy.verdicts.figure_data import law_shares, mean_within, rank_correlation
+from simstudy.verdicts.figure_data import law_shares, mean_within, rank_correlation, residuals, z_scores
 
 SIZES = (2.0, 8.0)
 
@@ -53,3 +53,22 @@ def test_mean_within__is_over_the_groups_that_have_a_correlation():
     groups = [indexed(y, y), indexed(-y, y), indexed(y, y), indexed(np.ones(4), y)]
     assert mean_within(groups, "mse") == pytest.approx(1 / 3)
     assert np.isnan(mean_within(groups[3:], "mse"))
+
+
+def compared(numerical_error: float = 0.0) -> xr.Dataset:
+    """Three cells: with exact theory and leading order, with the latter alone, and one of which theory says 0."""
+    values = np.array([[1.1, 4.0, 0.3], [1.0, np.nan, np.nan], [1.2, 5.0, 0.0]])
+    data = {"mse": (("source", "cell"), values), "mse_mcse": ("cell", np.array([0.02, 0.5, 0.0])),
+            "mse_numerical_error": ("cell", np.array([numerical_error, np.nan, np.nan]))}  # fmt: skip
+    return xr.Dataset(data, {"source": ["empirical", "exact", "leading"]})
+
+
+def test_residuals__are_from_exact_theory_where_there_is_one():
+    found = residuals(compared(), "mse")
+    np.testing.assert_allclose(found.values, [0.1, -0.2, np.nan])
+    np.testing.assert_allclose(found.mcse, [0.02, 0.1, np.nan])
+
+
+def test_z_scores__are_in_errors_of_estimate_and_theory():
+    np.testing.assert_allclose(z_scores(compared(), "mse", "leading"), [-5.0, -2.0, np.nan])
+    np.testing.assert_allclose(z_scores(compared(0.015), "mse", "exact"), [0.1 / 0.025, np.nan, np.nan])

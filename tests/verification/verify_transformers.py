@@ -6,8 +6,6 @@ The name keeps this out of the ordinary test suite, which takes a part of the fi
 from __future__ import annotations
 
 import functools
-import pydoc_data.topics
-import sys
 import time
 from pathlib import Path
 
@@ -24,40 +22,24 @@ from simstudy.theory import logit_moments
 from simstudy.transformers.attention import project
 from simstudy.transformers.encoder import restored_probabilities
 from simstudy.transformers.interventions import donor_map, intervene, sharing
-
-HERE = Path(__file__).parents[1] / "transformers"
-sys.path.append(str(HERE))
-
-from models import antiberty, framed, minilm, rxnmapper, word_parts  # noqa: E402
-from reactions import REACTIONS, tokens  # noqa: E402
+from simstudy.transformers.sequences import draw_tokens, framed, word_parts
+from simstudy.transformers.trained import load_trained
 
 MODELS = ("rxnmapper", "antiberty", "minilm")
 OUTPUT = Path(__file__).parents[2] / "outputs" / "verification"
 
 
-def paragraphs(count):
-    """Paragraphs of the manual that comes with Python."""
-    whole = (" ".join(part.split()) for text in pydoc_data.topics.topics.values() for part in text.split("\n\n"))
-    plain = [part for part in whole if 150 < len(part) < 500 and part[0].isupper() and part.endswith(".")]
-    return plain[:: len(plain) // count][:count]
-
-
-def sequences(name):
-    if name == "rxnmapper":
-        model, vocabulary = rxnmapper()
-        return model, [tokens(reaction, vocabulary) for reaction in REACTIONS]
-    if name == "antiberty":
-        model, vocabulary = antiberty()
-        residues = (HERE / "antibodies.txt").read_text().split()
-        return model, [framed(list(chain), vocabulary) for chain in residues]
-    model, vocabulary = minilm()
-    return model, [framed(word_parts(text, vocabulary), vocabulary) for text in paragraphs(32)]
+def sequences(name, count=32):
+    """A model, its vocabulary, and random sequences of its kind."""
+    model, vocabulary = load_trained(name)
+    rng = np.random.default_rng(0)
+    return model, vocabulary, [draw_tokens(name, vocabulary, rng) for _ in range(count)]
 
 
 @functools.cache
 def inspection(name):
     """Name, model, tokens of the sequences, encodings, and what is said of them."""
-    model, numbers = sequences(name)
+    model, _, numbers = sequences(name)
     encodings = [model(each) for each in numbers]
     start = time.process_time()
     found = simstudy.inspect_heads(model.heads, [each.states for each in encodings])
@@ -82,14 +64,14 @@ def restored(model, numbers, mask, step):
 
 def test_antibodies__are_completed():
     """The forward pass does what the model was trained for."""
-    model, numbers = sequences("antiberty")
-    share = restored(model, numbers[:4], antiberty()[1]["[MASK]"], 12)
+    model, vocabulary, numbers = sequences("antiberty")
+    share = restored(model, numbers[:4], vocabulary["[MASK]"], 12)
     print(f"\nantiberty restores {100 * share:.0f} % of masked residues")
     assert share > 0.8
 
 
 def test_paraphrases__are_close():
-    model, vocabulary = minilm()
+    model, vocabulary = load_trained("minilm")
     texts = (
         "A man is playing a guitar on the street.",
         "Someone plays the guitar outdoors.",
@@ -170,7 +152,7 @@ def test_picture__shows_three_models():
 
 def test_patterns_of_similar_heads__may_be_shared():
     """Half of the patterns given up, on sequences that the choice has not seen."""
-    model, numbers = sequences("rxnmapper")
+    model, _, numbers = sequences("rxnmapper", 40)
     encodings = [model(each) for each in numbers]
     found = simstudy.inspect_heads(model.heads, [each.states for each in encodings[:20]], queries=1)
     rng = np.random.default_rng(1)

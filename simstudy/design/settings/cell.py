@@ -16,6 +16,7 @@ from simstudy.design.settings.code import OWN_MEASURE
 from simstudy.design.settings.ensembles import FixedBandwidth, bandwidth_of, weights_of
 from simstudy.design.settings.idle import idle_settings
 from simstudy.design.settings.instance import Instance
+from simstudy.design.settings.masks import Visible, visible_keys
 from simstudy.design.settings.records import Choice, Record
 from simstudy.design.settings.rows import Rows
 from simstudy.design.settings.systems import KINDS, System
@@ -25,6 +26,8 @@ N_BLOCKS = 16
 """Blocks of consecutive replicates in one batch: the observations from which Monte Carlo errors are computed."""
 
 
+Matrices = tuple[tuple[tuple[float, ...], ...], ...]
+"""Projections (head, feature, dimension) that travel with a cell."""
 _ALWAYS = frozenset({"instance", "seed", "batch_size"})
 """Settings that mean something for every instance."""
 _NEUTRAL: dict[str, dict[str, Any]] = {
@@ -51,11 +54,13 @@ class Cell(Record):
     simulation: Simulation = Simulation()
     # Contents of ``heads.file`` (head, feature, dimension): they, not the path, identify the heads, and travel with
     # the cell to workers that may not see the file.
-    file_projections: tuple[tuple[tuple[float, ...], ...], ...] | None = None
+    file_projections: Matrices | None = None
     # Number of the draw of query points and heads that are looked at, where these are a population.
     geometry: int = Field(0, exclude=True)
-    # As well the contents of the data that keys are drawn from.
+    # As well the contents of the data that keys are drawn from, of ``heads.query_file``, and of a mask: 0 and 1.
     file_rows: Rows | None = None
+    file_query_projections: Matrices | None = Field(None, exclude_if=lambda contents: contents is None)
+    file_mask: tuple[str, ...] | None = Field(None, exclude_if=lambda contents: contents is None)
 
     @model_validator(mode="before")
     @classmethod
@@ -90,6 +95,12 @@ class Cell(Record):
         return self.file_rows
 
     @property
+    def visible(self) -> Visible | None:
+        """Which keys each query sees, (query, key); None without a mask."""
+        mask = self.estimator.mask
+        return None if mask.kind == "none" else visible_keys(mask, self.n_queries, self.data.n_keys, self.file_mask)
+
+    @property
     def meaningful(self) -> frozenset[str]:
         """Names of the settings that mean something for this cell."""
         return frozenset(TABLE_OF) if self.instance is None else _ALWAYS.union(self.instance.uses)
@@ -108,7 +119,7 @@ class Cell(Record):
         """Names of what is drawn at random and kept over replicates: queries, heads."""
         if self.instance is not None:
             return frozenset()
-        random_heads = {self.heads.arrangement, self.heads.query_projections} & {"haar", "scattered"}
+        random_heads = {self.heads.arrangement, self.heads.query_projections} & {"haar", "scattered", "own"}
         has_heads = self.estimator.learner.kind in ("nadaraya_watson", "trained")
         found = {"queries": self.queries.queries.kind == "gaussian", "heads": bool(random_heads) and has_heads}
         return frozenset(name for name, is_drawn in found.items() if is_drawn)
@@ -147,7 +158,7 @@ class Cell(Record):
             return queries.count
         return len(queries.points) if queries.kind == "points" else 1
 
-    @property
+    @cached_property
     def coordinates(self) -> dict[str, Any]:
         """Every setting by name, as it labels the cell in the results: numbers, or text for composite choices.
 
@@ -157,13 +168,14 @@ class Cell(Record):
         ``bandwidth`` is the number b; its rule is ``bandwidth_rule``.
         """
         labels: dict[str, Any] = {}
+        meaningful = self.meaningful
         for name, table in TABLE_OF.items():
-            value = getattr(getattr(self, table), name) if name in self.meaningful else None
+            value = getattr(getattr(self, table), name) if name in meaningful else None
             labels[name] = label(value)
             if isinstance(value, Record):
                 labels |= {f"{name}.{key}": label(getattr(value, key)) for key in parameters_of(value)}
         labels["bandwidth_rule"] = labels["bandwidth"]
-        if "bandwidth" in self.meaningful:
+        if "bandwidth" in meaningful:
             labels["bandwidth"] = self.bandwidth
         return labels
 
@@ -205,7 +217,7 @@ class Cell(Record):
         left_out: dict[str, Any] = {
             "data": {"key_distribution": _WHERE_FROM},
             "file_rows": True,
-            "heads": {"file"},
+            "heads": {"file", "query_file"},
             "estimator": set() if combined else {"combination"},
             "simulation": {"population"},
         }

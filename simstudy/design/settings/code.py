@@ -157,7 +157,18 @@ def _brief(error: Exception) -> str:
     return " ".join(f"{type(error).__name__}: {error}".split())
 
 
-Path = Annotated[Line, Field(description="path of a Python file, relative to the design")]
+ENTRY_POINTS = "simstudy.functions"
+"""Group of the entry points by which installed packages offer modules of functions."""
+ENTRY_POINT = "entry_point:"
+"""What a path begins with that names an entry point."""
+
+Path = Annotated[
+    Line,
+    Field(
+        description=f'path of a Python file, relative to the design, or "{ENTRY_POINT}NAME": the module that an '
+        f"installed package offers by that name in the group {ENTRY_POINTS}"
+    ),
+]
 Name = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", description="a function that the file defines")]
 Text = Annotated[Code | None, Field(description="nothing: it is read from the file")]
 
@@ -184,6 +195,20 @@ class OwnKeys(Own):
     path: Path
     name: Name
     code: Text = None
+
+
+class OwnHeads(Own):
+    """Key projections W_h by a function of a Python file, which returns an array (head, feature, dimension).
+
+    Of normals, independent and standard, of that shape: those of ``head_seed``, and of each batch where heads are a
+    population.  Every head must have full rank; the columns need not be orthonormal.
+    """
+
+    path: Path
+    name: Name
+    code: Text = None
+
+    takes: ClassVar[tuple[str, ...]] = ("normals",)
 
 
 class OwnMeasure(Own):

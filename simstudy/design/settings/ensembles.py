@@ -212,8 +212,8 @@ class NadarayaWatsonLearner(Learner):
 
 
 _OF_HEADS = frozenset({
-    "head_dim", "arrangement", "angle", "principal_angles", "spread", "head_seed", "query_projections", "logits",
-    "bandwidth", "key_scale",
+    "head_dim", "arrangement", "angle", "principal_angles", "spread", "head_seed", "heads_function",
+    "query_projections", "logits", "bandwidth", "key_scale",
 })  # fmt: skip
 
 

@@ -24,7 +24,7 @@ class _Rule(NamedTuple):
 
 
 _PLACED = ("aligned", "orthogonal", "rotated", "principal_angles")
-_RANDOM = ("haar", "haar_redrawn", "scattered")
+_RANDOM = ("haar", "haar_redrawn", "scattered", "own")
 _RULES = (
     _Rule(
         ("noise",),

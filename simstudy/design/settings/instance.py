@@ -20,6 +20,8 @@ class Instance(Choice):
         Settings of other tables that mean something for it; all others are refused where a design states them.
     quantities
         What is measured, each with unit, meaning and formula; every name becomes a measure.
+    rests_on
+        Folders and files of this package that decide its numbers, beside those that decide all numbers.
     words
         What people call its parameters, where their own names do not do.
     """
@@ -28,12 +30,16 @@ class Instance(Choice):
 
     uses: ClassVar[tuple[str, ...]]
     quantities: ClassVar[dict[str, Quantity]]
+    rests_on: ClassVar[tuple[str, ...]] = ()
     words: ClassVar[dict[str, Setting]] = {}
 
     @classmethod
     def system(cls) -> str:
         """Return the name of the system: that of its file in every room."""
         return cls.__module__.rpartition(".")[2]
+
+    def require(self) -> None:
+        """Refuse to be measured where something is missing that is no part of this package; raises UserError."""
 
     def impossibilities(self, data: Data, heads: Heads) -> Iterator[Impossibility]:
         """Yield the rules that its parameters and the sizes of the cell break together."""

@@ -43,6 +43,13 @@ class Record(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
+    def __copy__(self) -> Self:
+        """Copy the fields alone: a copy that is changed computes anew what follows from them."""
+        copied = super().__copy__()
+        for name in copied.__dict__.keys() - type(self).model_fields:
+            del copied.__dict__[name]
+        return copied
+
 
 class Choice(Record):
     """One alternative of a setting, told apart by its kind; ``"kind"`` alone is short for a table that states no more.

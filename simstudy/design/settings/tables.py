@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
-from simstudy.design.settings.code import OwnMeasure
+from simstudy.design.settings.code import OwnHeads, OwnMeasure
 from simstudy.design.settings.ensembles import (
     Bandwidth,
     Combination,
@@ -23,6 +23,7 @@ from simstudy.design.settings.ensembles import (
     OriginQuery,
     UniformCombination,
 )
+from simstudy.design.settings.masks import Mask, NoMask
 from simstudy.design.settings.mechanisms import Normaliser, NoTransformation, SoftmaxNormaliser, Transformation
 from simstudy.design.settings.processes import GaussianKeys, GaussianNoise, Keys, Noise, Regression, Zero
 from simstudy.design.settings.records import Count, Degrees, Line, NonNegative, Positive, Record, named
@@ -59,10 +60,10 @@ class Heads(Record):
         None, exclude=True, description="dimension budget D, a multiple of head_dim: states n_heads = D / head_dim"
     )
     arrangement: Literal[
-        "aligned", "orthogonal", "rotated", "principal_angles", "scattered", "haar", "haar_redrawn", "file"
+        "aligned", "orthogonal", "rotated", "principal_angles", "scattered", "haar", "haar_redrawn", "file", "own"
     ] = Field(
-        description="aligned, orthogonal, rotated, principal_angles, scattered, haar, haar_redrawn (each replicate) or "
-        "file"
+        description="aligned, orthogonal, rotated, principal_angles, scattered, haar, haar_redrawn (each replicate), "
+        "file or own"
     )
     angle: Degrees | None = Field(
         None, description='degrees in [0, 90] between any two heads; for arrangement = "rotated" only'
@@ -81,8 +82,18 @@ class Heads(Record):
     file: Line | None = Field(
         None, description='path of a .npy array (H, d, p), relative to the design; for arrangement = "file" only'
     )
-    query_projections: Literal["same", "opposite", "haar"] = Field(
-        "same", description='"same" as the key projections, "opposite" sign in every second head, or "haar"'
+    heads_function: OwnHeads | None = Field(
+        None,
+        exclude_if=lambda function: function is None,
+        description='{ path = "FILE.py", name = "FUNCTION" }: heads by code of your own; for arrangement = "own" only',
+    )
+    query_projections: Literal["same", "opposite", "haar", "file"] = Field(
+        "same", description='"same" as the key projections, "opposite" sign in every second head, "haar" or "file"'
+    )
+    query_file: Line | None = Field(
+        None,
+        exclude_if=lambda path: path is None,
+        description='path of a .npy array (H, d, p), relative to the design; for query_projections = "file" only',
     )
 
     @model_validator(mode="before")
@@ -124,6 +135,12 @@ class Estimator(Record):
     normaliser: Normaliser = Field(
         SoftmaxNormaliser(kind="softmax"),
         description="how logits become weights: softmax, entmax, sparsemax, relu or compact",
+    )
+    # Left out where it is not used, as are other later settings: numbers stored without them keep their identity.
+    mask: Mask = Field(
+        NoMask(kind="none"),
+        exclude_if=lambda mask: mask.kind == "none",
+        description="which keys a query may attend to: none (all of them), causal, banded or file",
     )
     combination: Combination = Field(
         UniformCombination(rule="uniform"),

