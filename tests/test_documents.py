@@ -67,8 +67,7 @@ def test_own_question__is_answered_as_the_readme_says(study):
 @pytest.mark.parametrize(
     "document, number",
     [(document, k) for document in DOCUMENTS for k, _ in enumerate(blocks("python", document))
-     if document not in ("README.md", "simstudy/docs/own-functions.md", "simstudy/docs/tutorial.md",
-                         "simstudy/docs/own-heads.md")],
+     if document not in ("README.md", "simstudy/docs/own-functions.md", "simstudy/docs/tutorial.md")],
 )  # fmt: skip
 def test_python_blocks__run(document, number, study, monkeypatch, capsys):
     monkeypatch.chdir(study)
