@@ -94,7 +94,7 @@ lint: $(VENV)/.dev  ## Style, and types of the public modules
 
 docs: $(VENV)/.docs  ## Build the documentation site in outputs/site
 	$(BIN)/python simstudy/docs/language.py
-	$(BIN)/sphinx-build --quiet --fail-on-warning -c simstudy/docs . outputs/site
+	$(BIN)/sphinx-build --quiet --fresh-env --fail-on-warning -c simstudy/docs . outputs/site
 	@echo "open outputs/site/index.html"
 
 clean:  ## Remove the environment and caches, not the outputs

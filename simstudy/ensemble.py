@@ -38,7 +38,9 @@ def nw_ensemble(
     """Evaluate an ensemble of Nadaraya-Watson heads, that is of softmax attention heads.
 
     Head h weighs pair i by softmax_i of −|V_hᵀx − W_hᵀX_i|²/(2b²) (``distance``) or of (V_hᵀx)·(W_hᵀX_i)/b²
-    (``dot_product``; standard attention scaling is b = p^(1/4)), with V_h = W_h unless query projections are given.
+    (``dot_product``; standard attention scaling is b = p^(1/4)), with V_h = W_h unless query projections are given:
+    formula :eq:`nadaraya-watson` (Nadaraya 1964, Theory of Probability and its Applications 9, 141; Watson 1964,
+    Sankhyā A 26, 359).
 
     Parameters
     ----------
@@ -227,6 +229,8 @@ def _about(meaning: str, units: str, formula: str) -> dict[str, str]:
 def principal_angles(projections: ArrayLike) -> xr.DataArray:
     """Return the principal angles between the subspaces of every two heads.
 
+    Their cosines are the singular values of U_i' U_j (Björck and Golub 1973, Mathematics of Computation 27, 579).
+
     Parameters
     ----------
     projections : (H, d, p), or (d, p) for a single head
@@ -260,7 +264,8 @@ def head_diversity(projections: ArrayLike, bandwidth: float | None = None) -> xr
     Returns
     -------
     xarray.DataArray
-        (index); the names are coordinates.  Definitions: `simstudy.data.geometry.diversity_indices`.
+        (index), without unit; the names are coordinates, and formulas :eq:`chordal`, :eq:`participation`,
+        :eq:`entropy`, :eq:`logdet`, :eq:`volume`, :eq:`vendi` and :eq:`min-angle` their definitions.
 
     Raises
     ------

@@ -94,6 +94,11 @@ def check(design: Source, trust: Iterable[str | Path] = ()) -> dict[str, Design]
     trust
         Python files whose code may run, and is tried.
 
+    Returns
+    -------
+    dict of Design
+        By profile: cells, claims, figures and notes, which `simstudy.run` takes as well.
+
     Raises
     ------
     DesignError

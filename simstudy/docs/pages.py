@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
+import language
 import typer
 import verdicts
 from docutils import nodes
@@ -44,9 +45,10 @@ def _escape(app: Sphinx, what: str, name: str, of: object, options: object, line
 def studies() -> Iterator[str]:
     """Yield the gallery: each shipped study with question, sizes, a picture if it was run here, and its verdicts."""
     found = verdicts.read()
+    questions = dict(re.findall(r"^\| \[`(.*?)`\].*?\| (.*) \|$", language.PAGE.read_text(), flags=re.MULTILINE))
     for path in sorted((ROOT / "designs").glob("*.toml")):
         design = tomllib.loads(path.read_text())
-        yield from (f"## {path.stem}: {design['study']['title']}", "", " ".join(design["study"]["aim"].split()), "")
+        yield from (f"## {path.stem}: {questions[path.stem]}", "", f"**{design['study']['title']}.**", "")
         yield from _picture(path.stem, design.get("figures", {}))
         origins = Counter(claim.get("origin", "unstated") for claim in design["claims"].values())
         counted = ", ".join(f"{count} {origin}" for origin, count in sorted(origins.items()))
@@ -54,7 +56,8 @@ def studies() -> Iterator[str]:
                     f"`make study STUDY={path.stem}`.", "")  # fmt: skip
         judged = {*found[found.study == path.stem].claim}
         names = [f"{path.stem}/{claim}" for claim in design["claims"] if claim in judged]
-        yield from (verdicts.quoted(names, found) if names else "Not run yet where this page was built.", "")
+        yield from (verdicts.quoted(names, found) if names else "No verdicts are stored yet.", "")
+        yield from ("What is asked, and what theory expects: " + " ".join(design["study"]["aim"].split()), "")
 
 
 def _picture(study: str, figures: dict[str, dict[str, str]]) -> Iterator[str]:
