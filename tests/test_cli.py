@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import xarray as xr
 from builders import DESIGN, edited, write_design
-from commands import simstudy
+from commands import SECONDS, simstudy
 
 from simstudy.execution.batch_files import Shape
 from simstudy.execution.store import Store
@@ -241,7 +241,7 @@ def test_interrupt__ends_cleanly_and_run_continues(tmp_path):
     path, output = write_design(tmp_path, text), tmp_path / "out"
     command = [sys.executable, "-m", "simstudy", "run", path, "--output", output]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + SECONDS
     while not list(output.rglob("*.npz")) and time.monotonic() < deadline:
         time.sleep(0.1)
     process.send_signal(signal.SIGINT)

@@ -105,6 +105,13 @@ def test_edited_design_and_code__use_no_batch_of_before(design, tmp_path, monkey
     assert before.items() < batches(tmp_path).items()
 
 
+@pytest.fixture(scope="module")
+def calm(tmp_path_factory):
+    """Results of the study that nothing disturbed."""
+    folder = tmp_path_factory.mktemp("calm")
+    return run(write_design(folder), output=folder, executor="serial")
+
+
 def limited(command: list[object], size: int) -> subprocess.CompletedProcess:
     """Run a command that may write no file longer than ``size`` bytes: the disk is full, for all that it can tell."""
     return subprocess.run(
@@ -117,7 +124,7 @@ def limited(command: list[object], size: int) -> subprocess.CompletedProcess:
 @pytest.mark.parametrize(
     ("size", "place"), [(50, ".owner.json"), (2_000, ".npz"), (20_000, "details.nc"), (10_000_000, None)]
 )
-def test_disk_that_is_full__is_one_message_and_nothing_torn(tmp_path, size, place):
+def test_disk_that_is_full__is_one_message_and_nothing_torn(calm, tmp_path, size, place):
     path, output = write_design(tmp_path), tmp_path / "out"
     result = limited(["run", path, "--output", output, "--executor", "serial"], size)
     if place is None:  # the control: with enough room the same command ends in order
@@ -133,7 +140,6 @@ def test_disk_that_is_full__is_one_message_and_nothing_torn(tmp_path, size, plac
     design = load_design(path)
     results = run(design, output=output, executor="serial")
     assert stored.items() <= batches(output).items()
-    calm = run(design, output=tmp_path / "calm", executor="serial")
     assert results.drop_attrs().identical(calm.drop_attrs())
 
 

@@ -114,14 +114,21 @@ def test_executor__computes_on_the_device_under_names_of_its_own(tmp_path):
     cuda = json.loads((folder / "provenance.json").read_text())
     assert cuda["device"] == "CUDA simulator"
     assert cuda["run"]["batches_computed"] == 1 and cuda["run"]["workers"] == 1
-    again = on_the_simulator(*on, "cuda", "--workers", "1")
-    assert again.returncode == 0, again.stderr
-    assert json.loads((folder / "provenance.json").read_text())["run"]["batches_reused"] == 1
     # The CPU takes none of these batches for its own.
     assert simstudy(*on, "serial").returncode == 0
     cpu = json.loads((folder / "provenance.json").read_text())
     assert cpu["device"] == "CPU" and cpu["engine"] != cuda["engine"]
     assert cpu["run"]["batches_computed"] == 1 and cpu["run"]["batches_reused"] == 0
+
+
+@pytest.mark.rare
+def test_executor__takes_up_what_the_device_computed(tmp_path):
+    design, output = write_design(tmp_path, SMALL), tmp_path / "out"
+    for reused in (0, 1):
+        done = on_the_simulator("run", design, "--output", output, "--executor", "cuda", "--workers", "1")
+        assert done.returncode == 0, done.stderr
+        provenance = json.loads((output / "tiny" / "quick" / "provenance.json").read_text())
+        assert provenance["run"]["batches_reused"] == reused
 
 
 def assert_refused(result, message, folder):

@@ -13,11 +13,11 @@ import matplotlib as mpl
 import xarray as xr
 from matplotlib.figure import Figure as Drawing
 
-from simstudy.design.figures import BaseFigure, LawFigure
+from simstudy.design.figures import BaseFigure, CurveFigure, LawFigure
 from simstudy.design.measures import coordinates_of
 from simstudy.design.settings.cell import selected
 from simstudy.report.figures.claims import claims_figure
-from simstudy.report.figures.curve import curve_figure
+from simstudy.report.figures.curve import SIMULATED, curve_figure
 from simstudy.report.figures.diversity import diversity_figure
 from simstudy.report.figures.law import law_figure
 from simstudy.report.figures.nested_loop import nested_loop_figure
@@ -25,6 +25,7 @@ from simstudy.report.figures.optimum import optimum_figure
 from simstudy.report.figures.ordering import ordering_figure
 from simstudy.report.figures.panels import STYLE
 from simstudy.report.tables import VerdictLine
+from simstudy.verdicts.curves import TOLD_BY
 
 ALL_CLAIMS = "all_claims"
 """Name of the figure of all claims: none that a design may give to one of its own."""
@@ -42,7 +43,7 @@ for _function in (curve_figure, diversity_figure, law_figure, nested_loop_figure
     _drawn.register(_function)
 
 
-def draw(figure: BaseFigure, name: str, results: xr.Dataset) -> Drawing:
+def draw(figure: BaseFigure, name: str, results: xr.Dataset, between: xr.Dataset | None = None) -> Drawing:
     """Draw one figure of a design.
 
     Parameters
@@ -53,14 +54,34 @@ def draw(figure: BaseFigure, name: str, results: xr.Dataset) -> Drawing:
         Name of the figure in the design; it becomes the label of the drawing.
     results
         Labelled results of the study that declares the figure.
+    between
+        Theory between the levels of x of a curve, as `simstudy.verdicts.curves` gives it; without it lines of theory
+        join the levels.
     """
-    grids = (figure.grid, *figure.beside) if isinstance(figure, LawFigure) else (figure.grid,)
-    rows = coordinates_of(results)
-    cells = results.isel(cell=[i for i, row in enumerate(rows) if row["grid"] in grids and selected(row, figure.where)])
+    cells = chosen(figure, results)
+    if isinstance(figure, CurveFigure):
+        cells = _with_theory(cells, between)
     with mpl.rc_context(STYLE):
         drawing = _drawn(figure, cells.sel(figure=name) if figure.stored else cells)
         drawing.set_label(name)
         return drawing
+
+
+def chosen(figure: BaseFigure, results: xr.Dataset) -> xr.Dataset:
+    """Return the cells that a figure shows."""
+    grids = (figure.grid, *figure.beside) if isinstance(figure, LawFigure) else (figure.grid,)
+    rows = coordinates_of(results)
+    return results.isel(cell=[i for i, row in enumerate(rows) if row["grid"] in grids and selected(row, figure.where)])
+
+
+def _with_theory(cells: xr.Dataset, between: xr.Dataset | None) -> xr.Dataset:
+    """Return cells, and behind them those between their levels, told apart by `TOLD_BY`."""
+    cells = cells.assign_coords({TOLD_BY: ("cell", [SIMULATED] * cells.sizes["cell"])})
+    if between is None or not between.sizes["cell"]:
+        return cells
+    shown = cells[[name for name in cells.data_vars if "cell" in cells[name].dims]]
+    return xr.concat([shown, between], "cell", data_vars="all", coords="minimal", compat="override", join="outer",
+                     combine_attrs="override")  # fmt: skip
 
 
 def draw_claims(lines: Sequence[VerdictLine]) -> Drawing:

@@ -36,10 +36,10 @@ def slurm_daemons() -> Iterator[Slurm]:
     with tempfile.TemporaryDirectory(prefix="slurm", dir="/tmp", ignore_cleanup_errors=True) as folder:
         script = str(HERE / "slurm.sh")
         try:
-            subprocess.run([script, "start", folder], check=True, timeout=60, stdout=subprocess.DEVNULL)
+            subprocess.run([script, "start", folder], check=True, timeout=300, stdout=subprocess.DEVNULL)
             yield Slurm(Path(folder))
         finally:
-            subprocess.run([script, "stop", folder], timeout=60)
+            subprocess.run([script, "stop", folder], timeout=300)
 
 
 @pytest.fixture
