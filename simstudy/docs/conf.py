@@ -20,6 +20,7 @@ exclude_patterns = [".*", "outputs/site", "outputs/*/*", "tests/*/*/*"]
 
 myst_enable_extensions = ["dollarmath"]
 myst_heading_anchors = 3
+smartquotes = False  # two hyphens are two hyphens
 nitpicky = True
 default_role = "code"  # single backticks in docstrings, as in Markdown
 nitpick_ignore_regex = [("py:.*", r"(collections|numpy|pandas|xarray)\..*")]
@@ -28,7 +29,7 @@ autodoc_default_options = {"members": True}
 autodoc_typehints = "none"  # numpydoc says them in words
 numpydoc_show_class_members = False
 numpydoc_validation_checks: set[str] = set()
-html_math_renderer = "mathml"
+html_math_renderer = "drawn"
 
 html_theme = "furo"
 html_title = "simstudy"
