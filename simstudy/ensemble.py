@@ -39,8 +39,8 @@ def nw_ensemble(
 
     Head h weighs pair i by softmax_i of −|V_hᵀx − W_hᵀX_i|²/(2b²) (``distance``) or of (V_hᵀx)·(W_hᵀX_i)/b²
     (``dot_product``; standard attention scaling is b = p^(1/4)), with V_h = W_h unless query projections are given:
-    formula :eq:`nadaraya-watson` (Nadaraya 1964, Theory of Probability and its Applications 9, 141; Watson 1964, Sankhyā
-    A 26, 359).
+    formula :eq:`nadaraya-watson` (Nadaraya 1964, Theory of Probability and its Applications 9, 141; Watson 1964,
+    Sankhyā A 26, 359).
 
     Parameters
     ----------
