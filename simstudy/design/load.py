@@ -99,10 +99,8 @@ def check(design: Source, trust: Iterable[str | Path] = ()) -> dict[str, Design]
 
     Raises
     ------
-    DesignError
-        With every mistake found under any profile.
-    UserError
-        If it is a name that no design has, or two have.
+    DesignError, UserError
+        As by `load_design`, with every mistake found under any profile.
     """
     loaded: dict[str, Design] = {}
     problems: dict[str, Problem] = {}
