@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import re
 import shlex
@@ -66,8 +67,7 @@ def test_own_question__is_answered_as_the_readme_says(study):
 @pytest.mark.parametrize(
     "document, number",
     [(document, k) for document in DOCUMENTS for k, _ in enumerate(blocks("python", document))
-     if document not in ("README.md", "simstudy/docs/own-functions.md", "simstudy/docs/tutorial.md",
-                         "simstudy/docs/own-heads.md")],
+     if document not in ("README.md", "simstudy/docs/own-functions.md", "simstudy/docs/tutorial.md")],
 )  # fmt: skip
 def test_python_blocks__run(document, number, study, monkeypatch, capsys):
     monkeypatch.chdir(study)
@@ -222,3 +222,19 @@ def test_commands__exist(document):
     makefile = (ROOT / "Makefile").read_text()
     for target in set(re.findall(r"(?:`|^    )make ([a-z]+)", DOCUMENTS[document], flags=re.MULTILINE)):
         assert re.search(rf"^{target}:", makefile, flags=re.MULTILINE), target
+
+
+@pytest.mark.parametrize("name", simstudy.__all__)
+def test_public_docstring__says_what_goes_in_what_comes_out_and_what_is_refused(name):
+    thing = getattr(simstudy, name)
+    text = inspect.getdoc(thing)
+    assert "Parameters\n---" in text
+    assert inspect.isclass(thing) or ("Returns\n---" in text and "Raises\n---" in text)
+
+
+def test_formulas_that_docstrings_name__stand_in_the_theory():
+    labels = re.findall(r"^\$\$ \((.*?)\)$", DOCUMENTS["simstudy/theory/README.md"], flags=re.MULTILINE)
+    named = {
+        label for path in (ROOT / "simstudy").rglob("*.py") for label in re.findall(":eq:`(.*?)`", path.read_text())
+    }
+    assert len(labels) == len(set(labels)) and named <= set(labels) and len(named) > 20

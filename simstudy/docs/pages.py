@@ -1,4 +1,4 @@
-"""What Sphinx fills into pages when it reads them, and formulas as MathML, which browsers show without a script."""
+"""What Sphinx fills into pages when it reads them, and formulas as drawings, which need neither a script nor a font."""
 
 from __future__ import annotations
 
@@ -8,11 +8,13 @@ import tomllib
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from xml.etree import ElementTree
 
+import language
 import typer
 import verdicts
+import ziamath
 from docutils import nodes
-from latex2mathml.converter import convert
 from sphinx.application import Sphinx
 from sphinx.util.math import get_node_equation_number
 from sphinx.writers.html5 import HTML5Translator
@@ -27,7 +29,7 @@ def setup(app: Sphinx) -> dict[str, bool]:
     """Register what this extension adds; called by Sphinx."""
     app.connect("source-read", _fill)
     app.connect("autodoc-process-docstring", _escape)
-    app.add_html_math_renderer("mathml", (_inline, None), (_display, None))
+    app.add_html_math_renderer("drawn", (_inline, None), (_display, None))
     return {"parallel_read_safe": True, "parallel_write_safe": True}
 
 
@@ -44,9 +46,10 @@ def _escape(app: Sphinx, what: str, name: str, of: object, options: object, line
 def studies() -> Iterator[str]:
     """Yield the gallery: each shipped study with question, sizes, a picture if it was run here, and its verdicts."""
     found = verdicts.read()
+    questions = dict(re.findall(r"^\| \[`(.*?)`\].*?\| (.*) \|$", language.PAGE.read_text(), flags=re.MULTILINE))
     for path in sorted((ROOT / "designs").glob("*.toml")):
         design = tomllib.loads(path.read_text())
-        yield from (f"## {path.stem}: {design['study']['title']}", "", " ".join(design["study"]["aim"].split()), "")
+        yield from (f"## {path.stem}: {questions[path.stem]}", "", f"**{design['study']['title']}.**", "")
         yield from _picture(path.stem, design.get("figures", {}))
         origins = Counter(claim.get("origin", "unstated") for claim in design["claims"].values())
         counted = ", ".join(f"{count} {origin}" for origin, count in sorted(origins.items()))
@@ -54,7 +57,8 @@ def studies() -> Iterator[str]:
                     f"`make study STUDY={path.stem}`.", "")  # fmt: skip
         judged = {*found[found.study == path.stem].claim}
         names = [f"{path.stem}/{claim}" for claim in design["claims"] if claim in judged]
-        yield from (verdicts.quoted(names, found) if names else "Not run yet where this page was built.", "")
+        yield from (verdicts.quoted(names, found) if names else "No verdicts are stored yet.", "")
+        yield from ("What is asked, and what theory expects: " + " ".join(design["study"]["aim"].split()), "")
 
 
 def _picture(study: str, figures: dict[str, dict[str, str]]) -> Iterator[str]:
@@ -94,14 +98,22 @@ def theories() -> Iterator[str]:
 FILLED = {"studies": studies, "commands": commands, "targets": targets, "theories": theories}
 
 
+def _drawing(formula: str, inline: bool) -> str:
+    """Draw a formula in the colour of the text around it, on its line."""
+    drawn = ziamath.Latex(formula, size=17, inline=inline, color="currentColor")
+    image = drawn.svgxml()
+    image.attrib |= {"role": "img", "aria-label": formula, "style": f"vertical-align: {drawn.getyofst():.1f}px"}
+    return ElementTree.tostring(image, encoding="unicode")
+
+
 def _inline(translator: HTML5Translator, node: nodes.math) -> None:
-    translator.body.append(convert(node.astext()))
+    translator.body.append(_drawing(node.astext(), inline=True))
     raise nodes.SkipNode
 
 
 def _display(translator: HTML5Translator, node: nodes.math_block) -> None:
     translator.body.append(translator.starttag(node, "div", CLASS="formula"))
-    translator.body.append(convert(node.astext(), display="block"))
+    translator.body.append(_drawing(node.astext(), inline=False))
     if node["number"]:
         number = get_node_equation_number(translator, node)
         translator.body.append(f'<span class="eqno">({number})')

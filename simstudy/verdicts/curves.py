@@ -23,7 +23,7 @@ from simstudy.verdicts.predictions import predict
 
 MOST_BETWEEN = 12
 """Cells between two neighbouring levels at most: more would not make a curve look smoother."""
-BUDGET = {"exact": 60, "leading": 400}
+BUDGET = {"exact": 100, "leading": 400}
 """Cells of one figure for which a theory is evaluated, so that a report takes seconds; see `_weight`."""
 _UNIT = {"exact": 8, "leading": 64}
 """Pairs of heads times query points that cost as much as one cell of the budget."""
@@ -36,8 +36,8 @@ TOLD_BY = "told_by"
 def theory_between(design: Design, figure: CurveFigure, cells: xr.Dataset) -> xr.Dataset:
     """Return what theory says of the measure of a figure between the levels of its factor x.
 
-    Only along lines of cells of which two or more have a value by that theory, and where the setting may vary between
-    its levels.  The number of cells is bounded, so that expensive theory may say nothing between the levels.
+    Only along lines of cells of which two or more have a value by that theory, and where the setting may take values
+    between its levels.  The number of cells is bounded, so that expensive theory may say nothing between the levels.
 
     Parameters
     ----------

@@ -118,7 +118,7 @@ class Residuals(NamedTuple):
 
 
 def residuals(cells: xr.Dataset, measure: str) -> Residuals:
-    """Return how far estimates of an averaged measure are from theory: exact where that has a value."""
+    """Return how far estimates of an averaged measure are from theory: the exact one where that has a value."""
     theory = cells[measure].sel(source=list(THEORIES)).values
     theory = np.where(np.isnan(theory[0]), theory[1], theory[0])
     theory = np.where(theory == 0, np.nan, theory)

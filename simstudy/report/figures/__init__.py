@@ -12,12 +12,13 @@ from functools import singledispatch
 import matplotlib as mpl
 import xarray as xr
 from matplotlib.figure import Figure as Drawing
+from PIL import Image
 
-from simstudy.design.figures import BaseFigure, LawFigure
+from simstudy.design.figures import BaseFigure, CurveFigure, LawFigure
 from simstudy.design.measures import coordinates_of
 from simstudy.design.settings.cell import selected
 from simstudy.report.figures.claims import claims_figure
-from simstudy.report.figures.curve import curve_figure
+from simstudy.report.figures.curve import SIMULATED, curve_figure
 from simstudy.report.figures.diversity import diversity_figure
 from simstudy.report.figures.law import law_figure
 from simstudy.report.figures.nested_loop import nested_loop_figure
@@ -25,11 +26,13 @@ from simstudy.report.figures.optimum import optimum_figure
 from simstudy.report.figures.ordering import ordering_figure
 from simstudy.report.figures.panels import STYLE
 from simstudy.report.tables import VerdictLine
+from simstudy.verdicts.curves import TOLD_BY
 
 ALL_CLAIMS = "all_claims"
 """Name of the figure of all claims: none that a design may give to one of its own."""
 RESOLUTION = 150
 """Pixels of a PNG file to the inch."""
+COLOURS_OF_PNG = 64
 
 
 @singledispatch
@@ -42,7 +45,7 @@ for _function in (curve_figure, diversity_figure, law_figure, nested_loop_figure
     _drawn.register(_function)
 
 
-def draw(figure: BaseFigure, name: str, results: xr.Dataset) -> Drawing:
+def draw(figure: BaseFigure, name: str, results: xr.Dataset, between: xr.Dataset | None = None) -> Drawing:
     """Draw one figure of a design.
 
     Parameters
@@ -53,14 +56,34 @@ def draw(figure: BaseFigure, name: str, results: xr.Dataset) -> Drawing:
         Name of the figure in the design; it becomes the label of the drawing.
     results
         Labelled results of the study that declares the figure.
+    between
+        Theory between the levels of x of a curve, as `simstudy.verdicts.curves` gives it; without it lines of theory
+        join the levels.
     """
-    grids = (figure.grid, *figure.beside) if isinstance(figure, LawFigure) else (figure.grid,)
-    rows = coordinates_of(results)
-    cells = results.isel(cell=[i for i, row in enumerate(rows) if row["grid"] in grids and selected(row, figure.where)])
+    cells = chosen(figure, results)
+    if isinstance(figure, CurveFigure):
+        cells = _with_theory(cells, between)
     with mpl.rc_context(STYLE):
         drawing = _drawn(figure, cells.sel(figure=name) if figure.stored else cells)
         drawing.set_label(name)
         return drawing
+
+
+def chosen(figure: BaseFigure, results: xr.Dataset) -> xr.Dataset:
+    """Return the cells that a figure shows."""
+    grids = (figure.grid, *figure.beside) if isinstance(figure, LawFigure) else (figure.grid,)
+    rows = coordinates_of(results)
+    return results.isel(cell=[i for i, row in enumerate(rows) if row["grid"] in grids and selected(row, figure.where)])
+
+
+def _with_theory(cells: xr.Dataset, between: xr.Dataset | None) -> xr.Dataset:
+    """Return cells, and behind them those between their levels, told apart by `TOLD_BY`."""
+    cells = cells.assign_coords({TOLD_BY: ("cell", [SIMULATED] * cells.sizes["cell"])})
+    if between is None or not between.sizes["cell"]:
+        return cells
+    shown = cells[[name for name in cells.data_vars if "cell" in cells[name].dims]]
+    return xr.concat([shown, between], "cell", data_vars="all", coords="minimal", compat="override", join="outer",
+                     combine_attrs="override")  # fmt: skip
 
 
 def draw_claims(lines: Sequence[VerdictLine]) -> Drawing:
@@ -72,9 +95,16 @@ def draw_claims(lines: Sequence[VerdictLine]) -> Drawing:
 
 
 def image(drawing: Drawing, suffix: str) -> bytes:
-    """Return a drawing as a ``png`` or ``svg`` file, the same bytes every time: without date and version."""
+    """Return a drawing as a ``png`` or ``svg`` file, the same bytes every time: without date and version.
+
+    A PNG file has a palette, a third of the size of one that has not: drawings are flat colours.
+    """
     buffer = io.BytesIO()
     metadata = {"Software": None} if suffix == "png" else {"Date": None, "Creator": None}
     with mpl.rc_context(STYLE):
         drawing.savefig(buffer, format=suffix, dpi=RESOLUTION, metadata=metadata)
+    if suffix == "png":
+        whole = Image.open(buffer).convert("RGB")
+        buffer = io.BytesIO()
+        whole.quantize(COLOURS_OF_PNG, dither=Image.Dither.NONE).save(buffer, "png", optimize=True)
     return buffer.getvalue()

@@ -12,6 +12,7 @@ from matplotlib.lines import Line2D
 
 from simstudy.design.figures import CurveFigure
 from simstudy.design.measures import THEORIES
+from simstudy.report.figures.coverage import covered, draw_points, uncovered_entries
 from simstudy.report.figures.marks import (
     COVERAGE,
     NEUTRAL,
@@ -19,7 +20,9 @@ from simstudy.report.figures.marks import (
     Entries,
     Look,
     Notes,
+    Panels,
     dropped,
+    entitled,
     legends,
     looks_of,
     panelled,
@@ -27,39 +30,89 @@ from simstudy.report.figures.marks import (
     strata_of,
     unshown,
 )
-from simstudy.report.figures.panels import label_y, set_scales, share_y, tick_levels, visible
+from simstudy.report.figures.panels import (
+    canvas_over_strips,
+    from_zero,
+    label_y,
+    set_scales,
+    share_y,
+    tick_levels,
+    visible,
+)
+from simstudy.report.figures.residuals import HEIGHT, draw_residuals, reach, residual_entries, settle_strips
 from simstudy.report.labels import measure_name, setting, setting_name
+from simstudy.verdicts.curves import TOLD_BY
+
+SIMULATED = ""
+"""What stands in `TOLD_BY` of cells of the design: the others, between its levels, are theory alone."""
 
 
 def curve_figure(figure: CurveFigure, cells: xr.Dataset) -> Drawing:
-    """Draw a measure against a factor, a line for each level of the hue, a panel for each level of the panel."""
-    drawing, grid, panels = panelled(figure, cells, 3.2, 3.9)
+    """Draw a measure against a factor, a line for each level of the hue, a panel for each level of the panel.
+
+    Below each panel a strip with the residuals, where theory speaks of some cell.
+    """
+    simulated = _simulated(cells)
+    limit = reach(simulated, figure.y)
+    drawing, grid, panels, strips = _laid_out(figure, cells, limit)
     hidden, notes = unshown(figure, cells, figure.x), Notes()
+    notes.uncovered = not covered(simulated, figure.y).any()
     looks = looks_of(cells, figure.hue)
-    for axes, inside in panels:
+    for position, (axes, inside) in enumerate(panels):
         for hue, coloured in split(inside, figure.hue):
             for stratum in strata_of(coloured, hidden):
                 _curve(axes, figure, stratum, looks[hue], notes)
-        axes.set_xlabel(setting_name(figure.x))
-        set_scales(axes, figure.x_scale, figure.y_scale)
-        tick_levels(axes, inside[figure.x].values.astype(float), figure.x_scale)
-    share_y([axes for axes, _ in panels], figure.y_scale)
+            if limit:
+                own = _simulated(coloured)
+                x = own[figure.x].values.astype(float)
+                notes.beyond += draw_residuals(strips.flat[position], x, own, figure.y, looks[hue], limit)
+        _settle_x(axes, strips.flat[position] if limit else axes, figure, _simulated(inside))
+    drawn = [axes for axes, _ in panels]
+    share_y(drawn, figure.y_scale)
+    words = from_zero(drawn, figure.y_scale)
     label_y(grid, measure_name(figure.y), len(panels))
-    legends(drawing, looks, _reading(figure, hidden, notes), figure.hue)
+    if limit:
+        settle_strips(list(strips.flat[: len(panels)]), list(strips[:, 0]), limit)
+    entries = [*_reading(figure, hidden, notes), *uncovered_entries(simulated, figure.y)]
+    entries += residual_entries(notes.beyond) if limit else []
+    legends(drawing, looks, entries + [(Line2D([], [], linestyle=""), each) for each in words], figure.hue)
     return drawing
+
+
+def _simulated(cells: xr.Dataset) -> xr.Dataset:
+    return cells.isel(cell=np.flatnonzero(cells[TOLD_BY].values == SIMULATED))
+
+
+def _laid_out(figure: CurveFigure, cells: xr.Dataset, limit: float) -> tuple[Drawing, np.ndarray, Panels, np.ndarray]:
+    """Return the drawing, its panels, and the strips below them if there is anything to draw in those."""
+    if not limit:
+        return *panelled(figure, cells, 3.2, 3.9), np.array([])
+    levels = list(split(cells, figure.panel))
+    drawing, grid, strips = canvas_over_strips(len(levels), 3.6 if len(levels) == 1 else 2.9, HEIGHT)
+    return drawing, grid, entitled(figure, levels, grid), strips
+
+
+def _settle_x(axes: Axes, lowest: Axes, figure: CurveFigure, inside: xr.Dataset) -> None:
+    """Scale and ticks of a panel, and the name of x below the lowest axes of it."""
+    set_scales(axes, figure.x_scale, figure.y_scale)
+    tick_levels(axes, inside[figure.x].values.astype(float), figure.x_scale, setting(figure.x).unit)
+    lowest.set_xlabel(setting_name(figure.x))
 
 
 def _curve(axes: Axes, figure: CurveFigure, stratum: xr.Dataset, look: Look, notes: Notes) -> None:
     """Draw the cells of one colour that differ in x alone: points with error bars, theory as lines, the limit."""
+    values = _theories(axes, figure, stratum, look, notes)
+    stratum = _simulated(stratum)
     stratum = stratum.isel(cell=np.argsort(stratum[figure.x].values, kind="stable"))
     x = stratum[figure.x].values.astype(float)
     empirical = stratum[figure.y].sel(source="empirical").values
     shown = visible(x, figure.x_scale) & visible(empirical, figure.y_scale)
     notes.dropped += int((np.isfinite(empirical) & np.isfinite(x) & ~shown).sum())
     bars = COVERAGE * stratum[f"{figure.y}_mcse"].values
-    axes.errorbar(x[shown], empirical[shown], yerr=bars[shown], fmt=look.marker, color=look.colour, capsize=2.5,
-                  elinewidth=1.1, markerfacecolor="white", markeredgewidth=1.3, zorder=3)  # fmt: skip
-    told = _theories(axes, figure, stratum, look, notes)
+    known = covered(stratum, figure.y) | notes.uncovered
+    draw_points(axes, x[shown], empirical[shown], bars[shown], known[shown], look,
+                capsize=2.5, elinewidth=1.1, markeredgewidth=1.3)  # fmt: skip
+    told = np.array([values.get(place, np.nan) for place in x.tolist()])
     bridge = np.where(_beside_gap(told[shown]), empirical[shown], np.nan)
     if np.isfinite(bridge).sum() > 1:
         axes.plot(x[shown], bridge, ":", color=look.colour, linewidth=1.0, label="joined")
@@ -68,17 +121,21 @@ def _curve(axes: Axes, figure: CurveFigure, stratum: xr.Dataset, look: Look, not
         _limit(axes, figure, stratum, look, notes)
 
 
-def _theories(axes: Axes, figure: CurveFigure, stratum: xr.Dataset, look: Look, notes: Notes) -> np.ndarray:
-    """Draw each theory as a line, and return where there is one: the values of either, NaN where none applies."""
-    x, told = stratum[figure.x].values.astype(float), np.full(stratum.sizes["cell"], np.nan)
+def _theories(
+    axes: Axes, figure: CurveFigure, stratum: xr.Dataset, look: Look, notes: Notes
+) -> dict[float, float]:  # fmt: skip
+    """Draw each theory as a line, and return where there is one: by x the value of either."""
+    told: dict[float, float] = {}
     for source in THEORIES:
-        values = stratum[figure.y].sel(source=source).values
+        own = stratum.isel(cell=np.isin(stratum[TOLD_BY].values, (SIMULATED, source)))
+        own = own.isel(cell=np.argsort(own[figure.x].values, kind="stable"))
+        x, values = own[figure.x].values.astype(float), own[figure.y].sel(source=source).values
         line = np.where(visible(values, figure.y_scale) & visible(x, figure.x_scale), values, np.nan)
         if np.isfinite(line).any():
             marks: dict[str, Any] = {"marker": "_", "markersize": 12, "markevery": _isolated(line)}
             axes.plot(x, line, color=look.colour, label=source, **THEORY_LINES[source], **marks)
             setattr(notes, source, True)
-        told = np.where(np.isnan(told), line, told)
+        told = {place: value for place, value in zip(x.tolist(), line.tolist(), strict=True) if value == value} | told
     return told
 
 

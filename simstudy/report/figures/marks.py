@@ -66,9 +66,13 @@ def strata_of(cells: xr.Dataset, factors: list[str]) -> Iterator[xr.Dataset]:
     yield from (cells.isel(cell=inside) for inside in by_levels(rows, factors, range(len(rows))))
 
 
+Panels = list[tuple[Axes, xr.Dataset]]
+"""Axes and cells of each level of the panel."""
+
+
 def panelled(
     figure: PanelFigure, cells: xr.Dataset, height: float, height_of_one: float
-) -> tuple[Drawing, np.ndarray, list[tuple[Axes, xr.Dataset]]]:
+) -> tuple[Drawing, np.ndarray, Panels]:
     """Return a drawing, its grid of axes, and the axes and cells of each level of the panel, titled by it.
 
     Parameters
@@ -82,10 +86,15 @@ def panelled(
     """
     panels = list(split(cells, figure.panel))
     drawing, grid = canvas(len(panels), height_of_one if len(panels) == 1 else height)
+    return drawing, grid, entitled(figure, panels, grid)
+
+
+def entitled(figure: PanelFigure, panels: list[tuple[Any, xr.Dataset]], grid: np.ndarray) -> Panels:
+    """Write the level of each panel over its axes, and return axes and cells."""
     for axes, (each, _) in zip(grid.flat, panels, strict=False):
         if figure.panel:
             axes.set_title(textwrap.fill(setting_and_level(figure.panel, each), characters(axes)), loc="left")
-    return drawing, grid, [(axes, inside) for axes, (_, inside) in zip(grid.flat, panels, strict=False)]
+    return [(axes, inside) for axes, (_, inside) in zip(grid.flat, panels, strict=False)]
 
 
 def looks_of(cells: xr.Dataset, hue: str | None) -> dict[Any, Look]:
@@ -117,8 +126,9 @@ class Notes:
     """What the drawing has to admit to, collected while it is drawn and printed below it."""
 
     def __init__(self) -> None:
-        self.exact = self.leading = self.joined = self.limit_fallback = False
+        self.exact = self.leading = self.joined = self.limit_fallback = self.uncovered = False
         self.dropped = 0
+        self.beyond: list[float] = []
 
 
 def dropped(notes: Notes) -> Entries:

@@ -16,6 +16,7 @@ from matplotlib.figure import Figure as Drawing
 from matplotlib.lines import Line2D
 
 from simstudy.design.figures import NestedLoopFigure
+from simstudy.report.figures.coverage import covered, draw_points, uncovered_entries
 from simstudy.report.figures.marks import (
     COVERAGE,
     NEUTRAL,
@@ -27,7 +28,8 @@ from simstudy.report.figures.marks import (
     split,
     unshown,
 )
-from simstudy.report.figures.panels import set_scales, share_y, stacked, visible
+from simstudy.report.figures.panels import from_zero, set_scales, share_y, stacked, visible
+from simstudy.report.figures.residuals import HEIGHT, draw_residuals, reach, residual_entries, settle_strips
 from simstudy.report.labels import level_name, measure_name, setting_and_level, setting_name
 
 Loops = dict[str, list[Any]]
@@ -38,23 +40,33 @@ def nested_loop_figure(figure: NestedLoopFigure, cells: xr.Dataset) -> Drawing:
     """Draw the measure of each colour in every combination of the factors that neither colour nor panel shows."""
     panels = list(split(cells, figure.panel))
     loops = {name: list(dict.fromkeys(levels_of(cells, name))) for name in unshown(figure, cells)}
+    limit, beyond = reach(cells, figure.y), list[float]()
     # A single factor is named on the axis, and its strip stays empty.
-    drawing, grid = stacked(len(panels), *((3.6, 0.05) if len(loops) == 1 else (3.0, 0.3 + 0.42 * len(loops))))
+    heights = (3.6, 0.05) if len(loops) == 1 else (3.0, 0.3 + 0.42 * len(loops))
+    drawing, grid = stacked(len(panels), heights[0], *([HEIGHT] if limit else []), heights[1])
     looks = looks_of(cells, figure.hue)
     theory = False
-    for (axes, stairs), (level, inside) in zip(grid, panels, strict=True):
+    for (axes, *strips, stairs), (level, inside) in zip(grid, panels, strict=True):
         for hue, coloured in split(inside, figure.hue):
-            theory |= _steps(axes, figure, coloured, loops, looks[hue])
+            theory |= _steps(axes, figure, coloured, loops, looks[hue], not limit)
+            for strip in strips:
+                place = positions(coloured, loops).astype(float)
+                beyond += draw_residuals(strip, place, coloured, figure.y, looks[hue], limit)
+        settle_strips(strips, strips, limit)
         set_scales(axes, "linear", figure.y_scale)
         axes.set_ylabel(measure_name(figure.y))
         if len(loops) == 1:
-            _names(axes, stairs, *loops.items())
+            _names((axes, *strips)[-1], stairs, *loops.items())
         else:
             _stairs(stairs, loops)
         if figure.panel:
             axes.set_title(textwrap.shorten(setting_and_level(figure.panel, level), 110, placeholder=" …"), loc="left")
-    share_y([axes for axes, _ in grid], figure.y_scale)
-    legends(drawing, looks, _reading(loops, theory), figure.hue)
+    drawn = list(grid[:, 0])
+    share_y(drawn, figure.y_scale)
+    entries = [*_reading(loops, theory), *uncovered_entries(cells, figure.y)]
+    entries += residual_entries(beyond) if limit else []
+    entries += [(Line2D([], [], linestyle=""), each) for each in from_zero(drawn, figure.y_scale)]
+    legends(drawing, looks, entries, figure.hue)
     return drawing
 
 
@@ -66,24 +78,29 @@ def positions(cells: xr.Dataset, loops: Loops) -> np.ndarray:
     return place
 
 
-def _steps(axes: Axes, figure: NestedLoopFigure, cells: xr.Dataset, loops: Loops, look: Look) -> bool:
-    """Draw one colour as steps with error bars, leading order as broad pale steps; return whether there is any."""
+def _steps(
+    axes: Axes, figure: NestedLoopFigure, cells: xr.Dataset, loops: Loops, look: Look, unspoken: bool
+) -> bool:  # fmt: skip
+    """Draw one colour as steps with error bars, theory as broad pale steps; return whether there is any.
+
+    ``unspoken``: no theory speaks of any cell of the figure, so that grey would tell none apart.
+    """
     size = int(np.prod([len(levels) for levels in loops.values()]))
     place = positions(cells, loops)
+    exact, leading = (cells[figure.y].sel(source=source).values for source in ("exact", "leading"))
     lines = []
-    for source in ("empirical", "leading"):
-        values = cells[figure.y].sel(source=source).values
+    for values in (cells[figure.y].sel(source="empirical").values, np.where(np.isnan(exact), leading, exact)):
         line = np.full(size, np.nan)
         line[place] = np.where(visible(values, figure.y_scale), values, np.nan)
         lines.append(line)
-    bars = np.full(size, np.nan)
+    bars, known = np.full(size, np.nan), np.ones(size, bool)
     bars[place] = COVERAGE * cells[f"{figure.y}_mcse"].values
+    known[place] = covered(cells, figure.y) | unspoken
     edges = np.arange(size + 1) - 0.5
     axes.stairs(lines[0], edges, baseline=None, color=look.colour, linewidth=1.4, label="empirical")
-    axes.errorbar(np.arange(size), lines[0], yerr=bars, fmt=look.marker, color=look.colour, markersize=3.5,
-                  markerfacecolor="white", elinewidth=1.0, zorder=3)  # fmt: skip
+    draw_points(axes, np.arange(size), lines[0], bars, known, look, markersize=3.5, elinewidth=1.0)
     if np.isfinite(lines[1]).any():
-        axes.stairs(lines[1], edges, baseline=None, color=look.colour, label="leading", **_PALE)
+        axes.stairs(lines[1], edges, baseline=None, color=look.colour, label="theory", **_PALE)
     return bool(np.isfinite(lines[1]).any())
 
 
@@ -124,5 +141,10 @@ def _reading(loops: Loops, theory: bool) -> Entries:
     text = f"steps: Monte Carlo ± {COVERAGE} MCSE, one step for each {combination}"
     entries = [(Line2D([], [], color=NEUTRAL, marker="o", markersize=3.5, markerfacecolor="white"), text)]
     if theory:
-        entries.append((Line2D([], [], color=NEUTRAL, **_PALE), "broad pale steps: leading order"))
+        entries.append(
+            (
+                Line2D([], [], color=NEUTRAL, **_PALE),
+                "broad pale steps: theory, exact where there is such, or else leading order",
+            )
+        )
     return entries

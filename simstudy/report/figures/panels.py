@@ -36,8 +36,7 @@ def canvas(n_panels: int, row_height: float) -> tuple[Figure, np.ndarray]:
     row_height
         In inches.
     """
-    rows = -(-n_panels // MAX_COLUMNS)
-    columns = -(-n_panels // rows)
+    rows, columns = _rows_and_columns(n_panels)
     drawing = Figure(figsize=(_WIDTHS[columns], rows * row_height + 0.9), layout="constrained")
     FigureCanvasAgg(drawing)
     grid = drawing.subplots(rows, columns, squeeze=False)
@@ -46,22 +45,54 @@ def canvas(n_panels: int, row_height: float) -> tuple[Figure, np.ndarray]:
     return drawing, grid
 
 
-def stacked(n_panels: int, height: float, strip_height: float) -> tuple[Figure, np.ndarray]:
-    """Return a wide drawing with panels one below the other, each over a strip with the same x axis: (panel, 2).
+def _rows_and_columns(n_panels: int) -> tuple[int, int]:
+    rows = -(-n_panels // MAX_COLUMNS)
+    return rows, -(-n_panels // rows)
+
+
+def canvas_over_strips(n_panels: int, row_height: float, strip_height: float) -> tuple[Figure, np.ndarray, np.ndarray]:
+    """Return a drawing as `canvas` does, and below each panel a strip with the same x axis: (row, column) of both.
 
     Parameters
     ----------
     n_panels
         Number of panels.
-    height, strip_height
-        Of a panel and of its strip, in inches.
+    row_height, strip_height
+        Of a row of panels and of strips, in inches.
     """
-    size = (_WIDTHS[MAX_COLUMNS], n_panels * (height + strip_height) + 0.9)
-    drawing = Figure(figsize=size, layout="constrained")
+    rows, columns = _rows_and_columns(n_panels)
+    drawing = Figure(figsize=(_WIDTHS[columns], rows * (row_height + strip_height) + 0.9), layout="constrained")
     FigureCanvasAgg(drawing)
-    ratios = [height, strip_height] * n_panels
-    grid = drawing.subplots(2 * n_panels, 1, squeeze=False, sharex=True, height_ratios=ratios)
-    return drawing, grid.reshape(n_panels, 2)
+    both = drawing.subplots(2 * rows, columns, squeeze=False, height_ratios=[row_height, strip_height] * rows)
+    grid, strips = both[::2], both[1::2]
+    for position, (axes, strip) in enumerate(zip(grid.flat, strips.flat, strict=True)):
+        strip.sharex(axes)
+        axes.tick_params(which="both", labelbottom=False)
+        for each in (axes, strip) if position >= n_panels else ():
+            each.set_visible(False)
+    return drawing, grid, strips
+
+
+def stacked(n_panels: int, *heights: float) -> tuple[Figure, np.ndarray]:
+    """Return a wide drawing with panels one below the other, each over strips with the same x axis.
+
+    Parameters
+    ----------
+    n_panels
+        Number of panels.
+    heights
+        Of a panel and of each of its strips, in inches.
+
+    Returns
+    -------
+    tuple
+        The drawing, and its axes: (panel, len(heights)).
+    """
+    drawing = Figure(figsize=(_WIDTHS[MAX_COLUMNS], n_panels * sum(heights) + 0.9), layout="constrained")
+    FigureCanvasAgg(drawing)
+    ratios = list(heights) * n_panels
+    grid = drawing.subplots(len(ratios), 1, squeeze=False, sharex=True, height_ratios=ratios)
+    return drawing, grid.reshape(n_panels, len(heights))
 
 
 def characters(axes: Axes) -> int:
@@ -88,11 +119,21 @@ def set_scales(axes: Axes, x_scale: str, y_scale: str) -> None:
             axis.set_major_locator(MaxNLocator(nbins=fitting, steps=[1, 2, 2.5, 5, 10]))
 
 
-def tick_levels(axes: Axes, levels: np.ndarray, scale: str) -> None:
-    """Put the ticks of x at the levels of a factor, where their labels keep clear of one another."""
+def tick_levels(axes: Axes, levels: np.ndarray, scale: str, unit: str = "") -> None:
+    """Put the ticks of x at the levels of a factor, or at as many of them as keep clear of one another.
+
+    Of angles at those that text speaks of: multiples of 15, 30, 45 or 90 degrees.
+    """
     levels = np.unique(levels[visible(levels, scale)])
-    if _keep_clear(np.log(levels) if scale == "log" else levels, characters(axes)):
-        axes.xaxis.set_major_locator(FixedLocator(levels.tolist()))
+    choices = [levels]
+    if unit == "degrees" and len(levels) > 1:
+        choices += [np.arange(0.0, 91.0, step) for step in (15.0, 30.0, 45.0, 90.0)]
+        choices = [each[(each >= levels[0]) & (each <= levels[-1])] for each in choices]
+    choices += [levels[np.arange(len(levels)) % step == 0] for step in range(2, len(levels))]
+    width = characters(axes)
+    fitting = [each for each in choices if _keep_clear(np.log(each) if scale == "log" else each, width)]
+    if fitting:
+        axes.xaxis.set_major_locator(FixedLocator(fitting[0].tolist()))
         axes.xaxis.set_minor_locator(NullLocator())
         axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: number(value)))
 
@@ -122,6 +163,24 @@ def share_y(panels: list[Axes], scale: str, always: bool = False) -> None:
     if always or spans.min() >= whole / 8:
         for axes in panels:
             axes.set_ylim(lower, upper)
+
+
+CLOSE_TO_ZERO = 0.4
+"""Of the largest value: an axis whose least value is no larger begins at 0."""
+
+
+def from_zero(panels: list[Axes], scale: str) -> list[str]:
+    """Let linear y axes begin at 0 where that costs little; return what has to be said of the others and of scales."""
+    drawn = [axes for axes in panels if axes.has_data()]
+    words = []
+    if scale == "linear":
+        for axes in drawn:
+            low, high = axes.get_ylim()
+            if 0 < low <= CLOSE_TO_ZERO * high:
+                axes.set_ylim(bottom=0.0)
+        cut = [axes for axes in drawn if axes.get_ylim()[0] > 0 or axes.get_ylim()[1] < 0]
+        words += ["y does not begin at 0" + ("" if len(cut) == len(drawn) else " in every panel")] if cut else []
+    return words + (["panels have y axes of their own"] if len({axes.get_ylim() for axes in drawn}) > 1 else [])
 
 
 def label_y(grid: np.ndarray, text: str, n_panels: int) -> None:

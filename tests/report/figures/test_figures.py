@@ -13,6 +13,7 @@ from simstudy.design.measures import INDICES
 from simstudy.report.figures import draw, image
 from simstudy.report.figures.marks import COLOURS, COVERAGE, MARKERS, Look
 from simstudy.report.figures.panels import PlainLog
+from simstudy.report.figures.residuals import STRIP
 from simstudy.verdicts.figure_data import rank_correlation
 
 
@@ -27,7 +28,11 @@ def results(design):
 
 
 def visible_axes(drawing):
-    return [axes for axes in drawing.axes if axes.get_visible()]
+    return [axes for axes in drawing.axes if axes.get_visible() and axes.get_label() != STRIP]
+
+
+def strips(drawing):
+    return [axes for axes in drawing.axes if axes.get_visible() and axes.get_label() == STRIP]
 
 
 def bars(axes):
@@ -72,7 +77,7 @@ def test_curve__has_a_panel_for_each_level_and_all_points(design, results):
         assert len(points(axes)) == 14
     assert zero.get_ylim() == ridge.get_ylim()
     assert zero.get_ylabel() == "ensemble variance [Y²]"
-    assert zero.get_xlabel() == "angle [degrees]"
+    assert [strip.get_xlabel() for strip in strips(drawing)] == ["angle [degrees]"] * 2
 
 
 def test_curve__draws_estimates_with_bars_of_1_96_mcse(design, results):
@@ -175,8 +180,10 @@ def test_legend__has_an_entry_for_each_hue_level_and_says_what_is_drawn(design, 
 
 def test_legend__does_not_promise_a_line_that_is_not_there(results):
     without = cells_where(results, n_keys=100.0, angle=45.0, regression="zero")
-    (reading,) = legend_texts(draw(curve(), "f", without))
-    assert reading == ["points: Monte Carlo ± 1.96 MCSE"]
+    drawing = draw(curve(), "f", without)
+    ((points, why, axis),) = legend_texts(drawing)
+    assert points == "points: Monte Carlo ± 1.96 MCSE" and not strips(drawing)
+    assert why == "no theory: query far beyond the keys (1 point)" and axis == "y does not begin at 0"
 
 
 @pytest.mark.parametrize("made, count", [(curve, 2), (scatter, 2 * len(INDICES))])
@@ -195,7 +202,7 @@ def test_log_ticks__are_plain_numbers(results):
     )
     image(drawing, "png")
     axes = visible_axes(drawing)[0]
-    assert [tick.get_text() for tick in axes.get_xticklabels()] == ["100", "400"]
+    assert [tick.get_text() for tick in strips(drawing)[0].get_xticklabels()] == ["100", "400"]
     assert isinstance(axes.yaxis.get_major_formatter(), PlainLog)
     shown = [t.get_text() for t in axes.get_yticklabels(which="both") if t.get_text()]
     assert shown

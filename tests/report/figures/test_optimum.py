@@ -16,6 +16,7 @@ from simstudy.design.mistakes import DesignError
 from simstudy.report.figures import draw
 from simstudy.report.figures.marks import COVERAGE
 from simstudy.report.figures.nested_loop import positions
+from simstudy.report.figures.residuals import STRIP
 from simstudy.verdicts.figure_data import places
 
 GRID = """
@@ -121,7 +122,8 @@ def test_optimum_figure__draws_places_with_their_bars_and_theory(design, results
 
 def test_nested_loop__has_a_step_for_each_combination_in_the_order_of_the_grid(design, results):
     drawing = draw(design.figures["loops"], "loops", results)
-    axes, stairs = drawing.axes
+    axes, strip, stairs = drawing.axes
+    assert strip.get_label() == STRIP and strip.get_xlim() == axes.get_xlim()
     empirical = [item for item in axes.patches if isinstance(item, StepPatch) and item.get_label() == "empirical"]
     assert len(empirical) == 2
     for step, bandwidth in zip(empirical, (0.4, 0.8), strict=True):
@@ -155,9 +157,9 @@ def test_nested_loop__of_one_factor_names_its_levels_below_the_steps(results):
         {"kind": "nested_loop", "title": "t", "grid": "split", "y": "mse",
          "where": {"regression": "zero", "bandwidth": 0.4, "head_dim": 1}}
     )  # fmt: skip
-    axes, strip = draw(figure, "f", results).axes
-    assert [tick.get_text() for tick in axes.get_xticklabels()] == ["0.5", "1", "2"]
-    assert not strip.get_visible() and axes.get_xlabel() == "noise standard deviation σ [Y]"
+    _, strip, stairs = draw(figure, "f", results).axes
+    assert [tick.get_text() for tick in strip.get_xticklabels()] == ["0.5", "1", "2"]
+    assert not stairs.get_visible() and strip.get_xlabel() == "noise standard deviation σ [Y]"
 
 
 def test_ordering__draws_the_share_of_each_index_in_each_panel_and_colour(results):

@@ -1,0 +1,79 @@
+"""The strip below a comparison with theory: Monte Carlo over theory − 1, in which a misfit of one per cent shows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import xarray as xr
+from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
+from matplotlib.ticker import FuncFormatter, MaxNLocator
+
+from simstudy.report.figures.marks import COVERAGE, NEUTRAL, Entries, Look
+from simstudy.report.labels import number
+from simstudy.verdicts.figure_data import residuals
+
+HEIGHT = 0.85
+"""Of a strip, in inches."""
+STRIP = "residuals"
+"""Label of the axes of a strip."""
+FAR = 4.0
+"""A strip reaches no further than so many times what three quarters of the points need."""
+
+
+def reach(cells: xr.Dataset, measure: str) -> float:
+    """Return how far strips go on either side of 0; 0 if theory says nothing of any cell."""
+    found = residuals(cells, measure)
+    needed = np.abs(found.values) + COVERAGE * np.nan_to_num(found.mcse)
+    needed = needed[np.isfinite(needed)]
+    if not len(needed):
+        return 0.0
+    # Where rounding is all that differs, a strip of rounding errors would say nothing.
+    return 1.1 * max(min(float(needed.max()), FAR * float(np.quantile(needed, 0.75))), 1e-9)
+
+
+def draw_residuals(
+    axes: Axes, x: np.ndarray, cells: xr.Dataset, measure: str, look: Look, limit: float
+) -> list[float]:  # fmt: skip
+    """Draw the residuals of cells, those beyond the strip as arrows at its edge; return the latter."""
+    found = residuals(cells, measure)
+    known = np.isfinite(found.values) & np.isfinite(x)
+    inside = known & (np.abs(found.values) <= limit)
+    axes.errorbar(x[inside], found.values[inside], yerr=COVERAGE * found.mcse[inside], fmt=look.marker,
+                  color=look.colour, elinewidth=1.0, markersize=3.5, markerfacecolor="white",
+                  markeredgewidth=1.1)  # fmt: skip
+    for sign, marker in ((1, "^"), (-1, "v")):
+        beyond = known & (sign * found.values > limit)
+        axes.plot(x[beyond], np.full(beyond.sum(), 0.93 * sign * limit), marker, color=look.colour, markersize=4)
+    return found.values[known & ~inside].tolist()
+
+
+def settle_strips(strips: Sequence[Axes], named: Sequence[Axes], limit: float) -> None:
+    """Give strips one symmetrical axis in per cent, named at those in the first column."""
+    for axes in strips:
+        axes.set_label(STRIP)
+        axes.axhline(0.0, color=NEUTRAL, linewidth=0.8, zorder=1)
+        axes.set_ylim(-limit, limit)
+        axes.yaxis.set_major_locator(MaxNLocator(nbins=3, symmetric=True, min_n_ticks=3))
+        axes.yaxis.set_major_formatter(FuncFormatter(_percent))
+        axes.tick_params(axis="y", labelsize=9, labelleft=axes in named)
+    for axes in named:
+        axes.set_title("Monte Carlo/theory − 1", loc="left", fontsize=9, pad=3)
+
+
+def _percent(value: float, _: int) -> str:
+    text = number(round(100 * value, 6)).replace("-", "−")
+    return f"{'+' if value > 1e-12 else ''}{text} %"
+
+
+def residual_entries(beyond: Sequence[float]) -> Entries:
+    """Entries of the legend on the strips, and on what lies beyond them."""
+    nothing = Line2D([], [], linestyle="")
+    entries = [(nothing, f"strip: Monte Carlo over theory − 1 (exact where there is one) ± {COVERAGE} MCSE")]
+    if beyond:
+        furthest = max(beyond, key=abs)
+        points = "1 point" if len(beyond) == 1 else f"{len(beyond)} points"
+        text = f"arrows: {points} beyond the strip, the furthest at {_percent(float(f'{furthest:.3g}'), 0)}"
+        entries.append((nothing, text))
+    return entries

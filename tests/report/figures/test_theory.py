@@ -1,0 +1,158 @@
+"""Theory in figures: smooth between levels, residuals below, grey where it says nothing, and axes that own up."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import xarray as xr
+from builders_results import DESIGN, build_design, build_results
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from simstudy.design.figures import CurveFigure
+from simstudy.report.figures import chosen, draw
+from simstudy.report.figures.coverage import GREY
+from simstudy.report.figures.marks import COVERAGE
+from simstudy.report.figures.residuals import STRIP
+from simstudy.verdicts.curves import TOLD_BY, theory_between
+
+
+@pytest.fixture(scope="module")
+def design(tmp_path_factory):
+    return build_design(tmp_path_factory.mktemp("design"), DESIGN.replace("exact = true", "exact = false"))
+
+
+@pytest.fixture(scope="module")
+def results(design):
+    return build_results(design)
+
+
+def curve(**fields) -> CurveFigure:
+    where = {"regression": "zero", "n_keys": 400}
+    given = {"kind": "curve", "title": "t", "grid": "angles", "y": "correlation", "x": "angle", "where": where}
+    return CurveFigure.model_validate(given | fields)
+
+
+def parts(drawing: Figure) -> tuple[Axes, Axes]:
+    axes, strip = drawing.axes
+    assert strip.get_label() == STRIP
+    return axes, strip
+
+
+def line(axes: Axes, label: str) -> np.ndarray:
+    (found,) = (each for each in axes.lines if each.get_label() == label)
+    return np.column_stack(found.get_data())
+
+
+def reading(drawing: Figure) -> str:
+    return " | ".join(text.get_text() for legend in drawing.legends for text in legend.get_texts())
+
+
+def with_levels(results: xr.Dataset, source: str, values: list[float]) -> xr.Dataset:
+    cells = chosen(curve(), results).copy(deep=True)
+    cells.correlation.loc[{"source": source}] = values
+    return cells
+
+
+def test_theory__is_a_curve_through_cells_between_the_levels(design, results):
+    figure = curve()
+    between = theory_between(design, figure, chosen(figure, results))
+    smooth = line(parts(draw(figure, "f", results, between))[0], "leading")
+    joined = line(parts(draw(figure, "f", results))[0], "leading")
+    assert len(smooth) == len(joined) + between.sizes["cell"] > 5 * len(joined)
+    assert (np.diff(smooth[:, 0]) > 0).all()
+    inside = np.isin(smooth[:, 0], between.angle.values)
+    np.testing.assert_array_equal(smooth[inside, 1], between.correlation.sel(source="leading"))
+    # Points are those of the levels alone.
+    assert len(parts(draw(figure, "f", results, between))[0].containers[0].lines[0].get_xdata()) == 7
+
+
+def test_theory_between__is_drawn_for_the_source_that_tells_it(design, results):
+    figure = curve()
+    between = theory_between(design, figure, chosen(figure, results))
+    between = between.assign_coords({TOLD_BY: ("cell", ["exact"] * between.sizes["cell"])})
+    assert len(line(parts(draw(figure, "f", results, between))[0], "leading")) == 7
+
+
+def test_residuals__are_drawn_below_with_their_errors(results):
+    axes, strip = parts(draw(curve(), "f", results))
+    (bar,) = strip.containers
+    x, y = bar.lines[0].get_data()
+    cells = chosen(curve(), results)
+    leading = cells.correlation.sel(source="leading").values
+    np.testing.assert_array_equal(x, cells.angle)
+    np.testing.assert_allclose(y, cells.correlation.sel(source="empirical").values / leading - 1, atol=1e-12)
+    segments = np.array(bar.lines[2][0].get_segments())
+    np.testing.assert_allclose(np.ptp(segments[:, :, 1], axis=1), 2 * COVERAGE * cells.correlation_mcse / leading)
+    assert strip.get_ylim()[0] == -strip.get_ylim()[1] and strip.get_xlim() == axes.get_xlim()
+    texts = [strip.yaxis.get_major_formatter()(value, 0) for value in (-0.01, 0.0, 0.025)]
+    assert texts == ["−1 %", "0 %", "+2.5 %"]
+
+
+def test_residuals__far_beyond_the_others_are_arrows_at_the_edge(results):
+    cells = chosen(curve(), results)
+    values = cells.correlation.sel(source="leading").values.copy()
+    values[3] /= 3
+    drawing = draw(curve(), "f", with_levels(results, "leading", values))
+    _, strip = parts(drawing)
+    (up,) = (each for each in strip.lines if each.get_marker() == "^" and len(each.get_xdata()))
+    assert up.get_xdata() == [45.0] and up.get_ydata()[0] < strip.get_ylim()[1] < 1
+    assert "arrows: 1 point beyond the strip, the furthest at +195 %" in reading(drawing)
+
+
+def test_points_without_theory__are_grey_and_the_figure_says_why(results):
+    cells = with_levels(results, "leading", [0.9, 0.8, np.nan, np.nan, np.nan, 0.3, 0.2])
+    cells.inapplicable.loc[{"source": "leading"}] = ["", "", "2 of 9 too far; so", "3 of 9 too far", "odd", "", ""]
+    drawing = draw(curve(), "f", cells)
+    axes, _ = parts(drawing)
+    (grey,) = (each for each in axes.lines if each.get_label() == "uncovered")
+    assert grey.get_xdata().tolist() == [30.0, 45.0, 60.0] and grey.get_markerfacecolor() == GREY
+    assert "filled grey: no theory, as 2 of 9 too far (2 points); odd (1 point)" in reading(drawing).replace("\n", " ")
+    assert not any(each.get_label() == "uncovered" for each in parts(draw(curve(), "f", results))[0].lines)
+
+
+def test_figure_without_any_theory__has_no_strip_and_no_grey(results):
+    cells = with_levels(results, "leading", [np.nan] * 7)
+    drawing = draw(curve(), "f", cells)
+    (axes,) = drawing.axes
+    assert not any(each.get_label() == "uncovered" for each in axes.lines)
+    assert "no theory: it has no formula for this measure here (7 points)" in reading(drawing)
+
+
+def test_axis__begins_at_zero_where_that_costs_little_and_says_so_where_not(results):
+    near = with_levels(results, "empirical", [0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.35])
+    near.correlation.loc[{"source": "leading"}] = near.correlation.sel(source="empirical")
+    drawing = draw(curve(), "f", near)
+    assert drawing.axes[0].get_ylim()[0] == 0 and "begin at 0" not in reading(drawing)
+    far = near.assign(correlation=near.correlation + 2)
+    drawing = draw(curve(), "f", far)
+    assert drawing.axes[0].get_ylim()[0] > 1 and "y does not begin at 0" in reading(drawing)
+    assert "begin at 0" not in reading(draw(curve(y_scale="log"), "f", far))
+
+
+def test_panels_with_axes_of_their_own__say_so(results):
+    where = {"n_keys": 400}
+    apart = draw(curve(where=where, y="squared_bias", panel="regression"), "f", results)
+    assert "panels have y axes of their own" in reading(apart)
+    together = draw(curve(where=where, y="correlation", panel="regression"), "f", results)
+    assert "axes of their own" not in reading(together)
+
+
+@pytest.mark.parametrize(("n_panels", "ticks"), [(1, [0, 15, 30, 45, 60, 75, 90]), (4, [0, 30, 60, 90])])
+def test_angles__have_ticks_where_text_speaks_of_them(results, n_panels, ticks):
+    cells = chosen(curve(), results)
+    cells = cells.isel(cell=np.tile(np.arange(7), n_panels)).assign_coords(
+        noise_sd=("cell", np.repeat(np.arange(float(n_panels)), 7))
+    )
+    cells.attrs["factors"] = "angles: noise_sd, angle"
+    drawing = draw(curve(where={}, panel="noise_sd" if n_panels > 1 else None), "f", cells)
+    assert drawing.axes[0].get_xticks().tolist() == ticks
+
+
+def test_crowded_levels__are_thinned_and_not_replaced_by_numbers_nobody_speaks_of(results):
+    cells = chosen(curve(), results).isel(cell=np.tile(np.arange(7), 2))
+    levels = np.geomspace(1, 2, 7)
+    cells = cells.assign_coords(spread=("cell", np.concatenate([levels, levels * 1.04]).round(3)))
+    cells.attrs["factors"] = "angles: spread"
+    ticks = draw(curve(where={}, x="spread"), "f", cells).axes[0].get_xticks()
+    assert 2 < len(ticks) < 14 and set(ticks) <= set(cells.spread.values.tolist())
