@@ -62,6 +62,11 @@ def quoted(names: list[str], verdicts: pd.DataFrame) -> str:
     return "\n".join(lines) + "\n"
 
 
+def names_quoted(page: str) -> list[str]:
+    """Return the claims, STUDY/CLAIM, that the tables of a page quote."""
+    return [name for block in _BLOCK.finditer(page) for name in block[2].split(", ")]
+
+
 def filled(page: str, verdicts: pd.DataFrame) -> str:
     """Return a page with its tables of verdicts filled in."""
     return _BLOCK.sub(lambda block: block[1] + quoted(block[2].split(", "), verdicts) + block[3], page)
