@@ -182,6 +182,9 @@ key_distribution = [
 settings = { arrangement = "aligned", learner = "random_forest" }
 [grids.ants]
 settings = { arrangement = "aligned", learner = "ant_colony", queries = "origin" }
+[grids.rows]
+settings = { arrangement = "aligned", population = ["rows"], n_features = 5 }
+factors.key_distribution = [{ distribution = "file", path = "sklearn:iris" }]
 [grids.instance]
 settings = { instance = { kind = "hopfield_noise", layers = 2 }, n_keys = 8 }
 [grids.seeds.factors]

@@ -7,10 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
+from urllib.parse import quote
 
+import xarray as xr
+
+from simstudy.design.document import Design
 from simstudy.design.load import load_design, profiles_of
 from simstudy.errors import UserError
 from simstudy.execution.store import Store, store_of
+from simstudy.report.between import between_of
 from simstudy.report.campaign import campaign
 from simstudy.report.confirmed import confirmed_of
 from simstudy.report.figures import draw, image
@@ -19,7 +24,9 @@ from simstudy.results import open_results
 
 
 def gather(designs: Iterable[Path], profile: str, output: Path) -> Path:
-    """Write ``report-<profile>.html``: every study that has been run, with a table of all verdicts at the top.
+    """Write ``report-<profile>.html``: every study that has been run, answered and shown by its first figure.
+
+    With a table of all verdicts, and links to the pages of the studies, which have all the rest.
 
     Parameters
     ----------
@@ -50,9 +57,20 @@ def gather(designs: Iterable[Path], profile: str, output: Path) -> Path:
             continue
         results = open_results(store.folder)
         require_same_design(results, design, store)
-        pictures = {name: image(draw(figure, name, results), "png") for name, figure in design.figures.items()}
-        studies.append(describe(results, design, pictures, confirmed_of(design, store)))
+        study = describe(results, design, _first_picture(results, design, store), confirmed_of(design, store))
+        page = store.folder / "report.html"
+        # Relative, so that the folder of all studies can be moved or published as it is.
+        study["own_page"] = quote(page.relative_to(output).as_posix()) if page.exists() else ""
+        studies.append(study)
         judged.append((results, design))
     if not studies:
         raise UserError(f"{output}: no study has results in profile {profile!r}; run some: make studies")
     return Store(output).write_text(f"report-{profile}.html", render_studies(studies, profile, campaign(judged)))
+
+
+def _first_picture(results: xr.Dataset, design: Design, store: Store) -> dict[str, bytes]:
+    """Return the figure that a design declares first, drawn, by its name; of many studies all would weigh too much."""
+    return {
+        name: image(draw(figure, name, results, between_of(figure, name, results, design, store)), "png")
+        for name, figure in list(design.figures.items())[:1]
+    }

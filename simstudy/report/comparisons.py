@@ -9,7 +9,7 @@ import xarray as xr
 
 from simstudy.design.claims import LEVEL
 from simstudy.report.labels import between, number, with_error
-from simstudy.report.pictures import Picture, picture
+from simstudy.report.pictures import Found, Picture, picture
 from simstudy.report.tables import comparison_frame, p_value_text
 
 
@@ -43,7 +43,7 @@ def comparison_lines(results: xr.Dataset) -> list[ComparisonLine]:
                 p_against=p_value_text(row.p_against),
                 p_in_favour=p_value_text(row.p_in_favour),
                 finding=row.no_verdict_because or part or _finding(row.p_against, row.p_in_favour),
-                picture=picture(row.estimate, claimed, confidence),
+                picture=picture(claimed, [Found("", row.estimate, row.mcse, confidence)]),
             )
         )
     return lines

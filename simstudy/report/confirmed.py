@@ -6,10 +6,13 @@ import time
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import xarray as xr
+
 from simstudy.design.document import Design
 from simstudy.errors import UserError
 from simstudy.execution.confirmations import Begun, confirmations
 from simstudy.execution.store import Store
+from simstudy.report.pictures import Found
 from simstudy.results import open_results
 
 NOT_CONFIRMED = "not confirmed"
@@ -18,13 +21,30 @@ DIVIDED = "divided"
 
 
 class Confirmed(NamedTuple):
-    """One confirmation that was begun: its beacon and folder, the day, why it does not count, and its verdicts."""
+    """One confirmation that was begun: its beacon and folder, the day, why it does not count, and what it found."""
 
     beacon: str
     folder: str
     day: str
     void: str
-    verdicts: dict[str, str]
+    found: dict[str, Found]
+
+    @property
+    def verdicts(self) -> dict[str, str]:
+        """Verdict on each claim."""
+        return {claim: found.verdict for claim, found in self.found.items()}
+
+
+_COLUMNS = ("verdict", "verdict_estimate", "verdict_mcse", "confidence_lower", "confidence_upper")
+
+
+def found_of(results: xr.Dataset) -> dict[str, Found]:
+    """Return what results say of each claim, by its name."""
+    if "claim" not in results:
+        return {}
+    rows = zip(*(results[name].values.tolist() for name in _COLUMNS), strict=True)
+    every = (Found(verdict, estimate, mcse, (low, high)) for verdict, estimate, mcse, low, high in rows)
+    return dict(zip(results.claim.values.tolist(), every, strict=True))
 
 
 def confirmed_of(design: Design, pilot: Store) -> list[Confirmed]:
@@ -35,7 +55,7 @@ def confirmed_of(design: Design, pilot: Store) -> list[Confirmed]:
 
 
 def _confirmed(begun: Begun, store: Store, design: Design) -> Confirmed:
-    verdicts: dict[str, str] = {}
+    found: dict[str, Found] = {}
     void = f"void, as {broken}" if (broken := begun.broken_by(design)) else ""
     try:
         results = open_results(store.folder)
@@ -44,9 +64,9 @@ def _confirmed(begun: Begun, store: Store, design: Design) -> Confirmed:
     else:
         if (results.attrs["seal"], results.attrs["beacon"]) != (begun.seal, begun.beacon):
             void = void or "void, as its results are of another seal or beacon"
-        verdicts = dict(zip(results.claim.values.tolist(), results.verdict.values.tolist(), strict=True))
+        found = found_of(results)
     day = time.strftime("%Y-%m-%d", time.gmtime(begun.started))
-    return Confirmed(begun.beacon, store.folder.name, day, void, {} if void else verdicts)
+    return Confirmed(begun.beacon, store.folder.name, day, void, {} if void else found)
 
 
 def verdict_of(claim: str, confirmed: Sequence[Confirmed]) -> str:

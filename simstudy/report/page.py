@@ -15,6 +15,7 @@ from typing import Any
 import jinja2
 import numpy as np
 import xarray as xr
+from markupsafe import Markup
 
 from simstudy.design.claims import LEVEL
 from simstudy.design.document import Design, PlannedCell
@@ -23,9 +24,12 @@ from simstudy.design.settings.cell import level
 from simstudy.design.settings.systems import NAMES
 from simstudy.errors import UserError
 from simstudy.execution.store import Store
+from simstudy.report.answer import groups, headline, said_of
+from simstudy.report.between import between_of
 from simstudy.report.campaign import Campaign
 from simstudy.report.comparisons import comparison_lines
 from simstudy.report.confirmed import Confirmed, confirmed_of
+from simstudy.report.explorer import explored
 from simstudy.report.figures import ALL_CLAIMS, RESOLUTION, draw, draw_claims, image
 from simstudy.report.labels import THEORY_NAMES, given_draws, level_name, measure_name, number, setting_name, with_error
 from simstudy.report.tables import (
@@ -75,11 +79,11 @@ def write_report(results: xr.Dataset, design: Design, store: Store) -> Path:
     confirmed = confirmed_of(design, store)
     pictures = {}
     for name, figure in design.figures.items():
-        drawing = draw(figure, name, results)
+        drawing = draw(figure, name, results, between_of(figure, name, results, design, store))
         pictures[name] = image(drawing, "png")
         store.write_bytes(f"figures/{name}.png", pictures[name])
         store.write_bytes(f"figures/{name}.svg", image(drawing, "svg"))
-    if lines := verdict_lines(results):
+    if lines := verdict_lines(results, confirmed):
         drawing = draw_claims(lines)
         for suffix in ("png", "svg"):
             store.write_bytes(f"figures/{ALL_CLAIMS}.{suffix}", image(drawing, suffix))
@@ -118,35 +122,51 @@ def _names(results: xr.Dataset, coordinate: str) -> list[str]:
 def render(results: xr.Dataset, design: Design, pictures: dict[str, bytes], confirmed: Sequence[Confirmed] = ()) -> str:
     """Return the page of a study as HTML; ``pictures`` are its figures as PNG files, by name."""
     study = describe(results, design, pictures, confirmed)
-    return template("report.html").render(study=study, error_rate=LEVEL, max_rows=MAX_ROWS)
-
-
-def render_studies(studies: list[dict[str, Any]], profile: str, campaign: Campaign) -> str:
-    """Return one page for many studies, each as `describe` gives it, with a table of all verdicts at the top."""
-    lines = [line for study in studies for line in study["verdicts"]]
-    origins = count_origins(lines)
-    return template("studies.html").render(
-        studies=studies, profile=profile, n_claims=len(lines), origins=origins, error_rate=LEVEL, campaign=campaign
+    study |= {"comparisons": comparison_lines(results), "provenance": _provenance(results)}
+    study["grids"] = [_grid(results, design, name) for name in design.factors]
+    return template("report.html").render(
+        study=study, explored=explored(results, design), error_rate=LEVEL, max_rows=MAX_ROWS
     )
 
 
+def render_studies(studies: list[dict[str, Any]], profile: str, campaign: Campaign) -> str:
+    """Return one page for many studies, each as `describe` gives it, with a table of all verdicts."""
+    lines = [line for study in studies for line in study["verdicts"]]
+    return template("studies.html").render(
+        studies=studies, profile=profile, n_claims=len(lines), headline=headline(lines), origins=count_origins(lines),
+        error_rate=LEVEL, campaign=campaign,
+    )  # fmt: skip
+
+
 def template(name: str) -> jinja2.Template:
-    """Return a template of this room; what is put into a page is escaped."""
+    """Return a template of this room; what is put into a page is escaped, and only its own script and style count."""
+    loader = jinja2.PackageLoader("simstudy.report")
     environment = jinja2.Environment(
-        loader=jinja2.PackageLoader("simstudy.report"),
+        loader=loader,
         autoescape=jinja2.select_autoescape(["html"]),
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
+    style, script = (loader.get_source(environment, f"page.{kind}")[0] for kind in ("css", "js"))
+    allowed = f"default-src 'none'; img-src data:; style-src {_digest(style)}; script-src {_digest(script)}"
+    environment.globals |= {
+        "style": Markup(style), "script": Markup(script), "said_of": said_of,
+        "policy": f"{allowed}; base-uri 'none'; form-action 'none'",
+    }  # fmt: skip
     return environment.get_template(name)
+
+
+def _digest(text: str) -> str:
+    """Return by what a policy knows an inline script or style (Content Security Policy Level 3, hash-source)."""
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
 
 
 def describe(
     results: xr.Dataset, design: Design, pictures: dict[str, bytes], confirmed: Sequence[Confirmed] = ()
 ) -> dict[str, Any]:
-    """Return what a page says about a study."""
+    """Return what any page says about a study, with the pictures given of its figures."""
     lines = verdict_lines(results, confirmed)
     return {
         "name": design.study.name,
@@ -155,22 +175,23 @@ def describe(
         "profile": design.profile,
         "design_text": design.text,
         "verdicts": lines,
-        "tally": Counter(line.verdict for line in lines),
+        "headline": headline(lines),
+        "groups": groups(lines),
+        "own_page": "",
         "origins": count_origins(lines),
         "confirmation": design.confirmation,
         "confirmed": confirmed,
-        "comparisons": comparison_lines(results),
-        "figures": [figure_of(name, design.figures[name].title, picture) for name, picture in pictures.items()],
-        "grids": [_grid(results, design, name) for name in design.factors],
-        "provenance": _provenance(results),
+        "figures": [figure_of(name, figure.title, pictures.get(name, b"")) for name, figure in design.figures.items()],
     }
 
 
 def figure_of(name: str, title: str, picture: bytes) -> dict[str, Any]:
     """Return a figure for the page, as wide as the drawing on paper, so that its letters are as large as the text."""
-    # The width in pixels stands at a fixed place in a PNG file (ISO/IEC 15948, IHDR chunk); the web has 96 to an inch.
-    width = int.from_bytes(picture[16:20], "big") * 96 // RESOLUTION
-    return {"name": name, "title": title, "width": width, "data": base64.b64encode(picture).decode()}
+    # Width and height in pixels stand at a fixed place in a PNG file (ISO/IEC 15948, IHDR chunk); the web has 96 to an
+    # inch.
+    width, height = (int.from_bytes(picture[at : at + 4], "big") * 96 // RESOLUTION for at in (16, 20))
+    data = base64.b64encode(picture).decode()
+    return {"name": name, "title": title, "width": width, "height": height, "data": data}
 
 
 def _grid(results: xr.Dataset, design: Design, name: str) -> dict[str, Any]:

@@ -1,29 +1,50 @@
-"""Where an estimate lies in the interval claimed: places on a line, which a page draws beside the numbers."""
+"""Where estimates lie in the interval claimed: places on a line, which a page draws beside the numbers."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import NamedTuple
 
 ROOM = 0.1
 """Of the line on either side of what is shown."""
+COVERAGE = 1.96
+"""Half-width of the thick part of a line in MCSE: a 95 % interval."""
 
 
-class Picture(NamedTuple):
-    """Places from 0 to 1: the interval claimed, that in which the truth lies, and the estimate."""
+class Found(NamedTuple):
+    """What one run found of a claim: its verdict, estimate with MCSE, and the interval in which the truth lies."""
 
-    claimed: tuple[float, float]
+    verdict: str
+    estimate: float
+    mcse: float
     confidence: tuple[float, float]
+
+
+class Mark(NamedTuple):
+    """Places of one run from 0 to 1: the interval in which the truth lies, estimate ± 1.96 MCSE, and the estimate."""
+
+    confidence: tuple[float, float]
+    error: tuple[float, float]
     estimate: float
 
 
-def picture(estimate: float, claimed: tuple[float, float], confidence: tuple[float, float]) -> Picture | None:
-    """Return the places of an estimate and two intervals on one line; nothing if there is no estimate to show.
+class Picture(NamedTuple):
+    """Places from 0 to 1: the interval claimed, and the marks of every run."""
+
+    claimed: tuple[float, float]
+    marks: tuple[Mark | None, ...]
+
+
+def picture(claimed: tuple[float, float], runs: Sequence[Found]) -> Picture | None:
+    """Return the places of the interval claimed and of what runs found, on one line; nothing without any estimate.
 
     An end at infinity is at the end of the line.
     """
-    ends = [end for end in (estimate, *claimed, *confidence) if math.isfinite(end)]
-    if not math.isfinite(estimate) or max(ends) == min(ends):
+    shown = [run for run in runs if math.isfinite(run.estimate)]
+    ends = [end for run in shown for end in (run.estimate, *run.confidence)] + list(claimed)
+    ends = [end for end in ends if math.isfinite(end)]
+    if not shown or max(ends) == min(ends):
         return None
     low, width = min(ends), max(ends) - min(ends)
 
@@ -33,4 +54,10 @@ def picture(estimate: float, claimed: tuple[float, float], confidence: tuple[flo
     def places(interval: tuple[float, float]) -> tuple[float, float]:
         return place(interval[0]), place(interval[1])
 
-    return Picture(places(claimed), places(confidence), place(estimate))
+    def mark(run: Found) -> Mark | None:
+        if run not in shown:
+            return None
+        reach = COVERAGE * run.mcse if math.isfinite(run.mcse) else 0.0
+        return Mark(places(run.confidence), places((run.estimate - reach, run.estimate + reach)), place(run.estimate))
+
+    return Picture(places(claimed), tuple(map(mark, runs)))

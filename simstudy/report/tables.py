@@ -21,10 +21,11 @@ from simstudy.design.settings.cell import level
 from simstudy.design.settings.systems import NAMES
 from simstudy.report.confirmed import NOT_CONFIRMED, Confirmed, history_of, verdict_of
 from simstudy.report.labels import between, given_draws, measure_name, number, with_error
-from simstudy.report.pictures import Picture, picture
+from simstudy.report.pictures import Found, Picture, picture
 from simstudy.report.terminal import entry
 
-VERDICT_COLOURS = {"supported": "green", "contradicted": "red", "inconclusive": "yellow"}
+VERDICT_COLOURS = {"supported": "green", "contradicted": "cyan", "inconclusive": "yellow"}
+"""Of verdicts that are as declared: to refute what is false is no failure.  Others are red."""
 MAX_LISTED = 50
 """Cells that the table of measures has on a terminal; the report has them all."""
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
@@ -36,7 +37,8 @@ class VerdictLine(NamedTuple):
 
     ``verdict`` is that of the results, ``confirmed`` that of the confirmations.
 
-    ``estimate``, ``claimed`` and ``confidence`` are those of the comparison that decides; ``picture`` shows them.
+    ``estimate``, ``claimed`` and ``confidence`` are those of the comparison that decides; ``runs`` are this one and all
+    confirmations, each with its name and estimate, and ``picture`` shows them.
     """
 
     claim: str
@@ -55,6 +57,7 @@ class VerdictLine(NamedTuple):
     p_in_favour: str
     comparisons: int
     why: str
+    runs: tuple[tuple[str, Found, str], ...]
     picture: Picture | None
 
     @property
@@ -62,26 +65,35 @@ class VerdictLine(NamedTuple):
         """Whether the verdict is the one that the design declared."""
         return self.verdict == self.declared
 
+    @property
+    def outcome(self) -> str:
+        """Return "expected", or "unexpected" if the pilot or the confirmations find another verdict than declared."""
+        return "expected" if {self.verdict, self.confirmed} <= {self.declared, NOT_CONFIRMED} else "unexpected"
+
 
 def verdict_lines(results: xr.Dataset, confirmed: Sequence[Confirmed] = ()) -> list[VerdictLine]:
     """Return one line for each claim, in the order of the design; none if the design makes no claim."""
     claims = results.get("claim", xr.DataArray([])).values
-    return [_line(results.sel(claim=claim), verdict_of(str(claim), confirmed)) for claim in claims]
+    own = "confirmed" if results.attrs.get("seal") else "pilot"
+    return [_line(results.sel(claim=claim), own, confirmed) for claim in claims]
 
 
-def _line(claim: xr.Dataset, confirmed: str) -> VerdictLine:
+def _line(claim: xr.Dataset, own: str, confirmed: Sequence[Confirmed]) -> VerdictLine:
+    name = str(claim.claim.item())
     estimate, mcse = float(claim.verdict_estimate), float(claim.verdict_mcse)
     claimed = float(claim.claimed_lower), float(claim.claimed_upper)
     confidence = float(claim.confidence_lower), float(claim.confidence_upper)
+    found = [(own, Found(str(claim.verdict.item()), estimate, mcse, confidence))]
+    found += [(f"confirmed {each.folder}", each.found[name]) for each in confirmed if name in each.found]
     return VerdictLine(
-        claim=str(claim.claim.item()),
+        claim=name,
         statement=str(claim.statement.item()),
         origin=str(claim.origin.item()),
         verdict=str(claim.verdict.item()),
         declared=str(claim.declared_verdict.item()),
-        confirmed=confirmed,
+        confirmed=verdict_of(name, confirmed),
         statistic=str(claim.statistic.item()) or str(claim.no_verdict_because.item()),
-        estimate=number(estimate) if math.isnan(mcse) else with_error(estimate, mcse),
+        estimate=_estimate(found[0][1]),
         draws=_draws(claim),
         reason=str(claim.these_draws.item()),
         claimed=between(*claimed),
@@ -90,8 +102,13 @@ def _line(claim: xr.Dataset, confirmed: str) -> VerdictLine:
         p_in_favour=p_value_text(float(claim.p_in_favour)),
         comparisons=int(claim.verdict_comparisons),
         why=str(claim.no_verdict_because.item()),
-        picture=picture(estimate, claimed, confidence),
+        runs=tuple((which, run, _estimate(run)) for which, run in found),
+        picture=picture(claimed, [run for _, run in found]),
     )
+
+
+def _estimate(run: Found) -> str:
+    return number(run.estimate) if math.isnan(run.mcse) else with_error(run.estimate, run.mcse)
 
 
 def _draws(claim: xr.Dataset) -> str:
@@ -163,7 +180,7 @@ def verdict_table(results: xr.Dataset) -> Table:
                     if text
                 ),
             ),
-            entry((line.verdict, f"bold {VERDICT_COLOURS[line.verdict]}"), foreseen),
+            entry((line.verdict, f"bold {VERDICT_COLOURS[line.verdict] if line.as_declared else 'red'}"), foreseen),
             entry(line.estimate, f"claimed {line.claimed}", f"within {line.confidence}"),
         )
     return table

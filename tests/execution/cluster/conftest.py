@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from builders import write_design
 from clusters import HERE, LONG, Calm, Slurm, skip_without, wait_until
 from kills import FOLDER, batches, numbers
 
@@ -20,12 +21,15 @@ from simstudy.study import run
 
 
 @pytest.fixture(scope="package")
-def calm(tmp_path_factory: pytest.TempPathFactory) -> Calm:
+def design(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_design(tmp_path_factory.mktemp("long"), LONG)
+
+
+@pytest.fixture(scope="package")
+def calm(design: Path, tmp_path_factory: pytest.TempPathFactory) -> Calm:
     folder = tmp_path_factory.mktemp("calm")
-    design = folder / "design.toml"
-    design.write_text(LONG)
     run(design, output=folder, executor="serial")
-    return Calm(design, numbers(folder / FOLDER / "results.nc"), batches(folder))
+    return Calm(numbers(folder / FOLDER / "results.nc"), batches(folder))
 
 
 @pytest.fixture(scope="package")

@@ -87,11 +87,13 @@ def removals(log: Path) -> list[float]:
     [pytest.param(5.0, "tcp", marks=pytest.mark.rare), (None, "tls")],
     ids=["for-5-s", "for-good-with-certificates"],
 )
-def test_cut_link__loses_no_replicate(hosts: str, calm: Calm, tmp_path: Path, seconds: float | None, protocol: str):
+def test_cut_link__loses_no_replicate(
+    hosts: str, design: Path, calm: Calm, tmp_path: Path, seconds: float | None, protocol: str
+):
     output, log = tmp_path / "out", tmp_path / "run.log"
     address = f"{protocol}://10.77.0.1:8786"
     trust, settings = (["--trust-network"], {}) if protocol == "tcp" else ([], in_environment(certificates(tmp_path)))
-    arguments = command("run", calm.design, "--output", output, "--executor", address, *trust)
+    arguments = command("run", design, "--output", output, "--executor", address, *trust)
     with (
         cluster(hosts, address, settings, tmp_path) as workers,
         started(f"{hosts}-s", arguments, log, settings) as process,

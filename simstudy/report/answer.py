@@ -1,0 +1,72 @@
+"""What a study answers, in sentences that its verdicts fill in: before all numbers."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from simstudy.design.origins import ABSTRACT, ORIGINS
+from simstudy.report.confirmed import DIVIDED, NOT_CONFIRMED
+from simstudy.report.tables import VERDICT_COLOURS, VerdictLine
+
+WORDS = {"supported": "holds", "contradicted": "does not hold", "inconclusive": "open", DIVIDED: "divided"}
+"""What is said of a claim with each verdict."""
+
+
+class Group(NamedTuple):
+    """Claims of one origin, and what that is."""
+
+    origin: str
+    meaning: str
+    lines: list[VerdictLine]
+
+
+def headline(lines: Sequence[VerdictLine]) -> str:
+    """Return in a sentence or two how many claims hold, and whether that is as declared and confirmed."""
+    if not lines:
+        return "The design makes no claim."
+    tally = Counter(line.verdict for line in lines)
+    found = _joined([f"{tally[verdict]} {_are(tally[verdict])} {verdict}" for verdict in VERDICT_COLOURS
+                     if tally[verdict]])  # fmt: skip
+    unlike = sum(not line.as_declared for line in lines)
+    declared = f"{unlike} not as declared" if unlike else "all as declared before the run" if len(lines) > 1 else (
+        "as declared before the run"
+    )  # fmt: skip
+    return f"Of {len(lines)} {'claim' if len(lines) == 1 else 'claims'} {found}, {declared}. {_confirmed(lines)}"
+
+
+def _confirmed(lines: Sequence[VerdictLine]) -> str:
+    tried = [line for line in lines if line.confirmed != NOT_CONFIRMED]
+    if not tried:
+        return ""
+    agreeing = sum(line.confirmed == line.verdict for line in tried)
+    text = f"{agreeing} of these verdicts {_are(agreeing)} confirmed on data that no one could have seen before"
+    others = len(tried) - agreeing
+    return text + (f"; on {others} the confirmation says something else." if others else ".")
+
+
+def groups(lines: Sequence[VerdictLine]) -> list[Group]:
+    """Return the claims by origin: what the abstract asserts first, in its order."""
+    by_origin = {origin: [line for line in lines if line.origin == origin] for origin in ORIGINS}
+    return [
+        Group(origin, ("the abstract: " if origin in ABSTRACT else "") + ORIGINS[origin], own)
+        for origin, own in by_origin.items()
+        if own
+    ]
+
+
+def said_of(line: VerdictLine) -> str:
+    """Return what is said of a claim: "does not hold, as declared"; by its confirmations, if there are any."""
+    verdict = line.verdict if line.confirmed == NOT_CONFIRMED else line.confirmed
+    if verdict == line.declared:
+        return WORDS[verdict] + (", as declared" if verdict != "supported" else "")
+    return f"{WORDS[verdict]}, not as declared"
+
+
+def _are(number: int) -> str:
+    return "is" if number == 1 else "are"
+
+
+def _joined(parts: Sequence[str]) -> str:
+    return " and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)

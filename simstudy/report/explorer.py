@@ -1,0 +1,111 @@
+"""What a reader can explore: the cells of a study as plain data, with addresses, theory, and the claims on them."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from simstudy.design.claims import BaseClaim
+from simstudy.design.document import Design, PlannedCell
+from simstudy.design.measures import MEASURES, STATISTICS, THEORIES, coordinates_of
+from simstudy.design.settings.cell import level, selected
+from simstudy.design.shipped import shipped_folder
+from simstudy.report.labels import level_name, measure_name, setting_name
+
+MAX_CELLS = 4000
+"""Cells that a page holds as data: about two megabytes."""
+_DIGITS = 6
+"""Significant digits: more than any error allows; `cells.csv` has all."""
+
+
+def explored(results: xr.Dataset, design: Design) -> dict[str, Any]:
+    """Return the cells of a study as a page holds them: plain data without NaN, to be written as JSON.
+
+    Each cell has its number, levels of its factors, replicates and failures, seed, what its data are addressed by, and
+    of each measure estimate, MCSE, exact theory and leading order, or nothing where it has no estimate.
+    """
+    rows, measures = coordinates_of(results), _measures(results)
+    cells = [
+        {
+            "number": number,
+            "levels": [level_name(level(row, factor)) for factor in design.factors[planned.grid]],
+            "replicates": int(results.n_replicates[number]),
+            "failed": int(results.n_failed[number]),
+            "seed": planned.cell.simulation.seed,
+            # Cells with the same see the same data; a replicate of them is told by its number.
+            "data": planned.cell.data_id[:12],
+            "values": [column[number] for column in measures.values()],
+        }
+        for number, (planned, row) in enumerate(zip(design.cells[:MAX_CELLS], rows, strict=False))
+    ]
+    return {
+        "measures": [{"name": name, "label": _label(name)} for name in measures],
+        "grids": [_grid(name, design) for name in design.factors],
+        "cells": cells,
+        "claims": {name: _claim(claim, design) for name, claim in design.claims.items()},
+        "replay": f"simstudy replay {_argument(design)} --profile {design.profile}",
+        "n_left_out": max(len(design.cells) - MAX_CELLS, 0),
+    }
+
+
+def _grid(name: str, design: Design) -> dict[str, Any]:
+    numbers = [number for number, planned in enumerate(design.cells[:MAX_CELLS]) if planned.grid == name]
+    return {
+        "name": name,
+        "title": design.titles[name],
+        "factors": [{"name": factor, "label": setting_name(factor)} for factor in design.factors[name]],
+        "cells": [numbers[0], numbers[-1] + 1] if numbers else [0, 0],
+    }
+
+
+def _claim(claim: BaseClaim, design: Design) -> dict[str, Any]:
+    """Which cells a claim selects, and how they are best looked at."""
+    wheres = [claim.where, *([claim.where | versus] if (versus := getattr(claim, "versus", None)) else [])]
+
+    def is_meant(planned: PlannedCell) -> bool:
+        return planned.grid == claim.grid and any(selected(planned.cell.coordinates, where) for where in wheres)
+
+    index = f" {claim.index}" if claim.index else ""
+    return {
+        "statement": claim.statement,
+        "grid": claim.grid,
+        "measure": claim.measure + index,
+        "x": getattr(claim, "x", ""),
+        "cells": [number for number, planned in enumerate(design.cells[:MAX_CELLS]) if is_meant(planned)],
+    }
+
+
+def _measures(results: xr.Dataset) -> dict[str, list[list[float | None] | None]]:
+    """Estimate, MCSE, exact theory and leading order of each measure that some cell has, by name and cell."""
+    columns = {}
+    for name in MEASURES | STATISTICS:
+        if name in results:
+            sources = [results[name].sel(source=source).values for source in ("empirical", *THEORIES)]
+            columns[name] = [sources[0], results[f"{name}_mcse"].values, *sources[1:]]
+    for index in results["index"].values.tolist():
+        columns[f"hdi {index}"] = [results[name].sel(index=index).values for name in ("hdi", "hdi_mcse")]
+    return {
+        name: [list(map(_plain, values)) if math.isfinite(values[0]) else None for values in np.transpose(column)]
+        for name, column in columns.items()
+        if np.isfinite(column[0]).any()
+    }
+
+
+def _plain(value: float) -> float | None:
+    return float(f"{value:.{_DIGITS}g}") if math.isfinite(value) else None
+
+
+def _label(name: str) -> str:
+    measure, _, index = name.partition(" ")
+    return f"diversity: {index}" if index else measure_name(measure)
+
+
+def _argument(design: Design) -> str:
+    """The design as a command takes it: by name if it is shipped, and by the name of its file else."""
+    if design.path is None:
+        return f"{design.study.name}.toml"
+    is_shipped = design.path.resolve().parent == shipped_folder().resolve()
+    return design.path.stem if is_shipped else design.path.name
