@@ -29,8 +29,10 @@ def studies() -> Iterator[str]:
         yield from _picture(path.stem, design.get("figures", {}))
         origins = Counter(claim.get("origin", "unstated") for claim in design["claims"].values())
         counted = ", ".join(f"{count} {origin}" for origin, count in sorted(origins.items()))
+        seal = Path("designs") / "sealed" / f"{path.stem}.quick.md"
+        sealed = f"[preregistration](../../{seal}), " if (ROOT / seal).exists() else ""
         yield from (f"{len(design['claims'])} claims ({counted}): [the design](../../designs/{path.name}), "
-                    f"`make study STUDY={path.stem}`.", "")  # fmt: skip
+                    f"{sealed}`make study STUDY={path.stem}`.", "")  # fmt: skip
         judged = {*found[found.study == path.stem].claim}
         names = [f"{path.stem}/{claim}" for claim in design["claims"] if claim in judged]
         yield from (verdicts.quoted(names, found) if names else "No verdicts are stored yet.", "")

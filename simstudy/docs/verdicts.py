@@ -50,7 +50,10 @@ def _rows(folder: Path) -> Iterator[dict[str, str]]:
 
 def quoted(names: list[str], verdicts: pd.DataFrame) -> str:
     """Return a table of claims, named STUDY/CLAIM: each as confirmed, or as of the pilot."""
-    lines = ["| claim | verdict | decided by | estimate ± MCSE | the truth lies in | claimed |", "|---|---|---|---|---|---|"]
+    lines = [
+        "| claim | verdict | decided by | estimate ± MCSE | the truth lies in | claimed |",
+        "|---|---|---|---|---|---|",
+    ]
     for study, _, claim in (name.partition("/") for name in names):
         rows = verdicts[(verdicts.study == study) & (verdicts.claim == claim)]
         confirmed = rows[rows.run != PILOT]
