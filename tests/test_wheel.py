@@ -59,4 +59,6 @@ def test_new_design__is_written_and_run(installed, tmp_path):
 
 
 def test_package__holds_its_citation_and_its_notes(installed):
-    assert {"CITATION.cff", "CHANGES.md"} <= {path.name for path in (installed / "simstudy").iterdir()}
+    held = {path.name for path in (installed / "simstudy").iterdir()}
+    assert {"CITATION.cff", "CHANGES.md", "README.md"} <= held
+    assert "docs" not in held
