@@ -89,10 +89,8 @@ def check(design: Source, trust: Iterable[str | Path] = ()) -> dict[str, Design]
 
     Parameters
     ----------
-    design
-        Path of its file, name of a shipped one, or its tables: a `simstudy.Study`, or a dict as TOML parses it.
-    trust
-        Python files whose code may run, and is tried.
+    design, trust
+        As for `load_design`; code that may run is tried.
 
     Returns
     -------
@@ -101,10 +99,8 @@ def check(design: Source, trust: Iterable[str | Path] = ()) -> dict[str, Design]
 
     Raises
     ------
-    DesignError
-        With every mistake found under any profile.
-    UserError
-        If it is a name that no design has, or two have.
+    DesignError, UserError
+        As by `load_design`, with every mistake found under any profile.
     """
     loaded: dict[str, Design] = {}
     problems: dict[str, Problem] = {}

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 import xarray as xr
@@ -57,20 +58,20 @@ def gather(designs: Iterable[Path], profile: str, output: Path) -> Path:
             continue
         results = open_results(store.folder)
         require_same_design(results, design, store)
-        study = describe(results, design, _first_picture(results, design, store), confirmed_of(design, store))
-        page = store.folder / "report.html"
-        # Relative, so that the folder of all studies can be moved or published as it is.
-        study["own_page"] = quote(page.relative_to(output).as_posix()) if page.exists() else ""
-        studies.append(study)
+        studies.append(_described(results, design, store, output))
         judged.append((results, design))
     if not studies:
         raise UserError(f"{output}: no study has results in profile {profile!r}; run some: make studies")
     return Store(output).write_text(f"report-{profile}.html", render_studies(studies, profile, campaign(judged)))
 
 
-def _first_picture(results: xr.Dataset, design: Design, store: Store) -> dict[str, bytes]:
-    """Return the figure that a design declares first, drawn, by its name; of many studies all would weigh too much."""
-    return {
+def _described(results: xr.Dataset, design: Design, store: Store, output: Path) -> dict[str, Any]:
+    """What the page says about a study: with its first figure, as all of them would weigh too much."""
+    pictures = {
         name: image(draw(figure, name, results, between_of(figure, name, results, design, store)), "png")
         for name, figure in list(design.figures.items())[:1]
     }
+    page = store.folder / "report.html"
+    # Relative, so that the folder of all studies can be moved or published as it is.
+    link = quote(page.relative_to(output).as_posix()) if page.exists() else ""
+    return describe(results, design, pictures, confirmed_of(design, store)) | {"own_page": link}

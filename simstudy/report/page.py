@@ -16,6 +16,7 @@ import jinja2
 import numpy as np
 import xarray as xr
 from markupsafe import Markup
+from matplotlib.figure import Figure as Drawing
 
 from simstudy.design.claims import LEVEL
 from simstudy.design.document import Design, PlannedCell
@@ -30,7 +31,7 @@ from simstudy.report.campaign import Campaign
 from simstudy.report.comparisons import comparison_lines
 from simstudy.report.confirmed import Confirmed, confirmed_of
 from simstudy.report.explorer import explored
-from simstudy.report.figures import ALL_CLAIMS, RESOLUTION, draw, draw_claims, image
+from simstudy.report.figures import ALL_CLAIMS, RESOLUTION, Z_SCORES, draw, draw_claims, draw_z_scores, image
 from simstudy.report.labels import THEORY_NAMES, given_draws, level_name, measure_name, number, setting_name, with_error
 from simstudy.report.tables import (
     cell_frame,
@@ -77,20 +78,30 @@ def write_report(results: xr.Dataset, design: Design, store: Store) -> Path:
     """
     require_same_design(results, design, store)
     confirmed = confirmed_of(design, store)
-    pictures = {}
-    for name, figure in design.figures.items():
-        drawing = draw(figure, name, results, between_of(figure, name, results, design, store))
-        pictures[name] = image(drawing, "png")
+    drawings = _drawings(results, design, store)
+    pictures = {name: image(drawing, "png") for name, drawing in drawings.items()}
+    for name, drawing in drawings.items():
         store.write_bytes(f"figures/{name}.png", pictures[name])
         store.write_bytes(f"figures/{name}.svg", image(drawing, "svg"))
-    if lines := verdict_lines(results, confirmed):
-        drawing = draw_claims(lines)
-        for suffix in ("png", "svg"):
-            store.write_bytes(f"figures/{ALL_CLAIMS}.{suffix}", image(drawing, suffix))
+    # The page draws claims by itself, so that they can be searched and read on a phone.
+    pictures.pop(ALL_CLAIMS, None)
     store.write_text("cells.csv", csv_of(cell_frame(results)))
     store.write_text("verdicts.csv", csv_of(verdict_frame(results, confirmed)))
     store.write_text("comparisons.csv", csv_of(comparison_frame(results)))
     return store.write_text("report.html", render(results, design, pictures, confirmed))
+
+
+def _drawings(results: xr.Dataset, design: Design, store: Store) -> dict[str, Drawing]:
+    """All figures of a study by name: those that the design declares, cells against theory, and claims."""
+    drawings = {
+        name: draw(figure, name, results, between_of(figure, name, results, design, store))
+        for name, figure in design.figures.items()
+    }
+    if (compared := draw_z_scores(results)) is not None:
+        drawings[Z_SCORES] = compared
+    if lines := verdict_lines(results, confirmed_of(design, store)):
+        drawings[ALL_CLAIMS] = draw_claims(lines)
+    return drawings
 
 
 def require_same_design(results: xr.Dataset, design: Design, store: Store) -> None:
@@ -181,8 +192,13 @@ def describe(
         "origins": count_origins(lines),
         "confirmation": design.confirmation,
         "confirmed": confirmed,
-        "figures": [figure_of(name, figure.title, pictures.get(name, b"")) for name, figure in design.figures.items()],
+        "figures": [figure_of(name, title, pictures.get(name, b"")) for name, title in _titles(design, pictures)],
     }
+
+
+def _titles(design: Design, pictures: dict[str, bytes]) -> list[tuple[str, str]]:
+    titles = [(name, figure.title) for name, figure in design.figures.items()]
+    return titles + ([(Z_SCORES, "All cells against theory, in errors")] if Z_SCORES in pictures else [])
 
 
 def figure_of(name: str, title: str, picture: bytes) -> dict[str, Any]:

@@ -186,6 +186,7 @@ ONE_BATCH = edited(edited(ONE_BATCH, "n_keys = 40", "n_keys = 5"), "batch_size =
 ONE_BATCH = edited(ONE_BATCH, "angle = [0, 45, 90]\nbandwidth = [0.5, 1.0]", "angle = [0]")
 
 
+@pytest.mark.rare
 def test_executor__computes_on_the_device_under_names_of_its_own(tmp_path):
     """What the device has computed is taken up again; the CPU takes none of it for its own."""
     path, seen = write_design(tmp_path, f"{ONE_BATCH}[profiles.quick]\n"), []

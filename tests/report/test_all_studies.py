@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import html.parser
 import json
+import re
 import shutil
 import subprocess
 
@@ -53,7 +54,8 @@ def test_page__holds_every_study_that_was_run_and_is_whole(page):
     assert tags.open == [] and len(set(tags.ids)) == len(tags.ids)
     assert {"first", "second"} <= set(tags.ids) and "absent" not in tags.ids
     assert tags.images == ["data:image/png;base64,"] * 2
-    assert "http://" not in text and "https://" not in text
+    without_script = re.sub(r"<script>.*?</script>", "", text, flags=re.DOTALL)
+    assert "http://" not in without_script and "https://" not in text
     for name in ("first", "second"):
         assert f'href="#{name}"' in text
 
@@ -62,6 +64,24 @@ def test_page__states_the_level_of_all_studies_and_what_holds_at_it(page):
     text = " ".join(page[0].read_text().split())
     assert "if each study is judged at 0.05/2 (Bonferroni)" in text
     assert text.count('<td data-column="all studies">inconclusive</td>') == 2
+
+
+def test_page__answers_first_and_links_to_the_pages_of_studies_that_have_one(page):
+    path, designs = page
+    text = path.read_text()
+    assert re.search(r'class="headline">Of 2 claims 2 are inconclusive', text)
+    assert (
+        text.index("headline")
+        < text.index("<nav>")
+        < text.index('<section id="first">')
+        < text.index('id="all-verdicts"')
+    )
+    assert "simstudy report first" in text and "report.html" not in text
+    own = path.parent / "first" / "quick" / "report.html"
+    own.write_text("")
+    again = gather(designs, "quick", path.parent).read_text()
+    own.unlink()
+    assert re.findall(r'href="([^#"]+)"', again) == ["first/quick/report.html"]
 
 
 def test_results_of_an_edited_design__are_refused(page):
@@ -105,8 +125,8 @@ def wide(text: str) -> Wide:
 def test_page__keeps_what_is_wide_in_a_box_of_its_own(page):
     text = page[0].read_text()
     found = wide(text)
-    assert found.tables > 10 and found.loose == 0 and found.nameless == 0
-    assert wide(text.replace('class="stack"', "")).loose == 3
+    assert found.tables == 2 and found.loose == 0 and found.nameless == 0
+    assert wide(text.replace('class="stack"', "")).loose == 1
     assert wide(text.replace("data-column", "data-other")).nameless > 0
     for rule in (".scroll { overflow-x: auto; }", "figure img { max-width: 100%;", "pre { overflow-x: auto;"):
         assert rule in text

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import hashlib
 import re
 from html.parser import HTMLParser
 
@@ -11,14 +12,19 @@ import pandas as pd
 import pytest
 import xarray as xr
 from builders_results import DESIGN, build_design, build_results
+from matplotlib.colors import to_rgb
 
+from simstudy.design.figures import CurveFigure
 from simstudy.design.measures import MEASURES, THEORIES
 from simstudy.errors import UserError
 from simstudy.execution.store import Store, read_results
 from simstudy.report import page as page_module
 from simstudy.report.comparisons import comparison_lines
-from simstudy.report.figures import draw_claims
-from simstudy.report.page import write_report
+from simstudy.report.confirmed import Confirmed
+from simstudy.report.figures import Z_SCORES, draw_claims
+from simstudy.report.figures.claims import COLOUR_OF, UNEXPECTED
+from simstudy.report.page import render, write_report
+from simstudy.report.pictures import Found
 from simstudy.report.tables import (
     cell_frame,
     comparison_frame,
@@ -54,7 +60,8 @@ class Page(HTMLParser):
         self.text += " " if tag in ("td", "th") else ""
 
     def handle_data(self, data):
-        self.text += data
+        if not self.open or self.open[-1] not in ("script", "style"):
+            self.text += data
 
     def attributes(self, tag):
         return [attrs for name, attrs in self.tags if name == tag]
@@ -95,18 +102,46 @@ def html(folder):
     return (folder / "report.html").read_text(encoding="utf-8")
 
 
+def without_scripts(html):
+    return re.sub(r"<(script|style)\b.*?</\1>", "", html, flags=re.DOTALL)
+
+
 def test_page__is_well_formed_and_needs_nothing_else(html):
     page = Page(html)
     assert page.open == []
     names = {tag for tag, _ in page.tags}
-    assert names.isdisjoint({"script", "link", "iframe", "object"})
+    assert names.isdisjoint({"link", "iframe", "object"})
     sources = [attrs["src"] for _, attrs in page.tags if "src" in attrs]
     assert sources
     assert all(source.startswith("data:image/png;base64,") for source in sources)
-    assert not any("href" in attrs for _, attrs in page.tags)
-    without_pictures = re.sub(r'src="data:[^"]*"', "", html)
-    assert "http" not in without_pictures
-    assert "url(" not in without_pictures
+    assert all(attrs["href"].startswith("#") for _, attrs in page.tags if "href" in attrs)
+    without_pictures = re.sub(r'src="data:[^"]*"', "", without_scripts(html))
+    assert "http:" not in without_pictures and "https:" not in without_pictures
+    assert "url(" not in html
+
+
+def test_page__lets_no_script_run_but_its_own(html):
+    """The policy names the one script and the one style by their digests; data are no code."""
+    page = Page(html)
+    policy = next(attrs["content"] for attrs in page.attributes("meta") if "http-equiv" in attrs)
+    assert policy.startswith("default-src 'none'; img-src data:; ")
+    assert policy.endswith("; base-uri 'none'; form-action 'none'") and "unsafe" not in policy
+    data, code = page.attributes("script")
+    assert data == {"type": "application/json", "id": "cells"} and code == {}
+    for tag, kind in (("style", "style-src"), ("script", "script-src")):
+        (text,) = re.findall(rf"<{tag}>(.*?)</{tag}>", html, flags=re.DOTALL)
+        digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+        assert f"{kind} 'sha256-{digest}'" in policy
+    assert not any(name.startswith("on") or name == "style" for _, attrs in page.tags for name in attrs)
+
+
+def test_contents__lead_to_parts_of_the_page(html, design):
+    page = Page(html)
+    ids = {attrs["id"] for _, attrs in page.tags if "id" in attrs}
+    links = [attrs["href"][1:] for _, attrs in page.tags if "href" in attrs]
+    assert {"answer", "claims", "figures", "explore", "conditions", "results", "reading", "provenance"} <= set(links)
+    assert {link for link in links if not link.startswith("explore?")} <= ids
+    assert [link for link in links if "?" in link] == [f"explore?claim={name}" for name in ("falls", "agrees", "floor")]
 
 
 def test_page__holds_every_claim_and_figure(html, design, folder):
@@ -115,8 +150,9 @@ def test_page__holds_every_claim_and_figure(html, design, folder):
         assert name in page.text
         assert claim.statement in page.text
     pictures = page.attributes("img")
-    assert [picture["alt"] for picture in pictures] == [figure.title for figure in design.figures.values()]
-    for name, picture in zip(design.figures, pictures, strict=True):
+    titles = [figure.title for figure in design.figures.values()]
+    assert [picture["alt"] for picture in pictures] == [*titles, "All cells against theory, in errors"]
+    for name, picture in zip([*design.figures, Z_SCORES], pictures, strict=True):
         content = base64.b64decode(picture["src"].partition(",")[2])
         assert content == (folder / "figures" / f"{name}.png").read_bytes()
         assert (folder / "figures" / f"{name}.svg").read_bytes().startswith(b"<?xml")
@@ -124,15 +160,19 @@ def test_page__holds_every_claim_and_figure(html, design, folder):
 
 def test_page__escapes_what_the_design_says(html, design):
     assert "<script>" in design.claims["falls"].statement
-    assert "<script" not in html
+    assert "<script>alert" not in html and "\\u003cscript\\u003ealert(1)" in html
     assert "&lt;script&gt;alert(1)" in html
     assert "Does &lt;b&gt;nothing&lt;/b&gt;" in html
 
 
 def test_page__states_verdicts_in_words_and_whether_they_were_declared(html):
     text = " ".join(Page(html).text.split())
-    assert "3 claims: 1 supported 1 contradicted 1 inconclusive" in text
-    assert text.count("not as declared") == 1
+    answer = "Of 3 claims 1 is supported, 1 is contradicted and 1 is inconclusive, 1 not as declared."
+    assert answer in text and text.index(answer) < text.index("Contents")
+    for sentence in ("holds The variance falls with", "does not hold, as declared Monte Carlo agrees",
+                     "open, not as declared The covariance stays"):  # fmt: skip
+        assert text.index(answer) < text.index(sentence) < text.index("Contents")
+    assert text.count("Not as declared.") == 1
     assert "0.600 ± 0.012" in text
 
 
@@ -182,9 +222,12 @@ def test_figure_of_claims__shows_each_estimate_in_the_interval_claimed(results):
     assert [text.get_text().split(":")[0] for text in words.texts] == [line.claim for line in lines]
     for line, bar in zip(lines, axes.patches, strict=True):
         assert (bar.get_x(), bar.get_x() + bar.get_width()) == pytest.approx(line.picture.claimed)
-    truths, estimates = axes.lines[::2], axes.lines[1::2]
-    assert [tuple(truth.get_xdata()) for truth in truths] == [line.picture.confidence for line in lines]
-    assert [estimate.get_xdata()[0] for estimate in estimates] == [line.picture.estimate for line in lines]
+    marks = [line.picture.marks[0] for line in lines]
+    drawn = [[tuple(part.get_xdata()) for part in axes.lines[which::3]] for which in range(3)]
+    assert drawn == [[mark.confidence for mark in marks], [mark.error for mark in marks],
+                     [(mark.estimate,) for mark in marks]]  # fmt: skip
+    colours = [bar.get_facecolor()[:3] for bar in axes.patches]
+    assert colours == [to_rgb(colour) for colour in (COLOUR_OF["supported"], COLOUR_OF["contradicted"], UNEXPECTED)]
     assert "the first 200 of 201 claims" in draw_claims([lines[0]] * 201).get_suptitle()
 
 
@@ -207,7 +250,8 @@ def test_page__shows_the_design_and_where_the_numbers_come_from(html, design, re
 def test_report__is_the_same_every_time(design, stored, folder, tmp_path):
     write_report(stored, design, Store(tmp_path))
     files = sorted(path.relative_to(folder) for path in folder.rglob("*") if path.is_file())
-    assert len(files) == 4 + 2 * (len(design.figures) + 1)
+    n_curves = sum(isinstance(figure, CurveFigure) for figure in design.figures.values())
+    assert len(files) == 4 + 2 * (len(design.figures) + 2) + n_curves
     assert (folder / "figures" / "all_claims.png").read_bytes().startswith(b"\x89PNG")
     for file in files:
         assert (tmp_path / file).read_bytes() == (folder / file).read_bytes(), file
@@ -347,4 +391,23 @@ def test_undefined_verdicts_and_measures__are_shown(design, results, tmp_path, c
     show_table(verdict_table(undefined))
     assert capsys.readouterr().out.count("inconclusive") == 3
     text = write_report(undefined, design, Store(tmp_path)).read_text(encoding="utf-8")
-    assert "3 inconclusive" in text
+    assert "Of 3 claims 3 are inconclusive" in text
+
+
+def test_confirmations__stand_beside_the_pilot_on_one_scale(results, design):
+    pilot = verdict_lines(results)[0]
+    other = Found("contradicted", pilot.runs[0][1].estimate + 1, 0.1, (1.2, 1.8))
+    begun = [Confirmed("beacon", "ab12", "2026-01-01", "", {"falls": other}),
+             Confirmed("later", "cd34", "2026-01-02", "not finished", {})]  # fmt: skip
+    line = verdict_lines(results, begun)[0]
+    assert [(which, estimate) for which, _, estimate in line.runs] == [
+        ("pilot", "0.500 ± 0.012"), ("confirmed ab12", "1.50 ± 0.10")]  # fmt: skip
+    first, second = line.picture.marks
+    assert 0 < line.picture.claimed[0] < line.picture.claimed[1] < first.estimate < second.estimate < 1
+    assert pilot.picture.marks[0].estimate > first.estimate  # alone it has more room
+    assert second.error[1] - second.error[0] == pytest.approx(0.8 * 2 * 1.96 * 0.1 / 1.9)
+    assert (pilot.outcome, line.outcome) == ("expected", "unexpected") and line.as_declared
+    page = Page(render(results, design, {}, begun))
+    articles = [attrs for attrs in page.attributes("article") if attrs["id"] == "made-up-falls"]
+    assert [attrs["class"] for attrs in articles] == ["claim unexpected"]
+    assert "contradicted confirmed ab12 1.50 ± 0.10" in " ".join(page.text.split())

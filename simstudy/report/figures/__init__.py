@@ -25,11 +25,14 @@ from simstudy.report.figures.nested_loop import nested_loop_figure
 from simstudy.report.figures.optimum import optimum_figure
 from simstudy.report.figures.ordering import ordering_figure
 from simstudy.report.figures.panels import STYLE
+from simstudy.report.figures.z_scores import compared_measures, z_score_figure
 from simstudy.report.tables import VerdictLine
 from simstudy.verdicts.curves import TOLD_BY
 
 ALL_CLAIMS = "all_claims"
 """Name of the figure of all claims: none that a design may give to one of its own."""
+Z_SCORES = "z_scores"
+"""Name of the figure that compares all cells with theory."""
 RESOLUTION = 150
 """Pixels of a PNG file to the inch."""
 COLOURS_OF_PNG = 64
@@ -92,6 +95,13 @@ def draw_claims(lines: Sequence[VerdictLine]) -> Drawing:
         drawing = claims_figure(lines)
         drawing.set_label(ALL_CLAIMS)
         return drawing
+
+
+def draw_z_scores(results: xr.Dataset) -> Drawing | None:
+    """Draw how far all cells are from theory, in errors; nothing where theory says nothing."""
+    with mpl.rc_context(STYLE):
+        measures = compared_measures(results)
+        return z_score_figure(results, measures) if measures else None
 
 
 def image(drawing: Drawing, suffix: str) -> bytes:

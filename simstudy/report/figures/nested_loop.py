@@ -33,6 +33,8 @@ from simstudy.report.figures.residuals import HEIGHT, draw_residuals, reach, res
 from simstudy.report.labels import level_name, measure_name, setting_and_level, setting_name
 
 Loops = dict[str, list[Any]]
+LEVELS = "levels"
+"""Label of the axes that show the levels of the factors."""
 _PALE: dict[str, Any] = {"linewidth": 4.0, "alpha": 0.3, "zorder": 1.5}
 
 
@@ -53,6 +55,7 @@ def nested_loop_figure(figure: NestedLoopFigure, cells: xr.Dataset) -> Drawing:
                 place = positions(coloured, loops).astype(float)
                 beyond += draw_residuals(strip, place, coloured, figure.y, looks[hue], limit)
         settle_strips(strips, strips, limit)
+        stairs.set_label(LEVELS)
         set_scales(axes, "linear", figure.y_scale)
         axes.set_ylabel(measure_name(figure.y))
         if len(loops) == 1:

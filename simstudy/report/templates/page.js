@@ -30,13 +30,14 @@ for (const box of document.querySelectorAll("[data-search]")) {
 
 // ---------------------------------------------------------------- explorer: cells of a study, drawn as the reader asks
 const COLOURS = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#888888"];
-const WIDTH = 760, HEIGHT = 420, LEFT = 74, RIGHT = 16, TOP = 16, BOTTOM = 48;
+const WIDEST = 760, HEIGHT = 420, LEFT = 74, RIGHT = 16, TOP = 16, BOTTOM = 48;
 
 const short = (value) => (value === null || value === undefined ? "–" : String(Number(value.toPrecision(5))));
 
 function explore(data) {
   const controls = document.getElementById("controls"), told = document.getElementById("explored");
   const state = {};
+  let width = WIDEST;
   const grid = () => data.grids.find((each) => each.name === state.grid);
   const inside = () => data.cells.slice(...grid().cells);
   const factor = (name) => grid().factors.findIndex((each) => each.name === name);
@@ -123,7 +124,7 @@ function explore(data) {
   function axes(svg, x, y, places) {
     for (const tick of y.ticks) {
       const at = HEIGHT - BOTTOM - y.place(tick) * (HEIGHT - TOP - BOTTOM);
-      svg.append(shape("line", { class: "grid", x1: LEFT, x2: WIDTH - RIGHT, y1: at, y2: at }),
+      svg.append(shape("line", { class: "grid", x1: LEFT, x2: width - RIGHT, y1: at, y2: at }),
                  shape("text", { x: LEFT - 6, y: at + 4, "text-anchor": "end" }, short(tick)));
     }
     let free = -Infinity;
@@ -134,8 +135,8 @@ function explore(data) {
       svg.append(shape("text", { x: at, y: HEIGHT - BOTTOM + 18, "text-anchor": "middle" },
                       text.length > 14 ? `${text.slice(0, 13)}…` : text));
     }
-    svg.append(shape("line", { class: "axis", x1: LEFT, x2: WIDTH - RIGHT, y1: HEIGHT - BOTTOM, y2: HEIGHT - BOTTOM }),
-               shape("text", { x: (LEFT + WIDTH - RIGHT) / 2, y: HEIGHT - 8, "text-anchor": "middle" },
+    svg.append(shape("line", { class: "axis", x1: LEFT, x2: width - RIGHT, y1: HEIGHT - BOTTOM, y2: HEIGHT - BOTTOM }),
+               shape("text", { x: (LEFT + width - RIGHT) / 2, y: HEIGHT - 8, "text-anchor": "middle" },
                     grid().factors[factor(state.x)]?.label ?? ""));
   }
 
@@ -160,20 +161,22 @@ function explore(data) {
 
   function draw() {
     drawControls();
+    const chart = document.getElementById("chart");
+    // As wide as the window, so that its letters are as large as the text.
+    width = Math.max(300, Math.min(WIDEST, chart.clientWidth || WIDEST));
     const cells = shown(), x = factor(state.x), hues = state.hue ? levels(factor(state.hue)) : [""];
     const values = cells.flatMap((cell) => {
       const [estimate, mcse] = cell.values[measure()];
       return [estimate - 1.96 * (mcse ?? 0), estimate + 1.96 * (mcse ?? 0), theory(cell.values[measure()]) ?? estimate];
     });
-    const svg = shape("svg", { class: "chart", viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "group" });
+    const svg = shape("svg", { class: "chart", viewBox: `0 0 ${width} ${HEIGHT}`, role: "group" });
     svg.setAttribute("aria-label", `${state.y} of ${cells.length} cells`);
-    const chart = document.getElementById("chart");
     chart.replaceChildren(svg, key(hues));
     const y = scale(values.length ? values : [0], state.scale === "log");
     const levelsOfX = x < 0 ? [""] : levels(x), isNumber = x >= 0 && numeric(x);
     const numbers = levelsOfX.map(Number), wide = Math.max(...numbers) > 20 * Math.min(...numbers) && Math.min(...numbers) > 0;
     const along = isNumber ? scale(numbers, wide) : scale(levelsOfX.map((_, i) => i), false);
-    const left = (cell) => LEFT + (WIDTH - LEFT - RIGHT) *
+    const left = (cell) => LEFT + (width - LEFT - RIGHT) *
       along.place(isNumber ? Number(cell.levels[x]) : x < 0 ? 0 : levelsOfX.indexOf(cell.levels[x]));
     const top = (value) => state.scale === "log" && value <= 0 ? HEIGHT - BOTTOM
       : HEIGHT - BOTTOM - y.place(value) * (HEIGHT - TOP - BOTTOM);
@@ -232,6 +235,7 @@ function explore(data) {
     if (asked) document.getElementById("explore").scrollIntoView();
   }
   addEventListener("hashchange", follow);
+  addEventListener("resize", draw);
   follow();
 }
 

@@ -20,12 +20,12 @@ from kills import FOLDER, batches, numbers
 from simstudy.study import run
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="module")
 def design(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_design(tmp_path_factory.mktemp("long"), LONG)
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="module")
 def calm(design: Path, tmp_path_factory: pytest.TempPathFactory) -> Calm:
     folder = tmp_path_factory.mktemp("calm")
     run(design, output=folder, executor="serial")

@@ -16,7 +16,8 @@ from pathlib import Path
 
 import pytest
 import xarray as xr
-from clusters import HERE, PATIENCE, Calm, skip_without, stored, wait_until
+from builders import edited, write_design
+from clusters import HERE, LONG, PATIENCE, Calm, skip_without, stored, wait_until
 from kills import FOLDER, command, environment
 from strangers import certificates, in_environment
 
@@ -28,6 +29,12 @@ SETTINGS = environment(DASK_DISTRIBUTED__COMM__TIMEOUTS__TCP=TCP_TIMEOUT, OMP_NU
 
 def script(*arguments: str) -> subprocess.CompletedProcess:
     return subprocess.run([str(HERE / "hosts.sh"), *arguments], capture_output=True, text=True)
+
+
+@pytest.fixture(scope="module")
+def design(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Half as long: workers are there before it starts."""
+    return write_design(tmp_path_factory.mktemp("long"), edited(LONG, "n_keys = 20_000", "n_keys = 10_000"))
 
 
 @pytest.fixture

@@ -1,0 +1,189 @@
+"""Plots for analysts: the drawings of the report, of any results and with any factors, as Matplotlib's axes.
+
+``from simstudy import plots``.  Each function returns the axes of its panels; ``axes[0].figure`` is the drawing, to be
+saved or changed.  Nothing of `matplotlib.pyplot` is used, and nothing global changed.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from typing import Any, Literal, TypeVar
+
+import matplotlib as mpl
+import numpy as np
+import xarray as xr
+from matplotlib.figure import Figure as Drawing
+
+from simstudy.design.figures import CurveFigure, NestedLoopFigure, PanelFigure
+from simstudy.design.load import load_design
+from simstudy.design.measures import MEASURES, STATISTICS
+from simstudy.design.mistakes import hint
+from simstudy.errors import UserError
+from simstudy.report.figures import chosen, draw, draw_claims
+from simstudy.report.figures.nested_loop import LEVELS
+from simstudy.report.figures.panels import STYLE
+from simstudy.report.figures.residuals import STRIP
+from simstudy.report.figures.z_scores import compared_measures, z_score_figure
+from simstudy.report.tables import verdict_lines
+from simstudy.results import factors_of
+from simstudy.verdicts.curves import theory_between
+
+Scale = Literal["linear", "log"]
+_Figure = TypeVar("_Figure", bound=PanelFigure)
+
+
+def curve(
+    results: xr.Dataset, y: str, x: str, *, grid: str | None = None, hue: str | None = None, panel: str | None = None,
+    where: dict[str, Any] | None = None, x_scale: Scale = "linear", y_scale: Scale = "linear", smooth: bool = True,
+) -> np.ndarray:  # fmt: skip
+    """Draw a measure against a factor with error bars of ± 1.96 MCSE, theory as lines, residuals in a strip below.
+
+    Parameters
+    ----------
+    results
+        What `simstudy.run` or `simstudy.open_results` returned.
+    y
+        Name of a measure, in the unit that the results state; ``"mse"``, say.
+    x
+        A numeric factor of the grid.
+    grid
+        Name of the grid; may be left out if the study has only one.
+    hue, panel
+        Factors told apart by colour and by panel.
+    where
+        Settings and the level that each must have, to select cells: ``{"n_keys": 400}``.
+    x_scale, y_scale
+        ``"linear"`` or ``"log"``.
+    smooth
+        Whether theory is also evaluated between the levels of x, which may take seconds; only of a design that reads
+        no file and runs no code.
+
+    Returns
+    -------
+    array of matplotlib.axes.Axes, shape (panels,)
+        Without the strips, which are in the drawing: ``axes[0].figure``.
+
+    Raises
+    ------
+    UserError
+        If the results have no such measure, grid or factor.
+
+    Examples
+    --------
+    >>> axes = curve(results, "correlation", "angle", grid="closed-form", hue="bandwidth")  # doctest: +SKIP
+    >>> axes[0].figure.savefig("correlation.png")  # doctest: +SKIP
+    """
+    if x in results.coords and results[x].dtype.kind not in "iuf":
+        raise UserError(f"x = {x!r}: its levels are no numbers; give it as hue or panel, or use nested_loop")
+    figure = _figure(CurveFigure, results, "curve", grid, (x, hue, panel), y=y, x=x, hue=hue, panel=panel,
+                     where=where or {}, x_scale=x_scale, y_scale=y_scale)  # fmt: skip
+    return _panels(draw(figure, f"{y} by {x}", results, _between(results, figure) if smooth else None))
+
+
+def nested_loop(
+    results: xr.Dataset, y: str, *, grid: str | None = None, hue: str | None = None, panel: str | None = None,
+    where: dict[str, Any] | None = None, y_scale: Scale = "linear",
+) -> np.ndarray:  # fmt: skip
+    """Draw a measure in every cell of a grid, above stairs that show the levels of its factors.
+
+    Parameters
+    ----------
+    results, y, grid, hue, panel, where, y_scale
+        As of `curve`.
+
+    Returns
+    -------
+    array of matplotlib.axes.Axes, shape (panels,)
+        Without strips and stairs.
+
+    Raises
+    ------
+    UserError
+        If the results have no such measure, grid or factor.
+    """
+    figure = _figure(NestedLoopFigure, results, "nested_loop", grid, (hue, panel), y=y, hue=hue, panel=panel,
+                     where=where or {}, y_scale=y_scale)  # fmt: skip
+    return _panels(draw(figure, y, results))
+
+
+def verdicts(results: xr.Dataset) -> np.ndarray:
+    """Draw every claim: the decisive estimate with its error and interval, in the interval claimed.
+
+    Each on a scale of its own, from 0 to 1.
+
+    Returns
+    -------
+    array of matplotlib.axes.Axes, shape (2,)
+        Words, and drawing.
+
+    Raises
+    ------
+    UserError
+        If the results make no claim.
+    """
+    lines = verdict_lines(results)
+    if not lines:
+        raise UserError("results: hold no verdicts, as their design makes no claim")
+    return _panels(draw_claims(lines))
+
+
+def z_scores(results: xr.Dataset, *measures: str) -> np.ndarray:
+    """Draw (Monte Carlo − theory) / error of all cells against normal quantiles: by chance they follow the line.
+
+    Parameters
+    ----------
+    results
+        What `simstudy.run` or `simstudy.open_results` returned.
+    measures
+        Names of measures; all that theory speaks of by default.
+
+    Returns
+    -------
+    array of matplotlib.axes.Axes, shape (measures,)
+
+    Raises
+    ------
+    UserError
+        If no cell has both an error and a value by theory.
+    """
+    known = compared_measures(results)
+    for name in measures or ("",):
+        if name not in known and (name or not known):
+            raise UserError(f"measures = {name!r}: nothing to compare with theory; {hint(name, known)}")
+    with mpl.rc_context(STYLE):
+        return _panels(z_score_figure(results, list(measures) or known))
+
+
+def _figure(
+    kind: type[_Figure], results: xr.Dataset, name: str, grid: str | None, factors: tuple[str | None, ...],
+    **entries: Any,
+) -> _Figure:  # fmt: skip
+    """Return what a design would declare for a drawing."""
+    known = factors_of(results)
+    if grid is None and len(known) > 1:
+        raise UserError(f"grid: left out, but these results have several; choose one of {', '.join(known)}")
+    grid = next(iter(known)) if grid is None else grid
+    if grid not in known:
+        raise UserError(f"grid = {grid!r}: not in these results; {hint(grid, list(known))}")
+    for factor in factors:
+        if factor is not None and factor not in known[grid]:
+            raise UserError(f"{factor!r}: no factor of grid {grid!r}; {hint(factor, list(known[grid]))}")
+    measures = [measure for measure in MEASURES | STATISTICS if measure in results]
+    if entries["y"] not in measures:
+        raise UserError(f"y = {entries['y']!r}: not in these results; {hint(entries['y'], measures)}")
+    return kind.model_validate({"kind": name, "title": entries["y"], "grid": grid, **entries})
+
+
+def _between(results: xr.Dataset, figure: CurveFigure) -> xr.Dataset | None:
+    """Theory between the levels of x, if the design that made the results can be read from them."""
+    try:
+        design = load_design(tomllib.loads(results.attrs["design"]), results.attrs["profile"])
+    except UserError:  # it names files, whose place is not known here
+        return None
+    if len(design.cells) != results.sizes["cell"]:
+        return None
+    return theory_between(design, figure, chosen(figure, results))
+
+
+def _panels(drawing: Drawing) -> np.ndarray:
+    return np.array([axes for axes in drawing.axes if axes.get_visible() and axes.get_label() not in (STRIP, LEVELS)])

@@ -1,0 +1,57 @@
+"""z-scores of all cells against theory, beside the normal quantiles that they would have by chance."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import xarray as xr
+from matplotlib.figure import Figure as Drawing
+from matplotlib.lines import Line2D
+from scipy.stats import norm
+
+from simstudy.design.measures import MEASURES, THEORIES
+from simstudy.report.figures.marks import NEUTRAL, Look, legends
+from simstudy.report.figures.panels import canvas, label_y
+from simstudy.report.labels import THEORY_NAMES, measure_name
+from simstudy.verdicts.figure_data import z_scores
+
+FURTHEST = 8.0
+"""z-scores beyond are drawn at the edge."""
+ROUNDING = 1e-12
+"""An error of so small a part of the estimate is rounding, in which a z-score means nothing."""
+
+
+def compared_measures(results: xr.Dataset) -> list[str]:
+    """Return the measures of ensembles of which some cell has an error and a value by some theory."""
+    return [name for name in MEASURES if any(len(_known(results, name, source)) for source in THEORIES)]
+
+
+def z_score_figure(results: xr.Dataset, measures: Sequence[str]) -> Drawing:
+    """Draw a panel for each measure, a colour for each theory: by chance points would follow the line."""
+    drawing, grid = canvas(len(measures), 3.0)
+    looks = {THEORY_NAMES[source]: Look.of(position) for position, source in enumerate(THEORIES)}
+    beyond = 0
+    for axes, measure in zip(grid.flat, measures, strict=False):
+        axes.plot([-FURTHEST, FURTHEST], [-FURTHEST, FURTHEST], color=NEUTRAL, linewidth=0.8, label="by chance")
+        for source in THEORIES:
+            found, look = np.sort(_known(results, measure, source)), looks[THEORY_NAMES[source]]
+            # Median ranks (Blom 1958).
+            expected = norm.ppf((np.arange(len(found)) + 0.625) / (len(found) + 0.25))
+            beyond += int((np.abs(found) > FURTHEST).sum())
+            axes.plot(expected, np.clip(found, -FURTHEST, FURTHEST), look.marker, color=look.colour, markersize=4,
+                      markerfacecolor="white", label=source)  # fmt: skip
+        axes.set(xlim=(-3.6, 3.6), ylim=(-1.08 * FURTHEST, 1.08 * FURTHEST), xlabel="normal quantile")
+        axes.set_title(measure_name(measure), loc="left")
+    label_y(grid, "z-score", len(measures))
+    words = ["z: (Monte Carlo − theory) / error, a point for each cell; line: where chance alone would put them",
+             "leading order is theory for many keys: far from the line, its own error shows"]  # fmt: skip
+    words += [f"{beyond} points beyond ±{FURTHEST:g} are drawn there"] if beyond else []
+    legends(drawing, looks, [(Line2D([], [], linestyle=""), text) for text in words])
+    return drawing
+
+
+def _known(results: xr.Dataset, measure: str, source: str) -> np.ndarray:
+    found = z_scores(results, measure, source)
+    estimate = np.abs(results[measure].sel(source="empirical").values)
+    return found[np.isfinite(found) & (results[f"{measure}_mcse"].values > ROUNDING * estimate)]

@@ -1,0 +1,52 @@
+"""The answer of a study: sentences that the verdicts fill in, and no failure where something was declared false."""
+
+from __future__ import annotations
+
+import pytest
+from builders_results import build_design, build_results
+
+from simstudy.report.answer import groups, headline, said_of
+from simstudy.report.tables import verdict_lines
+
+
+@pytest.fixture(scope="module")
+def lines(tmp_path_factory):
+    return verdict_lines(build_results(build_design(tmp_path_factory.mktemp("design"))))
+
+
+def test_headline__counts_verdicts_and_says_whether_they_are_as_declared(lines):
+    holds, fails, opens = lines
+    assert headline([]) == "The design makes no claim."
+    assert headline([holds]) == "Of 1 claim 1 is supported, as declared before the run. "
+    assert headline([holds, fails]) == (
+        "Of 2 claims 1 is supported and 1 is contradicted, all as declared before the run. "
+    )
+    assert "1 is inconclusive, 1 not as declared" in headline(lines) and opens.declared == "supported"
+
+
+def test_headline__counts_what_was_confirmed(lines):
+    holds, fails, _ = lines
+    agreed = holds._replace(confirmed="supported")
+    assert headline([agreed, fails]).endswith(
+        "1 of these verdicts is confirmed on data that no one could have seen before."
+    )
+    assert headline([agreed, fails._replace(confirmed="divided")]).endswith(
+        "; on 1 the confirmation says something else."
+    )
+
+
+def test_groups__put_the_abstract_first_in_its_order(lines):
+    holds, fails, opens = lines
+    given = [holds._replace(origin="foil"), fails._replace(origin="abstract C6"), opens._replace(origin="abstract C5")]
+    found = groups(given)
+    assert [group.origin for group in found] == ["abstract C5", "abstract C6", "foil"]
+    assert [line.claim for group in found for line in group.lines] == ["floor", "agrees", "falls"]
+    assert found[0].meaning.startswith("the abstract: principal angles")
+
+
+def test_what_is_said__of_a_claim_declared_false_is_no_failure(lines):
+    holds, fails, opens = lines
+    assert [said_of(line) for line in lines] == ["holds", "does not hold, as declared", "open, not as declared"]
+    assert said_of(holds._replace(confirmed="contradicted")) == "does not hold, not as declared"
+    assert said_of(fails._replace(confirmed="contradicted")) == "does not hold, as declared"
+    assert said_of(opens._replace(confirmed="divided")) == "divided, not as declared"
