@@ -101,11 +101,10 @@ def inspect_heads(
     chosen = _judged(judged, len(sequences))
     if queries < 1:
         raise ValueError(f"queries = {queries}; give at least 1")
-    # Matrices of the layers are small: threads of the numerical library would wait for one another.
     with threadpool_limits(1):
         rng = np.random.default_rng(seed)
         layers = [_layer(heads, layer, sequences, chosen, queries, rng) for layer in range(len(heads.query))]
-    geometry = _geometry(heads, rng)
+        geometry = _geometry(heads, rng)
     return _labelled(layers, geometry, chosen)
 
 
