@@ -279,3 +279,13 @@ def test_confirmed_verdicts_of_the_readme__are_found_again(name, tmp_path):
     found = {line.claim: line.estimate for line in verdicts.verdict_lines(simstudy.open_results(folder))}
     stated = known[(known.study == name) & (known.run == runs[-1])]
     assert dict(zip(stated.claim, stated.estimate, strict=True)) == found
+
+
+def test_files_of_a_study__are_all_told_of(study):
+    written = [path for path in (study / "outputs" / STUDY / "quick").iterdir() if path.name != ".partial"]
+    assert len(written) > 8 and all(f"`{path.name}" in RESULTS for path in written), written
+
+
+def test_every_public_function__has_its_place_in_the_reference():
+    listed = re.findall(r"simstudy\.(\w+)$", DOCUMENTS["simstudy/docs/api.md"], flags=re.MULTILINE)
+    assert sorted(listed) == sorted([*simstudy.__all__])

@@ -30,7 +30,7 @@ def studies() -> Iterator[str]:
         origins = Counter(claim.get("origin", "unstated") for claim in design["claims"].values())
         counted = ", ".join(f"{count} {origin}" for origin, count in sorted(origins.items()))
         seal = Path("designs") / "sealed" / f"{path.stem}.quick.md"
-        sealed = f"[preregistration](../../{seal}), " if (ROOT / seal).exists() else ""
+        sealed = f"[preregistration](path:../../{seal}), " if (ROOT / seal).exists() else ""
         yield from (f"{len(design['claims'])} claims ({counted}): [the design](../../designs/{path.name}), "
                     f"{sealed}`make study STUDY={path.stem}`.", "")  # fmt: skip
         judged = {*found[found.study == path.stem].claim}
@@ -41,10 +41,10 @@ def studies() -> Iterator[str]:
 
 def _picture(study: str, figures: dict[str, dict[str, str]]) -> Iterator[str]:
     """The first figure that the design declares, if the study was run here."""
-    folder = Path("outputs") / study / "quick" / "figures"
     for name, figure in list(figures.items())[:1]:
-        if (ROOT / folder / f"{name}.png").exists():
-            yield from (f"![{figure['title']}](../../{folder / name}.png)", "", f"*{figure['title']}*", "")
+        path = Path("outputs") / study / "quick" / "figures" / f"{name}.png"
+        if (ROOT / path).exists():
+            yield from (f"![{figure['title']}](../../{path})", "", f"*{figure['title']}*", "")
 
 
 def commands() -> Iterator[str]:

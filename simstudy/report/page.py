@@ -82,6 +82,8 @@ def write_report(results: xr.Dataset, design: Design, store: Store) -> Path:
     pictures = {name: image(drawing, "png") for name, drawing in drawings.items()}
     for name, drawing in drawings.items():
         store.write_bytes(f"figures/{name}.png", pictures[name])
+        # Laid out once: the same in both files.
+        drawing.set_layout_engine("none")
         store.write_bytes(f"figures/{name}.svg", image(drawing, "svg"))
     # The page draws claims by itself, so that they can be searched and read on a phone.
     pictures.pop(ALL_CLAIMS, None)

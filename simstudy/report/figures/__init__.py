@@ -27,6 +27,7 @@ from simstudy.report.figures.ordering import ordering_figure
 from simstudy.report.figures.panels import STYLE
 from simstudy.report.figures.z_scores import compared_measures, z_score_figure
 from simstudy.report.tables import VerdictLine
+from simstudy.results import factors_of
 from simstudy.verdicts.curves import TOLD_BY
 
 ALL_CLAIMS = "all_claims"
@@ -65,7 +66,7 @@ def draw(figure: BaseFigure, name: str, results: xr.Dataset, between: xr.Dataset
     """
     cells = chosen(figure, results)
     if isinstance(figure, CurveFigure):
-        cells = _with_theory(cells, between)
+        cells = _with_theory(figure, cells, between)
     with mpl.rc_context(STYLE):
         drawing = _drawn(figure, cells.sel(figure=name) if figure.stored else cells)
         drawing.set_label(name)
@@ -79,13 +80,18 @@ def chosen(figure: BaseFigure, results: xr.Dataset) -> xr.Dataset:
     return results.isel(cell=[i for i, row in enumerate(rows) if row["grid"] in grids and selected(row, figure.where)])
 
 
-def _with_theory(cells: xr.Dataset, between: xr.Dataset | None) -> xr.Dataset:
-    """Return cells, and behind them those between their levels, told apart by `TOLD_BY`."""
-    cells = cells.assign_coords({TOLD_BY: ("cell", [SIMULATED] * cells.sizes["cell"])})
-    if between is None or not between.sizes["cell"]:
-        return cells
-    shown = cells[[name for name in cells.data_vars if "cell" in cells[name].dims]]
-    return xr.concat([shown, between], "cell", data_vars="all", coords="minimal", compat="override", join="outer",
+def _with_theory(figure: CurveFigure, cells: xr.Dataset, between: xr.Dataset | None) -> xr.Dataset:
+    """Return what a curve needs of cells, and behind them those between their levels, told apart by `TOLD_BY`."""
+    needed = {figure.y, f"{figure.y}_mcse", "inapplicable", figure.limit}
+    settings = {"grid", "bandwidth", "bandwidth_rule", figure.x, *factors_of(cells)[figure.grid]}
+    parts = [cells.assign_coords({TOLD_BY: ("cell", [SIMULATED] * cells.sizes["cell"])})]
+    parts += [between] if between is not None and between.sizes["cell"] else []
+    # Much faster than with the hundred variables and settings that results have.
+    slim = [part[[name for name in part.data_vars if name in needed]] for part in parts]
+    slim = [part.drop_vars([name for name, values in part.coords.items()
+                            if values.dims == ("cell",) and name not in settings | {TOLD_BY}])
+            for part in slim]  # fmt: skip
+    return xr.concat(slim, "cell", data_vars="all", coords="minimal", compat="override", join="outer",
                      combine_attrs="override")  # fmt: skip
 
 
