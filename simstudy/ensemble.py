@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import xarray as xr
 from numpy.typing import ArrayLike
 
 from simstudy.arguments import real_array
+from simstudy.attention.mechanism import Inputs, evaluate
 from simstudy.data import geometry
-from simstudy.kernels import nw_moments, project
+from simstudy.design.settings import Estimator
+from simstudy.kernels import project
 
 LOGITS = ("distance", "dot_product")
 KERNELS = ("gaussian",)
@@ -27,18 +29,25 @@ def nw_ensemble(
     logits: str = "distance",
     kernel: str = "gaussian",
     combination: ArrayLike | None = None,
+    head_bandwidths: ArrayLike | None = None,
+    query_projections: ArrayLike | None = None,
+    mask: ArrayLike | None = None,
+    value_projections: ArrayLike | None = None,
+    output_projections: ArrayLike | None = None,
 ) -> xr.Dataset:
     """Evaluate an ensemble of Nadaraya-Watson heads, that is of softmax attention heads.
 
-    Head h weighs pair i by softmax_i of −|W_hᵀ(x − X_i)|²/(2b²) (``distance``) or of (W_hᵀx)·(W_hᵀX_i)/b²
-    (``dot_product``; standard attention scaling is b = p^(1/4)).
+    Head h weighs pair i by softmax_i of −|V_hᵀx − W_hᵀX_i|²/(2b²) (``distance``) or of (V_hᵀx)·(W_hᵀX_i)/b²
+    (``dot_product``; standard attention scaling is b = p^(1/4)), with V_h = W_h unless query projections are given:
+    formula :eq:`nadaraya-watson` (Nadaraya 1964, Theory of Probability and its Applications 9, 141; Watson 1964,
+    Sankhyā A 26, 359).
 
     Parameters
     ----------
     keys : (n, d)
         X_i.
-    values : (n,)
-        Y_i.
+    values : (n,) or (n, v)
+        Y_i, numbers or vectors.
     queries : (Q, d)
         Points x at which to estimate.
     projections : (H, d, p), or (d, p) for a single head
@@ -51,6 +60,17 @@ def nw_ensemble(
         ``gaussian``.
     combination : (H,), optional
         Weights a_h of the heads in the ensemble; 1/H each by default.
+    head_bandwidths : (H,), optional
+        Positive factors on the bandwidth, one for each head.
+    query_projections : (H, d, p), optional
+        V_h.
+    mask : (Q, n) of booleans, optional
+        Which keys each query may attend to, one at least; all by default.
+    value_projections : (H, v, k), optional
+        Head h averages k numbers, the values (v = 1 if they are numbers) times this matrix.
+    output_projections : (H, v or k, c), optional
+        The estimate has c numbers, the sum over heads of what a head averages times this matrix; in place of a
+        combination.
 
     Returns
     -------
@@ -58,7 +78,8 @@ def nw_ensemble(
         ``estimate`` (query), ``head_estimate`` (query, head), ``weight_gram`` (query, head_i, head_j); computed in
         float64 whatever the precision given.  NaN where no logit is finite; an ``estimate`` beyond float64 is infinite.
         Given the keys, and with noise of constant variance σ², the covariance of the head estimates is σ² times the
-        Gram matrix.
+        Gram matrix.  Estimates of vectors have a last dimension more: ``component``, or ``output`` of an output
+        projection.
 
     Raises
     ------
@@ -66,34 +87,119 @@ def nw_ensemble(
         If an argument has the wrong shape, holds NaN, infinity or masked values, or is out of range.
     """
     weights = _projections(projections)
-    n_heads, n_features, _ = weights.shape
+    n_heads, n_features, head_dim = weights.shape
     x = _array("keys", keys, ("n", n_features))
-    y = _array("values", values, (len(x),))
+    y = _values(values, len(x))
     points = _array("queries", queries, ("Q", n_features))
     b = _bandwidth(bandwidth)
     _one_of("logits", logits, LOGITS)
     _one_of("kernel", kernel, KERNELS)
-    a = np.full(n_heads, 1.0 / n_heads) if combination is None else _array("combination", combination, (n_heads,))
-    x, points, weights, b_scaled = _in_common_units(x, points, weights, b, logits)
+    own = weights
+    if query_projections is not None:
+        own = _array("query_projections", query_projections, (n_heads, n_features, head_dim))
+    outputs = _Outputs.of(n_heads, y, combination, value_projections, output_projections)
+    visible = None if mask is None else _mask(mask, (len(points), len(x)))
+    x, points, (weights, own), b_scaled = _in_common_units(x, points, np.stack([weights, own]), b, logits)
+    if head_bandwidths is not None:
+        # A head of s times the bandwidth is one of that bandwidth whose projections are divided by s.
+        factors = _factors(head_bandwidths, n_heads)[:, None, None]
+        weights, own = weights / factors, own / factors
     projected = project(np.ascontiguousarray(x.T)[None], weights)
     # By the same sums as the keys, so that a query at a key has distance zero exactly.
-    images = project(np.ascontiguousarray(points.T)[None], weights)[0].transpose(2, 0, 1)
-    means, grams, _ = nw_moments(projected, y[None], np.ones((1, len(y))), images, b_scaled, logits)
-    with np.errstate(over="ignore", invalid="ignore"):
-        combined = means[0] @ a
+    images = project(np.ascontiguousarray(points.T)[None], own)[0].transpose(2, 0, 1)
+    settings = Estimator.model_validate({"bandwidth": 1.0, "logits": logits})
+    ones = np.ones((1, len(x)))
+    found = [evaluate(settings, b_scaled, Inputs(projected, column[None], ones, images), visible=visible)
+             for column in y.reshape(len(x), -1).T]  # fmt: skip
+    means = np.stack([each.means[0] for each in found], axis=-1).reshape(len(points), n_heads, *y.shape[1:])
+    attributes = {"logits": logits, "kernel": kernel, "bandwidth": b}
+    return _labelled(*outputs.apply(means), np.asarray(found[0].gram)[0], outputs.projected, attributes)
+
+
+class _Outputs(NamedTuple):
+    """What becomes of the averages of heads: a value projection, then a combination or an output projection."""
+
+    combination: np.ndarray
+    value: np.ndarray | None
+    output: np.ndarray | None
+
+    @classmethod
+    def of(
+        cls,
+        n_heads: int,
+        values: np.ndarray,
+        combination: ArrayLike | None,
+        value: ArrayLike | None,
+        output: ArrayLike | None,
+    ) -> _Outputs:
+        """Return the arguments as arrays."""
+        if combination is not None and output is not None:
+            raise ValueError("combination beside output_projections, which combine heads themselves; give one of them")
+        a = np.full(n_heads, 1.0 / n_heads) if combination is None else _array("combination", combination, (n_heads,))
+        width = values.shape[1] if values.ndim == 2 else 1
+        v = None if value is None else _array("value_projections", value, (n_heads, width, "k"))
+        inner = width if v is None else v.shape[2]
+        o = None if output is None else _array("output_projections", output, (n_heads, inner, "c"))
+        return cls(a, v, o)
+
+    @property
+    def projected(self) -> bool:
+        """Whether the estimate is that of an output projection."""
+        return self.output is not None
+
+    def apply(self, means: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return the estimate (query, ...) and what each head averages (query, head, ...)."""
+        if means.ndim == 2 and (self.value is not None or self.output is not None):
+            means = means[:, :, None]
+        with np.errstate(over="ignore", invalid="ignore"):
+            if self.value is not None:
+                means = np.einsum("qhv,hvk->qhk", means, self.value)
+            if self.output is not None:
+                return np.einsum("qhk,hkc->qc", means, self.output), means
+            return np.moveaxis(means, 1, -1) @ self.combination, means
+
+
+def _labelled(
+    estimate: np.ndarray, heads: np.ndarray, gram: np.ndarray, projected: bool, attributes: dict[str, Any]
+) -> xr.Dataset:
+    last = ("component",) * (heads.ndim - 2)
+    combined = ("output",) if projected else last
+    how = "sum_h O_h' f_h(x_q)" if projected else "sum_h a_h f_h(x_q)"
     return xr.Dataset(
         {
-            "estimate": ("query", combined, _about("combined estimate", "units of values", "sum_h a_h f_h(x_q)")),
+            "estimate": (("query", *combined), estimate, _about("combined estimate", "units of values", how)),
             "head_estimate": (
-                ("query", "head"), means[0], _about("estimate of each head", "units of values", "sum_i w_hi(x_q) Y_i"),
+                ("query", "head", *last), heads,
+                _about("estimate of each head", "units of values", "sum_i w_hi(x_q) Y_i"),
             ),
             "weight_gram": (
-                ("query", "head_i", "head_j"), grams[0],
+                ("query", "head_i", "head_j"), gram,
                 _about("Gram matrix of the weights of heads", "1", "sum_n w_in(x_q) w_jn(x_q)"),
             ),
         },
-        attrs={"logits": logits, "kernel": kernel, "bandwidth": b},
+        attrs=attributes,
     )  # fmt: skip
+
+
+def _values(given: ArrayLike, n_keys: int) -> np.ndarray:
+    vectors = real_array("values", given, f"shape ({n_keys},) or ({n_keys}, v)").ndim == 2
+    return _array("values", given, (n_keys, "v") if vectors else (n_keys,))
+
+
+def _factors(given: ArrayLike, n_heads: int) -> np.ndarray:
+    factors = _array("head_bandwidths", given, (n_heads,))
+    if not (factors > 0.0).all():
+        raise ValueError(f"head_bandwidths holds {factors.min():g}; give positive factors on the bandwidth")
+    return factors
+
+
+def _mask(given: ArrayLike, shape: tuple[int, int]) -> np.ndarray:
+    visible = np.asarray(given)
+    if visible.shape != shape or visible.dtype != bool:
+        raise ValueError(f"mask is {visible.dtype} of shape {visible.shape}; give booleans of shape {shape}")
+    if not (sees := visible.any(axis=1)).all():
+        raise ValueError(f"mask lets query {int(np.argmin(sees))} see no key; let each see one at least")
+    return visible
 
 
 def _in_common_units(
@@ -122,6 +228,8 @@ def _about(meaning: str, units: str, formula: str) -> dict[str, str]:
 
 def principal_angles(projections: ArrayLike) -> xr.DataArray:
     """Return the principal angles between the subspaces of every two heads.
+
+    Their cosines are the singular values of U_i' U_j (Björck and Golub 1973, Mathematics of Computation 27, 579).
 
     Parameters
     ----------
@@ -156,7 +264,8 @@ def head_diversity(projections: ArrayLike, bandwidth: float | None = None) -> xr
     Returns
     -------
     xarray.DataArray
-        (index); the names are coordinates.  Definitions: `simstudy.data.geometry.diversity_indices`.
+        (index), without unit; the names are coordinates, and formulas :eq:`chordal`, :eq:`participation`,
+        :eq:`entropy`, :eq:`logdet`, :eq:`volume`, :eq:`vendi` and :eq:`min-angle` their definitions.
 
     Raises
     ------

@@ -55,6 +55,11 @@ def plan(
     design, profile, output, trust
         As for `simstudy.run`.
 
+    Returns
+    -------
+    Plan
+        Of each of ``grids`` replicates, bytes, batches and processor seconds; ``peak_MiB``; ``seconds(workers)``.
+
     Raises
     ------
     DesignError

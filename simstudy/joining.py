@@ -27,6 +27,11 @@ def concat(studies: Sequence[xr.Dataset]) -> xr.Dataset:
     studies
         Results as `run` or `open_results` returned them, or parts of their cells.
 
+    Returns
+    -------
+    xarray.Dataset
+        Variables as in each of them, with their units; NaN where a study has none.
+
     Raises
     ------
     UserError

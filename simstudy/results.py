@@ -64,6 +64,12 @@ def to_grid(results: xr.Dataset, grid: str | None = None) -> xr.Dataset:
     grid
         Name of the grid; may be left out if the study has only one.
 
+    Returns
+    -------
+    xarray.Dataset
+        A dimension for each factor, its unit in the attributes of the coordinate (angles: degrees); NaN where the
+        design has no such cell.
+
     Raises
     ------
     UserError

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import pytest
 
-# By processor time, the longest first; the others take less than 20 s each.
+# Those that wait for Slurm and networks, then by processor time; the others take less than 10 s each.
 LONGEST = (
-    "test_cuda.py", "test_slurm.py", "test_network.py", "test_cli.py", "test_readme.py", "test_kills.py",
-    "test_quasi_monte_carlo.py", "test_durability.py", "test_performance.py",
+    "test_slurm.py", "test_network.py", "test_cuda.py", "test_cli.py", "test_wheel.py", "test_kills.py",
+    "test_durability.py", "test_page.py", "test_performance.py", "test_quasi_monte_carlo.py", "test_compiled.py",
 )  # fmt: skip
 
 

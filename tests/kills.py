@@ -150,7 +150,7 @@ class Forks:
 
     def close(self) -> None:
         """End the process."""
-        self._server.communicate(timeout=60)
+        self._server.communicate(timeout=PATIENCE)
 
 
 class Aim(NamedTuple):

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import re
 import shlex
+import subprocess
 import sys
 from pathlib import Path
 
@@ -13,6 +15,7 @@ import pytest
 import typer
 from commands import ROOT
 from commands import simstudy as command
+from test_imports import ALLOWED
 
 import simstudy
 from simstudy.commands import app
@@ -20,6 +23,7 @@ from simstudy.design.load import load_design, profiles_of
 from simstudy.design.schema import json_schema
 
 sys.path.insert(0, str(ROOT / "simstudy" / "docs"))
+import contents
 import language
 import verdicts
 
@@ -66,8 +70,7 @@ def test_own_question__is_answered_as_the_readme_says(study):
 @pytest.mark.parametrize(
     "document, number",
     [(document, k) for document in DOCUMENTS for k, _ in enumerate(blocks("python", document))
-     if document not in ("README.md", "simstudy/docs/own-functions.md", "simstudy/docs/tutorial.md",
-                         "simstudy/docs/own-heads.md")],
+     if document not in ("README.md", "simstudy/docs/own-functions.md", "simstudy/docs/tutorial.md")],
 )  # fmt: skip
 def test_python_blocks__run(document, number, study, monkeypatch, capsys):
     monkeypatch.chdir(study)
@@ -222,3 +225,67 @@ def test_commands__exist(document):
     makefile = (ROOT / "Makefile").read_text()
     for target in set(re.findall(r"(?:`|^    )make ([a-z]+)", DOCUMENTS[document], flags=re.MULTILINE)):
         assert re.search(rf"^{target}:", makefile, flags=re.MULTILINE), target
+
+
+@pytest.mark.parametrize("name", simstudy.__all__)
+def test_public_docstring__says_what_goes_in_what_comes_out_and_what_is_refused(name):
+    thing = getattr(simstudy, name)
+    text = inspect.getdoc(thing)
+    assert "Parameters\n---" in text
+    assert inspect.isclass(thing) or ("Returns\n---" in text and "Raises\n---" in text)
+
+
+def test_formulas_that_docstrings_name__stand_in_the_theory():
+    labels = re.findall(r"^\$\$ \((.*?)\)$", DOCUMENTS["simstudy/theory/README.md"], flags=re.MULTILINE)
+    named = {
+        label for path in (ROOT / "simstudy").rglob("*.py") for label in re.findall(":eq:`(.*?)`", path.read_text())
+    }
+    assert len(labels) == len(set(labels)) and named <= set(labels) and len(named) > 20
+
+
+def test_site__says_of_commands_and_targets_what_help_says():
+    page, targets = "\n".join(contents.commands()), list(contents.targets())
+    for name in COMMANDS:
+        said = " ".join(command(name, "--help").stdout.split())
+        section = page.split(f"## simstudy {name}\n")[1].split("\n## ")[0]
+        for line in re.findall(r"^- `(--[a-z-]+)`: (\S+ \S+)", section, flags=re.MULTILINE):
+            assert all(part in said for part in line), (name, line)
+    shown = subprocess.run(["make", "--no-print-directory", "help"], capture_output=True, text=True, cwd=ROOT).stdout
+    lines = [line.partition(" ") for line in shown.splitlines() if not line.startswith("Variables")]
+    assert targets == [f"- `make {name}`: {said.strip()}" for name, _, said in lines] and len(targets) > 10
+
+
+def test_rooms_of_the_architecture__are_those_that_the_walls_allow():
+    rows = re.findall(r"^\| (`.*?) \| .*? \| (.*?) ?\|$", DOCUMENTS["simstudy/README.md"], flags=re.MULTILINE)
+    stated = {room.strip("/"): set(re.findall("`(.*?)`", may)) for names, may in rows
+              for room in re.findall("`(.*?)`", names)}  # fmt: skip
+    assert {room: stated[room] for room in ALLOWED if room != "design.settings"} == {
+        room: allowed for room, allowed in ALLOWED.items() if room != "design.settings"
+    }
+
+
+@pytest.mark.rare
+@pytest.mark.parametrize("name", sorted({claim.partition("/")[0] for claim in verdicts.names_quoted(README)}))
+def test_confirmed_verdicts_of_the_readme__are_found_again(name, tmp_path):
+    known = verdicts.read()
+    runs = sorted({*known[known.study == name].run} - {verdicts.PILOT})
+    if not runs:
+        pytest.skip(f"{name} is not confirmed yet")
+    beacon = runs[-1].partition("beacon ")[2]
+    result = command("confirm", name, "--beacon", beacon, "--output", tmp_path)
+    if "void" in result.stderr:
+        pytest.skip(f"the code has changed since {name} was confirmed: {result.stderr}")
+    (folder,) = (tmp_path / name / "quick" / "confirmed").iterdir()
+    found = {line.claim: line.estimate for line in verdicts.verdict_lines(simstudy.open_results(folder))}
+    stated = known[(known.study == name) & (known.run == runs[-1])]
+    assert dict(zip(stated.claim, stated.estimate, strict=True)) == found
+
+
+def test_files_of_a_study__are_all_told_of(study):
+    written = [path for path in (study / "outputs" / STUDY / "quick").iterdir() if path.name != ".partial"]
+    assert len(written) > 8 and all(f"`{path.name}" in RESULTS for path in written), written
+
+
+def test_every_public_function__has_its_place_in_the_reference():
+    listed = re.findall(r"simstudy\.(\w+)$", DOCUMENTS["simstudy/docs/api.md"], flags=re.MULTILINE)
+    assert sorted(listed) == sorted([*simstudy.__all__])

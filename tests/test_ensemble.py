@@ -39,6 +39,44 @@ def test_ensemble__is_the_formula(combination, logits):
     np.testing.assert_allclose(found.weight_gram, gram, atol=1e-13)
 
 
+SEEN = np.random.default_rng(9).random((Q, N)) < 0.5
+
+
+@pytest.mark.parametrize("logits", ["distance", "dot_product"])
+@pytest.mark.parametrize("n_values", [None, 1, 4])
+def test_ensemble__with_all_of_attention_is_the_formula(n_values, logits):
+    given, rng = arguments(), np.random.default_rng(5)
+    if n_values is not None:
+        given["values"] = rng.standard_normal((N, n_values))
+    own, factors = rng.standard_normal((H, D, P)), np.array([0.5, 1.0, 3.0])
+    into, out = rng.standard_normal((H, n_values or 1, 2)), rng.standard_normal((H, 2, 5))
+    attention = {"head_bandwidths": factors, "query_projections": own, "mask": SEEN}
+    found = nw_ensemble(**given, logits=logits, **attention, value_projections=into, output_projections=out)
+    plain = nw_ensemble(**given, logits=logits, **attention, combination=[1.0, 0.0, 0.0])
+    estimate = np.zeros((Q, 5))
+    for q, seen in enumerate(SEEN):
+        w = [
+            naive.weights(given["keys"][seen], given["queries"][q], given["projections"][h], own[h],
+                          0.8 * factors[h], logits) for h in range(H)
+        ]  # fmt: skip
+        np.testing.assert_allclose(found.weight_gram[q], np.array(w) @ np.array(w).T, atol=1e-12)
+        for h in range(H):
+            vectors = given["values"].reshape(N, -1)[seen]
+            np.testing.assert_allclose(np.ravel(plain.head_estimate[q, h]), w[h] @ vectors, atol=1e-12)
+            np.testing.assert_allclose(found.head_estimate[q, h], w[h] @ (vectors @ into[h]), atol=1e-12)
+            estimate[q] += w[h] @ (vectors @ into[h]) @ out[h]
+    np.testing.assert_allclose(found.estimate, estimate, atol=1e-12)
+    np.testing.assert_array_equal(plain.estimate, plain.head_estimate[:, 0])
+    assert found.estimate.dims == ("query", "output") and found.head_estimate.dims == ("query", "head", "component")
+
+
+def test_query_at_a_key__gets_its_value_also_under_a_mask_and_a_narrow_head():
+    given = arguments()
+    at_keys = given | {"queries": given["keys"], "bandwidth": 1e-6}
+    found = nw_ensemble(**at_keys, mask=np.tril(np.ones((N, N), bool)), head_bandwidths=[1.0, 0.1, 1e-3])
+    np.testing.assert_array_equal(found.head_estimate, np.repeat(given["values"][:, None], H, axis=1))
+
+
 def softmax_attention(keys, values, queries, projections):
     """Scaled dot-product attention (Vaswani et al. 2017), one head at a time, averaged."""
     outputs = []
@@ -174,6 +212,19 @@ MISTAKES = [
         "projections have p = 3 columns in d = 2 features; give (H, d, p) with p <= d",
     ),
     ({"projections": [[1.0], [1.0, 2.0]]}, "projections is not an array"),
+    ({"head_bandwidths": [1.0, 2.0]}, "head_bandwidths has shape (2,); give (3,), no length zero"),
+    ({"head_bandwidths": [1.0, 0.0, 2.0]}, "head_bandwidths holds 0; give positive factors on the bandwidth"),
+    ({"query_projections": np.ones((H, D, 1))}, "query_projections has shape (3, 5, 1); give (3, 5, 2)"),
+    ({"mask": np.ones((Q, N))}, "mask is float64 of shape (4, 30); give booleans of shape (4, 30)"),
+    ({"mask": np.ones((N, Q), bool)}, "mask is bool of shape (30, 4); give booleans of shape (4, 30)"),
+    ({"mask": np.eye(Q, N, -1) > 0}, "mask lets query 0 see no key; let each see one at least"),
+    ({"values": np.ones((N, 0))}, "values has shape (30, 0); give (30, v), no length zero"),
+    ({"value_projections": np.ones((H, 2, 2))}, "value_projections has shape (3, 2, 2); give (3, 1, k)"),
+    ({"output_projections": np.ones((H, 2, 2))}, "output_projections has shape (3, 2, 2); give (3, 1, c)"),
+    (
+        {"output_projections": np.ones((H, 1, 2)), "combination": [1.0, 0.0, 0.0]},
+        "combination beside output_projections, which combine heads themselves; give one of them",
+    ),
     ({"bandwidth": 0}, "bandwidth = 0; give one positive number"),
     ({"bandwidth": -0.5}, "bandwidth = -0.5; give one positive number"),
     ({"bandwidth": float("nan")}, "bandwidth = nan; give one positive number"),

@@ -113,10 +113,18 @@ def test_seal__is_voided_by_other_code(tmp_path, monkeypatch):
         (folder / f"judge{len(digests)}.py").write_text(text)
         (folder / f"judge{len(digests)}.py").replace(folder / "judge.py")
         sealing.code_of.cache_clear()
-        digests.append(sealing.judging_code())
+        digests.append(sealing.judging_code(design))
     assert digests[0] == digests[1] != digests[2]
     with pytest.raises(UserError, match="void, as code was sealed as"):
         require_unbroken(seal, design, Path("x.json"))
+
+
+def test_seal__covers_what_a_system_rests_on(monkeypatch):
+    own, other = load_design("real-heads"), load_design("kq-svd")
+    before = [sealing.judging_code(design) for design in (own, other)]
+    real = sealing.code_of
+    monkeypatch.setattr(sealing, "code_of", lambda path: "changed" if "transformers" in path.parts else real(path))
+    assert sealing.judging_code(own) != before[0] and sealing.judging_code(other) == before[1]
 
 
 @pytest.mark.parametrize(
@@ -174,6 +182,9 @@ key_distribution = [
 settings = { arrangement = "aligned", learner = "random_forest" }
 [grids.ants]
 settings = { arrangement = "aligned", learner = "ant_colony", queries = "origin" }
+[grids.rows]
+settings = { arrangement = "aligned", population = ["rows"], n_features = 5 }
+factors.key_distribution = [{ distribution = "file", path = "sklearn:iris" }]
 [grids.instance]
 settings = { instance = { kind = "hopfield_noise", layers = 2 }, n_keys = 8 }
 [grids.seeds.factors]

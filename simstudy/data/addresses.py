@@ -29,6 +29,7 @@ class Role(IntEnum):
     QUERIES = 5
     LEARNER = 6
     INSTANCE = 7
+    OUTER_BOOTSTRAP = 8
 
 
 MAX_REPLICATES = 2**56

@@ -55,7 +55,8 @@ def draw_keys(cell: Cell, first: int, count: int) -> np.ndarray:
 def draw_rows(cell: Cell, first: int, count: int) -> np.ndarray:
     """Numbers of the rows of the user's data that are the keys of replicates first .. first + count - 1.
 
-    Without replacement they are the first of a random order of all rows.
+    Without replacement they are the first of a random order of all rows.  Where rows are a population, each batch draws
+    from a bootstrap sample of them: what another data set of that size might have held.
 
     Returns
     -------
@@ -69,7 +70,10 @@ def draw_rows(cell: Cell, first: int, count: int) -> np.ndarray:
     if isinstance(keys, FileKeys) and keys.sampling == "without":
         order = uniforms(cell.data_id, Role.KEYS, first, count, size, 1)[:, 0]
         return np.argsort(order, axis=1, kind="stable")[:, :n]
-    return _any_rows(size, (cell.data_id, Role.KEYS, first, count, n, 1))
+    drawn = _any_rows(size, (cell.data_id, Role.KEYS, first, count, n, 1))
+    if "rows" not in cell.population:
+        return drawn
+    return _any_rows(size, (cell.data_id, Role.OUTER_BOOTSTRAP, cell.geometry, 1, size, 1))[0, drawn]
 
 
 def _any_rows(size: int, address: tuple) -> np.ndarray:

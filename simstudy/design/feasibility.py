@@ -63,7 +63,7 @@ def too_many_batches(cell: Cell, max_replicates: int) -> list[Impossibility]:
 
 def impossibilities(cell: Cell) -> list[Impossibility]:
     """Return every rule that the settings of a cell break together."""
-    rules = (_heads, _estimator, _control, _own_measure) if cell.instance is None else (_instance,)
+    rules = (_heads, _estimator, _population, _control, _own_measure) if cell.instance is None else (_instance,)
     return [broken for rule in (_data, _own_data, _regression, *rules, _bandwidth, _sizes) for broken in rule(cell)]
 
 
@@ -181,12 +181,18 @@ def _estimator(cell: Cell) -> Iterator[Impossibility]:
     yield from _learner(cell)
     yield from _mechanism(cell)
     yield from _mask(cell)
-    if combination.rule == "optimal" and "heads" in cell.population:
-        yield "population", 'weights are optimal for given heads; leave out "heads", or use the rule "fitted"'
     if combination.rule == "fitted" and cell.simulation.noise_treatment != "drawn":
         yield "noise_treatment", 'must be "drawn" where weights are fitted in each replicate'
     if cell.estimator.reference != "none" and cell.weights is None:
         yield "reference", "needs fixed weights of heads; choose another combination or none"
+
+
+def _population(cell: Cell) -> Iterator[Impossibility]:
+    noise = cell.data.noise
+    if cell.estimator.combination.rule == "optimal" and "heads" in cell.population:
+        yield "population", 'weights are optimal for given heads; leave out "heads", or use the rule "fitted"'
+    if "rows" in cell.population and isinstance(noise, ResidualNoise) and not noise.paired:
+        yield "population", 'residuals apart from their rows are those of all rows; leave out "rows", or pair them'
 
 
 def _bandwidth(cell: Cell) -> Iterator[Impossibility]:

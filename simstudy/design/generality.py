@@ -14,7 +14,7 @@ from simstudy.design.document import PlannedCell
 from simstudy.design.mistakes import Problem
 from simstudy.design.settings.cell import selected
 
-_IN_WORDS = {"queries": "query points", "heads": "random heads"}
+_IN_WORDS = {"queries": "query points", "heads": "random heads", "rows": "rows of data"}
 
 
 class Draws(NamedTuple):
@@ -58,7 +58,7 @@ def generality_notes(claims: Mapping[str, BaseClaim], planned: Sequence[PlannedC
 def generality_problems(claims: Mapping[str, BaseClaim], planned: Sequence[PlannedCell]) -> Iterator[Problem]:
     """Yield populations of what no cell draws, and what cannot be told of a population."""
     stated = {part for each in planned for part in each.cell.simulation.population}
-    for part in sorted(stated - {part for each in planned for part in each.cell.drawn}):
+    for part in sorted(stated - {part for each in planned for part in each.cell.population}):
         yield Problem("simulation.population", part, "no cell draws any at random; leave it out")
     for grid in dict.fromkeys(each.grid for each in planned if each.by_query and "queries" in each.cell.population):
         yield Problem(f"grids.{grid}.by_query", True, "query points are a population, new in each batch; remove it")

@@ -89,17 +89,18 @@ def check(design: Source, trust: Iterable[str | Path] = ()) -> dict[str, Design]
 
     Parameters
     ----------
-    design
-        Path of its file, name of a shipped one, or its tables: a `simstudy.Study`, or a dict as TOML parses it.
-    trust
-        Python files whose code may run, and is tried.
+    design, trust
+        As for `load_design`; code that may run is tried.
+
+    Returns
+    -------
+    dict of Design
+        By profile: cells, claims, figures and notes, which `simstudy.run` takes as well.
 
     Raises
     ------
-    DesignError
-        With every mistake found under any profile.
-    UserError
-        If it is a name that no design has, or two have.
+    DesignError, UserError
+        As by `load_design`, with every mistake found under any profile.
     """
     loaded: dict[str, Design] = {}
     problems: dict[str, Problem] = {}

@@ -20,14 +20,16 @@ exclude_patterns = [".*", "outputs/site", "outputs/*/*", "tests/*/*/*"]
 
 myst_enable_extensions = ["dollarmath"]
 myst_heading_anchors = 3
+smartquotes = False  # two hyphens are two hyphens
 nitpicky = True
+default_role = "code"  # single backticks in docstrings, as in Markdown
 nitpick_ignore_regex = [("py:.*", r"(collections|numpy|pandas|xarray)\..*")]
 autosummary_generate = False
 autodoc_default_options = {"members": True}
 autodoc_typehints = "none"  # numpydoc says them in words
 numpydoc_show_class_members = False
 numpydoc_validation_checks: set[str] = set()
-html_math_renderer = "mathml"
+html_math_renderer = "drawn"
 
 html_theme = "furo"
 html_title = "simstudy"
@@ -35,5 +37,5 @@ html_static_path = ["style.css"]
 html_css_files = ["style.css"]
 html_additional_pages = {"index": "redirect.html"}
 templates_path = ["."]
-html_show_sphinx = False
+html_show_sphinx = html_show_copyright = False
 html_copy_source = False

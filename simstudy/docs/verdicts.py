@@ -50,16 +50,24 @@ def _rows(folder: Path) -> Iterator[dict[str, str]]:
 
 def quoted(names: list[str], verdicts: pd.DataFrame) -> str:
     """Return a table of claims, named STUDY/CLAIM: each as confirmed, or as of the pilot."""
-    lines = ["| claim | verdict | estimate ± MCSE | the truth lies in | claimed |", "|---|---|---|---|---|"]
+    lines = [
+        "| claim | verdict | decided by | estimate ± MCSE | the truth lies in | claimed |",
+        "|---|---|---|---|---|---|",
+    ]
     for study, _, claim in (name.partition("/") for name in names):
         rows = verdicts[(verdicts.study == study) & (verdicts.claim == claim)]
         confirmed = rows[rows.run != PILOT]
         row = (rows if confirmed.empty else confirmed).iloc[-1]
         verdict = f"{row.verdict} (pilot)" if confirmed.empty else f"{row.verdict}, confirmed"
         verdict = verdict if confirmed.verdict.nunique() < 2 else DIVIDED
-        statement = row.statement.replace("|", "\\|")
-        lines.append(f"| {statement} | {verdict} | {row.estimate} | {row.confidence} | {row.claimed} |")
+        cells = row.statement, verdict, row.statistic, row.estimate, row.confidence, row.claimed
+        lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
     return "\n".join(lines) + "\n"
+
+
+def names_quoted(page: str) -> list[str]:
+    """Return the claims, STUDY/CLAIM, that the tables of a page quote."""
+    return [name for block in _BLOCK.finditer(page) for name in block[2].split(", ")]
 
 
 def filled(page: str, verdicts: pd.DataFrame) -> str:

@@ -13,6 +13,7 @@ import numpy as np
 from simstudy.design.document import Design
 from simstudy.design.own_code import require_word
 from simstudy.execution.ledger import Account, Ledger, cost
+from simstudy.execution.nesting import Nesting, nesting
 from simstudy.execution.queue import open_queue
 from simstudy.execution.store import DEFAULT_OUTPUT, Store, require_writable, store_of
 from simstudy.execution.usage import Meter
@@ -32,6 +33,8 @@ class GridPlan(NamedTuple):
         In the end, what is stored already included.
     batches, cpu_seconds
         Still to be computed, cells that an earlier grid computes left out.
+    nestings
+        How replicates are nested in draws of query points and heads, for each cell that has a population of them.
     """
 
     grid: str
@@ -40,6 +43,7 @@ class GridPlan(NamedTuple):
     bytes: int
     batches: int
     cpu_seconds: float
+    nestings: tuple[Nesting, ...] = ()
 
 
 class Plan(NamedTuple):
@@ -128,5 +132,6 @@ def _grids(accounts: list[Account], seconds: dict[str, float], store: Store) -> 
             before.bytes + account.expected * store.batch_bytes(account.identity),
             before.batches + missing,
             before.cpu_seconds + missing * seconds.get(account.identity, 0.0),
+            (*before.nestings, *filter(None, [nesting(account, seconds.get(account.identity, 0.0))])),
         )
     return list(plans.values())

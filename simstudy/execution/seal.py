@@ -55,7 +55,7 @@ def seal_path(design_path: Path, design: Design) -> Path:
 
 def seal_of(design: Design) -> Seal:
     """Return the seal of a design as it stands, with the code that runs it, dated today."""
-    sealed = {"design": meaning(design), "code": judging_code()}
+    sealed = {"design": meaning(design), "code": judging_code(design)}
     software = provenance(cells=[planned.cell for planned in design.cells])
     return Seal(
         frozen=datetime.datetime.now(datetime.UTC).date().isoformat(),
@@ -84,10 +84,12 @@ def meaning(design: Design) -> dict[str, Any]:
     }
 
 
-def judging_code() -> str:
-    """Return a digest of the sources that decide a verdict, without comments, formatting and docstrings."""
+def judging_code(design: Design) -> str:
+    """Return a digest of the sources that decide its verdicts, without comments, formatting and docstrings."""
     digest = hashlib.blake2b(digest_size=16)
-    for entry in JUDGING:
+    instances = (planned.cell.instance for planned in design.cells)
+    further = {entry for instance in instances if instance is not None for entry in instance.rests_on}
+    for entry in (*JUDGING, *sorted(further.difference(JUDGING))):
         path = PACKAGE / entry
         for source in sorted(path.rglob("*.py")) if path.is_dir() else [path]:
             digest.update(f"{source.relative_to(PACKAGE).as_posix()}\0{code_of(source)}\0".encode())
@@ -130,7 +132,7 @@ def require_unbroken(seal: Seal, design: Design, path: Path) -> None:
     UserError
         With the first entry that differs.
     """
-    now = {"design": meaning(design), "code": judging_code()}
+    now = {"design": meaning(design), "code": judging_code(design)}
     if broken := next(differences(seal.sealed, now), ""):
         remedy = "take that back, or freeze anew and confirm with a later beacon"
         raise UserError(printable(f"{path}: void, as {broken}; {remedy}"))

@@ -76,7 +76,7 @@ def simulate_batch(cells: Sequence[Cell], batch: int, device: str = "cpu") -> li
     cells = [cell.decisive for cell in cells]
     with computing_on(device):
         evaluations = [Evaluation(cell.in_batch(batch)) for cell in cells]
-        largest = max(cells, key=lambda cell: cell.data.n_keys)
+        largest = max(cells, key=lambda cell: cell.data.n_keys).in_batch(batch)
         for blocks, first, count in _pieces(largest, batch):
             shared = SharedData(largest, first, count)
             for evaluation in evaluations:

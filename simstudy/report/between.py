@@ -27,7 +27,7 @@ def between_of(
     """
     if not isinstance(figure, CurveFigure):
         return None
-    asked = f"{judging_code()} {results.attrs['design_hash']} {design.profile} {figure!r}"
+    asked = f"{judging_code(design)} {results.attrs['design_hash']} {design.profile} {figure!r}"
     key = hashlib.blake2b(asked.encode(), digest_size=16).hexdigest()
     file = f"figures/{name}.theory.nc"
     try:

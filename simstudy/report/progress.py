@@ -7,6 +7,7 @@ import time
 from collections.abc import Sequence
 from types import TracebackType
 
+import numpy as np
 from rich.box import SIMPLE_HEAD
 from rich.progress import BarColumn, TaskProgressColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
@@ -15,7 +16,7 @@ from rich.text import Text
 from simstudy.design.document import Design
 from simstudy.design.settings.cell import level
 from simstudy.execution.ledger import Account, Ledger, cost
-from simstudy.execution.plan import Plan
+from simstudy.execution.plan import GridPlan, Plan
 from simstudy.execution.store import Owner, Store
 from simstudy.report.terminal import bar, entry, is_watched, say
 
@@ -184,4 +185,17 @@ def plan_lines(plan: Plan, workers: int | None) -> list[str]:
     ]
     if workers is not None:
         lines.append(f"about {duration(plan.seconds(workers))} left on {workers} such workers")
-    return lines
+    return lines + [nesting_line(grid) for grid in plan.grids if grid.nestings]
+
+
+def nesting_line(grid: GridPlan) -> str:
+    """Say how many replicates a draw of query points and heads has, and should have, in the cells of a grid."""
+    sizes = sorted({each.replicates for each in grid.nestings})
+    best = float(np.median([each.best for each in grid.nestings]))
+    within = float(np.median([each.within for each in grid.nestings]))
+    cost = float(np.median([each.draw_cost for each in grid.nestings]))
+    advice = f"{best:.0f} would cost least" if np.isfinite(best) else "draws add nothing: fixed points would do"
+    return (
+        f"{grid.grid}: {', '.join(map(str, sizes))} replicates a draw (batch_size); {advice}, as replicates make "
+        f"{100 * within:.0f} % of the squared error and a draw costs as much as {cost:.1f} of them"
+    )

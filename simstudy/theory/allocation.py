@@ -135,6 +135,8 @@ def optimal_allocation(allocations: Sequence[Allocation]) -> Allocation:
 def limiting_slope(bandwidth: float, query_scale: float = 1.0, bias_rate: float = 0.0) -> float:
     """Slope in ln n of the head dimension at which squared bias and variance balance, at one bandwidth: 1/(g + ln L).
 
+    Formula :eq:`limiting-slope`.
+
     L is what one more dimension multiplies the variance of a head by, averaged over queries x ~ N(0, s^2 I).  The
     slope is that far above p ln L = 1, of heads that are averaged and whose squared bias falls like exp(-g p).
     """

@@ -20,7 +20,20 @@ Array = NDArray[np.float64]
 def origin_correlation(angles: ArrayLike, bandwidth: float) -> Array:
     """Noise correlation at the query x = 0, distance logits: prod_j [(1 - kappa^2) / (1 - kappa^2 cos^2 t_j)]^(1/2).
 
+    Formula :eq:`origin-correlation`.
+
     Equal to prod_j (1 + sin^2 t_j / (b^2 (b^2 + 2)))^(-1/2), the form computed: it keeps its digits as b -> 0.
+
+    Parameters
+    ----------
+    angles : (..., p) array
+        Principal angles in radians.
+    bandwidth
+        b > 0.
+
+    Returns
+    -------
+    (...) array
     """
     angles, bandwidth = real_array("angles", angles), real_number("bandwidth", bandwidth)
     excess = np.sin(angles) ** 2 / (bandwidth**2 * (bandwidth**2 + 2))
@@ -30,6 +43,8 @@ def origin_correlation(angles: ArrayLike, bandwidth: float) -> Array:
 def correlation_floor(head_dim: int, bandwidth: float) -> float:
     """Noise correlation of orthogonal heads at x = 0, distance logits: (1 - kappa^2)^(p/2).
 
+    Formula :eq:`correlation-floor`.
+
     Not 0, because orthogonal heads share every noise draw.
     """
     kappa = 1 / (1 + real_number("bandwidth", bandwidth) ** 2)
@@ -37,13 +52,18 @@ def correlation_floor(head_dim: int, bandwidth: float) -> float:
 
 
 def origin_variance(n_keys: int, head_dim: int, bandwidth: float) -> float:
-    """Variance of a head at x = 0 under noise of variance 1, distance logits: 1/n_eff, n_eff = n (E K)^2 / E K^2."""
+    """Variance of a head at x = 0 under noise of variance 1, distance logits: 1/n_eff, n_eff = n (E K)^2 / E K^2.
+
+    Formula :eq:`origin-variance`.
+    """
     middle = np.zeros(head_dim)
     return float(noise_ratio(middle, middle, middle, bandwidth)) / n_keys
 
 
 def noise_ratio(first: ArrayLike, second: ArrayLike, angles: ArrayLike, bandwidth: float) -> Array:
     """R_hg(x) = E[K_h K_g] / (E K_h E K_g) = lim n Cov / sigma^2 of pure-noise heads, distance logits, any query.
+
+    Formula :eq:`noise-ratio`.
 
     prod_j (1 - kappa^2 c_j^2)^(-1/2) exp{-[(B(a_j^2 + b_j^2) - 2 c_j a_j b_j)/(B^2 - c_j^2) - (a_j^2 + b_j^2)/B] / 2}
     with B = 1 + b^2, c_j = cos t_j and a_j, b_j the coordinates of x on the j-th pair of principal vectors.
@@ -65,8 +85,23 @@ def noise_ratio(first: ArrayLike, second: ArrayLike, angles: ArrayLike, bandwidt
 def averaged_noise_ratio(angles: ArrayLike, bandwidth: float, query_scale: float = 1.0) -> Array:
     """Average of R_hg(x) over queries x ~ N(0, s^2 I), distance logits, s at most 1.
 
+    Formula :eq:`averaged-noise-ratio`.
+
     prod_j [(1 - c^2/B^2) (1 - s^2 c (1 + c) / (B (B + c))) (1 + s^2 c (1 - c) / (B (B - c)))]^(-1/2): 1 for orthogonal
     heads at every bandwidth.  The average is over covariances, not over correlations.
+
+    Parameters
+    ----------
+    angles : (..., p) array
+        Principal angles in radians.
+    bandwidth
+        b > 0.
+    query_scale
+        s, in units of the standard deviation of the keys.
+
+    Returns
+    -------
+    (...) array
     """
     cosine, width = np.cos(real_array("angles", angles)), 1 + real_number("bandwidth", bandwidth) ** 2
     scale = real_number("query_scale", query_scale)
@@ -77,6 +112,8 @@ def averaged_noise_ratio(angles: ArrayLike, bandwidth: float, query_scale: float
 
 def dot_product_correlation(first: ArrayLike, second: ArrayLike, covariance: ArrayLike) -> Array:
     """Noise correlation under dot-product logits, keys N(0, S): exp(-(k_h - k_g)' S (k_h - k_g) / 2).
+
+    Formula :eq:`dot-product-correlation`.
 
     Any projections, also separate ones for queries.  Valid while k'Sk is far below (ln n) / 2.
 
@@ -91,6 +128,20 @@ def dot_product_correlation(first: ArrayLike, second: ArrayLike, covariance: Arr
 
 
 def averaged_dot_product_correlation(angles: ArrayLike, temperature: float) -> Array:
-    """Average of :func:`dot_product_correlation` over queries x ~ N(0, I): prod_j (1 + sin^2 t_j / tau^2)^-1."""
+    """Average of :func:`dot_product_correlation` over queries x ~ N(0, I): prod_j (1 + sin^2 t_j / tau^2)^-1.
+
+    Formula :eq:`averaged-dot-product-correlation`.
+
+    Parameters
+    ----------
+    angles : (..., p) array
+        Principal angles in radians.
+    temperature
+        tau > 0; sqrt(p) in attention.
+
+    Returns
+    -------
+    (...) array
+    """
     sine, temperature = np.sin(real_array("angles", angles)), real_number("temperature", temperature)
     return np.prod(1 / (1 + sine**2 / temperature**2), axis=-1)

@@ -50,6 +50,8 @@ def _kernel_of(cell: Cell) -> Kernel | None:
 def empty_window_rate(cell: Cell, query_projections: Array, queries: Array) -> tuple[float, str]:
     """Probability that a replicate has no estimate, (1 − p_h)^n exactly, and why there is none if it is NaN.
 
+    Formula :eq:`empty-window`.
+
     p_h is the probability that a key falls into the window.  For one window: one query, heads with one image of it.
     """
     kernel = _kernel_of(cell)

@@ -54,6 +54,8 @@ class Prediction(NamedTuple):
 def leading_order(cell: Cell, key_projections: Array, query_projections: Array, queries: Array) -> Prediction:
     """Bias and covariance of the head estimates of a cell, at leading order in n.
 
+    Formulas :eq:`leading-mean`, :eq:`leading-covariance`.
+
     With mu_h = E[K_h m] / E K_h:  E f_h = mu_h - E[K_h^2 (m - mu_h)] / (n (E K_h)^2) + O(n^-2) and
     Cov(f_h, f_g) = E[K_h K_g (v + (m - mu_h)(m - mu_g))] / (n E K_h E K_g) + O(n^-2), v(X) the noise variance.
 

@@ -23,6 +23,8 @@ def gaussian_constants(head_dim: int) -> KernelConstants:
 def compact_constants(head_dim: int, power: int) -> KernelConstants:
     """Constants of c (1 - |u|^2)_+^r on R^p: mu2 = 1/(p + 2r + 2), R = c^2 pi^(p/2) (2r)! / Gamma(p/2 + 2r + 1).
 
+    Formula :eq:`compact-constants`.
+
     With c = Gamma(p/2 + r + 1) / (pi^(p/2) r!).  r = 1 is Epanechnikov's kernel (normalised ReLU, sparsemax), 2 the
     biweight, 3 the triweight (arXiv 2601.22766).
     """
@@ -34,6 +36,8 @@ def compact_constants(head_dim: int, power: int) -> KernelConstants:
 
 def tuned_risk_ratio(head_dim: int, power: int) -> float:
     """Least asymptotic risk of Gaussian kernels over that of (1 − |u|²)_+^r, each at its own best bandwidth.
+
+    Formula :eq:`tuned-risk`.
 
     The asymptotic risk b⁴μ₂²A + R/(nbᵖ)·B is least at a value proportional to (μ₂ᵖ R²)^{2/(p+4)}.
     """

@@ -14,6 +14,8 @@ from simstudy.theory.leading import Prediction
 def measures_by_query(prediction: Prediction | ExactPrediction, weights: ArrayLike) -> dict[str, Array]:
     """Measures of the ensemble sum_h a_h f_h at every query.
 
+    Formulas :eq:`decomposition`, :eq:`effective-heads`.
+
     Parameters
     ----------
     prediction : Prediction or ExactPrediction

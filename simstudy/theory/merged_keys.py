@@ -29,6 +29,8 @@ _NO_VARIANCE = "merged keys: the bias for many keys is derived, and no variance"
 def merged_leading_order(cell: Cell, key_projections: Array, query_projections: Array, queries: Array) -> Prediction:
     """Bias of heads over merged keys at any bandwidth, for many chunks.
 
+    Formula :eq:`merged-keys`.
+
     With K_c the kernel of the mean of chunk c, m_c the mean of m over the chunk and μ = Σ E K_c m_c / Σ E K_c:
     E f = μ − Cov(Σ K_c, Σ K_c (m_c − μ)) / (Σ E K_c)² + next term.  Chunks of a time series are correlated, and a last
     shorter chunk has another law: both sums hold every chunk, and every pair of chunks whose keys are correlated.

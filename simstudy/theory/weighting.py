@@ -75,6 +75,8 @@ def error_moments(prediction: Prediction | ExactPrediction) -> ErrorMoments:
 def risk(weights: ArrayLike, error_moment: ArrayLike) -> float:
     """Mean squared error a'Ea of an ensemble whose weights sum to 1.
 
+    Formula :eq:`risk`.
+
     Parameters
     ----------
     weights : (H,) array
@@ -93,7 +95,10 @@ def risk(weights: ArrayLike, error_moment: ArrayLike) -> float:
 
 
 def mean_squared_error(weights: ArrayLike, moments: ErrorMoments) -> float:
-    """Risk of any weights: a'Ea + 2 (s - 1) a'E[m e] + (s - 1)^2 E m^2 with s = sum_h a_h."""
+    """Risk of any weights: a'Ea + 2 (s - 1) a'E[m e] + (s - 1)^2 E m^2 with s = sum_h a_h.
+
+    Formula :eq:`risk`.
+    """
     a = real_array("weights", weights).astype(float)
     excess = a.sum() - 1
     return float(a @ moments.errors @ a + 2 * excess * (a @ moments.cross) + excess**2 * moments.target)
@@ -101,6 +106,8 @@ def mean_squared_error(weights: ArrayLike, moments: ErrorMoments) -> float:
 
 def optimal_weights(error_moment: ArrayLike) -> Weighting:
     """Minimise a'Ea over sum_h a_h = 1, negative weights allowed: E^-1 1 / (1'E^-1 1) (Bates and Granger 1969).
+
+    Formula :eq:`optimal-weights`.
 
     For singular E, the minimiser with the smallest sum a^2.  If 1 lies in the range of E (identical heads, say), that
     is the same with the pseudo-inverse.  Otherwise errors cancel: with P the projection on the null space of E,
@@ -221,7 +228,10 @@ def fibonacci_weights(n_heads: int) -> Array:
 
 
 def effective_learners(weights: ArrayLike) -> float:
-    """(sum a)^2 / sum a^2 (Kish 1965): 1 / sum a^2 for weights that sum to 1, and H for equal ones."""
+    """(sum a)^2 / sum a^2 (Kish 1965): 1 / sum a^2 for weights that sum to 1, and H for equal ones.
+
+    Formula :eq:`effective-learners`.
+    """
     a = real_array("weights", weights).astype(float)
     return float(a.sum() ** 2 / np.sum(a**2))
 

@@ -154,7 +154,8 @@ def _layer(
     fitted = [each for each, left_out in zip(projected, judged, strict=True) if not left_out]
     pool = pool_of([each.key for each in fitted])
     closed = _closed_form(heads.key[layer])
-    rows, variances, reasons = [], [], []
+    rows, reasons = [], []
+    variances: list[np.ndarray] = []
     for each in (each for each, chosen in zip(projected, judged, strict=True) if chosen):
         seen = observe(each, heads.scale, heads.causal)
         places = rng.choice(each.query.shape[1], min(queries, each.query.shape[1]), replace=False)

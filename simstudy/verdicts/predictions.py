@@ -120,7 +120,7 @@ def _outside_theory(cell: Cell) -> str:
     if cell.instance is not None:
         return ""
     if cell.population:
-        return "query points or heads are a population: theory holds for given ones"
+        return f"{' and '.join(cell.population)} are a population: theory holds for given ones"
     if cell.heads.redrawn:
         return "heads are redrawn in every replicate: theory holds for given heads"
     if cell.estimator.key_scale == "normalised":

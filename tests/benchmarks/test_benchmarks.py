@@ -109,6 +109,7 @@ def test_missing_peers__are_named_in_the_table(monkeypatch):
     assert first.value is None and "no_such_module is not installed" in first.unit
 
 
+@pytest.mark.rare
 def test_surroundings__are_measured():
     assert measure.two_threads(workloads.draw(SMALL), 1, 2).median > 0
     assert set(measure.dask_overhead(workloads.cell(TINY, "integrated"), 3, 1)) == {"threads", "processes"}

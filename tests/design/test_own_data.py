@@ -54,6 +54,18 @@ def test_files_of_every_kind__hold_the_same(tmp_path, kind, response):
     assert np.isnan(rows.residuals).all() and rows.points.shape == (0, 3)
 
 
+def test_parquet_files__hold_the_same(tmp_path):
+    pytest.importorskip("pyarrow")  # an extra
+    pd.DataFrame(NUMBERS, columns=list("abcy")).to_parquet(tmp_path / "data.parquet")
+    rows = cell_of("data.parquet", tmp_path, response="y", regression="file", standardise=False).rows
+    np.testing.assert_array_equal(rows.table[:, :4], NUMBERS)
+    pd.DataFrame({"a": [1.0, None, 3.0], "y": [1, 2, 3]}).to_parquet(tmp_path / "data.parquet")
+    keys = {"distribution": "file", "path": "data.parquet"}
+    cell = minimal_cell(key_distribution=keys, regression="zero")
+    ((_, problem),) = read_rows(cell, tmp_path)[1]
+    assert "column 'a' holds nan in row 2" in problem
+
+
 def test_columns__are_chosen_by_name(tmp_path):
     path = stored(tmp_path, ".csv")
     rows = cell_of(path, standardise=False, columns=["c", "a"]).rows

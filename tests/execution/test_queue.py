@@ -50,7 +50,7 @@ def test_workers_that_do_not_come_back__are_waited_for_only_so_long(monkeypatch)
             list(queue)
 
 
-@pytest.mark.parametrize("protocol", ["tcp", "tls"])
+@pytest.mark.parametrize("protocol", [pytest.param("tcp", marks=pytest.mark.rare), "tls"])
 def test_lost_scheduler__is_a_message_with_a_remedy(protocol, tmp_path):
     """Killed, as by the end of its job; its worker leaves by itself."""
     settings = certificates(tmp_path) if protocol == "tls" else {}

@@ -35,7 +35,7 @@ def test_threads__run_without_the_library_that_could_listen(tmp_path):
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.parametrize("executor", ["processes", "cuda"])
+@pytest.mark.parametrize("executor", ["processes", pytest.param("cuda", marks=pytest.mark.rare)])
 def test_local_cluster__listens_on_loopback_and_refuses_a_second_user(executor, monkeypatch):
     require_second_user()
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
@@ -61,7 +61,7 @@ def test_plain_cluster__lets_a_second_user_in():
     with SpecCluster(nannies, {"cls": Scheduler, "options": place}, silence_logs=50) as cluster, Client(cluster):
         opened = listeners(os.getpid()) - before
         assert len(opened) == 5  # with the pages of scheduler and worker
-        ways, users = break_in(opened)
+        ways, users = break_in(opened, ["tcp"], seconds=100.0)
     assert {"as_client tcp", "as_peer tcp", "as_worker tcp"} <= set(ways) and users == ["uid-0"]
 
 

@@ -6,11 +6,13 @@ simulator when it is imported.  Sizes are tiny because the simulator runs some t
 
 from __future__ import annotations
 
+import json
+import re
 from dataclasses import replace
 
 import numpy as np
 import pytest
-from builders import minimal_cell
+from builders import DESIGN, edited, minimal_cell, write_design
 from kernel_problems import naive_moments, problem, rounding
 
 from simstudy.data.addresses import Role, normals, uniforms
@@ -20,6 +22,7 @@ from simstudy.kernels import project
 from simstudy.kernels.devices import computing_on, gpu_name
 from simstudy.kernels.jit import cuda_compiler, cuda_simulated
 from simstudy.replicates.batch import simulate_batch
+from simstudy.study import run
 
 LOGITS = pytest.mark.parametrize("logits", ["distance", "dot_product"])
 PRECISIONS = pytest.mark.parametrize("precision", ["float32", "float64"])
@@ -176,7 +179,24 @@ def test_batch__of_other_kinds_of_cells(settings):
     np.testing.assert_allclose(gpu.product_sum, cpu.product_sum, rtol=0, atol=1e-12 * np.abs(cpu.product_sum).max())
 
 
-# ---------------------------------------------------------------- identity
+# ---------------------------------------------------------------- identity, executor
+
+ONE_BATCH = re.sub("(min|max)_replicates = .*", r"\1_replicates = 16", DESIGN.partition("[claims")[0])
+ONE_BATCH = edited(edited(ONE_BATCH, "n_keys = 40", "n_keys = 5"), "batch_size = 32", "batch_size = 16")
+ONE_BATCH = edited(ONE_BATCH, "angle = [0, 45, 90]\nbandwidth = [0.5, 1.0]", "angle = [0]")
+
+
+@pytest.mark.rare
+def test_executor__computes_on_the_device_under_names_of_its_own(tmp_path):
+    """What the device has computed is taken up again; the CPU takes none of it for its own."""
+    path, seen = write_design(tmp_path, f"{ONE_BATCH}[profiles.quick]\n"), []
+    for executor in ("cuda", "cuda", "serial"):
+        run(path, output=tmp_path, executor=executor)
+        seen.append(json.loads((tmp_path / "tiny" / "quick" / "provenance.json").read_text()))
+    assert [each["run"]["batches_computed"] for each in seen] == [1, 0, 1]
+    assert [each["run"]["batches_reused"] for each in seen] == [0, 1, 0]
+    assert seen[0]["device"] == gpu_name() and seen[2]["device"] == "CPU"
+    assert seen[0]["engine"] != seen[2]["engine"] and seen[0]["run"]["workers"] == 1
 
 
 def test_engine__names_the_device():

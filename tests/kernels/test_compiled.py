@@ -255,6 +255,7 @@ def result(process):
     return int(first), dict(line.split("=") for line in lines)
 
 
+@pytest.mark.rare
 def test_processes__that_fill_one_cache_at_once_find_the_same_bits_as_without(place):
     """Precisions in either order, and two closures of one name: what Numba's cache took for one another."""
     wanted = ("normals float32", "normals float64", "uniforms")

@@ -6,7 +6,6 @@ With SIMSTUDY_REQUIRE_CUDA=1 a machine without a usable GPU fails instead of ski
 from __future__ import annotations
 
 import importlib.util
-import json
 import os
 import re
 import subprocess
@@ -79,50 +78,6 @@ def test_kernels__compile_for_a_gpu_that_is_not_there():
 
 # ---------------------------------------------------------------- executor
 
-SMALL = """
-[study]
-name = "tiny"
-title = "A tiny study"
-aim = "To test."
-[data]
-n_keys = 5
-n_features = 2
-[heads]
-n_heads = 2
-head_dim = 1
-arrangement = "orthogonal"
-[estimator]
-bandwidth = 0.8
-[simulation]
-seed = 7
-batch_size = 16
-[precision]
-min_replicates = 16
-max_replicates = 16
-[grids.one.factors]
-bandwidth = [1.0]
-[profiles.quick]
-"""
-
-
-def test_executor__computes_on_the_device_under_names_of_its_own(tmp_path):
-    design, output = write_design(tmp_path, SMALL), tmp_path / "out"
-    on = ("run", design, "--output", output, "--executor")
-    first = on_the_simulator(*on, "cuda")
-    assert first.returncode == 0, first.stderr
-    folder = output / "tiny" / "quick"
-    cuda = json.loads((folder / "provenance.json").read_text())
-    assert cuda["device"] == "CUDA simulator"
-    assert cuda["run"]["batches_computed"] == 1 and cuda["run"]["workers"] == 1
-    again = on_the_simulator(*on, "cuda", "--workers", "1")
-    assert again.returncode == 0, again.stderr
-    assert json.loads((folder / "provenance.json").read_text())["run"]["batches_reused"] == 1
-    # The CPU takes none of these batches for its own.
-    assert simstudy(*on, "serial").returncode == 0
-    cpu = json.loads((folder / "provenance.json").read_text())
-    assert cpu["device"] == "CPU" and cpu["engine"] != cuda["engine"]
-    assert cpu["run"]["batches_computed"] == 1 and cpu["run"]["batches_reused"] == 0
-
 
 def assert_refused(result, message, folder):
     assert result.returncode == 2, result.stderr
@@ -132,13 +87,13 @@ def assert_refused(result, message, folder):
 
 @pytest.mark.skipif(not cuda_problem(), reason="a GPU can be used")
 def test_executor__without_a_gpu_is_refused(tmp_path):
-    design, output = write_design(tmp_path, SMALL), tmp_path / "out"
+    design, output = write_design(tmp_path), tmp_path / "out"
     result = simstudy("run", design, "--executor", "cuda", "--output", output)
     assert_refused(result, f"executor = 'cuda': {cuda_problem()}", output)
 
 
 def test_executor__with_more_workers_than_gpus_is_refused(tmp_path):
-    design, output = write_design(tmp_path, SMALL), tmp_path / "out"
+    design, output = write_design(tmp_path), tmp_path / "out"
     result = on_the_simulator("run", design, "--output", output, "--executor", "cuda", "--workers", "2")
     assert_refused(result, "workers = 2: more than the GPUs that can be used (1)", output)
 

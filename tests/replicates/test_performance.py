@@ -28,6 +28,12 @@ def blocks_of(errors: np.ndarray, target: np.ndarray, n_blocks: int) -> Moments:
     return moments
 
 
+@pytest.fixture(params=[500, pytest.param(1500, marks=pytest.mark.rare)], ids="{} studies".format)
+def n_studies(request) -> int:
+    """Studies that tell whether errors are right: a third of them finds what is wrong by far."""
+    return request.param
+
+
 @pytest.fixture
 def sample() -> tuple[np.ndarray, np.ndarray]:
     rng = np.random.default_rng(3)
@@ -101,11 +107,11 @@ def test_failed_replicates__are_counted_kept_and_left_out(sample):
 
 
 @pytest.mark.parametrize("sizes", [[1] * 15 + [241], [1] * 12 + [60] * 4])
-def test_unequal_blocks__stay_unbiased_with_the_right_error(sizes):
+def test_unequal_blocks__stay_unbiased_with_the_right_error(sizes, n_studies):
     """Failures leave blocks of unequal length: means of pseudo-values must not weigh them alike."""
     edges, rng = np.concatenate([[0], np.cumsum(sizes)]), np.random.default_rng(8)
     results = []
-    for _ in range(1500):
+    for _ in range(n_studies):
         errors = rng.exponential(size=(edges[-1], 1, 1)) - 0.7
         sums = np.add.reduceat(errors, edges[:-1]), np.add.reduceat(errors**2, edges[:-1])
         blocks = empty(len(sizes), np.zeros(1), 1, N_STATISTICS)
@@ -167,7 +173,7 @@ def test_too_few_blocks__are_refused():
 
 # ---------------------------------------------------------------- are the Monte Carlo errors right?
 
-N_STUDIES, N_REPLICATES = 1500, 512
+N_REPLICATES = 512
 MIXING = np.array([[1.0, 0.4], [0.2, 0.8]])
 OFFSET = np.array([0.7, 0.3])
 TRUTH_COVARIANCE = MIXING.T @ MIXING
@@ -189,66 +195,66 @@ def truths(offset: np.ndarray = OFFSET) -> dict[str, float]:
     }
 
 
-def repeated_studies(kind: str, offset: np.ndarray = OFFSET) -> list[np.ndarray]:
+def repeated_studies(n_studies: int, kind: str, offset: np.ndarray = OFFSET) -> list[np.ndarray]:
     rng = np.random.default_rng(11)
     draw = {"normal": rng.standard_normal, "exponential": lambda size: rng.exponential(size=size) - 1.0}[kind]
-    return [draw(size=(N_REPLICATES, 1, 2)) @ MIXING + offset for _ in range(N_STUDIES)]
+    return [draw(size=(N_REPLICATES, 1, 2)) @ MIXING + offset for _ in range(n_studies)]
 
 
 def covers(estimate: float, mcse: float, truth: float, degrees: int) -> bool:
     return abs(estimate - truth) <= stats.t.ppf(0.975, degrees) * mcse
 
 
-def band(nominal: float = 0.95) -> float:
-    """Return four standard errors of the share of `N_STUDIES` studies that cover."""
-    return 4 * np.sqrt(nominal * (1 - nominal) / N_STUDIES)
+def band(n_studies: int, nominal: float = 0.95) -> float:
+    """Return four standard errors of the share of studies that cover."""
+    return 4 * np.sqrt(nominal * (1 - nominal) / n_studies)
 
 
 @pytest.mark.parametrize("kind", ["normal", "exponential"])
-def test_mcse__95_percent_intervals_cover_95_percent(kind):
+def test_mcse__95_percent_intervals_cover_95_percent(kind, n_studies):
     """Nominal intervals from 32 blocks; skewed estimates may lose a little, as any interval at this size does."""
     n_blocks, hits = 32, dict.fromkeys(truths(), 0)
-    for errors in repeated_studies(kind):
+    for errors in repeated_studies(n_studies, kind):
         result = performance(blocks_of(errors, np.zeros(1), n_blocks), np.full(2, 0.5), STATISTICS)
         for name, truth in truths().items():
             hits[name] += covers(float(result.estimate[name]), float(result.mcse[name]), truth, n_blocks - 1)
     allowance = {"normal": 0.0, "exponential": 0.015}[kind]
     for name, count in hits.items():
-        assert abs(count / N_STUDIES - 0.95) <= band() + allowance, f"{name}: {count / N_STUDIES}"
+        assert abs(count / n_studies - 0.95) <= band(n_studies) + allowance, f"{name}: {count / n_studies}"
 
 
 @pytest.mark.parametrize("bias", [0.0, 0.03])
-def test_squared_bias_near_zero__is_not_found_where_there_is_none(bias):
+def test_squared_bias_near_zero__is_not_found_where_there_is_none(bias, n_studies):
     """The influence values of b̂² vanish with b̂ (the mean error has MCSE 0.03 here): the quadratic part must cover."""
     hits = linear_hits = 0
-    for errors in repeated_studies("exponential", np.full(2, bias)):
+    for errors in repeated_studies(n_studies, "exponential", np.full(2, bias)):
         result = performance(blocks_of(errors, np.zeros(1), 32), np.full(2, 0.5), STATISTICS)
         estimate, mcse = float(result.estimate["squared_bias"]), float(result.mcse["squared_bias"])
         hits += covers(estimate, mcse, bias**2, 31)
         linear = np.sqrt((result.contribution["squared_bias"] ** 2).sum())
         linear_hits += covers(estimate, linear, bias**2, 31)
-    assert hits / N_STUDIES > 0.95 - band()
-    assert linear_hits / N_STUDIES < 0.95 - band()  # the control: influence values alone do not cover
+    assert hits / n_studies > 0.95 - band(n_studies)
+    assert linear_hits / n_studies < 0.95 - band(n_studies)  # the control: influence values alone do not cover
 
 
-def test_squared_bias_of_three_errors__has_the_right_mcse():
+def test_squared_bias_of_three_errors__has_the_right_mcse(n_studies):
     """Between zero and large bias no symmetric interval covers 95 %; the MCSE is still the spread of the estimate."""
     results = [
         performance(blocks_of(errors, np.zeros(1), 32), np.full(2, 0.5), STATISTICS)
-        for errors in repeated_studies("normal", np.full(2, 0.1))
+        for errors in repeated_studies(n_studies, "normal", np.full(2, 0.1))
     ]
     spread = np.std([float(result.estimate["squared_bias"]) for result in results])
     typical = np.sqrt(np.mean([float(result.mcse["squared_bias"]) ** 2 for result in results]))
-    assert typical / spread == pytest.approx(1.06, abs=4 / np.sqrt(2 * N_STUDIES) + 0.05)
+    assert typical / spread == pytest.approx(1.06, abs=4 / np.sqrt(2 * n_studies) + 0.05)
 
 
-def test_mcse__negative_control_normal_theory_fails_for_skewed_estimates():
+def test_mcse__negative_control_normal_theory_fails_for_skewed_estimates(n_studies):
     """The textbook normal-theory error of a variance, s²√(2/(R−1)), must be caught by the same check."""
     hits = 0
-    for errors in repeated_studies("exponential"):
+    for errors in repeated_studies(n_studies, "exponential"):
         variance = errors.mean(axis=2).var(ddof=1)
         hits += covers(variance, variance * np.sqrt(2 / (N_REPLICATES - 1)), truths()["ensemble_variance"], 31)
-    assert hits / N_STUDIES < 0.95 - band() - 0.015
+    assert hits / n_studies < 0.95 - band(n_studies) - 0.015
 
 
 def test_paired_contributions__give_the_error_of_a_difference():

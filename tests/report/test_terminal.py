@@ -147,7 +147,7 @@ def test_defect__is_logged_beside_the_study_or_told_in_full(broken, tmp_path, mo
 def python(code: str, *arguments: str, **options) -> subprocess.CompletedProcess:
     command = [sys.executable, "-c", code, *arguments]
     environment = os.environ | {"PYTHONPATH": str(PACKAGE.parent)}
-    return subprocess.run(command, capture_output=True, text=True, env=environment, timeout=240, **options)
+    return subprocess.run(command, capture_output=True, text=True, env=environment, timeout=600, **options)
 
 
 @pytest.mark.parametrize(
@@ -186,13 +186,13 @@ def test_hangup__is_ignored_under_nohup():
 def test_output_that_nobody_reads__is_dropped(redirection, tmp_path):
     write_design(tmp_path)
     line = f"set -o pipefail; {sys.executable} -m simstudy list {tmp_path} {redirection}"
-    result = subprocess.run(["bash", "-c", line], capture_output=True, text=True, cwd=PACKAGE.parent, timeout=240)
+    result = subprocess.run(["bash", "-c", line], capture_output=True, text=True, cwd=PACKAGE.parent, timeout=600)
     assert (result.returncode, result.stderr) == (0, "")
 
 
 def test_full_device__is_a_mistake_that_can_be_mended(tmp_path):
     line = f"{sys.executable} -m simstudy list {tmp_path} > /dev/full"
-    result = subprocess.run(["bash", "-c", line], capture_output=True, text=True, cwd=PACKAGE.parent, timeout=240)
+    result = subprocess.run(["bash", "-c", line], capture_output=True, text=True, cwd=PACKAGE.parent, timeout=600)
     assert result.returncode == 2 and "standard output cannot be written (No space left" in result.stderr
     assert Path("/dev/full").is_char_device()
 

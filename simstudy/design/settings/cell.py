@@ -17,6 +17,7 @@ from simstudy.design.settings.ensembles import FixedBandwidth, bandwidth_of, wei
 from simstudy.design.settings.idle import idle_settings
 from simstudy.design.settings.instance import Instance
 from simstudy.design.settings.masks import Visible, visible_keys
+from simstudy.design.settings.processes import FileKeys
 from simstudy.design.settings.records import Choice, Record
 from simstudy.design.settings.rows import Rows
 from simstudy.design.settings.systems import KINDS, System
@@ -126,8 +127,10 @@ class Cell(Record):
 
     @property
     def population(self) -> tuple[str, ...]:
-        """What of this is that of a population, new in each batch; nothing where all is fixed."""
-        return tuple(name for name in self.simulation.population if name in self.drawn)
+        """What is that of a population, new in each batch; nothing where all is fixed."""
+        keys = self.data.key_distribution
+        rows = {"rows"} if isinstance(keys, FileKeys) and keys.sampling == "with_replacement" else set()
+        return tuple(name for name in self.simulation.population if name in self.drawn | rows)
 
     def in_batch(self, batch: int) -> Cell:
         """Return the cell with the query points and heads of a batch, where these are a population."""

@@ -175,7 +175,9 @@ class Queries(Record):
 
 
 Population = Annotated[
-    tuple[Literal["queries", "heads"], ...], Field(strict=False), AfterValidator(lambda names: tuple(sorted({*names})))
+    tuple[Literal["queries", "heads", "rows"], ...],
+    Field(strict=False),
+    AfterValidator(lambda names: tuple(sorted({*names}))),
 ]
 
 
@@ -198,5 +200,6 @@ class Simulation(Record):
     population: Population = Field(
         (),
         description='what each batch draws anew, as a sample of a population to average over: a list of "queries" '
-        '(gaussian ones) and "heads" (haar or scattered ones); by default nothing, as it is drawn once and then fixed',
+        '(gaussian ones), "heads" (haar, scattered or own ones) and "rows" (of data, drawn with replacement: an outer '
+        "bootstrap over data sets); by default nothing, as it is drawn once and then fixed",
     )

@@ -62,6 +62,8 @@ class LogitMoments(NamedTuple):
 def logit_moments(covariance: ArrayLike, n_keys: int, *, error: bool = True) -> LogitMoments:
     """Moments of the weights of softmax heads over n keys whose logits are N(mean, covariance), exactly at any n.
 
+    Formula :eq:`exact-product`.
+
     Keys are independent.  Means do not matter: a softmax does not see what all its logits share.  For heads of a
     transformer at one query, the covariance is that of q_h.k_h / p^(1/2) over tokens.
 

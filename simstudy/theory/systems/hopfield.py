@@ -16,6 +16,8 @@ def hopfield_noise(instance: HopfieldNoiseInstance, cell: Cell) -> dict[str, flo
 def noise_factor(memory: float, layers: int, persistence: float = 0.0) -> float:
     """Variance of noise in the hidden state of the last layer over that in the logits of one layer.
 
+    Formula :eq:`noise-factor`.
+
     (1 - a)/(1 + a) for many layers; noise that any two layers share is not reduced.
 
     Parameters

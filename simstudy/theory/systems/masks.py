@@ -91,7 +91,10 @@ def left_of_nearest_sum(count: int, scale: float) -> float:
 
 
 def nearest_sum_rate(n_features: int) -> float:
-    """Limit of what one hidden unit adds to :func:`nearest_sum_error`: a d-th of a number for each entry, -(ln 2)/d."""
+    """Limit of what one hidden unit adds to :func:`nearest_sum_error`: a d-th of a number for each entry, -(ln 2)/d.
+
+    Formula :eq:`nearest-sum-rate`.
+    """
     return float(-np.log(2.0) / n_features)
 
 
@@ -123,5 +126,8 @@ def left_of_best_average(n_heads: int, outputs: int) -> float:
 
 
 def best_average_rate(n_heads: int, outputs: int) -> float:
-    """Derivative of :func:`best_average_error` in the number H of heads: -(ln 2)/outputs - 1/(2H)."""
+    """Derivative of :func:`best_average_error` in the number H of heads: -(ln 2)/outputs - 1/(2H).
+
+    Formula :eq:`best-average-rate`.
+    """
     return float(-np.log(2.0) / outputs - 0.5 / n_heads)

@@ -26,7 +26,6 @@ LONG = edited(LONG, "max_replicates = 512", "max_replicates = 4096")
 class Calm(NamedTuple):
     """A study that nothing disturbed: what every other run of it must equal."""
 
-    design: Path
     numbers: dict[str, str]
     batches: dict[str, bytes]
 

@@ -13,19 +13,23 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from builders import write_design
 from clusters import HERE, LONG, Calm, Slurm, skip_without, wait_until
 from kills import FOLDER, batches, numbers
 
 from simstudy.study import run
 
 
-@pytest.fixture(scope="package")
-def calm(tmp_path_factory: pytest.TempPathFactory) -> Calm:
+@pytest.fixture(scope="module")
+def design(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_design(tmp_path_factory.mktemp("long"), LONG)
+
+
+@pytest.fixture(scope="module")
+def calm(design: Path, tmp_path_factory: pytest.TempPathFactory) -> Calm:
     folder = tmp_path_factory.mktemp("calm")
-    design = folder / "design.toml"
-    design.write_text(LONG)
     run(design, output=folder, executor="serial")
-    return Calm(design, numbers(folder / FOLDER / "results.nc"), batches(folder))
+    return Calm(numbers(folder / FOLDER / "results.nc"), batches(folder))
 
 
 @pytest.fixture(scope="package")
@@ -36,10 +40,10 @@ def slurm_daemons() -> Iterator[Slurm]:
     with tempfile.TemporaryDirectory(prefix="slurm", dir="/tmp", ignore_cleanup_errors=True) as folder:
         script = str(HERE / "slurm.sh")
         try:
-            subprocess.run([script, "start", folder], check=True, timeout=60, stdout=subprocess.DEVNULL)
+            subprocess.run([script, "start", folder], check=True, timeout=300, stdout=subprocess.DEVNULL)
             yield Slurm(Path(folder))
         finally:
-            subprocess.run([script, "stop", folder], timeout=60)
+            subprocess.run([script, "stop", folder], timeout=300)
 
 
 @pytest.fixture

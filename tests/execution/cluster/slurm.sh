@@ -57,7 +57,7 @@ start() {
     slurmctld -i
     slurmd -N n1
     slurmd -N n2
-    for _ in $(seq 300); do
+    for _ in $(seq 2000); do
         [ "$(timeout 5 sinfo --noheader --Node --format=%t 2>/dev/null | xargs)" = "idle idle" ] && break
         sleep 0.1
     done

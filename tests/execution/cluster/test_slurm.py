@@ -47,13 +47,13 @@ def failing_sbatch(folder: Path, slurm: Slurm, calls: range) -> dict[str, str]:
 
 
 @pytest.mark.rare
-def test_jobs_that_are_lost__are_replaced(slurm: Slurm, calm: Calm, tmp_path: Path):
+def test_jobs_that_are_lost__are_replaced(slurm: Slurm, design: Path, calm: Calm, tmp_path: Path):
     """Both jobs are lost, so whatever was missing then was computed by jobs that took their place.
 
     And the first attempts to replace them fail.
     """
     output, log = tmp_path / "out", tmp_path / "log"
-    arguments = command("submit", calm.design, "--output", output, *SMALL, "--interface", "lo")
+    arguments = command("submit", design, "--output", output, *SMALL, "--interface", "lo")
     variables = failing_sbatch(tmp_path, slurm, range(3, 5))
     with log.open("w") as file, subprocess.Popen(arguments, stdout=file, stderr=file, env=variables) as process:
         try:
@@ -70,14 +70,14 @@ def test_jobs_that_are_lost__are_replaced(slurm: Slurm, calm: Calm, tmp_path: Pa
 
 
 @pytest.mark.rare
-def test_array_that_loses_tasks__is_completed_by_its_merge(slurm: Slurm, calm: Calm, tmp_path: Path):
+def test_array_that_loses_tasks__is_completed_by_its_merge(slurm: Slurm, design: Path, calm: Calm, tmp_path: Path):
     """The task of the lost node starts again and continues; the merge does the rest of the cancelled one.
 
     It is lost itself while it computes that, with all shares merged, and starts again on a node that is back.
     """
     output = tmp_path / "out"
     shares = output / FOLDER / "shares"
-    arguments = command("submit", calm.design, "--output", output, *SMALL, "--array")
+    arguments = command("submit", design, "--output", output, *SMALL, "--array")
     done = subprocess.run(arguments, capture_output=True, text=True, env=environment(SLURM_CONF=slurm.conf))
     assert done.returncode == 0, done.stderr
     merge = done.stdout.split("merge")[1].split(",")[0].strip()
@@ -118,10 +118,10 @@ def of_the_jobs(output: Path) -> set[Listener]:
 
 
 @pytest.mark.parametrize("end", [signal.SIGINT, pytest.param(signal.SIGKILL, marks=pytest.mark.rare)])
-def test_submission__is_closed_to_others_and_leaves_neither_jobs_nor_keys(slurm: Slurm, calm: Calm, open_folder, end):
+def test_submission__is_closed_to_others_and_leaves_neither_jobs_nor_keys(slurm: Slurm, design: Path, open_folder, end):
     output = open_folder / "my out"
     log = open_folder / "log"
-    arguments = command("submit", calm.design, "--output", output, *SMALL, "--interface", "lo", "--jobs", "1")
+    arguments = command("submit", design, "--output", output, *SMALL, "--interface", "lo", "--jobs", "1")
     with (
         log.open("w") as file,
         subprocess.Popen(arguments, stdout=file, stderr=file, env=environment(SLURM_CONF=slurm.conf)) as process,
@@ -149,8 +149,8 @@ def test_submission__is_closed_to_others_and_leaves_neither_jobs_nor_keys(slurm:
 
 
 @pytest.mark.parametrize("form", [pytest.param([], marks=pytest.mark.rare), ["--array"]], ids=["dask", "array"])
-def test_refused_job__is_one_message_and_exit_code_2(slurm: Slurm, calm: Calm, tmp_path: Path, form: list[str]):
-    arguments = command("submit", calm.design, "--output", tmp_path / "out", "--queue", "nowhere", *form)
+def test_refused_job__is_one_message_and_exit_code_2(slurm: Slurm, design: Path, tmp_path: Path, form: list[str]):
+    arguments = command("submit", design, "--output", tmp_path / "out", "--queue", "nowhere", *form)
     done = subprocess.run(arguments, capture_output=True, text=True, env=environment(SLURM_CONF=slurm.conf))
     assert done.returncode == 2 and len(done.stderr.strip().splitlines()) == 1, done.stderr
     assert "nvalid partition" in done.stderr and "mend --queue" in done.stderr
@@ -158,8 +158,8 @@ def test_refused_job__is_one_message_and_exit_code_2(slurm: Slurm, calm: Calm, t
 
 
 @pytest.mark.rare
-def test_jobs_that_end_at_once__are_not_waited_for(slurm: Slurm, calm: Calm, tmp_path: Path):
-    arguments = command("submit", calm.design, "--output", tmp_path / "out", *SMALL, "--interface", "lo")
+def test_jobs_that_end_at_once__are_not_waited_for(slurm: Slurm, design: Path, tmp_path: Path):
+    arguments = command("submit", design, "--output", tmp_path / "out", *SMALL, "--interface", "lo")
     done = subprocess.run(
         [*arguments, "--setup", "exit 1"], capture_output=True, text=True, env=environment(SLURM_CONF=slurm.conf)
     )

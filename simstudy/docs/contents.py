@@ -1,0 +1,76 @@
+"""What is filled into pages of the site: the gallery of studies, and what commands, targets and the theory say."""
+
+from __future__ import annotations
+
+import inspect
+import re
+import tomllib
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import language
+import typer
+import verdicts
+
+from simstudy import theory
+from simstudy.commands import app as command_line
+
+ROOT = verdicts.ROOT
+
+
+def studies() -> Iterator[str]:
+    """Yield the gallery: each shipped study with question, sizes, a picture if it was run here, and its verdicts."""
+    found = verdicts.read()
+    questions = dict(re.findall(r"^\| \[`(.*?)`\].*?\| (.*) \|$", language.PAGE.read_text(), flags=re.MULTILINE))
+    for path in sorted((ROOT / "designs").glob("*.toml")):
+        design = tomllib.loads(path.read_text())
+        yield from (f"## {path.stem}: {questions[path.stem]}", "", f"**{design['study']['title']}.**", "")
+        yield from _picture(path.stem, design.get("figures", {}))
+        origins = Counter(claim.get("origin", "unstated") for claim in design["claims"].values())
+        counted = ", ".join(f"{count} {origin}" for origin, count in sorted(origins.items()))
+        seal = Path("designs") / "sealed" / f"{path.stem}.quick.md"
+        sealed = f"[preregistration](path:../../{seal}), " if (ROOT / seal).exists() else ""
+        yield from (f"{len(design['claims'])} claims ({counted}): [the design](../../designs/{path.name}), "
+                    f"{sealed}`make study STUDY={path.stem}`.", "")  # fmt: skip
+        judged = {*found[found.study == path.stem].claim}
+        names = [f"{path.stem}/{claim}" for claim in design["claims"] if claim in judged]
+        yield from (verdicts.quoted(names, found) if names else "No verdicts are stored yet.", "")
+        yield from ("What is asked, and what theory expects: " + " ".join(design["study"]["aim"].split()), "")
+
+
+def _picture(study: str, figures: dict[str, dict[str, str]]) -> Iterator[str]:
+    """The first figure that the design declares, if the study was run here."""
+    for name, figure in list(figures.items())[:1]:
+        path = Path("outputs") / study / "quick" / "figures" / f"{name}.png"
+        if (ROOT / path).exists():
+            yield from (f"![{figure['title']}](../../{path})", "", f"*{figure['title']}*", "")
+
+
+def commands() -> Iterator[str]:
+    """Yield what ``--help`` says of each command."""
+    group = typer.main.get_group(command_line)
+    for name, command in group.commands.items():
+        yield from (f"## simstudy {name}", "", inspect.cleandoc(command.help or ""), "")
+        for parameter in command.params:
+            names = ", ".join(f"`{each}`" for each in parameter.opts)
+            default = parameter.default
+            said = f" Default: `{default}`." if default not in (None, False, ()) and not callable(default) else ""
+            yield f"- {names}: {getattr(parameter, 'help', '')}{' Required.' if parameter.required else said}"
+        yield ""
+
+
+def targets() -> Iterator[str]:
+    """Yield what ``make help`` says of each target."""
+    for name, said in re.findall(r"^([a-z]+):.*## (.*)$", (ROOT / "Makefile").read_text(), flags=re.MULTILINE):
+        yield f"- `make {name}`: {said}"
+
+
+def theories() -> Iterator[str]:
+    """Yield a reference entry for each public name of the theory."""
+    for name in theory.__all__:
+        kind = "autoclass" if inspect.isclass(getattr(theory, name)) else "autofunction"
+        yield from (f".. {kind}:: simstudy.theory.{name}", "")
+
+
+FILLED = {"studies": studies, "commands": commands, "targets": targets, "theories": theories}
