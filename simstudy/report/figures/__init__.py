@@ -122,7 +122,8 @@ def image(drawing: Drawing, suffix: str) -> bytes:
     if suffix == "png":
         whole = Image.open(buffer).convert("RGB")
         buffer = io.BytesIO()
-        whole.quantize(COLOURS_OF_PNG, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE).save(
+        picture = whole.quantize(COLOURS_OF_PNG, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)
+        picture.save(buffer, "png", optimize=True)
             buffer, "png", optimize=True
         )
     return buffer.getvalue()
