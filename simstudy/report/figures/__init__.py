@@ -124,6 +124,4 @@ def image(drawing: Drawing, suffix: str) -> bytes:
         buffer = io.BytesIO()
         picture = whole.quantize(COLOURS_OF_PNG, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)
         picture.save(buffer, "png", optimize=True)
-            buffer, "png", optimize=True
-        )
     return buffer.getvalue()
