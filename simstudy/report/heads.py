@@ -11,6 +11,7 @@ import xarray as xr
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure as Drawing
+from matplotlib.ticker import MaxNLocator
 from scipy.stats import spearmanr
 
 from simstudy.execution.store import Store
@@ -27,6 +28,7 @@ SOURCE_NAMES = {
     "exact": "exact, Gaussian logits",
     "redrawn": "tokens redrawn",
 }
+_COLOURS = {"observed": "#222222", "angles": "#d1495b", "exact": "#2a6f97", "random": "#a0a0a0"}
 _BAND = 2.0
 """Standard deviations on either side of the mean of random subspaces that are called usual."""
 
@@ -118,26 +120,26 @@ def models_figure(models: dict[str, xr.Dataset], damage: dict[str, xr.Dataset]) 
         _damage(column[2], damage[name])
         _effective(column[3], found)
     grid[2, 0].legend()
-    grid[3, 0].legend()
     return drawing
 
 
 def _damage(axes: Axes, damage: xr.Dataset) -> None:
-    for chosen_by in damage.edit.values.tolist():
+    for chosen_by, colour in _COLOURS.items():
         line = damage.sel(edit=chosen_by)
         axes.errorbar(
-            line.share, line.mean_damage, 1.96 * line.mean_damage_mcse, marker="o", capsize=2,
+            line.share, line.mean_damage, 1.96 * line.mean_damage_mcse, marker="o", capsize=2, color=colour,
             label=SOURCE_NAMES.get(chosen_by, chosen_by),
         )  # fmt: skip
-    axes.set(xlabel="share of heads with another's pattern", ylabel="damage to the output", ylim=(0, None))
+    axes.set(xlabel="share of patterns given up", ylabel="damage to the output", ylim=(0, None))
 
 
 def _effective(axes: Axes, found: xr.Dataset) -> None:
     for source in ("observed", "exact", "angles"):
         line = found.sel(source=source)
         error = 1.96 * line.effective_heads_mcse
-        axes.errorbar(found.layer, line.effective_heads, error, marker="o", capsize=2, label=SOURCE_NAMES[source])
+        axes.errorbar(found.layer, line.effective_heads, error, marker="o", capsize=2, color=_COLOURS[source])
     axes.set(xlabel="layer", ylabel="effective heads", ylim=(0, None))
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
 
 
 def scores(found: xr.Dataset, source: str) -> tuple[str, str, str]:
