@@ -328,7 +328,8 @@ def test_design_without_claims_and_figures__has_a_report(tmp_path):
     results = build_results(design).drop_dims(["claim", "comparison"])
     text = write_report(results, design, Store(tmp_path)).read_text(encoding="utf-8")
     assert "The design makes no claim." in text
-    assert "The design declares no figure." in text
+    # The one that needs no declaration is there.
+    assert Page(text).attributes("img")[0]["alt"] == "All cells against theory, in errors"
     assert verdict_lines(results) == []
 
 
