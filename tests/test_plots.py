@@ -45,7 +45,7 @@ def test_curve__evaluates_theory_between_levels_unless_told_not_to(results, monk
     )
     assert len(joined) == 7 and len(smooth) == 7 + 2 * 6
     # Of a design that cannot be read from the results alone, theory at the levels is left.
-    silent = results.assign_attrs(design="no design")
+    silent = results.assign_attrs(design="study = 1")
     assert len(lines(plots.curve(silent, "mse", "angle", grid="angles", where=where)[0], "leading")[0]) == 7
 
 

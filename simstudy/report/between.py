@@ -37,5 +37,6 @@ def between_of(
     except UserError:  # there is none that can be read
         pass
     found = theory_between(design, figure, chosen(figure, results)).assign_attrs({_KEY: key})
-    store.write_dataset(file, found)
+    if found.sizes["cell"]:
+        store.write_dataset(file, found)
     return found

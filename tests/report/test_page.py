@@ -14,7 +14,6 @@ import xarray as xr
 from builders_results import DESIGN, build_design, build_results
 from matplotlib.colors import to_rgb
 
-from simstudy.design.figures import CurveFigure
 from simstudy.design.measures import MEASURES, THEORIES
 from simstudy.errors import UserError
 from simstudy.execution.store import Store, read_results
@@ -250,8 +249,7 @@ def test_page__shows_the_design_and_where_the_numbers_come_from(html, design, re
 def test_report__is_the_same_every_time(design, stored, folder, tmp_path):
     write_report(stored, design, Store(tmp_path))
     files = sorted(path.relative_to(folder) for path in folder.rglob("*") if path.is_file())
-    n_curves = sum(isinstance(figure, CurveFigure) for figure in design.figures.values())
-    assert len(files) == 4 + 2 * (len(design.figures) + 2) + n_curves
+    assert len(files) == 4 + 2 * (len(design.figures) + 2)
     assert (folder / "figures" / "all_claims.png").read_bytes().startswith(b"\x89PNG")
     for file in files:
         assert (tmp_path / file).read_bytes() == (folder / file).read_bytes(), file
@@ -330,7 +328,8 @@ def test_design_without_claims_and_figures__has_a_report(tmp_path):
     results = build_results(design).drop_dims(["claim", "comparison"])
     text = write_report(results, design, Store(tmp_path)).read_text(encoding="utf-8")
     assert "The design makes no claim." in text
-    assert "The design declares no figure." in text
+    # The one that needs no declaration is there.
+    assert Page(text).attributes("img")[0]["alt"] == "All cells against theory, in errors"
     assert verdict_lines(results) == []
 
 

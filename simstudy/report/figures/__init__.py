@@ -122,6 +122,7 @@ def image(drawing: Drawing, suffix: str) -> bytes:
     if suffix == "png":
         whole = Image.open(buffer).convert("RGB")
         buffer = io.BytesIO()
-        picture = whole.quantize(COLOURS_OF_PNG, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)
-        picture.save(buffer, "png", optimize=True)
+        whole.quantize(COLOURS_OF_PNG, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE).save(
+            buffer, "png", optimize=True
+        )
     return buffer.getvalue()

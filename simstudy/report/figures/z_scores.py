@@ -48,7 +48,7 @@ def z_score_figure(results: xr.Dataset, measures: Sequence[str]) -> Drawing:
     words = ["z: (Monte Carlo − theory) / error, a point for each cell; line: where chance would put independent cells",
              "cells that share data move together",
              "leading order is theory for many keys: far from the line, its own error shows"]  # fmt: skip
-    words += [f"{beyond} points beyond ±{FURTHEST:g} are drawn there"] if beyond else []
+    words += [f"drawn at the edge: {beyond} beyond ±{FURTHEST:g}"] if beyond else []
     legends(drawing, looks, [(Line2D([], [], linestyle=""), text) for text in words])
     return drawing
 
