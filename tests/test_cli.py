@@ -121,9 +121,9 @@ def test_run_in_use__is_one_message_and_exit_code_2(tmp_path):
         assert shown.returncode == 0 and f"process {os.getpid()} on" in shown.stdout
 
 
-def test_damaged_batches__are_told(finished, tmp_path):
-    folder = shutil.copytree(finished, tmp_path / "copy")
-    path, output = folder / "design.toml", folder / "out"
+def test_damaged_batches__are_told(tmp_path):
+    path, output = write_design(tmp_path), tmp_path / "out"
+    simstudy("run", path, "--output", output, "--executor", "serial")
     batch = next(output.rglob("*.npz"))
     batch.write_bytes(batch.read_bytes()[:-1])
     result = simstudy("run", path, "--output", output, "--executor", "serial")

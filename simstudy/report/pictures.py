@@ -8,6 +8,8 @@ from typing import NamedTuple
 
 ROOM = 0.1
 """Of the line on either side of what is shown."""
+NARROWEST = 0.008
+"""Width of an interval claimed that is narrower: else a point could not be seen."""
 COVERAGE = 1.96
 """Half-width of the thick part of a line in MCSE: a 95 % interval."""
 
@@ -60,4 +62,6 @@ def picture(claimed: tuple[float, float], runs: Sequence[Found]) -> Picture | No
         reach = COVERAGE * run.mcse if math.isfinite(run.mcse) else 0.0
         return Mark(places(run.confidence), places((run.estimate - reach, run.estimate + reach)), place(run.estimate))
 
-    return Picture(places(claimed), tuple(map(mark, runs)))
+    first, last = places(claimed)
+    room = max(NARROWEST - (last - first), 0.0) / 2
+    return Picture((first - room, last + room), tuple(map(mark, runs)))

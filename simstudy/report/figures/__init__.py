@@ -122,5 +122,6 @@ def image(drawing: Drawing, suffix: str) -> bytes:
     if suffix == "png":
         whole = Image.open(buffer).convert("RGB")
         buffer = io.BytesIO()
-        whole.quantize(COLOURS_OF_PNG, dither=Image.Dither.NONE).save(buffer, "png", optimize=True)
+        picture = whole.quantize(COLOURS_OF_PNG, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)
+        picture.save(buffer, "png", optimize=True)
     return buffer.getvalue()

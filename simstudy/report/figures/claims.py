@@ -49,8 +49,9 @@ def claims_figure(lines: Sequence[VerdictLine]) -> Drawing:
     words.set(ylim=(len(shown) - 0.5, -0.5), xlim=(0, 1))
     words.axis("off")
     axes.set(xlim=(0, 1), xticks=[])
-    text = "band: claimed; dot: pilot, square: confirmed, ± 1.96 MCSE; line: the truth, at the level of the claim"
-    axes.set_xlabel(text, fontsize=8)
+    text = "band: claimed; dot: pilot, square: confirmed, ± 1.96 MCSE; line: the truth, at the level of the claim\n"
+    text += "green: supported, blue: contradicted, as declared; orange: not as declared"
+    drawing.supxlabel(text, fontsize=8)
     axes.tick_params(left=False, labelleft=False)
     axes.grid(visible=False)
     if len(lines) > len(shown):

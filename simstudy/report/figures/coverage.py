@@ -55,7 +55,9 @@ def uncovered_entries(cells: xr.Dataset, measure: str) -> Entries:
 
 def _reasons(cells: xr.Dataset) -> list[str]:
     """The most common reasons, one of each kind, with the number of cells; numbers inside of them tell none apart."""
-    whys = [why.partition(";")[0] or _NO_FORMULA for why in cells.inapplicable.sel(source="leading").values.tolist()]
+    given = cells.inapplicable.sel(source="leading").values.tolist()
+    # Details after a semicolon and in brackets differ from cell to cell.
+    whys = [re.sub(r"\([^)]*\)", "", why.partition(";")[0]) or _NO_FORMULA for why in given]
     kinds = [re.sub(r"\d[\d.,e-]*", "#", why) for why in whys]
     common = Counter(kinds).most_common(MAX_REASONS)
     named = [(textwrap.shorten(whys[kinds.index(kind)], _LONGEST, placeholder=" …"), n) for kind, n in common]

@@ -13,7 +13,7 @@ from matplotlib.lines import Line2D
 from simstudy.design.figures import DiversityFigure
 from simstudy.design.measures import INDICES
 from simstudy.report.figures.marks import COVERAGE, NEUTRAL, Look, Notes, dropped, legends, looks_of, panelled, split
-from simstudy.report.figures.panels import MAX_COLUMNS, canvas, label_y, set_scales, share_y, visible
+from simstudy.report.figures.panels import MAX_COLUMNS, canvas, from_zero, label_y, set_scales, share_y, visible
 from simstudy.report.labels import INDEX_NAMES, measure_name, setting_and_level
 from simstudy.verdicts.figure_data import mean_within, rank_correlation
 
@@ -45,7 +45,8 @@ def _all_indices(figure: DiversityFigure, cells: xr.Dataset) -> Drawing:
         label_y(block, measure_name(figure.y), len(INDICES))
     text = f"bars: ± {COVERAGE} MCSE; r: Spearman's rank correlation over the cells"
     text += ", and its mean within colours" if figure.hue else ""
-    legends(drawing, looks, [(Line2D([], [], linestyle=""), text), *dropped(notes)], figure.hue)
+    words = [text, *from_zero(list(grid.flat[: len(rows) * len(INDICES)]), figure.y_scale)]
+    legends(drawing, looks, [*((Line2D([], [], linestyle=""), each) for each in words), *dropped(notes)], figure.hue)
     return drawing
 
 
@@ -60,8 +61,8 @@ def _one_index(figure: DiversityFigure, index: str, cells: xr.Dataset) -> Drawin
         axes.set_xlabel(index)
     share_y([axes for axes, _ in panels], figure.y_scale)
     label_y(grid, measure_name(figure.y), len(panels))
-    text = f"bars: ± {COVERAGE} MCSE; {INDEX_NAMES[index]}"
-    legends(drawing, looks, [(Line2D([], [], linestyle=""), text), *dropped(notes)], figure.hue)
+    words = [f"bars: ± {COVERAGE} MCSE; {INDEX_NAMES[index]}", *from_zero([axes for axes, _ in panels], figure.y_scale)]
+    legends(drawing, looks, [*((Line2D([], [], linestyle=""), each) for each in words), *dropped(notes)], figure.hue)
     return drawing
 
 

@@ -129,13 +129,26 @@ def tick_levels(axes: Axes, levels: np.ndarray, scale: str, unit: str = "") -> N
     if unit == "degrees" and len(levels) > 1:
         choices += [np.arange(0.0, 91.0, step) for step in (15.0, 30.0, 45.0, 90.0)]
         choices = [each[(each >= levels[0]) & (each <= levels[-1])] for each in choices]
-    choices += [levels[np.arange(len(levels)) % step == 0] for step in range(2, len(levels))]
     width = characters(axes)
-    fitting = [each for each in choices if _keep_clear(np.log(each) if scale == "log" else each, width)]
-    if fitting:
-        axes.xaxis.set_major_locator(FixedLocator(fitting[0].tolist()))
+    fitting = [each for each in choices if _keep_clear(_on_axis(each, scale), width)]
+    chosen = fitting[0] if fitting else _thinned(levels, scale, width)
+    if len(chosen):
+        axes.xaxis.set_major_locator(FixedLocator(chosen.tolist()))
         axes.xaxis.set_minor_locator(NullLocator())
         axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: number(value)))
+
+
+def _on_axis(values: np.ndarray, scale: str) -> np.ndarray:
+    return np.log(values) if scale == "log" else values
+
+
+def _thinned(levels: np.ndarray, scale: str, width: int) -> np.ndarray:
+    """Return the first and the last level, and of the others those that keep clear of all before them."""
+    kept = [levels[0], levels[-1]] if len(levels) else []
+    for each in levels[1:-1]:
+        if _keep_clear(_on_axis(np.sort([*kept, each]), scale), width):
+            kept.append(each)
+    return np.sort(kept)
 
 
 def _keep_clear(places: np.ndarray, width: int) -> bool:

@@ -18,6 +18,8 @@ HEIGHT = 0.85
 """Of a strip, in inches."""
 STRIP = "residuals"
 """Label of the axes of a strip."""
+TELLING = 0.5
+"""Longest half of an error bar, as a share of theory, of a point that decides how far strips go."""
 FAR = 4.0
 """A strip reaches no further than so many times what three quarters of the points need."""
 
@@ -25,8 +27,12 @@ FAR = 4.0
 def reach(cells: xr.Dataset, measure: str) -> float:
     """Return how far strips go on either side of 0; 0 if theory says nothing of any cell."""
     found = residuals(cells, measure)
-    needed = np.abs(found.values) + COVERAGE * np.nan_to_num(found.mcse)
-    needed = needed[np.isfinite(needed)]
+    errors = COVERAGE * np.nan_to_num(found.mcse)
+    needed = np.abs(found.values) + errors
+    known = np.isfinite(needed)
+    # Points that tell nothing, as their bars are so long, do not decide, unless there are no others.
+    telling = known & (errors <= TELLING)
+    needed = needed[telling if telling.any() else known]
     if not len(needed):
         return 0.0
     # Where rounding is all that differs, a strip of rounding errors would say nothing.

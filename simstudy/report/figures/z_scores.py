@@ -30,11 +30,12 @@ def compared_measures(results: xr.Dataset) -> list[str]:
 def z_score_figure(results: xr.Dataset, measures: Sequence[str]) -> Drawing:
     """Draw a panel for each measure, a colour for each theory: by chance points would follow the line."""
     drawing, grid = canvas(len(measures), 3.0)
-    looks = {THEORY_NAMES[source]: Look.of(position) for position, source in enumerate(THEORIES)}
+    told = [source for source in THEORIES if any(len(_known(results, name, source)) for name in measures)]
+    looks = {THEORY_NAMES[source]: Look.of(THEORIES.index(source)) for source in told}
     beyond = 0
     for axes, measure in zip(grid.flat, measures, strict=False):
         axes.plot([-FURTHEST, FURTHEST], [-FURTHEST, FURTHEST], color=NEUTRAL, linewidth=0.8, label="by chance")
-        for source in THEORIES:
+        for source in told:
             found, look = np.sort(_known(results, measure, source)), looks[THEORY_NAMES[source]]
             # Median ranks (Blom 1958).
             expected = norm.ppf((np.arange(len(found)) + 0.625) / (len(found) + 0.25))
@@ -44,7 +45,8 @@ def z_score_figure(results: xr.Dataset, measures: Sequence[str]) -> Drawing:
         axes.set(xlim=(-3.6, 3.6), ylim=(-1.08 * FURTHEST, 1.08 * FURTHEST), xlabel="normal quantile")
         axes.set_title(measure_name(measure), loc="left")
     label_y(grid, "z-score", len(measures))
-    words = ["z: (Monte Carlo − theory) / error, a point for each cell; line: where chance alone would put them",
+    words = ["z: (Monte Carlo − theory) / error, a point for each cell; line: where chance would put independent cells",
+             "cells that share data move together",
              "leading order is theory for many keys: far from the line, its own error shows"]  # fmt: skip
     words += [f"{beyond} points beyond ±{FURTHEST:g} are drawn there"] if beyond else []
     legends(drawing, looks, [(Line2D([], [], linestyle=""), text) for text in words])
