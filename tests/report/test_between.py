@@ -26,7 +26,7 @@ def test_theory_between__is_kept_until_design_or_theory_change(tmp_path, monkeyp
     first, second = (between_of(figure, "unshown", results, design, store) for _ in range(2))
     assert len(computed) == 1 and first.sizes["cell"] == 24
     np.testing.assert_array_equal(first.correlation, second.correlation)
-    monkeypatch.setattr(between, "judging_code", lambda: "another theory")
+    monkeypatch.setattr(between, "judging_code", lambda _: "another theory")
     between_of(figure, "unshown", results, design, store)
     between_of(figure, "unshown", results.assign_attrs(design_hash="another"), design, store)
     between_of(figure.model_copy(update={"y": "mse"}), "unshown", results, design, store)
