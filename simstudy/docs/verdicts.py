@@ -29,12 +29,12 @@ _BLOCK = re.compile(r"(<!-- verdicts: (.*?) -->\n).*?(<!-- end -->)", flags=re.D
 
 
 def gathered(study: str) -> pd.DataFrame:
-    """Return the verdicts of a study that lie in outputs/: a row for each claim, of the pilot and each confirmation."""
+    """Return the verdicts of a study that lie in outputs/, a row for each claim: of the pilot, and what confirms it."""
     design = load_design(ROOT / "designs" / f"{study}.toml")
     pilot = store_of(design, ROOT / "outputs")
     runs = {PILOT: pilot.folder}
     runs |= {f"{each.day}, beacon {each.beacon}": pilot.folder / "confirmed" / each.folder
-             for each in confirmed_of(design, pilot) if each.verdicts}  # fmt: skip
+             for each in confirmed_of(design, pilot) if each.verdicts and not each.void}  # fmt: skip
     rows = [{"study": study, "run": run} | row for run, folder in runs.items() for row in _rows(folder)]
     return pd.DataFrame(rows, columns=["study", "run", *COLUMNS])
 
