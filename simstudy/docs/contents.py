@@ -39,6 +39,19 @@ def studies() -> Iterator[str]:
         yield from ("What is asked, and what theory expects: " + " ".join(design["study"]["aim"].split()), "")
 
 
+def counts() -> Iterator[str]:
+    """Yield how many claims were confirmed, by verdict, and which verdicts are not those that were declared."""
+    found = verdicts.read()
+    found = found[found.run != verdicts.PILOT]
+    by_verdict = ", ".join(f"{count} {verdict}" for verdict, count in found.verdict.value_counts().items())
+    yield f"Of {found.study.nunique()} studies {len(found)} claims were judged on seeds that no pilot saw: {by_verdict}."
+    other = found[found.verdict != found.declared]
+    turned = other[other.verdict != "inconclusive"]
+    yield f"{len(other)} came out other than declared, {len(turned)} of them reversed, the others undecided:"
+    yield from ("", *(f"- `{row.study}/{row.claim}`: {row.verdict}, declared {row.declared}. {row.statement}"
+                      for row in other.itertuples()), "")  # fmt: skip
+
+
 def _picture(study: str, figures: dict[str, dict[str, str]]) -> Iterator[str]:
     """The first figure that the design declares, if the study was run here."""
     for name, figure in list(figures.items())[:1]:
@@ -73,4 +86,4 @@ def theories() -> Iterator[str]:
         yield from (f".. {kind}:: simstudy.theory.{name}", "")
 
 
-FILLED = {"studies": studies, "commands": commands, "targets": targets, "theories": theories}
+FILLED = {"studies": studies, "counts": counts, "commands": commands, "targets": targets, "theories": theories}
