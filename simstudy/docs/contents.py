@@ -44,7 +44,8 @@ def counts() -> Iterator[str]:
     found = verdicts.read()
     found = found[found.run != verdicts.PILOT]
     by_verdict = ", ".join(f"{count} {verdict}" for verdict, count in found.verdict.value_counts().items())
-    yield f"Of {found.study.nunique()} studies {len(found)} claims were judged on seeds that no pilot saw: {by_verdict}."
+    yield f"Of {found.study.nunique()} studies {len(found)} claims were judged on seeds that no pilot saw:"
+    yield f"{by_verdict}."
     other = found[found.verdict != found.declared]
     turned = other[other.verdict != "inconclusive"]
     yield f"{len(other)} came out other than declared, {len(turned)} of them reversed, the others undecided:"
