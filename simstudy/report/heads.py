@@ -119,7 +119,7 @@ def models_figure(models: dict[str, xr.Dataset], damage: dict[str, xr.Dataset]) 
         column[0].set_title(name)
         _damage(column[2], damage[name])
         _effective(column[3], found)
-    grid[2, 0].legend()
+    drawing.legend(*grid[2, 0].get_legend_handles_labels(), loc="outside lower center", ncols=len(_COLOURS))
     return drawing
 
 
