@@ -121,7 +121,7 @@ def image(drawing: Drawing, suffix: str) -> bytes:
     with mpl.rc_context(STYLE):
         drawing.savefig(buffer, format=suffix, dpi=RESOLUTION, metadata=metadata)
     if suffix == "png":
-        whole = decode(buffer).convert("RGB")
+        flat = decode(buffer).convert("RGB").quantize(COLOURS_OF_PNG, Quantize.MAXCOVERAGE, dither=Dither.NONE)
         buffer = io.BytesIO()
-        whole.quantize(COLOURS_OF_PNG, Quantize.MAXCOVERAGE, dither=Dither.NONE).save(buffer, "png", optimize=True)
+        flat.save(buffer, "png", optimize=True)
     return buffer.getvalue()
