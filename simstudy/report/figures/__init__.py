@@ -12,7 +12,8 @@ from functools import singledispatch
 import matplotlib as mpl
 import xarray as xr
 from matplotlib.figure import Figure as Drawing
-from PIL import Image
+from PIL.Image import Dither, Quantize
+from PIL.Image import open as decode
 
 from simstudy.design.figures import BaseFigure, CurveFigure, LawFigure
 from simstudy.design.measures import coordinates_of
@@ -120,9 +121,7 @@ def image(drawing: Drawing, suffix: str) -> bytes:
     with mpl.rc_context(STYLE):
         drawing.savefig(buffer, format=suffix, dpi=RESOLUTION, metadata=metadata)
     if suffix == "png":
-        whole = Image.open(buffer).convert("RGB")
+        flat = decode(buffer).convert("RGB").quantize(COLOURS_OF_PNG, Quantize.MAXCOVERAGE, dither=Dither.NONE)
         buffer = io.BytesIO()
-        whole.quantize(COLOURS_OF_PNG, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE).save(
-            buffer, "png", optimize=True
-        )
+        flat.save(buffer, "png", optimize=True)
     return buffer.getvalue()
