@@ -23,6 +23,7 @@ from simstudy.execution.seal import read_seal, require_unbroken, seal_of
 from simstudy.execution.store import store_of
 from simstudy.replicates.batch import simulate_batch
 from simstudy.report.confirmed import Confirmed, history_of, verdict_of
+from simstudy.report.pictures import Found
 
 CLAIMS = """
 [claims.small]
@@ -307,7 +308,8 @@ def test_freeze_and_confirm__show_pilot_and_confirmed_side_by_side(here, capsys)
 
 def test_confirmations_that_differ__are_divided_and_none_is_picked():
     def found(verdict: str, void: str = "") -> Confirmed:
-        return Confirmed(BEACON, "0f", "2026-11-22", void, {"claim": verdict} if verdict else {})
+        judged = {"claim": Found(verdict, 1.0, 0.1, (0.8, 1.2))} if verdict else {}
+        return Confirmed(BEACON, "0f", "2026-11-22", void, judged)
 
     yes, no, open_ = found("supported"), found("contradicted"), found("", "not finished")
     assert verdict_of("claim", [open_]) == verdict_of("claim", []) == "not confirmed"

@@ -7,7 +7,7 @@ import pytest
 from simstudy.verdicts import curves
 
 
-@pytest.fixture(scope="session", autouse=True)
+@pytest.fixture(scope="module", autouse=True)
 def no_theory_between():
     with pytest.MonkeyPatch.context() as patch:
         for source in curves.BUDGET:

@@ -191,6 +191,7 @@ def test_output_that_nobody_reads__is_dropped(redirection, tmp_path):
 
 
 def test_full_device__is_a_mistake_that_can_be_mended(tmp_path):
+    write_design(tmp_path)
     line = f"{sys.executable} -m simstudy list {tmp_path} > /dev/full"
     result = subprocess.run(["bash", "-c", line], capture_output=True, text=True, cwd=PACKAGE.parent, timeout=600)
     assert result.returncode == 2 and "standard output cannot be written (No space left" in result.stderr

@@ -191,7 +191,8 @@ def test_forward_pass__restores_masked_tokens(trained):
         for place in range(2, len(numbers) - 1, 6):
             masked = [*numbers[:place], vocabulary["[MASK]"], *numbers[place + 1 :]]
             restored.append(restored_probabilities(model(masked))[place].argmax() == numbers[place])
-    assert len(restored) > 20 and np.mean(restored) > 0.9
+    # Of many reactions 94 %: of these 46 tokens four standard errors less are 80 %.
+    assert len(restored) > 40 and np.mean(restored) > 0.8
 
 
 def test_trained_heads__are_those_of_the_models_own_attention(trained):
