@@ -22,8 +22,6 @@ from simstudy.execution import seal as sealing
 from simstudy.execution.seal import read_seal, require_unbroken, seal_of
 from simstudy.execution.store import store_of
 from simstudy.replicates.batch import simulate_batch
-from simstudy.report.confirmed import Confirmed, history_of, verdict_of
-from simstudy.report.pictures import Found
 
 CLAIMS = """
 [claims.small]
@@ -304,18 +302,6 @@ def test_freeze_and_confirm__show_pilot_and_confirmed_side_by_side(here, capsys)
     page = (pilot / "report.html").read_text()
     assert "void, as design.claims.small.margin was sealed as 0.5 and is 0.6" in page
     assert pd.read_csv(pilot / "verdicts.csv").confirmed.tolist() == ["not confirmed"] * 2
-
-
-def test_confirmations_that_differ__are_divided_and_none_is_picked():
-    def found(verdict: str, void: str = "") -> Confirmed:
-        judged = {"claim": Found(verdict, 1.0, 0.1, (0.8, 1.2))} if verdict else {}
-        return Confirmed(BEACON, "0f", "2026-11-22", void, judged)
-
-    yes, no, open_ = found("supported"), found("contradicted"), found("", "not finished")
-    assert verdict_of("claim", [open_]) == verdict_of("claim", []) == "not confirmed"
-    assert verdict_of("claim", [yes, open_, yes]) == "supported"
-    assert verdict_of("claim", [yes, no]) == verdict_of("claim", [no, yes, yes]) == "divided"
-    assert history_of("claim", [yes, open_]) == "0f: supported; 0f: not finished"
 
 
 def test_confirm__is_refused_without_a_seal_or_with_a_broken_one(here, capsys):

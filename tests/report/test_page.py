@@ -10,7 +10,6 @@ from html.parser import HTMLParser
 import numpy as np
 import pandas as pd
 import pytest
-import xarray as xr
 from builders_results import DESIGN, build_design, build_results
 from matplotlib.colors import to_rgb
 
@@ -28,7 +27,6 @@ from simstudy.report.tables import (
     cell_frame,
     comparison_frame,
     count_origins,
-    csv_of,
     verdict_frame,
     verdict_lines,
     verdict_table,
@@ -355,19 +353,6 @@ def test_large_grid__is_cut_and_says_so(tmp_path, monkeypatch):
     first_grid = text.partition("<summary>Cells of <code>angles")[2].partition("</details>")[0]
     assert first_grid.count("<tr><td>") == most
     assert len(pd.read_csv(tmp_path / "cells.csv")) == len(cell_frame(results)) == results.sizes["cell"]
-
-
-def test_csv__holds_no_formulas():
-    frame = pd.DataFrame({"text": ["=1+1", "+a", "-b", "@c", "\tx", "\rx", "a=b", ""], "number": -0.35 * np.arange(8)})
-    lines = csv_of(frame).replace("\r", "CR").splitlines()
-    assert lines[1:] == [
-        "'=1+1,-0.0", "'+a,-0.35", "'-b,-0.7", "'@c,-1.0499999999999998", "'\tx,-1.4", "'CRx,-1.75",
-        "a=b,-2.0999999999999996", ",-2.4499999999999997",
-    ]  # fmt: skip
-
-
-def test_verdict_frame__without_claims_is_empty():
-    assert verdict_frame(xr.Dataset()).empty
 
 
 def test_report__refuses_results_of_another_text_of_the_design(design, results, tmp_path):
