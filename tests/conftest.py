@@ -14,6 +14,14 @@ LONGEST = (
 )  # fmt: skip
 
 
+@pytest.fixture
+def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reports of this process are without pictures, which take longer to draw than a small study to run."""
+    from simstudy.report import page
+
+    monkeypatch.setattr(page, "_drawings", lambda *_: {})
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Sort tests by their files, and leave those of a file in order."""
     ranks = {name: rank for rank, name in enumerate(LONGEST)}

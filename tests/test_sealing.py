@@ -266,6 +266,7 @@ def test_seed__follows_from_seal_beacon_and_seed_alone():
 # ---------------- the commands
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_freeze_and_confirm__show_pilot_and_confirmed_side_by_side(here, capsys):
     assert simstudy("run", "design.toml") == 0
     assert "a pilot; not confirmed" in capsys.readouterr().out
