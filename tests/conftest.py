@@ -16,7 +16,7 @@ LONGEST = (
 
 @pytest.fixture
 def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Reports of this process are without pictures, which take longer to draw than a small study to run."""
+    """Reports of this process are without pictures, as those of `commands.simstudy`."""
     from simstudy.report import page
 
     monkeypatch.setattr(page, "_drawings", lambda *_: {})
