@@ -27,7 +27,10 @@ from simstudy.theory import damped_leading_order, measures_by_query, product_hea
 
 Array = NDArray[np.float64]
 
-CONTROLLED = ("squared_bias", "mean_variance", "mean_covariance", "ensemble_variance", "mse", "correlation")
+CONTROLLED = (
+    "squared_bias", "mean_squared_bias", "mean_variance", "mean_covariance", "ensemble_variance", "mse", "ambiguity",
+    "correlation",
+)  # fmt: skip
 """Measures that are averages over queries."""
 N_RANDOMISATIONS = 8
 LOG2_FEWEST, LOG2_MOST = 7, 13
