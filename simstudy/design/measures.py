@@ -116,6 +116,10 @@ STATISTICS: dict[str, Variable] = {
         _BY_SOURCE, "1", "relative difference of the bias-variance-covariance decomposition of the uniform average "
         "from its mean squared error", "(b^2 + V/H + (1 - 1/H) C) / direct_mse - 1",
     ),
+    "ambiguity_gap": Variable(
+        _BY_SOURCE, "1", "relative difference of the ambiguity decomposition of the uniform average from its mean "
+        "squared error", "(mean_squared_bias + mean_variance - ambiguity) / direct_mse - 1",
+    ),
     "correlation_gap": Variable(
         _BY_SOURCE, "1", "the same with covariance told by the mean variance and the correlation over redraws",
         "(b^2 + V/H + (1 - 1/H) correlation V) / direct_mse - 1",

@@ -116,6 +116,8 @@ def measures_of(average: Averages, combine: Combine, names: Sequence[str]) -> Me
     values |= dict(zip(names, extra.T, strict=True))
     if "direct_mse" in names:
         values |= _gaps(values, average.bias_product.mean(axis=(-2, -1)), n_heads)
+        of_heads = values["mean_squared_bias"] + values["mean_variance"]
+        values["ambiguity_gap"] = _ratio(of_heads - values["ambiguity"], values["direct_mse"]) - 1.0
     return values | {
         "combination_weight": weights,
         "hdi": np.concatenate([indices, 1.0 - values["correlation"][:, None], _spectral_indices(covariance)], axis=-1),
