@@ -8,6 +8,7 @@ import tomllib
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import language
 import typer
@@ -17,6 +18,8 @@ from simstudy import theory
 from simstudy.commands import app as command_line
 
 ROOT = verdicts.ROOT
+MOST_NAMED = 4
+"""Claims of one study that a row names."""
 
 
 def studies() -> Iterator[str]:
@@ -25,7 +28,14 @@ def studies() -> Iterator[str]:
     questions = dict(re.findall(r"^\| \[`(.*?)`\].*?\| (.*) \|$", language.PAGE.read_text(), flags=re.MULTILINE))
     for path in sorted((ROOT / "designs").glob("*.toml")):
         design = tomllib.loads(path.read_text())
-        yield from (f"## {path.stem}: {questions[path.stem]}", "", f"**{design['study']['title']}.**", "")
+        yield from (
+            f"(study-{path.stem})=",
+            "",
+            f"## {path.stem}: {questions[path.stem]}",
+            "",
+            f"**{design['study']['title']}.**",
+            "",
+        )
         yield from _picture(path.stem, design.get("figures", {}))
         origins = Counter(claim.get("origin", "unstated") for claim in design["claims"].values())
         counted = ", ".join(f"{count} {origin}" for origin, count in sorted(origins.items()))
@@ -51,6 +61,57 @@ def counts() -> Iterator[str]:
     yield f"{len(other)} came out other than declared, {len(turned)} of them reversed, the others undecided:"
     yield from ("", *(f"- `{row.study}/{row.claim}`: {row.verdict}, declared {row.declared}. {row.statement}"
                       for row in other.itertuples()), "")  # fmt: skip
+
+
+def abstracts() -> Iterator[str]:
+    """Yield what the abstracts of the sources assert, sentence by sentence, and what became of it."""
+    found = verdicts.read()
+    for paper in sources():
+        yield from (
+            f"## {paper['title']}",
+            "",
+            f"arXiv {paper['arxiv']}.",
+            "",
+            "| sentence | put to the test by | verdicts |",
+            "|---|---|---|",
+        )
+        for sentence in paper["sentences"]:
+            names = claims_of(sentence)
+            judged = {study: Counter() for study in sorted({name.partition("/")[0] for name in names})}
+            for name in names:
+                study, _, claim = name.partition("/")
+                judged[study][verdicts.verdict_of(study, claim, found).removesuffix(", confirmed")] += 1
+            studies = "<br>".join(f"[{study}](#study-{study})" + _named(study, names) for study in judged)
+            counted = "<br>".join(
+                ", ".join(f"{n} {verdict}" for verdict, n in each.items()) for each in judged.values()
+            )
+            lacking = sentence.get("untested", "")
+            yield f"| {sentence['says']} | {studies or 'nothing'}{': ' + lacking if lacking else ''} | {counted} |"
+        yield ""
+
+
+def sources() -> list[dict[str, Any]]:
+    """Return the papers whose abstracts are put to the test: title, arxiv and sentences of each."""
+    return list(tomllib.loads((Path(__file__).parent / "abstracts.toml").read_text())["paper"])
+
+
+def claims_of(sentence: dict[str, Any]) -> list[str]:
+    """Return the claims, STUDY/CLAIM, that put a sentence to the test: those that it names, and all of an origin."""
+    named = sentence.get("claims", [])
+    return [*(name for name in named if "/" in name), *(name for name, origin in _origins() if origin in named)]
+
+
+def _origins() -> Iterator[tuple[str, str]]:
+    """Claims of all designs, STUDY/CLAIM, each with its origin."""
+    for path in sorted((ROOT / "designs").glob("*.toml")):
+        for name, claim in tomllib.loads(path.read_text())["claims"].items():
+            yield f"{path.stem}/{name}", claim.get("origin", "unstated")
+
+
+def _named(study: str, names: list[str]) -> str:
+    """The claims of a study by name, if they are few."""
+    own = [name.partition("/")[2] for name in names if name.startswith(f"{study}/")]
+    return f": {', '.join(own)}" if len(own) <= MOST_NAMED else f": {len(own)} claims"
 
 
 def _picture(study: str, figures: dict[str, dict[str, str]]) -> Iterator[str]:
@@ -87,4 +148,7 @@ def theories() -> Iterator[str]:
         yield from (f".. {kind}:: simstudy.theory.{name}", "")
 
 
-FILLED = {"studies": studies, "counts": counts, "commands": commands, "targets": targets, "theories": theories}
+FILLED = {
+    "studies": studies, "counts": counts, "abstracts": abstracts, "commands": commands, "targets": targets,
+    "theories": theories,
+}  # fmt: skip
