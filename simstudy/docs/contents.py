@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import language
+import pandas as pd
 import typer
 import verdicts
 
@@ -67,27 +68,29 @@ def abstracts() -> Iterator[str]:
     """Yield what the abstracts of the sources assert, sentence by sentence, and what became of it."""
     found = verdicts.read()
     for paper in sources():
-        yield from (
-            f"## {paper['title']}",
-            "",
-            f"arXiv {paper['arxiv']}.",
-            "",
-            "| sentence | put to the test by | verdicts |",
-            "|---|---|---|",
-        )
+        yield from (f"## {paper['title']}", "", f"arXiv {paper['arxiv']}.", "")
+        yield from ("| sentence | claims that put it to the test, and their verdicts |", "|---|---|")
         for sentence in paper["sentences"]:
             names = claims_of(sentence)
-            judged = {study: Counter() for study in sorted({name.partition("/")[0] for name in names})}
-            for name in names:
-                study, _, claim = name.partition("/")
-                judged[study][verdicts.verdict_of(study, claim, found).removesuffix(", confirmed")] += 1
-            studies = "<br>".join(f"[{study}](#study-{study})" + _named(study, names) for study in judged)
-            counted = "<br>".join(
-                ", ".join(f"{n} {verdict}" for verdict, n in each.items()) for each in judged.values()
-            )
-            lacking = sentence.get("untested", "")
-            yield f"| {sentence['says']} | {studies or 'nothing'}{': ' + lacking if lacking else ''} | {counted} |"
+            studies = sorted({name.partition("/")[0] for name in names})
+            tested = [
+                _judged(study, [name for name in names if name.startswith(f"{study}/")], found) for study in studies
+            ]
+            lacking = [f"Not tested: {sentence['untested']}."] if "untested" in sentence else []
+            yield f"| {sentence['says']} | {'<br>'.join(tested + lacking)} |"
         yield ""
+
+
+def _judged(study: str, names: list[str], found: pd.DataFrame) -> str:
+    """Verdicts on some claims of a study: one by one if they are few, else counted."""
+    claims = [name.partition("/")[2] for name in names]
+    said = [verdicts.verdict_of(study, claim, found).removesuffix(", confirmed") for claim in claims]
+    if len(claims) <= MOST_NAMED:
+        text = ", ".join(f"{claim} *{verdict}*" for claim, verdict in zip(claims, said, strict=True))
+    else:
+        counted = ", ".join(f"{count} *{verdict}*" for verdict, count in Counter(said).most_common())
+        text = f"{len(claims)} claims, {counted}"
+    return f"[{study}](#study-{study}): {text}"
 
 
 def sources() -> list[dict[str, Any]]:
@@ -106,12 +109,6 @@ def _origins() -> Iterator[tuple[str, str]]:
     for path in sorted((ROOT / "designs").glob("*.toml")):
         for name, claim in tomllib.loads(path.read_text())["claims"].items():
             yield f"{path.stem}/{name}", claim.get("origin", "unstated")
-
-
-def _named(study: str, names: list[str]) -> str:
-    """The claims of a study by name, if they are few."""
-    own = [name.partition("/")[2] for name in names if name.startswith(f"{study}/")]
-    return f": {', '.join(own)}" if len(own) <= MOST_NAMED else f": {len(own)} claims"
 
 
 def _picture(study: str, figures: dict[str, dict[str, str]]) -> Iterator[str]:
