@@ -7,6 +7,7 @@ import re
 import tomllib
 from collections import Counter
 from collections.abc import Iterator
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -72,13 +73,15 @@ def abstracts() -> Iterator[str]:
         yield from ("| sentence | claims that put it to the test, and their verdicts |", "|---|---|")
         for sentence in paper["sentences"]:
             names = claims_of(sentence)
-            studies = sorted({name.partition("/")[0] for name in names})
-            tested = [
-                _judged(study, [name for name in names if name.startswith(f"{study}/")], found) for study in studies
-            ]
+            of_studies = groupby(sorted(names, key=_study), key=_study)
+            tested = [_judged(study, list(each), found) for study, each in of_studies]
             lacking = [f"Not tested: {sentence['untested']}."] if "untested" in sentence else []
             yield f"| {sentence['says']} | {'<br>'.join(tested + lacking)} |"
         yield ""
+
+
+def _study(name: str) -> str:
+    return name.partition("/")[0]
 
 
 def _judged(study: str, names: list[str], found: pd.DataFrame) -> str:
