@@ -33,9 +33,8 @@ def script(*arguments: str) -> subprocess.CompletedProcess:
 
 @pytest.fixture(scope="module")
 def design(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A quarter as long: workers are there before it starts."""
-    text = edited(LONG, "max_replicates = 4096", "max_replicates = 1024")
-    return write_design(tmp_path_factory.mktemp("long"), text)
+    """Half as long: workers are there before it starts."""
+    return write_design(tmp_path_factory.mktemp("long"), edited(LONG, "n_keys = 20_000", "n_keys = 10_000"))
 
 
 @pytest.fixture
