@@ -306,7 +306,8 @@ def test_decisive__is_the_surest_against_and_the_least_sure_in_favour():
         for name, p in (("surely", 1e-6), ("hardly", 1e-3))
     )
     both = [surely, hardly]
-    assert decide(both, 0.01).verdict == "contradicted" and decide(both, 0.01).decisive is surely
+    for order in (both, both[::-1]):
+        assert decide(order, 0.01).verdict == "contradicted" and decide(order, 0.01).decisive is surely
     against = [each._replace(evidence=each.evidence._replace(against=np.array(1.0))) for each in both]
     assert decide(against, 0.01).verdict == "supported" and decide(against, 0.01).decisive is against[1]
 
