@@ -143,6 +143,7 @@ def test_numerical_error__enters_beside_the_monte_carlo_error():
     (plain,) = compare(stated, accounts, ("x",), predictions(2.0))
     (blurred,) = compare(stated, accounts, ("x",), predictions(2.0, error=0.3))
     assert blurred.mcse == pytest.approx(np.hypot(plain.mcse, blurred.estimate * 0.15), rel=1e-12)
+    assert blurred.given == blurred.mcse
     assert blurred.estimate == plain.estimate and blurred.statistic.startswith("mse / exact")
     # An error as large as the margin decides nothing, either way; without one both are decided.
     for truth, expected in ((2.0, "supported"), (1.4, "contradicted")):

@@ -55,7 +55,9 @@ def test_draws__have_the_errors_and_the_pairing_of_the_estimates():
 
 
 def test_profile__finds_the_vertex_of_a_parabola_in_the_logarithm():
-    levels = np.array([1.0, 2.0, 4.0, 8.0])
+    uneven, levels = np.array([1.0, 3.0, 4.0, 8.0]), np.array([1.0, 2.0, 4.0, 8.0])
+    profile = Profile(uneven, 5.0 + 0.3 * (np.log(uneven) - np.log(2.5))[None] ** 2)
+    assert profile.refined[0] == pytest.approx(2.5)
     for vertex in (1.5, 2.0, 3.1, 5.5):
         profile = Profile(levels, 5.0 + 0.3 * (np.log(levels) - np.log(vertex))[None] ** 2)
         assert profile.refined[0] == pytest.approx(vertex)
