@@ -100,4 +100,6 @@ def test_counts_that_are_alike__leave_exceptions_by_one_unseen():
     np.testing.assert_allclose(table, [[128, 128, np.inf], [128, 512, np.inf], [np.inf, np.inf, 512]])
     drawn = account({}, 3.0, alike, given=cells[0].performance, n_replicates=1024, **settings)
     assert Estimates([drawn], "visible_rank").combine({0: 1.0}).unseen == 64
+    never = account({}, 0.0, alike, n_replicates=256, **settings)
+    assert Estimates([never], "visible_rank").combine({0: 1.0}).unseen == 256
     assert Estimates([account({}, 3.0, alike)], "mse").combine({0: 1.0}).unseen == np.inf  # an identity

@@ -110,3 +110,5 @@ def test_cells_with_fixed_points__are_paired_by_batch_with_those_of_a_population
     expected = np.array([0.1, -0.2, 0.05, 0.05]) - blocks.reshape(4, 16).sum(axis=1)
     assert difference.mcse == pytest.approx(np.linalg.norm(expected))
     assert difference.given == pytest.approx(np.linalg.norm(0.01 - blocks)) and difference.n_blocks == 4
+    apart = Estimates([over, fixed], "mse").differences([0, 1]).at(0, 1)
+    assert (apart.mcse, apart.given) == pytest.approx((difference.mcse, difference.given))
