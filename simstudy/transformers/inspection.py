@@ -139,7 +139,8 @@ def _sequences(heads: TransformerHeads, states: ArrayLike | list[np.ndarray], ma
     for s, (one, real) in enumerate(zip(given, kept, strict=True)):
         if one.ndim != 3 or (one.shape[0], one.shape[2]) != (n_layers, n_features) or real.sum() < 2:
             raise ValueError(
-                f"states of sequence {s}: shape {one.shape}, {real.sum()} tokens; give {wanted}, 2 or more"
+                f"states of sequence {s}: shape {one.shape}, {real.sum()} tokens; give {wanted}, 2 or more; "
+                "what leaves the last layer enters no attention"
             )
         if not np.isfinite(one[:, real]).all():
             raise ValueError(f"states of sequence {s} hold NaN or infinity; mask such tokens")
