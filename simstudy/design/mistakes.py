@@ -90,7 +90,7 @@ def from_validation(
         else:
             head, tail = [prefix] if prefix else [], steps
         path = "".join(f"[{s}]" if isinstance(s, int) else f".{s}" for s in [*head, *tail]).lstrip(".")
-        value = None if detail["type"] == "missing" else detail["input"]
+        value = None if detail["type"] == "missing" else detail.get("ctx", {}).get("tag", detail["input"])
         remedy = _remedy(detail, _description(model, detail["loc"]))
         if detail["type"] == "extra_forbidden" and len(detail["loc"]) > len(steps) > 1:
             remedy = remedy.replace("key", f'key for "{detail["loc"][-2]}"', 1)
