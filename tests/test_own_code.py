@@ -403,13 +403,17 @@ def test_example__of_masks_agrees_with_its_exact_theory(tmp_path):
     assert (np.abs(empirical - exact) < 4 * results.mse_mcse).all() and (np.diff(exact) > 0.02).all()
 
 
-def test_example__covers_as_often_as_student_says(tmp_path):
-    lines = sum(len(file.read_text().splitlines()) for file in EXAMPLE.glob("own?functions.*"))
-    assert lines <= 50
+def test_example__covers_as_often_as_was_published(tmp_path):
+    assert sum(len(file.read_text().splitlines()) for file in EXAMPLE.glob("own?functions.*")) <= 40
     trust = [EXAMPLE / "own_functions.py"]
     results = package.run(EXAMPLE / "own-functions.toml", output=tmp_path, executor="serial", trust=trust)
     assert results.verdict.item() == "supported"
-    mean = results.isel(cell=results.grid == "mean")
-    exact = 2.0 * stats.t(mean.n_keys.values - 1).cdf(1.96) - 1.0
-    z = (mean.own_measure.sel(source="empirical").values - exact) / mean.own_measure_mcse.values
-    assert (np.abs(z) < 4.0).all() and (mean.own_measure_mcse < 0.006).all()
+    counts = [np.arange(n + 1) for n in results.n_keys.values]
+    exact = [stats.binom(len(k) - 1, 0.5).pmf(k)[covers(k / (len(k) - 1), len(k) - 1)].sum() for k in counts]
+    assert (round(exact[0], 3), round(exact[-1], 3)) == (0.951, 0.919)
+    z = (results.own_measure.sel(source="empirical").values - exact) / results.own_measure_mcse.values
+    assert (np.abs(z) < 4.0).all() and (results.own_measure_mcse < 0.003).all()
+
+
+def covers(p, n):
+    return (p - 0.5) ** 2 < 1.96**2 * p * (1.0 - p) / n

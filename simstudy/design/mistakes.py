@@ -122,10 +122,23 @@ def _remedy(detail: Any, description: str) -> str:
     if detail["type"] == "union_tag_invalid":
         stated, known = detail["ctx"]["tag"], re.findall("'([^']*)'", detail["ctx"]["expected_tags"])
         return f"unknown {detail['ctx']['discriminator'].strip(chr(39))}; {hint(stated, known)}"
+    if detail["type"] == "literal_error":
+        return _of_these(str(detail["input"]), re.findall("'([^']*)'", detail["ctx"]["expected"]), description)
     message = str(detail["msg"]).replace("Input should be", "must be").replace("Input tag", "the name")
     message = re.sub(r"a valid dictionary( or instance of \w+)?", "a table", message)
     message = message[0].lower() + message[1:]
     return f"{message}; give {description}" if description else message
+
+
+def _of_these(stated: str, known: list[str], description: str) -> str:
+    """What to give in place of a name that is none of the known ones, all of which are named once."""
+    near = difflib.get_close_matches(stated, known, n=1)
+    say = f"give {description}" if all(name in description for name in known) else f"must be {_any_of(known)}"
+    return f'did you mean "{near[0]}"? {say}' if near else say
+
+
+def _any_of(names: list[str]) -> str:
+    return " or ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
 
 
 def _without_echoes(problems: list[Problem]) -> list[Problem]:
