@@ -107,8 +107,11 @@ def _drawings(results: xr.Dataset, design: Design, store: Store) -> dict[str, Dr
 
 
 def require_same_design(results: xr.Dataset, design: Design, store: Store) -> None:
-    """Refuse results that come from another text of the design."""
-    if results.attrs.get("design_hash") != hashlib.sha256(design.text.encode()).hexdigest():
+    """Refuse results that come from another text of the design; of a confirmation its seal says what it was of."""
+    if (
+        design.confirmation is None
+        and results.attrs.get("design_hash") != hashlib.sha256(design.text.encode()).hexdigest()
+    ):
         raise UserError(
             f"{store.folder / 'results.nc'}: not of this text of the design, which has changed since; {_AGAIN}"
         )
