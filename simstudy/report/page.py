@@ -25,7 +25,7 @@ from simstudy.design.settings.cell import level
 from simstudy.design.settings.systems import NAMES
 from simstudy.errors import UserError
 from simstudy.execution.store import Store
-from simstudy.report.answer import groups, headline, said_of
+from simstudy.report.answer import groups, headline, said_of, standing_of
 from simstudy.report.between import between_of
 from simstudy.report.campaign import Campaign
 from simstudy.report.comparisons import comparison_lines
@@ -170,7 +170,7 @@ def template(name: str) -> jinja2.Template:
     style, script = (loader.get_source(environment, f"page.{kind}")[0] for kind in ("css", "js"))
     allowed = f"default-src 'none'; img-src data:; style-src {_digest(style)}; script-src {_digest(script)}"
     environment.globals |= {
-        "style": Markup(style), "script": Markup(script), "said_of": said_of,
+        "style": Markup(style), "script": Markup(script), "said_of": said_of, "standing_of": standing_of,
         "policy": f"{allowed}; base-uri 'none'; form-action 'none'",
     }  # fmt: skip
     return environment.get_template(name)

@@ -69,7 +69,7 @@ def settle_strips(strips: Sequence[Axes], named: Sequence[Axes], limit: float) -
 
 
 def _percent(value: float, _: int) -> str:
-    text = number(round(100 * value, 6)).replace("-", "−")
+    text = number(100 * value if abs(value) > 1e-12 else 0.0).replace("-", "−")
     return f"{'+' if value > 1e-12 else ''}{text} %"
 
 
