@@ -8,6 +8,7 @@ import tomllib
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import language
 import typer
@@ -15,12 +16,13 @@ import verdicts
 
 from simstudy import theory
 from simstudy.commands import app as command_line
+from simstudy.report.formulas import EQUATIONS
 
 ROOT = verdicts.ROOT
 
 
 def studies() -> Iterator[str]:
-    """Yield the gallery: each shipped study with question, sizes, a picture if it was run here, and its verdicts."""
+    """Yield the gallery: each shipped study with question, sizes, a picture and its verdicts."""
     found = verdicts.read()
     questions = dict(re.findall(r"^\| \[`(.*?)`\].*?\| (.*) \|$", language.PAGE.read_text(), flags=re.MULTILINE))
     for path in sorted((ROOT / "designs").glob("*.toml")):
@@ -36,6 +38,7 @@ def studies() -> Iterator[str]:
         judged = {*found[found.study == path.stem].claim}
         names = [f"{path.stem}/{claim}" for claim in design["claims"] if claim in judged]
         yield from (verdicts.quoted(names, found) if names else "No verdicts are stored yet.", "")
+        yield from _formulas(design["claims"])
         yield from ("What is asked, and what theory expects: " + " ".join(design["study"]["aim"].split()), "")
 
 
@@ -54,11 +57,18 @@ def counts() -> Iterator[str]:
 
 
 def _picture(study: str, figures: dict[str, dict[str, str]]) -> Iterator[str]:
-    """The first figure that the design declares, if the study was run here."""
-    for name, figure in list(figures.items())[:1]:
-        path = Path("outputs") / study / "quick" / "figures" / f"{name}.png"
-        if (ROOT / path).exists():
-            yield from (f"![{figure['title']}](../../{path})", "", f"*{figure['title']}*", "")
+    """The first figure that the design declares."""
+    for figure in list(figures.values())[:1]:
+        path = (verdicts.GALLERY / "studies" / f"{study}.png").relative_to(ROOT)
+        yield from (f"![{figure['title']}](../../{path})", "", f"*{figure['title']}*", "")
+
+
+def _formulas(claims: dict[str, Any]) -> Iterator[str]:
+    """Where the formulas stand whose values claims state."""
+    named = {claim["value"]["formula"]: None for claim in claims.values() if isinstance(claim.get("value"), dict)}
+    if named:
+        told = ", ".join(f"`{name}` {{eq}}`{EQUATIONS[name]}`" for name in named)
+        yield from (f"Values of claims that are formulas: {told}.", "")
 
 
 def commands() -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""Verdicts of the shipped studies that documents quote: outputs/gallery/verdicts.csv, which goes with the repository.
+"""Verdicts and pictures of the shipped studies that documents show: outputs/gallery, which goes with the repository.
 
 `python simstudy/docs/verdicts.py` gathers them from the results that lie in outputs/ (those of other studies stay), and
 fills the tables of README.md that begin with ``<!-- verdicts: STUDY/CLAIM, ... -->``: with confirmed verdicts where
@@ -8,6 +8,7 @@ there are any, else with those of the pilot.
 from __future__ import annotations
 
 import re
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,12 +18,13 @@ import xarray as xr
 from simstudy.design.load import load_design
 from simstudy.errors import UserError
 from simstudy.execution.store import store_of
-from simstudy.report.confirmed import DIVIDED, confirmed_of
+from simstudy.report.confirmed import DIVIDED, confirmed_of, runs_of
 from simstudy.report.tables import verdict_lines
 from simstudy.results import open_results
 
 ROOT = Path(__file__).parents[2]
-TABLE, PAGE = ROOT / "outputs" / "gallery" / "verdicts.csv", ROOT / "README.md"
+GALLERY, PAGE = ROOT / "outputs" / "gallery", ROOT / "README.md"
+TABLE = GALLERY / "verdicts.csv"
 PILOT = "pilot"
 COLUMNS = ("claim", "statement", "origin", "verdict", "declared", "statistic", "estimate", "claimed", "confidence")
 _BLOCK = re.compile(r"(<!-- verdicts: (.*?) -->\n).*?(<!-- end -->)", flags=re.DOTALL)
@@ -46,6 +48,14 @@ def _rows(folder: Path) -> Iterator[dict[str, str]]:
         return
     for line in verdict_lines(results):
         yield {name: getattr(line, name) for name in COLUMNS}
+
+
+def drawn(study: str) -> Path | None:
+    """Return the first figure that a study declares, as its last run drew it; None if no page was written here."""
+    design = load_design(ROOT / "designs" / f"{study}.toml")
+    folders = [run.store.folder / "figures" for run in runs_of(design, ROOT / "outputs")]
+    pictures = [folder / f"{name}.png" for folder in folders for name in list(design.figures)[:1]]
+    return next((path for path in reversed(pictures) if path.exists()), None)
 
 
 def quoted(names: list[str], verdicts: pd.DataFrame) -> str:
@@ -76,12 +86,14 @@ def filled(page: str, verdicts: pd.DataFrame) -> str:
 
 
 def write() -> None:
-    """Write the table of verdicts and the page that quotes it anew."""
+    """Write the table of verdicts, the pictures of studies and the page that quotes the table anew."""
     known = read()
     for path in sorted((ROOT / "designs").glob("*.toml")):
         found = gathered(path.stem) if (ROOT / "outputs" / path.stem).exists() else pd.DataFrame()
         if not found.empty:
             known = pd.concat([known[known.study != path.stem], found])
+            if (picture := drawn(path.stem)) is not None:
+                shutil.copyfile(picture, GALLERY / "studies" / picture.with_stem(path.stem).name)
     known.sort_values("study", kind="stable").to_csv(TABLE, index=False, lineterminator="\n")
     PAGE.write_text(filled(PAGE.read_text(), read()))
 

@@ -32,6 +32,7 @@ from simstudy.report.comparisons import comparison_lines
 from simstudy.report.confirmed import Confirmed, confirmed_of
 from simstudy.report.explorer import explored
 from simstudy.report.figures import ALL_CLAIMS, RESOLUTION, Z_SCORES, draw, draw_claims, draw_z_scores, image
+from simstudy.report.formulas import formulas_of
 from simstudy.report.labels import THEORY_NAMES, given_draws, level_name, measure_name, number, setting_name, with_error
 from simstudy.report.tables import (
     cell_frame,
@@ -195,6 +196,7 @@ def describe(
         "verdicts": lines,
         "headline": headline(lines),
         "groups": groups(lines),
+        "formulas": formulas_of(design),
         "own_page": "",
         "origins": count_origins(lines),
         "confirmation": design.confirmation,

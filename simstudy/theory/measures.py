@@ -19,6 +19,7 @@ def measures_by_query(prediction: Prediction | ExactPrediction, weights: ArrayLi
     Parameters
     ----------
     prediction : Prediction or ExactPrediction
+        Bias and covariance of the heads.
     weights : (H,) array
         Combination weights a_h; they need not sum to 1.
 
@@ -49,9 +50,21 @@ def measures_by_query(prediction: Prediction | ExactPrediction, weights: ArrayLi
 
 
 def predicted_measures(prediction: Prediction | ExactPrediction, weights: ArrayLike) -> dict[str, float]:
-    """Measures averaged over the queries; keys and arguments as in :func:`measures_by_query`.
+    """Measures averaged over the queries: those of :func:`measures_by_query`.
 
     ``effective_heads`` is the ratio of query-averaged variances, not the average of ratios.
+
+    Parameters
+    ----------
+    prediction : Prediction or ExactPrediction
+        Bias and covariance of the heads.
+    weights : (H,) array
+        Combination weights a_h; they need not sum to 1.
+
+    Returns
+    -------
+    dict of float
+        NaN where the prediction is blank at some query.
     """
     measures = {name: float(values.mean()) for name, values in measures_by_query(prediction, weights).items()}
     measures["effective_heads"] = float(_effective_heads(prediction.covariance.mean(axis=0, keepdims=True))[0])
@@ -61,9 +74,21 @@ def predicted_measures(prediction: Prediction | ExactPrediction, weights: ArrayL
 # A covariance with an error and no deviations beside it has a correlation of unbounded error: infinity or NaN.
 @np.errstate(invalid="ignore", divide="ignore")
 def measure_errors_by_query(prediction: ExactPrediction, weights: ArrayLike) -> dict[str, Array]:
-    """Bounds, to first order, of the numerical error of each measure of :func:`measures_by_query`; arguments as there.
+    """Bounds, to first order, of the numerical error of each measure of :func:`measures_by_query`.
 
     Absolute errors of biases and covariances are added as if all had the worst sign.
+
+    Parameters
+    ----------
+    prediction : ExactPrediction
+        With the numerical errors of its moments.
+    weights : (H,) array
+        Combination weights a_h; they need not sum to 1.
+
+    Returns
+    -------
+    dict of (Q,) arrays
+        Of each measure, in its unit.
     """
     size = np.abs(real_array("weights", weights).astype(float))
     errors, covariance = prediction.covariance_error, prediction.covariance
@@ -87,7 +112,20 @@ def measure_errors_by_query(prediction: ExactPrediction, weights: ArrayLike) -> 
 
 
 def predicted_measure_errors(prediction: ExactPrediction, weights: ArrayLike) -> dict[str, float]:
-    """Bounds of the numerical errors of :func:`predicted_measures`, to first order; arguments as there."""
+    """Bounds of the numerical errors of :func:`predicted_measures`, to first order.
+
+    Parameters
+    ----------
+    prediction : ExactPrediction
+        With the numerical errors of its moments.
+    weights : (H,) array
+        Combination weights a_h; they need not sum to 1.
+
+    Returns
+    -------
+    dict of float
+        Of each measure, in its unit.
+    """
     bounds = {name: float(values.mean()) for name, values in measure_errors_by_query(prediction, weights).items()}
     averages = (
         matrices.mean(axis=0, keepdims=True) for matrices in (prediction.covariance, prediction.covariance_error)
