@@ -145,7 +145,15 @@ def quadratic_errors(blocks: Moments, weights: Array) -> Measures:
     mean_error = sums.error_sum / sums.n_defined[:, None, None]
     each = np.stack([_quadratic_error(mean_error[..., head], sums.n_defined)[0] for head in range(len(weights))])
     together, by_query = _quadratic_error(mean_error @ weights, sums.n_defined)
-    return {"squared_bias": together, "squared_bias_by_query": by_query, "head_squared_bias": each}
+    of_heads = _quadratic_error(mean_error.reshape(len(mean_error), -1), sums.n_defined)[0]
+    at_each = [_quadratic_error(mean_error[:, query], sums.n_defined)[0] for query in range(mean_error.shape[1])]
+    return {
+        "squared_bias": together,
+        "squared_bias_by_query": by_query,
+        "mean_squared_bias": of_heads,
+        "mean_squared_bias_by_query": np.array(at_each),
+        "head_squared_bias": each,
+    }
 
 
 def _quadratic_error(means: Array, sizes: np.ndarray) -> tuple[Array, Array]:

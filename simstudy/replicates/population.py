@@ -84,7 +84,7 @@ def _given(
     mcse = {name: np.sqrt((each**2).sum(axis=0)) for name, each in influence.items()}
     quadratic = [quadratic_errors(batch, weights) for batch, use in zip(batches, used, strict=True) if use]
     remainder: dict[str, float] = {}
-    for name in ("squared_bias", "head_squared_bias"):
+    for name in ("squared_bias", "mean_squared_bias", "head_squared_bias"):
         error = np.sqrt(sum(each[name] ** 2 for each in quadratic)) / len(quadratic)
         mcse[name] = np.hypot(mcse[name], error)
         if name in over.contribution:

@@ -14,7 +14,7 @@ from simstudy.theory.leading import Prediction
 def measures_by_query(prediction: Prediction | ExactPrediction, weights: ArrayLike) -> dict[str, Array]:
     """Measures of the ensemble sum_h a_h f_h at every query.
 
-    Formulas :eq:`decomposition`, :eq:`effective-heads`.
+    Formulas :eq:`decomposition`, :eq:`effective-heads`, :eq:`ambiguity`.
 
     Parameters
     ----------
@@ -27,9 +27,10 @@ def measures_by_query(prediction: Prediction | ExactPrediction, weights: ArrayLi
     -------
     dict of (Q,) arrays
         ``squared_bias`` and ``ensemble_variance`` of the ensemble and their sum ``mse`` (Ueda and Nakano 1996);
-        ``mean_variance`` over heads; ``mean_covariance`` and ``correlation`` over ordered pairs of distinct heads,
-        NaN for one head; ``output_diversity`` = 1 - correlation; ``effective_heads``, the mean variance of a head
-        over the variance of the uniform average.  NaN where the prediction is.
+        ``mean_squared_bias`` and ``mean_variance`` over heads; ``ambiguity``, by which the uniform average has less
+        error than its heads (Krogh and Vedelsby 1995); ``mean_covariance`` and ``correlation`` over ordered pairs of
+        distinct heads, NaN for one head; ``output_diversity`` = 1 - correlation; ``effective_heads``, the mean variance
+        of a head over the variance of the uniform average.  NaN where the prediction is.
     """
     combination = real_array("weights", weights).astype(float)
     covariance = prediction.covariance
@@ -38,6 +39,7 @@ def measures_by_query(prediction: Prediction | ExactPrediction, weights: ArrayLi
     correlation = _mean_over_pairs(_correlations(covariance))
     measures = {
         "squared_bias": bias**2,
+        "mean_squared_bias": (prediction.bias**2).mean(axis=1),
         "mean_variance": np.trace(covariance, axis1=1, axis2=2) / len(combination),
         "mean_covariance": _mean_over_pairs(covariance),
         "ensemble_variance": np.einsum("h,qhg,g->q", combination, covariance, combination),
@@ -45,6 +47,8 @@ def measures_by_query(prediction: Prediction | ExactPrediction, weights: ArrayLi
         "output_diversity": 1 - correlation,
     }
     measures["mse"] = measures["squared_bias"] + measures["ensemble_variance"]
+    deviation = prediction.bias - prediction.bias.mean(axis=1, keepdims=True)
+    measures["ambiguity"] = (deviation**2).mean(axis=1) + measures["mean_variance"] - covariance.mean(axis=(1, 2))
     measures["effective_heads"] = _effective_heads(covariance)
     return measures
 
@@ -106,6 +110,12 @@ def measure_errors_by_query(prediction: ExactPrediction, weights: ArrayLike) -> 
         "correlation": _mean_over_pairs(correlation),
         "effective_heads": _effective_heads_error(covariance, errors),
     }
+    size_of_bias, error = np.abs(prediction.bias), prediction.bias_error
+    bounds["mean_squared_bias"] = (2 * size_of_bias * error + error**2).mean(axis=1)
+    spread = np.abs(prediction.bias - prediction.bias.mean(axis=1, keepdims=True))
+    wrong = error + error.mean(axis=1, keepdims=True)
+    bounds["ambiguity"] = (2 * spread * wrong + wrong**2).mean(axis=1) + bounds["mean_variance"]
+    bounds["ambiguity"] += errors.mean(axis=(1, 2))
     bounds["output_diversity"] = bounds["correlation"]
     bounds["mse"] = bounds["squared_bias"] + bounds["ensemble_variance"]
     return bounds
