@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import language
+import pandas as pd
 import typer
 import verdicts
 
@@ -37,18 +38,22 @@ def studies() -> Iterator[str]:
                     f"{sealed}`make study STUDY={path.stem}`.", "")  # fmt: skip
         judged = {*found[found.study == path.stem].claim}
         names = [f"{path.stem}/{claim}" for claim in design["claims"] if claim in judged]
-        yield from (verdicts.quoted(names, found) if names else "No verdicts are stored yet.", "")
+        yield from (*(_told(name, found) for name in names), "" if names else "No verdicts are stored yet.", "")
         yield from _formulas(design["claims"])
         yield from ("What is asked, and what theory expects: " + " ".join(design["study"]["aim"].split()), "")
 
 
 def counts() -> Iterator[str]:
-    """Yield how many claims were confirmed, by verdict, and which verdicts are not those that were declared."""
-    found = verdicts.read()
-    found = found[found.run != verdicts.PILOT]
+    """Yield how many claims were confirmed, by verdict."""
+    found = _confirmed()
     by_verdict = ", ".join(f"{count} {verdict}" for verdict, count in found.verdict.value_counts().items())
     yield f"Of {found.study.nunique()} studies {len(found)} claims were judged on seeds that no pilot saw:"
     yield f"{by_verdict}."
+
+
+def others() -> Iterator[str]:
+    """Yield the confirmed verdicts that are not those that were declared."""
+    found = _confirmed()
     other = found[found.verdict != found.declared]
     turned = other[other.verdict != "inconclusive"]
     yield f"{len(other)} came out other than declared, {len(turned)} of them reversed, the others undecided:"
@@ -56,11 +61,22 @@ def counts() -> Iterator[str]:
                       for row in other.itertuples()), "")  # fmt: skip
 
 
+def _confirmed() -> pd.DataFrame:
+    found = verdicts.read()
+    return found[found.run != verdicts.PILOT]
+
+
+def _told(name: str, found: pd.DataFrame) -> str:
+    """A claim in one line: what is said of it, and the numbers that decide."""
+    verdict, row = verdicts.judged(name, found)
+    return f"- **{verdict}**: {row.statement} *{row.statistic}: {row.estimate}, claimed {row.claimed}*"
+
+
 def _picture(study: str, figures: dict[str, dict[str, str]]) -> Iterator[str]:
-    """The first figure that the design declares."""
-    for figure in list(figures.values())[:1]:
-        path = (verdicts.GALLERY / "studies" / f"{study}.png").relative_to(ROOT)
-        yield from (f"![{figure['title']}](../../{path})", "", f"*{figure['title']}*", "")
+    """The first figure that the design declares; none of a study that was never run."""
+    path = verdicts.GALLERY / "studies" / f"{study}.png"
+    for figure in list(figures.values())[: path.exists()]:
+        yield from (f"![{figure['title']}](../../{path.relative_to(ROOT)})", "", f"*{figure['title']}*", "")
 
 
 def _formulas(claims: dict[str, Any]) -> Iterator[str]:
@@ -97,4 +113,11 @@ def theories() -> Iterator[str]:
         yield from (f".. {kind}:: simstudy.theory.{name}", "")
 
 
-FILLED = {"studies": studies, "counts": counts, "commands": commands, "targets": targets, "theories": theories}
+FILLED = {
+    "studies": studies,
+    "counts": counts,
+    "others": others,
+    "commands": commands,
+    "targets": targets,
+    "theories": theories,
+}

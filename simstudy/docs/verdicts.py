@@ -11,6 +11,7 @@ import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import xarray as xr
@@ -64,15 +65,21 @@ def quoted(names: list[str], verdicts: pd.DataFrame) -> str:
         "| claim | verdict | decided by | estimate ± MCSE | the truth lies in | claimed |",
         "|---|---|---|---|---|---|",
     ]
-    for study, _, claim in (name.partition("/") for name in names):
-        rows = verdicts[(verdicts.study == study) & (verdicts.claim == claim)]
-        confirmed = rows[rows.run != PILOT]
-        row = (rows if confirmed.empty else confirmed).iloc[-1]
-        verdict = f"{row.verdict} (pilot)" if confirmed.empty else f"{row.verdict}, confirmed"
-        verdict = verdict if confirmed.verdict.nunique() < 2 else DIVIDED
+    for name in names:
+        verdict, row = judged(name, verdicts)
         cells = row.statement, verdict, row.statistic, row.estimate, row.confidence, row.claimed
         lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
     return "\n".join(lines) + "\n"
+
+
+def judged(name: str, verdicts: pd.DataFrame) -> tuple[str, Any]:
+    """Return what is said of a claim, named STUDY/CLAIM, and the row that says it: as confirmed, or of the pilot."""
+    study, _, claim = name.partition("/")
+    rows = verdicts[(verdicts.study == study) & (verdicts.claim == claim)]
+    confirmed = rows[rows.run != PILOT]
+    row = (rows if confirmed.empty else confirmed).iloc[-1]
+    verdict = f"{row.verdict} (pilot)" if confirmed.empty else f"{row.verdict}, confirmed"
+    return verdict if confirmed.verdict.nunique() < 2 else DIVIDED, row
 
 
 def names_quoted(page: str) -> list[str]:
