@@ -65,21 +65,30 @@ def quoted(names: list[str], verdicts: pd.DataFrame) -> str:
         "| claim | verdict | decided by | estimate ± MCSE | the truth lies in | claimed |",
         "|---|---|---|---|---|---|",
     ]
-    for name in names:
-        verdict, row = judged(name, verdicts)
+    for study, _, claim in (name.partition("/") for name in names):
+        row = row_of(study, claim, verdicts)
+        verdict = verdict_of(study, claim, verdicts)
         cells = row.statement, verdict, row.statistic, row.estimate, row.confidence, row.claimed
         lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
     return "\n".join(lines) + "\n"
 
 
-def judged(name: str, verdicts: pd.DataFrame) -> tuple[str, Any]:
-    """Return what is said of a claim, named STUDY/CLAIM, and the row that says it: as confirmed, or of the pilot."""
-    study, _, claim = name.partition("/")
+def verdict_of(study: str, claim: str, verdicts: pd.DataFrame) -> str:
+    """Return the verdict on a claim in words: what its confirmations agree in, or that of the pilot."""
     rows = verdicts[(verdicts.study == study) & (verdicts.claim == claim)]
     confirmed = rows[rows.run != PILOT]
-    row = (rows if confirmed.empty else confirmed).iloc[-1]
-    verdict = f"{row.verdict} (pilot)" if confirmed.empty else f"{row.verdict}, confirmed"
-    return verdict if confirmed.verdict.nunique() < 2 else DIVIDED, row
+    if rows.empty:
+        return "not judged yet"
+    if confirmed.empty:
+        return f"{rows.iloc[-1].verdict} (pilot)"
+    return f"{confirmed.iloc[-1].verdict}, confirmed" if confirmed.verdict.nunique() == 1 else DIVIDED
+
+
+def row_of(study: str, claim: str, verdicts: pd.DataFrame) -> Any:
+    """Return the row of a claim that counts: of its last confirmation, or else of the pilot."""
+    rows = verdicts[(verdicts.study == study) & (verdicts.claim == claim)]
+    confirmed = rows[rows.run != PILOT]
+    return (rows if confirmed.empty else confirmed).iloc[-1]
 
 
 def names_quoted(page: str) -> list[str]:

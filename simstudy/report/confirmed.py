@@ -79,8 +79,8 @@ def _confirmed(begun: Begun, store: Store, design: Design) -> Confirmed:
     void = f"void, as {broken}" if (broken := begun.broken_by(design)) else ""
     try:
         results = open_results(store.folder)
-    except UserError:
-        void = void or "not finished"
+    except UserError as error:
+        void = void or (str(error) if (store.folder / "results.nc").exists() else "not finished")
     else:
         if (results.attrs["seal"], results.attrs["beacon"]) != (begun.seal, begun.beacon):
             void = void or "void, as its results are of another seal or beacon"
