@@ -11,7 +11,7 @@ import numpy as np
 import xarray as xr
 
 from simstudy.design.claims import Verdict
-from simstudy.design.measures import ATTRIBUTES, INDICES, MEASURES, SOURCES, VARIABLES, coordinates_of
+from simstudy.design.measures import ATTRIBUTES, INDICES, MEASURES, SOURCES, STATISTICS, VARIABLES, coordinates_of
 from simstudy.design.settings import TABLE_OF
 from simstudy.design.settings.cell import Coordinates, level
 from simstudy.design.settings.code import OWN_MEASURE
@@ -144,7 +144,8 @@ def text_of(row: Coordinates, name: str) -> Any:
 
 def _with_later_measures(results: xr.Dataset) -> xr.Dataset:
     """Return results with NaN for what came after them: a confirmation stands, though nobody can run its code again."""
-    families = [{name, *(f"{name}_{error}" for error in _COMPANIONS)} & VARIABLES.keys() for name in MEASURES]
+    measures = (MEASURES | STATISTICS).keys() - set().union(*_OCCASIONAL)
+    families = [{name, *(f"{name}_{error}" for error in _COMPANIONS)} & VARIABLES.keys() for name in measures]
     known = [family for family in families if family & results.keys()]
     if not known or len(known) == len(families):
         return results
