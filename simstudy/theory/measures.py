@@ -21,6 +21,7 @@ def measures_by_query(
     Parameters
     ----------
     prediction : Prediction or ExactPrediction
+        Bias and covariance of the heads.
     weights : (H,) array
         Combination weights a_h; they need not sum to 1.
     overlap : (H, H) array, optional
@@ -63,9 +64,23 @@ def measures_by_query(
 def predicted_measures(
     prediction: Prediction | ExactPrediction, weights: ArrayLike, overlap: ArrayLike | None = None
 ) -> dict[str, float]:
-    """Measures averaged over the queries; keys and arguments as in :func:`measures_by_query`.
+    """Measures averaged over the queries: those of :func:`measures_by_query`.
 
     ``effective_heads`` is the ratio of query-averaged variances, not the average of ratios.
+
+    Parameters
+    ----------
+    prediction : Prediction or ExactPrediction
+        Bias and covariance of the heads.
+    weights : (H,) array
+        Combination weights a_h; they need not sum to 1.
+    overlap : (H, H) array, optional
+        As in :func:`measures_by_query`.
+
+    Returns
+    -------
+    dict of float
+        NaN where the prediction is blank at some query.
     """
     by_query = measures_by_query(prediction, weights, overlap)
     measures = {name: float(values.mean()) for name, values in by_query.items()}
@@ -79,9 +94,23 @@ def predicted_measures(
 def measure_errors_by_query(
     prediction: ExactPrediction, weights: ArrayLike, overlap: ArrayLike | None = None
 ) -> dict[str, Array]:
-    """Bounds, to first order, of the numerical error of each measure of :func:`measures_by_query`; arguments as there.
+    """Bounds, to first order, of the numerical error of each measure of :func:`measures_by_query`.
 
     Absolute errors of biases and covariances are added as if all had the worst sign.
+
+    Parameters
+    ----------
+    prediction : ExactPrediction
+        With the numerical errors of its moments.
+    weights : (H,) array
+        Combination weights a_h; they need not sum to 1.
+    overlap : (H, H) array, optional
+        As in :func:`measures_by_query`.
+
+    Returns
+    -------
+    dict of (Q,) arrays
+        Of each measure, in its unit.
     """
     size = np.abs(real_array("weights", weights).astype(float))
     errors, covariance = (
@@ -117,7 +146,22 @@ def measure_errors_by_query(
 def predicted_measure_errors(
     prediction: ExactPrediction, weights: ArrayLike, overlap: ArrayLike | None = None
 ) -> dict[str, float]:
-    """Bounds of the numerical errors of :func:`predicted_measures`, to first order; arguments as there."""
+    """Bounds of the numerical errors of :func:`predicted_measures`, to first order.
+
+    Parameters
+    ----------
+    prediction : ExactPrediction
+        With the numerical errors of its moments.
+    weights : (H,) array
+        Combination weights a_h; they need not sum to 1.
+    overlap : (H, H) array, optional
+        As in :func:`measures_by_query`.
+
+    Returns
+    -------
+    dict of float
+        Of each measure, in its unit.
+    """
     by_query = measure_errors_by_query(prediction, weights, overlap)
     bounds = {name: float(values.mean()) for name, values in by_query.items()}
     covariance = _through(overlap, prediction.covariance).mean(axis=0, keepdims=True)
