@@ -5,7 +5,11 @@ Files are handed to workers in this order, whole: ``--dist loadfile --no-loadsco
 
 from __future__ import annotations
 
+import subprocess
+from collections.abc import Callable
+
 import pytest
+from commands import PRINTED
 
 # Those that wait for Slurm and networks, then by processor time; the others take less than 10 s each.
 LONGEST = (
@@ -24,6 +28,24 @@ def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
     from simstudy.report import page
 
     monkeypatch.setattr(page, "_drawings", lambda *_: {})
+
+
+@pytest.fixture
+def in_process(
+    undrawn: None, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., subprocess.CompletedProcess]:
+    """The command line in the process of the test: what it says and its exit code, as `commands.simstudy`."""
+    from simstudy.__main__ import command
+
+    for name, value in PRINTED.items():
+        monkeypatch.setenv(name, value)
+
+    def run(*arguments: object) -> subprocess.CompletedProcess:
+        capsys.readouterr()
+        given = [*map(str, arguments)]
+        return subprocess.CompletedProcess(given, command(given), *capsys.readouterr())
+
+    return run
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -6,7 +6,6 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
-from builders import write_design
 from kills import BATCHES, ENDS, FOLDER, Aim, Fork, Forks, Target
 
 from simstudy.design.load import load_design
@@ -34,11 +33,10 @@ class Bench:
         self.place, self.log = place, place / "log"
         self.design = place / "work.toml"
         self.design.write_text(work)
-        self.forks = Forks(write_design(place), place / "warm", self.log, first)
+        self.forks = Forks(self.design, place / "calm", self.log, first)
         self.targets: list[Target] = []
 
     def __enter__(self) -> Bench:
-        self.forks.finish(*self.run("calm"))
         return self
 
     def __exit__(self, *_: object) -> None:

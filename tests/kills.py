@@ -40,9 +40,9 @@ WORK = edited(WORK, "angle = [0, 45, 90]", "n_features = [6, 7]\nangle = [0, 45,
 WORK = edited(WORK, 'expected = "inconclusive"', 'expected = "supported"')
 WORK = edited(WORK, 'hue = "bandwidth"', 'hue = "bandwidth"\nwhere = { n_features = 6 }')
 
-# Runs a command itself, so that everything is compiled.  Then reads commands, each with code to execute before it;
-# answers the number of the process that does it, and at the next line how that ended.  Until it is asked, the number
-# is not given to another process, which a kill might hit.
+# Runs a command itself, after which everything is imported and compiled.  Then reads commands, each with code to
+# execute before it; answers the number of the process that does it, and at the next line how that ended.  Until it is
+# asked, the number is not given to another process, which a kill might hit.
 FORKS = """
 import contextlib, json, os, runpy, sys, traceback
 import matplotlib.pyplot
@@ -68,7 +68,7 @@ def child(request):
     return command(request["arguments"])
 
 with contextlib.redirect_stdout(sys.stderr):
-    command(sys.argv[1:])
+    assert command(sys.argv[1:]) in (0, 3)
 print("ready", flush=True)
 for line in sys.stdin:
     number = os.fork()
@@ -126,7 +126,7 @@ class Forks:
     Parameters
     ----------
     design, output
-        A small study that is run first, so that everything is compiled.
+        A study that is run first, so that everything is imported and compiled.
     log
         File that takes what the commands say on standard error.
     first

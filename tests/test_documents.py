@@ -277,10 +277,10 @@ def test_formulas_that_docstrings_name__stand_in_the_theory():
     assert EQUATIONS.keys() == alternatives_of("formulas").keys() and {*EQUATIONS.values()} <= set(labels)
 
 
-def test_site__says_of_commands_and_targets_what_help_says():
+def test_site__says_of_commands_and_targets_what_help_says(in_process):
     page, targets = "\n".join(contents.commands()), list(contents.targets())
     for name in COMMANDS:
-        said = " ".join(command(name, "--help").stdout.split())
+        said = " ".join(in_process(name, "--help").stdout.split())
         section = page.split(f"## simstudy {name}\n")[1].split("\n## ")[0]
         for line in re.findall(r"^- `(--[a-z-]+)`: (\S+ \S+)", section, flags=re.MULTILINE):
             assert all(part in said for part in line), (name, line)

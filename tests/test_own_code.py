@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import shutil
 import sys
+from concurrent.futures import ProcessPoolExecutor
 from importlib import metadata
 from pathlib import Path
 
 import numpy as np
 import pytest
 from builders import BASE, edited
-from commands import ROOT, simstudy
+from commands import FORKS, ROOT, simstudy
 from scipy import stats
 
 import simstudy as package
@@ -27,6 +28,7 @@ from simstudy.errors import UserError
 from simstudy.execution.batch_files import Statement
 from simstudy.execution.verify import verify
 from simstudy.replicates.batch import simulate_batch
+from simstudy.replicates.moments import Moments
 from simstudy.verdicts.predictions import predict
 
 EXAMPLE = ROOT / "designs" / "examples"
@@ -88,6 +90,13 @@ def study(folder: Path, name: str = "quadratic", file: str = "mine.py", text: st
     return path
 
 
+def same_bits(ours: list[Moments], theirs: list[Moments]) -> bool:
+    return all(
+        np.array_equal(a, b, equal_nan=True)
+        for one, other in zip(ours, theirs, strict=True) for a, b in zip(one, other, strict=True)
+    )  # fmt: skip
+
+
 def own(name: str) -> dict[str, str]:
     return {"path": "mine.py", "name": name}
 
@@ -102,8 +111,7 @@ def test_own_function__gives_the_bits_of_the_same_shipped_one(tmp_path):
     shipped = path.with_name("shipped.toml")
     shipped.write_text(edited(path.read_text(), 'function = "own", path = "mine.py", name = "quadratic"',
                               'function = "quadratic", coefficients = [0.25, 0.25]'))  # fmt: skip
-    for ours, theirs in zip(found, simulate_batch(cells(shipped), 0), strict=True):
-        assert all(np.array_equal(a, b, equal_nan=True) for a, b in zip(ours, theirs, strict=True))
+    assert same_bits(found, simulate_batch(cells(shipped), 0))
 
 
 def test_run__leaves_theory_blank_with_the_reason_and_says_which_code_it_ran(tmp_path):
@@ -184,7 +192,14 @@ def test_stored_cell__travels_without_its_file_and_without_trust(tmp_path):
     statement = Statement.parse(Statement(engine="e", cell=cell).model_dump_json().encode(), cell.identity("e"))
     with pytest.raises(UserError, match="--trust"):
         simulate_batch([statement.cell], 0)
-    package.run(path, output=tmp_path, executor="processes", workers=1, trust=[tmp_path / "mine.py"])
+    # To a worker, a process to which nobody gave the user's word.
+    shutil.move(tmp_path / "mine.py", tmp_path / "moved.py")
+    with ProcessPoolExecutor(1, mp_context=FORKS) as worker:
+        assert same_bits(worker.submit(simulate_batch, [cell], 0).result(), simulate_batch([cell], 0))
+        with pytest.raises(UserError, match="--trust"):
+            worker.submit(simulate_batch, [statement.cell], 0).result()
+    shutil.move(tmp_path / "moved.py", tmp_path / "mine.py")
+    package.run(path, output=tmp_path, executor="serial", trust=[tmp_path / "mine.py"])
     folder = tmp_path / "own" / "quick"
     with pytest.raises(UserError, match="--trust"):
         verify(folder, 1.0, executor="serial")
@@ -207,8 +222,8 @@ def test_own_keys__are_what_the_function_makes_of_the_normals_of_gaussian_keys(t
 def test_own_learner__takes_random_numbers_by_address(tmp_path):
     path = study(tmp_path, learner={"kind": "own"} | own("means"), measure_function=own("lengths"))
     trusted = cells(path, tmp_path / "mine.py")
-    alone, together = simulate_batch(trusted[:1], 1)[0], simulate_batch(trusted, 1)[0]
-    assert all(np.array_equal(a, b, equal_nan=True) for a, b in zip(alone, together, strict=True))
+    alone, (together, _) = simulate_batch(trusted[:1], 1), simulate_batch(trusted, 1)
+    assert same_bits(alone, [together])
     shared = SharedData(trusted[0], 32, 32)
     errors = shared.values(trusted[0]).mean(axis=1) - together.target[0]
     np.testing.assert_allclose(together.error_sum[:, 0].sum(axis=0), errors.sum(), rtol=1e-12)
@@ -252,8 +267,7 @@ def test_own_heads__are_those_of_a_file_to_the_bit_and_have_their_theory(tmp_pat
     np.testing.assert_allclose(key_projections(drawn), normals / np.linalg.norm(normals, axis=1, keepdims=True))
     filed = {"arrangement": "file", "file": "heads.npy", "heads_function": None}
     other = cell.model_copy(update={"heads": cell.heads.model_copy(update=filed), "file_projections": heads.tolist()})
-    (found,), (expected,) = simulate_batch([cell], 0), simulate_batch([other], 0)
-    assert all(np.array_equal(a, b, equal_nan=True) for a, b in zip(found, expected, strict=True))
+    assert same_bits(simulate_batch([cell], 0), simulate_batch([other], 0))
     (theory,) = predict([PlannedCell(grid="g", cell=cell, precision=Precision(), by_query=False, exact=True)])
     assert theory["exact"].reason == "" and theory["exact"].measures["mse"] > 0
 
@@ -310,8 +324,7 @@ def test_entry_point__is_the_file_that_it_names_behind_the_same_word(installed, 
     with pytest.raises(UserError, match=f"code of {installed}, .* add --trust entry_point:mine"):
         require_word(cells(path))
     offered = cells(path, "entry_point:mine")
-    for ours, theirs in zip(simulate_batch(offered, 0), simulate_batch(filed, 0), strict=True):
-        assert all(np.array_equal(a, b, equal_nan=True) for a, b in zip(ours, theirs, strict=True))
+    assert same_bits(simulate_batch(offered, 0), simulate_batch(filed, 0))
     assert not (tmp_path / "trace").exists()
 
 

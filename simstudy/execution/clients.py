@@ -27,6 +27,8 @@ from simstudy.kernels.devices import cuda_problem, visible_gpus
 
 WORKER_SECONDS = 30
 """How long to wait for a scheduler without workers to get some."""
+BUSY_SECONDS = 60.0
+"""How long a scheduler that has answered before may be too busy to: importing us on a full machine takes it seconds."""
 SUBMIT_RETRIES, SUBMIT_SECONDS = 60, 5.0
 """How often a job is submitted again to a batch system that fails, and seconds between."""
 LOOPBACK = "127.0.0.1"
@@ -148,6 +150,7 @@ def remote_client(address: str, network: Network) -> Iterator[Any]:
         remedy = "start one, or mend the certificates" if address.startswith("tls://") else "start one"
         raise UserError(f"executor = {address!r}: no Dask scheduler answers there ({reason}); {remedy}") from None
     with client:
+        client.rpc.timeout = BUSY_SECONDS
         try:
             client.wait_for_workers(1, timeout=WORKER_SECONDS)
         except TimeoutError:

@@ -192,7 +192,13 @@ class DaskQueue(TurnQueue):
 
     def workers(self) -> int:
         """Return how many tasks run at once, by the threads that the scheduler has now."""
-        return sum(self._client.nthreads().values())
+        from distributed.comm import CommClosedError
+
+        try:
+            return sum(self._client.nthreads().values())
+        except OSError as error:
+            # It took no connection in time, which others hear of as a connection that is closed.
+            raise CommClosedError(str(error)) from error
 
     def __iter__(self) -> Iterator[tuple[Task, Outcome]]:
         from distributed import CancelledError

@@ -76,6 +76,23 @@ def test_lost_scheduler__is_a_message_with_a_remedy(protocol, tmp_path):
             worker.kill()
 
 
+def test_scheduler_that_is_silent__is_waited_for_and_then_lost(monkeypatch):
+    from distributed import LocalCluster
+
+    def unanswered():
+        raise OSError("Timed out trying to connect")
+
+    with (
+        LocalCluster(n_workers=1, processes=False, dashboard_address=None) as cluster,
+        open_queue(cluster.scheduler_address) as queue,
+    ):
+        assert queue._client.rpc.timeout == clients.BUSY_SECONDS > 30.0
+        queue.add([Task((minimal_cell(),), 0)])
+        monkeypatch.setattr(queue._client, "nthreads", unanswered)
+        with pytest.raises(UserError, match=r"scheduler is lost.*finished batches are stored$"):
+            list(queue)
+
+
 def test_certificates_of_another_cluster__are_refused_in_one_line(tmp_path):
     from distributed import LocalCluster, Security
 
