@@ -58,7 +58,7 @@ def test_law_figure__has_a_colour_for_each_grid_and_shows_a_negative_prediction(
         ("", "", "figures.law.beside = 'angles': needs grids with n_heads among their factors"),
         ('grid = "angles"', 'grid = "angles"\nbeside = ["angle"]', "figures.law.beside = 'angle': unknown grid"),
         ('grid = "angles"', 'grid = "angles"\nhue = "angle"', "figures.law.hue = 'angle': unknown key for \"law\""),
-        ('y = "ensemble_variance"', 'y = "mse"', "figures.law.y = 'mse': must be 'ensemble_variance'"),
+        ('y = "ensemble_variance"', 'y = "mse"', "figures.law.y = 'mse': give \"ensemble_variance\""),
         (
             'kind = "law"',
             'kind = "diversity"\nbeside = ["angles"]',
