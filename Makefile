@@ -76,6 +76,9 @@ full: $(VENV)/.run  ## Run the study in its full profile
 slurm: $(VENV)/.cluster  ## Run a study by Slurm jobs: make slurm STUDY=name SUBMIT="--jobs 16 --threads 4"
 	$(BIN)/simstudy submit $(STUDY) --profile $(PROFILE) $(SUBMIT)
 
+# Processes that tests start load what one of them has compiled, also where the environment says otherwise.
+test verify: export PYTHONDONTWRITEBYTECODE :=
+
 test: $(VENV)/.dev  ## Import contracts and the whole test suite
 	$(BIN)/lint-imports
 	$(BIN)/python -m pytest -n $(CORES) --dist loadfile --no-loadscope-reorder

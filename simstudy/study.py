@@ -171,7 +171,7 @@ def open_ledger(design: Design, store: Store, device: str = "cpu") -> Ledger:
     if any("queries" in planned.cell.population for planned in design.cells):
         from simstudy.verdicts.query_control import QueryControl
 
-        given["control"] = QueryControl()
+        given["control"] = QueryControl(design.cells)
     return Ledger(design, store, device, **given)
 
 

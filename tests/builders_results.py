@@ -243,11 +243,14 @@ def _measures(c: dict[str, Any]) -> dict[str, Any]:
         1 + 2.5 * spread,
         spread**0.5,
         0.5 * spread,
+        1 + 2.6 * spread,
+        0.9 * spread,
+        1 + 2.7 * spread,
     ]
     return {
-        "squared_bias": bias, "mean_variance": variance, "mean_covariance": covariance,
-        "ensemble_variance": combined, "mse": bias + combined, "correlation": correlation,
-        "effective_heads": variance / combined, "_hdi": index,
+        "squared_bias": bias, "mean_squared_bias": bias, "mean_variance": variance, "mean_covariance": covariance,
+        "ensemble_variance": combined, "mse": bias + combined, "ambiguity": variance - combined,
+        "correlation": correlation, "effective_heads": variance / combined, "_hdi": index,
         "_applies": c["bandwidth"] < 1.0 and not (c["n_keys"] == 100 and c["angle"] == 45.0),
     }  # fmt: skip
 

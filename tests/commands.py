@@ -14,14 +14,19 @@ ROOT = Path(__file__).parents[1]
 SECONDS = 600
 """After which a command hangs."""
 PRINTED = {"COLUMNS": "200", "NO_COLOR": "1"}
+UNDRAWN = "from simstudy.report import page; page._drawings = lambda *_: {}\n"
+"""Reports without pictures, which take longer to draw than a small study to run."""
 _forks = multiprocessing.get_context("forkserver")
 _forks.set_forkserver_preload(
     ["simstudy.__main__", "simstudy.commands", "simstudy.study", "simstudy.verdicts.judge", "simstudy.report.page"]
 )
 
 
-def simstudy(*arguments: object, cwd: Path = ROOT, before: str = "") -> subprocess.CompletedProcess:
+def simstudy(
+    *arguments: object, cwd: Path = ROOT, before: str = "", drawn: bool = False
+) -> subprocess.CompletedProcess:
     """Run a command as a user does, after some code, and return its exit code and what it printed."""
+    before = before if drawn else UNDRAWN + before
     with tempfile.TemporaryDirectory() as folder, mock.patch.dict(os.environ, PRINTED):
         printed = [str(Path(folder) / name) for name in ("stdout", "stderr")]
         given = ["simstudy", *map(str, arguments)], str(cwd), dict(os.environ), before, printed

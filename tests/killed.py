@@ -26,13 +26,15 @@ class Bench:
         An empty folder.
     work
         Text of the design.
+    first
+        Code to execute before all commands.
     """
 
-    def __init__(self, place: Path, work: str) -> None:
+    def __init__(self, place: Path, work: str, first: str = "") -> None:
         self.place, self.log = place, place / "log"
         self.design = place / "work.toml"
         self.design.write_text(work)
-        self.forks = Forks(write_design(place), place / "warm", self.log)
+        self.forks = Forks(write_design(place), place / "warm", self.log, first)
         self.targets: list[Target] = []
 
     def __enter__(self) -> Bench:

@@ -129,12 +129,14 @@ class Forks:
         A small study that is run first, so that everything is compiled.
     log
         File that takes what the commands say on standard error.
+    first
+        Code to execute before all else.
     """
 
-    def __init__(self, design: Path, output: Path, log: Path) -> None:
+    def __init__(self, design: Path, output: Path, log: Path, first: str = "") -> None:
         arguments = ["run", str(design), "--output", str(output), "--executor", "serial"]
         pipe = subprocess.PIPE
-        command = [sys.executable, "-W", "ignore", "-c", FORKS, *arguments]
+        command = [sys.executable, "-W", "ignore", "-c", first + FORKS, *arguments]
         self._server = subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, env=environment())
         self._log = log
         assert self._server.stdout.readline().strip() == "ready"

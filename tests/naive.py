@@ -53,14 +53,20 @@ def performance(estimates, target, combination):
         combined = estimates[:, q] @ np.asarray(combination)
         variance = combined.var(ddof=1)
         bias2 = (combined.mean() - target[q]) ** 2 - variance / len(combined)
+        heads_bias2 = [
+            (estimates[:, q, h].mean() - target[q]) ** 2 - covariance[h, h] / len(combined) for h in range(n_heads)
+        ]
+        uniform = estimates[:, q].mean(axis=1)
         correlation = [covariance[h, g] / math.sqrt(covariance[h, h] * covariance[g, g]) for h, g in pairs]
         rows.append(
             {
                 "squared_bias": bias2,
+                "mean_squared_bias": np.mean(heads_bias2),
                 "mean_variance": np.trace(covariance) / n_heads,
                 "mean_covariance": np.mean([covariance[h, g] for h, g in pairs]),
                 "ensemble_variance": variance,
                 "mse": np.mean((combined - target[q]) ** 2),
+                "ambiguity": np.mean([(estimates[:, q, h] - uniform) ** 2 for h in range(n_heads)]),
                 "correlation": np.mean(correlation),
             }
         )

@@ -58,6 +58,16 @@ def study(tmp_path_factory) -> Path:
     return folder
 
 
+def test_abstracts__nothing_is_left_out_in_silence():
+    """Each sentence has claims or a reason; every claim of an abstract's or a paper's origin stands beside one."""
+    sentences = [sentence for paper in contents.sources() for sentence in paper["sentences"]]
+    shown = {name for sentence in sentences for name in contents.claims_of(sentence)}
+    assert all(contents.claims_of(sentence) or sentence["untested"] for sentence in sentences)
+    every = dict(contents._origins())
+    assert shown <= every.keys()
+    assert {name for name, origin in every.items() if origin.startswith(("abstract", "related"))} <= shown
+
+
 def test_readme__is_short():
     assert len(README.splitlines()) <= 150
 

@@ -111,6 +111,7 @@ def test_names__are_completed(tmp_path):
     assert done.stdout.split() == ["principal-angles"], done.stderr
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_quiet__prints_nothing_but_warnings(command, tmp_path):
     text = edited(DESIGN, "mse = 0.05", "mse = 0.5").replace("[0, 45, 90]", "[0, 90]")
     path = write_design(tmp_path, text)
@@ -120,6 +121,7 @@ def test_quiet__prints_nothing_but_warnings(command, tmp_path):
     assert code in (3, 5) and shown == "" and "stopped without the precision wanted" in errors
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_study_without_claims__shows_its_measures(command, tmp_path):
     text = DESIGN.partition("[claims")[0] + "[profiles.quick]\n"
     code, shown, _ = command("run", write_design(tmp_path, text), "--executor", "serial")

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import scipy.optimize
 from commands import simstudy
 
+from simstudy import search
 from simstudy.data.geometry import diversity_indices, principal_angles
 from simstudy.design.load import load_design
 from simstudy.design.settings.cell import Cell
@@ -49,12 +51,21 @@ def test_worst_pair__of_two_lines_is_no_counterexample():
     assert found.ratio < 1.0
 
 
+@pytest.fixture
+def hasty(monkeypatch):
+    """The solver takes a few steps: enough to tell seeds apart, and to find no pair where there is none."""
+    few = {"options": {"maxiter": 8}}
+    monkeypatch.setattr(search, "minimize", lambda *given, **named: scipy.optimize.minimize(*given, **(named | few)))
+
+
+@pytest.mark.usefixtures("hasty")
 def test_worst_pair__is_the_same_for_the_same_seed():
     first, again, other = (worst_pair(noise_cell(3), "chordal", 0.05, seed=seed, n_starts=1) for seed in (4, 4, 5))
     np.testing.assert_array_equal(first.heads, again.heads)
     assert not np.array_equal(first.heads, other.heads)
 
 
+@pytest.mark.usefixtures("hasty")
 def test_worst_pair__refuses_what_it_cannot_search():
     with pytest.raises(UserError, match="not an index of heads alone"):
         worst_pair(noise_cell(3), "output", 0.05)

@@ -28,30 +28,34 @@ def installed(tmp_path_factory) -> Path:
     return folder / "installed"
 
 
-def simstudy(installed: Path, cwd: Path, *arguments: str) -> subprocess.CompletedProcess:
+def python(installed: Path, cwd: Path, *arguments: str) -> subprocess.CompletedProcess:
     environment = os.environ | {"PYTHONPATH": str(installed), "COLUMNS": "200", "NO_COLOR": "1"}
-    command = [sys.executable, "-m", "simstudy", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, cwd=cwd, env=environment)
+    return subprocess.run([sys.executable, *arguments], capture_output=True, text=True, cwd=cwd, env=environment)
+
+
+# The design's heads are in files.
+LISTED = """
+from simstudy.__main__ import command
+from simstudy.design.shipped import known_designs
+print(*known_designs(), sep="\\n")
+raise SystemExit(command(["status", "diversity-index", "--json"]))
+"""
 
 
 def test_shipped_designs__are_found_by_name_and_run(installed, tmp_path):
-    show = "from simstudy.design.shipped import known_designs; print(*known_designs(), sep='\\n')"
-    listed = subprocess.run(
-        [sys.executable, "-c", show], capture_output=True, text=True, cwd=tmp_path,
-        env=os.environ | {"PYTHONPATH": str(installed)},
-    )  # fmt: skip
-    designs = {Path(line) for line in listed.stdout.splitlines()}
+    listed = python(installed, tmp_path, "-c", LISTED)
+    assert listed.returncode == 0, listed.stderr
+    shown, _, status = listed.stdout.partition("{")
+    designs = {Path(line) for line in shown.splitlines()}
     assert {path.stem for path in designs} == DESIGNS
     assert {path.parent for path in designs} == {installed / "simstudy" / "designs"}
-    planned = simstudy(installed, tmp_path, "status", "diversity-index", "--json")  # with heads from files
-    assert planned.returncode == 0, planned.stderr
-    assert len(json.loads(planned.stdout)["cells"]) > 500
+    assert len(json.loads("{" + status)["cells"]) > 500
     assert not list(tmp_path.iterdir())
 
 
 def test_new_design__is_written_and_run(installed, tmp_path):
     for arguments in (["init", "my-question"], ["run", "my-question.toml", "--quiet"]):
-        result = simstudy(installed, tmp_path, *arguments)
+        result = python(installed, tmp_path, "-m", "simstudy", *arguments)
         assert result.returncode == 0, result.stderr
     assert result.stdout == ""
     assert (tmp_path / "outputs" / "my-question" / "quick" / "report.html").exists()

@@ -37,7 +37,7 @@ def draws_of(claim: BaseClaim, planned: Iterable[PlannedCell]) -> Draws:
     cells = [each.cell for each in planned if each.grid == claim.grid]
     chosen = [cell for cell in cells if any(selected(cell.coordinates, wanted) for wanted in selections)]
     # Other diversity indices are those of heads alone.
-    looked_at = {"heads"} if claim.measure == "hdi" and claim.index != "output" else set(_IN_WORDS)
+    looked_at = {"heads"} if claim.measure == "hdi" and not str(claim.index).startswith("output") else set(_IN_WORDS)
     population = {part for cell in chosen for part in cell.population}
     fixed = {part for cell in chosen for part in cell.drawn - set(cell.population)}
     if isinstance(claim, OrderingClaim) and claim.over is not None:

@@ -25,7 +25,10 @@ from simstudy.design.settings.systems import QUANTITIES
 SOURCES = ("empirical", "exact", "leading")
 """Monte Carlo; theory without approximation in n; theory at leading order in n."""
 THEORIES = SOURCES[1:]
-INDICES = ("chordal", "participation", "entropy", "logdet", "volume", "vendi", "min_angle", "output")
+INDICES = (
+    "chordal", "participation", "entropy", "logdet", "volume", "vendi", "min_angle", "output", "output_rank",
+    "output_determinant", "output_participation",
+)  # fmt: skip
 ATTRIBUTES = (
     "study", "profile", "title", "aim", "design", "design_hash", "factors", "seed", "engine", "simstudy_version",
     "commit", "libraries", "missing_values", "run", "seal", "beacon", "data",
@@ -50,6 +53,10 @@ MEASURES: dict[str, Variable] = {
         _BY_SOURCE, "Y^2", "squared bias of the ensemble, averaged over queries; estimated without bias, so it may be "
         "slightly negative", "mean_q (E f(x_q) - m(x_q))^2",
     ),
+    "mean_squared_bias": Variable(
+        _BY_SOURCE, "Y^2", "squared bias of one head, averaged over heads and queries; estimated without bias",
+        "mean_q mean_h (E f_h(x_q) - m(x_q))^2",
+    ),
     "mean_variance": Variable(
         _BY_SOURCE, "Y^2", "variance of one head over redraws of the data, averaged over heads and queries",
         "mean_q mean_h Var f_h(x_q)",
@@ -64,6 +71,11 @@ MEASURES: dict[str, Variable] = {
     "mse": Variable(
         _BY_SOURCE, "Y^2", "mean squared error of the combined estimate, averaged over queries",
         "squared_bias + ensemble_variance",
+    ),
+    "ambiguity": Variable(
+        _BY_SOURCE, "Y^2", "squared difference of a head from the uniform average of all, averaged over heads, redraws "
+        "and queries: what the average gains on its heads",
+        "mean_squared_bias + mean_variance - mse of the uniform average",
     ),
     "correlation": Variable(
         _BY_SOURCE, "1", "correlation of two different heads over redraws at a fixed query, averaged over pairs and "
@@ -104,6 +116,10 @@ STATISTICS: dict[str, Variable] = {
         _BY_SOURCE, "1", "relative difference of the bias-variance-covariance decomposition of the uniform average "
         "from its mean squared error", "(b^2 + V/H + (1 - 1/H) C) / direct_mse - 1",
     ),
+    "ambiguity_gap": Variable(
+        _BY_SOURCE, "1", "relative difference of the ambiguity decomposition of the uniform average from its mean "
+        "squared error", "(mean_squared_bias + mean_variance - ambiguity) / direct_mse - 1",
+    ),
     "correlation_gap": Variable(
         _BY_SOURCE, "1", "the same with covariance told by the mean variance and the correlation over redraws",
         "(b^2 + V/H + (1 - 1/H) correlation V) / direct_mse - 1",
@@ -121,10 +137,13 @@ STATISTICS: dict[str, Variable] = {
 """Measures beside those of an ensemble, NaN where they have no meaning: those computed of each replicate by itself and
 averaged, numbers of random instances among them, and below them those that follow from other measures."""
 
+COUNTED = {OWN_MEASURE} | {n for kind in QUANTITIES.values() for n, quantity in kind.items() if quantity.counted}
+"""Measures that are numbers or shares of events, for all that is known of functions of the user's own."""
+
 INDEXED_MEASURES: dict[str, Variable] = {
     "hdi": Variable(
-        ("cell", "index"), "see index", "head diversity indices; `output` comes from the estimates, the others from "
-        "the geometry of the projections", "see the names along `index`",
+        ("cell", "index"), "see index", "head diversity indices; those called `output` come from the estimates, the "
+        "others from the geometry of the projections", "see the names along `index`",
     ),
 }  # fmt: skip
 

@@ -7,9 +7,12 @@ import re
 import tomllib
 from collections import Counter
 from collections.abc import Iterator
+from itertools import groupby
 from pathlib import Path
+from typing import Any
 
 import language
+import pandas as pd
 import typer
 import verdicts
 
@@ -17,6 +20,8 @@ from simstudy import theory
 from simstudy.commands import app as command_line
 
 ROOT = verdicts.ROOT
+MOST_NAMED = 4
+"""Claims of one study that a row names."""
 
 
 def studies() -> Iterator[str]:
@@ -25,7 +30,14 @@ def studies() -> Iterator[str]:
     questions = dict(re.findall(r"^\| \[`(.*?)`\].*?\| (.*) \|$", language.PAGE.read_text(), flags=re.MULTILINE))
     for path in sorted((ROOT / "designs").glob("*.toml")):
         design = tomllib.loads(path.read_text())
-        yield from (f"## {path.stem}: {questions[path.stem]}", "", f"**{design['study']['title']}.**", "")
+        yield from (
+            f"(study-{path.stem})=",
+            "",
+            f"## {path.stem}: {questions[path.stem]}",
+            "",
+            f"**{design['study']['title']}.**",
+            "",
+        )
         yield from _picture(path.stem, design.get("figures", {}))
         origins = Counter(claim.get("origin", "unstated") for claim in design["claims"].values())
         counted = ", ".join(f"{count} {origin}" for origin, count in sorted(origins.items()))
@@ -51,6 +63,55 @@ def counts() -> Iterator[str]:
     yield f"{len(other)} came out other than declared, {len(turned)} of them reversed, the others undecided:"
     yield from ("", *(f"- `{row.study}/{row.claim}`: {row.verdict}, declared {row.declared}. {row.statement}"
                       for row in other.itertuples()), "")  # fmt: skip
+
+
+def abstracts() -> Iterator[str]:
+    """Yield what the abstracts of the sources assert, sentence by sentence, and what became of it."""
+    found = verdicts.read()
+    for paper in sources():
+        yield from (f"## {paper['title']}", "", f"arXiv {paper['arxiv']}.", "")
+        yield from ("| sentence | claims that put it to the test, and their verdicts |", "|---|---|")
+        for sentence in paper["sentences"]:
+            names = claims_of(sentence)
+            of_studies = groupby(sorted(names, key=_study), key=_study)
+            tested = [_judged(study, list(each), found) for study, each in of_studies]
+            lacking = [f"Not tested: {sentence['untested']}."] if "untested" in sentence else []
+            yield f"| {sentence['says']} | {'<br>'.join(tested + lacking)} |"
+        yield ""
+
+
+def _study(name: str) -> str:
+    return name.partition("/")[0]
+
+
+def _judged(study: str, names: list[str], found: pd.DataFrame) -> str:
+    """Verdicts on some claims of a study: one by one if they are few, else counted."""
+    claims = [name.partition("/")[2] for name in names]
+    said = [verdicts.verdict_of(study, claim, found).removesuffix(", confirmed") for claim in claims]
+    if len(claims) <= MOST_NAMED:
+        text = ", ".join(f"{claim} *{verdict}*" for claim, verdict in zip(claims, said, strict=True))
+    else:
+        counted = ", ".join(f"{count} *{verdict}*" for verdict, count in Counter(said).most_common())
+        text = f"{len(claims)} claims, {counted}"
+    return f"[{study}](#study-{study}): {text}"
+
+
+def sources() -> list[dict[str, Any]]:
+    """Return the papers whose abstracts are put to the test: title, arxiv and sentences of each."""
+    return list(tomllib.loads((Path(__file__).parent / "abstracts.toml").read_text())["paper"])
+
+
+def claims_of(sentence: dict[str, Any]) -> list[str]:
+    """Return the claims, STUDY/CLAIM, that put a sentence to the test: those that it names, and all of an origin."""
+    named = sentence.get("claims", [])
+    return [*(name for name in named if "/" in name), *(name for name, origin in _origins() if origin in named)]
+
+
+def _origins() -> Iterator[tuple[str, str]]:
+    """Claims of all designs, STUDY/CLAIM, each with its origin."""
+    for path in sorted((ROOT / "designs").glob("*.toml")):
+        for name, claim in tomllib.loads(path.read_text())["claims"].items():
+            yield f"{path.stem}/{name}", claim.get("origin", "unstated")
 
 
 def _picture(study: str, figures: dict[str, dict[str, str]]) -> Iterator[str]:
@@ -87,4 +148,7 @@ def theories() -> Iterator[str]:
         yield from (f".. {kind}:: simstudy.theory.{name}", "")
 
 
-FILLED = {"studies": studies, "counts": counts, "commands": commands, "targets": targets, "theories": theories}
+FILLED = {
+    "studies": studies, "counts": counts, "abstracts": abstracts, "commands": commands, "targets": targets,
+    "theories": theories,
+}  # fmt: skip

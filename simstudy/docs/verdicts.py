@@ -58,11 +58,27 @@ def quoted(names: list[str], verdicts: pd.DataFrame) -> str:
         rows = verdicts[(verdicts.study == study) & (verdicts.claim == claim)]
         confirmed = rows[rows.run != PILOT]
         row = (rows if confirmed.empty else confirmed).iloc[-1]
-        verdict = f"{row.verdict} (pilot)" if confirmed.empty else f"{row.verdict}, confirmed"
-        verdict = verdict if confirmed.verdict.nunique() < 2 else DIVIDED
-        cells = row.statement, verdict, row.statistic, row.estimate, row.confidence, row.claimed
+        cells = (
+            row.statement,
+            verdict_of(study, claim, verdicts),
+            row.statistic,
+            row.estimate,
+            row.confidence,
+            row.claimed,
+        )
         lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
     return "\n".join(lines) + "\n"
+
+
+def verdict_of(study: str, claim: str, verdicts: pd.DataFrame) -> str:
+    """Return the verdict on a claim in words: what its confirmations agree in, or that of the pilot."""
+    rows = verdicts[(verdicts.study == study) & (verdicts.claim == claim)]
+    confirmed = rows[rows.run != PILOT]
+    if rows.empty:
+        return "not judged yet"
+    if confirmed.empty:
+        return f"{rows.iloc[-1].verdict} (pilot)"
+    return f"{confirmed.iloc[-1].verdict}, confirmed" if confirmed.verdict.nunique() == 1 else DIVIDED
 
 
 def names_quoted(page: str) -> list[str]:

@@ -90,7 +90,7 @@ def measures_at(means: Means, target: Array, combine: Combine, names: Sequence[s
     weights = values["combination_weight"]
     squared_bias = _squared_bias(weights[:, None], at.bias_product, at.bias * target[..., None], target**2)
     ensemble = np.einsum("ch,cqhg,cg->cq", weights, at.covariance, weights)
-    by_query = _of_moments(squared_bias, ensemble, at.covariance) | {"correlation": at.correlation}
+    by_query = _of_moments(squared_bias, ensemble, at.covariance, at.second) | {"correlation": at.correlation}
     return values | {f"{name}_by_query": each for name, each in by_query.items()}
 
 
@@ -110,14 +110,17 @@ def measures_of(average: Averages, combine: Combine, names: Sequence[str]) -> Me
     weights = combine(average.second, average.bias_target, average.target_square)
     squared_bias = _squared_bias(weights, average.bias_product, average.bias_target, average.target_square)
     ensemble_variance = np.einsum("ch,chg,cg->c", weights, covariance, weights)
-    values = _of_moments(squared_bias, ensemble_variance, covariance) | {"correlation": average.correlation}
+    values = _of_moments(squared_bias, ensemble_variance, covariance, average.second)
+    values["correlation"] = average.correlation
     indices, extra = np.split(average.statistics, [average.statistics.shape[-1] - len(names)], axis=-1)
     values |= dict(zip(names, extra.T, strict=True))
     if "direct_mse" in names:
         values |= _gaps(values, average.bias_product.mean(axis=(-2, -1)), n_heads)
+        of_heads = values["mean_squared_bias"] + values["mean_variance"]
+        values["ambiguity_gap"] = _ratio(of_heads - values["ambiguity"], values["direct_mse"]) - 1.0
     return values | {
         "combination_weight": weights,
-        "hdi": np.concatenate([indices, 1.0 - values["correlation"][:, None]], axis=-1),
+        "hdi": np.concatenate([indices, 1.0 - values["correlation"][:, None], _spectral_indices(covariance)], axis=-1),
         "head_squared_bias": np.diagonal(average.bias_product, axis1=-2, axis2=-1),
         "head_covariance": covariance,
         "head_error_moment": average.second,
@@ -132,15 +135,35 @@ def _squared_bias(weights: Array, bias_product: Array, bias_target: Array, targe
     return np.asarray(within + 2.0 * excess * (weights * bias_target).sum(axis=-1) + excess**2 * target_square)
 
 
-def _of_moments(squared_bias: Array, ensemble_variance: Array, covariance: Array) -> Measures:
-    """Measures that follow from bias and covariance, averaged over queries or at each of them."""
+def _spectral_indices(covariance: Array) -> Array:
+    """Diversity by the spectrum of the correlation matrix of head estimates, (case, 3).
+
+    Of its eigenvalues λ, H of them and as large as 1 on average: exp of the entropy of λ/H (Roy and Vetterli 2007),
+    their geometric mean, which orders as the log-determinant does, and H²/Σ λ².
+    """
+    correlation = _correlation(covariance)
+    undefined = ~np.isfinite(correlation)
+    spectrum = np.linalg.eigvalsh(np.where(undefined, 0.0, correlation))
+    # Heads that agree leave eigenvalues of 0, up to rounding.
+    spectrum = np.maximum(spectrum, np.finfo(float).tiny) + np.where(undefined.any(axis=(-2, -1)), np.nan, 0.0)[:, None]
+    share, n_heads = spectrum / spectrum.shape[-1], spectrum.shape[-1]
+    effective_rank = np.exp(-(share * np.log(share)).sum(axis=-1))
+    determinant = np.exp(np.log(spectrum).mean(axis=-1))
+    return np.stack([effective_rank, determinant, n_heads**2 / (spectrum**2).sum(axis=-1)], axis=-1)
+
+
+def _of_moments(squared_bias: Array, ensemble_variance: Array, covariance: Array, second: Array) -> Measures:
+    """Measures that follow from bias, covariance and second moments, averaged over queries or at each of them."""
     variance, between = np.diagonal(covariance, axis1=-2, axis2=-1).mean(axis=-1), _mean_over_pairs(covariance)
+    error = np.diagonal(second, axis1=-2, axis2=-1).mean(axis=-1)
     return {
         "squared_bias": squared_bias,
+        "mean_squared_bias": error - variance,
         "mean_variance": variance,
         "mean_covariance": between,
         "ensemble_variance": ensemble_variance,
         "mse": squared_bias + ensemble_variance,
+        "ambiguity": error - second.mean(axis=(-2, -1)),
         "effective_heads": _effective_heads(variance, between, covariance.shape[-1]),
     }
 

@@ -98,7 +98,7 @@ def _given(
     """Performance given the points and heads of all batches, from what their blocks do to each measure (g · k, ...)."""
     mcse = {name: np.sqrt((each**2).sum(axis=0)) for name, each in influence.items()}
     remainder: dict[str, float] = {}
-    for name in ("squared_bias", "head_squared_bias"):
+    for name in ("squared_bias", "mean_squared_bias", "head_squared_bias"):
         error = np.sqrt(sum(each[name] ** 2 for each in quadratic)) / len(quadratic)
         mcse[name] = np.hypot(mcse[name], error)
         if name in over.contribution:

@@ -22,6 +22,9 @@ INDEX_NAMES: dict[str, str] = {
     "vendi": "Vendi score [heads]",
     "min_angle": "min_angle: sine of smallest",
     "output": "output: 1 − correlation",
+    "output_rank": "output_rank: effective rank of head correlations",
+    "output_determinant": "output_determinant: geometric mean of their eigenvalues",
+    "output_participation": "output_participation: H²/Σλ² of their eigenvalues λ",
 }
 
 

@@ -66,12 +66,17 @@ class ProgressDisplay:
         if not self._quiet and not is_watched() and now - self._logged >= LOG_SECONDS:
             self._logged = now
             speed = (done - self._initial) / (now - self._started)
-            known = ledger.work_known and speed > 0
-            left = (
-                f"{done / expected:.0%} of the work, {duration((expected - done) / speed)} left" if known else _UNKNOWN
-            )
+            left = _time_left(ledger, duration((expected - done) / speed)) if speed > 0 else _UNKNOWN
             work = f", {left}" if predicted is None else ""
             say(f"{text}, {replicates:,} replicates{work}")
+
+
+def _time_left(ledger: Ledger, time_left: str) -> str:
+    """Say how long the work will take that is known: before each cell was looked at, that up to its first look."""
+    done = f"{ledger.work_done / ledger.work_expected:.0%}"
+    if ledger.work_known:
+        return f"{done} of the work, {time_left} left"
+    return f"{done} of the work up to the first looks, {time_left} left to them"
 
 
 def duration(seconds: float) -> str:

@@ -16,7 +16,7 @@ def measures_by_query(
 ) -> dict[str, Array]:
     """Measures of the ensemble sum_h a_h f_h at every query.
 
-    Formulas :eq:`decomposition`, :eq:`effective-heads`.
+    Formulas :eq:`decomposition`, :eq:`effective-heads`, :eq:`ambiguity`.
 
     Parameters
     ----------
@@ -31,19 +31,22 @@ def measures_by_query(
     -------
     dict of (Q,) arrays
         ``squared_bias`` and ``ensemble_variance`` of the ensemble and their sum ``mse`` (Ueda and Nakano 1996);
-        ``mean_variance`` over heads; ``mean_covariance`` and ``correlation`` over ordered pairs of distinct heads,
-        NaN for one head; ``output_diversity`` = 1 - correlation; ``effective_heads``, the mean variance of a head
-        over the variance of the uniform average.  NaN where the prediction is.
+        ``mean_squared_bias`` and ``mean_variance`` over heads; ``ambiguity``, by which the uniform average has less
+        error than its heads (Krogh and Vedelsby 1995); ``mean_covariance`` and ``correlation`` over ordered pairs of
+        distinct heads, NaN for one head; ``output_diversity`` = 1 - correlation; ``effective_heads``, the mean variance
+        of a head over the variance of the uniform average.  NaN where the prediction is.
     """
     combination = real_array("weights", weights).astype(float)
     covariance = _through(overlap, prediction.covariance)
-    bias = (prediction.bias * combination) @ _components(overlap, len(combination))
+    biases = prediction.bias[:, :, None] * _components(overlap, len(combination))
+    bias = np.einsum("h,qhc->qc", combination, biases)
     if overlap is None:
         # Weights that do not sum to 1 shrink or inflate the target itself.
         bias += (combination.sum() - 1) * prediction.target[:, None]
     correlation = _mean_over_pairs(_correlations(covariance))
     measures = {
         "squared_bias": (bias**2).sum(axis=1),
+        "mean_squared_bias": (biases**2).sum(axis=2).mean(axis=1),
         "mean_variance": np.trace(covariance, axis1=1, axis2=2) / len(combination),
         "mean_covariance": _mean_over_pairs(covariance),
         "ensemble_variance": np.einsum("h,qhg,g->q", combination, covariance, combination),
@@ -51,6 +54,8 @@ def measures_by_query(
         "output_diversity": 1 - correlation,
     }
     measures["mse"] = measures["squared_bias"] + measures["ensemble_variance"]
+    spread = ((biases - biases.mean(axis=1, keepdims=True)) ** 2).sum(axis=2).mean(axis=1)
+    measures["ambiguity"] = spread + measures["mean_variance"] - covariance.mean(axis=(1, 2))
     measures["effective_heads"] = _effective_heads(covariance)
     return measures
 
@@ -79,12 +84,12 @@ def measure_errors_by_query(
     Absolute errors of biases and covariances are added as if all had the worst sign.
     """
     size = np.abs(real_array("weights", weights).astype(float))
-    errors, covariance = (
-        np.abs(_through(overlap, prediction.covariance_error)),
-        _through(overlap, prediction.covariance),
-    )
+    covariance = _through(overlap, prediction.covariance)
+    errors = np.abs(_through(overlap, prediction.covariance_error))
     measures = measures_by_query(prediction, weights, overlap)
-    bias_error = np.linalg.norm((prediction.bias_error * size) @ np.abs(_components(overlap, len(size))), axis=1)
+    components = _components(overlap, len(size))
+    error = prediction.bias_error[:, :, None] * np.abs(components)
+    bias_error = np.linalg.norm(np.einsum("h,qhc->qc", size, error), axis=1)
     relative = np.diagonal(errors, axis1=1, axis2=2) / np.diagonal(covariance, axis1=1, axis2=2)
     deviation = np.sqrt(np.diagonal(covariance, axis1=1, axis2=2))
     correlation = errors / (deviation[:, :, None] * deviation[:, None, :])
@@ -97,6 +102,12 @@ def measure_errors_by_query(
         "correlation": _mean_over_pairs(correlation),
         "effective_heads": _effective_heads_error(covariance, errors),
     }
+    biases = prediction.bias[:, :, None] * components
+    bounds["mean_squared_bias"] = (2 * np.abs(biases) * error + error**2).sum(axis=2).mean(axis=1)
+    spread = np.abs(biases - biases.mean(axis=1, keepdims=True))
+    wrong = error + error.mean(axis=1, keepdims=True)
+    bounds["ambiguity"] = (2 * spread * wrong + wrong**2).sum(axis=2).mean(axis=1) + bounds["mean_variance"]
+    bounds["ambiguity"] += errors.mean(axis=(1, 2))
     bounds["output_diversity"] = bounds["correlation"]
     bounds["mse"] = bounds["squared_bias"] + bounds["ensemble_variance"]
     return bounds

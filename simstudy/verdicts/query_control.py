@@ -12,6 +12,8 @@ Avramidis and Wilson (1993) split samples in this way for control variates; Owen
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -19,6 +21,7 @@ from numpy.typing import NDArray
 from scipy.stats import norm, qmc
 
 from simstudy.data.heads import key_projections, query_points, query_projections
+from simstudy.design.document import PlannedCell
 from simstudy.design.own_code import own_pieces
 from simstudy.design.settings import GaussianQueries
 from simstudy.design.settings.cell import Cell
@@ -27,7 +30,10 @@ from simstudy.theory import damped_leading_order, measures_by_query, product_hea
 
 Array = NDArray[np.float64]
 
-CONTROLLED = ("squared_bias", "mean_variance", "mean_covariance", "ensemble_variance", "mse", "correlation")
+CONTROLLED = (
+    "squared_bias", "mean_squared_bias", "mean_variance", "mean_covariance", "ensemble_variance", "mse", "ambiguity",
+    "correlation",
+)  # fmt: skip
 """Measures that are averages over queries."""
 N_RANDOMISATIONS = 8
 LOG2_FEWEST, LOG2_MOST = 7, 13
@@ -41,15 +47,26 @@ AT_ONCE = 1 << 13
 
 
 class QueryControl:
-    """Takes theory off the measures of cells; what it has computed of a cell it keeps for the next look."""
+    """Takes theory off the measures of cells; what it has computed of a cell it keeps for the next look.
 
-    def __init__(self) -> None:
+    Parameters
+    ----------
+    planned
+        All cells of a design.  Where theory takes too long for one cell of a grid it is left off all of them: cells are
+        compared with one another, and what query points do to two cells alike cancels only if it is in both or neither.
+    """
+
+    def __init__(self, planned: Iterable[PlannedCell] = ()) -> None:
+        grids: dict[str, list[Cell]] = defaultdict(list)
+        for each in planned:
+            grids[each.grid].append(each.cell)
+        self._left_off = {_address(cell) for cells in grids.values() if not _all_pay(cells) for cell in cells}
         self._drawn: dict[tuple, dict[str, Array]] = {}
         self._expected: dict[tuple, dict[str, Array]] = {}
 
     def __call__(self, cell: Cell, performance: Performance) -> Performance:
         """Return the performance of a cell with errors over the population as the control leaves them."""
-        most = _log2_most(cell) if applies(cell) else 0
+        most = _log2_most(cell) if applies(cell) and _address(cell) not in self._left_off else 0
         if most < LOG2_FEWEST or performance.n_blocks != len(performance.contribution["mse"]):
             return performance
         drawn = self._at_draws(cell, performance.n_blocks)
@@ -97,6 +114,11 @@ def _log2_most(cell: Cell) -> int:
     n_terms = 1 + sum(len(part.amplitude) for part in regression.exponentials)
     n_pairs = cell.heads.n_heads * (cell.heads.n_heads + 1) / 2
     return min(LOG2_MOST, int(np.log2(WORK / (N_RANDOMISATIONS * n_pairs * n_terms**2))))
+
+
+def _all_pay(cells: Iterable[Cell]) -> bool:
+    """Whether theory takes little enough time for every cell that it applies to."""
+    return all(_log2_most(cell) >= LOG2_FEWEST for cell in cells if applies(cell))
 
 
 def applies(cell: Cell) -> bool:

@@ -94,7 +94,7 @@ def test_runner__writes_table_and_figure(tmp_path, monkeypatch):
     monkeypatch.setattr(contests, "surroundings", lambda *_: iter(()))
     monkeypatch.setattr(contests, "limit_rows", lambda: iter(()))
     monkeypatch.setattr(contests, "costs", lambda _: iter(()))
-    rows = contests.all_rows([SMALL], 2)
+    rows = contests.all_rows([SMALL], 1)
     table.show(rows)
     table.write(rows, tmp_path)
     assert {row.work for row in rows} == set(contests.WORKS)

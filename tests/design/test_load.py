@@ -11,6 +11,7 @@ from builders import DESIGN, edited, minimal_cell, mistakes, write_design
 from simstudy.design import load
 from simstudy.design.claims import BaseClaim
 from simstudy.design.load import load_design, profiles_of
+from simstudy.design.origins import ORIGINS
 from simstudy.design.settings import TABLE_OF, TABLES
 from simstudy.design.settings.cell import level, selected
 
@@ -28,6 +29,8 @@ def test_shipped_designs__load_under_every_profile(path):
         design = load_design(path, profile)
         assert design.study.name == path.stem
         assert design.claims and design.figures and design.cells
+        origins = {claim.origin for claim in design.claims.values()}
+        assert origins <= set(ORIGINS) and (profile != "quick" or "unstated" not in origins)
 
 
 def test_setting_names__are_unique_over_tables():

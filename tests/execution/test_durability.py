@@ -129,6 +129,7 @@ def disk_with_room_for(size: int) -> Iterator[None]:
 @pytest.mark.parametrize(
     ("size", "place"), [(50, ".owner.json"), (2_000, ".npz"), (20_000, "details.nc"), (10_000_000, None)]
 )
+@pytest.mark.usefixtures("undrawn")
 def test_disk_that_is_full__is_one_message_and_nothing_torn(calm, tmp_path, capsys, size, place):
     path, output = write_design(tmp_path), tmp_path / "out"
     with disk_with_room_for(size):

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 
 import pytest
 from builders import minimal_cell, write_design
-from kills import ROOT
+from commands import simstudy
 from strangers import break_in, listeners, require_second_user
 
 from simstudy.errors import UserError
@@ -26,13 +24,9 @@ def test_executors_of_one_process__open_no_socket(executor):
 
 
 def test_threads__run_without_the_library_that_could_listen(tmp_path):
-    code = (
-        "import sys; from simstudy.study import run\n"
-        f"run({str(write_design(tmp_path))!r}, output={str(tmp_path)!r}, executor='threads', workers=2)\n"
-        "assert 'distributed' not in sys.modules"
-    )
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+    told = "import sys; sys.exit = lambda code: print(code, 'distributed' in sys.modules)"
+    arguments = ("run", write_design(tmp_path), "--output", tmp_path, "--executor", "threads", "--workers", 2)
+    assert simstudy(*arguments, before=told).stdout.splitlines()[-1] in ("0 False", "3 False")
 
 
 @pytest.mark.parametrize("executor", ["processes", pytest.param("cuda", marks=pytest.mark.rare)])

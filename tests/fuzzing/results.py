@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import xarray as xr
 from hypothesis import strategies as st
 
 import simstudy
@@ -25,9 +27,14 @@ def changes(draw: Any) -> list[tuple[str, Any]]:
     return draw(st.lists(st.tuples(kinds, st.tuples(names, NAMES | st.integers(0, 6))), min_size=1, max_size=3))
 
 
+@functools.cache
+def _good(folder: Path) -> xr.Dataset:
+    return read_results(folder / "results.nc")
+
+
 def check_layout(case: list[tuple[str, Any]], folder: Path) -> None:
     """`to_grid` refuses what is no longer the results of a study, or puts every cell where its labels say."""
-    results: Any = read_results(folder / "results.nc")
+    results: Any = _good(folder).copy()
     for kind, (name, what) in case:
         number = what if isinstance(what, int) else 1
         if kind == "drop":

@@ -61,6 +61,29 @@ def test_decomposition__closes_to_rounding(sample):
     result = performance(blocks_of(errors, target, 16), np.full(3, 1 / 3), STATISTICS).estimate
     parts = result["squared_bias"] + result["mean_variance"] / 3 + (2 / 3) * result["mean_covariance"]
     assert result["mse"] == pytest.approx(parts, rel=1e-12)
+    of_heads = result["mean_squared_bias"] + result["mean_variance"]
+    assert result["mse"] == pytest.approx(of_heads - result["ambiguity"], rel=1e-12)
+
+
+def test_spectral_indices__know_independent_and_identical_heads_and_a_matrix_by_hand():
+    """Of a correlation ρ between two heads, eigenvalues are 1 ± ρ; three that agree leave one, 3."""
+    rng = np.random.default_rng(5)
+    count, rho = 1 << 14, 0.6
+    first, second = rng.normal(size=(2, count))
+    pair = np.stack([first, rho * first + np.sqrt(1 - rho**2) * second], axis=1)[:, None]
+
+    def indices(errors) -> np.ndarray:
+        n_heads = errors.shape[-1]
+        found = performance(blocks_of(errors, np.zeros(1), 32), np.full(n_heads, 1 / n_heads), STATISTICS)
+        return found.estimate["hdi"][-3:]
+
+    share = np.array([1 + rho, 1 - rho]) / 2
+    expected = [1 / (share**share).prod(), np.sqrt(1 - rho**2), 2 / (1 + rho**2)]
+    np.testing.assert_allclose(indices(pair), expected, rtol=0.01)
+    np.testing.assert_allclose(indices(rng.normal(size=(count, 1, 3))), [3.0, 1.0, 3.0], rtol=0.002)
+    np.testing.assert_allclose(indices(pair[..., :1].repeat(3, axis=2)), [1.0, 0.0, 1.0], atol=1e-5)
+    constant = pair * np.array([1.0, 0.0])
+    assert np.isnan(indices(constant)).all()
 
 
 def test_mcse__is_that_of_the_influence_values(sample):
@@ -186,10 +209,12 @@ def truths(offset: np.ndarray = OFFSET) -> dict[str, float]:
     variance, covariance = np.trace(c) / 2, c[0, 1]
     return {
         "squared_bias": offset.mean() ** 2,
+        "mean_squared_bias": (offset**2).mean(),
         "mean_variance": variance,
         "mean_covariance": covariance,
         "ensemble_variance": ensemble,
         "mse": offset.mean() ** 2 + ensemble,
+        "ambiguity": (offset**2).mean() - offset.mean() ** 2 + variance - ensemble,
         "correlation": covariance / np.sqrt(c[0, 0] * c[1, 1]),
         "effective_heads": variance / ensemble,
     }

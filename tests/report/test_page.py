@@ -19,7 +19,7 @@ from simstudy.execution.store import Store, read_results
 from simstudy.report import page as page_module
 from simstudy.report.comparisons import comparison_lines
 from simstudy.report.confirmed import Confirmed
-from simstudy.report.figures import Z_SCORES, draw_claims
+from simstudy.report.figures import Z_SCORES, draw, draw_claims, draw_z_scores, image
 from simstudy.report.figures.claims import COLOUR_OF, UNEXPECTED
 from simstudy.report.page import render, write_report
 from simstudy.report.pictures import Found
@@ -35,6 +35,8 @@ from simstudy.report.terminal import show_table
 
 WITHOUT_FIGURES = re.sub(r"\[figures\..*?(?=\n\[profiles)", "", DESIGN, flags=re.DOTALL)
 """Figures take seconds to draw; pages are written for many tests that look at none."""
+TWO_FIGURES = re.sub(r"\[figures\.(saturation|unshown|which-index).*?(?=\n\[)", "", DESIGN, flags=re.DOTALL)
+"""Of the kinds of figures tests of their own see; a page holds whatever is drawn."""
 VOID = {"meta", "br", "img", "link", "hr"}
 
 
@@ -66,7 +68,7 @@ class Page(HTMLParser):
 
 @pytest.fixture(scope="module")
 def design(tmp_path_factory):
-    return build_design(tmp_path_factory.mktemp("design"))
+    return build_design(tmp_path_factory.mktemp("design"), TWO_FIGURES)
 
 
 @pytest.fixture(scope="module")
@@ -182,6 +184,7 @@ def test_page__says_where_theory_applies_and_what_missed_its_precision(html, res
     assert text.count("(precision missed)") == n_missed == 4
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_page__lists_a_few_reasons_and_counts_the_others(plain, tmp_path):
     design, results = plain
     many = results.copy(deep=True)
@@ -331,6 +334,7 @@ def test_design_without_claims_and_figures__has_a_report(tmp_path):
     assert verdict_lines(results) == []
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_cell_without_results__is_shown_as_undefined(plain, tmp_path):
     design, results = plain
     damaged = results.copy(deep=True)
@@ -341,6 +345,7 @@ def test_cell_without_results__is_shown_as_undefined(plain, tmp_path):
     assert text.count('<td class="number">–<br>–<br>–</td>') >= len(MEASURES)
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_large_grid__is_cut_and_says_so(tmp_path, monkeypatch):
     most = 40
     monkeypatch.setattr(page_module, "MAX_ROWS", most)
@@ -363,9 +368,11 @@ def test_report__refuses_results_of_another_text_of_the_design(design, results, 
     assert not list(tmp_path.iterdir())
 
 
-def test_undefined_verdicts_and_measures__are_shown(design, results, tmp_path, capsys):
+@pytest.mark.usefixtures("undrawn")
+def test_undefined_verdicts_and_measures__are_shown(tmp_path, capsys):
     """A claim about cells of which no replicate is defined is inconclusive, with nothing but NaN to show."""
-    undefined = results.copy(deep=True)
+    design = build_design(tmp_path)
+    undefined = build_results(design)
     for name, variable in undefined.data_vars.items():
         if variable.dtype.kind == "f":
             undefined[name][...] = np.nan
@@ -374,6 +381,9 @@ def test_undefined_verdicts_and_measures__are_shown(design, results, tmp_path, c
     assert {(line.estimate, line.claimed, line.confidence, line.p_against) for line in lines} == {("–",) * 4}
     show_table(verdict_table(undefined))
     assert capsys.readouterr().out.count("inconclusive") == 3
+    for drawing in (draw_claims(lines), *(draw(figure, name, undefined) for name, figure in design.figures.items())):
+        assert image(drawing, "svg").startswith(b"<?xml")
+    assert draw_z_scores(undefined) is None
     text = write_report(undefined, design, Store(tmp_path)).read_text(encoding="utf-8")
     assert "Of 3 claims 3 are inconclusive" in text
 

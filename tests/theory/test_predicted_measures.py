@@ -24,10 +24,12 @@ def test_uniform_average_by_hand():
     assert predicted_measures(HAND, (0.5, 0.5)) == pytest.approx(
         {
             "squared_bias": (4 + 0.25) / 2,
+            "mean_squared_bias": (5 + 0.5) / 2,
             "mean_variance": 2.25,
             "mean_covariance": 0.0,
             "ensemble_variance": (7 / 4 + 2 / 4) / 2,
             "mse": (4 + 0.25) / 2 + 9 / 8,
+            "ambiguity": (1 + 0.25) / 2 + 2.25 - 9 / 8,
             "correlation": (0.5 - 0.5) / 2,
             "output_diversity": 1.0,
             "effective_heads": 2.0,

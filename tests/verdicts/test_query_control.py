@@ -7,6 +7,7 @@ import pytest
 from builders import minimal_cell
 
 from simstudy.data.heads import key_projections, query_projections
+from simstudy.design.document import PlannedCell, Precision
 from simstudy.design.settings.cell import Cell
 from simstudy.replicates.batch import simulate_batch
 from simstudy.replicates.population import measured
@@ -19,6 +20,10 @@ N_DRAWS = 24
 def random_points(**settings) -> Cell:
     settings = {"regression": {"function": "ridge"}, "batch_size": 16, "population": ["queries"]} | settings
     return minimal_cell(**{"queries": {"kind": "gaussian", "count": 4}} | settings)
+
+
+def planned(grid: str, cell: Cell) -> PlannedCell:
+    return PlannedCell(grid=grid, cell=cell, precision=Precision(), by_query=False, exact=False)
 
 
 def study_of(cell: Cell, count: int = N_DRAWS):
@@ -72,6 +77,18 @@ def test_other_cells__are_left_as_they_are(settings):
     cell = random_points(**settings)
     performance = study_of(cell, 4)
     assert not applies(cell) and QueryControl()(cell, performance) is performance
+
+
+def test_cells_of_one_grid__are_controlled_together_or_not_at_all():
+    """Additive functions on 16 heads take too long: the cells of one head beside them are left alone as well."""
+    additive = {"regression": {"function": "additive"}, "n_features": 16, "head_dim": 1, "arrangement": "orthogonal"}
+    one, many = (random_points(**additive, n_heads=n_heads) for n_heads in (1, 16))
+    performance = study_of(one, 4)
+    assert QueryControl()(one, performance).gain
+    together = [planned("a", one), planned("a", many)]
+    assert QueryControl(together)(one, performance) is performance
+    apart = [planned("a", one), planned("b", many)]
+    assert QueryControl(apart)(one, performance).gain
 
 
 def test_damped_theory__is_leading_order_near_and_finite_far():

@@ -20,6 +20,7 @@ from simstudy.verdicts.figure_data import mean_within, rank_correlation
 
 def diversity_figure(figure: DiversityFigure, cells: xr.Dataset) -> Drawing:
     """Draw a measure against every diversity index, or against one."""
+    cells = cells[["hdi", "hdi_mcse", figure.y, f"{figure.y}_mcse"]]  # each part copies all variables that it has
     return _one_index(figure, figure.index, cells) if figure.index else _all_indices(figure, cells)
 
 

@@ -44,7 +44,7 @@ def wait_until(condition: Callable[[], bool], process: subprocess.Popen | None =
     while not condition():
         assert time.monotonic() < deadline, "waited in vain"
         assert process is None or process.poll() is None, f"ended with {process.returncode}"
-        time.sleep(0.02)
+        time.sleep(0.1)
 
 
 def skip_without(variable: str, missing: list[str]) -> None:

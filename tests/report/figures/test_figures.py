@@ -209,9 +209,13 @@ def test_log_ticks__are_plain_numbers(results):
     assert all(float(text) > 0 and "^" not in text for text in shown)
 
 
-def test_diversity__has_a_panel_for_each_index_and_level(design, results):
-    drawing = draw(design.figures["which-index"], "f", results)
-    panels = visible_axes(drawing)
+@pytest.fixture(scope="module")
+def panels_of_indices(design, results):
+    return visible_axes(draw(design.figures["which-index"], "f", results))
+
+
+def test_diversity__has_a_panel_for_each_index_and_level(panels_of_indices, results):
+    panels = panels_of_indices
     assert len(panels) == 2 * len(INDICES)
     cells = cells_where(results, regression="zero", n_keys=100.0)
     first = bars(panels[0])[0].lines[0]
@@ -220,16 +224,16 @@ def test_diversity__has_a_panel_for_each_index_and_level(design, results):
     assert panels[0].get_ylim() == panels[7].get_ylim() != panels[8].get_ylim()
 
 
-def test_diversity__draws_bars_along_x_only_where_an_index_is_uncertain(design, results):
-    panels = visible_axes(draw(design.figures["which-index"], "f", results))
+def test_diversity__draws_bars_along_x_only_where_an_index_is_uncertain(panels_of_indices):
+    panels = panels_of_indices
     has_x_bars = [bars(axes)[0].has_xerr for axes in panels[: len(INDICES)]]
     assert has_x_bars == [index == "output" for index in INDICES]
     segments = np.array(bars(panels[INDICES.index("output")])[0].lines[2][0].get_segments())
     np.testing.assert_allclose(segments[:, 1, 0] - segments[:, 0, 0], 2 * COVERAGE * 0.01, rtol=1e-12)
 
 
-def test_diversity__prints_rank_correlations(design, results):
-    panel = visible_axes(draw(design.figures["which-index"], "f", results))[0]
+def test_diversity__prints_rank_correlations(panels_of_indices, results):
+    panel = panels_of_indices[0]
     cells = cells_where(results, regression="zero")
     pooled, _ = rank_correlation(cells.sel(index="chordal"), "mse")
     assert panel.get_title("right").replace("−", "-") == f"r = {pooled:.2f}, 14 cells\nwithin colours r = -1.00"
@@ -293,8 +297,10 @@ def test_drawing__leaves_matplotlib_as_it_was(design, results):
 
 
 @pytest.mark.parametrize("suffix", ["png", "svg"])
-def test_image__is_the_same_every_time(design, results, suffix):
-    first, second = (image(draw(design.figures["saturation"], "f", results), suffix) for _ in range(2))
+@pytest.mark.parametrize("name", ["saturation", "which-index"])
+def test_image__is_the_same_every_time(design, results, suffix, name):
+    figure = design.figures[name].model_copy(update={"index": "vendi"} if name == "which-index" else {})
+    first, second = (image(draw(figure, "f", results), suffix) for _ in range(2))
     assert first == second
     assert first != image(draw(design.figures["unshown"], "f", results), suffix)
 

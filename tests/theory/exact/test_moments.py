@@ -152,7 +152,9 @@ def test_two_keys_on_one_line_by_direct_quadrature(scales):
 
 
 @pytest.mark.parametrize("n_keys", [1, 2, 7, 300])
-@pytest.mark.parametrize(("logits", "p"), [("distance", 1), ("distance", 2), ("dot_product", 2)])
+@pytest.mark.parametrize(
+    ("logits", "p"), [("distance", 1), pytest.param("distance", 2, marks=pytest.mark.rare), ("dot_product", 2)]
+)
 def test_noise_covariance_of_orthogonal_heads_is_one_over_n(n_keys, logits, p):
     heads = np.eye(4)[:, : 2 * p].reshape(4, 2, p).swapaxes(0, 1)
     cell = make_cell(n_keys, 4, 2, p, logits, 0.9, noise_sd=3.0)
@@ -203,15 +205,17 @@ def test_one_head_against_a_dense_grid(logits, bandwidth, n_keys):
     assert off_by(prediction, mean + centre, variance) < 1e-6
 
 
-@pytest.mark.parametrize("logits", ["distance", "dot_product"])
-def test_double_integral_of_identical_heads_is_the_single_one(monkeypatch, logits):
+@pytest.mark.parametrize(
+    ("logits", "p"),
+    [("distance", 1), pytest.param("distance", 2, marks=pytest.mark.rare), ("dot_product", 1), ("dot_product", 2)],
+)
+def test_double_integral_of_identical_heads_is_the_single_one(monkeypatch, logits, p):
     monkeypatch.setattr(Heads, "coincide", lambda *_: False)
-    for p in (1, 2):
-        cell = make_cell(20, 3, 2, p, logits, 0.8, regression=MIXED, noise=UNEVEN)
-        heads = np.repeat(orthonormal(1, 3, p), 2, axis=0)
-        prediction = predict(cell, heads, np.array([[0.3, -0.6, 0.4]]))
-        one = prediction.covariance[0, 0, 0]
-        np.testing.assert_allclose(prediction.covariance, one, rtol=1e-8)
+    cell = make_cell(20, 3, 2, p, logits, 0.8, regression=MIXED, noise=UNEVEN)
+    heads = np.repeat(orthonormal(1, 3, p), 2, axis=0)
+    prediction = predict(cell, heads, np.array([[0.3, -0.6, 0.4]]))
+    one = prediction.covariance[0, 0, 0]
+    np.testing.assert_allclose(prediction.covariance, one, rtol=1e-8)
 
 
 def test_coincident_heads_are_recognised_in_any_basis():
@@ -227,10 +231,10 @@ def test_coincident_heads_are_recognised_in_any_basis():
 def test_nearly_aligned_heads_approach_aligned_ones():
     cell = make_cell(10, bandwidth=1.0, regression=LINEAR)
     gaps = []
-    for degrees in (0.2, 0.4, 2.0, 4.0):
+    for degrees in (0.3, 3.0):
         covariance = predict(cell, directions(30, 30 + degrees), QUERIES[1:2]).covariance[0]
         gaps.append((1 - covariance[0, 1] / np.sqrt(covariance[0, 0] * covariance[1, 1])) / degrees**2)
-    # The first two angles are handled by another method than the last two.
+    # The first angle is handled by another method than the last.
     np.testing.assert_allclose(gaps, gaps[0], rtol=0.02)
 
 

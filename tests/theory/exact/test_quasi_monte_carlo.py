@@ -193,7 +193,8 @@ def test_monte_carlo_agrees_and_rejects_other_keys(keys, n_keys):
     weights = [kernel_values(cell, w, w, QUERY[0], points).reshape(n_replicates, -1) for w in HEADS]
     estimates = np.stack([(w * values.reshape(w.shape)).sum(axis=1) / w.sum(axis=1) for w in weights], axis=1)
     assert largest_score(estimates, predict(cell, HEADS)) < 4
-    wrong = cell.model_copy(update={"data": cell.data.model_copy(update={"key_distribution": AUTOREGRESSIVE})})
+    other = MIXTURE if keys is SPHERE else SPHERE
+    wrong = cell.model_copy(update={"data": cell.data.model_copy(update={"key_distribution": other})})
     assert largest_score(estimates, predict(wrong, HEADS)) > 6
 
 
