@@ -71,7 +71,9 @@ def between(lower: float, upper: float, digits: int = 4) -> str:
 
 def given_draws(mcse: float, given: float) -> str:
     """Return the error given the query points and heads that were drawn, where it is another than that shown."""
-    return "" if math.isnan(given) or given == mcse else f" (± {number(given, 2)} given those drawn)"
+    return (
+        "" if math.isnan(given) or math.isnan(mcse) or given == mcse else f" (± {number(given, 2)} given those drawn)"
+    )
 
 
 def with_error(estimate: float, mcse: float) -> str:
