@@ -22,9 +22,9 @@ INDEX_NAMES: dict[str, str] = {
     "vendi": "Vendi score [heads]",
     "min_angle": "min_angle: sine of smallest",
     "output": "output: 1 − correlation",
-    "output_rank": "output_rank: effective rank of head correlations",
-    "output_determinant": "output_determinant: geometric mean of their eigenvalues",
-    "output_participation": "output_participation: H²/Σλ² of their eigenvalues λ",
+    "output_rank": "output: effective rank [heads]",
+    "output_determinant": "output: mean eigenvalue, geom.",
+    "output_participation": "output: participation [heads]",
 }
 
 
