@@ -22,9 +22,9 @@ INDEX_NAMES: dict[str, str] = {
     "vendi": "Vendi score [heads]",
     "min_angle": "min_angle: sine of smallest",
     "output": "output: 1 − correlation",
-    "output_rank": "output_rank: effective rank of head correlations",
-    "output_determinant": "output_determinant: geometric mean of their eigenvalues",
-    "output_participation": "output_participation: H²/Σλ² of their eigenvalues λ",
+    "output_rank": "output: effective rank [heads]",
+    "output_determinant": "output: mean eigenvalue, geom.",
+    "output_participation": "output: participation [heads]",
 }
 
 
@@ -71,7 +71,9 @@ def between(lower: float, upper: float, digits: int = 4) -> str:
 
 def given_draws(mcse: float, given: float) -> str:
     """Return the error given the query points and heads that were drawn, where it is another than that shown."""
-    return "" if math.isnan(given) or given == mcse else f" (± {number(given, 2)} given those drawn)"
+    return (
+        "" if math.isnan(given) or math.isnan(mcse) or given == mcse else f" (± {number(given, 2)} given those drawn)"
+    )
 
 
 def with_error(estimate: float, mcse: float) -> str:

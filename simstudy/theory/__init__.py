@@ -56,6 +56,13 @@ from simstudy.theory.compact_kernels import compact_leading_order, empty_window_
 from simstudy.theory.exact.logits import LogitMoments, logit_moments
 from simstudy.theory.exact.moments import ExactPrediction, exact_moments
 from simstudy.theory.functions import Function, noise_variance, regression_function
+from simstudy.theory.given_weights import (
+    effective_learners,
+    fibonacci_weights,
+    geometric_weights,
+    sum_weights,
+    uniform_weights,
+)
 from simstudy.theory.instances import instance_leading_order, instance_numbers
 from simstudy.theory.leading import Prediction, damped_leading_order, leading_order, product_head
 from simstudy.theory.local_constant import (
@@ -77,19 +84,14 @@ from simstudy.theory.systems.masks import best_average_error, best_average_rate,
 from simstudy.theory.weighting import (
     ErrorMoments,
     Weighting,
-    effective_learners,
     error_moments,
-    fibonacci_weights,
     front_greater_weights,
-    geometric_weights,
     mean_squared_error,
     optimal_weights,
     risk,
     simplex_weights,
-    sum_weights,
     unconstrained_weights,
     uniform_is_optimal,
-    uniform_weights,
 )
 
 __all__ = [

@@ -16,14 +16,16 @@ from simstudy.design.settings import Bandwidth, Data, Estimator, FixedBandwidth,
 from simstudy.design.settings.cell import Cell
 from simstudy.theory.closed_forms import averaged_noise_ratio
 from simstudy.theory.functions import Array
+from simstudy.theory.given_weights import (
+    sum_weights,
+    uniform_weights,
+)
 from simstudy.theory.leading import Prediction, leading_order
 from simstudy.theory.measures import predicted_measures
 from simstudy.theory.weighting import (
     error_moments,
     optimal_weights,
-    sum_weights,
     unconstrained_weights,
-    uniform_weights,
 )
 
 # Enough that the mean of 8 arrangements is known to some percent; its standard error is part of every result.

@@ -28,11 +28,15 @@ def _all_indices(figure: DiversityFigure, cells: xr.Dataset) -> Drawing:
     """Draw a row of panels for each level of the panel, a panel for each index."""
     rows = list(split(cells, figure.panel))
     per_row = -(-len(INDICES) // MAX_COLUMNS)
-    drawing, grid = canvas(len(rows) * len(INDICES), 2.7)
+    drawing, grid = canvas(len(rows) * per_row * MAX_COLUMNS, 2.7)
+    drawn: list[Axes] = []
     looks, notes = looks_of(cells, figure.hue), Notes()
     for position, (level, inside) in enumerate(rows):
         block = grid[position * per_row : (position + 1) * per_row]
-        for axes, index in zip(block.flat, INDICES, strict=True):
+        drawn.extend(block.flat[: len(INDICES)])
+        for axes in block.flat[len(INDICES) :]:
+            axes.set_visible(False)
+        for axes, index in zip(block.flat, INDICES, strict=False):
             for hue, part in split(inside, figure.hue):
                 _scatter(axes, figure, part.sel(index=index), looks[hue], notes)
             axes.set_xlabel(INDEX_NAMES[index], fontsize=10)
@@ -42,11 +46,11 @@ def _all_indices(figure: DiversityFigure, cells: xr.Dataset) -> Drawing:
             title = textwrap.shorten(setting_and_level(figure.panel, level), 110, placeholder=" …")
             # Blank lines lift the name of the row above the correlations, which stand on the same line of titles.
             block[0, 0].set_title(f"{title}\n\n\n" if figure.hue else f"{title}\n\n", loc="left", fontweight="bold")
-        share_y(list(block.flat), figure.y_scale, always=True)
+        share_y(list(block.flat[: len(INDICES)]), figure.y_scale, always=True)
         label_y(block, measure_name(figure.y), len(INDICES))
     text = f"bars: ± {COVERAGE} MCSE; r: Spearman's rank correlation over the cells"
     text += ", and its mean within colours" if figure.hue else ""
-    words = [text, *from_zero(list(grid.flat[: len(rows) * len(INDICES)]), figure.y_scale)]
+    words = [text, *from_zero(drawn, figure.y_scale)]
     legends(drawing, looks, [*((Line2D([], [], linestyle=""), each) for each in words), *dropped(notes)], figure.hue)
     return drawing
 
