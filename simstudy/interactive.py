@@ -25,7 +25,7 @@ from simstudy.execution.plan import plan as plan_design
 from simstudy.execution.store import DEFAULT_OUTPUT
 from simstudy.report.progress import ProgressDisplay
 from simstudy.report.tables import cell_frame, count_verdicts, verdict_frame, verdict_lines
-from simstudy.report.terminal import is_watched, track
+from simstudy.report.terminal import counted, is_watched, track
 from simstudy.results import open_results
 from simstudy.study import run as run_design
 
@@ -134,7 +134,7 @@ class Findings:
 
     def _summary(self) -> list[str]:
         results, run = self._results, json.loads(self._results.attrs["run"])
-        size = f"{results.sizes['cell']} cells, {int(results.n_replicates.sum()):,} replicates"
+        size = f"{counted(results.sizes['cell'], 'cell')}, {int(results.n_replicates.sum()):,} replicates"
         counts = [count_verdicts(verdict_lines(results))] if "claim" in results else []
         return [f"{results.attrs['title']} ({results.attrs['profile']})", f"{size}, by {run['device']}", *counts]
 

@@ -111,6 +111,11 @@ def verdicts(results: xr.Dataset) -> np.ndarray:
 
     Each on a scale of its own, from 0 to 1.
 
+    Parameters
+    ----------
+    results : xarray.Dataset
+        What `simstudy.run` or `simstudy.open_results` returned.
+
     Returns
     -------
     array of matplotlib.axes.Axes, shape (2,)
@@ -132,14 +137,15 @@ def z_scores(results: xr.Dataset, *measures: str) -> np.ndarray:
 
     Parameters
     ----------
-    results
+    results : xarray.Dataset
         What `simstudy.run` or `simstudy.open_results` returned.
-    measures
+    *measures : str
         Names of measures; all that theory speaks of by default.
 
     Returns
     -------
     array of matplotlib.axes.Axes, shape (measures,)
+        A panel for each measure.
 
     Raises
     ------

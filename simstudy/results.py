@@ -11,7 +11,7 @@ import numpy as np
 import xarray as xr
 
 from simstudy.design.claims import Verdict
-from simstudy.design.measures import ATTRIBUTES, INDICES, SOURCES, VARIABLES, coordinates_of
+from simstudy.design.measures import ATTRIBUTES, INDICES, MEASURES, SOURCES, STATISTICS, VARIABLES, coordinates_of
 from simstudy.design.settings import TABLE_OF
 from simstudy.design.settings.cell import Coordinates, level
 from simstudy.design.settings.code import OWN_MEASURE
@@ -37,7 +37,8 @@ def open_results(path: str | Path) -> xr.Dataset:
     Returns
     -------
     xarray.Dataset
-        One entry along ``cell`` for each combination of factor values.
+        One entry along ``cell`` for each combination of factor values.  Measures and diversity indices that the version
+        of simstudy which wrote them did not know are NaN.
 
     Raises
     ------
@@ -46,7 +47,7 @@ def open_results(path: str | Path) -> xr.Dataset:
     """
     path = Path(path)
     path = path / "results.nc" if path.is_dir() else path
-    results = read_results(path)
+    results = _with_later_measures(read_results(path))
     require_layout(results, path)
     return results
 
@@ -141,6 +142,21 @@ def text_of(row: Coordinates, name: str) -> Any:
     return "" if isinstance(value, float) and math.isnan(value) else value
 
 
+def _with_later_measures(results: xr.Dataset) -> xr.Dataset:
+    """Return results with NaN for what came after them: a confirmation stands, though nobody can run its code again."""
+    measures = (MEASURES | STATISTICS).keys() - set().union(*_OCCASIONAL)
+    families = [{name, *(f"{name}_{error}" for error in _COMPANIONS)} & VARIABLES.keys() for name in measures]
+    known = [family for family in families if family & results.keys()]
+    if not known or len(known) == len(families):
+        return results
+    if "index" in results.indexes and {*results["index"].values.tolist()} < {*INDICES}:
+        results = results.reindex(index=list(INDICES))
+    later = [name for family in families if family not in known for name in family]
+    shapes = {name: tuple(results.sizes[dimension] for dimension in VARIABLES[name].dims) for name in later}
+    return results.assign({name: (VARIABLES[name].dims, np.full(shapes[name], np.nan)) for name in later})
+
+
+_COMPANIONS = ("mcse", "mcse_given", "numerical_error", "gain")
 _KINDS = {"text": "OTU", "bool": "b"}
 """Kinds of NumPy types, by unit; of what is neither text nor truth, whole numbers if they count, or else any."""
 

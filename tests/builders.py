@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib.util
+import os
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +24,12 @@ BASE: dict[str, Any] = {
     "batch_size": 32,
     "seed": 7,
 }
+
+
+def needs(package: str) -> pytest.MarkDecorator:
+    """Skip a test without a package of the extra torch, unless the environment says that it must be there."""
+    lacking = importlib.util.find_spec(package) is None and os.environ.get("SIMSTUDY_REQUIRE_TORCH") != "1"
+    return pytest.mark.skipif(lacking, reason=f"{package} is not installed (extra: torch)")
 
 
 def minimal_cell(**settings: Any) -> Cell:

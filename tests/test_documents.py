@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import pydoc
 import re
 import shlex
 import subprocess
@@ -15,12 +16,17 @@ import pytest
 import typer
 from commands import ROOT
 from commands import simstudy as command
+from numpydoc.docscrape import NumpyDocString
+from numpydoc.validate import validate
 from test_imports import ALLOWED
 
-import simstudy
+import simstudy.theory
+from simstudy import plots
 from simstudy.commands import app
 from simstudy.design.load import load_design, profiles_of
-from simstudy.design.schema import json_schema
+from simstudy.design.schema import alternatives_of, json_schema
+from simstudy.report.formulas import EQUATIONS
+from simstudy.transformers import interventions
 
 sys.path.insert(0, str(ROOT / "simstudy" / "docs"))
 import contents
@@ -33,6 +39,13 @@ DOCUMENTS = {path.relative_to(ROOT).as_posix(): path.read_text() for path in (
 )}  # fmt: skip
 README, DESIGNS, RESULTS = (DOCUMENTS[name] for name in ("README.md", "designs/README.md", "outputs/README.md"))
 STUDY = "third-head"
+REQUIRED = {"GL08", "SS01", "PR01", "PR02", "PR03", "PR07", "RT01", "RT03"}
+"""Checks of numpydoc: a summary, every parameter and what is returned, each described.  Annotations give the types."""
+PUBLIC = [f"simstudy.{name}" for name in simstudy.__all__] + [
+    f"simstudy.theory.{name}" for name in simstudy.theory.__all__
+]
+PUBLIC += [f"{module.__name__}.{name}" for module in (plots, interventions) for name, value in vars(module).items()
+           if inspect.isfunction(value) and value.__module__ == module.__name__ and name[0] != "_"]  # fmt: skip
 COMMANDS = typer.main.get_group(app).commands
 
 
@@ -238,12 +251,21 @@ def test_commands__exist(document):
         assert re.search(rf"^{target}:", makefile, flags=re.MULTILINE), target
 
 
-@pytest.mark.parametrize("name", simstudy.__all__)
-def test_public_docstring__says_what_goes_in_what_comes_out_and_what_is_refused(name):
-    thing = getattr(simstudy, name)
-    text = inspect.getdoc(thing)
-    assert "Parameters\n---" in text
-    assert inspect.isclass(thing) or ("Returns\n---" in text and "Raises\n---" in text)
+@pytest.mark.parametrize("name", PUBLIC)
+def test_public_docstring__says_what_goes_in_and_what_comes_out(name):
+    """By numpydoc: every parameter and every returned value, or, of a record, every field."""
+    found = validate(name)
+    faults = [message for code, message in found["errors"] if code in REQUIRED]
+    thing = pydoc.locate(name)
+    if fields := getattr(thing, "_fields", ()):
+        described = {
+            each for entry in NumpyDocString(inspect.getdoc(thing))["Attributes"] for each in entry.name.split(", ")
+        }
+        assert described == {*fields}
+    else:
+        assert not faults
+    if name.partition(".")[2] in simstudy.__all__ and not inspect.isclass(thing):
+        assert "Raises\n---" in found["docstring"]
 
 
 def test_formulas_that_docstrings_name__stand_in_the_theory():
@@ -252,6 +274,7 @@ def test_formulas_that_docstrings_name__stand_in_the_theory():
         label for path in (ROOT / "simstudy").rglob("*.py") for label in re.findall(":eq:`(.*?)`", path.read_text())
     }
     assert len(labels) == len(set(labels)) and named <= set(labels) and len(named) > 20
+    assert EQUATIONS.keys() == alternatives_of("formulas").keys() and {*EQUATIONS.values()} <= set(labels)
 
 
 def test_site__says_of_commands_and_targets_what_help_says(in_process):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 import xarray as xr
 from builders import DESIGN, FIGURES, edited, write_design
@@ -60,6 +61,17 @@ def test_results_of_this_version__are_opened(stored):
     results = open_results(stored[0].folder)
     assert {"optimum_share", "wrong_pair_share", "verdict"} <= results.keys()
     assert set(results.attrs) == set(ATTRIBUTES)
+
+
+def test_results_older_than_a_measure_and_an_index__have_neither(results, tmp_path):
+    family = ["correlation", *(name for name in results.data_vars if name.startswith("correlation_")
+                               and "gap" not in name)]  # fmt: skip
+    older = results.drop_vars(family).isel(index=slice(1, None))
+    found = open_results(Store(tmp_path).write_dataset("results.nc", older))
+    assert all(np.isnan(found[name]).all() for name in family) and len(family) == 5
+    assert np.isnan(found.hdi.isel(index=0)).all()
+    assert found.mse.equals(results.mse) and found.hdi.isel(index=1).equals(results.hdi.isel(index=1))
+    assert "no correlation" in refusal(results.drop_vars(family[:-1]), tmp_path)
 
 
 def test_any_variable_that_is_missing__is_named(results, tmp_path):

@@ -103,8 +103,10 @@ def replicate_statistics(members: Members, target: Array, names: Sequence[str]) 
     with their noise, of two heads, at three queries or more.
     """
     known = members.statistics | (_across_queries(members, target) if len(target) else {})
-    missing = np.full(len(members.means), np.nan)
-    return np.stack([known.get(name, missing) for name in names], axis=1)
+    found = np.full((len(members.means), len(names)), np.nan)
+    for column, name in enumerate(names):
+        found[:, column] = known.get(name, np.nan)
+    return found
 
 
 def _across_queries(members: Members, target: Array) -> dict[str, Array]:

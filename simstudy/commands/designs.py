@@ -10,7 +10,7 @@ from rich.table import Table
 
 from simstudy.commands.app import JsonOption, TrustOption, app
 from simstudy.errors import UserError
-from simstudy.report.terminal import entry, say, say_json, show_table, warn
+from simstudy.report.terminal import counted, entry, say, say_json, show_table, warn
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -62,7 +62,7 @@ def check(
     else:
         for place, profiles, _ in checked:
             for name, design in profiles.items():
-                say(f"{place}: {name}: {len(design.cells)} cells, {len(design.claims)} claims")
+                say(f"{place}: {name}: {counted(len(design.cells), 'cell')}, {counted(len(design.claims), 'claim')}")
     notes = dict.fromkeys(f"{place}: {note}" for place, profiles, _ in checked for each in profiles.values()
                           for note in each.notes)  # fmt: skip
     if notes:

@@ -33,7 +33,7 @@ def inspect(
     judged; theory is fitted on the others.
     """
     from simstudy.execution.store import Store, require_writable
-    from simstudy.report.heads import scores, write_heads_page
+    from simstudy.report.heads import answer, scores, write_heads_page
     from simstudy.transformers.checkpoints import read_weights
     from simstudy.transformers.heads import read_heads
     from simstudy.transformers.inspection import inspect_heads
@@ -50,6 +50,7 @@ def inspect(
     except ValueError as error:
         raise UserError(f"{states}: {error}") from None
     path = write_heads_page(found, Store(output), weights.stem)
+    say(answer(found))
     for source in ("angles", "exact"):
         pairs, rank, gap = scores(found, source)
         say(f"{source:8} {pairs} pairs of heads, Spearman {rank}, RMSE {gap}")

@@ -20,7 +20,7 @@ from simstudy.commands.app import (
     store_for,
 )
 from simstudy.design.mistakes import require_plain
-from simstudy.report.terminal import say, say_json, show_table, track, warn
+from simstudy.report.terminal import counted, say, say_json, show_table, track, warn
 
 if TYPE_CHECKING:
     from simstudy.design.document import Design
@@ -77,10 +77,11 @@ def run_and_report(loaded: Design, output: Path, quiet: bool = False, **how: Any
     total = int(results.n_replicates.sum())
     if not quiet:
         show_table(verdict_table(results) if lines else measure_table(results, loaded))
+        if lines:
+            kind = "a confirmation" if loaded.confirmation else f"a pilot; {count_confirmed(lines)}"
+            say(count_verdicts(lines), kind)
         say(
-            count_verdicts(lines),
-            "a confirmation" if loaded.confirmation else f"a pilot; {count_confirmed(lines)}",
-            f"{results.sizes['cell']} cells, {total:,} replicates, {int(results.n_failed.sum())} failed",
+            f"{counted(results.sizes['cell'], 'cell')}, {total:,} replicates, {int(results.n_failed.sum())} failed",
             f"results  {store.folder / 'results.nc'}",
             f"report   {report}",
         )

@@ -26,25 +26,31 @@ def report(
     profile: ProfileOption = "quick",
     output: OutputOption = Path("outputs"),
 ) -> None:
-    """Write the report again from the stored results, without computing any replicate; or one page of all studies."""
+    """Write the reports of a study again, of its pilot and of its confirmations, or else one page of all studies.
+
+    From what is stored, without computing any replicate.
+    """
     from simstudy.design.load import load_design
     from simstudy.design.shipped import known_designs
     from simstudy.report.all_studies import gather
+    from simstudy.report.confirmed import runs_of
     from simstudy.report.page import write_report
     from simstudy.report.tables import verdict_table
     from simstudy.results import open_results
 
     if design is None:
-        path = gather(known_designs(), profile, output)
-    else:
-        loaded = load_design(design, profile)
-        store = store_for(loaded, output)
-        results = open_results(store.folder)
+        say(f"report   {gather(known_designs(), profile, output)}")
+        return
+    loaded = load_design(design, profile)
+    runs = list(runs_of(loaded, output))
+    if not runs:
+        open_results(store_for(loaded, output).folder)  # says that there is nothing, and what to do
+    for run in runs:
         # Written first: it refuses results of another design, whose verdicts must not be shown as those of this one.
-        with store.locked():
-            path = write_report(results, loaded, store)
-        show_table(verdict_table(results))
-    say(f"report   {path}")
+        with store_for(run.design, output).locked():
+            path = write_report(*run)
+        show_table(verdict_table(run.results))
+        say(f"report   {path}")
 
 
 @app.command()

@@ -46,7 +46,11 @@ def principal_angles(projections: Array) -> Array:
     -------
     (..., H, H, p) array
     """
-    bases = orthonormal_bases(projections)
+    return angles_between(orthonormal_bases(projections))
+
+
+def angles_between(bases: Array) -> Array:
+    """Return the principal angles (..., H, H, p) between subspaces, given orthonormal bases (..., H, d, p) of them."""
     n_heads = bases.shape[-3]
     first, second = np.triu_indices(n_heads, 1)
     angles = np.zeros((*bases.shape[:-3], n_heads, n_heads, bases.shape[-1]))
@@ -97,10 +101,15 @@ def diversity_indices(projections: Array, bandwidth: float = np.nan) -> Array:
     -------
     (..., 7) array
     """
-    n_heads, _, head_dim = np.shape(projections)[-3:]
-    first, second = np.triu_indices(n_heads, 1)
     bases = orthonormal_bases(projections)
-    angles = _angles_of_pairs(bases, first, second)
+    return indices_of(bases, angles_between(bases), bandwidth)
+
+
+def indices_of(bases: Array, angles_of_heads: Array, bandwidth: float) -> Array:
+    """Return `diversity_indices` of heads with these orthonormal bases (..., H, d, p) and angles (..., H, H, p)."""
+    n_heads, _, head_dim = bases.shape[-3:]
+    first, second = np.triu_indices(n_heads, 1)
+    angles = angles_of_heads[..., first, second, :]
     cosines2, sines = np.cos(angles) ** 2, np.sin(angles)
     # Without pairs (one head) the mean square cosine has no effect on the spectral indices.
     c2 = _mean_over_pairs(cosines2.mean(axis=-1)) if n_heads > 1 else np.full(angles.shape[:-2], np.nan)
@@ -110,7 +119,7 @@ def diversity_indices(projections: Array, bandwidth: float = np.nan) -> Array:
         _spectral_entropy(bases) / head_dim,
         _mean_over_pairs(_logdet(sines, bandwidth)),
         _mean_over_pairs(sines.prod(axis=-1)),
-        _vendi(bases),
+        _vendi(angles_of_heads),
         _mean_over_pairs(sines.min(axis=-1)),
     )
     return np.stack(indices, axis=-1)
@@ -141,11 +150,10 @@ def _spectral_entropy(bases: Array) -> Array:
     """exp entropy of eig(S)/tr S: the squared singular values of all bases side by side are the eigenvalues of S."""
     n_heads, n_features, head_dim = bases.shape[-3:]
     stacked = np.moveaxis(bases, -3, -2).reshape(*bases.shape[:-3], n_features, n_heads * head_dim)
-    return _exp_entropy(np.linalg.svd(stacked, compute_uv=False) ** 2 / (n_heads * head_dim))
+    turned = np.swapaxes(stacked, -1, -2)
+    square = stacked @ turned if n_features < n_heads * head_dim else turned @ stacked
+    return _exp_entropy(np.linalg.eigvalsh(square) / (n_heads * head_dim))
 
 
-def _vendi(bases: Array) -> Array:
-    n_heads, _, head_dim = bases.shape[-3:]
-    overlap = np.swapaxes(bases[..., :, None, :, :], -1, -2) @ bases[..., None, :, :, :]
-    similarity = (overlap**2).sum(axis=(-2, -1)) / head_dim
-    return _exp_entropy(np.linalg.eigvalsh(similarity / n_heads))
+def _vendi(angles: Array) -> Array:
+    return _exp_entropy(np.linalg.eigvalsh((np.cos(angles) ** 2).mean(axis=-1) / angles.shape[-2]))

@@ -104,13 +104,38 @@ def _stream(cell: Cell, draw: int = 0) -> str:
 
 def _random_matrices(cell: Cell, role: Role, first: int = 0, count: int = 1) -> np.ndarray:
     """Matrices of independent standard normals (replicate, head, feature, dimension), one replicate if not redrawn."""
-    heads, d = cell.heads, cell.data.n_features
-    draws = (first, count) if heads.redrawn else (cell.geometry if "heads" in cell.population else 0, 1)
-    z = normals(_stream(cell, heads.head_seed), role, *draws, d, heads.n_heads * heads.head_dim)
-    return z.reshape(-1, heads.n_heads, heads.head_dim, d).swapaxes(-1, -2)
+    heads = cell.heads
+    draws = (first, count) if heads.redrawn else (_draw_of_heads(cell), 1)
+    return _normal_matrices(cell, role, draws, cell.data.n_features, heads.head_dim)
+
+
+def _draw_of_heads(cell: Cell) -> int:
+    return cell.geometry if "heads" in cell.population else 0
+
+
+def _normal_matrices(cell: Cell, role: Role, draws: tuple[int, int], n_rows: int, n_columns: int) -> np.ndarray:
+    n_heads = cell.heads.n_heads
+    z = normals(_stream(cell, cell.heads.head_seed), role, *draws, n_rows, n_heads * n_columns)
+    return z.reshape(-1, n_heads, n_columns, n_rows).swapaxes(-1, -2)
+
+
+def random_orthonormal(cell: Cell, role: Role, n_rows: int, n_columns: int) -> np.ndarray:
+    """Uniform draws of matrices with orthonormal columns, one for each head, the same in all replicates.
+
+    Returns
+    -------
+    ndarray, shape (H, n_rows, n_columns)
+    """
+    return _uniform(_normal_matrices(cell, role, (_draw_of_heads(cell), 1), n_rows, n_columns))[0]
 
 
 def _orthonormal(cell: Cell, matrices: np.ndarray) -> np.ndarray:
+    """Orthonormal factors of matrices, one set of them if heads are the same in all replicates."""
+    q = _uniform(matrices)
+    return q if cell.heads.redrawn else q[0]
+
+
+def _uniform(matrices: np.ndarray) -> np.ndarray:
     """Orthonormal factors of matrices: uniform draws of p orthonormal columns if these are Gaussian.
 
     They are uniform if the other factor has a positive diagonal: Mezzadri, "How to generate random matrices from the
@@ -118,7 +143,7 @@ def _orthonormal(cell: Cell, matrices: np.ndarray) -> np.ndarray:
     """
     q, r = np.linalg.qr(matrices)
     q *= np.sign(np.diagonal(r, axis1=-2, axis2=-1))[..., None, :]
-    return q if cell.heads.redrawn else q[0]
+    return q
 
 
 def _scattered(cell: Cell) -> np.ndarray:

@@ -42,7 +42,8 @@ class Precision(Record):
     absolute_mcse: dict[str, Positive] = Field(default_factory=dict, description="measure = largest MCSE wanted")
     stop: Literal["precision", "verdict", "both"] = Field(
         "precision",
-        description='what replicates are spent on: "precision", "verdict" (open claims alone), or "both"',
+        description='what replicates beyond the floor are spent on: "precision" (the errors wanted above), "verdict" '
+        '(open claims alone), or "both"',
     )
     min_replicates: Count = Field(1024, description="floor on the replicates of each cell")
     max_replicates: Count = Field(65536, description="ceiling on the replicates of each cell")

@@ -19,6 +19,7 @@ from simstudy.design.settings import (
 )
 from simstudy.design.settings.cell import N_BLOCKS, Cell
 from simstudy.design.settings.records import Impossibility
+from simstudy.design.settings.value_projections import RandomValueProjections
 
 MAX_ARRAY_BYTES = 8 << 30
 """Largest array that one replicate may need: beyond it, no worker of usual size finishes a batch."""
@@ -63,7 +64,8 @@ def too_many_batches(cell: Cell, max_replicates: int) -> list[Impossibility]:
 
 def impossibilities(cell: Cell) -> list[Impossibility]:
     """Return every rule that the settings of a cell break together."""
-    rules = (_heads, _estimator, _population, _control, _own_measure) if cell.instance is None else (_instance,)
+    of_ensembles = (_heads, _value_projections, _estimator, _population, _control, _own_measure)
+    rules = of_ensembles if cell.instance is None else (_instance,)
     return [broken for rule in (_data, _own_data, _regression, *rules, _bandwidth, _sizes) for broken in rule(cell)]
 
 
@@ -274,6 +276,25 @@ def _mask(cell: Cell) -> Iterator[Impossibility]:
             yield "mask", f'"{estimator.mask.kind}" needs {remedy}; change that or use "none"'
 
 
+def _value_projections(cell: Cell) -> Iterator[Impossibility]:
+    """Where errors of vectors are not those of numbers times an overlap."""
+    projections, estimator = cell.heads.value_projections, cell.estimator
+    if projections.kind == "none":
+        return
+    needs = {
+        'learner = "nadaraya_watson"': estimator.learner.kind == "nadaraya_watson",
+        'combination = "uniform", as output projections combine heads': estimator.combination.rule == "uniform",
+        'reference = "none"': estimator.reference == "none",
+        "no measure_function": estimator.measure_function is None,
+    }
+    for remedy, given in needs.items():
+        if not given:
+            yield "value_projections", f'"{projections.kind}" needs {remedy}; change that or use "none"'
+    if isinstance(projections, RandomValueProjections) and projections.value_dim > projections.n_components:
+        remedy = f"value_dim = {projections.value_dim} of n_components = {projections.n_components}; lower it"
+        yield "value_projections", remedy
+
+
 def _instance(cell: Cell) -> Iterator[Impossibility]:
     """What a random instance cannot have: what its system says, and heads or rules that go beyond the settings used."""
     data, heads, used = cell.data, cell.heads, cell.meaningful
@@ -297,6 +318,8 @@ def _sizes(cell: Cell) -> Iterator[Impossibility]:
         # Both bases of every pair of heads.
         "n_heads": n_heads**2 * data.n_features * p,
     }
+    if isinstance(values := cell.heads.value_projections, RandomValueProjections):
+        numbers["value_projections"] = n_heads * values.value_dim * max(values.n_components, n_heads * values.value_dim)
     if cell.simulation.control_variate != "none":
         numbers["control_variate"] = data.n_features**2
     for setting, count in numbers.items():

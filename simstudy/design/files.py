@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import stat
+import zipfile
 from pathlib import Path
+from typing import BinaryIO
+
+import numpy as np
+from numpy.typing import NDArray
 
 from simstudy.errors import UserError
 
@@ -40,6 +45,22 @@ def read_regular(path: Path, limit: int) -> bytes:
             return file.read()  # not so many at most: Python would set all of them aside
     except OSError as error:
         raise _unreadable(error) from None
+
+
+def read_arrays(file: BinaryIO, limit: int) -> dict[str, NDArray]:
+    """Return the arrays of a .npz file by name.
+
+    Raises
+    ------
+    UserError
+        If they expand to more bytes than the limit; what NumPy and zipfile raise of a damaged file.
+    """
+    with zipfile.ZipFile(file) as archive:
+        # Before any is read: members may expand beyond any bound.
+        if sum(each.file_size for each in archive.infolist()) > limit:
+            raise UserError(f"expands to more than {limit} bytes")
+    file.seek(0)
+    return dict(np.load(file, allow_pickle=False))
 
 
 def _unreadable(error: Exception) -> UserError:

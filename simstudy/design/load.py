@@ -25,6 +25,7 @@ from simstudy.design.moments_needed import ORDER, order_of, tail, without_error,
 from simstudy.design.references import PlannedGrid, reference_problems
 from simstudy.design.settings import TABLE_OF, TABLES
 from simstudy.design.settings.cell import Cell, assign, cross, label, selected, setting_of
+from simstudy.design.spending import not_spent
 from simstudy.design.ties import Ties
 from simstudy.design.written import Source, Written, read_design
 
@@ -214,13 +215,12 @@ def _plan(document: Document, read: Reader, earlier: list[Problem]) -> tuple[lis
     total = 0
     for name, grid in document.grids.items():
         size = math.prod(len(values) for values in grid.factors.values())
-        total += size
-        if total > MAX_CELLS:
+        if total + size > MAX_CELLS:
             path = f"grids.{name}.factors"
-            remedy = f"brings the design to {total} cells, more than {MAX_CELLS}; use fewer values"
+            remedy = f"brings the design to {total + size} cells, more than {MAX_CELLS}; use fewer values"
             problems[path, ""] = Problem(path, size, remedy)
-            total -= size
             continue
+        total += size
         stripped = any(_within(problem.path, f"grids.{name}") for problem in earlier)
         precision = _grid_precision(document, grid, f"grids.{name}.precision", problems)
         for cell, found in _grid_cells(document, name, grid, precision, read):
@@ -322,9 +322,10 @@ def _heavy(planned: list[PlannedCell]) -> list[PlannedCell]:
 
 
 def _notes(document: Document, planned: list[PlannedCell]) -> Iterator[Problem]:
-    """Claims in general terms on draws that are fixed, and measures that have no Monte Carlo error."""
+    """Claims in general terms on draws that are fixed, measures without a Monte Carlo error, replicates not spent."""
     yield from generality_notes(document.claims, planned)
     yield from _without_errors(document, _heavy(planned))
+    yield from not_spent(document.claims, planned)
 
 
 def _without_errors(document: Document, planned: list[PlannedCell]) -> Iterator[Problem]:

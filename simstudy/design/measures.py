@@ -137,6 +137,9 @@ STATISTICS: dict[str, Variable] = {
 """Measures beside those of an ensemble, NaN where they have no meaning: those computed of each replicate by itself and
 averaged, numbers of random instances among them, and below them those that follow from other measures."""
 
+COUNTED = {OWN_MEASURE} | {n for kind in QUANTITIES.values() for n, quantity in kind.items() if quantity.counted}
+"""Measures that are numbers or shares of events, for all that is known of functions of the user's own."""
+
 INDEXED_MEASURES: dict[str, Variable] = {
     "hdi": Variable(
         ("cell", "index"), "see index", "head diversity indices; those called `output` come from the estimates, the "

@@ -90,7 +90,7 @@ def from_validation(
         else:
             head, tail = [prefix] if prefix else [], steps
         path = "".join(f"[{s}]" if isinstance(s, int) else f".{s}" for s in [*head, *tail]).lstrip(".")
-        value = None if detail["type"] == "missing" else detail["input"]
+        value = None if detail["type"] == "missing" else detail.get("ctx", {}).get("tag", detail["input"])
         remedy = _remedy(detail, _description(model, detail["loc"]))
         if detail["type"] == "extra_forbidden" and len(detail["loc"]) > len(steps) > 1:
             remedy = remedy.replace("key", f'key for "{detail["loc"][-2]}"', 1)
@@ -122,10 +122,23 @@ def _remedy(detail: Any, description: str) -> str:
     if detail["type"] == "union_tag_invalid":
         stated, known = detail["ctx"]["tag"], re.findall("'([^']*)'", detail["ctx"]["expected_tags"])
         return f"unknown {detail['ctx']['discriminator'].strip(chr(39))}; {hint(stated, known)}"
+    if detail["type"] == "literal_error":
+        return _of_these(str(detail["input"]), re.findall("'([^']*)'", detail["ctx"]["expected"]), description)
     message = str(detail["msg"]).replace("Input should be", "must be").replace("Input tag", "the name")
     message = re.sub(r"a valid dictionary( or instance of \w+)?", "a table", message)
     message = message[0].lower() + message[1:]
     return f"{message}; give {description}" if description else message
+
+
+def _of_these(stated: str, known: list[str], description: str) -> str:
+    """What to give in place of a name that is none of the known ones, all of which are named once."""
+    near = difflib.get_close_matches(stated, known, n=1)
+    say = f"give {description}" if all(name in description for name in known) else f"must be {_any_of(known)}"
+    return f'did you mean "{near[0]}"? {say}' if near else say
+
+
+def _any_of(names: list[str]) -> str:
+    return " or ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
 
 
 def _without_echoes(problems: list[Problem]) -> list[Problem]:

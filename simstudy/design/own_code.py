@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from simstudy.design.files import read_regular
+from simstudy.design.own_sources import source_of
 from simstudy.design.settings import Sum
 from simstudy.design.settings.cell import Cell
 from simstudy.design.settings.code import ENTRY_POINT, ENTRY_POINTS, Code, Own, OwnHeads, OwnKeys, OwnMeasure
@@ -20,14 +20,12 @@ from simstudy.design.settings.records import Impossibility
 from simstudy.errors import UserError
 from simstudy.text import printable
 
-MAX_BYTES = 1 << 18
-"""Largest Python file that is read: it travels with every task."""
 _PROBES = 3, 5
 """Replicates and keys on which a function is tried."""
 
 
 def texts_of(trust: Iterable[str | Path]) -> frozenset[str]:
-    """Return the texts of the files that a user trusts: what is trusted is what was there to be read.
+    """Return the texts of the files and entry points that a user trusts: what was there to be read.
 
     Raises
     ------
@@ -36,7 +34,7 @@ def texts_of(trust: Iterable[str | Path]) -> frozenset[str]:
     """
     if isinstance(trust, (str, Path)):
         trust = [trust]
-    return frozenset(_text(_located(str(path), Path()), f"--trust {path}: ") for path in trust)
+    return frozenset(_text(*_located(str(path), Path()), f"--trust {path}: ") for path in trust)
 
 
 def own_pieces(cell: Cell) -> Iterator[tuple[str, Own]]:
@@ -61,7 +59,7 @@ def read_code(cell: Cell, folder: Path, trusted: frozenset[str]) -> tuple[Cell, 
         try:
             if piece.code is not None:
                 raise UserError("code is read from the file at path; leave it out of the design")
-            code = _read(_located(piece.path, folder), piece)
+            code = _read(*_located(piece.path, folder), piece)
             read[piece] = piece.model_copy(update={"code": Code(code.text, code.place, code.text in trusted)})
             if code.text in trusted:
                 heads = cell.heads.n_heads, cell.heads.head_dim
@@ -95,7 +93,8 @@ def require_word(cells: Iterable[Cell]) -> None:
         for setting, piece in own_pieces(cell):
             if piece.code is None or not piece.code.trusted:
                 place = piece.path if piece.code is None else piece.code.place
-                remedy = f"which runs on your word only: read that file, then add --trust {place}"
+                word = piece.path if piece.path.startswith(ENTRY_POINT) else place
+                remedy = f"which runs on your word only: read that file, then add --trust {word}"
                 raise UserError(printable(f"{setting} is code of {place}, {remedy}"))
 
 
@@ -116,10 +115,10 @@ def _replaced(cell: Cell, change: Callable[[Own], Own]) -> Cell:
     return Cell(**{name: getattr(cell, name) for name in Cell.model_fields} | changed)
 
 
-def _located(path: str, folder: Path) -> Path:
-    """Return the place of a Python file, relative to a folder, or of the module that an entry point names."""
+def _located(path: str, folder: Path) -> tuple[Path, str | None]:
+    """Return the place of a Python file, relative to a folder; or that of the module an entry point names, and it."""
     if not path.startswith(ENTRY_POINT):
-        return folder / path
+        return folder / path, None
     name, offered = path.removeprefix(ENTRY_POINT), entry_points(group=ENTRY_POINTS)
     modules = {point.module for point in offered if point.name == name}
     if len(modules) != 1:
@@ -129,7 +128,7 @@ def _located(path: str, folder: Path) -> Path:
     (module,) = modules
     if (file := _file_of(module)) is None:
         raise UserError(f"{path}: {module}, which it names, is no Python file; install its package again")
-    return file
+    return file, module
 
 
 def _file_of(module: str) -> Path | None:
@@ -143,18 +142,16 @@ def _file_of(module: str) -> Path | None:
     return None if spec is None or spec.origin is None else Path(spec.origin)
 
 
-def _text(path: Path, before: str = "") -> str:
+def _text(path: Path, module: str | None, before: str = "") -> str:
     try:
-        return read_regular(path, MAX_BYTES).decode("utf-8-sig")
-    except UnicodeDecodeError:
-        raise UserError(f"{before or path}: not UTF-8 text; save it as UTF-8") from None
+        return source_of(path, module)
     except UserError as error:
         raise UserError(f"{before or f'{path}: '}{error}") from None
 
 
-def _read(path: Path, piece: Own) -> Code:
+def _read(path: Path, module: str | None, piece: Own) -> Code:
     """Return the code of a file that defines the function, as far as that shows without running it."""
-    code = Code(_text(path), str(path))
+    code = Code(_text(path, module), str(path))
     try:
         defined = code.functions
     except (SyntaxError, ValueError, RecursionError) as error:

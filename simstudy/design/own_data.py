@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import functools
 import io
-import zipfile
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from simstudy.design.files import read_regular
+from simstudy.design.files import read_arrays, read_regular
 from simstudy.design.settings import (
     LARGEST,
     FileKeys,
@@ -144,13 +143,8 @@ def _from_array(file: io.BytesIO) -> dict[str, Any]:
 
 
 def _from_arrays(file: io.BytesIO) -> dict[str, Any]:
-    with zipfile.ZipFile(file) as archive:
-        # Before any is read: members may expand beyond any bound.
-        if sum(each.file_size for each in archive.infolist()) > MAX_BYTES:
-            raise UserError(f"expands to more than {MAX_BYTES} bytes")
-    file.seek(0)
     columns: dict[str, Any] = {}
-    for name, array in np.load(file, allow_pickle=False).items():
+    for name, array in read_arrays(file, MAX_BYTES).items():
         if array.ndim not in (1, 2):
             raise UserError(f"array {name!r} has shape {array.shape}; give columns, or arrays of rows and columns")
         columns |= {name: array} if array.ndim == 1 else {f"{name}.{j}": array[:, j] for j in range(array.shape[1])}

@@ -18,6 +18,7 @@ import verdicts
 
 from simstudy import theory
 from simstudy.commands import app as command_line
+from simstudy.report.formulas import EQUATIONS
 
 ROOT = verdicts.ROOT
 MOST_NAMED = 4
@@ -25,7 +26,7 @@ MOST_NAMED = 4
 
 
 def studies() -> Iterator[str]:
-    """Yield the gallery: each shipped study with question, sizes, a picture if it was run here, and its verdicts."""
+    """Yield the gallery: each shipped study with question, sizes, a picture and its verdicts."""
     found = verdicts.read()
     questions = dict(re.findall(r"^\| \[`(.*?)`\].*?\| (.*) \|$", language.PAGE.read_text(), flags=re.MULTILINE))
     for path in sorted((ROOT / "designs").glob("*.toml")):
@@ -47,22 +48,39 @@ def studies() -> Iterator[str]:
                     f"{sealed}`make study STUDY={path.stem}`.", "")  # fmt: skip
         judged = {*found[found.study == path.stem].claim}
         names = [f"{path.stem}/{claim}" for claim in design["claims"] if claim in judged]
-        yield from (verdicts.quoted(names, found) if names else "No verdicts are stored yet.", "")
+        yield from (*(_told(name, found) for name in names), "" if names else "No verdicts are stored yet.", "")
+        yield from _formulas(design["claims"])
         yield from ("What is asked, and what theory expects: " + " ".join(design["study"]["aim"].split()), "")
 
 
 def counts() -> Iterator[str]:
-    """Yield how many claims were confirmed, by verdict, and which verdicts are not those that were declared."""
-    found = verdicts.read()
-    found = found[found.run != verdicts.PILOT]
+    """Yield how many claims were confirmed, by verdict."""
+    found = _confirmed()
     by_verdict = ", ".join(f"{count} {verdict}" for verdict, count in found.verdict.value_counts().items())
     yield f"Of {found.study.nunique()} studies {len(found)} claims were judged on seeds that no pilot saw:"
     yield f"{by_verdict}."
+
+
+def others() -> Iterator[str]:
+    """Yield the confirmed verdicts that are not those that were declared."""
+    found = _confirmed()
     other = found[found.verdict != found.declared]
     turned = other[other.verdict != "inconclusive"]
     yield f"{len(other)} came out other than declared, {len(turned)} of them reversed, the others undecided:"
     yield from ("", *(f"- `{row.study}/{row.claim}`: {row.verdict}, declared {row.declared}. {row.statement}"
                       for row in other.itertuples()), "")  # fmt: skip
+
+
+def _confirmed() -> pd.DataFrame:
+    found = verdicts.read()
+    return found[found.run != verdicts.PILOT]
+
+
+def _told(name: str, found: pd.DataFrame) -> str:
+    """A claim in one line: what is said of it, and the numbers that decide."""
+    study, _, claim = name.partition("/")
+    verdict, row = verdicts.verdict_of(study, claim, found), verdicts.row_of(study, claim, found)
+    return f"- **{verdict}**: {row.statement} *{row.statistic}: {row.estimate}, claimed {row.claimed}*"
 
 
 def abstracts() -> Iterator[str]:
@@ -115,11 +133,18 @@ def _origins() -> Iterator[tuple[str, str]]:
 
 
 def _picture(study: str, figures: dict[str, dict[str, str]]) -> Iterator[str]:
-    """The first figure that the design declares, if the study was run here."""
-    for name, figure in list(figures.items())[:1]:
-        path = Path("outputs") / study / "quick" / "figures" / f"{name}.png"
-        if (ROOT / path).exists():
-            yield from (f"![{figure['title']}](../../{path})", "", f"*{figure['title']}*", "")
+    """The first figure that the design declares; none of a study that was never run."""
+    path = verdicts.GALLERY / "studies" / f"{study}.png"
+    for figure in list(figures.values())[: path.exists()]:
+        yield from (f"![{figure['title']}](../../{path.relative_to(ROOT)})", "", f"*{figure['title']}*", "")
+
+
+def _formulas(claims: dict[str, Any]) -> Iterator[str]:
+    """Where the formulas stand whose values claims state."""
+    named = {claim["value"]["formula"]: None for claim in claims.values() if isinstance(claim.get("value"), dict)}
+    if named:
+        told = ", ".join(f"`{name}` {{eq}}`{EQUATIONS[name]}`" for name in named)
+        yield from (f"Values of claims that are formulas: {told}.", "")
 
 
 def commands() -> Iterator[str]:
@@ -149,6 +174,6 @@ def theories() -> Iterator[str]:
 
 
 FILLED = {
-    "studies": studies, "counts": counts, "abstracts": abstracts, "commands": commands, "targets": targets,
-    "theories": theories,
+    "studies": studies, "counts": counts, "others": others, "abstracts": abstracts, "commands": commands,
+    "targets": targets, "theories": theories,
 }  # fmt: skip

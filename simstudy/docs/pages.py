@@ -17,6 +17,7 @@ def setup(app: Sphinx) -> dict[str, bool]:
     """Register what this extension adds; called by Sphinx."""
     app.connect("source-read", _fill)
     app.connect("autodoc-process-docstring", _escape)
+    app.connect("autodoc-skip-member", _skip)
     app.add_html_math_renderer("drawn", (_inline, None), (_display, None))
     return {"parallel_read_safe": True, "parallel_write_safe": True}
 
@@ -29,6 +30,11 @@ def _fill(app: Sphinx, page: str, source: list[str]) -> None:
 def _escape(app: Sphinx, what: str, name: str, of: object, options: object, lines: list[str]) -> None:
     """Keep bars what they are in docstrings, absolute values, which reStructuredText takes for markup."""
     lines[:] = [line.replace("|", r"\|") for line in lines]
+
+
+def _skip(app: Sphinx, what: str, name: str, of: object, skip: bool, options: object) -> bool | None:
+    """Leave out the fields of named tuples, of which Python says no more than their number: attributes tell of them."""
+    return True if str(getattr(of, "__doc__", "")).startswith("Alias for field number") else None
 
 
 def _drawing(formula: str, inline: bool) -> str:

@@ -1,4 +1,4 @@
-"""Verdicts of the shipped studies that documents quote: outputs/gallery/verdicts.csv, which goes with the repository.
+"""Verdicts and pictures of the shipped studies that documents show: outputs/gallery, which goes with the repository.
 
 `python simstudy/docs/verdicts.py` gathers them from the results that lie in outputs/ (those of other studies stay), and
 fills the tables of README.md that begin with ``<!-- verdicts: STUDY/CLAIM, ... -->``: with confirmed verdicts where
@@ -8,8 +8,10 @@ there are any, else with those of the pilot.
 from __future__ import annotations
 
 import re
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import xarray as xr
@@ -17,12 +19,13 @@ import xarray as xr
 from simstudy.design.load import load_design
 from simstudy.errors import UserError
 from simstudy.execution.store import store_of
-from simstudy.report.confirmed import DIVIDED, confirmed_of
+from simstudy.report.confirmed import DIVIDED, confirmed_of, runs_of
 from simstudy.report.tables import verdict_lines
 from simstudy.results import open_results
 
 ROOT = Path(__file__).parents[2]
-TABLE, PAGE = ROOT / "outputs" / "gallery" / "verdicts.csv", ROOT / "README.md"
+GALLERY, PAGE = ROOT / "outputs" / "gallery", ROOT / "README.md"
+TABLE = GALLERY / "verdicts.csv"
 PILOT = "pilot"
 COLUMNS = ("claim", "statement", "origin", "verdict", "declared", "statistic", "estimate", "claimed", "confidence")
 _BLOCK = re.compile(r"(<!-- verdicts: (.*?) -->\n).*?(<!-- end -->)", flags=re.DOTALL)
@@ -48,6 +51,14 @@ def _rows(folder: Path) -> Iterator[dict[str, str]]:
         yield {name: getattr(line, name) for name in COLUMNS}
 
 
+def drawn(study: str) -> Path | None:
+    """Return the first figure that a study declares, as its last run drew it; None if no page was written here."""
+    design = load_design(ROOT / "designs" / f"{study}.toml")
+    folders = [run.store.folder / "figures" for run in runs_of(design, ROOT / "outputs")]
+    pictures = [folder / f"{name}.png" for folder in folders for name in list(design.figures)[:1]]
+    return next((path for path in reversed(pictures) if path.exists()), None)
+
+
 def quoted(names: list[str], verdicts: pd.DataFrame) -> str:
     """Return a table of claims, named STUDY/CLAIM: each as confirmed, or as of the pilot."""
     lines = [
@@ -55,17 +66,9 @@ def quoted(names: list[str], verdicts: pd.DataFrame) -> str:
         "|---|---|---|---|---|---|",
     ]
     for study, _, claim in (name.partition("/") for name in names):
-        rows = verdicts[(verdicts.study == study) & (verdicts.claim == claim)]
-        confirmed = rows[rows.run != PILOT]
-        row = (rows if confirmed.empty else confirmed).iloc[-1]
-        cells = (
-            row.statement,
-            verdict_of(study, claim, verdicts),
-            row.statistic,
-            row.estimate,
-            row.confidence,
-            row.claimed,
-        )
+        row = row_of(study, claim, verdicts)
+        verdict = verdict_of(study, claim, verdicts)
+        cells = row.statement, verdict, row.statistic, row.estimate, row.confidence, row.claimed
         lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
     return "\n".join(lines) + "\n"
 
@@ -81,6 +84,13 @@ def verdict_of(study: str, claim: str, verdicts: pd.DataFrame) -> str:
     return f"{confirmed.iloc[-1].verdict}, confirmed" if confirmed.verdict.nunique() == 1 else DIVIDED
 
 
+def row_of(study: str, claim: str, verdicts: pd.DataFrame) -> Any:
+    """Return the row of a claim that counts: of its last confirmation, or else of the pilot."""
+    rows = verdicts[(verdicts.study == study) & (verdicts.claim == claim)]
+    confirmed = rows[rows.run != PILOT]
+    return (rows if confirmed.empty else confirmed).iloc[-1]
+
+
 def names_quoted(page: str) -> list[str]:
     """Return the claims, STUDY/CLAIM, that the tables of a page quote."""
     return [name for block in _BLOCK.finditer(page) for name in block[2].split(", ")]
@@ -92,12 +102,14 @@ def filled(page: str, verdicts: pd.DataFrame) -> str:
 
 
 def write() -> None:
-    """Write the table of verdicts and the page that quotes it anew."""
+    """Write the table of verdicts, the pictures of studies and the page that quotes the table anew."""
     known = read()
     for path in sorted((ROOT / "designs").glob("*.toml")):
         found = gathered(path.stem) if (ROOT / "outputs" / path.stem).exists() else pd.DataFrame()
         if not found.empty:
             known = pd.concat([known[known.study != path.stem], found])
+            if (picture := drawn(path.stem)) is not None:
+                shutil.copyfile(picture, GALLERY / "studies" / picture.with_stem(path.stem).name)
     known.sort_values("study", kind="stable").to_csv(TABLE, index=False, lineterminator="\n")
     PAGE.write_text(filled(PAGE.read_text(), read()))
 

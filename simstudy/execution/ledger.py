@@ -106,6 +106,9 @@ class Account:
 Rule = Callable[[Sequence[Account]], Sequence[int]]
 """From the accounts of all cells, none of which wants a batch for itself, to how many are wanted for the whole."""
 
+_Read = tuple[str, list[int], list[tuple[int, Moments | None]]]
+"""Batches that were read last: whose they are, their numbers, and with their moments."""
+
 Control = Callable[[Cell, Performance], Performance]
 """From a cell and its performance to one with smaller errors."""
 
@@ -146,6 +149,7 @@ class Ledger:
         self._streams: deque[Iterator[Task]] = deque()
         self._queued: set[tuple[str, int]] = set()
         self._written: set[tuple[str, int]] = set()
+        self._last_read: _Read = ("", [], [])
 
     def _identity(self, cell: Cell) -> str:
         return cell.identity(engine(self._device, [cell]))
@@ -186,6 +190,7 @@ class Ledger:
                 if not account.missing and not account.finished:
                     self._advance(account)
                     touched.append(account)
+        self._last_read = ("", [], [])
         return self._further([*touched, *self._look_at_all()])
 
     @property
@@ -255,9 +260,16 @@ class Ledger:
         return sorted(batch for batch in self._stored[account.identity] if batch < account.target)
 
     def _read(self, account: Account) -> list[tuple[int, Moments | None]]:
-        """Return the batches that are wanted and stored, in order; None for one that is damaged."""
-        shape = Shape.of(account.planned.cell)
-        return [(batch, self._store.read_batch(account.identity, batch, shape)) for batch in self._stored_of(account)]
+        """Return the batches that are wanted and stored, in order; None for one that is damaged.
+
+        Cells that differ in the weights of heads alone look at the same ones, one after the other: they are read once.
+        """
+        identity, numbers = account.identity, self._stored_of(account)
+        if self._last_read[:2] != (identity, numbers):
+            shape = Shape.of(account.planned.cell)
+            read = [(batch, self._store.read_batch(identity, batch, shape)) for batch in numbers]
+            self._last_read = identity, numbers, read
+        return self._last_read[2]
 
     def _discard(self, account: Account, damaged: set[int]) -> None:
         """Forget damaged batches, so that they are computed again; but not twice."""

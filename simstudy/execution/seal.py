@@ -28,7 +28,12 @@ from simstudy.execution.provenance import provenance
 from simstudy.text import printable
 
 FOLDER = "sealed"
-_PATHS: Any = {"cell": {"heads": {"file": True, "query_file": True}, "estimator": {"mask": {"path": True}}}}
+_PATHS: Any = {
+    "cell": {
+        "heads": {"file": True, "query_file": True, "value_projections": {"path": True}},
+        "estimator": {"mask": {"path": True}},
+    }
+}
 """Where the contents of files are found: these, not those, are sealed."""
 JUDGING = (
     "attention", "data", "design", "kernels", "replicates", "theory", "verdicts", "execution/ledger.py", "weights.py",

@@ -18,14 +18,17 @@ from simstudy.replicates.moments import Array
 Measures = dict[str, Array]
 Means = tuple[Array, Array, Array]
 """Mean errors (case, query, head), mean products (case, query, pair), mean statistics (case, statistic)."""
+NUMBERS = np.ones((1, 1))
+"""Overlap of heads whose values are numbers: as it is, `simstudy.data.value_projections`, of those that share a map."""
 
 # Index legend: c case, q query, h and g heads.
 
 
 class AtQueries(NamedTuple):
-    """What heads do at each query: (case, query, head), twice (case, query, head, head), (case, query)."""
+    """What heads do at each query: (case, query, head), three times (case, query, head, head), (case, query)."""
 
     bias: Array
+    bias_product: Array
     covariance: Array
     second: Array
     correlation: Array
@@ -55,36 +58,39 @@ class Averages(NamedTuple):
     statistics: Array
 
 
-def at_queries(means: Means) -> AtQueries:
-    """Return biases, covariances, second moments and correlations of head errors at each query."""
+def at_queries(means: Means, overlap: Array) -> AtQueries:
+    """Return biases, and products of biases, covariances, second moments and correlations of errors at each query.
+
+    The overlap (head, head), or (case, 1, head, head), makes products of numbers those of vectors.
+    """
     bias, products, _ = means
-    second = _square(products, bias.shape[-1])
-    covariance = second - bias[..., :, None] * bias[..., None, :]
-    return AtQueries(bias, covariance, second, _mean_over_pairs(_correlation(covariance)))
+    second = overlap * _square(products, bias.shape[-1])
+    bias_product = overlap * (bias[..., :, None] * bias[..., None, :])
+    covariance = second - bias_product
+    return AtQueries(bias, bias_product, covariance, second, _mean_over_pairs(_correlation(covariance)))
 
 
-def averages(means: Means, target: Array) -> Averages:
+def averages(means: Means, target: Array, overlap: Array) -> Averages:
     """Return the averages over queries; ``target`` is (query,), or (case, query) where each case has its own."""
-    return _averages(at_queries(means), means[2], target)
+    return _averages(at_queries(means, overlap), means[2], target)
 
 
 def _averages(at: AtQueries, statistics: Array, target: Array) -> Averages:
-    bias_product = at.bias[..., :, None] * at.bias[..., None, :]
     squares = np.broadcast_to(target**2, at.correlation.shape)
     return Averages(
-        _mean(bias_product, -3), _mean(at.covariance, -3), _mean(at.second, -3),
+        _mean(at.bias_product, -3), _mean(at.covariance, -3), _mean(at.second, -3),
         _mean(at.bias * target[..., None], -2), _mean(squares, -1), _mean(at.correlation, -1), statistics,
     )  # fmt: skip
 
 
-def measures_at(means: Means, target: Array, combine: Combine, names: Sequence[str]) -> Measures:
+def measures_at(means: Means, target: Array, combine: Combine, names: Sequence[str], overlap: Array) -> Measures:
     """Return every measure at given query points, averaged over them and at each; arguments as of `measures_of`."""
-    at = at_queries(means)
+    at = at_queries(means, overlap)
     values = measures_of(_averages(at, means[2], target), combine, names)
     weights = values["combination_weight"]
-    bias = np.einsum("cqh,ch->cq", at.bias, weights) + (weights.sum(axis=-1, keepdims=True) - 1.0) * target
+    squared_bias = _squared_bias(weights[:, None], at.bias_product, at.bias * target[..., None], target**2)
     ensemble = np.einsum("ch,cqhg,cg->cq", weights, at.covariance, weights)
-    by_query = _of_moments(bias**2, ensemble, at.covariance, at.second) | {"correlation": at.correlation}
+    by_query = _of_moments(squared_bias, ensemble, at.covariance, at.second) | {"correlation": at.correlation}
     return values | {f"{name}_by_query": each for name, each in by_query.items()}
 
 
@@ -102,13 +108,7 @@ def measures_of(average: Averages, combine: Combine, names: Sequence[str]) -> Me
     """
     covariance, n_heads = average.covariance, average.covariance.shape[-1]
     weights = combine(average.second, average.bias_target, average.target_square)
-    # Of weights that do not sum to 1 the target itself is shrunk or inflated.
-    excess = weights.sum(axis=-1) - 1.0
-    squared_bias = (
-        np.einsum("ch,chg,cg->c", weights, average.bias_product, weights)
-        + 2.0 * excess * np.einsum("ch,ch->c", weights, average.bias_target)
-        + excess**2 * average.target_square
-    )
+    squared_bias = _squared_bias(weights, average.bias_product, average.bias_target, average.target_square)
     ensemble_variance = np.einsum("ch,chg,cg->c", weights, covariance, weights)
     values = _of_moments(squared_bias, ensemble_variance, covariance, average.second)
     values["correlation"] = average.correlation
@@ -125,6 +125,14 @@ def measures_of(average: Averages, combine: Combine, names: Sequence[str]) -> Me
         "head_covariance": covariance,
         "head_error_moment": average.second,
     }
+
+
+def _squared_bias(weights: Array, bias_product: Array, bias_target: Array, target_square: Array) -> Array:
+    """Squared bias from weights (..., head) and what `Averages` says, averaged over queries or at each of them."""
+    # Of weights that do not sum to 1 the target itself is shrunk or inflated.
+    excess = weights.sum(axis=-1) - 1.0
+    within = np.einsum("...h,...hg,...g->...", weights, bias_product, weights)
+    return np.asarray(within + 2.0 * excess * (weights * bias_target).sum(axis=-1) + excess**2 * target_square)
 
 
 def _spectral_indices(covariance: Array) -> Array:

@@ -27,7 +27,7 @@ from typing import NamedTuple
 import numpy as np
 
 from simstudy.attention.combinations import Combine, fixed
-from simstudy.replicates.measures import Means, Measures, measures_at
+from simstudy.replicates.measures import NUMBERS, Means, Measures, measures_at
 from simstudy.replicates.moments import Array, Moments
 
 CHUNK_BYTES = 64 << 20
@@ -69,7 +69,9 @@ class Performance(NamedTuple):
     gain: dict[str, float] | None = None
 
 
-def performance(blocks: Moments, weights: Array | Combine, statistics: Sequence[str]) -> Performance:
+def performance(
+    blocks: Moments, weights: Array | Combine, statistics: Sequence[str], overlap: Array = NUMBERS
+) -> Performance:
     """Return every measure of a cell with its Monte Carlo standard error.
 
     Parameters
@@ -80,6 +82,8 @@ def performance(blocks: Moments, weights: Array | Combine, statistics: Sequence[
         Combination weights a_h, or what gives them from means of errors: see `simstudy.attention.combinations`.
     statistics
         Names of the statistics that the moments hold, as `Cell.statistics` gives them.
+    overlap : (head, head), optional
+        Of vectors as values: see `simstudy.data.value_projections`.
 
     Raises
     ------
@@ -91,8 +95,10 @@ def performance(blocks: Moments, weights: Array | Combine, statistics: Sequence[
     n_blocks = len(sums.n_defined)
     if n_blocks < 2:
         raise ValueError(f"{n_blocks} block(s) with a defined replicate; at least 2 are needed")
-    whole = measures_at(_means(sums, slice(0, 0)), sums.target, combine, statistics)
-    parts = [measures_at(_means(sums, part), sums.target, combine, statistics) for part in _chunks(sums)]
+    whole, *parts = (
+        measures_at(_means(sums, part), sums.target, combine, statistics, overlap)
+        for part in (slice(0, 0), *_chunks(sums))
+    )
     left_out = _concatenate(parts)
     estimate, mcse, contribution = {}, {}, {}
     for name, values in left_out.items():
@@ -100,7 +106,7 @@ def performance(blocks: Moments, weights: Array | Combine, statistics: Sequence[
         mcse[name] = np.sqrt((share**2).sum(axis=0))
         if values.ndim == 1 or name == "hdi":
             contribution[name] = placed(share, used)
-    quadratic = quadratic_errors(blocks, whole["combination_weight"][0])
+    quadratic = quadratic_errors(blocks, whole["combination_weight"][0], overlap)
     for name, error in quadratic.items():
         mcse[name] = np.hypot(mcse[name], error)
     remainder = {name: float(quadratic[name]) for name in quadratic if name in contribution}
@@ -136,37 +142,42 @@ def jackknife(whole: Array, left_out: Array, sizes: np.ndarray) -> tuple[Array, 
     return estimate, (pseudo - estimate) / np.sqrt(len(sizes) * (ratio - 1))
 
 
-def quadratic_errors(blocks: Moments, weights: Array) -> Measures:
+def quadratic_errors(blocks: Moments, weights: Array, overlap: Array = NUMBERS) -> Measures:
     """Standard errors of the quadratic part of squared biases.
 
-    For mean errors with covariance S over queries: √(2 Σ S_qq'²)/Q when averaged over queries, √2·S_qq at each.
+    For mean errors with covariance S over queries: √(2 Σ S_qq'²)/Q when averaged over queries, √2·S_qq at each.  Errors
+    of vectors have as many components as their overlap has eigenvectors, and S is over queries and components.
     """
     _, sums = _defined(blocks)
     mean_error = sums.error_sum / sums.n_defined[:, None, None]
-    each = np.stack([_quadratic_error(mean_error[..., head], sums.n_defined)[0] for head in range(len(weights))])
-    together, by_query = _quadratic_error(mean_error @ weights, sums.n_defined)
-    of_heads = _quadratic_error(mean_error.reshape(len(mean_error), -1), sums.n_defined)[0]
-    at_each = [_quadratic_error(mean_error[:, query], sums.n_defined)[0] for query in range(mean_error.shape[1])]
+    sizes, scale = sums.n_defined, np.broadcast_to(np.diagonal(overlap), len(weights))
+    each = np.stack([scale[h] * _quadratic_error(mean_error[..., h, None], sizes)[0] for h in range(len(weights))])
+    values, vectors = np.linalg.eigh(overlap)
+    components = weights[:, None] * (vectors * np.sqrt(np.maximum(values, 0.0)))
+    together, by_query = _quadratic_error(mean_error @ components, sizes)
+    of_heads, at_each = _quadratic_error(mean_error * np.sqrt(scale / len(weights)), sizes)
     return {
         "squared_bias": together,
         "squared_bias_by_query": by_query,
         "mean_squared_bias": of_heads,
-        "mean_squared_bias_by_query": np.array(at_each),
+        "mean_squared_bias_by_query": at_each,
         "head_squared_bias": each,
     }
 
 
 def _quadratic_error(means: Array, sizes: np.ndarray) -> tuple[Array, Array]:
-    """Error averaged over queries and at each, from block means (block, query) of one error."""
-    ratio = (sizes.sum() / sizes)[:, None]
-    deviations = (means - (means / ratio).sum(axis=0)) / np.sqrt(len(sizes) * (ratio - 1))
-    # |DᵀD| = |DDᵀ| in the Frobenius norm: the smaller of the two is formed.
-    n_blocks, n_queries = means.shape
+    """Error averaged over queries and at each, from block means (block, query, component) of one error."""
+    n_blocks, n_queries, _ = means.shape
     if not n_queries:
         return np.array(np.nan), np.zeros(0)
-    covariance = deviations.T @ deviations if n_queries < n_blocks else deviations @ deviations.T
+    ratio = (sizes.sum() / sizes)[:, None, None]
+    deviations = (means - (means / ratio).sum(axis=0)) / np.sqrt(n_blocks * (ratio - 1))
+    flat = deviations.reshape(n_blocks, -1)
+    # |DᵀD| = |DDᵀ| in the Frobenius norm: the smaller of the two is formed.
+    covariance = flat.T @ flat if flat.shape[1] < n_blocks else flat @ flat.T
+    at_each = np.einsum("bqc,bqe->qce", deviations, deviations)
     average = np.array(np.sqrt(2.0) * np.linalg.norm(covariance) / n_queries)
-    return average, np.sqrt(2.0) * (deviations**2).sum(axis=0)
+    return average, np.sqrt(2.0) * np.linalg.norm(at_each, axis=(1, 2))
 
 
 def _defined(blocks: Moments) -> tuple[np.ndarray, Moments]:

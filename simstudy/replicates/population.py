@@ -15,8 +15,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from simstudy.attention.combinations import Combine, combine_heads
+from simstudy.data.value_projections import overlap
 from simstudy.design.settings.cell import Cell
-from simstudy.replicates.measures import Averages, Measures, averages, measures_of
+from simstudy.replicates.measures import NUMBERS, Averages, Measures, averages, measures_of
 from simstudy.replicates.moments import Array, Moments, stack
 from simstudy.replicates.performance import Performance, failures, jackknife, performance, placed, quadratic_errors
 
@@ -30,13 +31,24 @@ def measured(cell: Cell, batches: Sequence[Moments]) -> Performance | None:
     """Return the performance of a cell, from its batches in index order; None with too few defined estimates."""
     combine = combine_heads(cell)
     if cell.population:
-        enough = sum(map(_usable, batches)) >= 2
-        return population_performance(batches, combine, cell.statistics) if enough else None
+        if sum(map(_usable, batches)) < 2:
+            return None
+        overlaps = [_overlap(cell.in_batch(number)) for number in range(len(batches))]
+        return population_performance(batches, combine, cell.statistics, overlaps)
     blocks = stack(list(batches))
-    return performance(blocks, combine, cell.statistics) if np.count_nonzero(blocks.n_defined) >= 2 else None
+    if np.count_nonzero(blocks.n_defined) < 2:
+        return None
+    return performance(blocks, combine, cell.statistics, _overlap(cell))
 
 
-def population_performance(batches: Sequence[Moments], combine: Combine, statistics: Sequence[str]) -> Performance:
+def _overlap(cell: Cell) -> Array:
+    found = overlap(cell)
+    return NUMBERS if found is None else found
+
+
+def population_performance(
+    batches: Sequence[Moments], combine: Combine, statistics: Sequence[str], overlaps: Sequence[Array]
+) -> Performance:
     """Return every measure of a cell with its error over the population, and the error given what was drawn.
 
     Parameters
@@ -48,9 +60,11 @@ def population_performance(batches: Sequence[Moments], combine: Combine, statist
         What gives the combination weights: see `simstudy.attention.combinations`.
     statistics
         Names of the statistics that the moments hold, as `Cell.statistics` gives them.
+    overlaps
+        Of vectors as values, for each batch: see `simstudy.data.value_projections`.
     """
     used = np.array([_usable(batch) for batch in batches])
-    kept = [batch for batch, use in zip(batches, used, strict=True) if use]
+    kept = [drawn for drawn, use in zip(zip(batches, overlaps, strict=True), used, strict=True) if use]
     own, share = _within(kept)
     n = len(kept)
     mean = Averages(*(each.mean(axis=0, keepdims=True) for each in own))
@@ -69,7 +83,8 @@ def population_performance(batches: Sequence[Moments], combine: Combine, statist
     moved = Averages(*(each + part.reshape(-1, *part.shape[2:]) / n for each, part in zip(mean, share, strict=True)))
     influence_given = {name: each - whole[name] for name, each in measures_of(moved, combine, statistics).items()}
     over = Performance(estimate, mcse, contribution, {"failure_rate": lacking}, n, int(n_defined.sum()), n_failed)
-    return over._replace(given=_given(over, influence_given, batches, used, whole["combination_weight"][0]))
+    quadratic = [quadratic_errors(batch, whole["combination_weight"][0], each) for batch, each in kept]
+    return over._replace(given=_given(over, influence_given, batches, used, quadratic))
 
 
 def _usable(batch: Moments) -> bool:
@@ -78,11 +93,10 @@ def _usable(batch: Moments) -> bool:
 
 
 def _given(
-    over: Performance, influence: Measures, batches: Sequence[Moments], used: np.ndarray, weights: Array
+    over: Performance, influence: Measures, batches: Sequence[Moments], used: np.ndarray, quadratic: Sequence[Measures]
 ) -> Performance:
     """Performance given the points and heads of all batches, from what their blocks do to each measure (g · k, ...)."""
     mcse = {name: np.sqrt((each**2).sum(axis=0)) for name, each in influence.items()}
-    quadratic = [quadratic_errors(batch, weights) for batch, use in zip(batches, used, strict=True) if use]
     remainder: dict[str, float] = {}
     for name in ("squared_bias", "mean_squared_bias", "head_squared_bias"):
         error = np.sqrt(sum(each[name] ** 2 for each in quadratic)) / len(quadratic)
@@ -98,18 +112,20 @@ def _given(
     return over._replace(mcse=mcse, contribution=contribution, remainder=remainder, n_blocks=n_blocks * over.n_blocks)
 
 
-def _within(batches: Sequence[Moments]) -> tuple[Averages, Averages]:
+def _within(drawn: Sequence[tuple[Moments, Array]]) -> tuple[Averages, Averages]:
     """Averages of each geometry without bias, (g, ...), and contributions of its blocks to their error, (g, k, ...)."""
-    size = (1 + len(batches[0].n_defined)) * 8 * max(batches[0].product_sum[0].size, 1) * 4
+    first, _ = drawn[0]
+    size = (1 + len(first.n_defined)) * 8 * max(first.product_sum[0].size, 1) * 4
     step = max(1, CHUNK_BYTES // size)
-    parts = [_jackknifed(batches[start : start + step]) for start in range(0, len(batches), step)]
+    parts = [_jackknifed(drawn[start : start + step]) for start in range(0, len(drawn), step)]
     joined = (Averages(*map(np.concatenate, zip(*each, strict=True))) for each in zip(*parts, strict=True))
     own, share = joined
     return own, share
 
 
-def _jackknifed(batches: Sequence[Moments]) -> tuple[Averages, Averages]:
+def _jackknifed(drawn: Sequence[tuple[Moments, Array]]) -> tuple[Averages, Averages]:
     """As `_within`, of a few batches at once."""
+    batches, overlaps = zip(*drawn, strict=True)
     counts = np.stack([batch.n_defined for batch in batches]).astype(float)
     n_batches, n_blocks = counts.shape
     total = counts.sum(axis=1, keepdims=True)
@@ -122,7 +138,8 @@ def _jackknifed(batches: Sequence[Moments]) -> tuple[Averages, Averages]:
         return np.asarray(kept.reshape(-1, *sums.shape[2:]))
 
     target = np.repeat(np.stack([batch.target for batch in batches]), 1 + n_blocks, axis=0)
-    found = averages((means("error_sum"), means("product_sum"), means("statistic_sum")), target)
+    through = np.repeat(np.stack(overlaps)[:, None], 1 + n_blocks, axis=0)
+    found = averages((means("error_sum"), means("product_sum"), means("statistic_sum")), target, through)
     own, share = zip(*(_combined(each.reshape(n_batches, 1 + n_blocks, *each.shape[1:]), counts) for each in found),
                      strict=True)  # fmt: skip
     return Averages(*own), Averages(*share)

@@ -10,24 +10,22 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-import xarray as xr
-
 from simstudy.design.document import Design
 from simstudy.design.load import load_design, profiles_of
 from simstudy.errors import UserError
 from simstudy.execution.store import Store, store_of
 from simstudy.report.between import between_of
 from simstudy.report.campaign import campaign
-from simstudy.report.confirmed import confirmed_of
+from simstudy.report.confirmed import Run, confirmed_of, runs_of
 from simstudy.report.figures import draw, image
 from simstudy.report.page import describe, render_studies, require_same_design
-from simstudy.results import open_results
 
 
 def gather(designs: Iterable[Path], profile: str, output: Path) -> Path:
     """Write ``report-<profile>.html``: every study that has been run, answered and shown by its first figure.
 
-    With a table of all verdicts, and links to the pages of the studies, which have all the rest.
+    With a table of all verdicts, and links to the pages of the studies, which have all the rest.  A study of which only
+    confirmations are there is shown by the last of them.
 
     Parameters
     ----------
@@ -53,25 +51,31 @@ def gather(designs: Iterable[Path], profile: str, output: Path) -> Path:
         if profile not in profiles_of(path):
             continue
         design = load_design(path, profile)
-        store = store_of(design, output)
-        if not (store.folder / "results.nc").exists():
+        if (shown := _shown(design, output)) is None:
             continue
-        results = open_results(store.folder)
-        require_same_design(results, design, store)
-        studies.append(_described(results, design, store, output))
-        judged.append((results, design))
+        require_same_design(shown.results, shown.design, shown.store)
+        studies.append(_described(shown, design, output))
+        judged.append((shown.results, shown.design))
     if not studies:
         raise UserError(f"{output}: no study has results in profile {profile!r}; run some: make studies")
     return Store(output).write_text(f"report-{profile}.html", render_studies(studies, profile, campaign(judged)))
 
 
-def _described(results: xr.Dataset, design: Design, store: Store, output: Path) -> dict[str, Any]:
+def _shown(design: Design, output: Path) -> Run | None:
+    """The pilot of a study, or else the last of its confirmations; None if nothing is there."""
+    runs = list(runs_of(design, output))
+    return next((run for run in runs if run.design is design), runs[-1] if runs else None)
+
+
+def _described(shown: Run, design: Design, output: Path) -> dict[str, Any]:
     """What the page says about a study: with its first figure, as all of them would weigh too much."""
     pictures = {
-        name: image(draw(figure, name, results, between_of(figure, name, results, design, store)), "png")
-        for name, figure in list(design.figures.items())[:1]
+        name: image(draw(figure, name, shown.results, between_of(figure, name, *shown)), "png")
+        for name, figure in list(shown.design.figures.items())[:1]
     }
-    page = store.folder / "report.html"
+    page = shown.store.folder / "report.html"
     # Relative, so that the folder of all studies can be moved or published as it is.
     link = quote(page.relative_to(output).as_posix()) if page.exists() else ""
-    return describe(results, design, pictures, confirmed_of(design, store)) | {"own_page": link}
+    return describe(shown.results, design, pictures, confirmed_of(design, store_of(design, output))) | {
+        "own_page": link
+    }

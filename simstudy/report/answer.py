@@ -6,12 +6,15 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from simstudy.design.origins import ABSTRACT, ORIGINS
+from simstudy.design.origins import ORIGINS
 from simstudy.report.confirmed import DIVIDED, NOT_CONFIRMED
 from simstudy.report.tables import VERDICT_COLOURS, VerdictLine
 
 WORDS = {"supported": "holds", "contradicted": "does not hold", "inconclusive": "open", DIVIDED: "divided"}
 """What is said of a claim with each verdict."""
+
+PILOT, CONFIRMED = "pilot, not confirmed", "confirmed"
+"""How a verdict stands."""
 
 
 class Group(NamedTuple):
@@ -37,23 +40,28 @@ def headline(lines: Sequence[VerdictLine]) -> str:
 
 
 def _confirmed(lines: Sequence[VerdictLine]) -> str:
-    tried = [line for line in lines if line.confirmed != NOT_CONFIRMED]
+    tried = [line for line in lines if standing_of(line) != PILOT]
     if not tried:
         return ""
-    agreeing = sum(line.confirmed == line.verdict for line in tried)
-    text = f"{agreeing} of these verdicts {_are(agreeing)} confirmed on data that no one could have seen before"
+    agreeing = sum(standing_of(line) == CONFIRMED for line in tried)
+    which = f"{'All' if agreeing == len(lines) > 1 else agreeing} of these verdicts"
+    text = f"{which} {'was' if agreeing == 1 else 'were'} reached on data that no one could have seen before"
     others = len(tried) - agreeing
     return text + (f"; on {others} the confirmation says something else." if others else ".")
+
+
+def standing_of(line: VerdictLine) -> str:
+    """Return whether a verdict is that of a pilot alone, or confirmed, or what confirmations say instead."""
+    (own, *_), *_ = line.runs
+    if line.confirmed in (NOT_CONFIRMED, line.verdict):
+        return PILOT if own == "pilot" and line.confirmed == NOT_CONFIRMED else CONFIRMED
+    return f"{own} {line.verdict}, confirmed {line.confirmed}"
 
 
 def groups(lines: Sequence[VerdictLine]) -> list[Group]:
     """Return the claims by origin: what the abstract asserts first, in its order."""
     by_origin = {origin: [line for line in lines if line.origin == origin] for origin in ORIGINS}
-    return [
-        Group(origin, ("the abstract: " if origin in ABSTRACT else "") + ORIGINS[origin], own)
-        for origin, own in by_origin.items()
-        if own
-    ]
+    return [Group(origin, ORIGINS[origin], own) for origin, own in by_origin.items() if own]
 
 
 def said_of(line: VerdictLine) -> str:

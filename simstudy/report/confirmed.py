@@ -1,17 +1,19 @@
-"""What the confirmations of a study found, beside the verdicts of its pilot."""
+"""The runs of a study that lie in a folder, its pilot and its confirmations, and what the latter found."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 import xarray as xr
 
+from simstudy.design.confirmation import confirmatory
 from simstudy.design.document import Design
 from simstudy.errors import UserError
 from simstudy.execution.confirmations import Begun, confirmations
-from simstudy.execution.store import Store
+from simstudy.execution.store import Store, store_of
 from simstudy.report.pictures import Found
 from simstudy.results import open_results
 
@@ -33,6 +35,24 @@ class Confirmed(NamedTuple):
     def verdicts(self) -> dict[str, str]:
         """Verdict on each claim."""
         return {claim: found.verdict for claim, found in self.found.items()}
+
+
+class Run(NamedTuple):
+    """A run that was stored: what it found, the design with its seeds, and where it lies."""
+
+    results: xr.Dataset
+    design: Design
+    store: Store
+
+
+def runs_of(design: Design, output: Path) -> Iterator[Run]:
+    """Yield what was stored of a study: its pilot, then its confirmations, oldest first, none void or unfinished."""
+    pilot = store_of(design, output)
+    if (pilot.folder / "results.nc").exists():
+        yield Run(open_results(pilot.folder), design, pilot)
+    for begun, store in confirmations(pilot):
+        if not _confirmed(begun, store, design).void:
+            yield Run(open_results(store.folder), confirmatory(design, begun), store)
 
 
 _COLUMNS = ("verdict", "verdict_estimate", "verdict_mcse", "confidence_lower", "confidence_upper")
@@ -59,8 +79,8 @@ def _confirmed(begun: Begun, store: Store, design: Design) -> Confirmed:
     void = f"void, as {broken}" if (broken := begun.broken_by(design)) else ""
     try:
         results = open_results(store.folder)
-    except UserError:
-        void = void or "not finished"
+    except UserError as error:
+        void = void or (str(error) if (store.folder / "results.nc").exists() else "not finished")
     else:
         if (results.attrs["seal"], results.attrs["beacon"]) != (begun.seal, begun.beacon):
             void = void or "void, as its results are of another seal or beacon"

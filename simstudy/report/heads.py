@@ -65,6 +65,7 @@ def write_heads_page(found: xr.Dataset, store: Store, title: str) -> Path:
             title=printable(title),
             sizes={name: found.sizes[name] for name in ("layer", "head")},
             counts={name: found.attrs[name] for name in ("n_judged", "n_fitted")},
+            answer=answer(found),
             agreement=[(SOURCE_NAMES[source], *scores(found, source)) for source in _theories(found)],
             figure=figure_of("agreement", agreement, picture),
             sources=list(SOURCE_NAMES.values()),
@@ -153,6 +154,21 @@ def scores(found: xr.Dataset, source: str) -> tuple[str, str, str]:
     return share, f"{spearmanr(predicted[known], observed[known])[0]:.2f}", f"{np.sqrt(np.mean(gaps**2)):.3f}"
 
 
+def answer(found: xr.Dataset) -> str:
+    """Say in two sentences how correlated the heads are, and how many they are worth."""
+    n_heads = found.sizes["head_i"]
+    values = np.where(np.eye(n_heads, dtype=bool), -np.inf, found.weight_correlation.sel(source="observed").values)
+    layer, first, second = np.unravel_index(values.argmax(), values.shape)
+    own = found.effective_heads.sel(source="observed")
+    if n_heads == 1:
+        return "Each layer has one head, which agrees with no other."
+    return (
+        f"Two heads of a layer correlate at {number(float(_pairs(found, 'observed')[1].mean()), 2)} on average; most "
+        f"alike are heads {first} and {second} of layer {layer}, at {number(float(values.max()), 2)}. A layer is worth "
+        f"{_range(own)} of its {n_heads} heads."
+    )
+
+
 def _theories(found: xr.Dataset) -> list[str]:
     return [source for source in found.source.values.tolist() if source != "observed"]
 
@@ -170,8 +186,12 @@ def _layer(layer: xr.Dataset) -> dict[str, Any]:
     """One row of the table of layers."""
     errors = zip(layer.effective_heads.values, layer.effective_heads_mcse.values, strict=True)
     own = layer.sel(source="observed")
+    pairs = own.weight_correlation.values[np.triu_indices(layer.sizes["head_i"], 1)]
     return {
-        "effective": [with_error(float(value), float(error)) for value, error in errors],
+        "correlation": number(float(pairs.mean()), 2) if pairs.size else UNDEFINED,
+        "effective": [
+            with_error(float(value), float(error)) if error else number(float(value), 3) for value, error in errors
+        ],
         "contributions": with_error(float(own.effective_contributions), float(own.effective_contributions_mcse)),
         "variance": _range(layer.logit_variance),
         "rank": _range(layer.logit_rank),

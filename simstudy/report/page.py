@@ -25,13 +25,14 @@ from simstudy.design.settings.cell import level
 from simstudy.design.settings.systems import NAMES
 from simstudy.errors import UserError
 from simstudy.execution.store import Store
-from simstudy.report.answer import groups, headline, said_of
+from simstudy.report.answer import groups, headline, said_of, standing_of
 from simstudy.report.between import between_of
 from simstudy.report.campaign import Campaign
 from simstudy.report.comparisons import comparison_lines
 from simstudy.report.confirmed import Confirmed, confirmed_of
 from simstudy.report.explorer import explored
 from simstudy.report.figures import ALL_CLAIMS, RESOLUTION, Z_SCORES, draw, draw_claims, draw_z_scores, image
+from simstudy.report.formulas import formulas_of
 from simstudy.report.labels import THEORY_NAMES, given_draws, level_name, measure_name, number, setting_name, with_error
 from simstudy.report.tables import (
     cell_frame,
@@ -107,8 +108,11 @@ def _drawings(results: xr.Dataset, design: Design, store: Store) -> dict[str, Dr
 
 
 def require_same_design(results: xr.Dataset, design: Design, store: Store) -> None:
-    """Refuse results that come from another text of the design."""
-    if results.attrs.get("design_hash") != hashlib.sha256(design.text.encode()).hexdigest():
+    """Refuse results that come from another text of the design; of a confirmation its seal says what it was of."""
+    if (
+        design.confirmation is None
+        and results.attrs.get("design_hash") != hashlib.sha256(design.text.encode()).hexdigest()
+    ):
         raise UserError(
             f"{store.folder / 'results.nc'}: not of this text of the design, which has changed since; {_AGAIN}"
         )
@@ -167,7 +171,7 @@ def template(name: str) -> jinja2.Template:
     style, script = (loader.get_source(environment, f"page.{kind}")[0] for kind in ("css", "js"))
     allowed = f"default-src 'none'; img-src data:; style-src {_digest(style)}; script-src {_digest(script)}"
     environment.globals |= {
-        "style": Markup(style), "script": Markup(script), "said_of": said_of,
+        "style": Markup(style), "script": Markup(script), "said_of": said_of, "standing_of": standing_of,
         "policy": f"{allowed}; base-uri 'none'; form-action 'none'",
     }  # fmt: skip
     return environment.get_template(name)
@@ -192,6 +196,7 @@ def describe(
         "verdicts": lines,
         "headline": headline(lines),
         "groups": groups(lines),
+        "formulas": formulas_of(design),
         "own_page": "",
         "origins": count_origins(lines),
         "confirmation": design.confirmation,

@@ -22,7 +22,7 @@ from simstudy.design.settings.systems import NAMES
 from simstudy.report.confirmed import NOT_CONFIRMED, Confirmed, history_of, verdict_of
 from simstudy.report.labels import between, given_draws, measure_name, number, with_error
 from simstudy.report.pictures import Found, Picture, picture
-from simstudy.report.terminal import entry
+from simstudy.report.terminal import counted, entry
 
 VERDICT_COLOURS = {"supported": "green", "contradicted": "cyan", "inconclusive": "yellow"}
 """Of verdicts that are as declared: to refute what is false is no failure.  Others are red."""
@@ -125,8 +125,7 @@ def count_verdicts(lines: Sequence[VerdictLine]) -> str:
     """Return how many claims got which verdict, and how many another than declared, in words."""
     tally = Counter(line.verdict for line in lines)
     found = ", ".join(f"{tally[verdict]} {verdict}" for verdict in VERDICT_COLOURS)
-    claims = "1 claim" if len(lines) == 1 else f"{len(lines)} claims"
-    return f"{claims}: {found}; {sum(not line.as_declared for line in lines)} unlike declared"
+    return f"{counted(len(lines), 'claim')}: {found}; {sum(not line.as_declared for line in lines)} unlike declared"
 
 
 def count_confirmed(lines: Sequence[VerdictLine]) -> str:

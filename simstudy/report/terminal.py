@@ -66,6 +66,11 @@ def entry(*lines: str | tuple[str, str]) -> Text:
     return Text("\n").join(Text(printable(text), style) for text, style in pairs)
 
 
+def counted(number: int, what: str) -> str:
+    """Return "1 cell", "2 cells"."""
+    return f"{number:,} {what}{'' if number == 1 else 's'}"
+
+
 def is_watched() -> bool:
     """Whether standard output is a terminal, or a notebook that can show a bar."""
     return _output.is_terminal or (_output.is_jupyter and importlib.util.find_spec("ipywidgets") is not None)

@@ -82,7 +82,20 @@ class Allocation(NamedTuple):
 
 
 def quasi_random_queries(n_queries: int, n_features: int, scale: float = 1.0) -> Array:
-    """Fixed queries (Q, d) that fill N(0, scale^2 I) evenly: a scrambled Sobol sequence, best for Q a power of 2."""
+    """Fixed queries (Q, d) that fill N(0, scale^2 I) evenly: a scrambled Sobol sequence, best for Q a power of 2.
+
+    Parameters
+    ----------
+    n_queries, n_features : int
+        Q and d, at least 1.
+    scale : float
+        s, in units of the standard deviation of the keys.
+
+    Returns
+    -------
+    (Q, d) array
+        The same at every call.
+    """
     sequence = qmc.Sobol(n_features, rng=np.random.default_rng(0))
     return scale * norm.ppf(sequence.random(n_queries))
 
@@ -97,10 +110,18 @@ def predicted_allocations(data: Data, total_dim: int, queries: Array, policy: Po
     Parameters
     ----------
     data : settings.Data
+        Training data: number and distribution of keys, regression function, noise.
     total_dim : int
         D.
     queries : (Q, d) array
+        Query points.
     policy : Policy
+        How heads are combined and arranged, and their bandwidth.
+
+    Returns
+    -------
+    list of Allocation
+        One for each divisor p of D that is at most d.
 
     Raises
     ------
@@ -118,6 +139,16 @@ def predicted_allocations(data: Data, total_dim: int, queries: Array, policy: Po
 
 def optimal_allocation(allocations: Sequence[Allocation]) -> Allocation:
     """Return the allocation with the least predicted error; its reason names those that have no prediction.
+
+    Parameters
+    ----------
+    allocations : sequence of Allocation
+        As `predicted_allocations` gives them.
+
+    Returns
+    -------
+    Allocation
+        One of those given, with what it leaves out.
 
     Raises
     ------
@@ -139,6 +170,20 @@ def limiting_slope(bandwidth: float, query_scale: float = 1.0, bias_rate: float 
 
     L is what one more dimension multiplies the variance of a head by, averaged over queries x ~ N(0, s^2 I).  The
     slope is that far above p ln L = 1, of heads that are averaged and whose squared bias falls like exp(-g p).
+
+    Parameters
+    ----------
+    bandwidth : float
+        b > 0, in units of the standard deviation of the keys.
+    query_scale : float
+        s in (0, 1]: standard deviation of queries, in units of that of the keys.
+    bias_rate : float
+        g >= 0: rate at which the squared bias falls with the dimension.
+
+    Returns
+    -------
+    float
+        Dimensions for each unit of ln n.
     """
     inflation = averaged_noise_ratio(np.zeros(1), bandwidth, query_scale)
     return float(1 / (bias_rate + np.log(inflation)))

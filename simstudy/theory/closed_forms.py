@@ -28,12 +28,13 @@ def origin_correlation(angles: ArrayLike, bandwidth: float) -> Array:
     ----------
     angles : (..., p) array
         Principal angles in radians.
-    bandwidth
-        b > 0.
+    bandwidth : float
+        b > 0, in units of the standard deviation of the keys.
 
     Returns
     -------
     (...) array
+        In (0, 1]; 1 for angles of 0.
     """
     angles, bandwidth = real_array("angles", angles), real_number("bandwidth", bandwidth)
     excess = np.sin(angles) ** 2 / (bandwidth**2 * (bandwidth**2 + 2))
@@ -46,6 +47,18 @@ def correlation_floor(head_dim: int, bandwidth: float) -> float:
     Formula :eq:`correlation-floor`.
 
     Not 0, because orthogonal heads share every noise draw.
+
+    Parameters
+    ----------
+    head_dim : int
+        Dimension p of a head, at least 1.
+    bandwidth : float
+        b > 0, in units of the standard deviation of the keys.
+
+    Returns
+    -------
+    float
+        In (0, 1).
     """
     kappa = 1 / (1 + real_number("bandwidth", bandwidth) ** 2)
     return (1 - kappa**2) ** (head_dim / 2)
@@ -55,6 +68,20 @@ def origin_variance(n_keys: int, head_dim: int, bandwidth: float) -> float:
     """Variance of a head at x = 0 under noise of variance 1, distance logits: 1/n_eff, n_eff = n (E K)^2 / E K^2.
 
     Formula :eq:`origin-variance`.
+
+    Parameters
+    ----------
+    n_keys : int
+        n.
+    head_dim : int
+        Dimension p of a head, at least 1.
+    bandwidth : float
+        b > 0, in units of the standard deviation of the keys.
+
+    Returns
+    -------
+    float
+        In units of the variance of the noise.
     """
     middle = np.zeros(head_dim)
     return float(noise_ratio(middle, middle, middle, bandwidth)) / n_keys
@@ -73,7 +100,14 @@ def noise_ratio(first: ArrayLike, second: ArrayLike, angles: ArrayLike, bandwidt
     first, second : (..., p) arrays
         Coordinates of the query on the principal vectors of the two heads.
     angles : (..., p) array
+        Principal angles in radians.
     bandwidth : float
+        b > 0, in units of the standard deviation of the keys.
+
+    Returns
+    -------
+    (...) array
+        Of one head with itself n over its effective number of keys.
     """
     alpha, beta = real_array("first", first), real_array("second", second)
     cosine, width = np.cos(real_array("angles", angles)), 1 + real_number("bandwidth", bandwidth) ** 2
@@ -94,14 +128,15 @@ def averaged_noise_ratio(angles: ArrayLike, bandwidth: float, query_scale: float
     ----------
     angles : (..., p) array
         Principal angles in radians.
-    bandwidth
-        b > 0.
-    query_scale
+    bandwidth : float
+        b > 0, in units of the standard deviation of the keys.
+    query_scale : float
         s, in units of the standard deviation of the keys.
 
     Returns
     -------
     (...) array
+        n Cov / sigma^2, averaged.
     """
     cosine, width = np.cos(real_array("angles", angles)), 1 + real_number("bandwidth", bandwidth) ** 2
     scale = real_number("query_scale", query_scale)
@@ -122,6 +157,12 @@ def dot_product_correlation(first: ArrayLike, second: ArrayLike, covariance: Arr
     first, second : (..., d) arrays
         Pulled-back queries k = W W_q'x / b^2 of the two heads.
     covariance : (d, d) array
+        S, of the keys.
+
+    Returns
+    -------
+    (...) array
+        In (0, 1].
     """
     difference = real_array("first", first) - real_array("second", second)
     return np.exp(-0.5 * np.sum((difference @ real_array("covariance", covariance)) * difference, axis=-1))
@@ -136,12 +177,13 @@ def averaged_dot_product_correlation(angles: ArrayLike, temperature: float) -> A
     ----------
     angles : (..., p) array
         Principal angles in radians.
-    temperature
+    temperature : float
         tau > 0; sqrt(p) in attention.
 
     Returns
     -------
     (...) array
+        In (0, 1].
     """
     sine, temperature = np.sin(real_array("angles", angles)), real_number("temperature", temperature)
     return np.prod(1 / (1 + sine**2 / temperature**2), axis=-1)

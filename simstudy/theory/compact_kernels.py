@@ -53,6 +53,22 @@ def empty_window_rate(cell: Cell, query_projections: Array, queries: Array) -> t
     Formula :eq:`empty-window`.
 
     p_h is the probability that a key falls into the window.  For one window: one query, heads with one image of it.
+
+    Parameters
+    ----------
+    cell : Cell
+        The cell of a design, one of ``Design.cells``.
+    query_projections : (H, d, p) array
+        Orthonormal.
+    queries : (Q, d) array
+        Of one point, or of points with the same window.
+
+    Returns
+    -------
+    rate : float
+        A probability, or NaN.
+    reason : str
+        Why there is none; empty if there is one.
     """
     kernel = _kernel_of(cell)
     images = np.einsum("qd,hdp->qhp", queries, query_projections).reshape(-1, cell.heads.head_dim)
@@ -77,8 +93,11 @@ def compact_leading_order(cell: Cell, key_projections: Array, query_projections:
     Parameters
     ----------
     cell : Cell
+        The cell of a design, one of ``Design.cells``.
     key_projections, query_projections : (H, d, p) arrays
+        Projections W_h of keys and of queries; of heads with tied projections the same.
     queries : (Q, d) array
+        Query points.
 
     Returns
     -------

@@ -132,6 +132,20 @@ def noise_variance(noise: settings.Noise, noise_sd: float, n_features: int) -> F
     """Return v(x) = Var(Y | X = x) as a :class:`Function`: sigma^2, or sigma^2 (1 + s x_1^2) / (1 + s).
 
     Gaussian and Student-t noise of equal variance agree: second moments know nothing else of the noise.
+
+    Parameters
+    ----------
+    noise : settings.Noise
+        Its distribution, and whether its variance depends on x_1.
+    noise_sd : float
+        sigma, in units of Y.
+    n_features : int
+        d.
+
+    Returns
+    -------
+    Function
+        On R^d, in units of Y^2.
     """
     if not isinstance(noise, settings.HeteroscedasticNoise):
         return _polynomial(n_features, constant=noise_sd**2)

@@ -21,10 +21,32 @@ def leading_numbers(instance: Instance | None, cell: Cell) -> dict[str, float]:
 
 
 def instance_numbers(cell: Cell) -> dict[str, float]:
-    """Numbers of the random instances of a cell that a formula gives without a simulation, by name."""
+    """Numbers of the random instances of a cell that a formula gives without a simulation, by name.
+
+    Parameters
+    ----------
+    cell : Cell
+        The cell of a design, one of ``Design.cells``.
+
+    Returns
+    -------
+    dict of float
+        Empty for systems without such a formula.
+    """
     return exact_numbers(cell.instance, cell)
 
 
 def instance_leading_order(cell: Cell) -> dict[str, float]:
-    """Numbers of the random instances of a cell for which there is a formula for many numbers, by name."""
+    """Numbers of the random instances of a cell for which there is a formula for many numbers, by name.
+
+    Parameters
+    ----------
+    cell : Cell
+        The cell of a design, one of ``Design.cells``.
+
+    Returns
+    -------
+    dict of float
+        Empty for systems without such a formula.
+    """
     return leading_numbers(cell.instance, cell)

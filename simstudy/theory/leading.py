@@ -62,9 +62,11 @@ def leading_order(cell: Cell, key_projections: Array, query_projections: Array, 
     Parameters
     ----------
     cell : Cell
+        The cell of a design, one of ``Design.cells``.
     key_projections, query_projections : (H, d, p) arrays
         Not looked at when the formula cannot apply to the cell.
     queries : (Q, d) array
+        Query points.
 
     Returns
     -------
@@ -94,9 +96,18 @@ def leading_order(cell: Cell, key_projections: Array, query_projections: Array, 
 def damped_leading_order(cell: Cell, key_projections: Array, query_projections: Array, queries: Array) -> Prediction:
     """Return what leading order says at every query, valid there or not: a function of the query to compare with.
 
-    Arguments as of :func:`leading_order`.  Where few keys are near, the variance of a head would grow without bound; so
+    Where few keys are near, the variance of a head would grow without bound; so
     it is divided by 1 + R_hh/n, which makes it that of one key at most and leaves correlations as they are.  For a
     control variate any function of the query will do, and this one is close to the truth near and far.
+
+    Parameters
+    ----------
+    cell : Cell
+        The cell of a design, one of ``Design.cells``.
+    key_projections, query_projections : (H, d, p) arrays
+        Projections W_h of keys and of queries; of heads with tied projections the same.
+    queries : (Q, d) array
+        Query points.
 
     Returns
     -------
@@ -219,10 +230,14 @@ def product_head(cell: Cell, key_projections: Array, query_projections: Array) -
     cell : Cell
         With a product of kernels; where logits are averaged, each dimension is shrunk by 1/√H.
     key_projections, query_projections : (H, d, p) arrays
+        Projections W_h of keys and of queries; of heads with tied projections the same.
 
     Returns
     -------
-    cell, (1, d, H p) array, (1, d, H p) array
+    cell : Cell
+        That of one head of dimension H p.
+    key_projection, query_projection : (1, d, H p) arrays
+        Those of the heads, side by side.
     """
     n_heads, d, p = key_projections.shape
     combination = cell.estimator.combination

@@ -11,7 +11,9 @@ from simstudy.theory.functions import Array
 from simstudy.theory.leading import Prediction
 
 
-def measures_by_query(prediction: Prediction | ExactPrediction, weights: ArrayLike) -> dict[str, Array]:
+def measures_by_query(
+    prediction: Prediction | ExactPrediction, weights: ArrayLike, overlap: ArrayLike | None = None
+) -> dict[str, Array]:
     """Measures of the ensemble sum_h a_h f_h at every query.
 
     Formulas :eq:`decomposition`, :eq:`effective-heads`, :eq:`ambiguity`.
@@ -19,8 +21,12 @@ def measures_by_query(prediction: Prediction | ExactPrediction, weights: ArrayLi
     Parameters
     ----------
     prediction : Prediction or ExactPrediction
+        Bias and covariance of the heads.
     weights : (H,) array
         Combination weights a_h; they need not sum to 1.
+    overlap : (H, H) array, optional
+        Of heads that map vectors: tr(A_h'A_g) up to a factor, formula :eq:`value-overlap`.  The target is then what
+        these maps make of the regression function.
 
     Returns
     -------
@@ -32,13 +38,16 @@ def measures_by_query(prediction: Prediction | ExactPrediction, weights: ArrayLi
         of a head over the variance of the uniform average.  NaN where the prediction is.
     """
     combination = real_array("weights", weights).astype(float)
-    covariance = prediction.covariance
-    # Weights that do not sum to 1 shrink or inflate the target itself.
-    bias = prediction.bias @ combination + (combination.sum() - 1) * prediction.target
+    covariance = _through(overlap, prediction.covariance)
+    bias = (prediction.bias * combination) @ _components(overlap, len(combination))
+    if overlap is None:
+        # Weights that do not sum to 1 shrink or inflate the target itself.
+        bias += (combination.sum() - 1) * prediction.target[:, None]
+    bias_product = _through(overlap, prediction.bias[:, :, None] * prediction.bias[:, None, :])
     correlation = _mean_over_pairs(_correlations(covariance))
     measures = {
-        "squared_bias": bias**2,
-        "mean_squared_bias": (prediction.bias**2).mean(axis=1),
+        "squared_bias": (bias**2).sum(axis=1),
+        "mean_squared_bias": np.trace(bias_product, axis1=1, axis2=2) / len(combination),
         "mean_variance": np.trace(covariance, axis1=1, axis2=2) / len(combination),
         "mean_covariance": _mean_over_pairs(covariance),
         "ensemble_variance": np.einsum("h,qhg,g->q", combination, covariance, combination),
@@ -46,33 +55,70 @@ def measures_by_query(prediction: Prediction | ExactPrediction, weights: ArrayLi
         "output_diversity": 1 - correlation,
     }
     measures["mse"] = measures["squared_bias"] + measures["ensemble_variance"]
-    deviation = prediction.bias - prediction.bias.mean(axis=1, keepdims=True)
-    measures["ambiguity"] = (deviation**2).mean(axis=1) + measures["mean_variance"] - covariance.mean(axis=(1, 2))
+    measures["ambiguity"] = measures["mean_squared_bias"] + measures["mean_variance"]
+    measures["ambiguity"] -= (bias_product + covariance).mean(axis=(1, 2))
     measures["effective_heads"] = _effective_heads(covariance)
     return measures
 
 
-def predicted_measures(prediction: Prediction | ExactPrediction, weights: ArrayLike) -> dict[str, float]:
-    """Measures averaged over the queries; keys and arguments as in :func:`measures_by_query`.
+def predicted_measures(
+    prediction: Prediction | ExactPrediction, weights: ArrayLike, overlap: ArrayLike | None = None
+) -> dict[str, float]:
+    """Measures averaged over the queries: those of :func:`measures_by_query`.
 
     ``effective_heads`` is the ratio of query-averaged variances, not the average of ratios.
+
+    Parameters
+    ----------
+    prediction : Prediction or ExactPrediction
+        Bias and covariance of the heads.
+    weights : (H,) array
+        Combination weights a_h; they need not sum to 1.
+    overlap : (H, H) array, optional
+        As in :func:`measures_by_query`.
+
+    Returns
+    -------
+    dict of float
+        NaN where the prediction is blank at some query.
     """
-    measures = {name: float(values.mean()) for name, values in measures_by_query(prediction, weights).items()}
-    measures["effective_heads"] = float(_effective_heads(prediction.covariance.mean(axis=0, keepdims=True))[0])
+    by_query = measures_by_query(prediction, weights, overlap)
+    measures = {name: float(values.mean()) for name, values in by_query.items()}
+    covariance = _through(overlap, prediction.covariance).mean(axis=0, keepdims=True)
+    measures["effective_heads"] = float(_effective_heads(covariance)[0])
     return measures
 
 
 # A covariance with an error and no deviations beside it has a correlation of unbounded error: infinity or NaN.
 @np.errstate(invalid="ignore", divide="ignore")
-def measure_errors_by_query(prediction: ExactPrediction, weights: ArrayLike) -> dict[str, Array]:
-    """Bounds, to first order, of the numerical error of each measure of :func:`measures_by_query`; arguments as there.
+def measure_errors_by_query(
+    prediction: ExactPrediction, weights: ArrayLike, overlap: ArrayLike | None = None
+) -> dict[str, Array]:
+    """Bounds, to first order, of the numerical error of each measure of :func:`measures_by_query`.
 
     Absolute errors of biases and covariances are added as if all had the worst sign.
+
+    Parameters
+    ----------
+    prediction : ExactPrediction
+        With the numerical errors of its moments.
+    weights : (H,) array
+        Combination weights a_h; they need not sum to 1.
+    overlap : (H, H) array, optional
+        As in :func:`measures_by_query`.
+
+    Returns
+    -------
+    dict of (Q,) arrays
+        Of each measure, in its unit.
     """
     size = np.abs(real_array("weights", weights).astype(float))
-    errors, covariance = prediction.covariance_error, prediction.covariance
-    measures = measures_by_query(prediction, weights)
-    bias_error = prediction.bias_error @ size
+    errors, covariance = (
+        np.abs(_through(overlap, prediction.covariance_error)),
+        _through(overlap, prediction.covariance),
+    )
+    measures = measures_by_query(prediction, weights, overlap)
+    bias_error = np.linalg.norm((prediction.bias_error * size) @ np.abs(_components(overlap, len(size))), axis=1)
     relative = np.diagonal(errors, axis1=1, axis2=2) / np.diagonal(covariance, axis1=1, axis2=2)
     deviation = np.sqrt(np.diagonal(covariance, axis1=1, axis2=2))
     correlation = errors / (deviation[:, :, None] * deviation[:, None, :])
@@ -85,25 +131,56 @@ def measure_errors_by_query(prediction: ExactPrediction, weights: ArrayLike) -> 
         "correlation": _mean_over_pairs(correlation),
         "effective_heads": _effective_heads_error(covariance, errors),
     }
-    size_of_bias, error = np.abs(prediction.bias), prediction.bias_error
-    bounds["mean_squared_bias"] = (2 * size_of_bias * error + error**2).mean(axis=1)
-    spread = np.abs(prediction.bias - prediction.bias.mean(axis=1, keepdims=True))
-    wrong = error + error.mean(axis=1, keepdims=True)
-    bounds["ambiguity"] = (2 * spread * wrong + wrong**2).mean(axis=1) + bounds["mean_variance"]
-    bounds["ambiguity"] += errors.mean(axis=(1, 2))
+    largest = np.abs(prediction.bias) + prediction.bias_error
+    wrong = largest[:, :, None] * largest[:, None, :] - np.abs(
+        prediction.bias[:, :, None] * prediction.bias[:, None, :]
+    )
+    wrong = np.abs(_through(overlap, wrong))
+    bounds["mean_squared_bias"] = np.trace(wrong, axis1=1, axis2=2) / len(size)
+    bounds["ambiguity"] = bounds["mean_squared_bias"] + bounds["mean_variance"] + (wrong + errors).mean(axis=(1, 2))
     bounds["output_diversity"] = bounds["correlation"]
     bounds["mse"] = bounds["squared_bias"] + bounds["ensemble_variance"]
     return bounds
 
 
-def predicted_measure_errors(prediction: ExactPrediction, weights: ArrayLike) -> dict[str, float]:
-    """Bounds of the numerical errors of :func:`predicted_measures`, to first order; arguments as there."""
-    bounds = {name: float(values.mean()) for name, values in measure_errors_by_query(prediction, weights).items()}
-    averages = (
-        matrices.mean(axis=0, keepdims=True) for matrices in (prediction.covariance, prediction.covariance_error)
-    )
-    bounds["effective_heads"] = float(_effective_heads_error(*averages)[0])
+def predicted_measure_errors(
+    prediction: ExactPrediction, weights: ArrayLike, overlap: ArrayLike | None = None
+) -> dict[str, float]:
+    """Bounds of the numerical errors of :func:`predicted_measures`, to first order.
+
+    Parameters
+    ----------
+    prediction : ExactPrediction
+        With the numerical errors of its moments.
+    weights : (H,) array
+        Combination weights a_h; they need not sum to 1.
+    overlap : (H, H) array, optional
+        As in :func:`measures_by_query`.
+
+    Returns
+    -------
+    dict of float
+        Of each measure, in its unit.
+    """
+    by_query = measure_errors_by_query(prediction, weights, overlap)
+    bounds = {name: float(values.mean()) for name, values in by_query.items()}
+    covariance = _through(overlap, prediction.covariance).mean(axis=0, keepdims=True)
+    errors = np.abs(_through(overlap, prediction.covariance_error)).mean(axis=0, keepdims=True)
+    bounds["effective_heads"] = float(_effective_heads_error(covariance, errors)[0])
     return bounds
+
+
+def _through(overlap: ArrayLike | None, matrices: Array) -> Array:
+    """Covariances (..., H, H) of numbers as those of vectors that the maps of heads give."""
+    return matrices if overlap is None else real_array("overlap", overlap) * matrices
+
+
+def _components(overlap: ArrayLike | None, n_heads: int) -> Array:
+    """Factor (H, r) of the overlap: a bias of numbers as one of vectors, in r directions."""
+    if overlap is None:
+        return np.ones((n_heads, 1))
+    values, vectors = np.linalg.eigh(real_array("overlap", overlap))
+    return np.asarray(vectors * np.sqrt(np.maximum(values, 0.0)))
 
 
 @np.errstate(invalid="ignore", divide="ignore")

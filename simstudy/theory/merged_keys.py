@@ -38,9 +38,11 @@ def merged_leading_order(cell: Cell, key_projections: Array, query_projections: 
     Parameters
     ----------
     cell : Cell
+        The cell of a design, one of ``Design.cells``.
     key_projections, query_projections : (H, d, p) arrays
         Orthonormal.
     queries : (Q, d) array
+        Query points.
 
     Returns
     -------

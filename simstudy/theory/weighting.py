@@ -66,7 +66,18 @@ class Weighting(NamedTuple):
 
 
 def error_moments(prediction: Prediction | ExactPrediction) -> ErrorMoments:
-    """Average the second moments of a prediction over its queries; NaN if any query is blank."""
+    """Average the second moments of a prediction over its queries; NaN if any query is blank.
+
+    Parameters
+    ----------
+    prediction : Prediction or ExactPrediction
+        Bias and covariance of the heads.
+
+    Returns
+    -------
+    ErrorMoments
+        In units of Y^2.
+    """
     bias, target = prediction.bias, prediction.target
     errors = np.mean(prediction.covariance + bias[:, :, None] * bias[:, None, :], axis=0)
     return ErrorMoments(errors, np.mean(target[:, None] * bias, axis=0), float(np.mean(target**2)))
@@ -80,8 +91,14 @@ def risk(weights: ArrayLike, error_moment: ArrayLike) -> float:
     Parameters
     ----------
     weights : (H,) array
+        Of sum 1.
     error_moment : (H, H) array
         E e_h e_g.
+
+    Returns
+    -------
+    float
+        In the unit of E.
 
     Raises
     ------
@@ -98,6 +115,18 @@ def mean_squared_error(weights: ArrayLike, moments: ErrorMoments) -> float:
     """Risk of any weights: a'Ea + 2 (s - 1) a'E[m e] + (s - 1)^2 E m^2 with s = sum_h a_h.
 
     Formula :eq:`risk`.
+
+    Parameters
+    ----------
+    weights : (H,) array
+        a_h, of any sum.
+    moments : ErrorMoments
+        Of the same heads.
+
+    Returns
+    -------
+    float
+        In units of Y^2, averaged over queries.
     """
     a = real_array("weights", weights).astype(float)
     excess = a.sum() - 1
@@ -118,6 +147,11 @@ def optimal_weights(error_moment: ArrayLike) -> Weighting:
     error_moment : (H, H) array
         Symmetric, positive semidefinite.
 
+    Returns
+    -------
+    Weighting
+        With its risk.
+
     Raises
     ------
     ValueError
@@ -135,7 +169,23 @@ def optimal_weights(error_moment: ArrayLike) -> Weighting:
 
 
 def simplex_weights(error_moment: ArrayLike) -> Weighting:
-    """Minimise a'Ea over a >= 0, sum_h a_h = 1; arguments and errors as in :func:`optimal_weights`."""
+    """Minimise a'Ea over a >= 0, sum_h a_h = 1: weights of which none is negative.
+
+    Parameters
+    ----------
+    error_moment : (H, H) array
+        E e_h e_g; symmetric, positive semidefinite.
+
+    Returns
+    -------
+    Weighting
+        With its risk.
+
+    Raises
+    ------
+    ValueError
+        If the matrix is not finite, symmetric and positive semidefinite.
+    """
     matrix = _checked(error_moment)
     return _constrained(matrix, simplex(_lifted(matrix)))
 
@@ -152,6 +202,11 @@ def front_greater_weights(error_moment: ArrayLike, max_square_sum: float = 1.0) 
         As in :func:`optimal_weights`, heads in the order in which the weights must not rise.
     max_square_sum : float
         C, at least 1/H; 1 is no bound.
+
+    Returns
+    -------
+    Weighting
+        With its risk.
 
     Raises
     ------
@@ -177,6 +232,16 @@ def unconstrained_weights(moments: ErrorMoments) -> Weighting:
     r_h = E f_h m = E m^2 + E m e_h.  For singular S, the solution with the smallest sum a^2: r is in the range of S
     because the moments of (f_1, ..., f_H, m) are jointly positive semidefinite.
 
+    Parameters
+    ----------
+    moments : ErrorMoments
+        As `error_moments` gives them.
+
+    Returns
+    -------
+    Weighting
+        With its risk.
+
     Raises
     ------
     ValueError
@@ -192,24 +257,69 @@ def unconstrained_weights(moments: ErrorMoments) -> Weighting:
 def uniform_is_optimal(error_moment: ArrayLike, tolerance: float = 1e-9) -> bool:
     """Whether 1/H minimises a'Ea over sum_h a_h = 1: if and only if the rows of E have equal sums.
 
-    `tolerance` is the largest difference of row sums, relative to the largest sum of absolute values in a row.
+    Parameters
+    ----------
+    error_moment : (H, H) array
+        E e_h e_g; symmetric, positive semidefinite.
+    tolerance : float
+        Largest difference of row sums, relative to the largest sum of absolute values in a row.
+
+    Returns
+    -------
+    bool
+        Whether no weights of sum 1 have a smaller risk.
     """
     matrix = _checked(error_moment)
     return bool(np.ptp(matrix.sum(axis=1)) <= tolerance * np.abs(matrix).sum(axis=1).max())
 
 
 def uniform_weights(n_heads: int) -> Array:
-    """Weights 1/H of the average."""
+    """Weights 1/H of the average.
+
+    Parameters
+    ----------
+    n_heads : int
+        H, at least 1.
+
+    Returns
+    -------
+    (H,) array
+        Of sum 1.
+    """
     return np.full(n_heads, 1 / n_heads)
 
 
 def sum_weights(n_heads: int) -> Array:
-    """Weights 1 of the sum of heads."""
+    """Weights 1 of the sum of heads.
+
+    Parameters
+    ----------
+    n_heads : int
+        H, at least 1.
+
+    Returns
+    -------
+    (H,) array
+        Ones.
+    """
     return np.ones(n_heads)
 
 
 def geometric_weights(n_heads: int, ratio: float) -> Array:
-    """Weights proportional to ratio^h that sum to 1; effective learners -> (1 + ratio)/(1 - ratio) as H grows."""
+    """Weights proportional to ratio^h that sum to 1; effective learners -> (1 + ratio)/(1 - ratio) as H grows.
+
+    Parameters
+    ----------
+    n_heads : int
+        H, at least 1.
+    ratio : float
+        Of consecutive weights, in (0, 1).
+
+    Returns
+    -------
+    (H,) array
+        Of sum 1, decreasing.
+    """
     powers = ratio ** np.arange(n_heads, dtype=float)
     return powers / powers.sum()
 
@@ -218,6 +328,16 @@ def fibonacci_weights(n_heads: int) -> Array:
     """Weights F_H, ..., F_2, F_1 over their sum F_(H+2) - 1, the largest first (arXiv 2512.22286).
 
     Sum a^2 -> phi^-3 = 0.236, so that the number of effective learners saturates at phi^3 = 4.236.
+
+    Parameters
+    ----------
+    n_heads : int
+        H, at least 1.
+
+    Returns
+    -------
+    (H,) array
+        Of sum 1, not increasing.
     """
     numbers = [1, 1]
     while len(numbers) < n_heads:
@@ -231,6 +351,16 @@ def effective_learners(weights: ArrayLike) -> float:
     """(sum a)^2 / sum a^2 (Kish 1965): 1 / sum a^2 for weights that sum to 1, and H for equal ones.
 
     Formula :eq:`effective-learners`.
+
+    Parameters
+    ----------
+    weights : (H,) array
+        a_h, of any sum.
+
+    Returns
+    -------
+    float
+        From 1 to H where no weight is negative.
     """
     a = real_array("weights", weights).astype(float)
     return float(a.sum() ** 2 / np.sum(a**2))

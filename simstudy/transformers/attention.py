@@ -13,15 +13,14 @@ from simstudy.transformers.heads import TransformerHeads
 
 
 class Projected(NamedTuple):
-    """What the heads of one layer see of the tokens of one sequence: (H, T, p) each, positions applied."""
+    """By what the heads of one layer weigh the tokens of one sequence: (H, T, p) each, positions applied."""
 
     query: np.ndarray
     key: np.ndarray
-    value: np.ndarray
 
 
 def project(heads: TransformerHeads, layer: int, states: np.ndarray, places: np.ndarray | None = None) -> Projected:
-    """Queries, keys and values of all tokens of one sequence.
+    """Queries and keys of all tokens of one sequence, or of several that are laid end to end.
 
     Parameters
     ----------
@@ -32,18 +31,14 @@ def project(heads: TransformerHeads, layer: int, states: np.ndarray, places: np.
     places : (T,) array, optional
         Positions of the tokens, for rotary ones; 0, 1, ... by default.
     """
-    query, key, value = (
+    query, key = (
         states @ matrix[layer] + bias[layer][:, None]
-        for matrix, bias in (
-            (heads.query, heads.query_bias),
-            (heads.key, heads.key_bias),
-            (heads.value, heads.value_bias),
-        )
+        for matrix, bias in ((heads.query, heads.query_bias), (heads.key, heads.key_bias))
     )
     if heads.rotary_base is not None:
         places = np.arange(len(states)) if places is None else places
         query, key = (_rotated(array, heads.rotary_base, places) for array in (query, key))
-    return Projected(query, key, value)
+    return Projected(query, key)
 
 
 def _rotated(array: np.ndarray, base: float, places: np.ndarray) -> np.ndarray:

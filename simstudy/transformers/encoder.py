@@ -78,7 +78,8 @@ class Encoder:
             weights = attention_weights(projected.query, projected.key, self.heads.scale)
             weights = weights if edit is None else edit(layer, weights)
             patterns.append(weights)
-            state = self._after(layer, state, weights @ projected.value)
+            values = state @ self.heads.value[layer] + self.heads.value_bias[layer][:, None]
+            state = self._after(layer, state, weights @ values)
         return Encoding(np.stack(states), np.stack(patterns), state, self._scores(state))
 
     def _embed(self, tokens: np.ndarray) -> np.ndarray:

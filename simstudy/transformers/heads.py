@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -142,15 +143,31 @@ def read_heads(weights: Any, config: Mapping[str, Any] | str | Path | None = Non
     UserError
         If the weights cannot be read, lack a projection, or do not fit the configuration.
     """
-    said = _config(weights, config)
+    if config is None:
+        if not hasattr(weights, "config"):
+            raise UserError("config is missing; give the model's config.json, or its entries")
+        config = weights.config.to_dict()
+    entries = read_config(config)
+    with _named(config):
+        said = _sizes(entries)
     arrays = load_arrays(weights)
     convention = CONVENTIONS[said.model_type]
-    layers = [_layer(arrays, said, convention, group) for group in range(said.n_groups)]
+    with _named(weights):
+        layers = [_layer(arrays, said, convention, group) for group in range(said.n_groups)]
     query, key, value, output, *biases = (_stack([layer[k] for layer in layers], said.n_layers) for k in range(7))
     return TransformerHeads(
         query, key, value, output, biases[0], biases[1], biases[2],
         scale=said.head_dim**-0.5, causal=convention.causal, rotary_base=said.rotary_base,
     )  # fmt: skip
+
+
+@contextlib.contextmanager
+def _named(source: Any) -> Iterator[None]:
+    """Put the path of a file before what is wrong with its content."""
+    try:
+        yield
+    except UserError as error:
+        raise (UserError(f"{source}: {error}") if isinstance(source, (str, Path)) else error) from None
 
 
 def load_arrays(weights: Any) -> Weights:
@@ -189,18 +206,14 @@ def read_config(config: Mapping[str, Any] | str | Path) -> dict[str, Any]:
     try:
         found = json.loads(Path(config).read_text())
     except (OSError, ValueError) as error:
-        raise UserError(f"{config}: no configuration ({error}); give the model's config.json") from None
+        why = getattr(error, "strerror", None) or error
+        raise UserError(f"{config}: no configuration ({why}); give the model's config.json") from None
     if not isinstance(found, dict):
         raise UserError(f"{config}: holds no table; give the model's config.json")
     return found
 
 
-def _config(weights: Any, config: Mapping[str, Any] | str | Path | None) -> _Sizes:
-    if config is None:
-        if not hasattr(weights, "config"):
-            raise UserError("config is missing; give the model's config.json, or its entries")
-        config = weights.config.to_dict()
-    said = read_config(config)
+def _sizes(said: Mapping[str, Any]) -> _Sizes:
     model_type = said.get("model_type")
     if model_type not in CONVENTIONS:
         raise UserError(f"model_type = {model_type!r} in the configuration; known are {', '.join(CONVENTIONS)}")
@@ -211,6 +224,9 @@ def _config(weights: Any, config: Mapping[str, Any] | str | Path | None) -> _Siz
             raise UserError(f"{names[0]} = {found!r} in the configuration; give a positive whole number")
         return found
 
+    # Where transformers keeps what it says of rotary positions depends on its version.
+    rotary = {"rope_theta": 10_000.0, **said, **(said.get("rope_scaling") or said.get("rope_parameters") or {})}
+    _require_usual({**said, "rope_type": rotary.get("rope_type", rotary.get("type"))})
     n_layers = whole("num_hidden_layers", "n_layer", "n_layers")
     n_heads = whole("num_attention_heads", "n_head", "n_heads")
     return _Sizes(
@@ -220,8 +236,16 @@ def _config(weights: Any, config: Mapping[str, Any] | str | Path | None) -> _Siz
         n_heads,
         whole("num_key_value_heads", default=n_heads),
         whole("head_dim", default=max(whole("hidden_size", "n_embd", "dim") // n_heads, 1)),
-        float(said.get("rope_theta", 10_000.0)) if CONVENTIONS[model_type] is _LLAMA else None,
+        float(rotary["rope_theta"]) if CONVENTIONS[model_type] is _LLAMA else None,
     )
+
+
+def _require_usual(said: Mapping[str, Any]) -> None:
+    """Refuse models whose logits are others than their projections give."""
+    usual = {"rope_type": "default", "position_embedding_type": "absolute", "scale_attn_by_inverse_layer_idx": False}
+    for name, value in usual.items():
+        if said.get(name) not in (None, value):
+            raise UserError(f"{name} = {said[name]!r} in the configuration; heads are read of models with {value!r}")
 
 
 def _layer(arrays: Weights, said: _Sizes, convention: Convention, group: int) -> list[np.ndarray]:

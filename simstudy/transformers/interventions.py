@@ -56,7 +56,18 @@ def donor_map(similarity: np.ndarray, share: float) -> dict[tuple[int, int], int
 
 
 def sharing(donors: Mapping[tuple[int, int], int]) -> Edit:
-    """Return the edit by which heads take the patterns of their donors."""
+    """Return the edit by which heads take the patterns of their donors.
+
+    Parameters
+    ----------
+    donors : mapping of (int, int) to int
+        For (layer, head) the head of its layer whose pattern it takes.
+
+    Returns
+    -------
+    Edit
+        For `intervene`.
+    """
 
     def edit(layer: int, weights: np.ndarray) -> np.ndarray:
         taken = np.arange(len(weights))
@@ -69,7 +80,18 @@ def sharing(donors: Mapping[tuple[int, int], int]) -> Edit:
 
 
 def zeroing(*heads: tuple[int, int]) -> Edit:
-    """Return the edit by which heads, given as (layer, head), look at nothing."""
+    """Return the edit by which heads, given as (layer, head), look at nothing.
+
+    Parameters
+    ----------
+    *heads : (int, int)
+        Layer and head, from 0 on.
+
+    Returns
+    -------
+    Edit
+        For `intervene`.
+    """
 
     def edit(layer: int, weights: np.ndarray) -> np.ndarray:
         gone = [head for of, head in heads if of == layer]

@@ -67,6 +67,8 @@ def contribution_overlap(heads: TransformerHeads, layer: int) -> np.ndarray:
 def logit_rank(query: np.ndarray, key: np.ndarray) -> np.ndarray:
     """Effective rank (H,) of the form that gives logits, between whitened tokens: (sum s²)² / sum s⁴, s singular.
 
+    NaN of a head that gives all tokens one logit.
+
     Parameters
     ----------
     query, key : (H, N, p) arrays
@@ -74,4 +76,5 @@ def logit_rank(query: np.ndarray, key: np.ndarray) -> np.ndarray:
     """
     product = (query.mT @ query / query.shape[1]) @ (key.mT @ key / key.shape[1])
     trace = np.trace(product, axis1=1, axis2=2)
-    return trace**2 / np.trace(product @ product, axis1=1, axis2=2)
+    with np.errstate(invalid="ignore"):
+        return trace**2 / np.trace(product @ product, axis1=1, axis2=2)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from simstudy.design.measures import INDICES
+from simstudy.design.measures import COUNTED, INDICES
 from simstudy.design.settings.cell import N_BLOCKS, Coordinates
 from simstudy.execution.ledger import Account
 from simstudy.verdicts.evidence import Contrast
@@ -62,6 +62,9 @@ class Estimates:
         self._contributions = [_pick(p and p.contribution, measure, position, np.zeros(0)) for p in measured]
         self.n_blocks = np.array([p.n_blocks if p else 0 for p in measured])
         self._remainders = np.array([p.remainder.get(measure, 0.0) if p else 0.0 for p in measured])
+        counted = measure in COUNTED
+        # Of a population each block is one draw, and replicates within it are not independent.
+        self._trials = [(p.n_blocks if p.given else p.n_replicates) if counted and p else np.inf for p in measured]
         folded = any(p and p.given for p in measured)
         for cell, p in enumerate(measured):
             if folded and p and not p.given:
@@ -77,21 +80,26 @@ class Estimates:
         """
         cells, factors = list(terms), np.array(list(terms.values()), float)
         shares = np.abs(factors * self.values[cells])
-        extra = ((factors * self._remainders[cells]) ** 2).sum() + (RESOLUTION * shares.max()) ** 2
+        extra, rounding = ((factors * self._remainders[cells]) ** 2).sum(), RESOLUTION * shares.max()
         influence = self.contributions(cells) @ factors
-        combined = contrast_of(factors @ self.values[cells], influence, extra, self.n_blocks[cells].min())
+        unseen = min(self._trials[cell] for cell in cells) / np.abs(factors).sum()
+        combined = contrast_of(
+            factors @ self.values[cells], influence, extra + rounding**2, self.n_blocks[cells].min(), rounding, unseen
+        )
         return combined if self._given is None else combined._replace(given=self._given.combine(terms).mcse)
 
     def differences(self, cells: list[int]) -> Contrast:
         """Return θ_i − θ_j for all cells i and j, in arrays (i, j)."""
         influence, values = self.contributions(cells), self.values[cells]
-        extra = self._remainders[cells] ** 2
+        extra, trials = self._remainders[cells] ** 2, np.array([self._trials[cell] for cell in cells])
         rows = []
         for i in range(len(cells)):
             rounding = RESOLUTION * np.maximum(np.abs(values[i]), np.abs(values))
             n_blocks = np.minimum(self.n_blocks[cells[i]], self.n_blocks[cells])
             moved = influence[:, [i]] - influence
-            rows.append(contrast_of(values[i] - values, moved, extra[i] + extra + rounding**2, n_blocks))
+            unseen = np.minimum(trials[i], trials) / 2.0
+            variance = extra[i] + extra + rounding**2
+            rows.append(contrast_of(values[i] - values, moved, variance, n_blocks, rounding, unseen))
         apart = Contrast(*(np.stack(column) for column in zip(*rows, strict=True)))
         return apart if self._given is None else apart._replace(given=self._given.differences(cells).mcse)
 
@@ -140,12 +148,18 @@ def _pick(values: dict[str, Any] | None, measure: str, position: int | None, abs
     return values[measure] if position is None else values[measure][..., position]
 
 
-def contrast_of(value: Any, influence: Array, extra: Any, n_blocks: Any) -> Contrast:
-    """Return values with the errors that their influence values (row, ...) give, and that ``extra`` variance adds."""
+def contrast_of(
+    value: Any, influence: Array, extra: Any, n_blocks: Any, rounding: Any = 0.0, unseen: Any = np.inf
+) -> Contrast:
+    """Return values with the errors that their influence values (row, ...) give, and that ``extra`` variance adds.
+
+    Where all blocks are alike, up to rounding, there are exceptions that may have been ``unseen``: see `Contrast`.
+    """
     squares = influence**2
+    alike = squares.sum(axis=0) <= np.square(rounding)
     variance = squares.sum(axis=0) + extra
     some = np.where(variance > 0.0, variance, 1.0)
     skewness = np.sqrt(n_blocks) * (squares * influence).sum(axis=0) / some**1.5
     largest = squares.max(axis=0, initial=0.0) / some
     mcse = np.sqrt(variance)
-    return Contrast(value, mcse, n_blocks, skewness, largest, mcse)
+    return Contrast(value, mcse, n_blocks, skewness, largest, mcse, np.where(alike, unseen, np.inf))

@@ -9,6 +9,10 @@ whoever adds replicates and looks again, as often as they like, is wrong no more
 Where one block holds much of the squared error, no approximation by a normal law is to be trusted.  What is left is
 Kolmogorov's inequality, which asks for a variance alone, spread over all looks by doublings of the blocks: far weaker,
 but enough where an identity holds to rounding and its largest deviations are far below the margin.
+
+What counts events, and has the same number in every block, shows no error at all, as an exception may be too rare to be
+seen.  If exceptions by one in a share q of replicates move the estimate by d, then N replicates without any have
+probability (1 − q)^N ≤ exp(−d·unseen): a test martingale as well, and the rule of three where the level is 5 %.
 """
 
 from __future__ import annotations
@@ -44,6 +48,9 @@ class Contrast(NamedTuple):
         Share of MCSE² that the largest contribution has.
     given
         Standard error given the points and heads that were drawn.
+    unseen
+        Replicates over what an exception by one in all of them moves the value by, if the measure counts events and no
+        block differs from the others; infinite otherwise.
     """
 
     value: Any
@@ -52,6 +59,7 @@ class Contrast(NamedTuple):
     skewness: Any
     largest_share: Any
     given: Any = np.nan
+    unseen: Any = np.inf
 
     def at(self, *place: int) -> Contrast:
         """Return one contrast of an array of them."""
@@ -67,6 +75,8 @@ def doubt(contrast: Contrast) -> str:
     if contrast.largest_share > LARGEST_SHARE:
         share = f"{100 * contrast.largest_share:.0f} %"
         return f"one block of {contrast.n_blocks:g} holds {share} of the squared error, so only what is far off decides"
+    if np.isfinite(contrast.unseen):
+        return f"all {contrast.n_blocks:g} blocks are alike, so only what no rare exception explains decides"
     return ""
 
 
@@ -78,13 +88,14 @@ def p_above(contrast: Contrast, bound: ArrayLike) -> Array:
     value, mcse, n_blocks, skewness, share = (np.asarray(field, float) for field in contrast[:5])
     distance = value - np.asarray(bound, float)
     with np.errstate(invalid="ignore", divide="ignore"):
-        # Without error (exactly 0 in every replicate) any difference is certain.
+        # Without error any difference is certain, but for exceptions that were not seen.
         t = np.where(distance == 0.0, 0.0, distance / mcse)
+        exceptions = np.where(distance > 0.0, np.exp(-np.maximum(distance, 0.0) * contrast.unseen), 0.0)
     sound = np.isfinite(value) & (n_blocks >= MIN_BLOCKS) & ~np.isnan(t)
     t, n_blocks = np.where(sound, t, 0.0), np.where(sound, n_blocks, MIN_BLOCKS)
     few = share > LARGEST_SHARE
     z = normal_score(skewness_corrected(t, np.where(sound & ~few, skewness, 0.0), n_blocks), n_blocks - 1)
-    return np.where(few, _p_by_variance(t, n_blocks), anytime_p(z, n_blocks))
+    return np.maximum(np.where(few, _p_by_variance(t, n_blocks), anytime_p(z, n_blocks)), exceptions)
 
 
 def _p_by_variance(t: Array, n_blocks: Array) -> Array:
@@ -116,9 +127,10 @@ def interval(contrast: Contrast, level: float) -> tuple[float, float]:
     if contrast.largest_share > LARGEST_SHARE:
         reach = float(np.sqrt(2.0 * _shares_spent(np.array(n_blocks)) / level) * contrast.mcse)
         return float(contrast.value) - reach, float(contrast.value) + reach
-    score = anytime_score(level, n_blocks)
+    score, exceptions = anytime_score(level, n_blocks), -np.log(level) / contrast.unseen
     below, above = (float(students_of(score, sign * skewness, n_blocks)) for sign in (1.0, -1.0))
-    return float(contrast.value - below * contrast.mcse), float(contrast.value + above * contrast.mcse)
+    low, high = below * contrast.mcse + exceptions, above * contrast.mcse + exceptions
+    return float(contrast.value - low), float(contrast.value + high)
 
 
 def skewness_corrected(t: ArrayLike, skewness: ArrayLike, n_blocks: ArrayLike) -> Array:

@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from simstudy.data.heads import key_projections, query_points, query_projections
+from simstudy.data.value_projections import overlap
 from simstudy.design.document import PlannedCell
 from simstudy.design.measures import THEORIES
 from simstudy.design.own_code import own_pieces
@@ -84,12 +85,12 @@ def _theory(name: str, planned: PlannedCell, known: Moments) -> Theory:
             heads = product_head(*heads)
         known[name] = masked(method, *heads, query_points(cell))
     prediction = known[name]
-    weights = _weights(cell, prediction)
+    through = _weights(cell, prediction), overlap(cell)
     errors, errors_by_query = {}, {}
     if isinstance(prediction, ExactPrediction):
-        errors = predicted_measure_errors(prediction, weights)
-        errors_by_query = measure_errors_by_query(prediction, weights)
-    averages, by_query = predicted_measures(prediction, weights), measures_by_query(prediction, weights)
+        errors = predicted_measure_errors(prediction, *through)
+        errors_by_query = measure_errors_by_query(prediction, *through)
+    averages, by_query = predicted_measures(prediction, *through), measures_by_query(prediction, *through)
     return Theory(averages, errors, by_query, errors_by_query, prediction.reason)
 
 

@@ -135,6 +135,7 @@ def applies(cell: Cell) -> bool:
         and estimator.mask.kind == "none"
         and estimator.learner.kind == "nadaraya_watson"
         and estimator.key_scale == "raw"
+        and cell.heads.value_projections.kind == "none"
         and estimator.combination.rule not in ("fitted", "optimal")
         and not cell.heads.redrawn
         and cell.data.key_distribution.distribution == "gaussian"

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import importlib.util
-import os
-
 import naive_mechanisms as naive
 import numpy as np
 import pytest
+from builders import needs
 
 from simstudy.attention.normalisers import compact, entmax, softmax, threshold
 
-HAS_ENTMAX = importlib.util.find_spec("entmax") is not None
-REQUIRED = os.environ.get("SIMSTUDY_REQUIRE_TORCH") == "1"
-needs_entmax = pytest.mark.skipif(not HAS_ENTMAX and not REQUIRED, reason="entmax is not installed (extra: torch)")
 POWERS = [1, 2, 3, 10, 100]
 
 
@@ -66,7 +61,7 @@ def test_entmax_of_distances__is_a_compact_kernel_of_its_own_bandwidth(power):
         assert np.abs(entmax(-row / 2, power) - compact(-row / 2, power, 1.1 * np.sqrt(radius2))).max() > 1e-5
 
 
-@needs_entmax
+@needs("entmax")
 @pytest.mark.parametrize("power", POWERS)
 @pytest.mark.parametrize("scale", [0.3, 2.0, 50.0])
 def test_entmax__is_that_of_the_package(power, scale):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import naive_mechanisms as naive
 import numpy as np
 import pytest
-from builders import DESIGN, edited, minimal_cell, mistakes, write_design
+from builders import DESIGN, edited, minimal_cell, mistakes, needs, write_design
 
 from simstudy.attention import learner_of
 from simstudy.attention.combinations import combine_heads
@@ -76,7 +76,10 @@ def test_masked_query__has_the_estimates_of_the_keys_that_it_sees(mask, mechanis
                 np.testing.assert_allclose(found.gram[r, q], gram[0], atol=1e-10)
 
 
-@pytest.mark.parametrize("reference", ["attention", "multi_head_attention"])
+@pytest.mark.parametrize(
+    "reference",
+    ["attention", "multi_head_attention", pytest.param("torch_multi_head_attention", marks=needs("torch"))],
+)
 @pytest.mark.parametrize("mask", MASKS)
 def test_masked_heads__are_masked_attention(mask, reference):
     settings = {"reference": reference, "logits": "dot_product", "bandwidth": "attention"}

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import importlib.util
-import os
-
 import numpy as np
 import pytest
-from builders import minimal_cell
+from builders import minimal_cell, needs
 
 from simstudy.attention import reference as reference_module
 from simstudy.attention.combinations import combine_heads
@@ -16,9 +13,7 @@ from simstudy.replicates.performance import performance
 
 RIDGE = {"function": "ridge", "amplitude": 2.0, "direction": [1.0, -0.5]}
 QUERIES = {"kind": "gaussian", "count": 6}
-HAS_TORCH = importlib.util.find_spec("torch") is not None
-REQUIRED = os.environ.get("SIMSTUDY_REQUIRE_TORCH") == "1"
-needs_torch = pytest.mark.skipif(not HAS_TORCH and not REQUIRED, reason="PyTorch is not installed (extra: torch)")
+needs_torch = needs("torch")
 
 
 def discrepancy(**settings) -> float:

@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 import digits
+import inspections
 import limits
 import measure
 import numpy as np
@@ -140,10 +141,11 @@ def peer_job(peer: Peer, size: Size, work: str) -> Callable[[], Any] | None:
 
 
 def costs(rounds: int) -> Iterator[Row]:
-    """CPU seconds to a given error, and what saves them."""
+    """CPU seconds to a given error, what saves them, and what heads of a transformer take."""
     yield from digits.digit_rows(digits.SIZE, rounds)
     yield from digits.sharing_rows(rounds)
     yield from reductions.reduction_rows(replace(digits.SIZE, replicates=1024), rounds)
+    yield from inspections.inspection_rows()
 
 
 def surroundings(sizes: Sequence[Size], rounds: int) -> Iterator[Row]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import digits
+import inspections
 import numpy as np
 import pytest
 import reductions
@@ -51,6 +52,21 @@ def test_digit_rows__integrated_noise_pays_most_where_noise_is_all():
 def test_sharing_rows__count_cells_and_sets_of_data(tmp_path):
     (row,) = digits.sharing_rows(1, write_design(tmp_path, DESIGN), ("angles",))
     assert row.who == "6 cells on 1 sets of data" and row.value.median > 0.5
+
+
+def test_inspection_rows__tell_time_and_memory():
+    rows = {row.who: row.value for row in inspections.inspection_rows((2, 3, 16, 2))}
+    assert rows["processor"] > 0
+    # Queries and keys of 16 sequences of 128 tokens of one layer, at least; the layers come one after another.
+    needed = 2 * 16 * 128 * 3 * 2 * 4 / 2**20
+    assert needed < rows["memory"] < 100
+
+
+@pytest.mark.rare
+def test_144_heads__are_inspected_in_less_than_a_gigabyte():
+    rows = {row.who: row.value for row in inspections.inspection_rows()}
+    print(f"\n144 heads: {rows['processor']:.1f} processor seconds, {rows['memory']:.0f} MB")
+    assert rows["memory"] < 1024
 
 
 def test_reduction_rows():

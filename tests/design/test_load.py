@@ -291,3 +291,11 @@ def test_byte_order_mark__is_no_part_of_the_design(tmp_path):
     path = tmp_path / "design.toml"
     path.write_bytes(b"\xef\xbb\xbf" + DESIGN.encode())
     assert load_design(path).text == DESIGN
+
+
+def test_claims_without_a_wish_for_replicates__are_noted(tmp_path):
+    silent = edited(DESIGN, "relative_mcse = { mse = 0.05 }\n", "")
+    remark = "precision: no error is wanted: cells of angles stop at min_replicates = 64; state relative_mcse, or stop"
+    assert any(note.startswith(remark) for note in load_design(write_design(tmp_path, silent)).notes)
+    for stated in (DESIGN, edited(silent, "[precision]\n", '[precision]\nstop = "verdict"\n')):
+        assert not any("no error" in note for note in load_design(write_design(tmp_path, stated)).notes)

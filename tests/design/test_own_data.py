@@ -230,7 +230,7 @@ FILES = {
         ('path = "twice.csv", columns = ["a", "a"]', "columns must name each feature once, and not the response"),
         ('path = "twice.csv", columns = ["a"], response = "a"', "and not the response"),
         ('path = "sklearn:diabetes", held_out = 441', "442 rows are too few: held_out = 441"),
-        ('path = "sklearn:diabetes", sampling = "twice"', "must be 'with_replacement' or 'without'"),
+        ('path = "sklearn:diabetes", sampling = "twice"', 'give "with_replacement", or "without"'),
     ],
 )
 def test_bad_data__get_one_clear_message(tmp_path, stated, expected):

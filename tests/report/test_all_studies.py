@@ -13,7 +13,12 @@ import pytest
 from builders import DESIGN, edited
 
 from simstudy import run
+from simstudy.design.confirmation import confirmatory
+from simstudy.design.document import Confirmation
+from simstudy.design.load import load_design
 from simstudy.errors import UserError
+from simstudy.execution.confirmations import begin
+from simstudy.execution.seal import seal_of
 from simstudy.report.all_studies import gather
 
 
@@ -26,9 +31,22 @@ def page(tmp_path_factory):
         path.write_text(edited(DESIGN, 'name = "tiny"', f'name = "{name}"'))
         run(path, output=folder / "outputs", executor="serial")
         paths.append(path)
+    paths.append(confirmed_alone(folder))
     absent = folder / "absent.toml"
     absent.write_text(edited(DESIGN, 'name = "tiny"', 'name = "absent"'))
     return gather([*paths, absent], "quick", folder / "outputs"), paths
+
+
+def confirmed_alone(folder):
+    """The design of a study that was confirmed, and whose pilot is not there."""
+    path = folder / "third.toml"
+    path.write_text(edited(DESIGN, 'name = "tiny"', 'name = "third"'))
+    design = load_design(path)
+    seal = seal_of(design)
+    confirmed = confirmatory(design, Confirmation(seal=seal.digest, beacon="a text that is younger"))
+    begin(confirmed, seal, folder / "outputs")
+    run(confirmed, output=folder / "outputs", executor="serial")
+    return path
 
 
 class Tags(html.parser.HTMLParser):
@@ -52,8 +70,8 @@ def test_page__holds_every_study_that_was_run_and_is_whole(page):
     tags = Tags()
     tags.feed(text)
     assert tags.open == [] and len(set(tags.ids)) == len(tags.ids)
-    assert {"first", "second"} <= set(tags.ids) and "absent" not in tags.ids
-    assert tags.images == ["data:image/png;base64,"] * 2
+    assert {"first", "second", "third"} <= set(tags.ids) and "absent" not in tags.ids
+    assert tags.images == ["data:image/png;base64,"] * 3
     without_script = re.sub(r"<script>.*?</script>", "", text, flags=re.DOTALL)
     assert "http://" not in without_script and "https://" not in text
     for name in ("first", "second"):
@@ -62,19 +80,16 @@ def test_page__holds_every_study_that_was_run_and_is_whole(page):
 
 def test_page__states_the_level_of_all_studies_and_what_holds_at_it(page):
     text = " ".join(page[0].read_text().split())
-    assert "if each study is judged at 0.05/2 (Bonferroni)" in text
-    assert text.count('<td data-column="all studies">inconclusive</td>') == 2
+    assert "if each study is judged at 0.05/3 (Bonferroni)" in text
+    assert text.count('<span class="meta">pilot, not confirmed</span>') == 2
 
 
 def test_page__answers_first_and_links_to_the_pages_of_studies_that_have_one(page):
     path, designs = page
     text = path.read_text()
-    assert re.search(r'class="headline">Of 2 claims 2 are inconclusive', text)
+    assert re.search(r'class="headline">Of 3 claims 3 are inconclusive', text)
     assert (
-        text.index("headline")
-        < text.index("<nav>")
-        < text.index('<section id="first">')
-        < text.index('id="all-verdicts"')
+        text.index("headline") < text.index("<nav>") < text.index('<section id="first">') < text.index('id="reading"')
     )
     assert "simstudy report first" in text and "report.html" not in text
     own = path.parent / "first" / "quick" / "report.html"
@@ -82,6 +97,14 @@ def test_page__answers_first_and_links_to_the_pages_of_studies_that_have_one(pag
     again = gather(designs, "quick", path.parent).read_text()
     own.unlink()
     assert re.findall(r'href="([^#"]+)"', again) == ["first/quick/report.html"]
+
+
+def test_study_without_a_pilot__is_shown_by_its_confirmation(page):
+    text = " ".join(page[0].read_text().split())
+    third = text[text.index('<section id="third">') :]
+    assert text.count('<span class="meta">confirmed</span>') == third.count('<span class="meta">confirmed</span>') == 1
+    assert 'beacon <code class="hash">a text that is younger</code>' in third
+    assert "1 of these verdicts was reached on data that no one could have seen before." in third
 
 
 def test_results_of_an_edited_design__are_refused(page):
@@ -108,9 +131,11 @@ class Wide(html.parser.HTMLParser):
         if tag not in ("meta", "br", "img"):
             self.inside.append((tag, attributes.get("class", "")))
         self.tables += tag == "table"
-        self.loose += tag == "table" and not {("div", "scroll"), ("table", "stack")} & set(self.inside)
-        stacked = tag == "td" and ("table", "stack") in self.inside
-        self.nameless += stacked and attributes.get("class") == "number" and "data-column" not in attributes
+        stacked = any("stack" in name.split() for _, name in self.inside)
+        self.loose += tag == "table" and ("div", "scroll") not in self.inside and not stacked
+        self.nameless += (
+            tag == "td" and stacked and attributes.get("class") == "number" and "data-column" not in attributes
+        )
 
     def handle_endtag(self, tag):
         self.inside.pop()
@@ -125,8 +150,8 @@ def wide(text: str) -> Wide:
 def test_page__keeps_what_is_wide_in_a_box_of_its_own(page):
     text = page[0].read_text()
     found = wide(text)
-    assert found.tables == 2 and found.loose == 0 and found.nameless == 0
-    assert wide(text.replace('class="stack"', "")).loose == 1
+    assert found.tables == 4 and found.loose == 0 and found.nameless == 0
+    assert wide(text.replace('class="stack ', 'class="')).loose == 4
     assert wide(text.replace("data-column", "data-other")).nameless > 0
     for rule in (".scroll { overflow-x: auto; }", "figure img { max-width: 100%;", "pre { overflow-x: auto;"):
         assert rule in text
@@ -161,13 +186,13 @@ def seen(page, width: int, folder) -> dict:
 @pytest.mark.parametrize("width", [390, 1280])
 def test_page__in_a_browser_is_no_wider_than_its_window_and_shows_every_figure(page, tmp_path, width):
     found = seen(page[0], width, tmp_path)
-    assert found == {"width": width, "out": [], "pictures": 2, "missing": 0}
+    assert found == {"width": width, "out": [], "pictures": 3, "missing": 0}
 
 
 @pytest.mark.skipif(BROWSER is None, reason="no Chromium here")
 def test_page__the_browser_would_see_overflow_and_a_missing_figure(page, tmp_path):
     broken = tmp_path / "broken.html"
-    text = page[0].read_text().replace('<div class="scroll">', "<div>").replace('class="stack"', "")
+    text = page[0].read_text().replace('<div class="scroll">', "<div>").replace('class="stack ', 'class="')
     broken.write_text(text.replace("data:image/png;base64,", "data:image/png;base64,AAAA"))
     found = seen(broken, 390, tmp_path)
-    assert found["width"] > 390 and found["out"] and found["missing"] == 2
+    assert found["width"] > 390 and found["out"] and found["missing"] == 3

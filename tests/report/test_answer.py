@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from builders_results import build_design, build_results
 
-from simstudy.report.answer import groups, headline, said_of
+from simstudy.report.answer import groups, headline, said_of, standing_of
 from simstudy.report.tables import verdict_lines
 
 
@@ -28,7 +28,11 @@ def test_headline__counts_what_was_confirmed(lines):
     holds, fails, _ = lines
     agreed = holds._replace(confirmed="supported")
     assert headline([agreed, fails]).endswith(
-        "1 of these verdicts is confirmed on data that no one could have seen before."
+        "1 of these verdicts was reached on data that no one could have seen before."
+    )
+    alone = fails._replace(confirmed="contradicted", runs=(("confirmed", *fails.runs[0][1:]),))
+    assert headline([agreed, alone]).endswith(
+        "All of these verdicts were reached on data that no one could have seen before."
     )
     assert headline([agreed, fails._replace(confirmed="divided")]).endswith(
         "; on 1 the confirmation says something else."
@@ -41,7 +45,7 @@ def test_groups__put_the_abstract_first_in_its_order(lines):
     found = groups(given)
     assert [group.origin for group in found] == ["abstract C5", "abstract C6", "foil"]
     assert [line.claim for group in found for line in group.lines] == ["floor", "agrees", "falls"]
-    assert found[0].meaning.startswith("the abstract: principal angles")
+    assert found[0].meaning.startswith("principal angles")
 
 
 def test_what_is_said__of_a_claim_declared_false_is_no_failure(lines):
@@ -50,3 +54,11 @@ def test_what_is_said__of_a_claim_declared_false_is_no_failure(lines):
     assert said_of(holds._replace(confirmed="contradicted")) == "does not hold, not as declared"
     assert said_of(fails._replace(confirmed="contradicted")) == "does not hold, as declared"
     assert said_of(opens._replace(confirmed="divided")) == "divided, not as declared"
+
+
+def test_standing__of_a_pilot_of_a_confirmation_and_of_both(lines):
+    holds = lines[0]
+    own = holds._replace(runs=(("confirmed", *holds.runs[0][1:]),))
+    assert [standing_of(line) for line in (holds, own)] == ["pilot, not confirmed", "confirmed"]
+    assert standing_of(holds._replace(confirmed="supported")) == "confirmed"
+    assert standing_of(holds._replace(confirmed="divided")) == "pilot supported, confirmed divided"

@@ -46,7 +46,11 @@ def test_inspect__writes_what_python_gives_and_a_page(files):
         expected = simstudy.inspect_heads(heads, given["states"], given["mask"], seed=5)
     with xr.open_dataset(files / "out" / "heads.nc") as found:
         xr.testing.assert_identical(found.load(), expected)
+    observed = expected.weight_correlation.sel(source="observed").values[:, *np.triu_indices(3, 1)]
+    assert f"correlate at {observed.mean():.2g} on average" in result.output
+    assert f"at {observed.max():.2g}." in result.output
     page = (files / "out" / "heads.html").read_text()
+    assert result.output.splitlines()[0] in page
     assert "&lt;b&gt;model" in page and "<b>model" not in page
     assert "2 layers of 3 heads" in page and page.count("exact, Gaussian logits") == 2
     assert "Blank: leading order: the variance of logits of 3 of 3 heads" in page

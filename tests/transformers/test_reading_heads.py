@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 
@@ -83,6 +84,8 @@ def test_grouped_queries__share_keys_and_values(parts):
         matrices[1:] = np.concatenate([first, first, second, second], axis=-1)
     require_same(heads, parts)
     assert heads.causal and heads.rotary_base == 1e6
+    newer = {"model_type": "qwen2", **CONFIG, "num_key_value_heads": 2, "rope_parameters": {"rope_theta": 3e5}}
+    assert simstudy.read_heads(arrays, newer).rotary_base == 3e5
 
 
 def test_albert__shares_one_layer_in_memory(parts):
@@ -158,12 +161,24 @@ def test_causal_weights__see_the_past_alone():
         ({"num_attention_heads": 3}, "the configuration says"),
         ({"num_attention_heads": None}, "num_attention_heads = None"),
         ({"num_hidden_layers": L + 1}, "lack encoder.layer.3"),
+        ({"position_embedding_type": "relative_key"}, "position_embedding_type = 'relative_key'.*'absolute'"),
+        ({"rope_scaling": {"rope_type": "llama3", "factor": 8.0}}, "rope_type = 'llama3'.*'default'"),
     ],
 )
 def test_configuration_that_does_not_fit__is_refused(change, said, parts):
     arrays = by_linear_maps(parts, BERT, "encoder.layer.{0}.attention.output.dense")
     with pytest.raises(UserError, match=said):
         simstudy.read_heads(arrays, {"model_type": "bert", **CONFIG, **change})
+
+
+def test_mistakes_in_files__are_told_with_their_path(parts, tmp_path):
+    np.savez(tmp_path / "model.npz", **by_linear_maps(parts, BERT, "encoder.layer.{0}.attention.output.dense"))
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": "bert", **CONFIG, "num_attention_heads": 3}))
+    with pytest.raises(UserError, match=r"model\.npz: .*the configuration says"):
+        simstudy.read_heads(tmp_path / "model.npz", tmp_path / "config.json")
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": "mamba"}))
+    with pytest.raises(UserError, match=r"config\.json: model_type = 'mamba'"):
+        simstudy.read_heads(tmp_path / "model.npz", tmp_path / "config.json")
 
 
 def test_two_models_in_one_file__are_refused(parts):

@@ -18,12 +18,12 @@ N_BLOCKS = 64
 
 
 def account(coordinates: dict[str, Any], value: Any, contribution: Array, **settings: Any) -> Any:
-    """Return an account of one cell; settings are seed, batch_size, remainder, n_blocks and measure."""
+    """Return an account of one cell; settings are seed, batch_size, remainder, n_blocks, n_replicates and measure."""
     measure = settings.get("measure", "mse")
     performance = SimpleNamespace(
         estimate={measure: value}, contribution={measure: contribution},
         remainder={measure: settings.get("remainder", 0.0)}, n_blocks=settings.get("n_blocks", len(contribution)),
-        given=None,
+        n_replicates=settings.get("n_replicates", 0), given=settings.get("given"),
     )  # fmt: skip
     # An instance has no data whose moments might not exist.
     simulation = SimpleNamespace(seed=settings.get("seed", 1))

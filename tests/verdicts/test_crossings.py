@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from builders import DESIGN, edited, write_design
-from exact_estimates import derived, exact_estimates
+from exact_estimates import derived, exact_accounts, exact_estimates
 from test_optima import BASE, estimates_of
 
 from simstudy.design.claims import Crossing
@@ -13,6 +13,7 @@ from simstudy.design.load import load_design
 from simstudy.design.mistakes import DesignError
 from simstudy.verdicts.comparisons import Predictions, Selected
 from simstudy.verdicts.crossings import crossing, crossings
+from simstudy.verdicts.estimates import Estimates
 from simstudy.verdicts.judge import decide
 
 X = np.array([32.0, 64.0, 128.0, 256.0, 512.0])
@@ -104,7 +105,19 @@ def test_error_of_a_crossing__is_that_of_its_derivatives():
     found = differing(difference, 150.0, 1.1, np.repeat(errors, 2))
     expected = derived(lambda d: float(crossing(X, d[None])[0]), difference, errors * np.sqrt(2))
     assert found.estimate == pytest.approx(expected.value)
-    assert found.mcse == pytest.approx(expected.mcse, rel=1e-5)
+    assert found.mcse == found.given == pytest.approx(expected.mcse, rel=1e-5)
+
+
+def test_error_that_all_levels_of_one_rule_share__moves_the_crossing_as_a_whole():
+    difference = np.array([3.0, 1.0, 0.3, -1.7, -2.0])
+    levels = [{"n_keys": n, "rule": rule} for n in X for rule in ("product", "average")]
+    accounts = exact_accounts(levels, np.stack([difference + 1.0, np.ones(5)], axis=1).ravel(), 0.01)
+    shared = accounts[0].performance.contribution["mse"]
+    for cell, each in enumerate(accounts):
+        each.performance.contribution["mse"] = shared * (cell % 2 == 0)
+    (found,) = crossings(claim(150.0), of(Estimates(accounts, "mse"), list(range(10))))
+    moved = [crossing(X, difference[None] + step)[0] for step in (1e-6, -1e-6)]
+    assert found.mcse == pytest.approx(0.01 * (moved[0] - moved[1]) / 2e-6, rel=1e-5)
 
 
 @pytest.mark.parametrize(

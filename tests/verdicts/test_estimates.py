@@ -83,3 +83,23 @@ def test_cell_without_measures__has_no_blocks():
     empty.performance = None
     estimates = Estimates([empty, account({}, 1.0, LONG)], "mse")
     assert np.isnan(estimates.combine({0: 1.0}).value) and estimates.n_blocks.tolist() == [0, 64]
+
+
+def test_counts_that_are_alike__leave_exceptions_by_one_unseen():
+    """Replicates over the sum of absolute weights; with the least of cells, and draws where these are a population."""
+    alike, settings = np.zeros(64), {"measure": "visible_rank"}
+    cells = [
+        account({}, 3.0, alike, n_replicates=256, **settings),
+        account({}, 3.0, alike + 1e-12, n_replicates=1024, **settings),  # as far as rounding goes
+        account({}, 3.0, LONG, n_replicates=1024, **settings),
+    ]
+    counted = Estimates(cells, "visible_rank")
+    assert counted.combine({0: 0.5, 1: -2.0}).unseen == pytest.approx(256 / 2.5)
+    assert counted.combine({0: 1.0, 2: -1.0}).unseen == np.inf  # there is an error to be seen
+    table = counted.differences([0, 1, 2]).unseen
+    np.testing.assert_allclose(table, [[128, 128, np.inf], [128, 512, np.inf], [np.inf, np.inf, 512]])
+    drawn = account({}, 3.0, alike, given=cells[0].performance, n_replicates=1024, **settings)
+    assert Estimates([drawn], "visible_rank").combine({0: 1.0}).unseen == 64
+    never = account({}, 0.0, alike, n_replicates=256, **settings)
+    assert Estimates([never], "visible_rank").combine({0: 1.0}).unseen == 256
+    assert Estimates([account({}, 3.0, alike)], "mse").combine({0: 1.0}).unseen == np.inf  # an identity

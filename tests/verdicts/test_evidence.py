@@ -84,6 +84,8 @@ def test_few_blocks_that_hold_the_error__leave_the_evidence_of_a_variance_alone(
     few = Contrast(9.0, 1.0, 64, 3.0, 0.201)
     assert doubt(few).startswith("one block of 64 holds 20 %")
     assert p_above(few, 0.0) == pytest.approx(2 * 2 / 81) and p_below(few, 0.0) == 1.0  # by Kolmogorov, first share 1/2
+    assert p_above(few, 12.0) == p_below(few, 6.0) == 1.0  # on the other side
+    assert p_above(few._replace(n_blocks=127), 0.0) == pytest.approx(2 * 2 / 81)
     assert p_above(few._replace(n_blocks=128), 0.0) == pytest.approx(2 * 6 / 81)  # of the second doubling 1/6
     assert p_above(few._replace(mcse=1e-9), 0.0) < 1e-15
     for level in (0.05, 0.001):
@@ -102,6 +104,21 @@ def test_a_rare_large_block__refutes_the_truth_no_more_often_than_the_level_says
     found = Contrast(mean[drawn], mcse[drawn], np.full(drawn.sum(), 64), np.zeros(drawn.sum()), share[drawn])
     assert (share[drawn] > 0.2).mean() > 0.99
     assert np.mean(np.minimum(p_above(found, 0.005), p_below(found, 0.005)) < 0.05) < 0.05
+
+
+def test_blocks_that_are_alike__leave_what_an_unseen_exception_could_explain():
+    """Of 200 replicates that move the value by 2 each, none is an exception: 100 replicates a unit."""
+    alike = Contrast(0.5, 1e-10, 64, 0.0, 0.0, unseen=100.0)
+    assert doubt(alike).startswith("all 64 blocks are alike")
+    assert p_below(alike, 0.53) == p_above(alike, 0.47) == pytest.approx(np.exp(-3.0))  # the rule of three
+    assert p_below(alike, 0.53) > (1 - 0.03 / 2.0) ** 200
+    assert p_above(alike, 0.5) == p_above(alike, 0.6) == 1.0
+    assert p_below(alike._replace(n_blocks=63), 0.9) == 1.0
+    for level in (0.05, 0.001):
+        low, high = interval(alike, level)
+        assert p_above(alike, low) == pytest.approx(level) and p_below(alike, high) == pytest.approx(level)
+    both = Contrast(np.array([0.5, 0.5]), 1e-10, 64, 0.0, 0.0, unseen=np.array([100.0, np.inf]))
+    np.testing.assert_allclose(p_above(both, 0.47), [np.exp(-3.0), 0.0])
 
 
 PARTS = Evidence(np.array([0.04, 0.5, 0.001]), np.array([0.3, 0.002, 0.9]))

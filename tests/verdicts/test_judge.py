@@ -143,6 +143,7 @@ def test_numerical_error__enters_beside_the_monte_carlo_error():
     (plain,) = compare(stated, accounts, ("x",), predictions(2.0))
     (blurred,) = compare(stated, accounts, ("x",), predictions(2.0, error=0.3))
     assert blurred.mcse == pytest.approx(np.hypot(plain.mcse, blurred.estimate * 0.15), rel=1e-12)
+    assert blurred.given == blurred.mcse
     assert blurred.estimate == plain.estimate and blurred.statistic.startswith("mse / exact")
     # An error as large as the margin decides nothing, either way; without one both are decided.
     for truth, expected in ((2.0, "supported"), (1.4, "contradicted")):
@@ -306,7 +307,8 @@ def test_decisive__is_the_surest_against_and_the_least_sure_in_favour():
         for name, p in (("surely", 1e-6), ("hardly", 1e-3))
     )
     both = [surely, hardly]
-    assert decide(both, 0.01).verdict == "contradicted" and decide(both, 0.01).decisive is surely
+    for order in (both, both[::-1]):
+        assert decide(order, 0.01).verdict == "contradicted" and decide(order, 0.01).decisive is surely
     against = [each._replace(evidence=each.evidence._replace(against=np.array(1.0))) for each in both]
     assert decide(against, 0.01).verdict == "supported" and decide(against, 0.01).decisive is against[1]
 

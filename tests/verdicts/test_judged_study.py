@@ -9,10 +9,12 @@ import numpy as np
 import pytest
 import xarray as xr
 from exact_estimates import exact_accounts
-from test_judge import N_BLOCKS, cells, claim, verdict
+from test_judge import N_BLOCKS, account, cells, claim, verdict
 
 from simstudy.design.claims import LEVEL, Claim
-from simstudy.verdicts.judge import compare, comparisons_of, judge
+from simstudy.verdicts.comparisons import Comparison
+from simstudy.verdicts.judge import compare, comparisons_of, judge, judge_claim
+from simstudy.verdicts.logic import NOTHING, Evidence
 
 
 def study(claims: dict, values: list[float]):
@@ -41,7 +43,9 @@ def test_judge__stores_every_comparison_beside_the_verdicts():
     assert inside.values.tolist() == [True] * 7 + [False]
     assert (judged.comparison_p_in_favour < LEVEL).values.tolist() == inside.values.tolist()
     assert judged.p_against.sel(claim="near") == judged.comparison_p_against[7] < LEVEL
-    assert judged.claimed_value.sel(claim="near") == 1.0 and judged.claimed_upper.sel(claim="near") == 1.2
+    near = judged.sel(claim="near")
+    assert (near.claimed_lower, near.claimed_value, near.claimed_upper) == (0.8, 1.0, 1.2)
+    assert judged.p_in_favour.values[1] == judged.comparison_p_in_favour[2:5].max() > 0.0
     alone = judge(results, *study({"near": stated["near"]}, [1.0, 1.1, 1.2])).results
     for name in ("p_against", "comparison_p_against"):  # p-values to be compared with the level of the study
         assert judged[name].values[-1] == pytest.approx(3 * alone[name].values[-1])
@@ -60,6 +64,55 @@ def test_judge__stores_the_parts_of_a_comparison_after_it():
     assert len(parts) == 2 and judged.comparison_part_of.values.tolist() == ["", whole, whole]
     assert judged.comparison_estimate.values == pytest.approx([1.0, 0.2, 0.1], abs=0.01)
     assert judged.verdict_comparisons.item() == 1
+
+
+def test_reason__is_stored_where_there_is_no_verdict_alone():
+    blocks = np.random.default_rng(0).normal(size=N_BLOCKS)
+    blocks[7] = 9.0  # its square is more than a fifth of all: only what is far off decides
+    stated = {str(value): claim(kind="larger_than", value=value) for value in (-100.0, 0.0, 100.0)}
+    design, _ = study(stated, [0.0])
+    judged = judge(xr.Dataset(), design, [account({"x": 0.0}, blocks)]).results
+    assert judged.verdict.values.tolist() == ["supported", "inconclusive", "contradicted"]
+    for reasons in (judged.no_verdict_because, judged.comparison_no_verdict_because):
+        assert [reason[:12] for reason in reasons.values] == ["", "one block of", ""]
+
+
+def test_doubtful_cells__take_the_evidence_of_what_rests_on_them_and_nothing_else():
+    stated, both = claim(kind="larger_than"), cells([1.0, 1.2])
+    judged = judge_claim(stated, both, ("x",), None, 1, {1: "no error"})
+    assert judged.verdict == "inconclusive" and judged.decisive.doubt == "no error"
+    sound, doubted = judged.comparisons
+    assert sound.evidence.in_favour < LEVEL and doubted.evidence == NOTHING
+    assert doubted.confidence(LEVEL) == (-np.inf, np.inf) and (doubted.lower, doubted.claimed) == (0.0, 0.0)
+    assert doubted.estimate == pytest.approx(1.2, abs=0.1) and doubted.mcse > 0.0
+
+
+def test_order__is_doubtful_where_any_cell_is_if_no_replicate_would_help(monkeypatch):
+    """It names no cells of its own then, and rests on all."""
+    monkeypatch.setattr("simstudy.verdicts.judge.compare", lambda *_: [sure])
+    sure = Comparison(
+        "order", 0.0, 0.1, -np.inf, 1.0, 1.0, Evidence(np.array(1.0), np.array(0.0)), lambda _: (0.0, 0.1)
+    )
+    for doubtful, expected in (({}, "supported"), ({7: "no error"}, "inconclusive")):
+        assert judge_claim(claim(kind="larger_than"), [], ("x",), None, 1, doubtful).verdict == expected
+
+
+def test_pairs_of_an_order__are_stored_with_the_numbers_of_their_cells_in_the_study():
+    accounts = exact_accounts([{"x": float(k)} for k in range(3)], [1.0, 2.0, 0.0], 0.5)
+    for k, each in enumerate(accounts):
+        each.planned.grid = "g"
+        each.performance.estimate["hdi"], each.performance.contribution["hdi"] = np.full(8, k), np.zeros((N_BLOCKS, 8))
+    first = exact_accounts([{"x": 0.0}], [1.0], 0.5)
+    first[0].planned.grid = "other"
+    ordered = claim(kind="violated_pairs", against="chordal", direction="increasing", at_most=0.0)
+    design = SimpleNamespace(claims={"order": ordered}, factors={"g": ("x",)}, cells=())
+    pairs = judge(xr.Dataset(), design, [*first, *accounts]).pairs
+    assert pairs.pair_claim.values.tolist() == ["order"] * 3
+    assert list(zip(pairs.pair_first.values, pairs.pair_second.values, strict=True)) == [(1, 2), (1, 3), (2, 3)]
+    assert pairs.pair_estimate.values.tolist() == [1.0, -1.0, -2.0]
+    assert pairs.pair_mcse.values == pytest.approx(0.5 * 2**0.5)
+    against, in_favour = pairs.pair_p_against.values, pairs.pair_p_in_favour.values
+    assert against.argmin() == 2 and in_favour.argmin() == 0 and against[0] == in_favour[1] == in_favour[2] == 1.0
 
 
 def test_index__is_the_one_that_a_claim_names():

@@ -12,6 +12,7 @@ from scipy import stats
 from simstudy.design.claims import Optimum, OptimumLaw, OptimumSlope, RankCorrelation, ViolatedPairs
 from simstudy.verdicts.comparisons import Comparison, Predictions, Selected
 from simstudy.verdicts.estimates import Estimates
+from simstudy.verdicts.evidence import interval
 from simstudy.verdicts.judge import decide
 from simstudy.verdicts.laws import LAWS, akaike
 from simstudy.verdicts.optima import (
@@ -55,7 +56,9 @@ def test_draws__have_the_errors_and_the_pairing_of_the_estimates():
 
 
 def test_profile__finds_the_vertex_of_a_parabola_in_the_logarithm():
-    levels = np.array([1.0, 2.0, 4.0, 8.0])
+    uneven, levels = np.array([1.0, 3.0, 4.0, 8.0]), np.array([1.0, 2.0, 4.0, 8.0])
+    profile = Profile(uneven, 5.0 + 0.3 * (np.log(uneven) - np.log(2.5))[None] ** 2)
+    assert profile.refined[0] == pytest.approx(2.5)
     for vertex in (1.5, 2.0, 3.1, 5.5):
         profile = Profile(levels, 5.0 + 0.3 * (np.log(levels) - np.log(vertex))[None] ** 2)
         assert profile.refined[0] == pytest.approx(vertex)
@@ -99,10 +102,16 @@ def test_optimum__is_found_with_what_is_tuned_and_judged_by_its_draws():
     parts = comparisons[0].parts
     assert len(parts) == 2 * (len(DIMS) - 1) and all(part.estimate > 0 for part in parts)
     assert all(part.evidence.in_favour < 0.01 < part.evidence.against for part in parts)
+    for part in parts:
+        apart = estimates.combine(dict(zip(part.cells, (1.0, -1.0), strict=True)))
+        assert part.confidence(0.01) == pytest.approx(interval(apart, 0.01), rel=1e-9)
     assert comparisons[0].confidence(0.01) == (4.0, 4.0)
     assert decide(list(optima(wrong, of(estimates, chosen))), 0.01).verdict == "contradicted"
     vague, chosen = allocation(2.0, lambda n: 4.0)
     assert decide(list(optima(right, of(vague, chosen))), 0.01).verdict == "inconclusive"
+    estimates.n_blocks[:] = 63
+    few = list(optima(right, of(estimates, chosen)))
+    assert all(each.doubt.startswith("63 blocks") for each in (*few, *few[0].parts))
 
 
 def one_profile(values: list[float], **entries) -> Comparison:

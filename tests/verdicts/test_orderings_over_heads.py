@@ -64,14 +64,22 @@ def test_errors_of_the_measure__add_to_those_of_heads(heads):
     exact, noisy = (compared(*heads, error=error, kind="violated_pairs", at_most=0.4) for error in (1e-6, 0.3))
     assert noisy.given > 0.5 * exact.mcse and noisy.mcse >= np.hypot(exact.mcse, noisy.given) * 0.99
     assert len(noisy.cells) == N_HEADS
+    # Noise turns pairs of which none was wrong: that it moves the share counts as well as how the share varies.
+    diversity, _ = heads
+    moved = compared(diversity, diversity, error=0.3, kind="violated_pairs", at_most=0.4)
+    assert moved.estimate == 0.0 and moved.given > 0.15
 
 
-@pytest.mark.parametrize(("entries", "value"), [({"kind": "violated_pairs", "at_most": 0.01}, 0.0),
-                                                ({"kind": "rank_correlation", "at_least": 0.97}, 1.0)])  # fmt: skip
-def test_no_wrong_pair_among_few_heads__proves_no_small_share(heads, entries, value):
+AT_MOST, AT_LEAST = {"kind": "violated_pairs", "at_most": 0.01}, {"kind": "rank_correlation", "at_least": 0.97}
+
+
+@pytest.mark.parametrize(("entries", "value", "scale"), [(AT_MOST, 0.0, 1.0), (AT_LEAST, 1.0, 3.0)])
+def test_no_wrong_pair_among_few_heads__proves_no_small_share(heads, entries, value, scale):
     diversity, _ = heads
     found = compared(diversity, diversity, **entries)
-    assert found.estimate == pytest.approx(value) and found.mcse > 0.02
+    few = 2 / (N_HEADS + 4)  # Agresti and Coull
+    assert found.estimate == pytest.approx(value)
+    assert found.mcse == pytest.approx(scale * np.sqrt(few * (1 - few) / (N_HEADS + 4)), rel=1e-3)
     assert found.evidence.in_favour > 0.05
 
 
@@ -102,3 +110,5 @@ def test_cells_with_fixed_points__are_paired_by_batch_with_those_of_a_population
     expected = np.array([0.1, -0.2, 0.05, 0.05]) - blocks.reshape(4, 16).sum(axis=1)
     assert difference.mcse == pytest.approx(np.linalg.norm(expected))
     assert difference.given == pytest.approx(np.linalg.norm(0.01 - blocks)) and difference.n_blocks == 4
+    apart = Estimates([over, fixed], "mse").differences([0, 1]).at(0, 1)
+    assert (apart.mcse, apart.given) == pytest.approx((difference.mcse, difference.given))

@@ -124,8 +124,11 @@ def test_tuned_levels_that_may_be_least__each_count():
 
 
 def test_optimum_at_an_end__is_certain_there():
-    found = slope(selected([[1.0, 2.0, 3.0, 4.0, 5.0], [9.0, 5.0, 4.0, 3.0, 1.0]]), 2.0, 0.01)
+    of = selected([[1.0, 2.0, 3.0, 4.0, 5.0], [9.0, 5.0, 4.0, 3.0, 1.0]])
+    found = slope(of, 2.0, 0.01)
     assert found.estimate == pytest.approx(2.0) and found.evidence.in_favour == 0.0 and found.mcse == 0.0
+    of.estimates.n_blocks[3] = 63
+    assert slope(of, 2.0, 0.01).doubt.startswith("63 blocks")
 
 
 def test_too_many_ways__give_no_verdict_and_say_why():
@@ -214,6 +217,11 @@ def test_advantage_of_a_law__has_the_error_of_both_orders(law, other, margin):
     assert found.estimate == pytest.approx(second.estimate, rel=1e-4)
     assert found.mcse == pytest.approx(np.hypot(linear, second.quadratic_error), rel=1e-4)
     assert not found.doubt
+
+
+def test_law_over_a_single_level__has_no_verdict():
+    found = list(optimum_laws(claim(kind="optimum_law", x="x", along="z", law="log"), selected([SURE], z=Z[:1])))
+    assert len(found) == len(LAWS) - 1 and {each.doubt for each in found} == {"a single level"}
 
 
 def test_law_of_optima_that_are_no_smooth_function__gives_no_verdict():

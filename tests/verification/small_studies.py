@@ -5,6 +5,7 @@ A block value is the mean of one block of replicates; an account needs no more t
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Callable, Sequence
 from types import SimpleNamespace
@@ -13,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import TypeAdapter
+from scipy import stats
 
 from simstudy.design.claims import LEVEL, Claim
 from simstudy.replicates.stopping import GROWTH, MIN_BATCHES
@@ -36,18 +38,21 @@ def claim(**entries: Any) -> Any:
     return TypeAdapter(Claim).validate_python({"statement": "s", "grid": "g", "measure": "mse"} | entries, strict=True)
 
 
-def accounts(levels: Sequence[dict[str, Any]], blocks: Array, hdi: Array | None = None) -> list[Any]:
-    """Return accounts of cells whose measure is the mean of their block values (block, cell)."""
+def accounts(
+    levels: Sequence[dict[str, Any]], blocks: Array, hdi: Array | None = None, measure: str = "mse"
+) -> list[Any]:
+    """Return accounts of cells whose measure is the mean of their block values (block, cell), a replicate each."""
     n = len(blocks)
     means = blocks.mean(axis=0)
     contributions = (blocks - means) / np.sqrt(n * (n - 1))
     made = []
     for k, coordinates in enumerate(levels):
-        estimate: dict[str, Any] = {"mse": means[k]}
-        contribution: dict[str, Any] = {"mse": contributions[:, k]}
+        estimate: dict[str, Any] = {measure: means[k]}
+        contribution: dict[str, Any] = {measure: contributions[:, k]}
         if hdi is not None:
             estimate["hdi"], contribution["hdi"] = np.full(8, hdi[k]), np.zeros((n, 8))
-        measured = {"estimate": estimate, "contribution": contribution, "remainder": {}, "n_blocks": n, "given": None}
+        measured = {"estimate": estimate, "contribution": contribution, "remainder": {}, "given": None}
+        measured |= {"n_blocks": n, "n_replicates": n}
         # An instance has no data whose moments might not exist.
         cell = SimpleNamespace(coordinates=coordinates, simulation=SimpleNamespace(seed=1), instance="any")
         performance = SimpleNamespace(**measured)
@@ -76,7 +81,8 @@ class Setting(NamedTuple):
 
     def judged(self, blocks: Array) -> Judgement:
         """Return the verdict that the package gives."""
-        return judge_claim(self.stated, accounts(self.levels, blocks, self.hdi), self.factors, None, 1)
+        made = accounts(self.levels, blocks, self.hdi, self.stated.measure)
+        return judge_claim(self.stated, made, self.factors, None, 1)
 
 
 class Rates(NamedTuple):
@@ -114,6 +120,21 @@ def rates(setting: Setting, studies: int, true_value: float | None = None, looks
             reach = [each.comparisons[0].confidence(LEVEL) for each in judged]
             counts[2] += any(not low <= true_value <= high for low, high in reach)
     return Rates(studies, *(counts / studies))
+
+
+@functools.cache
+def verdict_on_events(measure: str, share: float, events: int, n_blocks: int) -> str:
+    """Return the verdict on "the measure, 1 in blocks with an event and else 0, is larger than a share"."""
+    blocks = (np.arange(n_blocks) < events).astype(float)[:, None]
+    stated = claim(kind="larger_than", value=share, measure=measure)
+    return Setting("events", stated, [{"x": 1.0}], [0.0]).judged(blocks).verdict
+
+
+def false_on_events(measure: str, share: float, n_blocks: int, verdict: str) -> float:
+    """Return how often a verdict is given where the share claimed is the true one: exact, as events are binomial."""
+    counts = np.arange(int(stats.binom.ppf(1 - 1e-9, n_blocks, share)) + 1)
+    given = [verdict_on_events(measure, share, int(count), n_blocks) == verdict for count in counts]
+    return float(stats.binom.pmf(counts, n_blocks, share)[given].sum())
 
 
 class Spent(NamedTuple):

@@ -10,7 +10,7 @@ from edges import simulated as simulated_at
 from own_data import own_data
 from population_studies import averages
 from scipy import stats
-from small_studies import Setting, claim, rates
+from small_studies import LEVEL, Setting, claim, false_on_events, rates
 from zscores import exact, judge, leading, noise_only, simulated, z_score
 
 # With noise integrated out, so that fewer kernels are compiled.
@@ -51,6 +51,15 @@ def test_false_verdicts__are_rare_in_a_sample_of_small_studies(name, truth, law)
     assert found.at_most_the_level(found.contradicted) and found.at_most_the_level(found.left)
     clear = rates(tied._replace(truth=[-12.0, *truth[1:]]), 20)
     assert clear.supported > 0.4 and clear.contradicted == 0.0  # the control
+
+
+@pytest.mark.parametrize(("share", "n_blocks"), [(0.01, 64), (0.1, 64), (0.003, 1024)])
+def test_rare_events__are_not_declared_rarer_than_they_are(share, n_blocks):
+    """`verify_verdicts` has more shares, and several looks; blocks that are alike by construction are the control."""
+    assert false_on_events("own_measure", share, n_blocks, "contradicted") <= LEVEL
+    assert false_on_events("own_measure", share, n_blocks, "supported") <= LEVEL
+    no_event = (1.0 - share) ** n_blocks
+    assert false_on_events("mse", share, n_blocks, "contradicted") >= 0.99 * no_event
 
 
 @pytest.mark.parametrize(("draw", "number"), [(merged, 0), (compact, 1)])

@@ -22,6 +22,7 @@ from simstudy.design.settings.records import Choice, Record
 from simstudy.design.settings.rows import Rows
 from simstudy.design.settings.systems import KINDS, System
 from simstudy.design.settings.tables import Data, Estimator, Heads, Queries, Simulation
+from simstudy.design.settings.value_projections import Overlap
 
 N_BLOCKS = 16
 """Blocks of consecutive replicates in one batch: the observations from which Monte Carlo errors are computed."""
@@ -58,10 +59,12 @@ class Cell(Record):
     file_projections: Matrices | None = None
     # Number of the draw of query points and heads that are looked at, where these are a population.
     geometry: int = Field(0, exclude=True)
-    # As well the contents of the data that keys are drawn from, of ``heads.query_file``, and of a mask: 0 and 1.
+    # As well the contents of the data that keys are drawn from, of ``heads.query_file``, of a mask: 0 and 1, and of
+    # value projections the overlap.
     file_rows: Rows | None = None
     file_query_projections: Matrices | None = Field(None, exclude_if=lambda contents: contents is None)
     file_mask: tuple[str, ...] | None = Field(None, exclude_if=lambda contents: contents is None)
+    file_value_overlap: Overlap | None = Field(None, exclude_if=lambda contents: contents is None)
 
     @model_validator(mode="before")
     @classmethod
@@ -113,14 +116,17 @@ class Cell(Record):
             return tuple(self.instance.quantities)
         compared = ("discrepancy",) if self.estimator.reference != "none" else ()
         own = (OWN_MEASURE,) if self.estimator.measure_function is not None else ()
-        return ("direct_mse", "query_correlation", *compared, *own)
+        # Of a single replicate estimates are numbers: errors of vectors are averages over directions of the signal.
+        of_numbers = ("direct_mse", "query_correlation") if self.heads.value_projections.kind == "none" else ()
+        return (*of_numbers, *compared, *own)
 
     @property
     def drawn(self) -> frozenset[str]:
         """Names of what is drawn at random and kept over replicates: queries, heads."""
         if self.instance is not None:
             return frozenset()
-        random_heads = {self.heads.arrangement, self.heads.query_projections} & {"haar", "scattered", "own"}
+        stated = {self.heads.arrangement, self.heads.query_projections, self.heads.value_projections.kind}
+        random_heads = stated & {"haar", "scattered", "own", "random"}
         has_heads = self.estimator.learner.kind in ("nadaraya_watson", "trained")
         found = {"queries": self.queries.queries.kind == "gaussian", "heads": bool(random_heads) and has_heads}
         return frozenset(name for name, is_drawn in found.items() if is_drawn)

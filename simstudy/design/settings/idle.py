@@ -38,7 +38,11 @@ _RULES = (
     _Rule(
         ("head_seed",),
         "no head is random",
-        lambda cell: cell.heads.arrangement not in _RANDOM and cell.heads.query_projections != "haar",
+        lambda cell: (
+            cell.heads.arrangement not in _RANDOM
+            and cell.heads.query_projections != "haar"
+            and cell.heads.value_projections.kind != "random"
+        ),
     ),
     _Rule(
         ("arrangement", "angle", "principal_angles"),

@@ -101,11 +101,17 @@ Share = Annotated[float, Field(ge=0, lt=1, allow_inf_nan=False)]
 
 
 class Quantity(NamedTuple):
-    """Description of one number: unit, meaning and formula, as they stand in the results."""
+    """Description of one number: unit, meaning and formula, as they stand in the results.
+
+    What is ``counted`` is a number or share of events that single replicates may differ in, however rarely.  Of all
+    others the same number in every replicate means an identity: they are smooth in the data, or ranks, and what is
+    smooth is constant nowhere or everywhere.
+    """
 
     unit: str
     meaning: str
     formula: str = ""
+    counted: bool = False
 
 
 class Setting(NamedTuple):

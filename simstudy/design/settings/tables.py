@@ -27,6 +27,7 @@ from simstudy.design.settings.masks import Mask, NoMask
 from simstudy.design.settings.mechanisms import Normaliser, NoTransformation, SoftmaxNormaliser, Transformation
 from simstudy.design.settings.processes import GaussianKeys, GaussianNoise, Keys, Noise, Regression, Zero
 from simstudy.design.settings.records import Count, Degrees, Line, NonNegative, Positive, Record, named
+from simstudy.design.settings.value_projections import NoValueProjections, ValueProjections
 
 
 class Data(Record):
@@ -94,6 +95,11 @@ class Heads(Record):
         None,
         exclude_if=lambda path: path is None,
         description='path of a .npy array (H, d, p), relative to the design; for query_projections = "file" only',
+    )
+    value_projections: ValueProjections = Field(
+        NoValueProjections(kind="none"),
+        exclude_if=lambda projections: projections.kind == "none",
+        description="what heads make of values that are vectors: none (values are numbers), random, disjoint or file",
     )
 
     @model_validator(mode="before")

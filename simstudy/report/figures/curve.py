@@ -42,6 +42,7 @@ from simstudy.report.figures.panels import (
 from simstudy.report.figures.residuals import HEIGHT, draw_residuals, reach, residual_entries, settle_strips
 from simstudy.report.labels import measure_name, setting, setting_name
 from simstudy.verdicts.curves import TOLD_BY
+from simstudy.verdicts.figure_data import residuals
 
 SIMULATED = ""
 """What stands in `TOLD_BY` of cells of the design: the others, between its levels, are theory alone."""
@@ -53,7 +54,7 @@ def curve_figure(figure: CurveFigure, cells: xr.Dataset) -> Drawing:
     Below each panel a strip with the residuals, where theory speaks of some cell.
     """
     simulated = _simulated(cells)
-    limit = reach(simulated, figure.y)
+    limit = reach(residuals(simulated, figure.y))
     drawing, grid, panels, strips = _laid_out(figure, cells, limit)
     hidden, notes = unshown(figure, cells, figure.x), Notes()
     notes.uncovered = not covered(simulated, figure.y).any()
@@ -65,7 +66,7 @@ def curve_figure(figure: CurveFigure, cells: xr.Dataset) -> Drawing:
             if limit:
                 own = _simulated(coloured)
                 x = own[figure.x].values.astype(float)
-                notes.beyond += draw_residuals(strips.flat[position], x, own, figure.y, looks[hue], limit)
+                notes.beyond += draw_residuals(strips.flat[position], x, residuals(own, figure.y), looks[hue], limit)
         _settle_x(axes, strips.flat[position] if limit else axes, figure, _simulated(inside))
     drawn = [axes for axes, _ in panels]
     share_y(drawn, figure.y_scale)

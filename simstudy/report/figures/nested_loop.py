@@ -31,6 +31,7 @@ from simstudy.report.figures.marks import (
 from simstudy.report.figures.panels import from_zero, set_scales, share_y, stacked, visible
 from simstudy.report.figures.residuals import HEIGHT, draw_residuals, reach, residual_entries, settle_strips
 from simstudy.report.labels import level_name, measure_name, setting_and_level, setting_name
+from simstudy.verdicts.figure_data import residuals
 
 Loops = dict[str, list[Any]]
 LEVELS = "levels"
@@ -42,7 +43,7 @@ def nested_loop_figure(figure: NestedLoopFigure, cells: xr.Dataset) -> Drawing:
     """Draw the measure of each colour in every combination of the factors that neither colour nor panel shows."""
     panels = list(split(cells, figure.panel))
     loops = {name: list(dict.fromkeys(levels_of(cells, name))) for name in unshown(figure, cells)}
-    limit, beyond = reach(cells, figure.y), list[float]()
+    limit, beyond = reach(residuals(cells, figure.y)), list[float]()
     # A single factor is named on the axis, and its strip stays empty.
     heights = (3.6, 0.05) if len(loops) == 1 else (3.0, 0.3 + 0.42 * len(loops))
     drawing, grid = stacked(len(panels), heights[0], *([HEIGHT] if limit else []), heights[1])
@@ -53,7 +54,7 @@ def nested_loop_figure(figure: NestedLoopFigure, cells: xr.Dataset) -> Drawing:
             theory |= _steps(axes, figure, coloured, loops, looks[hue], not limit)
             for strip in strips:
                 place = positions(coloured, loops).astype(float)
-                beyond += draw_residuals(strip, place, coloured, figure.y, looks[hue], limit)
+                beyond += draw_residuals(strip, place, residuals(coloured, figure.y), looks[hue], limit)
         settle_strips(strips, strips, limit)
         stairs.set_label(LEVELS)
         set_scales(axes, "linear", figure.y_scale)

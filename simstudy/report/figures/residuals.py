@@ -5,28 +5,28 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-import xarray as xr
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from simstudy.report.figures.marks import COVERAGE, NEUTRAL, Entries, Look
 from simstudy.report.labels import number
-from simstudy.verdicts.figure_data import residuals
+from simstudy.verdicts.figure_data import Residuals
 
 HEIGHT = 0.85
 """Of a strip, in inches."""
 STRIP = "residuals"
 """Label of the axes of a strip."""
+WHAT = "Monte Carlo over theory − 1 (exact where there is one)"
+"""What strips show, in words."""
 TELLING = 0.5
 """Longest half of an error bar, as a share of theory, of a point that decides how far strips go."""
 FAR = 4.0
 """A strip reaches no further than so many times what three quarters of the points need."""
 
 
-def reach(cells: xr.Dataset, measure: str) -> float:
+def reach(found: Residuals) -> float:
     """Return how far strips go on either side of 0; 0 if theory says nothing of any cell."""
-    found = residuals(cells, measure)
     errors = COVERAGE * np.nan_to_num(found.mcse)
     needed = np.abs(found.values) + errors
     known = np.isfinite(needed)
@@ -39,11 +39,8 @@ def reach(cells: xr.Dataset, measure: str) -> float:
     return 1.1 * max(min(float(needed.max()), FAR * float(np.quantile(needed, 0.75))), 1e-9)
 
 
-def draw_residuals(
-    axes: Axes, x: np.ndarray, cells: xr.Dataset, measure: str, look: Look, limit: float
-) -> list[float]:  # fmt: skip
+def draw_residuals(axes: Axes, x: np.ndarray, found: Residuals, look: Look, limit: float) -> list[float]:
     """Draw the residuals of cells, those beyond the strip as arrows at its edge; return the latter."""
-    found = residuals(cells, measure)
     known = np.isfinite(found.values) & np.isfinite(x)
     inside = known & (np.abs(found.values) <= limit)
     axes.errorbar(x[inside], found.values[inside], yerr=COVERAGE * found.mcse[inside], fmt=look.marker,
@@ -55,7 +52,9 @@ def draw_residuals(
     return found.values[known & ~inside].tolist()
 
 
-def settle_strips(strips: Sequence[Axes], named: Sequence[Axes], limit: float) -> None:
+def settle_strips(
+    strips: Sequence[Axes], named: Sequence[Axes], limit: float, title: str = "Monte Carlo/theory − 1"
+) -> None:
     """Give strips one symmetrical axis in per cent, named at those in the first column."""
     for axes in strips:
         axes.set_label(STRIP)
@@ -65,18 +64,18 @@ def settle_strips(strips: Sequence[Axes], named: Sequence[Axes], limit: float) -
         axes.yaxis.set_major_formatter(FuncFormatter(_percent))
         axes.tick_params(axis="y", labelsize=9, labelleft=axes in named)
     for axes in named:
-        axes.set_title("Monte Carlo/theory − 1", loc="left", fontsize=9, pad=3)
+        axes.set_title(title, loc="left", fontsize=9, pad=3)
 
 
 def _percent(value: float, _: int) -> str:
-    text = number(round(100 * value, 6)).replace("-", "−")
+    text = number(100 * value if abs(value) > 1e-12 else 0.0).replace("-", "−")
     return f"{'+' if value > 1e-12 else ''}{text} %"
 
 
-def residual_entries(beyond: Sequence[float]) -> Entries:
-    """Entries of the legend on the strips, and on what lies beyond them."""
+def residual_entries(beyond: Sequence[float], what: str = WHAT) -> Entries:
+    """Entries of the legend on what strips show, and on what lies beyond them."""
     nothing = Line2D([], [], linestyle="")
-    entries = [(nothing, f"strip: Monte Carlo over theory − 1 (exact where there is one) ± {COVERAGE} MCSE")]
+    entries = [(nothing, f"strip: {what} ± {COVERAGE} MCSE")]
     if beyond:
         furthest = max(beyond, key=abs)
         points = "1 point" if len(beyond) == 1 else f"{len(beyond)} points"

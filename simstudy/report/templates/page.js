@@ -25,6 +25,8 @@ for (const box of document.querySelectorAll("[data-search]")) {
       const text = row.textContent.toLowerCase();
       row.hidden = !words.every((word) => text.includes(word));
     }
+    // A study of which nothing is found is hidden as a whole.
+    for (const part of box.querySelectorAll("section")) part.hidden = !part.querySelector("tbody > tr:not([hidden])");
   });
 }
 

@@ -9,7 +9,9 @@ Index legend: h, g head; U values of log t; X nodes of the first logit, Y nodes 
 
 from __future__ import annotations
 
+import functools
 import itertools
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -28,9 +30,13 @@ _DECAY = 18.0
 _EXTENT = 6.5
 # Part of the integral over log t that is neglected where t is small.
 _NEGLIGIBLE = 1e-9
-# e^{-e^z} = 0 beyond.
+# Steps in log t at which the doubly exponential rule is as exact as the equally spaced one, and where it begins, below
+# the inverse of the mean sum of e^L.
+_WIDEST, _BELOW = 0.45, 2.0
+# e^-100 counts as nothing.  Smaller numbers are kept out: their products fall below what a processor computes at speed.
 _LARGE = 100.0
 # Below this share of its variance that the first logit leaves unexplained, the second is read along what is left.
+# Heads share nodes, which do for pairs that leave as little.
 _NEARLY_ALIGNED = 0.01
 MAX_NODES = 2000
 ERROR_LIMIT = 1e-4
@@ -91,12 +97,8 @@ def logit_moments(covariance: ArrayLike, n_keys: int, *, error: bool = True) -> 
         raise ValueError(f"n_keys = {n_keys!r}; give a whole number, at least 1")
     deviations = np.sqrt(np.maximum(np.diag(matrix), 0.0))
     correlations = np.clip(matrix / np.maximum(np.outer(deviations, deviations), np.finfo(float).tiny), -1.0, 1.0)
-    fine, coarse = np.full((2, *matrix.shape), np.nan)
-    for h, g in itertools.combinations_with_replacement(range(len(matrix)), 2):
-        if _n_nodes(max(deviations[h], deviations[g])) <= MAX_NODES:
-            pair = deviations[h], deviations[g], correlations[h, g] if h < g else 1.0
-            for result, step in ((fine, _FINE), (coarse, _COARSE))[: 1 + error]:
-                result[h, g] = result[g, h] = _product(*pair, int(n_keys), step, h == g)
+    fine = _grams(deviations, correlations, int(n_keys), _FINE)
+    coarse = _grams(deviations, correlations, int(n_keys), _COARSE) if error else np.full_like(fine, np.nan)
     return _moments(fine, np.abs(fine - coarse), deviations)
 
 
@@ -112,36 +114,81 @@ def _moments(gram: Array, error: Array, deviations: Array) -> LogitMoments:
     return LogitMoments(gram, gram / products, error, reason)
 
 
-def _product(first: float, second: float, correlation: float, n_keys: int, step: float, same: bool) -> float:
-    """E sum_i w_hi w_gi of two heads with these standard deviations of logits, or of one head."""
+class _Rows(NamedTuple):
+    """Functions (3, U, X) of one head at values (U,) of log t, of weights ``steps``, and at nodes (X,) of its logit.
+
+    ``density`` (X,) are the weights of the nodes.
+    """
+
+    functions: Array
+    log_t: Array
+    steps: Array
+    nodes: Array
+    density: Array
+
+
+def _grams(deviations: Array, correlations: Array, n_keys: int, step: float) -> Array:
+    """E sum_i w_hi w_gi of all pairs of heads; NaN where that would need too many nodes."""
+
+    @functools.cache
+    def rows(head: int, variance: float, distinctness: float) -> _Rows:
+        slope = deviations[head]
+        log_t, steps = _log_t(ScalarHead(np.ones(1), 0.0, 0.0, float(slope)), n_keys, distinctness, step)
+        nodes = _nodes(slope, variance, step)
+        return _Rows(_functions(log_t[:, None] + slope * nodes), log_t, steps, nodes, _normal(nodes, variance))
+
+    grams = np.full_like(correlations, np.nan)
+    # Nodes of the steeper head of a pair serve both.
+    for h, g in itertools.combinations_with_replacement(np.argsort(-deviations).tolist(), 2):
+        if _n_nodes(deviations[h]) <= MAX_NODES:
+            correlation = 1.0 if h == g else correlations[h, g]
+            grams[h, g] = grams[g, h] = _product(rows, (h, g), correlation, n_keys, deviations[g], step)
+    return grams
+
+
+def _product(
+    rows: Callable[[int, float, float], _Rows], pair: tuple[int, int], correlation: float, n_keys: int, slope: float,
+    step: float,
+) -> float:  # fmt: skip
+    """E sum_i w_hi w_gi of two heads, or of one; ``slope`` is that of the second."""
     left = max(1.0 - correlation**2, 0.0)
-    heads = [ScalarHead(np.ones(1), 0.0, 0.0, float(slope)) for slope in (first, second)]
-    distinctness = 1.0 if same else np.sqrt(left)
-    (h, steps_h), (g, steps_g) = (_log_t(head, n_keys, distinctness, step) for head in heads)
-    x = _nodes(max(first, second * abs(correlation)), 1.0, step)
-    density = _normal(x, 1.0)
-    seen_h = _functions(h[:, None] + first * x)
-    if same:
-        return head_products(_factors(seen_h, steps_h), density, n_keys)
-    if left > _NEARLY_ALIGNED:
-        y = _nodes(second, left, step)
-        seen_g = _expected(_functions(g[:, None] + second * y), _normal(y - correlation * x[:, None], left).T)
+    floor = _floor(left)
+    distinctness = np.sqrt(_NEARLY_ALIGNED) if floor or pair[0] == pair[1] else 0.0
+    first = rows(pair[0], 1.0, distinctness)
+    if pair[0] == pair[1]:
+        return head_products(_factors(first.functions, first.steps), first.density, n_keys)
+    second = rows(pair[1], floor or 1.0, distinctness)
+    if floor:
+        seen = _expected(second.functions, _normal(second.nodes - correlation * first.nodes[:, None], left).T)
     else:
-        rest = _nodes(second * np.sqrt(left), 1.0, step)
-        logits = second * (correlation * x[:, None] + np.sqrt(left) * rest)
-        seen_g = _expected(_functions(g[:, None, None] + logits), _normal(rest, 1.0))
-    return shared_product((_factors(seen_h, steps_h), _factors(seen_g, steps_g)), density, n_keys)
+        rest = _nodes(slope * np.sqrt(left), 1.0, step)
+        logits = slope * (correlation * first.nodes[:, None] + np.sqrt(left) * rest)
+        seen = _expected(_functions(second.log_t[:, None, None] + logits), _normal(rest, 1.0))
+    return shared_product((_factors(first.functions, first.steps), _factors(seen, second.steps)), first.density, n_keys)
+
+
+def _floor(left: float) -> float:
+    """The next power of 2^(1/2) below the share of variance that is left: nodes that do for less do for it, too."""
+    return 2.0 ** (np.floor(2 * np.log2(left)) / 2) if left > _NEARLY_ALIGNED else 0.0
 
 
 def _log_t(head: ScalarHead, n_keys: int, distinctness: float, step: float) -> tuple[Array, Array]:
-    log_t, steps = log_grid(head, n_keys, distinctness, step)
-    kept = log_t > np.log(_NEGLIGIBLE / n_keys) - head.log_mass()
-    return log_t[kept], steps[kept]
+    """Nodes and weights in log t, equally spaced where t matters.
+
+    Below, integrands are proportional to t: there spaced by the doubly exponential rule (Takahasi and Mori 1974).
+    """
+    y, steps = log_grid(head, n_keys, distinctness, step)
+    width = max(1.0, float(steps[0]) / _WIDEST)
+    bulk = -np.log(n_keys) - head.log_mass()
+    bend = np.exp((bulk - _BELOW * width - y) / width)
+    log_t = y - width * bend
+    kept = log_t > np.log(_NEGLIGIBLE) + bulk
+    return log_t[kept], (steps * (1 + bend))[kept]
 
 
 def _functions(log_z: Array) -> Array:
     """1 - e^{-z}, z e^{-z} and z^2 e^{-z}, stacked."""
-    z = np.exp(np.minimum(log_z, _LARGE))
+    z = np.exp(np.clip(log_z, -_LARGE, np.log(_LARGE)))
     left = np.exp(-z)
     return np.stack([-np.expm1(-z), z * left, z * (z * left)])
 
@@ -177,7 +224,7 @@ def _n_nodes(slope: float) -> float:
 def _normal(values: Array, variance: float) -> Array:
     """Weights of nodes that are equally spaced along the last axis, under N(0, variance)."""
     spacing = values[..., 1:2] - values[..., :1]
-    return spacing * np.exp(-0.5 * values**2 / variance) / np.sqrt(2 * np.pi * variance)
+    return spacing * np.exp(np.maximum(-0.5 * values**2 / variance, -_LARGE)) / np.sqrt(2 * np.pi * variance)
 
 
 def _covariance(given: ArrayLike) -> Array:

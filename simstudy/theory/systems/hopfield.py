@@ -22,12 +22,17 @@ def noise_factor(memory: float, layers: int, persistence: float = 0.0) -> float:
 
     Parameters
     ----------
-    memory
+    memory : float
         a in [0, 1).
-    layers
+    layers : int
         l, at least 1.
-    persistence
+    persistence : float
         Correlation of the noise of any two layers.
+
+    Returns
+    -------
+    float
+        In (0, 1].
     """
     former = memory ** (2 * (layers - 1))
     independent = former + (1.0 - former) * (1.0 - memory) / (1.0 + memory)

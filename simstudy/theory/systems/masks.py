@@ -61,10 +61,15 @@ def nearest_sum_error(count: int, scale: float) -> float:
 
     Parameters
     ----------
-    count
+    count : int
         k numbers, each a product of two uniforms on (−1, 1).
-    scale
+    scale : float
         The target is uniform on (−scale, scale).
+
+    Returns
+    -------
+    float
+        A natural logarithm.
     """
     # Given the numbers, the sum of a random subset has mean Σx/2 and variance Σx²/4.
     variance = count * _VARIANCE / 4.0
@@ -94,6 +99,16 @@ def nearest_sum_rate(n_features: int) -> float:
     """Limit of what one hidden unit adds to :func:`nearest_sum_error`: a d-th of a number for each entry, -(ln 2)/d.
 
     Formula :eq:`nearest-sum-rate`.
+
+    Parameters
+    ----------
+    n_features : int
+        d.
+
+    Returns
+    -------
+    float
+        Change of a natural logarithm for each hidden unit.
     """
     return float(-np.log(2.0) / n_features)
 
@@ -102,6 +117,18 @@ def best_average_error(n_heads: int, outputs: int) -> float:
     """Mean logarithm of the root mean square, over outputs, of the best average of a subset of standard normals.
 
     The mean of a random subset of H numbers has variance s²/H around their mean.
+
+    Parameters
+    ----------
+    n_heads : int
+        H, at least 1.
+    outputs : int
+        Number of outputs that one subset serves.
+
+    Returns
+    -------
+    float
+        A natural logarithm.
     """
     density = 0.5 * outputs * (np.log(n_heads / (2.0 * np.pi)) - 1.0)
     volume = 0.5 * outputs * np.log(np.pi) - special.gammaln(0.5 * outputs + 1.0)
@@ -129,5 +156,17 @@ def best_average_rate(n_heads: int, outputs: int) -> float:
     """Derivative of :func:`best_average_error` in the number H of heads: -(ln 2)/outputs - 1/(2H).
 
     Formula :eq:`best-average-rate`.
+
+    Parameters
+    ----------
+    n_heads : int
+        H, at least 1.
+    outputs : int
+        Number of outputs that one subset serves.
+
+    Returns
+    -------
+    float
+        Change of a natural logarithm for each head.
     """
     return float(-np.log(2.0) / outputs - 0.5 / n_heads)

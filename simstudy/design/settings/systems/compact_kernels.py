@@ -27,6 +27,8 @@ class NormaliserInstance(Instance):
         "softmax_distance": Quantity(
             "1", "total variation between the weights of entmax and of softmax", "sum_i |w_i - v_i| / 2"
         ),
-        "support_share": Quantity("1", "share of keys to which entmax gives any weight", "#{i: w_i > 0} / n"),
+        "support_share": Quantity(
+            "1", "share of keys to which entmax gives any weight", "#{i: w_i > 0} / n", counted=True
+        ),
     }  # fmt: skip
     words: ClassVar[dict[str, Setting]] = {"power": Setting("power", "r")}

@@ -57,8 +57,12 @@ class ScoreKernelInstance(Instance):
 
     uses: ClassVar[tuple[str, ...]] = ("n_keys", "n_features", "key_distribution", "dtype", "head_dim")
     quantities: ClassVar[dict[str, Quantity]] = {
-        "positive_eigenvalues": Quantity("1", "number of positive eigenvalues of the symmetrised mixed scores"),
-        "negative_eigenvalues": Quantity("1", "number of negative eigenvalues of the symmetrised mixed scores"),
+        "positive_eigenvalues": Quantity(
+            "1", "number of positive eigenvalues of the symmetrised mixed scores", counted=True
+        ),
+        "negative_eigenvalues": Quantity(
+            "1", "number of negative eigenvalues of the symmetrised mixed scores", counted=True
+        ),
         "symmetric_share": Quantity(
             "1", "share of the symmetric part in the bilinear form M of the scores", "|(M + M')/2|^2 / |M|^2"
         ),

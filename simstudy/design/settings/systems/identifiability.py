@@ -110,7 +110,7 @@ class DepthInstance(Instance):
         ),
         "visible_rank": Quantity(
             "1", "number of dimensions in which tokens differ by more than a millionth of their size",
-            "#{i: s_i(X - 1 mean(x)') > 1e-6 |X|}",
+            "#{i: s_i(X - 1 mean(x)') > 1e-6 |X|}", counted=True,
         ),
     }  # fmt: skip
     words: ClassVar[dict[str, Setting]] = {

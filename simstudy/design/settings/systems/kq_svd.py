@@ -44,7 +44,7 @@ class KqSvdInstance(Instance):
         ),
         "beats_scores": Quantity(
             "1", "share of heads whose output error is smaller than under the compression that is best for scores",
-            "mean of 1{output error < output error of method = scores}",
+            "mean of 1{output error < output error of method = scores}", counted=True,
         ),
     }  # fmt: skip
     words: ClassVar[dict[str, Setting]] = {

@@ -85,6 +85,7 @@ class LayerOrderInstance(_OnSequences, Instance):
         "layer_concordance": Quantity(
             "1", "share of pairs of layers that are in the order of their effective heads; ties count half",
             "mean over pairs of layers of (1 + sign(score difference) sign(difference of effective heads)) / 2",
+            counted=True,
         ),
     }  # fmt: skip
 

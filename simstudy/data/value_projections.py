@@ -1,0 +1,71 @@
+"""How value and output projections tie the errors of two heads: the overlap of the maps A_h = W_V W_O.
+
+Values are y_i = m(X_i) s + ε_i with E ss' = I and noise of variance σ² in each component, so that the second moments of
+what heads average are the same in every direction.  Then E e_h'e_g of the errors that come out of the projections is
+tr(A_h'A_g) times that of errors of numbers, in the bias, the signal and the noise alike, whatever the weights.
+"""
+
+from __future__ import annotations
+
+from functools import singledispatch
+
+import numpy as np
+from numpy.typing import NDArray
+
+from simstudy.data.addresses import Role
+from simstudy.data.heads import random_orthonormal
+from simstudy.design.settings.cell import Cell
+from simstudy.design.settings.records import Record
+from simstudy.design.settings.value_projections import (
+    DisjointValueProjections,
+    FileValueProjections,
+    NoValueProjections,
+    RandomValueProjections,
+)
+
+Array = NDArray[np.float64]
+
+
+def overlap(cell: Cell) -> Array | None:
+    """Return Ω, by which errors of numbers become errors of vectors, pair by pair of heads; None for numbers.
+
+    Ω_hg = H² tr(A_h'A_g) / |Σ_h A_h|²_F: in units in which the layer as a whole neither shrinks nor inflates values, so
+    that its mean over all pairs is 1.  Without that, maps that cancel one another would pass for heads that agree.
+
+    Returns
+    -------
+    ndarray, shape (H, H)
+    """
+    found = _overlap(cell.heads.value_projections, cell)
+    return None if found is None else found / found.mean()
+
+
+@singledispatch
+def _overlap(projections: Record, cell: Cell) -> Array | None:
+    """tr(A_h'A_g), up to a factor."""
+    raise TypeError(f"no value projections {projections!r}")
+
+
+@_overlap.register
+def _(projections: NoValueProjections, cell: Cell) -> None:
+    return None
+
+
+@_overlap.register
+def _(projections: DisjointValueProjections, cell: Cell) -> Array:
+    return np.eye(cell.heads.n_heads)
+
+
+@_overlap.register
+def _(projections: FileValueProjections, cell: Cell) -> Array:
+    if cell.file_value_overlap is None:
+        raise ValueError("the value projections have not been read; load the design they belong to")
+    return np.array(cell.file_value_overlap)
+
+
+@_overlap.register
+def _(projections: RandomValueProjections, cell: Cell) -> Array:
+    shape = projections.n_components, projections.value_dim
+    value = random_orthonormal(cell, Role.VALUE_PROJECTIONS, *shape)
+    output = value if projections.output == "transposed" else random_orthonormal(cell, Role.OUTPUT_PROJECTIONS, *shape)
+    return np.einsum("hva,gvb,hwa,gwb->hg", value, value, output, output, optimize=True)

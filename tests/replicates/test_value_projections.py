@@ -1,0 +1,233 @@
+"""Values that are vectors, and what value and output projections make of the errors of heads."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from builders import DESIGN, edited, minimal_cell, mistakes, write_design
+
+from simstudy import nw_ensemble
+from simstudy.attention.combinations import combine_heads
+from simstudy.data.heads import key_projections, query_points, query_projections
+from simstudy.data.value_projections import overlap
+from simstudy.design.feasibility import impossibilities
+from simstudy.design.load import load_design
+from simstudy.replicates.batch import simulate_batch
+from simstudy.replicates.moments import Moments
+from simstudy.replicates.performance import performance, quadratic_errors
+from simstudy.replicates.population import measured
+from simstudy.theory import exact_moments, leading_order, predicted_measure_errors, predicted_measures
+
+H, V, K, C = 3, 4, 2, 5
+RNG = np.random.default_rng(15)
+VALUE, OUTPUT = RNG.normal(size=(H, V, K)), RNG.normal(size=(H, K, C))
+MAPS = VALUE @ OUTPUT
+RANDOM = {"kind": "random", "n_components": 6, "value_dim": 3}
+KINDS = {
+    "random": RANDOM,
+    "transposed": RANDOM | {"output": "transposed"},
+    "disjoint": "disjoint",
+    "file": {"kind": "file", "path": "values.npz"},
+}
+MEASURES = ("squared_bias", "mean_variance", "mean_covariance", "ensemble_variance", "mse", "correlation",
+            "effective_heads")  # fmt: skip
+
+
+def cell_of(kind, **settings):
+    base = {"n_keys": 20, "n_heads": H, "head_dim": 1, "arrangement": "rotated", "angle": 60.0, "noise_sd": 0.7,
+            "regression": "linear", "queries": {"kind": "points", "points": [[0.0], [0.5, -1.0]]}}  # fmt: skip
+    stated = {} if kind == "none" else {"value_projections": KINDS[kind]}
+    cell = minimal_cell(**base | stated | settings)
+    contents = tuple(map(tuple, np.einsum("hvc,gvc->hg", MAPS, MAPS).tolist())) if kind == "file" else None
+    return cell.model_copy(update={"file_value_overlap": contents})
+
+
+def theory_of(cell, method=exact_moments):
+    return method(cell, key_projections(cell), query_projections(cell), query_points(cell))
+
+
+def simulated(cell):
+    (moments,) = simulate_batch([cell], 0)
+    return measured(cell, [moments])
+
+
+def test_overlap__is_that_of_the_maps_of_heads_with_mean_1():
+    layer = sum(MAPS)
+    expected = [[H**2 * (one * other).sum() / (layer**2).sum() for other in MAPS] for one in MAPS]
+    np.testing.assert_allclose(overlap(cell_of("file")), expected)
+    for kind in KINDS:
+        assert overlap(cell_of(kind)).mean() == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("output", ["own", "transposed"])
+def test_random_projections__are_as_alike_as_uniform_draws(output):
+    """tr(A_h'A_g) of independent draws is k²/v on average where W_O is W_V transposed, and 0 where it is not."""
+    settings = {"n_heads": 40, "arrangement": "aligned", "angle": None}
+    found = overlap(cell_of("random", value_projections=RANDOM | {"output": output}, **settings))
+    np.testing.assert_allclose(np.diagonal(found), found[0, 0])
+    apart = found[~np.eye(40, dtype=bool)] * 3.0 / found[0, 0]
+    expected = 9.0 / 6.0 if output == "transposed" else 0.0
+    assert abs(apart.mean() - expected) < 0.15
+    assert apart.std() > 0.2
+
+
+def test_vectors__have_the_moments_that_theory_says():
+    """The long way: vectors in a direction of their own and with noise, heads key by key, maps, squared distances."""
+    cell, n_replicates = cell_of("file"), 1200
+    keys_of, (point, _) = key_projections(cell), query_points(cell)
+    rng, products = np.random.default_rng(3), np.empty((n_replicates, H, H))
+    for r in range(n_replicates):
+        keys = rng.normal(size=(20, 6))
+        direction = rng.normal(size=V)
+        values = [x[0] * direction + 0.7 * rng.normal(size=V) for x in keys]
+        errors = []
+        for w, a in zip(keys_of, MAPS, strict=True):
+            kernels = [np.exp(-((x @ w - point @ w) ** 2).sum() / (2 * 0.8**2)) for x in keys]
+            estimate = sum(k * y for k, y in zip(kernels, values, strict=True)) / sum(kernels)
+            errors.append(a.T @ (estimate - point[0] * direction))
+        products[r] = np.array(errors) @ np.array(errors).T
+    prediction = theory_of(cell)
+    numbers = prediction.covariance[0] + np.outer(prediction.bias[0], prediction.bias[0])
+    expected = np.einsum("hvc,gvc->hg", MAPS, MAPS) * numbers
+    z = (products.mean(axis=0) - expected) / (products.std(axis=0) / np.sqrt(n_replicates))
+    assert np.abs(z).max() < 4.0
+    scale = H**2 / (sum(MAPS) ** 2).sum()
+    assert predicted_measures(
+        prediction._replace(bias=prediction.bias[:1], covariance=prediction.covariance[:1]), [1 / H] * H, overlap(cell)
+    )["mse"] == pytest.approx(scale * expected.mean())
+
+
+@pytest.mark.parametrize("noise_treatment", ["integrated", "drawn"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_simulation__agrees_with_exact_theory(kind, noise_treatment):
+    cell = cell_of(kind, batch_size=4096, noise_treatment=noise_treatment)
+    found, arguments = simulated(cell), (theory_of(cell), [1 / H] * H, overlap(cell))
+    expected, bounds = predicted_measures(*arguments), predicted_measure_errors(*arguments)
+    for name in MEASURES:
+        gap = abs(found.estimate[name] - expected[name])
+        assert gap < 4.0 * found.mcse[name] + bounds[name] + 1e-12, name
+        assert bounds[name] < 1e-3 * max(abs(expected[name]), 1e-9), name
+
+
+def test_leading_order__is_multiplied_like_the_rest():
+    cell = cell_of("random", n_keys=2000)
+    prediction, through = theory_of(cell, leading_order), overlap(cell)
+    found = predicted_measures(prediction, [1 / H] * H, through)
+    second = through * (prediction.covariance + prediction.bias[:, :, None] * prediction.bias[:, None, :])
+    assert found["mse"] == pytest.approx(second.mean())
+
+
+def test_estimates_of_nw_ensemble__come_out_of_the_same_maps():
+    cell = cell_of("file")
+    keys, values = RNG.normal(size=(20, 6)), RNG.normal(size=(20, V))
+    points, heads = query_points(cell), key_projections(cell)
+    alone = nw_ensemble(keys, values, points, heads, 0.8).head_estimate.values
+    mapped = nw_ensemble(keys, values, points, heads, 0.8, value_projections=VALUE, output_projections=OUTPUT)
+    np.testing.assert_allclose(mapped.estimate, np.einsum("qhv,hvc->qc", alone, MAPS))
+
+
+def test_heads_of_one_map__have_the_errors_of_numbers():
+    cell = cell_of("file").model_copy(update={"file_value_overlap": ((7.0,) * H,) * H})
+    found, expected = simulated(cell), simulated(cell_of("none"))
+    for name in MEASURES:
+        assert found.estimate[name] == pytest.approx(expected.estimate[name], rel=1e-12)
+        assert found.mcse[name] == pytest.approx(expected.mcse[name], rel=1e-9)
+    assert {"direct_mse", "query_correlation"} == expected.estimate.keys() & {"direct_mse", "query_correlation"}
+    assert not found.estimate.keys() & {"direct_mse", "query_correlation", "decomposition_gap"}
+
+
+def test_concatenated_heads__are_uncorrelated_and_reduce_nothing():
+    found, numbers = simulated(cell_of("disjoint")), simulated(cell_of("none"))
+    assert found.estimate["correlation"] == 0.0
+    assert found.estimate["effective_heads"] == pytest.approx(H)
+    one = np.trace(numbers.estimate["head_error_moment"]) / H
+    assert found.estimate["mse"] == pytest.approx(one)
+
+
+def test_error_of_a_squared_bias__counts_each_component():
+    rng, through = np.random.default_rng(4), overlap(cell_of("random"))
+    errors, weights, n_blocks = rng.normal(size=(32, 2, H)), np.array([0.5, 0.3, 0.2]), 32
+    factor = np.linalg.cholesky(through)
+    apart = np.einsum("bqh,h,hc->bqc", errors, weights, factor).reshape(n_blocks, 2 * H, 1)
+
+    def blocks_of(sums):
+        empty = np.zeros((n_blocks, 0))
+        return Moments(np.ones(n_blocks, int), sums, empty, empty, empty, np.zeros(0, int))
+
+    found = quadratic_errors(blocks_of(errors), weights, through)
+    by_component = quadratic_errors(blocks_of(apart), np.ones(1))
+    assert found["squared_bias"] == pytest.approx(H * by_component["squared_bias"])
+    spread = np.einsum("bqc,bqe->qce", *[apart.reshape(32, 2, H) - apart.reshape(32, 2, H).mean(axis=0)] * 2)
+    np.testing.assert_allclose(
+        found["squared_bias_by_query"], np.sqrt(2) / 32 / 31 * np.linalg.norm(spread, axis=(1, 2))
+    )
+
+
+def test_population_of_heads__draws_their_value_projections_with_them():
+    cell = cell_of("random", population=["heads"], batch_size=16, head_seed=4)
+    assert cell.population == ("heads",)
+    batches = [simulate_batch([cell], number)[0] for number in range(6)]
+    overlaps = [overlap(cell.in_batch(number)) for number in range(6)]
+    assert not np.allclose(overlaps[0], overlaps[1])
+    given = [performance(batch, combine_heads(cell), cell.statistics, each).estimate["mean_covariance"]
+             for batch, each in zip(batches, overlaps, strict=True)]  # fmt: skip
+    assert measured(cell, batches).estimate["mean_covariance"] == pytest.approx(np.mean(given))
+
+
+def test_without_value_projections__cells_keep_the_identity_that_they_had():
+    plain = cell_of("none")
+    assert not {"value_projections", "file_value_overlap"} & set(str(plain.model_dump()).split("'"))
+    assert len({cell_of(kind).identity("") for kind in ("none", *KINDS)}) == 5
+    assert cell_of("disjoint", head_seed=1).identity("") == cell_of("disjoint").identity("")
+    assert cell_of("random", head_seed=1).identity("") != cell_of("random").identity("")
+
+
+STATED = edited(DESIGN, "[estimator]", 'value_projections = { kind = "file", path = "a.npz" }\n[estimator]')
+
+
+def test_file__travels_with_the_cell_and_identifies_it_by_its_contents(tmp_path):
+    cells = []
+    for name, value in (("a", VALUE[:2]), ("b", VALUE[:2]), ("c", VALUE[1:])):
+        np.savez(tmp_path / f"{name}.npz", W_V=value, W_O=OUTPUT[:2])
+        text = STATED.replace("a.npz", f"{name}.npz")
+        cells.append(load_design(write_design(tmp_path, text)).cells[0].cell)
+    expected = np.einsum("hvc,gvc->hg", MAPS[:2], MAPS[:2])
+    np.testing.assert_allclose(overlap(cells[0]), expected / expected.mean())
+    one, same, other = (cell.identity("") for cell in cells)
+    assert one == same != other
+
+
+@pytest.mark.parametrize(
+    ("arrays", "message"),
+    [
+        ({}, "holds nothing; save W_V of shape (2, v, k) and W_O of shape (2, k, c)"),
+        ({"W_V": VALUE, "W_O": OUTPUT}, "holds W_V (3, 4, 2), W_O (3, 2, 5); save W_V of shape (2, v, k)"),
+        ({"W_V": VALUE[:2], "W_O": OUTPUT[:2, :1]}, "holds W_V (2, 4, 2), W_O (2, 1, 5)"),
+        ({"W_V": VALUE[:2] * np.nan, "W_O": OUTPUT[:2]}, "must hold real numbers only"),
+        ({"W_V": VALUE[[0, 0]], "W_O": np.stack([OUTPUT[0], -OUTPUT[0]])}, "or their sum over heads, come to 0"),
+        ({"W_V": np.zeros((2, 300, 400, 300), bool), "W_O": OUTPUT}, "expands to more than"),
+    ],
+)
+def test_bad_file__is_refused_in_one_line(tmp_path, arrays, message):
+    np.savez_compressed(tmp_path / "a.npz", **arrays)
+    assert message in mistakes(tmp_path, STATED)
+
+
+def test_what_is_no_archive__is_refused(tmp_path):
+    (tmp_path / "a.npz").write_text("W_V")
+    assert "cannot be read as .npz" in mistakes(tmp_path, STATED)
+
+
+@pytest.mark.parametrize(
+    ("settings", "remedy"),
+    [
+        ({"combination": "sum"}, 'combination = "uniform", as output projections combine heads'),
+        ({"learner": "random_forest", "noise_treatment": "drawn"}, 'learner = "nadaraya_watson"'),
+        ({"reference": "attention"}, 'reference = "none"'),
+    ],
+)
+def test_what_vectors_cannot_have__is_named(settings, remedy):
+    expected = ("value_projections", f'"disjoint" needs {remedy}; change that or use "none"')
+    assert expected in list(impossibilities(cell_of("disjoint", **settings)))
+    wide = cell_of("random", value_projections=RANDOM | {"value_dim": 7})
+    assert ("value_projections", "value_dim = 7 of n_components = 6; lower it") in list(impossibilities(wide))
