@@ -12,8 +12,8 @@ import xarray as xr
 
 from simstudy.design.claims import Verdict
 from simstudy.design.measures import ATTRIBUTES, INDICES, MEASURES, SOURCES, STATISTICS, VARIABLES, coordinates_of
-from simstudy.design.settings import TABLE_OF
-from simstudy.design.settings.cell import Coordinates, level
+from simstudy.design.settings import TABLE_OF, TABLES
+from simstudy.design.settings.cell import Coordinates, label, level
 from simstudy.design.settings.code import OWN_MEASURE
 from simstudy.design.settings.systems import QUANTITIES
 from simstudy.errors import UserError
@@ -38,7 +38,7 @@ def open_results(path: str | Path) -> xr.Dataset:
     -------
     xarray.Dataset
         One entry along ``cell`` for each combination of factor values.  Measures and diversity indices that the version
-        of simstudy which wrote them did not know are NaN.
+        of simstudy which wrote them did not know are NaN, and settings have their default.
 
     Raises
     ------
@@ -47,7 +47,7 @@ def open_results(path: str | Path) -> xr.Dataset:
     """
     path = Path(path)
     path = path / "results.nc" if path.is_dir() else path
-    results = _with_later_measures(read_results(path))
+    results = _with_later_settings(_with_later_measures(read_results(path)))
     require_layout(results, path)
     return results
 
@@ -154,6 +154,15 @@ def _with_later_measures(results: xr.Dataset) -> xr.Dataset:
     later = [name for family in families if family not in known for name in family]
     shapes = {name: tuple(results.sizes[dimension] for dimension in VARIABLES[name].dims) for name in later}
     return results.assign({name: (VARIABLES[name].dims, np.full(shapes[name], np.nan)) for name in later})
+
+
+def _with_later_settings(results: xr.Dataset) -> xr.Dataset:
+    """Return results with the default of settings that came after them: those that no cell states while it has none."""
+    fields = {name: TABLES[table].model_fields[name] for name, table in TABLE_OF.items()}
+    later = [name for name, field in fields.items() if field.exclude_if is not None and name not in results.coords]
+    defaults = {name: label(fields[name].get_default(call_default_factory=True)) for name in later}
+    count = results.sizes.get("cell", 0)
+    return results.assign_coords({name: ("cell", [level] * count) for name, level in defaults.items()})
 
 
 _COMPANIONS = ("mcse", "mcse_given", "numerical_error", "gain")

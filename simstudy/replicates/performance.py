@@ -151,16 +151,17 @@ def quadratic_errors(blocks: Moments, weights: Array, overlap: Array = NUMBERS) 
     _, sums = _defined(blocks)
     mean_error = sums.error_sum / sums.n_defined[:, None, None]
     sizes, scale = sums.n_defined, np.broadcast_to(np.diagonal(overlap), len(weights))
-    each = np.stack([scale[h] * _quadratic_error(mean_error[..., h, None], sizes)[0] for h in range(len(weights))])
+    heads = mean_error * np.sqrt(scale)
+    each = np.stack([_quadratic_error(heads[..., h, None], sizes)[0] for h in range(len(weights))])
+    of_heads, of_heads_by_query = (error / len(weights) for error in _quadratic_error(heads, sizes))
     values, vectors = np.linalg.eigh(overlap)
     components = weights[:, None] * (vectors * np.sqrt(np.maximum(values, 0.0)))
     together, by_query = _quadratic_error(mean_error @ components, sizes)
-    of_heads, at_each = _quadratic_error(mean_error * np.sqrt(scale / len(weights)), sizes)
     return {
         "squared_bias": together,
         "squared_bias_by_query": by_query,
         "mean_squared_bias": of_heads,
-        "mean_squared_bias_by_query": at_each,
+        "mean_squared_bias_by_query": of_heads_by_query,
         "head_squared_bias": each,
     }
 

@@ -39,15 +39,15 @@ def measures_by_query(
     """
     combination = real_array("weights", weights).astype(float)
     covariance = _through(overlap, prediction.covariance)
-    bias = (prediction.bias * combination) @ _components(overlap, len(combination))
+    biases = prediction.bias[:, :, None] * _components(overlap, len(combination))
+    bias = np.einsum("h,qhc->qc", combination, biases)
     if overlap is None:
         # Weights that do not sum to 1 shrink or inflate the target itself.
         bias += (combination.sum() - 1) * prediction.target[:, None]
-    bias_product = _through(overlap, prediction.bias[:, :, None] * prediction.bias[:, None, :])
     correlation = _mean_over_pairs(_correlations(covariance))
     measures = {
         "squared_bias": (bias**2).sum(axis=1),
-        "mean_squared_bias": np.trace(bias_product, axis1=1, axis2=2) / len(combination),
+        "mean_squared_bias": (biases**2).sum(axis=2).mean(axis=1),
         "mean_variance": np.trace(covariance, axis1=1, axis2=2) / len(combination),
         "mean_covariance": _mean_over_pairs(covariance),
         "ensemble_variance": np.einsum("h,qhg,g->q", combination, covariance, combination),
@@ -55,8 +55,8 @@ def measures_by_query(
         "output_diversity": 1 - correlation,
     }
     measures["mse"] = measures["squared_bias"] + measures["ensemble_variance"]
-    measures["ambiguity"] = measures["mean_squared_bias"] + measures["mean_variance"]
-    measures["ambiguity"] -= (bias_product + covariance).mean(axis=(1, 2))
+    spread = ((biases - biases.mean(axis=1, keepdims=True)) ** 2).sum(axis=2).mean(axis=1)
+    measures["ambiguity"] = spread + measures["mean_variance"] - covariance.mean(axis=(1, 2))
     measures["effective_heads"] = _effective_heads(covariance)
     return measures
 
@@ -113,12 +113,12 @@ def measure_errors_by_query(
         Of each measure, in its unit.
     """
     size = np.abs(real_array("weights", weights).astype(float))
-    errors, covariance = (
-        np.abs(_through(overlap, prediction.covariance_error)),
-        _through(overlap, prediction.covariance),
-    )
+    covariance = _through(overlap, prediction.covariance)
+    errors = np.abs(_through(overlap, prediction.covariance_error))
     measures = measures_by_query(prediction, weights, overlap)
-    bias_error = np.linalg.norm((prediction.bias_error * size) @ np.abs(_components(overlap, len(size))), axis=1)
+    components = _components(overlap, len(size))
+    error = prediction.bias_error[:, :, None] * np.abs(components)
+    bias_error = np.linalg.norm(np.einsum("h,qhc->qc", size, error), axis=1)
     relative = np.diagonal(errors, axis1=1, axis2=2) / np.diagonal(covariance, axis1=1, axis2=2)
     deviation = np.sqrt(np.diagonal(covariance, axis1=1, axis2=2))
     correlation = errors / (deviation[:, :, None] * deviation[:, None, :])
@@ -131,13 +131,12 @@ def measure_errors_by_query(
         "correlation": _mean_over_pairs(correlation),
         "effective_heads": _effective_heads_error(covariance, errors),
     }
-    largest = np.abs(prediction.bias) + prediction.bias_error
-    wrong = largest[:, :, None] * largest[:, None, :] - np.abs(
-        prediction.bias[:, :, None] * prediction.bias[:, None, :]
-    )
-    wrong = np.abs(_through(overlap, wrong))
-    bounds["mean_squared_bias"] = np.trace(wrong, axis1=1, axis2=2) / len(size)
-    bounds["ambiguity"] = bounds["mean_squared_bias"] + bounds["mean_variance"] + (wrong + errors).mean(axis=(1, 2))
+    biases = prediction.bias[:, :, None] * components
+    bounds["mean_squared_bias"] = (2 * np.abs(biases) * error + error**2).sum(axis=2).mean(axis=1)
+    spread = np.abs(biases - biases.mean(axis=1, keepdims=True))
+    wrong = error + error.mean(axis=1, keepdims=True)
+    bounds["ambiguity"] = (2 * spread * wrong + wrong**2).sum(axis=2).mean(axis=1) + bounds["mean_variance"]
+    bounds["ambiguity"] += errors.mean(axis=(1, 2))
     bounds["output_diversity"] = bounds["correlation"]
     bounds["mse"] = bounds["squared_bias"] + bounds["ensemble_variance"]
     return bounds

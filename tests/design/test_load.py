@@ -66,7 +66,7 @@ def test_all_mistakes__are_reported_together(tmp_path):
     message = mistakes(tmp_path, text)
     for expected in (
         "data.n_kees = 3: unknown key; did you mean",
-        "claims.mse-falls.direction = 'down': must be",
+        "claims.mse-falls.direction = 'down': give \"increasing\" or",
         "grids.angles.factors.n_heads = []",
         "precision.relative_mcse.mze",
         "data.n_keys = 'many': must be a valid integer; give number of training pairs",

@@ -28,6 +28,7 @@ def wanting(**entries) -> Precision:
 def test_first_target__covers_the_floor():
     assert [first_target(wanting(min_replicates=n), 32) for n in (1, 128, 129, 1000)] == [4, 4, 5, 32]
     assert first_target(wanting(min_replicates=32, max_replicates=64), 32) == 2
+    assert first_target(wanting(), 32, population=True) == 64  # draws of a population, of which fewer allow no verdict
 
 
 def test_shortfall__is_the_worst_ratio():

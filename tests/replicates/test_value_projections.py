@@ -29,8 +29,10 @@ KINDS = {
     "disjoint": "disjoint",
     "file": {"kind": "file", "path": "values.npz"},
 }
-MEASURES = ("squared_bias", "mean_variance", "mean_covariance", "ensemble_variance", "mse", "correlation",
-            "effective_heads")  # fmt: skip
+MEASURES = (
+    "squared_bias", "mean_squared_bias", "ambiguity", "mean_variance", "mean_covariance", "ensemble_variance", "mse",
+    "correlation", "effective_heads",
+)  # fmt: skip
 
 
 def cell_of(kind, **settings):

@@ -69,7 +69,7 @@ def test_strip__shows_by_how_much_the_law_is_missed():
         ("", "", "figures.law.beside = 'angles': needs grids with n_heads among their factors"),
         ('grid = "angles"', 'grid = "angles"\nbeside = ["angle"]', "figures.law.beside = 'angle': unknown grid"),
         ('grid = "angles"', 'grid = "angles"\nhue = "angle"', "figures.law.hue = 'angle': unknown key for \"law\""),
-        ('y = "ensemble_variance"', 'y = "mse"', "figures.law.y = 'mse': must be 'ensemble_variance'"),
+        ('y = "ensemble_variance"', 'y = "mse"', "figures.law.y = 'mse': give \"ensemble_variance\""),
         (
             'kind = "law"',
             'kind = "diversity"\nbeside = ["angles"]',
