@@ -17,6 +17,7 @@ PRINTED = {"COLUMNS": "200", "NO_COLOR": "1"}
 UNDRAWN = "from simstudy.report import page; page._drawings = lambda *_: {}\n"
 """Reports without pictures, which take longer to draw than a small study to run."""
 FORKS = multiprocessing.get_context("forkserver")
+"""Starts processes that have imported everything, and have seen nothing of the test."""
 FORKS.set_forkserver_preload(
     ["simstudy.__main__", "simstudy.commands", "simstudy.study", "simstudy.verdicts.judge", "simstudy.report.page"]
 )

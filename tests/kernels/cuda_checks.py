@@ -90,7 +90,7 @@ def assert_agree(given):
 
 
 # (R, Q, H, p, n): heads on either side of a group of 4 and of two, keys on either side of the threads of a block.
-SHAPES = ((1, 1, 1, 1, 1), (2, 2, 3, 2, 32), (1, 1, 5, 3, 35), (1, 1, 9, 1, 7))
+SHAPES = ((1, 1, 1, 1, 1), (2, 2, 2, 2, 32), (1, 1, 5, 3, 35), (1, 1, 9, 1, 7))
 KINDS = (("distance", "float64"), ("dot_product", "float32"), ("distance", "float32"), ("dot_product", "float64"))
 
 
@@ -110,7 +110,7 @@ def test_moments__are_the_formula(shape, logits, precision):
 )
 def test_moments__of_queries_for_each_replicate_and_far_ones(logits, precision):
     assert_agree(problem((2, 2, 2, 2, 20), logits, precision, own_queries=True))
-    assert_agree(problem((1, 2, 2, 2, 20), logits, precision, spread=100.0))
+    assert_agree(problem((1, 1, 2, 2, 20), logits, precision, spread=100.0))
 
 
 def test_moments__of_another_bandwidth_are_not_those():
@@ -155,8 +155,8 @@ REGRESSION = {"function": "ridge", "amplitude": 2.0, "direction": [1.0, -0.5]}
 ])  # fmt: skip
 def test_batch__has_the_moments_of_the_cpu(logits, precision, treatment):
     cell = minimal_cell(
-        logits=logits, dtype=precision, noise_treatment=treatment, regression=REGRESSION, n_keys=9, batch_size=16,
-        queries={"kind": "points", "points": [[0.5, -1.0]]},
+        logits=logits, dtype=precision, noise_treatment=treatment, regression=REGRESSION, n_keys=5, n_features=4,
+        batch_size=16, queries={"kind": "points", "points": [[0.5, -1.0]]},
     )  # fmt: skip
     (cpu,), (gpu,) = simulate_batch([cell], 3), simulate_batch([cell], 3, "cuda")
     for name in ("error_sum", "product_sum", "statistic_sum", "target"):
@@ -174,7 +174,7 @@ def test_batch__has_the_moments_of_the_cpu(logits, precision, treatment):
     pytest.param({"key_distribution": {"distribution": "student_t", "df": 5.0}}, marks=pytest.mark.rare),
 ], ids=str)  # fmt: skip
 def test_batch__of_other_kinds_of_cells(settings):
-    cell = minimal_cell(regression=REGRESSION, n_keys=5, batch_size=16, **settings)
+    cell = minimal_cell(regression=REGRESSION, n_keys=5, n_features=4, batch_size=16, **settings)
     (cpu,), (gpu,) = simulate_batch([cell], 0), simulate_batch([cell], 0, "cuda")
     np.testing.assert_allclose(gpu.product_sum, cpu.product_sum, rtol=0, atol=1e-12 * np.abs(cpu.product_sum).max())
 
