@@ -36,9 +36,13 @@ def in_process(
 ) -> Callable[..., subprocess.CompletedProcess]:
     """The command line in the process of the test: what it says and its exit code, as `commands.simstudy`."""
     from simstudy.__main__ import command
+    from simstudy.report import terminal
 
     for name, value in PRINTED.items():
         monkeypatch.setenv(name, value)
+    # Consoles ask for the width when they are made, which may have been before.
+    for console in (terminal._output, terminal._errors):
+        monkeypatch.setattr(console, "_width", int(PRINTED["COLUMNS"]))
 
     def run(*arguments: object) -> subprocess.CompletedProcess:
         capsys.readouterr()
