@@ -68,7 +68,7 @@ def test_z_scores__are_drawn_in_order_against_normal_quantiles(results):
     np.testing.assert_allclose(line.get_ydata(), np.sort(expected[np.isfinite(expected)]))
     x = np.asarray(line.get_xdata())
     assert (np.diff(x) > 0).all() and x[0] == pytest.approx(-x[-1])
-    assert len(plots.z_scores(results)) == 7
+    assert len(plots.z_scores(results)) == 9
     with pytest.raises(UserError, match="nothing to compare with theory"):
         plots.z_scores(results, "n_keys")
 

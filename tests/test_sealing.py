@@ -21,6 +21,7 @@ from simstudy.execution import seal as sealing
 from simstudy.execution.seal import read_seal, require_unbroken, seal_of
 from simstudy.execution.store import store_of
 from simstudy.replicates.batch import simulate_batch
+from simstudy.replicates.population import measured
 
 CLAIMS = """
 [claims.small]
@@ -176,6 +177,8 @@ factors.spread = [0.3, 1.0]
 key_distribution = [
     { distribution = "student_t", df = 5 }, "mixture", { distribution = "gaussian", structure = "equicorrelated" },
 ]
+[grids.vectors]
+settings = { arrangement = "aligned", value_projections = { kind = "random", n_components = 3, value_dim = 2 } }
 [grids.trees]
 settings = { arrangement = "aligned", learner = "random_forest" }
 [grids.ants]
@@ -213,7 +216,7 @@ def streams_of(design, monkeypatch) -> tuple[set, list]:
         patched.setattr(addresses, "_filled", record)
         for planned in design.cells:
             drawn.clear()
-            simulate_batch([planned.cell], 0)
+            measured(planned.cell, simulate_batch([planned.cell], 0))
             each.append(frozenset(drawn))
     return set().union(*each), each
 

@@ -8,8 +8,7 @@ from scipy.optimize import minimize, nnls
 
 from simstudy.theory import Prediction
 from simstudy.theory import weighting as w
-
-PHI = (1 + np.sqrt(5)) / 2
+from simstudy.theory.given_weights import sum_weights
 
 
 def random_moment(n_heads, seed=0, rank=None, scale=1.0):
@@ -296,34 +295,6 @@ def test_unconstrained_weights_of_a_noisy_unbiased_head_shrink():
 def test_half_blind_heads_want_their_sum():
     # Additive target of unit parts: each head sees one part, no noise.
     moments = w.ErrorMoments(np.eye(2), np.full(2, -1.0), 2.0)
-    np.testing.assert_allclose(w.unconstrained_weights(moments).weights, w.sum_weights(2))
-    assert w.mean_squared_error(w.sum_weights(2), moments) == 0
+    np.testing.assert_allclose(w.unconstrained_weights(moments).weights, sum_weights(2))
+    assert w.mean_squared_error(sum_weights(2), moments) == 0
     assert w.optimal_weights(moments.errors).risk == pytest.approx(0.5, rel=1e-15)
-
-
-# ---------------------------------------------------------------- structured weights
-
-
-def test_fibonacci_weights_saturate():
-    np.testing.assert_allclose(w.fibonacci_weights(5), np.array([5, 3, 2, 1, 1]) / 12)
-    np.testing.assert_array_equal(w.fibonacci_weights(1), [1])
-    for n_heads in (70, 3000):
-        weights = w.fibonacci_weights(n_heads)
-        assert weights.sum() == pytest.approx(1, abs=1e-12)
-        assert np.sum(weights**2) == pytest.approx(PHI**-3, rel=1e-12)
-        assert w.effective_learners(weights) == pytest.approx(4.23606797749979, rel=1e-12)
-    assert w.effective_learners(w.fibonacci_weights(5)) == pytest.approx(144 / 40)
-
-
-def test_geometric_weights():
-    np.testing.assert_allclose(w.geometric_weights(3, 0.5), np.array([4, 2, 1]) / 7)
-    np.testing.assert_allclose(w.geometric_weights(4, 1.0), w.uniform_weights(4))
-    assert w.effective_learners(w.geometric_weights(200, 0.8)) == pytest.approx(1.8 / 0.2)
-    # Fibonacci weights tend to the geometric ones of ratio 1 / phi.
-    np.testing.assert_allclose(w.geometric_weights(60, 1 / PHI)[:10], w.fibonacci_weights(60)[:10], rtol=1e-12)
-
-
-def test_effective_learners_do_not_depend_on_scale():
-    assert w.effective_learners(w.sum_weights(6)) == pytest.approx(6)
-    assert w.effective_learners(w.uniform_weights(6)) == pytest.approx(6)
-    assert w.effective_learners([1.0, 0.0]) == 1.0
