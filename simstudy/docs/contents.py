@@ -65,15 +65,18 @@ def others() -> Iterator[str]:
     """Yield the confirmed verdicts that are not those that were declared."""
     found = _confirmed()
     other = found[found.verdict != found.declared]
-    turned = other[other.verdict != "inconclusive"]
-    yield f"{len(other)} came out other than declared, {len(turned)} of them reversed, the others undecided:"
+    turned = other[other.verdict.isin(["supported", "contradicted"])]
+    yield f"{len(other)} came out other than declared, {len(turned)} of them reversed, the others undecided or divided:"
     yield from ("", *(f"- `{row.study}/{row.claim}`: {row.verdict}, declared {row.declared}. {row.statement}"
                       for row in other.itertuples()), "")  # fmt: skip
 
 
 def _confirmed() -> pd.DataFrame:
+    """Claims that were confirmed, each once, with the verdict in which its confirmations agree."""
     found = verdicts.read()
-    return found[found.run != verdicts.PILOT]
+    last = found[found.run != verdicts.PILOT].drop_duplicates(["study", "claim"], keep="last")
+    agreed = [verdicts.verdict_of(row.study, row.claim, found).partition(",")[0] for row in last.itertuples()]
+    return last.assign(verdict=agreed)
 
 
 def _told(name: str, found: pd.DataFrame) -> str:
