@@ -5,6 +5,7 @@ Files are handed to workers in this order, whole: ``--dist loadfile --no-loadsco
 
 from __future__ import annotations
 
+import os
 import subprocess
 from collections.abc import Callable
 
@@ -50,6 +51,11 @@ def in_process(
         return subprocess.CompletedProcess(given, command(given), *capsys.readouterr())
 
     return run
+
+
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """One worker more than cores: tests of Slurm, networks and kills wait for most of their time."""
+    return len(os.sched_getaffinity(0)) + 1
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -76,7 +76,7 @@ def test_abstracts__nothing_is_left_out_in_silence():
     sentences = [sentence for paper in contents.sources() for sentence in paper["sentences"]]
     shown = {name for sentence in sentences for name in contents.claims_of(sentence)}
     assert all(contents.claims_of(sentence) or sentence["untested"] for sentence in sentences)
-    every = dict(contents._origins())
+    every = contents._origins()
     assert shown <= every.keys()
     assert {name for name, origin in every.items() if origin.startswith(("abstract", "related"))} <= shown
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import re
 import tomllib
@@ -125,14 +126,17 @@ def sources() -> list[dict[str, Any]]:
 def claims_of(sentence: dict[str, Any]) -> list[str]:
     """Return the claims, STUDY/CLAIM, that put a sentence to the test: those that it names, and all of an origin."""
     named = sentence.get("claims", [])
-    return [*(name for name in named if "/" in name), *(name for name, origin in _origins() if origin in named)]
+    return [*(name for name in named if "/" in name), *(name for name, origin in _origins().items() if origin in named)]
 
 
-def _origins() -> Iterator[tuple[str, str]]:
-    """Claims of all designs, STUDY/CLAIM, each with its origin."""
-    for path in sorted((ROOT / "designs").glob("*.toml")):
-        for name, claim in tomllib.loads(path.read_text())["claims"].items():
-            yield f"{path.stem}/{name}", claim.get("origin", "unstated")
+@functools.cache
+def _origins() -> dict[str, str]:
+    """Origins of the claims of all designs, by STUDY/CLAIM."""
+    designs = {path.stem: tomllib.loads(path.read_text()) for path in sorted((ROOT / "designs").glob("*.toml"))}
+    claims = (
+        (f"{study}/{name}", claim) for study, design in designs.items() for name, claim in design["claims"].items()
+    )
+    return {name: claim.get("origin", "unstated") for name, claim in claims}
 
 
 def _picture(study: str, figures: dict[str, dict[str, str]]) -> Iterator[str]:
