@@ -192,6 +192,13 @@ def test_tutorial__finds_what_it_says(tmp_path, monkeypatch):
     assert "0.0044 ± 0.0003" in tutorial and f"{results.verdict_estimate.values[1]:.4f}" == "0.0044"
 
 
+def test_counts_of_confirmed_verdicts__are_those_of_the_table():
+    text = " ".join(DESIGNS.split())
+    confirmed = contents.confirmed()
+    assert f"the verdicts on {len(confirmed)} claims" in text
+    assert f"name the {(confirmed.verdict != confirmed.declared).sum()} that came out other than declared" in text
+
+
 def test_quoted_verdicts__are_those_of_the_table():
     assert verdicts.filled(README, verdicts.read()) == README
 

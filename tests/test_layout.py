@@ -74,6 +74,14 @@ def test_results_older_than_a_measure_and_an_index__have_neither(results, tmp_pa
     assert "no correlation" in refusal(results.drop_vars(family[:-1]), tmp_path)
 
 
+def test_results_older_than_a_setting__have_its_default(results, tmp_path):
+    later = ["value_projections", "mask", "query_file", "heads_function"]
+    found = open_results(Store(tmp_path).write_dataset("results.nc", results.drop_vars(later)))
+    for name in later:
+        assert found[name].values.tolist() == results[name].values.tolist()
+    assert "no bandwidth along cell;" in refusal(results.drop_vars("bandwidth"), tmp_path)
+
+
 def test_any_variable_that_is_missing__is_named(results, tmp_path):
     names = results.data_vars.keys() - OPTIONAL
     assert len(names) > 70

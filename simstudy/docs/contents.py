@@ -56,7 +56,7 @@ def studies() -> Iterator[str]:
 
 def counts() -> Iterator[str]:
     """Yield how many claims were confirmed, by verdict."""
-    found = _confirmed()
+    found = confirmed()
     by_verdict = ", ".join(f"{count} {verdict}" for verdict, count in found.verdict.value_counts().items())
     yield f"Of {found.study.nunique()} studies {len(found)} claims were judged on seeds that no pilot saw:"
     yield f"{by_verdict}."
@@ -64,7 +64,7 @@ def counts() -> Iterator[str]:
 
 def others() -> Iterator[str]:
     """Yield the confirmed verdicts that are not those that were declared."""
-    found = _confirmed()
+    found = confirmed()
     other = found[found.verdict != found.declared]
     turned = other[other.verdict.isin(["supported", "contradicted"])]
     yield f"{len(other)} came out other than declared, {len(turned)} of them reversed, the others undecided or divided:"
@@ -72,7 +72,7 @@ def others() -> Iterator[str]:
                       for row in other.itertuples()), "")  # fmt: skip
 
 
-def _confirmed() -> pd.DataFrame:
+def confirmed() -> pd.DataFrame:
     """Claims that were confirmed, each once, with the verdict in which its confirmations agree."""
     found = verdicts.read()
     last = found[found.run != verdicts.PILOT].drop_duplicates(["study", "claim"], keep="last")

@@ -182,6 +182,7 @@ class Ledger:
         touched = []
         for identity, moments in zip(self.identities(task), batches, strict=True):
             self._store.write_batch(identity, task.batch, moments)
+            self._last_read = ("", [], [])  # it may hold this very batch, as damaged
             self._written.add((identity, task.batch))
             self._stored[identity].add(task.batch)
             self._queued.discard((identity, task.batch))
@@ -190,7 +191,7 @@ class Ledger:
                 if not account.missing and not account.finished:
                     self._advance(account)
                     touched.append(account)
-        self._last_read = ("", [], [])
+        self._last_read = ("", [], [])  # memory follows what is in flight
         return self._further([*touched, *self._look_at_all()])
 
     @property

@@ -7,6 +7,7 @@ import resource
 import shutil
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -66,6 +67,39 @@ def test_damaged_batches__are_all_that_is_computed_again(design, tmp_path, monke
     results = run(design, output=tmp_path, executor="serial")
     assert len(calls) == 4 and batches(tmp_path) == wanted
     assert '"batches_computed": 4, "batches_damaged": 3' in results.attrs["run"]
+
+
+def test_damage_in_the_cell_read_last__is_computed_again(design, tmp_path):
+    """What was read last before the run began is the damage itself: it must not stand for what was computed since."""
+    run(design, output=tmp_path, executor="serial")
+    wanted = batches(tmp_path)
+    last = Ledger(design, store_of(design, tmp_path)).accounts[-1]
+    path = store_of(design, tmp_path).batch_path(last.identity, 0)
+    path.write_bytes(path.read_bytes()[:-1])
+    results = run(design, output=tmp_path, executor="serial")
+    assert '"batches_damaged": 1' in results.attrs["run"] and batches(tmp_path) == wanted
+
+
+def test_batches_that_cells_share__are_read_once(tmp_path, monkeypatch):
+    text = edited(DESIGN, "bandwidth = [0.5, 1.0]", 'combination = ["uniform", "optimal"]')
+    text = edited(text, 'hue = "bandwidth"', 'hue = "combination"')
+    design = load_design(write_design(tmp_path, text))
+    run(design, output=tmp_path, executor="serial")
+    read: list[tuple[str, int]] = []
+    original = Store.read_batch
+
+    def counted(store, identity, batch, shape):
+        read.append((identity, batch))
+        return original(store, identity, batch, shape)
+
+    monkeypatch.setattr(Store, "read_batch", counted)
+    ledger = Ledger(design, store_of(design, tmp_path))
+    ledger.first_tasks()
+    looks = Counter(
+        (account.identity, batch) for account in ledger.accounts[::2] for n in account.looks for batch in range(n)
+    )
+    assert len({account.identity for account in ledger.accounts}) == len(ledger.accounts) // 2
+    assert Counter(read) == looks
 
 
 def test_second_run_in_a_folder__is_refused_and_harmless(design, tmp_path, monkeypatch):

@@ -300,7 +300,7 @@ def test_paired_contributions__give_the_error_of_a_difference():
     assert unpaired > 2 * spread  # the control: ignoring the pairing would be wrong by far
 
 
-def test_gaps__are_zero_for_covariance_and_not_for_other_correlations(sample):
+def test_gaps__are_zero_for_covariance_and_ambiguity_and_not_for_other_correlations(sample):
     errors, target = sample
     means = errors + target[:, None]
     direct = (errors.mean(axis=2) ** 2).mean(axis=1)
@@ -312,6 +312,7 @@ def test_gaps__are_zero_for_covariance_and_not_for_other_correlations(sample):
         moments = update(moments, range(row, row + 1), row, means[[row]], None, None, statistics[[row]])
     found = performance(moments, np.array([0.5, 0.3, 0.2]), STATISTICS).estimate
     assert found["decomposition_gap"] == pytest.approx(0.0, abs=1e-12)
+    assert found["ambiguity_gap"] == pytest.approx(0.0, abs=1e-12)
     # By hand, of the uniform average whatever the weights; here variances of heads differ twofold and more.
     covariance = np.array([np.cov(means[:, q].T) for q in range(2)])
     variance = np.trace(covariance, axis1=1, axis2=2).mean() / 3

@@ -26,7 +26,6 @@ from simstudy.report.pictures import Found
 from simstudy.report.tables import (
     cell_frame,
     comparison_frame,
-    count_origins,
     verdict_frame,
     verdict_lines,
     verdict_table,
@@ -279,46 +278,6 @@ def test_verdicts__round_trip_through_csv(folder, results):
     pd.testing.assert_frame_equal(every, comparison_frame(results), check_dtype=False)
     assert table["claim"].tolist() == ["falls", "agrees", "floor"]
     assert "<script>" in table["statement"][0]
-
-
-def test_verdict_lines__round_to_the_error_and_compare_with_what_was_declared(results):
-    lines = verdict_lines(results)
-    assert [line.verdict for line in lines] == ["supported", "contradicted", "inconclusive"]
-    assert [line.as_declared for line in lines] == [True, True, False]
-    assert lines[1].estimate == "0.600 ± 0.012"
-    assert lines[1].claimed == "0.4 to 0.6" and lines[1].confidence == "0.56 to 0.65"
-    assert lines[2].p_against == "< 0.0001" and lines[2].why == "too few blocks"
-
-
-def test_origins__are_counted_each_by_itself(results):
-    first, second, third = verdict_lines(results)
-    lines = [
-        first._replace(origin="abstract C6", confirmed="supported"),
-        second._replace(origin="foil", confirmed="divided"),
-        third._replace(origin="abstract C5"),
-    ]
-    counts = {count.origin: count for count in count_origins(lines)}
-    assert list(counts) == ["abstract", "abstract C5", "abstract C6", "foil"]
-    assert [count.claims for count in counts.values()] == [2, 1, 1, 1]
-    assert counts["abstract"].verdicts == {"supported": 1, "inconclusive": 1}
-    assert [count.unlike_declared for count in counts.values()] == [1, 1, 0, 0]
-    assert [count.confirmed for count in counts.values()] == [1, 0, 1, 0]
-
-
-def test_verdict_table__prints_square_brackets_as_they_are(results, capsys):
-    show_table(verdict_table(results))
-    printed = capsys.readouterr().out
-    assert "ensemble_variance at [n_keys = 100]" in printed
-    for word in (
-        "falls",
-        "supported",
-        "contradicted",
-        "inconclusive",
-        "0.500 ± 0.012",
-        "claimed -0.1 to 0.1",
-        "within 0.46 to 0.55",
-    ):
-        assert word in printed
 
 
 def test_design_without_claims_and_figures__has_a_report(tmp_path):
