@@ -30,6 +30,9 @@ APART = 4.0
 WIDEST = 24.0
 """Of all colours at one x, in points."""
 
+MANY_TIMES = 10.0
+"""A residual from which on nobody reads per cent."""
+
 
 def reach(found: Residuals) -> float:
     """Return how far strips go on either side of 0; 0 if theory says nothing of any cell."""
@@ -99,6 +102,6 @@ def residual_entries(beyond: Sequence[float], what: str = WHAT) -> Entries:
     if beyond:
         furthest = max(beyond, key=abs)
         points = "1 point" if len(beyond) == 1 else f"{len(beyond)} points"
-        text = f"arrows: {points} beyond the strip, the furthest at {_percent(float(f'{furthest:.3g}'), 0)}"
-        entries.append((nothing, text))
+        shown = _percent(float(f"{furthest:.3g}"), 0) if abs(furthest) < MANY_TIMES else f"{1 + furthest:.3g} times"
+        entries.append((nothing, f"arrows: {points} beyond the strip, the furthest at {shown}"))
     return entries
