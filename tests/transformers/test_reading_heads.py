@@ -58,6 +58,7 @@ def test_bert(parts):
     heads = simstudy.read_heads(arrays, {"model_type": "bert", **CONFIG})
     require_same(heads, parts)
     assert not heads.causal and heads.rotary_base is None
+    assert simstudy.read_heads(arrays, {"model_type": "bert", **CONFIG, "is_decoder": True}).causal
 
 
 def test_gpt2__has_fused_projections_that_map_rows(parts):
@@ -162,6 +163,7 @@ def test_causal_weights__see_the_past_alone():
         ({"num_attention_heads": None}, "num_attention_heads = None"),
         ({"num_hidden_layers": L + 1}, "lack encoder.layer.3"),
         ({"position_embedding_type": "relative_key"}, "position_embedding_type = 'relative_key'.*'absolute'"),
+        ({"scale_attn_weights": False}, "scale_attn_weights = False.*True"),
         ({"rope_scaling": {"rope_type": "llama3", "factor": 8.0}}, "rope_type = 'llama3'.*'default'"),
     ],
 )
