@@ -141,7 +141,7 @@ def read_heads(weights: Any, config: Mapping[str, Any] | str | Path | None = Non
     Raises
     ------
     UserError
-        If the weights cannot be read, lack a projection, or do not fit the configuration.
+        If the weights cannot be read, lack a projection, hold NaN, or do not fit the configuration.
     """
     if config is None:
         if not hasattr(weights, "config"):
@@ -154,11 +154,11 @@ def read_heads(weights: Any, config: Mapping[str, Any] | str | Path | None = Non
     convention = CONVENTIONS[said.model_type]
     with _named(weights):
         layers = [_layer(arrays, said, convention, group) for group in range(said.n_groups)]
-    query, key, value, output, *biases = (_stack([layer[k] for layer in layers], said.n_layers) for k in range(7))
-    return TransformerHeads(
-        query, key, value, output, biases[0], biases[1], biases[2],
-        scale=said.head_dim**-0.5, causal=said.causal, rotary_base=said.rotary_base,
-    )  # fmt: skip
+        query, key, value, output, *biases = (_stack([layer[k] for layer in layers], said.n_layers) for k in range(7))
+        return TransformerHeads(
+            query, key, value, output, biases[0], biases[1], biases[2],
+            scale=said.head_dim**-0.5, causal=said.causal, rotary_base=said.rotary_base,
+        )  # fmt: skip
 
 
 @contextlib.contextmanager
@@ -166,8 +166,8 @@ def _named(source: Any) -> Iterator[None]:
     """Put the path of a file before what is wrong with its content."""
     try:
         yield
-    except UserError as error:
-        raise (UserError(f"{source}: {error}") if isinstance(source, (str, Path)) else error) from None
+    except (UserError, ValueError) as error:
+        raise UserError(f"{source}: {error}" if isinstance(source, (str, Path)) else str(error)) from None
 
 
 def load_arrays(weights: Any) -> Weights:

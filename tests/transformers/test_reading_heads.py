@@ -178,6 +178,11 @@ def test_mistakes_in_files__are_told_with_their_path(parts, tmp_path):
     (tmp_path / "config.json").write_text(json.dumps({"model_type": "bert", **CONFIG, "num_attention_heads": 3}))
     with pytest.raises(UserError, match=r"model\.npz: .*the configuration says"):
         simstudy.read_heads(tmp_path / "model.npz", tmp_path / "config.json")
+    parts["matrices"][1, 2, 0, 0] = np.nan
+    np.savez(tmp_path / "model.npz", **by_linear_maps(parts, BERT, "encoder.layer.{0}.attention.output.dense"))
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": "bert", **CONFIG}))
+    with pytest.raises(UserError, match=r"model\.npz: key holds NaN"):
+        simstudy.read_heads(tmp_path / "model.npz", tmp_path / "config.json")
     (tmp_path / "config.json").write_text(json.dumps({"model_type": "mamba"}))
     with pytest.raises(UserError, match=r"config\.json: model_type = 'mamba'"):
         simstudy.read_heads(tmp_path / "model.npz", tmp_path / "config.json")
