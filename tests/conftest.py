@@ -6,11 +6,19 @@ Files are handed to workers in this order, whole: ``--dist loadfile --no-loadsco
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
 
+import dask
 import pytest
+import xarray as xr
+from builders import write_design
 from commands import PRINTED
+
+from simstudy.design.load import Design, load_design
 
 # Those that wait for Slurm and networks, then by processor time; the others take less than 10 s each.
 LONGEST = (
@@ -21,6 +29,37 @@ LONGEST = (
     "test_quasi_monte_carlo.py", "test_equal_keys.py", "test_monte_carlo.py", "test_control_variate.py",
     "test_sealing.py", "test_documents.py",
 )  # fmt: skip
+
+
+class Finished(NamedTuple):
+    """A study that was run: its design, its results, and the folder of all studies that holds it."""
+
+    design: Design
+    results: xr.Dataset
+    output: Path
+
+    def copied(self, output: Path) -> Path:
+        """Copy what the run has left into a folder, and return that: quicker than to run it there."""
+        return shutil.copytree(self.output, output, dirs_exist_ok=True)
+
+
+@pytest.fixture(scope="session")
+def tiny(tmp_path_factory: pytest.TempPathFactory) -> Finished:
+    """`builders.DESIGN`, run once for all tests of a worker; tests that change its files have a copy."""
+    from simstudy.study import run
+
+    design = load_design(write_design(tmp_path_factory.mktemp("design")))
+    output = tmp_path_factory.mktemp("tiny")
+    return Finished(design, run(design, output=output, executor="serial"), output)
+
+
+@pytest.fixture
+def warm_processes(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Processes of Dask are forked from one that has imported everything, as those of `commands.FORKS`."""
+    # Dask would replace what is imported there.
+    monkeypatch.setattr("distributed.utils._forkserver_preload_set", True)
+    with dask.config.set({"distributed.worker.multiprocessing-method": "forkserver"}):
+        yield
 
 
 @pytest.fixture
