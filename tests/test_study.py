@@ -17,7 +17,8 @@ from simstudy.design.load import load_design
 from simstudy.design.measures import INDICES, MEASURES, VARIABLES
 from simstudy.errors import UserError
 from simstudy.execution.ledger import Ledger
-from simstudy.execution.store import read_results, store_of
+from simstudy.execution.netcdf import read_results
+from simstudy.execution.store import store_of
 from simstudy.study import run
 
 

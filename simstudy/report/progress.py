@@ -22,6 +22,10 @@ from simstudy.report.terminal import bar, entry, is_watched, say
 
 LOG_SECONDS = 10.0
 """Time between two lines where there is no terminal."""
+SHOW_SECONDS = 0.1
+"""Time between two looks at the ledger, at the least."""
+SHOW_SHARE = 0.05
+"""Share of the time that looking may take: it costs more the more cells there are."""
 _UNKNOWN = "time left unknown"
 MAX_LISTED = 10
 """Cells that a message lists; the table of `status` has them all."""
@@ -36,6 +40,7 @@ class ProgressDisplay:
         self._started = self._logged = time.monotonic()
         self._quiet = quiet
         self._initial: float | None = None
+        self._due = 0.0
         columns = (
             TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(),
             TextColumn("{task.fields[replicates]:,} replicates"), TimeElapsedColumn(), TextColumn("ETA"),
@@ -52,8 +57,15 @@ class ProgressDisplay:
         self._bar.stop()
 
     def __call__(self, ledger: Ledger, predicted: int | None = None) -> None:
-        """Show the state of the run; the ETA follows the estimated cost of what is left to simulate."""
+        """Show the state of the run, if it is time to."""
         self.ledger = ledger
+        began = time.monotonic()
+        if began >= self._due:
+            self._show(ledger, predicted, began)
+            self._due = began + max(SHOW_SECONDS, (time.monotonic() - began) / SHOW_SHARE)
+
+    def _show(self, ledger: Ledger, predicted: int | None, now: float) -> None:
+        """The ETA follows the estimated cost of what is left to simulate."""
         done, expected = ledger.work_done, ledger.work_expected
         replicates = sum((a.target - a.missing) * a.batch_size for a in ledger.accounts)
         cells = sum(account.finished for account in ledger.accounts)
@@ -62,7 +74,6 @@ class ProgressDisplay:
         total = expected if ledger.work_known else None
         self._bar.update(self._task, total=total, completed=done, description=text, replicates=replicates)
         self._initial = done if self._initial is None else self._initial
-        now = time.monotonic()
         if not self._quiet and not is_watched() and now - self._logged >= LOG_SECONDS:
             self._logged = now
             speed = (done - self._initial) / (now - self._started)

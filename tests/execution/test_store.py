@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import os
 
 import numpy as np
 import pytest
@@ -13,7 +14,8 @@ from hypothesis import strategies as st
 
 from simstudy.errors import UserError
 from simstudy.execution.batch_files import Shape, sealed
-from simstudy.execution.store import Store, read_results
+from simstudy.execution.netcdf import read_results
+from simstudy.execution.store import Store
 from simstudy.replicates.moments import Moments, empty
 
 SHAPE = Shape(n_queries=1, n_members=2, n_statistics=9, batch_size=32)
@@ -111,14 +113,43 @@ def test_pickled_array__is_not_loaded(store, tmp_path):
     assert (tmp_path / "trap").exists()
 
 
-def test_failed_write__leaves_nothing_behind(store, monkeypatch):
+@pytest.mark.parametrize("call", ["replace", "fsync"])
+def test_failed_write__leaves_nothing_behind(store, call, monkeypatch):
     def full(*_: object, **__: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("simstudy.execution.store.os.fsync", full)
+    monkeypatch.setattr(f"simstudy.execution.store.os.{call}", full)
     with pytest.raises(UserError, match="No space left"):
-        store.write_batch("abc", 0, some_moments())
+        store.write_text("a.txt", "text")
     assert [p for p in store.folder.rglob("*") if p.is_file()] == []
+
+
+def test_batches__are_flushed_together_and_with_the_folder_that_names_them(store, monkeypatch):
+    flushed: list[int] = []
+    monkeypatch.setattr("simstudy.execution.store.os.fsync", lambda file: flushed.append(os.fstat(file).st_ino))
+    monkeypatch.setattr("simstudy.execution.store.FLUSH_SECONDS", 1e9)
+    with store.locked():
+        flushed.clear()
+        for batch in (0, 1):
+            store.write_batch("abc", batch, some_moments())
+        assert flushed == []
+        paths = [store.batch_path("abc", batch) for batch in (0, 1)]
+    assert flushed == [path.stat().st_ino for path in (*paths, paths[0].parent)]
+    flushed.clear()
+    store.flush()
+    assert flushed == []
+    monkeypatch.setattr("simstudy.execution.store.FLUSH_SECONDS", 0.0)
+    store.write_batch("abc", 2, some_moments())
+    assert len(flushed) == 2
+
+
+def test_disk_that_fails_later__is_told(store, monkeypatch):
+    def failing(_: int) -> None:
+        raise OSError(5, "Input/output error")
+
+    with pytest.raises(UserError, match=r"0000000\.npz: cannot be written \(Input/output error\)"), store.locked():
+        store.write_batch("abc", 0, some_moments())
+        monkeypatch.setattr("simstudy.execution.store.os.fsync", failing)
 
 
 def test_missing_results__are_one_message(tmp_path):
