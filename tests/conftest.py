@@ -48,9 +48,11 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> Finished:
     """`builders.DESIGN`, run once for all tests of a worker; tests that change its files have a copy."""
     from simstudy.study import run
 
-    design = load_design(write_design(tmp_path_factory.mktemp("design")))
-    output = tmp_path_factory.mktemp("tiny")
-    return Finished(design, run(design, output=output, executor="serial"), output)
+    path = write_design(tmp_path_factory.mktemp("design"))
+    design, output = load_design(path), tmp_path_factory.mktemp("tiny")
+    results = run(design, output=output, executor="serial")
+    path.unlink()  # or copies would not be those of another file
+    return Finished(design, results, output)
 
 
 @pytest.fixture

@@ -91,8 +91,7 @@ def test_damaged_batch__is_computed_again(tiny, design, serial, tmp_path, damage
 
 def test_tighter_precision__extends_what_is_stored(tiny, serial, tmp_path):
     before = batch_digests(tiny.design, tiny.copied(tmp_path))
-    text = edited(DESIGN, "mse = 0.05", "mse = 0.02")
-    tiny.design.path.write_text()
+    tighter = load_design(write_design(tmp_path, edited(DESIGN, "mse = 0.05", "mse = 0.02")))
     results = run(tighter, output=tmp_path, executor="serial")
     after = batch_digests(tighter, tmp_path)
     assert before.items() < after.items()
