@@ -5,6 +5,7 @@ Files are handed to workers in this order, whole: ``--dist loadfile --no-loadsco
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 import subprocess
@@ -97,6 +98,12 @@ def in_process(
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     """One worker more than cores: tests of Slurm, networks and kills wait for most of their time."""
     return len(os.sched_getaffinity(0)) + 1
+
+
+def pytest_collection_finish() -> None:
+    """What all tests share lives as long as they: rubbish is not looked for in it over and over."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

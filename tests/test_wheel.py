@@ -33,7 +33,7 @@ def python(installed: Path, cwd: Path, *arguments: str) -> subprocess.CompletedP
     return subprocess.run([sys.executable, *arguments], capture_output=True, text=True, cwd=cwd, env=environment)
 
 
-# In one process, as each imports for seconds.  The heads of the design that is listed are in files.
+# In one process, as each imports for seconds; the new design with fewer replicates.  The heads of the other are in files.
 COMMANDS = """
 from pathlib import Path
 from simstudy.__main__ import command
@@ -43,7 +43,7 @@ assert command(["status", "diversity-index", "--json"]) == 0
 assert not list(Path().iterdir())
 assert command(["init", "my-question"]) == 0
 new = Path("my-question.toml")
-new.write_text(new.read_text().replace("0.02", "0.2"))
+new.write_text(new.read_text().replace("0.02", "0.2").replace("population =", "# population ="))
 raise SystemExit(command(["run", "my-question.toml", "--quiet", "--executor", "serial"]))
 """
 
