@@ -33,7 +33,8 @@ def python(installed: Path, cwd: Path, *arguments: str) -> subprocess.CompletedP
     return subprocess.run([sys.executable, *arguments], capture_output=True, text=True, cwd=cwd, env=environment)
 
 
-# In one process, as each imports for seconds; the new design with fewer replicates.  The heads of the other are in files.
+# In one process, as each imports for seconds, and the new design with fewer replicates.  The heads of the other one
+# are in files.
 COMMANDS = """
 from pathlib import Path
 from simstudy.__main__ import command
