@@ -33,8 +33,8 @@ FEWER_FIGURES = "from simstudy.report import page; page.draw_z_scores = lambda r
 
 @pytest.fixture(scope="module")
 def bench(tmp_path_factory) -> Iterator[Bench]:
-    half = edited(WORK, "max_replicates = 512", "max_replicates = 256")
-    with Bench(tmp_path_factory.mktemp("kills"), half, FEWER_FIGURES) as bench:
+    half_as_many = edited(WORK, "batch_size = 32", "batch_size = 64")
+    with Bench(tmp_path_factory.mktemp("kills"), half_as_many, FEWER_FIGURES) as bench:
         yield bench
 
 

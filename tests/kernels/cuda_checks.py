@@ -161,7 +161,7 @@ REGRESSION = {"function": "ridge", "amplitude": 2.0, "direction": [1.0, -0.5]}
 def test_batch__has_the_moments_of_the_cpu(logits, precision, treatment):
     cell = minimal_cell(
         logits=logits, dtype=precision, noise_treatment=treatment, regression=REGRESSION, n_keys=5, n_features=4,
-        batch_size=4, queries={"kind": "points", "points": [[0.5, -1.0]]},
+        batch_size=16, queries={"kind": "points", "points": [[0.5, -1.0]]},
     )  # fmt: skip
     (cpu,), (gpu,) = simulate_batch([cell], 3), simulate_batch([cell], 3, "cuda")
     for name in ("error_sum", "product_sum", "statistic_sum", "target"):
@@ -179,7 +179,7 @@ def test_batch__has_the_moments_of_the_cpu(logits, precision, treatment):
     pytest.param({"key_distribution": {"distribution": "student_t", "df": 5.0}}, marks=pytest.mark.rare),
 ], ids=str)  # fmt: skip
 def test_batch__of_other_kinds_of_cells(settings):
-    cell = minimal_cell(regression=REGRESSION, n_keys=5, n_features=4, batch_size=4, **settings)
+    cell = minimal_cell(regression=REGRESSION, n_keys=5, n_features=4, batch_size=16, **settings)
     (cpu,), (gpu,) = simulate_batch([cell], 0), simulate_batch([cell], 0, "cuda")
     np.testing.assert_allclose(gpu.product_sum, cpu.product_sum, rtol=0, atol=1e-12 * np.abs(cpu.product_sum).max())
 
