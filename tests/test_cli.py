@@ -75,7 +75,7 @@ def test_plan_run_replay_merge__in_turn(in_process, tmp_path):
     planned = in_process("plan", path, "--output", output, "--workers", "64")
     assert planned.returncode == 0, planned.stderr
     assert "left on 64 such workers" in planned.stdout and "angles" in planned.stdout
-    n_pilot = len(list(output.rglob("*.npz")))
+    n_pilot = len(list(output.rglob("*.npy")))
     assert n_pilot == 24 and not (output / "tiny" / "quick" / "results.nc").exists()
     rebuilt = in_process("replay", path, "--output", output, "--cell", "angle=45,bandwidth=0.5", "--replicate", "17")
     assert rebuilt.returncode == 0, rebuilt.stderr
@@ -125,7 +125,7 @@ def test_run_in_use__is_one_message_and_exit_code_2(tmp_path):
 def test_damaged_batches__are_told(in_process, tmp_path):
     path, output = write_design(tmp_path), tmp_path / "out"
     in_process("run", path, "--output", output, "--executor", "serial")
-    batch = next(output.rglob("*.npz"))
+    batch = next(output.rglob("*.npy"))
     batch.write_bytes(batch.read_bytes()[:-1])
     result = in_process("run", path, "--output", output, "--executor", "serial")
     assert result.returncode in (0, 3) and "1 stored batches were damaged" in result.stderr
@@ -246,7 +246,7 @@ def test_interrupt__ends_cleanly_and_run_continues(tmp_path):
     command = [sys.executable, "-m", "simstudy", "run", path, "--output", output]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     deadline = time.monotonic() + SECONDS
-    while not list(output.rglob("*.npz")) and time.monotonic() < deadline:
+    while not list(output.rglob("*.npy")) and time.monotonic() < deadline:
         time.sleep(0.1)
     process.send_signal(signal.SIGINT)
     _, messages = process.communicate()

@@ -34,7 +34,7 @@ def serial(tiny):
 
 def batch_digests(design, output: Path) -> dict[str, str]:
     folder = store_of(design, output).folder / "batches"
-    return {p.relative_to(folder).as_posix(): hashlib.sha256(p.read_bytes()).hexdigest() for p in folder.rglob("*.npz")}
+    return {p.relative_to(folder).as_posix(): hashlib.sha256(p.read_bytes()).hexdigest() for p in folder.rglob("*.npy")}
 
 
 def assert_same(left: tuple[xr.Dataset, Path], right: tuple[xr.Dataset, Path], design) -> None:
@@ -74,7 +74,7 @@ def test_interrupted_run__continues_to_the_same_bits(design, serial, tmp_path):
         run(design, output=tmp_path, executor="serial", observer=interrupt)
     kept = batch_digests(design, tmp_path)
     assert 0 < len(kept) < len(batch_digests(design, serial[1]))
-    times = {p: p.stat().st_mtime_ns for p in tmp_path.rglob("*.npz")}
+    times = {p: p.stat().st_mtime_ns for p in tmp_path.rglob("*.npy")}
     assert_same(serial, (run(design, output=tmp_path, executor="serial"), tmp_path), design)
     assert all(path.stat().st_mtime_ns == time for path, time in times.items())  # nothing was computed twice
 
@@ -82,7 +82,7 @@ def test_interrupted_run__continues_to_the_same_bits(design, serial, tmp_path):
 @pytest.mark.parametrize("damage", [b"", b"rubbish", None])
 def test_damaged_batch__is_computed_again(tiny, design, serial, tmp_path, damage):
     tiny.copied(tmp_path)
-    path = sorted(tmp_path.rglob("*.npz"))[1]
+    path = sorted(tmp_path.rglob("*.npy"))[1]
     content = bytearray(path.read_bytes())
     content[len(content) // 2] ^= 1
     path.write_bytes(bytes(content) if damage is None else damage)

@@ -2,7 +2,7 @@
 
 Layout of a study folder::
 
-    batches/<cell identity>/<batch number>.npz   one immutable file for each batch, checksummed, stating its address
+    batches/<cell identity>/<batch number>.npy   one immutable file for each batch, checksummed, stating its address
     batches/<cell identity>/cell.json            settings and engine, of which the identity is a digest
     results.nc  details.nc  report.html  figures/  verdicts.csv  comparisons.csv  cells.csv  provenance.json
     .lock  .owner.json  .partial/                who writes here, and what is not whole yet
@@ -37,11 +37,11 @@ from simstudy.design.document import Design
 from simstudy.design.files import read_regular
 from simstudy.design.settings import Record
 from simstudy.errors import UserError
-from simstudy.execution.batch_files import Shape, Statement, digest, pack, same, unpack
+from simstudy.execution.batch_files import Shape, Statement, pack, same, sealed, unpack
 from simstudy.execution.netcdf import netcdf
 from simstudy.replicates.moments import Moments
 
-_BATCH_FILE = re.compile(r"[0-9]{7}\.npz")
+_BATCH_FILE = re.compile(r"[0-9]{7}\.npy")
 _IDENTITY = re.compile(r"[0-9a-f]{20}")
 _STATEMENT = "cell.json"
 DETAILS_FILE = "details.nc"
@@ -173,7 +173,7 @@ class Store:
 
     def batch_path(self, identity: str, batch: int) -> Path:
         """Return where a batch is stored."""
-        return self.folder / "batches" / identity / f"{batch:07d}.npz"
+        return self.folder / "batches" / identity / f"{batch:07d}.npy"
 
     def stored_cells(self) -> list[str]:
         """Return the identities of the cells that have batches on disk, in order."""
@@ -311,8 +311,7 @@ class Store:
 
     def write_dataset(self, name: str, dataset: xr.Dataset) -> Path:
         """Store a labelled data set as netCDF, its digest behind the end that netCDF knows, and return its path."""
-        content = netcdf(dataset)
-        return self.write_bytes(name, content + digest(content))
+        return self.write_bytes(name, sealed(netcdf(dataset)))
 
     def write_text(self, name: str, text: str) -> Path:
         """Store a text file of the study and return its path."""

@@ -8,12 +8,14 @@ from collections.abc import Sequence
 from types import TracebackType
 
 import numpy as np
+import xarray as xr
 from rich.box import SIMPLE_HEAD
 from rich.progress import BarColumn, TaskProgressColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
 
 from simstudy.design.document import Design
+from simstudy.design.moments_needed import lacking, order_of
 from simstudy.design.settings.cell import level
 from simstudy.execution.ledger import Account, Ledger, cost
 from simstudy.execution.plan import GridPlan, Plan
@@ -177,6 +179,32 @@ def missed_lines(missed: Sequence[Account], design: Design) -> list[str]:
     if len(missed) > MAX_LISTED:
         lines.append(f"  and {len(missed) - MAX_LISTED} more")
     return lines
+
+
+def open_lines(results: xr.Dataset, design: Design) -> list[str]:
+    """Return which claims are open, unlike declared, where more replicates may decide, and what would spend these."""
+    lines, computed = [], results.n_replicates + results.n_failed
+    for grid, precision in {planned.grid: planned.precision for planned in design.cells}.items():
+        claims = [name for name, claim in design.claims.items() if claim.grid == grid]
+        claims = [name for name in claims if _is_open(results.sel(claim=name), design, name)]
+        at_ceiling = computed.values[results.grid.values == grid] >= precision.max_replicates
+        remedy = ""
+        if precision.stop == "precision" and not at_ceiling.all():
+            remedy = f'the precision asked for; state grids.{grid}.precision.stop = "both" to go on with them'
+        elif at_ceiling.any():
+            remedy = f"max_replicates = {precision.max_replicates:,}; raise it to go on with them"
+        if claims and remedy:
+            lines.append(f"open: {', '.join(claims)}: cells of {grid} stopped at {remedy}")
+    return lines
+
+
+def _is_open(judged: xr.Dataset, design: Design, name: str) -> bool:
+    """Whether a claim is open, unlike declared, with an estimate that has an error."""
+    if judged.verdict != "inconclusive" or judged.declared_verdict == "inconclusive":
+        return False
+    claim = design.claims[name]
+    cells = [planned.cell for planned in design.cells if planned.grid == claim.grid]
+    return bool(np.isfinite(judged.verdict_estimate)) and not lacking(cells, 2 * order_of(claim))
 
 
 def plan_table(plan: Plan) -> Table:

@@ -58,7 +58,7 @@ def computed(monkeypatch) -> list[tuple]:
 
 
 def test_damaged_batches__are_all_that_is_computed_again(design, tmp_path, monkeypatch):
-    files = sorted(tmp_path.rglob("*.npz"))
+    files = sorted(tmp_path.rglob("*.npy"))
     wanted = batches(tmp_path)
     files[0].write_bytes(files[0].read_bytes()[:-1])
     files[1].write_bytes(b"\x00" + files[1].read_bytes()[1:])
@@ -154,7 +154,7 @@ def disk_with_room_for(size: int) -> Iterator[None]:
 
 
 @pytest.mark.parametrize(
-    ("size", "place"), [(50, ".owner.json"), (2_000, ".npz"), (20_000, "details.nc"), (10_000_000, None)]
+    ("size", "place"), [(50, ".owner.json"), (2_000, ".npy"), (20_000, "details.nc"), (10_000_000, None)]
 )
 @pytest.mark.usefixtures("undrawn")
 def test_disk_that_is_full__is_one_message_and_nothing_torn(tiny, tmp_path, capsys, size, place):
@@ -227,7 +227,7 @@ def test_merged_folders__are_the_study_of_both(tiny, tmp_path, monkeypatch):
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(content)
             shutil.copy((tiny.output / name).with_name("cell.json"), path.parent)
-    damaged = next(stores[0].folder.rglob("*.npz"))
+    damaged = next(stores[0].folder.rglob("*.npy"))
     damaged.write_bytes(damaged.read_bytes()[:-7])
     n_one, n_two = (len(batches(store.folder)) for store in stores[:2])
     assert stores[2].adopt(stores[0]) == (n_one - 1, 0, 1, 0)

@@ -15,12 +15,12 @@ TEARING = """
 import time
 from simstudy.execution.store import Store
 whole = Store._replace
-def torn(self, path, content):
-    if path.suffix == ".npz":
+def torn(self, path, content, flush=True):
+    if path.suffix == ".npy":
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content[:100])
         time.sleep(60)
-    return whole(self, path, content)
+    return whole(self, path, content, flush)
 Store._replace = torn
 """
 FORGETFUL = """

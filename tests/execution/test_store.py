@@ -43,15 +43,15 @@ def test_batch__is_read_back_to_the_bit(store):
 def test_batch_of_another_address__is_not_used(store):
     store.write_batch("abc", 0, some_moments())
     for identity, batch in (("abc", 1), ("other", 0)):
-        path = store.folder / "batches" / identity / f"{batch:07d}.npz"
+        path = store.folder / "batches" / identity / f"{batch:07d}.npy"
         path.parent.mkdir(exist_ok=True)
-        path.write_bytes((store.folder / "batches" / "abc" / "0000000.npz").read_bytes())
+        path.write_bytes((store.folder / "batches" / "abc" / "0000000.npy").read_bytes())
         assert store.read_batch(identity, batch, SHAPE) is None
 
 
 def test_foreign_files__are_no_batches(store):
     store.write_batch("abc", 0, some_moments())
-    for name in ("²².npz", "1.npz", "notes.txt", ".0000001.npz"):
+    for name in ("²².npy", "1.npy", "notes.txt", ".0000001.npy"):
         (store.folder / "batches" / "abc" / name).write_text("")
     assert store.stored_batches("abc") == {0}
 
@@ -61,7 +61,7 @@ def test_same_moments__give_the_same_bytes(tmp_path):
     for name in ("one", "two"):
         store = Store(tmp_path / name)
         store.write_batch("abc", 0, some_moments())
-        contents.add((tmp_path / name / "batches" / "abc" / "0000000.npz").read_bytes())
+        contents.add((tmp_path / name / "batches" / "abc" / "0000000.npy").read_bytes())
     assert len(contents) == 1
 
 
@@ -69,7 +69,7 @@ def test_same_moments__give_the_same_bytes(tmp_path):
 @given(data=st.data())
 def test_flipped_or_cut_file__is_noticed_wherever_it_lies(store, data):
     store.write_batch("abc", 0, some_moments())
-    path = store.folder / "batches" / "abc" / "0000000.npz"
+    path = store.folder / "batches" / "abc" / "0000000.npy"
     content = bytearray(path.read_bytes())
     place = data.draw(st.integers(0, len(content) - 1))
     if data.draw(st.booleans()):
@@ -81,11 +81,10 @@ def test_flipped_or_cut_file__is_noticed_wherever_it_lies(store, data):
 
 
 def test_batch_without_its_digest__is_not_used(store):
-    """An archive that was written by another program, or under another address and sealed again."""
+    """A file that was written by another program, or under another address and sealed again."""
     store.write_batch("abc", 0, some_moments())
     path = store.batch_path("abc", 0)
-    with np.load(path) as fields:  # any reader of .npz opens it
-        np.savez(path, **fields)
+    np.save(path, np.load(path))  # any reader of .npy opens it
     assert store.read_batch("abc", 0, SHAPE) is None
 
 
@@ -104,12 +103,11 @@ def test_pickled_array__is_not_loaded(store, tmp_path):
 
     store.write_batch("abc", 0, some_moments())
     path, buffer = store.batch_path("abc", 0), io.BytesIO()
-    address = np.array(["abc", "0"])
-    np.savez(buffer, **(some_moments()._asdict() | {"target": np.array([Trap()])}), address=address)
+    np.save(buffer, np.array([Trap()]))
     path.write_bytes(sealed(buffer.getvalue()))
     assert store.read_batch("abc", 0, SHAPE) is None and not (tmp_path / "trap").exists()
     # The control: whoever allows pickle is trapped.
-    np.load(path, allow_pickle=True)["target"]
+    np.load(path, allow_pickle=True)
     assert (tmp_path / "trap").exists()
 
 
@@ -147,7 +145,7 @@ def test_disk_that_fails_later__is_told(store, monkeypatch):
     def failing(_: int) -> None:
         raise OSError(5, "Input/output error")
 
-    with pytest.raises(UserError, match=r"0000000\.npz: cannot be written \(Input/output error\)"), store.locked():
+    with pytest.raises(UserError, match=r"0000000\.npy: cannot be written \(Input/output error\)"), store.locked():
         store.write_batch("abc", 0, some_moments())
         monkeypatch.setattr("simstudy.execution.store.os.fsync", failing)
 

@@ -178,7 +178,7 @@ def test_precision__may_be_asked_for_beside(tmp_path, near):
 def test_looks__are_the_same_whatever_interrupts_and_on_any_executor(tmp_path, near):
     first = run(design_of(tmp_path, near), output=tmp_path, executor="serial")
     study = tmp_path / "tiny" / "quick"
-    batches = sorted((study / "batches").rglob("*.npz"))
+    batches = sorted((study / "batches").rglob("*.npy"))
     for batch in batches[::3]:
         batch.unlink()
     again = run(design_of(tmp_path, near), output=tmp_path, executor="serial")
