@@ -17,7 +17,7 @@ from simstudy.design.settings.cell import Coordinates, label, level
 from simstudy.design.settings.code import OWN_MEASURE
 from simstudy.design.settings.systems import QUANTITIES
 from simstudy.errors import UserError
-from simstudy.execution.store import read_results
+from simstudy.execution.netcdf import read_results
 from simstudy.text import printable
 
 OF_STUDY = ("study", "profile", "engine")
