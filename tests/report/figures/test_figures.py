@@ -5,6 +5,7 @@ from __future__ import annotations
 import matplotlib as mpl
 import numpy as np
 import pytest
+import xarray as xr
 from builders_results import build_design, build_results
 from matplotlib.container import ErrorbarContainer
 
@@ -249,6 +250,14 @@ def test_diversity__of_one_index_has_a_panel_for_each_level(design, results):
     assert len(panels) == len(levels) and {axes.get_xlabel() for axes in panels} == {"vendi"}
     cells = results.isel(cell=np.flatnonzero((results.grid == figure.grid) & (results[figure.panel] == levels[0])))
     np.testing.assert_allclose(np.sort(points(panels[0])[:, 0]), np.sort(cells.hdi.sel(index="vendi").values))
+
+
+def test_diversity__of_panels_with_other_ranges_of_the_index_says_so(design, results):
+    figure = design.figures["which-index"].model_copy(update={"index": "vendi"})
+    wider = results.assign(hdi=results.hdi * xr.where(results[figure.panel] == results[figure.panel][0], 2.0, 1.0))
+    said = ["\n".join(text.get_text() for text in draw(figure, "f", each).legends[-1].get_texts())
+            for each in (results, wider)]  # fmt: skip
+    assert ["panels have x axes of their own" in each for each in said] == [False, True]
 
 
 def test_diversity__of_a_constant_index_has_no_correlation_to_print(results):

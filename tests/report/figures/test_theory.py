@@ -95,6 +95,16 @@ def test_residuals__are_drawn_below_with_their_errors(results):
     assert texts == ["−1 %", "0 %", "+2.5 %"]
 
 
+def test_residuals__of_colours_at_one_x_stand_side_by_side(results):
+    drawing = draw(curve(where={"n_keys": 400}, hue="regression"), "f", results)
+    _, strip = parts(drawing)
+    places = {bar.lines[0].get_transform().transform((45.0, 0.0))[0] for bar in strip.containers}
+    assert len(strip.containers) > 1
+    apart = np.diff(sorted(places)) * 72 / drawing.get_dpi()
+    np.testing.assert_allclose(apart, [4.0] * (len(strip.containers) - 1))
+    assert np.mean(list(places)) == pytest.approx(strip.transData.transform((45.0, 0.0))[0])
+
+
 def test_residuals__far_beyond_the_others_are_arrows_at_the_edge(results):
     cells = chosen(curve(), results)
     values = cells.correlation.sel(source="leading").values.copy()
