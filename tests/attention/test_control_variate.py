@@ -89,7 +89,14 @@ def test_expectations__are_sums_over_a_grid(name, logits):
 
 
 @LOGITS
-@pytest.mark.parametrize("keys", ["gaussian", AUTOREGRESSIVE, EQUICORRELATED], ids=["plain", "chain", "common"])
+@pytest.mark.parametrize(
+    "keys",
+    [
+        pytest.param("gaussian", id="plain", marks=pytest.mark.rare),
+        pytest.param(AUTOREGRESSIVE, id="chain"),
+        pytest.param(EQUICORRELATED, id="common", marks=pytest.mark.rare),
+    ],
+)
 def test_expectations__are_those_of_the_keys_that_are_drawn(keys, logits):
     """In units of Monte Carlo error; controls: a bandwidth 3 % off, and fewer or other terms of m."""
     settings = {"n_keys": 200_000, "n_features": 5, "n_heads": 3, "logits": logits, "key_distribution": keys}
@@ -186,7 +193,11 @@ def gain(measure="mse", **settings):
     return (plain.mcse[measure] / found.mcse[measure]) ** 2
 
 
-@pytest.mark.parametrize("measure", ["mse", "ensemble_variance", "mean_covariance", "squared_bias"])
+@pytest.mark.parametrize(
+    "measure",
+    ["mse", *(pytest.param(name, marks=pytest.mark.rare) for name in ("ensemble_variance", "mean_covariance")),
+     "squared_bias"],
+)  # fmt: skip
 def test_control__saves_replicates_under_a_signal(measure):
     assert gain(measure, n_keys=256, bandwidth=0.5, noise_sd=0.3) > 5
     assert gain(measure, n_keys=256, bandwidth=0.5, noise_sd=0.3, dtype="float32") > 5

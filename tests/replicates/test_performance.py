@@ -129,7 +129,7 @@ def test_failed_replicates__are_counted_kept_and_left_out(sample):
     assert result.estimate["mse"] == pytest.approx(((kept.mean(axis=2)) ** 2).mean(), rel=1e-3)
 
 
-@pytest.mark.parametrize("sizes", [[1] * 15 + [241], [1] * 12 + [60] * 4])
+@pytest.mark.parametrize("sizes", [pytest.param([1] * 15 + [241], marks=pytest.mark.rare), [1] * 12 + [60] * 4])
 def test_unequal_blocks__stay_unbiased_with_the_right_error(sizes, n_studies):
     """Failures leave blocks of unequal length: means of pseudo-values must not weigh them alike."""
     edges, rng = np.concatenate([[0], np.cumsum(sizes)]), np.random.default_rng(8)
