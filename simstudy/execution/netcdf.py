@@ -18,6 +18,8 @@ MAX_RESULTS_BYTES = 1 << 34
 """Largest file of results that is read: it is held in memory."""
 _COMPRESSED: dict[str, Any] = {"zlib": True, "complevel": 4, "shuffle": True}
 """Every reader of netCDF 4 undoes it, and no digit is lost."""
+_WORTH_BYTES = 512
+"""Size from which compressing an array saves more than what netCDF then keeps of its chunks, some kilobyte."""
 
 
 def netcdf(dataset: xr.Dataset) -> bytes:
@@ -31,7 +33,7 @@ def netcdf(dataset: xr.Dataset) -> bytes:
     for variable in dataset.variables.values():
         # Texts become characters, as text of any length cannot be compressed.
         text = {"dtype": "S1"} if variable.dtype.kind in "OTU" else {}
-        variable.encoding = _COMPRESSED | text if variable.ndim else text
+        variable.encoding = _COMPRESSED | text if variable.nbytes >= _WORTH_BYTES else text
     dataset.dump_to_store(NetCDF4DataStore(target))
     return bytes(target.close())
 
