@@ -23,14 +23,13 @@ from simstudy.study import run
 
 
 @pytest.fixture(scope="module")
-def design(tmp_path_factory):
-    return load_design(write_design(tmp_path_factory.mktemp("design")))
+def design(tiny):
+    return tiny.design
 
 
 @pytest.fixture(scope="module")
-def serial(design, tmp_path_factory):
-    output = tmp_path_factory.mktemp("serial")
-    return run(design, output=output, executor="serial"), output
+def serial(tiny):
+    return tiny.results, tiny.output
 
 
 def batch_digests(design, output: Path) -> dict[str, str]:
@@ -45,6 +44,7 @@ def assert_same(left: tuple[xr.Dataset, Path], right: tuple[xr.Dataset, Path], d
 
 
 @pytest.mark.parametrize(("executor", "workers"), [("threads", 1), ("threads", 3), ("processes", 2)])
+@pytest.mark.usefixtures("warm_processes")
 def test_executors__give_the_same_bits(design, serial, tmp_path, executor, workers):
     assert_same(serial, (run(design, output=tmp_path, executor=executor, workers=workers), tmp_path), design)
 
@@ -80,8 +80,8 @@ def test_interrupted_run__continues_to_the_same_bits(design, serial, tmp_path):
 
 
 @pytest.mark.parametrize("damage", [b"", b"rubbish", None])
-def test_damaged_batch__is_computed_again(design, serial, tmp_path, damage):
-    run(design, output=tmp_path, executor="serial")
+def test_damaged_batch__is_computed_again(tiny, design, serial, tmp_path, damage):
+    tiny.copied(tmp_path)
     path = sorted(tmp_path.rglob("*.npy"))[1]
     content = bytearray(path.read_bytes())
     content[len(content) // 2] ^= 1
@@ -89,10 +89,8 @@ def test_damaged_batch__is_computed_again(design, serial, tmp_path, damage):
     assert_same(serial, (run(design, output=tmp_path, executor="serial"), tmp_path), design)
 
 
-def test_tighter_precision__extends_what_is_stored(serial, tmp_path):
-    design = load_design(write_design(tmp_path))
-    run(design, output=tmp_path, executor="serial")
-    before = batch_digests(design, tmp_path)
+def test_tighter_precision__extends_what_is_stored(tiny, serial, tmp_path):
+    before = batch_digests(tiny.design, tiny.copied(tmp_path))
     tighter = load_design(write_design(tmp_path, edited(DESIGN, "mse = 0.05", "mse = 0.02")))
     results = run(tighter, output=tmp_path, executor="serial")
     after = batch_digests(tighter, tmp_path)

@@ -20,7 +20,7 @@ def inspect(
     states: Annotated[
         Path,
         typer.Option(
-            help='.npz with "states" (layer, sequence, token, feature), and "mask" (sequence, token) if padded.'
+            help='"states" (layer, sequence, token, feature) as .npy; as .npz with "mask" (sequence, token) if padded.'
         ),
     ],
     output: Annotated[Path, typer.Option(help="Folder of heads.nc and heads.html.", callback=plain_path)],
@@ -43,10 +43,9 @@ def inspect(
     given = read_weights(states)
     if unknown := given.keys() - {"states", "mask"} or {"states"} - given.keys():
         raise UserError(f'{states}: {", ".join(sorted(unknown))}; give "states", and "mask" if padded, alone')
+    heads = read_heads(weights, config)
     try:
-        found = inspect_heads(
-            read_heads(weights, config), given["states"], given.get("mask"), queries=queries, seed=seed
-        )
+        found = inspect_heads(heads, given["states"], given.get("mask"), queries=queries, seed=seed)
     except ValueError as error:
         raise UserError(f"{states}: {error}") from None
     path = write_heads_page(found, Store(output), weights.stem)

@@ -16,8 +16,9 @@ Array = NDArray[np.float64]
 GEOMETRIC_INDICES = ("chordal", "participation", "entropy", "logdet", "volume", "vendi", "min_angle")
 """Diversity indices that follow from the projections alone (``logdet`` also from the bandwidth)."""
 
-# Of the bases of pairs: 64 MB, and as much again three times while their angles are computed.
-_NUMBERS_AT_A_TIME = 8_000_000
+# Of the bases of pairs: 4 MB, which with what is computed of them stays in the cache of a processor.
+_NUMBERS_AT_A_TIME = 500_000
+_LARGE_SQUARE = 1e-4
 
 
 def orthonormal_bases(projections: Array) -> Array:
@@ -74,10 +75,20 @@ def _angles(left: Array, right: Array) -> Array:
     small = (cosines**2 > 0.5).any(axis=-1)
     sines = np.zeros_like(cosines)
     rest = right[small] - left[small] @ overlap[small]
-    sines[small] = np.clip(np.linalg.svd(rest, compute_uv=False), 0.0, 1.0)
+    sines[small] = np.clip(_singular_values(rest), 0.0, 1.0)
     # Turned round last: of an array in reverse the arc sine takes other instructions, and so other last bits, if the
     # array is short; a replicate by itself would differ from the same among others.
     return np.where(cosines**2 > 0.5, np.arcsin(sines)[..., ::-1], np.arccos(cosines))
+
+
+def _singular_values(tall: Array) -> Array:
+    """Singular values (..., p) of matrices (..., d, p): from their squares, a fifth of the cost, if all are large."""
+    squares = np.linalg.eigvalsh(tall.mT @ tall)[..., ::-1]
+    values = np.sqrt(np.maximum(squares, 0.0))
+    # Squares are as exact as the largest of them, their roots as that over twice the root: two digits are lost at most.
+    lossy = squares[..., -1] < _LARGE_SQUARE
+    values[lossy] = np.linalg.svd(tall[lossy], compute_uv=False)
+    return values
 
 
 def diversity_indices(projections: Array, bandwidth: float = np.nan) -> Array:

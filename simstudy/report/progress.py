@@ -39,10 +39,11 @@ class ProgressDisplay:
     ledger: Ledger
 
     def __init__(self, quiet: bool = False) -> None:
-        self._started = self._logged = time.monotonic()
+        self._logged = time.monotonic()
         self._quiet = quiet
         self._initial: float | None = None
         self._due = 0.0
+        self._first_batch: tuple[float, float] | None = None
         columns = (
             TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(),
             TextColumn("{task.fields[replicates]:,} replicates"), TimeElapsedColumn(), TextColumn("ETA"),
@@ -76,12 +77,16 @@ class ProgressDisplay:
         total = expected if ledger.work_known else None
         self._bar.update(self._task, total=total, completed=done, description=text, replicates=replicates)
         self._initial = done if self._initial is None else self._initial
+        # Before the first batch workers start and kernels are compiled, which says nothing of the other batches.
+        if self._first_batch is None and done > self._initial:
+            self._first_batch = now, done
         if not self._quiet and not is_watched() and now - self._logged >= LOG_SECONDS:
             self._logged = now
-            speed = (done - self._initial) / (now - self._started)
-            left = _time_left(ledger, duration((expected - done) / speed)) if speed > 0 else _UNKNOWN
-            work = f", {left}" if predicted is None else ""
-            say(f"{text}, {replicates:,} replicates{work}")
+            began, work = self._first_batch or (now, done)
+            left = _UNKNOWN
+            if done > work:
+                left = _time_left(ledger, duration((expected - done) * (now - began) / (done - work)))
+            say(f"{text}, {replicates:,} replicates" + (f", {left}" if predicted is None else ""))
 
 
 def _time_left(ledger: Ledger, time_left: str) -> str:

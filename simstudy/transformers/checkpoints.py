@@ -34,7 +34,7 @@ _BRAIN_FLOATS = ("BF16", "BFloat16Storage")
 
 
 def read_weights(path: str | Path) -> Weights:
-    """Read the arrays of a file of weights: safetensors, a checkpoint of PyTorch, or an archive of NumPy.
+    """Read the arrays of a file: safetensors, a checkpoint of PyTorch, or NumPy's.
 
     Parameters
     ----------
@@ -44,7 +44,8 @@ def read_weights(path: str | Path) -> Weights:
     Returns
     -------
     dict
-        Arrays by name; bfloat16, which NumPy lacks, as float32.  Those of safetensors are read when they are used.
+        Arrays by name, "states" if there is but one (.npy); bfloat16, which NumPy lacks, as float32.  Those of
+        safetensors are read when they are used.
 
     Raises
     ------
@@ -60,19 +61,25 @@ def read_weights(path: str | Path) -> Weights:
     except UserError as error:
         raise UserError(f"{path}: {error}") from None
     except OSError as error:
-        raise UserError(f"{path}: cannot be read ({error.strerror or error}); give a file of weights") from None
+        raise UserError(f"{path}: cannot be read ({error.strerror or error}); give the path of a file") from None
     except Exception as error:  # a damaged pickle, archive or header fails in any way
         raise UserError(f"{path}: damaged, or no weights ({type(error).__name__}: {error}); fetch it again") from None
 
 
 def _reader(start: bytes) -> Callable[[BinaryIO, Path], Weights]:
+    if start.startswith(b"\x93NUMPY"):
+        return _read_array
     if start[8:9] == b"{":
         return _read_safetensors
     if start[:2] == b"PK":
         return _read_archive
     if start[:1] == b"\x80":
         return _read_legacy
-    raise UserError("neither safetensors, nor a checkpoint of PyTorch, nor .npz; give one of these")
+    raise UserError("neither safetensors, nor a checkpoint of PyTorch, nor NumPy's; give one of these")
+
+
+def _read_array(file: BinaryIO, _: Path) -> Weights:
+    return {"states": np.load(file, allow_pickle=False)}
 
 
 def _read_safetensors(file: BinaryIO, path: Path) -> Weights:
@@ -85,6 +92,8 @@ def _read_safetensors(file: BinaryIO, path: Path) -> Weights:
     content = np.memmap(path, np.uint8, "r", offset=8 + length)
     arrays = {}
     for name, entry in header.items():
+        if entry["dtype"] not in _SAFETENSORS_TYPES:
+            raise UserError(f"{name} is of type {entry['dtype']}; save one of {', '.join(_SAFETENSORS_TYPES)}")
         begin, end = entry["data_offsets"]
         flat = content[begin:end].view(_SAFETENSORS_TYPES[entry["dtype"]])
         arrays[name] = _number(entry["dtype"], flat.reshape(entry["shape"]))

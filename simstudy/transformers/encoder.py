@@ -5,6 +5,7 @@ Index legend: l layer; h head; t, s token; j feature.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -131,7 +132,8 @@ class Encoder:
 
 
 def _gelu(x: np.ndarray) -> np.ndarray:
-    return 0.5 * x * (1 + erf(x / np.sqrt(2)))
+    # A scalar of NumPy's would turn all that follows into double precision, which takes twice as long.
+    return 0.5 * x * (1 + erf(x / math.sqrt(2)))
 
 
 def restored_probabilities(encoding: Encoding) -> np.ndarray:

@@ -141,7 +141,7 @@ def read_heads(weights: Any, config: Mapping[str, Any] | str | Path | None = Non
     Raises
     ------
     UserError
-        If the weights cannot be read, lack a projection, or do not fit the configuration.
+        If the weights cannot be read, lack a projection, hold NaN, or do not fit the configuration.
     """
     if config is None:
         if not hasattr(weights, "config"):
@@ -154,11 +154,11 @@ def read_heads(weights: Any, config: Mapping[str, Any] | str | Path | None = Non
     convention = CONVENTIONS[said.model_type]
     with _named(weights):
         layers = [_layer(arrays, said, convention, group) for group in range(said.n_groups)]
-    query, key, value, output, *biases = (_stack([layer[k] for layer in layers], said.n_layers) for k in range(7))
-    return TransformerHeads(
-        query, key, value, output, biases[0], biases[1], biases[2],
-        scale=said.head_dim**-0.5, causal=convention.causal, rotary_base=said.rotary_base,
-    )  # fmt: skip
+        query, key, value, output, *biases = (_stack([layer[k] for layer in layers], said.n_layers) for k in range(7))
+        return TransformerHeads(
+            query, key, value, output, biases[0], biases[1], biases[2],
+            scale=said.head_dim**-0.5, causal=said.causal, rotary_base=said.rotary_base,
+        )  # fmt: skip
 
 
 @contextlib.contextmanager
@@ -166,8 +166,8 @@ def _named(source: Any) -> Iterator[None]:
     """Put the path of a file before what is wrong with its content."""
     try:
         yield
-    except UserError as error:
-        raise (UserError(f"{source}: {error}") if isinstance(source, (str, Path)) else error) from None
+    except (UserError, ValueError) as error:
+        raise UserError(f"{source}: {error}" if isinstance(source, (str, Path)) else str(error)) from None
 
 
 def load_arrays(weights: Any) -> Weights:
@@ -190,6 +190,7 @@ class _Sizes(NamedTuple):
     n_heads: int
     n_key_heads: int
     head_dim: int
+    causal: bool
     rotary_base: float | None
 
 
@@ -236,13 +237,17 @@ def _sizes(said: Mapping[str, Any]) -> _Sizes:
         n_heads,
         whole("num_key_value_heads", default=n_heads),
         whole("head_dim", default=max(whole("hidden_size", "n_embd", "dim") // n_heads, 1)),
+        CONVENTIONS[model_type].causal or bool(said.get("is_decoder")),
         float(rotary["rope_theta"]) if CONVENTIONS[model_type] is _LLAMA else None,
     )
 
 
 def _require_usual(said: Mapping[str, Any]) -> None:
     """Refuse models whose logits are others than their projections give."""
-    usual = {"rope_type": "default", "position_embedding_type": "absolute", "scale_attn_by_inverse_layer_idx": False}
+    usual = {
+        "rope_type": "default", "position_embedding_type": "absolute", "scale_attn_by_inverse_layer_idx": False,
+        "scale_attn_weights": True,
+    }  # fmt: skip
     for name, value in usual.items():
         if said.get(name) not in (None, value):
             raise UserError(f"{name} = {said[name]!r} in the configuration; heads are read of models with {value!r}")

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import xarray as xr
+from scipy.stats import t as student_t
 
 Edit = Callable[[int, np.ndarray], np.ndarray]
 """Of a layer and the weights (H, T, T) of its heads, the weights to take instead."""
@@ -120,8 +121,10 @@ def intervene(
     Returns
     -------
     xarray.Dataset
-        ``damage`` (edit, sequence): squared change of the output over its variance about the mean token; differences
-        of two edits are paired by sequence.  ``mean_damage`` and ``mean_damage_mcse`` (edit) over sequences.
+        ``damage`` (edit, sequence): squared change of the output over its variance about the mean token.
+        ``mean_damage`` and ``mean_damage_mcse`` (edit) over sequences; ``difference`` (edit, other) of the mean damage
+        of two edits, paired by sequence, with ``difference_mcse``, and its 95 % interval (Student's t)
+        ``difference_interval`` (edit, other, bound).
 
     Raises
     ------
@@ -136,13 +139,30 @@ def intervene(
         variance = np.sum((own - own.mean(axis=0)) ** 2)
         for k, edit in enumerate(edits.values()):
             damage[k, s] = np.sum((np.asarray(forward(sequence, edit), np.float64) - own) ** 2) / variance
-    about = {"long_name": "squared change of the output over its variance", "units": "1"}
-    error = damage.std(axis=1, ddof=1) / np.sqrt(len(sequences))
+    about = _described("squared change of the output over its variance")
+    differences = damage[:, None] - damage
+    mean, error = differences.mean(axis=2), _error(differences)
+    half_width = error * student_t.ppf(0.975, len(sequences) - 1)
     return xr.Dataset(
         {
             "damage": (("edit", "sequence"), damage, about),
             "mean_damage": ("edit", damage.mean(axis=1), about),
-            "mean_damage_mcse": ("edit", error, {"long_name": "standard error over sequences", "units": "1"}),
+            "mean_damage_mcse": ("edit", _error(damage), _described("standard error over sequences")),
+            "difference": (("edit", "other"), mean, _described("mean damage of one edit less that of the other")),
+            "difference_mcse": (("edit", "other"), error, _described("standard error, paired by sequence")),
+            "difference_interval": (
+                ("edit", "other", "bound"), np.stack([mean - half_width, mean + half_width], axis=-1),
+                _described("95 % interval of the difference, paired by sequence"),
+            ),
         },
-        {"edit": list(edits)},
-    )
+        {"edit": list(edits), "other": list(edits), "bound": ["low", "high"]},
+    )  # fmt: skip
+
+
+def _described(long_name: str) -> dict[str, str]:
+    return {"long_name": long_name, "units": "1"}
+
+
+def _error(values: np.ndarray) -> np.ndarray:
+    """Standard error of means along the last axis."""
+    return values.std(axis=-1, ddof=1) / np.sqrt(values.shape[-1])

@@ -111,12 +111,20 @@ def test_brain_floats__are_read_as_single_precision(tmp_path):
         np.testing.assert_array_equal(found["w"], MATRIX)  # small whole numbers have few digits
 
 
-def test_safetensors_and_npz__are_read(tmp_path):
+def test_type_that_is_not_read__is_told(tmp_path):
+    path = write_safetensors(tmp_path / "a", {"w": {"dtype": "F8_E4M3", "shape": [4], "data_offsets": [0, 4]}}, b"abcd")
+    with pytest.raises(UserError, match="w is of type F8_E4M3; save one of F64"):
+        read_weights(path)
+
+
+def test_safetensors_and_numpys__are_read(tmp_path):
     entry = {"w": {"dtype": "F32", "shape": [3, 4], "data_offsets": [4, 52]}}
     found = read_weights(write_safetensors(tmp_path / "a.safetensors", entry, b"\0\0\0\0" + MATRIX.tobytes()))
     np.testing.assert_array_equal(found["w"], MATRIX)
     np.savez(tmp_path / "a.npz", w=MATRIX)
     np.testing.assert_array_equal(read_weights(tmp_path / "a.npz")["w"], MATRIX)
+    np.save(tmp_path / "a.npy", MATRIX)
+    np.testing.assert_array_equal(read_weights(tmp_path / "a.npy")["states"], MATRIX)
 
 
 class Malicious:
@@ -136,10 +144,11 @@ def test_pickle_that_runs_code__is_refused_and_runs_nothing(write, tmp_path):
     assert not marker.exists()
 
 
-def test_npz_of_objects__is_refused(tmp_path):
-    np.savez(tmp_path / "a.npz", w=np.array([Malicious(tmp_path / "ran")], dtype=object))
-    with pytest.raises(UserError, match=r"a\.npz: damaged"):
-        read_weights(tmp_path / "a.npz")
+@pytest.mark.parametrize("save, name", [(np.savez, "a.npz"), (np.save, "a.npy")])
+def test_objects_of_numpy__are_refused(save, name, tmp_path):
+    save(tmp_path / name, np.array([Malicious(tmp_path / "ran")], dtype=object))
+    with pytest.raises(UserError, match=f"{name}: damaged"):
+        read_weights(tmp_path / name)
     assert not (tmp_path / "ran").exists()
 
 

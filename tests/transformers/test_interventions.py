@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from scipy.stats import ttest_rel
 
 from simstudy.transformers.interventions import donor_map, intervene, sharing, zeroing
 
@@ -61,6 +62,16 @@ def test_damage__is_the_squared_change_over_the_variance():
     assert found.mean_damage_mcse.sel(edit="share") == pytest.approx(
         found.damage.sel(edit="share").std(ddof=1) / 3**0.5
     )
+
+
+def test_differences__are_paired_by_sequence():
+    rng = np.random.default_rng(2)
+    sequences = [rng.standard_normal((n, 2)) for n in (5, 9, 4, 7)]
+    found = intervene(mean_head, sequences, {"share": sharing({(0, 0): 1}), "zero": zeroing((0, 1))})
+    pair = found.sel(edit="share", other="zero")
+    expected = ttest_rel(found.damage.sel(edit="share"), found.damage.sel(edit="zero"))
+    assert pair.difference / pair.difference_mcse == pytest.approx(expected.statistic)
+    np.testing.assert_allclose(pair.difference_interval, expected.confidence_interval(0.95))
 
 
 @pytest.mark.parametrize(

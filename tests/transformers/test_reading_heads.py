@@ -58,6 +58,7 @@ def test_bert(parts):
     heads = simstudy.read_heads(arrays, {"model_type": "bert", **CONFIG})
     require_same(heads, parts)
     assert not heads.causal and heads.rotary_base is None
+    assert simstudy.read_heads(arrays, {"model_type": "bert", **CONFIG, "is_decoder": True}).causal
 
 
 def test_gpt2__has_fused_projections_that_map_rows(parts):
@@ -162,6 +163,7 @@ def test_causal_weights__see_the_past_alone():
         ({"num_attention_heads": None}, "num_attention_heads = None"),
         ({"num_hidden_layers": L + 1}, "lack encoder.layer.3"),
         ({"position_embedding_type": "relative_key"}, "position_embedding_type = 'relative_key'.*'absolute'"),
+        ({"scale_attn_weights": False}, "scale_attn_weights = False.*True"),
         ({"rope_scaling": {"rope_type": "llama3", "factor": 8.0}}, "rope_type = 'llama3'.*'default'"),
     ],
 )
@@ -175,6 +177,11 @@ def test_mistakes_in_files__are_told_with_their_path(parts, tmp_path):
     np.savez(tmp_path / "model.npz", **by_linear_maps(parts, BERT, "encoder.layer.{0}.attention.output.dense"))
     (tmp_path / "config.json").write_text(json.dumps({"model_type": "bert", **CONFIG, "num_attention_heads": 3}))
     with pytest.raises(UserError, match=r"model\.npz: .*the configuration says"):
+        simstudy.read_heads(tmp_path / "model.npz", tmp_path / "config.json")
+    parts["matrices"][1, 2, 0, 0] = np.nan
+    np.savez(tmp_path / "model.npz", **by_linear_maps(parts, BERT, "encoder.layer.{0}.attention.output.dense"))
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": "bert", **CONFIG}))
+    with pytest.raises(UserError, match=r"model\.npz: key holds NaN"):
         simstudy.read_heads(tmp_path / "model.npz", tmp_path / "config.json")
     (tmp_path / "config.json").write_text(json.dumps({"model_type": "mamba"}))
     with pytest.raises(UserError, match=r"config\.json: model_type = 'mamba'"):

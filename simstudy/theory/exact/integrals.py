@@ -121,11 +121,24 @@ def head_products(head: Factors, density: Array, n_keys: int) -> float:
     return float(head.steps @ (n_keys * (head.second @ density) * _power(head.lost @ density, n_keys - 1)))
 
 
-def shared_product(heads: tuple[Factors, Factors], density: Array, n_keys: int) -> float:
-    """E sum_i w_hi w_gi of two heads whose functions are expanded in one basis of disjoint supports."""
-    h, g = heads
-    lost = (h.lost @ density)[:, None] + g.lost @ density - _table(h.lost, density, g.lost)
-    return float(h.steps @ (n_keys * _table(h.first, density, g.first) * _power(lost, n_keys - 1)) @ g.steps)
+def shared_product(
+    functions: tuple[NDArray, NDArray], steps: tuple[Array, Array], density: Array, n_keys: int
+) -> float:
+    """E sum_i w_hi w_gi of two heads.
+
+    Parameters
+    ----------
+    functions : pair of (2, U, N) arrays
+        ``lost`` and ``first`` of each head, expanded in one basis of disjoint supports.
+    steps : pair of (U,) arrays
+        Weights of the quadrature rule of each head in log t.
+    density : (N,) array
+        Expectations of the basis functions.
+    n_keys : int
+    """
+    (lost_h, first_h), (lost_g, first_g) = functions
+    lost = (lost_h @ density)[:, None] + lost_g @ density - _table(lost_h, density, lost_g)
+    return float(steps[0] @ (n_keys * _table(first_h, density, first_g) * _power(lost, n_keys - 1)) @ steps[1])
 
 
 def _table(first: NDArray, law: NDArray, second: NDArray) -> NDArray:

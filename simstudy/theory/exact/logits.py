@@ -131,18 +131,22 @@ def _grams(deviations: Array, correlations: Array, n_keys: int, step: float) -> 
     """E sum_i w_hi w_gi of all pairs of heads; NaN where that would need too many nodes."""
 
     @functools.cache
+    def grid(head: int, distinctness: float) -> tuple[Array, Array]:
+        return _log_t(ScalarHead(np.ones(1), 0.0, 0.0, float(deviations[head])), n_keys, distinctness, step)
+
+    @functools.cache
     def rows(head: int, variance: float, distinctness: float) -> _Rows:
         slope = deviations[head]
-        log_t, steps = _log_t(ScalarHead(np.ones(1), 0.0, 0.0, float(slope)), n_keys, distinctness, step)
+        log_t, steps = grid(head, distinctness)
         nodes = _nodes(slope, variance, step)
         return _Rows(_functions(log_t[:, None] + slope * nodes), log_t, steps, nodes, _normal(nodes, variance))
 
     grams = np.full_like(correlations, np.nan)
     # Nodes of the steeper head of a pair serve both.
-    for h, g in itertools.combinations_with_replacement(np.argsort(-deviations).tolist(), 2):
-        if _n_nodes(deviations[h]) <= MAX_NODES:
-            correlation = 1.0 if h == g else correlations[h, g]
-            grams[h, g] = grams[g, h] = _product(rows, (h, g), correlation, n_keys, deviations[g], step)
+    order = [head for head in np.argsort(-deviations).tolist() if _n_nodes(deviations[head]) <= MAX_NODES]
+    for h, g in itertools.combinations_with_replacement(order, 2):
+        correlation = 1.0 if h == g else correlations[h, g]
+        grams[h, g] = grams[g, h] = _product(rows, (h, g), correlation, n_keys, deviations[g], step)
     return grams
 
 
@@ -156,15 +160,15 @@ def _product(
     distinctness = np.sqrt(_NEARLY_ALIGNED) if floor or pair[0] == pair[1] else 0.0
     first = rows(pair[0], 1.0, distinctness)
     if pair[0] == pair[1]:
-        return head_products(_factors(first.functions, first.steps), first.density, n_keys)
+        return head_products(Factors(*first.functions, first.steps), first.density, n_keys)
     second = rows(pair[1], floor or 1.0, distinctness)
     if floor:
-        seen = _expected(second.functions, _normal(second.nodes - correlation * first.nodes[:, None], left).T)
+        seen = _expected(second.functions[:2], _normal(second.nodes - correlation * first.nodes[:, None], left).T)
     else:
         rest = _nodes(slope * np.sqrt(left), 1.0, step)
         logits = slope * (correlation * first.nodes[:, None] + np.sqrt(left) * rest)
-        seen = _expected(_functions(second.log_t[:, None, None] + logits), _normal(rest, 1.0))
-    return shared_product((_factors(first.functions, first.steps), _factors(seen, second.steps)), first.density, n_keys)
+        seen = _expected(_functions(second.log_t[:, None, None] + logits)[:2], _normal(rest, 1.0))
+    return shared_product((first.functions[:2], seen), (first.steps, second.steps), first.density, n_keys)
 
 
 def _floor(left: float) -> float:
@@ -189,12 +193,9 @@ def _log_t(head: ScalarHead, n_keys: int, distinctness: float, step: float) -> t
 def _functions(log_z: Array) -> Array:
     """1 - e^{-z}, z e^{-z} and z^2 e^{-z}, stacked."""
     z = np.exp(np.clip(log_z, -_LARGE, np.log(_LARGE)))
-    left = np.exp(-z)
-    return np.stack([-np.expm1(-z), z * left, z * (z * left)])
-
-
-def _factors(functions: Array, steps: Array) -> Factors:
-    return Factors(functions[0], functions[1], functions[2], steps)
+    lost = -np.expm1(-z)
+    first = z * (1.0 - lost)
+    return np.array([lost, first, z * first])
 
 
 def _expected(functions: Array, weights: Array) -> Array:
