@@ -18,8 +18,8 @@ MAX_RESULTS_BYTES = 1 << 34
 """Largest file of results that is read: it is held in memory."""
 _COMPRESSED: dict[str, Any] = {"zlib": True, "complevel": 4, "shuffle": True}
 """Every reader of netCDF 4 undoes it, and no digit is lost."""
-_WORTH_BYTES = 512
-"""Size from which compressing an array saves more than what netCDF then keeps of its chunks, some kilobyte."""
+_WORTH_BYTES = 2048
+"""Size from which compressing an array saves more than what netCDF then keeps of its chunks."""
 
 
 def netcdf(dataset: xr.Dataset) -> bytes:

@@ -129,6 +129,15 @@ def test_failed_replicates__are_counted_kept_and_left_out(sample):
     assert result.estimate["mse"] == pytest.approx(((kept.mean(axis=2)) ** 2).mean(), rel=1e-3)
 
 
+def test_replicate_with_one_undefined_head__enters_no_sum():
+    means = np.ones((4, 2, 3))
+    means[1, 0, 2] = np.nan
+    found = update(empty(2, np.zeros(2), 3, 1), range(2), 8, means, None, None, np.ones((4, 1)))
+    assert found.n_defined.tolist() == [1, 2] and found.failed.tolist() == [9]
+    for sums in (found.error_sum, found.product_sum, found.statistic_sum):
+        assert (sums[0] == 1.0).all() and (sums[1] == 2.0).all()
+
+
 @pytest.mark.parametrize("sizes", [pytest.param([1] * 15 + [241], marks=pytest.mark.rare), [1] * 12 + [60] * 4])
 def test_unequal_blocks__stay_unbiased_with_the_right_error(sizes, n_studies):
     """Failures leave blocks of unequal length: means of pseudo-values must not weigh them alike."""
@@ -168,6 +177,11 @@ def test_quadratic_part_of_a_squared_bias__is_that_of_the_covariance_of_mean_err
     pseudo = 32 * mean**2 - 31 * ((32 * mean - by_block) / 31) ** 2
     by_query = np.hypot(stats.sem(pseudo), np.sqrt(2) * np.diag(covariance))
     assert found.mcse["squared_bias_by_query"] == pytest.approx(by_query)
+    # Of heads by themselves, each with a value vector of its own length.
+    lengths = np.array([1.0, 2.0, 3.0])
+    of_heads = performance(blocks_of(errors, target, 32), weights, STATISTICS, np.diag(lengths**2))
+    covariance = np.cov((errors * lengths).reshape(32, 10, -1).mean(axis=1).T) / 32
+    assert of_heads.remainder["mean_squared_bias"] == pytest.approx(np.sqrt(2 * (covariance**2).sum()) / (2 * 3))
 
 
 @pytest.mark.parametrize("defined", [[4] * 15 + [1], [4, 3] * 6 + [4] * 4, [4] * 15 + [0]])

@@ -89,6 +89,14 @@ def test_reason__is_stored_where_there_is_no_verdict_alone():
         assert [reason[:12] for reason in reasons.values] == ["", "one block of", ""]
 
 
+def test_judge__rests_no_verdict_on_cells_without_an_error(monkeypatch):
+    given = study({"large": claim(kind="larger_than")}, [1.0])
+    assert judge(xr.Dataset(), *given).results.verdict.item() == "supported"
+    monkeypatch.setattr("simstudy.verdicts.judge.without_error", lambda *_: {0: "no Monte Carlo error"})
+    judged = judge(xr.Dataset(), *given).results
+    assert judged.verdict.item() == "inconclusive" and judged.no_verdict_because.item() == "no Monte Carlo error"
+
+
 def test_doubtful_cells__take_the_evidence_of_what_rests_on_them_and_nothing_else():
     stated, both = claim(kind="larger_than"), cells([1.0, 1.2])
     judged = judge_claim(stated, both, ("x",), None, 1, {1: "no error"})
