@@ -24,7 +24,8 @@ from strangers import certificates, in_environment
 
 from simstudy.execution.jobs import TCP_TIMEOUT
 
-pytestmark = pytest.mark.timeout(600)
+# Together they take as long as fifty other tests; `test_queue` has a lost scheduler and dead workers in the suite.
+pytestmark = [pytest.mark.timeout(600), pytest.mark.rare]
 SETTINGS = environment(DASK_DISTRIBUTED__COMM__TIMEOUTS__TCP=TCP_TIMEOUT, OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1")
 RUN = f"{UNDRAWN}from simstudy.__main__ import main; main()"
 
@@ -96,7 +97,7 @@ def removals(log: Path) -> list[float]:
 
 @pytest.mark.parametrize(
     ("seconds", "protocol"),
-    [pytest.param(5.0, "tcp", marks=pytest.mark.rare), (None, "tls")],
+    [(5.0, "tcp"), (None, "tls")],
     ids=["for-5-s", "for-good-with-certificates"],
 )
 def test_cut_link__loses_no_replicate(
