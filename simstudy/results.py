@@ -17,7 +17,7 @@ from simstudy.design.settings.cell import Coordinates, label, level
 from simstudy.design.settings.code import OWN_MEASURE
 from simstudy.design.settings.systems import QUANTITIES
 from simstudy.errors import UserError
-from simstudy.execution.store import read_results
+from simstudy.execution.netcdf import read_results
 from simstudy.text import printable
 
 OF_STUDY = ("study", "profile", "engine")
@@ -157,12 +157,18 @@ def _with_later_measures(results: xr.Dataset) -> xr.Dataset:
 
 
 def _with_later_settings(results: xr.Dataset) -> xr.Dataset:
-    """Return results with the default of settings that came after them: those that no cell states while it has none."""
+    """Return results with the default of settings that came after them: those that no cell states while it has none.
+
+    They mean nothing for random instances.
+    """
     fields = {name: TABLES[table].model_fields[name] for name, table in TABLE_OF.items()}
     later = [name for name, field in fields.items() if field.exclude_if is not None and name not in results.coords]
     defaults = {name: label(fields[name].get_default(call_default_factory=True)) for name in later}
-    count = results.sizes.get("cell", 0)
-    return results.assign_coords({name: ("cell", [level] * count) for name, level in defaults.items()})
+    found = results.coords.get("instance")
+    instances = found.values if found is not None and found.dims == ("cell",) else [""] * results.sizes.get("cell", 0)
+    return results.assign_coords(
+        {name: ("cell", [label(None) if each else level for each in instances]) for name, level in defaults.items()}
+    )
 
 
 _COMPANIONS = ("mcse", "mcse_given", "numerical_error", "gain")

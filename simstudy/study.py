@@ -21,10 +21,11 @@ from simstudy.errors import UserError
 from simstudy.execution.clients import CLOSED, Network
 from simstudy.execution.jobs import Jobs
 from simstudy.execution.ledger import Ledger
+from simstudy.execution.netcdf import read_results
 from simstudy.execution.provenance import provenance
 from simstudy.execution.queue import Queue, open_queue
 from simstudy.execution.shares import Share, open_share
-from simstudy.execution.store import DEFAULT_OUTPUT, DETAILS_FILE, Store, read_results, require_writable, store_of
+from simstudy.execution.store import DEFAULT_OUTPUT, DETAILS_FILE, Store, require_writable, store_of
 from simstudy.execution.usage import Meter
 
 TORCH_REFERENCE = "torch_multi_head_attention"

@@ -5,12 +5,21 @@ Files are handed to workers in this order, whole: ``--dist loadfile --no-loadsco
 
 from __future__ import annotations
 
+import gc
 import os
+import shutil
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
 
+import dask
 import pytest
+import xarray as xr
+from builders import write_design
 from commands import PRINTED
+
+from simstudy.design.load import Design, load_design
 
 # Those that wait for Slurm and networks, then by processor time; the others take less than 10 s each.
 LONGEST = (
@@ -21,6 +30,39 @@ LONGEST = (
     "test_quasi_monte_carlo.py", "test_equal_keys.py", "test_monte_carlo.py", "test_control_variate.py",
     "test_sealing.py", "test_documents.py",
 )  # fmt: skip
+
+
+class Finished(NamedTuple):
+    """A study that was run: its design, its results, and the folder of all studies that holds it."""
+
+    design: Design
+    results: xr.Dataset
+    output: Path
+
+    def copied(self, output: Path) -> Path:
+        """Copy what the run has left into a folder, and return that: quicker than to run it there."""
+        return shutil.copytree(self.output, output, dirs_exist_ok=True)
+
+
+@pytest.fixture(scope="session")
+def tiny(tmp_path_factory: pytest.TempPathFactory) -> Finished:
+    """`builders.DESIGN`, run once for all tests of a worker; tests that change its files have a copy."""
+    from simstudy.study import run
+
+    path = write_design(tmp_path_factory.mktemp("design"))
+    design, output = load_design(path), tmp_path_factory.mktemp("tiny")
+    results = run(design, output=output, executor="serial")
+    path.unlink()  # or copies would not be those of another file
+    return Finished(design, results, output)
+
+
+@pytest.fixture
+def warm_processes(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Processes of Dask are forked from one that has imported everything, as those of `commands.FORKS`."""
+    # Dask would replace what is imported there.
+    monkeypatch.setattr("distributed.utils._forkserver_preload_set", True)
+    with dask.config.set({"distributed.worker.multiprocessing-method": "forkserver"}):
+        yield
 
 
 @pytest.fixture
@@ -56,6 +98,12 @@ def in_process(
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     """One worker more than cores: tests of Slurm, networks and kills wait for most of their time."""
     return len(os.sched_getaffinity(0)) + 1
+
+
+def pytest_collection_finish() -> None:
+    """What all tests share lives as long as they: rubbish is not looked for in it over and over."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -130,7 +130,7 @@ def plan(bench: Bench, n: int) -> Target:
     for _ in range(n):
         ledger = Ledger(loaded, Store(target.folder))
         tasks = ledger.pilot_tasks(PILOT_BATCHES)
-        pilot = {f"batches/{cell}/{task.batch:07d}.npz" for task in tasks for cell in ledger.identities(task)}
+        pilot = {f"batches/{cell}/{task.batch:07d}.npy" for task in tasks for cell in ledger.identities(task)}
         arguments = ("plan", bench.design, "--output", bench.place / "plan")
         target.hit(lambda: bench.forks.start(*arguments), Aim(most=6, delay=0.005), pilot)  # noqa: B023
     bench.end(target)

@@ -26,7 +26,7 @@ from builders import DESIGN, edited
 
 ROOT = Path(__file__).parents[1]
 FOLDER = Path("tiny") / "quick"
-BATCHES = "batches/*/*.npz"
+BATCHES = "batches/*/*.npy"
 ENDS = ("details.nc", "results.nc", "provenance.json", "figures/*", "*.csv", "report.html")
 """What a run writes when all batches are stored, in this order."""
 PATIENCE = 240.0
@@ -263,7 +263,7 @@ class Target:
     def assert_harmless(self) -> None:
         """No batch was written again, and what was written is whole."""
         now = state(self.folder)
-        stored = {path: was for path, was in self._seen.items() if path.endswith(".npz")}
+        stored = {path: was for path, was in self._seen.items() if path.endswith(".npy")}
         assert stored.items() <= now.items(), f"{self.name}: a stored batch was lost or computed again"
         whole = {path: was for path, was in now.items() if was != self._harmed.get(path)}
         for path in whole:
@@ -317,7 +317,7 @@ def _bytes(values: np.ndarray) -> bytes:
 
 def batches(output: Path) -> dict[str, bytes]:
     """Contents of every stored batch."""
-    return {path.relative_to(output).as_posix(): path.read_bytes() for path in sorted(output.rglob("*.npz"))}
+    return {path.relative_to(output).as_posix(): path.read_bytes() for path in sorted(output.rglob("*.npy"))}
 
 
 def command(*arguments: object) -> list[str]:

@@ -17,7 +17,6 @@ from builders import DESIGN, edited, write_design
 from commands import SECONDS, simstudy
 
 from simstudy import __main__ as process
-from simstudy import study
 from simstudy.commands import app
 from simstudy.data import training
 from simstudy.design import shipped
@@ -49,10 +48,11 @@ def test_list_and_check__know_the_shipped_designs(in_process, monkeypatch):
 
 
 @pytest.fixture(scope="module")
-def finished(tmp_path_factory) -> Path:
+def finished(tiny, tmp_path_factory) -> Path:
     """A folder with a design, its results, and a report that nothing may touch."""
     folder = tmp_path_factory.mktemp("finished")
-    study.run(write_design(folder), output=folder / "out", executor="serial")
+    write_design(folder)
+    tiny.copied(folder / "out")
     (folder / "out" / "tiny" / "quick" / "report.html").write_text("a report")
     return folder
 
@@ -75,7 +75,7 @@ def test_plan_run_replay_merge__in_turn(in_process, tmp_path):
     planned = in_process("plan", path, "--output", output, "--workers", "64")
     assert planned.returncode == 0, planned.stderr
     assert "left on 64 such workers" in planned.stdout and "angles" in planned.stdout
-    n_pilot = len(list(output.rglob("*.npz")))
+    n_pilot = len(list(output.rglob("*.npy")))
     assert n_pilot == 24 and not (output / "tiny" / "quick" / "results.nc").exists()
     rebuilt = in_process("replay", path, "--output", output, "--cell", "angle=45,bandwidth=0.5", "--replicate", "17")
     assert rebuilt.returncode == 0, rebuilt.stderr
@@ -125,7 +125,7 @@ def test_run_in_use__is_one_message_and_exit_code_2(tmp_path):
 def test_damaged_batches__are_told(in_process, tmp_path):
     path, output = write_design(tmp_path), tmp_path / "out"
     in_process("run", path, "--output", output, "--executor", "serial")
-    batch = next(output.rglob("*.npz"))
+    batch = next(output.rglob("*.npy"))
     batch.write_bytes(batch.read_bytes()[:-1])
     result = in_process("run", path, "--output", output, "--executor", "serial")
     assert result.returncode in (0, 3) and "1 stored batches were damaged" in result.stderr
@@ -246,7 +246,7 @@ def test_interrupt__ends_cleanly_and_run_continues(tmp_path):
     command = [sys.executable, "-m", "simstudy", "run", path, "--output", output]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     deadline = time.monotonic() + SECONDS
-    while not list(output.rglob("*.npz")) and time.monotonic() < deadline:
+    while not list(output.rglob("*.npy")) and time.monotonic() < deadline:
         time.sleep(0.1)
     process.send_signal(signal.SIGINT)
     _, messages = process.communicate()

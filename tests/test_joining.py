@@ -8,6 +8,7 @@ import xarray as xr
 from builders import DESIGN, edited, write_design
 
 import simstudy
+from simstudy.design.document import Confirmation
 from simstudy.design.load import load_design
 from simstudy.errors import UserError
 
@@ -50,7 +51,7 @@ def test_joined_results__hold_every_cell_and_claim_of_each(studies):
     np.testing.assert_array_equal(
         joined.mse, xr.concat([part.mse.drop_vars(list(part.mse.coords)) for part in parts], "cell")
     )
-    assert joined.claim.values.tolist() == ["two/mse-falls", "one/mse-falls"]
+    assert joined.claim.values.tolist() == ["two/quick/mse-falls", "one/quick/mse-falls"]
     assert joined.verdict.values.tolist() == [str(part.verdict.item()) for part in parts]
     assert joined.sizes["comparison"] == sum(part.sizes["comparison"] for part in parts)
     assert set(joined.comparison_claim.values) == set(joined.claim.values)
@@ -58,6 +59,20 @@ def test_joined_results__hold_every_cell_and_claim_of_each(studies):
     assert joined["normaliser.power"].values[2:].tolist() == [2, 3, 2, 3]
     assert np.isnan(joined["normaliser.power"].values[:2]).all()
     assert joined.look_replicates.dtype.kind == "i" and (joined.look_replicates[:, 0] > 0).all()
+
+
+def test_claims_of_one_study__are_told_apart_by_profile_and_confirmation(studies):
+    pilot = studies["two"]
+    full = pilot.assign_attrs(profile="full").assign_coords(batch_size=2 * pilot.batch_size)
+    sealed = {"seal": "a" * 64, "beacon": "a text"}
+    confirmed = pilot.assign_attrs(sealed).assign_coords(seed=pilot.seed + 1)
+    folder = Confirmation(**sealed).name
+    joined = simstudy.concat([pilot, full, simstudy.concat([confirmed])])
+    names = ["two/quick/mse-falls", "two/full/mse-falls", f"two/quick/confirmed/{folder}/mse-falls"]
+    assert joined.claim.values.tolist() == names and [*dict.fromkeys(joined.comparison_claim.values)] == names
+    other = full.assign_attrs(profile="quick").assign(verdict_estimate=full.verdict_estimate + 1)
+    with pytest.raises(UserError, match=r"two claims have the name two/quick/mse-falls; give one of the studies"):
+        simstudy.concat([pilot, other])
 
 
 def test_attributes__are_those_that_all_agree_on(studies):
@@ -70,8 +85,12 @@ def test_attributes__are_those_that_all_agree_on(studies):
 
 
 def test_joined_results__can_be_joined_and_cut_and_still_know_their_details(studies):
-    joined = simstudy.concat([simstudy.concat([studies["two"]]).isel(cell=[1]), studies["one"]])
-    assert joined.sizes["cell"] == 5
+    parts = [simstudy.concat([studies["two"]]).isel(cell=[cell]) for cell in (0, 1)]
+    joined = simstudy.concat([parts[1], studies["one"], parts[0]])
+    assert joined.sizes["cell"] == 6 and joined.claim.values.tolist() == ["two/quick/mse-falls", "one/quick/mse-falls"]
+    joined = simstudy.concat([joined.isel(cell=slice(1, 5)), joined.isel(cell=[0])])
+    assert joined.comparison.values.tolist() == [*range(joined.sizes["comparison"])] and joined.sizes["claim"] == 2
+    assert joined.sizes["comparison"] == studies["two"].sizes["comparison"] + studies["one"].sizes["comparison"]
     assert simstudy.details(joined, 0).sizes["block"] == simstudy.details(studies["two"], 1).sizes["block"]
 
 

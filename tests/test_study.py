@@ -17,24 +17,24 @@ from simstudy.design.load import load_design
 from simstudy.design.measures import INDICES, MEASURES, VARIABLES
 from simstudy.errors import UserError
 from simstudy.execution.ledger import Ledger
-from simstudy.execution.store import read_results, store_of
+from simstudy.execution.netcdf import read_results
+from simstudy.execution.store import store_of
 from simstudy.study import run
 
 
 @pytest.fixture(scope="module")
-def design(tmp_path_factory):
-    return load_design(write_design(tmp_path_factory.mktemp("design")))
+def design(tiny):
+    return tiny.design
 
 
 @pytest.fixture(scope="module")
-def serial(design, tmp_path_factory):
-    output = tmp_path_factory.mktemp("serial")
-    return run(design, output=output, executor="serial"), output
+def serial(tiny):
+    return tiny.results, tiny.output
 
 
 def batch_digests(design, output: Path) -> dict[str, str]:
     folder = store_of(design, output).folder / "batches"
-    return {p.relative_to(folder).as_posix(): hashlib.sha256(p.read_bytes()).hexdigest() for p in folder.rglob("*.npz")}
+    return {p.relative_to(folder).as_posix(): hashlib.sha256(p.read_bytes()).hexdigest() for p in folder.rglob("*.npy")}
 
 
 def assert_same(left: tuple[xr.Dataset, Path], right: tuple[xr.Dataset, Path], design) -> None:
@@ -44,6 +44,7 @@ def assert_same(left: tuple[xr.Dataset, Path], right: tuple[xr.Dataset, Path], d
 
 
 @pytest.mark.parametrize(("executor", "workers"), [("threads", 1), ("threads", 3), ("processes", 2)])
+@pytest.mark.usefixtures("warm_processes")
 def test_executors__give_the_same_bits(design, serial, tmp_path, executor, workers):
     assert_same(serial, (run(design, output=tmp_path, executor=executor, workers=workers), tmp_path), design)
 
@@ -73,25 +74,23 @@ def test_interrupted_run__continues_to_the_same_bits(design, serial, tmp_path):
         run(design, output=tmp_path, executor="serial", observer=interrupt)
     kept = batch_digests(design, tmp_path)
     assert 0 < len(kept) < len(batch_digests(design, serial[1]))
-    times = {p: p.stat().st_mtime_ns for p in tmp_path.rglob("*.npz")}
+    times = {p: p.stat().st_mtime_ns for p in tmp_path.rglob("*.npy")}
     assert_same(serial, (run(design, output=tmp_path, executor="serial"), tmp_path), design)
     assert all(path.stat().st_mtime_ns == time for path, time in times.items())  # nothing was computed twice
 
 
 @pytest.mark.parametrize("damage", [b"", b"rubbish", None])
-def test_damaged_batch__is_computed_again(design, serial, tmp_path, damage):
-    run(design, output=tmp_path, executor="serial")
-    path = sorted(tmp_path.rglob("*.npz"))[1]
+def test_damaged_batch__is_computed_again(tiny, design, serial, tmp_path, damage):
+    tiny.copied(tmp_path)
+    path = sorted(tmp_path.rglob("*.npy"))[1]
     content = bytearray(path.read_bytes())
     content[len(content) // 2] ^= 1
     path.write_bytes(bytes(content) if damage is None else damage)
     assert_same(serial, (run(design, output=tmp_path, executor="serial"), tmp_path), design)
 
 
-def test_tighter_precision__extends_what_is_stored(serial, tmp_path):
-    design = load_design(write_design(tmp_path))
-    run(design, output=tmp_path, executor="serial")
-    before = batch_digests(design, tmp_path)
+def test_tighter_precision__extends_what_is_stored(tiny, serial, tmp_path):
+    before = batch_digests(tiny.design, tiny.copied(tmp_path))
     tighter = load_design(write_design(tmp_path, edited(DESIGN, "mse = 0.05", "mse = 0.02")))
     results = run(tighter, output=tmp_path, executor="serial")
     after = batch_digests(tighter, tmp_path)

@@ -33,33 +33,38 @@ def python(installed: Path, cwd: Path, *arguments: str) -> subprocess.CompletedP
     return subprocess.run([sys.executable, *arguments], capture_output=True, text=True, cwd=cwd, env=environment)
 
 
-# The design's heads are in files.
-LISTED = """
+# In one process, as each imports for seconds, and the new design with fewer replicates.  The heads of the other one
+# are in files.
+COMMANDS = """
+from pathlib import Path
 from simstudy.__main__ import command
 from simstudy.design.shipped import known_designs
 print(*known_designs(), sep="\\n")
-raise SystemExit(command(["status", "diversity-index", "--json"]))
+assert command(["status", "diversity-index", "--json"]) == 0
+assert not list(Path().iterdir())
+assert command(["init", "my-question"]) == 0
+new = Path("my-question.toml")
+new.write_text(new.read_text().replace("0.02", "0.2").replace("population =", "# population ="))
+raise SystemExit(command(["run", "my-question.toml", "--quiet", "--executor", "serial"]))
 """
 
 
-def test_shipped_designs__are_found_by_name_and_run(installed, tmp_path):
-    listed = python(installed, tmp_path, "-c", LISTED)
-    assert listed.returncode == 0, listed.stderr
-    shown, _, status = listed.stdout.partition("{")
+def test_shipped_designs__are_found_by_name_and_a_new_one_is_written_and_run(installed, tmp_path):
+    ended = python(installed, tmp_path, "-c", COMMANDS)
+    assert ended.returncode in (0, 5), ended.stdout + ended.stderr  # verdicts of so few replicates may be others
+    shown, _, status = ended.stdout.partition("{")
     designs = {Path(line) for line in shown.splitlines()}
     assert {path.stem for path in designs} == DESIGNS
     assert {path.parent for path in designs} == {installed / "simstudy" / "designs"}
-    assert len(json.loads("{" + status)["cells"]) > 500
-    assert not list(tmp_path.iterdir())
-
-
-def test_new_design__is_written_and_run(installed, tmp_path):
-    for arguments in (["init", "my-question"], ["run", "my-question.toml", "--quiet"]):
-        result = python(installed, tmp_path, "-m", "simstudy", *arguments)
-        assert result.returncode == 0, result.stderr
-    assert result.stdout == ""
+    cells, _ = json.JSONDecoder().raw_decode("{" + status)
+    assert len(cells["cells"]) > 500
     assert (tmp_path / "outputs" / "my-question" / "quick" / "report.html").exists()
     assert not (tmp_path / ".partial").exists()
+
+
+def test_module__is_the_command_line(installed, tmp_path):
+    help_of_init = python(installed, tmp_path, "-m", "simstudy", "init", "--help")
+    assert help_of_init.returncode == 0 and "Usage: simstudy init" in help_of_init.stdout, help_of_init.stderr
 
 
 def test_package__holds_its_citation_and_its_notes(installed):

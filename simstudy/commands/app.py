@@ -67,7 +67,8 @@ ProfileOption = Annotated[str, typer.Option(help="Profile of the design: how muc
 OutputOption = Annotated[Path, typer.Option(help="Folder of all studies.", callback=plain_path)]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, whose keys the documentation lists.")]
 TrustOption = Annotated[
-    list[Path] | None, typer.Option("--trust", help="Python file of your own that the design names: its code may run.")
+    list[Path] | None,
+    typer.Option("--trust", help="Python file or entry_point:NAME that the design names: its code may run."),
 ]
 DashboardOption = Annotated[int | None, typer.Option(min=1, max=65535, help="Port of Dask's dashboard, for this host.")]
 

@@ -62,7 +62,7 @@ def run_and_report(loaded: Design, output: Path, quiet: bool = False, **how: Any
     """Run a study as `simstudy.run` is told to, show its verdicts or else measures, and return the exit code."""
     from simstudy.report.confirmed import confirmed_of
     from simstudy.report.page import write_report
-    from simstudy.report.progress import ProgressDisplay, missed_lines
+    from simstudy.report.progress import ProgressDisplay, missed_lines, open_lines
     from simstudy.report.tables import count_confirmed, count_verdicts, measure_table, verdict_lines, verdict_table
     from simstudy.study import run as run_study
 
@@ -89,6 +89,8 @@ def run_and_report(loaded: Design, output: Path, quiet: bool = False, **how: Any
         warn(f"{damaged} stored batches were damaged and have been computed again; check the disk")
     if missed := [account for account in display.ledger.accounts if not account.reached]:
         warn(*missed_lines(missed, loaded))
+    if still_open := open_lines(results, loaded) if lines else []:
+        warn(*still_open)
     if not all(line.as_declared for line in lines):
         return EXIT_UNLIKE_DECLARED
     return EXIT_PRECISION_MISSED if missed else 0

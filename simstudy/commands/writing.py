@@ -32,10 +32,20 @@ def init(name: Annotated[str, typer.Argument(help="Name of the study.")] = "my-s
     say(f"design   {path}", f"now      simstudy check {path}", f"         simstudy run {path}")
 
 
+def _described(incomplete: str) -> list[str]:
+    """Complete the name of what a design may state."""
+    from simstudy.design.schema import described
+
+    return [name for name in described() if name.startswith(incomplete)]
+
+
 @app.command()
 def describe(
     setting: Annotated[
-        str | None, typer.Argument(help="Table, setting or alternative: heads, regression, ridge, larger_than.")
+        str | None,
+        typer.Argument(
+            help="Table, setting or alternative: heads, regression, ridge, larger_than.", autocompletion=_described
+        ),
     ] = None,
     schema: Annotated[bool, typer.Option("--schema", help="Print the JSON Schema of designs, for editors.")] = False,
 ) -> None:

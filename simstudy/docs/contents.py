@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import language
+import numpy as np
 import pandas as pd
 import typer
 import verdicts
@@ -180,7 +181,25 @@ def theories() -> Iterator[str]:
         yield from (f".. {kind}:: simstudy.theory.{name}", "")
 
 
+def ceiling() -> Iterator[str]:
+    """Yield the verdicts of the study of the page of that name, the pilot's if it is not confirmed."""
+    found = verdicts.read()
+    yield from (_told(f"ceiling/{claim}", found) for claim in dict.fromkeys(found[found.study == "ceiling"].claim))
+    yield ""
+
+
+def ceilings() -> Iterator[str]:
+    """Yield a table of the numbers of heads that can count at attention's own temperature."""
+    yield "| dimension $p$ of a head | ceiling at the centre | reached by 12 heads | ceiling over queries |"
+    yield "|---|---|---|---|"
+    for p in (1, 4, 16, 64, 256):
+        floor = theory.correlation_floor(p, p**0.25)
+        over_queries = float(theory.averaged_noise_ratio(np.zeros(p), p**0.25))  # of orthogonal heads it is 1
+        yield f"| {p} | {1.0 / floor:.3f} | {12.0 / (1.0 + 11.0 * floor) * floor:.0%} | {over_queries:.3f} |"
+    yield ""
+
+
 FILLED = {
     "studies": studies, "counts": counts, "others": others, "abstracts": abstracts, "commands": commands,
-    "targets": targets, "theories": theories,
+    "targets": targets, "theories": theories, "ceiling": ceiling, "ceilings": ceilings,
 }  # fmt: skip

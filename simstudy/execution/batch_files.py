@@ -1,15 +1,15 @@
 """A batch as the bytes of a file, and what makes such bytes a batch: nothing in them is believed unchecked.
 
-A batch file is an uncompressed .npz archive, so it never holds more than its own length.  Its digest shows damage, not
-forgery: whoever forges numbers also seals them, and only computing them again, by `execution.verify`, tells.  Beside
-the batches of a cell stands its statement: the settings and the engine of which the name of the cell is a digest.
+A batch file is one record in NumPy's own format, behind it a digest that readers of .npy pass over.  The digest shows
+damage, not forgery: whoever forges numbers also seals them, and only computing them again, by `execution.verify`,
+tells.  Beside the batches of a cell stands its statement: the settings and the engine of which the name of the cell is
+a digest.
 """
 
 from __future__ import annotations
 
 import hashlib
 import io
-import zipfile
 from typing import NamedTuple
 
 import numpy as np
@@ -24,7 +24,7 @@ from simstudy.replicates.moments import Moments
 LARGEST_SUM = 1e100
 """Bound on sums of errors and of their products: beyond what a design allows, and its square does not overflow."""
 OVERHEAD_BYTES = 1 << 13
-"""Most of a file that is not numbers: headers, names, address and digest."""
+"""Most of a file that is not numbers: header, address and digest."""
 _DIGEST_LENGTH = 64
 
 
@@ -64,28 +64,36 @@ class Shape(NamedTuple):
         return cls(cell.n_queries, cell.n_members, n_statistics, cell.simulation.batch_size)
 
     @property
-    def fields(self) -> dict[str, tuple[int, ...]]:
-        """Shapes of all fields of `Moments` but ``failed``."""
+    def fields(self) -> dict[str, tuple[str, tuple[int, ...]]]:
+        """Types and shapes of all fields of `Moments` but ``failed``."""
         n_pairs = self.n_members * (self.n_members + 1) // 2
         return {
-            "n_defined": (N_BLOCKS,),
-            "error_sum": (N_BLOCKS, self.n_queries, self.n_members),
-            "product_sum": (N_BLOCKS, self.n_queries, n_pairs),
-            "statistic_sum": (N_BLOCKS, self.n_statistics),
-            "target": (self.n_queries,),
+            "n_defined": ("<i8", (N_BLOCKS,)),
+            "error_sum": ("<f8", (N_BLOCKS, self.n_queries, self.n_members)),
+            "product_sum": ("<f8", (N_BLOCKS, self.n_queries, n_pairs)),
+            "statistic_sum": ("<f8", (N_BLOCKS, self.n_statistics)),
+            "target": ("<f8", (self.n_queries,)),
         }
 
     @property
     def max_bytes(self) -> int:
         """Largest size of a batch file."""
-        numbers = sum(int(np.prod(shape)) for shape in self.fields.values()) + self.batch_size
+        numbers = sum(int(np.prod(shape)) for _, shape in self.fields.values()) + self.batch_size
         return 8 * numbers + OVERHEAD_BYTES
+
+
+def _record_type(fields: dict[str, tuple], identity: str) -> np.dtype:
+    """Return the type of the record of a batch, with its address behind the numbers, so that these are aligned."""
+    numbers = [(name, *fields[name]) for name in Moments._fields]
+    return np.dtype([*numbers, ("batch", "<i8"), ("identity", f"S{len(identity)}")])
 
 
 def pack(identity: str, batch: int, moments: Moments) -> bytes:
     """Return the file of a batch."""
+    fields = {name: (field.dtype, field.shape) for name, field in moments._asdict().items()}
+    record = np.array((*moments, batch, identity.encode()), dtype=_record_type(fields, identity))
     buffer = io.BytesIO()
-    np.savez(buffer, allow_pickle=False, **moments._asdict(), address=np.array([identity, str(batch)]))
+    npy.write_array(buffer, record, version=(1, 0), allow_pickle=False)
     return sealed(buffer.getvalue())
 
 
@@ -99,36 +107,23 @@ def unpack(content: bytes, identity: str, batch: int, shape: Shape) -> Moments:
     """
     if not is_sealed(content):
         raise ValueError("damaged")
-    with zipfile.ZipFile(io.BytesIO(content)) as archive:
-        members = archive.infolist()
-        # Before any is read: members may overlap, or expand, beyond any bound.
-        if len(members) > len(Moments._fields) + 1 or any(each.compress_type for each in members):
-            raise ValueError("more members than a batch has, or compressed ones")
-        fields = {each.filename.removesuffix(".npy"): _array(archive.read(each)) for each in members}
-    if fields.pop("address").tolist() != [identity, str(batch)]:
+    file = io.BytesIO(content)
+    if npy.read_magic(file) != (1, 0):
+        raise ValueError("a header that this program does not write")
+    dimensions, _, found = npy.read_array_header_1_0(file)
+    # Compared before an array is made of them: a header could ask for objects, or more memory than there is.
+    if dimensions or found != _record_type(shape.fields | {"failed": ("<i8", found["failed"].shape)}, identity):
+        raise ValueError("other shapes or types")
+    record = np.ndarray((), found, buffer=content, offset=file.tell())
+    if (record["identity"].item(), record["batch"].item()) != (identity.encode(), batch):
         raise ValueError("another's")
-    moments = Moments(**fields)
+    moments = Moments(*(record[name] for name in Moments._fields))
     _require_sound(moments, batch, shape)
     return moments
 
 
-def _array(content: bytes) -> np.ndarray:
-    """Return the array in a .npy file, on the bytes themselves: a header cannot ask for more memory than there is."""
-    file = io.BytesIO(content)
-    if npy.read_magic(file) != (1, 0):
-        raise ValueError("a header that this program does not write")
-    shape, _, dtype = npy.read_array_header_1_0(file)
-    # Refuses objects, and shapes larger than the buffer.
-    return np.ndarray(shape, dtype, buffer=content, offset=file.tell())
-
-
 def _require_sound(moments: Moments, batch: int, shape: Shape) -> None:
-    """Raise ValueError unless these can be the moments of a batch: shapes, types, counts, magnitudes."""
-    dtypes = {name: np.dtype(np.int64 if name in ("n_defined", "failed") else np.float64) for name in moments._fields}
-    found = {name: (field.shape, field.dtype) for name, field in moments._asdict().items()}
-    shapes = shape.fields | {"failed": (moments.failed.size,)}
-    if found != {name: (shapes[name], dtypes[name]) for name in moments._fields}:
-        raise ValueError("other shapes or types")
+    """Raise ValueError unless these can be the moments of a batch: counts and magnitudes."""
     # Every replicate of a block has an estimate or is named as failed, once.
     per_block = shape.batch_size // N_BLOCKS
     blocks = (moments.failed - batch * shape.batch_size) // per_block
@@ -147,11 +142,9 @@ def same(one: Moments, other: Moments) -> bool:
     return all(ours.tobytes() == theirs.tobytes() for ours, theirs in zip(one, other, strict=True))
 
 
-def sealed(archive: bytes) -> bytes:
-    """Append the digest of an archive as its comment: the file stays one that any reader of .npz opens."""
-    # The last two bytes of a zip archive state the length of its comment.
-    body = archive[:-2] + _DIGEST_LENGTH.to_bytes(2, "little")
-    return body + digest(body)
+def sealed(content: bytes) -> bytes:
+    """Append the digest of a file."""
+    return content + digest(content)
 
 
 def is_sealed(content: bytes) -> bool:

@@ -1,13 +1,21 @@
-"""A labelled data set as the bytes of a netCDF file."""
+"""A labelled data set as the bytes of a netCDF file, and back: only files are read that their digest seals."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import xarray as xr
 
+from simstudy.design.files import read_regular
+from simstudy.errors import UserError
+from simstudy.execution.batch_files import is_sealed
+from simstudy.text import printable
+
 MOST_DEFLATED = 1032
 """Bytes that a byte of a deflated file may stand for, at most."""
+MAX_RESULTS_BYTES = 1 << 34
+"""Largest file of results that is read: it is held in memory."""
 _COMPRESSED: dict[str, Any] = {"zlib": True, "complevel": 4, "shuffle": True}
 """Every reader of netCDF 4 undoes it, and no digit is lost."""
 
@@ -26,3 +34,31 @@ def netcdf(dataset: xr.Dataset) -> bytes:
         variable.encoding = _COMPRESSED | text if variable.ndim else text
     dataset.dump_to_store(NetCDF4DataStore(target))
     return bytes(target.close())
+
+
+def read_results(path: Path) -> xr.Dataset:
+    """Load the labelled results of a study into memory.
+
+    Raises
+    ------
+    UserError
+        If the file is missing, damaged, or not one that `Store.write_dataset` wrote.
+    """
+    try:
+        content = read_regular(path, MAX_RESULTS_BYTES)
+    except UserError as error:
+        raise UserError(printable(f"{path}: no results can be read ({error}); run the study first")) from None
+    damaged = UserError(f"{path}: damaged, or not the results of a study; run the study again")
+    if not is_sealed(content):
+        raise damaged
+    try:
+        with xr.open_dataset(path, engine="netcdf4") as results:
+            # A file that promises more than deflate can hide in its bytes is none of ours.
+            promised = sum(array.nbytes for array in results.variables.values())
+            if promised > min(MOST_DEFLATED * len(content), MAX_RESULTS_BYTES):
+                raise damaged
+            return results.load()
+    except UserError:
+        raise
+    except Exception as error:  # a damaged file may raise whatever the libraries meet in it
+        raise UserError(printable(f"{path}: no results can be read ({error}); run the study first")) from None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib.metadata
 import os
 import platform
@@ -24,18 +25,22 @@ def provenance(device: str = "cpu", cells: Iterable[Cell] = ()) -> dict[str, Any
     import psutil
 
     return {
-        "simstudy": importlib.metadata.version("simstudy"),
+        "simstudy": _version("simstudy"),
         "commit": _commit(),
         "engine": engine(device, cells),
         "data": _contents(cells),
         "python": platform.python_version(),
-        "libraries": {name: importlib.metadata.version(name) for name in LIBRARIES},
+        "libraries": {name: _version(name) for name in LIBRARIES},
         "system": platform.platform(),
         "device": "CPU" if device == "cpu" else gpu_name(),
         "processor": _processor(),
         "cores": os.cpu_count(),
         "memory_GiB": round(psutil.virtual_memory().total / 2**30, 1),
     }
+
+
+# Looked up once: a process runs what it has imported, whatever is installed or committed while it does.
+_version = functools.cache(importlib.metadata.version)
 
 
 def _contents(cells: Iterable[Cell]) -> dict[str, str]:
@@ -47,6 +52,7 @@ def _contents(cells: Iterable[Cell]) -> dict[str, str]:
     return rows | {piece.code.label: piece.path for piece in pieces if piece.code is not None}
 
 
+@functools.cache
 def _commit() -> str:
     """Commit of the checkout that the package is run from, with a plus sign if files differ; empty if installed."""
     command = ["git", "-C", str(PACKAGE), "describe", "--always", "--dirty=+", "--abbrev=12"]
@@ -56,6 +62,7 @@ def _commit() -> str:
         return ""
 
 
+@functools.cache
 def _processor() -> str:
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()

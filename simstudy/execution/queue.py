@@ -6,6 +6,7 @@ It contains no arithmetic: every executor calls `simulate_batch`.
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import platform
 import queue
@@ -41,6 +42,8 @@ EXECUTORS = ("serial", "threads", "processes", "cuda")
 TASKS_PER_THREAD = 3
 """Turns in flight for each worker thread: enough to hide latency, few enough to stop quickly."""
 
+COUNT_SECONDS = 1.0
+"""Time after which the workers of a scheduler are counted again: asking it for them takes as long as short batches."""
 TURN_SECONDS = 0.25
 """Processor time that a worker is given work for at a time: handing it over takes milliseconds, as do short batches."""
 
@@ -189,16 +192,20 @@ class DaskQueue(TurnQueue):
         self._without_workers = without_workers or self._give_up
         self._turns: dict[Any, Sequence[Task]] = {}
         self._completed = as_completed(loop=client.loop)
+        self._n_workers, self._counted = 0, -math.inf
 
     def workers(self) -> int:
-        """Return how many tasks run at once, by the threads that the scheduler has now."""
+        """Return how many tasks run at once, by the threads that the scheduler had within the last second."""
         from distributed.comm import CommClosedError
 
-        try:
-            return sum(self._client.nthreads().values())
-        except OSError as error:
-            # It took no connection in time, which others hear of as a connection that is closed.
-            raise CommClosedError(str(error)) from error
+        if time.monotonic() - self._counted >= COUNT_SECONDS:
+            try:
+                self._n_workers = sum(self._client.nthreads().values())
+            except OSError as error:
+                # It took no connection in time, which others hear of as a connection that is closed.
+                raise CommClosedError(str(error)) from error
+            self._counted = time.monotonic()
+        return self._n_workers
 
     def __iter__(self) -> Iterator[tuple[Task, Outcome]]:
         from distributed import CancelledError
@@ -228,13 +235,13 @@ class DaskQueue(TurnQueue):
 
     def _wait(self) -> None:
         """Wait until a task has ended, but not for ever for workers that do not come back."""
-        looked = last_seen = time.monotonic()
-        while not self._completed.has_ready():
-            time.sleep(0.01)
+        last_seen = time.monotonic()
+        ended = self._completed.thread_condition
+        while True:
+            with ended:
+                if ended.wait_for(self._completed.has_ready, COUNT_SECONDS):
+                    return
             now = time.monotonic()
-            if now - looked < 1.0:
-                continue
-            looked = now
             last_seen = now if self.workers() else last_seen
             if now - last_seen > WORKER_SECONDS:
                 self._without_workers()

@@ -2,15 +2,17 @@
 
 Layout of a study folder::
 
-    batches/<cell identity>/<batch number>.npz   one immutable file for each batch, checksummed, stating its address
+    batches/<cell identity>/<batch number>.npy   one immutable file for each batch, checksummed, stating its address
     batches/<cell identity>/cell.json            settings and engine, of which the identity is a digest
     results.nc  details.nc  report.html  figures/  verdicts.csv  comparisons.csv  cells.csv  provenance.json
     .lock  .owner.json  .partial/                who writes here, and what is not whole yet
     confirmed/<seal and beacon>/                 the same of a confirmatory run, and confirmation.json
 
-A batch file is named by what decides its contents, written beside its place, flushed, and renamed into it.  So a
-crash leaves either the whole file or none; merging two folders is copying files; and a changed design or engine looks
-elsewhere instead of reusing what no longer holds.  Whoever writes holds the lock of the folder; whoever reads, never.
+A file is written beside its place and renamed into it: a killed process leaves the whole file or none.  A batch file is
+named by what decides its contents, so merging two folders is copying files, and a changed design or engine looks
+elsewhere instead of reusing what no longer holds.  Batches are flushed to disk a second's worth at a time, as flushing
+each takes longer than computing it: what a loss of power spoils of the last second its digest tells, and it is computed
+again.  Whoever writes holds the lock of the folder; whoever reads, never.
 """
 
 from __future__ import annotations
@@ -35,21 +37,20 @@ from simstudy.design.document import Design
 from simstudy.design.files import read_regular
 from simstudy.design.settings import Record
 from simstudy.errors import UserError
-from simstudy.execution.batch_files import Shape, Statement, digest, is_sealed, pack, same, unpack
-from simstudy.execution.netcdf import MOST_DEFLATED, netcdf
+from simstudy.execution.batch_files import Shape, Statement, pack, same, sealed, unpack
+from simstudy.execution.netcdf import netcdf
 from simstudy.replicates.moments import Moments
-from simstudy.text import printable
 
-_BATCH_FILE = re.compile(r"[0-9]{7}\.npz")
+_BATCH_FILE = re.compile(r"[0-9]{7}\.npy")
 _IDENTITY = re.compile(r"[0-9a-f]{20}")
 _STATEMENT = "cell.json"
 DETAILS_FILE = "details.nc"
-MAX_RESULTS_BYTES = 1 << 34
-"""Largest file of results that is read: it is held in memory."""
 MAX_JSON_BYTES = 1 << 20
 """Largest record that is read: of an owner, of a share."""
 MAX_STATEMENT_BYTES = 1 << 28
 """Largest statement of a cell that is read: it may hold the heads of a file, number by number."""
+FLUSH_SECONDS = 1.0
+"""Time after which written batches are flushed to disk: the work that a loss of power may cost."""
 _Moment = Annotated[float, Field(ge=0, le=1e11, allow_inf_nan=False)]
 """Seconds of `time.time`, up to the year 5138."""
 
@@ -105,6 +106,8 @@ class Store:
     def __init__(self, folder: Path, known: tuple[Store, ...] = ()) -> None:
         self.folder = folder
         self.known = known
+        self._unflushed: list[Path] = []
+        self._flushed = time.monotonic()
 
     @property
     def partial(self) -> Path:
@@ -135,6 +138,7 @@ class Store:
         try:
             self._claim()
             yield
+            self.flush()
         finally:
             self._delete(".owner.json")
             lock.release()
@@ -169,7 +173,7 @@ class Store:
 
     def batch_path(self, identity: str, batch: int) -> Path:
         """Return where a batch is stored."""
-        return self.folder / "batches" / identity / f"{batch:07d}.npz"
+        return self.folder / "batches" / identity / f"{batch:07d}.npy"
 
     def stored_cells(self) -> list[str]:
         """Return the identities of the cells that have batches on disk, in order."""
@@ -239,14 +243,38 @@ class Store:
         return sum(time > moment for time in times)
 
     def write_batch(self, identity: str, batch: int, moments: Moments) -> None:
-        """Store one batch, durably and atomically.
+        """Store one batch atomically, and durably within a second of work or at the next `flush`.
 
         Raises
         ------
         UserError
             If the folder cannot be written.
         """
-        self._replace(self.batch_path(identity, batch), pack(identity, batch, moments))
+        path = self.batch_path(identity, batch)
+        self._replace(path, pack(identity, batch, moments), flush=False)
+        self._unflushed.append(path)
+        if time.monotonic() - self._flushed >= FLUSH_SECONDS:
+            self.flush()
+
+    def flush(self) -> None:
+        """Wait until the batches written since the last flush, and the names of their files, are on disk.
+
+        Raises
+        ------
+        UserError
+            If the disk does not take them.
+        """
+        written, self._unflushed = self._unflushed, []
+        for path in [*written, *{path.parent: None for path in written}]:
+            try:
+                opened = os.open(path, os.O_RDONLY)
+                try:
+                    os.fsync(opened)
+                finally:
+                    os.close(opened)
+            except OSError as error:
+                raise _unwritable(path, error) from error
+        self._flushed = time.monotonic()
 
     def read_batch(self, identity: str, batch: int, shape: Shape) -> Moments | None:
         """Return a stored batch; None if it is missing, damaged, another's or impossible: to be computed again."""
@@ -283,8 +311,7 @@ class Store:
 
     def write_dataset(self, name: str, dataset: xr.Dataset) -> Path:
         """Store a labelled data set as netCDF, its digest behind the end that netCDF knows, and return its path."""
-        content = netcdf(dataset)
-        return self.write_bytes(name, content + digest(content))
+        return self.write_bytes(name, sealed(netcdf(dataset)))
 
     def write_text(self, name: str, text: str) -> Path:
         """Store a text file of the study and return its path."""
@@ -312,8 +339,8 @@ class Store:
             return {}
         return content if isinstance(content, dict) else {}
 
-    def _replace(self, path: Path, content: bytes) -> Path:
-        """Write aside, flush to disk, and rename into place; leave nothing behind on failure."""
+    def _replace(self, path: Path, content: bytes, flush: bool = True) -> Path:
+        """Write aside, flush to disk if asked to, and rename into place; leave nothing behind on failure."""
         aside = self.partial / uuid.uuid4().hex
         try:
             for folder in (path.parent, aside.parent):
@@ -321,7 +348,8 @@ class Store:
             with aside.open("wb") as file:
                 file.write(content)
                 file.flush()
-                os.fsync(file.fileno())
+                if flush:
+                    os.fsync(file.fileno())
             os.replace(aside, path)
         except OSError as error:
             raise _unwritable(path, error) from error
@@ -329,34 +357,6 @@ class Store:
             with contextlib.suppress(OSError):
                 aside.unlink()
         return path
-
-
-def read_results(path: Path) -> xr.Dataset:
-    """Load the labelled results of a study into memory.
-
-    Raises
-    ------
-    UserError
-        If the file is missing, damaged, or not one that `Store.write_dataset` wrote.
-    """
-    try:
-        content = read_regular(path, MAX_RESULTS_BYTES)
-    except UserError as error:
-        raise UserError(printable(f"{path}: no results can be read ({error}); run the study first")) from None
-    damaged = UserError(f"{path}: damaged, or not the results of a study; run the study again")
-    if not is_sealed(content):
-        raise damaged
-    try:
-        with xr.open_dataset(path, engine="netcdf4") as results:
-            # A file that promises more than deflate can hide in its bytes is none of ours.
-            promised = sum(array.nbytes for array in results.variables.values())
-            if promised > min(MOST_DEFLATED * len(content), MAX_RESULTS_BYTES):
-                raise damaged
-            return results.load()
-    except UserError:
-        raise
-    except Exception as error:  # a damaged file may raise whatever the libraries meet in it
-        raise UserError(printable(f"{path}: no results can be read ({error}); run the study first")) from None
 
 
 def _unwritable(path: Path, error: Exception) -> UserError:

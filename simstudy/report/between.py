@@ -9,8 +9,9 @@ import xarray as xr
 from simstudy.design.document import Design
 from simstudy.design.figures import BaseFigure, CurveFigure
 from simstudy.errors import UserError
+from simstudy.execution.netcdf import read_results
 from simstudy.execution.seal import judging_code
-from simstudy.execution.store import Store, read_results
+from simstudy.execution.store import Store
 from simstudy.report.figures import chosen
 from simstudy.verdicts.curves import theory_between
 

@@ -8,12 +8,14 @@ from collections.abc import Sequence
 from types import TracebackType
 
 import numpy as np
+import xarray as xr
 from rich.box import SIMPLE_HEAD
 from rich.progress import BarColumn, TaskProgressColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
 
 from simstudy.design.document import Design
+from simstudy.design.moments_needed import lacking, order_of
 from simstudy.design.settings.cell import level
 from simstudy.execution.ledger import Account, Ledger, cost
 from simstudy.execution.plan import GridPlan, Plan
@@ -22,6 +24,10 @@ from simstudy.report.terminal import bar, entry, is_watched, say
 
 LOG_SECONDS = 10.0
 """Time between two lines where there is no terminal."""
+SHOW_SECONDS = 0.1
+"""Time between two looks at the ledger, at the least."""
+SHOW_SHARE = 0.05
+"""Share of the time that looking may take: it costs more the more cells there are."""
 _UNKNOWN = "time left unknown"
 MAX_LISTED = 10
 """Cells that a message lists; the table of `status` has them all."""
@@ -33,9 +39,11 @@ class ProgressDisplay:
     ledger: Ledger
 
     def __init__(self, quiet: bool = False) -> None:
-        self._started = self._logged = time.monotonic()
+        self._logged = time.monotonic()
         self._quiet = quiet
         self._initial: float | None = None
+        self._due = 0.0
+        self._first_batch: tuple[float, float] | None = None
         columns = (
             TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(),
             TextColumn("{task.fields[replicates]:,} replicates"), TimeElapsedColumn(), TextColumn("ETA"),
@@ -52,8 +60,15 @@ class ProgressDisplay:
         self._bar.stop()
 
     def __call__(self, ledger: Ledger, predicted: int | None = None) -> None:
-        """Show the state of the run; the ETA follows the estimated cost of what is left to simulate."""
+        """Show the state of the run, if it is time to."""
         self.ledger = ledger
+        began = time.monotonic()
+        if began >= self._due:
+            self._show(ledger, predicted, began)
+            self._due = began + max(SHOW_SECONDS, (time.monotonic() - began) / SHOW_SHARE)
+
+    def _show(self, ledger: Ledger, predicted: int | None, now: float) -> None:
+        """The ETA follows the estimated cost of what is left to simulate."""
         done, expected = ledger.work_done, ledger.work_expected
         replicates = sum((a.target - a.missing) * a.batch_size for a in ledger.accounts)
         cells = sum(account.finished for account in ledger.accounts)
@@ -62,13 +77,16 @@ class ProgressDisplay:
         total = expected if ledger.work_known else None
         self._bar.update(self._task, total=total, completed=done, description=text, replicates=replicates)
         self._initial = done if self._initial is None else self._initial
-        now = time.monotonic()
+        # Before the first batch workers start and kernels are compiled, which says nothing of the other batches.
+        if self._first_batch is None and done > self._initial:
+            self._first_batch = now, done
         if not self._quiet and not is_watched() and now - self._logged >= LOG_SECONDS:
             self._logged = now
-            speed = (done - self._initial) / (now - self._started)
-            left = _time_left(ledger, duration((expected - done) / speed)) if speed > 0 else _UNKNOWN
-            work = f", {left}" if predicted is None else ""
-            say(f"{text}, {replicates:,} replicates{work}")
+            began, work = self._first_batch or (now, done)
+            left = _UNKNOWN
+            if done > work:
+                left = _time_left(ledger, duration((expected - done) * (now - began) / (done - work)))
+            say(f"{text}, {replicates:,} replicates" + (f", {left}" if predicted is None else ""))
 
 
 def _time_left(ledger: Ledger, time_left: str) -> str:
@@ -166,6 +184,32 @@ def missed_lines(missed: Sequence[Account], design: Design) -> list[str]:
     if len(missed) > MAX_LISTED:
         lines.append(f"  and {len(missed) - MAX_LISTED} more")
     return lines
+
+
+def open_lines(results: xr.Dataset, design: Design) -> list[str]:
+    """Return which claims are open, unlike declared, where more replicates may decide, and what would spend these."""
+    lines, computed = [], results.n_replicates + results.n_failed
+    for grid, precision in {planned.grid: planned.precision for planned in design.cells}.items():
+        claims = [name for name, claim in design.claims.items() if claim.grid == grid]
+        claims = [name for name in claims if _is_open(results.sel(claim=name), design, name)]
+        at_ceiling = computed.values[results.grid.values == grid] >= precision.max_replicates
+        remedy = ""
+        if precision.stop == "precision" and not at_ceiling.all():
+            remedy = f'the precision asked for; state grids.{grid}.precision.stop = "both" to go on with them'
+        elif at_ceiling.any():
+            remedy = f"max_replicates = {precision.max_replicates:,}; raise it to go on with them"
+        if claims and remedy:
+            lines.append(f"open: {', '.join(claims)}: cells of {grid} stopped at {remedy}")
+    return lines
+
+
+def _is_open(judged: xr.Dataset, design: Design, name: str) -> bool:
+    """Whether a claim is open, unlike declared, with an estimate that has an error."""
+    if judged.verdict != "inconclusive" or judged.declared_verdict == "inconclusive":
+        return False
+    claim = design.claims[name]
+    cells = [planned.cell for planned in design.cells if planned.grid == claim.grid]
+    return bool(np.isfinite(judged.verdict_estimate)) and not lacking(cells, 2 * order_of(claim))
 
 
 def plan_table(plan: Plan) -> Table:

@@ -26,10 +26,19 @@ def masked(
 
     Parameters
     ----------
-    method
+    method : callable
         Theory of all keys: of a cell, key and query projections (H, d, p), and queries (Q, d).
-    cell, key_projections, query_projections, queries
-        What it is asked about.
+    cell : Cell
+        The cell of a design, one of ``Design.cells``.
+    key_projections, query_projections : (H, d, p) arrays
+        As `method` takes them.
+    queries : (Q, d) array
+        Query points.
+
+    Returns
+    -------
+    Prediction or ExactPrediction
+        As `method` returns it, each query with the keys that it sees; its reason names those where there is none.
     """
     visible = cell.visible
     if visible is None:

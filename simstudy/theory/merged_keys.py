@@ -20,6 +20,8 @@ from simstudy.theory.leading import MIN_EFFECTIVE_SIZE, NEXT_TERM_LIMIT, Predict
 
 Times = NDArray[np.intp]
 
+MOST_RELATIVE_VARIANCE = 1.0 / MIN_EFFECTIVE_SIZE
+"""Of the sum of kernels, the parameter of the expansion: wide kernels vary little, be there few chunks."""
 _SAME = 1e-12
 _FAR = 1e-3
 """Correlation of keys from which on their chunks count as independent."""
@@ -47,8 +49,8 @@ def merged_leading_order(cell: Cell, key_projections: Array, query_projections: 
     Returns
     -------
     Prediction
-        Valid where, for every head and query, the effective number of chunks (Σ E K_c)² / Var Σ K_c is at least
-        `MIN_EFFECTIVE_SIZE`, and the next term moves the squared bias over the queries by `NEXT_TERM_LIMIT` at most.
+        Valid where, for every head and query, the relative variance of Σ K_c is at most `MOST_RELATIVE_VARIANCE`, and
+        the next term moves the squared bias over the queries by `NEXT_TERM_LIMIT` at most.
     """
     target = targets(cell, queries)
     n_heads = len(key_projections)
@@ -61,9 +63,9 @@ def merged_leading_order(cell: Cell, key_projections: Array, query_projections: 
             _expand(_Chunks(cell, merge.stride, regression, projection, image))
             for projection, image in zip(key_projections, images, strict=True)
         ]
-        bias, sizes, neglected = (np.stack(parts, axis=1) for parts in zip(*heads, strict=True))
+        bias, relative, neglected = (np.stack(parts, axis=1) for parts in zip(*heads, strict=True))
         bias = bias - target[:, None]
-        outside = _outside(cell, merge.stride, bias, sizes, neglected)
+        outside = _outside(cell, merge.stride, bias, relative, neglected)
         bias, reason = (unknown, outside) if outside else (bias, _NO_VARIANCE)
     return Prediction(bias, np.full((*unknown.shape, n_heads), np.nan), target, unknown, reason)
 
@@ -141,7 +143,7 @@ class _Chunks(NamedTuple):
 
 
 def _expand(chunks: _Chunks) -> tuple[Array, Array, Array]:
-    """Mean of the estimate, effective number of chunks, and next term of the mean; arrays (q,)."""
+    """Mean of the estimate, relative variance of Σ K_c, and next term of the mean; arrays (q,)."""
     single = {len(times): chunks.weighted([times], times) for _, times in chunks.kinds()}
     masses = [number * single[len(times)].mass for number, times in chunks.kinds()]
     total = np.sum(masses, axis=0)
@@ -153,7 +155,7 @@ def _expand(chunks: _Chunks) -> tuple[Array, Array, Array]:
         variance += number * (both.mass - first.mass * second.mass)
         drift += number * (both.mass * (both.mean - mean) - first.mass * second.mass * (second.mean - mean))
     relative = variance / total**2
-    return mean - drift / total**2, 1.0 / relative, relative**2 * _skewness(chunks, mean)
+    return mean - drift / total**2, relative, relative**2 * _skewness(chunks, mean)
 
 
 def _skewness(chunks: _Chunks, mean: Array) -> Array:
@@ -168,14 +170,14 @@ def _skewness(chunks: _Chunks, mean: Array) -> Array:
     return (cube * (thrice.mean - mean) - 2.0 * tilt - 3.0 * tilt * (square - 1.0)) / (square - 1.0) ** 2
 
 
-def _outside(cell: Cell, stride: int, bias: Array, sizes: Array, neglected: Array) -> str:
+def _outside(cell: Cell, stride: int, bias: Array, relative: Array, neglected: Array) -> str:
     """Why the expansion is not good enough; empty if it is.  Arrays (q, h)."""
-    if not sizes.min() >= MIN_EFFECTIVE_SIZE:
-        query, head = np.unravel_index(np.argmin(sizes), sizes.shape)
+    if not relative.max() <= MOST_RELATIVE_VARIANCE:
+        query, head = np.unravel_index(np.argmax(relative), relative.shape)
         chunks = -(-cell.data.n_keys // stride)
         return (
-            f"merged keys: at query {query}, head {head} (counted from 0) the effective number of chunks is "
-            f"{sizes[query, head]:.3g} of {chunks} (at least {MIN_EFFECTIVE_SIZE:g} needed)"
+            f"merged keys: at query {query}, head {head} (counted from 0) the kernels of {chunks} chunks have a sum of "
+            f"relative variance {relative[query, head]:.2g} (at most {MOST_RELATIVE_VARIANCE:g} allowed)"
         )
     square = (bias**2).sum(axis=0)
     moved = np.abs(2.0 * bias * neglected).sum(axis=0) + (neglected**2).sum(axis=0)

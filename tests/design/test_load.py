@@ -16,21 +16,34 @@ from simstudy.design.settings import TABLE_OF, TABLES
 from simstudy.design.settings.cell import level, selected
 
 DESIGNS = sorted((Path(__file__).parents[2] / "designs").glob("*.toml"))
+LARGE = {"allocation", "diversity-index", "scaling-law"}
+"""Hundreds of cells each, which take seconds to load."""
 
 
 def places(message: str) -> set[str]:
     return {line.split(": ")[1].split(" = ")[0] for line in message.splitlines()}
 
 
+def assert_loads(path: Path, profile: str) -> None:
+    design = load_design(path, profile)
+    assert design.study.name == path.stem
+    assert design.claims and design.figures and design.cells
+    origins = {claim.origin for claim in design.claims.values()}
+    assert origins <= set(ORIGINS) and (profile != "quick" or "unstated" not in origins)
+
+
 @pytest.mark.parametrize("path", DESIGNS, ids=lambda path: path.stem)
 def test_shipped_designs__load_under_every_profile(path):
     assert {"quick", "full"} <= set(profiles_of(path))
-    for profile in profiles_of(path):
-        design = load_design(path, profile)
-        assert design.study.name == path.stem
-        assert design.claims and design.figures and design.cells
-        origins = {claim.origin for claim in design.claims.values()}
-        assert origins <= set(ORIGINS) and (profile != "quick" or "unstated" not in origins)
+    for profile in ["quick"] if path.stem in LARGE else profiles_of(path):
+        assert_loads(path, profile)
+
+
+@pytest.mark.rare
+@pytest.mark.parametrize("path", [path for path in DESIGNS if path.stem in LARGE], ids=lambda path: path.stem)
+def test_large_designs__load_under_every_other_profile(path):
+    for profile in set(profiles_of(path)) - {"quick"}:
+        assert_loads(path, profile)
 
 
 def test_setting_names__are_unique_over_tables():

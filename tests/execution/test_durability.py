@@ -24,20 +24,22 @@ from simstudy.execution.store import Store, store_of
 from simstudy.study import run
 
 
-def test_comparison_of_numbers__sees_one_bit(tmp_path):
+def test_comparison_of_numbers__sees_one_bit(tiny, tmp_path):
     """The control: another seed, and one changed bit, must differ."""
-    results = run(load_design(write_design(tmp_path)), output=tmp_path, executor="serial")
+    results = tiny.results.copy(deep=True)
     store = Store(tmp_path)
     same = numbers(store.write_dataset("same.nc", results.assign_attrs(run="of another day")))
-    assert same == numbers(tmp_path / FOLDER / "results.nc")
+    assert same == numbers(tiny.output / FOLDER / "results.nc")
     results.mse.values.view("u8")[0, 3] ^= 1
     changed = numbers(store.write_dataset("changed.nc", results))
     assert {name for name in same if same[name] != changed[name]} == {"mse"}
 
 
 @pytest.fixture
-def design(tmp_path):
-    return load_design(write_design(tmp_path))
+def design(tiny, tmp_path):
+    """A study that was run, in this folder."""
+    tiny.copied(tmp_path)
+    return tiny.design
 
 
 def computed(monkeypatch) -> list[tuple]:
@@ -56,8 +58,7 @@ def computed(monkeypatch) -> list[tuple]:
 
 
 def test_damaged_batches__are_all_that_is_computed_again(design, tmp_path, monkeypatch):
-    run(design, output=tmp_path, executor="serial")
-    files = sorted(tmp_path.rglob("*.npz"))
+    files = sorted(tmp_path.rglob("*.npy"))
     wanted = batches(tmp_path)
     files[0].write_bytes(files[0].read_bytes()[:-1])
     files[1].write_bytes(b"\x00" + files[1].read_bytes()[1:])
@@ -71,7 +72,6 @@ def test_damaged_batches__are_all_that_is_computed_again(design, tmp_path, monke
 
 def test_damage_in_the_cell_read_last__is_computed_again(design, tmp_path):
     """What was read last before the run began is the damage itself: it must not stand for what was computed since."""
-    run(design, output=tmp_path, executor="serial")
     wanted = batches(tmp_path)
     last = Ledger(design, store_of(design, tmp_path)).accounts[-1]
     path = store_of(design, tmp_path).batch_path(last.identity, 0)
@@ -104,7 +104,6 @@ def test_batches_that_cells_share__are_read_once(tmp_path, monkeypatch):
 
 def test_second_run_in_a_folder__is_refused_and_harmless(design, tmp_path, monkeypatch):
     store = store_of(design, tmp_path)
-    run(design, output=tmp_path, executor="serial")
     before = batches(tmp_path)
     other = (
         "import sys; from simstudy.execution.store import Store; from pathlib import Path\n"
@@ -125,8 +124,9 @@ def test_second_run_in_a_folder__is_refused_and_harmless(design, tmp_path, monke
     assert calls == [] and batches(tmp_path) == before and store.owner() is None
 
 
-def test_edited_design_and_code__use_no_batch_of_before(design, tmp_path, monkeypatch):
-    first = run(design, output=tmp_path, executor="serial")
+def test_edited_design_and_code__use_no_batch_of_before(tiny, tmp_path, monkeypatch):
+    design, first = load_design(write_design(tmp_path)), tiny.results
+    tiny.copied(tmp_path)
     before = batches(tmp_path)
     calls = computed(monkeypatch)
     other = load_design(write_design(tmp_path, edited(DESIGN, "seed = 7", "seed = 8")))
@@ -142,13 +142,6 @@ def test_edited_design_and_code__use_no_batch_of_before(design, tmp_path, monkey
     assert before.items() < batches(tmp_path).items()
 
 
-@pytest.fixture(scope="module")
-def calm(tmp_path_factory):
-    """Results of the study that nothing disturbed."""
-    folder = tmp_path_factory.mktemp("calm")
-    return run(write_design(folder), output=folder, executor="serial")
-
-
 @contextlib.contextmanager
 def disk_with_room_for(size: int) -> Iterator[None]:
     """No file may be longer than ``size`` bytes: the disk is full, for all that a process can tell."""
@@ -161,10 +154,10 @@ def disk_with_room_for(size: int) -> Iterator[None]:
 
 
 @pytest.mark.parametrize(
-    ("size", "place"), [(50, ".owner.json"), (2_000, ".npz"), (20_000, "details.nc"), (10_000_000, None)]
+    ("size", "place"), [(50, ".owner.json"), (2_000, ".npy"), (20_000, "details.nc"), (10_000_000, None)]
 )
 @pytest.mark.usefixtures("undrawn")
-def test_disk_that_is_full__is_one_message_and_nothing_torn(calm, tmp_path, capsys, size, place):
+def test_disk_that_is_full__is_one_message_and_nothing_torn(tiny, tmp_path, capsys, size, place):
     path, output = write_design(tmp_path), tmp_path / "out"
     with disk_with_room_for(size):
         code = command(["run", str(path), "--output", str(output), "--executor", "serial"])
@@ -179,10 +172,9 @@ def test_disk_that_is_full__is_one_message_and_nothing_torn(calm, tmp_path, caps
     assert bool(stored) == (place == "details.nc")
     assert not (output / FOLDER / "results.nc").exists()
     assert list((output / FOLDER / ".partial").iterdir()) == []
-    design = load_design(path)
-    results = run(design, output=output, executor="serial")
+    results = run(path, output=output, executor="serial")
     assert stored.items() <= batches(output).items()
-    assert results.drop_attrs().identical(calm.drop_attrs())
+    assert results.drop_attrs().identical(tiny.results.drop_attrs())
 
 
 def tasks_left(design, output: Path) -> int:
@@ -207,9 +199,8 @@ EXTENSIONS = {
         for name, edit in EXTENSIONS.items()
     ],
 )
-def test_extended_study__computes_only_what_is_missing(design, tmp_path, monkeypatch, extension):
-    run(design, output=tmp_path / "grown", executor="serial")
-    stored = batches(tmp_path / "grown")
+def test_extended_study__computes_only_what_is_missing(tiny, tmp_path, monkeypatch, extension):
+    stored = batches(tiny.copied(tmp_path / "grown"))
     wider = load_design(write_design(tmp_path, edited(DESIGN, *extension)))
     calls = computed(monkeypatch)
     results = run(wider, output=tmp_path / "grown", executor="serial")
@@ -226,17 +217,17 @@ def test_extended_study__computes_only_what_is_missing(design, tmp_path, monkeyp
         assert n_computed == int(results.n_batches[results.angle == 30].sum()) > 0
 
 
-def test_merged_folders__are_the_study_of_both(design, tmp_path, monkeypatch):
-    calm = run(design, output=tmp_path / "calm", executor="serial")
-    whole = batches(tmp_path / "calm")
+def test_merged_folders__are_the_study_of_both(tiny, tmp_path, monkeypatch):
+    design, calm = tiny.design, tiny.results
+    whole = batches(tiny.output)
     stores = [Store(tmp_path / name / FOLDER) for name in ("one", "two", "merged")]
     for number, (name, content) in enumerate(whole.items()):
         for store in [stores[0]] if number % 3 == 0 else [stores[1]] if number % 3 == 1 else stores[:2]:
             path = store.folder / Path(name).relative_to(FOLDER)
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(content)
-            shutil.copy((tmp_path / "calm" / name).with_name("cell.json"), path.parent)
-    damaged = next(stores[0].folder.rglob("*.npz"))
+            shutil.copy((tiny.output / name).with_name("cell.json"), path.parent)
+    damaged = next(stores[0].folder.rglob("*.npy"))
     damaged.write_bytes(damaged.read_bytes()[:-7])
     n_one, n_two = (len(batches(store.folder)) for store in stores[:2])
     assert stores[2].adopt(stores[0]) == (n_one - 1, 0, 1, 0)
@@ -251,7 +242,6 @@ def test_merged_folders__are_the_study_of_both(design, tmp_path, monkeypatch):
 
 
 def test_merging_contradictory_batches__is_refused(design, tmp_path):
-    run(design, output=tmp_path, executor="serial")
     ours, theirs = store_of(design, tmp_path), Store(tmp_path / "other")
     identity = ours.stored_cells()[0]
     statement = ours.read_statement(identity)

@@ -18,10 +18,24 @@ CELLS = {
 }
 
 
+@pytest.fixture(scope="module")
+def known() -> dict[bytes, str]:
+    """What sources compute, by their bytes: to read all of them again for each edit of one takes long."""
+    return {}
+
+
 @pytest.fixture
-def changed(tmp_path, monkeypatch):
+def changed(tmp_path, monkeypatch, known):
     """Return what edits one source of a copy of the package, and says for which cells this makes another engine."""
     copies = iter(range(9))
+
+    def read_once(path):
+        content = path.read_bytes()
+        if content not in known:
+            known[content] = code_of.__wrapped__(path)
+        return known[content]
+
+    monkeypatch.setattr(engines, "code_of", read_once)
 
     def edit(name, old, new):
         package = tmp_path / str(next(copies)) / PACKAGE.name
@@ -30,7 +44,6 @@ def changed(tmp_path, monkeypatch):
         path = package / name
         assert old in path.read_text(encoding="utf-8")
         path.write_text(path.read_text(encoding="utf-8").replace(old, new, 1), encoding="utf-8")
-        code_of.cache_clear()
         engines._engine.cache_clear()
         return {cell for cell, identity in identities(package).items() if identity != before[cell]}
 
@@ -39,7 +52,6 @@ def changed(tmp_path, monkeypatch):
         return {name: cell.identity(engine(cells=[cell])) for name, cell in CELLS.items()}
 
     yield edit
-    code_of.cache_clear()
     engines._engine.cache_clear()
 
 

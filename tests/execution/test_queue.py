@@ -122,6 +122,7 @@ def test_certificates_that_cannot_be_read__are_refused_in_one_line(tmp_path):
             raise AssertionError("opened")
 
 
+@pytest.mark.usefixtures("warm_processes")
 def test_workers_that_die__are_a_message_with_a_remedy(monkeypatch):
     # A lambda travels to the worker by value; the signature is that of `compute`.
     monkeypatch.setattr(queue_module, "compute", lambda task, device, engine: os._exit(1))
@@ -162,8 +163,8 @@ def test_short_batches__are_handed_over_several_at_a_time_and_each_keeps_its_own
 
 
 def test_processes__are_as_many_as_asked():
-    with clients.process_client(3, clients.CLOSED) as client:
-        assert list(client.nthreads().values()) == [1, 1, 1]
+    with clients.process_client(2, clients.CLOSED) as client:
+        assert list(client.nthreads().values()) == [1, 1]
 
 
 def test_threads__tell_what_a_task_raised_and_stop_at_once(monkeypatch):

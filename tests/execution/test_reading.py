@@ -6,7 +6,7 @@ import io
 import json
 import os
 import shutil
-import zipfile
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -16,11 +16,12 @@ from builders import DESIGN, edited, minimal_cell, write_design
 from simstudy.design.load import load_design
 from simstudy.errors import UserError
 from simstudy.execution import verify as verification
-from simstudy.execution.batch_files import Shape, Statement, pack, sealed
+from simstudy.execution.batch_files import Shape, Statement, sealed
 from simstudy.execution.ledger import Ledger
+from simstudy.execution.netcdf import read_results
 from simstudy.execution.provenance import engine
 from simstudy.execution.shares import Share
-from simstudy.execution.store import Store, read_results, store_of
+from simstudy.execution.store import Store, store_of
 from simstudy.execution.verify import verify
 from simstudy.replicates.moments import Moments
 from simstudy.study import run, run_share
@@ -111,40 +112,32 @@ def test_failures__that_a_batch_can_have_are_read(store):
     assert store.read_batch(identity, 0, shape) is not None
 
 
-def header_only(shape: tuple[int, ...]) -> bytes:
+def header_only(shape: tuple[int, ...], **fields: tuple) -> bytes:
+    """A sealed file that is a header without numbers; of a record with these fields, if some are given."""
     buffer = io.BytesIO()
-    np.lib.format.write_array_header_1_0(buffer, {"descr": "<f8", "fortran_order": False, "shape": shape})
-    return buffer.getvalue()
-
-
-def archive_of(moments: Moments, compression: int = zipfile.ZIP_STORED, **members: bytes) -> bytes:
-    """A sealed archive with the members of a batch, some of them replaced."""
-    buffer = io.BytesIO()
-    with (
-        zipfile.ZipFile(io.BytesIO(pack("", 0, moments))) as whole,
-        zipfile.ZipFile(buffer, "w", compression) as archive,
-    ):
-        for name in {*whole.namelist(), *(f"{name}.npy" for name in members)}:
-            content = members.get(name.removesuffix(".npy"))
-            archive.writestr(name, whole.read(name) if content is None else content)
+    descr = [(name, *of) for name, of in fields.items()] or "<f8"
+    np.lib.format.write_array_header_1_0(buffer, {"descr": descr, "fortran_order": False, "shape": shape})
     return sealed(buffer.getvalue())
 
 
-def test_file_that_would_expand__is_refused_before_it_does(store, monkeypatch):
+def test_header_that_asks_for_memory_or_objects__is_refused_before_there_are_any(store):
     identity, shape, moments = first_batch(store)
-    bombs = {
-        "compressed": archive_of(moments, zipfile.ZIP_DEFLATED, target=bytes(1 << 28)),
-        "claims a terabyte": archive_of(moments, target=header_only((1 << 37,))),
-        "more members": archive_of(moments, **{str(number): b"" for number in range(100)}),
+    fields = {name: (field.dtype.str, field.shape) for name, field in moments._asdict().items()}
+    address = {"batch": ("<i8", ()), "identity": (f"|S{len(identity)}", ())}
+    wrong = {
+        "an array of a terabyte": header_only((1 << 37,)),
+        "a gigabyte in a field": header_only((), **fields | {"target": ("<f8", (1 << 27,))}, **address),
+        "a gigabyte of failures": header_only((), **fields | {"failed": ("<i8", (1 << 27,))}, **address),
+        "many batches": header_only((1 << 20,), **fields, **address),
+        "objects": header_only((), **fields | {"target": ("|O", (shape.n_queries,))}, **address),
     }
-    assert len(bombs["compressed"]) < 1 << 20
-    expanded = []
-    read = zipfile.ZipFile.read
-    monkeypatch.setattr(zipfile.ZipFile, "read", lambda *given: expanded.append(len(read(*given))) or read(*given))
-    for content in bombs.values():
+    tracemalloc.start()
+    for content in wrong.values():
         store.batch_path(identity, 0).write_bytes(content)
         assert store.read_batch(identity, 0, shape) is None
-    assert sum(expanded) < 1 << 20
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 1 << 20
 
 
 def test_file_longer_than_any_batch__is_not_opened(store, monkeypatch):
@@ -159,7 +152,7 @@ def test_file_longer_than_any_batch__is_not_opened(store, monkeypatch):
 
 def test_pipes_in_place_of_files__block_nobody(store, design):
     identity, shape, _ = first_batch(store)
-    for name in (f"batches/{identity}/0000000.npz", "results.nc", "share.json", ".owner.json"):
+    for name in (f"batches/{identity}/0000000.npy", "results.nc", "share.json", ".owner.json"):
         (store.folder / name).unlink(missing_ok=True)
         os.mkfifo(store.folder / name)
     assert (
@@ -255,7 +248,7 @@ def test_forged_batch__passes_a_merge_and_is_caught_by_computing_it_again(store,
         assert merged.adopt(store).damaged == 0
     before = {path: path.read_bytes() for path in merged.folder.rglob("*") if path.is_file()}
     found = verify(merged.folder, 1.0, executor="serial")
-    assert [path.name for path in found.different] == ["0000000.npz"] and not found.damaged
+    assert [path.name for path in found.different] == ["0000000.npy"] and not found.damaged
     assert str(found.different[0]) in found.lines[0] and found.compared == found.stored
     assert {path: path.read_bytes() for path in merged.folder.rglob("*") if path.is_file()} == before
 
@@ -270,10 +263,10 @@ def test_sample__has_a_batch_of_each_cell_and_follows_its_seed(store):
 
 def test_share_and_damage__are_verified_too(design, tmp_path):
     share = run_share(design, Share(1, 1), output=tmp_path, executor="serial")
-    path = next(share.folder.rglob("*.npz"))
+    path = next(share.folder.rglob("*.npy"))
     path.write_bytes(path.read_bytes()[:-1])
     found = verify(share.folder, 1.0, executor="serial")
-    assert found.damaged == [path] and not found.different and found.compared == len(list(share.folder.rglob("*.npz")))
+    assert found.damaged == [path] and not found.different and found.compared == len(list(share.folder.rglob("*.npy")))
 
 
 def test_batches_of_another_engine__are_said_to_be(store, monkeypatch, tmp_path):

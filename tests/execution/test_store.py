@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import os
 
 import numpy as np
 import pytest
@@ -13,7 +14,8 @@ from hypothesis import strategies as st
 
 from simstudy.errors import UserError
 from simstudy.execution.batch_files import Shape, sealed
-from simstudy.execution.store import Store, read_results
+from simstudy.execution.netcdf import read_results
+from simstudy.execution.store import Store
 from simstudy.replicates.moments import Moments, empty
 
 SHAPE = Shape(n_queries=1, n_members=2, n_statistics=9, batch_size=32)
@@ -41,15 +43,15 @@ def test_batch__is_read_back_to_the_bit(store):
 def test_batch_of_another_address__is_not_used(store):
     store.write_batch("abc", 0, some_moments())
     for identity, batch in (("abc", 1), ("other", 0)):
-        path = store.folder / "batches" / identity / f"{batch:07d}.npz"
+        path = store.folder / "batches" / identity / f"{batch:07d}.npy"
         path.parent.mkdir(exist_ok=True)
-        path.write_bytes((store.folder / "batches" / "abc" / "0000000.npz").read_bytes())
+        path.write_bytes((store.folder / "batches" / "abc" / "0000000.npy").read_bytes())
         assert store.read_batch(identity, batch, SHAPE) is None
 
 
 def test_foreign_files__are_no_batches(store):
     store.write_batch("abc", 0, some_moments())
-    for name in ("²².npz", "1.npz", "notes.txt", ".0000001.npz"):
+    for name in ("²².npy", "1.npy", "notes.txt", ".0000001.npy"):
         (store.folder / "batches" / "abc" / name).write_text("")
     assert store.stored_batches("abc") == {0}
 
@@ -59,7 +61,7 @@ def test_same_moments__give_the_same_bytes(tmp_path):
     for name in ("one", "two"):
         store = Store(tmp_path / name)
         store.write_batch("abc", 0, some_moments())
-        contents.add((tmp_path / name / "batches" / "abc" / "0000000.npz").read_bytes())
+        contents.add((tmp_path / name / "batches" / "abc" / "0000000.npy").read_bytes())
     assert len(contents) == 1
 
 
@@ -67,7 +69,7 @@ def test_same_moments__give_the_same_bytes(tmp_path):
 @given(data=st.data())
 def test_flipped_or_cut_file__is_noticed_wherever_it_lies(store, data):
     store.write_batch("abc", 0, some_moments())
-    path = store.folder / "batches" / "abc" / "0000000.npz"
+    path = store.folder / "batches" / "abc" / "0000000.npy"
     content = bytearray(path.read_bytes())
     place = data.draw(st.integers(0, len(content) - 1))
     if data.draw(st.booleans()):
@@ -79,11 +81,10 @@ def test_flipped_or_cut_file__is_noticed_wherever_it_lies(store, data):
 
 
 def test_batch_without_its_digest__is_not_used(store):
-    """An archive that was written by another program, or under another address and sealed again."""
+    """A file that was written by another program, or under another address and sealed again."""
     store.write_batch("abc", 0, some_moments())
     path = store.batch_path("abc", 0)
-    with np.load(path) as fields:  # any reader of .npz opens it
-        np.savez(path, **fields)
+    np.save(path, np.load(path))  # any reader of .npy opens it
     assert store.read_batch("abc", 0, SHAPE) is None
 
 
@@ -102,23 +103,51 @@ def test_pickled_array__is_not_loaded(store, tmp_path):
 
     store.write_batch("abc", 0, some_moments())
     path, buffer = store.batch_path("abc", 0), io.BytesIO()
-    address = np.array(["abc", "0"])
-    np.savez(buffer, **(some_moments()._asdict() | {"target": np.array([Trap()])}), address=address)
+    np.save(buffer, np.array([Trap()]))
     path.write_bytes(sealed(buffer.getvalue()))
     assert store.read_batch("abc", 0, SHAPE) is None and not (tmp_path / "trap").exists()
     # The control: whoever allows pickle is trapped.
-    np.load(path, allow_pickle=True)["target"]
+    np.load(path, allow_pickle=True)
     assert (tmp_path / "trap").exists()
 
 
-def test_failed_write__leaves_nothing_behind(store, monkeypatch):
+@pytest.mark.parametrize("call", ["replace", "fsync"])
+def test_failed_write__leaves_nothing_behind(store, call, monkeypatch):
     def full(*_: object, **__: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("simstudy.execution.store.os.fsync", full)
+    monkeypatch.setattr(f"simstudy.execution.store.os.{call}", full)
     with pytest.raises(UserError, match="No space left"):
-        store.write_batch("abc", 0, some_moments())
+        store.write_text("a.txt", "text")
     assert [p for p in store.folder.rglob("*") if p.is_file()] == []
+
+
+def test_batches__are_flushed_together_and_with_the_folder_that_names_them(store, monkeypatch):
+    flushed: list[int] = []
+    monkeypatch.setattr("simstudy.execution.store.os.fsync", lambda file: flushed.append(os.fstat(file).st_ino))
+    monkeypatch.setattr("simstudy.execution.store.FLUSH_SECONDS", 1e9)
+    with store.locked():
+        flushed.clear()
+        for batch in (0, 1):
+            store.write_batch("abc", batch, some_moments())
+        assert flushed == []
+        paths = [store.batch_path("abc", batch) for batch in (0, 1)]
+    assert flushed == [path.stat().st_ino for path in (*paths, paths[0].parent)]
+    flushed.clear()
+    store.flush()
+    assert flushed == []
+    monkeypatch.setattr("simstudy.execution.store.FLUSH_SECONDS", 0.0)
+    store.write_batch("abc", 2, some_moments())
+    assert len(flushed) == 2
+
+
+def test_disk_that_fails_later__is_told(store, monkeypatch):
+    def failing(_: int) -> None:
+        raise OSError(5, "Input/output error")
+
+    with pytest.raises(UserError, match=r"0000000\.npy: cannot be written \(Input/output error\)"), store.locked():
+        store.write_batch("abc", 0, some_moments())
+        monkeypatch.setattr("simstudy.execution.store.os.fsync", failing)
 
 
 def test_missing_results__are_one_message(tmp_path):

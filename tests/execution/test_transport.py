@@ -14,6 +14,8 @@ from simstudy.execution import clients
 from simstudy.execution.clients import Network
 from simstudy.execution.queue import Task, open_queue
 
+pytestmark = pytest.mark.usefixtures("warm_processes")
+
 
 @pytest.mark.parametrize("executor", ["serial", "threads"])
 def test_executors_of_one_process__open_no_socket(executor):

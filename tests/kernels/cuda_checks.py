@@ -7,6 +7,7 @@ simulator when it is imported.  Sizes are tiny because the simulator runs some t
 from __future__ import annotations
 
 import json
+import os
 import re
 from dataclasses import replace
 
@@ -23,6 +24,10 @@ from simstudy.kernels.devices import computing_on, gpu_name
 from simstudy.kernels.jit import cuda_compiler, cuda_simulated
 from simstudy.replicates.batch import simulate_batch
 from simstudy.study import run
+
+if cuda_simulated():
+    # Its threads take turns: on several cores every turn wakes another, which costs more than the work.
+    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
 
 LOGITS = pytest.mark.parametrize("logits", ["distance", "dot_product"])
 PRECISIONS = pytest.mark.parametrize("precision", ["float32", "float64"])

@@ -235,7 +235,7 @@ def band(n_studies: int, nominal: float = 0.95) -> float:
     return 4 * np.sqrt(nominal * (1 - nominal) / n_studies)
 
 
-@pytest.mark.parametrize("kind", ["normal", "exponential"])
+@pytest.mark.parametrize("kind", [pytest.param("normal", marks=pytest.mark.rare), "exponential"])
 def test_mcse__95_percent_intervals_cover_95_percent(kind, n_studies):
     """Nominal intervals from 32 blocks; skewed estimates may lose a little, as any interval at this size does."""
     n_blocks, hits = 32, dict.fromkeys(truths(), 0)
@@ -248,7 +248,7 @@ def test_mcse__95_percent_intervals_cover_95_percent(kind, n_studies):
         assert abs(count / n_studies - 0.95) <= band(n_studies) + allowance, f"{name}: {count / n_studies}"
 
 
-@pytest.mark.parametrize("bias", [0.0, 0.03])
+@pytest.mark.parametrize("bias", [0.0, pytest.param(0.03, marks=pytest.mark.rare)])
 def test_squared_bias_near_zero__is_not_found_where_there_is_none(bias, n_studies):
     """The influence values of b̂² vanish with b̂ (the mean error has MCSE 0.03 here): the quadratic part must cover."""
     hits = linear_hits = 0

@@ -68,6 +68,9 @@ def test_population_estimates__are_means_over_draws_and_ratios_of_means():
         assert found.mcse[name] == pytest.approx(values.std(ddof=1) / N_DRAWS**0.5, rel=1e-10), name
         assert found.given.mcse[name] == pytest.approx(np.sqrt((errors**2).sum()) / N_DRAWS, rel=1e-6), name
         assert (found.contribution[name] ** 2).sum() == pytest.approx(found.mcse[name] ** 2)
+    remainders = np.array([each.remainder["squared_bias"] for each in alone])
+    assert found.given.remainder["squared_bias"] == pytest.approx(np.sqrt((remainders**2).sum()) / N_DRAWS)
+    assert found.remainder["failure_rate"] == found.mcse["failure_rate"] > 0.0  # nothing failed, and might have
     variance, between = (np.array([p.estimate[m] for p in alone]) for m in ("mean_variance", "mean_covariance"))
 
     def effective_heads(kept) -> float:
@@ -91,8 +94,19 @@ def test_failed_replicates_and_empty_batches__are_left_out_and_counted():
     alone = [performance(batch, combine_heads(cell), cell.statistics) for batch in kept]
     assert found.estimate["mse"] == pytest.approx(np.mean([each.estimate["mse"] for each in alone]), rel=1e-10)
     assert found.n_blocks == sum(usable) and len(found.contribution["mse"]) == 12
+    # Contributions are at the place of their batch, so that cells of one seed are paired.
+    of_blocks = found.given.contribution["mse"].reshape(12, -1)
+    for contributions in (found.contribution["mse"], of_blocks.any(axis=1)):
+        assert (contributions != 0.0).tolist() == usable != usable[::-1]
     assert found.estimate["failure_rate"] == sum(len(b.failed) for b in batches) / (12 * 32)
-    assert measured(cell, kept[:1]) is None
+    assert measured(cell, kept[:1]) is None is not measured(cell, kept[:2])
+
+
+def test_one_block_with_an_estimate__has_no_error_and_no_measure():
+    cell = minimal_cell()
+    (batch,) = simulate_batch([cell], 0)
+    counts = [batch.n_defined * (np.arange(len(batch.n_defined)) < kept) for kept in (1, 2)]
+    assert [measured(cell, [batch._replace(n_defined=count)]) is None for count in counts] == [True, False]
 
 
 def test_replay__has_the_draws_of_its_batch():

@@ -15,7 +15,8 @@ from matplotlib.colors import to_rgb
 
 from simstudy.design.measures import MEASURES, THEORIES
 from simstudy.errors import UserError
-from simstudy.execution.store import Store, read_results
+from simstudy.execution.netcdf import read_results
+from simstudy.execution.store import Store
 from simstudy.report import page as page_module
 from simstudy.report.comparisons import comparison_lines
 from simstudy.report.confirmed import Confirmed

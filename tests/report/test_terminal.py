@@ -47,7 +47,7 @@ def test_nothing_else_prints():
         assert "sys.stdout.write" not in path.read_text() and "sys.stderr.write" not in path.read_text(), path
 
 
-@settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(deadline=None, max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(text=st.one_of(st.sampled_from(HOSTILE), st.text(max_size=30)))
 def test_text__is_shown_on_one_line_as_it_is_or_spelt_out(text, capsys):
     table = Table(title=text)
@@ -155,8 +155,8 @@ def python(code: str, *arguments: str, **options) -> subprocess.CompletedProcess
     [
         ("typer", "SIGINT"),
         ("rich.console", "SIGHUP"),
-        ("pydantic", "SIGTERM"),
-        ("numpy", "SIGINT"),
+        pytest.param("pydantic", "SIGTERM", marks=pytest.mark.rare),
+        pytest.param("numpy", "SIGINT", marks=pytest.mark.rare),
         ("numba", "SIGTERM"),
     ],
 )
@@ -182,7 +182,10 @@ def test_hangup__is_ignored_under_nohup():
     assert signal.getsignal(signal.SIGTERM) is not process._interrupt
 
 
-@pytest.mark.parametrize("redirection", ["| head -0", ">&-", "2>&- | cat", "0<&- 1>&- 2>&-"])
+@pytest.mark.parametrize(
+    "redirection",
+    ["| head -0", *(pytest.param(each, marks=pytest.mark.rare) for each in (">&-", "2>&- | cat")), "0<&- 1>&- 2>&-"],
+)
 def test_output_that_nobody_reads__is_dropped(redirection, tmp_path):
     write_design(tmp_path)
     line = f"set -o pipefail; {sys.executable} -m simstudy list {tmp_path} {redirection}"

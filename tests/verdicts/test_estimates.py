@@ -52,6 +52,15 @@ def test_differences__are_the_combinations_of_two(three):
                 np.testing.assert_allclose([float(field) for field in table.at(i, j)], one, rtol=1e-12)
 
 
+def test_errors_given_what_was_drawn__are_those_of_its_own_contributions():
+    drawn = [account({"x": float(cell)}, 1.0, LONG * (1.0 + cell)) for cell in range(2)]
+    over = [account({"x": float(cell)}, 1.0, APART, given=each.performance) for cell, each in enumerate(drawn)]
+    expected = Estimates(drawn, "mse").combine({0: 1.0, 1: -1.0}).mcse
+    population = Estimates(over, "mse")
+    for found in (population.differences([0, 1]).at(0, 1), population.combine({0: 1.0, 1: -1.0})):
+        assert found.given == pytest.approx(expected) and found.mcse < 1e-6  # over the population they move together
+
+
 def test_covariance__holds_the_remainders_on_its_diagonal(three):
     expected = np.diag([(LONG**2).sum() + 4.0, (SHORT**2).sum() + 25.0, (APART**2).sum() + 9.0])
     expected[0, 1] = expected[1, 0] = LONG[:48] @ SHORT

@@ -55,7 +55,7 @@ def test_scores__are_those_of_students_tail():
     assert normal_score(3.0, 63) < 2.95  # the control: heavier tails than normal
 
 
-@pytest.mark.parametrize("skewness", [-2.0, 0.0, 1e-9, 1.5])
+@pytest.mark.parametrize("skewness", [-2.0, 0.0, 1e-9, 0.05, 1.5])
 def test_bounds__are_where_the_p_value_is_the_level(skewness):
     contrast = Contrast(1.0, 0.1, 64, skewness, 0.05)
     low, high = interval(contrast, 0.01)

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from builders import minimal_cell
 from exact_estimates import derived, exact_accounts, exact_estimates
 from pydantic import TypeAdapter
 
@@ -13,7 +14,7 @@ from simstudy.design.claims import LEVEL, Claim
 from simstudy.verdicts.comparisons import Comparison, Predictions, Selected
 from simstudy.verdicts.estimates import Estimates
 from simstudy.verdicts.evidence import anytime_score, p_above, p_below, students_of
-from simstudy.verdicts.judge import compare, comparisons_of, decide, holm, judge_claim
+from simstudy.verdicts.judge import compare, comparisons_of, decide, holm, judge_claim, without_error
 from simstudy.verdicts.logic import Evidence
 from simstudy.verdicts.paths import DOUBT
 
@@ -331,6 +332,18 @@ def test_optima_of_several_comparisons__share_what_is_spent_on_the_levels_that_m
         [each.confidence(LEVEL) for each in compare(stated, accounts, factors, None, LEVEL / share)] for share in (1, n)
     )
     assert [each.confidence(LEVEL) for each in judged.comparisons] == shared != whole
+
+
+@pytest.mark.parametrize(
+    ("df", "measure", "lacking"), [(3.0, "mse", True), (5.0, "mse", False), (3.0, "squared_bias", False)]
+)
+def test_error__takes_twice_the_moments_of_a_measure(df, measure, lacking):
+    """Noise of t(3) has a mean squared error, of order 2, and no Monte Carlo error of that, of order 4."""
+    cell = minimal_cell(noise={"distribution": "student_t", "df": df}, noise_treatment="drawn")
+    found = without_error(
+        claim(kind="larger_than", measure=measure), [SimpleNamespace(planned=SimpleNamespace(cell=cell))]
+    )
+    assert list(found) == [0] * lacking and all("moments of order 4" in why for why in found.values())
 
 
 def test_ratio__has_the_error_of_its_denominator():

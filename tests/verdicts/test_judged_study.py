@@ -66,6 +66,18 @@ def test_judge__stores_the_parts_of_a_comparison_after_it():
     assert judged.verdict_comparisons.item() == 1
 
 
+def test_error_given_what_was_drawn__is_stored_beside_that_over_the_population():
+    (population,), (drawn,) = (exact_accounts([{"x": 0.0}], [1.0], error) for error in (4.0, 2.0))
+    population.performance.given, population.planned.grid = drawn.performance, "g"
+    stated = {"large": claim(kind="larger_than"), "near": claim(kind="agrees_with_theory", source="exact", margin=0.2)}
+    told = {"mse": (("source", "cell"), [[1.0]]), "mse_numerical_error": ("cell", [3.0])}
+    design, _ = study(stated, [0.0])
+    judged = judge(xr.Dataset(told, coords={"source": ["exact"]}), design, [population]).results
+    for name in ("verdict", "comparison"):  # a numerical error adds to both
+        assert judged[f"{name}_mcse"].values == pytest.approx([4.0, 5.0])
+        assert judged[f"{name}_mcse_given"].values == pytest.approx([2.0, np.hypot(2.0, 3.0)])
+
+
 def test_reason__is_stored_where_there_is_no_verdict_alone():
     blocks = np.random.default_rng(0).normal(size=N_BLOCKS)
     blocks[7] = 9.0  # its square is more than a fifth of all: only what is far off decides

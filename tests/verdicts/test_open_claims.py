@@ -69,9 +69,17 @@ def test_cells_of_a_comparison__are_extended_together_up_to_the_ceiling_of_each(
     step = claim(kind="monotone", x="x", direction="increasing")
     accounts = accounts_of([0.0, 2.0 * 2**0.5])
     accounts[1].done = accounts[1].target = 6
+    accounts[1].performance.n_blocks = 1000 * N_BLOCKS  # the error is that of the cell with fewer blocks
     assert wanted(accounts, a=step) == [target(2.0, done=6)] * 2
     accounts[0].planned.precision.max_replicates = 7 * PER_BATCH
     assert wanted(accounts, a=step) == [7, target(2.0, done=6)]
+
+
+def test_cells_that_can_have_no_error__want_nothing(monkeypatch):
+    stated = claim(kind="larger_than")
+    assert wanted(accounts_of([2.0]), a=stated) == [target(2.0)]
+    monkeypatch.setattr("simstudy.verdicts.open_claims.without_error", lambda *_: {0: "no Monte Carlo error"})
+    assert wanted(accounts_of([2.0]), a=stated) == [DONE]
 
 
 def test_one_more_batch__is_the_least_that_an_open_claim_wants():
@@ -129,6 +137,7 @@ value = THRESHOLD
 def design_of(folder, threshold: float, stop: str = "verdict", ceiling: int = 8192):
     text = edited(DESIGN, DESIGN[DESIGN.index("[claims.mse-falls]") : DESIGN.index("[figures.mse]")], "")
     text = edited(text, "[figures.mse]", CLAIMS.replace("THRESHOLD", str(threshold)))
+    text = edited(text, "batch_size = 32", "batch_size = 128")  # fewer files for as many replicates
     text = edited(text, "relative_mcse = { mse = 0.05 }", f'stop = "{stop}"\nrelative_mcse = {{ mse = 0.01 }}')
     text = edited(text, "min_replicates = 64", f"min_replicates = {FLOOR}")
     text = edited(text, "max_replicates = 512", f"max_replicates = {ceiling}")
@@ -177,7 +186,7 @@ def test_precision__may_be_asked_for_beside(tmp_path, near):
 def test_looks__are_the_same_whatever_interrupts_and_on_any_executor(tmp_path, near):
     first = run(design_of(tmp_path, near), output=tmp_path, executor="serial")
     study = tmp_path / "tiny" / "quick"
-    batches = sorted((study / "batches").rglob("*.npz"))
+    batches = sorted((study / "batches").rglob("*.npy"))
     for batch in batches[::3]:
         batch.unlink()
     again = run(design_of(tmp_path, near), output=tmp_path, executor="serial")

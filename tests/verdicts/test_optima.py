@@ -122,12 +122,14 @@ def one_profile(values: list[float], **entries) -> Comparison:
     return found
 
 
-@pytest.mark.parametrize(("value", "verdict"), [(2.0, "supported"), (8.0, "supported"), (16.0, "contradicted")])
+@pytest.mark.parametrize(
+    ("value", "verdict"), [(1.0, "contradicted"), (2.0, "supported"), (8.0, "supported"), (16.0, "contradicted")]
+)
 def test_optimum__may_be_anywhere_within_the_ratio(value, verdict):
     found = one_profile([4.0, 3.0, 1.0, 2.0, 5.0], value=value, ratio=2.0)  # least at 4
     assert decide([found], 0.01).verdict == verdict
     # Levels outside are shown beside the least inside.
-    best = {2.0: 4, 8.0: 4, 16.0: 8}[value]
+    best = {1.0: 2, 2.0: 4, 8.0: 4, 16.0: 8}[value]
     assert all(part.statistic.endswith(f"over x = {best}") for part in found.parts)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from exact_estimates import exact_estimates
 from scipy import stats
@@ -39,6 +40,7 @@ def test_two_cells__have_the_evidence_of_their_difference(direction, sign):
         assert found.evidence.against == pytest.approx(p_below(apart, 0.0))
         assert found.evidence.in_favour == pytest.approx(p_above(apart, 0.0))
         assert found.estimate == pytest.approx(float("correlation" in found.statistic))
+        assert found.ordered.estimate.tolist() == [5.0 * sign]
 
 
 @pytest.mark.parametrize(("values", "side"), [([0.0, 9.0], 1), ([9.0, 0.0], 0)])
@@ -63,9 +65,10 @@ def test_values_of_an_index_that_rounding_tells_apart__are_one():
 def test_pairs_of_a_correlation__weigh_as_their_ranks_differ():
     """Two pairs in the wrong order may cost three times what one does: 1 − 6 Σ d²/n(n² − 1)."""
     near, far = selected([100.0, 0.0, 200.0, 300.0], range(4)), selected([200.0, 0.0, 100.0, 300.0], range(4))
-    for of, d_squared in ((near, 2), (far, 6)):
-        truth = 1 - 6 * d_squared / 60
-        assert correlation(of, at_least=truth).evidence.in_favour < 1e-6
+    tie = selected([100.0, 0.0, 200.0, 300.0], [0.0, 1.0, 1.0, 2.0])  # ranks 1, 2.5, 2.5 and 4
+    for of, truth in ((near, 1 - 6 * 2 / 60), (far, 1 - 6 * 6 / 60), (tie, 3.0 / np.sqrt(4.5 * 5.0))):
+        assert correlation(of).estimate == pytest.approx(truth)
+        assert correlation(of, at_least=truth - 1e-9).evidence.in_favour < 1e-6
         assert correlation(of, at_least=truth + 0.01).evidence.against < 1e-6
 
 
@@ -74,6 +77,7 @@ def test_interval__is_from_the_last_contradicted_to_the_first_supported_bound():
     assert wrong_share(of).confidence(0.01) == (pytest.approx(0.17), pytest.approx(0.34))
     low, high = correlation(of).confidence(0.01)
     assert (low, high) == (pytest.approx(0.6), pytest.approx(0.8))
+    assert correlation(selected([300.0, 200.0, 100.0, 0.0], range(4))).confidence(0.01) == (-1.0, -1.0)
     assert wrong_share(of, at_most=0.16).evidence.against < 0.01 > wrong_share(of, at_most=0.34).evidence.in_favour
 
 

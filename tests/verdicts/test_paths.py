@@ -227,7 +227,10 @@ def test_law_over_a_single_level__has_no_verdict():
 def test_law_of_optima_that_are_no_smooth_function__gives_no_verdict():
     curved = parabolas(np.array([4.0, 4.0, 4.0, 4.0]))  # a perfect fit: its squares have no linear part
     doubtful = [*parabolas(PLACES[:3]), np.array([4.0, 1.07, 1.015, 1.0, 4.0])]
-    for profiles in (curved, doubtful, [np.array([4.0, 1.0, 1.0, 1.0, 4.0])] * 2 + parabolas(PLACES[2:])):
+    # Errors of the quadratic part of 0.25 and 0.15 of those of the linear part.
+    bent, straight = (parabolas(4.0 + shift * np.array([0.0, 1.0, -1.0, 0.5])) for shift in (0.048, 0.081))
+    assert not worse(selected(straight, z=ALONG), "constant", "log").doubt
+    for profiles in (curved, bent, doubtful, [np.array([4.0, 1.0, 1.0, 1.0, 4.0])] * 2 + parabolas(PLACES[2:])):
         found = worse(selected(profiles, z=ALONG), "constant", "log")
         assert found.doubt.startswith("no estimate, or none that is smooth")
         assert found.evidence == (1.0, 1.0)

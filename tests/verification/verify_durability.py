@@ -36,7 +36,7 @@ def test_batches_harmed_between_kills__are_all_that_is_computed_again(executor, 
     target, moments = bench.target(f"harmed {executor}"), random.Random(executor)
     for _ in range(N_KILLS):
         target.hit(lambda: bench.forks.start(*bench.run(target.name, "--executor", executor)), Aim(most=5, delay=0.01))
-        name = moments.choice(sorted(state(target.folder, "batches/*/*.npz")))
+        name = moments.choice(sorted(state(target.folder, "batches/*/*.npy")))
         harm(target.folder, name, moments)
         target.forget(name)
     bench.end(target)

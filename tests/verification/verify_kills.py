@@ -120,7 +120,7 @@ def test_killed_merge_job_of_an_array__is_started_again(bench):
     for number in (1, 2):
         bench.forks.finish(*bench.run(target.name, "--share", f"{number}/2"))
     shares = store.folder / "shares"
-    for path in sorted(shares.rglob("*.npz"))[::10]:
+    for path in sorted(shares.rglob("*.npy"))[::10]:
         path.unlink()  # what tasks that were lost did not compute
 
     def start() -> Job:

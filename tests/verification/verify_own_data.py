@@ -6,8 +6,13 @@ import time
 
 import numpy as np
 import pytest
-from own_data import N_OWN_DATA, own_data
+from builders import minimal_cell
+from own_data import N_OWN_DATA, RIDGE, own_data
 from zscores import exact, judge, noise_only, simulated, z_score
+
+from simstudy.data.heads import key_projections, query_points, query_projections
+from simstudy.design.own_data import read_rows
+from simstudy.theory import exact_moments
 
 
 @pytest.fixture(scope="module")
@@ -32,3 +37,19 @@ def test_exact_moments_over_rows_are_those_of_the_simulation(scores):
 def test_a_theory_without_the_signal_fails(scores):
     wrong = np.where(np.isnan(scores[:, 1]), scores[:, 0], scores[:, 1])
     assert len(judge(wrong).failures) >= 2
+
+
+@pytest.mark.parametrize("n_keys", [3, 30, 300])
+def test_two_thousand_rows__cost_a_fraction_of_a_second(n_keys, tmp_path):
+    """The processor time of a pair is printed, to be read: a busy machine must not fail it."""
+    np.save(tmp_path / "rows.npy", np.random.default_rng(0).normal(size=(2002, 10)))
+    keys = {"distribution": "file", "path": "rows.npy", "held_out": 2, "standardise": True}
+    stated = dict(n_keys=n_keys, n_features=10, head_dim=2, bandwidth=1.0, key_distribution=keys, regression=RIDGE)
+    cell, problems = read_rows(minimal_cell(**stated, queries={"kind": "held_out", "count": 2}), tmp_path)
+    assert not problems and len(cell.rows.keys) == 2000
+    heads, points = (key_projections(cell), query_projections(cell)), query_points(cell)[:1]
+    exact_moments(cell, *heads, points)
+    start = time.process_time()
+    found = exact_moments(cell, *heads, points)
+    print(f"\n2000 rows, {n_keys} keys: {time.process_time() - start:.3f} s of processor time for a pair of heads")
+    assert found.reason == "" and found.self_check.max() < 1e-8

@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
-from scipy.stats import spearmanr
 
 from simstudy.attention.instances import measure
 from simstudy.data.geometry import principal_angles
@@ -29,7 +28,6 @@ from simstudy.design.settings.systems.real_heads import (
 )
 from simstudy.transformers.encoder import Encoder, Encoding, restored_probabilities
 from simstudy.transformers.heads import TransformerHeads
-from simstudy.transformers.inspection import inspect_heads
 from simstudy.transformers.interventions import Edit, donor_map, intervene, sharing, zeroing
 from simstudy.transformers.sequences import draw_tokens
 from simstudy.transformers.trained import load_trained
@@ -107,6 +105,9 @@ def _group(*address: Any) -> _Group:
 
 @functools.lru_cache(maxsize=_GROUPS)
 def _made(model: str, count: int, key: tuple[int, ...]) -> _Group:
+    # Here, as with theory and statistics it takes half of the time that any run takes to begin.
+    from simstudy.transformers.inspection import inspect_heads
+
     encoder, vocabulary = load_trained(model)
     rng = np.random.default_rng(key)
     tokens = [tuple(draw_tokens(model, vocabulary, rng)) for _ in range(2 * count + _EDITED)]
@@ -139,6 +140,8 @@ def _pairs(correlation: Array) -> Array:
 
 def _rank(scores: Array, values: Array) -> float:
     """Spearman's correlation where both are known; 0 with what is always the same."""
+    from scipy.stats import spearmanr
+
     known = np.isfinite(scores)
     scores, values = scores[known], values[known]
     return float(spearmanr(scores, values)[0]) if min(np.ptp(scores), np.ptp(values)) > 0 else 0.0

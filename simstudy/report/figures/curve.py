@@ -39,7 +39,14 @@ from simstudy.report.figures.panels import (
     tick_levels,
     visible,
 )
-from simstudy.report.figures.residuals import HEIGHT, draw_residuals, reach, residual_entries, settle_strips
+from simstudy.report.figures.residuals import (
+    HEIGHT,
+    draw_residuals,
+    reach,
+    residual_entries,
+    settle_strips,
+    side_by_side,
+)
 from simstudy.report.labels import measure_name, setting, setting_name
 from simstudy.verdicts.curves import TOLD_BY
 from simstudy.verdicts.figure_data import residuals
@@ -66,7 +73,10 @@ def curve_figure(figure: CurveFigure, cells: xr.Dataset) -> Drawing:
             if limit:
                 own = _simulated(coloured)
                 x = own[figure.x].values.astype(float)
-                notes.beyond += draw_residuals(strips.flat[position], x, residuals(own, figure.y), looks[hue], limit)
+                shift = side_by_side(list(looks).index(hue), len(looks))
+                notes.beyond += draw_residuals(
+                    strips.flat[position], x, residuals(own, figure.y), looks[hue], limit, shift
+                )
         _settle_x(axes, strips.flat[position] if limit else axes, figure, _simulated(inside))
     drawn = [axes for axes, _ in panels]
     share_y(drawn, figure.y_scale)

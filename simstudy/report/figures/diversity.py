@@ -67,6 +67,7 @@ def _one_index(figure: DiversityFigure, index: str, cells: xr.Dataset) -> Drawin
     share_y([axes for axes, _ in panels], figure.y_scale)
     label_y(grid, measure_name(figure.y), len(panels))
     words = [f"bars: ± {COVERAGE} MCSE; {INDEX_NAMES[index]}", *from_zero([axes for axes, _ in panels], figure.y_scale)]
+    words += ["panels have x axes of their own"] if len({axes.get_xlim() for axes, _ in panels}) > 1 else []
     legends(drawing, looks, [*((Line2D([], [], linestyle=""), each) for each in words), *dropped(notes)], figure.hue)
     return drawing
 

@@ -8,6 +8,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, MaxNLocator
+from matplotlib.transforms import ScaledTranslation
 
 from simstudy.report.figures.marks import COVERAGE, NEUTRAL, Entries, Look
 from simstudy.report.labels import number
@@ -24,6 +25,14 @@ TELLING = 0.5
 FAR = 4.0
 """A strip reaches no further than so many times what three quarters of the points need."""
 
+APART = 4.0
+"""Distance of the colours at one x, in points: residuals are so near to 0 that they would hide one another."""
+WIDEST = 24.0
+"""Of all colours at one x, in points."""
+
+MANY_TIMES = 10.0
+"""A residual from which on nobody reads per cent."""
+
 
 def reach(found: Residuals) -> float:
     """Return how far strips go on either side of 0; 0 if theory says nothing of any cell."""
@@ -39,16 +48,30 @@ def reach(found: Residuals) -> float:
     return 1.1 * max(min(float(needed.max()), FAR * float(np.quantile(needed, 0.75))), 1e-9)
 
 
-def draw_residuals(axes: Axes, x: np.ndarray, found: Residuals, look: Look, limit: float) -> list[float]:
-    """Draw the residuals of cells, those beyond the strip as arrows at its edge; return the latter."""
+def side_by_side(position: int, n_colours: int) -> float:
+    """Return how far to the right the residuals of a colour stand, in points."""
+    return min(APART, WIDEST / n_colours) * (position - (n_colours - 1) / 2)
+
+
+def draw_residuals(
+    axes: Axes, x: np.ndarray, found: Residuals, look: Look, limit: float, shift: float = 0.0
+) -> list[float]:
+    """Draw the residuals of cells, ``shift`` points to the right, those beyond the strip as arrows at its edge.
+
+    The latter are returned.
+    """
+    drawing = axes.get_figure(root=True)
+    assert drawing is not None
+    moved = axes.transData + ScaledTranslation(shift / 72, 0.0, drawing.dpi_scale_trans)
     known = np.isfinite(found.values) & np.isfinite(x)
     inside = known & (np.abs(found.values) <= limit)
     axes.errorbar(x[inside], found.values[inside], yerr=COVERAGE * found.mcse[inside], fmt=look.marker,
                   color=look.colour, elinewidth=1.0, markersize=3.5, markerfacecolor="white",
-                  markeredgewidth=1.1)  # fmt: skip
+                  markeredgewidth=1.1, transform=moved)  # fmt: skip
     for sign, marker in ((1, "^"), (-1, "v")):
         beyond = known & (sign * found.values > limit)
-        axes.plot(x[beyond], np.full(beyond.sum(), 0.93 * sign * limit), marker, color=look.colour, markersize=4)
+        axes.plot(x[beyond], np.full(beyond.sum(), 0.93 * sign * limit), marker, color=look.colour, markersize=4,
+                  transform=moved)  # fmt: skip
     return found.values[known & ~inside].tolist()
 
 
@@ -79,6 +102,6 @@ def residual_entries(beyond: Sequence[float], what: str = WHAT) -> Entries:
     if beyond:
         furthest = max(beyond, key=abs)
         points = "1 point" if len(beyond) == 1 else f"{len(beyond)} points"
-        text = f"arrows: {points} beyond the strip, the furthest at {_percent(float(f'{furthest:.3g}'), 0)}"
-        entries.append((nothing, text))
+        shown = _percent(float(f"{furthest:.3g}"), 0) if abs(furthest) < MANY_TIMES else f"{1 + furthest:.3g} times"
+        entries.append((nothing, f"arrows: {points} beyond the strip, the furthest at {shown}"))
     return entries

@@ -97,7 +97,7 @@ def exact_moments(cell: Cell, key_projections: Array, query_projections: Array, 
         if its kernels depend on one linear function of the key each (dot-product logits, or p = 1), and of the order of
         1 s if not.  Other keys, and grids that would be too large, as for narrow kernels, few keys and p > 1: by
         quasi-Monte Carlo, some seconds for all heads and queries.  Rows of a user's data, drawn with replacement: by
-        means over the rows, some 0.1 s for a pair of heads at one query and 2000 rows.  Blank where that would not do.
+        means over the rows, some 0.02 s for a pair of heads at one query and 2000 rows.  Blank where that would not do.
 
     Raises
     ------

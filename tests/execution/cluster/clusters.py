@@ -36,7 +36,7 @@ class Calm(NamedTuple):
 
 def stored(folder: Path) -> int:
     """How many batches are stored below a folder."""
-    return sum(1 for _ in folder.rglob("*.npz"))
+    return sum(1 for _ in folder.rglob("*.npy"))
 
 
 def wait_until(condition: Callable[[], bool], process: subprocess.Popen | None = None) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import matplotlib as mpl
 import numpy as np
 import pytest
+import xarray as xr
 from builders_results import build_design, build_results
 from matplotlib.container import ErrorbarContainer
 
@@ -191,7 +192,7 @@ def test_log_scale__drops_what_is_not_positive_and_says_so(results, made, count)
     cells = cells_where(results, n_keys=400.0, regression="zero").copy(deep=True)
     cells.mse.loc[{"source": "empirical"}] = [-0.1, 0.0, 0.1, 0.2, 0.3, np.nan, 0.4]
     drawing = draw(made(grid="angles", y="mse", y_scale="log"), "f", cells)
-    image(drawing, "png")
+    drawing.draw_without_rendering()
     assert len(points(visible_axes(drawing)[0])) == 4
     assert f"{count} points ≤ 0 left out of a log axis" in legend_texts(drawing)[-1]
 
@@ -200,7 +201,7 @@ def test_log_ticks__are_plain_numbers(results):
     drawing = draw(
         curve(y="mse", x="n_keys", hue="angle", panel="regression", x_scale="log", y_scale="log"), "f", results
     )
-    image(drawing, "png")
+    drawing.draw_without_rendering()
     axes = visible_axes(drawing)[0]
     assert [tick.get_text() for tick in strips(drawing)[0].get_xticklabels()] == ["100", "400"]
     assert isinstance(axes.yaxis.get_major_formatter(), PlainLog)
@@ -251,6 +252,14 @@ def test_diversity__of_one_index_has_a_panel_for_each_level(design, results):
     np.testing.assert_allclose(np.sort(points(panels[0])[:, 0]), np.sort(cells.hdi.sel(index="vendi").values))
 
 
+def test_diversity__of_panels_with_other_ranges_of_the_index_says_so(design, results):
+    figure = design.figures["which-index"].model_copy(update={"index": "vendi"})
+    wider = results.assign(hdi=results.hdi * xr.where(results[figure.panel] == results[figure.panel][0], 2.0, 1.0))
+    said = ["\n".join(text.get_text() for text in draw(figure, "f", each).legends[-1].get_texts())
+            for each in (results, wider)]  # fmt: skip
+    assert ["panels have x axes of their own" in each for each in said] == [False, True]
+
+
 def test_diversity__of_a_constant_index_has_no_correlation_to_print(results):
     figure = scatter(grid="many-heads", hue="n_heads")
     assert visible_axes(draw(figure, "f", results))[0].get_title("right") == "r undefined, 12 cells"
@@ -282,7 +291,7 @@ def test_panels__of_very_different_height_have_axes_of_their_own(results):
     drawing = draw(curve(y="squared_bias", panel="regression"), "f", results)
     zero, ridge = visible_axes(drawing)
     assert zero.get_ylim()[1] < ridge.get_ylim()[1] / 100
-    image(drawing, "png")
+    drawing.draw_without_rendering()
     assert any(label.get_visible() and label.get_text() for label in ridge.get_yticklabels())
 
 

@@ -95,15 +95,26 @@ def test_residuals__are_drawn_below_with_their_errors(results):
     assert texts == ["−1 %", "0 %", "+2.5 %"]
 
 
-def test_residuals__far_beyond_the_others_are_arrows_at_the_edge(results):
+def test_residuals__of_colours_at_one_x_stand_side_by_side(results):
+    drawing = draw(curve(where={"n_keys": 400}, hue="regression"), "f", results)
+    _, strip = parts(drawing)
+    places = {bar.lines[0].get_transform().transform((45.0, 0.0))[0] for bar in strip.containers}
+    assert len(strip.containers) > 1
+    apart = np.diff(sorted(places)) * 72 / drawing.get_dpi()
+    np.testing.assert_allclose(apart, [4.0] * (len(strip.containers) - 1))
+    assert np.mean(list(places)) == pytest.approx(strip.transData.transform((45.0, 0.0))[0])
+
+
+@pytest.mark.parametrize(("times", "told"), [(3, "+195 %"), (300, "295 times")])
+def test_residuals__far_beyond_the_others_are_arrows_at_the_edge(results, times, told):
     cells = chosen(curve(), results)
     values = cells.correlation.sel(source="leading").values.copy()
-    values[3] /= 3
+    values[3] /= times
     drawing = draw(curve(), "f", with_levels(results, "leading", values))
     _, strip = parts(drawing)
     (up,) = (each for each in strip.lines if each.get_marker() == "^" and len(each.get_xdata()))
     assert up.get_xdata() == [45.0] and up.get_ydata()[0] < strip.get_ylim()[1] < 1
-    assert "arrows: 1 point beyond the strip, the furthest at +195 %" in reading(drawing)
+    assert f"arrows: 1 point beyond the strip, the furthest at {told}" in reading(drawing)
 
 
 def test_points_without_theory__are_grey_and_the_figure_says_why(results):

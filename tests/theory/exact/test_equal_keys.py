@@ -97,8 +97,9 @@ def test_responses_far_from_zero__lose_no_digits():
     np.testing.assert_allclose(moved.bias, near.bias, atol=1e-6)
 
 
-def test_narrow_kernels_at_many_keys__keep_their_errors():
-    cell = cell_of(300, bandwidth=0.02)
+@pytest.mark.parametrize(("n_keys", "bandwidth"), [(60, 0.1), pytest.param(300, 0.02, marks=pytest.mark.rare)])
+def test_narrow_kernels_at_many_keys__keep_their_errors(n_keys, bandwidth):
+    cell = cell_of(n_keys, bandwidth=bandwidth)
     found = exact_moments(cell, HEADS, HEADS, cell.rows.points)
     assert found.reason == "" and found.self_check.max() < 1e-8
 
