@@ -160,7 +160,8 @@ def _product(
     distinctness = np.sqrt(_NEARLY_ALIGNED) if floor or pair[0] == pair[1] else 0.0
     first = rows(pair[0], 1.0, distinctness)
     if pair[0] == pair[1]:
-        return head_products(Factors(*first.functions, first.steps), first.density, n_keys)
+        lost, own, squared = first.functions
+        return head_products(Factors(lost, own, squared, first.steps), first.density, n_keys)
     second = rows(pair[1], floor or 1.0, distinctness)
     if floor:
         seen = _expected(second.functions[:2], _conditional(first.nodes, second.nodes, correlation, left).T)
