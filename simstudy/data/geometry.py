@@ -18,7 +18,8 @@ GEOMETRIC_INDICES = ("chordal", "participation", "entropy", "logdet", "volume", 
 
 # Of the bases of pairs: 4 MB, which with what is computed of them stays in the cache of a processor.
 _NUMBERS_AT_A_TIME = 500_000
-_LARGE_SQUARE = 1e-4
+# Beyond this cos² of an angle the arc cosine loses more than two digits.
+_NEAR_ONE = 1 - 1e-4
 
 
 def orthonormal_bases(projections: Array) -> Array:
@@ -72,23 +73,13 @@ def _angles(left: Array, right: Array) -> Array:
     overlap = np.swapaxes(left, -1, -2) @ right
     cosines = np.clip(np.linalg.svd(overlap, compute_uv=False), 0.0, 1.0)
     # Sines cost most, and pairs without a small angle need none.
-    small = (cosines**2 > 0.5).any(axis=-1)
+    small = (cosines**2 > _NEAR_ONE).any(axis=-1)
     sines = np.zeros_like(cosines)
     rest = right[small] - left[small] @ overlap[small]
-    sines[small] = np.clip(_singular_values(rest), 0.0, 1.0)
+    sines[small] = np.clip(np.linalg.svd(rest, compute_uv=False), 0.0, 1.0)
     # Turned round last: of an array in reverse the arc sine takes other instructions, and so other last bits, if the
     # array is short; a replicate by itself would differ from the same among others.
-    return np.where(cosines**2 > 0.5, np.arcsin(sines)[..., ::-1], np.arccos(cosines))
-
-
-def _singular_values(tall: Array) -> Array:
-    """Singular values (..., p) of matrices (..., d, p): from their squares, a fifth of the cost, if all are large."""
-    squares = np.linalg.eigvalsh(tall.mT @ tall)[..., ::-1]
-    values = np.sqrt(np.maximum(squares, 0.0))
-    # Squares are as exact as the largest of them, their roots as that over twice the root: two digits are lost at most.
-    lossy = squares[..., -1] < _LARGE_SQUARE
-    values[lossy] = np.linalg.svd(tall[lossy], compute_uv=False)
-    return values
+    return np.where(cosines**2 > _NEAR_ONE, np.arcsin(sines)[..., ::-1], np.arccos(cosines))
 
 
 def diversity_indices(projections: Array, bandwidth: float = np.nan) -> Array:

@@ -58,7 +58,7 @@ def write_heads_page(found: xr.Dataset, store: Store, title: str) -> Path:
     store.write_dataset("heads.nc", found)
     with mpl.rc_context(STYLE):
         picture = image(agreement_figure({title: found}), "png")
-    agreement = "Correlation of two heads on other sequences, predicted and observed"
+    agreement = "Correlation of two heads on other sequences, predicted and observed; each layer has its colour"
     return store.write_text(
         "heads.html",
         template("heads.html").render(

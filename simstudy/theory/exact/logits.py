@@ -160,10 +160,11 @@ def _product(
     distinctness = np.sqrt(_NEARLY_ALIGNED) if floor or pair[0] == pair[1] else 0.0
     first = rows(pair[0], 1.0, distinctness)
     if pair[0] == pair[1]:
-        return head_products(Factors(*first.functions, first.steps), first.density, n_keys)
+        lost, own, squared = first.functions
+        return head_products(Factors(lost, own, squared, first.steps), first.density, n_keys)
     second = rows(pair[1], floor or 1.0, distinctness)
     if floor:
-        seen = _expected(second.functions[:2], _normal(second.nodes - correlation * first.nodes[:, None], left).T)
+        seen = _expected(second.functions[:2], _conditional(first.nodes, second.nodes, correlation, left).T)
     else:
         rest = _nodes(slope * np.sqrt(left), 1.0, step)
         logits = slope * (correlation * first.nodes[:, None] + np.sqrt(left) * rest)
@@ -226,6 +227,12 @@ def _normal(values: Array, variance: float) -> Array:
     """Weights of nodes that are equally spaced along the last axis, under N(0, variance)."""
     spacing = values[..., 1:2] - values[..., :1]
     return spacing * np.exp(np.maximum(-0.5 * values**2 / variance, -_LARGE)) / np.sqrt(2 * np.pi * variance)
+
+
+def _conditional(given: Array, nodes: Array, correlation: float, left: float) -> Array:
+    """Weights (X, Y) of nodes under N(correlation x, left); of x and -x, both of which are given, the same reversed."""
+    half = _normal(nodes - correlation * given[: len(given) // 2 + 1, None], left)
+    return np.concatenate([half, half[-2::-1, ::-1]])
 
 
 def _covariance(given: ArrayLike) -> Array:
