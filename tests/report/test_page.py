@@ -247,6 +247,7 @@ def test_page__shows_the_design_and_where_the_numbers_come_from(html, design, re
         assert results.attrs[name] in page.text
 
 
+@pytest.mark.rare  # `test_report_after_a_run__writes_the_same_bytes` does so for a study that was run
 def test_report__is_the_same_every_time(design, stored, folder, tmp_path):
     write_report(stored, design, Store(tmp_path))
     files = sorted(path.relative_to(folder) for path in folder.rglob("*") if path.is_file())

@@ -62,7 +62,7 @@ def test_rare_events__are_not_declared_rarer_than_they_are(share, n_blocks):
     assert false_on_events("mse", share, n_blocks, "contradicted") >= 0.99 * no_event
 
 
-@pytest.mark.parametrize(("draw", "number"), [(merged, 0), (compact, 1)])
+@pytest.mark.parametrize(("draw", "number"), [(merged, 0), pytest.param(compact, 1, marks=pytest.mark.rare)])
 def test_theory_at_its_edge__is_as_good_as_it_says(draw, number):
     """`verify_edges` has dozens of every theory."""
     edge = draw(number)

@@ -103,7 +103,14 @@ def test_recovery__is_that_from_the_whole_map(parameters):
     assert (np.abs(noisier["recovery_error"] / found["recovery_error"] - 1) > 1e-3).all()  # the control
 
 
-@pytest.mark.parametrize("parameters", RECOVERIES.values(), ids=RECOVERIES)
+OFTEN = {"full rank", "short", "gated", "average", "held"}
+
+
+@pytest.mark.parametrize(
+    "parameters",
+    [pytest.param(each, marks=[] if name in OFTEN else pytest.mark.rare) for name, each in RECOVERIES.items()],
+    ids=RECOVERIES,
+)
 def test_theory_of_recovery__is_what_is_measured(parameters):
     cell = cell_of("head_recovery", parameters)
     found, theory = measured(cell, 2000), instance_numbers(cell)
