@@ -67,7 +67,7 @@ studies: $(VENV)/.run  ## Run all studies and gather them on one page
 report: $(VENV)/.run  ## Gather the stored results of all studies on one page
 	$(BIN)/simstudy report --profile $(PROFILE)
 
-# A verdict that was not declared (3), or not reached (5), is a finding.
+# A precision that was not reached (3) and a verdict that was not declared (5) are findings.
 run-%:
 	@$(BIN)/simstudy run $* --profile $(PROFILE) --workers 1 || case $$? in 3|5) ;; *) exit 1;; esac
 

@@ -98,7 +98,7 @@ def in_process(
 
 
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
-    """One worker more than cores: tests of Slurm, networks and kills wait for most of their time."""
+    """One worker more than cores: tests of Slurm, schedulers and kills wait for most of their time."""
     return len(os.sched_getaffinity(0)) + 1
 
 

@@ -39,7 +39,7 @@ def list_designs(
         return
     # Those were checked when they were shipped, which takes long for all of them.
     shipped = [path for path in paths if path.resolve().parent == shipped_folder().resolve()]
-    table = Table("design", "title", "profile: cells")
+    table = Table("design", "title", "profiles")
     for path in shipped:
         tables = read_design(path).tables
         table.add_row(path.stem, tables["study"]["title"], ", ".join(tables["profiles"]))

@@ -18,6 +18,7 @@ again.  Whoever writes holds the lock of the folder; whoever reads, never.
 from __future__ import annotations
 
 import contextlib
+import errno
 import io
 import json
 import os
@@ -273,7 +274,9 @@ class Store:
                 finally:
                     os.close(opened)
             except OSError as error:
-                raise _unwritable(path, error) from error
+                # Some network file systems flush files alone; what names them is then theirs to keep.
+                if error.errno != errno.EINVAL or not path.is_dir():
+                    raise _unwritable(path, error) from error
         self._flushed = time.monotonic()
 
     def read_batch(self, identity: str, batch: int, shape: Shape) -> Moments | None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import io
 import os
+import stat
 
 import numpy as np
 import pytest
@@ -148,6 +150,18 @@ def test_disk_that_fails_later__is_told(store, monkeypatch):
     with pytest.raises(UserError, match=r"0000000\.npy: cannot be written \(Input/output error\)"), store.locked():
         store.write_batch("abc", 0, some_moments())
         monkeypatch.setattr("simstudy.execution.store.os.fsync", failing)
+
+
+@pytest.mark.parametrize("refused", [stat.S_ISDIR, stat.S_ISREG])
+def test_file_system_that_flushes_no_folders__will_do_and_one_that_flushes_no_files_not(store, refused, monkeypatch):
+    def flush(file: int) -> None:
+        if refused(os.fstat(file).st_mode):
+            raise OSError(22, "Invalid argument")
+
+    store.write_batch("abc", 0, some_moments())
+    monkeypatch.setattr("simstudy.execution.store.os.fsync", flush)
+    with contextlib.nullcontext() if refused is stat.S_ISDIR else pytest.raises(UserError, match="Invalid argument"):
+        store.flush()
 
 
 def test_missing_results__are_one_message(tmp_path):
