@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import json
+import math
 import os
 import subprocess
 import sys
@@ -17,6 +18,7 @@ from simstudy import __main__ as process
 from simstudy.design.load import load_design
 from simstudy.execution.ledger import Ledger
 from simstudy.execution.store import Store
+from simstudy.report import progress
 from simstudy.report.progress import ProgressDisplay
 from simstudy.study import run
 
@@ -158,7 +160,9 @@ def test_replay_of_no_cell__is_told_the_levels(command, tmp_path):
     assert code == 2 and "no cell fits; angle is 0.0 or 45.0 or 90.0" in errors
 
 
-def test_time_left__is_not_told_before_every_cell_has_been_looked_at(tmp_path):
+def test_time_left__is_not_told_before_every_cell_has_been_looked_at(tmp_path, monkeypatch):
+    monkeypatch.setattr(progress, "SHOW_SECONDS", 0.0)
+    monkeypatch.setattr(progress, "SHOW_SHARE", math.inf)
     design = load_design(write_design(tmp_path))
     told: list[tuple[bool, float | None]] = []
 
@@ -171,3 +175,11 @@ def test_time_left__is_not_told_before_every_cell_has_been_looked_at(tmp_path):
     assert {looked for looked, _ in told} == {False, True}
     assert all((total is not None) == looked for looked, total in told)
     assert Store(tmp_path / "out" / "tiny" / "quick").owner() is None
+
+
+def test_last_state_of_a_run__is_shown_however_soon_it_comes(tmp_path, monkeypatch):
+    monkeypatch.setattr(progress, "SHOW_SECONDS", 3600.0)
+    with ProgressDisplay(quiet=True) as display:
+        run(load_design(write_design(tmp_path)), output=tmp_path / "out", executor="serial", observer=display)
+    (task,) = display._bar.tasks
+    assert task.completed == task.total == display.ledger.work_expected

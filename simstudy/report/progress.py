@@ -43,6 +43,7 @@ class ProgressDisplay:
         self._quiet = quiet
         self._initial: float | None = None
         self._due = 0.0
+        self._unseen: tuple[Ledger, int | None] | None = None
         self._first_batch: tuple[float, float] | None = None
         columns = (
             TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(),
@@ -57,13 +58,17 @@ class ProgressDisplay:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, value: object, trace: TracebackType | None) -> None:
+        if self._unseen is not None:
+            self._show(*self._unseen, time.monotonic())
         self._bar.stop()
 
     def __call__(self, ledger: Ledger, predicted: int | None = None) -> None:
-        """Show the state of the run, if it is time to."""
+        """Show the state of the run, if it is time to; the last one in any case."""
         self.ledger = ledger
         began = time.monotonic()
+        self._unseen = ledger, predicted
         if began >= self._due:
+            self._unseen = None
             self._show(ledger, predicted, began)
             self._due = began + max(SHOW_SECONDS, (time.monotonic() - began) / SHOW_SHARE)
 
