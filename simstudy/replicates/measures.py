@@ -21,6 +21,8 @@ Means = tuple[Array, Array, Array]
 """Mean errors (case, query, head), mean products (case, query, pair), mean statistics (case, statistic)."""
 NUMBERS = np.ones((1, 1))
 """Overlap of heads whose values are numbers: as it is, `simstudy.data.value_projections`, of those that share a map."""
+SINGULAR = 1e-12
+"""Share of its variance that a head has of its own at least, for its correlations with others to have an inverse."""
 
 # Index legend: c case, q query, h and g heads.
 
@@ -170,11 +172,11 @@ def _spectral_indices(covariance: Array) -> Array:
 
 def _linear_predictability(covariance: Array) -> Array:
     """Squared multiple correlation of a head with the others, averaged over heads, (case,); NaN for a single head."""
-    correlation = _scaled(covariance)
-    undefined = ~np.isfinite(correlation).all(axis=(-2, -1)) | (correlation.shape[-1] == 1)
-    spectrum, vectors = np.linalg.eigh(np.where(undefined[:, None, None], np.eye(correlation.shape[-1]), correlation))
-    # Of heads that agree an eigenvalue is rounding; what is left of them is then no more than rounding either.
-    inverse = (vectors**2 / np.maximum(spectrum, np.finfo(float).eps)[:, None, :]).sum(axis=-1)
+    correlation, identity = _scaled(covariance), np.eye(covariance.shape[-1])
+    undefined = ~np.isfinite(correlation).all(axis=(-2, -1)) | (len(identity) == 1)
+    # Of heads that agree rounding would decide whether there is an inverse.
+    regular = np.where(undefined[:, None, None], identity, correlation) + SINGULAR * identity
+    inverse = np.diagonal(np.linalg.inv(regular), axis1=-2, axis2=-1)
     return np.where(undefined, np.nan, (1.0 - 1.0 / inverse).mean(axis=-1))
 
 
