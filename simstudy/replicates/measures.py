@@ -173,7 +173,7 @@ def _spectral_indices(covariance: Array) -> Array:
 def _linear_predictability(covariance: Array) -> Array:
     """Squared multiple correlation of a head with the others, averaged over heads, (case,); NaN for a single head."""
     correlation, identity = _scaled(covariance), np.eye(covariance.shape[-1])
-    undefined = ~np.isfinite(correlation).all(axis=(-2, -1)) | (len(identity) == 1)
+    undefined = np.asarray(~np.isfinite(correlation).all(axis=(-2, -1))) | (len(identity) == 1)
     # Of heads that agree rounding would decide whether there is an inverse.
     regular = np.where(undefined[:, None, None], identity, correlation) + SINGULAR * identity
     inverse = np.diagonal(np.linalg.inv(regular), axis1=-2, axis2=-1)

@@ -10,8 +10,8 @@ from simstudy.attention import Members, learner_of, replicate_statistics
 from simstudy.attention.members import Control
 from simstudy.data.shared import SharedData
 from simstudy.design.load import load_design
-from simstudy.errors import UserError
 from simstudy.design.settings.cell import ATTENDED
+from simstudy.errors import UserError
 from simstudy.replicates.batch import simulate_batch
 from simstudy.replicates.moments import empty, update
 from simstudy.replicates.replay import replay, select
