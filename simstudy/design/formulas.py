@@ -99,6 +99,15 @@ class NearestSumRate(Record):
     n_features: Count
 
 
+class NeededWidthRate(Record):
+    """Hidden units of each source that H heads need more for each unit of ln H: d/ln 2 in the end."""
+
+    formula: Literal["needed_width_rate"]
+    n_features: Count
+    n_heads: Count
+    units: Count
+
+
 class BestAverageRate(Record):
     """Change of the logarithm of the error of the best subset of H heads with each head: −(ln 2)/outputs − 1/(2H)."""
 
@@ -118,6 +127,7 @@ Formula = (
     | GeometricLearners
     | NoiseFactor
     | NearestSumRate
+    | NeededWidthRate
     | BestAverageRate
 )
 

@@ -19,6 +19,7 @@ EQUATIONS: dict[str, str] = {
     "geometric_learners": "effective-learners",
     "noise_factor": "noise-factor",
     "nearest_sum_rate": "nearest-sum-rate",
+    "needed_width_rate": "needed-width-rate",
     "best_average_rate": "best-average-rate",
 }
 """Label, in simstudy/theory/README.md, of the equation that each formula evaluates."""

@@ -30,7 +30,8 @@ What answers which question:
 - Which numbers of random instances have a formula? :func:`instance_numbers`, among them the :func:`noise_factor` of
   hidden states of logits; for large numbers :func:`instance_leading_order`, with errors of best masks,
   :func:`nearest_sum_error` and :func:`best_average_error`, and how fast these fall, :func:`nearest_sum_rate` and
-  :func:`best_average_rate`.
+  :func:`best_average_rate`; of many heads the :func:`largest_entry_error`, and the :func:`needed_units` with which none
+  errs by more than a tolerance, from the :func:`missed_share` of one, and its :func:`needed_width_rate`.
 - What are the regression function and the noise variance of a design? :func:`regression_function` and
   :func:`noise_variance`, as a :class:`Function` with closed Gaussian expectations.
 """
@@ -80,6 +81,7 @@ from simstudy.theory.measures import (
 )
 from simstudy.theory.merged_keys import merged_leading_order
 from simstudy.theory.systems.hopfield import noise_factor
+from simstudy.theory.systems.masked_stacks import largest_entry_error, missed_share, needed_units, needed_width_rate
 from simstudy.theory.systems.masks import best_average_error, best_average_rate, nearest_sum_error, nearest_sum_rate
 from simstudy.theory.weighting import (
     ErrorMoments,
@@ -123,6 +125,7 @@ __all__ = [
     "geometric_weights",
     "instance_leading_order",
     "instance_numbers",
+    "largest_entry_error",
     "leading_order",
     "limiting_slope",
     "logit_moments",
@@ -131,8 +134,11 @@ __all__ = [
     "measure_errors_by_query",
     "measures_by_query",
     "merged_leading_order",
+    "missed_share",
     "nearest_sum_error",
     "nearest_sum_rate",
+    "needed_units",
+    "needed_width_rate",
     "noise_factor",
     "noise_ratio",
     "noise_variance",

@@ -40,6 +40,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "geometric_learners": _geometric_learners,
     "noise_factor": theory.noise_factor,
     "nearest_sum_rate": theory.nearest_sum_rate,
+    "needed_width_rate": theory.needed_width_rate,
     "best_average_rate": theory.best_average_rate,
 }
 """What evaluates each formula; its parameters are the fields of the record."""

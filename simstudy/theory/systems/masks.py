@@ -18,7 +18,7 @@ from simstudy.theory.leading import NEXT_TERM_LIMIT
 
 # Source numbers are products of two uniforms on (−1, 1): their variance, and what the random size of their sum of
 # squares takes from the mean logarithm of that sum, times k: half of E x⁴/(E x²)² − 1.
-_VARIANCE = 1.0 / 9.0
+NUMBER_VARIANCE = 1.0 / 9.0
 _SPREAD = 0.5 * (81.0 / 25.0 - 1.0)
 # The sum of the positive ones among k numbers has mean k/8: E max(x, 0) = 1/8, of variance 1/18 − 1/64.
 _REACH, _REACH_VARIANCE = 1.0 / 8.0, 1.0 / 18.0 - 1.0 / 64.0
@@ -72,7 +72,7 @@ def nearest_sum_error(count: int, scale: float) -> float:
         A natural logarithm.
     """
     # Given the numbers, the sum of a random subset has mean Σx/2 and variance Σx²/4.
-    variance = count * _VARIANCE / 4.0
+    variance = count * NUMBER_VARIANCE / 4.0
     offset = 1.0 + scale**2 / 3.0 / variance
     density = -0.5 * (np.log(2.0 * np.pi * variance) - _SPREAD / count + offset)
     return float(-np.euler_gamma - np.log(2.0) - count * np.log(2.0) - density)
@@ -82,17 +82,24 @@ def left_of_nearest_sum(count: int, scale: float) -> float:
     """Size of what :func:`nearest_sum_error` leaves out, in its own units; arguments as there.
 
     The sum of no number is always 0, nearer than a random one with probability 1/λs, 1/λ the mean distance; and k sums
-    of one number crowd about 0, where a product of uniforms has the density −½ ln|x|.  Beyond the sum G of the positive
-    numbers (by a gamma law of its moments) distances are of order 1: E (s − G)_+ / s of targets.
-    And the mean of 1/Σx² exceeds 1/E Σx² by its relative variance.
+    of one number crowd about 0, where a product of uniforms has the density −½ ln|x|.  Distances of targets that no
+    sum reaches are of order 1.  And the mean of 1/Σx² exceeds 1/E Σx² by its relative variance.
     """
     error = nearest_sum_error(count, scale)
     distance = np.exp(error + np.euler_gamma)
     crowd = distance / scale + count * max(1.0 - np.log(scale), 0.0) * distance
+    beyond = unreached_share(count, scale)
+    return float(crowd + beyond * abs(error) + scale**2 / 3.0 / (count * NUMBER_VARIANCE / 4.0) * _SPREAD / count)
+
+
+def unreached_share(count: float, scale: float) -> float:
+    """Share E (s − G)_+ / s of targets beyond the sum G of the positive numbers; arguments as `nearest_sum_error`.
+
+    G by a gamma law of its moments.
+    """
     size = _REACH_VARIANCE / _REACH
     shape, x = count * _REACH / size, scale / size
-    beyond = special.gammainc(shape, x) - count * _REACH / scale * special.gammainc(shape + 1.0, x)
-    return float(crowd + beyond * abs(error) + scale**2 / 3.0 / (count * _VARIANCE / 4.0) * _SPREAD / count)
+    return float(special.gammainc(shape, x) - count * _REACH / scale * special.gammainc(shape + 1.0, x))
 
 
 def nearest_sum_rate(n_features: int) -> float:

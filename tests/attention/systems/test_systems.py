@@ -41,6 +41,8 @@ INSTANCES = {
     "perturbed_logits": {"error": 0.3},
     "latent_cache": {"stride": 3},
     "random_heads": {"outputs": 2, "correlation": 0.4},
+    "masked_heads": {"heads": 3, "width": 18, "tolerance": 0.1},
+    "masked_stack": {"layers": 2, "width": 18},
 }
 """Parameters of one small instance of each kind."""
 
