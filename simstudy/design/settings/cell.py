@@ -121,7 +121,7 @@ class Cell(Record):
         own = (OWN_MEASURE,) if self.estimator.measure_function is not None else ()
         # Of a single replicate estimates are numbers: errors of vectors are averages over directions of the signal.
         of_numbers = ("direct_mse", "query_correlation") if self.heads.value_projections.kind == "none" else ()
-        return (*of_numbers, *compared, *own)
+        return (*of_numbers, *compared, *own, *self.estimator.learner.statistics)
 
     @property
     def drawn(self) -> frozenset[str]:
