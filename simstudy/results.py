@@ -11,7 +11,16 @@ import numpy as np
 import xarray as xr
 
 from simstudy.design.claims import Verdict
-from simstudy.design.measures import ATTRIBUTES, INDICES, MEASURES, OCCASIONAL, SOURCES, STATISTICS, VARIABLES, coordinates_of
+from simstudy.design.measures import (
+    ATTRIBUTES,
+    INDICES,
+    MEASURES,
+    OCCASIONAL,
+    SOURCES,
+    STATISTICS,
+    VARIABLES,
+    coordinates_of,
+)
 from simstudy.design.settings import TABLE_OF, TABLES
 from simstudy.design.settings.cell import Coordinates, label, level
 from simstudy.design.settings.systems import QUANTITIES

@@ -117,7 +117,9 @@ def test_forest__is_that_of_the_data_and_of_the_number_of_the_replicate():
 def test_forest__is_that_of_scikit_learn():
     from sklearn.ensemble import RandomForestRegressor
 
-    cell = minimal_cell(learner={"kind": "random_forest", "min_leaf": 2}, queries=QUERIES, n_heads=5, n_keys=40, **DRAWN)
+    cell = minimal_cell(
+        learner={"kind": "random_forest", "min_leaf": 2}, queries=QUERIES, n_heads=5, n_keys=40, **DRAWN
+    )
     shared = SharedData(cell, 0, 1)
     x, y = shared.keys(40)[0].T, shared.values(cell)[0]
     forest = RandomForestRegressor(5, max_features=1, min_samples_leaf=2, random_state=7).fit(x, y)

@@ -305,8 +305,12 @@ class OwnLearner(Own, Learner):
 
 LearnerChoice = Annotated[
     Annotated[
-        NadarayaWatsonLearner | TrainedLearner | RandomForestLearner | GradientBoostingLearner
-        | AntColonyLearner | OwnLearner,
+        NadarayaWatsonLearner
+        | TrainedLearner
+        | RandomForestLearner
+        | GradientBoostingLearner
+        | AntColonyLearner
+        | OwnLearner,
         Field(discriminator="kind"),
     ],
     named("kind"),
