@@ -26,6 +26,9 @@ from simstudy.design.settings.value_projections import Overlap
 
 N_BLOCKS = 16
 """Blocks of consecutive replicates in one batch: the observations from which Monte Carlo errors are computed."""
+MIN_BLOCKS = 64
+"""Blocks, or draws of a population (one to a batch), below which there is no verdict: with fewer, skewness is not
+corrected well, and one of them is often large."""
 
 
 Matrices = tuple[tuple[tuple[float, ...], ...], ...]
