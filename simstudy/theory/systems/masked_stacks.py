@@ -19,6 +19,8 @@ from simstudy.theory.systems.masks import NUMBER_VARIANCE, unreached_share
 
 Array = NDArray[np.float64]
 
+LAWS = ("normal", "sphere")
+
 _GRID = np.linspace(-1.0, 1.0, 803)[1:-1]
 _FARTHEST = 12.0
 _ERRORS = np.linspace(-40.0, 10.0, 401)
@@ -29,17 +31,19 @@ def masked_heads(instance: MaskedHeadsInstance, cell: Cell) -> dict[str, float]:
     """Numbers of the instance ``masked_heads``, where the two laws of Z agree on them."""
     d, scale = cell.data.n_features, instance.scale
     entries, units = 2 * d * d * instance.heads, instance.width // d
-    errors = [largest_entry_error(units, entries, scale, law) for law in ("normal", "sphere")]
-    widths = [d * needed_units(instance.tolerance, entries, scale, law) for law in ("normal", "sphere")]
-    return _where_laws_agree("log_largest_error", *errors, entries * unreached_share(units, scale)) | _where_laws_agree(
-        "needed_width", *widths, entries * unreached_share(widths[0] / d, scale)
-    )
+    errors = {law: largest_entry_error(units, entries, scale, law) for law in LAWS}
+    widths = {law: d * needed_units(instance.tolerance, entries, scale, law) for law in LAWS}
+    return {
+        **_where_laws_agree("log_largest_error", errors, entries * unreached_share(units, scale)),
+        **_where_laws_agree("needed_width", widths, entries * unreached_share(widths["normal"] / d, scale)),
+    }
 
 
-def _where_laws_agree(name: str, normal: float, spherical: float, unreached: float) -> dict[str, float]:
+def _where_laws_agree(name: str, values: dict[str, float], unreached: float) -> dict[str, float]:
     """Return a number by the normal law of Z, if the other law nearly gives it and few entries are out of reach."""
-    left = abs(normal - spherical) + unreached * abs(normal)
-    return {name: normal} if left <= NEXT_TERM_LIMIT * abs(normal) else {}
+    value = values["normal"]
+    left = abs(value - values["sphere"]) + unreached * abs(value)
+    return {name: value} if left <= NEXT_TERM_LIMIT * abs(value) else {}
 
 
 def missed_share(count: int, error: Array | float, scale: float, law: str = "normal") -> Array:
