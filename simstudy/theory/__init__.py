@@ -81,8 +81,16 @@ from simstudy.theory.measures import (
 )
 from simstudy.theory.merged_keys import merged_leading_order
 from simstudy.theory.systems.hopfield import noise_factor
-from simstudy.theory.systems.masked_stacks import largest_entry_error, missed_share, needed_units, needed_width_rate
-from simstudy.theory.systems.masks import best_average_error, best_average_rate, nearest_sum_error, nearest_sum_rate
+from simstudy.theory.systems.masks import (
+    best_average_error,
+    best_average_rate,
+    largest_entry_error,
+    missed_share,
+    nearest_sum_error,
+    nearest_sum_rate,
+    needed_units,
+    needed_width_rate,
+)
 from simstudy.theory.weighting import (
     ErrorMoments,
     Weighting,

@@ -4,24 +4,43 @@ The sums of all 2^k subsets of k random numbers lie around a point at random, wi
 random subset, which is nearly Gaussian.  The distance from the point to the nearest of them is then that of a Poisson
 process (Mertens 2001 on number partitioning), whose logarithm has the expectation given here: the mean of the distance
 itself is that of the rare draws which the sums do not reach.
+
+A target lies Z standard deviations from the mean of all subset sums of its k numbers, Z nearly standard normal, so that
+its error is exponential with a mean proportional to exp(Z²/2): of a law without a mean, whose tail falls like 1/error.
+The largest of M errors thus grows nearly like M, where errors all of one mean would grow like the logarithm of M.
 """
 
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import special
 
 from simstudy.design.settings.cell import Cell
-from simstudy.design.settings.systems.masks import MaskedHeadInstance, RandomHeadsInstance
+from simstudy.design.settings.systems.masks import (
+    MAX_UNITS,
+    MaskedHeadInstance,
+    MaskedHeadsInstance,
+    RandomHeadsInstance,
+)
 from simstudy.theory.instances import exact_numbers, leading_numbers
 from simstudy.theory.leading import NEXT_TERM_LIMIT
 
+Array = NDArray[np.float64]
+
 # Source numbers are products of two uniforms on (−1, 1): their variance, and what the random size of their sum of
 # squares takes from the mean logarithm of that sum, times k: half of E x⁴/(E x²)² − 1.
-NUMBER_VARIANCE = 1.0 / 9.0
+_VARIANCE = 1.0 / 9.0
 _SPREAD = 0.5 * (81.0 / 25.0 - 1.0)
 # The sum of the positive ones among k numbers has mean k/8: E max(x, 0) = 1/8, of variance 1/18 − 1/64.
 _REACH, _REACH_VARIANCE = 1.0 / 8.0, 1.0 / 18.0 - 1.0 / 64.0
+
+# Laws of the place of a target among subset sums, and where they and the logarithms of errors are summed.
+_LAWS = ("normal", "sphere")
+
+_GRID = np.linspace(-1.0, 1.0, 803)[1:-1]
+_FARTHEST = 12.0
+_ERRORS = np.linspace(-40.0, 10.0, 401)
 
 
 @exact_numbers.register
@@ -72,7 +91,7 @@ def nearest_sum_error(count: int, scale: float) -> float:
         A natural logarithm.
     """
     # Given the numbers, the sum of a random subset has mean Σx/2 and variance Σx²/4.
-    variance = count * NUMBER_VARIANCE / 4.0
+    variance = count * _VARIANCE / 4.0
     offset = 1.0 + scale**2 / 3.0 / variance
     density = -0.5 * (np.log(2.0 * np.pi * variance) - _SPREAD / count + offset)
     return float(-np.euler_gamma - np.log(2.0) - count * np.log(2.0) - density)
@@ -88,11 +107,11 @@ def left_of_nearest_sum(count: int, scale: float) -> float:
     error = nearest_sum_error(count, scale)
     distance = np.exp(error + np.euler_gamma)
     crowd = distance / scale + count * max(1.0 - np.log(scale), 0.0) * distance
-    beyond = unreached_share(count, scale)
-    return float(crowd + beyond * abs(error) + scale**2 / 3.0 / (count * NUMBER_VARIANCE / 4.0) * _SPREAD / count)
+    beyond = _unreached_share(count, scale)
+    return float(crowd + beyond * abs(error) + scale**2 / 3.0 / (count * _VARIANCE / 4.0) * _SPREAD / count)
 
 
-def unreached_share(count: float, scale: float) -> float:
+def _unreached_share(count: float, scale: float) -> float:
     """Share E (s − G)_+ / s of targets beyond the sum G of the positive numbers; arguments as `nearest_sum_error`.
 
     G by a gamma law of its moments.
@@ -177,3 +196,88 @@ def best_average_rate(n_heads: int, outputs: int) -> float:
         Change of a natural logarithm for each head.
     """
     return float(-np.log(2.0) / outputs - 0.5 / n_heads)
+
+
+@leading_numbers.register
+def masked_heads(instance: MaskedHeadsInstance, cell: Cell) -> dict[str, float]:
+    """Numbers of the instance ``masked_heads``, where the two laws of Z agree on them."""
+    d, scale = cell.data.n_features, instance.scale
+    entries, units = 2 * d * d * instance.heads, instance.width // d
+    errors = {law: largest_entry_error(units, entries, scale, law) for law in _LAWS}
+    widths = {law: d * needed_units(instance.tolerance, entries, scale, law) for law in _LAWS}
+    return {
+        **_where_laws_agree("log_largest_error", errors, entries * _unreached_share(units, scale)),
+        **_where_laws_agree("needed_width", widths, entries * _unreached_share(widths["normal"] / d, scale)),
+    }
+
+
+def _where_laws_agree(name: str, values: dict[str, float], unreached: float) -> dict[str, float]:
+    """Return a number by the normal law of Z, if the other law nearly gives it and few entries are out of reach."""
+    value = values["normal"]
+    left = abs(value - values["sphere"]) + unreached * abs(value)
+    return {name: value} if left <= NEXT_TERM_LIMIT * abs(value) else {}
+
+
+def missed_share(count: int, error: Array | float, scale: float, law: str = "normal") -> Array:
+    """Probability that the best of all subset sums misses a target by more than an error.
+
+    Parameters
+    ----------
+    count : int
+        k numbers, each a product of two uniforms on (−1, 1).
+    error : array of float
+        The error, of any shape.
+    scale : float
+        The target is uniform on (−scale, scale).
+    law : {"normal", "sphere"}
+        Law of Z for a target at 0: standard normal, as for k large, or that of a coordinate of a point of length √k
+        that is uniform on a sphere, as if the k numbers were normal, for k of at least 3.
+
+    Returns
+    -------
+    array of float
+        Of the shape of ``error``.
+    """
+    variance = count * _VARIANCE / 4.0
+    if law == "normal":
+        place, weight = _FARTHEST * _GRID, special.softmax(-0.5 * (_FARTHEST * _GRID) ** 2)
+    else:
+        place, weight = np.sqrt(count) * _GRID, special.softmax(0.5 * (count - 3) * np.log1p(-(_GRID**2)))
+    spread = 1.0 + scale**2 / 3.0 / variance
+    density = np.exp(-0.5 * spread * place**2) / np.sqrt(2.0 * np.pi * variance)
+    return np.exp(-(2.0 ** (count + 1)) * np.multiply.outer(np.asarray(error), density)) @ weight
+
+
+def largest_entry_error(count: int, entries: int, scale: float, law: str = "normal") -> float:
+    """Mean logarithm of the largest of independent errors of so many entries; other arguments as `missed_share`."""
+    exceeded = -np.expm1(entries * np.log1p(-missed_share(count, np.exp(_ERRORS), scale, law)))
+    return float(_ERRORS[0] + np.trapezoid(exceeded, _ERRORS))
+
+
+def needed_units(tolerance: float, entries: int, scale: float, law: str = "normal") -> float:
+    """Mean of how many numbers, 2 to 32, the entry needs that needs most; other arguments as `missed_share`."""
+    missed = np.array([missed_share(count, tolerance, scale, law) for count in range(3, MAX_UNITS)])
+    # Two numbers reach next to no target.
+    return float(3.0 + np.sum(-np.expm1(entries * np.log1p(-missed))))
+
+
+def needed_width_rate(n_features: int, n_heads: int, units: int) -> float:
+    """What each unit of ln H adds to the width that H heads need: formula :eq:`needed-width-rate`.
+
+    Parameters
+    ----------
+    n_features : int
+        d.
+    n_heads : int
+        H.
+    units : int
+        Numbers k for each entry, about which this is the rate.
+
+    Returns
+    -------
+    float
+        Hidden units of each source for each unit of a natural logarithm.
+    """
+    entries = 2.0 * n_features**2 * n_heads
+    # In units of its mean at Z = 0, which falls like 2^-k √k, an error exceeds y with probability 1/(y √(π ln y)).
+    return float(n_features / (np.log(2.0) - 0.5 / units) / (1.0 + 0.5 / np.log(entries)))

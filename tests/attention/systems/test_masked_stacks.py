@@ -11,8 +11,7 @@ from builders import minimal_cell
 from scipy import integrate, stats
 
 from simstudy.attention.instances import measure
-from simstudy.attention.systems.masked_stacks import nearest_subset_sums
-from simstudy.attention.systems.masks import nearest_subset_sum
+from simstudy.attention.systems.masks import nearest_subset_sum, nearest_subset_sums
 from simstudy.data.shared import SharedData
 from simstudy.design.feasibility import impossibilities
 from simstudy.theory import (
