@@ -37,13 +37,18 @@ def subset_sums(numbers: Array) -> Array:
     return sums
 
 
-def nearest_subset_sum(numbers: Array, target: float) -> float:
-    """Return the sum of the subset of numbers (k,), k ≥ 2, that is nearest to a target; no other is nearer."""
+def nearest_subset_sums(numbers: Array, targets: Array) -> Array:
+    """Return for each target (e,) the nearest sum of a subset of its own numbers (k, e), k ≥ 2: (e,)."""
     half = len(numbers) // 2
-    left, right = subset_sums(numbers[:half]), np.sort(subset_sums(numbers[half:]))
-    above = np.clip(np.searchsorted(right, target - left), 1, len(right) - 1)
-    sums = left + right[np.stack([above - 1, above])]
-    return float(sums.flat[np.argmin(np.abs(sums - target))])
+    left, right = subset_sums(numbers[:half]), np.sort(subset_sums(numbers[half:]), axis=0)
+    # One search for all: the sums of each entry are shifted beyond those of the entry before.
+    reach = np.abs(right).max() + 1.0
+    entries = np.arange(len(targets))
+    sought = np.clip(targets - left, -reach, reach) + 2.0 * reach * entries
+    above = np.searchsorted((right + 2.0 * reach * entries).ravel("F"), sought) - len(right) * entries
+    above = np.clip(above, 1, len(right) - 1)
+    sums = np.concatenate([left + np.take_along_axis(right, above - step, axis=0) for step in (0, 1)])
+    return sums[np.abs(sums - targets).argmin(axis=0), entries]
 
 
 @measure.register
@@ -63,8 +68,8 @@ def mask_head(instance: MaskedHeadInstance, cell: Cell, shared: SharedData) -> d
     for tokens, numbers in zip(drawn[:, :d, :n], uniform, strict=True):
         target = instance.scale * numbers[: first - d, 0].reshape(d, d + 1)
         kept = numbers[first - d : second - d, None] * numbers[second - d :].reshape(d, d + 1, -1)
-        masked = [[nearest_subset_sum(kept[i, j], target[i, j]) for j in range(d + 1)] for i in range(d)]
-        rows.append(_head_errors(tokens, target, np.array(masked), cell.bandwidth**2))
+        masked = nearest_subset_sums(kept.reshape(-1, units).T, target.ravel()).reshape(d, d + 1)
+        rows.append(_head_errors(tokens, target, masked, cell.bandwidth**2))
     names = ("log_entry_error", "log_logit_error", "log_output_error", "mask_bound_share")
     return dict(zip(names, np.array(rows).T, strict=True))
 
@@ -123,20 +128,6 @@ def mask_random_heads(instance: RandomHeadsInstance, cell: Cell, shared: SharedD
         "log_average_error": np.array([0.5 * np.log(square[-1]) for square in squares]),
         "log_mask_error": np.array([0.5 * np.log(square.min()) for square in squares]),
     }
-
-
-def nearest_subset_sums(numbers: Array, targets: Array) -> Array:
-    """Return for each target (e,) the nearest sum of a subset of its own numbers (k, e), k ≥ 2: (e,)."""
-    half = len(numbers) // 2
-    left, right = subset_sums(numbers[:half]), np.sort(subset_sums(numbers[half:]), axis=0)
-    # One search for all: the sums of each entry are shifted beyond those of the entry before.
-    reach = np.abs(right).max() + 1.0
-    entries = np.arange(len(targets))
-    sought = np.clip(targets - left, -reach, reach) + 2.0 * reach * entries
-    above = np.searchsorted((right + 2.0 * reach * entries).ravel("F"), sought) - len(right) * entries
-    above = np.clip(above, 1, len(right) - 1)
-    sums = np.concatenate([left + np.take_along_axis(right, above - step, axis=0) for step in (0, 1)])
-    return sums[np.abs(sums - targets).argmin(axis=0), entries]
 
 
 def needed_units(numbers: Array, targets: Array, tolerance: float) -> Array:

@@ -249,13 +249,47 @@ def missed_share(count: int, error: Array | float, scale: float, law: str = "nor
 
 
 def largest_entry_error(count: int, entries: int, scale: float, law: str = "normal") -> float:
-    """Mean logarithm of the largest of independent errors of so many entries; other arguments as `missed_share`."""
+    """Mean logarithm of the largest error of an entry.
+
+    Parameters
+    ----------
+    count : int
+        k numbers for each entry.
+    entries : int
+        Number of entries, of independent errors.
+    scale : float
+        Targets are uniform on (−scale, scale).
+    law : {"normal", "sphere"}
+        As in :func:`missed_share`.
+
+    Returns
+    -------
+    float
+        A natural logarithm.
+    """
     exceeded = -np.expm1(entries * np.log1p(-missed_share(count, np.exp(_ERRORS), scale, law)))
     return float(_ERRORS[0] + np.trapezoid(exceeded, _ERRORS))
 
 
 def needed_units(tolerance: float, entries: int, scale: float, law: str = "normal") -> float:
-    """Mean of how many numbers, 2 to 32, the entry needs that needs most; other arguments as `missed_share`."""
+    """Mean of how many numbers, 2 to 32, the entry needs that needs most.
+
+    Parameters
+    ----------
+    tolerance : float
+        Largest error of an entry.
+    entries : int
+        Number of entries, of independent errors.
+    scale : float
+        Targets are uniform on (−scale, scale).
+    law : {"normal", "sphere"}
+        As in :func:`missed_share`.
+
+    Returns
+    -------
+    float
+        Numbers for each entry.
+    """
     missed = np.array([missed_share(count, tolerance, scale, law) for count in range(3, MAX_UNITS)])
     # Two numbers reach next to no target.
     return float(3.0 + np.sum(-np.expm1(entries * np.log1p(-missed))))

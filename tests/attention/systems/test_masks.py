@@ -11,7 +11,7 @@ import pytest
 from builders import minimal_cell
 
 from simstudy.attention.instances import measure
-from simstudy.attention.systems.masks import nearest_subset_sum, subset_sums
+from simstudy.attention.systems.masks import nearest_subset_sums, subset_sums
 from simstudy.data.shared import SharedData
 from simstudy.design.feasibility import impossibilities
 from simstudy.theory import (
@@ -43,10 +43,11 @@ def nearest(numbers, target):
 
 
 @pytest.mark.parametrize("count", [2, 3, 7, 10])
-def test_nearest_subset_sum__is_the_nearest_of_all(count):
+def test_nearest_subset_sums__is_the_nearest_of_all(count):
     for target in (0.0, 0.3, -1.2, 50.0, -50.0):
         numbers = RNG.uniform(-1, 1, count)
-        assert nearest_subset_sum(numbers, target) == pytest.approx(nearest(numbers, target), abs=1e-12)
+        (found,) = nearest_subset_sums(numbers[:, None], np.array([target]))
+        assert found == pytest.approx(nearest(numbers, target), abs=1e-12)
         sums = sorted(math.fsum(s) for s in all_subsets(numbers))
         np.testing.assert_allclose(np.sort(subset_sums(numbers)), sums, atol=1e-13)
 
