@@ -79,8 +79,9 @@ def others() -> Iterator[str]:
     """Yield the confirmed verdicts that are not those that were declared."""
     found = confirmed()
     other = found[found.verdict != found.declared]
-    turned = other[other.verdict.isin(["supported", "contradicted"])]
-    yield f"{len(other)} came out other than declared, {len(turned)} of them reversed, the others undecided or divided:"
+    decisive = ["supported", "contradicted"]
+    turned = other[other.verdict.isin(decisive) & other.declared.isin(decisive)]
+    yield f"{len(other)} came out other than declared, {len(turned)} of them reversed, the others undecided or declared so:"
     yield from ("", *(f"- `{row.study}/{row.claim}`: {row.verdict}, declared {row.declared}. {row.statement}"
                       for row in other.itertuples()), "")  # fmt: skip
 
