@@ -81,7 +81,7 @@ def others() -> Iterator[str]:
     other = found[found.verdict != found.declared]
     decisive = ["supported", "contradicted"]
     turned = other[other.verdict.isin(decisive) & other.declared.isin(decisive)]
-    yield f"{len(other)} came out other than declared, {len(turned)} of them reversed, the others undecided or declared so:"
+    yield f"{len(other)} were not as declared, {len(turned)} of them reversed, the others open or declared open:"
     yield from ("", *(f"- `{row.study}/{row.claim}`: {row.verdict}, declared {row.declared}. {row.statement}"
                       for row in other.itertuples()), "")  # fmt: skip
 
