@@ -21,7 +21,6 @@ class SharedData:
         self.first, self.count = first, count
         self._cell = cell
         self._known: dict[tuple[Any, ...], Any] = {}
-        self._keys = training.draw_keys(cell, first, count)
 
     def _once(self, address: tuple[Any, ...], compute: Callable[[], Any]) -> Any:
         if address not in self._known:
@@ -36,7 +35,8 @@ class SharedData:
 
     def keys(self, n_keys: int) -> np.ndarray:
         """X: (replicate, feature, key), the first keys."""
-        return self._once(("keys", n_keys), lambda: np.ascontiguousarray(self._keys[:, :, :n_keys]))
+        drawn = self._once(("drawn",), lambda: training.draw_keys(self._cell, self.first, self.count))
+        return self._once(("keys", n_keys), lambda: np.ascontiguousarray(drawn[:, :, :n_keys]))
 
     def values(self, cell: Cell) -> np.ndarray:
         """E[Y | X], and the outcomes Y where the cell draws noise: (replicate, key)."""
