@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from simstudy.attention.mechanism import Estimates
-from simstudy.data.shared import SharedData
+from simstudy.data.shared import SharedData, scaled
 from simstudy.design.settings.cell import Cell
 from simstudy.design.settings.tiling import tiles_of
+from simstudy.kernels.projection import projector
 from simstudy.kernels.tiled import RunningMoments
 
 
@@ -26,12 +27,14 @@ def evaluate_in_tiles(cell: Cell, shared: SharedData, key: np.ndarray, queries: 
         Projected query points.
     """
     integrated = cell.simulation.noise_treatment == "integrated"
+    project = projector(key, key.dtype)
     running = RunningMoments(shared.count, queries, cell.bandwidth, cell.estimator.logits)
     for tile in tiles_of(cell):
         data = SharedData(tile, shared.first, shared.count)
         values = data.values(tile)
         # Drawn noise needs no covariance; what it costs is little beside the projections.
         variances = data.variances(tile) if integrated else np.ones_like(values)
-        running.add(np.asarray(data.projected(tile, key)), values, variances)
+        keys = scaled(project(data.keys(tile.data.n_keys)), cell.estimator.key_scale)
+        running.add(keys, values, variances)
     log_mass = None if cell.simulation.control_variate == "none" else running.log_mass
     return Estimates(running.means, running.grams if integrated else None, log_mass)

@@ -81,16 +81,18 @@ class SharedData:
     def projected(self, cell: Cell, projections: np.ndarray) -> np.ndarray:
         """Keys as each head sees them: (replicate, head, dimension, key), on the device that computes."""
         n, scale = cell.data.n_keys, cell.estimator.key_scale
-        return self._once(("projected", n, *_own(cell), scale), lambda: self._projected(n, projections, scale))
+        address = "projected", n, *_own(cell), scale
+        return self._once(address, lambda: scaled(project(self.keys(n), projections), scale))
 
-    def _projected(self, n_keys: int, projections: np.ndarray, scale: str) -> np.ndarray:
-        keys = project(self.keys(n_keys), projections)
-        if scale == "normalised":
-            # A key of length zero has no direction: its replicate is undefined, and counted.
-            keys = np.asarray(keys)
-            with np.errstate(invalid="ignore"):
-                keys /= np.sqrt((keys * keys).sum(axis=2, keepdims=True) / keys.shape[2])
-        return keys
+
+def scaled(keys: np.ndarray, scale: str) -> np.ndarray:
+    """Return projected keys, which may be overwritten, of the length that a `key_scale` asks for."""
+    if scale == "normalised":
+        # A key of length zero has no direction: its replicate is undefined, and counted.
+        keys = np.asarray(keys)
+        with np.errstate(invalid="ignore"):
+            keys /= np.sqrt((keys * keys).sum(axis=2, keepdims=True) / keys.shape[2])
+    return keys
 
 
 def _own(cell: Cell) -> tuple[Any, ...]:
