@@ -98,11 +98,11 @@ def unpack(records: np.ndarray, batches: Sequence[int], shape: Shape) -> dict[in
         sums = np.abs(records[name])
         sound &= (sums <= LARGEST_SUM).all(axis=tuple(range(1, sums.ndim)))
     fields = [records[name] for name in Moments._fields[:-1]]
-    return {
-        batch: Moments._make([*(field[row] for field in fields), batch * shape.batch_size + np.flatnonzero(failed[row])])
-        for row, batch in enumerate(batches)
-        if sound[row]
-    }
+    found = {}
+    for row in np.flatnonzero(sound).tolist():
+        own = batches[row] * shape.batch_size + np.flatnonzero(failed[row])
+        found[batches[row]] = Moments._make([*(field[row] for field in fields), own])
+    return found
 
 
 def same(one: Moments, other: Moments) -> bool:
