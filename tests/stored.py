@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
 from pathlib import Path
 
 from simstudy.execution.batch_files import Shape
@@ -58,10 +60,10 @@ def remove(batch: Path) -> None:
 def torn(folder: Path) -> list[str]:
     """Files below a folder with bytes behind the last whole batch: some are being written, or were."""
     found = []
-    for cell in folder.glob("batches/*"):
-        for segment in segments(cell):
-            n_whole, rest = divmod(segment.index.stat().st_size, ENTRY.itemsize)
-            if rest or segment.records.stat().st_size > n_whole * _size(cell):
+    for segment in (segment for cell in folder.glob("batches/*") for segment in segments(cell)):
+        n_whole, rest = divmod(segment.index.stat().st_size, ENTRY.itemsize)
+        with contextlib.suppress(FileNotFoundError):  # the index is there first
+            if rest or segment.records.stat().st_size > n_whole * _size(segment.folder):
                 found.append(segment.records.name)
     return found
 
@@ -78,6 +80,7 @@ def _place(batch: Path) -> tuple[Path, int, int]:
     return segment.records, row * size, (row + 1) * size
 
 
+@functools.cache
 def _size(cell: Path) -> int:
     """Bytes of a batch of the cell with this folder."""
     return Shape.of(Store(cell.parents[1]).read_statement(cell.name).cell).record.itemsize
