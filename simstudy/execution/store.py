@@ -44,6 +44,7 @@ from simstudy.execution.netcdf import netcdf
 from simstudy.execution.segments import Segment, segment_of, segments
 from simstudy.replicates.moments import Moments
 
+_STATEMENT = "cell.json"
 _IDENTITY = re.compile(r"[0-9a-f]{20}")
 DETAILS_FILE = "details.nc"
 MAX_JSON_BYTES = 1 << 20
@@ -172,18 +173,12 @@ class Store:
         since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(owner.started))
         return f"process {owner.pid} on {owner.host} since {since}"
 
-    def _segments(self, identity: str) -> list[Segment]:
-        return segments(self.folder / "batches" / identity)
-
-    def _statement(self, identity: str) -> Path:
-        return self.folder / "batches" / identity / "cell.json"
-
-    def _segment(self, identity: str, number: int) -> Segment:
-        return Segment(self.folder / "batches" / identity, number)
+    def _cell(self, identity: str) -> Path:
+        return self.folder / "batches" / identity
 
     def place(self, identity: str, batch: int) -> str:
         """Return where a batch is stored, for people."""
-        return f"{self._segment(identity, segment_of(batch)).records}, batch {batch}"
+        return f"{Segment(self._cell(identity), segment_of(batch)).records}, batch {batch}"
 
     def stored_cells(self) -> list[str]:
         """Return the identities of the cells that have batches on disk, in order."""
@@ -201,7 +196,7 @@ class Store:
         UserError
             If an earlier version has stored them, in a file each.
         """
-        own = (segment.batches() for segment in self._segments(identity))
+        own = (segment.batches() for segment in segments(self._cell(identity)))
         return frozenset().union(*own, *(store.stored_batches(identity) for store in self.known))
 
     def adopt(self, source: Store) -> Adopted:
@@ -245,7 +240,7 @@ class Store:
 
     def batches_since(self, identity: str, moment: float) -> int:
         """Return how many batches of a cell were stored after a moment, in seconds of `time.time`."""
-        stored = (segment for store in (self, *self.known) for segment in store._segments(identity))
+        stored = (segment for store in (self, *self.known) for segment in segments(store._cell(identity)))
         return sum(int((segment.entries()["stored"] > moment).sum()) for segment in stored)
 
     def write_batch(self, identity: str, batch: int, moments: Moments, shape: Shape) -> None:
@@ -256,7 +251,7 @@ class Store:
         UserError
             If the folder cannot be written.
         """
-        segment = self._segment(identity, segment_of(batch))
+        segment = Segment(self._cell(identity), segment_of(batch))
         try:
             segment.folder.mkdir(parents=True, exist_ok=True)
             segment.append(batch, moments, shape)
@@ -294,7 +289,7 @@ class Store:
         """Return of these batches, by number, all but what is missing, damaged, another's or impossible."""
         found: dict[int, Moments] = {}
         for number, numbers in groupby(sorted(batches), segment_of):
-            found |= self._segment(identity, number).read(numbers, shape)
+            found |= Segment(self._cell(identity), number).read(numbers, shape)
         for store in self.known:
             found |= store.read_batches(identity, set(batches) - found.keys(), shape)
         return found
@@ -307,7 +302,7 @@ class Store:
         UserError
             If the folder cannot be written.
         """
-        path, content = self._statement(identity), statement.model_dump_json().encode() + b"\n"
+        path, content = self._cell(identity) / _STATEMENT, statement.model_dump_json().encode() + b"\n"
         try:
             stands = read_regular(path, MAX_STATEMENT_BYTES) == content
         except UserError:
@@ -318,7 +313,7 @@ class Store:
     def read_statement(self, identity: str) -> Statement | None:
         """Return what a cell is; None if that is missing, damaged or another cell's."""
         try:
-            content = read_regular(self._statement(identity), MAX_STATEMENT_BYTES)
+            content = read_regular(self._cell(identity) / _STATEMENT, MAX_STATEMENT_BYTES)
             return Statement.parse(content, identity)
         except (UserError, ValueError):
             return None
