@@ -105,6 +105,10 @@ STATISTICS: dict[str, Variable] = {
         _BY_SOURCE, "see measure_function", "what a function of the user's own gives of each replicate, averaged over "
         "replicates", "see measure_function",
     ),
+    "regret": Variable(
+        _BY_SOURCE, "Y", "what ants lose to those who know the best site: its quality less that of the sites visited, "
+        "averaged over ants, steps and replicates", "mean_r mean_at (max_k Q_k - Q_site(r,a,t))",
+    ),
     **{
         name: Variable(_BY_SOURCE, quantity.unit, f"{quantity.meaning}, averaged over replicates", quantity.formula)
         for kind in QUANTITIES.values() for name, quantity in kind.items()
@@ -142,6 +146,9 @@ STATISTICS: dict[str, Variable] = {
 }  # fmt: skip
 """Measures beside those of an ensemble, NaN where they have no meaning: those computed of each replicate by itself and
 averaged, numbers of random instances among them, and below them those that follow from other measures."""
+
+OCCASIONAL = (OWN_MEASURE, "regret")
+"""Measures of ensembles that results hold only where a cell has them."""
 
 COUNTED = {OWN_MEASURE} | {n for kind in QUANTITIES.values() for n, quantity in kind.items() if quantity.counted}
 """Measures that are numbers or shares of events, for all that is known of functions of the user's own."""

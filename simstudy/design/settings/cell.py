@@ -124,7 +124,7 @@ class Cell(Record):
         attended = (ATTENDED,) if self._noise_tells_positions else ()
         # Of a single replicate estimates are numbers: errors of vectors are averages over directions of the signal.
         of_numbers = ("direct_mse", "query_correlation") if self.heads.value_projections.kind == "none" else ()
-        return (*of_numbers, *compared, *own, *attended)
+        return (*of_numbers, *compared, *own, *attended, *self.estimator.learner.statistics)
 
     @property
     def _noise_tells_positions(self) -> bool:
