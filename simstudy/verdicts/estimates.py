@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from simstudy.design.measures import COUNTED, INDICES
 from simstudy.design.settings.cell import N_BLOCKS, Coordinates
-from simstudy.execution.ledger import Account
+from simstudy.execution.account import Account
 from simstudy.verdicts.evidence import Contrast
 
 Array = NDArray[np.float64]
