@@ -98,11 +98,11 @@ def unpack(records: np.ndarray, batches: Sequence[int], shape: Shape) -> dict[in
         sums = np.abs(records[name])
         sound &= (sums <= LARGEST_SUM).all(axis=tuple(range(1, sums.ndim)))
     fields = [records[name] for name in Moments._fields[:-1]]
-    found = {}
-    for row in np.flatnonzero(sound).tolist():
-        own = batches[row] * shape.batch_size + np.flatnonzero(failed[row])
-        found[batches[row]] = Moments._make([*(field[row] for field in fields), own])
-    return found
+    none, some = np.zeros(0, np.int64), n_failed.any(axis=1)
+    own = (batch * shape.batch_size + np.flatnonzero(marks) if any_ else none
+           for batch, marks, any_ in zip(batches, failed, some, strict=True))  # fmt: skip
+    found = zip(batches, map(Moments, *fields, own), sound, strict=True)
+    return {batch: moments for batch, moments, is_sound in found if is_sound}
 
 
 def same(one: Moments, other: Moments) -> bool:

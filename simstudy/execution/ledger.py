@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import heapq
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby, islice
 from typing import TypeVar
@@ -20,8 +20,10 @@ from simstudy.execution.account import Account, Standing
 from simstudy.execution.batch_files import Shape, Statement
 from simstudy.execution.engine import engine
 from simstudy.execution.queue import Task
+from simstudy.execution.segments import segment_of
 from simstudy.execution.store import Store
 from simstudy.replicates.batch import shares_data
+from simstudy.replicates.folding import block_lengths, fold, whole_blocks
 from simstudy.replicates.moments import Moments
 from simstudy.replicates.performance import Performance
 from simstudy.replicates.population import measured
@@ -45,30 +47,46 @@ Control = Callable[[Cell, Performance], Performance]
 
 
 class Kept:
-    """Batches that were read: each once, while there is room for those of all cells that are looked at.
+    """What was read of cells: each batch once, while there is room for those of all cells that are looked at.
 
-    Cells that differ in the weights of heads alone have the same ones.
+    It is folded as it is read; of a population it is not.  Cells that differ in the weights of heads alone have the
+    same batches.
     """
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self._cells: dict[str, dict[int, Moments]] = {}
-        self._bytes: dict[str, int] = defaultdict(int)
         self._room = KEPT_BYTES
 
-    def read(self, account: Account, batches: Sequence[int]) -> dict[int, Moments]:
-        """Return of these batches of a cell, in order, those that are whole."""
-        identity, shape = account.identity, Shape.of(account.planned.cell)
+    def read(self, account: Account, batches: list[int]) -> tuple[list[Moments], set[int]]:
+        """Return what these batches of a cell, in order, fold to, and which of them are damaged and left out."""
+        identity, cell = account.identity, account.planned.cell
         kept = self._cells[identity] = self._cells.pop(identity, {})  # behind the others: those in front go first
-        read = self._store.read_batches(identity, [batch for batch in batches if batch not in kept], shape)
-        kept |= read
-        self._bytes[identity] += len(read) * shape.record.itemsize
-        self._room -= len(read) * shape.record.itemsize
+        known = {stop: part for stop, part in kept.items() if batches[stop - 1 : stop] == [stop - 1]}
+        parts, done = list(known.values()), max(known, default=0)
+        unfolded: list[Moments] = []
+        damaged: set[int] = set()
+        for _, segment in groupby(batches[done:], segment_of):
+            numbers = list(segment)
+            read = self._store.read_batches(identity, numbers, Shape.of(cell))
+            damaged.update(number for number in numbers if number not in read)
+            unfolded += [read[number] for number in numbers if number in read]
+            stop = done + len(unfolded)
+            whole = stop if cell.population else whole_blocks(stop)
+            now, unfolded = unfolded[: whole - done], unfolded[whole - done :]
+            folded = dict(enumerate(now, done + 1)) if cell.population else {whole: fold(now, done)} if now else {}
+            if not damaged and batches[whole - 1 : whole] == [whole - 1]:
+                kept |= folded
+                self._room -= _bytes(folded)
+            parts += folded.values()
+            done = whole
         while self._room < 0 and len(self._cells) > 1:
-            first = next(iter(self._cells))
-            del self._cells[first]
-            self._room += self._bytes.pop(first)
-        return {batch: kept[batch] for batch in batches if batch in kept}
+            self._room += _bytes(self._cells.pop(next(iter(self._cells))))
+        return parts + ([fold(unfolded, done)] if unfolded else []), damaged
+
+
+def _bytes(parts: Mapping[int, Moments]) -> int:
+    return sum(field.nbytes for part in parts.values() for field in part)
 
 
 class Ledger:
@@ -175,8 +193,9 @@ class Ledger:
 
         For those who wait: the stopping rule itself looks at all batches or none.
         """
-        whole = list(self._kept.read(account, self._stored_of(account)).values())
-        seen = replace(account, done=len(whole), performance=None, failed=())
+        stored = self._stored_of(account)
+        whole, damaged = self._kept.read(account, stored)
+        seen = replace(account, done=len(stored) - len(damaged), performance=None, failed=())
         if whole:
             self._measure(seen, whole)
         return seen
@@ -188,11 +207,11 @@ class Ledger:
             account.missing = account.target - len(stored)
             if account.missing or account.finished:
                 break
-            batches = self._kept.read(account, stored)
-            if len(batches) < len(stored):
-                self._discard(account, set(stored) - batches.keys())
+            whole, damaged = self._kept.read(account, stored)
+            if damaged:
+                self._discard(account, damaged)
             else:
-                self._look(account, list(batches.values()))
+                self._look(account, whole)
         self._note(account)
 
     def _look_at_all(self) -> list[Account]:
@@ -239,7 +258,7 @@ class Ledger:
         # With too few defined estimates there is no Monte Carlo error, and more replicates of the same would not
         # help before the ceiling: the cell stops, its failures counted.
         cell = account.planned.cell
-        performance = measured(cell, batches)
+        performance = measured(cell, batches, block_lengths(account.done))
         account.performance = performance and self._control(cell, performance)
 
     def _further(self, accounts: list[Account]) -> list[Task]:

@@ -15,7 +15,6 @@ import re
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass
-from itertools import groupby
 from pathlib import Path
 from typing import BinaryIO
 
@@ -86,30 +85,29 @@ class Segment:
     def read(self, batches: Iterable[int], shape: Shape) -> dict[int, Moments]:
         """Return of these batches those that are stored and whole, by their numbers."""
         entries = self.entries()
-        rows, digests = self._rows(entries), entries["digest"].tolist()
-        wanted = sorted((rows[batch], batch) for batch in batches if batch in rows)
+        rows = np.flatnonzero(np.isin(entries["batch"], list(batches)))
         step = max(1, CHUNK_BYTES // shape.record.itemsize)
         found: dict[int, Moments] = {}
         if not self.records.is_file():  # to open another may wait for ever
             return found
-        for _, chunk in groupby(wanted, lambda pair: pair[0] // step):
-            part = list(chunk)
-            contents = self._contents(part[0][0], part[-1][0] + 1, shape)
-            whole = [
-                (batch, contents[row]) for row, batch in part
-                if row in contents and _digest(self.folder.name, batch, contents[row]) == digests[row]
-            ]  # fmt: skip
-            records = np.frombuffer(b"".join(content for _, content in whole), shape.record)
-            found |= unpack(records, [batch for batch, _ in whole], shape)
+        for chunk in np.split(rows, np.flatnonzero(np.diff(rows // step)) + 1) if rows.size else []:
+            records = self._records(chunk[0], chunk[-1] + 1, shape)
+            told = entries[chunk[chunk - chunk[0] < len(records)]]
+            records = records[chunk[: len(told)] - chunk[0]]
+            content, size, identity = memoryview(records.view(np.uint8)), records.itemsize, self.folder.name
+            addresses = zip(told["batch"].tolist(), told["digest"].tolist(), strict=True)
+            whole = {
+                batch: row for row, (batch, digest) in enumerate(addresses)
+                if _digest(identity, batch, content[row * size : (row + 1) * size]) == digest
+            }  # fmt: skip
+            found |= unpack(records[list(whole.values())], list(whole), shape)
         return found
 
-    def _contents(self, first: int, stop: int, shape: Shape) -> dict[int, bytes]:
+    def _records(self, first: int, stop: int, shape: Shape) -> np.ndarray:
         """Return the records of these rows, as far as they are there."""
-        size = shape.record.itemsize
         with contextlib.suppress(OSError):
-            raw = np.fromfile(self.records, f"V{size}", stop - first, offset=first * size)
-            return dict(enumerate(raw.tolist(), first))
-        return {}
+            return np.fromfile(self.records, shape.record, stop - first, offset=first * shape.record.itemsize)
+        return np.zeros(0, shape.record)
 
 
 def segment_of(batch: int) -> int:
@@ -142,6 +140,8 @@ def _to_append(path: Path) -> BinaryIO:
     return open(path, "ab", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK, 0o666))
 
 
-def _digest(identity: str, batch: int, record: bytes) -> bytes:
+def _digest(identity: str, batch: int, record: bytes | memoryview) -> bytes:
     """Return what a record is known by: its own bytes, and whose they are."""
-    return hashlib.sha256(f"{identity}/{batch}/".encode() + record).digest()
+    known = hashlib.sha256(f"{identity}/{batch}/".encode())
+    known.update(record)
+    return known.digest()

@@ -1,0 +1,45 @@
+"""Batches folded as they are read: of many batches some ten thousand blocks are left, the later ones the longer."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from simstudy.design.settings.cell import N_BLOCKS
+from simstudy.replicates.moments import Moments, stack
+
+FINE_BLOCKS = 512 * N_BLOCKS
+"""Blocks of a cell that are never folded: some thousands know an error to a percent."""
+
+
+def fold(batches: list[Moments], first: int = 0) -> Moments:
+    """Return the blocks of consecutive batches, of which ``first`` begins one, as `block_starts` says."""
+    blocks = stack(batches)
+    start = first * N_BLOCKS
+    starts = block_starts(start + len(blocks.n_defined))
+    places = starts[np.searchsorted(starts, start) :] - start
+    n_defined, errors, products, statistics = (np.add.reduceat(sums, places) for sums in blocks[:4])
+    return Moments(n_defined, errors, products, statistics, blocks.target, blocks.failed)
+
+
+def block_starts(n_blocks: int) -> NDArray[np.int64]:
+    """Return where blocks begin that are folded, among those of batches.
+
+    The first `FINE_BLOCKS` stay as they are.  From there on 16 are one, and 256 from 16 times as many on, and so forth:
+    a cell of millions of batches has some ten thousand blocks, and those of more batches begin with those of fewer.
+    """
+    found, begin, length = [np.arange(min(n_blocks, FINE_BLOCKS))], FINE_BLOCKS, N_BLOCKS
+    while begin < n_blocks:
+        found.append(np.arange(begin, min(n_blocks, begin * N_BLOCKS), length))
+        begin, length = begin * N_BLOCKS, length * N_BLOCKS
+    return np.concatenate(found)
+
+
+def block_lengths(n_batches: int) -> NDArray[np.int64]:
+    """Return of how many blocks of batches each block is that so many batches are folded to."""
+    return np.diff(block_starts(n_batches * N_BLOCKS), append=n_batches * N_BLOCKS)
+
+
+def whole_blocks(n_batches: int) -> int:
+    """Return with how many of so many batches a block ends to which no further batch belongs."""
+    return int(block_starts(n_batches * N_BLOCKS + 1)[-1]) // N_BLOCKS
