@@ -19,7 +19,8 @@ def fold(batches: list[Moments], first: int = 0) -> Moments:
     starts = block_starts(start + len(blocks.n_defined))
     places = starts[np.searchsorted(starts, start) :] - start
     n_defined, errors, products, statistics = (np.add.reduceat(sums, places) for sums in blocks[:4])
-    return Moments(n_defined, errors, products, statistics, blocks.target, blocks.failed)
+    # A copy, as what it is part of would be kept with it.
+    return Moments(n_defined, errors, products, statistics, blocks.target.copy(), blocks.failed)
 
 
 def block_starts(n_blocks: int) -> NDArray[np.int64]:
