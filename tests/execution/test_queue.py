@@ -162,6 +162,20 @@ def test_short_batches__are_handed_over_several_at_a_time_and_each_keeps_its_own
         np.testing.assert_array_equal(found[batch].error_sum, simulate_batch([made], batch)[0].error_sum)
 
 
+def test_next_turn__is_handed_out_before_outcomes_are_stored(monkeypatch):
+    started = []
+    monkeypatch.setattr(queue_module, "TASKS_PER_THREAD", 1)
+    monkeypatch.setattr(queue_module, "TURN_SECONDS", 1e-9)
+    with open_queue("threads", 1) as queue:
+        start = queue._start
+        monkeypatch.setattr(queue, "_start", lambda tasks: started.append(len(tasks)) or start(tasks))
+        queue.add(Task((minimal_cell(batch_size=16),), batch) for batch in range(3))
+        outcomes = iter(queue)
+        next(outcomes)
+        assert started == [1, 1]
+        list(outcomes)
+
+
 @pytest.mark.parametrize("seconds", [3600.0, 0.0])
 def test_workers__are_counted_once_in_a_while_and_not_for_each_task(seconds, monkeypatch):
     """To ask the scheduler for them takes as long as a short batch."""
