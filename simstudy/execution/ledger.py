@@ -23,7 +23,7 @@ from simstudy.execution.queue import Task
 from simstudy.execution.segments import segment_of
 from simstudy.execution.store import Store
 from simstudy.replicates.batch import shares_data
-from simstudy.replicates.folding import block_lengths, fold, whole_blocks
+from simstudy.replicates.folding import FINE_BATCHES, block_lengths, fold, whole_blocks
 from simstudy.replicates.moments import Moments
 from simstudy.replicates.performance import Performance
 from simstudy.replicates.population import measured
@@ -49,8 +49,8 @@ Control = Callable[[Cell, Performance], Performance]
 class Kept:
     """What was read of cells: each batch once, while there is room for those of all cells that are looked at.
 
-    It is folded as it is read; of a population it is not.  Cells that differ in the weights of heads alone have the
-    same batches.
+    Batches that are not folded are kept one by one, as cells that differ in the weights of heads alone have the same
+    ones, and want other numbers of them.
     """
 
     def __init__(self, store: Store) -> None:
@@ -66,19 +66,23 @@ class Kept:
         parts, done = list(known.values()), max(known, default=0)
         unfolded: list[Moments] = []
         damaged: set[int] = set()
-        for _, segment in groupby(batches[done:], segment_of):
-            numbers = list(segment)
+        # Few at first, as those that are kept one by one keep what was read with them.
+        for _, together in groupby(batches[done:], lambda number: (segment_of(number), number < FINE_BATCHES)):
+            numbers = list(together)
             read = self._store.read_batches(identity, numbers, Shape.of(cell))
             damaged.update(number for number in numbers if number not in read)
             unfolded += [read[number] for number in numbers if number in read]
             stop = done + len(unfolded)
             whole = stop if cell.population else whole_blocks(stop)
             now, unfolded = unfolded[: whole - done], unfolded[whole - done :]
-            folded = dict(enumerate(now, done + 1)) if cell.population else {whole: fold(now, done)} if now else {}
-            if not damaged and batches[whole - 1 : whole] == [whole - 1]:
-                kept |= folded
-                self._room -= _bytes(folded)
-            parts += folded.values()
+            n_single = len(now) if cell.population else max(0, FINE_BATCHES - done)
+            new = dict(enumerate(now[:n_single], done + 1))
+            if now[n_single:]:
+                new[whole] = fold(now[n_single:], whole - len(now[n_single:]))
+            if not damaged and done == max(kept, default=0) and batches[whole - 1 : whole] == [whole - 1]:
+                kept |= new
+                self._room -= _bytes(new)
+            parts += new.values()
             done = whole
         while self._room < 0 and len(self._cells) > 1:
             self._room += _bytes(self._cells.pop(next(iter(self._cells))))

@@ -1,4 +1,4 @@
-"""Batches folded as they are read: of many batches some ten thousand blocks are left, the later ones the longer."""
+"""Batches folded as they are read: of many batches some thirty thousand blocks are left, the later ones the longer."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from numpy.typing import NDArray
 from simstudy.design.settings.cell import N_BLOCKS
 from simstudy.replicates.moments import Moments, stack
 
-FINE_BLOCKS = 512 * N_BLOCKS
-"""Blocks of a cell that are never folded: some thousands know an error to a percent."""
+FINE_BATCHES = 512
+"""Batches of a cell whose blocks are never folded: some thousands of blocks know an error to a percent."""
 
 
 def fold(batches: list[Moments], first: int = 0) -> Moments:
@@ -26,10 +26,11 @@ def fold(batches: list[Moments], first: int = 0) -> Moments:
 def block_starts(n_blocks: int) -> NDArray[np.int64]:
     """Return where blocks begin that are folded, among those of batches.
 
-    The first `FINE_BLOCKS` stay as they are.  From there on 16 are one, and 256 from 16 times as many on, and so forth:
-    a cell of millions of batches has some ten thousand blocks, and those of more batches begin with those of fewer.
+    Those of the first `FINE_BATCHES` stay as they are.  From there on 16 are one, and 256 from 16 times as many on, and
+    so forth: a million batches have some thirty thousand blocks, and those of more begin with those of fewer.
     """
-    found, begin, length = [np.arange(min(n_blocks, FINE_BLOCKS))], FINE_BLOCKS, N_BLOCKS
+    begin, length = FINE_BATCHES * N_BLOCKS, N_BLOCKS
+    found = [np.arange(min(n_blocks, begin))]
     while begin < n_blocks:
         found.append(np.arange(begin, min(n_blocks, begin * N_BLOCKS), length))
         begin, length = begin * N_BLOCKS, length * N_BLOCKS

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from simstudy.design.measures import COUNTED, INDICES
 from simstudy.design.settings.cell import N_BLOCKS, Coordinates
 from simstudy.execution.account import Account
-from simstudy.replicates.folding import FINE_BLOCKS, block_starts
+from simstudy.replicates.folding import FINE_BATCHES, block_starts
 from simstudy.verdicts.evidence import Contrast
 
 Array = NDArray[np.float64]
@@ -70,7 +70,7 @@ class Estimates:
         for cell, p in enumerate(measured):
             if folded and p and not p.given:
                 # Beside cells whose batches are one draw each, a cell with fixed points contributes by batch as well.
-                fine, longer = np.split(self._contributions[cell], [FINE_BLOCKS])
+                fine, longer = np.split(self._contributions[cell], [FINE_BATCHES * N_BLOCKS])
                 self._contributions[cell] = np.concatenate([fine.reshape(-1, N_BLOCKS).sum(axis=1), longer])
                 self.n_blocks[cell] = p.n_blocks // N_BLOCKS
             elif folded and p:

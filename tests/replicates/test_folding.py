@@ -35,7 +35,7 @@ def folded(batches: list[Moments]):
 @pytest.fixture
 def few(monkeypatch):
     """Of these, blocks are folded from 32 batches on."""
-    monkeypatch.setattr(folding, "FINE_BLOCKS", 512)
+    monkeypatch.setattr(folding, "FINE_BATCHES", 32)
 
 
 def test_blocks__are_bounded_and_begin_alike_whatever_comes_after():
@@ -87,7 +87,7 @@ def test_cell_with_fewer_batches__is_paired_with_the_first_of_another():
 
 @pytest.mark.usefixtures("few")
 def test_beside_a_population__cells_contribute_by_batch(monkeypatch):
-    monkeypatch.setattr("simstudy.verdicts.estimates.FINE_BLOCKS", 512)
+    monkeypatch.setattr("simstudy.verdicts.estimates.FINE_BATCHES", 32)
     batches = some_batches(N_BATCHES)
     fixed = folded(batches)
     share = np.random.default_rng(1).normal(size=N_BATCHES)
