@@ -3,6 +3,8 @@
 ``kernel``
     Decorator of loops over arrays.  Compiled at the first call with new types, unless an earlier process has done so:
     call it with one set of types for each precision, since every further one costs about a second.
+``exact_kernel``
+    The same, without reordering and fusing.
 ``inlined``
     Decorator of loops inside kernels: a real call that passes slices counts references to them, which costs as much
     as the arithmetic of a tile of keys.
@@ -55,6 +57,11 @@ device_function: Callable[..., Any] = functools.partial(
 def kernel(function: Callable[..., Any]) -> Any:
     """Compile loops over arrays, or load them as an earlier process compiled them."""
     return keep_compiled(_loops(function))
+
+
+def exact_kernel(function: Callable[..., Any]) -> Any:
+    """As `kernel`, but every operation is rounded as it is written, as NumPy does."""
+    return keep_compiled(numba.njit(function, **_OPTIONS))
 
 
 def _features() -> str:

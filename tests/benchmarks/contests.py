@@ -48,7 +48,7 @@ def limit_rows() -> Iterator[Row]:
         yield Row(
             "limit",
             dtype,
-            "products and comparisons, one to one",
+            "products and comparisons, one to one, in registers",
             1e-9 * limits.rate(*limits.issue_job(dtype)),
             "Gop/s",
         )
@@ -77,21 +77,23 @@ def bound_rows(size: Size, rounds: int) -> Iterator[Row]:
 
 def contest_rows(size: Size, work: str, rounds: int) -> Iterator[Row]:
     """Times of the peers over ours, round by round."""
-    names, jobs = ["simstudy"], [ours(size, work)]
+    names, jobs, computed = ["simstudy"], [ours(size, work)], []
     for peer in PEERS:
         if peer.missing:
             yield Row(work, size.name, peer.name, None, f"skipped: {peer.missing}")
             continue
-        job = peer_job(peer, size, work)
+        given = replace(size, replicates=max(size.replicates, peer.least_replicates))
+        job = peer_job(peer, given, work)
         if job is not None:
             names.append(peer.name)
             jobs.append(job)
+            computed.append(given.replicates)
     calls = 1 if work.startswith("whole") else _CALLS
     seconds = interleaved([several(job, calls) for job in jobs], rounds)
     done = whole_replicates(size) if work.startswith("whole") else size.replicates
     yield Row(work, size.name, "simstudy", 1e6 * float(np.median(seconds[0])) / (calls * done), "µs per replicate")
-    for name, taken in zip(names[1:], seconds[1:], strict=True):
-        scaled = [t * done / size.replicates for t in taken]
+    for name, replicates, taken in zip(names[1:], computed, seconds[1:], strict=True):
+        scaled = [t * done / replicates for t in taken]
         yield Row(work, size.name, name, ratio(scaled, seconds[0]), "times simstudy")
 
 

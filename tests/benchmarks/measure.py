@@ -44,9 +44,12 @@ class Row:
 
 
 def interleaved(
-    jobs: Sequence[Callable[[], object]], rounds: int, clock: Callable[[], float] = time.perf_counter
+    jobs: Sequence[Callable[[], object]], rounds: int, clock: Callable[[], float] = time.process_time
 ) -> list[list[float]]:
-    """Seconds of each job in each round; jobs take turns, so that a slow spell of the machine meets all of them."""
+    """Seconds of each job in each round; jobs take turns, so that a slow spell of the machine meets all of them.
+
+    Processor seconds, which other programs lengthen less than those that pass.
+    """
     for job in jobs:
         job()
     seconds: list[list[float]] = [[] for _ in jobs]
@@ -93,7 +96,7 @@ def two_threads(arrays: Arrays, repeats: int, rounds: int) -> Ratio:
             for future in [pool.submit(half), pool.submit(half)]:
                 future.result()
 
-        alone, together = interleaved([one, two], rounds)
+        alone, together = interleaved([one, two], rounds, time.perf_counter)
     return ratio(alone, together)
 
 
@@ -102,7 +105,8 @@ def dask_overhead(made: Cell, batches: int, rounds: int) -> dict[str, Ratio]:
     executors = ("threads", "processes")
     with contextlib.ExitStack() as stack:
         queues = [stack.enter_context(open_queue(name, 1)) for name in ("serial", *executors)]
-        loop, *others = interleaved([functools.partial(_drain, queue, made, batches) for queue in queues], rounds)
+        jobs = [functools.partial(_drain, queue, made, batches) for queue in queues]
+        loop, *others = interleaved(jobs, rounds, time.perf_counter)
     return {name: ratio(taken, loop) for name, taken in zip(executors, others, strict=True)}
 
 

@@ -1,7 +1,8 @@
 """The same work by other libraries, each as well as it can be had without writing kernels.
 
 Every peer gives W0 and W1 of `workloads` from drawn keys, and draws keys and noise by its own generator for the whole
-job.  Distances are products with keys that carry −|k|²/2 as one more dimension; the constant |k_q|² cancels.
+job.  Distances are products with keys that carry −|k|²/2 as one more dimension.  For NumPy, |k_q|²/2 is taken off by
+another: exponents are never positive, and no pass looks for the largest; elsewhere it cancels.
 """
 
 from __future__ import annotations
@@ -16,7 +17,9 @@ from workloads import Arrays, Size
 
 Job = Callable[[np.ndarray, np.ndarray], Any]
 """Takes keys (R, d, n) and values (R, n)."""
-_QUERIES_AT_ONCE = 4
+_QUERIES_AT_ONCE = 8
+_ENSEMBLES_AT_ONCE = 8
+"""What fused attention takes in one call: fewer leave it waiting for calls, more leave the caches."""
 
 
 @dataclass(frozen=True)
@@ -28,6 +31,8 @@ class Peer:
     estimates: Callable[[Arrays], Job]
     moments: Callable[[Arrays], Job] | None
     drawn: Callable[[Size], Callable[[], tuple[Any, Any]]] | None
+    least_replicates: int = 1
+    """Replicates that one call is given at least."""
 
     @property
     def missing(self) -> str:
@@ -46,20 +51,29 @@ def _augmented(arrays: Arrays) -> tuple[np.ndarray, np.ndarray]:
     return stacked, (queries / arrays.bandwidth**2).transpose(1, 0, 2).astype(arrays.keys.dtype)
 
 
+def _numpy_inputs(arrays: Arrays) -> tuple[np.ndarray, np.ndarray]:
+    """As `_augmented`, with one more coordinate of queries, −|k_q|²/2b²: (H, Q, p + 2)."""
+    stacked, queries = _augmented(arrays)
+    reach = -0.5 * np.square(queries[..., :-1]).sum(axis=2, keepdims=True) * arrays.bandwidth**2
+    return stacked, np.concatenate([queries, reach], axis=2).astype(queries.dtype)
+
+
 def _numpy_weights(keys: np.ndarray, stacked: np.ndarray, queries: np.ndarray):
     """Yield query slices and unnormalised weights (H, chunk, n) of one replicate, few queries at a time."""
     n_heads, n_queries, width = queries.shape
-    projected = (stacked @ keys).reshape(n_heads, width - 1, -1)
-    augmented = np.concatenate([projected, -0.5 * np.square(projected).sum(axis=1, keepdims=True)], axis=1)
+    augmented = np.empty((n_heads, width, keys.shape[1]), queries.dtype)
+    augmented[:, :-2] = (stacked @ keys).reshape(n_heads, width - 2, -1)
+    np.einsum("hkn,hkn->hn", augmented[:, :-2], augmented[:, :-2], out=augmented[:, -2])
+    augmented[:, -2] *= -0.5
+    augmented[:, -1] = 1.0
     for start in range(0, n_queries, _QUERIES_AT_ONCE):
         chunk = slice(start, start + _QUERIES_AT_ONCE)
         weights = queries[:, chunk] @ augmented
-        weights -= weights.max(axis=2, keepdims=True)
         yield chunk, np.exp(weights, out=weights)
 
 
 def numpy_estimates(arrays: Arrays) -> Job:
-    stacked, queries = _augmented(arrays)
+    stacked, queries = _numpy_inputs(arrays)
     n_heads, n_queries, _ = queries.shape
 
     def job(keys: np.ndarray, values: np.ndarray) -> np.ndarray:
@@ -75,7 +89,7 @@ def numpy_estimates(arrays: Arrays) -> Job:
 
 
 def numpy_moments(arrays: Arrays) -> Job:
-    stacked, queries = _augmented(arrays)
+    stacked, queries = _numpy_inputs(arrays)
     n_heads, n_queries, _ = queries.shape
 
     def job(keys: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -122,15 +136,18 @@ def torch_estimates(arrays: Arrays) -> Job:
     torch, stacked, queries = _torch_inputs(arrays)
     n_heads, _, width = queries.shape
 
+    def ensembles(keys: Any, values: Any) -> Any:
+        augmented = _torch_augmented(torch, keys, stacked, n_heads).mT
+        # Fused attention wants widths that are multiples of 8.
+        pad = (0, -width % 8)
+        k, q = (torch.nn.functional.pad(x, pad) for x in (augmented, queries.expand(len(keys), -1, -1, -1)))
+        v = torch.nn.functional.pad(values[:, None, :, None].expand(-1, n_heads, -1, 1), (0, 7))
+        return torch.nn.functional.scaled_dot_product_attention(q, k, v, scale=1.0)[..., 0].mT
+
     def job(keys: np.ndarray, values: np.ndarray) -> Any:
         with torch.inference_mode():
-            augmented = _torch_augmented(torch, torch.from_numpy(keys), stacked, n_heads).mT
-            # Fused attention wants widths that are multiples of 8.
-            pad = (0, -width % 8)
-            k, q = (torch.nn.functional.pad(x, pad) for x in (augmented, queries.expand(len(keys), -1, -1, -1)))
-            v = torch.nn.functional.pad(torch.from_numpy(values)[:, None, :, None].expand(-1, n_heads, -1, 1), (0, 7))
-            attended = torch.nn.functional.scaled_dot_product_attention(q, k, v, scale=1.0)
-            return attended[..., 0].mT.numpy()
+            pieces = (torch.from_numpy(x).split(_ENSEMBLES_AT_ONCE) for x in (keys, values))
+            return torch.cat([ensembles(x, y) for x, y in zip(*pieces, strict=True)]).numpy()
 
     return job
 
@@ -228,7 +245,7 @@ def keops_estimates(arrays: Arrays) -> Job:
 
 PEERS = (
     Peer("NumPy + BLAS", "numpy", numpy_estimates, numpy_moments, numpy_drawn),
-    Peer("torch", "torch", torch_estimates, torch_moments, torch_drawn),
+    Peer("torch", "torch", torch_estimates, torch_moments, torch_drawn, _ENSEMBLES_AT_ONCE),
     Peer("JAX", "jax", lambda a: _jax_job(a, False), lambda a: _jax_job(a, True), jax_drawn),
     Peer("PyKeOps", "pykeops", keops_estimates, None, None),
 )
