@@ -11,10 +11,18 @@ import numpy as np
 import xarray as xr
 
 from simstudy.design.claims import Verdict
-from simstudy.design.measures import ATTRIBUTES, INDICES, MEASURES, SOURCES, STATISTICS, VARIABLES, coordinates_of
+from simstudy.design.measures import (
+    ATTRIBUTES,
+    INDICES,
+    MEASURES,
+    OCCASIONAL,
+    SOURCES,
+    STATISTICS,
+    VARIABLES,
+    coordinates_of,
+)
 from simstudy.design.settings import TABLE_OF, TABLES
 from simstudy.design.settings.cell import Coordinates, label, level
-from simstudy.design.settings.code import OWN_MEASURE
 from simstudy.design.settings.systems import QUANTITIES
 from simstudy.errors import UserError
 from simstudy.execution.netcdf import read_results
@@ -254,7 +262,7 @@ _OCCASIONAL: tuple[frozenset[str], ...] = (
     frozenset({"wrong_pair_share", "wrong_pair_share_mcse"}),
     *(
         frozenset(names) | {f"{name}_{error}" for name in names for error in ("mcse", "mcse_given")}
-        for names in (*QUANTITIES.values(), (OWN_MEASURE,))
+        for names in (*QUANTITIES.values(), *((name,) for name in OCCASIONAL))
     ),
 )
 """Variables that only some designs ask for: results have all of a set, or none."""

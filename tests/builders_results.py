@@ -246,6 +246,9 @@ def _measures(c: dict[str, Any]) -> dict[str, Any]:
         1 + 2.6 * spread,
         0.9 * spread,
         1 + 2.7 * spread,
+        0 * spread - 1,
+        0.01 * spread - 0.04,
+        0.4 * spread - 1,
     ]
     return {
         "squared_bias": bias, "mean_squared_bias": bias, "mean_variance": variance, "mean_covariance": covariance,

@@ -38,6 +38,9 @@ def weights(normaliser, logits):
     kind = normaliser["kind"]
     if kind == "softmax":
         return normalised([math.exp(z - max(logits)) for z in logits])
+    if kind == "top_k":
+        least = sorted(logits)[-normaliser["k"] :][0]
+        return normalised([math.exp(z - max(logits)) if z >= least else 0.0 for z in logits])
     if kind == "relu":
         return normalised([max(z - normaliser["threshold"], 0.0) for z in logits])
     if kind == "compact":

@@ -26,7 +26,9 @@ def test_contracts__hold():
 
 
 def test_indices__are_those_of_the_geometry_and_the_output():
-    assert (*GEOMETRIC_INDICES, "output", "output_rank", "output_determinant", "output_participation") == INDICES
+    outputs = ("output", "output_rank", "output_determinant", "output_participation")
+    disagreement = ("disagreement_values", "disagreement_positions", "disagreement_outputs")
+    assert (*GEOMETRIC_INDICES, *outputs, *disagreement) == INDICES
 
 
 # What each room may import of ours, beside itself; what stands on top of the rooms calls whatever it needs.

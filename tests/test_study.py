@@ -6,6 +6,7 @@ import hashlib
 import json
 from pathlib import Path
 
+import numba
 import numpy as np
 import pytest
 import xarray as xr
@@ -19,6 +20,7 @@ from simstudy.errors import UserError
 from simstudy.execution.ledger import Ledger
 from simstudy.execution.netcdf import read_results
 from simstudy.execution.store import store_of
+from simstudy.kernels import compiled
 from simstudy.study import run
 
 
@@ -46,7 +48,11 @@ def assert_same(left: tuple[xr.Dataset, Path], right: tuple[xr.Dataset, Path], d
 @pytest.mark.parametrize(("executor", "workers"), [("threads", 1), ("threads", 3), ("processes", 2)])
 @pytest.mark.usefixtures("warm_processes")
 def test_executors__give_the_same_bits(design, serial, tmp_path, executor, workers):
+    names = compiled.digest()
     assert_same(serial, (run(design, output=tmp_path, executor=executor, workers=workers), tmp_path), design)
+    # What is compiled from now on is found where it was before.
+    numba.config.reload_config()
+    assert compiled.digest() == names
 
 
 def test_running_scheduler__gives_the_same_bits(design, serial, tmp_path):

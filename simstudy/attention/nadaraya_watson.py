@@ -14,7 +14,7 @@ from simstudy.attention.reference import attention, layer, multi_head_attention,
 from simstudy.data import heads
 from simstudy.data.geometry import diversity_indices
 from simstudy.data.shared import SharedData, projections_of
-from simstudy.design.settings.cell import Cell
+from simstudy.design.settings.cell import ATTENDED, Cell
 from simstudy.design.settings.ensembles import FittedCombination, NadarayaWatsonLearner
 from simstudy.kernels import project
 from simstudy.kernels.devices import on_cuda
@@ -62,6 +62,8 @@ class NadarayaWatson:
         inputs, controlled = Inputs(keys, values, variances, queries), cell.simulation.control_variate != "none"
         means, gram, log_mass = evaluate(cell.estimator, cell.bandwidth, inputs, controlled, cell.visible)
         statistics = {}
+        if gram is not None and ATTENDED in cell.statistics:
+            statistics[ATTENDED] = gram.mean(axis=(1, 2, 3)) / cell.data.noise_sd**2
         if cell.estimator.reference != "none":
             statistics["discrepancy"] = self._discrepancy(shared, np.asarray(keys), values, means)
         combination = cell.estimator.combination

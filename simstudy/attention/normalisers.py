@@ -14,6 +14,7 @@ from simstudy.design.settings.mechanisms import (
     ReluNormaliser,
     SoftmaxNormaliser,
     SparsemaxNormaliser,
+    TopKNormaliser,
 )
 
 Array = NDArray[np.float64]
@@ -40,6 +41,11 @@ def _(normaliser: EntmaxNormaliser | SparsemaxNormaliser, logits: Array) -> Arra
 
 
 @normalise.register
+def _(normaliser: TopKNormaliser, logits: Array) -> Array:
+    return top_k(logits, normaliser.k)
+
+
+@normalise.register
 def _(normaliser: ReluNormaliser, logits: Array) -> Array:
     return _share(np.maximum(logits - normaliser.threshold, 0.0))
 
@@ -52,6 +58,13 @@ def _(normaliser: CompactNormaliser, logits: Array) -> Array:
 def softmax(logits: Array) -> Array:
     """w ∝ exp(z)."""
     return _share(np.exp(logits - logits.max(axis=-1, keepdims=True)))
+
+
+def top_k(logits: Array, k: int) -> Array:
+    """w ∝ exp(z) where z is among the k largest, or ties with the last of them."""
+    place = max(logits.shape[-1] - k, 0)
+    least = np.partition(logits, place, axis=-1)[..., place, None]
+    return softmax(np.where(logits < least, -np.inf, logits))
 
 
 def compact(logits: Array, power: int, window: float) -> Array:

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from decimal import Decimal
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field
@@ -59,6 +60,11 @@ class BaseClaim(Record):
     )
     origin: Origin = Field("unstated", description="where the claim comes from: one of " + ", ".join(ORIGINS))
 
+    @property
+    def words(self) -> str:
+        """The sentence, as tables and pages tell it."""
+        return self.statement
+
 
 class AgreesWithTheory(BaseClaim):
     """In every selected cell to which the theory applies, |measure/theory − 1| ≤ margin."""
@@ -79,6 +85,7 @@ class Monotone(BaseClaim):
     direction: Literal["increasing", "decreasing"] = Field(description='"increasing" or "decreasing"')
 
 
+_VERSUS: Any = Field(None, description="settings of the cell to compare with, other factors equal")
 _COMPARED: Any = Field("difference", description='"difference" from, or "ratio" to the cell that versus selects')
 
 
@@ -88,8 +95,33 @@ class Equals(BaseClaim):
     kind: Literal["equals"]
     value: Value = Field(description="the value claimed, or the formula that gives it")
     margin: NonNegative = Field(description="largest absolute difference that still counts as equal")
-    versus: Selection | None = Field(None, description="settings of the cell to compare with, other factors equal")
+    versus: Selection | None = _VERSUS
     compared: Literal["difference", "ratio"] = _COMPARED
+
+
+class Printed(BaseClaim):
+    """The measure, or its difference or ratio to the paired cell, is the number that a source prints, to its digits.
+
+    It is judged as ``equals`` with half a unit of the last digit for a margin, which nobody chooses.
+    """
+
+    kind: Literal["printed"]
+    value: Annotated[str, Field(pattern=r"^-?\d{1,9}(\.\d{1,9})?$")] = Field(
+        description='the number with the digits that are printed, as a text: "4.236"'
+    )
+    printed_in: Line = Field(min_length=1, description="the source that prints it")
+    versus: Selection | None = _VERSUS
+    compared: Literal["difference", "ratio"] = _COMPARED
+
+    @property
+    def margin(self) -> float:
+        """Half a unit of the last digit."""
+        return float(Decimal("0.5").scaleb(int(Decimal(self.value).as_tuple().exponent)))
+
+    @property
+    def words(self) -> str:
+        """The sentence, with the number and its source."""
+        return f"{self.statement} Printed: {self.value}, ± {self.margin:g} by its digits ({self.printed_in})."
 
 
 class LargerThan(BaseClaim):
@@ -97,7 +129,7 @@ class LargerThan(BaseClaim):
 
     kind: Literal["larger_than"]
     value: Value = Field(0.0, description="the value that must be exceeded, or the formula that gives it")
-    versus: Selection | None = Field(None, description="settings of the cell to compare with, other factors equal")
+    versus: Selection | None = _VERSUS
     compared: Literal["difference", "ratio"] = _COMPARED
 
 
@@ -204,6 +236,7 @@ Claim = Annotated[
     AgreesWithTheory
     | Monotone
     | Equals
+    | Printed
     | LargerThan
     | Slope
     | Crossing

@@ -25,7 +25,7 @@ from simstudy.design.moments_needed import ORDER, order_of, tail, without_error,
 from simstudy.design.references import PlannedGrid, reference_problems
 from simstudy.design.settings import TABLE_OF, TABLES
 from simstudy.design.settings.cell import Cell, assign, cross, label, selected, setting_of
-from simstudy.design.spending import not_spent
+from simstudy.design.spending import never_judged, not_spent
 from simstudy.design.ties import Ties
 from simstudy.design.written import Source, Written, read_design
 
@@ -322,10 +322,10 @@ def _heavy(planned: list[PlannedCell]) -> list[PlannedCell]:
 
 
 def _notes(document: Document, planned: list[PlannedCell]) -> Iterator[Problem]:
-    """Claims in general terms on draws that are fixed, measures without a Monte Carlo error, replicates not spent."""
+    """Claims in general terms on draws that are fixed, measures without errors, replicates not spent or not enough."""
     yield from generality_notes(document.claims, planned)
     yield from _without_errors(document, _heavy(planned))
-    yield from not_spent(document.claims, planned)
+    yield from (*not_spent(document.claims, planned), *never_judged(document.claims, planned))
 
 
 def _without_errors(document: Document, planned: list[PlannedCell]) -> Iterator[Problem]:

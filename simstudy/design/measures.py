@@ -27,7 +27,8 @@ SOURCES = ("empirical", "exact", "leading")
 THEORIES = SOURCES[1:]
 INDICES = (
     "chordal", "participation", "entropy", "logdet", "volume", "vendi", "min_angle", "output", "output_rank",
-    "output_determinant", "output_participation",
+    "output_determinant", "output_participation", "disagreement_values", "disagreement_positions",
+    "disagreement_outputs",
 )  # fmt: skip
 ATTRIBUTES = (
     "study", "profile", "title", "aim", "design", "design_hash", "factors", "seed", "engine", "simstudy_version",
@@ -104,6 +105,10 @@ STATISTICS: dict[str, Variable] = {
         _BY_SOURCE, "see measure_function", "what a function of the user's own gives of each replicate, averaged over "
         "replicates", "see measure_function",
     ),
+    "regret": Variable(
+        _BY_SOURCE, "Y", "what ants lose to those who know the best site: its quality less that of the sites visited, "
+        "averaged over ants, steps and replicates", "mean_r mean_at (max_k Q_k - Q_site(r,a,t))",
+    ),
     **{
         name: Variable(_BY_SOURCE, quantity.unit, f"{quantity.meaning}, averaged over replicates", quantity.formula)
         for kind in QUANTITIES.values() for name, quantity in kind.items()
@@ -133,17 +138,30 @@ STATISTICS: dict[str, Variable] = {
         "the same mean variance and covariance",
         "(mean_variance - mean_covariance) / (ensemble_variance - mean_covariance)",
     ),
+    "linear_predictability": Variable(
+        _BY_SOURCE, "1", "share of the variance of a head's estimate over redraws that the best linear combination of "
+        "the other heads' explains (squared multiple correlation), averaged over heads; of covariances averaged over "
+        "queries", "mean_h 1 - 1 / (C_hh (C^-1)_hh)",
+    ),
 }  # fmt: skip
 """Measures beside those of an ensemble, NaN where they have no meaning: those computed of each replicate by itself and
 averaged, numbers of random instances among them, and below them those that follow from other measures."""
+
+OCCASIONAL = (OWN_MEASURE, "regret")
+"""Measures of ensembles that results hold only where a cell has them."""
 
 COUNTED = {OWN_MEASURE} | {n for kind in QUANTITIES.values() for n, quantity in kind.items() if quantity.counted}
 """Measures that are numbers or shares of events, for all that is known of functions of the user's own."""
 
 INDEXED_MEASURES: dict[str, Variable] = {
     "hdi": Variable(
-        ("cell", "index"), "see index", "head diversity indices; those called `output` come from the estimates, the "
-        "others from the geometry of the projections", "see the names along `index`",
+        ("cell", "index"), "see index", "head diversity indices; those called `output` come from the estimates, those "
+        "called `disagreement` are the regularisers of Li et al. (2018): minus the mean over all pairs of heads, of a "
+        "head with itself too, of the cosine of what they make of values, of the overlap of their attention (noise of "
+        "one variance, integrated out) and of the cosine of their outputs over redraws and queries; the others come "
+        "from the geometry of the projections",
+        "disagreement: -mean_hg of tr(A_h'A_g) / (|A_h| |A_g|); E mean_q sum_i w_hi w_gi; mean_q E f_h f_g / "
+        "sqrt(mean_q E f_h^2 mean_q E f_g^2)",
     ),
 }  # fmt: skip
 

@@ -35,7 +35,7 @@ ORDER = {
     "squared_bias": 1, "mean_variance": 2, "mean_covariance": 2, "ensemble_variance": 2, "mse": 2, "correlation": 2,
     "effective_heads": 2, "direct_mse": 2, "decomposition_gap": 2, "correlation_gap": 2, "query_correlation_gap": 2,
     "equivalent_heads": 2, "mean_squared_bias": 1, "ambiguity": 2, "ambiguity_gap": 2, "output": 2, "output_rank": 2,
-    "output_determinant": 2, "output_participation": 2,
+    "output_determinant": 2, "output_participation": 2, "linear_predictability": 2, "disagreement_outputs": 2,
 }  # fmt: skip
 """Order of the measures, and of the diversity indices of outputs; all others are bounded, or numbers of geometry."""
 DEGREE = {"linear": 1, "quadratic": 2, "interaction": 2}

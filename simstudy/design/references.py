@@ -17,6 +17,7 @@ from simstudy.design.claims import (
     OptimumClaim,
     OptimumSlope,
     OrderingClaim,
+    Printed,
     Slope,
 )
 from simstudy.design.figures import BaseFigure, LawFigure, OptimumFigure
@@ -76,7 +77,7 @@ def _equal_cells(name: str, grid: PlannedGrid) -> Iterator[Problem]:
 def _entry_problems(path: str, entry: Entry, grids: Mapping[str, PlannedGrid]) -> Iterator[Problem]:
     if isinstance(entry, BaseClaim) and (entry.measure == "hdi") != (entry.index is not None):
         yield Problem(f"{path}.index", entry.index, 'state index for measure = "hdi", and only then')
-    if isinstance(entry, (Equals, LargerThan)) and entry.compared == "ratio" and entry.versus is None:
+    if isinstance(entry, (Equals, LargerThan, Printed)) and entry.compared == "ratio" and entry.versus is None:
         yield Problem(f"{path}.compared", "ratio", "state versus, the settings of the cell to compare with")
     if isinstance(entry, (Crossing, Optimum, OptimumSlope)) and (entry.value is None) == (entry.source is None):
         yield Problem(f"{path}.value", entry.value, "state either value or source, the theory that gives it")

@@ -33,12 +33,13 @@ def studies() -> Iterator[str]:
     questions = dict(re.findall(r"^\| \[`(.*?)`\].*?\| (.*) \|$", language.PAGE.read_text(), flags=re.MULTILINE))
     for path in sorted((ROOT / "designs").glob("*.toml")):
         design = tomllib.loads(path.read_text())
+        title = design["study"]["title"]
         yield from (
             f"(study-{path.stem})=",
             "",
             f"## {path.stem}: {questions[path.stem]}",
             "",
-            f"**{design['study']['title']}.**",
+            f"**{title}{'' if title.endswith('?') else '.'}**",
             "",
         )
         yield from _picture(path.stem, design.get("figures", {}))
@@ -48,18 +49,29 @@ def studies() -> Iterator[str]:
         sealed = f"[preregistration](path:../../{seal}), " if (ROOT / seal).exists() else ""
         yield from (f"{len(design['claims'])} claims ({counted}): [the design](../../designs/{path.name}), "
                     f"{sealed}`make study STUDY={path.stem}`.", "")  # fmt: skip
-        judged = {*found[found.study == path.stem].claim}
-        names = [f"{path.stem}/{claim}" for claim in design["claims"] if claim in judged]
-        yield from (*(_told(name, found) for name in names), "" if names else "No verdicts are stored yet.", "")
+        for study in verdicts.names_of(path):
+            yield from _verdicts(study, found)
         yield from _formulas(design["claims"])
         yield from ("What is asked, and what theory expects: " + " ".join(design["study"]["aim"].split()), "")
+
+
+def _verdicts(study: str, found: pd.DataFrame) -> Iterator[str]:
+    """What became of the claims of a study under one profile; nothing of other profiles that were never judged."""
+    claims = dict.fromkeys(found[found.study == study].claim)
+    stem, _, profile = study.partition(".")
+    if claims and profile:
+        yield from (f"Under the profile `{profile}` (`simstudy run {stem} --profile {profile}`):", "")
+    if claims or not profile:
+        yield from (_told(f"{study}/{claim}", found) for claim in claims)
+        yield from ("" if claims else "No verdicts are stored yet.", "")
 
 
 def counts() -> Iterator[str]:
     """Yield how many claims were confirmed, by verdict."""
     found = confirmed()
     by_verdict = ", ".join(f"{count} {verdict}" for verdict, count in found.verdict.value_counts().items())
-    yield f"Of {found.study.nunique()} studies {len(found)} claims were judged on seeds that no pilot saw:"
+    studies = found.study.str.partition(".")[0].nunique()
+    yield f"Of {studies} studies {len(found)} claims were judged on seeds that no pilot saw:"
     yield f"{by_verdict}."
 
 

@@ -2,7 +2,7 @@
 
 `python simstudy/docs/verdicts.py` gathers them from the results that lie in outputs/ (those of other studies stay), and
 fills the tables of README.md that begin with ``<!-- verdicts: STUDY/CLAIM, ... -->``: with confirmed verdicts where
-there are any, else with those of the pilot.
+there are any, else with those of the pilot.  Other profiles than "quick" stand beside it as STUDY.PROFILE.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 import pandas as pd
 import xarray as xr
 
-from simstudy.design.load import load_design
+from simstudy.design.load import load_design, profiles_of
 from simstudy.errors import UserError
 from simstudy.execution.store import store_of
 from simstudy.report.confirmed import DIVIDED, confirmed_of, runs_of
@@ -26,14 +26,20 @@ from simstudy.results import open_results
 ROOT = Path(__file__).parents[2]
 GALLERY, PAGE = ROOT / "outputs" / "gallery", ROOT / "README.md"
 TABLE = GALLERY / "verdicts.csv"
-PILOT = "pilot"
+PILOT, QUICK = "pilot", "quick"
 COLUMNS = ("claim", "statement", "origin", "verdict", "declared", "statistic", "estimate", "claimed", "confidence")
 _BLOCK = re.compile(r"(<!-- verdicts: (.*?) -->\n).*?(<!-- end -->)", flags=re.DOTALL)
 
 
+def names_of(path: Path) -> list[str]:
+    """Return the names under which the profiles of a design stand in the table: STUDY, and STUDY.PROFILE."""
+    return [path.stem + ("" if profile == QUICK else f".{profile}") for profile in profiles_of(path)]
+
+
 def gathered(study: str) -> pd.DataFrame:
     """Return the verdicts of a study that lie in outputs/, a row for each claim: of the pilot, and what confirms it."""
-    design = load_design(ROOT / "designs" / f"{study}.toml")
+    stem, _, profile = study.partition(".")
+    design = load_design(ROOT / "designs" / f"{stem}.toml", profile or QUICK)
     pilot = store_of(design, ROOT / "outputs")
     runs = {PILOT: pilot.folder}
     runs |= {f"{each.day}, beacon {each.beacon}": pilot.folder / "confirmed" / each.folder
@@ -105,11 +111,11 @@ def write() -> None:
     """Write the table of verdicts, the pictures of studies and the page that quotes the table anew."""
     known = read()
     for path in sorted((ROOT / "designs").glob("*.toml")):
-        found = gathered(path.stem) if (ROOT / "outputs" / path.stem).exists() else pd.DataFrame()
-        if not found.empty:
-            known = pd.concat([known[known.study != path.stem], found])
-            if (picture := drawn(path.stem)) is not None:
-                shutil.copyfile(picture, GALLERY / "studies" / picture.with_stem(path.stem).name)
+        for name in names_of(path) if (ROOT / "outputs" / path.stem).exists() else ():
+            if not (found := gathered(name)).empty:
+                known = pd.concat([known[known.study != name], found])
+        if (picture := drawn(path.stem)) is not None:
+            shutil.copyfile(picture, GALLERY / "studies" / picture.with_stem(path.stem).name)
     known.sort_values("study", kind="stable").to_csv(TABLE, index=False, lineterminator="\n")
     PAGE.write_text(filled(PAGE.read_text(), read()))
 

@@ -18,10 +18,9 @@ from simstudy.errors import UserError
 SUBMIT_COMMANDS = {"slurm": "sbatch", "pbs": "qsub", "sge": "qsub", "lsf": "bsub"}
 TCP_TIMEOUT = "11s"
 """Silence after which a connection counts as broken; Dask refuses less, and by default takes a minute to notice."""
-# Kernels are serial and release the GIL; numerical libraries must not start threads of their own.
-SINGLE_THREADED = {
-    name: "1" for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
-}
+# Kernels are serial and release the GIL; numerical libraries must not start threads of their own.  Numba has none to
+# start, and a variable of its own that changes makes it forget for which features of the processor it compiles.
+SINGLE_THREADED = {name: "1" for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")}
 # What decides where the sources are and which bits they compute; only some batch systems pass the environment on.
 _PASSED_ON = ("PYTHONPATH", "NUMBA_CPU_NAME", "NUMBA_CPU_FEATURES")
 

@@ -13,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from simstudy.attention.combinations import Combine
+from simstudy.design.settings.cell import ATTENDED
 from simstudy.replicates.moments import Array
 
 Measures = dict[str, Array]
@@ -20,6 +21,8 @@ Means = tuple[Array, Array, Array]
 """Mean errors (case, query, head), mean products (case, query, pair), mean statistics (case, statistic)."""
 NUMBERS = np.ones((1, 1))
 """Overlap of heads whose values are numbers: as it is, `simstudy.data.value_projections`, of those that share a map."""
+SINGULAR = 1e-12
+"""Share of its variance that a head has of its own at least, for its correlations with others to have an inverse."""
 
 # Index legend: c case, q query, h and g heads.
 
@@ -43,8 +46,12 @@ class Averages(NamedTuple):
         Of b_h b_g, of the covariance of errors, and of their second moment.
     bias_target : (case, head)
         Of b_h m.
+    output : (case, head, head)
+        Of the second moment of estimates f_h f_g.
     target_square, correlation : (case,)
         Of m², and of the correlation of errors over pairs of heads.
+    value_cosine : (case,)
+        No average: the mean over all pairs, of a head with itself too, of the cosine of their values.
     statistics : (case, statistic)
         Geometric diversity indices, and the statistics of the cell after them.
     """
@@ -53,8 +60,10 @@ class Averages(NamedTuple):
     covariance: Array
     second: Array
     bias_target: Array
+    output: Array
     target_square: Array
     correlation: Array
+    value_cosine: Array
     statistics: Array
 
 
@@ -67,26 +76,31 @@ def at_queries(means: Means, overlap: Array) -> AtQueries:
     second = overlap * _square(products, bias.shape[-1])
     bias_product = overlap * (bias[..., :, None] * bias[..., None, :])
     covariance = second - bias_product
-    return AtQueries(bias, bias_product, covariance, second, _mean_over_pairs(_correlation(covariance)))
+    return AtQueries(bias, bias_product, covariance, second, _mean_over_pairs(_scaled(covariance)))
 
 
 def averages(means: Means, target: Array, overlap: Array) -> Averages:
     """Return the averages over queries; ``target`` is (query,), or (case, query) where each case has its own."""
-    return _averages(at_queries(means, overlap), means[2], target)
+    return _averages(at_queries(means, overlap), means[2], target, overlap)
 
 
-def _averages(at: AtQueries, statistics: Array, target: Array) -> Averages:
+def _averages(at: AtQueries, statistics: Array, target: Array, overlap: Array) -> Averages:
     squares = np.broadcast_to(target**2, at.correlation.shape)
+    second, square = _mean(at.second, -3), _mean(squares, -1)
+    bias_target = _mean(at.bias * target[..., None], -2)
+    of_values = overlap.reshape(-1, *overlap.shape[-2:])
+    target_part = bias_target[:, :, None] + bias_target[:, None] + square[:, None, None]
+    cosine = np.broadcast_to(_scaled(of_values).mean(axis=(-2, -1)), len(statistics))
     return Averages(
-        _mean(at.bias_product, -3), _mean(at.covariance, -3), _mean(at.second, -3),
-        _mean(at.bias * target[..., None], -2), _mean(squares, -1), _mean(at.correlation, -1), statistics,
+        _mean(at.bias_product, -3), _mean(at.covariance, -3), second, bias_target, second + of_values * target_part,
+        square, _mean(at.correlation, -1), cosine, statistics,
     )  # fmt: skip
 
 
 def measures_at(means: Means, target: Array, combine: Combine, names: Sequence[str], overlap: Array) -> Measures:
     """Return every measure at given query points, averaged over them and at each; arguments as of `measures_of`."""
     at = at_queries(means, overlap)
-    values = measures_of(_averages(at, means[2], target), combine, names)
+    values = measures_of(_averages(at, means[2], target, overlap), combine, names)
     weights = values["combination_weight"]
     squared_bias = _squared_bias(weights[:, None], at.bias_product, at.bias * target[..., None], target**2)
     ensemble = np.einsum("ch,cqhg,cg->cq", weights, at.covariance, weights)
@@ -114,13 +128,17 @@ def measures_of(average: Averages, combine: Combine, names: Sequence[str]) -> Me
     values["correlation"] = average.correlation
     indices, extra = np.split(average.statistics, [average.statistics.shape[-1] - len(names)], axis=-1)
     values |= dict(zip(names, extra.T, strict=True))
+    attended = values.pop(ATTENDED, np.full(len(covariance), np.nan))
+    likeness = np.stack([average.value_cosine, attended, _scaled(average.output).mean(axis=(-2, -1))], axis=-1)
+    outputs = (1.0 - values["correlation"][:, None], _spectral_indices(covariance), -likeness)
     if "direct_mse" in names:
         values |= _gaps(values, average.bias_product.mean(axis=(-2, -1)), n_heads)
         of_heads = values["mean_squared_bias"] + values["mean_variance"]
         values["ambiguity_gap"] = _ratio(of_heads - values["ambiguity"], values["direct_mse"]) - 1.0
     return values | {
         "combination_weight": weights,
-        "hdi": np.concatenate([indices, 1.0 - values["correlation"][:, None], _spectral_indices(covariance)], axis=-1),
+        "hdi": np.concatenate([indices, *outputs], axis=-1),
+        "linear_predictability": _linear_predictability(covariance),
         "head_squared_bias": np.diagonal(average.bias_product, axis1=-2, axis2=-1),
         "head_covariance": covariance,
         "head_error_moment": average.second,
@@ -141,7 +159,7 @@ def _spectral_indices(covariance: Array) -> Array:
     Of its eigenvalues λ, H of them and as large as 1 on average: exp of the entropy of λ/H (Roy and Vetterli 2007),
     their geometric mean, which orders as the log-determinant does, and H²/Σ λ².
     """
-    correlation = _correlation(covariance)
+    correlation = _scaled(covariance)
     undefined = ~np.isfinite(correlation)
     spectrum = np.linalg.eigvalsh(np.where(undefined, 0.0, correlation))
     # Heads that agree leave eigenvalues of 0, up to rounding.
@@ -150,6 +168,16 @@ def _spectral_indices(covariance: Array) -> Array:
     effective_rank = np.exp(-(share * np.log(share)).sum(axis=-1))
     determinant = np.exp(np.log(spectrum).mean(axis=-1))
     return np.stack([effective_rank, determinant, n_heads**2 / (spectrum**2).sum(axis=-1)], axis=-1)
+
+
+def _linear_predictability(covariance: Array) -> Array:
+    """Squared multiple correlation of a head with the others, averaged over heads, (case,); NaN for a single head."""
+    correlation, identity = _scaled(covariance), np.eye(covariance.shape[-1])
+    undefined = np.asarray(~np.isfinite(correlation).all(axis=(-2, -1))) | (len(identity) == 1)
+    # Of heads that agree rounding would decide whether there is an inverse.
+    regular = np.where(undefined[:, None, None], identity, correlation) + SINGULAR * identity
+    inverse = np.diagonal(np.linalg.inv(regular), axis1=-2, axis2=-1)
+    return np.where(undefined, np.nan, (1.0 - 1.0 / inverse).mean(axis=-1))
 
 
 def _of_moments(squared_bias: Array, ensemble_variance: Array, covariance: Array, second: Array) -> Measures:
@@ -212,10 +240,11 @@ def _mean_over_pairs(matrix: Array) -> Array:
     return matrix[..., off_diagonal].mean(axis=-1)
 
 
-def _correlation(covariance: Array) -> Array:
-    variance = np.diagonal(covariance, axis1=-2, axis2=-1)
+def _scaled(products: Array) -> Array:
+    """Correlations of covariances, or cosines of inner products, (..., head, head)."""
+    squares = np.diagonal(products, axis1=-2, axis2=-1)
     with np.errstate(invalid="ignore", divide="ignore"):
-        return covariance / np.sqrt(variance[..., :, None] * variance[..., None, :])
+        return products / np.sqrt(squares[..., :, None] * squares[..., None, :])
 
 
 def _effective_heads(variance: Array, covariance: Array, n_heads: int) -> Array:

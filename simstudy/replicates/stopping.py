@@ -11,12 +11,11 @@ from typing import NamedTuple
 
 from simstudy.design.document import Precision
 from simstudy.design.feasibility import batches_of
+from simstudy.design.settings.cell import MIN_BLOCKS
 from simstudy.replicates.performance import Performance
 
 MIN_BATCHES = 4
 """Batches before the first look: from fewer blocks the MCSE is so uncertain that the rule would stop too early."""
-MIN_GEOMETRIES = 64
-"""Batches before the first look where each is one draw of a population: fewer allow no verdict."""
 GROWTH = 4
 """Largest factor by which the number of batches may grow between two looks: guards against an early, poor MCSE."""
 
@@ -27,7 +26,7 @@ def first_target(precision: Precision, batch_size: int, *, population: bool = Fa
     A ceiling below that is kept: it is the user's last word.
     """
     floor = batches_of(precision.min_replicates, batch_size)
-    least = MIN_GEOMETRIES if population else MIN_BATCHES
+    least = MIN_BLOCKS if population else MIN_BATCHES
     return min(max(floor, least), batches_of(precision.max_replicates, batch_size))
 
 

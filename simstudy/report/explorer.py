@@ -70,7 +70,7 @@ def _claim(claim: BaseClaim, design: Design) -> dict[str, Any]:
 
     index = f" {claim.index}" if claim.index else ""
     return {
-        "statement": claim.statement,
+        "statement": claim.words,
         "grid": claim.grid,
         "measure": claim.measure + index,
         "x": getattr(claim, "x", ""),

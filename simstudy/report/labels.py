@@ -25,6 +25,9 @@ INDEX_NAMES: dict[str, str] = {
     "output_rank": "output: effective rank [heads]",
     "output_determinant": "output: mean eigenvalue, geom.",
     "output_participation": "output: participation [heads]",
+    "disagreement_values": "disagreement of values",
+    "disagreement_positions": "disagreement of positions",
+    "disagreement_outputs": "disagreement of outputs",
 }
 
 

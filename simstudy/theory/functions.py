@@ -69,7 +69,15 @@ class Function(NamedTuple):
 
     def polynomial(self, points: NDArray) -> NDArray:
         """Value of the polynomial part at real or complex points of shape (..., d)."""
-        return self.constant + points @ self.gradient + np.sum((points @ self.curvature) * points, axis=-1)
+        # Most functions lack one of the terms, which would take as long as the other.
+        value = np.full(points.shape[:-1], self.constant)
+        value = value + points @ self.gradient if self.gradient.any() else value
+        return value + np.sum((points @ self.curvature) * points, axis=-1) if self.curvature.any() else value
+
+    @property
+    def flat(self) -> bool:
+        """Whether the polynomial part is a constant."""
+        return not (self.gradient.any() or self.curvature.any())
 
     def plus(self, other: Function) -> Function:
         """Return the sum of two functions on the same space."""

@@ -33,7 +33,8 @@ def product_expectation(first: Function, second: Function, means: Array, covaria
     """E f(X) g(X) for X ~ N(mean, covariance); arguments and result as in :func:`expectation`."""
     total = _polynomial_product(first, second, means, covariance)
     for polynomial, other in ((first, second), (second, first)):
-        for part in other.exponentials:
+        # A wave alone is the product of its polynomial, which is 0, with nothing.
+        for part in () if polynomial.flat and polynomial.constant == 0.0 else other.exponentials:
             tilted = _tilt(part, means, covariance)
             smoothed = _polynomial_mean(polynomial, tilted.means, tilted.covariance)
             total = total + (tilted.mass * smoothed).sum(axis=1).real
@@ -62,14 +63,15 @@ def _tilt(part: Exponentials, means: Array, covariance: Array) -> _Tilt:
     # With W = (I + beta S)^-1, which commutes with S:
     # log E exp(l.X - beta |X|^2/2) = l'W mu + l'SW l/2 - beta mu'W mu/2 - log det(I + beta S)/2.
     # All exponents are added before the one exp: apart they overflow for narrow bumps.
-    inverse = np.eye(len(covariance)) + part.precision * covariance
-    shrinkage = np.linalg.inv(inverse)
-    log_det = np.linalg.slogdet(inverse)[1]
-    shrunk = covariance @ shrinkage
-    pulled = means @ shrinkage
+    shrunk, pulled, log_det, by_mean = covariance, means, 0.0, np.zeros(len(means))
+    if part.precision:
+        inverse = np.eye(len(covariance)) + part.precision * covariance
+        shrinkage = np.linalg.inv(inverse)
+        log_det = np.linalg.slogdet(inverse)[1]
+        shrunk, pulled = covariance @ shrinkage, means @ shrinkage
+        by_mean = -0.5 * part.precision * np.sum(pulled * means, axis=1)
     shifts = _times(part.linear, shrunk)
     by_term = part.offset + 0.5 * np.sum(shifts * part.linear, axis=1) - 0.5 * log_det
-    by_mean = -0.5 * part.precision * np.sum(pulled * means, axis=1)
     mass = part.amplitude * np.exp(by_mean[:, None] + by_term + _times(part.linear, pulled.T).T)
     return _Tilt(mass, shrunk, shifts, pulled)
 
@@ -85,9 +87,12 @@ def _polynomial_mean(function: Function, means: NDArray, covariance: Array) -> N
 
 
 def _polynomial_product(first: Function, second: Function, means: Array, covariance: Array) -> Array:
+    expected = _polynomial_mean(first, means, covariance)
+    expected = expected * (expected if second is first else _polynomial_mean(second, means, covariance))
+    if first.flat or second.flat:
+        return expected
     # Isserlis' theorem about the mean: Cov(q1, q2) = g1'S g2 + 2 tr(M1 S M2 S), g = gradient at the mean.
     slopes = first.gradient + 2 * means @ first.curvature
-    other_slopes = second.gradient + 2 * means @ second.curvature
+    other_slopes = slopes if second is first else second.gradient + 2 * means @ second.curvature
     spread = 2 * np.sum((first.curvature @ covariance) * (second.curvature @ covariance).T)
-    covariances = np.sum((slopes @ covariance) * other_slopes, axis=1) + spread
-    return _polynomial_mean(first, means, covariance) * _polynomial_mean(second, means, covariance) + covariances
+    return expected + (np.sum((slopes @ covariance) * other_slopes, axis=1) + spread)

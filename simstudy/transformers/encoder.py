@@ -68,12 +68,18 @@ class Encoder:
             )
         self.heads: TransformerHeads = read_heads(self._arrays, said)
         self._epsilon = float(said.get("layer_norm_eps", 1e-12))
+        self._found: dict[str, str] = {}
 
-    def __call__(self, tokens: Sequence[int], edit: Edit | None = None) -> Encoding:
-        """Encode one sequence, all of whose tokens are real; ``edit`` may replace the weights of any layer."""
-        state = self._embed(np.asarray(tokens))
+    def __call__(
+        self, tokens: Sequence[int], edit: Edit | None = None, begin: tuple[int, np.ndarray] | None = None
+    ) -> Encoding:
+        """Encode one sequence, all of whose tokens are real; ``edit`` may replace the weights of any layer.
+
+        ``begin`` is a layer and the state that enters it, if that is known: layers before it are then left out.
+        """
+        first, state = (0, self._embed(np.asarray(tokens))) if begin is None else begin
         states, patterns = [], []
-        for layer in range(len(self.heads.query)):
+        for layer in range(first, len(self.heads.query)):
             states.append(state)
             projected = project(self.heads, layer, state)
             weights = attention_weights(projected.query, projected.key, self.heads.scale)
@@ -125,10 +131,12 @@ class Encoder:
         return scaled * self._array(f"{name}.weight") + self._array(f"{name}.bias")
 
     def _array(self, name: str) -> np.ndarray:
-        found = next((given for given in self._arrays if given == name or given.endswith(f".{name}")), None)
-        if found is None:
-            raise UserError(f"weights lack {name}, which the forward pass needs; give those of the whole model")
-        return self._arrays[found]
+        if name not in self._found:
+            found = next((given for given in self._arrays if given == name or given.endswith(f".{name}")), None)
+            if found is None:
+                raise UserError(f"weights lack {name}, which the forward pass needs; give those of the whole model")
+            self._found[name] = found
+        return self._arrays[self._found[name]]
 
 
 def _gelu(x: np.ndarray) -> np.ndarray:

@@ -14,13 +14,13 @@ from simstudy.design.figures import BaseFigure
 from simstudy.design.measures import (
     INDICES,
     MEASURES,
+    OCCASIONAL,
     SOURCES,
     STATISTICS,
     THEORIES,
     labelled,
 )
 from simstudy.design.settings import TABLE_OF
-from simstudy.design.settings.code import OWN_MEASURE
 from simstudy.design.settings.systems import NAMES
 from simstudy.execution.ledger import Account
 from simstudy.execution.provenance import provenance
@@ -119,7 +119,7 @@ def _by_source(accounts: Sequence[Account], theories: Sequence[dict[str, Theory]
     reasons = [["" for _ in accounts], *([theory[name].reason for theory in theories] for name in THEORIES)]
     arrays: dict[str, Any] = {"inapplicable": np.array(reasons, dtype=object)}
     measured = {name for account in accounts for name in account.planned.cell.statistics}
-    for name in [name for name in MEASURES | STATISTICS if name not in (*NAMES, OWN_MEASURE) or name in measured]:
+    for name in [name for name in MEASURES | STATISTICS if name not in (*NAMES, *OCCASIONAL) or name in measured]:
         empirical = [float(a.performance.estimate.get(name, np.nan)) if a.performance else np.nan for a in accounts]
         predicted = [[float(theory[source].measures.get(name, np.nan)) for theory in theories] for source in THEORIES]
         arrays[name] = np.array([empirical, *predicted])

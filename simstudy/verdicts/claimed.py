@@ -45,8 +45,8 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
 """What evaluates each formula; its parameters are the fields of the record."""
 
 
-def claimed(value: float | Formula) -> float:
-    """Return the number that a claim states, or that its formula gives."""
-    if isinstance(value, float):
-        return value
+def claimed(value: float | str | Formula) -> float:
+    """Return the number that a claim states or quotes, or that its formula gives."""
+    if isinstance(value, (float, str)):
+        return float(value)
     return float(FUNCTIONS[value.formula](**value.model_dump(exclude={"formula"})))

@@ -10,7 +10,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from simstudy.design.claims import LEVEL, AgreesWithTheory, Equals, LargerThan, Monotone, Slope
+from simstudy.design.claims import LEVEL, AgreesWithTheory, Equals, LargerThan, Monotone, Printed, Slope
 from simstudy.design.settings.cell import by_levels, label, level, selected
 from simstudy.verdicts.claimed import claimed
 from simstudy.verdicts.estimates import Estimates
@@ -194,7 +194,7 @@ def slopes(claim: Slope, of: Selected) -> Iterator[Comparison]:
         yield inside(text, slope, (value - claim.margin, value + claim.margin), value, tuple(cells))
 
 
-def differences(claim: Equals | LargerThan, of: Selected) -> Iterator[Comparison]:
+def differences(claim: Equals | Printed | LargerThan, of: Selected) -> Iterator[Comparison]:
     """Yield the measure in each cell, or its difference or ratio to the cell to compare with (delta method)."""
     stated = claimed(claim.value)
     bounds = (stated, np.inf) if isinstance(claim, LargerThan) else (

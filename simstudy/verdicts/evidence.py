@@ -23,12 +23,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import optimize, special
 
+from simstudy.design.settings.cell import MIN_BLOCKS
+
 Array = NDArray[np.float64]
 
 MIXTURE = 16.0
 """ρ, the blocks at which the mixture puts its mass: bounds are tightest at 10 to 20 times as many."""
-MIN_BLOCKS = 64
-"""Blocks below which there is no verdict: with fewer, skewness is not corrected well, and one block is often large."""
 LARGEST_SHARE = 0.2
 """Share of the squared error that one block may hold for a normal law to be trusted: with more, few blocks decide."""
 

@@ -195,7 +195,7 @@ def claim_table(design: Design, judgements: dict[str, Judgement]) -> xr.Dataset:
         {
             "verdict": [judgement.verdict for judgement in each],
             "declared_verdict": [claim.expected for claim in design.claims.values()],
-            "statement": [claim.statement for claim in design.claims.values()],
+            "statement": [claim.words for claim in design.claims.values()],
             "origin": [claim.origin for claim in design.claims.values()],
             "statistic": [comparison.statistic for comparison in decisive],
             "no_verdict_because": [

@@ -12,6 +12,7 @@ Avramidis and Wilson (1993) split samples in this way for control variates; Owen
 
 from __future__ import annotations
 
+import functools
 from collections import defaultdict
 from collections.abc import Iterable
 from typing import Any
@@ -96,16 +97,20 @@ class QueryControl:
         if first < last:
             queries = cell.queries.queries
             assert isinstance(queries, GaussianQueries)  # others are no population
-            sequences = [_sobol(cell.data.n_features, r, first, last) for r in range(N_RANDOMISATIONS)]
-            for name, values in _theory(cell, queries.scale * norm.ppf(np.concatenate(sequences))).items():
+            points = queries.scale * _normal_points(cell.data.n_features, first, last)
+            for name, values in _theory(cell, points).items():
                 known[name] = np.concatenate([known[name], values.reshape(N_RANDOMISATIONS, -1)], axis=1)
         return {name: values[:, :last].mean(axis=1) for name, values in known.items()}
 
 
-def _sobol(n_features: int, randomisation: int, first: int, last: int) -> Array:
-    """Points first .. last − 1 of a scrambled Sobol sequence."""
-    sequence = qmc.Sobol(n_features, rng=np.random.default_rng(randomisation))
-    return np.asarray(sequence.random(last)[first:])
+@functools.lru_cache(maxsize=16)
+def _normal_points(n_features: int, first: int, last: int) -> Array:
+    """Points first .. last − 1 of scrambled Sobol sequences, made normal: those of one randomisation after another.
+
+    All cells of a study ask for the same ones, and scrambling takes as long as theory at few points.
+    """
+    sequences = (qmc.Sobol(n_features, rng=np.random.default_rng(r)) for r in range(N_RANDOMISATIONS))
+    return np.asarray(norm.ppf(np.concatenate([sequence.random(last)[first:] for sequence in sequences])))
 
 
 def _log2_most(cell: Cell) -> int:

@@ -24,6 +24,8 @@ MECHANISMS = {
     "entmax": {"normaliser": {"kind": "entmax", "power": 2}},
     "entmax of products": {"normaliser": {"kind": "entmax", "power": 3}, **DOT},
     "sparsemax": {"normaliser": {"kind": "sparsemax"}, **DOT},
+    "the largest three": {"normaliser": {"kind": "top_k", "k": 3}},
+    "the largest five products": {"normaliser": {"kind": "top_k", "k": 5}, **DOT},
     "relu": {"normaliser": {"kind": "relu", "threshold": -3.0}},
     "merge": {"transformation": {"kind": "merge", "stride": 3}},
     "merge, sparse": {"transformation": {"kind": "merge", "stride": 4}, "normaliser": {"kind": "entmax", "power": 2}},

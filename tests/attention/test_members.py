@@ -8,7 +8,7 @@ from builders import minimal_cell
 
 from simstudy.attention import learner_of
 from simstudy.attention.combinations import combine_heads
-from simstudy.attention.learners.trained import loss_and_gradient
+from simstudy.attention.learners.trained import loss_and_gradient, tokens_of
 from simstudy.data.heads import key_projections, query_points
 from simstudy.data.shared import SharedData
 from simstudy.design.feasibility import impossibilities
@@ -28,28 +28,61 @@ def members(cell, first=0, count=3):
     return learner_of(cell).evaluate(SharedData(cell, first, count))
 
 
-def naive_loss(x, y, w, b):
-    total = 0.0
-    for i in range(len(y)):
-        others = [j for j in range(len(y)) if j != i]
-        f = []
+DECAY = 0.03
+
+
+def naive_loss(x, y, w, b, learned):
+    """Head by head, pair by pair; what is linear is found by least squares of the data below rows for the decay."""
+    n, mean = len(y), y.mean()
+    read = []
+    for i in range(n):
+        others, row = [j for j in range(n) if j != i], []
         for head in w:
             weights = np.array([np.exp(-np.sum(((x[i] - x[j]) @ head) ** 2) / (2 * b**2)) for j in others])
-            f.append(weights @ y[others] / weights.sum())
-        total += (np.mean(f) - y[i]) ** 2
-    return total / len(y)
+            tokens = [[y[j] - mean, *x[j]] if learned == "values" else [y[j] - mean] for j in others]
+            row += list(weights @ np.array(tokens) / weights.sum())
+        read.append(row)
+    if learned == "projections":
+        return np.mean((np.mean(read, axis=1) - (y - mean)) ** 2)
+    below = np.sqrt(n * DECAY) * np.eye(len(read[0]))
+    rows, outcomes = np.vstack([read, below]), np.append(y - mean, np.zeros(len(below)))
+    coefficients = np.linalg.lstsq(rows, outcomes, rcond=None)[0]
+    return np.sum((rows @ coefficients - outcomes) ** 2) / n
 
 
-def test_gradient__is_that_of_the_leave_one_out_error():
+@pytest.mark.parametrize("learned", ["projections", "output", "values"])
+def test_gradient__is_that_of_the_leave_one_out_error(learned):
     rng = np.random.default_rng(0)
-    x, y, w = rng.normal(size=(12, 4)), rng.normal(size=12), rng.normal(size=(3, 4, 2))
-    loss, gradient = loss_and_gradient(x, y, w, 0.9)
-    assert loss == pytest.approx(naive_loss(x, y, w, 0.9))
+    x, y, w = rng.normal(size=(14, 4)), rng.normal(size=14) + 1.0, rng.normal(size=(3, 4, 2))
+    loss, gradient = loss_and_gradient(x, y, w, 0.9, tokens_of(learned, x, y), DECAY)
+    assert loss == pytest.approx(naive_loss(x, y, w, 0.9, learned))
     for place in [(0, 0, 0), (1, 3, 1), (2, 2, 0)]:
         step = np.zeros_like(w)
-        step[place] = 1e-6
-        slope = (naive_loss(x, y, w + step, 0.9) - naive_loss(x, y, w - step, 0.9)) / 2e-6
-        assert gradient[place] == pytest.approx(slope, rel=1e-6)
+        step[place] = 1e-5
+        slope = (naive_loss(x, y, w + step, 0.9, learned) - naive_loss(x, y, w - step, 0.9, learned)) / 2e-5
+        assert gradient[place] == pytest.approx(slope, rel=1e-5)
+
+
+def test_heads_that_learn__predict_by_the_values_that_they_were_trained_with():
+    settings = {"kind": "trained", "steps": 2, "learned": "values"}
+    cell = minimal_cell(
+        learner=settings, n_heads=2, head_dim=1, arrangement="haar", n_features=3, n_keys=20, queries=QUERIES, **DRAWN
+    )
+    shared, learner = SharedData(cell, 0, 1), learner_of(cell)
+    x = shared.keys(20)[0].T.astype(float)
+    w, values = learner.train(x, shared.values(cell)[0].astype(float), key_projections(cell))
+    for q, point in enumerate(query_points(cell)):
+        weights = np.exp(-(((x - point) @ w)[:, :, 0] ** 2) / (2 * cell.bandwidth**2))
+        told = [2 * weights[h] @ values[h] / weights[h].sum() for h in range(2)]
+        np.testing.assert_allclose(members(cell, count=1).means[0, q], told, rtol=1e-5)
+
+
+def test_training_without_steps__is_no_training():
+    heads = {"n_heads": 2, "arrangement": "haar", "queries": QUERIES, **DRAWN}
+    untrained, at_start = (minimal_cell(**heads | {"learner": each}) for each in (
+        "nadaraya_watson", {"kind": "trained", "steps": 0},
+    ))  # fmt: skip
+    np.testing.assert_allclose(members(at_start).means, members(untrained).means, rtol=1e-4)
 
 
 def test_training__lowers_the_error_and_keeps_columns_orthonormal():
@@ -60,9 +93,10 @@ def test_training__lowers_the_error_and_keeps_columns_orthonormal():
     shared, learner = SharedData(cell, 0, 4), learner_of(cell)
     start = key_projections(cell)
     for x, y in zip(shared.keys(60), shared.values(cell), strict=True):
-        w = learner.train(x.T, y, start)
+        w, _ = learner.train(x.T, y, start)
         np.testing.assert_allclose(w.swapaxes(1, 2) @ w, np.ones((2, 1, 1)), atol=1e-12)
-        before, after = (loss_and_gradient(x.T, y, heads, 0.4)[0] for heads in (start, w))
+        alone = tokens_of("projections", x.T, y)
+        before, after = (loss_and_gradient(x.T, y, heads, 0.4, alone, 0.0).loss for heads in (start, w))
         assert after < 0.5 * before
         assert np.abs(w[:, 0, 0]).min() > 0.9  # the direction of the ridge is found
     assert members(cell).indices.shape[0] == 3
@@ -78,6 +112,30 @@ def test_forest__is_that_of_the_data_and_of_the_number_of_the_replicate():
     np.testing.assert_array_equal(found.means[1:], members(cell, 1, 2).means)
     assert np.abs(found.means.mean(axis=2) - query_points(cell)[:, 0]).mean() < 0.4
     assert found.means.std(axis=2).min() > 0
+
+
+def test_forest__is_that_of_scikit_learn():
+    from sklearn.ensemble import RandomForestRegressor
+
+    cell = minimal_cell(
+        learner={"kind": "random_forest", "min_leaf": 2}, queries=QUERIES, n_heads=5, n_keys=40, **DRAWN
+    )
+    shared = SharedData(cell, 0, 1)
+    x, y = shared.keys(40)[0].T, shared.values(cell)[0]
+    forest = RandomForestRegressor(5, max_features=1, min_samples_leaf=2, random_state=7).fit(x, y)
+    expected = np.stack([tree.predict(query_points(cell)) for tree in forest.estimators_], axis=1)
+    np.testing.assert_array_equal(learner_of(cell)._trees(x, y, 7), expected)
+
+
+def test_boosting__adds_up_to_the_prediction_and_every_tree_lowers_the_error_on_its_data():
+    learner = {"kind": "gradient_boosting", "shrinkage": 0.5, "subsample": 1.0}
+    cell = minimal_cell(learner=learner, regression="linear", queries=QUERIES, n_heads=30, n_keys=200, noise_sd=0.1,
+                        **DRAWN)  # fmt: skip
+    found = members(cell)
+    assert np.abs(found.means.mean(axis=2) - query_points(cell)[:, 0]).mean() < 0.3
+    added = found.means / 30
+    assert np.abs(added[..., 1:5]).mean() > 3 * np.abs(added[..., -5:]).mean()
+    np.testing.assert_array_equal(found.means[1:], members(cell, 1, 2).means)
 
 
 def naive_colony(cell, replicate):
@@ -102,18 +160,22 @@ def naive_colony(cell, replicate):
             gains[site] += s.enthusiasm * max(np.mean(seen[a][site]) - 6.0, 0.0)
         recruitment = [r + g for r, g in zip(recruitment, gains, strict=True)]
         pheromone = [(1 - s.evaporation) * p + s.reinforcement * r for p, r in zip(pheromone, recruitment, strict=True)]
-        if max(recruitment) > s.quorum:
+        if max(recruitment) > s.quorum * (n_ants if s.per_ant else 1):
             break
         recruitment = [0.8 * r for r in recruitment]
-    return np.array([[np.mean(observed) if observed else 0.0 for observed in ant] for ant in seen]).T
+    visited = [q[site] for ant in seen for site in range(5) for _ in ant[site]]
+    means = np.array([[np.mean(observed) if observed else 0.0 for observed in ant] for ant in seen]).T
+    return means, 10.0 - np.mean(visited)
 
 
-@pytest.mark.parametrize("settings", [{}, {"exploration": 0.9, "quorum": 60.0}])
+@pytest.mark.parametrize("settings", [{}, {"exploration": 0.9, "quorum": 60.0}, {"quorum": 1.0, "per_ant": True}])
 def test_colony__is_that_of_the_plain_rules(settings):
     cell = minimal_cell(**COLONY | {"learner": {"kind": "ant_colony"} | settings})
-    found = members(cell, 5, 3).means
+    found = members(cell, 5, 3)
     for r in range(3):
-        np.testing.assert_allclose(found[r], naive_colony(cell, 5 + r), atol=1e-10)
+        means, regret = naive_colony(cell, 5 + r)
+        np.testing.assert_allclose(found.means[r], means, atol=1e-10)
+        assert found.statistics["regret"][r] == pytest.approx(regret)
 
 
 def test_every_learner__passes_through_a_batch_with_its_own_correlation():

@@ -312,3 +312,16 @@ def test_claims_without_a_wish_for_replicates__are_noted(tmp_path):
     assert any(note.startswith(remark) for note in load_design(write_design(tmp_path, silent)).notes)
     for stated in (DESIGN, edited(silent, "[precision]\n", '[precision]\nstop = "verdict"\n')):
         assert not any("no error" in note for note in load_design(write_design(tmp_path, stated)).notes)
+
+
+@pytest.mark.parametrize(
+    ("ceiling", "population", "told"),
+    [(96, False, True), (97, False, False), (2016, True, True), (2017, True, False)],
+)
+def test_ceiling_that_allows_no_verdict__is_noted(tmp_path, ceiling, population, told):
+    text = edited(DESIGN, "max_replicates = 512", f"max_replicates = {ceiling}")
+    if population:
+        text = edited(text, "batch_size = 32", 'batch_size = 32\npopulation = ["queries"]')
+        text += '\n[queries]\nqueries = { kind = "gaussian", count = 2, scale = 0.5 }\n'
+    notes = load_design(write_design(tmp_path, text)).notes
+    assert any(f"max_replicates = {ceiling}: too few for a verdict" in note for note in notes) == told

@@ -42,7 +42,7 @@ SETTINGS: dict[str, list[Any]] = {
     "dtype": ["float32", "float64"], "query_projections": ["same", "opposite", "haar"],
     "file": ["/dev/zero", "../x.npy"], "key_distributions": ["typo"],
     "normaliser": ["sparsemax", {"kind": "compact", "power": 2, "window": 1e-9}, {"kind": "relu", "threshold": -1.0},
-                   {"kind": "entmax", "power": 10_000}, {"kind": "entmax", "power": 0}],
+                   {"kind": "entmax", "power": 10_000}, {"kind": "entmax", "power": 0}, {"kind": "top_k", "k": 9}],
     "transformation": [{"kind": "merge", "stride": 3}, {"kind": "mixture", "levels": 30},
                        {"kind": "low_rank", "rank": 1}],
     "normaliser.power": [1, 2, 1.5], "normaliser.kind": ["relu"], "transformation.rank": [1, 99],

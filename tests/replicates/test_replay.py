@@ -10,6 +10,7 @@ from simstudy.attention import Members, learner_of, replicate_statistics
 from simstudy.attention.members import Control
 from simstudy.data.shared import SharedData
 from simstudy.design.load import load_design
+from simstudy.design.settings.cell import ATTENDED
 from simstudy.errors import UserError
 from simstudy.replicates.batch import simulate_batch
 from simstudy.replicates.moments import empty, update
@@ -37,7 +38,8 @@ def test_replayed_replicates__add_up_to_the_moments_of_their_batch(settings):
         inside = parts[block * size // 16 : (block + 1) * size // 16]
         gram = np.stack([part.gram for part in inside]) if "gram" in inside[0] else None
         means, indices = (np.stack([part[name] for part in inside]) for name in ("head_estimate", "diversity"))
-        others = replicate_statistics(Members(means, gram, indices, {}), parts[0].target.values, cell.statistics)
+        attended = {} if gram is None else {ATTENDED: gram.mean(axis=(1, 2, 3)) / cell.data.noise_sd**2}
+        others = replicate_statistics(Members(means, gram, indices, attended), parts[0].target.values, cell.statistics)
         variates = [np.stack([part[name] for part in inside]) for name in CONTROL if name in inside[0]]
         control = Control(*variates) if variates else None
         summed = update(

@@ -94,6 +94,7 @@ def test_empty_window_rate__is_the_share_of_samples_without_a_key():
     ("settings", "word"),
     [
         ({"normaliser": {"kind": "entmax", "power": 2}}, "fixed bandwidth"),
+        ({"normaliser": {"kind": "top_k", "k": 9}}, "fixed bandwidth"),
         ({"regression": "linear"}, "m = c|x|²"),
         ({"arrangement": "haar"}, "aligned or orthogonal"),
         ({"key_distribution": "sphere"}, "standard normal"),

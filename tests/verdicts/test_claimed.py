@@ -8,6 +8,7 @@ from typing import get_args
 
 import pytest
 from builders import DESIGN, edited, write_design
+from pydantic import ValidationError
 from test_judge import cells, claim, verdict
 from test_optima import allocation, of
 
@@ -52,6 +53,22 @@ def test_formula__gives_the_known_number(name):
     value = claim(kind="equals", value={"formula": name, **parameters}, margin=1.0).value
     assert claimed(value) == pytest.approx(number, rel=2e-5)
     assert claimed(number) == number
+
+
+def test_printed_number__has_the_margin_of_its_digits_and_is_told_with_its_source():
+    stated = {"kind": "printed", "printed_in": "Silverman 1986", "statement": "It costs."}
+    margins = {text: claim(value=text, **stated).margin for text in ("4", "4.2", "-0.236", "1.3125", "120")}
+    assert margins == {"4": 0.5, "4.2": 0.05, "-0.236": 0.0005, "1.3125": 0.00005, "120": 0.5}
+    (found, *_) = compare(claim(value="0.41", **stated), cells([0.4]), ("x",), None)
+    assert (found.claimed, found.lower, found.upper) == pytest.approx((0.41, 0.405, 0.415))
+    assert claim(value="0.41", **stated).words == (
+        "It costs. Printed: 0.41, ± 0.005 by its digits (Silverman 1986)."
+    )
+    for text in ("4/3", "1e3", ".2", "", "1.041 "):
+        with pytest.raises(ValidationError, match="pattern"):
+            claim(value=text, **stated)
+    with pytest.raises(ValidationError, match="valid string"):
+        claim(value=0.41, **stated)
 
 
 @pytest.mark.parametrize(

@@ -65,6 +65,8 @@ def cells(means, noise=0.01, shared=True, seed=0):
         ({"kind": "equals", "value": 1.0, "margin": 0.5}, [1.0, 1.1], "supported"),
         ({"kind": "equals", "value": 2.0, "margin": 0.5}, [1.0, 2.0], "contradicted"),
         ({"kind": "equals", "value": 1.0, "margin": 0.05}, [1.0, 1.0], "inconclusive"),
+        ({"kind": "printed", "value": "1", "printed_in": "s"}, [1.0, 1.1], "supported"),
+        ({"kind": "printed", "value": "1.0", "printed_in": "s"}, [1.0, 2.0], "contradicted"),
         ({"kind": "larger_than", "value": 0.5}, [1.0, 2.0], "supported"),
         ({"kind": "larger_than", "value": 1.5}, [1.0, 2.0], "contradicted"),
         ({"kind": "monotone", "x": "x", "direction": "increasing"}, [1.0, 1.1, 1.2], "supported"),

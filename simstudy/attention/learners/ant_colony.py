@@ -3,7 +3,7 @@
 The model is that of Fokoué (arXiv 2603.20328).  In a step every ant visits a site: any with the same probability if it
 explores, else one in proportion to pheromone.  It observes the quality with noise and keeps the mean of what it saw
 there.  A mean above the average quality of sites recruits; recruitment lays pheromone, and the colony stops when the
-recruitment to a site exceeds the quorum.
+recruitment to a site exceeds the quorum.  What exploring costs is regret, the measure of bandits.
 """
 
 from __future__ import annotations
@@ -38,8 +38,10 @@ class AntColony:
         noise = cell.data.noise_sd * normals(cell.data_id, Role.NOISE, *address[2:], n_ants)
         colony = _Colony(self, shared.count)
         for t in range(cell.data.n_keys):
+            if not colony.running.any():
+                break
             colony.step(luck[:, :n_ants, t], luck[:, n_ants:, t], noise[:, :, t])
-        return Members(colony.means.swapaxes(1, 2), None, NO_INDICES, {})
+        return Members(colony.means.swapaxes(1, 2), None, NO_INDICES, {"regret": colony.regret})
 
 
 prepared.register(AntColonyLearner, AntColony)
@@ -50,10 +52,18 @@ class _Colony:
 
     def __init__(self, model: AntColony, count: int) -> None:
         self.settings, self.qualities = model.learner, model._qualities
-        shape = count, model.cell.heads.n_heads, len(self.qualities)
+        n_ants = model.cell.heads.n_heads
+        self.quorum = self.settings.quorum * (n_ants if self.settings.per_ant else 1)
+        shape = count, n_ants, len(self.qualities)
         self.visits, self.means = np.zeros(shape), np.zeros(shape)
         self.pheromone, self.recruitment = np.ones((count, shape[2])), np.zeros((count, shape[2]))
         self.running = np.ones(count, bool)
+
+    @property
+    def regret(self) -> Array:
+        """Quality of the best site less that of the sites visited, averaged over ants and steps: (r,)."""
+        visits = self.visits.sum(axis=1)
+        return np.asarray(self.qualities.max() - visits @ self.qualities / visits.sum(axis=1))
 
     def step(self, explores: Array, choices: Array, noise: Array) -> None:
         """Let every ant (r, a) of the colonies that still run visit one site."""
@@ -69,5 +79,5 @@ class _Colony:
         gained = settings.enthusiasm * (seen * excess).sum(axis=1)
         recruitment = self.recruitment + gained
         self.pheromone = (1 - settings.evaporation) * self.pheromone + settings.reinforcement * recruitment
-        self.running &= recruitment.max(axis=1) <= settings.quorum
+        self.running &= recruitment.max(axis=1) <= self.quorum
         self.recruitment = _MEMORY * recruitment

@@ -1,11 +1,16 @@
 """Attention heads whose projections follow the data: gradient descent on the leave-one-out error of the ensemble.
 
-For heads f_h = Σ_j w_hj y_j with logits −|W_hᵀ(x_i − x_j)|²/(2b²), j ≠ i, and the mean squared error L of their
-average, ∂L/∂W_h = −(1/b²) Σ_ij c_hij (x_i − x_j)(x_i − x_j)ᵀ W_h with c_hij = (2/nH)(f̄_i − y_i) w_hij (y_j − f_hi).
-Each step goes down the part of the gradient that turns the subspace, and restores orthonormal columns.
+The prediction at x_i is Σ_h f_hi of heads f_h = Σ_j w_hj v_hj with logits −|W_hᵀ(x_i − x_j)|²/(2b²), j ≠ i, and values
+v_h that are y/H under the frozen average.  A learned W_O makes them ȳ/H + a_h(y − ȳ), and a learned W_V also reads the
+keys: ȳ/H + a_h(y − ȳ) + u_hᵀx, token (x, y) being what a value projection sees.  These are linear in (a, u), which are
+those of least squares with weight decay at every step.  So the gradient of the least loss L in W is that at fixed
+(a, u): ∂L/∂W_h = −(1/b²) Σ_ij c_hij (x_i − x_j)(x_i − x_j)ᵀ W_h with c_hij = (2/n) r_i w_hij (v_hj − f_hi) and the
+residual r_i.  Each step goes down the part of the gradient that turns the subspace, and restores orthonormal columns.
 """
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 import numpy as np
 
@@ -17,7 +22,7 @@ from simstudy.design.settings.cell import Cell
 from simstudy.design.settings.ensembles import TrainedLearner
 from simstudy.kernels import nw_estimates, project
 
-# Index legend: r replicate, h head, i and j pairs, d feature, p dimension of a head.
+# Index legend: r replicate, h head, i and j pairs, d feature, p dimension of a head, k entry of a token.
 
 
 class TrainedHeads:
@@ -28,36 +33,69 @@ class TrainedHeads:
         self._points = np.ascontiguousarray(query_points(cell).T[None])
 
     def evaluate(self, shared: SharedData) -> Members:
-        """Return the estimates of the trained heads at all queries in the replicates of the data."""
-        cell = self.cell
-        keys, values = shared.keys(cell.data.n_keys).astype(np.float64), shared.values(cell).astype(np.float64)
+        """Return the estimates of the trained heads, n_heads f_h, at all queries in the replicates of the data."""
+        cell, n_heads = self.cell, self.cell.heads.n_heads
+        keys, outcomes = shared.keys(cell.data.n_keys).astype(np.float64), shared.values(cell).astype(np.float64)
         start = key_projections(cell, shared.first, shared.count)
         starts = np.broadcast_to(start, (shared.count, *start.shape[-3:]))
-        trained = np.stack([self.train(x.T, y, w) for x, y, w in zip(keys, values, starts, strict=True)])
+        fits = [self.train(x.T, y, w) for x, y, w in zip(keys, outcomes, starts, strict=True)]
+        trained, values = np.stack([w for w, _ in fits]), n_heads * np.stack([v for _, v in fits])
         points = np.ascontiguousarray(np.broadcast_to(self._points, (shared.count, *self._points.shape[1:])))
-        queries = np.ascontiguousarray(np.asarray(project(points, trained)).transpose(0, 3, 1, 2))
-        means = nw_estimates(project(keys, trained), values, queries, cell.bandwidth, "distance")
-        return Members(means, None, diversity_indices(trained, cell.bandwidth), {})
+        queries = np.asarray(project(points, trained)).transpose(0, 3, 1, 2)
+        projected = np.asarray(project(keys, trained))
+        means = [
+            nw_estimates(*map(np.ascontiguousarray, (projected[:, [h]], values[:, h], queries[:, :, [h]])),
+                         cell.bandwidth, "distance")
+            for h in range(n_heads)
+        ]  # fmt: skip
+        return Members(np.concatenate(means, axis=2), None, diversity_indices(trained, cell.bandwidth), {})
 
-    def train(self, x: Array, y: Array, projections: Array) -> Array:
-        """Return the projections (h, d, p) after training on pairs x (i, d), y (i,)."""
+    def train(self, x: Array, y: Array, projections: Array) -> tuple[Array, Array]:
+        """Return the projections (h, d, p) after training on pairs x (i, d), y (i,), and the values (h, j)."""
         learner, w = self.learner, projections.copy()
+        tokens = tokens_of(learner.learned, x, y)
         for step in range(learner.steps):
-            _, gradient = loss_and_gradient(x, y, w, self.cell.bandwidth)
+            gradient = loss_and_gradient(x, y, w, self.cell.bandwidth, tokens, learner.decay).gradient
             turning = gradient - w @ (w.swapaxes(1, 2) @ gradient)
             length = np.linalg.norm(turning)
             if length == 0.0:
                 break
             w, r = np.linalg.qr(w - learner.rate * (1 - step / learner.steps) / length * turning)
             w *= np.sign(np.diagonal(r, axis1=1, axis2=2))[:, None, :]
-        return w
+        weights = _leave_one_out_weights(x @ w, self.cell.bandwidth)
+        return w, fitted_values(weights, y, tokens, learner.decay)[0]
 
 
 prepared.register(TrainedLearner, TrainedHeads)
 
 
-def loss_and_gradient(x: Array, y: Array, w: Array, bandwidth: float) -> tuple[float, Array]:
-    """Leave-one-out mean squared error of the average of heads, and its gradient (h, d, p).
+class Descent(NamedTuple):
+    """Loss of heads, the penalty of weight decay included, and its gradient (h, d, p)."""
+
+    loss: float
+    gradient: Array
+
+
+def tokens_of(learned: str, x: Array, y: Array) -> Array:
+    """What learned values are linear in: tokens (k, j), none of them under the frozen average."""
+    centred = (y - y.mean())[None]
+    return {"projections": centred[:0], "output": centred, "values": np.concatenate([centred, x.T])}[learned]
+
+
+def fitted_values(weights: Array, y: Array, tokens: Array, decay: float) -> tuple[Array, float]:
+    """Return the values (h, j) of least loss for weights (h, i, j), and the penalty of their coefficients."""
+    n_heads, n_tokens = len(weights), len(tokens)
+    if n_tokens == 0:
+        return np.broadcast_to(y / n_heads, (n_heads, len(y))), 0.0
+    read = (weights @ tokens.T).swapaxes(0, 1).reshape(len(y), n_heads * n_tokens)
+    gram = read.T @ read / len(y) + decay * np.eye(n_heads * n_tokens)
+    coefficients = np.linalg.solve(gram, read.T @ (y - y.mean()) / len(y))
+    values = y.mean() / n_heads + coefficients.reshape(n_heads, n_tokens) @ tokens
+    return values, decay * float(coefficients @ coefficients)
+
+
+def loss_and_gradient(x: Array, y: Array, w: Array, bandwidth: float, tokens: Array, decay: float) -> Descent:
+    """Leave-one-out mean squared error of the sum of heads with the values of least loss, and its gradient.
 
     Parameters
     ----------
@@ -66,18 +104,35 @@ def loss_and_gradient(x: Array, y: Array, w: Array, bandwidth: float) -> tuple[f
     w : (h, d, p)
     bandwidth
         b > 0.
+    tokens : (k, j)
+        Of `tokens_of`.
+    decay
+        Penalty on the squared coefficients of the tokens; positive where there are tokens.
     """
-    n, n_heads = len(y), len(w)
     z = x @ w
-    squares = (z * z).sum(axis=2)
-    logits = (2.0 * z @ z.swapaxes(1, 2) - squares[:, :, None] - squares[:, None, :]) / (2.0 * bandwidth**2)
-    logits[:, range(n), range(n)] = -np.inf
-    weights = np.exp(logits - logits.max(axis=2, keepdims=True))
+    weights = _leave_one_out_weights(z, bandwidth)
+    values, penalty = fitted_values(weights, y, tokens, decay)
+    v = values[:, :, None]
+    f = weights @ v
+    residual = f.sum(axis=0) - y[:, None]
+    slope = (2.0 / len(y)) * residual
+    # Σ_ij c_ij (x_i − x_j)(x_i − x_j)ᵀ is the quadratic form of a graph with the weights c + cᵀ, rows of c sum to 0,
+    # and c, which is a product of w and vectors, is never formed.
+    rows = slope * (weights @ (v * z) - f * (weights @ z))
+    turned = weights.swapaxes(1, 2)
+    masses = v * (turned @ slope) - turned @ (slope * f)
+    columns = v * (turned @ (slope * z)) - turned @ (slope * f * z)
+    spread = masses * z - rows - columns
+    return Descent(float((residual**2).mean()) + penalty, -(x.T @ spread) / bandwidth**2)
+
+
+def _leave_one_out_weights(z: Array, bandwidth: float) -> Array:
+    """Weights (h, i, j) of projected pairs z (h, i, p) on one another, 0 on themselves."""
+    z = z / bandwidth
+    # What depends on i alone leaves weights as they are.
+    weights = z @ z.swapaxes(1, 2) - 0.5 * (z * z).sum(axis=2)[:, None, :]
+    weights[:, range(z.shape[1]), range(z.shape[1])] = -np.inf
+    weights -= weights.max(axis=2, keepdims=True)
+    np.exp(weights, out=weights)
     weights /= weights.sum(axis=2, keepdims=True)
-    f = weights @ y
-    residual = f.mean(axis=0) - y
-    c = (2.0 / (n * n_heads)) * residual[:, None] * weights * (y - f[:, :, None])
-    # Σ_ij c_ij (x_i − x_j)(x_i − x_j)ᵀ is the quadratic form of a graph with the symmetric weights c + cᵀ.
-    symmetric = c + c.swapaxes(1, 2)
-    spread = symmetric.sum(axis=2)[:, :, None] * z - symmetric @ z
-    return float((residual**2).mean()), -(x.T @ spread) / bandwidth**2
+    return weights

@@ -17,7 +17,12 @@ from simstudy.attention.transformations import chunk_means
 from simstudy.data import regression
 from simstudy.data.shared import SharedData
 from simstudy.design.settings.cell import Cell
-from simstudy.design.settings.systems.hierarchy import HierarchyInstance, ResolutionInstance, ScoreKernelInstance
+from simstudy.design.settings.systems.hierarchy import (
+    CoarseMassInstance,
+    HierarchyInstance,
+    ResolutionInstance,
+    ScoreKernelInstance,
+)
 
 Array = NDArray[np.float64]
 
@@ -134,3 +139,18 @@ def waves(n_keys: int, band: int) -> Array:
     """Cosines and sines (2·band, i) of 1 to ``band`` periods in n keys: with normal amplitudes a stationary process."""
     phases = 2.0 * np.pi * np.outer(np.arange(1, band + 1), np.arange(n_keys)) / n_keys
     return np.concatenate([np.cos(phases), np.sin(phases)]) / np.sqrt(band)
+
+
+@measure.register
+def weigh_chunks(instance: CoarseMassInstance, cell: Cell, shared: SharedData) -> dict[str, Array]:
+    """Mass of n_keys keys beside that of chunk means, and what cumulants of the scores say of their ratio.
+
+    Of the mean of w independent scores the cumulants are κ_k/w^(k−1), and a mean weight is exp Σ_k κ_k/k!.
+    """
+    scores, width = shared.keys(cell.data.n_keys)[:, 0].astype(np.float64), instance.chunk
+    fine, coarse = (np.log(np.exp(each).mean(axis=1)) for each in (scores, chunk_means(scores, width)))
+    centred = scores - scores.mean(axis=1, keepdims=True)
+    second, third, fourth = ((centred**k).mean(axis=1) for k in (2, 3, 4))
+    gaussian = fine - coarse - second * (1.0 - 1.0 / width) / 2.0
+    correction = third * (1.0 - 1.0 / width**2) / 6.0 + (fourth - 3.0 * second**2) * (1.0 - 1.0 / width**3) / 24.0
+    return {"mass_error": fine - coarse, "gaussian_gap": gaussian, "corrected_gap": gaussian - correction}

@@ -39,6 +39,7 @@ def climb_tower(instance: HopfieldTowerInstance, cell: Cell, shared: SharedData)
     """Tokens after the last layer, beside those of ordinary attention; weights of that layer, beside a product."""
     tokens, projections = _drawn(cell, shared, instance)
     plain, state, pool = tokens, np.zeros(()), np.ones(())
+    cosines, ranks = [], []
     for layer, (query, key, value) in enumerate(projections):
         logits = _images(cell, tokens @ query) @ _images(cell, tokens @ key).swapaxes(1, 2) / cell.bandwidth**2
         memory = instance.memory if layer else 0.0
@@ -46,11 +47,15 @@ def climb_tower(instance: HopfieldTowerInstance, cell: Cell, shared: SharedData)
         # The same as a product of kernels, each layer to its power.
         pool = pool**memory * softmax(logits) ** (1.0 - memory)
         tokens = instance.skip * tokens + (1.0 - instance.skip) * softmax(state) @ (tokens @ value)
+        cosines.append(_cosine(tokens))
+        ranks.append(_effective_rank(tokens))
         plain = instance.skip * plain + (1.0 - instance.skip) * _ordinary(cell, plain, query, key, value)
     scale = np.abs(plain).max(axis=(1, 2))
     return {
-        "token_cosine": _cosine(tokens),
-        "token_rank": _effective_rank(tokens),
+        "token_cosine": cosines[-1],
+        "token_rank": ranks[-1],
+        "path_cosine": np.mean(cosines, axis=0),
+        "path_rank": np.mean(ranks, axis=0),
         "ordinary_gap": np.abs(tokens - plain).max(axis=(1, 2)) / scale,
         "pool_gap": np.abs(softmax(state) - pool / pool.sum(axis=2, keepdims=True)).max(axis=(1, 2)),
     }

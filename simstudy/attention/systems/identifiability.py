@@ -117,8 +117,10 @@ def descend(instance: DepthInstance, cell: Cell, shared: SharedData) -> dict[str
         apart = tokens - tokens.mean(axis=0)
         size = np.linalg.norm(tokens)
         visible = np.linalg.svd(apart, compute_uv=False) > APART * size
-        rows.append((np.linalg.norm(apart) / size, visible.sum()))
-    return dict(zip(("token_spread", "visible_rank"), np.array(rows, np.float64).T, strict=True))
+        spread = np.linalg.norm(apart) / size
+        rows.append((spread, np.log(max(spread, np.finfo(float).eps)), visible.sum()))
+    names = ("token_spread", "log_token_spread", "visible_rank")
+    return dict(zip(names, np.array(rows, np.float64).T, strict=True))
 
 
 def share(instance: DepthInstance) -> float:

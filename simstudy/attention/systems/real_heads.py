@@ -74,23 +74,31 @@ class _Group(NamedTuple):
         """Correlation (L, H, H) of weights, observed or predicted."""
         return self.found.weight_correlation.sel(source=source).values
 
-    def damage(self, edits: list[Edit]) -> Array:
-        """Mean damage of each edit."""
+    def damage(self, edits: list[Edit], first: int = 0) -> Array:
+        """Mean damage of each edit, none of which changes a layer before the first."""
         named = {str(number): edit for number, edit in enumerate(edits)}
-        return intervene(functools.partial(_output, self.encoder), self.edited, named).mean_damage.values
+        return intervene(functools.partial(_output, self.encoder, first), self.edited, named).mean_damage.values
 
 
-def _output(encoder: Encoder, tokens: tuple[int, ...], edit: Edit | None) -> np.ndarray:
-    return _unedited(encoder, tokens) if edit is None else _passed(encoder, tokens, edit)
+def _output(encoder: Encoder, first: int, tokens: tuple[int, ...], edit: Edit | None) -> np.ndarray:
+    own = _unedited(encoder, tokens)
+    return own.output if edit is None else _probabilities(encoder(tokens, edit, (first, own.states[first])))
+
+
+class _Unedited(NamedTuple):
+    """Output of the model as it is, and what enters each of its layers."""
+
+    output: np.ndarray
+    states: np.ndarray
 
 
 @functools.lru_cache(maxsize=_GROUPS * _EDITED)
-def _unedited(encoder: Encoder, tokens: tuple[int, ...]) -> np.ndarray:
-    return _passed(encoder, tokens, None)
+def _unedited(encoder: Encoder, tokens: tuple[int, ...]) -> _Unedited:
+    encoding = encoder(tokens)
+    return _Unedited(_probabilities(encoding), encoding.states)
 
 
-def _passed(encoder: Encoder, tokens: tuple[int, ...], edit: Edit | None) -> np.ndarray:
-    encoding = encoder(tokens, edit)
+def _probabilities(encoding: Encoding) -> np.ndarray:
     return encoding.output if encoding.scores is None else restored_probabilities(encoding)
 
 
@@ -223,7 +231,7 @@ def _shared_pairs(*address: Any) -> tuple[int, NDArray[np.intp], Array]:
     rng = group.rng
     layer = int(rng.integers(n_layers))
     pairs = rng.permutation(np.argwhere(~np.eye(n_heads, dtype=bool)))[:_PAIRS]
-    return layer, pairs, group.damage([sharing({(layer, int(head)): int(donor)}) for head, donor in pairs])
+    return layer, pairs, group.damage([sharing({(layer, int(head)): int(donor)}) for head, donor in pairs], layer)
 
 
 @measure.register
@@ -244,7 +252,7 @@ def _pruned(*address: Any) -> tuple[int, Array]:
     group = _group(*address)
     n_layers, n_heads = group.norms.shape
     layer = int(group.rng.integers(n_layers))
-    return layer, group.damage([zeroing((layer, head)) for head in range(n_heads)])
+    return layer, group.damage([zeroing((layer, head)) for head in range(n_heads)], layer)
 
 
 @functools.cache

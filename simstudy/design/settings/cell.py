@@ -17,7 +17,7 @@ from simstudy.design.settings.ensembles import FixedBandwidth, bandwidth_of, wei
 from simstudy.design.settings.idle import idle_settings
 from simstudy.design.settings.instance import Instance
 from simstudy.design.settings.masks import Visible, visible_keys
-from simstudy.design.settings.processes import FileKeys
+from simstudy.design.settings.processes import FileKeys, HeteroscedasticNoise, ResidualNoise
 from simstudy.design.settings.records import Choice, Record
 from simstudy.design.settings.rows import Rows
 from simstudy.design.settings.systems import KINDS, System
@@ -26,7 +26,12 @@ from simstudy.design.settings.value_projections import Overlap
 
 N_BLOCKS = 16
 """Blocks of consecutive replicates in one batch: the observations from which Monte Carlo errors are computed."""
+MIN_BLOCKS = 64
+"""Blocks, or draws of a population (one to a batch), below which there is no verdict: with fewer, skewness is not
+corrected well, and one of them is often large."""
 
+ATTENDED = "attended"
+"""Statistic of a replicate of which a diversity index is made: overlap Σ_i w_hi w_gi of attention, mean over pairs."""
 
 Matrices = tuple[tuple[tuple[float, ...], ...], ...]
 """Projections (head, feature, dimension) that travel with a cell."""
@@ -116,9 +121,17 @@ class Cell(Record):
             return tuple(self.instance.quantities)
         compared = ("discrepancy",) if self.estimator.reference != "none" else ()
         own = (OWN_MEASURE,) if self.estimator.measure_function is not None else ()
+        attended = (ATTENDED,) if self._noise_tells_positions else ()
         # Of a single replicate estimates are numbers: errors of vectors are averages over directions of the signal.
         of_numbers = ("direct_mse", "query_correlation") if self.heads.value_projections.kind == "none" else ()
-        return (*of_numbers, *compared, *own)
+        return (*of_numbers, *compared, *own, *attended, *self.estimator.learner.statistics)
+
+    @property
+    def _noise_tells_positions(self) -> bool:
+        """Whether the covariance of heads given the keys is the overlap of their attention, times σ²."""
+        uneven = isinstance(self.data.noise, HeteroscedasticNoise | ResidualNoise)
+        attends = self.estimator.learner.kind == "nadaraya_watson" and self.n_members == self.heads.n_heads
+        return attends and self.simulation.noise_treatment == "integrated" and self.data.noise_sd > 0.0 and not uneven
 
     @property
     def drawn(self) -> frozenset[str]:

@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import BeforeValidator, Field
 
 from simstudy.design.settings.code import Name, Own, Path, Text
-from simstudy.design.settings.records import Choice, Count, Points, Positive, Vector, named
+from simstudy.design.settings.records import MAX_COUNT, Choice, Count, Points, Positive, Vector, named
 
 
 class RateBandwidth(Choice):
@@ -200,9 +200,12 @@ class Learner(Choice):
     ----------
     ignores
         Settings of the tables that decide none of its numbers.
+    statistics
+        What it tells of each replicate beside estimates.
     """
 
     ignores: ClassVar[frozenset[str]] = frozenset()
+    statistics: ClassVar[tuple[str, ...]] = ()
 
 
 class NadarayaWatsonLearner(Learner):
@@ -218,11 +221,20 @@ _OF_HEADS = frozenset({
 
 
 class TrainedLearner(Learner):
-    """The same heads after gradient descent of their projections on the leave-one-out error of the ensemble."""
+    """The same heads after gradient descent of their projections on the leave-one-out error of the ensemble.
+
+    What else is learned is that of least squares at every step; estimates of heads are n_heads times what each adds.
+    """
 
     kind: Literal["trained"]
-    steps: Count = Field(60, description="number of steps, at least 1")
+    steps: Annotated[int, Field(ge=0, le=MAX_COUNT)] = Field(60, description="number of steps; 0 leaves projections")
     rate: Positive = Field(0.3, description="length of the first step, falling linearly to 0")
+    learned: Literal["projections", "output", "values"] = Field(
+        "projections",
+        description='"projections" of keys and queries alone, under the average; the "output" projection W_O too, with '
+        'its bias; or both and "values", whose W_V also reads the key of a token',
+    )
+    decay: Positive = Field(0.01, description="weight decay of W_O and W_V")
 
     ignores: ClassVar[frozenset[str]] = frozenset({"query_projections"})
 
@@ -233,6 +245,21 @@ class RandomForestLearner(Learner):
     kind: Literal["random_forest"]
     max_features: Count = Field(1, description="features tried at a split, at most n_features")
     min_leaf: Count = Field(5, description="least number of pairs in a leaf")
+
+    ignores: ClassVar[frozenset[str]] = _OF_HEADS
+
+
+class GradientBoostingLearner(Learner):
+    """Small trees, each fitted to what those before it leave (Friedman 2002); n_heads is their number.
+
+    Estimates of trees are n_heads times what each adds, and of the first the mean of outcomes, so that their average
+    is the prediction.
+    """
+
+    kind: Literal["gradient_boosting"]
+    shrinkage: Annotated[float, Field(gt=0, le=1)] = Field(0.1, description="share of a tree that is added, in (0, 1]")
+    depth: Count = Field(2, description="splits from the root of a tree to a leaf, at most")
+    subsample: Annotated[float, Field(gt=0, le=1)] = Field(0.5, description="random share of pairs a tree is fitted to")
 
     ignores: ClassVar[frozenset[str]] = _OF_HEADS
 
@@ -248,6 +275,7 @@ class AntColonyLearner(Learner):
         0.3, description="probability that an ant ignores the others, in [0, 1]"
     )
     quorum: Positive = Field(20.0, description="recruitment at which the colony decides")
+    per_ant: bool = Field(False, description="true: the quorum is for each ant, so that it grows with the colony")
     reinforcement: Positive = Field(0.1, description="pheromone laid for one unit of recruitment")
     evaporation: Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)] = Field(
         0.05, description="share of pheromone lost in a step, in [0, 1]"
@@ -256,6 +284,7 @@ class AntColonyLearner(Learner):
 
     # Its ants observe the qualities of sites themselves, with Gaussian noise.
     ignores: ClassVar[frozenset[str]] = _OF_HEADS | {"key_distribution", "noise"}
+    statistics: ClassVar[tuple[str, ...]] = ("regret",)
 
 
 class OwnLearner(Own, Learner):
@@ -276,7 +305,12 @@ class OwnLearner(Own, Learner):
 
 LearnerChoice = Annotated[
     Annotated[
-        NadarayaWatsonLearner | TrainedLearner | RandomForestLearner | AntColonyLearner | OwnLearner,
+        NadarayaWatsonLearner
+        | TrainedLearner
+        | RandomForestLearner
+        | GradientBoostingLearner
+        | AntColonyLearner
+        | OwnLearner,
         Field(discriminator="kind"),
     ],
     named("kind"),

@@ -40,6 +40,13 @@ class SparsemaxNormaliser(Choice):
         return 1
 
 
+class TopKNormaliser(Choice):
+    """w ∝ exp(z) of the k keys with the largest logits and of those that tie with the last of them, 0 of the others."""
+
+    kind: Literal["top_k"]
+    k: Count = Field(description="number of keys that keep their weight, at least 1; all do if there are no more")
+
+
 class ReluNormaliser(Choice):
     """w ∝ (z − threshold)_+: normalised ReLU.  With distance logits Epanechnikov's kernel, h² = −2 threshold b²."""
 
@@ -57,7 +64,12 @@ class CompactNormaliser(Choice):
 
 Normaliser = Annotated[
     Annotated[
-        SoftmaxNormaliser | EntmaxNormaliser | SparsemaxNormaliser | ReluNormaliser | CompactNormaliser,
+        SoftmaxNormaliser
+        | EntmaxNormaliser
+        | SparsemaxNormaliser
+        | TopKNormaliser
+        | ReluNormaliser
+        | CompactNormaliser,
         Field(discriminator="kind"),
     ],
     named("kind"),

@@ -122,7 +122,8 @@ class Estimator(Record):
 
     learner: LearnerChoice = Field(
         NadarayaWatsonLearner(kind="nadaraya_watson"),
-        description="members of the ensemble: nadaraya_watson, trained, random_forest, ant_colony or own",
+        description="members of the ensemble: nadaraya_watson, trained, random_forest, gradient_boosting, ant_colony "
+        "or own",
     )
     logits: Literal["distance", "dot_product"] = Field("distance", description='"distance" or "dot_product"')
     bandwidth: Bandwidth = Field(

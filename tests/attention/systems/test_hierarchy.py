@@ -7,6 +7,7 @@ import math
 import numpy as np
 import pytest
 from builders import minimal_cell
+from scipy.special import i0
 
 from simstudy.attention.instances import measure
 from simstudy.attention.systems.hierarchy import downsampled, mixed_scores
@@ -228,8 +229,42 @@ def test_resolution__is_that_of_loops_and_of_theory(settings, regression):
 
 @pytest.mark.parametrize(
     ("kind", "parameters"),
-    [("hierarchy", {"levels": 6}), ("score_kernel", {"levels": 6}), ("resolution", {"chunk": 4})],
+    [
+        ("hierarchy", {"levels": 6}),
+        ("score_kernel", {"levels": 6}),
+        ("resolution", {"chunk": 4}),
+        ("coarse_mass", {"chunk": 4}),
+    ],
 )
 def test_what_an_instance_cannot_have__is_named(kind, parameters):
     assert [name for name, _ in impossibilities(cell_of(kind, parameters))] == ["instance"]
     assert not impossibilities(cell_of("hierarchy", {"levels": 5}))
+
+
+@pytest.mark.parametrize(
+    "keys", [{"distribution": "gaussian"}, {"distribution": "mixture", "separation": 3.0}], ids=str
+)
+def test_mass_of_chunks__is_that_of_loops(keys):
+    n, width = 24, 4
+    cell = cell_of("coarse_mass", {"chunk": width}, n_keys=n, key_distribution=keys)
+    found = measured(cell)
+    for r, scores in enumerate(SharedData(cell, 2, 3).keys(n)[:, 0]):
+        chunks = [sum(scores[first : first + width]) / width for first in range(0, n, width)]
+        error = math.log(sum(map(math.exp, scores)) / n) - math.log(sum(map(math.exp, chunks)) / len(chunks))
+        mean = sum(scores) / n
+        k2, k3, fourth = (sum((s - mean) ** power for s in scores) / n for power in (2, 3, 4))
+        gaussian = error - k2 * (1 - 1 / width) / 2
+        left = gaussian - k3 * (1 - width**-2) / 6 - (fourth - 3 * k2**2) * (1 - width**-3) / 24
+        assert found["mass_error"][r] == pytest.approx(error, rel=1e-9)
+        assert found["gaussian_gap"][r] == pytest.approx(gaussian, abs=1e-9)
+        assert found["corrected_gap"][r] == pytest.approx(left, abs=1e-9)
+
+
+def test_correction__is_that_of_the_cumulants_of_a_circle():
+    """There a mean weight is I₀(√2 s) for scores times s: the next term, κ₆/720 = 1/72, is what is left."""
+    keys = {"distribution": "sphere", "radius": math.sqrt(2)}
+    found = measured(cell_of("coarse_mass", {"chunk": 8}, n_keys=4096, n_features=2, key_distribution=keys), 60)
+    truth = math.log(i0(math.sqrt(2))) - 8 * math.log(i0(math.sqrt(2) / 8))
+    for name, expected in (("mass_error", truth), ("gaussian_gap", truth - 7 / 16), ("corrected_gap", 0.0113)):
+        assert found[name].mean() == pytest.approx(expected, abs=0.003)
+    assert abs(found["gaussian_gap"].mean()) > 4 * abs(found["corrected_gap"].mean())

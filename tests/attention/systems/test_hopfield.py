@@ -111,3 +111,14 @@ def test_fewer_layers__see_the_same_projections():
         one, measure(few.instance, cell_of("hopfield_tower", layers=1), shared)["token_cosine"]
     )
     assert (one != measure(many.instance, many, shared)["token_cosine"]).all()
+
+
+@pytest.mark.parametrize("projections", ["tied", "drawn"])
+def test_path__is_the_average_over_towers_of_every_height(projections):
+    cells = [cell_of("hopfield_tower", layers=n, memory=0.5, projections=projections) for n in (1, 2, 3, 4)]
+    shared = SharedData(cells[0], 0, 2)
+    found = [measure(cell.instance, cell, shared) for cell in cells]
+    for name in ("cosine", "rank"):
+        each = [numbers[f"token_{name}"] for numbers in found]
+        np.testing.assert_allclose(found[-1][f"path_{name}"], np.mean(each, axis=0), rtol=1e-12)
+        assert (np.abs(found[-1][f"path_{name}"] - each[-1]) > 1e-3).all()

@@ -221,6 +221,7 @@ def test_depth__is_that_of_loops(residual, normalisation):
         apart = tokens - tokens.mean(axis=0)
         spread = math.sqrt((apart**2).sum() / (tokens**2).sum())
         assert found["token_spread"][r] == pytest.approx(spread, rel=1e-6, abs=1e-12)
+        assert found["log_token_spread"][r] == pytest.approx(math.log(max(spread, 2**-52)), abs=1e-6)
         squares = np.linalg.eigvalsh(apart.T @ apart) / (tokens**2).sum()
         assert found["visible_rank"][r] == (squares > 1e-12).sum()
     shallower = measured(cell_of("depth", {"depth": 2, "residual": residual, "normalisation": normalisation}))

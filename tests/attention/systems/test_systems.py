@@ -33,6 +33,8 @@ INSTANCES = {
     "hierarchy": {"levels": 3, "downsampling": "chunk"},
     "score_kernel": {"levels": 2},
     "resolution": {"chunk": 4},
+    "coarse_mass": {"chunk": 4},
+    "pattern": {},
     "hopfield_noise": {"memory": 0.5, "layers": 3},
     "hopfield_tower": {"memory": 0.5, "layers": 3},
     "masked_head": {"width": 18},
@@ -270,7 +272,7 @@ def test_settings_that_mean_nothing__tell_no_cells_apart():
 def test_batch__holds_the_statistics_of_its_cell_alone():
     cells = {"ensemble": minimal_cell(), "compared": minimal_cell(reference="attention"), "instance": cell_of("kq_svd")}
     widths = {name: simulate_batch([cell], 0)[0].statistic_sum.shape[1] for name, cell in cells.items()}
-    assert widths == {"ensemble": 7 + 2, "compared": 7 + 3, "instance": 7 + 4}
+    assert widths == {"ensemble": 7 + 3, "compared": 7 + 4, "instance": 7 + 4}
 
 
 def test_results_of_a_study_without_instances__have_no_numbers_of_them(tmp_path):

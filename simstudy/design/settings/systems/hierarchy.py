@@ -20,6 +20,12 @@ def too_many_levels(levels: int, data: Data) -> Iterator[Impossibility]:
         yield "instance", f"levels = {levels} halve n_keys = {data.n_keys} too often; use fewer"
 
 
+def _ragged(chunk: int, data: Data) -> Iterator[Impossibility]:
+    """Yield what is wrong where the last chunk is shorter than the others."""
+    if data.n_keys % chunk:
+        yield "instance", f"chunk = {chunk} must divide n_keys = {data.n_keys}"
+
+
 class HierarchyInstance(Instance):
     """Causal attention whose scores are mixed over levels of halved resolution (arXiv 2604.08829)."""
 
@@ -107,5 +113,35 @@ class ResolutionInstance(Instance):
 
     def impossibilities(self, data: Data, heads: Heads) -> Iterator[Impossibility]:
         """Chunks are whole."""
-        if data.n_keys % self.chunk:
-            yield "instance", f"chunk = {self.chunk} must divide n_keys = {data.n_keys}"
+        yield from _ragged(self.chunk, data)
+
+
+class CoarseMassInstance(Instance):
+    """Mass that attention of one query gives to n_keys keys, and to the means of chunks of them in their place.
+
+    The query is the unit vector of the first feature.  The Gaussian part and the correction follow from cumulants of
+    the scores of single keys, taken as independent.
+    """
+
+    kind: Literal["coarse_mass"]
+    chunk: Count = Field(description="keys in one chunk, a divisor of n_keys")
+
+    uses: ClassVar[tuple[str, ...]] = ("n_keys", "n_features", "key_distribution", "dtype")
+    quantities: ClassVar[dict[str, Quantity]] = {
+        "mass_error": Quantity(
+            "1", "logarithm of the mean weight of single keys over that of chunk means",
+            "ln mean_i exp(s_i) - ln mean_chunks exp(mean_chunk s)",
+        ),
+        "gaussian_gap": Quantity(
+            "1", "the same less what Gaussian scores of the same variance would have", "mass_error - k_2 (1 - 1/w) / 2"
+        ),
+        "corrected_gap": Quantity(
+            "1", "and less the correction by the third and fourth cumulants of the scores",
+            "gaussian_gap - k_3 (1 - 1/w^2) / 6 - k_4 (1 - 1/w^3) / 24",
+        ),
+    }  # fmt: skip
+    words: ClassVar[dict[str, Setting]] = {"chunk": Setting("keys in a chunk")}
+
+    def impossibilities(self, data: Data, heads: Heads) -> Iterator[Impossibility]:
+        """Chunks are whole."""
+        yield from _ragged(self.chunk, data)

@@ -52,6 +52,8 @@ class HopfieldTowerInstance(Instance):
             "1", "effective rank of the tokens after the last layer (Roy and Vetterli 2007)",
             "exp(-sum_k p_k ln p_k), p_k = s_k^2 / sum s^2 of singular values s_k",
         ),
+        "path_cosine": Quantity("1", "mean cosine of two different tokens, averaged over all layers"),
+        "path_rank": Quantity("1", "effective rank of the tokens, averaged over all layers"),
         "ordinary_gap": Quantity(
             "1", "largest difference of a token from that of ordinary attention with the same projections, relative "
             "to the largest entry", "max |x - x'| / max |x'|",

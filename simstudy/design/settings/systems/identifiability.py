@@ -103,10 +103,13 @@ class DepthInstance(Instance):
         "none", description='of the inputs of each layer: "none" or "layer_norm"'
     )
 
-    uses: ClassVar[tuple[str, ...]] = ("n_keys", "n_features", "n_heads", "head_dim")
+    uses: ClassVar[tuple[str, ...]] = ("n_keys", "n_features", "n_heads", "head_dim", "total_dim")
     quantities: ClassVar[dict[str, Quantity]] = {
         "token_spread": Quantity(
             "1", "size of the differences between tokens, relative to the tokens", "|X - 1 mean(x)'| / |X|"
+        ),
+        "log_token_spread": Quantity(
+            "1", "logarithm of token_spread, of which some draws keep far more than most", "ln |X - 1 mean(x)'| / |X|"
         ),
         "visible_rank": Quantity(
             "1", "number of dimensions in which tokens differ by more than a millionth of their size",
