@@ -61,9 +61,7 @@ def test_printed_number__has_the_margin_of_its_digits_and_is_told_with_its_sourc
     assert margins == {"4": 0.5, "4.2": 0.05, "-0.236": 0.0005, "1.3125": 0.00005, "120": 0.5}
     (found, *_) = compare(claim(value="0.41", **stated), cells([0.4]), ("x",), None)
     assert (found.claimed, found.lower, found.upper) == pytest.approx((0.41, 0.405, 0.415))
-    assert claim(value="0.41", **stated).words == (
-        "It costs. Printed: 0.41, ± 0.005 by its digits (Silverman 1986)."
-    )
+    assert claim(value="0.41", **stated).words == ("It costs. Printed: 0.41, ± 0.005 by its digits (Silverman 1986).")
     for text in ("4/3", "1e3", ".2", "", "1.041 "):
         with pytest.raises(ValidationError, match="pattern"):
             claim(value=text, **stated)
