@@ -3,6 +3,8 @@
 ``kernel``
     Decorator of loops over arrays.  Compiled at the first call with new types, unless an earlier process has done so:
     call it with one set of types for each precision, since every further one costs about a second.
+``exact_kernel``
+    The same, without reordering and fusing.
 ``inlined``
     Decorator of loops inside kernels: a real call that passes slices counts references to them, which costs as much
     as the arithmetic of a tile of keys.
@@ -13,6 +15,8 @@
     The same two for GPUs; modules that use them are imported only where a GPU is asked for.
 ``VECTOR_BYTES``
     Width of the vectors of this processor.
+``SCALES``
+    Whether it splits float32 numbers into whole part and fraction, and scales by powers of 2, by one instruction each.
 ``aligned``
     Memory for large arrays that kernels read or write.
 """
@@ -55,6 +59,11 @@ def kernel(function: Callable[..., Any]) -> Any:
     return keep_compiled(_loops(function))
 
 
+def exact_kernel(function: Callable[..., Any]) -> Any:
+    """As `kernel`, but every operation is rounded as it is written, as NumPy does."""
+    return keep_compiled(numba.njit(function, **_OPTIONS))
+
+
 def _features() -> str:
     # For most processors with 512-bit vectors LLVM prefers those of 256 bits, a caution of 2017: on a server of 2024
     # it halves the rate of products (measured 124 instead of 220 GFLOP/s).
@@ -70,6 +79,7 @@ VECTOR_BYTES = next(
     (width for feature, width in (("+avx512f", 64), ("+avx2", 32)) if feature in numba.config.CPU_FEATURES),  # type: ignore[attr-defined]
     16,
 )
+SCALES = "+avx512dq" in numba.config.CPU_FEATURES  # type: ignore[attr-defined]
 
 
 @functools.cache

@@ -8,8 +8,19 @@ would leave lanes idle.
 
 from __future__ import annotations
 
-from simstudy.kernels.jit import inlined, kernel
-from simstudy.kernels.vectors import at_least, exponent_of_low_bits, load, repeat, spread, store, store_four
+from simstudy.kernels.elementary import POWERS_32, POWERS_64, POWERS_DOWN
+from simstudy.kernels.jit import SCALES, inlined, kernel
+from simstudy.kernels.vectors import (
+    at_least,
+    exponent_of_low_bits,
+    fraction,
+    load,
+    repeat,
+    scale,
+    spread,
+    store,
+    store_four,
+)
 
 # Index legend: i key, q first query of the lanes, k dimension of a head, h and g head.
 
@@ -17,17 +28,42 @@ STRIP = 64
 """Keys whose weights are made before they are multiplied; a tile is a whole number of strips."""
 
 
+# Powers of 2 of four vectors at a time: the operations of one would wait for each other.
+
+
+def _exp2_by_rounding(powers):
+    @inlined
+    def exp2(t0, t1, t2, t3, lowest, magic):
+        # As `elementary.exp2_float32`.
+        t0, t1, t2, t3 = at_least(t0, lowest), at_least(t1, lowest), at_least(t2, lowest), at_least(t3, lowest)
+        m0, m1, m2, m3 = t0 + magic, t1 + magic, t2 + magic, t3 + magic
+        f0, f1, f2, f3 = t0 - (m0 - magic), t1 - (m1 - magic), t2 - (m2 - magic), t3 - (m3 - magic)
+        p0 = p1 = p2 = p3 = spread(powers[0])
+        for c in powers[1:]:
+            p0, p1, p2, p3 = f0 * p0 + c, f1 * p1 + c, f2 * p2 + c, f3 * p3 + c
+        p0, p1 = p0 * exponent_of_low_bits(m0), p1 * exponent_of_low_bits(m1)
+        return p0, p1, p2 * exponent_of_low_bits(m2), p3 * exponent_of_low_bits(m3)
+
+    return exp2
+
+
 @inlined
-def _exp2_four(powers, t0, t1, t2, t3, lowest, magic):
-    # As `elementary.exp2_float32`, for four vectors: the operations of one would wait for each other.
-    t0, t1, t2, t3 = at_least(t0, lowest), at_least(t1, lowest), at_least(t2, lowest), at_least(t3, lowest)
-    m0, m1, m2, m3 = t0 + magic, t1 + magic, t2 + magic, t3 + magic
-    f0, f1, f2, f3 = t0 - (m0 - magic), t1 - (m1 - magic), t2 - (m2 - magic), t3 - (m3 - magic)
-    p0 = p1 = p2 = p3 = spread(powers[0])
-    for c in powers[1:]:
-        p0, p1, p2, p3 = f0 * p0 + c, f1 * p1 + c, f2 * p2 + c, f3 * p3 + c
-    p0, p1 = p0 * exponent_of_low_bits(m0), p1 * exponent_of_low_bits(m1)
-    return p0, p1, p2 * exponent_of_low_bits(m2), p3 * exponent_of_low_bits(m3)
+def exp2_by_scaling(t0, t1, t2, t3, lowest, magic):
+    """As `exp2_by_rounding`, but for small powers, which vanish as denormal numbers do: see `flush_denormals`.
+
+    A polynomial of the fraction, times 2^s from the magic number, is scaled by the whole part: 7 operations for 11.
+    """
+    f0, f1, f2, f3, factor = fraction(t0), fraction(t1), fraction(t2), fraction(t3), exponent_of_low_bits(magic)
+    p0 = p1 = p2 = p3 = factor * POWERS_DOWN[0]
+    for c in POWERS_DOWN[1:]:
+        # The compiler takes these products out of the loop over keys.
+        k = factor * c
+        p0, p1, p2, p3 = f0 * p0 + k, f1 * p1 + k, f2 * p2 + k, f3 * p3 + k
+    return scale(p0, t0), scale(p1, t1), scale(p2, t2), scale(p3, t3)
+
+
+exp2_by_rounding = {"float32": _exp2_by_rounding(POWERS_32), "float64": _exp2_by_rounding(POWERS_64)}
+EXP2 = exp2_by_rounding | ({"float32": exp2_by_scaling} if SCALES else {})
 
 
 @inlined
@@ -60,7 +96,7 @@ def set_exponents(laid, slopes, q, first, size, width, row):
 
 
 @inlined
-def sum_weights(powers, limits, q, values, first, size, sums, row):
+def sum_weights(exp2, limits, q, values, first, size, sums, row):
     """Turn exponents into weights; add the weights at each query to sums[0], and those times values to sums[1]."""
     width = sums.shape[1]
     lowest, magic = load(limits, q), load(limits, limits.shape[1] + q)
@@ -69,8 +105,7 @@ def sum_weights(powers, limits, q, values, first, size, sums, row):
     mass = total = spread(values.dtype.type(0))
     for i in range(0, size, 4):
         place = i * width
-        w0, w1, w2, w3 = _exp2_four(
-            powers,
+        w0, w1, w2, w3 = exp2(
             load(row, place),
             load(row, place + width),
             load(row, place + 2 * width),

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from simstudy.kernels.elementary import POWERS_32, POWERS_64, lowest_float32, lowest_float64
+from simstudy.kernels.elementary import lowest_float32, lowest_float64
 from simstudy.kernels.jit import kernel
 from simstudy.kernels.lanes import (
+    EXP2,
     STRIP,
     add_lane_products,
     scale_weights,
@@ -22,13 +23,13 @@ from simstudy.kernels.memory import lane_memory_for, memory_for
 from simstudy.kernels.ratios import log_mass, normalise
 from simstudy.kernels.shifts import Law, aim
 from simstudy.kernels.tiles import TILE, copy, copy_scales, largest_of, lay_keys, padded
-from simstudy.kernels.vectors import lanes
+from simstudy.kernels.vectors import flush_denormals, lanes, restore_denormals
 
 # Index legend: r replicate, i key, q query, h and g head, k dimension of a head.
 
 BUSY_LANES = 0.9
 """Share of lanes with a query from which on vectors of queries are faster than vectors of keys."""
-_FUNCTIONS = {"float32": (POWERS_32, lowest_float32), "float64": (POWERS_64, lowest_float64)}
+_FUNCTIONS = {"float32": (EXP2["float32"], lowest_float32), "float64": (EXP2["float64"], lowest_float64)}
 
 
 def worth_while(keys: np.ndarray, queries: np.ndarray) -> bool:
@@ -59,24 +60,26 @@ def moments(
 
 
 @kernel
-def _estimates(powers, lowest, keys, values, queries, law, memory, lane_memory, estimates, done):
+def _estimates(exp2, lowest, keys, values, queries, law, memory, lane_memory, estimates, done):
     # estimates[r, q, h] = sum_i w_i values[r, i] / sum_i w_i
     n_replicates, n_heads, n_queries = len(keys), keys.shape[1], queries.shape[3]
     sums, near = memory.sums, memory.near
+    mode = flush_denormals(keys)
     done[:] = True
     for r in range(n_replicates):
         points = queries[r if len(queries) > 1 else 0]
         for h in range(n_heads):
             slopes, limits = memory.slopes[0], memory.limits[0]
             aim(lowest, keys[r, h], points[h], law, memory.rows[0], memory.centres[0], slopes, limits, near[0])
-            _sum(powers, keys[r, h], values[r], law, memory, lane_memory)
+            _sum(exp2, keys[r, h], values[r], law, memory, lane_memory)
             for q in range(n_queries):
                 done[r, q] = done[r, q] and near[0, q] and sums[q, 0, 0] >= law.least
                 estimates[r, q, h] = sums[q, 0, 1] / sums[q, 0, 0]
+    restore_denormals(keys, mode)
 
 
 @kernel
-def _sum(powers, keys, values, law, memory, lane_memory):
+def _sum(exp2, keys, values, law, memory, lane_memory):
     # Sums of one head at all queries.
     y, laid, slopes, limits = memory.data[0], memory.laid[0], memory.slopes[0], memory.limits[0]
     row, lane_sums, width = lane_memory.strips[0], lane_memory.sums, lane_memory.sums.shape[2]
@@ -88,21 +91,22 @@ def _sum(powers, keys, values, law, memory, lane_memory):
         for q in range(0, len(memory.sums), width):
             for first in range(0, padded(size), STRIP):
                 set_exponents(laid, slopes, q, first, STRIP, width, row)
-                sum_weights(powers, limits, q, y, first, STRIP, lane_sums[0], row)
+                sum_weights(exp2, limits, q, y, first, STRIP, lane_sums[0], row)
             take_sums(lane_sums, q, memory.sums)
 
 
 @kernel
-def _moments(powers, lowest, keys, values, variances, queries, law, memory, lane_memory, means, grams, logs, done):
+def _moments(exp2, lowest, keys, values, variances, queries, law, memory, lane_memory, means, grams, logs, done):
     # means, grams and logs as in `few_queries`
     n_replicates, n_heads, n_queries = len(keys), keys.shape[1], queries.shape[3]
     row, centres, near, limits = memory.rows[0], memory.centres, memory.near, memory.limits
+    mode = flush_denormals(keys)
     for r in range(n_replicates):
         points = queries[r if len(queries) > 1 else 0]
         largest = largest_of(variances[r])
         for h in range(n_heads):
             aim(lowest, keys[r, h], points[h], law, row, centres[h], memory.slopes[h], limits[h], near[h])
-        _multiply(powers, keys[r], values[r], variances[r], largest, law, memory, lane_memory)
+        _multiply(exp2, keys[r], values[r], variances[r], largest, law, memory, lane_memory)
         for q in range(n_queries):
             sums = memory.sums[q]
             done[r, q] = True
@@ -111,10 +115,11 @@ def _moments(powers, lowest, keys, values, variances, queries, law, memory, lane
                 if logs.size:
                     logs[r, q, h] = log_mass(sums[h, 0], True, 0, limits[h, 0, q], points[h, :, q], centres[h], law)
             normalise(sums, memory.products[q], largest, near[:, q], means[r, q], grams[r, q])
+    restore_denormals(keys, mode)
 
 
 @kernel
-def _multiply(powers, keys, values, variances, largest, law, memory, lane_memory):
+def _multiply(exp2, keys, values, variances, largest, law, memory, lane_memory):
     # Sums and products of all heads at all queries.
     n_heads, _, n_keys = keys.shape
     y, scale, laid, strips = memory.data[0], memory.data[1], memory.laid, lane_memory.strips
@@ -133,7 +138,7 @@ def _multiply(powers, keys, values, variances, largest, law, memory, lane_memory
             for first in range(0, padded(size), STRIP):
                 for h in range(n_heads):
                     set_exponents(laid[h], slopes[h], q, first, STRIP, width, strips[h])
-                    sum_weights(powers, limits[h], q, y, first, STRIP, lane_sums[h], strips[h])
+                    sum_weights(exp2, limits[h], q, y, first, STRIP, lane_sums[h], strips[h])
                 if scaled:
                     scale_weights(strips, scale, first, width)
                 add_lane_products(strips, width, lane_products)

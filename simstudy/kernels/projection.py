@@ -12,7 +12,7 @@ from simstudy.kernels.vectors import lanes, load, repeat, spread, store_four
 
 # Index legend: r replicate, i key, j feature, c column of the stacked projections (head and dimension).
 
-_TILE = 256
+_TILE = 128
 _STRIDE = _TILE + 16
 """Numbers from one row of a tile to the next: not a power of 2, as the first-level cache holds few such rows."""
 
