@@ -14,7 +14,7 @@ from enum import IntEnum
 import numpy as np
 
 from simstudy.kernels.devices import on_cuda
-from simstudy.kernels.jit import aligned, kernel
+from simstudy.kernels.jit import aligned, kept_by_thread, kernel
 from simstudy.kernels.philox import HALF_WORD, MASK, box_muller, box_muller_float32, philox, uniform_pair
 
 
@@ -92,7 +92,7 @@ def _copy(row, wanted):
 
 
 _FILLERS = {transform: _filler(transform) for transform in (box_muller, box_muller_float32, uniform_pair)}
-_NORMALS = {"float64": box_muller, "float32": box_muller_float32}
+_NORMALS = {np.dtype(np.float64): box_muller, np.dtype(np.float32): box_muller_float32}
 
 
 def normals(
@@ -123,7 +123,7 @@ def normals(
         If an address does not exist: a negative or too large replicate or number of rows.
     """
     out = aligned((count, n_columns, n_rows), dtype)
-    return _filled(_NORMALS[out.dtype.name], stream, role, first, out)
+    return _filled(_NORMALS[out.dtype], stream, role, first, out)
 
 
 def uniforms(stream: str, role: Role, first: int, count: int, n_rows: int, n_columns: int) -> np.ndarray:
@@ -150,6 +150,10 @@ def _filled(transform, stream: str, role: Role, first: int, out: np.ndarray) -> 
 
         philox_cuda.fill(transform, out, *address)
     else:
-        memory = aligned((4, _TILE), np.uint32), aligned((4, _TILE), out.dtype)
-        _FILLERS[transform](out, *address, *memory)
+        _FILLERS[transform](out, *address, *_memory(out.dtype))
     return out
+
+
+@kept_by_thread
+def _memory(real: np.dtype) -> tuple[np.ndarray, np.ndarray]:
+    return aligned((4, _TILE), np.uint32), aligned((4, _TILE), real)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from simstudy.kernels.jit import exact_kernel
+from simstudy.kernels.jit import exact_kernel, writable
 
 # Index legend: r replicate, q query, h and g head, k pair h ≤ g in the order of `numpy.triu_indices`.
 
@@ -35,21 +35,16 @@ def error_products(
     errors = np.empty(means.shape)
     products = np.empty((*means.shape[:2], n_heads * (n_heads + 1) // 2))
     defined = np.empty(len(means), np.bool_)
-    added = np.empty((0, 0, 0, 0)) if gram is None else _writable(gram)
-    _error_products(_writable(means), _writable(target), added, errors, products, defined)
+    added = np.empty((0, 0, 0, 0)) if gram is None else writable(gram, float)
+    _error_products(writable(means, float), writable(target, float), added, errors, products, defined)
     return errors, products, defined
 
 
 def sums_over_queries(numbers: np.ndarray) -> np.ndarray:
     """Σ_q x_qh x_qg: float64 (R, H, H) from (R, Q, H)."""
     sums = np.zeros((len(numbers), numbers.shape[2], numbers.shape[2]))
-    _sum_products(_writable(numbers), sums)
+    _sum_products(writable(numbers, float), sums)
     return sums
-
-
-def _writable(x: np.ndarray) -> np.ndarray:
-    # Read-only or strided arrays are other types to the compiler, and would compile every kernel again.
-    return np.require(x, np.float64, ("C", "W"))
 
 
 @exact_kernel

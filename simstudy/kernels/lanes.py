@@ -74,45 +74,46 @@ def _add_four(t, a0, a1, a2, a3, laid, place, stride):
 
 
 @inlined
-def set_exponents(laid, slopes, q, first, size, width, row):
-    """Set a row to the exponents of the weights of keys first .. first + size − 1, a vector of queries for each."""
-    stride, n_slopes = laid.shape[1], slopes.shape[1]
-    for k in range(0, len(slopes), 4):
-        a0, a1 = load(slopes, k * n_slopes + q), load(slopes, (k + 1) * n_slopes + q)
-        a2, a3 = load(slopes, (k + 2) * n_slopes + q), load(slopes, (k + 3) * n_slopes + q)
-        for i in range(0, size, 4):
-            place, x = i * width, (k + 2) * stride + first + i
-            if k == 0:
-                t0, t1 = repeat(laid, first + i), repeat(laid, first + i + 1)
-                t2, t3 = repeat(laid, first + i + 2), repeat(laid, first + i + 3)
-            else:
-                t0, t1 = load(row, place), load(row, place + width)
-                t2, t3 = load(row, place + 2 * width), load(row, place + 3 * width)
-            t0 = _add_four(t0, a0, a1, a2, a3, laid, x, stride)
-            t1 = _add_four(t1, a0, a1, a2, a3, laid, x + 1, stride)
-            t2 = _add_four(t2, a0, a1, a2, a3, laid, x + 2, stride)
-            t3 = _add_four(t3, a0, a1, a2, a3, laid, x + 3, stride)
-            store_four(row, place, width, t0, t1, t2, t3)
+def _slopes_of_four(slopes, k, q):
+    n, place = slopes.shape[1], k * slopes.shape[1] + q
+    return load(slopes, place), load(slopes, place + n), load(slopes, place + 2 * n), load(slopes, place + 3 * n)
 
 
 @inlined
-def sum_weights(exp2, limits, q, values, first, size, sums, row):
-    """Turn exponents into weights; add the weights at each query to sums[0], and those times values to sums[1]."""
-    width = sums.shape[1]
+def _exponents_of_four(laid, a, k, first, i, width, row):
+    # Of keys first + i .. first + i + 3, up to dimension k + 3; the row holds those up to dimension k − 1, if any.
+    stride, place = laid.shape[1], i * width
+    if k == 0:
+        t0, t1 = repeat(laid, first + i), repeat(laid, first + i + 1)
+        t2, t3 = repeat(laid, first + i + 2), repeat(laid, first + i + 3)
+    else:
+        t0, t1 = load(row, place), load(row, place + width)
+        t2, t3 = load(row, place + 2 * width), load(row, place + 3 * width)
+    x = (k + 2) * stride + first + i
+    t0, t1 = _add_four(t0, *a, laid, x, stride), _add_four(t1, *a, laid, x + 1, stride)
+    return t0, t1, _add_four(t2, *a, laid, x + 2, stride), _add_four(t3, *a, laid, x + 3, stride)
+
+
+@inlined
+def sum_weights(exp2, laid, slopes, limits, q, values, first, size, sums, row):
+    """Set a row to the weights of keys first .. first + size − 1, a vector of queries for each.
+
+    Add the weights at each query to sums[0], and those times values to sums[1].
+    """
+    width, last = sums.shape[1], len(slopes) - 4
+    for k in range(0, last, 4):
+        a = _slopes_of_four(slopes, k, q)
+        for i in range(0, size, 4):
+            store_four(row, i * width, width, *_exponents_of_four(laid, a, k, first, i, width, row))
+    a = _slopes_of_four(slopes, last, q)
     lowest, magic = load(limits, q), load(limits, limits.shape[1] + q)
     # Sums of a strip by themselves, so that rounding grows with strips and not with keys; both sums in one order, so
     # that the mean of a constant is that constant.
     mass = total = spread(values.dtype.type(0))
     for i in range(0, size, 4):
         place = i * width
-        w0, w1, w2, w3 = exp2(
-            load(row, place),
-            load(row, place + width),
-            load(row, place + 2 * width),
-            load(row, place + 3 * width),
-            lowest,
-            magic,
-        )
+        # What the last dimensions add never leaves the registers.
+        w0, w1, w2, w3 = exp2(*_exponents_of_four(laid, a, last, first, i, width, row), lowest, magic)
         mass = (((mass + w0) + w1) + w2) + w3
         y = first + i
         total = w1 * repeat(values, y + 1) + (w0 * repeat(values, y) + total)

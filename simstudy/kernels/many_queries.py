@@ -14,7 +14,6 @@ from simstudy.kernels.lanes import (
     STRIP,
     add_lane_products,
     scale_weights,
-    set_exponents,
     sum_weights,
     take_products,
     take_sums,
@@ -29,7 +28,10 @@ from simstudy.kernels.vectors import flush_denormals, lanes, restore_denormals
 
 BUSY_LANES = 0.9
 """Share of lanes with a query from which on vectors of queries are faster than vectors of keys."""
-_FUNCTIONS = {"float32": (EXP2["float32"], lowest_float32), "float64": (EXP2["float64"], lowest_float64)}
+_FUNCTIONS = {
+    np.dtype(np.float32): (EXP2["float32"], lowest_float32),
+    np.dtype(np.float64): (EXP2["float64"], lowest_float64),
+}
 
 
 def worth_while(keys: np.ndarray, queries: np.ndarray) -> bool:
@@ -43,7 +45,7 @@ def estimates(keys: np.ndarray, values: np.ndarray, queries: np.ndarray, law: La
     found = np.empty((len(keys), queries.shape[3], keys.shape[1]))
     done = np.empty(found.shape[:2], np.bool_)
     memory = memory_for(keys, queries, 1), lane_memory_for(keys, 1)
-    _estimates(*_FUNCTIONS[keys.dtype.name], keys, values, queries, law, *memory, found, done)
+    _estimates(*_FUNCTIONS[keys.dtype], keys, values, queries, law, *memory, found, done)
     return found, done
 
 
@@ -55,7 +57,7 @@ def moments(
     grams, logs = np.empty((*means.shape, keys.shape[1])), np.empty(means.shape if with_mass else (0, 0, 0))
     done = np.empty(means.shape[:2], np.bool_)
     memory = memory_for(keys, queries, keys.shape[1]), lane_memory_for(keys, keys.shape[1])
-    _moments(*_FUNCTIONS[keys.dtype.name], keys, values, variances, queries, law, *memory, means, grams, logs, done)
+    _moments(*_FUNCTIONS[keys.dtype], keys, values, variances, queries, law, *memory, means, grams, logs, done)
     return means, grams, logs, done
 
 
@@ -90,8 +92,7 @@ def _sum(exp2, keys, values, law, memory, lane_memory):
         lay_keys(keys, start, size, memory.centres[0], law.curvature, laid)
         for q in range(0, len(memory.sums), width):
             for first in range(0, padded(size), STRIP):
-                set_exponents(laid, slopes, q, first, STRIP, width, row)
-                sum_weights(exp2, limits, q, y, first, STRIP, lane_sums[0], row)
+                sum_weights(exp2, laid, slopes, limits, q, y, first, STRIP, lane_sums[0], row)
             take_sums(lane_sums, q, memory.sums)
 
 
@@ -137,8 +138,7 @@ def _multiply(exp2, keys, values, variances, largest, law, memory, lane_memory):
         for q in range(0, len(memory.sums), width):
             for first in range(0, padded(size), STRIP):
                 for h in range(n_heads):
-                    set_exponents(laid[h], slopes[h], q, first, STRIP, width, strips[h])
-                    sum_weights(exp2, limits[h], q, y, first, STRIP, lane_sums[h], strips[h])
+                    sum_weights(exp2, laid[h], slopes[h], limits[h], q, y, first, STRIP, lane_sums[h], strips[h])
                 if scaled:
                     scale_weights(strips, scale, first, width)
                 add_lane_products(strips, width, lane_products)

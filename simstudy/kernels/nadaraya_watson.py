@@ -12,6 +12,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from simstudy.kernels import few_queries, many_queries
+from simstudy.kernels.jit import writable
 from simstudy.kernels.shifts import Law, law_of
 
 
@@ -40,7 +41,7 @@ def nw_estimates(
         replicate do not depend on the others.
     """
     keys, queries, law = _arguments(projected_keys, projected_queries, bandwidth, logits)
-    values = _writable(values, keys.dtype)
+    values = writable(values, keys.dtype)
     if not many_queries.worth_while(keys, queries):
         return few_queries.estimates(keys, values, queries, law)
     estimates, done = many_queries.estimates(keys, values, queries, law)
@@ -82,7 +83,7 @@ def nw_moments(
         All are NaN where `nw_estimates` is.
     """
     keys, queries, law = _arguments(projected_keys, projected_queries, bandwidth, logits)
-    values, variances = _writable(values, keys.dtype), _writable(variances, keys.dtype)
+    values, variances = writable(values, keys.dtype), writable(variances, keys.dtype)
     if many_queries.worth_while(keys, queries):
         *found, done = many_queries.moments(keys, values, variances, queries, law, with_mass)
         for part, place, rest in _left(done, queries):
@@ -109,9 +110,4 @@ def _arguments(
     real = projected_keys.dtype
     # Feature-major as the keys are, (R or 1, H, p, Q).
     queries = projected_queries.reshape((-1, *projected_queries.shape[-3:])).transpose(0, 2, 3, 1)
-    return _writable(projected_keys, real), _writable(queries, real), law_of(logits, float(bandwidth), real)
-
-
-def _writable(x: np.ndarray, real: np.dtype) -> np.ndarray:
-    # Read-only or strided arrays are other types to the compiler, and would compile every kernel again.
-    return np.require(x, real, ("C", "W"))
+    return writable(projected_keys, real), writable(queries, real), law_of(logits, float(bandwidth), real)

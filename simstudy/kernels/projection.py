@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from simstudy.kernels.jit import aligned, inlined, kernel
+from simstudy.kernels.jit import aligned, inlined, kept_by_thread, kernel, writable
 from simstudy.kernels.vectors import lanes, load, repeat, spread, store_four
 
 # Index legend: r replicate, i key, j feature, c column of the stacked projections (head and dimension).
@@ -34,15 +34,19 @@ def project(keys: np.ndarray, projections: np.ndarray) -> np.ndarray:
     """
     n_heads, _, head_dim = projections.shape[-3:]
     n_columns, n_keys = n_heads * head_dim, keys.shape[2]
-    stacked = np.moveaxis(projections.reshape((-1, *projections.shape[-3:])), -1, -2)
+    stacked = projections.reshape((-1, *projections.shape[-3:])).swapaxes(-1, -2)
     # Columns pass by fours: those that fill the last four are zero, and their products are dropped.
     rows = np.zeros((len(stacked), -(-n_columns // 4) * 4, keys.shape[1]), keys.dtype)
     rows[:, :n_columns] = stacked.reshape(len(stacked), n_columns, -1)
     projected = aligned((len(keys), n_columns, n_keys), keys.dtype)
     width = lanes(keys.itemsize)
-    memory = aligned((keys.shape[1], _STRIDE), keys.dtype), aligned((4, _STRIDE), keys.dtype)
-    _project(np.require(keys, requirements=("C", "W")), rows, width, *memory, projected)
+    _project(writable(keys, keys.dtype), rows, width, *_memory(keys.shape[1], keys.dtype), projected)
     return projected.reshape(len(keys), n_heads, head_dim, n_keys)
+
+
+@kept_by_thread
+def _memory(n_features: int, real: np.dtype) -> tuple[np.ndarray, np.ndarray]:
+    return aligned((n_features, _STRIDE), real), aligned((4, _STRIDE), real)
 
 
 @kernel
