@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 
 from simstudy.attention.combinations import fit_weights
@@ -22,29 +24,41 @@ from simstudy.kernels.devices import on_cuda
 _LAYERS = {"multi_head_attention": multi_head_attention, "torch_multi_head_attention": torch_multi_head_attention}
 
 
+Prepared = tuple[np.ndarray, np.ndarray, Array]
+"""Key projections, projected queries, and diversity indices (one row for each replicate or one for all)."""
+
+
+def _prepare(cell: Cell, points: np.ndarray, key: np.ndarray, query: np.ndarray) -> Prepared:
+    real = np.dtype(cell.simulation.dtype)
+    indices = np.atleast_2d(diversity_indices(key, cell.bandwidth))
+    rows = len(query) if query.ndim == 4 else 1
+    turned = np.ascontiguousarray(np.broadcast_to(points.T.astype(real), (rows, *points.T.shape)))
+    projected = np.asarray(project(turned, query.astype(real))).transpose(0, 3, 1, 2)
+    queries = np.ascontiguousarray(projected if query.ndim == 4 else projected[0])
+    return key.astype(real), queries, indices
+
+
+@functools.lru_cache(maxsize=32)
+def _fixed(cell: Cell, _on_cuda: bool) -> Prepared:
+    # Kept from batch to batch: indices of many heads take longer than a short one.
+    return _prepare(cell, heads.query_points(cell), *projections_of(cell))
+
+
 class NadarayaWatson:
     """The heads of one cell."""
 
     def __init__(self, _: NadarayaWatsonLearner, cell: Cell) -> None:
         self.cell = cell
         self._dtype = np.dtype(cell.simulation.dtype)
-        self._points = np.ascontiguousarray(heads.query_points(cell).T[None]).astype(self._dtype)
+        self._points = heads.query_points(cell)
         if not cell.heads.redrawn:
-            self._fixed = self._prepare(*projections_of(cell))
-
-    def _prepare(self, key: np.ndarray, query: np.ndarray) -> tuple[np.ndarray, np.ndarray, Array]:
-        """Key projections, projected queries, and diversity indices (one row for each replicate or one for all)."""
-        indices = np.atleast_2d(diversity_indices(key, self.cell.bandwidth))
-        rows = len(query) if query.ndim == 4 else 1
-        points = np.ascontiguousarray(np.broadcast_to(self._points, (rows, *self._points.shape[1:])))
-        projected = np.asarray(project(points, query.astype(self._dtype))).transpose(0, 3, 1, 2)
-        queries = np.ascontiguousarray(projected if query.ndim == 4 else projected[0])
-        return key.astype(self._dtype), queries, indices
+            self._fixed = _fixed(cell, on_cuda())
 
     def evaluate(self, shared: SharedData) -> Members:
         """Return the estimates of all heads at all queries in the replicates of the data."""
         cell = self.cell
-        key, queries, indices = self._prepare(*shared.projections(cell)) if cell.heads.redrawn else self._fixed
+        own = cell.heads.redrawn
+        key, queries, indices = _prepare(cell, self._points, *shared.projections(cell)) if own else self._fixed
         # A GPU has memory for all keys.
         tiled = passes_in_tiles(cell) and not on_cuda()
         means, gram, log_mass = (evaluate_in_tiles if tiled else _evaluate)(cell, shared, key, queries)

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from simstudy.kernels import few_queries, many_queries
+from simstudy.kernels.jit import writable
 from simstudy.kernels.shifts import Law, law_of
 
 
@@ -111,8 +112,3 @@ def arguments_of(
     # Feature-major as the keys are, (R or 1, H, p, Q).
     queries = projected_queries.reshape((-1, *projected_queries.shape[-3:])).transpose(0, 2, 3, 1)
     return writable(projected_keys, real), writable(queries, real), law_of(logits, float(bandwidth), real)
-
-
-def writable(x: np.ndarray, real: np.dtype) -> np.ndarray:
-    """Return an array as kernels take it: read-only or strided ones would be compiled for again."""
-    return np.require(x, real, ("C", "W"))

@@ -9,12 +9,12 @@ from collections.abc import Callable
 
 import numpy as np
 
-from simstudy.kernels.jit import aligned, inlined, kernel
+from simstudy.kernels.jit import aligned, inlined, kept_by_thread, kernel, writable
 from simstudy.kernels.vectors import lanes, load, repeat, spread, store_four
 
 # Index legend: r replicate, i key, j feature, c column of the stacked projections (head and dimension).
 
-_TILE = 256
+_TILE = 128
 _STRIDE = _TILE + 16
 """Numbers from one row of a tile to the next: not a power of 2, as the first-level cache holds few such rows."""
 
@@ -41,18 +41,22 @@ def projector(projections: np.ndarray, real: np.dtype) -> Callable[[np.ndarray],
     """Return what `project` does with these projections, prepared for many calls with keys of one precision."""
     n_heads, n_features, head_dim = projections.shape[-3:]
     n_columns = n_heads * head_dim
-    stacked = np.moveaxis(projections.reshape((-1, *projections.shape[-3:])), -1, -2)
+    stacked = projections.reshape((-1, *projections.shape[-3:])).swapaxes(-1, -2)
     # Columns pass by fours: those that fill the last four are zero, and their products are dropped.
     rows = np.zeros((len(stacked), -(-n_columns // 4) * 4, n_features), real)
     rows[:, :n_columns] = stacked.reshape(len(stacked), n_columns, -1)
-    memory = aligned((n_features, _STRIDE), real), aligned((4, _STRIDE), real)
 
     def call(keys: np.ndarray) -> np.ndarray:
         projected = aligned((len(keys), n_columns, keys.shape[2]), real)
-        _project(np.require(keys, requirements=("C", "W")), rows, lanes(real.itemsize), *memory, projected)
+        _project(writable(keys, real), rows, lanes(real.itemsize), *_memory(n_features, real), projected)
         return projected.reshape(len(keys), n_heads, head_dim, keys.shape[2])
 
     return call
+
+
+@kept_by_thread
+def _memory(n_features: int, real: np.dtype) -> tuple[np.ndarray, np.ndarray]:
+    return aligned((n_features, _STRIDE), real), aligned((4, _STRIDE), real)
 
 
 @kernel

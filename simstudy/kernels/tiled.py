@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from simstudy.kernels import few_queries, many_queries
-from simstudy.kernels.nadaraya_watson import arguments_of, queries_left, writable
+from simstudy.kernels.jit import writable
+from simstudy.kernels.nadaraya_watson import arguments_of, queries_left
 from simstudy.kernels.shifts import Law
 
 Array = NDArray[np.float64]
