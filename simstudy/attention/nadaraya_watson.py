@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 
 from simstudy.attention.combinations import fit_weights
@@ -19,6 +21,13 @@ from simstudy.kernels import project
 _LAYERS = {"multi_head_attention": multi_head_attention, "torch_multi_head_attention": torch_multi_head_attention}
 
 
+@functools.lru_cache(maxsize=512)
+def _fixed_heads(cell: Cell) -> tuple[np.ndarray, np.ndarray, Array]:
+    """Projections of heads that replicates share, and their diversity: what takes longer than a short batch."""
+    key, query = projections_of(cell)
+    return key, query, diversity_indices(key, cell.bandwidth)[None]
+
+
 class NadarayaWatson:
     """The heads of one cell."""
 
@@ -27,21 +36,25 @@ class NadarayaWatson:
         self._dtype = np.dtype(cell.simulation.dtype)
         self._points = np.ascontiguousarray(heads.query_points(cell).T[None]).astype(self._dtype)
         if not cell.heads.redrawn:
-            self._fixed = self._prepare(*projections_of(cell))
+            # Heads that are no population are those of any batch.
+            self._fixed = self._prepare(*_fixed_heads(cell if "heads" in cell.population else cell.in_batch(0)))
 
-    def _prepare(self, key: np.ndarray, query: np.ndarray) -> tuple[np.ndarray, np.ndarray, Array]:
+    def _prepare(self, key: np.ndarray, query: np.ndarray, indices: Array) -> tuple[np.ndarray, np.ndarray, Array]:
         """Key projections, projected queries, and diversity indices (one row for each replicate or one for all)."""
-        indices = np.atleast_2d(diversity_indices(key, self.cell.bandwidth))
         rows = len(query) if query.ndim == 4 else 1
         points = np.ascontiguousarray(np.broadcast_to(self._points, (rows, *self._points.shape[1:])))
         projected = np.asarray(project(points, query.astype(self._dtype))).transpose(0, 3, 1, 2)
         queries = np.ascontiguousarray(projected if query.ndim == 4 else projected[0])
         return key.astype(self._dtype), queries, indices
 
+    def _redrawn(self, shared: SharedData) -> tuple[np.ndarray, np.ndarray, Array]:
+        key, query = shared.projections(self.cell)
+        return self._prepare(key, query, diversity_indices(key, self.cell.bandwidth))
+
     def evaluate(self, shared: SharedData) -> Members:
         """Return the estimates of all heads at all queries in the replicates of the data."""
         cell = self.cell
-        key, queries, indices = self._prepare(*shared.projections(cell)) if cell.heads.redrawn else self._fixed
+        key, queries, indices = self._redrawn(shared) if cell.heads.redrawn else self._fixed
         keys, values = shared.projected(cell, key), shared.values(cell)
         variances = None if cell.simulation.noise_treatment == "drawn" else shared.variances(cell)
         inputs, controlled = Inputs(keys, values, variances, queries), cell.simulation.control_variate != "none"
