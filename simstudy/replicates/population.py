@@ -83,7 +83,8 @@ def population_performance(
     moved = Averages(*(each + part.reshape(-1, *part.shape[2:]) / n for each, part in zip(mean, share, strict=True)))
     influence_given = {name: each - whole[name] for name, each in measures_of(moved, combine, statistics).items()}
     over = Performance(estimate, mcse, contribution, {"failure_rate": lacking}, n, int(n_defined.sum()), n_failed)
-    quadratic = [quadratic_errors(batch, whole["combination_weight"][0], each) for batch, each in kept]
+    weights = whole["combination_weight"][0]
+    quadratic = [quadratic_errors(batch, weights, each, by_query=False) for batch, each in kept]
     return over._replace(given=_given(over, influence_given, batches, used, quadratic))
 
 
