@@ -28,9 +28,8 @@ Prepared = tuple[np.ndarray, np.ndarray, Array]
 """Key projections, projected queries, and diversity indices (one row for each replicate or one for all)."""
 
 
-def _prepare(cell: Cell, points: np.ndarray, key: np.ndarray, query: np.ndarray) -> Prepared:
+def _prepare(cell: Cell, points: np.ndarray, key: np.ndarray, query: np.ndarray, indices: Array) -> Prepared:
     real = np.dtype(cell.simulation.dtype)
-    indices = np.atleast_2d(diversity_indices(key, cell.bandwidth))
     rows = len(query) if query.ndim == 4 else 1
     turned = np.ascontiguousarray(np.broadcast_to(points.T.astype(real), (rows, *points.T.shape)))
     projected = np.asarray(project(turned, query.astype(real))).transpose(0, 3, 1, 2)
@@ -38,10 +37,18 @@ def _prepare(cell: Cell, points: np.ndarray, key: np.ndarray, query: np.ndarray)
     return key.astype(real), queries, indices
 
 
+@functools.lru_cache(maxsize=512)
+def _fixed_heads(cell: Cell) -> Prepared:
+    """Projections of heads that replicates share, and their diversity: what takes longer than a short batch."""
+    key, query = projections_of(cell)
+    return key, query, diversity_indices(key, cell.bandwidth)[None]
+
+
 @functools.lru_cache(maxsize=32)
 def _fixed(cell: Cell, _on_cuda: bool) -> Prepared:
-    # Kept from batch to batch: indices of many heads take longer than a short one.
-    return _prepare(cell, heads.query_points(cell), *projections_of(cell))
+    # Heads that are no population are those of any batch.
+    own = cell if "heads" in cell.population else cell.in_batch(0)
+    return _prepare(cell, heads.query_points(cell), *_fixed_heads(own))
 
 
 class NadarayaWatson:
@@ -54,11 +61,14 @@ class NadarayaWatson:
         if not cell.heads.redrawn:
             self._fixed = _fixed(cell, on_cuda())
 
+    def _redrawn(self, shared: SharedData) -> Prepared:
+        key, query = shared.projections(self.cell)
+        return _prepare(self.cell, self._points, key, query, diversity_indices(key, self.cell.bandwidth))
+
     def evaluate(self, shared: SharedData) -> Members:
         """Return the estimates of all heads at all queries in the replicates of the data."""
         cell = self.cell
-        own = cell.heads.redrawn
-        key, queries, indices = _prepare(cell, self._points, *shared.projections(cell)) if own else self._fixed
+        key, queries, indices = self._redrawn(shared) if cell.heads.redrawn else self._fixed
         # A GPU has memory for all keys.
         tiled = passes_in_tiles(cell) and not on_cuda()
         means, gram, log_mass = (evaluate_in_tiles if tiled else _evaluate)(cell, shared, key, queries)

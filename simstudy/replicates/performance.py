@@ -148,8 +148,10 @@ def jackknife(whole: Array, left_out: Array, sizes: np.ndarray, lengths: np.ndar
     return estimate, (pseudo - estimate) / np.sqrt(parts * (ratio - 1))
 
 
-def quadratic_errors(blocks: Moments, weights: Array, overlap: Array, lengths: np.ndarray) -> Measures:
-    """Standard errors of the quadratic part of squared biases.
+def quadratic_errors(
+    blocks: Moments, weights: Array, overlap: Array, lengths: np.ndarray, *, by_query: bool = True
+) -> Measures:
+    """Standard errors of the quadratic part of squared biases, of those at each query only if asked for.
 
     For mean errors with covariance S over queries: √(2 Σ S_qq'²)/Q when averaged over queries, √2·S_qq at each.  Errors
     of vectors have as many components as their overlap has eigenvectors, and S is over queries and components.
@@ -158,33 +160,41 @@ def quadratic_errors(blocks: Moments, weights: Array, overlap: Array, lengths: n
     mean_error = sums.error_sum / sums.n_defined[:, None, None]
     sizes, scale = (sums.n_defined, lengths[used]), np.broadcast_to(np.diagonal(overlap), len(weights))
     heads = mean_error * np.sqrt(scale)
-    each = np.stack([_quadratic_error(heads[..., h, None], *sizes)[0] for h in range(len(weights))])
-    of_heads, of_heads_by_query = (error / len(weights) for error in _quadratic_error(heads, *sizes))
     values, vectors = np.linalg.eigh(overlap)
     components = weights[:, None] * (vectors * np.sqrt(np.maximum(values, 0.0)))
-    together, by_query = _quadratic_error(mean_error @ components, *sizes)
-    return {
-        "squared_bias": together,
-        "squared_bias_by_query": by_query,
-        "mean_squared_bias": of_heads,
-        "mean_squared_bias_by_query": of_heads_by_query,
-        "head_squared_bias": each,
+    together, of_heads = _deviations(mean_error @ components, *sizes), _deviations(heads, *sizes)
+    errors = {
+        "squared_bias": _averaged(together),
+        "mean_squared_bias": _averaged(of_heads) / len(weights),
+        "head_squared_bias": np.stack([_averaged(of_heads[..., h, None]) for h in range(len(weights))]),
     }
+    if by_query:
+        errors["squared_bias_by_query"] = _at_each(together)
+        errors["mean_squared_bias_by_query"] = _at_each(of_heads) / len(weights)
+    return errors
 
 
-def _quadratic_error(means: Array, sizes: np.ndarray, lengths: np.ndarray) -> tuple[Array, Array]:
-    """Error averaged over queries and at each, from block means (block, query, component) of one error."""
-    n_blocks, n_queries, _ = means.shape
-    if not n_queries:
-        return np.array(np.nan), np.zeros(0)
+def _deviations(means: Array, sizes: np.ndarray, lengths: np.ndarray) -> Array:
+    """Influence of blocks, (block, query, component), on the mean of one error, from means of blocks."""
     ratio, parts = (sizes.sum() / sizes)[:, None, None], (lengths.sum() / lengths)[:, None, None]
-    deviations = (means - (means / ratio).sum(axis=0)) / np.sqrt(parts * (ratio - 1))
+    return np.asarray((means - (means / ratio).sum(axis=0)) / np.sqrt(parts * (ratio - 1)))
+
+
+def _averaged(deviations: Array) -> Array:
+    """Error averaged over queries."""
+    n_blocks, n_queries, _ = deviations.shape
+    if not n_queries:
+        return np.array(np.nan)
     flat = deviations.reshape(n_blocks, -1)
     # |DᵀD| = |DDᵀ| in the Frobenius norm: the smaller of the two is formed.
     covariance = flat.T @ flat if flat.shape[1] < n_blocks else flat @ flat.T
-    at_each = np.einsum("bqc,bqe->qce", deviations, deviations)
-    average = np.array(np.sqrt(2.0) * np.linalg.norm(covariance) / n_queries)
-    return average, np.sqrt(2.0) * np.linalg.norm(at_each, axis=(1, 2))
+    return np.array(np.sqrt(2.0) * np.linalg.norm(covariance) / n_queries)
+
+
+def _at_each(deviations: Array) -> Array:
+    """Error at each query."""
+    products = np.einsum("bqc,bqe->qce", deviations, deviations)
+    return np.asarray(np.sqrt(2.0) * np.linalg.norm(products, axis=(1, 2)))
 
 
 def _defined(blocks: Moments) -> tuple[np.ndarray, Moments]:

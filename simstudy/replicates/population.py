@@ -89,7 +89,7 @@ def population_performance(
     influence_given = {name: each - whole[name] for name, each in measures_of(moved, combine, statistics).items()}
     over = Performance(estimate, mcse, contribution, {"failure_rate": lacking}, n, int(n_defined.sum()), n_failed)
     weights, ones = whole["combination_weight"][0], np.ones(len(batches[0].n_defined))
-    quadratic = [quadratic_errors(batch, weights, each, ones) for batch, each in kept]
+    quadratic = [quadratic_errors(batch, weights, each, ones, by_query=False) for batch, each in kept]
     return over._replace(given=_given(over, influence_given, batches, used, quadratic))
 
 

@@ -7,7 +7,7 @@ import itertools
 import json
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 from pydantic import Field, model_validator
@@ -239,6 +239,7 @@ class Cell(Record):
         tables = {table: getattr(self, table).model_copy(update=found) for table, found in changes.items()}
         return self.model_copy(update=tables) if tables else None
 
+    @lru_cache(maxsize=1 << 14)  # noqa: B019 - asked for with every batch, of cells that a design holds
     def identity(self, engine: str) -> str:
         """Identity of the stored batches: settings and engine, as 20 hexadecimal digits."""
         # Moments are those of the heads, whatever combines them; so cells that differ in this alone share batches.
