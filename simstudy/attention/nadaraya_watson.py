@@ -6,15 +6,18 @@ import numpy as np
 
 from simstudy.attention.combinations import fit_weights
 from simstudy.attention.control_variate import linear_parts
-from simstudy.attention.mechanism import Inputs, evaluate
+from simstudy.attention.mechanism import Estimates, Inputs, evaluate
 from simstudy.attention.members import Array, Members, prepared
 from simstudy.attention.reference import attention, layer, multi_head_attention, torch_multi_head_attention
+from simstudy.attention.tiled import evaluate_in_tiles
 from simstudy.data import heads
 from simstudy.data.geometry import diversity_indices
 from simstudy.data.shared import SharedData, projections_of
 from simstudy.design.settings.cell import ATTENDED, Cell
 from simstudy.design.settings.ensembles import FittedCombination, NadarayaWatsonLearner
+from simstudy.design.settings.tiling import passes_in_tiles
 from simstudy.kernels import project
+from simstudy.kernels.devices import on_cuda
 
 _LAYERS = {"multi_head_attention": multi_head_attention, "torch_multi_head_attention": torch_multi_head_attention}
 
@@ -42,25 +45,25 @@ class NadarayaWatson:
         """Return the estimates of all heads at all queries in the replicates of the data."""
         cell = self.cell
         key, queries, indices = self._prepare(*shared.projections(cell)) if cell.heads.redrawn else self._fixed
-        keys, values = shared.projected(cell, key), shared.values(cell)
-        variances = None if cell.simulation.noise_treatment == "drawn" else shared.variances(cell)
-        inputs, controlled = Inputs(keys, values, variances, queries), cell.simulation.control_variate != "none"
-        means, gram, log_mass = evaluate(cell.estimator, cell.bandwidth, inputs, controlled, cell.visible)
+        # A GPU has memory for all keys.
+        tiled = passes_in_tiles(cell) and not on_cuda()
+        means, gram, log_mass = (evaluate_in_tiles if tiled else _evaluate)(cell, shared, key, queries)
         statistics = {}
         if gram is not None and ATTENDED in cell.statistics:
             statistics[ATTENDED] = gram.mean(axis=(1, 2, 3)) / cell.data.noise_sd**2
         if cell.estimator.reference != "none":
-            statistics["discrepancy"] = self._discrepancy(shared, np.asarray(keys), values, means)
+            statistics["discrepancy"] = self._discrepancy(shared, key, means)
         combination = cell.estimator.combination
         if isinstance(combination, FittedCombination):
-            weights = self._fitted_weights(combination, shared, keys, values)
+            weights = self._fitted_weights(combination, shared, shared.projected(cell, key), shared.values(cell))
             means = np.einsum("rqh,rh->rq", means, weights)[..., None]
         control = None if log_mass is None else linear_parts(cell, means, log_mass)
         return Members(means, gram, indices, statistics, control)
 
-    def _discrepancy(self, shared: SharedData, keys: np.ndarray, values: np.ndarray, means: Array) -> Array:
+    def _discrepancy(self, shared: SharedData, projections: np.ndarray, means: Array) -> Array:
         """Relative root mean square difference over queries from the reference computation: (replicate,)."""
         cell = self.cell
+        keys, values = np.asarray(shared.projected(cell, projections)), shared.values(cell)
         combination, temperature = np.array(cell.weights), cell.bandwidth**2
         key, query = projections_of(cell)
         points = heads.query_points(cell)
@@ -89,6 +92,13 @@ class NadarayaWatson:
         inputs = Inputs(keys, values, None, np.ascontiguousarray(queries))
         outputs = evaluate(cell.estimator, cell.bandwidth, inputs).means
         return np.stack([fit_weights(combination.within, f, t) for f, t in zip(outputs, y, strict=True)])
+
+
+def _evaluate(cell: Cell, shared: SharedData, key: np.ndarray, queries: np.ndarray) -> Estimates:
+    keys, values = shared.projected(cell, key), shared.values(cell)
+    variances = None if cell.simulation.noise_treatment == "drawn" else shared.variances(cell)
+    inputs, controlled = Inputs(keys, values, variances, queries), cell.simulation.control_variate != "none"
+    return evaluate(cell.estimator, cell.bandwidth, inputs, controlled, cell.visible)
 
 
 prepared.register(NadarayaWatsonLearner, NadarayaWatson)
