@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from kills import BATCHES, ENDS, FOLDER, Aim, Fork, Forks, Target
+from stored import remove
 
 from simstudy.design.load import load_design
 from simstudy.execution.ledger import Ledger
@@ -83,7 +84,7 @@ def theory(bench: Bench, n: int) -> Target:
     for _ in range(n):
 
         def one_batch_left() -> Fork:
-            (target.folder / lost).unlink()
+            remove(target.folder / lost)
             target.forget(lost)
             return bench.forks.start(*bench.run("theory"))
 
@@ -130,7 +131,7 @@ def plan(bench: Bench, n: int) -> Target:
     for _ in range(n):
         ledger = Ledger(loaded, Store(target.folder))
         tasks = ledger.pilot_tasks(PILOT_BATCHES)
-        pilot = {f"batches/{cell}/{task.batch:07d}.npy" for task in tasks for cell in ledger.identities(task)}
+        pilot = {f"batches/{cell}/{task.batch:07d}.batch" for task in tasks for cell in ledger.identities(task)}
         arguments = ("plan", bench.design, "--output", bench.place / "plan")
         target.hit(lambda: bench.forks.start(*arguments), Aim(most=6, delay=0.005), pilot)  # noqa: B023
     bench.end(target)

@@ -21,12 +21,13 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 import psutil
+import stored
 import xarray as xr
 from builders import DESIGN, edited
 
 ROOT = Path(__file__).parents[1]
 FOLDER = Path("tiny") / "quick"
-BATCHES = "batches/*/*.npy"
+BATCHES = stored.PATTERN
 ENDS = ("details.nc", "results.nc", "provenance.json", "figures/*", "*.csv", "report.html")
 """What a run writes when all batches are stored, in this order."""
 PATIENCE = 240.0
@@ -256,15 +257,15 @@ class Target:
             pass
 
     def forget(self, path: str) -> None:
-        """Let a batch be computed again: its file was harmed, or is no more."""
+        """Let a batch be computed again: it was harmed, or is no more."""
         self._seen.pop(path, None)
         self._harmed |= state(self.folder, path)
 
     def assert_harmless(self) -> None:
         """No batch was written again, and what was written is whole."""
         now = state(self.folder)
-        stored = {path: was for path, was in self._seen.items() if path.endswith(".npy")}
-        assert stored.items() <= now.items(), f"{self.name}: a stored batch was lost or computed again"
+        kept = {path: was for path, was in self._seen.items() if path.endswith(".batch")}
+        assert kept.items() <= now.items(), f"{self.name}: a stored batch was lost or computed again"
         whole = {path: was for path, was in now.items() if was != self._harmed.get(path)}
         for path in whole:
             if whole[path] != self._seen.get(path):
@@ -279,8 +280,9 @@ class Target:
 
 
 def state(folder: Path, *patterns: str) -> dict[str, tuple[int, int]]:
-    """Files of a study, each with what changes when it is written again: its number, and when it was written."""
-    found = {}
+    """Files and batches of a study, each with what changes when it is written again: its place, and the time."""
+    rows = stored.rows(folder).items()
+    found = {name: (row, 0) for name, row in rows if any(map(PurePosixPath(name).match, patterns or (BATCHES,)))}
     for path in (path for pattern in patterns or (BATCHES, *ENDS) for path in folder.glob(pattern)):
         with contextlib.suppress(FileNotFoundError):
             about = path.stat()
@@ -291,13 +293,16 @@ def state(folder: Path, *patterns: str) -> dict[str, tuple[int, int]]:
 def half_written(folder: Path) -> list[str]:
     """Files that are being written, or were when their process was killed."""
     try:
-        return [name for name in os.listdir(folder / ".partial") if not name.endswith(".pem")]
+        aside = [name for name in os.listdir(folder / ".partial") if not name.endswith(".pem")]
     except FileNotFoundError:
-        return []
+        aside = []
+    return aside + stored.torn(folder)
 
 
 def content(path: Path) -> object:
-    """Whatever of a file every run of a study must repeat."""
+    """Whatever of a file or batch every run of a study must repeat."""
+    if path.suffix == ".batch":
+        return stored.record(path)
     if path.suffix == ".nc":
         return numbers(path)
     return sorted(json.loads(path.read_text())) if path.suffix == ".json" else path.read_bytes()
@@ -313,11 +318,6 @@ def numbers(results: Path) -> dict[str, str]:
 
 def _bytes(values: np.ndarray) -> bytes:
     return repr(values.tolist()).encode() if values.dtype == object else values.tobytes()
-
-
-def batches(output: Path) -> dict[str, bytes]:
-    """Contents of every stored batch."""
-    return {path.relative_to(output).as_posix(): path.read_bytes() for path in sorted(output.rglob("*.npy"))}
 
 
 def command(*arguments: object) -> list[str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.metadata
 import json
-import math
 import os
 import subprocess
 import sys
@@ -162,7 +161,6 @@ def test_replay_of_no_cell__is_told_the_levels(command, tmp_path):
 
 def test_time_left__is_not_told_before_every_cell_has_been_looked_at(tmp_path, monkeypatch):
     monkeypatch.setattr(progress, "SHOW_SECONDS", 0.0)
-    monkeypatch.setattr(progress, "SHOW_SHARE", math.inf)
     design = load_design(write_design(tmp_path))
     told: list[tuple[bool, float | None]] = []
 
@@ -182,4 +180,4 @@ def test_last_state_of_a_run__is_shown_however_soon_it_comes(tmp_path, monkeypat
     with ProgressDisplay(quiet=True) as display:
         run(load_design(write_design(tmp_path)), output=tmp_path / "out", executor="serial", observer=display)
     (task,) = display._bar.tasks
-    assert task.completed == task.total == display.ledger.work_expected
+    assert task.completed == task.total == display.ledger.standing.work_expected

@@ -44,7 +44,7 @@ ALLOWED: dict[str, set[str]] = {
     "data": {"kernels", "design.settings"},
     "transformers": {"theory", "data.geometry", "arguments", "errors"},
     "attention": {"kernels", "data", "design.settings", "weights", "transformers"},
-    "replicates": {"attention", "data", "kernels.devices", "design", "errors"},
+    "replicates": {"attention", "data", "kernels.devices", "kernels.errors", "design", "errors"},
     "execution": {
         "replicates",
         "attention.combinations",
@@ -54,7 +54,7 @@ ALLOWED: dict[str, set[str]] = {
         "errors",
         "text",
     },
-    "verdicts": {"execution", "replicates.performance", "theory", "data", "design"},
+    "verdicts": {"execution", "replicates.folding", "replicates.performance", "theory", "data", "design"},
     "report": {"results", "verdicts", "execution", "design", "errors", "text"},
 }
 

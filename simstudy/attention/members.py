@@ -14,6 +14,7 @@ from simstudy.data.geometry import GEOMETRIC_INDICES
 from simstudy.data.shared import SharedData
 from simstudy.design.settings import Record
 from simstudy.design.settings.cell import Cell
+from simstudy.kernels.errors import sums_over_queries
 
 
 class Control(NamedTuple):
@@ -122,7 +123,7 @@ def _across_queries(members: Members, target: Array) -> dict[str, Array]:
 def _query_correlation(means: Array) -> Array:
     """Correlation of heads over queries, averaged over pairs: (replicate,)."""
     centred = means - means.mean(axis=1, keepdims=True)
-    covariance = np.einsum("rqh,rqg->rhg", centred, centred)
+    covariance = sums_over_queries(centred)
     scale = np.sqrt(np.diagonal(covariance, axis1=1, axis2=2))
     with np.errstate(invalid="ignore", divide="ignore"):
         correlation = covariance / (scale[:, :, None] * scale[:, None, :])

@@ -8,17 +8,33 @@ import numpy as np
 
 from simstudy.attention.combinations import fit_weights
 from simstudy.attention.control_variate import linear_parts
-from simstudy.attention.mechanism import Inputs, evaluate
+from simstudy.attention.mechanism import Estimates, Inputs, evaluate
 from simstudy.attention.members import Array, Members, prepared
 from simstudy.attention.reference import attention, layer, multi_head_attention, torch_multi_head_attention
+from simstudy.attention.tiled import evaluate_in_tiles
 from simstudy.data import heads
 from simstudy.data.geometry import diversity_indices
 from simstudy.data.shared import SharedData, projections_of
 from simstudy.design.settings.cell import ATTENDED, Cell
 from simstudy.design.settings.ensembles import FittedCombination, NadarayaWatsonLearner
+from simstudy.design.settings.tiling import passes_in_tiles
 from simstudy.kernels import project
+from simstudy.kernels.devices import on_cuda
 
 _LAYERS = {"multi_head_attention": multi_head_attention, "torch_multi_head_attention": torch_multi_head_attention}
+
+
+Prepared = tuple[np.ndarray, np.ndarray, Array]
+"""Key projections, projected queries, and diversity indices (one row for each replicate or one for all)."""
+
+
+def _prepare(cell: Cell, points: np.ndarray, key: np.ndarray, query: np.ndarray, indices: Array) -> Prepared:
+    real = np.dtype(cell.simulation.dtype)
+    rows = len(query) if query.ndim == 4 else 1
+    turned = np.ascontiguousarray(np.broadcast_to(points.T.astype(real), (rows, *points.T.shape)))
+    projected = np.asarray(project(turned, query.astype(real))).transpose(0, 3, 1, 2)
+    queries = np.ascontiguousarray(projected if query.ndim == 4 else projected[0])
+    return key.astype(real), queries, indices
 
 
 @functools.lru_cache(maxsize=512)
@@ -34,46 +50,39 @@ class NadarayaWatson:
     def __init__(self, _: NadarayaWatsonLearner, cell: Cell) -> None:
         self.cell = cell
         self._dtype = np.dtype(cell.simulation.dtype)
-        self._points = np.ascontiguousarray(heads.query_points(cell).T[None]).astype(self._dtype)
+        self._points = heads.query_points(cell)
         if not cell.heads.redrawn:
             # Heads that are no population are those of any batch.
-            self._fixed = self._prepare(*_fixed_heads(cell if "heads" in cell.population else cell.in_batch(0)))
+            fixed = _fixed_heads(cell if "heads" in cell.population else cell.in_batch(0))
+            self._fixed = _prepare(cell, self._points, *fixed)
 
-    def _prepare(self, key: np.ndarray, query: np.ndarray, indices: Array) -> tuple[np.ndarray, np.ndarray, Array]:
-        """Key projections, projected queries, and diversity indices (one row for each replicate or one for all)."""
-        rows = len(query) if query.ndim == 4 else 1
-        points = np.ascontiguousarray(np.broadcast_to(self._points, (rows, *self._points.shape[1:])))
-        projected = np.asarray(project(points, query.astype(self._dtype))).transpose(0, 3, 1, 2)
-        queries = np.ascontiguousarray(projected if query.ndim == 4 else projected[0])
-        return key.astype(self._dtype), queries, indices
-
-    def _redrawn(self, shared: SharedData) -> tuple[np.ndarray, np.ndarray, Array]:
+    def _redrawn(self, shared: SharedData) -> Prepared:
         key, query = shared.projections(self.cell)
-        return self._prepare(key, query, diversity_indices(key, self.cell.bandwidth))
+        return _prepare(self.cell, self._points, key, query, diversity_indices(key, self.cell.bandwidth))
 
     def evaluate(self, shared: SharedData) -> Members:
         """Return the estimates of all heads at all queries in the replicates of the data."""
         cell = self.cell
         key, queries, indices = self._redrawn(shared) if cell.heads.redrawn else self._fixed
-        keys, values = shared.projected(cell, key), shared.values(cell)
-        variances = None if cell.simulation.noise_treatment == "drawn" else shared.variances(cell)
-        inputs, controlled = Inputs(keys, values, variances, queries), cell.simulation.control_variate != "none"
-        means, gram, log_mass = evaluate(cell.estimator, cell.bandwidth, inputs, controlled, cell.visible)
+        # A GPU has memory for all keys.
+        tiled = passes_in_tiles(cell) and not on_cuda()
+        means, gram, log_mass = (evaluate_in_tiles if tiled else _evaluate)(cell, shared, key, queries)
         statistics = {}
         if gram is not None and ATTENDED in cell.statistics:
             statistics[ATTENDED] = gram.mean(axis=(1, 2, 3)) / cell.data.noise_sd**2
         if cell.estimator.reference != "none":
-            statistics["discrepancy"] = self._discrepancy(shared, np.asarray(keys), values, means)
+            statistics["discrepancy"] = self._discrepancy(shared, key, means)
         combination = cell.estimator.combination
         if isinstance(combination, FittedCombination):
-            weights = self._fitted_weights(combination, shared, keys, values)
+            weights = self._fitted_weights(combination, shared, shared.projected(cell, key), shared.values(cell))
             means = np.einsum("rqh,rh->rq", means, weights)[..., None]
         control = None if log_mass is None else linear_parts(cell, means, log_mass)
         return Members(means, gram, indices, statistics, control)
 
-    def _discrepancy(self, shared: SharedData, keys: np.ndarray, values: np.ndarray, means: Array) -> Array:
+    def _discrepancy(self, shared: SharedData, projections: np.ndarray, means: Array) -> Array:
         """Relative root mean square difference over queries from the reference computation: (replicate,)."""
         cell = self.cell
+        keys, values = np.asarray(shared.projected(cell, projections)), shared.values(cell)
         combination, temperature = np.array(cell.weights), cell.bandwidth**2
         key, query = projections_of(cell)
         points = heads.query_points(cell)
@@ -102,6 +111,13 @@ class NadarayaWatson:
         inputs = Inputs(keys, values, None, np.ascontiguousarray(queries))
         outputs = evaluate(cell.estimator, cell.bandwidth, inputs).means
         return np.stack([fit_weights(combination.within, f, t) for f, t in zip(outputs, y, strict=True)])
+
+
+def _evaluate(cell: Cell, shared: SharedData, key: np.ndarray, queries: np.ndarray) -> Estimates:
+    keys, values = shared.projected(cell, key), shared.values(cell)
+    variances = None if cell.simulation.noise_treatment == "drawn" else shared.variances(cell)
+    inputs, controlled = Inputs(keys, values, variances, queries), cell.simulation.control_variate != "none"
+    return evaluate(cell.estimator, cell.bandwidth, inputs, controlled, cell.visible)
 
 
 prepared.register(NadarayaWatsonLearner, NadarayaWatson)

@@ -14,8 +14,8 @@ from enum import IntEnum
 import numpy as np
 
 from simstudy.kernels.devices import on_cuda
-from simstudy.kernels.jit import aligned, kernel
-from simstudy.kernels.philox import HALF_WORD, MASK, box_muller, philox, uniform_pair
+from simstudy.kernels.jit import aligned, kept_by_thread, kernel
+from simstudy.kernels.philox import HALF_WORD, MASK, box_muller, box_muller_float32, philox, uniform_pair
 
 
 class Role(IntEnum):
@@ -61,7 +61,7 @@ def _filler(transform):
             x[i], y[i] = transform(np.uint64(words[0, i]), np.uint64(words[1, i]))
 
     @kernel
-    def fill(out, k0, k1, role, first, words, tile):
+    def fill(out, k0, k1, role, first, first_row, words, tile):
         # r: replicate; b: block of four columns; i: row; j: column within the block
         n_replicates, n_columns, n_rows = out.shape
         for r in range(n_replicates):
@@ -71,22 +71,32 @@ def _filler(transform):
             for b in range((n_columns + 3) // 4):
                 used = min(4, n_columns - 4 * b)
                 for start in range(0, n_rows, _TILE):
-                    _fill_words(words, np.uint64(b), np.uint64(start), c2, c3, k0, k1)
+                    _fill_words(words, np.uint64(b), first_row + np.uint64(start), c2, c3, k0, k1)
+                    whole = used == 4 and start + _TILE <= n_rows
                     for pair in range(0, used, 2):
-                        fill_pair(words[pair : pair + 2], tile[pair], tile[pair + 1])
-                    for j in range(used):
-                        wanted = out[r, 4 * b + j, start : start + _TILE]
-                        for i in range(wanted.size):
-                            wanted[i] = tile[j, i]
+                        x, y = tile[pair], tile[pair + 1]
+                        if whole:
+                            c = 4 * b + pair
+                            x, y = out[r, c, start : start + _TILE], out[r, c + 1, start : start + _TILE]
+                        fill_pair(words[pair : pair + 2], x, y)
+                    for j in range(0 if whole else used):
+                        _copy(tile[j], out[r, 4 * b + j, start : start + _TILE])
 
     return fill
 
 
-_FILLERS = {transform: _filler(transform) for transform in (box_muller, uniform_pair)}
+@kernel
+def _copy(row, wanted):
+    for i in range(wanted.size):
+        wanted[i] = row[i]
+
+
+_FILLERS = {transform: _filler(transform) for transform in (box_muller, box_muller_float32, uniform_pair)}
+_NORMALS = {np.dtype(np.float64): box_muller, np.dtype(np.float32): box_muller_float32}
 
 
 def normals(
-    stream: str, role: Role, first: int, count: int, n_rows: int, n_columns: int, dtype: str = "float64"
+    stream: str, role: Role, first: int, count: int, n_rows: int | range, n_columns: int, dtype: str = "float64"
 ) -> np.ndarray:
     """Standard normals of replicates first .. first + count - 1, feature-major.
 
@@ -99,9 +109,10 @@ def normals(
     first, count : int
         First replicate and number of replicates; all below 2**56.
     n_rows, n_columns : int
-        Rows (keys) and columns (features).  A smaller number gives a prefix of the same numbers.
+        Rows (keys) and columns (features).  A smaller number gives a prefix of the same numbers, and a range of rows
+        that begins at a multiple of 128 this part of them.
     dtype : {"float64", "float32"}
-        Computed in float64 and rounded, so that both types show the same numbers.
+        Both are made of the same words: they are the same numbers to 5e-7 relative.
 
     Returns
     -------
@@ -112,10 +123,12 @@ def normals(
     ValueError
         If an address does not exist: a negative or too large replicate or number of rows.
     """
-    return _filled(box_muller, stream, role, first, aligned((count, n_columns, n_rows), dtype))
+    rows = _rows(n_rows)
+    out = aligned((count, n_columns, len(rows)), dtype)
+    return _filled(_NORMALS[out.dtype], stream, role, first, rows, out)
 
 
-def uniforms(stream: str, role: Role, first: int, count: int, n_rows: int, n_columns: int) -> np.ndarray:
+def uniforms(stream: str, role: Role, first: int, count: int, n_rows: int | range, n_columns: int) -> np.ndarray:
     """Uniforms in (0, 1) under the addresses of :func:`normals`, of which they use the same words.
 
     Always float64: the largest would round to 1 in float32.
@@ -124,21 +137,32 @@ def uniforms(stream: str, role: Role, first: int, count: int, n_rows: int, n_col
     -------
     ndarray, shape (count, n_columns, n_rows)
     """
-    return _filled(uniform_pair, stream, role, first, aligned((count, n_columns, n_rows), np.float64))
+    rows = _rows(n_rows)
+    return _filled(uniform_pair, stream, role, first, rows, aligned((count, n_columns, len(rows)), np.float64))
 
 
-def _filled(transform, stream: str, role: Role, first: int, out: np.ndarray) -> np.ndarray:
+def _rows(n_rows: int | range) -> range:
+    return n_rows if isinstance(n_rows, range) else range(n_rows)
+
+
+def _filled(transform, stream: str, role: Role, first: int, rows: range, out: np.ndarray) -> np.ndarray:
     if not 0 <= first <= MAX_REPLICATES - out.shape[0]:
         raise ValueError(f"replicates {first} + {out.shape[0]} reach beyond [0, 2**56)")
-    if out.shape[2] > MAX_ROWS:
-        raise ValueError(f"{out.shape[2]} rows are more than 2**32")
+    if rows.stop > MAX_ROWS:
+        raise ValueError(f"{rows.stop} rows are more than 2**32")
+    if rows.start % _TILE:
+        raise ValueError(f"rows begin at {rows.start}, which is no multiple of {_TILE}")
     key = int(stream[:16], 16)
     address = np.uint64(key & 0xFFFFFFFF), np.uint64(key >> 32), np.uint64(role), np.uint64(first)
-    if on_cuda():
+    if on_cuda() and not rows.start:
         from simstudy.kernels import philox_cuda
 
         philox_cuda.fill(transform, out, *address)
     else:
-        memory = aligned((4, _TILE), np.uint32), aligned((4, _TILE), np.float64)
-        _FILLERS[transform](out, *address, *memory)
+        _FILLERS[transform](out, *address, np.uint64(rows.start), *_memory(out.dtype))
     return out
+
+
+@kept_by_thread
+def _memory(real: np.dtype) -> tuple[np.ndarray, np.ndarray]:
+    return aligned((4, _TILE), np.uint32), aligned((4, _TILE), real)

@@ -21,7 +21,6 @@ class SharedData:
         self.first, self.count = first, count
         self._cell = cell
         self._known: dict[tuple[Any, ...], Any] = {}
-        self._keys = training.draw_keys(cell, first, count)
 
     def _once(self, address: tuple[Any, ...], compute: Callable[[], Any]) -> Any:
         if address not in self._known:
@@ -36,7 +35,8 @@ class SharedData:
 
     def keys(self, n_keys: int) -> np.ndarray:
         """X: (replicate, feature, key), the first keys."""
-        return self._once(("keys", n_keys), lambda: np.ascontiguousarray(self._keys[:, :, :n_keys]))
+        drawn = self._once(("drawn",), lambda: training.draw_keys(self._cell, self.first, self.count))
+        return self._once(("keys", n_keys), lambda: np.ascontiguousarray(drawn[:, :, :n_keys]))
 
     def values(self, cell: Cell) -> np.ndarray:
         """E[Y | X], and the outcomes Y where the cell draws noise: (replicate, key)."""
@@ -81,16 +81,18 @@ class SharedData:
     def projected(self, cell: Cell, projections: np.ndarray) -> np.ndarray:
         """Keys as each head sees them: (replicate, head, dimension, key), on the device that computes."""
         n, scale = cell.data.n_keys, cell.estimator.key_scale
-        return self._once(("projected", n, *_own(cell), scale), lambda: self._projected(n, projections, scale))
+        address = "projected", n, *_own(cell), scale
+        return self._once(address, lambda: scaled(project(self.keys(n), projections), scale))
 
-    def _projected(self, n_keys: int, projections: np.ndarray, scale: str) -> np.ndarray:
-        keys = project(self.keys(n_keys), projections)
-        if scale == "normalised":
-            # A key of length zero has no direction: its replicate is undefined, and counted.
-            keys = np.asarray(keys)
-            with np.errstate(invalid="ignore"):
-                keys /= np.sqrt((keys * keys).sum(axis=2, keepdims=True) / keys.shape[2])
-        return keys
+
+def scaled(keys: np.ndarray, scale: str) -> np.ndarray:
+    """Return projected keys, which may be overwritten, of the length that a `key_scale` asks for."""
+    if scale == "normalised":
+        # A key of length zero has no direction: its replicate is undefined, and counted.
+        keys = np.asarray(keys)
+        with np.errstate(invalid="ignore"):
+            keys /= np.sqrt((keys * keys).sum(axis=2, keepdims=True) / keys.shape[2])
+    return keys
 
 
 def _own(cell: Cell) -> tuple[Any, ...]:

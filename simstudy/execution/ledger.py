@@ -8,109 +8,89 @@ from __future__ import annotations
 
 import heapq
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import groupby, islice
 from typing import TypeVar
 
-from simstudy.design.document import Design, PlannedCell
+from simstudy.design.document import Design
 from simstudy.design.settings.cell import Cell
 from simstudy.errors import UserError
+from simstudy.execution.account import Account, Standing
 from simstudy.execution.batch_files import Shape, Statement
 from simstudy.execution.engine import engine
 from simstudy.execution.queue import Task
+from simstudy.execution.segments import segment_of
 from simstudy.execution.store import Store
 from simstudy.replicates.batch import shares_data
+from simstudy.replicates.folding import FINE_BATCHES, block_lengths, fold, whole_blocks
 from simstudy.replicates.moments import Moments
 from simstudy.replicates.performance import Performance
 from simstudy.replicates.population import measured
-from simstudy.replicates.stopping import GROWTH, Shortfall, first_target, needed, next_target, shortfall
+from simstudy.replicates.stopping import GROWTH, first_target, next_target
 
 T = TypeVar("T")
 
 CELLS_PER_TASK = 8
 """Cells that one task evaluates on shared data: more would save little drawing and make tasks long."""
+KEPT_BYTES = 1 << 28
+"""Room for batches that were read, so that the next look at their cell reads new ones alone."""
 IN_FLIGHT = 1 << 14
 """Batches handed out and not yet back beyond which no task is made: turns of many workers, and some tens of MiB."""
-
-
-@dataclass
-class Account:
-    """Where one planned cell stands.
-
-    Attributes
-    ----------
-    planned
-        The cell and the precision it is to be run to.
-    identity
-        Name under which its batches are stored.
-    target
-        Batches wanted so far.
-    done
-        Batches folded at the last look; equal to ``target`` once the stopping rule wants no more.
-    performance
-        Measures at the last look; None before the first, or if fewer than two blocks have a defined replicate.
-    failed
-        Numbers of the replicates without a defined estimate at the last look.
-    missing
-        How many of the batches wanted are not stored.
-    damaged
-        Stored batches that turned out damaged and have to be computed again.
-    looks
-        Batches at each look so far.
-    """
-
-    planned: PlannedCell
-    identity: str
-    target: int
-    done: int = 0
-    performance: Performance | None = None
-    failed: tuple[int, ...] = ()
-    missing: int = 0
-    damaged: set[int] = field(default_factory=set)
-    looks: list[int] = field(default_factory=list)
-
-    @property
-    def finished(self) -> bool:
-        """Whether the stopping rule wants no further batch."""
-        return self.done == self.target
-
-    @property
-    def expected(self) -> int:
-        """Batches that the precision will take in all, as far as the last look can tell."""
-        if self.performance is None:
-            return self.target
-        return max(self.target, needed(self.done, self.performance, self.planned.precision, self.batch_size))
-
-    @property
-    def n_failed(self) -> int:
-        """Number of replicates without a defined estimate at the last look."""
-        return len(self.failed)
-
-    @property
-    def shortfall(self) -> Shortfall | None:
-        """The MCSE at the last look that is furthest from the MCSE wanted; None without measures."""
-        return None if self.performance is None else shortfall(self.performance, self.planned.precision)
-
-    @property
-    def reached(self) -> bool:
-        """Whether the precision wanted was reached."""
-        return self.shortfall is not None and self.shortfall.ratio <= 1.0
-
-    @property
-    def batch_size(self) -> int:
-        """Replicates in one batch."""
-        return self.planned.cell.simulation.batch_size
 
 
 Rule = Callable[[Sequence[Account]], Sequence[int]]
 """From the accounts of all cells, none of which wants a batch for itself, to how many are wanted for the whole."""
 
-_Read = tuple[str, list[int], list[tuple[int, Moments | None]]]
-"""Batches that were read last: whose they are, their numbers, and with their moments."""
-
 Control = Callable[[Cell, Performance], Performance]
 """From a cell and its performance to one with smaller errors."""
+
+
+class Kept:
+    """What was read of cells: each batch once, while there is room for those of all cells that are looked at.
+
+    Batches that are not folded are kept one by one, as cells that differ in the weights of heads alone have the same
+    ones, and want other numbers of them.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._cells: dict[str, dict[int, Moments]] = {}
+        self._room = KEPT_BYTES
+
+    def read(self, account: Account, batches: list[int]) -> tuple[list[Moments], set[int]]:
+        """Return what these batches of a cell, in order, fold to, and which of them are damaged and left out."""
+        identity, cell = account.identity, account.planned.cell
+        kept = self._cells[identity] = self._cells.pop(identity, {})  # behind the others: those in front go first
+        known = {stop: part for stop, part in kept.items() if batches[stop - 1 : stop] == [stop - 1]}
+        parts, done = list(known.values()), max(known, default=0)
+        unfolded: list[Moments] = []
+        damaged: set[int] = set()
+        # Few at first, as those that are kept one by one keep what was read with them.
+        for _, together in groupby(batches[done:], lambda number: (segment_of(number), number < FINE_BATCHES)):
+            numbers = list(together)
+            read = self._store.read_batches(identity, numbers, Shape.of(cell))
+            damaged.update(number for number in numbers if number not in read)
+            unfolded += [read[number] for number in numbers if number in read]
+            stop = done + len(unfolded)
+            whole = stop if cell.population else whole_blocks(stop)
+            now, unfolded = unfolded[: whole - done], unfolded[whole - done :]
+            n_single = len(now) if cell.population else max(0, FINE_BATCHES - done)
+            new = dict(enumerate(now[:n_single], done + 1))
+            if now[n_single:]:
+                new[whole] = fold(now[n_single:], whole - len(now[n_single:]))
+            if not damaged and done == max(kept, default=0) and batches[whole - 1 : whole] == [whole - 1]:
+                kept |= new
+                self._room -= _bytes(new)
+            parts += new.values()
+            done = whole
+        while self._room < 0 and len(self._cells) > 1:
+            self._room += _bytes(self._cells.pop(next(iter(self._cells))))
+        return parts + ([fold(unfolded, done)] if unfolded else []), damaged
+
+
+def _bytes(parts: Mapping[int, Moments]) -> int:
+    return sum(field.nbytes for part in parts.values() for field in part)
 
 
 class Ledger:
@@ -136,11 +116,13 @@ class Ledger:
         self._control = control
         # Batches of different devices differ in their last bits, and are never mixed.
         self._device = device
-        self.accounts = []
+        self.accounts: list[Account] = []
+        self.standing = Standing()
+        self._identities: dict[int, str] = {}
         self._sharers: dict[str, list[Account]] = defaultdict(list)
         for planned in design.cells:
             cell = planned.cell
-            identity = self._identity(cell)
+            identity = self._identities[id(cell)] = cell.identity(engine(device, [cell]))
             target = first_target(planned.precision, cell.simulation.batch_size, population=bool(cell.population))
             account = Account(planned, identity, target)
             self.accounts.append(account)
@@ -149,10 +131,7 @@ class Ledger:
         self._streams: deque[Iterator[Task]] = deque()
         self._queued: set[tuple[str, int]] = set()
         self._written: set[tuple[str, int]] = set()
-        self._last_read: _Read = ("", [], [])
-
-    def _identity(self, cell: Cell) -> str:
-        return cell.identity(engine(self._device, [cell]))
+        self._kept = Kept(store)
 
     def state_cells(self) -> None:
         """Write down beside the batches of each cell what it is, for those who compute them again."""
@@ -175,14 +154,14 @@ class Ledger:
 
     def identities(self, task: Task) -> list[str]:
         """Return under which names the batches of a task are stored."""
-        return [self._identity(cell) for cell in task.cells]
+        # By the object that the account holds: to digest its settings again would take longer than a short batch.
+        return [self._identities[id(cell)] for cell in task.cells]
 
     def record(self, task: Task, batches: list[Moments]) -> list[Task]:
         """Store the moments of a task and return further tasks, as many as there is room for."""
         touched = []
-        for identity, moments in zip(self.identities(task), batches, strict=True):
-            self._store.write_batch(identity, task.batch, moments)
-            self._last_read = ("", [], [])  # it may hold this very batch, as damaged
+        for cell, identity, moments in zip(task.cells, self.identities(task), batches, strict=True):
+            self._store.write_batch(identity, task.batch, moments, Shape.of(cell))
             self._written.add((identity, task.batch))
             self._stored[identity].add(task.batch)
             self._queued.discard((identity, task.batch))
@@ -191,23 +170,18 @@ class Ledger:
                 if not account.missing and not account.finished:
                     self._advance(account)
                     touched.append(account)
-        self._last_read = ("", [], [])  # memory follows what is in flight
+                self._note(account)
         return self._further([*touched, *self._look_at_all()])
 
-    @property
-    def work_done(self) -> float:
-        """Estimated cost of the batches that are stored and wanted."""
-        return sum((a.target - a.missing) * cost(a.planned.cell) for a in self.accounts)
-
-    @property
-    def work_expected(self) -> float:
-        """Estimated cost of the batches that the precision will take; every look corrects it."""
-        return sum(a.expected * cost(a.planned.cell) for a in self.accounts)
+    def _note(self, account: Account) -> None:
+        """Take note of an account that may have changed, so that nobody who asks for the sum goes through all."""
+        before, account.noted = account.noted, account.standing
+        self.standing = self.standing.changed(before, account.noted)
 
     @property
     def work_known(self) -> bool:
         """Whether every cell has been looked at: before, nobody can tell how many batches its precision will take."""
-        return all(account.done for account in self.accounts)
+        return self.standing.looked == len(self.accounts)
 
     def tally(self) -> dict[str, int]:
         """Return how many batches this run computed, and how many it found damaged and found whole."""
@@ -223,8 +197,9 @@ class Ledger:
 
         For those who wait: the stopping rule itself looks at all batches or none.
         """
-        whole = [moments for _, moments in self._read(account) if moments is not None]
-        seen = replace(account, done=len(whole), performance=None, failed=())
+        stored = self._stored_of(account)
+        whole, damaged = self._kept.read(account, stored)
+        seen = replace(account, done=len(stored) - len(damaged), performance=None, failed=())
         if whole:
             self._measure(seen, whole)
         return seen
@@ -232,20 +207,21 @@ class Ledger:
     def _advance(self, account: Account) -> None:
         """Look at a cell as long as everything for its next look is stored."""
         while True:
-            account.missing = account.target - len(self._stored_of(account))
+            stored = self._stored_of(account)
+            account.missing = account.target - len(stored)
             if account.missing or account.finished:
-                return
-            batches = self._read(account)
-            damaged = {batch for batch, moments in batches if moments is None}
+                break
+            whole, damaged = self._kept.read(account, stored)
             if damaged:
                 self._discard(account, damaged)
             else:
-                self._look(account, [moments for _, moments in batches if moments is not None])
+                self._look(account, whole)
+        self._note(account)
 
     def _look_at_all(self) -> list[Account]:
         """Ask the rule as long as no cell wants more, and return those that it wants more of."""
         raised: list[Account] = []
-        while self._rule is not None and all(account.finished for account in self.accounts):
+        while self._rule is not None and self.standing.finished == len(self.accounts):
             wanted = self._rule(self.accounts)
             further = [(a, min(n, GROWTH * a.done)) for a, n in zip(self.accounts, wanted, strict=True) if n > a.target]
             if not further:
@@ -260,28 +236,17 @@ class Ledger:
         """Return the numbers of the batches that are wanted and stored, in order."""
         return sorted(batch for batch in self._stored[account.identity] if batch < account.target)
 
-    def _read(self, account: Account) -> list[tuple[int, Moments | None]]:
-        """Return the batches that are wanted and stored, in order; None for one that is damaged.
-
-        Cells that differ in the weights of heads alone look at the same ones, one after the other: they are read once.
-        """
-        identity, numbers = account.identity, self._stored_of(account)
-        if self._last_read[:2] != (identity, numbers):
-            shape = Shape.of(account.planned.cell)
-            read = [(batch, self._store.read_batch(identity, batch, shape)) for batch in numbers]
-            self._last_read = identity, numbers, read
-        return self._last_read[2]
-
     def _discard(self, account: Account, damaged: set[int]) -> None:
         """Forget damaged batches, so that they are computed again; but not twice."""
         for batch in damaged:
             if (account.identity, batch) in self._written:
-                path = self._store.batch_path(account.identity, batch)
-                raise UserError(f"{path}: cannot be read back; check the disk of the outputs, and run again")
+                place = self._store.place(account.identity, batch)
+                raise UserError(f"{place}: cannot be read back; check the disk of the outputs, and run again")
         account.damaged |= damaged
         self._stored[account.identity] -= damaged
         for sharer in self._sharers[account.identity]:
             sharer.missing = sharer.target - len(self._stored_of(sharer))
+            self._note(sharer)
 
     def _look(self, account: Account, batches: list[Moments]) -> None:
         account.done = account.target
@@ -297,7 +262,7 @@ class Ledger:
         # With too few defined estimates there is no Monte Carlo error, and more replicates of the same would not
         # help before the ceiling: the cell stops, its failures counted.
         cell = account.planned.cell
-        performance = measured(cell, batches)
+        performance = measured(cell, batches, block_lengths(account.done))
         account.performance = performance and self._control(cell, performance)
 
     def _further(self, accounts: list[Account]) -> list[Task]:
@@ -345,13 +310,3 @@ def sharing_data(entries: Iterable[T], cell_of: Callable[[T], Cell]) -> list[lis
 def of_one_task(sharers: list[T]) -> Iterator[list[T]]:
     """Yield what one task evaluates of cells that share data, or of anything that stands for one."""
     return (sharers[start : start + CELLS_PER_TASK] for start in range(0, len(sharers), CELLS_PER_TASK))
-
-
-def cost(cell: Cell) -> float:
-    """Return the estimated cost of a batch of a cell, in arbitrary units: normals drawn and weights evaluated."""
-    data, heads = cell.data, cell.heads
-    per_key = data.n_features * (1 + heads.n_heads * heads.head_dim / 8)
-    per_weight = 1 + heads.head_dim / 8 + heads.n_heads / 8
-    # An instance is taken for attention of every key to all.
-    weights = (cell.n_queries or data.n_keys) * heads.n_heads * per_weight
-    return cell.simulation.batch_size * data.n_keys * (per_key + weights)

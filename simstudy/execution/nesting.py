@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from simstudy.design.settings.cell import N_BLOCKS, Cell
-from simstudy.execution.ledger import Account
+from simstudy.execution.account import Account
 from simstudy.replicates.batch import Evaluation
 
 TIMED_DRAWS = 3

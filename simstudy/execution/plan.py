@@ -12,9 +12,12 @@ import numpy as np
 
 from simstudy.design.document import Design
 from simstudy.design.own_code import require_word
-from simstudy.execution.ledger import Account, Ledger, cost
+from simstudy.execution.account import Account, cost
+from simstudy.execution.batch_files import Shape
+from simstudy.execution.ledger import Ledger
 from simstudy.execution.nesting import Nesting, nesting
 from simstudy.execution.queue import open_queue
+from simstudy.execution.segments import ENTRY
 from simstudy.execution.store import DEFAULT_OUTPUT, Store, require_writable, store_of
 from simstudy.execution.usage import Meter
 
@@ -121,7 +124,7 @@ def _grids(accounts: list[Account], seconds: dict[str, float], store: Store) -> 
     planned: dict[str, int] = defaultdict(int)
     for account in accounts:
         first, last = planned[account.identity], max(planned[account.identity], account.expected)
-        stored = store.stored_batches(account.identity)
+        stored, shape = store.stored_batches(account.identity), Shape.of(account.planned.cell)
         missing = last - first - sum(first <= batch < last for batch in stored)
         planned[account.identity] = last
         before = plans.get(account.planned.grid, GridPlan(account.planned.grid, 0, 0, 0, 0, 0.0))
@@ -129,7 +132,7 @@ def _grids(accounts: list[Account], seconds: dict[str, float], store: Store) -> 
             before.grid,
             before.cells + 1,
             before.replicates + account.expected * account.batch_size,
-            before.bytes + account.expected * store.batch_bytes(account.identity),
+            before.bytes + account.expected * (shape.record.itemsize + ENTRY.itemsize),
             before.batches + missing,
             before.cpu_seconds + missing * seconds.get(account.identity, 0.0),
             (*before.nestings, *filter(None, [nesting(account, seconds.get(account.identity, 0.0))])),

@@ -44,7 +44,7 @@ TASKS_PER_THREAD = 3
 
 COUNT_SECONDS = 1.0
 """Time after which the workers of a scheduler are counted again: asking it for them takes as long as short batches."""
-TURN_SECONDS = 0.25
+TURN_SECONDS = 0.5
 """Processor time that a worker is given work for at a time: handing it over takes milliseconds, as do short batches."""
 
 
@@ -120,6 +120,7 @@ class TurnQueue(Queue, ABC):
             tasks, outcomes = self._next_ended()
             self._flying -= 1
             self._seconds = max(1e-6, sum(outcome.usage.cpu_seconds for outcome in outcomes) / len(outcomes))
+            self._supply()  # before its outcomes are stored, so that no worker waits for the disk
             yield from zip(tasks, outcomes, strict=True)
 
     def _supply(self) -> None:

@@ -2,17 +2,17 @@
 
 Layout of a study folder::
 
-    batches/<cell identity>/<batch number>.npy   one immutable file for each batch, checksummed, stating its address
-    batches/<cell identity>/cell.json            settings and engine, of which the identity is a digest
+    batches/<cell identity>/0000.records  .index  batches 0 to 4095 of a cell, and what each of them is: see `segments`
+    batches/<cell identity>/cell.json             settings and engine, of which the identity is a digest
     results.nc  details.nc  report.html  figures/  verdicts.csv  comparisons.csv  cells.csv  provenance.json
     .lock  .owner.json  .partial/                who writes here, and what is not whole yet
     confirmed/<seal and beacon>/                 the same of a confirmatory run, and confirmation.json
 
-A file is written beside its place and renamed into it: a killed process leaves the whole file or none.  A batch file is
-named by what decides its contents, so merging two folders is copying files, and a changed design or engine looks
-elsewhere instead of reusing what no longer holds.  Batches are flushed to disk a second's worth at a time, as flushing
-each takes longer than computing it: what a loss of power spoils of the last second its digest tells, and it is computed
-again.  Whoever writes holds the lock of the folder; whoever reads, never.
+A file is written beside its place and renamed into it: a killed process leaves the whole file or none.  Batches are
+appended instead, each of them whole or not stored.  Their folder is named by what decides their contents, so a changed
+design or engine looks elsewhere instead of reusing what no longer holds.  They are flushed to disk a second's worth at
+a time, as flushing each takes longer than computing it: what a loss of power spoils of the last second its digest
+tells, and it is computed again.  Whoever writes holds the lock of the folder; whoever reads, never.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ import platform
 import re
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
+from itertools import groupby
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
@@ -38,13 +39,13 @@ from simstudy.design.document import Design
 from simstudy.design.files import read_regular
 from simstudy.design.settings import Record
 from simstudy.errors import UserError
-from simstudy.execution.batch_files import Shape, Statement, pack, same, sealed, unpack
+from simstudy.execution.batch_files import Shape, Statement, same, sealed
 from simstudy.execution.netcdf import netcdf
+from simstudy.execution.segments import Segment, segment_of, segments
 from simstudy.replicates.moments import Moments
 
-_BATCH_FILE = re.compile(r"[0-9]{7}\.npy")
-_IDENTITY = re.compile(r"[0-9a-f]{20}")
 _STATEMENT = "cell.json"
+_IDENTITY = re.compile(r"[0-9a-f]{20}")
 DETAILS_FILE = "details.nc"
 MAX_JSON_BYTES = 1 << 20
 """Largest record that is read: of an owner, of a share."""
@@ -107,7 +108,7 @@ class Store:
     def __init__(self, folder: Path, known: tuple[Store, ...] = ()) -> None:
         self.folder = folder
         self.known = known
-        self._unflushed: list[Path] = []
+        self._unflushed: set[Path] = set()
         self._flushed = time.monotonic()
 
     @property
@@ -172,9 +173,12 @@ class Store:
         since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(owner.started))
         return f"process {owner.pid} on {owner.host} since {since}"
 
-    def batch_path(self, identity: str, batch: int) -> Path:
-        """Return where a batch is stored."""
-        return self.folder / "batches" / identity / f"{batch:07d}.npy"
+    def _cell(self, identity: str) -> Path:
+        return self.folder / "batches" / identity
+
+    def place(self, identity: str, batch: int) -> str:
+        """Return where a batch is stored, for people."""
+        return f"{Segment(self._cell(identity), segment_of(batch)).records}, batch {batch}"
 
     def stored_cells(self) -> list[str]:
         """Return the identities of the cells that have batches on disk, in order."""
@@ -185,19 +189,15 @@ class Store:
         return sorted(name for name in names if _IDENTITY.fullmatch(name))
 
     def stored_batches(self, identity: str) -> frozenset[int]:
-        """Return the numbers of the batches on disk, whole or damaged."""
-        names: list[str] = []
-        with contextlib.suppress(OSError):
-            names = os.listdir(self.folder / "batches" / identity)
-        own = (int(name[:7]) for name in names if _BATCH_FILE.fullmatch(name))
-        return frozenset(own).union(*(store.stored_batches(identity) for store in self.known))
+        """Return the numbers of the batches on disk, whole or damaged.
 
-    def batch_bytes(self, identity: str) -> int:
-        """Return the size of a stored batch of a cell; 0 if there is none."""
-        for batch in self.stored_batches(identity):
-            with contextlib.suppress(OSError):
-                return self.batch_path(identity, batch).stat().st_size
-        return 0
+        Raises
+        ------
+        UserError
+            If an earlier version has stored them, in a file each.
+        """
+        own = (segment.batches() for segment in segments(self._cell(identity)))
+        return frozenset().union(*own, *(store.stored_batches(identity) for store in self.known))
 
     def adopt(self, source: Store) -> Adopted:
         """Copy the whole batches of another folder that are missing or damaged here.
@@ -219,41 +219,45 @@ class Store:
         if statement is None:
             return Adopted(unstated=len(batches))
         self.state_cell(identity, statement)
+        shape = Shape.of(statement.cell)
         copied = present = damaged = 0
-        for batch in batches:
-            theirs, ours = (store.read_batch(identity, batch, Shape.of(statement.cell)) for store in (source, self))
-            if theirs is None:
-                damaged += 1
-            elif ours is None:
-                self.write_batch(identity, batch, theirs)
-                copied += 1
-            elif same(theirs, ours):
-                present += 1
-            else:
-                path, other = self.batch_path(identity, batch), source.batch_path(identity, batch)
-                raise UserError(f"{path}: differs from {other}, though both should be the same; delete the wrong one")
+        for _, segment in groupby(batches, segment_of):
+            numbers = list(segment)
+            theirs, ours = (store.read_batches(identity, numbers, shape) for store in (source, self))
+            damaged += len(numbers) - len(theirs)
+            for batch, moments in theirs.items():
+                if batch not in ours:
+                    self.write_batch(identity, batch, moments, shape)
+                    copied += 1
+                elif same(moments, ours[batch]):
+                    present += 1
+                else:
+                    here, there = (store.place(identity, batch) for store in (self, source))
+                    raise UserError(
+                        f"{here}: differs from {there}, though both should be the same; delete the wrong file"
+                    )
         return Adopted(copied, present, damaged)
 
     def batches_since(self, identity: str, moment: float) -> int:
         """Return how many batches of a cell were stored after a moment, in seconds of `time.time`."""
-        times = []
-        for store in (self, *self.known):
-            for batch in self.stored_batches(identity):
-                with contextlib.suppress(OSError):  # deleted meanwhile, or in another of the folders
-                    times.append(store.batch_path(identity, batch).stat().st_mtime)
-        return sum(time > moment for time in times)
+        stored = (segment for store in (self, *self.known) for segment in segments(store._cell(identity)))
+        return sum(int((segment.entries()["stored"] > moment).sum()) for segment in stored)
 
-    def write_batch(self, identity: str, batch: int, moments: Moments) -> None:
-        """Store one batch atomically, and durably within a second of work or at the next `flush`.
+    def write_batch(self, identity: str, batch: int, moments: Moments, shape: Shape) -> None:
+        """Store one batch, whole or not at all, and durably within a second of work or at the next `flush`.
 
         Raises
         ------
         UserError
             If the folder cannot be written.
         """
-        path = self.batch_path(identity, batch)
-        self._replace(path, pack(identity, batch, moments), flush=False)
-        self._unflushed.append(path)
+        segment = Segment(self._cell(identity), segment_of(batch))
+        try:
+            segment.folder.mkdir(parents=True, exist_ok=True)
+            segment.append(batch, moments, shape)
+        except OSError as error:
+            raise _unwritable(segment.records, error) from error
+        self._unflushed |= {segment.records, segment.index}
         if time.monotonic() - self._flushed >= FLUSH_SECONDS:
             self.flush()
 
@@ -265,8 +269,10 @@ class Store:
         UserError
             If the disk does not take them.
         """
-        written, self._unflushed = self._unflushed, []
-        for path in [*written, *{path.parent: None for path in written}]:
+        # Reversed, records come before the index that tells of them.
+        written, self._unflushed = sorted(self._unflushed, reverse=True), set()
+        folders = {folder for file in written for folder in file.parents[:2]}
+        for path in [*written, *sorted(folders, reverse=True)]:
             try:
                 opened = os.open(path, os.O_RDONLY)
                 try:
@@ -279,18 +285,14 @@ class Store:
                     raise _unwritable(path, error) from error
         self._flushed = time.monotonic()
 
-    def read_batch(self, identity: str, batch: int, shape: Shape) -> Moments | None:
-        """Return a stored batch; None if it is missing, damaged, another's or impossible: to be computed again."""
-        own = self._read_own(identity, batch, shape)
-        found = (store.read_batch(identity, batch, shape) for store in self.known) if own is None else iter([own])
-        return next((moments for moments in found if moments is not None), None)
-
-    def _read_own(self, identity: str, batch: int, shape: Shape) -> Moments | None:
-        try:
-            content = read_regular(self.batch_path(identity, batch), shape.max_bytes)
-            return unpack(content, identity, batch, shape)
-        except Exception:  # whatever the parsers meet in a file that is no batch, or cannot be read
-            return None
+    def read_batches(self, identity: str, batches: Collection[int], shape: Shape) -> dict[int, Moments]:
+        """Return of these batches, by number, all but what is missing, damaged, another's or impossible."""
+        found: dict[int, Moments] = {}
+        for number, numbers in groupby(sorted(batches), segment_of):
+            found |= Segment(self._cell(identity), number).read(numbers, shape)
+        for store in self.known:
+            found |= store.read_batches(identity, set(batches) - found.keys(), shape)
+        return found
 
     def state_cell(self, identity: str, statement: Statement) -> None:
         """Write down what a cell is, unless that stands there already.
@@ -300,14 +302,18 @@ class Store:
         UserError
             If the folder cannot be written.
         """
-        if self.read_statement(identity) is None:
-            content = statement.model_dump_json().encode() + b"\n"
-            self._replace(self.folder / "batches" / identity / _STATEMENT, content)
+        path, content = self._cell(identity) / _STATEMENT, statement.model_dump_json().encode() + b"\n"
+        try:
+            stands = read_regular(path, MAX_STATEMENT_BYTES) == content
+        except UserError:
+            stands = False
+        if not stands:
+            self._unflushed.add(self._replace(path, content, flush=False))
 
     def read_statement(self, identity: str) -> Statement | None:
         """Return what a cell is; None if that is missing, damaged or another cell's."""
         try:
-            content = read_regular(self.folder / "batches" / identity / _STATEMENT, MAX_STATEMENT_BYTES)
+            content = read_regular(self._cell(identity) / _STATEMENT, MAX_STATEMENT_BYTES)
             return Statement.parse(content, identity)
         except (UserError, ValueError):
             return None

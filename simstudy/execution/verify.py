@@ -2,7 +2,7 @@
 
 Writes nothing.
 
-A digest shows that a file is whole, and its shapes and counts that it could be a batch.  That its numbers are those of
+A digest shows that a batch is whole, and its counts that it could be a batch.  That its numbers are those of
 its cell shows only the computation: the one defence against a forged or foreign merge.
 """
 
@@ -34,15 +34,15 @@ class Verification(NamedTuple):
     stored
         Batches that could have been.
     different, damaged
-        Files of the sample with other numbers, and without any; a run computes the latter again.
+        Where batches of the sample with other numbers lie, and without any; a run computes the latter again.
     foreign
         Cells that cannot be computed again here: engine that computed them, or "unknown", and their number.
     """
 
     compared: int
     stored: int
-    different: list[Path]
-    damaged: list[Path]
+    different: list[str]
+    damaged: list[str]
     foreign: dict[str, int]
     seed: int
 
@@ -51,8 +51,11 @@ class Verification(NamedTuple):
         """The same for people."""
         wrong = len(self.different) + len(self.damaged)
         return [
-            *(f"different {path}: delete it, distrust where it came from, and run again" for path in self.different),
-            *(f"damaged   {path}: simstudy run computes it again" for path in self.damaged),
+            *(
+                f"different {place}: delete the file, distrust where it came from, and run again"
+                for place in self.different
+            ),
+            *(f"damaged   {place}: simstudy run computes it again" for place in self.damaged),
             *(f"skipped   {cells} cells of engine {name}" for name, cells in self.foreign.items()),
             f"{self.compared - wrong} of {self.compared} batches are as computed here (--seed {self.seed}), "
             f"of {self.stored} stored",
@@ -110,11 +113,11 @@ def verify(
         for task, outcome in track(queue, len(tasks)):
             (cell,), (computed,) = task.cells, outcome.batches
             identity = cell.identity(engine(cells=[cell]))
-            found, path = store.read_batch(identity, task.batch, Shape.of(cell)), store.batch_path(identity, task.batch)
-            if found is None:
-                damaged.append(path)
-            elif not same(found, computed):
-                different.append(path)
+            found = store.read_batches(identity, [task.batch], Shape.of(cell))
+            if not found:
+                damaged.append(store.place(identity, task.batch))
+            elif not same(found[task.batch], computed):
+                different.append(store.place(identity, task.batch))
     return Verification(len(tasks), stored, sorted(different), sorted(damaged), foreign, seed)
 
 

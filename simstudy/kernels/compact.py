@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from simstudy.kernels.jit import aligned, device_function, inlined, kernel
+from simstudy.kernels.jit import aligned, device_function, inlined, kernel, writable
 from simstudy.kernels.tiles import STRIDE, TILE, add_products, copy, copy_scales, padded
 
 # Index legend: r replicate, i key, q query, h and g head, k dimension of a head.
@@ -55,7 +55,7 @@ def compact_estimates(
     keys, queries = _arguments(projected_keys, projected_queries, radius)
     estimates = np.empty((len(keys), queries.shape[3], keys.shape[1]))
     inverse = keys.dtype.type(1.0 / radius)
-    _estimates(_power(power), inverse, keys, _writable(values, keys.dtype), queries, _memory(keys, queries), estimates)
+    _estimates(_power(power), inverse, keys, writable(values, keys.dtype), queries, _memory(keys, queries), estimates)
     return estimates
 
 
@@ -88,7 +88,7 @@ def compact_moments(
     keys, queries = _arguments(projected_keys, projected_queries, radius)
     means = np.empty((len(keys), queries.shape[3], keys.shape[1]))
     grams = np.empty((*means.shape, keys.shape[1]))
-    data = _writable(values, keys.dtype), _writable(variances, keys.dtype)
+    data = writable(values, keys.dtype), writable(variances, keys.dtype)
     inverse = keys.dtype.type(1.0 / radius)
     _moments(_power(power), inverse, keys, *data, queries, _memory(keys, queries), means, grams)
     return means, grams
@@ -119,12 +119,7 @@ def _arguments(keys: np.ndarray, queries: np.ndarray, radius: float) -> tuple[np
     real = keys.dtype
     # Feature-major as the keys are, (R or 1, H, p, Q), and in units of the radius.
     major = queries.reshape((-1, *queries.shape[-3:])).transpose(0, 2, 3, 1)
-    return _writable(keys, real), _writable(major * real.type(1.0 / radius), real)
-
-
-def _writable(x: np.ndarray, real: np.dtype) -> np.ndarray:
-    # Read-only or strided arrays are other types to the compiler, and would compile every kernel again.
-    return np.require(x, real, ("C", "W"))
+    return writable(keys, real), writable(major * real.type(1.0 / radius), real)
 
 
 def _memory(keys: np.ndarray, queries: np.ndarray) -> _Memory:

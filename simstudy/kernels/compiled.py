@@ -200,8 +200,8 @@ class CompiledCode(NullCache):
     def save_overload(self, sig: Any, cres: Any) -> None:
         """Keep the code that has just been compiled, unless it holds addresses of this process."""
         place, stated = folder(), self._statement(sig)
-        code = cres.library
-        if place and stated and not cres.lifted and not code.has_dynamic_globals:
+        compiled = cres._asdict()
+        if place and stated and not compiled["lifted"] and not compiled["library"].has_dynamic_globals:
             stream = io.BytesIO()
             _Pickler(stream, stated.reached).dump(cres._reduce())
             place.write(stated.key, stream.getvalue())

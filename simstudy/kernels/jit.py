@@ -3,6 +3,8 @@
 ``kernel``
     Decorator of loops over arrays.  Compiled at the first call with new types, unless an earlier process has done so:
     call it with one set of types for each precision, since every further one costs about a second.
+``exact_kernel``
+    The same, without reordering and fusing.
 ``inlined``
     Decorator of loops inside kernels: a real call that passes slices counts references to them, which costs as much
     as the arithmetic of a tile of keys.
@@ -13,14 +15,17 @@
     The same two for GPUs; modules that use them are imported only where a GPU is asked for.
 ``VECTOR_BYTES``
     Width of the vectors of this processor.
-``aligned``
-    Memory for large arrays that kernels read or write.
+``SCALES``
+    Whether it splits float32 numbers into whole part and fraction, and scales by powers of 2, by one instruction each.
+``aligned``, ``kept_by_thread``, ``writable``
+    Memory for large arrays that kernels read or write, what each thread has of its own, and arguments.
 """
 
 from __future__ import annotations
 
 import functools
 import math
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -42,17 +47,21 @@ FASTMATH = {"nsz", "arcp", "contract", "afn", "reassoc"}
 _OPTIONS = {"nogil": True, "cache": False, "error_model": "numpy", "_nrt": False}
 
 # Typed loosely: Numba states no types for a decorator with options.
-_loops: Callable[..., Any] = functools.partial(numba.njit, fastmath=FASTMATH, **_OPTIONS)
+_as_written: Callable[..., Any] = functools.partial(numba.njit, **_OPTIONS)
+_loops: Callable[..., Any] = functools.partial(_as_written, fastmath=FASTMATH)
 inlined: Callable[..., Any] = functools.partial(_loops, forceinline=True)
 # Scalar functions decide bits that tests compare exactly: products may fuse with sums, but nothing is reordered.
-device_function: Callable[..., Any] = functools.partial(
-    numba.njit, fastmath={"contract", "nsz"}, forceinline=True, **_OPTIONS
-)
+device_function: Callable[..., Any] = functools.partial(_as_written, fastmath={"contract", "nsz"}, forceinline=True)
 
 
 def kernel(function: Callable[..., Any]) -> Any:
     """Compile loops over arrays, or load them as an earlier process compiled them."""
     return keep_compiled(_loops(function))
+
+
+def exact_kernel(function: Callable[..., Any]) -> Any:
+    """As `kernel`, but every operation is rounded as it is written, as NumPy does."""
+    return keep_compiled(_as_written(function))
 
 
 def _features() -> str:
@@ -70,6 +79,7 @@ VECTOR_BYTES = next(
     (width for feature, width in (("+avx512f", 64), ("+avx2", 32)) if feature in numba.config.CPU_FEATURES),  # type: ignore[attr-defined]
     16,
 )
+SCALES = "+avx512dq" in numba.config.CPU_FEATURES  # type: ignore[attr-defined]
 
 
 @functools.cache
@@ -110,3 +120,25 @@ def aligned(shape: tuple[int, ...], dtype: np.typing.DTypeLike) -> np.ndarray:
     flat = np.empty(size + line, real)
     first = -(flat.__array_interface__["data"][0] // real.itemsize) % line
     return flat[first : first + size].reshape(shape)
+
+
+def kept_by_thread(make: Callable[..., Any]) -> Callable[..., Any]:
+    """Let a function return the memory that it made last time for these arguments in this thread.
+
+    Making it took as long as a small replicate.  Whoever asks leaves it as it must be found.
+    """
+    own = threading.local()
+
+    @functools.wraps(make)
+    def kept(*arguments: Any) -> Any:
+        if not hasattr(own, "made"):
+            own.made = functools.lru_cache(maxsize=4)(make)
+        return own.made(*arguments)
+
+    return kept
+
+
+def writable(x: np.ndarray, dtype: np.typing.DTypeLike) -> np.ndarray:
+    """Return a contiguous array that may be written to: others are other types, and would compile kernels again."""
+    contiguous = np.ascontiguousarray(x, dtype)
+    return contiguous if contiguous.flags.writeable else contiguous.copy()

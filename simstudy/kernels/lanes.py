@@ -8,8 +8,19 @@ would leave lanes idle.
 
 from __future__ import annotations
 
-from simstudy.kernels.jit import inlined, kernel
-from simstudy.kernels.vectors import at_least, exponent_of_low_bits, load, repeat, spread, store, store_four
+from simstudy.kernels.elementary import POWERS_32, POWERS_64, POWERS_DOWN
+from simstudy.kernels.jit import SCALES, inlined, kernel
+from simstudy.kernels.vectors import (
+    at_least,
+    exponent_of_low_bits,
+    fraction,
+    load,
+    repeat,
+    scale,
+    spread,
+    store,
+    store_four,
+)
 
 # Index legend: i key, q first query of the lanes, k dimension of a head, h and g head.
 
@@ -17,17 +28,42 @@ STRIP = 64
 """Keys whose weights are made before they are multiplied; a tile is a whole number of strips."""
 
 
+# Powers of 2 of four vectors at a time: the operations of one would wait for each other.
+
+
+def _exp2_by_rounding(powers):
+    @inlined
+    def exp2(t0, t1, t2, t3, lowest, magic):
+        # As `elementary.exp2_float32`.
+        t0, t1, t2, t3 = at_least(t0, lowest), at_least(t1, lowest), at_least(t2, lowest), at_least(t3, lowest)
+        m0, m1, m2, m3 = t0 + magic, t1 + magic, t2 + magic, t3 + magic
+        f0, f1, f2, f3 = t0 - (m0 - magic), t1 - (m1 - magic), t2 - (m2 - magic), t3 - (m3 - magic)
+        p0 = p1 = p2 = p3 = spread(powers[0])
+        for c in powers[1:]:
+            p0, p1, p2, p3 = f0 * p0 + c, f1 * p1 + c, f2 * p2 + c, f3 * p3 + c
+        p0, p1 = p0 * exponent_of_low_bits(m0), p1 * exponent_of_low_bits(m1)
+        return p0, p1, p2 * exponent_of_low_bits(m2), p3 * exponent_of_low_bits(m3)
+
+    return exp2
+
+
 @inlined
-def _exp2_four(powers, t0, t1, t2, t3, lowest, magic):
-    # As `elementary.exp2_float32`, for four vectors: the operations of one would wait for each other.
-    t0, t1, t2, t3 = at_least(t0, lowest), at_least(t1, lowest), at_least(t2, lowest), at_least(t3, lowest)
-    m0, m1, m2, m3 = t0 + magic, t1 + magic, t2 + magic, t3 + magic
-    f0, f1, f2, f3 = t0 - (m0 - magic), t1 - (m1 - magic), t2 - (m2 - magic), t3 - (m3 - magic)
-    p0 = p1 = p2 = p3 = spread(powers[0])
-    for c in powers[1:]:
-        p0, p1, p2, p3 = f0 * p0 + c, f1 * p1 + c, f2 * p2 + c, f3 * p3 + c
-    p0, p1 = p0 * exponent_of_low_bits(m0), p1 * exponent_of_low_bits(m1)
-    return p0, p1, p2 * exponent_of_low_bits(m2), p3 * exponent_of_low_bits(m3)
+def exp2_by_scaling(t0, t1, t2, t3, lowest, magic):
+    """As `exp2_by_rounding`, but for small powers, which vanish as denormal numbers do: see `flush_denormals`.
+
+    A polynomial of the fraction, times 2^s from the magic number, is scaled by the whole part: 7 operations for 11.
+    """
+    f0, f1, f2, f3, factor = fraction(t0), fraction(t1), fraction(t2), fraction(t3), exponent_of_low_bits(magic)
+    p0 = p1 = p2 = p3 = factor * POWERS_DOWN[0]
+    for c in POWERS_DOWN[1:]:
+        # The compiler takes these products out of the loop over keys.
+        k = factor * c
+        p0, p1, p2, p3 = f0 * p0 + k, f1 * p1 + k, f2 * p2 + k, f3 * p3 + k
+    return scale(p0, t0), scale(p1, t1), scale(p2, t2), scale(p3, t3)
+
+
+exp2_by_rounding = {"float32": _exp2_by_rounding(POWERS_32), "float64": _exp2_by_rounding(POWERS_64)}
+EXP2 = exp2_by_rounding | ({"float32": exp2_by_scaling} if SCALES else {})
 
 
 @inlined
@@ -38,46 +74,46 @@ def _add_four(t, a0, a1, a2, a3, laid, place, stride):
 
 
 @inlined
-def set_exponents(laid, slopes, q, first, size, width, row):
-    """Set a row to the exponents of the weights of keys first .. first + size − 1, a vector of queries for each."""
-    stride, n_slopes = laid.shape[1], slopes.shape[1]
-    for k in range(0, len(slopes), 4):
-        a0, a1 = load(slopes, k * n_slopes + q), load(slopes, (k + 1) * n_slopes + q)
-        a2, a3 = load(slopes, (k + 2) * n_slopes + q), load(slopes, (k + 3) * n_slopes + q)
-        for i in range(0, size, 4):
-            place, x = i * width, (k + 2) * stride + first + i
-            if k == 0:
-                t0, t1 = repeat(laid, first + i), repeat(laid, first + i + 1)
-                t2, t3 = repeat(laid, first + i + 2), repeat(laid, first + i + 3)
-            else:
-                t0, t1 = load(row, place), load(row, place + width)
-                t2, t3 = load(row, place + 2 * width), load(row, place + 3 * width)
-            t0 = _add_four(t0, a0, a1, a2, a3, laid, x, stride)
-            t1 = _add_four(t1, a0, a1, a2, a3, laid, x + 1, stride)
-            t2 = _add_four(t2, a0, a1, a2, a3, laid, x + 2, stride)
-            t3 = _add_four(t3, a0, a1, a2, a3, laid, x + 3, stride)
-            store_four(row, place, width, t0, t1, t2, t3)
+def _slopes_of_four(slopes, k, q):
+    n, place = slopes.shape[1], k * slopes.shape[1] + q
+    return load(slopes, place), load(slopes, place + n), load(slopes, place + 2 * n), load(slopes, place + 3 * n)
 
 
 @inlined
-def sum_weights(powers, limits, q, values, first, size, sums, row):
-    """Turn exponents into weights; add the weights at each query to sums[0], and those times values to sums[1]."""
-    width = sums.shape[1]
+def _exponents_of_four(laid, a, k, first, i, width, row):
+    # Of keys first + i .. first + i + 3, up to dimension k + 3; the row holds those up to dimension k − 1, if any.
+    stride, place = laid.shape[1], i * width
+    if k == 0:
+        t0, t1 = repeat(laid, first + i), repeat(laid, first + i + 1)
+        t2, t3 = repeat(laid, first + i + 2), repeat(laid, first + i + 3)
+    else:
+        t0, t1 = load(row, place), load(row, place + width)
+        t2, t3 = load(row, place + 2 * width), load(row, place + 3 * width)
+    x = (k + 2) * stride + first + i
+    t0, t1 = _add_four(t0, *a, laid, x, stride), _add_four(t1, *a, laid, x + 1, stride)
+    return t0, t1, _add_four(t2, *a, laid, x + 2, stride), _add_four(t3, *a, laid, x + 3, stride)
+
+
+@inlined
+def sum_weights(exp2, laid, slopes, limits, q, values, first, size, sums, row):
+    """Set a row to the weights of keys first .. first + size − 1, a vector of queries for each.
+
+    Add the weights at each query to sums[0], and those times values to sums[1].
+    """
+    width, last = sums.shape[1], len(slopes) - 4
+    for k in range(0, last, 4):
+        a = _slopes_of_four(slopes, k, q)
+        for i in range(0, size, 4):
+            store_four(row, i * width, width, *_exponents_of_four(laid, a, k, first, i, width, row))
+    a = _slopes_of_four(slopes, last, q)
     lowest, magic = load(limits, q), load(limits, limits.shape[1] + q)
     # Sums of a strip by themselves, so that rounding grows with strips and not with keys; both sums in one order, so
     # that the mean of a constant is that constant.
     mass = total = spread(values.dtype.type(0))
     for i in range(0, size, 4):
         place = i * width
-        w0, w1, w2, w3 = _exp2_four(
-            powers,
-            load(row, place),
-            load(row, place + width),
-            load(row, place + 2 * width),
-            load(row, place + 3 * width),
-            lowest,
-            magic,
-        )
+        # What the last dimensions add never leaves the registers.
+        w0, w1, w2, w3 = exp2(*_exponents_of_four(laid, a, last, first, i, width, row), lowest, magic)
         mass = (((mass + w0) + w1) + w2) + w3
         y = first + i
         total = w1 * repeat(values, y + 1) + (w0 * repeat(values, y) + total)

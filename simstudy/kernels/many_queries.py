@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from simstudy.kernels.elementary import POWERS_32, POWERS_64, lowest_float32, lowest_float64
+from simstudy.kernels.elementary import lowest_float32, lowest_float64
 from simstudy.kernels.jit import kernel
 from simstudy.kernels.lanes import (
+    EXP2,
     STRIP,
     add_lane_products,
     scale_weights,
-    set_exponents,
     sum_weights,
     take_products,
     take_sums,
@@ -22,13 +22,16 @@ from simstudy.kernels.memory import lane_memory_for, memory_for
 from simstudy.kernels.ratios import log_mass, normalise
 from simstudy.kernels.shifts import Law, aim
 from simstudy.kernels.tiles import TILE, copy, copy_scales, largest_of, lay_keys, padded
-from simstudy.kernels.vectors import lanes
+from simstudy.kernels.vectors import flush_denormals, lanes, restore_denormals
 
 # Index legend: r replicate, i key, q query, h and g head, k dimension of a head.
 
 BUSY_LANES = 0.9
 """Share of lanes with a query from which on vectors of queries are faster than vectors of keys."""
-_FUNCTIONS = {"float32": (POWERS_32, lowest_float32), "float64": (POWERS_64, lowest_float64)}
+_FUNCTIONS = {
+    np.dtype(np.float32): (EXP2["float32"], lowest_float32),
+    np.dtype(np.float64): (EXP2["float64"], lowest_float64),
+}
 
 
 def worth_while(keys: np.ndarray, queries: np.ndarray) -> bool:
@@ -42,7 +45,7 @@ def estimates(keys: np.ndarray, values: np.ndarray, queries: np.ndarray, law: La
     found = np.empty((len(keys), queries.shape[3], keys.shape[1]))
     done = np.empty(found.shape[:2], np.bool_)
     memory = memory_for(keys, queries, 1), lane_memory_for(keys, 1)
-    _estimates(*_FUNCTIONS[keys.dtype.name], keys, values, queries, law, *memory, found, done)
+    _estimates(*_FUNCTIONS[keys.dtype], keys, values, queries, law, *memory, found, done)
     return found, done
 
 
@@ -54,29 +57,31 @@ def moments(
     grams, logs = np.empty((*means.shape, keys.shape[1])), np.empty(means.shape if with_mass else (0, 0, 0))
     done = np.empty(means.shape[:2], np.bool_)
     memory = memory_for(keys, queries, keys.shape[1]), lane_memory_for(keys, keys.shape[1])
-    _moments(*_FUNCTIONS[keys.dtype.name], keys, values, variances, queries, law, *memory, means, grams, logs, done)
+    _moments(*_FUNCTIONS[keys.dtype], keys, values, variances, queries, law, *memory, means, grams, logs, done)
     return means, grams, logs, done
 
 
 @kernel
-def _estimates(powers, lowest, keys, values, queries, law, memory, lane_memory, estimates, done):
+def _estimates(exp2, lowest, keys, values, queries, law, memory, lane_memory, estimates, done):
     # estimates[r, q, h] = sum_i w_i values[r, i] / sum_i w_i
     n_replicates, n_heads, n_queries = len(keys), keys.shape[1], queries.shape[3]
     sums, near = memory.sums, memory.near
+    mode = flush_denormals(keys)
     done[:] = True
     for r in range(n_replicates):
         points = queries[r if len(queries) > 1 else 0]
         for h in range(n_heads):
             slopes, limits = memory.slopes[0], memory.limits[0]
             aim(lowest, keys[r, h], points[h], law, memory.rows[0], memory.centres[0], slopes, limits, near[0])
-            _sum(powers, keys[r, h], values[r], law, memory, lane_memory)
+            _sum(exp2, keys[r, h], values[r], law, memory, lane_memory)
             for q in range(n_queries):
                 done[r, q] = done[r, q] and near[0, q] and sums[q, 0, 0] >= law.least
                 estimates[r, q, h] = sums[q, 0, 1] / sums[q, 0, 0]
+    restore_denormals(keys, mode)
 
 
 @kernel
-def _sum(powers, keys, values, law, memory, lane_memory):
+def _sum(exp2, keys, values, law, memory, lane_memory):
     # Sums of one head at all queries.
     y, laid, slopes, limits = memory.data[0], memory.laid[0], memory.slopes[0], memory.limits[0]
     row, lane_sums, width = lane_memory.strips[0], lane_memory.sums, lane_memory.sums.shape[2]
@@ -87,22 +92,22 @@ def _sum(powers, keys, values, law, memory, lane_memory):
         lay_keys(keys, start, size, memory.centres[0], law.curvature, laid)
         for q in range(0, len(memory.sums), width):
             for first in range(0, padded(size), STRIP):
-                set_exponents(laid, slopes, q, first, STRIP, width, row)
-                sum_weights(powers, limits, q, y, first, STRIP, lane_sums[0], row)
+                sum_weights(exp2, laid, slopes, limits, q, y, first, STRIP, lane_sums[0], row)
             take_sums(lane_sums, q, memory.sums)
 
 
 @kernel
-def _moments(powers, lowest, keys, values, variances, queries, law, memory, lane_memory, means, grams, logs, done):
+def _moments(exp2, lowest, keys, values, variances, queries, law, memory, lane_memory, means, grams, logs, done):
     # means, grams and logs as in `few_queries`
     n_replicates, n_heads, n_queries = len(keys), keys.shape[1], queries.shape[3]
     row, centres, near, limits = memory.rows[0], memory.centres, memory.near, memory.limits
+    mode = flush_denormals(keys)
     for r in range(n_replicates):
         points = queries[r if len(queries) > 1 else 0]
         largest = largest_of(variances[r])
         for h in range(n_heads):
             aim(lowest, keys[r, h], points[h], law, row, centres[h], memory.slopes[h], limits[h], near[h])
-        _multiply(powers, keys[r], values[r], variances[r], largest, law, memory, lane_memory)
+        _multiply(exp2, keys[r], values[r], variances[r], largest, law, memory, lane_memory)
         for q in range(n_queries):
             sums = memory.sums[q]
             done[r, q] = True
@@ -111,10 +116,11 @@ def _moments(powers, lowest, keys, values, variances, queries, law, memory, lane
                 if logs.size:
                     logs[r, q, h] = log_mass(sums[h, 0], True, 0, limits[h, 0, q], points[h, :, q], centres[h], law)
             normalise(sums, memory.products[q], largest, near[:, q], means[r, q], grams[r, q])
+    restore_denormals(keys, mode)
 
 
 @kernel
-def _multiply(powers, keys, values, variances, largest, law, memory, lane_memory):
+def _multiply(exp2, keys, values, variances, largest, law, memory, lane_memory):
     # Sums and products of all heads at all queries.
     n_heads, _, n_keys = keys.shape
     y, scale, laid, strips = memory.data[0], memory.data[1], memory.laid, lane_memory.strips
@@ -132,8 +138,7 @@ def _multiply(powers, keys, values, variances, largest, law, memory, lane_memory
         for q in range(0, len(memory.sums), width):
             for first in range(0, padded(size), STRIP):
                 for h in range(n_heads):
-                    set_exponents(laid[h], slopes[h], q, first, STRIP, width, strips[h])
-                    sum_weights(powers, limits[h], q, y, first, STRIP, lane_sums[h], strips[h])
+                    sum_weights(exp2, laid[h], slopes[h], limits[h], q, y, first, STRIP, lane_sums[h], strips[h])
                 if scaled:
                     scale_weights(strips, scale, first, width)
                 add_lane_products(strips, width, lane_products)

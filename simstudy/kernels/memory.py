@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from simstudy.kernels.jit import aligned
+from simstudy.kernels.jit import aligned, kept_by_thread
 from simstudy.kernels.lanes import STRIP
 from simstudy.kernels.tiles import STRIDE
 from simstudy.kernels.vectors import lanes
@@ -36,8 +36,13 @@ class LaneMemory(NamedTuple):
 
 
 def memory_for(keys: np.ndarray, queries: np.ndarray, n_heads: int) -> Memory:
-    """Memory for ``n_heads`` heads at a time; loops take dimensions and rows of weights by fours."""
-    head_dim, n_queries, real = keys.shape[2], queries.shape[3], keys.dtype
+    """Memory for ``n_heads`` heads at a time."""
+    return _memory(n_heads, keys.shape[2], queries.shape[3], keys.dtype)
+
+
+@kept_by_thread
+def _memory(n_heads: int, head_dim: int, n_queries: int, real: np.dtype) -> Memory:
+    # Loops take dimensions and rows of weights by fours.
     whole_dim, whole_heads = -(-head_dim // 4) * 4, -(-n_heads // 4) * 4
     width = lanes(real.itemsize)
     whole_queries = -(-n_queries // width) * width
@@ -57,8 +62,12 @@ def memory_for(keys: np.ndarray, queries: np.ndarray, n_heads: int) -> Memory:
 
 def lane_memory_for(keys: np.ndarray, n_heads: int) -> LaneMemory:
     """As `memory_for`."""
-    real, blocks = keys.dtype, -(-n_heads // 4)
-    width = lanes(real.itemsize)
+    return _lane_memory(n_heads, keys.dtype)
+
+
+@kept_by_thread
+def _lane_memory(n_heads: int, real: np.dtype) -> LaneMemory:
+    blocks, width = -(-n_heads // 4), lanes(real.itemsize)
     return LaneMemory(
         strips=_zeros((4 * blocks, (STRIP + 1) * width), real),
         sums=_zeros((n_heads, 2, width), real),

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from simstudy.kernels import few_queries, many_queries
+from simstudy.kernels.jit import writable
 from simstudy.kernels.shifts import Law, law_of
 
 
@@ -39,12 +40,12 @@ def nw_estimates(
         sum_i w_i Y_i.  NaN where it is undefined: a NaN among the keys, or no finite logit.  The bits for one
         replicate do not depend on the others.
     """
-    keys, queries, law = _arguments(projected_keys, projected_queries, bandwidth, logits)
-    values = _writable(values, keys.dtype)
+    keys, queries, law = arguments_of(projected_keys, projected_queries, bandwidth, logits)
+    values = writable(values, keys.dtype)
     if not many_queries.worth_while(keys, queries):
         return few_queries.estimates(keys, values, queries, law)
     estimates, done = many_queries.estimates(keys, values, queries, law)
-    for part, place, rest in _left(done, queries):
+    for part, place, rest in queries_left(done, queries):
         estimates[place] = few_queries.estimates(keys[part], values[part], rest, law)[0]
     return estimates
 
@@ -81,11 +82,11 @@ def nw_moments(
         ln sum_i exp(logit_hi): what the softmax divides by.
         All are NaN where `nw_estimates` is.
     """
-    keys, queries, law = _arguments(projected_keys, projected_queries, bandwidth, logits)
-    values, variances = _writable(values, keys.dtype), _writable(variances, keys.dtype)
+    keys, queries, law = arguments_of(projected_keys, projected_queries, bandwidth, logits)
+    values, variances = writable(values, keys.dtype), writable(variances, keys.dtype)
     if many_queries.worth_while(keys, queries):
         *found, done = many_queries.moments(keys, values, variances, queries, law, with_mass)
-        for part, place, rest in _left(done, queries):
+        for part, place, rest in queries_left(done, queries):
             one = few_queries.moments(keys[part], values[part], variances[part], rest, law, with_mass)
             for whole, piece in zip(found if with_mass else found[:2], one, strict=False):
                 whole[place] = piece[0]
@@ -95,7 +96,7 @@ def nw_moments(
     return means, grams, logs if with_mass else None
 
 
-def _left(done: np.ndarray, queries: np.ndarray) -> Iterator[tuple[slice, tuple[int, np.ndarray], np.ndarray]]:
+def queries_left(done: np.ndarray, queries: np.ndarray) -> Iterator[tuple[slice, tuple[int, np.ndarray], np.ndarray]]:
     """Yield replicates with queries that are not done: replicate, place of these queries, and the queries."""
     for r in np.flatnonzero(~done.all(axis=1)):
         left = np.flatnonzero(~done[r])
@@ -103,15 +104,11 @@ def _left(done: np.ndarray, queries: np.ndarray) -> Iterator[tuple[slice, tuple[
         yield slice(r, r + 1), (int(r), left), np.ascontiguousarray(own[None, ..., left])
 
 
-def _arguments(
+def arguments_of(
     projected_keys: np.ndarray, projected_queries: np.ndarray, bandwidth: float, logits: str
 ) -> tuple[np.ndarray, np.ndarray, Law]:
+    """Return keys and queries as kernels take them, and the law of the weights."""
     real = projected_keys.dtype
     # Feature-major as the keys are, (R or 1, H, p, Q).
     queries = projected_queries.reshape((-1, *projected_queries.shape[-3:])).transpose(0, 2, 3, 1)
-    return _writable(projected_keys, real), _writable(queries, real), law_of(logits, float(bandwidth), real)
-
-
-def _writable(x: np.ndarray, real: np.dtype) -> np.ndarray:
-    # Read-only or strided arrays are other types to the compiler, and would compile every kernel again.
-    return np.require(x, real, ("C", "W"))
+    return writable(projected_keys, real), writable(queries, real), law_of(logits, float(bandwidth), real)

@@ -3,7 +3,8 @@
 The generator is Philox4x32-10 (Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as easy as 1, 2, 3",
 SC 2011).  Normals come from pairs of words by the transformation of Box and Muller (1958).  A word w stands for the
 uniform (w + 1/2) / 2^32, which is never 0 or 1 and is symmetric about 1/2; hence no normal exceeds
-sqrt(66 ln 2) = 6.77 in size.
+sqrt(66 ln 2) = 6.77 in size.  In float32 the same words give the same normals to 5e-7 relative, by half as many
+operations on vectors of twice as many numbers.
 """
 
 from __future__ import annotations
@@ -109,6 +110,61 @@ def box_muller(w0, w1):
     radius = math.sqrt(2.0 * minus_log((np.float64(w0) + 0.5) * _SCALE))
     cosine, sine = cos_sin_turn(w1)
     return radius * cosine, radius * sine
+
+
+F32, I32, U32 = np.float32, np.int32, np.uint32
+_SQRT_HALF_BITS_32 = F32(math.sqrt(0.5)).view(U32)
+_MANTISSA_WIDTH_32 = U32(23)
+_ONE, _TWO, _MINUS_LN4 = F32(1.0), F32(2.0), F32(-2.0 * math.log(2.0))
+_TOP, _TOP_SIGNED = U32(33), I32(33)
+_MINUS_SCALE, _MINUS_HALF_SCALE = F32(-(2.0**-32)), F32(-(2.0**-33))
+# Minimax coefficients of Cephes (Moshier, 1992), highest power first: -2 ln(1 + f) / f, sin(t) / t and cos(t) in t^2.
+_LOG_32 = tuple(F32(-2.0 * c) for c in (
+    7.0376836292e-2, -1.1514610310e-1, 1.1676998740e-1, -1.2420140846e-1, 1.4249322787e-1, -1.6668057665e-1,
+    2.0000714765e-1, -2.4999993993e-1, 3.3333331174e-1, -0.5, 1.0,
+))  # fmt: skip
+_SIN_32 = tuple(F32(c) for c in (-1.9515295891e-4, 8.3321608736e-3, -1.6666654611e-1, 1.0))
+_COS_32 = tuple(F32(c) for c in (2.443315711809948e-5, -1.388731625493765e-3, 4.166664568298827e-2, -0.5, 1.0))
+_TURN_32 = F32(_TURN * _SCALE / 4.0)
+_SIGN_32, _ODD_32, _ONE_32, _TWO_32, _NONE_32 = U32(1 << 31), U32(1 << 30), U32(1), U32(2), U32(0)
+
+
+@device_function
+def minus_two_log_float32(word):
+    """-2 ln((word + 1/2) / 2^32) of a uint32, without a branch; relative error below 3e-7."""
+    # 2 word + 1 = 2^e m with m in [sqrt(1/2), sqrt(2)).  Near 2^33, where its logarithm is far smaller than what
+    # rounding to float32 would leave of it, what lacks to 2^33 is counted instead.
+    bits = F32(F32(word) * _TWO + _ONE).view(U32)
+    e = U32(U32(bits - _SQRT_HALF_BITS_32) >> _MANTISSA_WIDTH_32)
+    below = U32(bits - U32(e << _MANTISSA_WIDTH_32)).view(F32) - _ONE
+    f = F32(U32(~word)) * _MINUS_SCALE + _MINUS_HALF_SCALE if e == _TOP else below
+    p = _LOG_32[0]
+    for c in _LOG_32[1:]:
+        p = p * f + c
+    return F32(I32(I32(e) - _TOP_SIGNED)) * _MINUS_LN4 + f * p
+
+
+@device_function
+def box_muller_float32(w0, w1):
+    """The normals of `box_muller` in float32; relative error below 5e-7."""
+    word = U32(w1)
+    radius = F32(math.sqrt(minus_two_log_float32(U32(w0))))
+    # What is left of the nearest quarter turn are the lower 30 bits, as a signed integer; in quarters of a word, so
+    # that half a word more is 2.
+    t = F32(I32(U32(U32(word << _TWO_32) | _TWO_32))) * _TURN_32
+    z = t * t
+    s, c = _SIN_32[0], _COS_32[0]
+    for k in _SIN_32[1:]:
+        s = s * z + k
+    for k in _COS_32[1:]:
+        c = c * z + k
+    sine, cosine = F32(radius * (s * t)).view(U32), F32(radius * c).view(U32)
+    quarter = U32((w1 + _EIGHTH) & MASK)
+    odd = U32(quarter & _ODD_32) != _NONE_32
+    x = sine if odd else cosine
+    y = cosine if odd else sine
+    sign_x = U32(U32(quarter ^ U32(quarter << _ONE_32)) & _SIGN_32)
+    return U32(x ^ sign_x).view(F32), U32(y ^ U32(quarter & _SIGN_32)).view(F32)
 
 
 @device_function

@@ -5,14 +5,16 @@ No BLAS: its bits depend on its threads and on how replicates are grouped, those
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
-from simstudy.kernels.jit import aligned, inlined, kernel
+from simstudy.kernels.jit import aligned, inlined, kept_by_thread, kernel, writable
 from simstudy.kernels.vectors import lanes, load, repeat, spread, store_four
 
 # Index legend: r replicate, i key, j feature, c column of the stacked projections (head and dimension).
 
-_TILE = 256
+_TILE = 128
 _STRIDE = _TILE + 16
 """Numbers from one row of a tile to the next: not a power of 2, as the first-level cache holds few such rows."""
 
@@ -32,17 +34,29 @@ def project(keys: np.ndarray, projections: np.ndarray) -> np.ndarray:
     array (R, H, p, n)
         W_hᵀ X_i in the precision of the keys.  The bits for one replicate do not depend on the others.
     """
-    n_heads, _, head_dim = projections.shape[-3:]
-    n_columns, n_keys = n_heads * head_dim, keys.shape[2]
-    stacked = np.moveaxis(projections.reshape((-1, *projections.shape[-3:])), -1, -2)
+    return projector(projections, keys.dtype)(keys)
+
+
+def projector(projections: np.ndarray, real: np.dtype) -> Callable[[np.ndarray], np.ndarray]:
+    """Return what `project` does with these projections, prepared for many calls with keys of one precision."""
+    n_heads, n_features, head_dim = projections.shape[-3:]
+    n_columns = n_heads * head_dim
+    stacked = projections.reshape((-1, *projections.shape[-3:])).swapaxes(-1, -2)
     # Columns pass by fours: those that fill the last four are zero, and their products are dropped.
-    rows = np.zeros((len(stacked), -(-n_columns // 4) * 4, keys.shape[1]), keys.dtype)
+    rows = np.zeros((len(stacked), -(-n_columns // 4) * 4, n_features), real)
     rows[:, :n_columns] = stacked.reshape(len(stacked), n_columns, -1)
-    projected = aligned((len(keys), n_columns, n_keys), keys.dtype)
-    width = lanes(keys.itemsize)
-    memory = aligned((keys.shape[1], _STRIDE), keys.dtype), aligned((4, _STRIDE), keys.dtype)
-    _project(np.require(keys, requirements=("C", "W")), rows, width, *memory, projected)
-    return projected.reshape(len(keys), n_heads, head_dim, n_keys)
+
+    def call(keys: np.ndarray) -> np.ndarray:
+        projected = aligned((len(keys), n_columns, keys.shape[2]), real)
+        _project(writable(keys, real), rows, lanes(real.itemsize), *_memory(n_features, real), projected)
+        return projected.reshape(len(keys), n_heads, head_dim, keys.shape[2])
+
+    return call
+
+
+@kept_by_thread
+def _memory(n_features: int, real: np.dtype) -> tuple[np.ndarray, np.ndarray]:
+    return aligned((n_features, _STRIDE), real), aligned((4, _STRIDE), real)
 
 
 @kernel

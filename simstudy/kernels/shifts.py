@@ -92,6 +92,7 @@ def aim(lowest, keys, points, law, row, centre, slopes, limits, near):
 
     Set centre (p,), slopes (p, Q), the arguments of `exp2` limits (2, Q), and near (Q,): whether it may be used.
     """
+    centre[:] = 0
     if law.distance:
         set_centre(keys, centre)
     largest = law.rate if law.distance else law.rate * largest_norm(lowest, keys, row)

@@ -14,10 +14,10 @@ from collections.abc import Callable
 from typing import Any
 
 from llvmlite import ir
-from numba.core import types
+from numba.core import cgutils, types
 from numba.extending import intrinsic, lower_builtin, models, register_model, type_callable
 
-from simstudy.kernels.jit import VECTOR_BYTES, inlined
+from simstudy.kernels.jit import SCALES, VECTOR_BYTES, inlined
 
 # Typed loosely: Numba gives the decorator no type for what the decorated function becomes.
 _operation: Callable[..., Any] = intrinsic
@@ -138,6 +138,79 @@ def exponent_of_low_bits(_context, vector):  # type: ignore[no-untyped-def]
         return builder.bitcast(builder.shl(bits, width), vector.code)
 
     return vector(vector), generate
+
+
+def _masked(name: str, builder: ir.IRBuilder, vector: Vector, first: ir.Value, second: ir.Value) -> ir.Value:
+    # An instruction of AVX-512 on all lanes of 16, rounding as is: f(first, second, result elsewhere, mask, mode).
+    i16, i32 = ir.IntType(16), ir.IntType(32)
+    kinds = [vector.code, second.type, vector.code, i16, i32]
+    function = builder.module.declare_intrinsic(
+        f"llvm.x86.avx512.mask.{name}.ps.512", fnty=ir.FunctionType(vector.code, kinds)
+    )
+    return builder.call(function, [first, second, ir.Constant(vector.code, ir.Undefined), i16(-1), i32(4)])
+
+
+@_operation
+def fraction(_context, vector):  # type: ignore[no-untyped-def]
+    """t − ⌊t⌋ of 16 numbers, 0 for infinities; where `SCALES`."""
+
+    def generate(_context, builder, _signature, arguments):  # type: ignore[no-untyped-def]
+        # Down, to 2^0, without raising the flag of inexact results.
+        return _masked("reduce", builder, vector, arguments[0], ir.IntType(32)(0b1001))
+
+    return vector(vector), generate
+
+
+@_operation
+def scale(_context, vector, exponents):  # type: ignore[no-untyped-def]
+    """x 2^⌊t⌋ of 16 numbers, 0 where t is −∞; where `SCALES`."""
+
+    def generate(_context, builder, _signature, arguments):  # type: ignore[no-untyped-def]
+        return _masked("scalef", builder, vector, *arguments)
+
+    return vector(vector, exponents), generate
+
+
+_FLUSH = 1 << 15 | 1 << 6
+"""Bits of the control word of SSE: results, and operands, that are denormal count as zero."""
+
+
+def _control(builder: ir.IRBuilder, name: str, place: ir.Value) -> None:
+    kind = ir.FunctionType(ir.VoidType(), [ir.IntType(8).as_pointer()])
+    builder.call(builder.module.declare_intrinsic(f"llvm.x86.sse.{name}", fnty=kind), [place])
+
+
+@_operation
+def flush_denormals(_context, array):  # type: ignore[no-untyped-def]
+    """Let denormal numbers count as zero in this thread, if the array is float32 and `SCALES`; return what was."""
+
+    def generate(_context, builder, _signature, _arguments):  # type: ignore[no-untyped-def]
+        place = cgutils.alloca_once_value(builder, ir.IntType(32)(0))
+        if SCALES and array.dtype == types.float32:
+            _control(builder, "stmxcsr", builder.bitcast(place, ir.IntType(8).as_pointer()))
+            before = builder.load(place)
+            _set_control(builder, builder.or_(before, ir.IntType(32)(_FLUSH)))
+            return before
+        return ir.IntType(32)(0)
+
+    return types.int32(array), generate
+
+
+@_operation
+def restore_denormals(_context, array, before):  # type: ignore[no-untyped-def]
+    """Undo `flush_denormals`, given what it returned."""
+
+    def generate(context, builder, _signature, arguments):  # type: ignore[no-untyped-def]
+        if SCALES and array.dtype == types.float32:
+            _set_control(builder, arguments[1])
+        return context.get_dummy_value()
+
+    return types.void(array, types.int32), generate
+
+
+def _set_control(builder: ir.IRBuilder, word: ir.Value) -> None:
+    place = cgutils.alloca_once_value(builder, word)
+    _control(builder, "ldmxcsr", builder.bitcast(place, ir.IntType(8).as_pointer()))
 
 
 def _define(operation: Callable[[Any, Any], Any], instruction: str) -> None:

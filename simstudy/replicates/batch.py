@@ -23,8 +23,8 @@ from simstudy.replicates.moments import Moments, empty, update
 
 PIECE_BYTES = 16 << 20
 """Largest array held at once; bounds a worker's memory whatever the size of a batch."""
-CACHE_BYTES = 1 << 20
-"""Small replicates are held together up to this size: calls from Python would outweigh them, and 16 times as many would
+CACHE_BYTES = 2 << 20
+"""Small replicates are held together up to this size: calls from Python would outweigh them, and 8 times as many would
 leave the cache, which costs a fifth of the time."""
 NUMERICAL_FAILURES = (np.linalg.LinAlgError, ArithmeticError)
 """What a replicate may raise and be counted as failed; anything else is a defect of the program and stops it."""

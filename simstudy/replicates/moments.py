@@ -14,7 +14,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from simstudy.attention.members import Control, pairs_of
+from simstudy.attention.members import Control
+from simstudy.kernels.errors import error_products
 
 Array = NDArray[np.float64]
 
@@ -86,16 +87,11 @@ def update(
     statistics : (replicate, statistic)
         Geometric diversity indices, and the statistics of the cell after them.
     """
-    rows, columns = pairs_of(means.shape[-1])
-    errors = means.astype(np.float64) - moments.target[:, None]
-    # `take` is several times faster than an index with arrays.
-    products = errors.take(rows, axis=-1) * errors.take(columns, axis=-1)
-    if gram is not None:
-        products += gram.reshape(*gram.shape[:2], -1).take(rows * gram.shape[-1] + columns, axis=-1)
+    errors, products, defined = error_products(means, moments.target, gram)
     if control is not None:
         errors -= control.errors
         products -= control.products
-    defined = np.asarray(np.isfinite(products).all(axis=(1, 2)))
+        defined = np.asarray(np.isfinite(products).all(axis=(1, 2)))
     failed = first + np.flatnonzero(~defined)
     if failed.size:
         errors, products, statistics = (

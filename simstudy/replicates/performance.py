@@ -7,8 +7,9 @@ Every measure is a smooth function of means over replicates.  It is evaluated wi
 
 - the estimate Σ τ_k/h_k with pseudo-values τ_k = h_k·θ̂ − (h_k − 1)·θ_(k), h_k the number of replicates over those of
   block k: unbiased for variances, covariances and squared bias;
-- influence values τ_k − estimate, and MCSE = √(Σ (τ_k − estimate)²/(h_k − 1)/n), which for blocks of equal length is
-  sd(τ)/√n (delete-m_j jackknife: Busing, Meijer and van der Leeden 1999).
+- influence values τ_k − estimate, and MCSE = √(Σ (τ_k − estimate)²/(h_k − 1)/l_k), where l_k is the length of all
+  blocks over that of block k, and 1/l_k = 1/n for blocks of one length: then it is sd(τ)/√n (delete-m_j jackknife:
+  Busing, Meijer and van der Leeden 1999).  Of many batches, late blocks are longer: see `replicates.folding`.
 
 No normality is assumed, and influence values of two cells that share data pair block by block.
 
@@ -70,8 +71,9 @@ class Performance(NamedTuple):
 
 
 def performance(
-    blocks: Moments, weights: Array | Combine, statistics: Sequence[str], overlap: Array = NUMBERS
-) -> Performance:
+    blocks: Moments, weights: Array | Combine, statistics: Sequence[str], overlap: Array = NUMBERS,
+    lengths: np.ndarray | None = None,
+) -> Performance:  # fmt: skip
     """Return every measure of a cell with its Monte Carlo standard error.
 
     Parameters
@@ -84,6 +86,8 @@ def performance(
         Names of the statistics that the moments hold, as `Cell.statistics` gives them.
     overlap : (head, head), optional
         Of vectors as values: see `simstudy.data.value_projections`.
+    lengths : (block,), optional
+        Of the blocks, in blocks of one batch; 1 by default.
 
     Raises
     ------
@@ -92,9 +96,9 @@ def performance(
     """
     combine = weights if callable(weights) else fixed(weights)
     used, sums = _defined(blocks)
-    n_blocks = len(sums.n_defined)
-    if n_blocks < 2:
-        raise ValueError(f"{n_blocks} block(s) with a defined replicate; at least 2 are needed")
+    if len(sums.n_defined) < 2:
+        raise ValueError(f"{len(sums.n_defined)} block(s) with a defined replicate; at least 2 are needed")
+    lengths = np.ones(len(used), np.int64) if lengths is None else lengths
     whole, *parts = (
         measures_at(_means(sums, part), sums.target, combine, statistics, overlap)
         for part in (slice(0, 0), *_chunks(sums))
@@ -102,59 +106,63 @@ def performance(
     left_out = _concatenate(parts)
     estimate, mcse, contribution = {}, {}, {}
     for name, values in left_out.items():
-        estimate[name], share = jackknife(whole[name][0], values, sums.n_defined)
+        estimate[name], share = jackknife(whole[name][0], values, sums.n_defined, lengths[used])
         mcse[name] = np.sqrt((share**2).sum(axis=0))
         if values.ndim == 1 or name == "hdi":
             contribution[name] = placed(share, used)
-    quadratic = quadratic_errors(blocks, whole["combination_weight"][0], overlap)
+    quadratic = quadratic_errors(blocks, whole["combination_weight"][0], overlap, lengths)
     for name, error in quadratic.items():
         mcse[name] = np.hypot(mcse[name], error)
     remainder = {name: float(quadratic[name]) for name in quadratic if name in contribution}
-    estimate["failure_rate"], share, lacking = failures(blocks.n_defined, len(blocks.failed))
+    estimate["failure_rate"], share, lacking = failures(blocks.n_defined, len(blocks.failed), lengths)
     mcse["failure_rate"] = np.hypot(np.sqrt((share**2).sum()), lacking)
     contribution["failure_rate"], remainder["failure_rate"] = share, lacking
     return Performance(
-        estimate, mcse, contribution, remainder, n_blocks, int(blocks.n_defined.sum()), len(blocks.failed)
-    )
+        estimate, mcse, contribution, remainder, int(lengths[used].sum()), int(blocks.n_defined.sum()),
+        len(blocks.failed),
+    )  # fmt: skip
 
 
-def failures(n_defined: np.ndarray, n_failed: int) -> tuple[Array, Array, float]:
+def failures(n_defined: np.ndarray, n_failed: int, lengths: np.ndarray) -> tuple[Array, Array, float]:
     """Share of failed replicates, contributions of blocks (block,), and the standard error that these lack.
 
     Replicates are independent, so the error is known: that of Agresti and Coull (1998), who add two failures and two
     successes, so that no failure does not mean no error.
     """
-    n_blocks = len(n_defined)
     total = int(n_defined.sum()) + n_failed
-    # Blocks have one length, whatever failed in them.
-    rates = 1.0 - n_defined * (n_blocks / total)
-    share = (rates - rates.mean()) / np.sqrt(n_blocks * (n_blocks - 1))
+    # Blocks have their length, whatever failed in them.
+    ratio = lengths.sum() / lengths
+    rates = 1.0 - n_defined * (ratio / total)
+    share = (rates - np.average(rates, weights=lengths)) / np.sqrt(ratio * (ratio - 1))
     shrunk = (n_failed + 2) / (total + 4)
     lacking = shrunk * (1 - shrunk) / (total + 4) - (share**2).sum()
     return np.array(n_failed / total), share, float(np.sqrt(max(lacking, 0.0)))
 
 
-def jackknife(whole: Array, left_out: Array, sizes: np.ndarray) -> tuple[Array, Array]:
+def jackknife(whole: Array, left_out: Array, sizes: np.ndarray, lengths: np.ndarray) -> tuple[Array, Array]:
     """Estimate and contributions (block, ...) from the value of all blocks and those with each block left out."""
-    ratio = (sizes.sum() / sizes).reshape(-1, *[1] * (left_out.ndim - 1))
+    shape = (-1, *[1] * (left_out.ndim - 1))
+    ratio, parts = (sizes.sum() / sizes).reshape(shape), (lengths.sum() / lengths).reshape(shape)
     pseudo = ratio * whole - (ratio - 1) * left_out
     estimate = (pseudo / ratio).sum(axis=0)
-    return estimate, (pseudo - estimate) / np.sqrt(len(sizes) * (ratio - 1))
+    return estimate, (pseudo - estimate) / np.sqrt(parts * (ratio - 1))
 
 
-def quadratic_errors(blocks: Moments, weights: Array, overlap: Array = NUMBERS, *, by_query: bool = True) -> Measures:
+def quadratic_errors(
+    blocks: Moments, weights: Array, overlap: Array, lengths: np.ndarray, *, by_query: bool = True
+) -> Measures:
     """Standard errors of the quadratic part of squared biases, of those at each query only if asked for.
 
     For mean errors with covariance S over queries: √(2 Σ S_qq'²)/Q when averaged over queries, √2·S_qq at each.  Errors
     of vectors have as many components as their overlap has eigenvectors, and S is over queries and components.
     """
-    _, sums = _defined(blocks)
+    used, sums = _defined(blocks)
     mean_error = sums.error_sum / sums.n_defined[:, None, None]
-    sizes, scale = sums.n_defined, np.broadcast_to(np.diagonal(overlap), len(weights))
+    sizes, scale = (sums.n_defined, lengths[used]), np.broadcast_to(np.diagonal(overlap), len(weights))
     heads = mean_error * np.sqrt(scale)
     values, vectors = np.linalg.eigh(overlap)
     components = weights[:, None] * (vectors * np.sqrt(np.maximum(values, 0.0)))
-    together, of_heads = _deviations(mean_error @ components, sizes), _deviations(heads, sizes)
+    together, of_heads = _deviations(mean_error @ components, *sizes), _deviations(heads, *sizes)
     errors = {
         "squared_bias": _averaged(together),
         "mean_squared_bias": _averaged(of_heads) / len(weights),
@@ -166,10 +174,10 @@ def quadratic_errors(blocks: Moments, weights: Array, overlap: Array = NUMBERS, 
     return errors
 
 
-def _deviations(means: Array, sizes: np.ndarray) -> Array:
+def _deviations(means: Array, sizes: np.ndarray, lengths: np.ndarray) -> Array:
     """Influence of blocks, (block, query, component), on the mean of one error, from means of blocks."""
-    ratio = (sizes.sum() / sizes)[:, None, None]
-    return np.asarray((means - (means / ratio).sum(axis=0)) / np.sqrt(len(means) * (ratio - 1)))
+    ratio, parts = (sizes.sum() / sizes)[:, None, None], (lengths.sum() / lengths)[:, None, None]
+    return np.asarray((means - (means / ratio).sum(axis=0)) / np.sqrt(parts * (ratio - 1)))
 
 
 def _averaged(deviations: Array) -> Array:

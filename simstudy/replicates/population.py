@@ -27,8 +27,11 @@ CHUNK_BYTES = 64 << 20
 """Largest array of leave-one-out means held at once."""
 
 
-def measured(cell: Cell, batches: Sequence[Moments]) -> Performance | None:
-    """Return the performance of a cell, from its batches in index order; None with too few defined estimates."""
+def measured(cell: Cell, batches: Sequence[Moments], lengths: np.ndarray | None = None) -> Performance | None:
+    """Return the performance of a cell, from its batches in index order; None with too few defined estimates.
+
+    Those of a cell with fixed points may be folded, several in each, to blocks of these lengths.
+    """
     combine = combine_heads(cell)
     if cell.population:
         if sum(map(_usable, batches)) < 2:
@@ -38,7 +41,7 @@ def measured(cell: Cell, batches: Sequence[Moments]) -> Performance | None:
     blocks = stack(list(batches))
     if np.count_nonzero(blocks.n_defined) < 2:
         return None
-    return performance(blocks, combine, cell.statistics, _overlap(cell))
+    return performance(blocks, combine, cell.statistics, _overlap(cell), lengths)
 
 
 def _overlap(cell: Cell) -> Array:
@@ -72,19 +75,21 @@ def population_performance(
     whole, others = (measures_of(each, combine, statistics) for each in (mean, left_out))
     estimate, mcse, contribution = {}, {}, {}
     for name, values in others.items():
-        estimate[name], influence = jackknife(whole[name][0], values, np.ones(n))
+        estimate[name], influence = jackknife(whole[name][0], values, np.ones(n), np.ones(n))
         mcse[name] = np.sqrt((influence**2).sum(axis=0))
         if values.ndim == 1 or name == "hdi":
             contribution[name] = placed(influence, used)
     n_defined = np.array([batch.n_defined.sum() for batch in batches])
     n_failed = sum(len(batch.failed) for batch in batches)
-    estimate["failure_rate"], contribution["failure_rate"], lacking = failures(n_defined, n_failed)
+    estimate["failure_rate"], contribution["failure_rate"], lacking = failures(
+        n_defined, n_failed, np.ones(len(batches))
+    )
     mcse["failure_rate"] = np.hypot(np.sqrt((contribution["failure_rate"] ** 2).sum()), lacking)
     moved = Averages(*(each + part.reshape(-1, *part.shape[2:]) / n for each, part in zip(mean, share, strict=True)))
     influence_given = {name: each - whole[name] for name, each in measures_of(moved, combine, statistics).items()}
     over = Performance(estimate, mcse, contribution, {"failure_rate": lacking}, n, int(n_defined.sum()), n_failed)
-    weights = whole["combination_weight"][0]
-    quadratic = [quadratic_errors(batch, weights, each, by_query=False) for batch, each in kept]
+    weights, ones = whole["combination_weight"][0], np.ones(len(batches[0].n_defined))
+    quadratic = [quadratic_errors(batch, weights, each, ones, by_query=False) for batch, each in kept]
     return over._replace(given=_given(over, influence_given, batches, used, quadratic))
 
 
@@ -108,7 +113,7 @@ def _given(
     of_blocks = np.repeat(used, n_blocks)
     contribution = {name: placed(influence[name], of_blocks) for name in over.contribution if name in influence}
     n_defined = np.concatenate([batch.n_defined for batch in batches])
-    _, contribution["failure_rate"], lacking = failures(n_defined, over.n_failed)
+    _, contribution["failure_rate"], lacking = failures(n_defined, over.n_failed, np.ones(len(n_defined)))
     mcse["failure_rate"], remainder["failure_rate"] = over.mcse["failure_rate"], lacking
     return over._replace(mcse=mcse, contribution=contribution, remainder=remainder, n_blocks=n_blocks * over.n_blocks)
 

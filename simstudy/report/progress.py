@@ -17,7 +17,8 @@ from rich.text import Text
 from simstudy.design.document import Design
 from simstudy.design.moments_needed import lacking, order_of
 from simstudy.design.settings.cell import level
-from simstudy.execution.ledger import Account, Ledger, cost
+from simstudy.execution.account import Account, cost
+from simstudy.execution.ledger import Ledger
 from simstudy.execution.plan import GridPlan, Plan
 from simstudy.execution.store import Owner, Store
 from simstudy.report.terminal import bar, entry, is_watched, say
@@ -25,9 +26,7 @@ from simstudy.report.terminal import bar, entry, is_watched, say
 LOG_SECONDS = 10.0
 """Time between two lines where there is no terminal."""
 SHOW_SECONDS = 0.1
-"""Time between two looks at the ledger, at the least."""
-SHOW_SHARE = 0.05
-"""Share of the time that looking may take: it costs more the more cells there are."""
+"""Time between two looks at the ledger."""
 _UNKNOWN = "time left unknown"
 MAX_LISTED = 10
 """Cells that a message lists; the table of `status` has them all."""
@@ -70,14 +69,12 @@ class ProgressDisplay:
         if began >= self._due:
             self._unseen = None
             self._show(ledger, predicted, began)
-            self._due = began + max(SHOW_SECONDS, (time.monotonic() - began) / SHOW_SHARE)
+            self._due = began + SHOW_SECONDS
 
     def _show(self, ledger: Ledger, predicted: int | None, now: float) -> None:
         """The ETA follows the estimated cost of what is left to simulate."""
-        done, expected = ledger.work_done, ledger.work_expected
-        replicates = sum((a.target - a.missing) * a.batch_size for a in ledger.accounts)
-        cells = sum(account.finished for account in ledger.accounts)
-        text = f"{cells}/{len(ledger.accounts)} cells"
+        done, expected, replicates, _, finished = ledger.standing
+        text = f"{finished}/{len(ledger.accounts)} cells"
         text += "" if predicted is None else f", theory of {predicted}"
         total = expected if ledger.work_known else None
         self._bar.update(self._task, total=total, completed=done, description=text, replicates=replicates)
@@ -96,7 +93,7 @@ class ProgressDisplay:
 
 def _time_left(ledger: Ledger, time_left: str) -> str:
     """Say how long the work will take that is known: before each cell was looked at, that up to its first look."""
-    done = f"{ledger.work_done / ledger.work_expected:.0%}"
+    done = f"{ledger.standing.work_done / ledger.standing.work_expected:.0%}"
     if ledger.work_known:
         return f"{done} of the work, {time_left} left"
     return f"{done} of the work up to the first looks, {time_left} left to them"
@@ -148,7 +145,7 @@ def _state(account: Account) -> str:
 
 def status_line(ledger: Ledger, store: Store) -> str:
     """Return how many cells are finished, whether somebody computes the rest, and how long that will take."""
-    finished = sum(account.finished for account in ledger.accounts)
+    finished = ledger.standing.finished
     text = f"{finished} of {len(ledger.accounts)} cells finished"
     owner = owner_of(store)
     if owner is None or owner.alive is False:
@@ -174,7 +171,7 @@ def seconds_left(ledger: Ledger, store: Store) -> float | None:
     elapsed = time.time() - owner.started
     if work == 0 or elapsed <= 0:  # the latter on a clock that was set back
         return None
-    return (ledger.work_expected - ledger.work_done) * elapsed / work
+    return (ledger.standing.work_expected - ledger.standing.work_done) * elapsed / work
 
 
 def missed_lines(missed: Sequence[Account], design: Design) -> list[str]:

@@ -9,7 +9,8 @@ from typing import Any
 from simstudy.design.document import Design
 from simstudy.design.mistakes import Problem
 from simstudy.design.settings.cell import level
-from simstudy.execution.ledger import Account, Ledger
+from simstudy.execution.account import Account
+from simstudy.execution.ledger import Ledger
 from simstudy.execution.nesting import Nesting
 from simstudy.execution.plan import Plan
 from simstudy.execution.store import Store

@@ -22,7 +22,7 @@ from simstudy.design.measures import (
 )
 from simstudy.design.settings import TABLE_OF
 from simstudy.design.settings.systems import NAMES
-from simstudy.execution.ledger import Account
+from simstudy.execution.account import Account
 from simstudy.execution.provenance import provenance
 from simstudy.verdicts.details import both_errors, details
 from simstudy.verdicts.figure_data import stored_numbers

@@ -23,7 +23,7 @@ from simstudy.design.measures import (
     THEORIES,
     labelled,
 )
-from simstudy.execution.ledger import Account
+from simstudy.execution.account import Account
 from simstudy.verdicts.predictions import Theory
 
 ATTRIBUTES = ("study", "profile", "title", "engine", "simstudy_version", "commit")

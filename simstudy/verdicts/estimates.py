@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from simstudy.design.measures import COUNTED, INDICES
 from simstudy.design.settings.cell import N_BLOCKS, Coordinates
-from simstudy.execution.ledger import Account
+from simstudy.execution.account import Account
+from simstudy.replicates.folding import FINE_BATCHES, block_starts
 from simstudy.verdicts.evidence import Contrast
 
 Array = NDArray[np.float64]
@@ -69,8 +70,12 @@ class Estimates:
         for cell, p in enumerate(measured):
             if folded and p and not p.given:
                 # Beside cells whose batches are one draw each, a cell with fixed points contributes by batch as well.
-                self._contributions[cell] = self._contributions[cell].reshape(-1, N_BLOCKS).sum(axis=1)
-                self.n_blocks[cell] = len(self._contributions[cell])
+                fine, longer = np.split(self._contributions[cell], [FINE_BATCHES * N_BLOCKS])
+                self._contributions[cell] = np.concatenate([fine.reshape(-1, N_BLOCKS).sum(axis=1), longer])
+                self.n_blocks[cell] = p.n_blocks // N_BLOCKS
+            elif folded and p:
+                starts = np.unique(block_starts(len(self._contributions[cell]) * N_BLOCKS) // N_BLOCKS)
+                self._contributions[cell] = np.add.reduceat(self._contributions[cell], starts)
 
     def combine(self, terms: dict[int, float]) -> Contrast:
         """Return Σ c_j θ_j over cells j with its Monte Carlo error.

@@ -35,7 +35,7 @@ from simstudy.design.generality import draws_of
 from simstudy.design.measures import VARIABLES, labelled
 from simstudy.design.moments_needed import lacking, order_of
 from simstudy.design.settings.cell import selected
-from simstudy.execution.ledger import Account
+from simstudy.execution.account import Account
 from simstudy.verdicts.comparisons import (
     Comparison,
     OrderedPairs,

@@ -10,7 +10,7 @@ import numpy as np
 from simstudy.design.claims import BaseClaim
 from simstudy.design.document import Design
 from simstudy.design.feasibility import batches_of
-from simstudy.execution.ledger import Account
+from simstudy.execution.account import Account
 from simstudy.verdicts.comparisons import Comparison, Predictions
 from simstudy.verdicts.evidence import anytime_score
 from simstudy.verdicts.judge import judge_claim, without_error

@@ -73,10 +73,14 @@ def several(job: Callable[[], object], times: int) -> Callable[[], None]:
 
 def ratio(times: Sequence[float], reference: Sequence[float]) -> Ratio:
     """Ratio of two rows of `interleaved`."""
-    ratios = [a / b for a, b in zip(times, reference, strict=True)]
-    if len(ratios) < 2:
-        return Ratio(ratios[0], ratios[0], ratios[0])
-    low, median, high = statistics.quantiles(ratios, n=4, method="inclusive")
+    return spread([a / b for a, b in zip(times, reference, strict=True)])
+
+
+def spread(found: Sequence[float]) -> Ratio:
+    """Median and quartiles."""
+    if len(found) < 2:
+        return Ratio(found[0], found[0], found[0])
+    low, median, high = statistics.quantiles(found, n=4, method="inclusive")
     return Ratio(median, low, high)
 
 

@@ -17,6 +17,8 @@ import workloads
 from peers import PEERS
 from workloads import TINY
 
+from simstudy.kernels.jit import SCALES
+
 SMALL = replace(TINY, replicates=16)
 
 
@@ -87,7 +89,8 @@ def test_bounds__count_by_hand():
     size = replace(TINY, keys=1, features=3, heads=2, queries=1, p=4)
     assert limits.products_needed(size, False) == 2 * (4 * 3 + 4 + 5 + 1)
     assert limits.products_needed(size, True) == 2 * (4 * 3 + 4 + 5 + 2 + 1.5)
-    assert limits.operations_needed(size, False) == 2 * (4 * 3 + 17)
+    assert limits.operations_needed(size, False) == 2 * (4 * 3 + (15 if SCALES else 17))
+    assert limits.operations_needed(replace(size, dtype="float64"), False) == 2 * (4 * 3 + 23)
 
 
 def test_runner__writes_table_and_figure(tmp_path, monkeypatch):

@@ -232,7 +232,8 @@ def test_noise_does_not_depend_on_its_grouping_or_on_the_number_of_keys(name):
 @pytest.mark.parametrize("name", ALL_KEYS)
 def test_single_precision_shows_the_same_data_rounded(name):
     double, single = (draw_keys(make(ALL_KEYS[name], dtype=t), 0, 3) for t in ("float64", "float32"))
-    np.testing.assert_array_equal(single, double.astype(np.float32))
+    # Independent normals are computed in single precision.
+    np.testing.assert_allclose(single, double.astype(np.float32), rtol=5e-7 if name == "identity" else 0.0)
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import resource
-import shutil
 import subprocess
 import sys
 from collections import Counter
@@ -13,7 +12,8 @@ from pathlib import Path
 
 import pytest
 from builders import DESIGN, edited, write_design
-from kills import FOLDER, ROOT, batches, numbers
+from kills import FOLDER, ROOT, numbers
+from stored import batches, flip, overwrite, record, remove, rows
 
 from simstudy.__main__ import command
 from simstudy.design.load import load_design
@@ -58,12 +58,12 @@ def computed(monkeypatch) -> list[tuple]:
 
 
 def test_damaged_batches__are_all_that_is_computed_again(design, tmp_path, monkeypatch):
-    files = sorted(tmp_path.rglob("*.npy"))
     wanted = batches(tmp_path)
-    files[0].write_bytes(files[0].read_bytes()[:-1])
-    files[1].write_bytes(b"\x00" + files[1].read_bytes()[1:])
-    files[2].write_bytes(files[3].read_bytes())
-    files[4].unlink()
+    stored = [tmp_path / name for name in sorted(wanted)]
+    overwrite(stored[0], record(stored[0])[:1000])
+    flip(stored[1])
+    overwrite(stored[2], record(stored[3]))
+    remove(stored[4])
     calls = computed(monkeypatch)
     results = run(design, output=tmp_path, executor="serial")
     assert len(calls) == 4 and batches(tmp_path) == wanted
@@ -74,10 +74,25 @@ def test_damage_in_the_cell_read_last__is_computed_again(design, tmp_path):
     """What was read last before the run began is the damage itself: it must not stand for what was computed since."""
     wanted = batches(tmp_path)
     last = Ledger(design, store_of(design, tmp_path)).accounts[-1]
-    path = store_of(design, tmp_path).batch_path(last.identity, 0)
-    path.write_bytes(path.read_bytes()[:-1])
+    flip(store_of(design, tmp_path).folder / "batches" / last.identity / "0000000.batch")
     results = run(design, output=tmp_path, executor="serial")
     assert '"batches_damaged": 1' in results.attrs["run"] and batches(tmp_path) == wanted
+
+
+def looked_at(design, output: Path, monkeypatch) -> tuple[Ledger, Counter]:
+    """The ledger of a study that was run, and how often each batch was read for it."""
+    read: Counter[tuple[str, int]] = Counter()
+    original = Store.read_batches
+
+    def counted(store, identity, batches, shape):
+        found = original(store, identity, batches, shape)
+        read.update((identity, batch) for batch in found)
+        return found
+
+    monkeypatch.setattr(Store, "read_batches", counted)
+    ledger = Ledger(design, store_of(design, output))
+    ledger.first_tasks()
+    return ledger, read
 
 
 def test_batches_that_cells_share__are_read_once(tmp_path, monkeypatch):
@@ -85,21 +100,26 @@ def test_batches_that_cells_share__are_read_once(tmp_path, monkeypatch):
     text = edited(text, 'hue = "bandwidth"', 'hue = "combination"')
     design = load_design(write_design(tmp_path, text))
     run(design, output=tmp_path, executor="serial")
-    read: list[tuple[str, int]] = []
-    original = Store.read_batch
-
-    def counted(store, identity, batch, shape):
-        read.append((identity, batch))
-        return original(store, identity, batch, shape)
-
-    monkeypatch.setattr(Store, "read_batch", counted)
-    ledger = Ledger(design, store_of(design, tmp_path))
-    ledger.first_tasks()
-    looks = Counter(
-        (account.identity, batch) for account in ledger.accounts[::2] for n in account.looks for batch in range(n)
-    )
+    ledger, read = looked_at(design, tmp_path, monkeypatch)
     assert len({account.identity for account in ledger.accounts}) == len(ledger.accounts) // 2
-    assert Counter(read) == looks
+    assert read == Counter(
+        (account.identity, batch) for account in ledger.accounts[::2] for batch in range(account.done)
+    )
+
+
+@pytest.mark.parametrize("room", [1 << 28, 0])
+def test_looks__read_each_batch_once_where_there_is_room(tmp_path, monkeypatch, room):
+    """And without any room, again, with the same numbers."""
+    design = load_design(write_design(tmp_path, edited(DESIGN, "mse = 0.05", "mse = 0.02")))
+    results = run(design, output=tmp_path, executor="serial")
+    monkeypatch.setattr("simstudy.execution.ledger.KEPT_BYTES", room)
+    ledger, read = looked_at(design, tmp_path, monkeypatch)
+    assert max(len(account.looks) for account in ledger.accounts) > 1
+    assert [account.done for account in ledger.accounts] == results.n_batches.values.tolist()
+    once = Counter((account.identity, batch) for account in ledger.accounts for batch in range(account.done))
+    for account in ledger.accounts:
+        assert ledger.preview(account).performance.n_replicates == account.performance.n_replicates
+    assert (read == once) == (room > 0) and read.keys() == once.keys()
 
 
 def test_second_run_in_a_folder__is_refused_and_harmless(design, tmp_path, monkeypatch):
@@ -154,7 +174,7 @@ def disk_with_room_for(size: int) -> Iterator[None]:
 
 
 @pytest.mark.parametrize(
-    ("size", "place"), [(50, ".owner.json"), (2_000, ".npy"), (20_000, "details.nc"), (10_000_000, None)]
+    ("size", "place"), [(50, ".owner.json"), (3_000, ".records"), (150_000, "details.nc"), (10_000_000, None)]
 )
 @pytest.mark.usefixtures("undrawn")
 def test_disk_that_is_full__is_one_message_and_nothing_torn(tiny, tmp_path, capsys, size, place):
@@ -169,7 +189,7 @@ def test_disk_that_is_full__is_one_message_and_nothing_torn(tiny, tmp_path, caps
     assert f"{place}: cannot be written" in said and "and run again" in said
     assert len(said.strip().splitlines()) == 1
     stored = batches(output)
-    assert bool(stored) == (place == "details.nc")
+    assert bool(stored) == (place != ".owner.json")
     assert not (output / FOLDER / "results.nc").exists()
     assert list((output / FOLDER / ".partial").iterdir()) == []
     results = run(path, output=output, executor="serial")
@@ -220,16 +240,13 @@ def test_extended_study__computes_only_what_is_missing(tiny, tmp_path, monkeypat
 def test_merged_folders__are_the_study_of_both(tiny, tmp_path, monkeypatch):
     design, calm = tiny.design, tiny.results
     whole = batches(tiny.output)
-    stores = [Store(tmp_path / name / FOLDER) for name in ("one", "two", "merged")]
-    for number, (name, content) in enumerate(whole.items()):
-        for store in [stores[0]] if number % 3 == 0 else [stores[1]] if number % 3 == 1 else stores[:2]:
-            path = store.folder / Path(name).relative_to(FOLDER)
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(content)
-            shutil.copy((tiny.output / name).with_name("cell.json"), path.parent)
-    damaged = next(stores[0].folder.rglob("*.npy"))
-    damaged.write_bytes(damaged.read_bytes()[:-7])
-    n_one, n_two = (len(batches(store.folder)) for store in stores[:2])
+    stores = [Store(tiny.copied(tmp_path / name) / FOLDER) for name in ("one", "two")]
+    stores.append(Store(tmp_path / "merged" / FOLDER))
+    for number, name in enumerate(whole):
+        if number % 3 < 2:
+            remove(tmp_path / ("two", "one")[number % 3] / name)
+    flip(tmp_path / "one" / min(rows(tmp_path / "one")))
+    n_one, n_two = (len(rows(store.folder)) for store in stores[:2])
     assert stores[2].adopt(stores[0]) == (n_one - 1, 0, 1, 0)
     copied, present, *_ = stores[2].adopt(stores[1])
     assert copied + present == n_two and stores[2].adopt(stores[1]) == (0, n_two, 0, 0)
@@ -246,7 +263,8 @@ def test_merging_contradictory_batches__is_refused(design, tmp_path):
     identity = ours.stored_cells()[0]
     statement = ours.read_statement(identity)
     theirs.state_cell(identity, statement)
-    moments = ours.read_batch(identity, 0, Shape.of(statement.cell))
-    theirs.write_batch(identity, 0, moments._replace(error_sum=moments.error_sum + 1e-9))
+    shape = Shape.of(statement.cell)
+    moments = ours.read_batches(identity, [0], shape)[0]
+    theirs.write_batch(identity, 0, moments._replace(error_sum=moments.error_sum + 1e-9), shape)
     with pytest.raises(UserError, match="differs from"):
         ours.adopt(theirs)

@@ -13,15 +13,13 @@ from surroundings import SURROUNDINGS, inside
 
 TEARING = """
 import time
-from simstudy.execution.store import Store
-whole = Store._replace
-def torn(self, path, content, flush=True):
-    if path.suffix == ".npy":
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(content[:100])
-        time.sleep(60)
-    return whole(self, path, content, flush)
-Store._replace = torn
+from simstudy.execution import segments
+whole, append = segments.pack, segments.Segment.append
+def torn(self, *given):
+    segments.pack = lambda *given: whole(*given)[:100]
+    append(self, *given)
+    time.sleep(60)
+segments.Segment.append = torn
 """
 FORGETFUL = """
 from simstudy.execution.store import Store

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from builders import DESIGN, edited, write_design
-from kills import batches
+from stored import batches
 
 from simstudy.design.load import load_design
 from simstudy.execution.plan import plan

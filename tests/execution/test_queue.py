@@ -162,6 +162,70 @@ def test_short_batches__are_handed_over_several_at_a_time_and_each_keeps_its_own
         np.testing.assert_array_equal(found[batch].error_sum, simulate_batch([made], batch)[0].error_sum)
 
 
+def test_next_turn__is_handed_out_before_outcomes_are_stored(monkeypatch):
+    started = []
+    monkeypatch.setattr(queue_module, "TASKS_PER_THREAD", 1)
+    monkeypatch.setattr(queue_module, "TURN_SECONDS", 1e-9)
+    with open_queue("threads", 1) as queue:
+        start = queue._start
+        monkeypatch.setattr(queue, "_start", lambda tasks: started.append(len(tasks)) or start(tasks))
+        queue.add(Task((minimal_cell(batch_size=16),), batch) for batch in range(3))
+        outcomes = iter(queue)
+        next(outcomes)
+        assert started == [1, 1]
+        list(outcomes)
+
+
+@pytest.mark.parametrize("seconds", [3600.0, 0.0])
+def test_workers__are_counted_once_in_a_while_and_not_for_each_task(seconds, monkeypatch):
+    """To ask the scheduler for them takes as long as a short batch."""
+    from distributed import LocalCluster
+
+    monkeypatch.setattr(queue_module, "COUNT_SECONDS", seconds)
+    with (
+        LocalCluster(n_workers=1, threads_per_worker=1, processes=False, dashboard_address=None) as cluster,
+        open_queue(cluster.scheduler_address) as queue,
+    ):
+        counted, original = [], queue._client.nthreads
+        monkeypatch.setattr(queue._client, "nthreads", lambda: counted.append(1) or original())
+        queue.add([Task((minimal_cell(batch_size=16),), batch) for batch in range(12)])
+        assert len(list(queue)) == 12
+    assert (len(counted) == 1) == (seconds > 0.0)  # without any time between, at each pass
+
+
+GO_ON = threading.Event()
+
+
+def when_told(*_: object) -> list:
+    """In the place of `compute`: what travels to workers goes by its name."""
+    GO_ON.wait(600)
+    return []
+
+
+def test_end_of_a_task__wakes_the_client_which_looks_at_no_clock_before(monkeypatch):
+    from distributed import LocalCluster
+
+    looked = []
+    monkeypatch.setattr(queue_module, "COUNT_SECONDS", 3600.0)
+    monkeypatch.setattr(queue_module, "compute", when_told)
+    with (
+        LocalCluster(n_workers=1, processes=False, dashboard_address=None) as cluster,
+        open_queue(cluster.scheduler_address) as queue,
+    ):
+        ready = queue._completed.has_ready
+
+        def has_ready():
+            looked.append(1)
+            if len(looked) == 1:
+                threading.Timer(0.3, GO_ON.set).start()
+            return ready()
+
+        monkeypatch.setattr(queue._completed, "has_ready", has_ready)
+        queue._start([Task((minimal_cell(),), 0)])
+        queue._next_ended()
+    assert GO_ON.is_set() and len(looked) <= 4  # a client that looks every 10 ms does so thirty times
+
+
 def test_processes__are_as_many_as_asked():
     with clients.process_client(2, clients.CLOSED) as client:
         assert list(client.nthreads().values()) == [1, 1]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import shutil
@@ -12,14 +11,16 @@ import numpy as np
 import pytest
 import xarray as xr
 from builders import DESIGN, edited, minimal_cell, write_design
+from stored import flip, rows
 
 from simstudy.design.load import load_design
 from simstudy.errors import UserError
 from simstudy.execution import verify as verification
-from simstudy.execution.batch_files import Shape, Statement, sealed
+from simstudy.execution.batch_files import Shape, Statement
 from simstudy.execution.ledger import Ledger
 from simstudy.execution.netcdf import read_results
 from simstudy.execution.provenance import engine
+from simstudy.execution.segments import segments
 from simstudy.execution.shares import Share
 from simstudy.execution.store import Store, store_of
 from simstudy.execution.verify import verify
@@ -48,7 +49,7 @@ def first_batch(store: Store) -> tuple[str, Shape, Moments]:
     """Address and moments of the batch that the tests replace."""
     identity = store.stored_cells()[0]
     shape = Shape.of(store.read_statement(identity).cell)
-    return identity, shape, store.read_batch(identity, 0, shape)
+    return identity, shape, store.read_batches(identity, [0], shape)[0]
 
 
 def changed(array, *values):
@@ -64,23 +65,10 @@ def with_failures(moments: Moments, *failed: int) -> Moments:
 
 
 WRONG = {
-    "a query more": lambda m: m._replace(target=np.append(m.target, 0.0)),
-    "a head less": lambda m: m._replace(error_sum=m.error_sum[..., :1], product_sum=m.product_sum[..., :1]),
-    "a block less": lambda m: m._replace(n_defined=m.n_defined[1:]),
-    "a flat array": lambda m: m._replace(error_sum=m.error_sum.ravel()),
-    "single precision": lambda m: m._replace(error_sum=m.error_sum.astype(np.float32)),
-    "complex sums": lambda m: m._replace(error_sum=m.error_sum + 0j),
-    "swapped bytes": lambda m: m._replace(product_sum=m.product_sum.astype(">f8")),
-    "counts as floats": lambda m: m._replace(n_defined=m.n_defined.astype(float)),
     "a count too many": lambda m: m._replace(n_defined=changed(m.n_defined, 3)),
     "a count below zero": lambda m: m._replace(n_defined=changed(m.n_defined, -1)),
     "a failure unnamed": lambda m: m._replace(n_defined=changed(m.n_defined, 1)),
     "a failure of another block": lambda m: with_failures(m, 31),
-    "a failure of another batch": lambda m: with_failures(m, 32),
-    "a failure below zero": lambda m: with_failures(m, -1),
-    "a failure beyond all": lambda m: with_failures(m, -(2**63)),
-    "a failure named twice": lambda m: with_failures(m, 0, 0),
-    "failures out of order": lambda m: with_failures(m, 1, 0),
     "an infinite sum": lambda m: m._replace(error_sum=changed(m.error_sum, np.inf)),
     "an undefined sum": lambda m: m._replace(product_sum=changed(m.product_sum, np.nan)),
     "a sum whose square overflows": lambda m: m._replace(product_sum=changed(m.product_sum, 1e200)),
@@ -91,10 +79,11 @@ WRONG = {
 @pytest.mark.parametrize("forge", WRONG.values(), ids=WRONG.keys())
 def test_batch_that_cannot_be__is_left_out_of_a_merge_and_computed_again(forge, store, design, tmp_path):
     identity, shape, moments = first_batch(store)
-    store.write_batch(identity, 0, forge(moments))
-    assert store.read_batch(identity, 0, shape) is None
+    whole = store.read_batches(identity, store.stored_batches(identity), shape).keys()
+    store.write_batch(identity, 0, forge(moments), shape)
+    assert store.read_batches(identity, whole, shape).keys() == whole - {0}
     target = Store(tmp_path / "merged")
-    assert target.adopt(store).damaged == 1 and not target.batch_path(identity, 0).exists()
+    assert target.adopt(store).damaged == 1 and target.stored_batches(identity) == whole - {0}
     ledger = Ledger(design, store)
     (account,) = [account for account in ledger.accounts if account.identity == identity]
     ledger.first_tasks()
@@ -105,59 +94,39 @@ def test_failures__that_a_batch_can_have_are_read(store):
     """The control of the test above: what it forges is refused for its contents alone."""
     identity, shape, moments = first_batch(store)
     for failed in ((), (0,), (0, 1)):
-        store.write_batch(identity, 0, with_failures(moments, *failed))
-        assert store.read_batch(identity, 0, shape).failed.tolist() == list(failed)
+        store.write_batch(identity, 0, with_failures(moments, *failed), shape)
+        assert store.read_batches(identity, [0], shape)[0].failed.tolist() == list(failed)
     unknown = changed(moments.statistic_sum, np.nan)  # as are statistics that have no meaning
-    store.write_batch(identity, 0, moments._replace(statistic_sum=unknown))
-    assert store.read_batch(identity, 0, shape) is not None
+    store.write_batch(identity, 0, moments._replace(statistic_sum=unknown), shape)
+    assert store.read_batches(identity, [0], shape)
 
 
-def header_only(shape: tuple[int, ...], **fields: tuple) -> bytes:
-    """A sealed file that is a header without numbers; of a record with these fields, if some are given."""
-    buffer = io.BytesIO()
-    descr = [(name, *of) for name, of in fields.items()] or "<f8"
-    np.lib.format.write_array_header_1_0(buffer, {"descr": descr, "fortran_order": False, "shape": shape})
-    return sealed(buffer.getvalue())
-
-
-def test_header_that_asks_for_memory_or_objects__is_refused_before_there_are_any(store):
-    identity, shape, moments = first_batch(store)
-    fields = {name: (field.dtype.str, field.shape) for name, field in moments._asdict().items()}
-    address = {"batch": ("<i8", ()), "identity": (f"|S{len(identity)}", ())}
-    wrong = {
-        "an array of a terabyte": header_only((1 << 37,)),
-        "a gigabyte in a field": header_only((), **fields | {"target": ("<f8", (1 << 27,))}, **address),
-        "a gigabyte of failures": header_only((), **fields | {"failed": ("<i8", (1 << 27,))}, **address),
-        "many batches": header_only((1 << 20,), **fields, **address),
-        "objects": header_only((), **fields | {"target": ("|O", (shape.n_queries,))}, **address),
-    }
+def test_files_longer_than_they_can_be__are_not_read_whole(store):
+    identity, shape, _ = first_batch(store)
+    (segment,) = segments(store.folder / "batches" / identity)
     tracemalloc.start()
-    for content in wrong.values():
-        store.batch_path(identity, 0).write_bytes(content)
-        assert store.read_batch(identity, 0, shape) is None
+    os.truncate(segment.records, 1 << 40)  # of holes
+    assert store.read_batches(identity, [0], shape)
+    os.truncate(segment.index, 1 << 40)
+    assert store.read_batches(identity, [0], shape) == {} and store.stored_batches(identity) == frozenset()
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 1 << 20
 
 
-def test_file_longer_than_any_batch__is_not_opened(store, monkeypatch):
-    identity, shape, _ = first_batch(store)
-    path = store.batch_path(identity, 0)
-    os.truncate(path, shape.max_bytes)
-    monkeypatch.setattr("simstudy.execution.store.unpack", lambda content, *_: len(content))
-    assert store.read_batch(identity, 0, shape) == shape.max_bytes
-    os.truncate(path, 1 << 40)  # of holes
-    assert store.read_batch(identity, 0, shape) is None
-
-
 def test_pipes_in_place_of_files__block_nobody(store, design):
-    identity, shape, _ = first_batch(store)
-    for name in (f"batches/{identity}/0000000.npy", "results.nc", "share.json", ".owner.json"):
+    identity, shape, moments = first_batch(store)
+    for name in (f"batches/{identity}/0000.records", "results.nc", "share.json", ".owner.json"):
         (store.folder / name).unlink(missing_ok=True)
         os.mkfifo(store.folder / name)
     assert (
-        store.read_batch(identity, 0, shape) is None and store.owner() is None and store.read_json("share.json") == {}
+        store.read_batches(identity, [0], shape) == {} and store.owner() is None and store.read_json("share.json") == {}
     )
+    (store.folder / "batches" / identity / "0000.index").unlink()
+    os.mkfifo(store.folder / "batches" / identity / "0000.index")
+    assert store.stored_batches(identity) == frozenset()
+    with pytest.raises(UserError, match="cannot be written"):
+        store.write_batch(identity, 0, moments, shape)
     with pytest.raises(UserError, match="no results can be read"):
         read_results(store.folder / "results.nc")
 
@@ -233,23 +202,22 @@ def test_statement__of_another_or_an_impossible_cell_is_none():
 # ---------------------------------------------------------------- verify
 
 
-def forged(store: Store) -> str:
+def forge(store: Store) -> None:
     """Change a sum of one batch: digest, shapes and counts are right."""
     identity, shape, moments = first_batch(store)
-    store.write_batch(identity, 0, moments._replace(error_sum=moments.error_sum * (1 + 2e-16)))
-    assert store.read_batch(identity, 0, shape) is not None
-    return str(store.batch_path(identity, 0))
+    store.write_batch(identity, 0, moments._replace(error_sum=moments.error_sum * (1 + 2e-16)), shape)
+    assert store.read_batches(identity, [0], shape)
 
 
 def test_forged_batch__passes_a_merge_and_is_caught_by_computing_it_again(store, tmp_path):
-    forged(store)
+    forge(store)
     merged = Store(tmp_path / "merged")
     with merged.locked():
         assert merged.adopt(store).damaged == 0
     before = {path: path.read_bytes() for path in merged.folder.rglob("*") if path.is_file()}
     found = verify(merged.folder, 1.0, executor="serial")
-    assert [path.name for path in found.different] == ["0000000.npy"] and not found.damaged
-    assert str(found.different[0]) in found.lines[0] and found.compared == found.stored
+    assert [place[-21:] for place in found.different] == ["0000.records, batch 0"] and not found.damaged
+    assert found.different[0] in found.lines[0] and found.compared == found.stored
     assert {path: path.read_bytes() for path in merged.folder.rglob("*") if path.is_file()} == before
 
 
@@ -263,10 +231,11 @@ def test_sample__has_a_batch_of_each_cell_and_follows_its_seed(store):
 
 def test_share_and_damage__are_verified_too(design, tmp_path):
     share = run_share(design, Share(1, 1), output=tmp_path, executor="serial")
-    path = next(share.folder.rglob("*.npy"))
-    path.write_bytes(path.read_bytes()[:-1])
+    name = min(rows(share.folder))
+    flip(share.folder / name)
     found = verify(share.folder, 1.0, executor="serial")
-    assert found.damaged == [path] and not found.different and found.compared == len(list(share.folder.rglob("*.npy")))
+    assert found.damaged == [f"{(share.folder / name).with_name('0000.records')}, batch 0"] and not found.different
+    assert found.compared == len(rows(share.folder))
 
 
 def test_batches_of_another_engine__are_said_to_be(store, monkeypatch, tmp_path):

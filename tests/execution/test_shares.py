@@ -6,7 +6,8 @@ import json
 
 import pytest
 from builders import DESIGN, edited, write_design
-from kills import batches, numbers
+from kills import numbers
+from stored import batches, rows
 
 from simstudy.design.load import load_design
 from simstudy.errors import UserError
@@ -70,7 +71,7 @@ def test_share_of_another_engine__is_refused_by_its_neighbour_and_by_the_merge(d
     monkeypatch.setattr(shares, "engine", lambda **_: "another")
     with pytest.raises(UserError, match=r"share.json: computed by engine .*, this is engine another; use nodes of one"):
         run_share(design, Share(2, 4), output=tmp_path, executor="serial")
-    assert not list((share.folder.parent / "2-of-4").rglob("*.npy"))
+    assert not rows(share.folder.parent / "2-of-4")
     with pytest.raises(UserError, match="use nodes of one processor type"):
         require_engine(share)
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import io
 import os
+import shutil
 import stat
 
 import numpy as np
@@ -15,16 +15,17 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from simstudy.errors import UserError
-from simstudy.execution.batch_files import Shape, sealed
+from simstudy.execution.batch_files import Shape, same
 from simstudy.execution.netcdf import read_results
+from simstudy.execution.segments import LENGTH, Segment, segments
 from simstudy.execution.store import Store
 from simstudy.replicates.moments import Moments, empty
 
 SHAPE = Shape(n_queries=1, n_members=2, n_statistics=9, batch_size=32)
 
 
-def some_moments() -> Moments:
-    sums = np.random.default_rng(0).normal(size=(16, 1, 2))
+def some_moments(seed: int = 0) -> Moments:
+    sums = np.random.default_rng(seed).normal(size=(16, 1, 2))
     moments = empty(16, np.array([0.5]), 2, SHAPE.n_statistics)
     return moments._replace(n_defined=np.full(16, 2), error_sum=sums)
 
@@ -34,83 +35,121 @@ def store(tmp_path) -> Store:
     return Store(tmp_path / "study" / "quick")
 
 
-def test_batch__is_read_back_to_the_bit(store):
-    store.write_batch("abc", 3, some_moments())
-    for written, read in zip(some_moments(), store.read_batch("abc", 3, SHAPE), strict=True):
-        np.testing.assert_array_equal(written, read)
-    assert store.stored_batches("abc") == {3}
-    assert store.stored_batches("other") == frozenset() and store.read_batch("abc", 4, SHAPE) is None
+def only(store: Store) -> Segment:
+    """The segment of the only cell."""
+    (segment,) = segments(store.folder / "batches" / "abc")
+    return segment
+
+
+def same_bits(one: dict[int, Moments], other: dict[int, Moments]) -> bool:
+    return one.keys() == other.keys() and all(same(one[batch], other[batch]) for batch in one)
+
+
+def test_batches__are_read_back_to_the_bit_from_any_segment_in_order_of_their_numbers(store):
+    written = {batch: some_moments(batch) for batch in (3, LENGTH, 2, 0, LENGTH - 1)}
+    for batch, moments in written.items():
+        store.write_batch("abc", batch, moments, SHAPE)
+    assert same_bits(store.read_batches("abc", range(2 * LENGTH), SHAPE), written)
+    assert list(store.read_batches("abc", [LENGTH, 2], SHAPE)) == [2, LENGTH]
+    assert store.stored_batches("abc") == written.keys()
+    assert store.stored_batches("other") == frozenset() and store.read_batches("abc", [4], SHAPE) == {}
+
+
+def test_failures__are_read_back(store):
+    failed = np.array([96, 127])
+    counts = np.array([1, *[2] * 14, 1])
+    store.write_batch("abc", 3, some_moments()._replace(n_defined=counts, failed=failed), SHAPE)
+    assert store.read_batches("abc", [3], SHAPE)[3].failed.tolist() == failed.tolist()
+
+
+def test_large_segments__are_read_a_piece_at_a_time(store, monkeypatch):
+    written = {batch: some_moments(batch) for batch in (5, 1, 4, 0, 3)}
+    for batch, moments in written.items():
+        store.write_batch("abc", batch, moments, SHAPE)
+    asked, original = [], np.fromfile
+    monkeypatch.setattr("simstudy.execution.segments.CHUNK_BYTES", 2 * SHAPE.record.itemsize)
+    monkeypatch.setattr(np, "fromfile", lambda *given, **more: asked.append(given[2]) or original(*given, **more))
+    assert same_bits(store.read_batches("abc", range(9), SHAPE), written) and asked == [2, 2, 1]
 
 
 def test_batch_of_another_address__is_not_used(store):
-    store.write_batch("abc", 0, some_moments())
-    for identity, batch in (("abc", 1), ("other", 0)):
-        path = store.folder / "batches" / identity / f"{batch:07d}.npy"
-        path.parent.mkdir(exist_ok=True)
-        path.write_bytes((store.folder / "batches" / "abc" / "0000000.npy").read_bytes())
-        assert store.read_batch(identity, batch, SHAPE) is None
+    """Neither under another number, nor in the folder of another cell."""
+    store.write_batch("abc", 0, some_moments(), SHAPE)
+    shutil.copytree(store.folder / "batches" / "abc", store.folder / "batches" / "other")
+    assert store.stored_batches("other") == {0} and store.read_batches("other", [0], SHAPE) == {}
+    index = store.folder / "batches" / "abc" / "0000.index"
+    index.write_bytes(b"\x01" + index.read_bytes()[1:])
+    assert store.stored_batches("abc") == {1} and store.read_batches("abc", [0, 1], SHAPE) == {}
+    index.write_bytes(b"\xff" * 8 + index.read_bytes()[8:])
+    assert store.stored_batches("abc") == frozenset()
 
 
 def test_foreign_files__are_no_batches(store):
-    store.write_batch("abc", 0, some_moments())
-    for name in ("²².npy", "1.npy", "notes.txt", ".0000001.npy"):
+    store.write_batch("abc", 0, some_moments(), SHAPE)
+    for name in ("²²²².index", "1.index", "notes.txt", ".0000.index"):
         (store.folder / "batches" / "abc" / name).write_text("")
     assert store.stored_batches("abc") == {0}
 
 
-def test_same_moments__give_the_same_bytes(tmp_path):
-    contents = set()
-    for name in ("one", "two"):
-        store = Store(tmp_path / name)
-        store.write_batch("abc", 0, some_moments())
-        contents.add((tmp_path / name / "batches" / "abc" / "0000000.npy").read_bytes())
-    assert len(contents) == 1
+@pytest.mark.parametrize("read", ["stored_batches", "adopt"])
+def test_batches_of_an_earlier_version__are_refused_in_one_line(store, read):
+    old = store.folder / "batches" / ("a" * 20)
+    old.mkdir(parents=True)
+    (old / "0000000.npy").write_bytes(b"")
+    refused = {
+        "stored_batches": lambda: store.stored_batches(old.name),
+        "adopt": lambda: Store(store.folder).adopt(store),
+    }
+    with pytest.raises(UserError, match=r"^[^\n]*batches: holds batches of an earlier version[^\n]*run again[^\n]*$"):
+        refused[read]()
 
 
 @settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
-def test_flipped_or_cut_file__is_noticed_wherever_it_lies(store, data):
-    store.write_batch("abc", 0, some_moments())
-    path = store.folder / "batches" / "abc" / "0000000.npy"
+def test_flipped_bit_or_cut_file__costs_the_batches_there_alone(store, data):
+    shutil.rmtree(store.folder, ignore_errors=True)
+    written = {batch: some_moments(batch) for batch in range(3)}
+    for batch, moments in written.items():
+        store.write_batch("abc", batch, moments, SHAPE)
+    path, size = data.draw(st.sampled_from([(only(store).records, SHAPE.record.itemsize), (only(store).index, 48)]))
     content = bytearray(path.read_bytes())
     place = data.draw(st.integers(0, len(content) - 1))
+    lost = range(place // size, 3)
     if data.draw(st.booleans()):
         content[place] ^= 1 << data.draw(st.integers(0, 7))
+        lost = [place // size] if path.suffix == ".records" or not 8 <= place % size < 16 else []  # but for its time
     else:
         del content[place:]
     path.write_bytes(bytes(content))
-    assert store.read_batch("abc", 0, SHAPE) is None
+    assert same_bits(store.read_batches("abc", range(3), SHAPE), {b: written[b] for b in written if b not in lost})
+    for batch in lost:  # and what is computed again is there, whatever the harm
+        store.write_batch("abc", batch, written[batch], SHAPE)
+    assert same_bits(store.read_batches("abc", range(3), SHAPE), written)
 
 
-def test_batch_without_its_digest__is_not_used(store):
-    """A file that was written by another program, or under another address and sealed again."""
-    store.write_batch("abc", 0, some_moments())
-    path = store.batch_path("abc", 0)
-    np.save(path, np.load(path))  # any reader of .npy opens it
-    assert store.read_batch("abc", 0, SHAPE) is None
+@pytest.mark.parametrize("name", ["records", "index"])
+def test_torn_end__is_no_batch_and_is_cut_off_by_the_next(store, name):
+    store.write_batch("abc", 0, some_moments(0), SHAPE)
+    path = getattr(only(store), name)
+    path.write_bytes(path.read_bytes() + b"torn")
+    assert store.stored_batches("abc") == {0}
+    store.write_batch("abc", 1, some_moments(1), SHAPE)
+    assert same_bits(store.read_batches("abc", [0, 1], SHAPE), {batch: some_moments(batch) for batch in (0, 1)})
+    assert path.stat().st_size % {"records": SHAPE.record.itemsize, "index": 48}[name] == 0
 
 
-@pytest.mark.parametrize("content", [b"", b"\x80\x04N.", b"PK\x05\x06" + bytes(18)])
-def test_rubbish_with_a_digest__is_not_used_and_executes_nothing(store, content):
-    store.write_batch("abc", 0, some_moments())
-    path = store.batch_path("abc", 0)
-    path.write_bytes(content + hashlib.sha256(content).hexdigest().encode())
-    assert store.read_batch("abc", 0, SHAPE) is None
+def test_batch_that_is_stored_again__counts_as_it_was_stored_last(store):
+    for seed in (0, 1):
+        store.write_batch("abc", 0, some_moments(seed), SHAPE)
+    assert same_bits(store.read_batches("abc", [0], SHAPE), {0: some_moments(1)})
 
 
-def test_pickled_array__is_not_loaded(store, tmp_path):
-    class Trap:
-        def __reduce__(self):
-            return (tmp_path.joinpath("trap").touch, ())
-
-    store.write_batch("abc", 0, some_moments())
-    path, buffer = store.batch_path("abc", 0), io.BytesIO()
-    np.save(buffer, np.array([Trap()]))
-    path.write_bytes(sealed(buffer.getvalue()))
-    assert store.read_batch("abc", 0, SHAPE) is None and not (tmp_path / "trap").exists()
-    # The control: whoever allows pickle is trapped.
-    np.load(path, allow_pickle=True)
-    assert (tmp_path / "trap").exists()
+def test_batches_since__counts_those_stored_later(store, monkeypatch):
+    for now in (10.0, 20.0, 30.0):
+        monkeypatch.setattr("simstudy.execution.segments.time.time", lambda now=now: now)
+        store.write_batch("abc", int(now), some_moments(), SHAPE)
+    assert [store.batches_since("abc", moment) for moment in (0.0, 15.0, 30.0)] == [3, 2, 0]
+    assert Store(store.folder / "none", known=(store,)).batches_since("abc", 15.0) == 2
 
 
 @pytest.mark.parametrize("call", ["replace", "fsync"])
@@ -124,31 +163,32 @@ def test_failed_write__leaves_nothing_behind(store, call, monkeypatch):
     assert [p for p in store.folder.rglob("*") if p.is_file()] == []
 
 
-def test_batches__are_flushed_together_and_with_the_folder_that_names_them(store, monkeypatch):
+def test_batches__are_flushed_together_and_with_the_folders_that_name_them(store, monkeypatch):
     flushed: list[int] = []
     monkeypatch.setattr("simstudy.execution.store.os.fsync", lambda file: flushed.append(os.fstat(file).st_ino))
     monkeypatch.setattr("simstudy.execution.store.FLUSH_SECONDS", 1e9)
     with store.locked():
         flushed.clear()
         for batch in (0, 1):
-            store.write_batch("abc", batch, some_moments())
+            store.write_batch("abc", batch, some_moments(), SHAPE)
         assert flushed == []
-        paths = [store.batch_path("abc", batch) for batch in (0, 1)]
-    assert flushed == [path.stat().st_ino for path in (*paths, paths[0].parent)]
+        segment = only(store)
+    paths = (segment.records, segment.index, segment.folder, segment.folder.parent)
+    assert flushed == [path.stat().st_ino for path in paths]
     flushed.clear()
     store.flush()
     assert flushed == []
     monkeypatch.setattr("simstudy.execution.store.FLUSH_SECONDS", 0.0)
-    store.write_batch("abc", 2, some_moments())
-    assert len(flushed) == 2
+    store.write_batch("abc", 2, some_moments(), SHAPE)
+    assert len(flushed) == 4
 
 
 def test_disk_that_fails_later__is_told(store, monkeypatch):
     def failing(_: int) -> None:
         raise OSError(5, "Input/output error")
 
-    with pytest.raises(UserError, match=r"0000000\.npy: cannot be written \(Input/output error\)"), store.locked():
-        store.write_batch("abc", 0, some_moments())
+    with pytest.raises(UserError, match=r"0000\.records: cannot be written \(Input/output error\)"), store.locked():
+        store.write_batch("abc", 0, some_moments(), SHAPE)
         monkeypatch.setattr("simstudy.execution.store.os.fsync", failing)
 
 
@@ -158,7 +198,7 @@ def test_file_system_that_flushes_no_folders__will_do_and_one_that_flushes_no_fi
         if refused(os.fstat(file).st_mode):
             raise OSError(22, "Invalid argument")
 
-    store.write_batch("abc", 0, some_moments())
+    store.write_batch("abc", 0, some_moments(), SHAPE)
     monkeypatch.setattr("simstudy.execution.store.os.fsync", flush)
     with contextlib.nullcontext() if refused is stat.S_ISDIR else pytest.raises(UserError, match="Invalid argument"):
         store.flush()

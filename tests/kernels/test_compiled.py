@@ -125,7 +125,7 @@ def test_options__are_in_its_key():
 
 def test_closures__are_in_its_key():
     """The fillers of normals and of uniforms are one function but for what it closes over."""
-    one, other = addresses._FILLERS.values()
+    one, other = (addresses._FILLERS[transform] for transform in (addresses.box_muller, addresses.uniform_pair))
     assert one.py_func.__qualname__ == other.py_func.__qualname__
     assert key_of(one) != key_of(other)
     assert key_of(one) == key_of(addresses._filler(addresses.box_muller))

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
 import pytest
 from kernel_problems import problem
 
 from simstudy.kernels import few_queries, many_queries
+from simstudy.kernels.jit import kept_by_thread
 from simstudy.kernels.vectors import lanes
 
 WIDTH = lanes(8)
@@ -26,3 +30,10 @@ def test_queries_that_fill_lanes__are_computed_in_lanes(n_queries, in_lanes, mon
     given.moments()
     given.estimates()
     assert called == 2 * [many_queries if in_lanes else few_queries]
+
+
+def test_kept_memory__is_that_of_one_thread():
+    made = kept_by_thread(np.zeros)
+    with ThreadPoolExecutor(1) as pool:
+        elsewhere = pool.submit(made, 3).result()
+    assert made(3) is made(3) is not elsewhere

@@ -151,7 +151,7 @@ def test_far_queries__need_the_shift(spread):
 
 def hollow(precision):
     """Keys on a sphere, queries near its centre: no query is far from the mean key, but every key is far from all."""
-    given = problem((2, 4, 3, 3, 700), "distance", precision, bandwidth={"float32": 0.2, "float64": 0.08}[precision])
+    given = problem((2, 4, 3, 3, 700), "distance", precision, bandwidth={"float32": 0.18, "float64": 0.08}[precision])
     keys = 3.0 * given.keys / np.linalg.norm(given.keys, axis=2, keepdims=True)
     return replace(given, keys=keys.astype(precision), queries=given.queries * given.queries.dtype.type(0.05))
 
@@ -163,14 +163,15 @@ def test_queries_in_a_hollow__are_computed_carefully(precision):
 
 @PRECISIONS
 def test_queries_in_a_hollow__need_the_check_of_the_sum_of_weights(precision, monkeypatch):
-    """Negative control of the check above."""
+    """Negative control of the check above: without it estimates are wrong, or NaN where all weights vanish."""
     given = hollow(precision)
     mean, gram, logs = given.moments()
     monkeypatch.setitem(shifts._RANGES, precision, (*shifts._RANGES[precision][:3], 0.0))
-    assert np.abs(given.moments()[0] - mean).max() > 0.01
-    assert np.abs(given.moments()[2] - logs).max() > 0.01
-    assert np.abs(given.estimates() - mean).max() > 0.01
-    assert np.abs(given.moments()[1] - gram).max() > 0.01
+    with np.errstate(divide="ignore"):
+        assert not np.abs(given.moments()[0] - mean).max() <= 0.01
+        assert not np.abs(given.moments()[2] - logs).max() <= 0.01
+        assert not np.abs(given.estimates() - mean).max() <= 0.01
+        assert not np.abs(given.moments()[1] - gram).max() <= 0.01
 
 
 def test_far_queries__would_round_badly_by_the_fast_formula(monkeypatch):

@@ -5,8 +5,21 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from simstudy.kernels.jit import kernel
-from simstudy.kernels.vectors import at_least, exponent_of_low_bits, lanes, load, repeat, spread, store, store_four
+from simstudy.kernels.jit import SCALES, kernel
+from simstudy.kernels.vectors import (
+    at_least,
+    exponent_of_low_bits,
+    flush_denormals,
+    fraction,
+    lanes,
+    load,
+    repeat,
+    restore_denormals,
+    scale,
+    spread,
+    store,
+    store_four,
+)
 
 PRECISIONS = pytest.mark.parametrize("precision", ["float32", "float64"])
 
@@ -61,3 +74,38 @@ def test_exponent_of_low_bits__is_a_power_of_two(precision):
     x = np.append(powers + bias, 0).astype(bits).view(precision)
     _choices(x, np.zeros_like(x), out, width)
     np.testing.assert_array_equal(out[width:], 2.0**powers)
+
+
+needs_scaling = pytest.mark.skipif(not SCALES, reason="this processor lacks the instructions (AVX-512 DQ)")
+
+
+@kernel
+def _multiply(x, y, out):
+    mode = flush_denormals(x)
+    store(out, 0, load(x, 0) * load(y, 0))
+    restore_denormals(x, mode)
+    store(out, 16, load(x, 0) * load(y, 0))
+
+
+@kernel
+def _split(x, y, out):
+    store(out, 0, fraction(load(x, 0)))
+    store(out, 16, scale(load(y, 0), load(x, 0)))
+
+
+@needs_scaling
+def test_fraction_and_scale__at_every_kind_of_number():
+    finite = [0.0, 0.25, -0.25, 3.75, -3.75, 100.5, -100.5, -1e30, -140.0, 7.0, -7.0, 1.5, -1.5]
+    x, y, out = np.float32([*finite, -np.inf, np.inf, np.nan]), np.full(16, 1.5, np.float32), np.zeros(32, np.float32)
+    _split(x, y, out)
+    np.testing.assert_array_equal(out[:13], x[:13] - np.floor(x[:13]))
+    np.testing.assert_array_equal(out[16:29], (1.5 * 2.0 ** np.floor(x[:13].astype(float))).astype(np.float32))
+    np.testing.assert_array_equal(out[29:], [0, np.inf, np.nan])
+    assert np.isnan(out[15])
+
+
+@needs_scaling
+def test_denormal_numbers__count_as_zero_until_they_are_restored():
+    x, y, out = (np.full(size, number, np.float32) for size, number in ((16, 1e-30), (16, 1e-10), (32, 7.0)))
+    _multiply(x, y, out)
+    assert (out[:16] == 0).all() and (out[16:] == np.float32(1e-30) * np.float32(1e-10)).all() and out[16] > 0

@@ -148,7 +148,7 @@ def test_concatenated_heads__are_uncorrelated_and_reduce_nothing():
 
 def test_error_of_a_squared_bias__counts_each_component():
     rng, through = np.random.default_rng(4), overlap(cell_of("random"))
-    errors, weights, n_blocks = rng.normal(size=(32, 2, H)), np.array([0.5, 0.3, 0.2]), 32
+    errors, weights, n_blocks, ones = rng.normal(size=(32, 2, H)), np.array([0.5, 0.3, 0.2]), 32, np.ones(32)
     factor = np.linalg.cholesky(through)
     apart = np.einsum("bqh,h,hc->bqc", errors, weights, factor).reshape(n_blocks, 2 * H, 1)
 
@@ -156,8 +156,8 @@ def test_error_of_a_squared_bias__counts_each_component():
         empty = np.zeros((n_blocks, 0))
         return Moments(np.ones(n_blocks, int), sums, empty, empty, empty, np.zeros(0, int))
 
-    found = quadratic_errors(blocks_of(errors), weights, through)
-    by_component = quadratic_errors(blocks_of(apart), np.ones(1))
+    found = quadratic_errors(blocks_of(errors), weights, through, ones)
+    by_component = quadratic_errors(blocks_of(apart), np.ones(1), np.ones((1, 1)), ones)
     assert found["squared_bias"] == pytest.approx(H * by_component["squared_bias"])
     spread = np.einsum("bqc,bqe->qce", *[apart.reshape(32, 2, H) - apart.reshape(32, 2, H).mean(axis=0)] * 2)
     np.testing.assert_allclose(

@@ -7,11 +7,17 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import xarray as xr
-from builders import minimal_cell
+from builders import DESIGN, edited, minimal_cell, write_design
+from stored import flip, rows
 
 from simstudy.design.document import Precision
+from simstudy.design.load import load_design
+from simstudy.execution.account import Standing
+from simstudy.execution.ledger import Ledger
+from simstudy.execution.store import Store
 from simstudy.report import progress
 from simstudy.report.progress import ProgressDisplay, open_lines
+from simstudy.study import run
 
 
 @pytest.mark.parametrize(
@@ -25,34 +31,45 @@ def test_log__tells_the_time_to_the_first_looks_and_then_to_the_end(looked_at, t
     now, said = [0.0], []
     monkeypatch.setattr(progress, "time", SimpleNamespace(monotonic=lambda: now[0]))
     monkeypatch.setattr(progress, "say", said.append)
-    account = SimpleNamespace(finished=False, target=8, missing=8, batch_size=16)
-    ledger = SimpleNamespace(accounts=[account], work_done=0.0, work_expected=400.0, work_known=looked_at)
+    ledger = SimpleNamespace(accounts=[None], work_known=looked_at)
     display = ProgressDisplay()
     # Five minutes go by before the first batch, as on a slow machine that compiles; then each takes five seconds.
-    course = [(0.0, 8, 0.0), (300.0, 8, 0.0), (305.0, 7, 50.0), (310.0, 6, 100.0)]
-    for now[0], account.missing, ledger.work_done in course:
+    for now[0], replicates, work in [(0.0, 0, 0), (300.0, 0, 0), (305.0, 16, 50), (310.0, 32, 100)]:
+        ledger.standing = Standing(work, 400, replicates)
         display(ledger)
     assert said == ["0/1 cells, 0 replicates, time left unknown", told]
 
 
-def test_looking__takes_a_small_share_of_the_time_whatever_it_costs(monkeypatch):
-    now, looks = [0.0], []
+def test_looking__costs_as_much_however_many_cells_there_are(tmp_path):
+    """What is shown is kept up to date by the ledger: whoever looks goes through no account."""
 
-    class Slow:
-        accounts, work_done, work_known = (), 0.0, False
+    class Many(list):
+        def __iter__(self):
+            raise AssertionError("went through all accounts")
 
-        @property
-        def work_expected(self) -> float:
-            looks.append(now[0])
-            now[0] += 0.5
-            return 1.0
+    ledger = Ledger(load_design(write_design(tmp_path)), Store(tmp_path))
+    ledger.accounts = Many(ledger.accounts)
+    for display in (ProgressDisplay(quiet=True), ProgressDisplay()):
+        with display:
+            display(ledger)
+        assert display._bar.tasks[0].description.startswith("0/6 cells")
 
-    monkeypatch.setattr(progress, "time", SimpleNamespace(monotonic=lambda: now[0]))
-    display = ProgressDisplay(quiet=True)
-    for _ in range(10_000):
-        display(Slow())
-        now[0] += 0.01
-    assert len(looks) >= 2 and 0.5 * len(looks) <= 0.06 * now[0]
+
+def test_standing__is_the_sum_of_all_accounts_whatever_happens(tmp_path):
+    """Batches that arrive, are damaged, are shared by cells, and are wanted by the rule."""
+    text = edited(DESIGN, "bandwidth = [0.5, 1.0]", 'combination = ["uniform", "optimal"]')
+    design = load_design(write_design(tmp_path, edited(text, 'hue = "bandwidth"', 'hue = "combination"')))
+    seen = []
+
+    def watch(ledger, predicted=None):
+        each = zip(*(account.standing for account in ledger.accounts), strict=True)
+        assert ledger.standing == tuple(map(sum, each))
+        seen.append(ledger.standing)
+
+    run(design, output=tmp_path, executor="serial", observer=watch)
+    flip(tmp_path / min(rows(tmp_path)))
+    run(design, output=tmp_path, executor="serial", observer=watch)
+    assert {standing.finished for standing in seen} >= {0, 6} and seen[-1].work_done == seen[-1].work_expected
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 from killed import Bench
-from kills import ROOT, WORK, Aim, batches, command, environment, state
+from kills import BATCHES, ROOT, WORK, Aim, command, environment, state
+from stored import batches, flip, overwrite, record
 
 N_KILLS = 20
 
@@ -20,15 +21,14 @@ def bench(tmp_path_factory) -> Iterator[Bench]:
         yield bench
 
 
-def harm(folder: Path, name: str, moments: random.Random) -> None:
-    """Flip a bit of a stored batch, or cut off its end."""
-    content = bytearray((folder / name).read_bytes())
-    place = moments.randrange(len(content))
+def harm(batch: Path, moments: random.Random) -> None:
+    """Flip a bit of a stored batch, or lose its end."""
+    content = record(batch)
+    place = moments.randrange(len(content.rstrip(b"\0")))
     if moments.random() < 0.5:
-        content[place] ^= 1 << moments.randrange(8)
+        flip(batch, place)
     else:
-        del content[place:]
-    (folder / name).write_bytes(bytes(content))
+        overwrite(batch, content[:place])
 
 
 @pytest.mark.parametrize("executor", ["serial", "threads"])
@@ -36,8 +36,8 @@ def test_batches_harmed_between_kills__are_all_that_is_computed_again(executor, 
     target, moments = bench.target(f"harmed {executor}"), random.Random(executor)
     for _ in range(N_KILLS):
         target.hit(lambda: bench.forks.start(*bench.run(target.name, "--executor", executor)), Aim(most=5, delay=0.01))
-        name = moments.choice(sorted(state(target.folder, "batches/*/*.npy")))
-        harm(target.folder, name, moments)
+        name = moments.choice(sorted(state(target.folder, BATCHES)))
+        harm(target.folder / name, moments)
         target.forget(name)
     bench.end(target)
 

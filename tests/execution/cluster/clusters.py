@@ -12,7 +12,8 @@ from typing import NamedTuple
 
 import pytest
 from builders import edited
-from kills import FOLDER, WORK, batches, environment, numbers
+from kills import FOLDER, WORK, environment, numbers
+from stored import batches, rows
 
 HERE = Path(__file__).parent
 PATIENCE = 400.0
@@ -36,7 +37,7 @@ class Calm(NamedTuple):
 
 def stored(folder: Path) -> int:
     """How many batches are stored below a folder."""
-    return sum(1 for _ in folder.rglob("*.npy"))
+    return len(rows(folder))
 
 
 def wait_until(condition: Callable[[], bool], process: subprocess.Popen | None = None) -> None:

@@ -133,7 +133,7 @@ def test_submission__is_closed_to_others_and_leaves_neither_jobs_nor_keys(slurm:
         assert break_in(opened) == ([], [])
         readable = readable_by_others(output)
         keys = sorted((output / FOLDER / ".partial").glob("tls-*"))
-        assert len(keys) == 2 and any(path.suffix == ".npy" for path in readable) and not set(keys) & set(readable)
+        assert len(keys) == 2 and any(path.suffix == ".records" for path in readable) and not set(keys) & set(readable)
         assert process.poll() is None
         process.send_signal(end)
         assert process.wait(PATIENCE) == (130 if end == signal.SIGINT else -end), log.read_text()

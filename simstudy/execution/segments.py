@@ -1,0 +1,147 @@
+"""Segments: some thousands of batches of a cell in two files that are appended to.
+
+One file holds the records, one behind another and all of one size; the other, the index, says which batch each of them
+is, when it was stored, and its digest.  A batch is stored once it stands in the index: what a killed process leaves
+behind the last whole entry nobody reads, and the next writer cuts off.  A batch that was damaged and computed again
+stands there twice, and the last one counts.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import re
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+import numpy as np
+
+from simstudy.design.files import read_regular
+from simstudy.errors import UserError
+from simstudy.execution.batch_files import Shape, pack, unpack
+from simstudy.replicates.moments import Moments
+
+LENGTH = 1 << 12
+"""Batches that a segment is for: few files for millions of batches, none of them too large to be copied."""
+ENTRY = np.dtype([("batch", "<i8"), ("stored", "<f8"), ("digest", "V32")])
+"""Of the index: the number of a batch, when it was stored (seconds of `time.time`), and the digest of its record."""
+MAX_INDEX_BYTES = 1 << 24
+"""Largest index that is read: no segment is computed again and again."""
+CHUNK_BYTES = 1 << 24
+"""Most bytes that are read at once."""
+_INDEX = re.compile(r"([0-9]{4})\.index")
+_FORMER = re.compile(r"[0-9]{7}\.npy")
+
+
+@dataclass(frozen=True)
+class Segment:
+    """The segment with this number of the cell whose folder this is: batches from number · `LENGTH` on."""
+
+    folder: Path
+    number: int
+
+    @property
+    def records(self) -> Path:
+        """File of the records."""
+        return self.folder / f"{self.number:04d}.records"
+
+    @property
+    def index(self) -> Path:
+        """File of the index."""
+        return self.folder / f"{self.number:04d}.index"
+
+    def append(self, batch: int, moments: Moments, shape: Shape) -> None:
+        """Store a batch; OSError if that cannot be."""
+        record = pack(batch, moments, shape)
+        entry = np.array((batch, time.time(), _digest(self.folder.name, batch, record)), ENTRY)
+        with _to_append(self.index) as index, _to_append(self.records) as records:
+            n_whole = index.tell() // ENTRY.itemsize
+            index.truncate(n_whole * ENTRY.itemsize)
+            records.truncate(n_whole * len(record))
+            records.write(record)
+            records.flush()
+            index.write(entry.tobytes())
+
+    def entries(self) -> np.ndarray:
+        """Return the whole entries of the index, of type `ENTRY`; none if it cannot be read."""
+        try:
+            content = read_regular(self.index, MAX_INDEX_BYTES)
+        except UserError:
+            return np.zeros(0, ENTRY)
+        return np.frombuffer(content, ENTRY, len(content) // ENTRY.itemsize)
+
+    def batches(self) -> dict[int, int]:
+        """Return where the batches of the segment stand, by their numbers."""
+        return self._rows(self.entries())
+
+    def _rows(self, entries: np.ndarray) -> dict[int, int]:
+        own = np.flatnonzero(entries["batch"] // LENGTH == self.number)
+        return dict(zip(entries["batch"][own].tolist(), own.tolist(), strict=True))
+
+    def read(self, batches: Iterable[int], shape: Shape) -> dict[int, Moments]:
+        """Return of these batches those that are stored and whole, by their numbers."""
+        entries = self.entries()
+        rows = np.flatnonzero(np.isin(entries["batch"], list(batches)))
+        step = max(1, CHUNK_BYTES // shape.record.itemsize)
+        found: dict[int, Moments] = {}
+        if not self.records.is_file():  # to open another may wait for ever
+            return found
+        for chunk in np.split(rows, np.flatnonzero(np.diff(rows // step)) + 1) if rows.size else []:
+            records = self._records(chunk[0], chunk[-1] + 1, shape)
+            told = entries[chunk[chunk - chunk[0] < len(records)]]
+            records = records[chunk[: len(told)] - chunk[0]]
+            content, size, identity = memoryview(records.view(np.uint8)), records.itemsize, self.folder.name
+            addresses = zip(told["batch"].tolist(), told["digest"].tolist(), strict=True)
+            whole = {
+                batch: row for row, (batch, digest) in enumerate(addresses)
+                if _digest(identity, batch, content[row * size : (row + 1) * size]) == digest
+            }  # fmt: skip
+            found |= unpack(records[list(whole.values())], list(whole), shape)
+        return found
+
+    def _records(self, first: int, stop: int, shape: Shape) -> np.ndarray:
+        """Return the records of these rows, as far as they are there."""
+        with contextlib.suppress(OSError):
+            return np.fromfile(self.records, shape.record, stop - first, offset=first * shape.record.itemsize)
+        return np.zeros(0, shape.record)
+
+
+def segment_of(batch: int) -> int:
+    """Return the number of the segment that a batch belongs to."""
+    return batch // LENGTH
+
+
+def segments(folder: Path) -> list[Segment]:
+    """Return the segments of the cell with this folder, in order.
+
+    Raises
+    ------
+    UserError
+        If an earlier version has stored batches there, which are not read any more.
+    """
+    try:
+        names = os.listdir(folder)
+    except OSError:
+        return []
+    if any(map(_FORMER.fullmatch, names)):
+        raise UserError(
+            f"{folder.parent}: holds batches of an earlier version, one a file; choose another --output, or delete "
+            "that folder and run again: reports are written without it"
+        )
+    return [Segment(folder, int(match[1])) for match in map(_INDEX.fullmatch, sorted(names)) if match]
+
+
+def _to_append(path: Path) -> BinaryIO:
+    """Open a file at its end; a pipe in its place is an error, not a wait."""
+    return open(path, "ab", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK, 0o666))
+
+
+def _digest(identity: str, batch: int, record: bytes | memoryview) -> bytes:
+    """Return what a record is known by: its own bytes, and whose they are."""
+    known = hashlib.sha256(f"{identity}/{batch}/".encode())
+    known.update(record)
+    return known.digest()

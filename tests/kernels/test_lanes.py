@@ -1,0 +1,64 @@
+"""Powers of 2 in vectors of queries, by rounding and by scaling, against NumPy in higher precision."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from simstudy.kernels.elementary import MAGIC_32, MAGIC_64
+from simstudy.kernels.jit import SCALES, kernel
+from simstudy.kernels.lanes import exp2_by_rounding, exp2_by_scaling
+from simstudy.kernels.nadaraya_watson import nw_estimates
+from simstudy.kernels.vectors import flush_denormals, lanes, load, restore_denormals, spread, store_four
+
+MAGIC = {"float32": MAGIC_32, "float64": MAGIC_64}
+WAYS = {f"rounding, {name}": (name, exp2) for name, exp2 in exp2_by_rounding.items()}
+if SCALES:
+    WAYS["scaling, float32"] = ("float32", exp2_by_scaling)
+EACH_WAY = pytest.mark.parametrize(("precision", "exp2"), WAYS.values(), ids=WAYS)
+
+
+@kernel
+def _powers(exp2, t, lowest, magic, width, out):
+    mode = flush_denormals(t)
+    for i in range(0, t.size, 4 * width):
+        a, b, c, d = load(t, i), load(t, i + width), load(t, i + 2 * width), load(t, i + 3 * width)
+        a, b, c, d = exp2(a, b, c, d, spread(lowest), spread(magic))
+        store_four(out, i, width, a, b, c, d)
+    restore_denormals(t, mode)
+
+
+def powers(precision, exp2, points, shift=0.0):
+    """2^(t + shift), t from -126 - shift on, for numbers in whole vectors."""
+    real = np.dtype(precision).type
+    t, width = np.resize(np.asarray(points, precision), 4096), lanes(np.dtype(precision).itemsize)
+    out = np.empty_like(t)
+    _powers(exp2, t, real(-126.0 - shift), MAGIC[precision] + real(shift), width, out)
+    return t, out
+
+
+@EACH_WAY
+@pytest.mark.parametrize("shift", [0.0, 50.0, -78.0])
+def test_powers__are_accurate(precision, exp2, shift):
+    rng = np.random.default_rng(1)
+    t, found = powers(precision, exp2, rng.uniform(-126 - min(shift, 0), 40, 4096) - max(shift, 0.0), shift)
+    errors = np.abs(found / np.exp2(t.astype(np.longdouble) + shift) - 1)
+    bound = {"float32": 2.5e-7, "float64": 4e-16}[precision]
+    assert errors.max() < bound
+    # Negative control: the neighbouring function, of t a hundred thousandth away, is outside.
+    assert np.abs(found / np.exp2(1.00001 * t.astype(np.longdouble) + shift) - 1).max() > 10 * bound
+
+
+@EACH_WAY
+def test_powers__far_below_are_negligible_and_nan_stays(precision, exp2):
+    found = powers(precision, exp2, [-1e30, -np.inf, -3000.0, -127.5, np.nan, -np.nan])[1]
+    assert (found[:4] <= 2.0**-126).all() and (found[:4] >= 0).all()
+    assert np.isnan(found[4:6]).all()
+
+
+@pytest.mark.parametrize("precision", MAGIC)
+def test_kernels__leave_denormal_numbers_as_they_found_them(precision):
+    keys, queries = np.zeros((1, 1, 1, 5), precision), np.zeros((32, 1, 1), precision)
+    nw_estimates(keys, np.ones((1, 5), precision), queries, 1.0, "distance")
+    small = np.full(64, np.finfo(precision).tiny, precision)
+    assert (small * small.dtype.type(0.5) > 0).all()
