@@ -38,10 +38,17 @@ def _prepare(cell: Cell, points: np.ndarray, key: np.ndarray, query: np.ndarray,
 
 
 @functools.lru_cache(maxsize=512)
-def _fixed_heads(cell: Cell) -> tuple[np.ndarray, np.ndarray, Array]:
+def _fixed_heads(cell: Cell) -> Prepared:
     """Projections of heads that replicates share, and their diversity: what takes longer than a short batch."""
     key, query = projections_of(cell)
     return key, query, diversity_indices(key, cell.bandwidth)[None]
+
+
+@functools.lru_cache(maxsize=32)
+def _fixed(cell: Cell, _on_cuda: bool) -> Prepared:
+    # Heads that are no population are those of any batch.
+    own = cell if "heads" in cell.population else cell.in_batch(0)
+    return _prepare(cell, heads.query_points(cell), *_fixed_heads(own))
 
 
 class NadarayaWatson:
@@ -52,9 +59,7 @@ class NadarayaWatson:
         self._dtype = np.dtype(cell.simulation.dtype)
         self._points = heads.query_points(cell)
         if not cell.heads.redrawn:
-            # Heads that are no population are those of any batch.
-            fixed = _fixed_heads(cell if "heads" in cell.population else cell.in_batch(0))
-            self._fixed = _prepare(cell, self._points, *fixed)
+            self._fixed = _fixed(cell, on_cuda())
 
     def _redrawn(self, shared: SharedData) -> Prepared:
         key, query = shared.projections(self.cell)
