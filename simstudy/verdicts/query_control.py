@@ -26,8 +26,9 @@ from simstudy.design.document import PlannedCell
 from simstudy.design.own_code import own_pieces
 from simstudy.design.settings import GaussianQueries
 from simstudy.design.settings.cell import Cell
+from simstudy.design.settings.ensembles import UniformCombination
 from simstudy.replicates.performance import Performance
-from simstudy.theory import damped_leading_order, measures_by_query, product_head, regression_function
+from simstudy.theory import Prediction, damped_leading_order, measures_by_query, product_head, regression_function
 
 Array = NDArray[np.float64]
 
@@ -153,17 +154,31 @@ def _address(cell: Cell) -> tuple:
 
 def _theory(cell: Cell, points: Array) -> dict[str, Array]:
     """L at each point, 0 where rounding leaves no number: a function of the point in any case."""
-    heads = cell, key_projections(cell), query_projections(cell)
-    weights = np.array(cell.weights)
-    if cell.estimator.combination.rule == "product":
-        heads, weights = product_head(*heads), np.ones(1)
+    product = cell.estimator.combination.rule == "product"
+    weights = np.ones(1) if product else np.array(cell.weights)
+    # What heads do is the same whatever combines them, and cells that differ in this follow one another.
+    heads = cell if product else _with_uniform_weights(cell)
     parts = []
     for start in range(0, len(points), AT_ONCE):
         with np.errstate(all="ignore"):
-            prediction = damped_leading_order(*heads, points[start : start + AT_ONCE])
+            prediction = _of_heads(heads, points[start : start + AT_ONCE].tobytes())
             parts.append(measures_by_query(prediction, weights))
     joined = {name: np.concatenate([part[name] for part in parts]) for name in CONTROLLED}
     return {name: np.nan_to_num(values, nan=0.0, posinf=0.0, neginf=0.0) for name, values in joined.items()}
+
+
+def _with_uniform_weights(cell: Cell) -> Cell:
+    estimator = cell.estimator.model_copy(update={"combination": UniformCombination(rule="uniform")})
+    return cell.model_copy(update={"estimator": estimator})
+
+
+@functools.lru_cache(maxsize=16)
+def _of_heads(cell: Cell, points: bytes) -> Prediction:
+    """What theory says of heads, or of the one head that their product is, at points given as their bytes."""
+    heads = cell, key_projections(cell), query_projections(cell)
+    if cell.estimator.combination.rule == "product":
+        heads = product_head(*heads)
+    return damped_leading_order(*heads, np.frombuffer(points).reshape(-1, cell.data.n_features))
 
 
 def _controlled(performance: Performance, drawn: dict[str, Array], expected: dict[str, Array]) -> Performance:
