@@ -37,7 +37,7 @@ def _prepare(cell: Cell, points: np.ndarray, key: np.ndarray, query: np.ndarray,
     return key.astype(real), queries, indices
 
 
-@functools.lru_cache(maxsize=512)
+@functools.lru_cache(maxsize=128)
 def _fixed_heads(cell: Cell) -> Prepared:
     """Projections of heads that replicates share, and their diversity: what takes longer than a short batch."""
     key, query = projections_of(cell)
