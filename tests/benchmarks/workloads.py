@@ -18,7 +18,7 @@ from simstudy.replicates.batch import simulate_batch
 
 @dataclass(frozen=True)
 class Size:
-    """Sizes of one workload; ``replicates`` are computed in one call: 1 MiB of keys, as `batch` hands them on."""
+    """Sizes of one workload; ``replicates`` are computed in one call: 1 MiB of keys, half of what `batch` hands on."""
 
     name: str
     keys: int
