@@ -44,7 +44,8 @@ def test_own_heads__are_those_of_a_file_to_the_bit_and_have_their_theory(tmp_pat
     drawn = cell.model_copy(update={"heads": cell.heads.model_copy(update=plain)})
     np.testing.assert_allclose(key_projections(drawn), normals / np.linalg.norm(normals, axis=1, keepdims=True))
     filed = {"arrangement": "file", "file": "heads.npy", "heads_function": None}
-    other = cell.model_copy(update={"heads": cell.heads.model_copy(update=filed), "file_projections": heads.tolist()})
+    numbers = tuple(tuple(map(tuple, head)) for head in heads.tolist())
+    other = cell.model_copy(update={"heads": cell.heads.model_copy(update=filed), "file_projections": numbers})
     assert same_bits(simulate_batch([cell], 0), simulate_batch([other], 0))
     (theory,) = predict([PlannedCell(grid="g", cell=cell, precision=Precision(), by_query=False, exact=True)])
     assert theory["exact"].reason == "" and theory["exact"].measures["mse"] > 0

@@ -141,7 +141,7 @@ def test_all_mistakes__are_reported_together(tmp_path):
         ('measure = "mse"', 'measure = "mse"\nwhere = { angle = ["a", 45] }', "selects no cell"),
         ('measure = "mse"', 'measure = "mse"\nwhere = { angle = [[1], 45] }', "selects no cell"),
         ("n_keys = 40", "n_keys = 9223372036854775807", "data.n_keys = 9223372036854775807: must be less"),
-        ("n_keys = 40", "n_keys = 4_000_000_000", "data.n_keys = 4000000000: one replicate needs an array of 179 GiB"),
+        ("n_keys = 40", "n_keys = 5_000_000_000", "data.n_keys = 5000000000: one replicate needs an array of 224 GiB"),
         ("n_features = 6", "n_features = 100_000_000_000", "data.n_features = 100000000000: must be less"),
         ("n_heads = 2", "n_heads = 100_000", "one replicate needs an array of"),
         ("batch_size = 32", "batch_size = 16_000_000_000_000", "simulation.batch_size = 16000000000000: must be less"),

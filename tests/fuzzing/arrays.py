@@ -89,11 +89,11 @@ def ensembles(draw: Any) -> dict[str, Any]:
 def _shapes_agree(keys: Any, values: Any, queries: Any, heads: Any, combination: Any) -> bool:
     keys, values, queries, heads = (np.asarray(a) for a in (keys, values, queries, heads))
     heads = heads[None] if heads.ndim == 2 else heads
-    if not (keys.ndim == queries.ndim == 2 and values.ndim == 1 and heads.ndim == 3):
+    if not (keys.ndim == queries.ndim == 2 and values.ndim in (1, 2) and heads.ndim == 3):
         return False
     if combination is not None and np.shape(combination) != (len(heads),):
         return False
-    sizes = (*keys.shape, len(queries), *heads.shape)
+    sizes = (*keys.shape, *values.shape, len(queries), *heads.shape)
     same = keys.shape[1] == queries.shape[1] == heads.shape[1] and len(values) == len(keys)
     return same and min(sizes) > 0 and heads.shape[2] <= heads.shape[1]
 
@@ -112,7 +112,10 @@ def check_ensemble(case: dict[str, Any], _: Path) -> None:
         keys, values, queries, heads = (np.asarray(a, float) for a in arguments[:4])
         heads = heads[None] if heads.ndim == 2 else heads
         right = softmax_heads(keys, values, queries, heads, heads, float(case["bandwidth"]), case["logits"])
-        agree(result.head_estimate.values, result.weight_gram.values, values, np.ones(len(values)), right)
+        columns = values.reshape(len(values), -1)
+        estimates = result.head_estimate.values.reshape(len(queries), len(heads), -1)
+        for v in range(columns.shape[1]):  # components of vector values
+            agree(estimates[..., v], result.weight_gram.values, columns[:, v], np.ones(len(values)), right)
 
 
 def softmax_heads(keys, values, queries, key_heads, query_heads, bandwidth, logits):

@@ -11,6 +11,8 @@ HELD_BYTES = 256 << 20
 """Keys of one replicate, as drawn and as projected by every head, up to which all are held at once."""
 TILE_BYTES = 16 << 20
 """Largest array of a tile of keys."""
+MAX_KEYS = 1 << 32
+"""Keys of one replicate whose random numbers have addresses."""
 _WHOLE = 512
 """A tile is a multiple of what random numbers and kernels take together."""
 
@@ -29,7 +31,7 @@ def passes_in_tiles(cell: Cell) -> bool:
     A rule of the design alone, not of the machine: tiles decide the last bits.
     """
     n_bytes = cell.data.n_keys * sum(_numbers_of_a_key(cell)) * _itemsize(cell)
-    return n_bytes > HELD_BYTES and _keys_stand_alone(cell)
+    return n_bytes > HELD_BYTES and cell.data.n_keys <= MAX_KEYS and _keys_stand_alone(cell)
 
 
 def keys_in_tile(cell: Cell) -> int:
