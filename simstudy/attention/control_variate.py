@@ -22,7 +22,6 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -30,19 +29,8 @@ from numpy.typing import NDArray
 
 from simstudy.attention.members import Control, pairs_of
 from simstudy.data.heads import key_projections, query_points, query_projections
-from simstudy.data.regression import additive_amplitude, evaluate
-from simstudy.design.settings import (
-    Additive,
-    GaussianKeys,
-    Interaction,
-    Keys,
-    Linear,
-    Quadratic,
-    Regression,
-    Ridge,
-    Sum,
-    Zero,
-)
+from simstudy.data.regression import Waves, as_waves, evaluate
+from simstudy.design.settings import GaussianKeys, Keys
 from simstudy.design.settings.cell import Cell
 
 Array = NDArray[np.float64]
@@ -51,7 +39,6 @@ Array = NDArray[np.float64]
 
 _LARGEST_EXPONENT = 1e4
 """Beyond, rounding decides differences of logarithms, and no key is near: β is 0."""
-_PHASES = {"cos": 0.0, "sin": -0.5 * math.pi}
 
 
 class Expectations(NamedTuple):
@@ -89,16 +76,6 @@ class _Known(NamedTuple):
     bias: Array  # (query, head)
     share: Array  # (query, pair) γ_hg
     square: Array  # (query, pair) γ_hg β_h β_g C_hg / n
-
-
-class _Function(NamedTuple):
-    """x -> gradient·x + x' curvature x + Σ_a amplitude_a cos(wave_a·x + phase_a)."""
-
-    gradient: Array  # (j,)
-    curvature: Array  # (j, j), symmetric
-    amplitudes: Array  # (a,)
-    waves: Array  # (a, j)
-    phases: Array  # (a,)
 
 
 class _Tilted(NamedTuple):
@@ -163,7 +140,7 @@ def expectations(cell: Cell) -> Expectations:
     images = np.einsum("qj,hjk->hqk", points, query_projections(cell))
     root = _root(cell.data.key_distribution, cell.data.n_features)
     projections = root.T @ projections
-    m = _in_coordinates(_function(cell.data.regression, cell.data.n_features), root)
+    m = _in_coordinates(as_waves(cell.data.regression, cell.data.n_features), root)
     alone = [_tilted(cell, w, a) for w, a in zip(projections, images, strict=True)]
     mean = np.stack([_mean_and_variance(m, law)[0] for law in alone], axis=1)
     log_product, spread = [], []
@@ -211,7 +188,7 @@ def _tilted(cell: Cell, projection: Array, images: Array) -> _Tilted:
     return _Tilted(exponent + 0.5 * np.log(shrinkage).sum(), mean, covariance)
 
 
-def _mean_and_variance(m: _Function, law: _Tilted) -> tuple[Array, Array]:
+def _mean_and_variance(m: Waves, law: _Tilted) -> tuple[Array, Array]:
     """Mean and variance (q,) of a function under a tilted law.
 
     With z = ν + y, y ~ N(0, T): E cos(k·y + θ) = e^{−kᵀTk/2} cos θ, and its derivatives in k give the products with y
@@ -233,68 +210,7 @@ def _mean_and_variance(m: _Function, law: _Tilted) -> tuple[Array, Array]:
     return mean + cosines @ sizes, variance
 
 
-def _in_coordinates(m: _Function, root: Array) -> _Function:
+def _in_coordinates(m: Waves, root: Array) -> Waves:
     """Return z -> m(R z)."""
     curvature = root.T @ m.curvature @ root
     return m._replace(gradient=root.T @ m.gradient, curvature=curvature, waves=m.waves @ root)
-
-
-@functools.singledispatch
-def _function(regression: Regression, d: int) -> _Function:
-    """Return a regression function as polynomial and waves."""
-    raise TypeError(f"no expectation of {regression!r}")
-
-
-@_function.register
-def _(_: Zero, d: int) -> _Function:
-    return _polynomial(d)
-
-
-@_function.register
-def _(regression: Linear, d: int) -> _Function:
-    return _polynomial(d)._replace(gradient=_padded(regression.coefficients, d))
-
-
-@_function.register
-def _(regression: Quadratic, d: int) -> _Function:
-    coefficients = regression.coefficients * (d if len(regression.coefficients) == 1 else 1)
-    return _polynomial(d)._replace(curvature=np.diag(_padded(coefficients, d)))
-
-
-@_function.register
-def _(regression: Interaction, d: int) -> _Function:
-    m, (first, second) = _polynomial(d), regression.coordinates
-    m.curvature[[first - 1, second - 1], [second - 1, first - 1]] = 0.5 * regression.amplitude
-    return m
-
-
-@_function.register
-def _(regression: Ridge, d: int) -> _Function:
-    along = _padded(regression.direction, d)
-    wave = regression.frequency / np.linalg.norm(along) * along
-    return _waves(np.array([regression.amplitude]), wave[None], regression.wave)
-
-
-@_function.register
-def _(regression: Additive, d: int) -> _Function:
-    axes = regression.frequency * np.eye(d)[: regression.n_active or d]
-    return _waves(np.array([additive_amplitude(regression, j) for j in range(len(axes))]), axes, regression.wave)
-
-
-@_function.register
-def _(regression: Sum, d: int) -> _Function:
-    gradients, curvatures, *waves = zip(*(_function(term, d) for term in regression.terms), strict=True)
-    return _Function(np.sum(gradients, axis=0), np.sum(curvatures, axis=0), *map(np.concatenate, waves))
-
-
-def _polynomial(d: int) -> _Function:
-    return _Function(np.zeros(d), np.zeros((d, d)), np.zeros(0), np.zeros((0, d)), np.zeros(0))
-
-
-def _waves(amplitudes: Array, waves: Array, kind: str) -> _Function:
-    phases = np.full(len(amplitudes), _PHASES[kind])
-    return _polynomial(waves.shape[1])._replace(amplitudes=amplitudes, waves=waves, phases=phases)
-
-
-def _padded(numbers: Sequence[float], d: int) -> Array:
-    return np.pad(np.array(numbers), (0, d - len(numbers)))

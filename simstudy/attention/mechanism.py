@@ -95,7 +95,8 @@ def evaluate(
             return Estimates(nw_estimates(keys, values, queries, bandwidth, logits), None)
         return Estimates(*nw_moments(keys, values, variances, queries, bandwidth, logits, with_mass))
     if normaliser.kind == "compact" and logits == "distance":
-        keys, radius = np.asarray(keys), normaliser.window * bandwidth
+        radius = normaliser.window * bandwidth
+        keys, values, variances, queries = _on_host(inputs)
         if variances is None:
             return Estimates(compact_estimates(keys, values, queries, radius, normaliser.power), None)
         return Estimates(*compact_moments(keys, values, variances, queries, radius, normaliser.power))
@@ -117,5 +118,6 @@ def _masked(compute: Callable[[Inputs], Estimates], inputs: Inputs, visible: Vis
 
 
 def _on_host(inputs: Inputs) -> Inputs:
-    """Keys that a GPU has projected are fetched."""
-    return inputs._replace(keys=np.asarray(inputs.keys))
+    """What a GPU has is fetched."""
+    variances = None if inputs.variances is None else np.asarray(inputs.variances)
+    return Inputs(np.asarray(inputs.keys), np.asarray(inputs.values), variances, inputs.queries)

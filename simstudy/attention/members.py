@@ -14,6 +14,7 @@ from simstudy.data.geometry import GEOMETRIC_INDICES
 from simstudy.data.shared import SharedData
 from simstudy.design.settings import Record
 from simstudy.design.settings.cell import Cell
+from simstudy.kernels.devices import is_there
 from simstudy.kernels.errors import sums_over_queries
 
 
@@ -112,6 +113,10 @@ def replicate_statistics(members: Members, target: Array, names: Sequence[str]) 
 
 def _across_queries(members: Members, target: Array) -> dict[str, Array]:
     means, gram = members.means, members.gram
+    if is_there(gram):
+        from simstudy.kernels import cuda
+
+        return {"direct_mse": np.asarray(cuda.mean_squares(means, gram, target))}
     found = {"direct_mse": ((means.mean(axis=-1) - target) ** 2).mean(axis=-1)}
     if gram is not None:
         found["direct_mse"] += gram.mean(axis=(1, 2, 3))

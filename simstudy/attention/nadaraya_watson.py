@@ -74,9 +74,9 @@ class NadarayaWatson:
         means, gram, log_mass = (evaluate_in_tiles if tiled else _evaluate)(cell, shared, key, queries)
         statistics = {}
         if gram is not None and ATTENDED in cell.statistics:
-            statistics[ATTENDED] = gram.mean(axis=(1, 2, 3)) / cell.data.noise_sd**2
+            statistics[ATTENDED] = np.asarray(gram).mean(axis=(1, 2, 3)) / cell.data.noise_sd**2
         if cell.estimator.reference != "none":
-            statistics["discrepancy"] = self._discrepancy(shared, key, means)
+            statistics["discrepancy"] = self._discrepancy(shared, key, np.asarray(means))
         combination = cell.estimator.combination
         if isinstance(combination, FittedCombination):
             weights = self._fitted_weights(combination, shared, shared.projected(cell, key), shared.values(cell))
@@ -119,9 +119,8 @@ class NadarayaWatson:
 
 
 def _evaluate(cell: Cell, shared: SharedData, key: np.ndarray, queries: np.ndarray) -> Estimates:
-    keys, values = shared.projected(cell, key), shared.values(cell)
-    variances = None if cell.simulation.noise_treatment == "drawn" else shared.variances(cell)
-    inputs, controlled = Inputs(keys, values, variances, queries), cell.simulation.control_variate != "none"
+    inputs = Inputs(shared.projected(cell, key), *shared.outcomes(cell), queries)
+    controlled = cell.simulation.control_variate != "none"
     return evaluate(cell.estimator, cell.bandwidth, inputs, controlled, cell.visible)
 
 

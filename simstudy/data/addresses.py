@@ -96,8 +96,9 @@ _NORMALS = {np.dtype(np.float64): box_muller, np.dtype(np.float32): box_muller_f
 
 
 def normals(
-    stream: str, role: Role, first: int, count: int, n_rows: int | range, n_columns: int, dtype: str = "float64"
-) -> np.ndarray:
+    stream: str, role: Role, first: int, count: int, n_rows: int | range, n_columns: int, dtype: str = "float64",
+    stay: bool = False,
+) -> np.ndarray:  # fmt: skip
     """Standard normals of replicates first .. first + count - 1, feature-major.
 
     Parameters
@@ -113,6 +114,8 @@ def normals(
         that begins at a multiple of 128 this part of them.
     dtype : {"float64", "float32"}
         Both are made of the same words: they are the same numbers to 5e-7 relative.
+    stay : bool
+        Whether they stay on the GPU, where one computes.
 
     Returns
     -------
@@ -125,7 +128,7 @@ def normals(
     """
     rows = _rows(n_rows)
     out = aligned((count, n_columns, len(rows)), dtype)
-    return _filled(_NORMALS[out.dtype], stream, role, first, rows, out)
+    return _filled(_NORMALS[out.dtype], stream, role, first, rows, out, stay)
 
 
 def uniforms(stream: str, role: Role, first: int, count: int, n_rows: int | range, n_columns: int) -> np.ndarray:
@@ -145,7 +148,9 @@ def _rows(n_rows: int | range) -> range:
     return n_rows if isinstance(n_rows, range) else range(n_rows)
 
 
-def _filled(transform, stream: str, role: Role, first: int, rows: range, out: np.ndarray) -> np.ndarray:
+def _filled(
+    transform, stream: str, role: Role, first: int, rows: range, out: np.ndarray, stay: bool = False
+) -> np.ndarray:
     if not 0 <= first <= MAX_REPLICATES - out.shape[0]:
         raise ValueError(f"replicates {first} + {out.shape[0]} reach beyond [0, 2**56)")
     if rows.stop > MAX_ROWS:
@@ -155,11 +160,11 @@ def _filled(transform, stream: str, role: Role, first: int, rows: range, out: np
     key = int(stream[:16], 16)
     address = np.uint64(key & 0xFFFFFFFF), np.uint64(key >> 32), np.uint64(role), np.uint64(first)
     if on_cuda() and not rows.start:
-        from simstudy.kernels import philox_cuda
+        from simstudy.kernels import cuda
 
-        philox_cuda.fill(transform, out, *address)
-    else:
-        _FILLERS[transform](out, *address, np.uint64(rows.start), *_memory(out.dtype))
+        there = cuda.fill(transform, out.shape, out.dtype, *address)
+        return there if stay else there.copy_to_host(out)
+    _FILLERS[transform](out, *address, np.uint64(rows.start), *_memory(out.dtype))
     return out
 
 

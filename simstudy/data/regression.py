@@ -6,10 +6,13 @@ that the value at a key has the same bits in whatever array the key stands.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from functools import singledispatch
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from simstudy.data.heads import query_points
 from simstudy.design.settings import (
@@ -27,6 +30,8 @@ from simstudy.design.settings import (
     Zero,
 )
 from simstudy.design.settings.cell import Cell
+
+Array = NDArray[np.float64]
 
 _WAVES: dict[str, Callable[[np.ndarray], np.ndarray]] = {"sin": np.sin, "cos": np.cos}
 
@@ -145,3 +150,78 @@ def _combined(coefficients: Sequence[float], x: np.ndarray, power: int = 1) -> n
         if coefficient != 0.0:
             value += coefficient * x[..., j, :] ** power
     return value
+
+
+class Waves(NamedTuple):
+    """x -> gradient·x + x' curvature x + Σ_a amplitude_a cos(wave_a·x + phase_a)."""
+
+    gradient: Array  # (j,)
+    curvature: Array  # (j, j), symmetric
+    amplitudes: Array  # (a,)
+    waves: Array  # (a, j)
+    phases: Array  # (a,)
+
+
+_PHASES = {"cos": 0.0, "sin": -0.5 * math.pi}
+
+
+@singledispatch
+def as_waves(regression: Regression, d: int) -> Waves:
+    """Return a regression function as polynomial and waves; raise TypeError if it is none."""
+    raise TypeError(f"neither polynomial nor waves: {regression!r}")
+
+
+@as_waves.register
+def _(_: Zero, d: int) -> Waves:
+    return polynomial(d)
+
+
+@as_waves.register
+def _(regression: Linear, d: int) -> Waves:
+    return polynomial(d)._replace(gradient=_padded(regression.coefficients, d))
+
+
+@as_waves.register
+def _(regression: Quadratic, d: int) -> Waves:
+    coefficients = regression.coefficients * (d if len(regression.coefficients) == 1 else 1)
+    return polynomial(d)._replace(curvature=np.diag(_padded(coefficients, d)))
+
+
+@as_waves.register
+def _(regression: Interaction, d: int) -> Waves:
+    m, (first, second) = polynomial(d), regression.coordinates
+    m.curvature[[first - 1, second - 1], [second - 1, first - 1]] = 0.5 * regression.amplitude
+    return m
+
+
+@as_waves.register
+def _(regression: Ridge, d: int) -> Waves:
+    along = _padded(regression.direction, d)
+    wave = regression.frequency / np.linalg.norm(along) * along
+    return _waves(np.array([regression.amplitude]), wave[None], regression.wave)
+
+
+@as_waves.register
+def _(regression: Additive, d: int) -> Waves:
+    axes = regression.frequency * np.eye(d)[: regression.n_active or d]
+    return _waves(np.array([additive_amplitude(regression, j) for j in range(len(axes))]), axes, regression.wave)
+
+
+@as_waves.register
+def _(regression: Sum, d: int) -> Waves:
+    gradients, curvatures, *waves = zip(*(as_waves(term, d) for term in regression.terms), strict=True)
+    return Waves(np.sum(gradients, axis=0), np.sum(curvatures, axis=0), *map(np.concatenate, waves))
+
+
+def polynomial(d: int) -> Waves:
+    """Return zero, to be replaced in parts."""
+    return Waves(np.zeros(d), np.zeros((d, d)), np.zeros(0), np.zeros((0, d)), np.zeros(0))
+
+
+def _waves(amplitudes: Array, waves: Array, kind: str) -> Waves:
+    phases = np.full(len(amplitudes), _PHASES[kind])
+    return polynomial(waves.shape[1])._replace(amplitudes=amplitudes, waves=waves, phases=phases)
+
+
+def _padded(numbers: Sequence[float], d: int) -> Array:
+    return np.pad(np.array(numbers), (0, d - len(numbers)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -12,6 +13,7 @@ from simstudy.data.addresses import Role, normals
 from simstudy.design.settings import FileRegression, FittedRegression, ResidualNoise
 from simstudy.design.settings.cell import Cell
 from simstudy.kernels import project
+from simstudy.kernels.devices import is_there
 
 
 class SharedData:
@@ -35,14 +37,33 @@ class SharedData:
 
     def keys(self, n_keys: int) -> np.ndarray:
         """X: (replicate, feature, key), the first keys."""
-        drawn = self._once(("drawn",), lambda: training.draw_keys(self._cell, self.first, self.count))
-        return self._once(("keys", n_keys), lambda: np.ascontiguousarray(drawn[:, :, :n_keys]))
+        return self._once(("keys", n_keys), lambda: np.ascontiguousarray(np.asarray(self._drawn())[:, :, :n_keys]))
+
+    def _drawn(self) -> Any:
+        """All keys, on the GPU if it drew them."""
+        return self._once(("drawn",), lambda: training.draw_keys(self._cell, self.first, self.count))
 
     def values(self, cell: Cell) -> np.ndarray:
         """E[Y | X], and the outcomes Y where the cell draws noise: (replicate, key)."""
         if cell.simulation.noise_treatment == "drawn":
             return self.regression(cell) + np.sqrt(self.variances(cell)) * self.noise(cell)
         return self.regression(cell)
+
+    def outcomes(self, cell: Cell) -> tuple[Any, Any]:
+        """Values, and their variances where noise is integrated out: on the GPU if it drew the keys and knows both."""
+        if cell.simulation.noise_treatment == "drawn":
+            return self.values(cell), None
+        known = _waves(cell) if is_there(self._drawn()) else ()
+        if not known:
+            return self.values(cell), self.variances(cell)
+        from simstudy.kernels import cuda
+
+        data, found = cell.data, []
+        keys = self._drawn()[:, :, : data.n_keys]
+        for name, function in zip((data.regression, (data.noise, data.noise_sd)), known, strict=True):
+            address = "there", data.n_keys, name
+            found.append(self._once(address, functools.partial(cuda.evaluate, function, keys)))
+        return found[0], found[1]
 
     def regression(self, cell: Cell) -> np.ndarray:
         """E[Y | X]: (replicate, key): m(X), with the residual that the row of X has of its own."""
@@ -82,7 +103,8 @@ class SharedData:
         """Keys as each head sees them: (replicate, head, dimension, key), on the device that computes."""
         n, scale = cell.data.n_keys, cell.estimator.key_scale
         address = "projected", n, *_own(cell), scale
-        return self._once(address, lambda: scaled(project(self.keys(n), projections), scale))
+        keys = self._drawn()[:, :, :n] if is_there(self._drawn()) else self.keys(n)
+        return self._once(address, lambda: scaled(project(keys, projections), scale))
 
 
 def scaled(keys: np.ndarray, scale: str) -> np.ndarray:
@@ -93,6 +115,14 @@ def scaled(keys: np.ndarray, scale: str) -> np.ndarray:
         with np.errstate(invalid="ignore"):
             keys /= np.sqrt((keys * keys).sum(axis=2, keepdims=True) / keys.shape[2])
     return keys
+
+
+def _waves(cell: Cell) -> tuple[regression.Waves, ...]:
+    """Return m and the variance of the noise as polynomials and waves: both or none."""
+    try:
+        return regression.as_waves(cell.data.regression, cell.data.n_features), training.variance_waves(cell)
+    except TypeError:
+        return ()
 
 
 def _own(cell: Cell) -> tuple[Any, ...]:

@@ -17,6 +17,7 @@ import numpy as np
 from scipy import special
 
 from simstudy.data.addresses import Role, normals, uniforms
+from simstudy.data.regression import Waves, polynomial
 from simstudy.design.settings import (
     AutoregressiveKeys,
     FileKeys,
@@ -40,6 +41,7 @@ def draw_keys(cell: Cell, first: int, count: int) -> np.ndarray:
     -------
     ndarray, shape (R, d, n), of ``cell.simulation.dtype``
         Feature-major.  Both types show the same data: independent normals to 5e-7 relative, others rounded.
+        Independent normals stay on the GPU, where one computes.
     """
     data, dtype = cell.data, cell.simulation.dtype
     rows = (first, count, cell.key_rows)
@@ -47,7 +49,7 @@ def draw_keys(cell: Cell, first: int, count: int) -> np.ndarray:
         table = cell.rows.keys.T.astype(dtype)
         return table[:, draw_rows(cell, first, count)].swapaxes(0, 1)
     if isinstance(data.key_distribution, GaussianKeys) and data.key_distribution.structure == "identity":
-        return normals(cell.data_id, Role.KEYS, *rows, data.n_features, dtype)
+        return normals(cell.data_id, Role.KEYS, *rows, data.n_features, dtype, stay=True)
     z = normals(cell.data_id, Role.KEYS, *rows, data.n_features)
     return _shape_keys(data.key_distribution, z, (cell.data_id, Role.KEY_LATENT, *rows, 1)).astype(dtype)
 
@@ -208,3 +210,12 @@ def noise_variance(cell: Cell, keys: np.ndarray) -> np.ndarray:
     if isinstance(noise, ResidualNoise):
         return np.full_like(keys[:, 0], 0.0 if noise.paired else (sd * cell.rows.residuals.std()) ** 2)
     return sd**2 * _relative_variance(noise, keys[:, 0])
+
+
+def variance_waves(cell: Cell) -> Waves:
+    """Return what `noise_variance` is of a key; raise TypeError where no key decides it."""
+    # All that are known at a point are quadratic in its first feature, and so follow from two values.
+    constant, at_one = cell.data.noise_sd**2 * _relative_variance(cell.data.noise, np.array([0.0, 1.0]))
+    m = polynomial(cell.data.n_features)
+    m.curvature[0, 0] = at_one - constant
+    return m._replace(amplitudes=np.array([constant]), waves=np.zeros((1, len(m.gradient))), phases=np.zeros(1))

@@ -7,11 +7,15 @@ A batch runs on one device from its first random number to its last sum of weigh
 from __future__ import annotations
 
 import contextlib
+import functools
 import importlib.metadata
 import importlib.util
 import os
 from collections.abc import Iterator
 from contextvars import ContextVar
+from typing import Any
+
+import numpy as np
 
 from simstudy.kernels.jit import cuda_compiler, cuda_simulated, processor
 
@@ -32,6 +36,38 @@ def computing_on(device: str) -> Iterator[None]:
 def on_cuda() -> bool:
     """Whether a GPU computes here."""
     return _device.get() == "cuda"
+
+
+def is_there(x: object) -> bool:
+    """Whether an array lies in the memory of a GPU; `numpy.asarray` fetches it."""
+    return hasattr(x, "copy_to_host")
+
+
+def on_device(x: Any, real: Any) -> Any:
+    """Return an array on the GPU, copied there by pinned pages unless it is there; the host does not wait."""
+    if is_there(x):
+        return x
+    page = cuda_compiler().pinned_array(x.shape, real)
+    page[...] = x
+    there = cuda_compiler().to_device(page, stream=stream())
+    # Kept as long as it may be read.
+    there.page = page
+    return there
+
+
+def to_host(*arrays: Any) -> list[np.ndarray]:
+    """Fetch arrays, and wait once for all."""
+    pages = [cuda_compiler().pinned_array(tuple(x.shape), x.dtype) for x in arrays]
+    for x, page in zip(arrays, pages, strict=True):
+        x.copy_to_host(page, stream=stream())
+    stream().synchronize()
+    return pages
+
+
+@functools.cache
+def stream() -> Any:
+    """Return the stream in which all copies and kernels of this process follow one another."""
+    return cuda_compiler().stream()
 
 
 def hardware(device: str) -> str:

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from simstudy.attention.members import Control
+from simstudy.kernels.devices import is_there
 from simstudy.kernels.errors import error_products
 
 Array = NDArray[np.float64]
@@ -87,27 +88,32 @@ def update(
     statistics : (replicate, statistic)
         Geometric diversity indices, and the statistics of the cell after them.
     """
-    errors, products, defined = error_products(means, moments.target, gram)
-    if control is not None:
-        errors -= control.errors
-        products -= control.products
-        defined = np.asarray(np.isfinite(products).all(axis=(1, 2)))
+    rows_of = slice(blocks.start, blocks.stop)
+    if is_there(gram):
+        from simstudy.kernels import cuda
+
+        *sums, defined = cuda.sum_replicates(means, gram, moments.target, len(blocks))
+    else:
+        errors, products, defined = error_products(means, moments.target, gram)
+        if control is not None:
+            errors -= control.errors
+            products -= control.products
+            defined = np.asarray(np.isfinite(products).all(axis=(1, 2)))
+        sums = [_by_block(each, defined, blocks) for each in (errors, products)]
     failed = first + np.flatnonzero(~defined)
     if failed.size:
-        errors, products, statistics = (
-            np.where(defined.reshape(-1, *[1] * (each.ndim - 1)), each, 0.0) for each in (errors, products, statistics)
-        )
         moments = moments._replace(failed=np.concatenate([moments.failed, failed]))
-    rows_of = slice(blocks.start, blocks.stop)
-    moments.n_defined[rows_of] += _by_block(defined, blocks)
-    moments.error_sum[rows_of] += _by_block(errors, blocks)
-    moments.product_sum[rows_of] += _by_block(products, blocks)
-    moments.statistic_sum[rows_of] += _by_block(statistics, blocks)
+    moments.n_defined[rows_of] += _by_block(defined, defined, blocks)
+    moments.error_sum[rows_of] += sums[0]
+    moments.product_sum[rows_of] += sums[1]
+    moments.statistic_sum[rows_of] += _by_block(statistics, defined, blocks)
     return moments
 
 
-def _by_block(values: NDArray[Any], blocks: range) -> NDArray[Any]:
-    """Sum over the replicates of each block: (block, ...) from (replicate, ...)."""
+def _by_block(values: NDArray[Any], defined: NDArray[np.bool_], blocks: range) -> NDArray[Any]:
+    """Sum over the defined replicates of each block: (block, ...) from (replicate, ...)."""
+    if not defined.all():
+        values = np.where(defined.reshape(-1, *[1] * (values.ndim - 1)), values, 0)
     return values.reshape(len(blocks), len(values) // len(blocks), *values.shape[1:]).sum(axis=1)
 
 

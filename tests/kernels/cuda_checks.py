@@ -17,11 +17,16 @@ from builders import DESIGN, edited, minimal_cell, write_design
 from kernel_problems import naive_moments, problem, rounding
 
 from simstudy.data.addresses import Role, normals, uniforms
+from simstudy.data.regression import as_waves, evaluate
+from simstudy.data.shared import SharedData
+from simstudy.data.training import noise_variance, variance_waves
+from simstudy.design import settings
 from simstudy.execution.provenance import engine
 from simstudy.kernels import cuda as cuda_kernels
 from simstudy.kernels import project
-from simstudy.kernels.devices import computing_on, gpu_name
+from simstudy.kernels.devices import computing_on, gpu_name, is_there, on_device
 from simstudy.kernels.jit import cuda_compiler, cuda_simulated
+from simstudy.replicates import moments
 from simstudy.replicates.batch import simulate_batch
 from simstudy.study import run
 
@@ -94,8 +99,9 @@ def assert_agree(given):
     np.testing.assert_array_equal(gpu[1], gpu[1].swapaxes(2, 3))
 
 
-# (R, Q, H, p, n): heads on either side of a group of 4 and of two, keys on either side of the threads of a block.
-SHAPES = ((1, 1, 1, 1, 1), (2, 2, 2, 2, 32), (1, 1, 5, 3, 35), (1, 1, 9, 1, 7))
+# (R, Q, H, p, n): heads of one group, of the groups of one block, of several blocks; keys fewer than the threads of a
+# warp, and on either side of whole tiles.
+SHAPES = ((1, 1, 1, 1, 1), (2, 2, 3, 2, 32), (1, 1, 5, 3, 35), (1, 1, 9, 1, 7))
 KINDS = (("distance", "float64"), ("dot_product", "float32"), ("distance", "float32"), ("dot_product", "float64"))
 
 
@@ -116,6 +122,16 @@ def test_moments__are_the_formula(shape, logits, precision):
 def test_moments__of_queries_for_each_replicate_and_far_ones(logits, precision):
     assert_agree(problem((2, 2, 2, 2, 20), logits, precision, own_queries=True))
     assert_agree(problem((1, 1, 2, 2, 20), logits, precision, spread=100.0))
+
+
+def test_moments__of_ties_and_of_nearer_keys_tile_by_tile_are_the_formula():
+    given = problem((1, 1, 3, 1, 40), "distance", "float64")
+    given.keys[...] = np.round(given.keys)
+    assert_agree(given)
+    # The nearest key comes last, in a tile of its own: what was summed before is scaled down at each tile.
+    given.keys[...] = np.linspace(4.0, 0.0, 40)
+    given.queries[...] = 0.0
+    assert_agree(given)
 
 
 def test_moments__of_another_bandwidth_are_not_those():
@@ -146,6 +162,63 @@ def test_a_replicate__does_not_depend_on_its_company():
         np.testing.assert_array_equal(one[1:2], other)
 
 
+# ---------------------------------------------------------------- functions of keys, sums over replicates
+
+FUNCTIONS = (
+    settings.Sum(function="sum", terms=(
+        settings.Linear(function="linear", coefficients=(1.0, -2.0)),
+        settings.Quadratic(function="quadratic", coefficients=(0.5,)),
+        settings.Interaction(function="interaction", amplitude=3.0, coordinates=(1, 3)),
+        settings.Ridge(function="ridge", amplitude=2.0, direction=(1.0, 2.0), frequency=3.0),
+        settings.Additive(function="additive", wave="cos", n_active=2),
+    )),
+    settings.Zero(function="zero"),
+)  # fmt: skip
+
+
+@PRECISIONS
+def test_functions_of_keys__are_those_of_the_cpu(precision):
+    keys = np.random.default_rng(2).standard_normal((2, 3, 7)).astype(precision)
+    cases = [(as_waves(function, 3), evaluate(function, keys)) for function in FUNCTIONS]
+    for noise in ({"distribution": "gaussian"}, {"distribution": "heteroscedastic", "strength": 2.0}):
+        cell = minimal_cell(noise=noise, noise_sd=0.5, n_features=3)
+        cases.append((variance_waves(cell), noise_variance(cell, keys)))
+    for function, expected in cases:
+        found = np.asarray(cuda_kernels.evaluate(function, on_device(keys, precision)))
+        assert found.dtype == precision and found.shape == expected.shape
+        np.testing.assert_allclose(found, expected, rtol=0, atol=64 * np.finfo(precision).eps)
+
+
+def test_sums_over_replicates__are_those_of_the_cpu_and_leave_out_the_undefined():
+    rng = np.random.default_rng(3)
+    means, grams, target = rng.standard_normal((6, 2, 3)), rng.standard_normal((6, 2, 3, 3)), rng.standard_normal(2)
+    grams += grams.swapaxes(2, 3)
+    means[4, 1, 2] = np.nan
+    there, found = [on_device(x, "float64") for x in (means, grams)], []
+    for given in ((means, grams), there):
+        start = moments.empty(3, target, 3, 1)
+        found.append(moments.update(start, range(3), 10, *given, None, np.arange(6.0)[:, None]))
+    assert list(found[1].failed) == [14]
+    for one, other in zip(*found, strict=True):
+        np.testing.assert_allclose(other, one, rtol=1e-13, atol=1e-13)
+    square = ((means.mean(axis=2) - target) ** 2).mean(axis=1) + grams.mean(axis=(1, 2, 3))
+    np.testing.assert_allclose(np.asarray(cuda_kernels.mean_squares(*there, target)), square, rtol=1e-13)
+
+
+@pytest.mark.parametrize(("given", "on_gpu"), [
+    ({}, True), ({"regression": {"function": "bumps"}}, False),
+    ({"key_distribution": {"distribution": "student_t", "df": 5.0}}, False),
+], ids=str)  # fmt: skip
+def test_outcomes__stay_on_the_device_where_it_knows_them(given, on_gpu):
+    cell = minimal_cell(n_keys=3, n_features=2, **given)
+    with computing_on("cuda"):
+        shared = SharedData(cell, 0, 1)
+        found = shared.outcomes(cell)
+        assert [is_there(each) for each in found] == [on_gpu, on_gpu]
+        for one, other in zip(found, (shared.values(cell), shared.variances(cell)), strict=True):
+            np.testing.assert_allclose(np.asarray(one), other, rtol=1e-6, atol=1e-6)
+
+
 # ---------------------------------------------------------------- batches
 
 # Largest difference of a sum of moments between devices, relative to the largest such sum: some hundred roundings.
@@ -173,13 +246,15 @@ def test_batch__has_the_moments_of_the_cpu(logits, precision, treatment):
     assert np.abs(later.product_sum - gpu.product_sum).max() > 1e-3 * np.abs(gpu.product_sum).max()
 
 
-@pytest.mark.parametrize("settings", [
-    {"arrangement": "haar_redrawn"}, pytest.param({"control_variate": "linear_part"}, marks=pytest.mark.rare),
+@pytest.mark.parametrize("given", [
+    {"arrangement": "haar_redrawn"}, pytest.param({"mask": {"kind": "banded", "width": 2}}, marks=pytest.mark.rare),
+    pytest.param({"control_variate": "linear_part"}, marks=pytest.mark.rare),
+    pytest.param({"regression": {"function": "bumps"}}, marks=pytest.mark.rare),
     pytest.param({"key_scale": "normalised"}, marks=pytest.mark.rare),
     pytest.param({"key_distribution": {"distribution": "student_t", "df": 5.0}}, marks=pytest.mark.rare),
 ], ids=str)  # fmt: skip
-def test_batch__of_other_kinds_of_cells(settings):
-    cell = minimal_cell(regression=REGRESSION, n_keys=5, n_features=4, batch_size=16, **settings)
+def test_batch__of_other_kinds_of_cells(given):
+    cell = minimal_cell(**{"regression": REGRESSION} | given, n_keys=5, n_features=4, batch_size=16)
     (cpu,), (gpu,) = simulate_batch([cell], 0), simulate_batch([cell], 0, "cuda")
     np.testing.assert_allclose(gpu.product_sum, cpu.product_sum, rtol=0, atol=1e-12 * np.abs(cpu.product_sum).max())
 
@@ -215,10 +290,10 @@ def test_kernels_run_where_they_should():
     with computing_on("cuda"):
         keys = project(given.keys[:, 0], np.eye(2)[None])
         given.moments()
-    average = cuda_kernels._average("float64")
+    weigher = cuda_kernels._weigher("float64")
     if cuda_simulated():
-        assert not hasattr(average, "inspect_sass")
+        assert not hasattr(weigher, "inspect_sass")
     else:
         cuda = cuda_compiler()
         assert cuda.is_cuda_array(keys) and cuda.current_context().device.compute_capability >= (5, 0)
-        assert all(registers > 0 for registers in average.get_regs_per_thread().values())
+        assert all(registers > 0 for registers in weigher.get_regs_per_thread().values())

@@ -1,17 +1,32 @@
-"""Compile all CUDA kernels for a GPU of compute capability 9.0, which need not be there; `test_cuda` runs this."""
+"""Compile all CUDA kernels for a GPU of compute capability 9.0, which need not be there, and print what they take.
+
+`test_cuda` runs this, and anybody may: it needs the extra `cuda` alone.  Registers and shared memory are those that
+NVIDIA's linker reports; warps on a multiprocessor follow from its limits.
+"""
 
 from __future__ import annotations
 
+import re
+import sys
 from types import SimpleNamespace
 from unittest import mock
 
-from numba import boolean, cuda, float32, float64, types, uint64
-from numba.cuda import dispatcher
+from simstudy.kernels.jit import cuda_compiler
+
+try:
+    from cuda.core import Linker, LinkerOptions, ObjectCode
+    from numba import boolean, float32, float64, int64, types, uint64
+    from numba.cuda import dispatcher
+except ImportError as missing:
+    sys.exit(f"nothing here compiles for GPUs ({missing}); pip install 'simstudy[cuda]'")
 
 from simstudy.kernels import cuda as kernels
-from simstudy.kernels import philox, philox_cuda
+from simstudy.kernels import philox
 
 CAPABILITY = (9, 0)
+REGISTERS, SHARED_BYTES, WARPS, BLOCKS = 65_536, 227 << 10, 64, 32
+"""Of a multiprocessor of that capability."""
+HEADS = 16
 
 
 def array(real, n_dims):
@@ -19,25 +34,52 @@ def array(real, n_dims):
 
 
 def signatures(real):
-    """Each kernel with the types that it is launched with."""
-    address = (uint64,) * 4
-    keys, law = array(real, 4), (boolean, *[real] * 4)
-    rows, table = array(real, 2), array(float64, 3)
-    return [
-        (philox_cuda._filler(philox.box_muller), (array(real, 3), *address)),
-        (philox_cuda._filler(philox.uniform_pair), (array(real, 3), *address)),
-        (kernels._project, (array(real, 3),) * 3),
-        (kernels._average(str(real)), (keys, rows, keys, *law, table, array(real, 3), table)),
-        (kernels._multiply(str(real)), (keys, rows, keys, *law, array(real, 3), table, array(float64, 4))),
-    ]
+    """Each kernel with the types that it is launched with, and warps and shared bytes of a block."""
+    keys, rows, sums, grams = array(real, 3), array(real, 2), array(float64, 3), array(float64, 4)
+    law, sizes = types.Tuple((boolean, real, real, real)), types.UniTuple(int64, 2)
+    heads = array(real, 4), rows, rows, array(real, 4), law, real, sizes, sums, grams, sums, sums
+    numbers, address = array(float64, 1), (uint64,) * 4
+    n_warps = min(kernels.WARPS, HEADS // kernels.GROUP)
+    shared = n_warps * kernels.GROUP * kernels._tile(str(real)) * real.bitwidth // 8
+    transform = {float32: philox.box_muller_float32, float64: philox.box_muller}[real]
+    whole = kernels.WARPS, 0
+    return {
+        "normals": (kernels._filler(transform), (keys, *address), *whole),
+        "uniforms": (kernels._filler(philox.uniform_pair), (array(float64, 3), *address), *whole),
+        "projection": (kernels._project, (keys,) * 3, *whole),
+        "m(X), variances": (kernels._evaluate, (keys, numbers, *[array(float64, 2)] * 2, int64, rows), *whole),
+        f"{HEADS} heads": (kernels._weigher(str(real)), heads, n_warps, shared),
+        "squares of replicates": (kernels._average, (sums, grams, numbers, numbers), *whole),
+        "sums over replicates": (kernels._add, (sums, grams, numbers, numbers, sums, sums), *whole),
+    }
 
 
-device = SimpleNamespace(compute_capability=CAPABILITY)
-with mock.patch.object(dispatcher, "get_current_device", lambda: device):
-    for precision in (float32, float64):
-        pairs = signatures(precision)
-        for kernel, types_of_arguments in pairs:
-            code, _ = cuda.compile_ptx(kernel.py_func, types_of_arguments, cc=CAPABILITY)
-            # Fast but rough divisions and roots would break the agreement with the CPU.
-            assert ".target sm_90" in code and ".approx" not in code
-print(len(pairs), "kernels in 2 precisions")
+def resources(code):
+    """Registers of a thread, shared bytes and local bytes of a kernel, as the linker reports them."""
+    options = LinkerOptions(arch="sm_{}{}".format(*CAPABILITY), ptxas_options=["-v"])
+    linker = Linker(ObjectCode.from_ptx(code.encode()), options=options)
+    linker.link("cubin")
+    log = linker.get_info_log()
+    print(log) if "registers" not in log else None
+    return [int(found[1]) if (found := re.search(rf"(\d+) {what}", log)) else 0
+            for what in ("registers", "bytes smem", "bytes stack frame", "bytes spill")]  # fmt: skip
+
+
+def main():
+    device = SimpleNamespace(compute_capability=CAPABILITY)
+    print("| kernel | type | registers | shared bytes | local bytes | warps of 64 |\n|---|---|---|---|---|---|")
+    with mock.patch.object(dispatcher, "get_current_device", lambda: device):
+        for real in (float32, float64):
+            for name, (kernel, arguments, n_warps, dynamic) in signatures(real).items():
+                code, _ = cuda_compiler().compile_ptx(kernel.py_func, arguments, cc=CAPABILITY)
+                # Fast but rough divisions and roots would break the agreement with the CPU.
+                assert ".target sm_90" in code and ".approx" not in code
+                registers, shared, local, _ = resources(code)
+                # Registers are shared out by 8 a thread.
+                fit = REGISTERS // (n_warps * 32 * -(-registers // 8) * 8)
+                fit = min(fit, SHARED_BYTES // (shared + dynamic + 1024), WARPS // n_warps, BLOCKS)
+                print(f"| {name} | {real} | {registers} | {shared + dynamic} | {local} | {fit * n_warps} |")
+
+
+if __name__ == "__main__":
+    main()
