@@ -44,7 +44,7 @@ ALLOWED: dict[str, set[str]] = {
     "data": {"kernels", "design.settings"},
     "transformers": {"theory", "data.geometry", "arguments", "errors"},
     "attention": {"kernels", "data", "design.settings", "weights", "transformers"},
-    "replicates": {"attention", "data", "kernels.devices", "kernels.errors", "design", "errors"},
+    "replicates": {"attention", "data", "kernels.cuda", "kernels.devices", "kernels.errors", "design", "errors"},
     "execution": {
         "replicates",
         "attention.combinations",

@@ -14,7 +14,7 @@ from simstudy.data.geometry import GEOMETRIC_INDICES
 from simstudy.data.shared import SharedData
 from simstudy.design.settings import Record
 from simstudy.design.settings.cell import Cell
-from simstudy.kernels.devices import is_there
+from simstudy.kernels.devices import is_there, to_host
 from simstudy.kernels.errors import sums_over_queries
 
 
@@ -116,7 +116,7 @@ def _across_queries(members: Members, target: Array) -> dict[str, Array]:
     if is_there(gram):
         from simstudy.kernels import cuda
 
-        return {"direct_mse": np.asarray(cuda.mean_squares(means, gram, target))}
+        return {"direct_mse": to_host(cuda.mean_squares(means, gram, target))[0]}
     found = {"direct_mse": ((means.mean(axis=-1) - target) ** 2).mean(axis=-1)}
     if gram is not None:
         found["direct_mse"] += gram.mean(axis=(1, 2, 3))

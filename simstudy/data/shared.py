@@ -58,12 +58,11 @@ class SharedData:
             return self.values(cell), self.variances(cell)
         from simstudy.kernels import cuda
 
-        data, found = cell.data, []
-        keys = self._drawn()[:, :, : data.n_keys]
-        for name, function in zip((data.regression, (data.noise, data.noise_sd)), known, strict=True):
-            address = "there", data.n_keys, name
-            found.append(self._once(address, functools.partial(cuda.evaluate, function, keys)))
-        return found[0], found[1]
+        data, keys = cell.data, self._drawn()[:, :, : cell.data.n_keys]
+        addresses = (("there", data.n_keys, name) for name in (data.regression, (data.noise, data.noise_sd)))
+        evaluations = (functools.partial(cuda.evaluate, function, keys) for function in known)
+        values, variances = map(self._once, addresses, evaluations)
+        return values, variances
 
     def regression(self, cell: Cell) -> np.ndarray:
         """E[Y | X]: (replicate, key): m(X), with the residual that the row of X has of its own."""

@@ -39,6 +39,7 @@ _STEPS = tuple(LANES >> k for k in range(1, LANES.bit_length()))
 _THREADS, _PRODUCTS, _ROWS, _HALF, _ROUNDS = LANES * WARPS, GROUP * GROUP, GROUP * WARPS, WARPS // 2, WARPS // 2 + 1
 _ROLE_SHIFT = np.uint64(24)
 _EXP2 = {"float32": exp2_float32, "float64": exp2_float64}
+_TILE = {"float32": LANES * OWN_BYTES // 4, "float64": LANES * OWN_BYTES // 8}
 
 
 def fill(transform: Any, shape: tuple[int, ...], real: Any, *address: np.uint64) -> Any:
@@ -86,7 +87,7 @@ def nw_moments(
     if is_there(values) and not with_mass:
         return *found[:2], None
     means, grams, masses, shifts = to_host(*found)
-    return means, grams, np.log(masses) - math.log(2.0) * shifts
+    return means, grams, np.log(masses) - math.log(2.0) * shifts if with_mass else None
 
 
 def _solve(keys: Any, values: Any, variances: Any, queries: np.ndarray, bandwidth: float, logits: str) -> list[Any]:
@@ -96,18 +97,18 @@ def _solve(keys: Any, values: Any, variances: Any, queries: np.ndarray, bandwidt
     grams = (1,) * 4 if variances is None else (*shape, n_heads)
     found = [cuda.device_array(each, np.float64) for each in (shape, grams, shape, shape)]
     data = (on_device(x, real) for x in (keys, values, values if variances is None else variances, queries))
-    law, n_groups = law_of(logits, float(bandwidth), real), -(-n_heads // GROUP)
-    n_halves, n_warps = -(-n_groups // _HALF), min(n_groups, WARPS)
-    n_pairs, n_tasks = max(1, n_halves * (n_halves - 1) // 2), 0 if variances is None else n_warps * (n_warps + 1) // 2
-    shared = n_warps * GROUP * _tile(real.name) * real.itemsize
-    _weigher(real.name)[n_replicates * n_queries * n_pairs, LANES * n_warps, stream(), shared](
-        *data, (law.distance, law.rate, law.low, law.magic), np.finfo(real).max, (n_pairs, n_tasks), *found
-    )
+    law, (n_pairs, n_warps, n_tasks) = law_of(logits, float(bandwidth), real), blocks_of(n_heads)
+    grid = n_replicates * n_queries * n_pairs, LANES * n_warps, stream(), n_warps * GROUP * LANES * OWN_BYTES
+    numbers = (law.distance, law.rate, law.low, law.magic), np.finfo(real).max
+    _weigher(real.name)[grid](*data, *numbers, (n_pairs, 0 if variances is None else n_tasks), *found)
     return found
 
 
-def _tile(precision: str) -> int:
-    return LANES * OWN_BYTES // np.dtype(precision).itemsize
+def blocks_of(n_heads: int) -> tuple[int, int, int]:
+    """Blocks of threads for one query of a replicate, warps of each, pairs of groups of heads that it multiplies."""
+    n_groups = -(-n_heads // GROUP)
+    n_halves, n_warps = -(-n_groups // _HALF), min(n_groups, WARPS)
+    return max(1, n_halves * (n_halves - 1) // 2), n_warps, n_warps * (n_warps + 1) // 2
 
 
 def mean_squares(means: Any, grams: Any, target: np.ndarray) -> Any:
@@ -257,7 +258,7 @@ def _score(keys, queries, r, q, h, i, distance):
 
 @functools.cache
 def _weigher(precision: str) -> Any:
-    real, n_tile, weigh, multiply = np.dtype(precision).type, _tile(precision), _weigh(precision), _multiply(precision)
+    real, n_tile, weigh, multiply = np.dtype(precision).type, _TILE[precision], _weigh(precision), _multiply(precision)
 
     @cuda_kernel
     def kernel(keys, values, variances, queries, law, largest, sizes, means, grams, masses, shifts):
@@ -308,7 +309,7 @@ def _rows(groups, lane):
 
 
 def _weigh(precision: str) -> Any:
-    real, exp2, n_own = np.dtype(precision).type, cuda_function(_EXP2[precision]), _tile(precision) // LANES
+    real, exp2, n_own = np.dtype(precision).type, cuda_function(_EXP2[precision]), _TILE[precision] // LANES
 
     @cuda_function
     def power(exponent, law):
@@ -338,7 +339,7 @@ def _weigh(precision: str) -> Any:
 
 
 def _multiply(precision: str) -> Any:
-    real, n_tile = np.dtype(precision).type, _tile(precision)
+    real, n_tile = np.dtype(precision).type, _TILE[precision]
 
     @cuda_function
     def multiply(weights, variances, factors, groups, place, before):

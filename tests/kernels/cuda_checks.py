@@ -224,6 +224,7 @@ def test_outcomes__stay_on_the_device_where_it_knows_them(given, on_gpu):
 # Largest difference of a sum of moments between devices, relative to the largest such sum: some hundred roundings.
 BOUND = {"float32": 1e-5, "float64": 1e-13}
 REGRESSION = {"function": "ridge", "amplitude": 2.0, "direction": [1.0, -0.5]}
+PLAIN = {"regression": REGRESSION, "n_features": 4, "batch_size": 16, "control_variate": "none"}
 
 
 @pytest.mark.parametrize(("logits", "precision", "treatment"), [
@@ -233,8 +234,8 @@ REGRESSION = {"function": "ridge", "amplitude": 2.0, "direction": [1.0, -0.5]}
 ])  # fmt: skip
 def test_batch__has_the_moments_of_the_cpu(logits, precision, treatment):
     cell = minimal_cell(
-        logits=logits, dtype=precision, noise_treatment=treatment, regression=REGRESSION, n_keys=5, n_features=4,
-        batch_size=16, queries={"kind": "points", "points": [[0.5, -1.0]]},
+        **PLAIN, logits=logits, dtype=precision, noise_treatment=treatment, n_keys=5,
+        queries={"kind": "points", "points": [[0.5, -1.0]]},
     )  # fmt: skip
     (cpu,), (gpu,) = simulate_batch([cell], 3), simulate_batch([cell], 3, "cuda")
     for name in ("error_sum", "product_sum", "statistic_sum", "target"):
@@ -246,6 +247,20 @@ def test_batch__has_the_moments_of_the_cpu(logits, precision, treatment):
     assert np.abs(later.product_sum - gpu.product_sum).max() > 1e-3 * np.abs(gpu.product_sum).max()
 
 
+def test_batch__moves_as_many_bytes_for_more_keys(monkeypatch):
+    """Neither keys nor anything as long crosses the bus; the sums do."""
+    moved, totals, cuda = [], [], cuda_compiler()
+    array = type(on_device(np.zeros(1), "float64"))
+    upload, fetch = cuda.to_device, array.copy_to_host
+    monkeypatch.setattr(cuda, "to_device", lambda x, **how: moved.append(x.nbytes) or upload(x, **how))
+    monkeypatch.setattr(array, "copy_to_host", lambda x, *a, **how: moved.append(x.nbytes) or fetch(x, *a, **how))
+    for n_keys in (3, 8):
+        moved.clear()
+        simulate_batch([minimal_cell(**PLAIN, n_keys=n_keys)], 0, "cuda")
+        totals.append(sum(moved))
+    assert totals[0] == totals[1] > 0
+
+
 @pytest.mark.parametrize("given", [
     {"arrangement": "haar_redrawn"}, pytest.param({"mask": {"kind": "banded", "width": 2}}, marks=pytest.mark.rare),
     pytest.param({"control_variate": "linear_part"}, marks=pytest.mark.rare),
@@ -254,7 +269,7 @@ def test_batch__has_the_moments_of_the_cpu(logits, precision, treatment):
     pytest.param({"key_distribution": {"distribution": "student_t", "df": 5.0}}, marks=pytest.mark.rare),
 ], ids=str)  # fmt: skip
 def test_batch__of_other_kinds_of_cells(given):
-    cell = minimal_cell(**{"regression": REGRESSION} | given, n_keys=5, n_features=4, batch_size=16)
+    cell = minimal_cell(**PLAIN | {"n_keys": 5} | given)
     (cpu,), (gpu,) = simulate_batch([cell], 0), simulate_batch([cell], 0, "cuda")
     np.testing.assert_allclose(gpu.product_sum, cpu.product_sum, rtol=0, atol=1e-12 * np.abs(cpu.product_sum).max())
 

@@ -39,8 +39,8 @@ def signatures(real):
     law, sizes = types.Tuple((boolean, real, real, real)), types.UniTuple(int64, 2)
     heads = array(real, 4), rows, rows, array(real, 4), law, real, sizes, sums, grams, sums, sums
     numbers, address = array(float64, 1), (uint64,) * 4
-    n_warps = min(kernels.WARPS, HEADS // kernels.GROUP)
-    shared = n_warps * kernels.GROUP * kernels._tile(str(real)) * real.bitwidth // 8
+    _, n_warps, _ = kernels.blocks_of(HEADS)
+    shared = n_warps * kernels.GROUP * kernels.LANES * kernels.OWN_BYTES
     transform = {float32: philox.box_muller_float32, float64: philox.box_muller}[real]
     whole = kernels.WARPS, 0
     return {
@@ -55,17 +55,19 @@ def signatures(real):
 
 
 def resources(code):
-    """Registers of a thread, shared bytes and local bytes of a kernel, as the linker reports them."""
+    """Registers, shared bytes and local bytes (arrays and what did not fit into registers) that code was given."""
     options = LinkerOptions(arch="sm_{}{}".format(*CAPABILITY), ptxas_options=["-v"])
     linker = Linker(ObjectCode.from_ptx(code.encode()), options=options)
     linker.link("cubin")
-    log = linker.get_info_log()
-    print(log) if "registers" not in log else None
-    return [int(found[1]) if (found := re.search(rf"(\d+) {what}", log)) else 0
-            for what in ("registers", "bytes smem", "bytes stack frame", "bytes spill")]  # fmt: skip
+    found = re.search(
+        r"(\d+) bytes stack frame, (\d+) bytes spill.*?Used (\d+) registers", linker.get_info_log(), re.DOTALL
+    )
+    local, spilled, registers = map(int, found.groups())
+    assert not spilled
+    return registers, sum(map(int, re.findall(r"\.shared .*\[(\d+)\];", code))), local
 
 
-def main():
+def print_resources():
     device = SimpleNamespace(compute_capability=CAPABILITY)
     print("| kernel | type | registers | shared bytes | local bytes | warps of 64 |\n|---|---|---|---|---|---|")
     with mock.patch.object(dispatcher, "get_current_device", lambda: device):
@@ -74,12 +76,32 @@ def main():
                 code, _ = cuda_compiler().compile_ptx(kernel.py_func, arguments, cc=CAPABILITY)
                 # Fast but rough divisions and roots would break the agreement with the CPU.
                 assert ".target sm_90" in code and ".approx" not in code
-                registers, shared, local, _ = resources(code)
-                # Registers are shared out by 8 a thread.
+                registers, shared, local = resources(code)
+                # Registers are shared out by 8 a thread; the system takes 1 KiB of each block.
                 fit = REGISTERS // (n_warps * 32 * -(-registers // 8) * 8)
                 fit = min(fit, SHARED_BYTES // (shared + dynamic + 1024), WARPS // n_warps, BLOCKS)
                 print(f"| {name} | {real} | {registers} | {shared + dynamic} | {local} | {fit * n_warps} |")
 
 
+def print_work(n=4096, d=64, p=4, n_queries=64, size=4):
+    """Weights and bytes of float32, with the noise integrated out."""
+    counts = {}
+    for n_heads in (4, HEADS, 32, 64):
+        n_blocks, n_warps, _ = kernels.blocks_of(n_heads)
+        counts[n_heads] = n_blocks * min(n_warps * kernels.GROUP, n_heads) / n_heads
+    tasks = kernels.blocks_of(HEADS)[2] / HEADS
+    # Keys and queries, a value for each weight, a variance for each group of products.
+    read, shared = size * (2 * p + 1 + tasks), size * (1 + 2 * kernels.GROUP * tasks)
+    numbers = 3 * n_queries + 2 * (d + d * d + 2 * (d + 2))
+    up, down = size * HEADS * p * (d + n_queries) + 8 * numbers, 8 * n_queries * (HEADS + HEADS * (HEADS + 1) // 2)
+    print(f"\n| n = {n}, d = {d}, H = {HEADS}, p = {p}, Q = {n_queries}, float32 | |\n|---|---|")
+    print("| weights computed for each one needed |", ", ".join(f"{x:g} for H = {h}" for h, x in counts.items()), "|")
+    print(f"| bytes read for each weight, mostly from caches | {read:g} |")
+    print(f"| bytes of shared memory written and read for each weight | {shared:g} |")
+    print(f"| bytes to the GPU for replicates computed together, of a ridge function | {up} |")
+    print(f"| bytes to the host | 16 for each replicate, {down} for each block of replicates |")
+
+
 if __name__ == "__main__":
-    main()
+    print_resources()
+    print_work()
