@@ -101,7 +101,8 @@ def run(
         # The executor comes first: if it cannot be used, no folder is made.  It also ends first: the theory of all
         # cells may take minutes, in which jobs of a cluster would idle.
         with open_queue(executor, workers, network, lambda: held.enter_context(store.locked())) as queue:
-            ledger = open_ledger(design, store, queue.device)
+            told: dict[int, Any] = {}
+            ledger = open_ledger(design, store, queue.device, told)
             simulate(ledger, queue, meter, tell)
             n_workers = queue.workers()
         # Imported here: with the theory they take a second, which a command that only looks need not wait for.
@@ -111,7 +112,7 @@ def run(
         accounts = ledger.accounts
         # Matrices of theory are small: threads of the numerical library would wait for one another.
         with threadpool_limits(1):
-            joined, details = assemble(design, accounts, lambda predicted: tell(ledger, predicted), queue.device)
+            joined, details = assemble(design, accounts, lambda predicted: tell(ledger, predicted), queue.device, told)
             results, pairs = judge(joined, design, accounts)
         machine = provenance(queue.device, [planned.cell for planned in design.cells])
         record = {
@@ -159,16 +160,17 @@ def run_share(
     return store
 
 
-def open_ledger(design: Design, store: Store, device: str = "cpu") -> Ledger:
+def open_ledger(design: Design, store: Store, device: str = "cpu", told: dict[int, Any] | None = None) -> Ledger:
     """Return the ledger of a design, with what its claims want where replicates are spent on verdicts.
 
-    And with the control variate over query points, where these are a population.
+    And with the control variate over query points, where these are a population.  What claims ask of theory is added to
+    what is ``told`` of cells.
     """
     given: dict[str, Any] = {}
     if any(planned.precision.stop != "precision" for planned in design.cells):
         from simstudy.verdicts.open_claims import OpenClaims
 
-        given["rule"] = OpenClaims(design)
+        given["rule"] = OpenClaims(design, told)
     if any("queries" in planned.cell.population for planned in design.cells):
         from simstudy.verdicts.query_control import QueryControl
 

@@ -31,7 +31,7 @@ from simstudy.report.campaign import Campaign
 from simstudy.report.comparisons import comparison_lines
 from simstudy.report.confirmed import Confirmed, confirmed_of
 from simstudy.report.explorer import explored
-from simstudy.report.figures import ALL_CLAIMS, RESOLUTION, Z_SCORES, draw, draw_claims, draw_z_scores, image
+from simstudy.report.figures import ALL_CLAIMS, RESOLUTION, Z_SCORES, draw, draw_claims, draw_z_scores, image, lay_out
 from simstudy.report.formulas import formulas_of
 from simstudy.report.labels import THEORY_NAMES, given_draws, level_name, measure_name, number, setting_name, with_error
 from simstudy.report.tables import (
@@ -80,11 +80,11 @@ def write_report(results: xr.Dataset, design: Design, store: Store) -> Path:
     require_same_design(results, design, store)
     confirmed = confirmed_of(design, store)
     drawings = _drawings(results, design, store)
-    pictures = {name: image(drawing, "png") for name, drawing in drawings.items()}
+    pictures = {}
     for name, drawing in drawings.items():
+        lay_out(drawing)
+        pictures[name] = image(drawing, "png")
         store.write_bytes(f"figures/{name}.png", pictures[name])
-        # Laid out once: the same in both files.
-        drawing.set_layout_engine("none")
         store.write_bytes(f"figures/{name}.svg", image(drawing, "svg"))
     # The page draws claims by itself, so that they can be searched and read on a phone.
     pictures.pop(ALL_CLAIMS, None)

@@ -17,6 +17,7 @@ probability (1 − q)^N ≤ exp(−d·unseen): a test martingale as well, and th
 
 from __future__ import annotations
 
+import functools
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -172,6 +173,8 @@ def _log_evidence(z: ArrayLike, n_blocks: ArrayLike) -> Array:
     return np.asarray(np.log(2.0) + 0.5 * np.log(MIXTURE / (n + MIXTURE)) + rising)
 
 
+# The same for all comparisons of a claim that have as many blocks.
+@functools.lru_cache(maxsize=4096)
 def anytime_score(level: float, n_blocks: float) -> float:
     """Return the normal score at which `anytime_p` is the level: the half-width of a confidence sequence in MCSE."""
     return float(optimize.brentq(lambda z: _log_evidence(z, n_blocks) + np.log(level), 0.0, 60.0))
