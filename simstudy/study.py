@@ -21,6 +21,7 @@ from simstudy.errors import UserError
 from simstudy.execution.clients import CLOSED, Network
 from simstudy.execution.jobs import Jobs
 from simstudy.execution.ledger import Ledger
+from simstudy.execution.made import is_made, note_made, origin_of, recall
 from simstudy.execution.netcdf import read_results
 from simstudy.execution.provenance import provenance
 from simstudy.execution.queue import Queue, open_queue
@@ -28,6 +29,7 @@ from simstudy.execution.shares import Share, open_share
 from simstudy.execution.store import DEFAULT_OUTPUT, DETAILS_FILE, Store, require_writable, store_of
 from simstudy.execution.usage import Meter
 
+RESULTS_FILE, PROVENANCE_FILE = "results.nc", "provenance.json"
 TORCH_REFERENCE = "torch_multi_head_attention"
 
 
@@ -102,29 +104,42 @@ def run(
         # cells may take minutes, in which jobs of a cluster would idle.
         with open_queue(executor, workers, network, lambda: held.enter_context(store.locked())) as queue:
             ledger = open_ledger(design, store, queue.device)
+            identities = [account.identity for account in ledger.accounts]
+            origin = origin_of(design, queue.device, identities)
+            if is_made(store, "results", origin, lambda: store.digest(identities)):
+                results = read_results(store.folder / RESULTS_FILE)
+                recall(ledger.accounts, results)
+                tell(ledger)
+                return results
             simulate(ledger, queue, meter, tell)
-            n_workers = queue.workers()
-        # Imported here: with the theory they take a second, which a command that only looks need not wait for.
-        from simstudy.verdicts.assemble import assemble
-        from simstudy.verdicts.judge import judge
-
-        accounts = ledger.accounts
-        # Matrices of theory are small: threads of the numerical library would wait for one another.
-        with threadpool_limits(1):
-            joined, details = assemble(design, accounts, lambda predicted: tell(ledger, predicted), queue.device)
-            results, pairs = judge(joined, design, accounts)
-        machine = provenance(queue.device, [planned.cell for planned in design.cells])
-        record = {
-            "executor": str(executor), "workers": n_workers, **ledger.tally(), **meter.read(),
-            **{name: machine[name] for name in ("device", "processor", "system")},
-        }  # fmt: skip
-        results.attrs["run"] = json.dumps(record)
-        store.write_dataset(DETAILS_FILE, xr.merge([details, pairs], combine_attrs="override"))
-        path = store.write_dataset("results.nc", results)
-        file = None if design.path is None else str(design.path.absolute())
-        store.write_json("provenance.json", {**results.attrs, **machine, "run": record, "design_file": file})
+            how = {"executor": str(executor), "workers": queue.workers()}
+        path = _write_results(ledger, design, store, tell, queue.device, how | ledger.tally() | meter.read())
+        note_made(store, "results", origin, (RESULTS_FILE, DETAILS_FILE, PROVENANCE_FILE), store.digest(identities))
     # As they will be read ever after: reports are the same bytes whoever writes them, and when.
     return read_results(path)
+
+
+def _write_results(
+    ledger: Ledger, design: Design, store: Store, tell: Observer, device: str, record: dict[str, Any]
+) -> Path:
+    """Join theory, judge the claims, and write down what was found and by what."""
+    # Imported here: with the theory they take a second, which a command that only looks need not wait for.
+    from simstudy.verdicts.assemble import assemble
+    from simstudy.verdicts.judge import judge
+
+    accounts = ledger.accounts
+    # Matrices of theory are small: threads of the numerical library would wait for one another.
+    with threadpool_limits(1):
+        joined, details = assemble(design, accounts, lambda predicted: tell(ledger, predicted), device)
+        results, pairs = judge(joined, design, accounts)
+    machine = provenance(device, [planned.cell for planned in design.cells])
+    record |= {name: machine[name] for name in ("device", "processor", "system")}
+    results.attrs["run"] = json.dumps(record)
+    store.write_dataset(DETAILS_FILE, xr.merge([details, pairs], combine_attrs="override"))
+    path = store.write_dataset(RESULTS_FILE, results)
+    file = None if design.path is None else str(design.path.absolute())
+    store.write_json(PROVENANCE_FILE, {**results.attrs, **machine, "run": record, "design_file": file})
+    return path
 
 
 def run_share(
@@ -189,7 +204,7 @@ def simulate(ledger: Ledger, queue: Queue, meter: Meter, tell: Observer) -> None
 
 def _require_own_folder(design: Design, store: Store) -> None:
     """Refuse to write over the results of another file that states a design of the same name."""
-    other = store.read_json("provenance.json").get("design_file")
+    other = store.read_json(PROVENANCE_FILE).get("design_file")
     if design.path is None or not isinstance(other, str) or not os.path.isfile(other):
         return
     try:

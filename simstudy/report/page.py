@@ -24,6 +24,8 @@ from simstudy.design.measures import MEASURES, THEORIES, coordinates_of
 from simstudy.design.settings.cell import level
 from simstudy.design.settings.systems import NAMES
 from simstudy.errors import UserError
+from simstudy.execution.made import is_made, note_made, origin_of
+from simstudy.execution.netcdf import netcdf
 from simstudy.execution.store import Store
 from simstudy.report.answer import groups, headline, said_of, standing_of
 from simstudy.report.between import between_of
@@ -45,6 +47,7 @@ from simstudy.report.tables import (
 from simstudy.results import factors_of
 from simstudy.verdicts.assemble import coordinates
 
+PAGE = "report.html"
 _AGAIN = "run the study again (stored batches of unchanged cells are not computed again)"
 MAX_REASONS = 3
 """Reasons why a theory does not apply that are listed for one grid; they may differ in every cell."""
@@ -56,7 +59,7 @@ def write_report(results: xr.Dataset, design: Design, store: Store) -> Path:
     """Write ``report.html``, ``figures/``, ``verdicts.csv``, ``comparisons.csv`` and ``cells.csv`` of a study.
 
     The page needs nothing but itself: figures are inside it, and it loads nothing.  The same results and design give
-    the same bytes.
+    the same bytes, and if these stand there already, nothing is drawn.
 
     Parameters
     ----------
@@ -79,19 +82,29 @@ def write_report(results: xr.Dataset, design: Design, store: Store) -> Path:
     """
     require_same_design(results, design, store)
     confirmed = confirmed_of(design, store)
-    drawings = _drawings(results, design, store)
-    pictures = {name: image(drawing, "png") for name, drawing in drawings.items()}
-    for name, drawing in drawings.items():
-        store.write_bytes(f"figures/{name}.png", pictures[name])
+    origin = origin_of(design, "cpu", netcdf(results), confirmed)
+    if is_made(store, "report", origin):
+        return store.folder / PAGE
+    pictures: dict[str, bytes] = {}
+    files: dict[str, bytes] = {}
+    for name, drawing in _drawings(results, design, store).items():
+        files[f"figures/{name}.png"] = pictures[name] = image(drawing, "png")
         # Laid out once: the same in both files.
         drawing.set_layout_engine("none")
-        store.write_bytes(f"figures/{name}.svg", image(drawing, "svg"))
+        files[f"figures/{name}.svg"] = image(drawing, "svg")
     # The page draws claims by itself, so that they can be searched and read on a phone.
     pictures.pop(ALL_CLAIMS, None)
-    store.write_text("cells.csv", csv_of(cell_frame(results)))
-    store.write_text("verdicts.csv", csv_of(verdict_frame(results, confirmed)))
-    store.write_text("comparisons.csv", csv_of(comparison_frame(results)))
-    return store.write_text("report.html", render(results, design, pictures, confirmed))
+    texts = {
+        "cells.csv": csv_of(cell_frame(results)),
+        "verdicts.csv": csv_of(verdict_frame(results, confirmed)),
+        "comparisons.csv": csv_of(comparison_frame(results)),
+        PAGE: render(results, design, pictures, confirmed),
+    }
+    files |= {name: text.encode() for name, text in texts.items()}
+    for name, content in files.items():
+        store.write_bytes(name, content)
+    note_made(store, "report", origin, files)
+    return store.folder / PAGE
 
 
 def _drawings(results: xr.Dataset, design: Design, store: Store) -> dict[str, Drawing]:
