@@ -73,6 +73,15 @@ def note_made(store: Store, name: str, origin: str, files: Iterable[str], batche
     store.write_json(_record(name), {"origin": origin, "batches": batches, "files": digests})
 
 
+def digest_of(dataset: xr.Dataset) -> str:
+    """Return the digest of all names, values and attributes: netCDF may write the same ones as other bytes."""
+    digest = hashlib.sha256(repr((dataset.sizes, dataset.attrs)).encode())
+    for name, variable in sorted(dataset.variables.items(), key=str):
+        values = variable.values.tolist() if variable.dtype.hasobject else variable.values.tobytes()
+        digest.update(repr((name, variable.dims, variable.dtype, variable.attrs, values)).encode())
+    return digest.hexdigest()
+
+
 def recall(accounts: Sequence[Account], results: xr.Dataset) -> None:
     """Let accounts stand where results say that were made of them: measures and errors, but no influence values."""
     told = results.sel(source="empirical")

@@ -24,8 +24,7 @@ from simstudy.design.measures import MEASURES, THEORIES, coordinates_of
 from simstudy.design.settings.cell import level
 from simstudy.design.settings.systems import NAMES
 from simstudy.errors import UserError
-from simstudy.execution.made import is_made, note_made, origin_of
-from simstudy.execution.netcdf import netcdf
+from simstudy.execution.made import digest_of, is_made, note_made, origin_of
 from simstudy.execution.store import Store
 from simstudy.report.answer import groups, headline, said_of, standing_of
 from simstudy.report.between import between_of
@@ -82,7 +81,7 @@ def write_report(results: xr.Dataset, design: Design, store: Store) -> Path:
     """
     require_same_design(results, design, store)
     confirmed = confirmed_of(design, store)
-    origin = origin_of(design, "cpu", netcdf(results), confirmed)
+    origin = origin_of(design, "cpu", digest_of(results), confirmed)
     if is_made(store, "report", origin):
         return store.folder / PAGE
     pictures: dict[str, bytes] = {}
