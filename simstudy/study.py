@@ -21,7 +21,7 @@ from simstudy.errors import UserError
 from simstudy.execution.clients import CLOSED, Network
 from simstudy.execution.jobs import Jobs
 from simstudy.execution.ledger import Ledger
-from simstudy.execution.made import is_made, note_made, origin_of, recall
+from simstudy.execution.made import is_made, looks_of, note_made, origin_of
 from simstudy.execution.netcdf import read_results
 from simstudy.execution.provenance import provenance
 from simstudy.execution.queue import Queue, open_queue
@@ -30,6 +30,8 @@ from simstudy.execution.store import DEFAULT_OUTPUT, DETAILS_FILE, Store, requir
 from simstudy.execution.usage import Meter
 
 RESULTS_FILE, PROVENANCE_FILE = "results.nc", "provenance.json"
+_RESULTS = "results"
+"""Name of what is made of a run."""
 TORCH_REFERENCE = "torch_multi_head_attention"
 
 
@@ -103,18 +105,16 @@ def run(
         # The executor comes first: if it cannot be used, no folder is made.  It also ends first: the theory of all
         # cells may take minutes, in which jobs of a cluster would idle.
         with open_queue(executor, workers, network, lambda: held.enter_context(store.locked())) as queue:
-            ledger = open_ledger(design, store, queue.device)
-            identities = [account.identity for account in ledger.accounts]
-            origin = origin_of(design, queue.device, identities)
-            if is_made(store, "results", origin, lambda: store.digest(identities)):
-                results = read_results(store.folder / RESULTS_FILE)
-                recall(ledger.accounts, results)
+            ledger = recalled(design, store, queue.device)
+            if ledger is not None:
                 tell(ledger)
-                return results
+                return read_results(store.folder / RESULTS_FILE)
+            ledger = open_ledger(design, store, queue.device)
             simulate(ledger, queue, meter, tell)
             how = {"executor": str(executor), "workers": queue.workers()}
         path = _write_results(ledger, design, store, tell, queue.device, how | ledger.tally() | meter.read())
-        note_made(store, "results", origin, (RESULTS_FILE, DETAILS_FILE, PROVENANCE_FILE), store.digest(identities))
+        made = _RESULTS, _origin(ledger, design, queue.device), (RESULTS_FILE, DETAILS_FILE, PROVENANCE_FILE)
+        note_made(store, *made, store.digest(ledger.known))
     # As they will be read ever after: reports are the same bytes whoever writes them, and when.
     return read_results(path)
 
@@ -172,6 +172,22 @@ def run_share(
         open_share(store)
         simulate(Ledger(part, store), queue, Meter(), observer or (lambda *_: None))
     return store
+
+
+def recalled(design: Design, store: Store, device: str = "cpu") -> Ledger | None:
+    """Return the ledger as its last looks left it, without looking, if the results of exactly this stand; else None."""
+    ledger = Ledger(design, store, device)
+    if not is_made(store, _RESULTS, _origin(ledger, design, device), lambda: store.digest(ledger.known)):
+        return None
+    results = read_results(store.folder / RESULTS_FILE)
+    if results.n_failed.any():  # which replicates failed only their batches tell
+        return None
+    ledger.recall(looks_of(results))
+    return ledger
+
+
+def _origin(ledger: Ledger, design: Design, device: str) -> str:
+    return origin_of(design, device, sorted(ledger.known))
 
 
 def open_ledger(design: Design, store: Store, device: str = "cpu") -> Ledger:

@@ -191,12 +191,14 @@ def status(
     from simstudy.report.progress import status_line, status_table
     from simstudy.report.records import status_record
     from simstudy.report.terminal import say, say_json, show_table
-    from simstudy.study import open_ledger
+    from simstudy.study import open_ledger, recalled
 
     loaded = load_design(design, profile)
     store = with_shares(store_for(loaded, output))
-    ledger = open_ledger(loaded, store)
-    ledger.first_tasks()
+    ledger = recalled(loaded, store)
+    if ledger is None:
+        ledger = open_ledger(loaded, store)
+        ledger.first_tasks()
     if as_json:
         say_json(status_record(ledger, loaded, store))
     else:

@@ -11,7 +11,7 @@ import functools
 import hashlib
 import importlib.metadata
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -20,7 +20,6 @@ import xarray as xr
 from simstudy.design.document import Design
 from simstudy.design.files import read_regular
 from simstudy.errors import UserError
-from simstudy.execution.account import Account
 from simstudy.execution.engine import PACKAGE
 from simstudy.execution.netcdf import MAX_RESULTS_BYTES
 from simstudy.execution.provenance import provenance
@@ -82,18 +81,16 @@ def digest_of(dataset: xr.Dataset) -> str:
     return digest.hexdigest()
 
 
-def recall(accounts: Sequence[Account], results: xr.Dataset) -> None:
-    """Let accounts stand where results say that were made of them: measures and errors, but no influence values."""
+def looks_of(results: xr.Dataset) -> Iterator[tuple[int, Performance | None]]:
+    """Yield of each cell the batches of its last look, and what that found: no influence values, None if undefined."""
     told = results.sel(source="empirical")
     names = [str(name) for name in told.data_vars if f"{name}_mcse" in told and told[name].dims == ("cell",)]
-    measures, errors = ({n: told[f"{n}{suffix}"].values for n in names} for suffix in ("", "_mcse"))
-    done, failed = told.n_batches.values.tolist(), told.n_failed.values.tolist()
-    for i, account in enumerate(accounts):
-        account.target = account.done = done[i]
-        account.missing = 0
-        if np.isfinite(errors["failure_rate"][i]):  # else too few estimates were defined
-            estimate, mcse = ({name: values[i] for name, values in column.items()} for column in (measures, errors))
-            account.performance = Performance(estimate, mcse, {}, {}, 0, account.done * account.batch_size, failed[i])
+    columns = [{name: told[f"{name}{suffix}"].values for name in names} for suffix in ("", "_mcse")]
+    counts = zip(*(told[name].values.tolist() for name in ("n_batches", "n_replicates", "n_failed")), strict=True)
+    for i, (done, *numbers) in enumerate(counts):
+        estimate, mcse = ({name: values[i] for name, values in column.items()} for column in columns)
+        found = Performance(estimate, mcse, {}, {}, 0, *numbers)
+        yield done, found if np.isfinite(mcse["failure_rate"]) else None
 
 
 def _record(name: str) -> str:

@@ -10,13 +10,12 @@ import hashlib
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jinja2
 import numpy as np
 import xarray as xr
 from markupsafe import Markup
-from matplotlib.figure import Figure as Drawing
 
 from simstudy.design.claims import LEVEL
 from simstudy.design.document import Design, PlannedCell
@@ -27,14 +26,23 @@ from simstudy.errors import UserError
 from simstudy.execution.made import digest_of, is_made, note_made, origin_of
 from simstudy.execution.store import Store
 from simstudy.report.answer import groups, headline, said_of, standing_of
-from simstudy.report.between import between_of
 from simstudy.report.campaign import Campaign
 from simstudy.report.comparisons import comparison_lines
 from simstudy.report.confirmed import Confirmed, confirmed_of
 from simstudy.report.explorer import explored
-from simstudy.report.figures import ALL_CLAIMS, RESOLUTION, Z_SCORES, draw, draw_claims, draw_z_scores, image
 from simstudy.report.formulas import formulas_of
-from simstudy.report.labels import THEORY_NAMES, given_draws, level_name, measure_name, number, setting_name, with_error
+from simstudy.report.labels import (
+    ALL_CLAIMS,
+    RESOLUTION,
+    THEORY_NAMES,
+    Z_SCORES,
+    given_draws,
+    level_name,
+    measure_name,
+    number,
+    setting_name,
+    with_error,
+)
 from simstudy.report.tables import (
     cell_frame,
     comparison_frame,
@@ -45,6 +53,9 @@ from simstudy.report.tables import (
 )
 from simstudy.results import factors_of
 from simstudy.verdicts.assemble import coordinates
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure as Drawing
 
 PAGE = "report.html"
 _AGAIN = "run the study again (stored batches of unchanged cells are not computed again)"
@@ -84,6 +95,8 @@ def write_report(results: xr.Dataset, design: Design, store: Store) -> Path:
     origin = origin_of(design, "cpu", digest_of(results), confirmed)
     if is_made(store, "report", origin):
         return store.folder / PAGE
+    from simstudy.report.figures import image  # with Matplotlib half a second, which a report that stands need not wait
+
     pictures: dict[str, bytes] = {}
     files: dict[str, bytes] = {}
     for name, drawing in _drawings(results, design, store).items():
@@ -108,6 +121,9 @@ def write_report(results: xr.Dataset, design: Design, store: Store) -> Path:
 
 def _drawings(results: xr.Dataset, design: Design, store: Store) -> dict[str, Drawing]:
     """All figures of a study by name: those that the design declares, cells against theory, and claims."""
+    from simstudy.report.between import between_of
+    from simstudy.report.figures import draw, draw_claims, draw_z_scores
+
     drawings = {
         name: draw(figure, name, results, between_of(figure, name, results, design, store))
         for name, figure in design.figures.items()
