@@ -26,6 +26,7 @@ from simstudy.execution.provenance import provenance
 from simstudy.execution.store import Store
 from simstudy.replicates.performance import Performance
 
+_SOURCES = (".py", ".html", ".css", ".js")
 _DRAWING = ("pandas", "jinja2", "pillow")
 """Libraries that decide pages and pictures, beside those of which the provenance tells."""
 
@@ -40,9 +41,9 @@ def origin_of(design: Design, device: str, *further: Any) -> str:
 
 @functools.cache
 def _package() -> str:
-    """Digest of all files of the package, as they were when this process first asked: comments may stand in a page."""
+    """Digest of the sources and templates of the package, as they were when this process first asked."""
     digest = hashlib.sha256()
-    for path in sorted(path for path in PACKAGE.rglob("*") if path.is_file() and path.suffix != ".pyc"):
+    for path in sorted(path for path in PACKAGE.rglob("*") if path.suffix in _SOURCES):
         digest.update(f"{path.relative_to(PACKAGE).as_posix()}\0{_digest(path.read_bytes())}\0".encode())
     return digest.hexdigest()
 
