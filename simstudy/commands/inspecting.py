@@ -8,9 +8,7 @@ from typing import Annotated
 import typer
 
 from simstudy.commands.app import app, plain_path
-from simstudy.design.mistakes import require_plain
-from simstudy.errors import UserError
-from simstudy.report.terminal import say
+from simstudy.errors import UserError, require_plain
 
 
 @app.command()
@@ -34,6 +32,7 @@ def inspect(
     """
     from simstudy.execution.store import Store, require_writable
     from simstudy.report.heads import answer, scores, write_heads_page
+    from simstudy.report.terminal import say
     from simstudy.transformers.checkpoints import read_weights
     from simstudy.transformers.heads import read_heads
     from simstudy.transformers.inspection import inspect_heads

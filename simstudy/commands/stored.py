@@ -17,7 +17,6 @@ from simstudy.commands.app import (
     plain_path,
     store_for,
 )
-from simstudy.report.terminal import say, show_table, track
 
 
 @app.command()
@@ -36,6 +35,7 @@ def report(
     from simstudy.report.confirmed import runs_of
     from simstudy.report.page import write_report
     from simstudy.report.tables import verdict_table
+    from simstudy.report.terminal import say, show_table
     from simstudy.results import open_results
 
     if design is None:
@@ -68,6 +68,7 @@ def replay(
     from simstudy.execution.store import require_writable
     from simstudy.replicates.replay import replay as rebuild
     from simstudy.replicates.replay import select
+    from simstudy.report.terminal import say
 
     loaded = load_design(design, profile, trust or ())
     require_word(planned.cell for planned in loaded.cells)
@@ -92,6 +93,7 @@ def merge(
     """Copy the batches that one folder of a study lacks from others; simstudy run then continues from all of them."""
     from simstudy.execution.shares import require_engine
     from simstudy.execution.store import Store, require_writable
+    from simstudy.report.terminal import say
 
     require_writable(into)
     for source in sources:
@@ -112,6 +114,7 @@ def verify(
 ) -> None:
     """Compute a random share of the stored batches again, and compare bit by bit; exit code 4 if any differs."""
     from simstudy.execution.verify import verify as compute_again
+    from simstudy.report.terminal import say, track
 
     found = compute_again(folder, share, seed, track=track, trust=trust or ())
     say(*found.lines)

@@ -135,6 +135,18 @@ def segments(folder: Path) -> list[Segment]:
     return [Segment(folder, int(match[1])) for match in map(_INDEX.fullmatch, sorted(names)) if match]
 
 
+def digest_of(folders: Iterable[Path]) -> str:
+    """Return the digest of all bytes of the segments of cells, whole or damaged."""
+    whole = hashlib.sha256()
+    for segment in (segment for folder in folders for segment in segments(folder)):
+        for path in (segment.index, segment.records):
+            whole.update(f"{segment.folder.name}/{path.name}".encode())
+            if path.is_file():
+                with path.open("rb") as file:
+                    whole.update(hashlib.file_digest(file, "sha256").digest())
+    return whole.hexdigest()
+
+
 def _to_append(path: Path) -> BinaryIO:
     """Open a file at its end; a pipe in its place is an error, not a wait."""
     return open(path, "ab", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK, 0o666))

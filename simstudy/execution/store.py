@@ -41,7 +41,7 @@ from simstudy.design.settings import Record
 from simstudy.errors import UserError
 from simstudy.execution.batch_files import Shape, Statement, same, sealed
 from simstudy.execution.netcdf import netcdf
-from simstudy.execution.segments import Segment, segment_of, segments
+from simstudy.execution.segments import Segment, digest_of, segment_of, segments
 from simstudy.replicates.moments import Moments
 
 _STATEMENT = "cell.json"
@@ -198,6 +198,10 @@ class Store:
         """
         own = (segment.batches() for segment in segments(self._cell(identity)))
         return frozenset().union(*own, *(store.stored_batches(identity) for store in self.known))
+
+    def digest(self, identities: Collection[str]) -> str:
+        """Return the digest of all that is stored here of some cells."""
+        return digest_of(map(self._cell, sorted(set(identities))))
 
     def adopt(self, source: Store) -> Adopted:
         """Copy the whole batches of another folder that are missing or damaged here.
@@ -370,9 +374,8 @@ class Store:
 
 def _unwritable(path: Path, error: Exception) -> UserError:
     reason = getattr(error, "strerror", None) or error
-    return UserError(
-        f"{path}: cannot be written ({reason}); free space, mend permissions or choose another --output, and run again"
-    )
+    remedy = "free space, mend permissions or choose another --output, and run again"
+    return UserError(f"{path}: cannot be written ({reason}); {remedy}")
 
 
 DEFAULT_OUTPUT = Path("outputs")

@@ -26,16 +26,11 @@ from simstudy.report.figures.optimum import optimum_figure
 from simstudy.report.figures.ordering import ordering_figure
 from simstudy.report.figures.panels import STYLE
 from simstudy.report.figures.z_scores import compared_measures, z_score_figure
+from simstudy.report.labels import ALL_CLAIMS, RESOLUTION
 from simstudy.report.tables import VerdictLine
 from simstudy.results import factors_of
 from simstudy.verdicts.curves import TOLD_BY
 
-ALL_CLAIMS = "all_claims"
-"""Name of the figure of all claims: none that a design may give to one of its own."""
-Z_SCORES = "z_scores"
-"""Name of the figure that compares all cells with theory."""
-RESOLUTION = 150
-"""Pixels of a PNG file to the inch."""
 COLOURS_OF_PNG = 64
 
 
