@@ -1,8 +1,10 @@
-"""Arrays that kernels of heads write to: they may not allocate."""
+"""Arrays that kernels of heads write to: they may not allocate; and what becomes of freed memory."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import ctypes
+import sys
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -83,3 +85,19 @@ def _zeros(shape: tuple[int, ...], real: np.dtype) -> np.ndarray:
     array = aligned(shape, real)
     array[:] = 0
     return array
+
+
+# Of `mallopt` of the GNU C library, which takes no larger one for mapping.
+_TRIM_THRESHOLD, _MMAP_THRESHOLD = (-1, 64 << 20), (-3, 32 << 20)
+
+
+def _keep_freed_memory() -> None:
+    # By itself the allocator gives the arrays of a piece of a batch back to the system, and gets them again page by
+    # page, cleared, for the next piece: up to a third of the time, depending on what else the process has freed.
+    library: Any = ctypes.CDLL(None) if sys.platform == "linux" else None
+    if hasattr(library, "mallopt"):
+        for option in (_TRIM_THRESHOLD, _MMAP_THRESHOLD):
+            library.mallopt(*option)
+
+
+_keep_freed_memory()
