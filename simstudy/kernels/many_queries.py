@@ -13,6 +13,7 @@ from simstudy.kernels.lanes import (
     EXP2,
     STRIP,
     add_lane_products,
+    add_lanes,
     scale_weights,
     sum_weights,
     take_products,
@@ -40,7 +41,7 @@ def estimates(keys: np.ndarray, values: np.ndarray, queries: np.ndarray, law: La
     """Return what `few_queries.estimates` does, and which (r, q) of it are done."""
     found = np.empty((len(keys), queries.shape[3], keys.shape[1]))
     done = np.empty(found.shape[:2], np.bool_)
-    memory = memory_for(keys, queries, 1), lane_memory_for(keys, 1)
+    memory = memory_for(keys, queries, 1), lane_memory_for(keys, queries, 1)
     _ESTIMATES[keys.dtype.name](keys, values, queries, law, *memory, found, done)
     return found, done
 
@@ -52,7 +53,7 @@ def moments(
     means = np.empty((len(keys), queries.shape[3], keys.shape[1]))
     grams, logs = np.empty((*means.shape, keys.shape[1])), np.empty(means.shape if with_mass else (0, 0, 0))
     done = np.empty(means.shape[:2], np.bool_)
-    memory = memory_for(keys, queries, keys.shape[1]), lane_memory_for(keys, keys.shape[1])
+    memory = memory_for(keys, queries, keys.shape[1]), lane_memory_for(keys, queries, keys.shape[1])
     _MOMENTS[keys.dtype.name](keys, values, variances, queries, law, *memory, means, grams, logs, done)
     return means, grams, logs, done
 
@@ -124,7 +125,8 @@ def _multiply(exp2, keys, values, variances, largest, law, memory, lane_memory):
     lane_sums, lane_products, width = lane_memory.sums, lane_memory.products, lane_memory.sums.shape[2]
     scaled = not _constant(variances)
     memory.sums[:] = 0
-    memory.products[:] = 0
+    totals = lane_memory.totals
+    totals[:] = 0
     for start in range(0, n_keys, TILE):
         size = min(TILE, n_keys - start)
         copy(values, start, size, y)
@@ -139,7 +141,8 @@ def _multiply(exp2, keys, values, variances, largest, law, memory, lane_memory):
                     scale_weights(strips, scale, first, width)
                 add_lane_products(strips, width, lane_products)
             take_sums(lane_sums, q, memory.sums)
-            take_products(lane_products, q, memory.products)
+            add_lanes(lane_products, totals[q // width])
+    take_products(totals, memory.products)
 
 
 @kernel

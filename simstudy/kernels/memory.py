@@ -35,6 +35,7 @@ class LaneMemory(NamedTuple):
     strips: np.ndarray  # (head, lanes of each key of a strip) exponents and weights
     sums: np.ndarray  # (head, 2, lane)
     products: np.ndarray  # (block, 16, lane): see `lanes.add_lane_products`
+    totals: np.ndarray  # (vector of queries, block, 16, lane) their sums over tiles, float64
 
 
 def memory_for(keys: np.ndarray, queries: np.ndarray, n_heads: int) -> Memory:
@@ -62,18 +63,20 @@ def _memory(n_heads: int, head_dim: int, n_queries: int, real: np.dtype) -> Memo
     )
 
 
-def lane_memory_for(keys: np.ndarray, n_heads: int) -> LaneMemory:
+def lane_memory_for(keys: np.ndarray, queries: np.ndarray, n_heads: int) -> LaneMemory:
     """As `memory_for`."""
-    return _lane_memory(n_heads, keys.dtype)
+    return _lane_memory(n_heads, queries.shape[3], keys.dtype)
 
 
 @kept_by_thread
-def _lane_memory(n_heads: int, real: np.dtype) -> LaneMemory:
-    blocks, width = -(-n_heads // 4), lanes(real.itemsize)
+def _lane_memory(n_heads: int, n_queries: int, real: np.dtype) -> LaneMemory:
+    fours, width = -(-n_heads // 4), lanes(real.itemsize)
+    products = _zeros((fours * (fours + 1) // 2, 16, width), real)
     return LaneMemory(
-        strips=_zeros((4 * blocks, (STRIP + 1) * width), real),
+        strips=_zeros((4 * fours, (STRIP + 1) * width), real),
         sums=_zeros((n_heads, 2, width), real),
-        products=_zeros((blocks * (blocks + 1) // 2, 16, width), real),
+        products=products,
+        totals=np.zeros((-(-n_queries // width), *products.shape)),
     )
 
 
