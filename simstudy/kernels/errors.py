@@ -1,12 +1,15 @@
-"""Errors of heads, their products and correlations: the bits of NumPy, in one pass."""
+"""Errors of heads, their products and correlations with the bits of NumPy, and sums over pairs, in one pass."""
 
 from __future__ import annotations
 
+import math
+from typing import NamedTuple
+
 import numpy as np
 
-from simstudy.kernels.jit import exact_kernel, kept_by_thread, writable
+from simstudy.kernels.jit import exact_kernel, kept_by_thread, kernel, writable
 
-# Index legend: b block, r replicate, q query, h and g head, k pair h ≤ g in the order of `numpy.triu_indices`.
+# Index legend: b block, r replicate, c case, q query, h and g head, k pair h ≤ g in the order of `numpy.triu_indices`.
 
 _NONE = np.empty((0, 0, 0)), np.empty((0, 0, 0, 0))
 
@@ -56,6 +59,75 @@ def correlations_over_queries(numbers: np.ndarray) -> np.ndarray:
     found = np.empty((len(numbers), n_heads * (n_heads - 1)))
     _correlate(writable(numbers, float), *_memory((n_heads,), (n_heads, n_heads)), found)
     return found
+
+
+class PairSums(NamedTuple):
+    """Sums over heads, or over ordered pairs of different heads, at each query: float64 (C, Q).
+
+    Attributes
+    ----------
+    error, variance
+        Over heads: of second moments, and of variances.
+    second, covariance, correlation
+        Over pairs.
+    """
+
+    error: np.ndarray
+    variance: np.ndarray
+    second: np.ndarray
+    covariance: np.ndarray
+    correlation: np.ndarray
+
+
+def sums_over_pairs(bias: np.ndarray, products: np.ndarray, overlap: np.ndarray) -> PairSums:
+    """Sums over pairs of heads at each query, without a matrix at each: these would pass memory many times.
+
+    Parameters
+    ----------
+    bias : array (C, Q, H)
+        Mean errors.
+    products : array (C, Q, P)
+        Mean products of errors over pairs h ≤ g, in the order of `numpy.triu_indices`.
+    overlap : array (C, H, H) or (1, H, H)
+        What products of numbers are multiplied with to be those of vectors.
+    """
+    sums = np.empty((len(PairSums._fields), *bias.shape[:2]))
+    arguments = (writable(each, float) for each in (bias, products, overlap))
+    _sum_over_pairs(*arguments, np.empty((2, bias.shape[2])), sums)
+    return PairSums(*sums)
+
+
+@kernel
+def _sum_over_pairs(bias, products, overlap, work, sums):
+    # Second moments S = O P, covariances C = S - O b b', and correlations C[h, g] / sqrt(C[h, h] C[g, g]).
+    # sums[:, c, q] = sum_h S[h, h], sum_h C[h, h], sum of S, of C and of correlations over h != g
+    n_cases, n_queries, n_heads = bias.shape
+    variance, inverse = work
+    for c in range(n_cases):
+        shared = overlap[c % overlap.shape[0]]
+        for q in range(n_queries):
+            b, error, negative = bias[c, q], 0.0, 0
+            for h in range(n_heads):
+                own = shared[h, h] * products[c, q, h * n_heads - h * (h - 1) // 2]
+                error += own
+                variance[h] = own - shared[h, h] * (b[h] * b[h])
+                negative += variance[h] < 0.0
+                inverse[h] = 1.0 / math.sqrt(abs(variance[h]))
+            second = covariance = correlation = 0.0
+            for h in range(n_heads):
+                row, first = shared[h], h * n_heads - h * (h - 1) // 2 - h
+                of_row = 0.0
+                for g in range(h + 1, n_heads):
+                    moment = row[g] * products[c, q, first + g]
+                    centred = moment - row[g] * (b[h] * b[g])
+                    second += moment
+                    covariance += centred
+                    of_row += centred * inverse[g]
+                correlation += of_row * inverse[h]
+            sums[0, c, q], sums[1, c, q] = error, variance.sum()
+            sums[2, c, q], sums[3, c, q] = 2.0 * second, 2.0 * covariance
+            # Estimates of a variance may be negative: heads of either sign have no correlation.
+            sums[4, c, q] = 2.0 * correlation if negative in (0, n_heads) else np.nan
 
 
 @kept_by_thread

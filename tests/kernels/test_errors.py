@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from simstudy.kernels.errors import add_errors, correlations_over_queries
+from simstudy.kernels.errors import add_errors, correlations_over_queries, sums_over_pairs
 
 
 def _pairs(n_heads):
@@ -77,3 +77,34 @@ def test_correlations_of_a_constant_head__are_undefined():
     numbers = np.random.default_rng(1).standard_normal((1, 5, 2))
     numbers[:, :, 1] = 3
     assert np.isnan(correlations_over_queries(numbers)).all()
+
+
+@pytest.mark.parametrize("n_heads", [1, 2, 5, 24])
+@pytest.mark.parametrize("per_case", [True, False])
+def test_sums_over_pairs__are_those_of_matrices_at_each_query(n_heads, per_case):
+    rng = np.random.default_rng(2)
+    bias, overlap = (
+        rng.standard_normal((3, 4, n_heads)),
+        rng.uniform(0.5, 1.0, (3 if per_case else 1, n_heads, n_heads)),
+    )
+    overlap = overlap + np.swapaxes(overlap, 1, 2)
+    factor = rng.standard_normal((3, 4, n_heads, n_heads + 2))
+    moments = factor @ np.swapaxes(factor, 2, 3) + bias[..., None] * bias[..., None, :]
+    found = sums_over_pairs(bias, moments[..., *np.triu_indices(n_heads)], overlap)
+    second = overlap[:, None] * moments
+    covariance = second - overlap[:, None] * bias[..., None] * bias[..., None, :]
+    variance = np.diagonal(covariance, axis1=2, axis2=3)
+    scaled = covariance / np.sqrt(variance[..., None] * variance[..., None, :])
+    different = ~np.eye(n_heads, dtype=bool)
+    expected = (
+        np.trace(second, axis1=2, axis2=3), variance.sum(axis=2),
+        *(each[..., different].sum(axis=2) for each in (second, covariance, scaled)),
+    )  # fmt: skip
+    for name, ours, theirs in zip(found._fields, found, expected, strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-11, atol=1e-11, err_msg=name)
+
+
+def test_heads_with_variances_of_either_sign__have_no_correlation():
+    products = np.array([[[2.0, 0.5, -1.0]], [[-2.0, 0.5, -1.0]]])
+    correlation = sums_over_pairs(np.zeros((2, 1, 2)), products, np.ones((1, 2, 2))).correlation
+    np.testing.assert_allclose(correlation, [[np.nan], [2 * 0.5 / np.sqrt(2.0)]])
