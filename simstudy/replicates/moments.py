@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from simstudy.attention.members import Control
-from simstudy.kernels.errors import error_products
+from simstudy.kernels.errors import add_errors
 
 Array = NDArray[np.float64]
 
@@ -87,21 +87,12 @@ def update(
     statistics : (replicate, statistic)
         Geometric diversity indices, and the statistics of the cell after them.
     """
-    errors, products, defined = error_products(means, moments.target, gram)
-    if control is not None:
-        errors -= control.errors
-        products -= control.products
-        defined = np.asarray(np.isfinite(products).all(axis=(1, 2)))
-    failed = first + np.flatnonzero(~defined)
-    if failed.size:
-        errors, products, statistics = (
-            np.where(defined.reshape(-1, *[1] * (each.ndim - 1)), each, 0.0) for each in (errors, products, statistics)
-        )
-        moments = moments._replace(failed=np.concatenate([moments.failed, failed]))
     rows_of = slice(blocks.start, blocks.stop)
+    defined = add_errors(means, moments.target, gram, control, moments.error_sum[rows_of], moments.product_sum[rows_of])
+    if not defined.all():
+        moments = moments._replace(failed=np.concatenate([moments.failed, first + np.flatnonzero(~defined)]))
+        statistics = np.where(defined[:, None], statistics, 0.0)
     moments.n_defined[rows_of] += _by_block(defined, blocks)
-    moments.error_sum[rows_of] += _by_block(errors, blocks)
-    moments.product_sum[rows_of] += _by_block(products, blocks)
     moments.statistic_sum[rows_of] += _by_block(statistics, blocks)
     return moments
 
