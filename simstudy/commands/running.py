@@ -139,7 +139,7 @@ def submit(
     from simstudy.design.shipped import find_design
     from simstudy.execution.clients import Network, job_script
     from simstudy.execution.jobs import Jobs
-    from simstudy.execution.store import require_writable
+    from simstudy.execution.writing import require_writable
 
     path = find_design(design)
     require_plain("design", str(path))

@@ -65,7 +65,7 @@ def replay(
     """Rebuild one replicate to the bit, and store all its arrays for inspection."""
     from simstudy.design.load import load_design
     from simstudy.design.own_code import require_word
-    from simstudy.execution.store import require_writable
+    from simstudy.execution.writing import require_writable
     from simstudy.replicates.replay import replay as rebuild
     from simstudy.replicates.replay import select
 
