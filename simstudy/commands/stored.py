@@ -91,7 +91,8 @@ def merge(
 ) -> None:
     """Copy the batches that one folder of a study lacks from others; simstudy run then continues from all of them."""
     from simstudy.execution.shares import require_engine
-    from simstudy.execution.store import Store, require_writable
+    from simstudy.execution.store import Store
+    from simstudy.execution.writing import require_writable
 
     require_writable(into)
     for source in sources:
