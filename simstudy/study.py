@@ -26,8 +26,9 @@ from simstudy.execution.netcdf import read_results
 from simstudy.execution.provenance import provenance
 from simstudy.execution.queue import Queue, open_queue
 from simstudy.execution.shares import Share, open_share
-from simstudy.execution.store import DEFAULT_OUTPUT, DETAILS_FILE, Store, require_writable, store_of
+from simstudy.execution.store import DEFAULT_OUTPUT, DETAILS_FILE, Store, store_of
 from simstudy.execution.usage import Meter
+from simstudy.execution.writing import require_writable
 
 RESULTS_FILE, PROVENANCE_FILE = "results.nc", "provenance.json"
 _RESULTS = "results"

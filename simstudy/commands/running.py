@@ -140,7 +140,7 @@ def submit(
     from simstudy.design.shipped import find_design
     from simstudy.execution.clients import Network, job_script
     from simstudy.execution.jobs import Jobs
-    from simstudy.execution.store import require_writable
+    from simstudy.execution.writing import require_writable
     from simstudy.report.terminal import say
 
     path = find_design(design)

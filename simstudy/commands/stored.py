@@ -65,7 +65,7 @@ def replay(
     """Rebuild one replicate to the bit, and store all its arrays for inspection."""
     from simstudy.design.load import load_design
     from simstudy.design.own_code import require_word
-    from simstudy.execution.store import require_writable
+    from simstudy.execution.writing import require_writable
     from simstudy.replicates.replay import replay as rebuild
     from simstudy.replicates.replay import select
     from simstudy.report.terminal import say
@@ -92,7 +92,8 @@ def merge(
 ) -> None:
     """Copy the batches that one folder of a study lacks from others; simstudy run then continues from all of them."""
     from simstudy.execution.shares import require_engine
-    from simstudy.execution.store import Store, require_writable
+    from simstudy.execution.store import Store
+    from simstudy.execution.writing import require_writable
     from simstudy.report.terminal import say
 
     require_writable(into)
