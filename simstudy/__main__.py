@@ -46,23 +46,27 @@ def command(arguments: Sequence[str] | None = None) -> int:
 
     from simstudy.commands import app
     from simstudy.errors import UserError
-    from simstudy.report.terminal import fail
 
     try:
         code: int | None = typer.main.get_command(app)(arguments, prog_name="simstudy", standalone_mode=False)
     except UserError as error:
-        fail(*error.args)
-        return EXIT_USER_ERROR
+        return _failed(*error.args)
     except typer.TyperException as error:
         # Without any argument the help is shown, and there is nothing more to say.
         if message := error.format_message():
             place = getattr(getattr(error, "ctx", None), "command_path", "simstudy")
-            fail(f"{message} (see {place} --help)")
+            return _failed(f"{message} (see {place} --help)")
         return EXIT_USER_ERROR
     except MemoryError:
-        fail("this machine has not enough memory; simstudy plan predicts what a study needs")
-        return EXIT_USER_ERROR
+        return _failed("this machine has not enough memory; simstudy plan predicts what a study needs")
     return code or 0
+
+
+def _failed(*lines: str) -> int:
+    from simstudy.report.terminal import fail
+
+    fail(*lines)
+    return EXIT_USER_ERROR
 
 
 def catch_signals() -> None:

@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+from simstudy.text import control_character
+
 
 class UserError(Exception):
     """A mistake that a user can mend: shown as its message alone, each argument a line of it; exit code 2."""
 
     def __str__(self) -> str:
         return "\n".join(self.args)
+
+
+def require_plain(name: str, text: str) -> None:
+    """Refuse a setting that would write more than one line into a job script, or steer a terminal."""
+    if found := control_character(text):
+        raise UserError(f"{name} = {text!r}: must be one line of text without control characters; {found} is one")

@@ -21,13 +21,18 @@ from simstudy.errors import UserError
 from simstudy.execution.clients import CLOSED, Network
 from simstudy.execution.jobs import Jobs
 from simstudy.execution.ledger import Ledger
+from simstudy.execution.made import is_made, looks_of, note_made, origin_of
 from simstudy.execution.netcdf import read_results
 from simstudy.execution.provenance import provenance
 from simstudy.execution.queue import Queue, open_queue
 from simstudy.execution.shares import Share, open_share
-from simstudy.execution.store import DEFAULT_OUTPUT, DETAILS_FILE, Store, require_writable, store_of
+from simstudy.execution.store import DEFAULT_OUTPUT, DETAILS_FILE, Store, store_of
 from simstudy.execution.usage import Meter
+from simstudy.execution.writing import require_writable
 
+RESULTS_FILE, PROVENANCE_FILE = "results.nc", "provenance.json"
+_RESULTS = "results"
+"""Name of what is made of a run."""
 TORCH_REFERENCE = "torch_multi_head_attention"
 
 
@@ -101,30 +106,44 @@ def run(
         # The executor comes first: if it cannot be used, no folder is made.  It also ends first: the theory of all
         # cells may take minutes, in which jobs of a cluster would idle.
         with open_queue(executor, workers, network, lambda: held.enter_context(store.locked())) as queue:
-            ledger = open_ledger(design, store, queue.device)
+            ledger = recalled(design, store, queue.device)
+            if ledger is not None:
+                tell(ledger)
+                return read_results(store.folder / RESULTS_FILE)
+            told: dict[int, Any] = {}
+            ledger = open_ledger(design, store, queue.device, told)
             simulate(ledger, queue, meter, tell)
-            n_workers = queue.workers()
-        # Imported here: with the theory they take a second, which a command that only looks need not wait for.
-        from simstudy.verdicts.assemble import assemble
-        from simstudy.verdicts.judge import judge
-
-        accounts = ledger.accounts
-        # Matrices of theory are small: threads of the numerical library would wait for one another.
-        with threadpool_limits(1):
-            joined, details = assemble(design, accounts, lambda predicted: tell(ledger, predicted), queue.device)
-            results, pairs = judge(joined, design, accounts)
-        machine = provenance(queue.device, [planned.cell for planned in design.cells])
-        record = {
-            "executor": str(executor), "workers": n_workers, **ledger.tally(), **meter.read(),
-            **{name: machine[name] for name in ("device", "processor", "system")},
-        }  # fmt: skip
-        results.attrs["run"] = json.dumps(record)
-        store.write_dataset(DETAILS_FILE, xr.merge([details, pairs], combine_attrs="override"))
-        path = store.write_dataset("results.nc", results)
-        file = None if design.path is None else str(design.path.absolute())
-        store.write_json("provenance.json", {**results.attrs, **machine, "run": record, "design_file": file})
+            how = {"executor": str(executor), "workers": queue.workers()}
+        how |= {**ledger.tally(), **meter.read()}
+        path = _write_results(ledger, design, store, tell, queue.device, how, told)
+        made = _RESULTS, _origin(ledger, design, queue.device), (RESULTS_FILE, DETAILS_FILE, PROVENANCE_FILE)
+        note_made(store, *made, store.digest(ledger.known))
     # As they will be read ever after: reports are the same bytes whoever writes them, and when.
     return read_results(path)
+
+
+def _write_results(
+    ledger: Ledger, design: Design, store: Store, tell: Observer, device: str, record: dict[str, Any],
+    told: dict[int, Any],
+) -> Path:  # fmt: skip
+    """Join theory, judge the claims, and write down what was found and by what."""
+    # Imported here: with the theory they take a second, which a command that only looks need not wait for.
+    from simstudy.verdicts.assemble import assemble
+    from simstudy.verdicts.judge import judge
+
+    accounts = ledger.accounts
+    # Matrices of theory are small: threads of the numerical library would wait for one another.
+    with threadpool_limits(1):
+        joined, details = assemble(design, accounts, lambda predicted: tell(ledger, predicted), device, told)
+        results, pairs = judge(joined, design, accounts)
+    machine = provenance(device, [planned.cell for planned in design.cells])
+    record |= {name: machine[name] for name in ("device", "processor", "system")}
+    results.attrs["run"] = json.dumps(record)
+    store.write_dataset(DETAILS_FILE, xr.merge([details, pairs], combine_attrs="override"))
+    path = store.write_dataset(RESULTS_FILE, results)
+    file = None if design.path is None else str(design.path.absolute())
+    store.write_json(PROVENANCE_FILE, {**results.attrs, **machine, "run": record, "design_file": file})
+    return path
 
 
 def run_share(
@@ -159,16 +178,33 @@ def run_share(
     return store
 
 
-def open_ledger(design: Design, store: Store, device: str = "cpu") -> Ledger:
+def recalled(design: Design, store: Store, device: str = "cpu") -> Ledger | None:
+    """Return the ledger as its last looks left it, without looking, if the results of exactly this stand; else None."""
+    ledger = Ledger(design, store, device)
+    if not is_made(store, _RESULTS, _origin(ledger, design, device), lambda: store.digest(ledger.known)):
+        return None
+    results = read_results(store.folder / RESULTS_FILE)
+    if results.n_failed.any():  # which replicates failed only their batches tell
+        return None
+    ledger.recall(looks_of(results))
+    return ledger
+
+
+def _origin(ledger: Ledger, design: Design, device: str) -> str:
+    return origin_of(design, device, sorted(ledger.known))
+
+
+def open_ledger(design: Design, store: Store, device: str = "cpu", told: dict[int, Any] | None = None) -> Ledger:
     """Return the ledger of a design, with what its claims want where replicates are spent on verdicts.
 
-    And with the control variate over query points, where these are a population.
+    And with the control variate over query points, where these are a population.  What claims ask of theory is added to
+    what is ``told`` of cells.
     """
     given: dict[str, Any] = {}
     if any(planned.precision.stop != "precision" for planned in design.cells):
         from simstudy.verdicts.open_claims import OpenClaims
 
-        given["rule"] = OpenClaims(design)
+        given["rule"] = OpenClaims(design, told)
     if any("queries" in planned.cell.population for planned in design.cells):
         from simstudy.verdicts.query_control import QueryControl
 
@@ -189,7 +225,7 @@ def simulate(ledger: Ledger, queue: Queue, meter: Meter, tell: Observer) -> None
 
 def _require_own_folder(design: Design, store: Store) -> None:
     """Refuse to write over the results of another file that states a design of the same name."""
-    other = store.read_json("provenance.json").get("design_file")
+    other = store.read_json(PROVENANCE_FILE).get("design_file")
     if design.path is None or not isinstance(other, str) or not os.path.isfile(other):
         return
     try:

@@ -38,6 +38,21 @@ def test_help__teaches(capsys):
         assert "Usage" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("arguments, needed", [(["--help"], set()), (["--version"], {"rich"})])
+def test_help__imports_nothing_that_is_slow(arguments, needed):
+    program = f"import sys; from simstudy.__main__ import command; command({arguments}); print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    slow = {"pydantic", "numpy", "scipy", "xarray", "numba", "dask", "distributed", "matplotlib", "rich"}
+    assert slow & set(loaded.stdout.split()) == needed
+
+
+def test_run__imports_what_takes_a_second_only_for_those_who_need_it():
+    program = "import sys, simstudy.study, simstudy.verdicts.judge, simstudy.verdicts.assemble; print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert "numba" in loaded.stdout.split()
+    assert not {"scipy.stats", "scipy.optimize", "matplotlib", "dask"} & set(loaded.stdout.split())
+
+
 def test_list_and_check__know_the_shipped_designs(in_process, monkeypatch):
     with monkeypatch.context() as patch:  # to check all of them takes long; `test_load` does
         patch.setattr("simstudy.design.load.check", None)

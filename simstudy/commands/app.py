@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from simstudy.design.mistakes import require_plain
-from simstudy.report.defects import log_beside
-from simstudy.report.terminal import say
+from simstudy.errors import require_plain
 
 if TYPE_CHECKING:
     from simstudy.design.document import Design
@@ -22,10 +19,12 @@ EXIT_UNLIKE_DECLARED = 5
 
 app = typer.Typer(
     no_args_is_help=True,
-    rich_markup_mode="rich",
+    # Help in Rich takes a third of a second to import.
+    rich_markup_mode=None,
+    context_settings={"max_content_width": 120},
     help="Monte Carlo studies of multi-head attention as an ensemble of Nadaraya-Watson estimators.\n\n"
-    "A study is one design file (TOML). Typical use: [bold]simstudy list[/], [bold]simstudy check[/] a design, "
-    "[bold]simstudy run[/] it, and open outputs/STUDY/PROFILE/report.html.",
+    "A study is one design file (TOML). Typical use: `simstudy list`, `simstudy check` a design, "
+    "`simstudy run` it, and open outputs/STUDY/PROFILE/report.html.",
     epilog="Exit codes: 0 done, 2 a mistake that the message says how to mend, 3 done but a ceiling on replicates came "
     "before the precision, 4 verify found other numbers, 5 done but some outcome is another than the design declares, "
     "70 a defect of simstudy, 130 interrupted.",
@@ -34,6 +33,10 @@ app = typer.Typer(
 
 def _show_version(asked: bool) -> None:
     if asked:
+        import importlib.metadata
+
+        from simstudy.report.terminal import say
+
         say(f"simstudy {importlib.metadata.version('simstudy')}")
         raise typer.Exit
 
@@ -76,6 +79,7 @@ DashboardOption = Annotated[int | None, typer.Option(min=1, max=65535, help="Por
 def store_for(design: Design, output: Path) -> Store:
     """Return the store of a design, beside which the log of a defect is to lie."""
     from simstudy.execution.store import store_of
+    from simstudy.report.defects import log_beside
 
     store = store_of(design, output)
     log_beside(store.folder)

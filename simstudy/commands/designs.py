@@ -6,11 +6,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.table import Table
 
 from simstudy.commands.app import JsonOption, TrustOption, app
 from simstudy.errors import UserError
-from simstudy.report.terminal import counted, entry, say, say_json, show_table, warn
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -28,8 +26,11 @@ def list_designs(
     as_json: JsonOption = False,
 ) -> None:
     """List the designs that are shipped, and those in designs/ here or in a folder with their sizes or mistakes."""
+    from rich.table import Table
+
     from simstudy.design.shipped import known_designs, shipped_folder
     from simstudy.design.written import read_design
+    from simstudy.report.terminal import entry, say_json, show_table
 
     paths = known_designs() if folder is None else sorted(folder.glob("*.toml"))
     if not paths:
@@ -61,6 +62,8 @@ def check(
     trust: TrustOption = None,
 ) -> None:
     """Check design files under every profile, and report every mistake with its place and remedy."""
+    from simstudy.report.terminal import counted, say, say_json, warn
+
     checked = _checked(designs, trust or ())
     if as_json:
         say_json(_record(checked))

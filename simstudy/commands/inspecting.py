@@ -8,9 +8,7 @@ from typing import Annotated
 import typer
 
 from simstudy.commands.app import app, plain_path
-from simstudy.design.mistakes import require_plain
-from simstudy.errors import UserError
-from simstudy.report.terminal import say
+from simstudy.errors import UserError, require_plain
 
 
 @app.command()
@@ -32,8 +30,10 @@ def inspect(
     States are what enters the attention of each layer, after the norm if one stands there. Every second sequence is
     judged; theory is fitted on the others.
     """
-    from simstudy.execution.store import Store, require_writable
+    from simstudy.execution.store import Store
+    from simstudy.execution.writing import require_writable
     from simstudy.report.heads import answer, scores, write_heads_page
+    from simstudy.report.terminal import say
     from simstudy.transformers.checkpoints import read_weights
     from simstudy.transformers.heads import read_heads
     from simstudy.transformers.inspection import inspect_heads

@@ -19,8 +19,7 @@ from simstudy.commands.app import (
     app,
     store_for,
 )
-from simstudy.design.mistakes import require_plain
-from simstudy.report.terminal import counted, say, say_json, show_table, track, warn
+from simstudy.errors import require_plain
 
 if TYPE_CHECKING:
     from simstudy.design.document import Design
@@ -64,6 +63,7 @@ def run_and_report(loaded: Design, output: Path, quiet: bool = False, **how: Any
     from simstudy.report.page import write_report
     from simstudy.report.progress import ProgressDisplay, missed_lines, open_lines
     from simstudy.report.tables import count_confirmed, count_verdicts, measure_table, verdict_lines, verdict_table
+    from simstudy.report.terminal import counted, say, show_table, warn
     from simstudy.study import run as run_study
 
     store = store_for(loaded, output)
@@ -100,6 +100,7 @@ def _run_share(loaded: Design, text: str, output: Path, quiet: bool, **how: Any)
     """Run a share of a study, and say where it is."""
     from simstudy.execution.shares import Share
     from simstudy.report.progress import ProgressDisplay
+    from simstudy.report.terminal import say
     from simstudy.study import run_share
 
     store_for(loaded, output)
@@ -139,7 +140,8 @@ def submit(
     from simstudy.design.shipped import find_design
     from simstudy.execution.clients import Network, job_script
     from simstudy.execution.jobs import Jobs
-    from simstudy.execution.store import require_writable
+    from simstudy.execution.writing import require_writable
+    from simstudy.report.terminal import say
 
     path = find_design(design)
     require_plain("design", str(path))
@@ -160,6 +162,7 @@ def submit(
 
 def _submit_array(loaded: Design, path: Path, output: Path, asked: Jobs, show: bool, trust: list[Path]) -> None:
     from simstudy.execution.slurm_array import array_scripts, submit_array
+    from simstudy.report.terminal import say
 
     store = store_for(loaded, output)
     scripts = array_scripts(loaded, path, store, output, asked, trust)
@@ -181,18 +184,21 @@ def status(
     """Show how far each cell of a study is, also while another process runs it.
 
     Nothing is written or locked.  Errors are those of the batches stored so far; numbers of cells serve
-    [bold]simstudy replay --cell[/].
+    `simstudy replay --cell`.
     """
     from simstudy.design.load import load_design
     from simstudy.execution.shares import with_shares
     from simstudy.report.progress import status_line, status_table
     from simstudy.report.records import status_record
-    from simstudy.study import open_ledger
+    from simstudy.report.terminal import say, say_json, show_table
+    from simstudy.study import open_ledger, recalled
 
     loaded = load_design(design, profile)
     store = with_shares(store_for(loaded, output))
-    ledger = open_ledger(loaded, store)
-    ledger.first_tasks()
+    ledger = recalled(loaded, store)
+    if ledger is None:
+        ledger = open_ledger(loaded, store)
+        ledger.first_tasks()
     if as_json:
         say_json(status_record(ledger, loaded, store))
     else:
@@ -214,6 +220,7 @@ def plan(
     from simstudy.execution.plan import plan as plan_study
     from simstudy.report.progress import plan_lines, plan_table
     from simstudy.report.records import plan_record
+    from simstudy.report.terminal import say, say_json, show_table, track
 
     loaded = load_design(design, profile, trust or ())
     store_for(loaded, output)

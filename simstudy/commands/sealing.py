@@ -9,8 +9,7 @@ import typer
 
 from simstudy.commands.app import DesignArgument, OutputOption, ProfileOption, TrustOption, app, store_for
 from simstudy.commands.running import run_and_report
-from simstudy.errors import UserError
-from simstudy.report.terminal import say, warn
+from simstudy.errors import UserError, require_plain
 
 if TYPE_CHECKING:
     from simstudy.design.document import Confirmation, Design
@@ -23,9 +22,9 @@ _BEACON = "A text that nobody could know when the seal was published: a later co
 
 @app.command()
 def freeze(design: DesignArgument, profile: ProfileOption = "quick") -> None:
-    """Write down what will be judged, and a preregistration, into the folder [bold]sealed[/] beside the design.
+    """Write down what will be judged, and a preregistration, into the folder `sealed` beside the design.
 
-    Publish both: commit and push them. [bold]simstudy confirm[/] then judges the claims on seeds that follow from the
+    Publish both: commit and push them. `simstudy confirm` then judges the claims on seeds that follow from the
     seal and from a text that did not exist before. Any change of cells, precision, claims, outcomes, margins or of
     the code that computes and judges voids the seal; comments, formatting, titles and figures are free.
     """
@@ -33,6 +32,7 @@ def freeze(design: DesignArgument, profile: ProfileOption = "quick") -> None:
     from simstudy.design.shipped import find_design
     from simstudy.execution.seal import seal_of, seal_path
     from simstudy.report.preregistration import write_sealed
+    from simstudy.report.terminal import say
 
     path = find_design(design)
     loaded = load_design(path, profile)
@@ -50,6 +50,7 @@ def freeze(design: DesignArgument, profile: ProfileOption = "quick") -> None:
 def _holds(loaded: Design, place: Path) -> bool:
     """Whether the seal that is there still holds, which is said; that of a voided one is said, too."""
     from simstudy.execution.seal import read_seal, require_unbroken
+    from simstudy.report.terminal import say, warn
 
     seal = read_seal(place)
     try:
@@ -99,7 +100,6 @@ def confirm(
 
 def _confirmation(seal: Seal, beacon: str) -> Confirmation:
     from simstudy.design.document import MAX_BEACON, Confirmation
-    from simstudy.design.mistakes import require_plain
 
     text = beacon.strip()
     if not MIN_BEACON <= len(text) <= MAX_BEACON:
@@ -114,6 +114,7 @@ def _confirmation(seal: Seal, beacon: str) -> Confirmation:
 def _show_beside(loaded: Design, output: Path) -> None:
     """Write the report of the pilot again, if there is one: it shows the verdicts side by side."""
     from simstudy.report.page import write_report
+    from simstudy.report.terminal import say, warn
     from simstudy.results import open_results
 
     pilot = store_for(loaded, output)

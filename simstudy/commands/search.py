@@ -9,7 +9,6 @@ import typer
 
 from simstudy.commands.app import DesignArgument, ProfileOption, app, plain_path
 from simstudy.errors import UserError
-from simstudy.report.terminal import say
 
 
 @app.command()
@@ -29,10 +28,11 @@ def search(
     """Search for two ensembles of which the more diverse has the larger error at leading order.
 
     The worst pair is written as two head files, for arrangement = "file" in a design that confirms it by Monte Carlo.
-    [bold]simstudy status[/] shows the numbers of cells.
+    `simstudy status` shows the numbers of cells.
     """
     from simstudy.design.load import load_design
     from simstudy.execution.store import Store
+    from simstudy.report.terminal import say
     from simstudy.search import worst_pair
 
     cells = load_design(design, profile).cells

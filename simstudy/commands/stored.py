@@ -17,7 +17,6 @@ from simstudy.commands.app import (
     plain_path,
     store_for,
 )
-from simstudy.report.terminal import say, show_table, track
 
 
 @app.command()
@@ -36,6 +35,7 @@ def report(
     from simstudy.report.confirmed import runs_of
     from simstudy.report.page import write_report
     from simstudy.report.tables import verdict_table
+    from simstudy.report.terminal import say, show_table
     from simstudy.results import open_results
 
     if design is None:
@@ -65,9 +65,10 @@ def replay(
     """Rebuild one replicate to the bit, and store all its arrays for inspection."""
     from simstudy.design.load import load_design
     from simstudy.design.own_code import require_word
-    from simstudy.execution.store import require_writable
+    from simstudy.execution.writing import require_writable
     from simstudy.replicates.replay import replay as rebuild
     from simstudy.replicates.replay import select
+    from simstudy.report.terminal import say
 
     loaded = load_design(design, profile, trust or ())
     require_word(planned.cell for planned in loaded.cells)
@@ -91,7 +92,9 @@ def merge(
 ) -> None:
     """Copy the batches that one folder of a study lacks from others; simstudy run then continues from all of them."""
     from simstudy.execution.shares import require_engine
-    from simstudy.execution.store import Store, require_writable
+    from simstudy.execution.store import Store
+    from simstudy.execution.writing import require_writable
+    from simstudy.report.terminal import say
 
     require_writable(into)
     for source in sources:
@@ -112,6 +115,7 @@ def verify(
 ) -> None:
     """Compute a random share of the stored batches again, and compare bit by bit; exit code 4 if any differs."""
     from simstudy.execution.verify import verify as compute_again
+    from simstudy.report.terminal import say, track
 
     found = compute_again(folder, share, seed, track=track, trust=trust or ())
     say(*found.lines)

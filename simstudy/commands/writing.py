@@ -8,17 +8,16 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.table import Table
 
 from simstudy.commands.app import app
 from simstudy.errors import UserError
-from simstudy.report.terminal import entry, say, say_json, show_table
 
 
 @app.command()
 def init(name: Annotated[str, typer.Argument(help="Name of the study.")] = "my-study") -> None:
     """Write a commented design, NAME.toml, that runs in seconds, to be turned into one's own."""
     from simstudy.design.document import NAME
+    from simstudy.report.terminal import say
 
     if not re.fullmatch(NAME, name):
         raise UserError(f"{name}: no name of a study; give lower-case letters and digits, joined by single hyphens")
@@ -50,8 +49,11 @@ def describe(
     schema: Annotated[bool, typer.Option("--schema", help="Print the JSON Schema of designs, for editors.")] = False,
 ) -> None:
     """Say what a design may state: all tables, or one table, setting or alternative."""
+    from rich.table import Table
+
     from simstudy.design.schema import describe as describe_setting
     from simstudy.design.schema import json_schema
+    from simstudy.report.terminal import entry, say_json, show_table
 
     if schema:
         say_json(json_schema())

@@ -12,13 +12,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from pydantic import BaseModel, ValidationError
 
 from simstudy.errors import UserError
-from simstudy.text import control_character, printable
-
-
-def require_plain(name: str, text: str) -> None:
-    """Refuse a setting that would write more than one line into a job script, or steer a terminal."""
-    if found := control_character(text):
-        raise UserError(f"{name} = {text!r}: must be one line of text without control characters; {found} is one")
+from simstudy.text import printable
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -62,15 +63,20 @@ class Shape(NamedTuple):
     @property
     def record(self) -> np.dtype:
         """Type of the record of a batch: the fields of `Moments`, of which ``failed`` is a bit for each replicate."""
-        n_pairs = self.n_members * (self.n_members + 1) // 2
-        return np.dtype([
-            ("n_defined", "<i8", (N_BLOCKS,)),
-            ("error_sum", "<f8", (N_BLOCKS, self.n_queries, self.n_members)),
-            ("product_sum", "<f8", (N_BLOCKS, self.n_queries, n_pairs)),
-            ("statistic_sum", "<f8", (N_BLOCKS, self.n_statistics)),
-            ("target", "<f8", (self.n_queries,)),
-            ("failed", "u1", (-(-self.batch_size // 64) * 8,)),  # so that all numbers of the next record are aligned
-        ])  # fmt: skip
+        return _record(self)
+
+
+@lru_cache
+def _record(shape: Shape) -> np.dtype:
+    n_pairs = shape.n_members * (shape.n_members + 1) // 2
+    return np.dtype([
+        ("n_defined", "<i8", (N_BLOCKS,)),
+        ("error_sum", "<f8", (N_BLOCKS, shape.n_queries, shape.n_members)),
+        ("product_sum", "<f8", (N_BLOCKS, shape.n_queries, n_pairs)),
+        ("statistic_sum", "<f8", (N_BLOCKS, shape.n_statistics)),
+        ("target", "<f8", (shape.n_queries,)),
+        ("failed", "u1", (-(-shape.batch_size // 64) * 8,)),  # so that all numbers of the next record are aligned
+    ])  # fmt: skip
 
 
 def pack(batch: int, moments: Moments, shape: Shape) -> bytes:

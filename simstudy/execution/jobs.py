@@ -12,8 +12,7 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-from simstudy.design.mistakes import require_plain
-from simstudy.errors import UserError
+from simstudy.errors import UserError, require_plain
 
 SUBMIT_COMMANDS = {"slurm": "sbatch", "pbs": "qsub", "sge": "qsub", "lsf": "bsub"}
 TCP_TIMEOUT = "11s"

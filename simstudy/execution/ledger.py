@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import heapq
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby, islice
 from typing import TypeVar
@@ -133,6 +133,11 @@ class Ledger:
         self._written: set[tuple[str, int]] = set()
         self._kept = Kept(store)
 
+    @property
+    def known(self) -> Collection[str]:
+        """Names under which the batches of the cells are stored."""
+        return self._sharers.keys()
+
     def state_cells(self) -> None:
         """Write down beside the batches of each cell what it is, for those who compute them again."""
         for identity, sharers in self._sharers.items():
@@ -145,6 +150,12 @@ class Ledger:
             self._advance(account)
         self._look_at_all()
         return self._further(self.accounts)
+
+    def recall(self, looks: Iterable[tuple[int, Performance | None]]) -> None:
+        """Take the last look at each cell as given: the batches that it was at, and what it found."""
+        for account, (done, found) in zip(self.accounts, looks, strict=True):
+            account.target, account.done, account.missing, account.performance = done, done, 0, found
+            self._note(account)
 
     def pilot_tasks(self, n_batches: int) -> list[Task]:
         """Look at what is stored and return tasks for the first missing batches of each cell, so many at most."""

@@ -18,8 +18,9 @@ from simstudy.execution.ledger import Ledger
 from simstudy.execution.nesting import Nesting, nesting
 from simstudy.execution.queue import open_queue
 from simstudy.execution.segments import ENTRY
-from simstudy.execution.store import DEFAULT_OUTPUT, Store, require_writable, store_of
+from simstudy.execution.store import DEFAULT_OUTPUT, Store, store_of
 from simstudy.execution.usage import Meter
+from simstudy.execution.writing import require_writable
 
 PILOT_BATCHES = 4
 """Batches of each cell in the pilot: 64 blocks, from which an MCSE is known to a tenth or so."""

@@ -13,7 +13,7 @@ import hashlib
 import os
 import re
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
@@ -54,17 +54,21 @@ class Segment:
         """File of the index."""
         return self.folder / f"{self.number:04d}.index"
 
-    def append(self, batch: int, moments: Moments, shape: Shape) -> None:
-        """Store a batch; OSError if that cannot be."""
-        record = pack(batch, moments, shape)
-        entry = np.array((batch, time.time(), _digest(self.folder.name, batch, record)), ENTRY)
-        with _to_append(self.index) as index, _to_append(self.records) as records:
+    def append(self, batches: Mapping[int, Moments], shape: Shape) -> None:
+        """Store batches, by their numbers; OSError if there is no place for all: those that fit are stored."""
+        records = [pack(batch, moments, shape) for batch, moments in batches.items()]
+        told = [(batch, time.time(), _digest(self.folder.name, batch, record))
+                for batch, record in zip(batches, records, strict=True)]  # fmt: skip
+        with _to_append(self.index) as index, _to_append(self.records) as file:
             n_whole = index.tell() // ENTRY.itemsize
             index.truncate(n_whole * ENTRY.itemsize)
-            records.truncate(n_whole * len(record))
-            records.write(record)
-            records.flush()
-            index.write(entry.tobytes())
+            file.truncate(n_whole * len(records[0]))
+            try:
+                file.writelines(records)
+                file.flush()
+            finally:
+                n_fit = os.fstat(file.fileno()).st_size // len(records[0]) - n_whole
+                index.write(np.array(told[:n_fit], ENTRY).tobytes())
 
     def entries(self) -> np.ndarray:
         """Return the whole entries of the index, of type `ENTRY`; none if it cannot be read."""
@@ -133,6 +137,18 @@ def segments(folder: Path) -> list[Segment]:
             "that folder and run again: reports are written without it"
         )
     return [Segment(folder, int(match[1])) for match in map(_INDEX.fullmatch, sorted(names)) if match]
+
+
+def digest_of(folders: Iterable[Path]) -> str:
+    """Return the digest of all bytes of the segments of cells, whole or damaged."""
+    whole = hashlib.sha256()
+    for segment in (segment for folder in folders for segment in segments(folder)):
+        for path in (segment.index, segment.records):
+            whole.update(f"{segment.folder.name}/{path.name}".encode())
+            if path.is_file():
+                with path.open("rb") as file:
+                    whole.update(hashlib.file_digest(file, "sha256").digest())
+    return whole.hexdigest()
 
 
 def _to_append(path: Path) -> BinaryIO:

@@ -18,7 +18,6 @@ tells, and it is computed again.  Whoever writes holds the lock of the folder; w
 from __future__ import annotations
 
 import contextlib
-import errno
 import io
 import json
 import os
@@ -26,6 +25,7 @@ import platform
 import re
 import time
 import uuid
+from collections import defaultdict
 from collections.abc import Collection, Iterator
 from itertools import groupby
 from pathlib import Path
@@ -41,7 +41,8 @@ from simstudy.design.settings import Record
 from simstudy.errors import UserError
 from simstudy.execution.batch_files import Shape, Statement, same, sealed
 from simstudy.execution.netcdf import netcdf
-from simstudy.execution.segments import Segment, segment_of, segments
+from simstudy.execution.segments import Segment, digest_of, segment_of, segments
+from simstudy.execution.writing import Writer, flush_to_disk, unwritable
 from simstudy.replicates.moments import Moments
 
 _STATEMENT = "cell.json"
@@ -79,6 +80,15 @@ class Owner(Record):
             return False
 
 
+class Batch(NamedTuple):
+    """What is to be stored, and where."""
+
+    segment: Segment
+    number: int
+    moments: Moments
+    shape: Shape
+
+
 class Adopted(NamedTuple):
     """Batches of another folder: copied from there, present here before, damaged there, and of no known cell."""
 
@@ -110,6 +120,7 @@ class Store:
         self.known = known
         self._unflushed: set[Path] = set()
         self._flushed = time.monotonic()
+        self._writer: Writer[Batch] | None = None
 
     @property
     def partial(self) -> Path:
@@ -136,12 +147,14 @@ class Store:
                 f"{self.folder}: in use by {self._holder()}; wait for it, or choose another --output"
             ) from None
         except (OSError, NotImplementedError) as error:
-            raise _unwritable(self.folder, error) from error
+            raise unwritable(self.folder, error) from error
         try:
             self._claim()
-            yield
+            with Writer(self._append) as self._writer:
+                yield
             self.flush()
         finally:
+            self._writer = None
             self._delete(".owner.json")
             lock.release()
 
@@ -196,8 +209,14 @@ class Store:
         UserError
             If an earlier version has stored them, in a file each.
         """
+        self._settle()
         own = (segment.batches() for segment in segments(self._cell(identity)))
         return frozenset().union(*own, *(store.stored_batches(identity) for store in self.known))
+
+    def digest(self, identities: Collection[str]) -> str:
+        """Return the digest of all that is stored here of some cells."""
+        self._settle()
+        return digest_of(map(self._cell, sorted(set(identities))))
 
     def adopt(self, source: Store) -> Adopted:
         """Copy the whole batches of another folder that are missing or damaged here.
@@ -246,47 +265,49 @@ class Store:
     def write_batch(self, identity: str, batch: int, moments: Moments, shape: Shape) -> None:
         """Store one batch, whole or not at all, and durably within a second of work or at the next `flush`.
 
-        Raises
-        ------
-        UserError
-            If the folder cannot be written.
+        Whoever holds the lock goes on meanwhile, and hears of a failure (UserError) at the next batch or when it reads.
         """
-        segment = Segment(self._cell(identity), segment_of(batch))
-        try:
-            segment.folder.mkdir(parents=True, exist_ok=True)
-            segment.append(batch, moments, shape)
-        except OSError as error:
-            raise _unwritable(segment.records, error) from error
-        self._unflushed |= {segment.records, segment.index}
+        new = Batch(Segment(self._cell(identity), segment_of(batch)), batch, moments, shape)
+        if self._writer is None:
+            self._append([new])
+        else:
+            self._writer.add(new)
+
+    def _append(self, new: list[Batch]) -> None:
+        """Write batches, those of a segment together, and flush all once a second."""
+        together: dict[Segment, list[Batch]] = defaultdict(list)
+        for batch in new:
+            together[batch.segment].append(batch)
+        for segment, batches in together.items():
+            try:
+                segment.folder.mkdir(parents=True, exist_ok=True)
+                segment.append({batch.number: batch.moments for batch in batches}, batches[0].shape)
+            except OSError as error:
+                raise unwritable(segment.records, error) from error
+            self._unflushed |= {segment.records, segment.index}
         if time.monotonic() - self._flushed >= FLUSH_SECONDS:
-            self.flush()
+            self._flush()
+
+    def _settle(self) -> None:
+        """Wait until all batches are written; raise what kept them from it."""
+        if self._writer is not None:
+            self._writer.settle()
 
     def flush(self) -> None:
-        """Wait until the batches written since the last flush, and the names of their files, are on disk.
+        """Wait until the batches written so far, and the names of their files, are on disk; UserError if it fails."""
+        self._settle()
+        self._flush()
 
-        Raises
-        ------
-        UserError
-            If the disk does not take them.
-        """
+    def _flush(self) -> None:
         # Reversed, records come before the index that tells of them.
         written, self._unflushed = sorted(self._unflushed, reverse=True), set()
         folders = {folder for file in written for folder in file.parents[:2]}
-        for path in [*written, *sorted(folders, reverse=True)]:
-            try:
-                opened = os.open(path, os.O_RDONLY)
-                try:
-                    os.fsync(opened)
-                finally:
-                    os.close(opened)
-            except OSError as error:
-                # Some network file systems flush files alone; what names them is then theirs to keep.
-                if error.errno != errno.EINVAL or not path.is_dir():
-                    raise _unwritable(path, error) from error
+        flush_to_disk([*written, *sorted(folders, reverse=True)])
         self._flushed = time.monotonic()
 
     def read_batches(self, identity: str, batches: Collection[int], shape: Shape) -> dict[int, Moments]:
         """Return of these batches, by number, all but what is missing, damaged, another's or impossible."""
+        self._settle()
         found: dict[int, Moments] = {}
         for number, numbers in groupby(sorted(batches), segment_of):
             found |= Segment(self._cell(identity), number).read(numbers, shape)
@@ -303,11 +324,11 @@ class Store:
             If the folder cannot be written.
         """
         path, content = self._cell(identity) / _STATEMENT, statement.model_dump_json().encode() + b"\n"
-        try:
+        stands = False
+        with contextlib.suppress(UserError):
             stands = read_regular(path, MAX_STATEMENT_BYTES) == content
-        except UserError:
-            stands = False
         if not stands:
+            self._settle()
             self._unflushed.add(self._replace(path, content, flush=False))
 
     def read_statement(self, identity: str) -> Statement | None:
@@ -361,18 +382,11 @@ class Store:
                     os.fsync(file.fileno())
             os.replace(aside, path)
         except OSError as error:
-            raise _unwritable(path, error) from error
+            raise unwritable(path, error) from error
         finally:
             with contextlib.suppress(OSError):
                 aside.unlink()
         return path
-
-
-def _unwritable(path: Path, error: Exception) -> UserError:
-    reason = getattr(error, "strerror", None) or error
-    return UserError(
-        f"{path}: cannot be written ({reason}); free space, mend permissions or choose another --output, and run again"
-    )
 
 
 DEFAULT_OUTPUT = Path("outputs")
@@ -384,14 +398,3 @@ def store_of(design: Design, output: str | Path = DEFAULT_OUTPUT) -> Store:
     """Return the store of a design: ``<output>/<study>/<profile>``, a folder of its own there for each confirmation."""
     pilot = Path(output) / design.study.name / design.profile
     return Store(pilot / CONFIRMED / design.confirmation.name if design.confirmation else pilot)
-
-
-def require_writable(folder: Path) -> None:
-    """Refuse a folder that cannot be written before anything is computed for it."""
-    if "\0" in str(folder):
-        raise UserError(f"output = {str(folder)!r}: no name of a folder; choose another --output")
-    place = next(path for path in (folder, *folder.absolute().parents) if os.path.lexists(path))
-    if not place.is_dir():
-        raise UserError(f"{place}: cannot be written (a file is in the way); move it or choose another --output")
-    if not os.access(place, os.W_OK | os.X_OK):
-        raise UserError(f"{place}: cannot be written (no permission); mend permissions or choose another --output")

@@ -1,18 +1,28 @@
-"""Errors of heads, and their products over pairs: the bits of NumPy, in one pass."""
+"""Errors of heads, their products and correlations with the bits of NumPy, and sums over pairs, in one pass."""
 
 from __future__ import annotations
 
+import math
+from typing import NamedTuple
+
 import numpy as np
 
-from simstudy.kernels.jit import exact_kernel, writable
+from simstudy.kernels.jit import exact_kernel, kept_by_thread, kernel, writable
 
-# Index legend: r replicate, q query, h and g head, k pair h ≤ g in the order of `numpy.triu_indices`.
+# Index legend: b block, r replicate, c case, q query, h and g head, k pair h ≤ g in the order of `numpy.triu_indices`.
+
+_NONE = np.empty((0, 0, 0)), np.empty((0, 0, 0, 0))
 
 
-def error_products(
-    means: np.ndarray, target: np.ndarray, gram: np.ndarray | None
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Errors of heads, and what replicates add to sums of their products.
+def add_errors(
+    means: np.ndarray,
+    target: np.ndarray,
+    gram: np.ndarray | None,
+    control: tuple[np.ndarray, np.ndarray] | None,
+    error_sums: np.ndarray,
+    product_sums: np.ndarray,
+) -> np.ndarray:
+    """Add errors of heads and their products to the sums of blocks, to each those of as many consecutive replicates.
 
     Parameters
     ----------
@@ -22,60 +32,206 @@ def error_products(
         m(x_q).
     gram : array (R, Q, H, H) or None
         Covariance of the estimates given the keys, which is added to the products.
+    control : arrays (R, Q, H) and (R, Q, P), or None
+        What is taken off errors and products.
+    error_sums : float64 array (B, Q, H)
+    product_sums : float64 array (B, Q, P)
+        Over pairs h ≤ g, in the order of `numpy.triu_indices`.
 
     Returns
     -------
-    errors : float64 array (R, Q, H)
-    products : float64 array (R, Q, P)
-        Over pairs h ≤ g, in the order of `numpy.triu_indices`.
-    defined : bool array (R,)
-        Whether all products are finite.
+    bool array (R,)
+        Whether all products are finite; other replicates are not added.
     """
-    n_heads = means.shape[2]
-    errors = np.empty(means.shape)
-    products = np.empty((*means.shape[:2], n_heads * (n_heads + 1) // 2))
     defined = np.empty(len(means), np.bool_)
-    added = np.empty((0, 0, 0, 0)) if gram is None else writable(gram, float)
-    _error_products(writable(means, float), writable(target, float), added, errors, products, defined)
-    return errors, products, defined
+    added = _NONE[1] if gram is None else writable(gram, float)
+    taken = _NONE[0], _NONE[0]
+    if control is not None:
+        taken = writable(control[0], float), writable(control[1], float)
+    memory = _memory(error_sums.shape[1:], product_sums.shape[1:])
+    _add_errors(writable(means, float), target, added, *taken, *memory, error_sums, product_sums, defined)
+    return defined
 
 
-def sums_over_queries(numbers: np.ndarray) -> np.ndarray:
-    """Σ_q x_qh x_qg: float64 (R, H, H) from (R, Q, H)."""
-    sums = np.zeros((len(numbers), numbers.shape[2], numbers.shape[2]))
-    _sum_products(writable(numbers, float), sums)
-    return sums
+def correlations_over_queries(numbers: np.ndarray) -> np.ndarray:
+    """Correlation over queries of heads h ≠ g: float64 (R, H(H − 1)) from (R, Q, H); NaN for a constant head."""
+    n_heads = numbers.shape[2]
+    found = np.empty((len(numbers), n_heads * (n_heads - 1)))
+    _correlate(writable(numbers, float), *_memory((n_heads,), (n_heads, n_heads)), found)
+    return found
+
+
+class PairSums(NamedTuple):
+    """Sums over heads, or over ordered pairs of different heads, at each query: float64 (C, Q).
+
+    Attributes
+    ----------
+    error, variance
+        Over heads: of second moments, and of variances.
+    second, covariance, correlation
+        Over pairs.
+    """
+
+    error: np.ndarray
+    variance: np.ndarray
+    second: np.ndarray
+    covariance: np.ndarray
+    correlation: np.ndarray
+
+
+def sums_over_pairs(bias: np.ndarray, products: np.ndarray, overlap: np.ndarray) -> PairSums:
+    """Sums over pairs of heads at each query, without a matrix at each: these would pass memory many times.
+
+    Parameters
+    ----------
+    bias : array (C, Q, H)
+        Mean errors.
+    products : array (C, Q, P)
+        Mean products of errors over pairs h ≤ g, in the order of `numpy.triu_indices`.
+    overlap : array (C, H, H) or (1, H, H)
+        What products of numbers are multiplied with to be those of vectors.
+    """
+    sums = np.empty((len(PairSums._fields), *bias.shape[:2]))
+    arguments = (writable(each, float) for each in (bias, products, overlap))
+    _sum_over_pairs(*arguments, np.empty((2, bias.shape[2])), sums)
+    return PairSums(*sums)
+
+
+@kernel
+def _sum_over_pairs(bias, products, overlap, work, sums):
+    # Second moments S = O P, covariances C = S - O b b', and correlations C[h, g] / sqrt(C[h, h] C[g, g]).
+    # sums[:, c, q] = sum_h S[h, h], sum_h C[h, h], sum of S, of C and of correlations over h != g
+    n_cases, n_queries, n_heads = bias.shape
+    variance, inverse = work
+    for c in range(n_cases):
+        shared = overlap[c % overlap.shape[0]]
+        for q in range(n_queries):
+            b, error, negative = bias[c, q], 0.0, 0
+            for h in range(n_heads):
+                own = shared[h, h] * products[c, q, h * n_heads - h * (h - 1) // 2]
+                error += own
+                variance[h] = own - shared[h, h] * (b[h] * b[h])
+                negative += variance[h] < 0.0
+                inverse[h] = 1.0 / math.sqrt(abs(variance[h]))
+            second = covariance = correlation = 0.0
+            for h in range(n_heads):
+                row, first = shared[h], h * n_heads - h * (h - 1) // 2 - h
+                of_row = 0.0
+                for g in range(h + 1, n_heads):
+                    moment = row[g] * products[c, q, first + g]
+                    centred = moment - row[g] * (b[h] * b[g])
+                    second += moment
+                    covariance += centred
+                    of_row += centred * inverse[g]
+                correlation += of_row * inverse[h]
+            sums[0, c, q], sums[1, c, q] = error, variance.sum()
+            sums[2, c, q], sums[3, c, q] = 2.0 * second, 2.0 * covariance
+            # Estimates of a variance may be negative: heads of either sign have no correlation.
+            sums[4, c, q] = 2.0 * correlation if negative in (0, n_heads) else np.nan
+
+
+@kept_by_thread
+def _memory(*shapes: tuple[int, ...]) -> list[np.ndarray]:
+    return [np.empty((2, *shape)) for shape in shapes]
 
 
 @exact_kernel
-def _error_products(means, target, gram, errors, products, defined):
-    # errors[r, q, h] = means[r, q, h] - target[q]
-    # products[r, q, k] = errors[r, q, h] errors[r, q, g] + gram[r, q, h, g]
-    n_replicates, n_queries, n_heads = means.shape
-    for r in range(n_replicates):
-        finite = True
-        for q in range(n_queries):
-            row, pairs = errors[r, q], products[r, q]
-            for h in range(n_heads):
-                row[h] = means[r, q, h] - target[q]
-            for h in range(n_heads):
-                some = pairs[h * n_heads - h * (h - 1) // 2 :]
-                for g in range(n_heads - h):
-                    some[g] = row[h] * row[h + g]
-                for g in range(n_heads - h if gram.size else 0):
-                    some[g] += gram[r, q, h, h + g]
-            for k in range(pairs.size):
-                # Of infinities and NaN the difference is NaN.
-                finite &= pairs[k] - pairs[k] == 0
-        defined[r] = finite
+def _add_errors(means, target, gram, less_errors, less_products, errors, products, error_sums, product_sums, defined):
+    # errors[0, q, h] = means[r, q, h] - target[q] and products[0, q, k] = errors[0, q, h] errors[0, q, g] +
+    # gram[r, q, h, g], less what control takes off; errors[1] and products[1] are the sums of one block.
+    length = len(means) // max(1, len(error_sums))
+    for b in range(len(error_sums)):
+        errors[1], products[1] = 0, 0
+        for r in range(b * length, (b + 1) * length):
+            for q in range(target.size):
+                _multiply_errors(means[r, q], target[q], gram, r, q, errors[0, q], products[0, q])
+            if less_errors.size:
+                _subtract(less_errors[r], errors[0])
+                _subtract(less_products[r], products[0])
+            defined[r] = _finite(products[0])
+            if defined[r]:
+                _add(errors[0], errors[1])
+                _add(products[0], products[1])
+        _add(errors[1], error_sums[b])
+        _add(products[1], product_sums[b])
 
 
 @exact_kernel
-def _sum_products(numbers, sums):
-    # sums[r, h, g] = sum_q numbers[r, q, h] numbers[r, q, g]
-    n_replicates, n_queries, n_heads = numbers.shape
-    for r in range(n_replicates):
-        for q in range(n_queries):
-            for h in range(n_heads):
-                for g in range(n_heads):
-                    sums[r, h, g] += numbers[r, q, h] * numbers[r, q, g]
+def _multiply_errors(means, target, gram, r, q, errors, products):
+    n_heads, place = means.size, 0
+    for h in range(n_heads):
+        errors[h] = means[h] - target
+    for h in range(n_heads):
+        pairs, others = products[place:], errors[h:]
+        place += others.size
+        if gram.size:
+            given = gram[r, q, h, h:]
+            for g in range(others.size):
+                pairs[g] = errors[h] * others[g] + given[g]
+        else:
+            for g in range(others.size):
+                pairs[g] = errors[h] * others[g]
+
+
+@exact_kernel
+def _finite(numbers):
+    finite = True
+    for q in range(len(numbers)):
+        row = numbers[q]
+        for k in range(row.size):
+            # Of infinities and NaN the difference is NaN.
+            finite &= row[k] - row[k] == 0
+    return finite
+
+
+@exact_kernel
+def _add(numbers, sums):
+    for q in range(len(sums)):
+        row, total = numbers[q], sums[q]
+        for k in range(total.size):
+            total[k] += row[k]
+
+
+@exact_kernel
+def _subtract(numbers, sums):
+    for q in range(len(sums)):
+        row, total = numbers[q], sums[q]
+        for k in range(total.size):
+            total[k] -= row[k]
+
+
+@exact_kernel
+def _correlate(numbers, centred, sums, found):
+    products, mean = sums[0], sums[1, 0]
+    for r in range(len(numbers)):
+        sums[:] = 0
+        _add_rows(numbers[r], mean)
+        for h in range(mean.size):
+            mean[h] /= numbers.shape[1]
+        for q in range(numbers.shape[1]):
+            _add_square(numbers[r, q], mean, centred[0], products)
+        k = 0
+        for h in range(mean.size):
+            for g in range(mean.size):
+                if h != g:
+                    found[r, k] = products[h, g] / (np.sqrt(products[h, h]) * np.sqrt(products[g, g]))
+                    k += 1
+
+
+@exact_kernel
+def _add_rows(rows, total):
+    for q in range(len(rows)):
+        row = rows[q]
+        for h in range(total.size):
+            total[h] += row[h]
+
+
+@exact_kernel
+def _add_square(numbers, mean, row, products):
+    # products[h, g] += row[h] row[g], with row = numbers - mean
+    for h in range(row.size):
+        row[h] = numbers[h] - mean[h]
+    for h in range(row.size):
+        some = products[h]
+        for g in range(row.size):
+            some[g] += row[h] * row[g]

@@ -212,14 +212,24 @@ def take_sums(lane_sums, q, sums):
 
 
 @kernel
-def take_products(lane_products, q, products):
-    """As `take_sums`, for products[q, h, g]."""
-    n_lanes = min(lane_products.shape[2], len(products) - q)
-    block = 0
-    for h in range(0, products.shape[1], 4):
-        for g in range(0, h + 1, 4):
-            for k in range(16):
-                for lane in range(n_lanes):
-                    products[q + lane, h + k // 4, g + k % 4] += lane_products[block, k, lane]
-            block += 1
+def add_lanes(lane_products, totals):
+    """Add the products of the lanes to their totals, and set them to zero."""
+    for block in range(len(totals)):
+        for k in range(16):
+            row, total = lane_products[block, k], totals[block, k]
+            for lane in range(row.size):
+                total[lane] += row[lane]
     lane_products[:] = 0
+
+
+@kernel
+def take_products(totals, products):
+    """Set products[q, h, g] for g ≤ h from the totals of the lanes (vector of queries, block, 16, lane)."""
+    width = totals.shape[3]
+    for q in range(len(products)):
+        block = 0
+        for h in range(0, products.shape[1], 4):
+            for g in range(0, h + 1, 4):
+                for k in range(16):
+                    products[q, h + k // 4, g + k % 4] = totals[q // width, block, k, q % width]
+                block += 1

@@ -8,11 +8,12 @@ from __future__ import annotations
 import numpy as np
 
 from simstudy.kernels.elementary import lowest_float32, lowest_float64
-from simstudy.kernels.jit import kernel
+from simstudy.kernels.jit import inlined, kernel
 from simstudy.kernels.lanes import (
     EXP2,
     STRIP,
     add_lane_products,
+    add_lanes,
     scale_weights,
     sum_weights,
     take_products,
@@ -28,10 +29,6 @@ from simstudy.kernels.vectors import flush_denormals, lanes, restore_denormals
 
 BUSY_LANES = 0.9
 """Share of lanes with a query from which on vectors of queries are faster than vectors of keys."""
-_FUNCTIONS = {
-    np.dtype(np.float32): (EXP2["float32"], lowest_float32),
-    np.dtype(np.float64): (EXP2["float64"], lowest_float64),
-}
 
 
 def worth_while(keys: np.ndarray, queries: np.ndarray) -> bool:
@@ -44,8 +41,8 @@ def estimates(keys: np.ndarray, values: np.ndarray, queries: np.ndarray, law: La
     """Return what `few_queries.estimates` does, and which (r, q) of it are done."""
     found = np.empty((len(keys), queries.shape[3], keys.shape[1]))
     done = np.empty(found.shape[:2], np.bool_)
-    memory = memory_for(keys, queries, 1), lane_memory_for(keys, 1)
-    _estimates(*_FUNCTIONS[keys.dtype], keys, values, queries, law, *memory, found, done)
+    memory = memory_for(keys, queries, 1), lane_memory_for(keys, queries, 1)
+    _ESTIMATES[keys.dtype.name](keys, values, queries, law, *memory, found, done)
     return found, done
 
 
@@ -56,12 +53,12 @@ def moments(
     means = np.empty((len(keys), queries.shape[3], keys.shape[1]))
     grams, logs = np.empty((*means.shape, keys.shape[1])), np.empty(means.shape if with_mass else (0, 0, 0))
     done = np.empty(means.shape[:2], np.bool_)
-    memory = memory_for(keys, queries, keys.shape[1]), lane_memory_for(keys, keys.shape[1])
-    _moments(*_FUNCTIONS[keys.dtype], keys, values, variances, queries, law, *memory, means, grams, logs, done)
+    memory = memory_for(keys, queries, keys.shape[1]), lane_memory_for(keys, queries, keys.shape[1])
+    _MOMENTS[keys.dtype.name](keys, values, variances, queries, law, *memory, means, grams, logs, done)
     return means, grams, logs, done
 
 
-@kernel
+@inlined
 def _estimates(exp2, lowest, keys, values, queries, law, memory, lane_memory, estimates, done):
     # estimates[r, q, h] = sum_i w_i values[r, i] / sum_i w_i
     n_replicates, n_heads, n_queries = len(keys), keys.shape[1], queries.shape[3]
@@ -96,7 +93,7 @@ def _sum(exp2, keys, values, law, memory, lane_memory):
             take_sums(lane_sums, q, memory.sums)
 
 
-@kernel
+@inlined
 def _moments(exp2, lowest, keys, values, variances, queries, law, memory, lane_memory, means, grams, logs, done):
     # means, grams and logs as in `few_queries`
     n_replicates, n_heads, n_queries = len(keys), keys.shape[1], queries.shape[3]
@@ -128,7 +125,8 @@ def _multiply(exp2, keys, values, variances, largest, law, memory, lane_memory):
     lane_sums, lane_products, width = lane_memory.sums, lane_memory.products, lane_memory.sums.shape[2]
     scaled = not _constant(variances)
     memory.sums[:] = 0
-    memory.products[:] = 0
+    totals = lane_memory.totals
+    totals[:] = 0
     for start in range(0, n_keys, TILE):
         size = min(TILE, n_keys - start)
         copy(values, start, size, y)
@@ -143,7 +141,8 @@ def _multiply(exp2, keys, values, variances, largest, law, memory, lane_memory):
                     scale_weights(strips, scale, first, width)
                 add_lane_products(strips, width, lane_products)
             take_sums(lane_sums, q, memory.sums)
-            take_products(lane_products, q, memory.products)
+            add_lanes(lane_products, totals[q // width])
+    take_products(totals, memory.products)
 
 
 @kernel
@@ -152,3 +151,27 @@ def _constant(numbers):
     for i in range(numbers.size):
         same = same and numbers[i] == numbers[0]
     return same
+
+
+# A kernel for each precision: functions among the arguments of a call cost more than a small replicate.
+
+
+def _estimates_by(exp2, lowest):
+    @kernel
+    def estimates(keys, values, queries, law, memory, lane_memory, found, done):
+        _estimates(exp2, lowest, keys, values, queries, law, memory, lane_memory, found, done)
+
+    return estimates
+
+
+def _moments_by(exp2, lowest):
+    @kernel
+    def moments(keys, values, variances, queries, law, memory, lane_memory, means, grams, logs, done):
+        _moments(exp2, lowest, keys, values, variances, queries, law, memory, lane_memory, means, grams, logs, done)
+
+    return moments
+
+
+_LOWEST = {"float32": lowest_float32, "float64": lowest_float64}
+_ESTIMATES = {name: _estimates_by(EXP2[name], lowest) for name, lowest in _LOWEST.items()}
+_MOMENTS = {name: _moments_by(EXP2[name], lowest) for name, lowest in _LOWEST.items()}

@@ -1,8 +1,10 @@
-"""Arrays that kernels of heads write to: they may not allocate."""
+"""Arrays that kernels of heads write to: they may not allocate; and what becomes of freed memory."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import ctypes
+import sys
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -33,6 +35,7 @@ class LaneMemory(NamedTuple):
     strips: np.ndarray  # (head, lanes of each key of a strip) exponents and weights
     sums: np.ndarray  # (head, 2, lane)
     products: np.ndarray  # (block, 16, lane): see `lanes.add_lane_products`
+    totals: np.ndarray  # (vector of queries, block, 16, lane) their sums over tiles, float64
 
 
 def memory_for(keys: np.ndarray, queries: np.ndarray, n_heads: int) -> Memory:
@@ -60,18 +63,20 @@ def _memory(n_heads: int, head_dim: int, n_queries: int, real: np.dtype) -> Memo
     )
 
 
-def lane_memory_for(keys: np.ndarray, n_heads: int) -> LaneMemory:
+def lane_memory_for(keys: np.ndarray, queries: np.ndarray, n_heads: int) -> LaneMemory:
     """As `memory_for`."""
-    return _lane_memory(n_heads, keys.dtype)
+    return _lane_memory(n_heads, queries.shape[3], keys.dtype)
 
 
 @kept_by_thread
-def _lane_memory(n_heads: int, real: np.dtype) -> LaneMemory:
-    blocks, width = -(-n_heads // 4), lanes(real.itemsize)
+def _lane_memory(n_heads: int, n_queries: int, real: np.dtype) -> LaneMemory:
+    fours, width = -(-n_heads // 4), lanes(real.itemsize)
+    products = _zeros((fours * (fours + 1) // 2, 16, width), real)
     return LaneMemory(
-        strips=_zeros((4 * blocks, (STRIP + 1) * width), real),
+        strips=_zeros((4 * fours, (STRIP + 1) * width), real),
         sums=_zeros((n_heads, 2, width), real),
-        products=_zeros((blocks * (blocks + 1) // 2, 16, width), real),
+        products=products,
+        totals=np.zeros((-(-n_queries // width), *products.shape)),
     )
 
 
@@ -83,3 +88,19 @@ def _zeros(shape: tuple[int, ...], real: np.dtype) -> np.ndarray:
     array = aligned(shape, real)
     array[:] = 0
     return array
+
+
+# Of `mallopt` of the GNU C library, which takes no larger one for mapping.
+_TRIM_THRESHOLD, _MMAP_THRESHOLD = (-1, 64 << 20), (-3, 32 << 20)
+
+
+def _keep_freed_memory() -> None:
+    # By itself the allocator gives the arrays of a piece of a batch back to the system, and gets them again page by
+    # page, cleared, for the next piece: up to a third of the time, depending on what else the process has freed.
+    library: Any = ctypes.CDLL(None) if sys.platform == "linux" else None
+    if hasattr(library, "mallopt"):
+        for option in (_TRIM_THRESHOLD, _MMAP_THRESHOLD):
+            library.mallopt(*option)
+
+
+_keep_freed_memory()

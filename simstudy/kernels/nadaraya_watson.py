@@ -98,6 +98,8 @@ def nw_moments(
 
 def queries_left(done: np.ndarray, queries: np.ndarray) -> Iterator[tuple[slice, tuple[int, np.ndarray], np.ndarray]]:
     """Yield replicates with queries that are not done: replicate, place of these queries, and the queries."""
+    if done.all():
+        return
     for r in np.flatnonzero(~done.all(axis=1)):
         left = np.flatnonzero(~done[r])
         own = queries[r if len(queries) > 1 else 0]

@@ -14,6 +14,7 @@ import numpy as np
 
 from simstudy.attention.combinations import Combine
 from simstudy.design.settings.cell import ATTENDED
+from simstudy.kernels.errors import PairSums, sums_over_pairs
 from simstudy.replicates.moments import Array
 
 Measures = dict[str, Array]
@@ -25,16 +26,6 @@ SINGULAR = 1e-12
 """Share of its variance that a head has of its own at least, for its correlations with others to have an inverse."""
 
 # Index legend: c case, q query, h and g heads.
-
-
-class AtQueries(NamedTuple):
-    """What heads do at each query: (case, query, head), three times (case, query, head, head), (case, query)."""
-
-    bias: Array
-    bias_product: Array
-    covariance: Array
-    second: Array
-    correlation: Array
 
 
 class Averages(NamedTuple):
@@ -67,45 +58,66 @@ class Averages(NamedTuple):
     statistics: Array
 
 
-def at_queries(means: Means, overlap: Array) -> AtQueries:
-    """Return biases, and products of biases, covariances, second moments and correlations of errors at each query.
+def averages(means: Means, target: Array, overlap: Array) -> tuple[Averages, PairSums]:
+    """Return the averages over queries, and sums over heads and pairs at each of them.
 
-    The overlap (head, head), or (case, 1, head, head), makes products of numbers those of vectors.
+    Parameters
+    ----------
+    means
+        Of errors, of products of errors, and of statistics.
+    target : (query,), or (case, query) where each case has its own
+        What is estimated.
+    overlap : (head, head), or (case, head, head)
+        Makes products of numbers those of vectors.
     """
-    bias, products, _ = means
-    second = overlap * _square(products, bias.shape[-1])
-    bias_product = overlap * (bias[..., :, None] * bias[..., None, :])
-    covariance = second - bias_product
-    return AtQueries(bias, bias_product, covariance, second, _mean_over_pairs(_scaled(covariance)))
-
-
-def averages(means: Means, target: Array, overlap: Array) -> Averages:
-    """Return the averages over queries; ``target`` is (query,), or (case, query) where each case has its own."""
-    return _averages(at_queries(means, overlap), means[2], target, overlap)
-
-
-def _averages(at: AtQueries, statistics: Array, target: Array, overlap: Array) -> Averages:
-    squares = np.broadcast_to(target**2, at.correlation.shape)
-    second, square = _mean(at.second, -3), _mean(squares, -1)
-    bias_target = _mean(at.bias * target[..., None], -2)
-    of_values = overlap.reshape(-1, *overlap.shape[-2:])
+    bias, products, statistics = means
+    n_heads = bias.shape[-1]
+    of_values = _of_heads(overlap, n_heads)
+    pairs = sums_over_pairs(bias, products, of_values)
+    square = _mean(np.broadcast_to(target**2, bias.shape[:2]), -1)
+    bias_target = _mean(bias * target[..., None], -2)
+    second = of_values * _square(_mean(products, -2), n_heads)
+    bias_product = of_values * (np.swapaxes(bias, 1, 2) @ bias / (bias.shape[1] or np.nan))
     target_part = bias_target[:, :, None] + bias_target[:, None] + square[:, None, None]
     cosine = np.broadcast_to(_scaled(of_values).mean(axis=(-2, -1)), len(statistics))
     return Averages(
-        _mean(at.bias_product, -3), _mean(at.covariance, -3), second, bias_target, second + of_values * target_part,
-        square, _mean(at.correlation, -1), cosine, statistics,
-    )  # fmt: skip
+        bias_product, second - bias_product, second, bias_target, second + of_values * target_part,
+        square, _mean(_over_pairs(pairs.correlation, n_heads), -1), cosine, statistics,
+    ), pairs  # fmt: skip
 
 
 def measures_at(means: Means, target: Array, combine: Combine, names: Sequence[str], overlap: Array) -> Measures:
     """Return every measure at given query points, averaged over them and at each; arguments as of `measures_of`."""
-    at = at_queries(means, overlap)
-    values = measures_of(_averages(at, means[2], target, overlap), combine, names)
+    bias, products, _ = means
+    n_heads = bias.shape[-1]
+    average, pairs = averages(means, target, overlap)
+    values = measures_of(average, combine, names)
     weights = values["combination_weight"]
-    squared_bias = _squared_bias(weights[:, None], at.bias_product, at.bias * target[..., None], target**2)
-    ensemble = np.einsum("ch,cqhg,cg->cq", weights, at.covariance, weights)
-    by_query = _of_moments(squared_bias, ensemble, at.covariance, at.second) | {"correlation": at.correlation}
+    outer = weights[:, :, None] * weights[:, None] * _of_heads(overlap, n_heads)
+    second, of_bias = _forms(outer, bias, products)
+    squared_bias = of_bias + _of_excess(weights[:, None], bias * target[..., None], target**2)
+    of_covariance = (pairs.variance / n_heads, _over_pairs(pairs.covariance, n_heads))
+    of_second = (pairs.error / n_heads, (pairs.error + pairs.second) / n_heads**2)
+    by_query = _of_moments(squared_bias, second - of_bias, of_covariance, of_second, n_heads)
+    by_query["correlation"] = _over_pairs(pairs.correlation, n_heads)
     return values | {f"{name}_by_query": each for name, each in by_query.items()}
+
+
+def _forms(outer: Array, bias: Array, products: Array) -> tuple[Array, Array]:
+    """Sums of products, and of products of biases, times a symmetric matrix (case, head, head) at each query."""
+    rows, columns = np.triu_indices(outer.shape[-1])
+    packed = outer[:, rows, columns] * np.where(rows == columns, 1.0, 2.0)
+    return (products @ packed[:, :, None])[..., 0], np.einsum("cqh,cqh->cq", bias @ outer, bias)
+
+
+def _of_heads(overlap: Array, n_heads: int) -> Array:
+    """Overlap (case or 1, head, head)."""
+    return np.broadcast_to(overlap, (*overlap.shape[:-2], n_heads, n_heads)).reshape(-1, n_heads, n_heads)
+
+
+def _over_pairs(total: Array, n_heads: int) -> Array:
+    """Mean over ordered pairs of different heads from their sum; NaN for a single head."""
+    return total / (n_heads * (n_heads - 1)) if n_heads > 1 else np.full_like(total, np.nan)
 
 
 def measures_of(average: Averages, combine: Combine, names: Sequence[str]) -> Measures:
@@ -122,9 +134,13 @@ def measures_of(average: Averages, combine: Combine, names: Sequence[str]) -> Me
     """
     covariance, n_heads = average.covariance, average.covariance.shape[-1]
     weights = combine(average.second, average.bias_target, average.target_square)
-    squared_bias = _squared_bias(weights, average.bias_product, average.bias_target, average.target_square)
+    squared_bias = _of_excess(weights, average.bias_target, average.target_square)
+    squared_bias += np.einsum("ch,chg,cg->c", weights, average.bias_product, weights)
     ensemble_variance = np.einsum("ch,chg,cg->c", weights, covariance, weights)
-    values = _of_moments(squared_bias, ensemble_variance, covariance, average.second)
+    variance, error = (np.diagonal(each, axis1=1, axis2=2).mean(axis=-1) for each in (covariance, average.second))
+    of_covariance = (variance, _mean_over_pairs(covariance))
+    of_second = (error, average.second.mean(axis=(-2, -1)))
+    values = _of_moments(squared_bias, ensemble_variance, of_covariance, of_second, n_heads)
     values["correlation"] = average.correlation
     indices, extra = np.split(average.statistics, [average.statistics.shape[-1] - len(names)], axis=-1)
     values |= dict(zip(names, extra.T, strict=True))
@@ -145,12 +161,10 @@ def measures_of(average: Averages, combine: Combine, names: Sequence[str]) -> Me
     }
 
 
-def _squared_bias(weights: Array, bias_product: Array, bias_target: Array, target_square: Array) -> Array:
-    """Squared bias from weights (..., head) and what `Averages` says, averaged over queries or at each of them."""
-    # Of weights that do not sum to 1 the target itself is shrunk or inflated.
+def _of_excess(weights: Array, bias_target: Array, target_square: Array) -> Array:
+    """Part of the squared bias by which weights (..., head) that do not sum to 1 shrink or inflate the target."""
     excess = weights.sum(axis=-1) - 1.0
-    within = np.einsum("...h,...hg,...g->...", weights, bias_product, weights)
-    return np.asarray(within + 2.0 * excess * (weights * bias_target).sum(axis=-1) + excess**2 * target_square)
+    return np.asarray(2.0 * excess * (weights * bias_target).sum(axis=-1) + excess**2 * target_square)
 
 
 def _spectral_indices(covariance: Array) -> Array:
@@ -180,10 +194,17 @@ def _linear_predictability(covariance: Array) -> Array:
     return np.where(undefined, np.nan, (1.0 - 1.0 / inverse).mean(axis=-1))
 
 
-def _of_moments(squared_bias: Array, ensemble_variance: Array, covariance: Array, second: Array) -> Measures:
-    """Measures that follow from bias, covariance and second moments, averaged over queries or at each of them."""
-    variance, between = np.diagonal(covariance, axis1=-2, axis2=-1).mean(axis=-1), _mean_over_pairs(covariance)
-    error = np.diagonal(second, axis1=-2, axis2=-1).mean(axis=-1)
+def _of_moments(
+    squared_bias: Array, ensemble_variance: Array, covariance: tuple[Array, Array], second: tuple[Array, Array],
+    n_heads: int,
+) -> Measures:  # fmt: skip
+    """Measures that follow from bias, covariance and second moments, averaged over queries or at each of them.
+
+    Of the covariance: the mean of variances, and that over pairs of different heads.  Of second moments: the mean over
+    heads, and that over all pairs.
+    """
+    variance, between = covariance
+    error, product = second
     return {
         "squared_bias": squared_bias,
         "mean_squared_bias": error - variance,
@@ -191,8 +212,8 @@ def _of_moments(squared_bias: Array, ensemble_variance: Array, covariance: Array
         "mean_covariance": between,
         "ensemble_variance": ensemble_variance,
         "mse": squared_bias + ensemble_variance,
-        "ambiguity": error - second.mean(axis=(-2, -1)),
-        "effective_heads": _effective_heads(variance, between, covariance.shape[-1]),
+        "ambiguity": error - product,
+        "effective_heads": _effective_heads(variance, between, n_heads),
     }
 
 

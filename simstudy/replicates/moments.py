@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from simstudy.attention.members import Control
 from simstudy.kernels.devices import is_there
-from simstudy.kernels.errors import error_products
+from simstudy.kernels.errors import add_errors
 
 Array = NDArray[np.float64]
 
@@ -89,31 +89,25 @@ def update(
         Geometric diversity indices, and the statistics of the cell after them.
     """
     rows_of = slice(blocks.start, blocks.stop)
+    error_sums, product_sums = moments.error_sum[rows_of], moments.product_sum[rows_of]
     if is_there(gram):
         from simstudy.kernels import cuda
 
-        *sums, defined = cuda.sum_replicates(means, gram, moments.target, len(blocks))
+        errors, products, defined = cuda.sum_replicates(means, gram, moments.target, len(blocks))
+        error_sums += errors
+        product_sums += products
     else:
-        errors, products, defined = error_products(means, moments.target, gram)
-        if control is not None:
-            errors -= control.errors
-            products -= control.products
-            defined = np.asarray(np.isfinite(products).all(axis=(1, 2)))
-        sums = [_by_block(each, defined, blocks) for each in (errors, products)]
-    failed = first + np.flatnonzero(~defined)
-    if failed.size:
-        moments = moments._replace(failed=np.concatenate([moments.failed, failed]))
-    moments.n_defined[rows_of] += _by_block(defined, defined, blocks)
-    moments.error_sum[rows_of] += sums[0]
-    moments.product_sum[rows_of] += sums[1]
-    moments.statistic_sum[rows_of] += _by_block(statistics, defined, blocks)
+        defined = add_errors(means, moments.target, gram, control, error_sums, product_sums)
+    if not defined.all():
+        moments = moments._replace(failed=np.concatenate([moments.failed, first + np.flatnonzero(~defined)]))
+        statistics = np.where(defined[:, None], statistics, 0.0)
+    moments.n_defined[rows_of] += _by_block(defined, blocks)
+    moments.statistic_sum[rows_of] += _by_block(statistics, blocks)
     return moments
 
 
-def _by_block(values: NDArray[Any], defined: NDArray[np.bool_], blocks: range) -> NDArray[Any]:
-    """Sum over the defined replicates of each block: (block, ...) from (replicate, ...)."""
-    if not defined.all():
-        values = np.where(defined.reshape(-1, *[1] * (values.ndim - 1)), values, 0)
+def _by_block(values: NDArray[Any], blocks: range) -> NDArray[Any]:
+    """Sum over the replicates of each block: (block, ...) from (replicate, ...)."""
     return values.reshape(len(blocks), len(values) // len(blocks), *values.shape[1:]).sum(axis=1)
 
 

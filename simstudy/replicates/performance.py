@@ -99,18 +99,16 @@ def performance(
     if len(sums.n_defined) < 2:
         raise ValueError(f"{len(sums.n_defined)} block(s) with a defined replicate; at least 2 are needed")
     lengths = np.ones(len(used), np.int64) if lengths is None else lengths
-    whole, *parts = (
-        measures_at(_means(sums, part), sums.target, combine, statistics, overlap)
-        for part in (slice(0, 0), *_chunks(sums))
-    )
-    left_out = _concatenate(parts)
+    parts = [measures_at(_means(sums, part), sums.target, combine, statistics, overlap) for part in _chunks(sums)]
+    whole = {name: values[0] for name, values in parts[0].items()}
+    left_out = {name: np.concatenate([part[name][1:] for part in parts]) for name in whole}
     estimate, mcse, contribution = {}, {}, {}
     for name, values in left_out.items():
-        estimate[name], share = jackknife(whole[name][0], values, sums.n_defined, lengths[used])
+        estimate[name], share = jackknife(whole[name], values, sums.n_defined, lengths[used])
         mcse[name] = np.sqrt((share**2).sum(axis=0))
         if values.ndim == 1 or name == "hdi":
             contribution[name] = placed(share, used)
-    quadratic = quadratic_errors(blocks, whole["combination_weight"][0], overlap, lengths)
+    quadratic = quadratic_errors(blocks, whole["combination_weight"], overlap, lengths)
     for name, error in quadratic.items():
         mcse[name] = np.hypot(mcse[name], error)
     remainder = {name: float(quadratic[name]) for name in quadratic if name in contribution}
@@ -222,17 +220,14 @@ def _chunks(sums: Moments) -> Iterator[slice]:
 
 
 def _means(sums: Moments, left_out: slice) -> Means:
-    """Means of errors, products and indices, each with one of the blocks left out; of all blocks for an empty slice."""
+    """Means of errors, products and indices: of all blocks, then with each of some blocks left out."""
+    count = np.concatenate([[0], sums.n_defined[left_out]])
+    count = (sums.n_defined.sum() - count).astype(float)
 
     def mean(field: Array) -> Array:
         total = field.sum(axis=0)
-        kept = total - field[left_out] if left_out.stop > left_out.start else total[None]
-        return kept / count.reshape(-1, *[1] * (field.ndim - 1))
+        kept = np.concatenate([total[None], total - field[left_out]])
+        kept /= count.reshape(-1, *[1] * (field.ndim - 1))
+        return kept
 
-    whole = left_out.stop == left_out.start
-    count = np.atleast_1d(sums.n_defined.sum() - (0 if whole else sums.n_defined[left_out])).astype(float)
     return mean(sums.error_sum), mean(sums.product_sum), mean(sums.statistic_sum)
-
-
-def _concatenate(parts: list[Measures]) -> Measures:
-    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}

@@ -144,8 +144,8 @@ def _jackknifed(drawn: Sequence[tuple[Moments, Array]]) -> tuple[Averages, Avera
         return np.asarray(kept.reshape(-1, *sums.shape[2:]))
 
     target = np.repeat(np.stack([batch.target for batch in batches]), 1 + n_blocks, axis=0)
-    through = np.repeat(np.stack(overlaps)[:, None], 1 + n_blocks, axis=0)
-    found = averages((means("error_sum"), means("product_sum"), means("statistic_sum")), target, through)
+    through = np.repeat(np.stack(overlaps), 1 + n_blocks, axis=0)
+    found, _ = averages((means("error_sum"), means("product_sum"), means("statistic_sum")), target, through)
     own, share = zip(*(_combined(each.reshape(n_batches, 1 + n_blocks, *each.shape[1:]), counts) for each in found),
                      strict=True)  # fmt: skip
     return Averages(*own), Averages(*share)

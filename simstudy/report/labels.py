@@ -9,6 +9,12 @@ from typing import Any
 from simstudy.design.measures import VARIABLES
 from simstudy.design.names import setting
 
+ALL_CLAIMS = "all_claims"
+"""Name of the figure of all claims: none that a design may give to one of its own."""
+Z_SCORES = "z_scores"
+"""Name of the figure that compares all cells with theory."""
+RESOLUTION = 150
+"""Pixels of a PNG file to the inch."""
 UNDEFINED = "–"
 
 THEORY_NAMES: dict[str, str] = {"exact": "exact", "leading": "leading order"}

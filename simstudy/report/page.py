@@ -10,13 +10,12 @@ import hashlib
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jinja2
 import numpy as np
 import xarray as xr
 from markupsafe import Markup
-from matplotlib.figure import Figure as Drawing
 
 from simstudy.design.claims import LEVEL
 from simstudy.design.document import Design, PlannedCell
@@ -24,16 +23,26 @@ from simstudy.design.measures import MEASURES, THEORIES, coordinates_of
 from simstudy.design.settings.cell import level
 from simstudy.design.settings.systems import NAMES
 from simstudy.errors import UserError
+from simstudy.execution.made import digest_of, is_made, note_made, origin_of
 from simstudy.execution.store import Store
 from simstudy.report.answer import groups, headline, said_of, standing_of
-from simstudy.report.between import between_of
 from simstudy.report.campaign import Campaign
 from simstudy.report.comparisons import comparison_lines
 from simstudy.report.confirmed import Confirmed, confirmed_of
 from simstudy.report.explorer import explored
-from simstudy.report.figures import ALL_CLAIMS, RESOLUTION, Z_SCORES, draw, draw_claims, draw_z_scores, image
 from simstudy.report.formulas import formulas_of
-from simstudy.report.labels import THEORY_NAMES, given_draws, level_name, measure_name, number, setting_name, with_error
+from simstudy.report.labels import (
+    ALL_CLAIMS,
+    RESOLUTION,
+    THEORY_NAMES,
+    Z_SCORES,
+    given_draws,
+    level_name,
+    measure_name,
+    number,
+    setting_name,
+    with_error,
+)
 from simstudy.report.tables import (
     cell_frame,
     comparison_frame,
@@ -45,6 +54,10 @@ from simstudy.report.tables import (
 from simstudy.results import factors_of
 from simstudy.verdicts.assemble import coordinates
 
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure as Drawing
+
+PAGE = "report.html"
 _AGAIN = "run the study again (stored batches of unchanged cells are not computed again)"
 MAX_REASONS = 3
 """Reasons why a theory does not apply that are listed for one grid; they may differ in every cell."""
@@ -56,7 +69,7 @@ def write_report(results: xr.Dataset, design: Design, store: Store) -> Path:
     """Write ``report.html``, ``figures/``, ``verdicts.csv``, ``comparisons.csv`` and ``cells.csv`` of a study.
 
     The page needs nothing but itself: figures are inside it, and it loads nothing.  The same results and design give
-    the same bytes.
+    the same bytes, and if these stand there already, nothing is drawn.
 
     Parameters
     ----------
@@ -79,23 +92,40 @@ def write_report(results: xr.Dataset, design: Design, store: Store) -> Path:
     """
     require_same_design(results, design, store)
     confirmed = confirmed_of(design, store)
-    drawings = _drawings(results, design, store)
-    pictures = {name: image(drawing, "png") for name, drawing in drawings.items()}
-    for name, drawing in drawings.items():
-        store.write_bytes(f"figures/{name}.png", pictures[name])
-        # Laid out once: the same in both files.
-        drawing.set_layout_engine("none")
-        store.write_bytes(f"figures/{name}.svg", image(drawing, "svg"))
+    origin = origin_of(design, "cpu", digest_of(results), confirmed)
+    if is_made(store, "report", origin):
+        return store.folder / PAGE
+    from simstudy.report.figures import (
+        image,
+        lay_out,
+    )  # with Matplotlib half a second, which a report that stands need not wait
+
+    pictures: dict[str, bytes] = {}
+    files: dict[str, bytes] = {}
+    for name, drawing in _drawings(results, design, store).items():
+        lay_out(drawing)
+        files[f"figures/{name}.png"] = pictures[name] = image(drawing, "png")
+        files[f"figures/{name}.svg"] = image(drawing, "svg")
     # The page draws claims by itself, so that they can be searched and read on a phone.
     pictures.pop(ALL_CLAIMS, None)
-    store.write_text("cells.csv", csv_of(cell_frame(results)))
-    store.write_text("verdicts.csv", csv_of(verdict_frame(results, confirmed)))
-    store.write_text("comparisons.csv", csv_of(comparison_frame(results)))
-    return store.write_text("report.html", render(results, design, pictures, confirmed))
+    texts = {
+        "cells.csv": csv_of(cell_frame(results)),
+        "verdicts.csv": csv_of(verdict_frame(results, confirmed)),
+        "comparisons.csv": csv_of(comparison_frame(results)),
+        PAGE: render(results, design, pictures, confirmed),
+    }
+    files |= {name: text.encode() for name, text in texts.items()}
+    for name, content in files.items():
+        store.write_bytes(name, content)
+    note_made(store, "report", origin, files)
+    return store.folder / PAGE
 
 
 def _drawings(results: xr.Dataset, design: Design, store: Store) -> dict[str, Drawing]:
     """All figures of a study by name: those that the design declares, cells against theory, and claims."""
+    from simstudy.report.between import between_of
+    from simstudy.report.figures import draw, draw_claims, draw_z_scores
+
     drawings = {
         name: draw(figure, name, results, between_of(figure, name, results, design, store))
         for name, figure in design.figures.items()

@@ -9,8 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Literal, NamedTuple
 
 import numpy as np
-from scipy.optimize import minimize_scalar
-from scipy.stats import norm, qmc
+import scipy
 
 from simstudy.design.settings import Bandwidth, Data, Estimator, FixedBandwidth, Heads
 from simstudy.design.settings.cell import Cell
@@ -98,8 +97,8 @@ def quasi_random_queries(n_queries: int, n_features: int, scale: float = 1.0) ->
     (Q, d) array
         The same at every call.
     """
-    sequence = qmc.Sobol(n_features, rng=np.random.default_rng(0))
-    return scale * norm.ppf(sequence.random(n_queries))
+    sequence = scipy.stats.qmc.Sobol(n_features, rng=np.random.default_rng(0))
+    return scale * scipy.special.ndtri(sequence.random(n_queries))
 
 
 def predicted_allocations(data: Data, total_dim: int, queries: Array, policy: Policy) -> list[Allocation]:
@@ -256,7 +255,8 @@ def _best_bandwidth(outcome: Callable[[float], _Outcome]) -> tuple[float, _Outco
 
     best = int(np.nanargmin(errors))
     bounds = grid[max(best - 1, 0)], grid[min(best + 1, len(grid) - 1)]
-    found = minimize_scalar(error, bounds=bounds, method="bounded", options={"xatol": _LOG_BANDWIDTH_TOLERANCE}).x
+    options = {"xatol": _LOG_BANDWIDTH_TOLERANCE}
+    found = scipy.optimize.minimize_scalar(error, bounds=bounds, method="bounded", options=options).x
     return float(np.exp(found)), _qualified(outcome, found)
 
 

@@ -7,10 +7,10 @@ noncentral χ²: p degrees of freedom, noncentrality |c|².  Index legend: h and
 from __future__ import annotations
 
 import itertools
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
-from scipy import integrate, stats
+import scipy
 
 from simstudy.design.settings import (
     CompactNormaliser,
@@ -166,14 +166,14 @@ def _moments(kernel: Kernel, head_dim: int, noncentrality: float, times: int) ->
     inside = [point for point in breaks if point < kernel.radius]
     ends = [0.0, *inside, kernel.radius]
     parts = [
-        [integrate.quad(integrand, low, high, args=(j,), epsabs=0.0, epsrel=1e-10)[0] for j in range(3)]
+        [scipy.integrate.quad(integrand, low, high, args=(j,), epsabs=0.0, epsrel=1e-10)[0] for j in range(3)]
         for low, high in itertools.pairwise(ends)
     ]
     return np.sum(parts, axis=0)
 
 
-def _squared_distance(head_dim: int, noncentrality: float) -> stats.rv_continuous:
-    return stats.ncx2(head_dim, noncentrality) if noncentrality > 0.0 else stats.chi2(head_dim)
+def _squared_distance(head_dim: int, noncentrality: float) -> Any:
+    return scipy.stats.ncx2(head_dim, noncentrality) if noncentrality > 0.0 else scipy.stats.chi2(head_dim)
 
 
 def _keys_reason(cell: Cell) -> str:

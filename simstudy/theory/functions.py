@@ -38,6 +38,11 @@ class Exponentials(NamedTuple):
     offset: Array
     precision: float
 
+    @property
+    def waves(self) -> bool:
+        """Whether all terms are waves, of modulus 1 up to their amplitude."""
+        return not (self.precision or self.linear.real.any())
+
     def __call__(self, points: Array) -> Array:
         """Values at points of shape (..., d), as an array of shape (...)."""
         squares = np.sum(points**2, axis=-1, keepdims=True)

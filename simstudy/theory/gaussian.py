@@ -25,7 +25,10 @@ def expectation(function: Function, means: Array, covariance: Array) -> Array:
     """
     total = _polynomial_mean(function, means, covariance)
     for part in function.exponentials:
-        total = total + _tilt(part, means, covariance).mass.sum(axis=1).real
+        if part.waves:
+            total = total + _phasors(part, means)[0] @ np.exp(-_halves(part, covariance))
+        else:
+            total = total + _tilt(part, means, covariance).mass.sum(axis=1).real
     return total
 
 
@@ -40,8 +43,39 @@ def product_expectation(first: Function, second: Function, means: Array, covaria
             total = total + (tilted.mass * smoothed).sum(axis=1).real
     for one in first.exponentials:
         for two in second.exponentials:
-            total = total + _tilt(product_of_exponentials(one, two), means, covariance).mass.sum(axis=1).real
+            if one.waves and two.waves:
+                total = total + _product_of_waves(one, two, means, covariance)
+            else:
+                total = total + _tilt(product_of_exponentials(one, two), means, covariance).mass.sum(axis=1).real
     return total
+
+
+def _product_of_waves(one: Exponentials, two: Exponentials, means: Array, covariance: Array) -> Array:
+    # Angles add up, so that sines and cosines of each wave do instead of those of each pair:
+    # Re a Re b = Re(a b + a conj(b)) / 2, and |k +- l|^2 / 2 in the exponents of their expectations.
+    across = one.linear.imag @ covariance @ two.linear.imag.T
+    ends = _halves(one, covariance)[:, None] + _halves(two, covariance)
+    plus, minus = np.exp(-ends - across), np.exp(-ends + across)
+    real, imaginary = _phasors(one, means)
+    other_real, other_imaginary = (real, imaginary) if two is one else _phasors(two, means)
+    both = (real @ (minus + plus)) * other_real + (imaginary @ (minus - plus)) * other_imaginary
+    return np.asarray(0.5 * both.sum(axis=1))
+
+
+def _phasors(waves: Exponentials, means: Array) -> tuple[Array, Array]:
+    """Real and imaginary parts (Q, T) of waves at the means."""
+    # NumPy's tangent of the half angle gives both, to rounding, in a fifth of the time of its cosine and sine.
+    tangents = np.tan(0.5 * (means @ waves.linear.imag.T))
+    doubled = 2.0 / (1.0 + tangents**2)
+    cosines, sines = doubled - 1.0, tangents * doubled
+    amplitude = waves.amplitude * np.exp(waves.offset)
+    real, imaginary = amplitude.real, amplitude.imag
+    return real * cosines - imaginary * sines, imaginary * cosines + real * sines
+
+
+def _halves(waves: Exponentials, covariance: Array) -> Array:
+    frequencies = waves.linear.imag
+    return np.asarray(0.5 * np.sum((frequencies @ covariance) * frequencies, axis=1))
 
 
 class _Tilt(NamedTuple):

@@ -11,8 +11,8 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike
-from scipy.optimize import brentq
 
 from simstudy.arguments import real_array
 from simstudy.theory.exact.moments import ExactPrediction
@@ -315,7 +315,7 @@ def _within(weights: Callable[[float], Array], max_square_sum: float, n_heads: i
         return weights(np.exp(lower))
     while excess(upper) > 0:
         upper += 2.0
-    return weights(np.exp(brentq(excess, lower, upper, xtol=1e-13)))
+    return weights(np.exp(scipy.optimize.brentq(excess, lower, upper, xtol=1e-13)))
 
 
 def _constrained(matrix: Array, weights: Array) -> Weighting:

@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import scipy
 import xarray as xr
-from scipy.stats import t as student_t
 
 Edit = Callable[[int, np.ndarray], np.ndarray]
 """Of a layer and the weights (H, T, T) of its heads, the weights to take instead."""
@@ -142,7 +142,7 @@ def intervene(
     about = _described("squared change of the output over its variance")
     differences = damage[:, None] - damage
     mean, error = differences.mean(axis=2), _error(differences)
-    half_width = error * student_t.ppf(0.975, len(sequences) - 1)
+    half_width = error * scipy.stats.t.ppf(0.975, len(sequences) - 1)
     return xr.Dataset(
         {
             "damage": (("edit", "sequence"), damage, about),

@@ -26,7 +26,7 @@ from simstudy.execution.account import Account
 from simstudy.execution.provenance import provenance
 from simstudy.verdicts.details import both_errors, details
 from simstudy.verdicts.figure_data import stored_numbers
-from simstudy.verdicts.predictions import Theory, predict
+from simstudy.verdicts.predictions import Theory, Told, predict
 
 _NUMERIC = {
     "n_keys", "n_features", "noise_sd", "n_heads", "head_dim", "total_dim", "angle", "spread", "head_seed", "bandwidth",
@@ -35,8 +35,9 @@ _NUMERIC = {
 
 
 def assemble(
-    design: Design, accounts: Sequence[Account], tell: Callable[[int], None] = lambda _: None, device: str = "cpu"
-) -> tuple[xr.Dataset, xr.Dataset]:
+    design: Design, accounts: Sequence[Account], tell: Callable[[int], None] = lambda _: None, device: str = "cpu",
+    told: Told | None = None,
+) -> tuple[xr.Dataset, xr.Dataset]:  # fmt: skip
     """Return all measures of all cells, empirical and theoretical, and their details, as laid out in the registry.
 
     Parameters
@@ -49,9 +50,11 @@ def assemble(
         Called before the theory of each cell is evaluated, with the number of cells before it.
     device
         Device that computed the batches.
+    told
+        What theories say of cells, as far as that was asked for before.
     """
     theories: list[dict[str, Theory]] = []
-    predicted = predict([account.planned for account in accounts])
+    predicted = predict([account.planned for account in accounts], told)
     for _ in accounts:
         tell(len(theories))
         theories.append(next(predicted))

@@ -17,11 +17,13 @@ probability (1 − q)^N ≤ exp(−d·unseen): a test martingale as well, and th
 
 from __future__ import annotations
 
+import functools
 from typing import Any, NamedTuple
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike, NDArray
-from scipy import optimize, special
+from scipy import special
 
 from simstudy.design.settings.cell import MIN_BLOCKS
 
@@ -172,9 +174,11 @@ def _log_evidence(z: ArrayLike, n_blocks: ArrayLike) -> Array:
     return np.asarray(np.log(2.0) + 0.5 * np.log(MIXTURE / (n + MIXTURE)) + rising)
 
 
+# The same for all comparisons of a claim that have as many blocks.
+@functools.lru_cache(maxsize=4096)
 def anytime_score(level: float, n_blocks: float) -> float:
     """Return the normal score at which `anytime_p` is the level: the half-width of a confidence sequence in MCSE."""
-    return float(optimize.brentq(lambda z: _log_evidence(z, n_blocks) + np.log(level), 0.0, 60.0))
+    return float(scipy.optimize.brentq(lambda z: _log_evidence(z, n_blocks) + np.log(level), 0.0, 60.0))
 
 
 def students_of(z: ArrayLike, skewness: float, n_blocks: int) -> Array:

@@ -14,7 +14,7 @@ from simstudy.execution.account import Account
 from simstudy.verdicts.comparisons import Comparison, Predictions
 from simstudy.verdicts.evidence import anytime_score
 from simstudy.verdicts.judge import judge_claim, without_error
-from simstudy.verdicts.predictions import predict
+from simstudy.verdicts.predictions import Told, predict
 
 
 class OpenClaims:
@@ -23,10 +23,18 @@ class OpenClaims:
     A claim whose verdict is out wants nothing.  Of one that is open, each comparison that is not yet proven wants of
     all its cells, so that these stay paired, as many batches as bring its score to what a verdict takes: the score
     grows like the root of their number.  Grids that ask for precision alone are left as they are.
+
+    Parameters
+    ----------
+    design
+        That of the cells.
+    told
+        What theories say of its cells so far; what claims ask for is added.
     """
 
-    def __init__(self, design: Design) -> None:
+    def __init__(self, design: Design, told: Told | None = None) -> None:
         self._design = design
+        self._told: Told = {} if told is None else told
         self._theories: dict[str, Predictions] = {}
 
     def __call__(self, accounts: Sequence[Account]) -> list[int]:
@@ -53,7 +61,7 @@ class OpenClaims:
         if source is None:
             return None
         if name not in self._theories:
-            told = [theories[source] for theories in predict([account.planned for account in accounts])]
+            told = [theories[source] for theories in predict([a.planned for a in accounts], self._told)]
             values = np.array([float(theory.measures.get(claim.measure, np.nan)) for theory in told])
             errors = np.array([float(theory.errors.get(claim.measure, 0.0)) for theory in told])
             self._theories[name] = Predictions(values, errors)

@@ -7,8 +7,8 @@ from functools import partial
 from typing import NamedTuple
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy import stats
 
 from simstudy.design.claims import OrderingClaim, RankCorrelation, ViolatedPairs
 from simstudy.verdicts.comparisons import Comparison, OrderedPairs, Selected, at, groups_by, inside
@@ -54,7 +54,7 @@ def rank_correlations(claim: RankCorrelation, of: Selected) -> Iterator[Comparis
             yield _over_heads(claim, of, cells, statistic, (claim.at_least, np.inf), SHARE_TO_CORRELATION)
             continue
         value = sign * spearman(index[None], of.estimates.values[None, cells])[0]
-        ranks = stats.rankdata(index)
+        ranks = scipy.stats.rankdata(index)
         first, second = _ordered(index)
         found = _differences(of, cells, first, second, sign)
         pairs = Pairs.of(found, ranks[second] - ranks[first])
@@ -216,7 +216,7 @@ def _compared(
 
 def spearman(x: Array, y: Array) -> Array:
     """Return Spearman's rank correlation along the last axis, ties sharing their mean rank: (draw,)."""
-    ranks = [stats.rankdata(values, axis=-1) - (values.shape[-1] + 1) / 2 for values in (x, y)]
+    ranks = [scipy.stats.rankdata(values, axis=-1) - (values.shape[-1] + 1) / 2 for values in (x, y)]
     norms = [np.sqrt((rank * rank).sum(axis=-1)) for rank in ranks]
     with np.errstate(invalid="ignore", divide="ignore"):
         correlation: Array = (ranks[0] * ranks[1]).sum(axis=-1) / (norms[0] * norms[1])

@@ -51,19 +51,27 @@ class Theory(NamedTuple):
     reason: str
 
 
-def predict(planned: Sequence[PlannedCell]) -> Iterator[dict[str, Theory]]:
+Told = dict[int, dict[str, Theory]]
+"""What theories say of the planned cells with these identities (`id`)."""
+
+
+def predict(planned: Sequence[PlannedCell], told: Told | None = None) -> Iterator[dict[str, Theory]]:
     """Yield the measures of each cell by each theory, in the order of the cells; NaN where a theory does not apply.
 
-    Cells that differ in the weights of heads alone share the moments of heads, which take nearly all the time.
+    Cells that differ in the weights of heads alone share the moments of heads, which take nearly all the time.  What
+    was ``told`` of cells before is not evaluated again, and the rest is added to it.
     """
+    told = {} if told is None else told
     waiting = Counter(_moments_of(each) for each in planned)
     known: dict[tuple[bool, str], Moments] = defaultdict(dict)
     for each in planned:
         key = _moments_of(each)
-        yield {name: _theory(name, each, known[key]) for name in THEORIES}
+        if id(each) not in told:
+            told[id(each)] = {name: _theory(name, each, known[key]) for name in THEORIES}
+        yield told[id(each)]
         waiting[key] -= 1
         if not waiting[key]:
-            del known[key]
+            known.pop(key, None)
 
 
 def _moments_of(planned: PlannedCell) -> tuple[bool, str]:

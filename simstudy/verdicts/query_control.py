@@ -18,8 +18,8 @@ from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.stats import norm, qmc
 
 from simstudy.data.heads import key_projections, query_points, query_projections
 from simstudy.design.document import PlannedCell
@@ -110,8 +110,8 @@ def _normal_points(n_features: int, first: int, last: int) -> Array:
 
     All cells of a study ask for the same ones, and scrambling takes as long as theory at few points.
     """
-    sequences = (qmc.Sobol(n_features, rng=np.random.default_rng(r)) for r in range(N_RANDOMISATIONS))
-    return np.asarray(norm.ppf(np.concatenate([sequence.random(last)[first:] for sequence in sequences])))
+    sequences = (scipy.stats.qmc.Sobol(n_features, rng=np.random.default_rng(r)) for r in range(N_RANDOMISATIONS))
+    return np.asarray(scipy.special.ndtri(np.concatenate([sequence.random(last)[first:] for sequence in sequences])))
 
 
 def _log2_most(cell: Cell) -> int:

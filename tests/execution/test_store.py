@@ -171,7 +171,7 @@ def test_batches__are_flushed_together_and_with_the_folders_that_name_them(store
         flushed.clear()
         for batch in (0, 1):
             store.write_batch("abc", batch, some_moments(), SHAPE)
-        assert flushed == []
+        assert store.stored_batches("abc") == {0, 1} and flushed == []
         segment = only(store)
     paths = (segment.records, segment.index, segment.folder, segment.folder.parent)
     assert flushed == [path.stat().st_ino for path in paths]

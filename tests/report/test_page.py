@@ -20,8 +20,9 @@ from simstudy.execution.store import Store
 from simstudy.report import page as page_module
 from simstudy.report.comparisons import comparison_lines
 from simstudy.report.confirmed import Confirmed
-from simstudy.report.figures import Z_SCORES, draw, draw_claims, draw_z_scores, image
+from simstudy.report.figures import draw, draw_claims, draw_z_scores, image
 from simstudy.report.figures.claims import COLOUR_OF, UNEXPECTED
+from simstudy.report.labels import Z_SCORES
 from simstudy.report.page import render, write_report
 from simstudy.report.pictures import Found
 from simstudy.report.tables import (

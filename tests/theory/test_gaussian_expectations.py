@@ -74,3 +74,13 @@ def test_fast_waves_keep_their_variance():
     function = regression_function(s.Ridge(function="ridge", frequency=40.0), 2)
     assert product_expectation(function, function, MEANS, np.eye(2)) == pytest.approx(0.5)
     assert expectation(function, MEANS, np.eye(2)) == pytest.approx(0.0)
+
+
+@pytest.mark.parametrize("wave", ["sin", "cos"])
+def test_waves_at_half_a_turn(wave):
+    # There the tangent of the half angle has its pole.
+    function = regression_function(s.Ridge(function="ridge", wave=wave, frequency=np.pi), 1)
+    means, nothing = np.array([[-1.0], [0.0], [1.0]]), np.zeros((1, 1))
+    np.testing.assert_allclose(expectation(function, means, nothing), function(means), rtol=0.0, atol=1e-15)
+    product = product_expectation(function, function, means, nothing)
+    np.testing.assert_allclose(product, function(means) ** 2, rtol=0.0, atol=1e-15)

@@ -132,6 +132,15 @@ def test_theory__of_cells_that_differ_in_the_weights_of_heads_alone_is_computed_
     assert len(set(errors[0])) == 12
 
 
+def test_theory__that_an_open_claim_asked_for_is_not_evaluated_again_for_the_results(tmp_path, monkeypatch):
+    text = edited(few_keys_text(), "relative_mcse", 'stop = "both"\nrelative_mcse').replace("= 16384", "= 512")
+    calls = []
+    monkeypatch.setattr(predictions, "exact_moments", lambda *given: calls.append(1) or exact_moments(*given))
+    design = load_design(write_design(tmp_path, text))
+    run(design, output=tmp_path, executor="serial")
+    assert len(calls) == sum(planned.exact for planned in design.cells)
+
+
 def test_pairs_in_the_wrong_order__stand_in_the_results_for_the_figure_that_shows_them(tmp_path):
     figure = '[figures.order]\ntitle = "t"\nkind = "ordering"\ngrid = "angles"\ny = "mse"\nhue = "bandwidth"\n'
     design = load_design(write_design(tmp_path, edited(DESIGN, "[profiles.quick]", figure + "[profiles.quick]")))

@@ -99,7 +99,7 @@ def test_cells_without_a_measure_want_more_and_other_grids_are_left_alone():
 def test_theory__is_asked_once_and_counts_with_its_error(monkeypatch):
     asked = []
 
-    def predict(planned):
+    def predict(planned, told):
         asked.append(planned)
         return [{"exact": SimpleNamespace(measures={"mse": 8.0}, errors={"mse": error})} for _ in planned]
 

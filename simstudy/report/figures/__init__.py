@@ -12,8 +12,7 @@ from functools import singledispatch
 import matplotlib as mpl
 import xarray as xr
 from matplotlib.figure import Figure as Drawing
-from PIL.Image import Dither, Quantize
-from PIL.Image import open as decode
+from PIL.Image import Dither, Quantize, frombuffer
 
 from simstudy.design.figures import BaseFigure, CurveFigure, LawFigure
 from simstudy.design.measures import coordinates_of
@@ -27,16 +26,11 @@ from simstudy.report.figures.optimum import optimum_figure
 from simstudy.report.figures.ordering import ordering_figure
 from simstudy.report.figures.panels import STYLE
 from simstudy.report.figures.z_scores import compared_measures, z_score_figure
+from simstudy.report.labels import ALL_CLAIMS, RESOLUTION
 from simstudy.report.tables import VerdictLine
 from simstudy.results import factors_of
 from simstudy.verdicts.curves import TOLD_BY
 
-ALL_CLAIMS = "all_claims"
-"""Name of the figure of all claims: none that a design may give to one of its own."""
-Z_SCORES = "z_scores"
-"""Name of the figure that compares all cells with theory."""
-RESOLUTION = 150
-"""Pixels of a PNG file to the inch."""
 COLOURS_OF_PNG = 64
 
 
@@ -117,11 +111,23 @@ def image(drawing: Drawing, suffix: str) -> bytes:
     A PNG file has a palette, a third of the size of one that has not: drawings are flat colours.
     """
     buffer = io.BytesIO()
-    metadata = {"Software": None} if suffix == "png" else {"Date": None, "Creator": None}
+    metadata = None if suffix == "png" else {"Date": None, "Creator": None}
     with mpl.rc_context(STYLE):
-        drawing.savefig(buffer, format=suffix, dpi=RESOLUTION, metadata=metadata)
+        # A PNG file would be packed only to be unpacked at once.
+        drawing.savefig(buffer, format="rgba" if suffix == "png" else suffix, dpi=RESOLUTION, metadata=metadata)
     if suffix == "png":
-        flat = decode(buffer).convert("RGB").quantize(COLOURS_OF_PNG, Quantize.MAXCOVERAGE, dither=Dither.NONE)
+        width, height = (int(inches * RESOLUTION) for inches in drawing.get_size_inches())
+        pixels = frombuffer("RGBA", (width, height), buffer.getvalue()).convert("RGB")
         buffer = io.BytesIO()
+        flat = pixels.quantize(COLOURS_OF_PNG, Quantize.MAXCOVERAGE, dither=Dither.NONE)
         flat.save(buffer, "png", optimize=True)
     return buffer.getvalue()
+
+
+def lay_out(drawing: Drawing) -> None:
+    """Lay a drawing out for good: else each file of it takes two layouts and a further drawing."""
+    if (engine := drawing.get_layout_engine()) is not None:
+        with mpl.rc_context(STYLE):
+            drawing.set_dpi(RESOLUTION)
+            engine.execute(drawing)
+            drawing.set_layout_engine(None)

@@ -8,7 +8,7 @@ import numpy as np
 import xarray as xr
 from matplotlib.figure import Figure as Drawing
 from matplotlib.lines import Line2D
-from scipy.stats import norm
+from scipy.special import ndtri
 
 from simstudy.design.measures import MEASURES, THEORIES
 from simstudy.report.figures.marks import NEUTRAL, Look, legends
@@ -38,7 +38,7 @@ def z_score_figure(results: xr.Dataset, measures: Sequence[str]) -> Drawing:
         for source in told:
             found, look = np.sort(_known(results, measure, source)), looks[THEORY_NAMES[source]]
             # Median ranks (Blom 1958).
-            expected = norm.ppf((np.arange(len(found)) + 0.625) / (len(found) + 0.25))
+            expected = ndtri((np.arange(len(found)) + 0.625) / (len(found) + 0.25))
             beyond += int((np.abs(found) > FURTHEST).sum())
             axes.plot(expected, np.clip(found, -FURTHEST, FURTHEST), look.marker, color=look.colour, markersize=4,
                       markerfacecolor="white", label=source)  # fmt: skip

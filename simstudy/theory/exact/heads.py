@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from scipy.optimize import brentq
+import scipy
 from scipy.special import expit, ndtr, ndtri
 
 from simstudy.theory.functions import Array
@@ -62,7 +62,7 @@ class ScalarHead(NamedTuple):
             beyond = ndtr((self.offset - r) / self.spread) + ndtr(-(self.offset + r) / self.spread)
             return float(beyond - probability)
 
-        return float(brentq(excess, 0.0, abs(self.offset) + 2 * EXTENT * self.spread))
+        return float(scipy.optimize.brentq(excess, 0.0, abs(self.offset) + 2 * EXTENT * self.spread))
 
 
 def scalar_heads(kernels: HeadKernels, query: int) -> list[ScalarHead]:
@@ -111,7 +111,7 @@ def log_grid(head: ScalarHead, n_keys: int, distinctness: float, coarsening: flo
     def bent(y: Array) -> Array:
         return y + 0.5 * bend * np.logaddexp(0, y - knee) ** 2
 
-    start = brentq(lambda y: bent(y) - low, low - 1 - bend if low < knee else knee - 1 - bend, low + 1)
+    start = scipy.optimize.brentq(lambda y: bent(y) - low, low - 1 - bend if low < knee else knee - 1 - bend, low + 1)
     y = np.arange(start, start + (high - low) + 2 * step, step)
     y = y[: np.searchsorted(bent(y), high) + 1]
     return bent(y), step * (1 + bend * np.logaddexp(0, y - knee) * expit(y - knee))

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-from scipy.stats import qmc
+import scipy
 
 from simstudy.design.settings import Keys, SphereKeys, StudentKeys
 from simstudy.theory.exact.equal_keys import EqualKeysLaw
@@ -78,7 +78,7 @@ def _affordable(heads: Heads, n_steps: int) -> int:
 
 def _points(keys: Keys, heads: Heads, randomisation: int, log2_points: int) -> Array:
     n_features = heads.projections.shape[1]
-    sobol = qmc.Sobol(n_uniforms(keys, n_features), rng=np.random.default_rng([_SEED, randomisation]))
+    sobol = scipy.stats.qmc.Sobol(n_uniforms(keys, n_features), rng=np.random.default_rng([_SEED, randomisation]))
     # Half a step of the generator away from 0, which has no quantile.
     uniforms = sobol.random_base2(log2_points) + 2.0**-31
     return keys_at(keys, uniforms, np.concatenate(list(heads.projections), axis=1))

@@ -28,7 +28,7 @@ _LARGE = 100.0
 _ALIGNED = 1e-13
 _BLOCK = 4096
 _NARROW_BLOCK = 256
-# Joint laws are the same at every query under distance logits, and kept up to this size.
+# Laws are the same at every query under distance logits, those of one head in all its pairs, and kept up to this size.
 _KEPT_NUMBERS = 10_000_000
 _LARGEST_PRODUCT = 4e9
 MAX_COARSE = 2500
@@ -83,7 +83,7 @@ class ScalarLaw:
 
     def alone(self, query: int, head: int) -> Moments:
         """Law of one key as one head sees it, (N,)."""
-        return self._moments(self._heads[query][head].axis[None], self._coarse[:, None])
+        return self._coarsely(self._heads[query][head].axis[None])
 
     def together(
         self, query: int, factors: list[Factors], first: int, second: int
@@ -97,17 +97,21 @@ class ScalarLaw:
         correlation = axes[0] @ self._covariance @ axes[1]
         if 1 - correlation**2 < _ALIGNED:
             return self._aligned(query, heads, float(np.sign(correlation)))
-        key = axes.tobytes()
-        if key not in self._known:
-            if len(self._known) * len(self._coarse) ** 2 > _KEPT_NUMBERS:
-                self._known.clear()
-            grid = np.stack(np.meshgrid(self._coarse, self._coarse, indexing="ij"), axis=-1)
-            self._known[key] = self._moments(axes, grid)
         return (
             (factors[first], factors[second]),
             (self.alone(query, first), self.alone(query, second)),
-            self._known[key],
+            self._coarsely(axes),
         )
+
+    def _coarsely(self, axes: Array) -> Moments:
+        """Law of one key on the coarse nodes of one axis or two."""
+        key = axes.tobytes()
+        if key not in self._known:
+            if sum(known.one.size for known in self._known.values()) > _KEPT_NUMBERS:
+                self._known.clear()
+            grid = np.stack(np.meshgrid(*[self._coarse] * len(axes), indexing="ij"), axis=-1)
+            self._known[key] = self._moments(axes, grid)
+        return self._known[key]
 
     def _aligned(
         self, query: int, heads: tuple[ScalarHead, ScalarHead], sign: float

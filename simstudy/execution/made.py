@@ -1,0 +1,102 @@
+"""What was made of what: files that need not be made again as long as they, and all that decides them, are the same.
+
+A record beside the files of a study states the digest of everything that went into them (sources of the whole package,
+versions of libraries, the machine, the design, stored batches) and that of each file.  If any of these differs, was
+damaged, or cannot be read, the record says nothing, and the files are made anew.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import importlib.metadata
+import json
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from simstudy.design.document import Design
+from simstudy.design.files import read_regular
+from simstudy.errors import UserError
+from simstudy.execution.engine import PACKAGE
+from simstudy.execution.netcdf import MAX_RESULTS_BYTES
+from simstudy.execution.provenance import provenance
+from simstudy.execution.store import Store
+from simstudy.replicates.performance import Performance
+
+_SOURCES = (".py", ".html", ".css", ".js")
+_DRAWING = ("pandas", "jinja2", "pillow")
+"""Libraries that decide pages and pictures, beside those of which the provenance tells."""
+
+
+def origin_of(design: Design, device: str, *further: Any) -> str:
+    """Return the digest of what decides all that is made of a design here, and of further things, by their `repr`."""
+    machine = provenance(device, [planned.cell for planned in design.cells])
+    versions = [importlib.metadata.version(name) for name in _DRAWING]
+    stated = design.text, design.profile, design.confirmation, design.path, json.dumps(machine), versions, *further
+    return hashlib.sha256(repr((_package(), stated)).encode()).hexdigest()
+
+
+@functools.cache
+def _package() -> str:
+    """Digest of the sources and templates of the package, as they were when this process first asked."""
+    digest = hashlib.sha256()
+    for path in sorted(path for path in PACKAGE.rglob("*") if path.suffix in _SOURCES):
+        digest.update(f"{path.relative_to(PACKAGE).as_posix()}\0{_digest(path.read_bytes())}\0".encode())
+    return digest.hexdigest()
+
+
+def is_made(store: Store, name: str, origin: str, batches: Callable[[], str] = str) -> bool:
+    """Whether files of this name stand as they were made of this origin, and of batches with this digest.
+
+    That of batches is asked for last: to read them may take a second.
+    """
+    told = store.read_json(_record(name))
+    files = told.get("files")
+    if told.get("origin") != origin or not isinstance(files, dict):
+        return False
+    return all(_stands(store, file, digest) for file, digest in files.items()) and told.get("batches") == batches()
+
+
+def _stands(store: Store, file: str, digest: str) -> bool:
+    try:
+        return _digest(read_regular(store.folder / file, MAX_RESULTS_BYTES)) == digest
+    except UserError:
+        return False
+
+
+def note_made(store: Store, name: str, origin: str, files: Iterable[str], batches: str = "") -> None:
+    """Write down of what these files of a study have just been made."""
+    digests = {file: _digest((store.folder / file).read_bytes()) for file in files}
+    store.write_json(_record(name), {"origin": origin, "batches": batches, "files": digests})
+
+
+def digest_of(dataset: xr.Dataset) -> str:
+    """Return the digest of all names, values and attributes: netCDF may write the same ones as other bytes."""
+    digest = hashlib.sha256(repr((dataset.sizes, dataset.attrs)).encode())
+    for name, variable in sorted(dataset.variables.items(), key=str):
+        values = variable.values.tolist() if variable.dtype.hasobject else variable.values.tobytes()
+        digest.update(repr((name, variable.dims, variable.dtype, variable.attrs, values)).encode())
+    return digest.hexdigest()
+
+
+def looks_of(results: xr.Dataset) -> Iterator[tuple[int, Performance | None]]:
+    """Yield of each cell the batches of its last look, and what that found: no influence values, None if undefined."""
+    told = results.sel(source="empirical")
+    names = [str(name) for name in told.data_vars if f"{name}_mcse" in told and told[name].dims == ("cell",)]
+    columns = [{name: told[f"{name}{suffix}"].values for name in names} for suffix in ("", "_mcse")]
+    counts = zip(*(told[name].values.tolist() for name in ("n_batches", "n_replicates", "n_failed")), strict=True)
+    for i, (done, *numbers) in enumerate(counts):
+        estimate, mcse = ({name: values[i] for name, values in column.items()} for column in columns)
+        found = Performance(estimate, mcse, {}, {}, 0, *numbers)
+        yield done, found if np.isfinite(mcse["failure_rate"]) else None
+
+
+def _record(name: str) -> str:
+    return f".{name}.json"
+
+
+def _digest(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()

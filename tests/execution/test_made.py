@@ -1,0 +1,102 @@
+"""Results and reports are made once, and again as soon as anything that they rest on is another."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from builders import DESIGN, edited, write_design
+from stored import flip, rows
+
+from simstudy import study
+from simstudy.design.load import load_design
+from simstudy.execution import made
+from simstudy.execution.ledger import Ledger
+from simstudy.execution.store import store_of
+from simstudy.report import page
+
+
+@pytest.fixture
+def again(tiny, tmp_path, monkeypatch):
+    """A function that runs a finished study again and says whether any of it was looked at or judged."""
+    tiny.copied(tmp_path)
+    looks = []
+    original = study.simulate
+    monkeypatch.setattr(study, "simulate", lambda *given: (looks.append(given), original(*given)))
+
+    def run(design=tiny.design) -> bool:
+        looks.clear()
+        study.run(design, output=tmp_path, executor="serial")
+        return bool(looks)
+
+    return run
+
+
+@pytest.fixture
+def folder(tiny, tmp_path):
+    return store_of(tiny.design, tmp_path).folder
+
+
+def test_results__are_read_where_everything_stands(again, folder, tiny):
+    before = (folder / "results.nc").read_bytes()
+    seen: list[Ledger] = []
+    assert not again()
+    read = study.run(tiny.design, output=folder.parents[1], executor="serial", observer=lambda *it: seen.append(it[0]))
+    assert read.identical(tiny.results) and (folder / "results.nc").read_bytes() == before
+    told = [(a.done, a.finished, a.reached, a.shortfall) for a in seen[-1].accounts]
+    looked = Ledger(tiny.design, store_of(tiny.design, folder.parents[1]))
+    looked.first_tasks()
+    assert told == [(a.done, a.finished, a.reached, a.shortfall) for a in looked.accounts]
+
+
+@pytest.mark.parametrize("name", ["results.nc", "details.nc", "provenance.json"])
+def test_results__are_made_again_if_a_file_is_damaged_or_gone(again, folder, name):
+    content = (folder / name).read_bytes()
+    (folder / name).write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+    assert again()
+    (folder / name).unlink()
+    assert again() and not again()
+
+
+def test_results__are_made_again_if_a_batch_is_damaged_or_lost(again, folder, tmp_path):
+    flip(tmp_path / min(rows(tmp_path)))
+    assert again() and not again()
+    next(folder.rglob("*.records")).unlink()
+    assert again()
+
+
+def test_results__are_made_again_of_another_code_design_or_library(again, folder, tmp_path, monkeypatch):
+    for change in (("_package", lambda: "edited"), ("provenance", lambda *_: {"libraries": {"scipy": "0.1"}})):
+        with monkeypatch.context() as patch:
+            patch.setattr(made, *change)
+            assert again()
+        assert again() and not again()
+    assert again(load_design(write_design(tmp_path, edited(DESIGN, "mse = 0.05", "mse = 0.051"))))
+
+
+def test_record_of_another_study__says_nothing(again, folder):
+    record = json.loads((folder / ".results.json").read_text())
+    for change in ({"origin": "0" * 64}, {"batches": ""}, {"files": {"results.nc": "0" * 64}}, {"files": None}):
+        (folder / ".results.json").write_text(json.dumps(record | change))
+        assert again(), change
+    (folder / ".results.json").write_bytes(b"\xff{")
+    assert again()
+
+
+def test_report__is_drawn_again_only_for_other_results(tiny, tmp_path, monkeypatch):
+    store = store_of(tiny.design, tmp_path)
+    drawn = []
+    monkeypatch.setattr(page, "_drawings", lambda *given: drawn.append(given) or {})
+
+    def write(results=tiny.results) -> int:
+        drawn.clear()
+        page.write_report(results, tiny.design, store)
+        return len(drawn)
+
+    assert (write(), write()) == (1, 0)
+    (store.folder / "cells.csv").write_text("another table")
+    assert (write(), write()) == (1, 0)
+    other = tiny.results.copy(deep=True)
+    other.mse[0] = np.nextafter(other.mse[0], 1.0)
+    assert (write(other), write(other), write()) == (1, 0, 1)
