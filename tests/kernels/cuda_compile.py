@@ -14,6 +14,7 @@ from unittest import mock
 from simstudy.kernels.jit import cuda_compiler
 
 try:
+    import numba_cuda  # noqa: F401
     from cuda.core import Linker, LinkerOptions, ObjectCode
     from numba import boolean, float32, float64, int64, types, uint64
     from numba.cuda import dispatcher
