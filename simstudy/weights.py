@@ -9,17 +9,19 @@ Array = NDArray[np.float64]
 
 
 def affine(moment: Array) -> Array:
-    """Weights of least aᵀE a on Σ a = 1: E⁻¹1/1ᵀE⁻¹1; of a singular E, those of least Σ a².
+    """Weights of least aᵀE a on Σ a = 1: E⁻¹1/1ᵀE⁻¹1, (..., head) of moments (..., head, head).
 
-    Heads alike then have equal weights.
+    Of a singular E, those of least Σ a²: heads alike have equal weights.
     """
-    uniform = np.full(len(moment), 1.0 / len(moment))
+    uniform = np.full(moment.shape[-1], 1.0 / moment.shape[-1])
     differences = np.linalg.svd(uniform[None])[2][1:].T
-    # Directions in which heads do not differ, but for rounding, leave the weights as they are.
     values, vectors = np.linalg.eigh(differences.T @ moment @ differences)
-    told_apart = values > 1e-12 * np.trace(moment)
-    directions = differences @ vectors[:, told_apart]
-    weights: Array = uniform - directions @ ((directions.T @ moment @ uniform) / values[told_apart])
+    # Directions in which heads do not differ, but for rounding, leave the weights as they are.
+    told_apart = values > 1e-12 * np.trace(moment, axis1=-2, axis2=-1)[..., None]
+    directions = differences @ vectors
+    along = np.einsum("...hk,...h->...k", directions, moment @ uniform)
+    steps = np.where(told_apart, along, 0.0) / np.where(told_apart, values, 1.0)
+    weights: Array = uniform - np.einsum("...hk,...k->...h", directions, steps)
     return weights
 
 

@@ -39,6 +39,8 @@ def combine_heads(cell: Cell) -> Combine:
             cross = bias_target + target_square[:, None]
             gram = second + bias_target[:, :, None] + cross[:, None, :]
             return np.stack([least_squares(*case) for case in zip(gram, cross, strict=True)])
+        if within == "affine":
+            return affine(second)
         return np.stack([_CLASSES[within](moment) for moment in second])
 
     return optimal

@@ -108,10 +108,21 @@ class QueryControl:
 def _normal_points(n_features: int, first: int, last: int) -> Array:
     """Points first .. last − 1 of scrambled Sobol sequences, made normal: those of one randomisation after another.
 
-    All cells of a study ask for the same ones, and scrambling takes as long as theory at few points.
+    All cells of a study ask for the same ones.
     """
-    sequences = (scipy.stats.qmc.Sobol(n_features, rng=np.random.default_rng(r)) for r in range(N_RANDOMISATIONS))
-    return np.asarray(scipy.special.ndtri(np.concatenate([sequence.random(last)[first:] for sequence in sequences])))
+    points = []
+    for sequence in _sequences(n_features):
+        sequence.reset()
+        if first:
+            sequence.fast_forward(first)
+        points.append(sequence.random(last - first))
+    return np.asarray(scipy.special.ndtri(np.concatenate(points)))
+
+
+@functools.lru_cache(maxsize=16)
+def _sequences(n_features: int) -> tuple[scipy.stats.qmc.Sobol, ...]:
+    """Sobol sequences, scrambled once: that takes as long as theory at few points."""
+    return tuple(scipy.stats.qmc.Sobol(n_features, rng=np.random.default_rng(r)) for r in range(N_RANDOMISATIONS))
 
 
 def _log2_most(cell: Cell) -> int:
