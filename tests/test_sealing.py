@@ -207,9 +207,9 @@ def streams_of(design, monkeypatch) -> tuple[set, list]:
     drawn: set = set()
     filled = addresses._filled
 
-    def record(transform, stream, role, first, rows, out):
+    def record(transform, stream, role, *where):
         drawn.add((stream[:16], role))
-        return filled(transform, stream, role, first, rows, out)
+        return filled(transform, stream, role, *where)
 
     each = []
     with monkeypatch.context() as patched:
