@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+import typer.core
 
 from simstudy.errors import require_plain
 
@@ -17,7 +18,20 @@ EXIT_PRECISION_MISSED = 3
 EXIT_DIFFERENT = 4
 EXIT_UNLIKE_DECLARED = 5
 
+
+class WholeSentences(typer.core.TyperGroup):
+    """Commands, listed by the first sentence of their help, however long: cut short it would teach little."""
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """Return a command by its name, None if there is none."""
+        command = super().get_command(ctx, cmd_name)
+        if command is not None:
+            command.short_help = command.get_short_help_str(limit=1000)
+        return command
+
+
 app = typer.Typer(
+    cls=WholeSentences,
     no_args_is_help=True,
     # Help in Rich takes a third of a second to import.
     rich_markup_mode=None,

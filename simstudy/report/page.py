@@ -95,10 +95,8 @@ def write_report(results: xr.Dataset, design: Design, store: Store) -> Path:
     origin = origin_of(design, "cpu", digest_of(results), confirmed)
     if is_made(store, "report", origin):
         return store.folder / PAGE
-    from simstudy.report.figures import (
-        image,
-        lay_out,
-    )  # with Matplotlib half a second, which a report that stands need not wait
+    # Imported here: with Matplotlib it takes half a second, which a report that stands need not wait for.
+    from simstudy.report.figures import image, lay_out
 
     pictures: dict[str, bytes] = {}
     files: dict[str, bytes] = {}

@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from builders import minimal_cell
+from scipy.special import ndtri
+from scipy.stats import qmc
 
 from simstudy.data.heads import key_projections, query_projections
 from simstudy.design.document import PlannedCell, Precision
@@ -12,7 +14,14 @@ from simstudy.design.settings.cell import Cell
 from simstudy.replicates.batch import simulate_batch
 from simstudy.replicates.population import measured
 from simstudy.theory import damped_leading_order, leading_order
-from simstudy.verdicts.query_control import CONTROLLED, QueryControl, _slopes, applies
+from simstudy.verdicts.query_control import (
+    CONTROLLED,
+    N_RANDOMISATIONS,
+    QueryControl,
+    _normal_points,
+    _slopes,
+    applies,
+)
 
 N_DRAWS = 24
 
@@ -101,3 +110,13 @@ def test_damped_theory__is_leading_order_near_and_finite_far():
     np.testing.assert_array_equal(damped.bias[:2], plain.bias[:2])
     assert np.isnan(plain.covariance[2:]).all()
     assert 0 < damped.covariance[2, 0, 0] < 3
+
+
+@pytest.mark.parametrize(("first", "last"), [(0, 128), (256, 512), (128, 256)])
+def test_points_of_expectations__continue_one_sequence_whoever_asked_before(first, last):
+    """A second look asks for the next points, and another cell, later, for the first ones again."""
+    _normal_points.cache_clear()
+    found = _normal_points(3, first, last).reshape(N_RANDOMISATIONS, last - first, 3)
+    for randomisation, points in enumerate(found):
+        whole = qmc.Sobol(3, rng=np.random.default_rng(randomisation)).random(512)
+        np.testing.assert_array_equal(points, ndtri(whole[first:last]))
