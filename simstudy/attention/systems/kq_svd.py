@@ -49,7 +49,9 @@ def _errors(
 ) -> tuple[float, float, float, float]:
     scores = keys @ queries.T
     total = (scores**2).sum()
-    least = (np.linalg.svd(scores, compute_uv=False)[instance.rank :] ** 2).sum()
+    # Rotations of keys and of queries, such as those of the two factors, leave singular values as they are.
+    small = np.linalg.qr(keys).R @ np.linalg.qr(queries).R.T
+    least = (np.linalg.svd(small, compute_uv=False)[instance.rank :] ** 2).sum()
     output = _output(scores, values, temperature)
 
     def compressed(method: str) -> tuple[float, float]:

@@ -40,15 +40,15 @@ def subset_sums(numbers: Array) -> Array:
 def nearest_subset_sums(numbers: Array, targets: Array) -> Array:
     """Return for each target (e,) the nearest sum of a subset of its own numbers (k, e), k ≥ 2: (e,)."""
     half = len(numbers) // 2
-    left, right = subset_sums(numbers[:half]), np.sort(subset_sums(numbers[half:]), axis=0)
+    left, right = (np.sort(subset_sums(part).T, axis=1) for part in (numbers[:half], numbers[half:]))
     # One search for all: the sums of each entry are shifted beyond those of the entry before.
     reach = np.abs(right).max() + 1.0
-    entries = np.arange(len(targets))
-    sought = np.clip(targets - left, -reach, reach) + 2.0 * reach * entries
-    above = np.searchsorted((right + 2.0 * reach * entries).ravel("F"), sought) - len(right) * entries
-    above = np.clip(above, 1, len(right) - 1)
-    sums = np.concatenate([left + np.take_along_axis(right, above - step, axis=0) for step in (0, 1)])
-    return sums[np.abs(sums - targets).argmin(axis=0), entries]
+    shifts = 2.0 * reach * np.arange(len(targets))[:, None]
+    firsts = right.shape[1] * np.arange(len(targets))[:, None]
+    above = np.searchsorted((right + shifts).ravel(), np.clip(targets[:, None] - left, -reach, reach) + shifts)
+    above = np.clip(above, firsts + 1, firsts + right.shape[1] - 1)
+    sums = np.concatenate([left + right.ravel()[above - step] for step in (0, 1)], axis=1)
+    return sums[np.arange(len(targets)), np.abs(sums - targets[:, None]).argmin(axis=1)]
 
 
 @measure.register
