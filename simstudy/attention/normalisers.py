@@ -95,16 +95,19 @@ def threshold(logits: Array, power: int) -> Array:
     largest = logits.max(axis=-1, keepdims=True)
     rows = ((logits - largest) / power).reshape(-1, logits.shape[-1])
     found = np.full(len(rows), -1.0)
-    active = np.isfinite(rows).all(axis=1)
+    active = np.flatnonzero(np.isfinite(rows).all(axis=1))
+    rows = rows[active]
     for _ in range(_ITERATIONS):
-        if not active.any():
+        if not active.size:
             break
-        gaps = np.maximum(rows[active] - found[active, None], 0.0)
-        norm = (gaps**power).sum(axis=1) ** (1.0 / power)
-        slope = (gaps ** (power - 1) * (gaps > 0)).sum(axis=1) * norm ** (1 - power)
-        found[active] += np.maximum(norm - 1.0, 0.0) / slope
+        gaps = np.maximum(rows - found[active, None], 0.0)
+        slopes = gaps ** (power - 1) * (gaps > 0)
+        norm = (gaps * slopes).sum(axis=1) ** (1.0 / power)
+        found[active] += np.maximum(norm - 1.0, 0.0) / (slopes.sum(axis=1) * norm ** (1 - power))
         # Each row stops by itself, so that its bits do not depend on the others.
-        active[active] = norm - 1.0 > _ROUNDING
+        further = norm - 1.0 > _ROUNDING
+        if not further.all():
+            active, rows = active[further], rows[further]
     return found.reshape(logits.shape[:-1]) + largest[..., 0] / power
 
 
