@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 import typer
 from commands import ROOT
@@ -213,6 +214,27 @@ def test_table_of_verdicts__is_that_of_the_runs_that_are_here(study_name):
     for run, rows in found.groupby("run"):
         stated = known[(known.study == study_name) & (known.run == run)]
         assert stated.to_dict("records") == rows.to_dict("records")
+
+
+def test_table_of_verdicts__keeps_other_confirmations_of_the_same_design_alone(monkeypatch, tmp_path):
+    """Their results may lie on another machine; those of a design that has changed since confirm nothing."""
+    rows = [("weighting", "new", "pilot", "old"), ("weighting", "new", "A", "kept"), ("weighting", "old", "B", "void")]
+    rows += [("weighting", "new", "C", "old"), ("identity", "x", "pilot", "another")]
+    found = [("weighting", "new", "pilot", "found"), ("weighting", "new", "C", "found")]
+    tables = [pd.DataFrame(each, columns=["study", "design", "run", "claim"]) for each in (rows, found)]
+    monkeypatch.setattr(verdicts, "TABLE", tmp_path / "verdicts.csv")
+    monkeypatch.setattr(verdicts, "PAGE", tmp_path / "README.md")
+    monkeypatch.setattr(verdicts, "drawn", lambda _: None)
+    monkeypatch.setattr(verdicts, "ROOT", tmp_path)
+    monkeypatch.setattr(verdicts, "gathered", lambda _: tables[1])
+    monkeypatch.setattr(verdicts, "names_of", lambda path: [path.stem])
+    (tmp_path / "designs").mkdir()
+    (tmp_path / "outputs" / "weighting").mkdir(parents=True)
+    (tmp_path / "designs" / "weighting.toml").touch()
+    verdicts.PAGE.touch()
+    tables[0].to_csv(verdicts.TABLE, index=False)
+    verdicts.write()
+    assert sorted(verdicts.read().claim) == ["another", "found", "found", "kept"]
 
 
 def test_reference__is_current_and_names_every_value():

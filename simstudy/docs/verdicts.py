@@ -1,8 +1,9 @@
 """Verdicts and pictures of the shipped studies that documents show: outputs/gallery, which goes with the repository.
 
-`python simstudy/docs/verdicts.py` gathers them from the results that lie in outputs/ (those of other studies stay), and
-fills the tables of README.md that begin with ``<!-- verdicts: STUDY/CLAIM, ... -->``: with confirmed verdicts where
-there are any, else with those of the pilot.  Other profiles than "quick" stand beside it as STUDY.PROFILE.
+`python simstudy/docs/verdicts.py` gathers them from the results that lie in outputs/, keeps those of other studies and
+of other confirmations of the same design, and fills the tables of README.md that begin with
+``<!-- verdicts: STUDY/CLAIM, ... -->``: with confirmed verdicts where there are any, else with those of the pilot.
+Other profiles than "quick" stand beside it as STUDY.PROFILE.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import xarray as xr
 
 from simstudy.design.load import load_design, profiles_of
 from simstudy.errors import UserError
+from simstudy.execution.seal import digest_of, meaning
 from simstudy.execution.store import store_of
 from simstudy.report.confirmed import DIVIDED, confirmed_of, runs_of
 from simstudy.report.tables import verdict_lines
@@ -27,6 +29,7 @@ ROOT = Path(__file__).parents[2]
 GALLERY, PAGE = ROOT / "outputs" / "gallery", ROOT / "README.md"
 TABLE = GALLERY / "verdicts.csv"
 PILOT, QUICK = "pilot", "quick"
+_KEYS, _DIGITS = ("study", "design", "run"), 12
 COLUMNS = ("claim", "statement", "origin", "verdict", "declared", "statistic", "estimate", "claimed", "confidence")
 _BLOCK = re.compile(r"(<!-- verdicts: (.*?) -->\n).*?(<!-- end -->)", flags=re.DOTALL)
 
@@ -44,8 +47,9 @@ def gathered(study: str) -> pd.DataFrame:
     runs = {PILOT: pilot.folder}
     runs |= {f"{each.day}, beacon {each.beacon}": pilot.folder / "confirmed" / each.folder
              for each in confirmed_of(design, pilot) if each.verdicts and not each.void}  # fmt: skip
-    rows = [{"study": study, "run": run} | row for run, folder in runs.items() for row in _rows(folder)]
-    return pd.DataFrame(rows, columns=["study", "run", *COLUMNS])
+    common = {"study": study, "design": digest_of(meaning(design))[:_DIGITS]}
+    rows = [common | {"run": run} | row for run, folder in runs.items() for row in _rows(folder)]
+    return pd.DataFrame(rows, columns=[*_KEYS, *COLUMNS])
 
 
 def _rows(folder: Path) -> Iterator[dict[str, str]]:
@@ -113,17 +117,23 @@ def write() -> None:
     for path in sorted((ROOT / "designs").glob("*.toml")):
         for name in names_of(path) if (ROOT / "outputs" / path.stem).exists() else ():
             if not (found := gathered(name)).empty:
-                known = pd.concat([known[known.study != name], found])
+                known = pd.concat([known[_stays(known, found)], found])
         if (picture := drawn(path.stem)) is not None:
             shutil.copyfile(picture, GALLERY / "studies" / picture.with_stem(path.stem).name)
     known.sort_values("study", kind="stable").to_csv(TABLE, index=False, lineterminator="\n")
     PAGE.write_text(filled(PAGE.read_text(), read()))
 
 
+def _stays(known: pd.DataFrame, found: pd.DataFrame) -> pd.Series:
+    """Which rows are not those of the study found, or of a confirmation of the same design that does not lie here."""
+    same = known.design.eq(found.design.iloc[0]) & ~known.run.isin([PILOT, *found.run])
+    return known.study.ne(found.study.iloc[0]) | same
+
+
 def read() -> pd.DataFrame:
     """Return the table of verdicts as it lies in the repository."""
     if not TABLE.exists():
-        return pd.DataFrame(columns=["study", "run", *COLUMNS])
+        return pd.DataFrame(columns=[*_KEYS, *COLUMNS])
     return pd.read_csv(TABLE, dtype=str, keep_default_na=False)
 
 
