@@ -22,7 +22,7 @@ import numpy as np
 
 from simstudy.design.files import read_regular
 from simstudy.errors import UserError
-from simstudy.execution.batch_files import Shape, pack, unpack
+from simstudy.execution.batch_files import Shape, unpack
 from simstudy.replicates.moments import Moments
 
 LENGTH = 1 << 12
@@ -54,20 +54,19 @@ class Segment:
         """File of the index."""
         return self.folder / f"{self.number:04d}.index"
 
-    def append(self, batches: Mapping[int, Moments], shape: Shape) -> None:
-        """Store batches, by their numbers; OSError if there is no place for all: those that fit are stored."""
-        records = [pack(batch, moments, shape) for batch, moments in batches.items()]
-        told = [(batch, time.time(), _digest(self.folder.name, batch, record))
-                for batch, record in zip(batches, records, strict=True)]  # fmt: skip
+    def append(self, records: Mapping[int, bytes]) -> None:
+        """Store records, by the numbers of their batches; OSError if not all have room: those that fit are stored."""
+        told = [(batch, time.time(), _digest(self.folder.name, batch, record)) for batch, record in records.items()]
+        size = len(next(iter(records.values())))
         with _to_append(self.index) as index, _to_append(self.records) as file:
             n_whole = index.tell() // ENTRY.itemsize
             index.truncate(n_whole * ENTRY.itemsize)
-            file.truncate(n_whole * len(records[0]))
+            file.truncate(n_whole * size)
             try:
-                file.writelines(records)
+                file.writelines(records.values())
                 file.flush()
             finally:
-                n_fit = os.fstat(file.fileno()).st_size // len(records[0]) - n_whole
+                n_fit = os.fstat(file.fileno()).st_size // size - n_whole
                 index.write(np.array(told[:n_fit], ENTRY).tobytes())
 
     def entries(self) -> np.ndarray:

@@ -98,7 +98,7 @@ def test_cells_together__have_the_engine_of_all_their_sources():
 
 
 def test_threads_that_ask_at_once__wait_for_one_of_them(monkeypatch):
-    """Where several parse at once, Python 3.11 loses count of its recursion: tasks failed on workers of many threads."""
+    """Where several parse at once, Python 3.11 loses count of its recursion, and tasks failed on workers of threads."""
     parsing, most = [0], [0]
 
     def watched(path):
