@@ -129,7 +129,7 @@ class Recent:
 
     def read(self, identity: str, batches: Iterable[int], shape: Shape) -> dict[int, Moments]:
         """Return of these batches those that are kept, by their numbers."""
-        kept = [batch for batch in batches if (identity, batch) in self._records]
+        kept = [batch for batch in batches if (identity, batch) in self._records] if self._records else []
         records = b"".join(self._records[identity, batch] for batch in kept)
         return unpack(np.frombuffer(records, shape.record), kept, shape)
 

@@ -13,7 +13,8 @@ import hashlib
 import os
 import re
 import time
-from collections.abc import Iterable, Mapping
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
@@ -118,6 +119,16 @@ def segment_of(batch: int) -> int:
     return batch // LENGTH
 
 
+def by_segment(batches: Sequence[int]) -> Iterator[tuple[int, Sequence[int]]]:
+    """Yield numbers of batches, which are in order, those of each segment together with its number."""
+    start = 0
+    while start < len(batches):
+        number = segment_of(batches[start])
+        stop = bisect_left(batches, (number + 1) * LENGTH, start)
+        yield number, batches[start:stop]
+        start = stop
+
+
 def segments(folder: Path) -> list[Segment]:
     """Return the segments of the cell with this folder, in order.
 
@@ -157,6 +168,4 @@ def _to_append(path: Path) -> BinaryIO:
 
 def _digest(identity: str, batch: int, record: bytes | memoryview) -> bytes:
     """Return what a record is known by: its own bytes, and whose they are."""
-    known = hashlib.sha256(f"{identity}/{batch}/".encode())
-    known.update(record)
-    return known.digest()
+    return hashlib.sha256(b"%s/%d/%s" % (identity.encode(), batch, record)).digest()

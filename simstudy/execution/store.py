@@ -27,7 +27,6 @@ import time
 import uuid
 from collections import defaultdict
 from collections.abc import Collection, Iterator
-from itertools import groupby
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
@@ -41,7 +40,7 @@ from simstudy.design.settings import Record
 from simstudy.errors import UserError
 from simstudy.execution.batch_files import Recent, Shape, Statement, pack, same, sealed
 from simstudy.execution.netcdf import netcdf
-from simstudy.execution.segments import Segment, digest_of, segment_of, segments
+from simstudy.execution.segments import Segment, by_segment, digest_of, segment_of, segments
 from simstudy.execution.writing import Writer, flush_to_disk, unwritable
 from simstudy.replicates.moments import Moments
 
@@ -232,8 +231,7 @@ class Store:
         self.state_cell(identity, statement)
         shape = Shape.of(statement.cell)
         copied = present = damaged = 0
-        for _, segment in groupby(batches, segment_of):
-            numbers = list(segment)
+        for _, numbers in by_segment(batches):
             theirs, ours = (store.read_batches(identity, numbers, shape) for store in (source, self))
             damaged += len(numbers) - len(theirs)
             for batch, moments in theirs.items():
@@ -304,7 +302,7 @@ class Store:
         if len(found) == len(batches):
             return found
         self._settle()
-        for number, numbers in groupby(sorted(set(batches) - found.keys()), segment_of):
+        for number, numbers in by_segment(sorted(set(batches) - found.keys())):
             found |= Segment(self._cell(identity), number).read(numbers, shape)
         for store in self.known:
             found |= store.read_batches(identity, set(batches) - found.keys(), shape)
