@@ -247,7 +247,8 @@ class Ledger:
     def _stored_of(self, account: Account) -> list[int]:
         """Return the numbers of the batches that are wanted and stored, in order."""
         stored, wanted = self._stored[account.identity], range(account.target)
-        return list(wanted if stored.issuperset(wanted) else sorted(stored.intersection(wanted)))
+        whole = len(stored) >= len(wanted) and stored.issuperset(wanted)
+        return list(wanted) if whole else sorted(filter(wanted.__contains__, stored))
 
     def _discard(self, account: Account, damaged: set[int]) -> None:
         """Forget damaged batches, so that they are computed again; but not twice."""
