@@ -114,6 +114,7 @@ def run(
             ledger = open_ledger(design, store, queue.device, told)
             simulate(ledger, queue, meter, tell)
             how = {"executor": str(executor), "workers": queue.workers()}
+        store.flush()  # a disk that took no batch takes no results
         how |= {**ledger.tally(), **meter.read()}
         path = _write_results(ledger, design, store, tell, queue.device, how, told)
         made = _RESULTS, _origin(ledger, design, queue.device), (RESULTS_FILE, DETAILS_FILE, PROVENANCE_FILE)

@@ -281,8 +281,8 @@ class Target:
 
 def state(folder: Path, *patterns: str) -> dict[str, tuple[int, int]]:
     """Files and batches of a study, each with what changes when it is written again: its place, and the time."""
-    rows = stored.rows(folder).items()
-    found = {name: (row, 0) for name, row in rows if any(map(PurePosixPath(name).match, patterns or (BATCHES,)))}
+    own = ((name, row) for name, row in stored.rows(folder).items() if name.startswith("batches/"))  # not its shares'
+    found = {name: (row, 0) for name, row in own if any(map(PurePosixPath(name).match, patterns or (BATCHES,)))}
     for path in (path for pattern in patterns or (BATCHES, *ENDS) for path in folder.glob(pattern)):
         with contextlib.suppress(FileNotFoundError):
             about = path.stat()

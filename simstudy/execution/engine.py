@@ -9,6 +9,7 @@ import ast
 import functools
 import hashlib
 import importlib.metadata
+import threading
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,10 @@ SOURCES = (
 # Of these, folders whose files serve one kind of cell each, that of their name; a test sees that nothing imports them.
 APART = ("attention/learners", "attention/systems", "design/settings/systems")
 
+# All threads of a worker ask at once.  Python 3.11 loses count of its recursion where several parse, and each would
+# parse everything.
+_ASKING = threading.Lock()
+
 
 def engine(device: str = "cpu", cells: Iterable[Cell] = ()) -> str:
     """Return the identity of what computes the batches of some cells, as 16 hex digits.
@@ -35,7 +40,8 @@ def engine(device: str = "cpu", cells: Iterable[Cell] = ()) -> str:
     Stored batches of another engine are never mixed with new ones.  Comments, formatting and docstrings do not count,
     and the files of a system or learner for its own cells alone.
     """
-    return _engine(device, frozenset(map(_own, cells)), PACKAGE)
+    with _ASKING:
+        return _engine(device, frozenset(map(_own, cells)), PACKAGE)
 
 
 def _own(cell: Cell) -> str:

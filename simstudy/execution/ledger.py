@@ -7,10 +7,11 @@ memory and time follow what is stored and what is in flight.
 from __future__ import annotations
 
 import heapq
+from bisect import bisect_left
 from collections import defaultdict, deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import groupby, islice
+from itertools import chain, groupby, islice
 from typing import TypeVar
 
 from simstudy.design.document import Design
@@ -20,7 +21,7 @@ from simstudy.execution.account import Account, Standing
 from simstudy.execution.batch_files import Shape, Statement
 from simstudy.execution.engine import engine
 from simstudy.execution.queue import Task
-from simstudy.execution.segments import segment_of
+from simstudy.execution.segments import by_segment
 from simstudy.execution.store import Store
 from simstudy.replicates.batch import shares_data
 from simstudy.replicates.folding import FINE_BATCHES, block_lengths, fold, whole_blocks
@@ -67,8 +68,8 @@ class Kept:
         unfolded: list[Moments] = []
         damaged: set[int] = set()
         # Few at first, as those that are kept one by one keep what was read with them.
-        for _, together in groupby(batches[done:], lambda number: (segment_of(number), number < FINE_BATCHES)):
-            numbers = list(together)
+        n_fine = max(done, bisect_left(batches, FINE_BATCHES))
+        for _, numbers in chain(by_segment(batches[done:n_fine]), by_segment(batches[n_fine:])):
             read = self._store.read_batches(identity, numbers, Shape.of(cell))
             damaged.update(number for number in numbers if number not in read)
             unfolded += [read[number] for number in numbers if number in read]
@@ -245,7 +246,9 @@ class Ledger:
 
     def _stored_of(self, account: Account) -> list[int]:
         """Return the numbers of the batches that are wanted and stored, in order."""
-        return sorted(batch for batch in self._stored[account.identity] if batch < account.target)
+        stored, wanted = self._stored[account.identity], range(account.target)
+        whole = len(stored) >= len(wanted) and stored.issuperset(wanted)
+        return list(wanted) if whole else sorted(filter(wanted.__contains__, stored))
 
     def _discard(self, account: Account, damaged: set[int]) -> None:
         """Forget damaged batches, so that they are computed again; but not twice."""

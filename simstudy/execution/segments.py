@@ -13,7 +13,8 @@ import hashlib
 import os
 import re
 import time
-from collections.abc import Iterable, Mapping
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
@@ -22,7 +23,7 @@ import numpy as np
 
 from simstudy.design.files import read_regular
 from simstudy.errors import UserError
-from simstudy.execution.batch_files import Shape, pack, unpack
+from simstudy.execution.batch_files import Shape, unpack
 from simstudy.replicates.moments import Moments
 
 LENGTH = 1 << 12
@@ -54,20 +55,19 @@ class Segment:
         """File of the index."""
         return self.folder / f"{self.number:04d}.index"
 
-    def append(self, batches: Mapping[int, Moments], shape: Shape) -> None:
-        """Store batches, by their numbers; OSError if there is no place for all: those that fit are stored."""
-        records = [pack(batch, moments, shape) for batch, moments in batches.items()]
-        told = [(batch, time.time(), _digest(self.folder.name, batch, record))
-                for batch, record in zip(batches, records, strict=True)]  # fmt: skip
+    def append(self, records: Mapping[int, bytes]) -> None:
+        """Store records, by the numbers of their batches; OSError if not all have room: those that fit are stored."""
+        told = [(batch, time.time(), _digest(self.folder.name, batch, record)) for batch, record in records.items()]
+        size = len(next(iter(records.values())))
         with _to_append(self.index) as index, _to_append(self.records) as file:
             n_whole = index.tell() // ENTRY.itemsize
             index.truncate(n_whole * ENTRY.itemsize)
-            file.truncate(n_whole * len(records[0]))
+            file.truncate(n_whole * size)
             try:
-                file.writelines(records)
+                file.writelines(records.values())
                 file.flush()
             finally:
-                n_fit = os.fstat(file.fileno()).st_size // len(records[0]) - n_whole
+                n_fit = os.fstat(file.fileno()).st_size // size - n_whole
                 index.write(np.array(told[:n_fit], ENTRY).tobytes())
 
     def entries(self) -> np.ndarray:
@@ -119,6 +119,16 @@ def segment_of(batch: int) -> int:
     return batch // LENGTH
 
 
+def by_segment(batches: Sequence[int]) -> Iterator[tuple[int, Sequence[int]]]:
+    """Yield numbers of batches, which are in order, those of each segment together with its number."""
+    start = 0
+    while start < len(batches):
+        number = segment_of(batches[start])
+        stop = bisect_left(batches, (number + 1) * LENGTH, start)
+        yield number, batches[start:stop]
+        start = stop
+
+
 def segments(folder: Path) -> list[Segment]:
     """Return the segments of the cell with this folder, in order.
 
@@ -158,6 +168,4 @@ def _to_append(path: Path) -> BinaryIO:
 
 def _digest(identity: str, batch: int, record: bytes | memoryview) -> bytes:
     """Return what a record is known by: its own bytes, and whose they are."""
-    known = hashlib.sha256(f"{identity}/{batch}/".encode())
-    known.update(record)
-    return known.digest()
+    return hashlib.sha256(b"%s/%d/%s" % (identity.encode(), batch, record)).digest()

@@ -27,7 +27,6 @@ import time
 import uuid
 from collections import defaultdict
 from collections.abc import Collection, Iterator
-from itertools import groupby
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
@@ -39,9 +38,9 @@ from simstudy.design.document import Design
 from simstudy.design.files import read_regular
 from simstudy.design.settings import Record
 from simstudy.errors import UserError
-from simstudy.execution.batch_files import Shape, Statement, same, sealed
+from simstudy.execution.batch_files import Recent, Shape, Statement, pack, same, sealed
 from simstudy.execution.netcdf import netcdf
-from simstudy.execution.segments import Segment, digest_of, segment_of, segments
+from simstudy.execution.segments import Segment, by_segment, digest_of, segment_of, segments
 from simstudy.execution.writing import Writer, flush_to_disk, unwritable
 from simstudy.replicates.moments import Moments
 
@@ -80,15 +79,6 @@ class Owner(Record):
             return False
 
 
-class Batch(NamedTuple):
-    """What is to be stored, and where."""
-
-    segment: Segment
-    number: int
-    moments: Moments
-    shape: Shape
-
-
 class Adopted(NamedTuple):
     """Batches of another folder: copied from there, present here before, damaged there, and of no known cell."""
 
@@ -120,7 +110,8 @@ class Store:
         self.known = known
         self._unflushed: set[Path] = set()
         self._flushed = time.monotonic()
-        self._writer: Writer[Batch] | None = None
+        self._writer: Writer[tuple[Segment, int, bytes]] | None = None
+        self._recent = Recent()
 
     @property
     def partial(self) -> Path:
@@ -154,7 +145,7 @@ class Store:
                 yield
             self.flush()
         finally:
-            self._writer = None
+            self._writer, self._recent = None, Recent()
             self._delete(".owner.json")
             lock.release()
 
@@ -240,8 +231,7 @@ class Store:
         self.state_cell(identity, statement)
         shape = Shape.of(statement.cell)
         copied = present = damaged = 0
-        for _, segment in groupby(batches, segment_of):
-            numbers = list(segment)
+        for _, numbers in by_segment(batches):
             theirs, ours = (store.read_batches(identity, numbers, shape) for store in (source, self))
             damaged += len(numbers) - len(theirs)
             for batch, moments in theirs.items():
@@ -267,21 +257,22 @@ class Store:
 
         Whoever holds the lock goes on meanwhile, and hears of a failure (UserError) at the next batch or when it reads.
         """
-        new = Batch(Segment(self._cell(identity), segment_of(batch)), batch, moments, shape)
+        new = Segment(self._cell(identity), segment_of(batch)), batch, pack(batch, moments, shape)
         if self._writer is None:
             self._append([new])
         else:
             self._writer.add(new)
+            self._recent.add(identity, batch, new[-1])
 
-    def _append(self, new: list[Batch]) -> None:
-        """Write batches, those of a segment together, and flush all once a second."""
-        together: dict[Segment, list[Batch]] = defaultdict(list)
-        for batch in new:
-            together[batch.segment].append(batch)
-        for segment, batches in together.items():
+    def _append(self, new: list[tuple[Segment, int, bytes]]) -> None:
+        """Write records of batches, those of a segment together, and flush all once a second."""
+        together: dict[Segment, dict[int, bytes]] = defaultdict(dict)
+        for segment, batch, record in new:
+            together[segment][batch] = record
+        for segment, records in together.items():
             try:
                 segment.folder.mkdir(parents=True, exist_ok=True)
-                segment.append({batch.number: batch.moments for batch in batches}, batches[0].shape)
+                segment.append(records)
             except OSError as error:
                 raise unwritable(segment.records, error) from error
             self._unflushed |= {segment.records, segment.index}
@@ -307,9 +298,11 @@ class Store:
 
     def read_batches(self, identity: str, batches: Collection[int], shape: Shape) -> dict[int, Moments]:
         """Return of these batches, by number, all but what is missing, damaged, another's or impossible."""
+        found = self._recent.read(identity, batches, shape)
+        if len(found) == len(batches):
+            return found
         self._settle()
-        found: dict[int, Moments] = {}
-        for number, numbers in groupby(sorted(batches), segment_of):
+        for number, numbers in by_segment(sorted(set(batches) - found.keys())):
             found |= Segment(self._cell(identity), number).read(numbers, shape)
         for store in self.known:
             found |= store.read_batches(identity, set(batches) - found.keys(), shape)

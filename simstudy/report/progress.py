@@ -5,6 +5,9 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Sequence
+from heapq import nlargest
+from itertools import groupby
+from operator import itemgetter
 from types import TracebackType
 
 import numpy as np
@@ -21,7 +24,7 @@ from simstudy.execution.account import Account, cost
 from simstudy.execution.ledger import Ledger
 from simstudy.execution.plan import GridPlan, Plan
 from simstudy.execution.store import Owner, Store
-from simstudy.report.terminal import bar, entry, is_watched, say
+from simstudy.report.terminal import bar, counted, entry, is_watched, say
 
 LOG_SECONDS = 10.0
 """Time between two lines where there is no terminal."""
@@ -29,7 +32,9 @@ SHOW_SECONDS = 0.1
 """Time between two looks at the ledger."""
 _UNKNOWN = "time left unknown"
 MAX_LISTED = 10
-"""Cells that a message lists; the table of `status` has them all."""
+"""Cells that a message lists."""
+MOST_ROWS = 100
+"""Cells of a grid in the table of `status`: nobody reads more, and to draw 20 000 takes half a minute."""
 
 
 class ProgressDisplay:
@@ -114,18 +119,29 @@ def place(account: Account, design: Design) -> str:
 
 
 def status_table(ledger: Ledger, design: Design) -> Table:
-    """Return how far each cell is: replicates stored, failures, and the MCSE furthest from what is wanted."""
+    """Return how far each cell is: replicates stored, failures, and the MCSE furthest from what is wanted.
+
+    Of a grid of very many cells, those that are furthest from what is wanted.
+    """
     table = Table(box=SIMPLE_HEAD, title="MCSE: the one furthest from what is wanted", title_justify="left")
     for name in ("cell", "levels", "replicates", "failed", "MCSE / wanted", "state"):
         table.add_column(name, no_wrap=name == "MCSE / wanted", overflow="fold")
-    grid = ""
-    for number, account in enumerate(ledger.accounts):
-        if account.planned.grid != grid:
-            grid = account.planned.grid
-            table.add_section()
-            table.add_row("", entry((grid, "bold")))
-        table.add_row(str(number), *_row(account if account.finished else ledger.preview(account), design))
+    for grid, cells in groupby(enumerate(ledger.accounts), lambda cell: cell[1].planned.grid):
+        seen = [(number, each if each.finished else ledger.preview(each)) for number, each in cells]
+        shown, left_out = sorted(nlargest(MOST_ROWS, seen, _distance), key=itemgetter(0)), len(seen) - MOST_ROWS
+        table.add_section()
+        table.add_row("", entry((grid, "bold")))
+        for number, account in shown:
+            table.add_row(str(number), *_row(account, design))
+        if left_out > 0:
+            table.add_row("", f"{counted(left_out, 'cell')} nearer to what is wanted: see --json")
     return table
+
+
+def _distance(cell: tuple[int, Account]) -> tuple[bool, float]:
+    """Return how far a cell is from what is wanted: those that want more before those that do not."""
+    worst = cell[1].shortfall
+    return not cell[1].finished, worst.ratio if worst else math.inf
 
 
 def _row(seen: Account, design: Design) -> tuple[str | Text, ...]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shutil
+import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from builders import minimal_cell
@@ -93,3 +95,24 @@ def test_cells_together__have_the_engine_of_all_their_sources():
     heads, forest, svd = (engine(cells=[CELLS[name]]) for name in ("softmax heads", "forest", "kq_svd"))
     assert heads == engine() and len({heads, forest, svd, engine(cells=CELLS.values())}) == 4
     assert engine(cells=[CELLS["kq_svd"], CELLS["softmax heads"]]) == svd
+
+
+def test_threads_that_ask_at_once__wait_for_one_of_them(monkeypatch):
+    """Where several parse at once, Python 3.11 loses count of its recursion, and tasks failed on workers of threads."""
+    parsing, most = [0], [0]
+
+    def watched(path):
+        parsing[0] += 1
+        most[0] = max(most[0], parsing[0])
+        time.sleep(1e-4)
+        parsing[0] -= 1
+        return path.name
+
+    engines._engine.cache_clear()
+    monkeypatch.setattr(engines, "code_of", watched)
+    try:
+        with ThreadPoolExecutor(8) as pool:
+            found = set(pool.map(lambda _: engine(cells=[CELLS["softmax heads"]]), range(8)))
+    finally:
+        engines._engine.cache_clear()
+    assert len(found) == 1 and most == [1]

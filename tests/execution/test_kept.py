@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from builders import minimal_cell
 
-from simstudy.execution import ledger
+from simstudy.execution import ledger, segments
 from simstudy.replicates import folding
 from simstudy.replicates.folding import fold
 from simstudy.replicates.moments import Moments, stack
@@ -24,7 +24,7 @@ def batch(number: int) -> Moments:
 def test_looks_of_cells_with_the_same_batches__are_those_of_all_batches(population, monkeypatch):
     monkeypatch.setattr(folding, "FINE_BATCHES", 8)
     monkeypatch.setattr(ledger, "FINE_BATCHES", 8)
-    monkeypatch.setattr(ledger, "segment_of", lambda number: number // 64)
+    monkeypatch.setattr(segments, "LENGTH", 64)
     damaged, read = {150}, []
 
     def read_batches(_, numbers, __):

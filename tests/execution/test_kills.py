@@ -13,13 +13,12 @@ from surroundings import SURROUNDINGS, inside
 
 TEARING = """
 import time
-from simstudy.execution import segments
-whole, append = segments.pack, segments.Segment.append
-def torn(self, *given):
-    segments.pack = lambda *given: whole(*given)[:100]
-    append(self, *given)
+from simstudy.execution.segments import Segment
+append = Segment.append
+def torn(self, records):
+    append(self, {batch: record[:100] for batch, record in records.items()})
     time.sleep(60)
-segments.Segment.append = torn
+Segment.append = torn
 """
 FORGETFUL = """
 from simstudy.execution.store import Store

@@ -7,6 +7,7 @@ import hashlib
 import os
 import shutil
 import stat
+import threading
 
 import numpy as np
 import pytest
@@ -15,7 +16,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from simstudy.errors import UserError
-from simstudy.execution.batch_files import Shape, same
+from simstudy.execution import batch_files
+from simstudy.execution.batch_files import Recent, Shape, pack, same
 from simstudy.execution.netcdf import read_results
 from simstudy.execution.segments import LENGTH, Segment, segments
 from simstudy.execution.store import Store
@@ -220,3 +222,26 @@ def test_missing_results__are_one_message(tmp_path):
     (tmp_path / "not.nc").write_bytes(b"no netCDF" + hashlib.sha256(b"no netCDF").hexdigest().encode())
     with pytest.raises(UserError, match="no results can be read"):
         read_results(tmp_path / "not.nc")
+
+
+def test_batch_just_stored__is_read_without_waiting_for_the_disk(store, monkeypatch):
+    """Looks ask for such batches: the disk would be in the way of whoever hands out work."""
+    go_on, append = threading.Event(), Segment.append
+    monkeypatch.setattr(Segment, "append", lambda *arguments: (go_on.wait(5), append(*arguments)))
+    with store.locked():
+        store.write_batch("abc", 3, some_moments(3), SHAPE)
+        read = store.read_batches("abc", [3], SHAPE)
+        assert not segments(store.folder / "batches" / "abc") and same(read[3], some_moments(3))
+        go_on.set()
+        assert store.read_batches("abc", [3, 4], SHAPE).keys() == {3} and only(store)
+    only(store).records.unlink()
+    assert not store.read_batches("abc", [3], SHAPE)  # whoever else holds the lock now may have changed it
+
+
+def test_records_written_last__are_kept_while_there_is_room(monkeypatch):
+    monkeypatch.setattr(batch_files, "RECENT_BYTES", 2 * SHAPE.record.itemsize)
+    recent = Recent()
+    for batch in (0, 1, 1, 2):
+        recent.add("abc", batch, pack(batch, some_moments(batch), SHAPE))
+    assert recent.read("abc", range(4), SHAPE).keys() == {1, 2}
+    assert not recent.read("another", range(4), SHAPE)
