@@ -15,7 +15,6 @@ from typing import Any
 
 from simstudy.design.settings.cell import Cell
 from simstudy.design.settings.systems import KINDS
-from simstudy.kernels.devices import hardware
 
 PACKAGE = Path(__file__).parents[1]
 NUMERIC_LIBRARIES = ("numpy", "numba", "llvmlite", "scipy")
@@ -45,6 +44,9 @@ def _own(cell: Cell) -> str:
 
 @functools.cache
 def _engine(device: str, names: frozenset[str], package: Path) -> str:
+    # Imported here: it compiles, which those who only digest sources need not wait for.
+    from simstudy.kernels.devices import hardware
+
     digest = hashlib.blake2b(digest_size=8)
     for path in sorted(sources(names, package)):
         digest.update(f"{path.relative_to(package).as_posix()}\0{code_of(path)}\0".encode())
