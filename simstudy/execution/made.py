@@ -39,7 +39,8 @@ def origin_of(design: Design, device: str, *further: Any) -> str:
     machine = {**installation(device), "data": contents([planned.cell for planned in design.cells])}
     machine |= {name: value for name, value in os.environ.items() if name.startswith("NUMBA_")}
     versions = [importlib.metadata.version(name) for name in _DRAWING]
-    stated = design.text, design.profile, design.confirmation, design.path, json.dumps(machine), versions, *further
+    path = design.path and design.path.absolute()
+    stated = design.text, design.profile, design.confirmation, path, json.dumps(machine), versions, *further
     return hashlib.sha256(repr((_package(), stated)).encode()).hexdigest()
 
 

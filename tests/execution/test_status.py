@@ -101,3 +101,9 @@ def test_batch_that_is_damaged__is_found_by_looking(finished):
     assert told(design, store).finished == 6
     run(design, output=store.folder.parents[1], executor="serial")
     assert told(design, store).finished == 6
+
+
+def test_design_by_another_path__has_the_status_that_was_told(finished, monkeypatch):
+    design, store = finished
+    monkeypatch.chdir(design.path.parent)
+    assert told(load_design(design.path.name), store).finished == 6
