@@ -6,10 +6,11 @@ import contextlib
 import importlib.util
 import json
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, Protocol
 
+import numpy as np
 import xarray as xr
 from threadpoolctl import threadpool_limits
 
@@ -21,14 +22,16 @@ from simstudy.errors import UserError
 from simstudy.execution.clients import CLOSED, Network
 from simstudy.execution.jobs import Jobs
 from simstudy.execution.ledger import Ledger
-from simstudy.execution.made import is_made, looks_of, note_made, origin_of
+from simstudy.execution.made import is_made, note_made, origin_of
 from simstudy.execution.netcdf import read_results
 from simstudy.execution.provenance import provenance
 from simstudy.execution.queue import Queue, open_queue
 from simstudy.execution.shares import Share, open_share
+from simstudy.execution.status import Teller
 from simstudy.execution.store import DEFAULT_OUTPUT, DETAILS_FILE, Store, store_of
 from simstudy.execution.usage import Meter
 from simstudy.execution.writing import require_writable
+from simstudy.replicates.performance import Performance
 
 RESULTS_FILE, PROVENANCE_FILE = "results.nc", "provenance.json"
 _RESULTS = "results"
@@ -112,7 +115,9 @@ def run(
                 return read_results(store.folder / RESULTS_FILE)
             told: dict[int, Any] = {}
             ledger = open_ledger(design, store, queue.device, told)
-            simulate(ledger, queue, meter, tell)
+            teller = Teller(store, origin_of(design, queue.device))
+            simulate(ledger, queue, meter, teller, tell)
+            teller.tell(ledger)
             how = {"executor": str(executor), "workers": queue.workers()}
         store.flush()  # a disk that took no batch takes no results
         how |= {**ledger.tally(), **meter.read()}
@@ -185,10 +190,22 @@ def recalled(design: Design, store: Store, device: str = "cpu") -> Ledger | None
     if not is_made(store, _RESULTS, _origin(ledger, design, device), lambda: store.digest(ledger.known)):
         return None
     results = read_results(store.folder / RESULTS_FILE)
-    if results.n_failed.any():  # which replicates failed only their batches tell
+    if results.n_failed.values.any():  # which replicates failed only their batches tell
         return None
-    ledger.recall(looks_of(results))
+    ledger.recall(_looks_of(results))
     return ledger
+
+
+def _looks_of(results: xr.Dataset) -> Iterator[tuple[int, Performance | None]]:
+    """Yield of each cell the batches of its last look, and what that found: no influence values, None if undefined."""
+    told = results.sel(source="empirical")
+    names = [str(name) for name in told.data_vars if f"{name}_mcse" in told and told[name].dims == ("cell",)]
+    columns = [{name: told[f"{name}{suffix}"].values for name in names} for suffix in ("", "_mcse")]
+    counts = zip(*(told[name].values.tolist() for name in ("n_batches", "n_replicates", "n_failed")), strict=True)
+    for i, (done, *numbers) in enumerate(counts):
+        estimate, mcse = ({name: values[i] for name, values in column.items()} for column in columns)
+        found = Performance(estimate, mcse, {}, {}, 0, *numbers)
+        yield done, found if np.isfinite(mcse["failure_rate"]) else None
 
 
 def _origin(ledger: Ledger, design: Design, device: str) -> str:
@@ -213,15 +230,17 @@ def open_ledger(design: Design, store: Store, device: str = "cpu", told: dict[in
     return Ledger(design, store, device, **given)
 
 
-def simulate(ledger: Ledger, queue: Queue, meter: Meter, tell: Observer) -> None:
-    """Compute batches until the stopping rule wants no more of any cell."""
+def simulate(ledger: Ledger, queue: Queue, meter: Meter, *observers: Callable[[Ledger], Any]) -> None:
+    """Compute batches until the stopping rule wants no more of any cell; observers are called after each task."""
     ledger.state_cells()
     queue.add(ledger.first_tasks())
-    tell(ledger)
+    for observer in observers:
+        observer(ledger)
     for task, outcome in queue:
         meter.add(outcome.usage)
         queue.add(ledger.record(task, outcome.batches))
-        tell(ledger)
+        for observer in observers:
+            observer(ledger)
 
 
 def _require_own_folder(design: Design, store: Store) -> None:

@@ -47,6 +47,27 @@ def test_help__imports_nothing_that_is_slow(arguments, needed):
     assert slow & set(loaded.stdout.split()) == needed
 
 
+@pytest.mark.parametrize("finished", [True, False])
+def test_status__imports_neither_compiler_nor_theory_nor_libraries_of_results(tmp_path, finished):
+    path, output = write_design(tmp_path), tmp_path / "out"
+    killed = "from simstudy.verdicts import judge; judge.judge = None\n"
+    ended = simstudy("run", path, "--output", output, "--executor", "serial", before="" if finished else killed)
+    assert ended.returncode in ((0, 3) if finished else (70,)), ended.stderr
+    program = "import sys; from simstudy.__main__ import command; command(sys.argv[1:]); print(*sys.modules)"
+    arguments = [sys.executable, "-c", program, "status", path, "--output", output]
+    shown = subprocess.run(arguments, capture_output=True, text=True, check=True).stdout
+    assert "6 of 6 cells finished" in shown
+    slow = {"numba", "dask", "scipy", "xarray", "pandas", "netCDF4", "matplotlib", "simstudy.theory"}
+    assert not slow & set(shown.split())
+
+
+def test_verdicts__are_shown_before_anything_is_drawn(tmp_path):
+    drawn = "from simstudy.report import page; page.write_report = lambda *_: print('drawn')\n"
+    result = simstudy("run", write_design(tmp_path), "--output", tmp_path / "out", before=drawn)
+    assert result.stdout.index("mse-falls") < result.stdout.index("results.nc") < result.stdout.index("drawn")
+    assert "report   None" in result.stdout.split("drawn")[1]
+
+
 def test_run__imports_what_takes_a_second_only_for_those_who_need_it():
     program = "import sys, simstudy.study, simstudy.verdicts.judge, simstudy.verdicts.assemble; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)

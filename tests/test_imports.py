@@ -50,6 +50,7 @@ ALLOWED: dict[str, set[str]] = {
         "attention.combinations",
         "data.geometry",
         "kernels.devices",
+        "kernels.sealed",
         "design",
         "errors",
         "text",

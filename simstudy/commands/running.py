@@ -60,7 +60,6 @@ def run(
 def run_and_report(loaded: Design, output: Path, quiet: bool = False, **how: Any) -> int:
     """Run a study as `simstudy.run` is told to, show its verdicts or else measures, and return the exit code."""
     from simstudy.report.confirmed import confirmed_of
-    from simstudy.report.page import write_report
     from simstudy.report.progress import ProgressDisplay, missed_lines, open_lines
     from simstudy.report.tables import count_confirmed, count_verdicts, measure_table, verdict_lines, verdict_table
     from simstudy.report.terminal import counted, say, show_table, warn
@@ -71,20 +70,24 @@ def run_and_report(loaded: Design, output: Path, quiet: bool = False, **how: Any
         warn(*loaded.notes)
     with ProgressDisplay(quiet) as display:
         results = run_study(loaded, output=output, observer=display, **how)
-    with store.locked():
-        report = write_report(results, loaded, store)
     lines = verdict_lines(results, confirmed_of(loaded, store))
-    total = int(results.n_replicates.sum())
+    total, n_failed = int(results.n_replicates.values.sum()), int(results.n_failed.values.sum())
     if not quiet:
         show_table(verdict_table(results) if lines else measure_table(results, loaded))
         if lines:
             kind = "a confirmation" if loaded.confirmation else f"a pilot; {count_confirmed(lines)}"
             say(count_verdicts(lines), kind)
         say(
-            f"{counted(results.sizes['cell'], 'cell')}, {total:,} replicates, {int(results.n_failed.sum())} failed",
+            f"{counted(results.sizes['cell'], 'cell')}, {total:,} replicates, {n_failed} failed",
             f"results  {store.folder / 'results.nc'}",
-            f"report   {report}",
         )
+    # Imported and drawn here: nobody has to wait for pictures to read a verdict.
+    from simstudy.report.page import write_report
+
+    with store.locked():
+        report = write_report(results, loaded, store)
+    if not quiet:
+        say(f"report   {report}")
     if damaged := sum(len(account.damaged) for account in display.ledger.accounts):
         warn(f"{damaged} stored batches were damaged and have been computed again; check the disk")
     if missed := [account for account in display.ledger.accounts if not account.reached]:
@@ -183,27 +186,31 @@ def status(
 ) -> None:
     """Show how far each cell of a study is, also while another process runs it.
 
-    Nothing is written or locked.  Errors are those of the batches stored so far; numbers of cells serve
-    `simstudy replay --cell`.
+    Nothing is written or locked.  Errors are those that a run last told, or else those of the batches stored so far;
+    numbers of cells serve `simstudy replay --cell`.
     """
     from simstudy.design.load import load_design
     from simstudy.execution.shares import with_shares
+    from simstudy.execution.status import looked_at, told
     from simstudy.report.progress import status_line, status_table
     from simstudy.report.records import status_record
     from simstudy.report.terminal import say, say_json, show_table
-    from simstudy.study import open_ledger, recalled
 
     loaded = load_design(design, profile)
     store = with_shares(store_for(loaded, output))
-    ledger = recalled(loaded, store)
-    if ledger is None:
+    found = told(loaded, store)
+    if found is None:
+        # Imported here: with the compiler and the theory of claims it takes seconds, and what was told needs neither.
+        from simstudy.study import open_ledger
+
         ledger = open_ledger(loaded, store)
         ledger.first_tasks()
+        found = looked_at(ledger)
     if as_json:
-        say_json(status_record(ledger, loaded, store))
+        say_json(status_record(found, loaded, store))
     else:
-        show_table(status_table(ledger, loaded))
-        say(status_line(ledger, store))
+        show_table(status_table(found, loaded))
+        say(status_line(found, store))
 
 
 @app.command()

@@ -12,15 +12,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import xarray as xr
 
 from simstudy.design.names import setting
 from simstudy.design.settings import TABLE_OF
 from simstudy.design.settings.code import OWN_MEASURE
 from simstudy.design.settings.systems import QUANTITIES
+
+if TYPE_CHECKING:
+    import xarray as xr
 
 SOURCES = ("empirical", "exact", "leading")
 """Monte Carlo; theory without approximation in n; theory at leading order in n."""
@@ -353,6 +355,9 @@ def labelled(arrays: Mapping[str, Any], coords: Mapping[str, Any], attrs: Mappin
     ValueError
         If an array does not have the registered dimensions.
     """
+    # Imported here: it takes a third of a second, and checks of a design do without.
+    import xarray as xr
+
     variables = {}
     for name, array in arrays.items():
         variable = VARIABLES.get(name) or DETAILS[name]

@@ -5,17 +5,19 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-import tomlkit
-from tomlkit.items import Table
 
 from simstudy.design.document import Document
 from simstudy.design.files import read_regular
 from simstudy.design.mistakes import DesignError, Problem
 from simstudy.design.shipped import find_design
 from simstudy.errors import UserError
+
+if TYPE_CHECKING:
+    from tomlkit import TOMLDocument
+    from tomlkit.items import Table
 
 MAX_BYTES = 1 << 20
 """Largest design file that is read; a design is written by hand."""
@@ -122,12 +124,17 @@ def to_toml(tables: Mapping[str, Any]) -> tuple[str, list[Problem]]:
 
     Beside what TOML knows, there may be tuples, ranges, and NumPy's arrays and numbers.
     """
+    # Imported here and below: it takes a tenth of a second, and reading a file does without.
+    import tomlkit
+
     problems: list[Problem] = []
     return tomlkit.dumps(_document(_plain(tables, "", problems))), problems
 
 
-def _document(content: dict[str, Any]) -> tomlkit.TOMLDocument:
+def _document(content: dict[str, Any]) -> TOMLDocument:
     """Return tables in the order of a file, a table for each name, inline ones inside."""
+    import tomlkit
+
     document = tomlkit.document()
     usual = [name for name in (*Document.model_fields, "profiles") if name in content]
     for name in dict.fromkeys([*usual, *content]):
@@ -139,6 +146,8 @@ def _document(content: dict[str, Any]) -> tomlkit.TOMLDocument:
 
 def _table(entries: dict[str, Any], levels: int) -> Table:
     """Return a table that has so many levels of tables in it."""
+    import tomlkit
+
     table = tomlkit.table()
     for name in sorted(entries, key=lambda name: levels > 0 and isinstance(entries[name], dict)):
         value: Any = entries[name]

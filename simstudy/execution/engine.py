@@ -9,6 +9,7 @@ import ast
 import functools
 import hashlib
 import importlib.metadata
+import json
 import threading
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -16,9 +17,11 @@ from typing import Any
 
 from simstudy.design.settings.cell import Cell
 from simstudy.design.settings.systems import KINDS
-from simstudy.kernels.devices import hardware
 
 PACKAGE = Path(__file__).parents[1]
+_KEY = b"codes"
+_MOST_CODES = 4096
+"""Sources of which it is kept what they compute, those found last: some ten versions of the package."""
 NUMERIC_LIBRARIES = ("numpy", "numba", "llvmlite", "scipy")
 
 # Sources that decide the bits of a batch, as folders and files; a test compares them with what `batch` imports.
@@ -51,9 +54,13 @@ def _own(cell: Cell) -> str:
 
 @functools.cache
 def _engine(device: str, names: frozenset[str], package: Path) -> str:
+    # Imported here: it compiles, which those who only digest sources need not wait for.
+    from simstudy.kernels.devices import hardware
+
     digest = hashlib.blake2b(digest_size=8)
     for path in sorted(sources(names, package)):
         digest.update(f"{path.relative_to(package).as_posix()}\0{code_of(path)}\0".encode())
+    keep_codes()
     for name in NUMERIC_LIBRARIES:
         digest.update(f"{name}={importlib.metadata.version(name)}\0".encode())
     digest.update(hardware(device).encode())
@@ -73,13 +80,41 @@ def sources(names: frozenset[str], package: Path = PACKAGE) -> Iterator[Path]:
 
 @functools.cache
 def code_of(path: Path) -> str:
-    """Return what a source computes: its syntax without comments, formatting and docstrings.
+    """Return the digest of what a source computes: of its syntax without comments, formatting and docstrings.
 
     Written out here rather than by `ast.dump`, which shows what is empty in some versions of Python and not in others.
     """
-    parts: list[str] = []
-    _write(ast.parse(path.read_bytes()), parts)
-    return "\n".join(parts)
+    content = path.read_bytes()
+    name = hashlib.sha256(content).hexdigest()
+    known, found = _codes()
+    if name not in known:
+        parts: list[str] = []
+        _write(ast.parse(content), parts)
+        found[name] = known[name] = hashlib.sha256("\n".join(parts).encode()).hexdigest()
+    return known[name]
+
+
+def keep_codes() -> None:
+    """Keep what `code_of` has found for later processes: to parse all sources takes half a second."""
+    known, found = _codes()
+    if found and (folder := _folder()):
+        folder.write(_KEY, json.dumps(list(known.items())[-_MOST_CODES:]).encode())
+        found.clear()
+
+
+@functools.cache
+def _codes() -> tuple[dict[str, str], dict[str, str]]:
+    """Digests of what sources compute, by those of their bytes: all that are known, and those found since."""
+    folder = _folder()
+    content = folder.read(_KEY) if folder else None
+    return dict(json.loads(content or b"[]")), {}
+
+
+def _folder() -> Any:
+    # Imported here, as in `_engine`.  What another version of this file wrote is not read.
+    from simstudy.kernels.sealed import kept
+
+    return kept("sources", lambda: hashlib.sha256(Path(__file__).read_bytes()).hexdigest()[:32])
 
 
 def _write(node: Any, parts: list[str]) -> None:

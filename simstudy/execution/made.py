@@ -11,20 +11,20 @@ import functools
 import hashlib
 import importlib.metadata
 import json
-from collections.abc import Callable, Iterable, Iterator
-from typing import Any
-
-import numpy as np
-import xarray as xr
+import os
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
 
 from simstudy.design.document import Design
 from simstudy.design.files import read_regular
 from simstudy.errors import UserError
 from simstudy.execution.engine import PACKAGE
 from simstudy.execution.netcdf import MAX_RESULTS_BYTES
-from simstudy.execution.provenance import provenance
+from simstudy.execution.provenance import contents, installation
 from simstudy.execution.store import Store
-from simstudy.replicates.performance import Performance
+
+if TYPE_CHECKING:
+    import xarray as xr
 
 _SOURCES = (".py", ".html", ".css", ".js")
 _DRAWING = ("pandas", "jinja2", "pillow")
@@ -32,10 +32,15 @@ _DRAWING = ("pandas", "jinja2", "pillow")
 
 
 def origin_of(design: Design, device: str, *further: Any) -> str:
-    """Return the digest of what decides all that is made of a design here, and of further things, by their `repr`."""
-    machine = provenance(device, [planned.cell for planned in design.cells])
+    """Return the digest of what decides all that is made of a design here, and of further things, by their `repr`.
+
+    The engine is not asked for, as to compile takes longer than to read all sources, on which it depends.
+    """
+    machine = {**installation(device), "data": contents([planned.cell for planned in design.cells])}
+    machine |= {name: value for name, value in os.environ.items() if name.startswith("NUMBA_")}
     versions = [importlib.metadata.version(name) for name in _DRAWING]
-    stated = design.text, design.profile, design.confirmation, design.path, json.dumps(machine), versions, *further
+    path = design.path and design.path.absolute()
+    stated = design.text, design.profile, design.confirmation, path, json.dumps(machine), versions, *further
     return hashlib.sha256(repr((_package(), stated)).encode()).hexdigest()
 
 
@@ -80,18 +85,6 @@ def digest_of(dataset: xr.Dataset) -> str:
         values = variable.values.tolist() if variable.dtype.hasobject else variable.values.tobytes()
         digest.update(repr((name, variable.dims, variable.dtype, variable.attrs, values)).encode())
     return digest.hexdigest()
-
-
-def looks_of(results: xr.Dataset) -> Iterator[tuple[int, Performance | None]]:
-    """Yield of each cell the batches of its last look, and what that found: no influence values, None if undefined."""
-    told = results.sel(source="empirical")
-    names = [str(name) for name in told.data_vars if f"{name}_mcse" in told and told[name].dims == ("cell",)]
-    columns = [{name: told[f"{name}{suffix}"].values for name in names} for suffix in ("", "_mcse")]
-    counts = zip(*(told[name].values.tolist() for name in ("n_batches", "n_replicates", "n_failed")), strict=True)
-    for i, (done, *numbers) in enumerate(counts):
-        estimate, mcse = ({name: values[i] for name, values in column.items()} for column in columns)
-        found = Performance(estimate, mcse, {}, {}, 0, *numbers)
-        yield done, found if np.isfinite(mcse["failure_rate"]) else None
 
 
 def _record(name: str) -> str:

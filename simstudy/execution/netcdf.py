@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
-
-import xarray as xr
+from typing import TYPE_CHECKING, Any
 
 from simstudy.design.files import read_regular
 from simstudy.errors import UserError
 from simstudy.execution.batch_files import is_sealed
 from simstudy.text import printable
+
+if TYPE_CHECKING:
+    import xarray as xr
 
 MOST_DEFLATED = 1032
 """Bytes that a byte of a deflated file may stand for, at most."""
@@ -24,6 +25,7 @@ _WORTH_BYTES = 2048
 
 def netcdf(dataset: xr.Dataset) -> bytes:
     """Return a data set as the bytes of a netCDF file: written by us, so that a full disk raises what we expect."""
+    # Imported here and below: they take half a second, which who looks at batches alone need not wait for.
     import netCDF4
     from xarray.backends import NetCDF4DataStore
 
@@ -46,6 +48,8 @@ def read_results(path: Path) -> xr.Dataset:
     UserError
         If the file is missing, damaged, or not one that `Store.write_dataset` wrote.
     """
+    import xarray as xr
+
     try:
         content = read_regular(path, MAX_RESULTS_BYTES)
     except UserError as error:

@@ -15,36 +15,44 @@ from simstudy.design.own_code import own_pieces
 from simstudy.design.settings import FileKeys
 from simstudy.design.settings.cell import Cell
 from simstudy.execution.engine import NUMERIC_LIBRARIES, PACKAGE, engine
-from simstudy.kernels.devices import gpu_name
 
 LIBRARIES = (*NUMERIC_LIBRARIES, "xarray", "dask", "distributed", "pydantic", "netCDF4", "matplotlib")
 
 
 def provenance(device: str = "cpu", cells: Iterable[Cell] = ()) -> dict[str, Any]:
     """Return versions, commit and machine, as plain data; the engine is that of the cells."""
+    sources = {"simstudy": _version("simstudy"), "commit": _commit(), "engine": engine(device, cells)}
+    return sources | {"data": contents(cells)} | installation(device)
+
+
+def installation(device: str = "cpu") -> dict[str, Any]:
+    """Return versions of libraries and the machine, as plain data."""
     import psutil
 
     return {
-        "simstudy": _version("simstudy"),
-        "commit": _commit(),
-        "engine": engine(device, cells),
-        "data": _contents(cells),
         "python": platform.python_version(),
         "libraries": {name: _version(name) for name in LIBRARIES},
         "system": platform.platform(),
-        "device": "CPU" if device == "cpu" else gpu_name(),
+        "device": "CPU" if device == "cpu" else _gpu_name(),
         "processor": _processor(),
         "cores": os.cpu_count(),
         "memory_GiB": round(psutil.virtual_memory().total / 2**30, 1),
     }
 
 
+def _gpu_name() -> str:
+    # Imported here: it compiles, which those who only look need not wait for.
+    from simstudy.kernels.devices import gpu_name
+
+    return gpu_name()
+
+
 # Looked up once: a process runs what it has imported, whatever is installed or committed while it does.
 _version = functools.cache(importlib.metadata.version)
 
 
-def _contents(cells: Iterable[Cell]) -> dict[str, str]:
-    """Digests of rows that cells draw keys from, and of functions of the user's own, each with the file found."""
+def contents(cells: Iterable[Cell]) -> dict[str, str]:
+    """Return digests of rows that cells draw keys from and of functions of the user's own, each with its file."""
     cells = list(cells)
     keys = ((cell.file_rows, cell.data.key_distribution) for cell in cells)
     pieces = (piece for cell in cells for _, piece in own_pieces(cell))

@@ -23,7 +23,7 @@ from simstudy.design.document import Design
 from simstudy.design.files import read_regular
 from simstudy.design.settings import Line, Record
 from simstudy.errors import UserError
-from simstudy.execution.engine import PACKAGE, code_of
+from simstudy.execution.engine import PACKAGE, code_of, keep_codes
 from simstudy.execution.provenance import provenance
 from simstudy.text import printable
 
@@ -98,6 +98,7 @@ def judging_code(design: Design) -> str:
         path = PACKAGE / entry
         for source in sorted(path.rglob("*.py")) if path.is_dir() else [path]:
             digest.update(f"{source.relative_to(PACKAGE).as_posix()}\0{code_of(source)}\0".encode())
+    keep_codes()
     return digest.hexdigest()
 
 

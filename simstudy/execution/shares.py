@@ -15,7 +15,6 @@ from typing import NamedTuple
 from simstudy.design.document import Design, PlannedCell
 from simstudy.errors import UserError
 from simstudy.execution.engine import engine
-from simstudy.execution.ledger import of_one_task, sharing_data
 from simstudy.execution.provenance import provenance
 from simstudy.execution.store import Store
 
@@ -64,6 +63,9 @@ def units(design: Design) -> list[list[PlannedCell]]:
 
     A cell that several grids name is one unit's, with all the precisions that they want.
     """
+    # Imported here: who looks at a study need not wait for what computes it.
+    from simstudy.execution.ledger import of_one_task, sharing_data
+
     alike: dict[str, list[PlannedCell]] = defaultdict(list)
     for planned in design.cells:
         alike[planned.cell.identity(engine(cells=[planned.cell]))].append(planned)

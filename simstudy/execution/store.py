@@ -5,7 +5,7 @@ Layout of a study folder::
     batches/<cell identity>/0000.records  .index  batches 0 to 4095 of a cell, and what each of them is: see `segments`
     batches/<cell identity>/cell.json             settings and engine, of which the identity is a digest
     results.nc  details.nc  report.html  figures/  verdicts.csv  comparisons.csv  cells.csv  provenance.json
-    .lock  .owner.json  .partial/                who writes here, and what is not whole yet
+    .lock  .owner.json  .status.json  .partial/  who writes here, how far that is, and what is not whole yet
     confirmed/<seal and beacon>/                 the same of a confirmatory run, and confirmation.json
 
 A file is written beside its place and renamed into it: a killed process leaves the whole file or none.  Batches are
@@ -28,10 +28,9 @@ import uuid
 from collections import defaultdict
 from collections.abc import Collection, Iterator
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import numpy as np
-import xarray as xr
 from pydantic import Field
 
 from simstudy.design.document import Design
@@ -43,6 +42,9 @@ from simstudy.execution.netcdf import netcdf
 from simstudy.execution.segments import Segment, by_segment, digest_of, segment_of, segments
 from simstudy.execution.writing import Writer, flush_to_disk, unwritable
 from simstudy.replicates.moments import Moments
+
+if TYPE_CHECKING:
+    import xarray as xr
 
 _STATEMENT = "cell.json"
 _IDENTITY = re.compile(r"[0-9a-f]{20}")
@@ -134,9 +136,8 @@ class Store:
             self.folder.mkdir(parents=True, exist_ok=True)
             lock.acquire()
         except Timeout:
-            raise UserError(
-                f"{self.folder}: in use by {self._holder()}; wait for it, or choose another --output"
-            ) from None
+            remedy = "wait for it, or choose another --output"
+            raise UserError(f"{self.folder}: in use by {self._holder()}; {remedy}") from None
         except (OSError, NotImplementedError) as error:
             raise unwritable(self.folder, error) from error
         try:
@@ -165,10 +166,9 @@ class Store:
 
     def owner(self) -> Owner | None:
         """Return who holds the lock, or held it when it was killed; None if the last writer ended in order."""
-        try:
+        with contextlib.suppress(ValueError):
             return Owner.model_validate(self.read_json(".owner.json"))
-        except ValueError:
-            return None
+        return None
 
     def _holder(self) -> str:
         owner = self.owner()
@@ -336,9 +336,9 @@ class Store:
         """Store a labelled data set as netCDF, its digest behind the end that netCDF knows, and return its path."""
         return self.write_bytes(name, sealed(netcdf(dataset)))
 
-    def write_text(self, name: str, text: str) -> Path:
-        """Store a text file of the study and return its path."""
-        return self.write_bytes(name, text.encode())
+    def write_text(self, name: str, text: str, flush: bool = True) -> Path:
+        """Store a text file of the study and return its path; not flushed, a loss of power may spoil it."""
+        return self._replace(self.folder / name, text.encode(), flush)
 
     def write_bytes(self, name: str, content: bytes) -> Path:
         """Store a binary file of the study and return its path."""

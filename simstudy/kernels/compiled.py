@@ -9,7 +9,6 @@ the globals and closures that these freeze, their options, and the types of the 
 is common to all: the sources of kernels, versions, the processor and Numba's settings.
 A kernel that reaches anything that cannot be stated so is compiled in every process.
 
-Environment variable SIMSTUDY_CACHE: ``off``, or the folder to use instead of ``simstudy`` in the user's cache folder.
 Loading code means trusting it: see `sealed` for whose entries are read.
 """
 
@@ -38,7 +37,7 @@ from numba.core.dispatcher import Dispatcher
 from numba.core.serialize import NumbaPickler
 from numba.core.sigutils import normalize_signature
 
-from simstudy.kernels.sealed import SealedFolder
+from simstudy.kernels.sealed import SealedFolder, kept
 
 PACKAGE = Path(__file__).parents[1]
 
@@ -77,13 +76,7 @@ def digest() -> str:
 
 def folder() -> SealedFolder | None:
     """Return the folder of compiled code of this process; None if there is none to be."""
-    chosen = os.environ.get("SIMSTUDY_CACHE") or os.path.join(
-        os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "simstudy"
-    )
-    # Relative also where there is no home: a folder that depends on where a command is run is nobody's cache.
-    if chosen == "off" or not os.path.isabs(chosen) or not hasattr(os, "geteuid"):
-        return None
-    return SealedFolder(Path(chosen) / "compiled" / digest())
+    return kept("compiled", digest)
 
 
 class Unstated(Exception):

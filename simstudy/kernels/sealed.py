@@ -5,6 +5,8 @@ holds: a damaged entry, or one that lies under the name of another, is as good a
 and renamed into place, so that readers never see a part and writers never need a lock: there is no index.
 A folder or an entry that somebody else owns or may write is not read at all, and a folder that others may enter is
 not used.
+
+Environment variable SIMSTUDY_CACHE: ``off``, or the folder to use instead of ``simstudy`` in the user's cache folder.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ import os
 import secrets
 import shutil
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 SEAL_BYTES = 32
@@ -93,6 +95,17 @@ class SealedFolder:
             yield folder
         finally:
             os.close(folder)
+
+
+def kept(what: str, version: Callable[[], str]) -> SealedFolder | None:
+    """Return the folder of what is kept for later processes, in the version asked for; None if there is none to be."""
+    chosen = os.environ.get("SIMSTUDY_CACHE") or os.path.join(
+        os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "simstudy"
+    )
+    # Relative also where there is no home: a folder that depends on where a command is run is nobody's cache.
+    if chosen == "off" or not os.path.isabs(chosen) or not hasattr(os, "geteuid"):
+        return None
+    return SealedFolder(Path(chosen) / what / version())
 
 
 def _name(key: bytes) -> str:

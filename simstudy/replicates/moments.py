@@ -9,14 +9,13 @@ A control variate of expectation 0 may be taken off both.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from simstudy.attention.members import Control
-from simstudy.kernels.devices import is_there
-from simstudy.kernels.errors import add_errors
+if TYPE_CHECKING:
+    from simstudy.attention.members import Control
 
 Array = NDArray[np.float64]
 
@@ -88,6 +87,10 @@ def update(
     statistics : (replicate, statistic)
         Geometric diversity indices, and the statistics of the cell after them.
     """
+    # Imported here: they compile, which those who read stored moments need not wait for.
+    from simstudy.kernels.devices import is_there
+    from simstudy.kernels.errors import add_errors
+
     rows_of = slice(blocks.start, blocks.stop)
     error_sums, product_sums = moments.error_sum[rows_of], moments.product_sum[rows_of]
     if is_there(gram):

@@ -9,22 +9,28 @@ from heapq import nlargest
 from itertools import groupby
 from operator import itemgetter
 from types import TracebackType
+from typing import TYPE_CHECKING
 
 import numpy as np
-import xarray as xr
 from rich.box import SIMPLE_HEAD
 from rich.progress import BarColumn, TaskProgressColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
 
-from simstudy.design.document import Design
+from simstudy.design.document import Design, PlannedCell
 from simstudy.design.moments_needed import lacking, order_of
 from simstudy.design.settings.cell import level
-from simstudy.execution.account import Account, cost
-from simstudy.execution.ledger import Ledger
-from simstudy.execution.plan import GridPlan, Plan
-from simstudy.execution.store import Owner, Store
+from simstudy.execution.status import CellStatus, Status, owner_of, seconds_left
+from simstudy.execution.store import Store
 from simstudy.report.terminal import bar, counted, entry, is_watched, say
+
+if TYPE_CHECKING:
+    # Who looks at a study need not wait for what computes it.
+    import xarray as xr
+
+    from simstudy.execution.account import Account
+    from simstudy.execution.ledger import Ledger
+    from simstudy.execution.plan import GridPlan, Plan
 
 LOG_SECONDS = 10.0
 """Time between two lines where there is no terminal."""
@@ -112,13 +118,13 @@ def duration(seconds: float) -> str:
     return f"{math.ceil(seconds)} s"
 
 
-def place(account: Account, design: Design) -> str:
+def place(planned: PlannedCell, design: Design) -> str:
     """Return the levels of a cell's factors: "angle = 45, bandwidth = 0.5"."""
-    coordinates = account.planned.cell.coordinates
-    return ", ".join(f"{name} = {level(coordinates, name)}" for name in design.factors[account.planned.grid])
+    coordinates = planned.cell.coordinates
+    return ", ".join(f"{name} = {level(coordinates, name)}" for name in design.factors[planned.grid])
 
 
-def status_table(ledger: Ledger, design: Design) -> Table:
+def status_table(status: Status, design: Design) -> Table:
     """Return how far each cell is: replicates stored, failures, and the MCSE furthest from what is wanted.
 
     Of a grid of very many cells, those that are furthest from what is wanted.
@@ -126,68 +132,51 @@ def status_table(ledger: Ledger, design: Design) -> Table:
     table = Table(box=SIMPLE_HEAD, title="MCSE: the one furthest from what is wanted", title_justify="left")
     for name in ("cell", "levels", "replicates", "failed", "MCSE / wanted", "state"):
         table.add_column(name, no_wrap=name == "MCSE / wanted", overflow="fold")
-    for grid, cells in groupby(enumerate(ledger.accounts), lambda cell: cell[1].planned.grid):
-        seen = [(number, each if each.finished else ledger.preview(each)) for number, each in cells]
+    cells = enumerate(zip(status.cells, design.cells, strict=True))
+    for grid, inside in groupby(cells, lambda cell: cell[1][1].grid):
+        seen = [(number, cell, planned) for number, (cell, planned) in inside]
         shown, left_out = sorted(nlargest(MOST_ROWS, seen, _distance), key=itemgetter(0)), len(seen) - MOST_ROWS
         table.add_section()
         table.add_row("", entry((grid, "bold")))
-        for number, account in shown:
-            table.add_row(str(number), *_row(account, design))
+        for number, cell, planned in shown:
+            table.add_row(str(number), place(planned, design), *_row(cell))
         if left_out > 0:
             table.add_row("", f"{counted(left_out, 'cell')} nearer to what is wanted: see --json")
     return table
 
 
-def _distance(cell: tuple[int, Account]) -> tuple[bool, float]:
+def _distance(numbered: tuple[int, CellStatus, PlannedCell]) -> tuple[bool, float]:
     """Return how far a cell is from what is wanted: those that want more before those that do not."""
-    worst = cell[1].shortfall
-    return not cell[1].finished, worst.ratio if worst else math.inf
+    cell = numbered[1]
+    return not cell.finished, cell.mcse / cell.wanted if cell.mcse is not None and cell.wanted else math.inf
 
 
-def _row(seen: Account, design: Design) -> tuple[str | Text, ...]:
-    worst = seen.shortfall
-    errors = entry(f"{worst.mcse:.2g} / {worst.wanted:.2g}", worst.measure) if worst and worst.measure else ""
-    failed = f"{seen.n_failed} (first {seen.failed[0]})" if seen.failed else "0"
-    return place(seen, design), f"{seen.done * seen.batch_size:,}", failed, errors, _state(seen)
+def _row(cell: CellStatus) -> tuple[str | Text, ...]:
+    errors = entry(f"{cell.mcse:.2g} / {cell.wanted:.2g}", cell.measure) if cell.measure else ""
+    failed = f"{cell.failed} (first {cell.first_failed})" if cell.failed else "0"
+    return f"{cell.stored * cell.batch_size:,}", failed, errors, _state(cell)
 
 
-def _state(account: Account) -> str:
-    if not account.finished:
-        return f"{account.done} of about {account.expected} batches"
-    if account.performance is None:
+def _state(cell: CellStatus) -> str:
+    if not cell.finished:
+        return f"{cell.stored} of about {cell.expected} batches"
+    if not cell.defined:
         return "stopped: estimates undefined"
-    return "done" if account.reached else "ceiling reached"
+    return "done" if cell.reached else "ceiling reached"
 
 
-def status_line(ledger: Ledger, store: Store) -> str:
+def status_line(status: Status, store: Store) -> str:
     """Return how many cells are finished, whether somebody computes the rest, and how long that will take."""
-    finished = ledger.standing.finished
-    text = f"{finished} of {len(ledger.accounts)} cells finished"
+    text = f"{status.finished} of {len(status.cells)} cells finished"
+    if status.finished < len(status.cells):
+        text += f", as of {time.strftime('%Y-%m-%d %H:%M:%S', time.localtime(status.as_of))}"
     owner = owner_of(store)
     if owner is None or owner.alive is False:
-        return text if finished == len(ledger.accounts) else f"{text}; no process runs it: simstudy run continues"
+        return text if status.finished == len(status.cells) else f"{text}; no process runs it: simstudy run continues"
     who = f"process {owner.pid} on {owner.host}"
     text += f"; {who} runs it" if owner.alive else f"; {who} runs it, unless it was killed"
-    seconds = seconds_left(ledger, store)
+    seconds = seconds_left(status, store)
     return f"{text}, {_UNKNOWN}" if seconds is None else f"{text}, about {duration(seconds)} left"
-
-
-def owner_of(store: Store) -> Owner | None:
-    """Return the process that holds the folder of a study, or that of one of its shares."""
-    return next(filter(None, (one.owner() for one in (store, *store.known))), None)
-
-
-def seconds_left(ledger: Ledger, store: Store) -> float | None:
-    """Return how long the process that runs a study will still take; None while that cannot be told."""
-    owner = owner_of(store)
-    if owner is None or not ledger.work_known:
-        return None
-    cells = {account.identity: account.planned.cell for account in ledger.accounts}
-    work = sum(store.batches_since(identity, owner.started) * cost(cell) for identity, cell in cells.items())
-    elapsed = time.time() - owner.started
-    if work == 0 or elapsed <= 0:  # the latter on a clock that was set back
-        return None
-    return (ledger.standing.work_expected - ledger.standing.work_done) * elapsed / work
 
 
 def missed_lines(missed: Sequence[Account], design: Design) -> list[str]:
@@ -198,7 +187,7 @@ def missed_lines(missed: Sequence[Account], design: Design) -> list[str]:
         reason = f"MCSE of {worst.measure} {worst.mcse:.2g}, wanted {worst.wanted:.2g}" if worst else "undefined"
         ceiling = account.planned.precision.max_replicates
         reason += f", ceiling of {ceiling:,} replicates" if worst else " estimates"
-        lines.append(f"  {account.planned.grid}: {place(account, design)}: {reason}")
+        lines.append(f"  {account.planned.grid}: {place(account.planned, design)}: {reason}")
     if len(missed) > MAX_LISTED:
         lines.append(f"  and {len(missed) - MAX_LISTED} more")
     return lines

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
-from simstudy.design.document import Design
+from simstudy.design.document import Design, PlannedCell
 from simstudy.design.mistakes import Problem
 from simstudy.design.settings.cell import level
-from simstudy.execution.account import Account
-from simstudy.execution.ledger import Ledger
-from simstudy.execution.nesting import Nesting
-from simstudy.execution.plan import Plan
+from simstudy.execution.status import CellStatus, Status, owner_of, seconds_left
 from simstudy.execution.store import Store
-from simstudy.report.progress import owner_of, seconds_left
+
+if TYPE_CHECKING:
+    from simstudy.execution.nesting import Nesting
+    from simstudy.execution.plan import Plan
 
 
 def design_record(place: str, profiles: Mapping[str, Design], problems: list[Problem]) -> dict[str, Any]:
@@ -49,36 +49,36 @@ def _nesting(nesting: Nesting) -> dict[str, Any]:
     return nesting._asdict() | {"best": nesting.best if math.isfinite(nesting.best) else None}
 
 
-def status_record(ledger: Ledger, design: Design, store: Store) -> dict[str, Any]:
-    """Return how far each cell is, who computes, and how many seconds that takes where it can be told."""
+def status_record(status: Status, design: Design, store: Store) -> dict[str, Any]:
+    """Return how far each cell is, as of when, who computes, and how many seconds that takes where it can be told."""
     owner = owner_of(store)
+    cells = enumerate(zip(status.cells, design.cells, strict=True))
     return {
         "study": design.study.name,
         "profile": design.profile,
         "folder": str(store.folder),
         "process": owner and {"pid": owner.pid, "host": owner.host, "alive": owner.alive},
-        "seconds_left": seconds_left(ledger, store),
-        "cells": [_cell(number, account, ledger, design) for number, account in enumerate(ledger.accounts)],
+        "as_of": status.as_of,
+        "seconds_left": seconds_left(status, store),
+        "cells": [_cell(number, *pair, design.factors[pair[1].grid]) for number, pair in cells],
     }
 
 
-def _cell(number: int, account: Account, ledger: Ledger, design: Design) -> dict[str, Any]:
-    seen = account if account.finished else ledger.preview(account)
-    grid, coordinates, worst = account.planned.grid, account.planned.cell.coordinates, seen.shortfall
+def _cell(number: int, cell: CellStatus, planned: PlannedCell, factors: Sequence[str]) -> dict[str, Any]:
     return {
         "cell": number,
-        "grid": grid,
-        "levels": {name: level(coordinates, name) for name in design.factors[grid]},
-        "replicates": seen.done * seen.batch_size,
-        "failed": seen.n_failed,
-        "expected_replicates": seen.expected * seen.batch_size,
-        "finished": account.finished,
-        "reached": account.finished and account.reached,
-        "measure": worst and worst.measure,
-        "mcse": worst and _finite(worst.mcse),
-        "wanted": worst and _finite(worst.wanted),
+        "grid": planned.grid,
+        "levels": {name: level(planned.cell.coordinates, name) for name in factors},
+        "replicates": cell.stored * cell.batch_size,
+        "failed": cell.failed,
+        "expected_replicates": cell.expected * cell.batch_size,
+        "finished": cell.finished,
+        "reached": cell.reached,
+        "measure": cell.measure,
+        "mcse": _finite(cell.mcse),
+        "wanted": _finite(cell.wanted),
     }
 
 
-def _finite(value: float) -> float | None:
-    return value if math.isfinite(value) else None
+def _finite(value: float | None) -> float | None:
+    return value if value is not None and math.isfinite(value) else None

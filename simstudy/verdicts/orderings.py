@@ -7,7 +7,6 @@ from functools import partial
 from typing import NamedTuple
 
 import numpy as np
-import scipy
 from numpy.typing import NDArray
 
 from simstudy.design.claims import OrderingClaim, RankCorrelation, ViolatedPairs
@@ -54,7 +53,7 @@ def rank_correlations(claim: RankCorrelation, of: Selected) -> Iterator[Comparis
             yield _over_heads(claim, of, cells, statistic, (claim.at_least, np.inf), SHARE_TO_CORRELATION)
             continue
         value = sign * spearman(index[None], of.estimates.values[None, cells])[0]
-        ranks = scipy.stats.rankdata(index)
+        ranks = mean_ranks(index)
         first, second = _ordered(index)
         found = _differences(of, cells, first, second, sign)
         pairs = Pairs.of(found, ranks[second] - ranks[first])
@@ -216,11 +215,29 @@ def _compared(
 
 def spearman(x: Array, y: Array) -> Array:
     """Return Spearman's rank correlation along the last axis, ties sharing their mean rank: (draw,)."""
-    ranks = [scipy.stats.rankdata(values, axis=-1) - (values.shape[-1] + 1) / 2 for values in (x, y)]
+    ranks = [mean_ranks(values) - (values.shape[-1] + 1) / 2 for values in (x, y)]
     norms = [np.sqrt((rank * rank).sum(axis=-1)) for rank in ranks]
     with np.errstate(invalid="ignore", divide="ignore"):
         correlation: Array = (ranks[0] * ranks[1]).sum(axis=-1) / (norms[0] * norms[1])
     return correlation
+
+
+def mean_ranks(values: Array) -> Array:
+    """Return ranks along the last axis, from 1 on, ties sharing their mean rank; NaN beside a NaN.
+
+    As `scipy.stats.rankdata` gives them, whose import takes a second.
+    """
+    order = np.argsort(values, axis=-1)
+    ordered = np.take_along_axis(values, order, axis=-1)
+    begins = np.ones(values.shape, bool)
+    begins[..., 1:] = ordered[..., 1:] != ordered[..., :-1]
+    ends = np.roll(begins, -1, axis=-1)
+    places = np.broadcast_to(np.arange(1.0, values.shape[-1] + 1.0), values.shape)
+    first = np.maximum.accumulate(np.where(begins, places, 0.0), axis=-1)
+    last = np.minimum.accumulate(np.where(ends, places, np.inf)[..., ::-1], axis=-1)[..., ::-1]
+    ranks = np.empty(values.shape)
+    np.put_along_axis(ranks, order, (first + last) / 2, axis=-1)
+    return np.where(np.isnan(values).any(axis=-1, keepdims=True), np.nan, ranks)
 
 
 def tied(values: Array) -> Array:

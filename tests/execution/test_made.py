@@ -67,7 +67,7 @@ def test_results__are_made_again_if_a_batch_is_damaged_or_lost(again, folder, tm
 
 
 def test_results__are_made_again_of_another_code_design_or_library(again, folder, tmp_path, monkeypatch):
-    for change in (("_package", lambda: "edited"), ("provenance", lambda *_: {"libraries": {"scipy": "0.1"}})):
+    for change in (("_package", lambda: "edited"), ("installation", lambda *_: {"libraries": {"scipy": "0.1"}})):
         with monkeypatch.context() as patch:
             patch.setattr(made, *change)
             assert again()

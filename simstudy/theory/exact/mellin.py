@@ -17,9 +17,8 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
-import scipy
 from numpy.typing import NDArray
-from scipy.special import gamma
+from scipy.special import chdtri, gamma
 
 from simstudy.theory.exact.integrals import Factors, Moments
 from simstudy.theory.functions import Array, ComplexArray, Exponentials, Function, product_of_exponentials
@@ -201,7 +200,7 @@ def _log_depths(kernels: HeadKernels, n_keys: int) -> Array:
     """Bounds (H, Q) of the depth that -log max_i K(X_i) exceeds with probability `_TAIL`."""
     spread = kernels.projections.mT @ kernels.covariance @ kernels.projections
     widest = np.sqrt(np.linalg.eigvalsh(spread)[:, -1:])
-    radius = np.sqrt(scipy.stats.chi2.isf(_TAIL ** (1 / n_keys), kernels.projections.shape[2]))
+    radius = np.sqrt(chdtri(kernels.projections.shape[2], _TAIL ** (1 / n_keys)))
     distance = np.linalg.norm(kernels.projected_queries, axis=2) + widest * radius
     return 0.5 * (distance / kernels.bandwidth) ** 2
 

@@ -1,0 +1,182 @@
+"""How far each cell of a study is: as a run last told it beside its batches, or as these say when they are looked at.
+
+To look takes all that a run needs, the compiled kernels and often the theory; to read what was told takes neither.
+So a run tells every second where it stands.  Batches that have come since are counted in their indices; errors,
+failures and what is still to come are those of the last look at each cell.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from typing import TYPE_CHECKING
+
+from pydantic import ValidationError
+
+from simstudy.design.document import Design
+from simstudy.design.files import read_regular
+from simstudy.design.settings import Record
+from simstudy.errors import UserError
+from simstudy.execution.made import origin_of
+from simstudy.execution.store import MAX_STATEMENT_BYTES, Owner, Store
+
+if TYPE_CHECKING:
+    from simstudy.execution.account import Account
+    from simstudy.execution.ledger import Ledger
+
+FILE = ".status.json"
+TELL_SECONDS = 1.0
+"""Time between two times that a run tells where it stands."""
+TELL_SHARE = 0.02
+"""Share of its time that it spends on that at most: of thousands of cells it takes as long as many batches."""
+
+
+class CellStatus(Record):
+    """Where one cell stands.
+
+    Attributes
+    ----------
+    identity, work, batch_size
+        Name under which its batches are stored, what each of them costs in arbitrary units, and its replicates.
+    stored, target, expected
+        Batches that are stored of those wanted so far, how many these are, and how many the precision will take.
+    looked, finished, reached, defined
+        Whether it was looked at, wants nothing more, has its precision, and has estimates.
+    failed, first_failed
+        Replicates without a defined estimate, and the number of the first.
+    measure, mcse, wanted
+        The Monte Carlo error furthest from the one wanted; None where nothing was measured.
+    """
+
+    identity: str
+    work: float
+    batch_size: int
+    stored: int
+    target: int
+    expected: int
+    looked: bool
+    finished: bool
+    reached: bool
+    defined: bool
+    failed: int
+    first_failed: int | None
+    measure: str | None
+    mcse: float | None
+    wanted: float | None
+
+
+class Status(Record):
+    """Where all cells of a study stand, in the order of the design.
+
+    Attributes
+    ----------
+    origin
+        Digest of the design, code, libraries and machine of the run.
+    as_of
+        When that was told, in seconds of `time.time`.
+    cells
+        Each cell.
+    """
+
+    origin: str
+    as_of: float
+    cells: tuple[CellStatus, ...]
+
+    @property
+    def finished(self) -> int:
+        """Number of cells that want nothing more."""
+        return sum(cell.finished for cell in self.cells)
+
+
+class Teller:
+    """Who writes down where the ledger of a run stands, now and then.
+
+    Parameters
+    ----------
+    store
+        Where its batches are stored.
+    origin
+        What `origin_of` says of the run.
+    """
+
+    def __init__(self, store: Store, origin: str) -> None:
+        self._store = store
+        self._origin = origin
+        self._due = -math.inf
+
+    def __call__(self, ledger: Ledger) -> None:
+        """Write down where the ledger stands, if it is time to."""
+        began = time.monotonic()
+        if began >= self._due:
+            self.tell(ledger)
+            ended = time.monotonic()
+            self._due = ended + max(TELL_SECONDS, (ended - began) / TELL_SHARE)
+
+    def tell(self, ledger: Ledger) -> None:
+        """Write down where each cell stands, as of the last look at it."""
+        status = _status(ledger, ledger.accounts, self._origin)
+        self._store.write_text(FILE, status.model_dump_json(), flush=False)
+
+
+def told(design: Design, store: Store) -> Status | None:
+    """Return where a study stands, as the last run told it; None if none has, or batches are gone since.
+
+    None as well if that was another design, code, installation or machine.
+    """
+    try:
+        status = Status.model_validate_json(read_regular(store.folder / FILE, MAX_STATEMENT_BYTES))
+    except (UserError, ValidationError):
+        return None
+    if status.origin != origin_of(design, "cpu") or len(status.cells) != len(design.cells):
+        return None
+    numbers = {cell.identity: store.stored_batches(cell.identity) for cell in status.cells}
+    stored = [sum(number < cell.target for number in numbers[cell.identity]) for cell in status.cells]
+    if any(now < cell.stored for now, cell in zip(stored, status.cells, strict=True)):
+        return None
+    cells = (cell.model_copy(update={"stored": now}) for now, cell in zip(stored, status.cells, strict=True))
+    return status.model_copy(update={"cells": tuple(cells)})
+
+
+def looked_at(ledger: Ledger) -> Status:
+    """Return where a study stands, as its batches say: errors are those of all that are stored so far."""
+    seen = [account if account.finished else ledger.preview(account) for account in ledger.accounts]
+    return _status(ledger, seen, "")
+
+
+def _status(ledger: Ledger, seen: list[Account], origin: str) -> Status:
+    pairs = zip(ledger.accounts, seen, strict=True)
+    return Status(origin=origin, as_of=time.time(), cells=tuple(_of_cell(*pair) for pair in pairs))
+
+
+def _of_cell(account: Account, seen: Account) -> CellStatus:
+    """Where a cell stands, with what was seen of it."""
+    # Imported here: who reads what was told computes nothing.
+    from simstudy.execution.account import cost
+
+    worst = seen.shortfall
+    return CellStatus(
+        identity=account.identity, work=cost(account.planned.cell), batch_size=account.batch_size,
+        stored=account.target - account.missing, target=account.target, expected=seen.expected,
+        looked=account.done > 0, finished=account.finished, reached=account.finished and account.reached,
+        defined=account.performance is not None, failed=seen.n_failed,
+        first_failed=seen.failed[0] if seen.failed else None,
+        measure=worst and worst.measure, mcse=worst and worst.mcse, wanted=worst and worst.wanted,
+    )  # fmt: skip
+
+
+def owner_of(store: Store) -> Owner | None:
+    """Return the process that holds the folder of a study, or that of one of its shares."""
+    return next(filter(None, (one.owner() for one in (store, *store.known))), None)
+
+
+def seconds_left(status: Status, store: Store) -> float | None:
+    """Return how long the process that runs a study will still take; None while that cannot be told."""
+    owner = owner_of(store)
+    if owner is None or not all(cell.looked for cell in status.cells):
+        return None
+    works = {cell.identity: cell.work for cell in status.cells}
+    done = sum(store.batches_since(identity, owner.started) * work for identity, work in works.items())
+    elapsed = time.time() - owner.started
+    if done == 0 or elapsed <= 0:  # the latter on a clock that was set back
+        return None
+    return sum((cell.expected - cell.stored) * cell.work for cell in status.cells) * elapsed / done

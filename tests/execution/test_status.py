@@ -1,0 +1,109 @@
+"""How far a study is, as its run tells and as its batches say."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from builders import DESIGN, edited, write_design
+from stored import flip, remove, rows
+
+from simstudy.design.load import load_design
+from simstudy.execution import made, status
+from simstudy.execution.ledger import Ledger
+from simstudy.execution.made import origin_of
+from simstudy.execution.status import FILE, Status, Teller, looked_at, told
+from simstudy.execution.store import store_of
+from simstudy.study import open_ledger, run
+
+
+@pytest.fixture
+def finished(tmp_path):
+    """A design, and the store of its run."""
+    design = load_design(write_design(tmp_path))
+    run(design, output=tmp_path, executor="serial")
+    return design, store_of(design, tmp_path)
+
+
+def test_status_told__is_that_of_all_batches(finished):
+    design, store = finished
+    ledger = open_ledger(design, store)
+    ledger.first_tasks()
+    found, wanted = told(design, store), looked_at(ledger)
+    assert found.finished == 6 and found.as_of <= wanted.as_of
+    assert found.cells == wanted.cells and found.cells[0].mcse > 0.0
+
+
+def test_status_of_a_run_that_goes_on__counts_batches_that_came_since(tmp_path, monkeypatch):
+    """Told once, at the beginning; each batch is counted all the same, and errors are those that were told."""
+    monkeypatch.setattr(status, "TELL_SECONDS", 1e9)
+    design = load_design(write_design(tmp_path))
+    store = store_of(design, tmp_path)
+    seen = []
+
+    def watch(ledger, predicted=None):
+        store.flush()
+        seen.append((told(design, store), sum(account.target - account.missing for account in ledger.accounts)))
+
+    run(design, output=tmp_path, executor="serial", observer=watch)
+    during = [found for found, _ in seen if predicted_nothing(found)]
+    assert len(during) > 3
+    counts = [sum(cell.stored for cell in found.cells) for found in during]
+    assert counts[0] == 0 and counts == sorted(counts) and counts[-1] > counts[1]
+    assert told(design, store).finished == 6
+
+
+def predicted_nothing(found: Status) -> bool:
+    """Whether this is what was told before the first batch."""
+    return not any(cell.looked for cell in found.cells)
+
+
+@pytest.mark.parametrize("change", ["design", "code", "batch gone", "damaged", "missing"])
+def test_status_that_does_not_hold__is_not_told(finished, change, monkeypatch, tmp_path):
+    design, store = finished
+    assert told(design, store) is not None
+    if change == "design":
+        design = load_design(write_design(tmp_path, edited(DESIGN, "mse = 0.05", "mse = 0.04")))
+    elif change == "code":
+        monkeypatch.setattr(made, "_package", lambda: "another")
+    elif change == "batch gone":
+        remove(store.folder / min(rows(store.folder)))
+    elif change == "damaged":
+        (store.folder / FILE).write_text(json.dumps({"origin": "x"}))
+    else:
+        (store.folder / FILE).unlink()
+    assert told(design, store) is None
+
+
+def test_telling__takes_a_small_share_of_the_time(tmp_path, monkeypatch):
+    design = load_design(write_design(tmp_path))
+    store = store_of(design, tmp_path)
+    now, times = [0.0], []
+    monkeypatch.setattr(status.time, "monotonic", lambda: now[0])
+
+    def slow(*_):
+        times.append(now[0])
+        now[0] += 1.0
+
+    teller = Teller(store, origin_of(design, "cpu"))
+    monkeypatch.setattr(teller, "tell", slow)
+    ledger = Ledger(design, store)
+    while now[0] < 500.0:
+        teller(ledger)
+        now[0] += 0.25
+    assert len(times) == 10 and times[1] - times[0] >= 1.0 / status.TELL_SHARE
+
+
+def test_batch_that_is_damaged__is_found_by_looking(finished):
+    """What was told is of the last look; the next run finds the damage, computes again and tells."""
+    design, store = finished
+    flip(store.folder / min(rows(store.folder)))
+    assert told(design, store).finished == 6
+    run(design, output=store.folder.parents[1], executor="serial")
+    assert told(design, store).finished == 6
+
+
+def test_design_by_another_path__has_the_status_that_was_told(finished, monkeypatch):
+    design, store = finished
+    monkeypatch.chdir(design.path.parent)
+    assert told(load_design(design.path.name), store).finished == 6
