@@ -306,7 +306,7 @@ def test_kernels_run_where_they_should():
     with computing_on("cuda"):
         keys = project(given.keys[:, 0], np.eye(2)[None])
         given.moments()
-    weigher = cuda_kernels._weigher("float64")
+    weigher = cuda_kernels.weigher_of("float64", 2, True)[0]
     if cuda_simulated():
         assert not hasattr(weigher, "inspect_sass")
     else:
