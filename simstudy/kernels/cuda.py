@@ -234,7 +234,7 @@ def weigher_of(precision: str, n_heads: int, multiplies: bool) -> tuple[Any, int
         h, mass = (first + warp) % n_heads, states[warp, 1]
         # The nearest key has weight 1, unless no logit is finite.
         means[r, q, h] = states[warp, 2] / mass if mass >= 0.5 else np.nan
-        logs[r, q, h] = math.log(mass) - _LN_2 * rate * states[warp, 0] if mass >= 0.5 else np.nan
+        logs[r, q, h] = math.log(mass) - rate * states[warp, 0] * _LN_2 if mass >= 0.5 else np.nan
         for k in range(n_sums):
             j = k * LANES + lane
             g, scale = (h + j) % n_heads, mass * states[(warp + j) % n_rows, 1]
