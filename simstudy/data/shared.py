@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -58,11 +57,8 @@ class SharedData:
             return self.values(cell), self.variances(cell)
         from simstudy.kernels import cuda
 
-        data, keys = cell.data, self._drawn()[:, :, : cell.data.n_keys]
-        addresses = (("there", data.n_keys, name) for name in (data.regression, (data.noise, data.noise_sd)))
-        evaluations = (functools.partial(cuda.evaluate, function, keys) for function in known)
-        values, variances = map(self._once, addresses, evaluations)
-        return values, variances
+        keys = self._drawn()[:, :, : cell.data.n_keys]
+        return cuda.evaluate(known[0], keys), cuda.evaluate(known[1], keys)
 
     def regression(self, cell: Cell) -> np.ndarray:
         """E[Y | X]: (replicate, key): m(X), with the residual that the row of X has of its own."""

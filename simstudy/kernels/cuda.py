@@ -1,12 +1,13 @@
 """What a GPU computes of a replicate: random numbers, functions of keys, Nadaraya–Watson heads, sums over replicates.
 
 Arrays stay there until something on the host asks for them.  The order of all sums depends on nothing but the number
-of keys, or of replicates.
+of keys, heads or replicates.
 
 Heads follow the plain formula of `shifts`, in one pass.  A block of threads takes the keys by tiles for one query of a
-replicate: each warp weighs them for a group of heads and leaves the weights in shared memory, then multiplies those of
-some pairs of groups.  Sums over a tile are of the type of the keys, in registers, and meet by shuffles; sums over tiles
-are float64.  Weights are relative to the nearest key so far: a nearer one scales down what was summed before.
+replicate.  Each warp weighs them for heads of its own and leaves the weights in shared memory; then it multiplies those
+of one head with its own and with those of the heads that follow, the first after the last, half a turn in all.  Sums
+over a tile are of the type of the keys, in registers, and meet by shuffles; sums over tiles are float64.  Weights are
+relative to the nearest key so far: a nearer one scales down what was summed before.
 """
 
 from __future__ import annotations
@@ -19,7 +20,6 @@ from typing import Any
 import numpy as np
 
 from simstudy.kernels.devices import is_there, on_device, stream, to_host
-from simstudy.kernels.elementary import exp2_float32, exp2_float64
 from simstudy.kernels.jit import cuda_compiler, cuda_function, cuda_kernel, cuda_simulated
 from simstudy.kernels.philox import HALF_WORD, MASK, philox
 from simstudy.kernels.shifts import law_of
@@ -29,24 +29,21 @@ cuda = cuda_compiler()
 # Index legend: r replicate, i key or row, j feature, c column of the stacked projections, q query, h and g head,
 # k dimension of a head or number, a wave, b block; s: r, or 0 where all replicates have the same.
 
-LANES, WARPS, GROUP = (8, 2, 2) if cuda_simulated() else (32, 8, 4)
-"""Threads of a warp, warps of a block, heads of a group; few on the simulator, whose threads are those of Python."""
-OWN_BYTES = 16
-"""Weights of a head that a lane makes of a tile."""
+LANES, WARPS, OWN_BYTES = (8, 2, 16) if cuda_simulated() else (32, 16, 16)
+"""Threads of a warp, warps of a block, bytes of the weights that a lane makes of a tile for one head.
+
+Few on the simulator, whose threads are those of Python.
+"""
+TILE_BYTES = 40 << 10
+"""Weights of a tile for all heads of a block take no more."""
 # Distances between lanes that, one after the other, lead from every lane to every other.
 _STEPS = tuple(LANES >> k for k in range(1, LANES.bit_length()))
-# Sizes of arrays must be constants, not products of them.
-_THREADS, _PRODUCTS, _ROWS, _HALF, _ROUNDS = LANES * WARPS, GROUP * GROUP, GROUP * WARPS, WARPS // 2, WARPS // 2 + 1
-_ROLE_SHIFT = np.uint64(24)
-_EXP2 = {"float32": exp2_float32, "float64": exp2_float64}
-_TILE = {"float32": LANES * OWN_BYTES // 4, "float64": LANES * OWN_BYTES // 8}
+_THREADS, _ROLE_SHIFT, _LN_2 = LANES * WARPS // 2, np.uint64(24), math.log(2.0)
 
 
 def fill(transform: Any, shape: tuple[int, ...], real: Any, *address: np.uint64) -> Any:
     """Return an array (replicate, column, row) of what ``transform`` makes of pairs of words; see `data.addresses`."""
-    out = cuda.device_array(shape, real)
-    _launch(_filler(transform), shape[0] * -(-shape[1] // 4) * shape[2], out, *address)
-    return out
+    return _made(_filler(transform), shape, real, shape[0] * -(-shape[1] // 4) * shape[2], *address)
 
 
 def project(keys: Any, projections: np.ndarray) -> Any:
@@ -54,91 +51,77 @@ def project(keys: Any, projections: np.ndarray) -> Any:
     n_heads, n_features, head_dim = projections.shape[-3:]
     stacked = np.moveaxis(projections.reshape((-1, n_heads, n_features, head_dim)), -1, -2)
     rows = stacked.reshape(len(stacked), n_heads * head_dim, n_features)
-    n_replicates, _, n_keys = keys.shape
-    projected = cuda.device_array((n_replicates, n_heads * head_dim, n_keys), keys.dtype)
-    _launch(_project, n_replicates * n_keys, *(on_device(x, keys.dtype) for x in (keys, rows)), projected)
-    return projected.reshape(n_replicates, n_heads, head_dim, n_keys)
+    shape, real = (keys.shape[0], rows.shape[1], keys.shape[2]), keys.dtype
+    projected = _made(_project, shape, real, shape[0] * shape[2], on_device(keys, real), on_device(rows, real))
+    return projected.reshape(shape[0], n_heads, head_dim, shape[2])
 
 
 def evaluate(function: Any, keys: Any) -> Any:
     """Values (R, n) of a function, a `data.regression.Waves`, of keys (R, d, n) on the device, where they stay."""
-    n_curved = int(np.flatnonzero(function.curvature.any(axis=0)).max(initial=-1)) + 1
+    # Its polynomial by coefficients of products of two features, one of which may be the number 1 after the last.
+    matrix = np.column_stack([function.curvature, function.gradient])
+    products = np.column_stack([matrix[np.nonzero(matrix)], np.argwhere(matrix)])
+    waves = np.column_stack([function.amplitudes, function.phases, function.waves])
     # An array may not be empty there.
-    waves = np.pad(np.column_stack([function.amplitudes, function.phases, function.waves]), ((0, 1), (0, 0)))
-    numbers = (on_device(x, np.float64) for x in (function.gradient, function.curvature, waves))
-    values = cuda.device_array((keys.shape[0], keys.shape[2]), keys.dtype)
-    _launch(_evaluate, values.size, keys, *numbers, n_curved, values)
-    return values
+    terms = (on_device(np.pad(x, ((0, 1), (0, 0))), np.float64) for x in (products, waves))
+    n_replicates, _, n_keys = keys.shape
+    return _made(_evaluate, (n_replicates, n_keys), keys.dtype, n_replicates * n_keys, keys, *terms)
 
 
 def nw_estimates(keys: Any, values: Any, queries: np.ndarray, bandwidth: float, logits: str) -> np.ndarray:
     """Estimate every head at every query in every replicate: as `kernels.nw_estimates`."""
-    return to_host(_solve(keys, values, None, queries, bandwidth, logits)[0])[0]
+    return np.asarray(nw_moments(keys, values, None, queries, bandwidth, logits)[0])
 
 
 def nw_moments(
     keys: Any, values: Any, variances: Any, queries: np.ndarray, bandwidth: float, logits: str, with_mass: bool = False
 ) -> tuple[Any, Any, np.ndarray | None]:
-    """Mean and covariance of the head estimates given the keys: as `kernels.nw_moments`.
+    """Mean and covariance of the head estimates given the keys: as `kernels.nw_moments`; no covariance of no variances.
 
     They stay on the device if the values are there and the mass is not asked for.
     """
-    found = _solve(keys, values, variances, queries, bandwidth, logits)
-    if is_there(values) and not with_mass:
-        return *found[:2], None
-    means, grams, masses, shifts = to_host(*found)
-    return means, grams, np.log(masses) - math.log(2.0) * shifts if with_mass else None
-
-
-def _solve(keys: Any, values: Any, variances: Any, queries: np.ndarray, bandwidth: float, logits: str) -> list[Any]:
-    """Estimates (R, Q, H), covariances (R, Q, H, H) if there are variances, sums of weights, powers of 2 off them."""
-    real, queries = np.dtype(keys.dtype), queries.reshape((-1, *queries.shape[-3:]))
+    queries, real = queries.reshape((-1, *queries.shape[-3:])), np.dtype(keys.dtype)
     shape = n_replicates, n_queries, n_heads = keys.shape[0], queries.shape[1], keys.shape[1]
     grams = (1,) * 4 if variances is None else (*shape, n_heads)
-    found = [cuda.device_array(each, np.float64) for each in (shape, grams, shape, shape)]
+    found = [cuda.device_array(each, np.float64) for each in (shape, grams, shape)]
     data = (on_device(x, real) for x in (keys, values, values if variances is None else variances, queries))
-    law, (n_pairs, n_warps, n_tasks) = law_of(logits, float(bandwidth), real), blocks_of(n_heads)
-    grid = n_replicates * n_queries * n_pairs, LANES * n_warps, stream(), n_warps * GROUP * LANES * OWN_BYTES
-    numbers = (law.distance, law.rate, law.low, law.magic), np.finfo(real).max
-    _weigher(real.name)[grid](*data, *numbers, (n_pairs, 0 if variances is None else n_tasks), *found)
-    return found
-
-
-def blocks_of(n_heads: int) -> tuple[int, int, int]:
-    """Blocks of threads for one query of a replicate, warps of each, pairs of groups of heads that it multiplies."""
-    n_groups = -(-n_heads // GROUP)
-    n_halves, n_warps = -(-n_groups // _HALF), min(n_groups, WARPS)
-    return max(1, n_halves * (n_halves - 1) // 2), n_warps, n_warps * (n_warps + 1) // 2
+    weigher, n_blocks, n_warps = weigher_of(real.name, n_heads, variances is not None)
+    law, grid = law_of(logits, float(bandwidth), real), n_replicates * n_queries * n_blocks
+    weigher[grid, LANES * n_warps, stream()](*data, law.distance, law.rate, *found)
+    found = found if is_there(values) and not with_mass else to_host(*found)
+    return found[0], found[1], found[2] if with_mass else None
 
 
 def mean_squares(means: Any, grams: Any, target: np.ndarray) -> Any:
     """Mean square error over queries of the average of all heads, for targets (Q,): (R,), not finite if undefined."""
-    squares = cuda.device_array(means.shape[:1], np.float64)
-    _launch(_average, LANES * squares.size, means, grams, on_device(target, np.float64), squares)
-    return squares
+    n_replicates = means.shape[0]
+    there = on_device(target, np.float64)
+    return _made(_average, (n_replicates,), np.float64, LANES * n_replicates, means, grams, there)
 
 
-def sum_replicates(means: Any, grams: Any, target: np.ndarray, n_blocks: int) -> list[np.ndarray]:
+def sum_replicates(means: Any, grams: Any, target: np.ndarray, n_blocks: int) -> tuple[np.ndarray, ...]:
     """Sums over blocks of errors (b, Q, H) and products (b, Q, pair), and which replicates are defined (R,)."""
     _, n_queries, n_heads = means.shape
-    squares, sizes = mean_squares(means, grams, target), (n_heads, n_heads * (n_heads + 1) // 2)
-    sums = [cuda.device_array((n_blocks, n_queries, size), np.float64) for size in sizes]
-    _launch(_add, n_blocks * n_queries * n_heads**2, means, grams, on_device(target, np.float64), squares, *sums)
-    errors, products, found = to_host(*sums, squares)
-    return [errors, products, np.isfinite(found)]
+    shape, n_threads = (n_blocks, n_queries, n_heads * (n_heads + 3) // 2), n_blocks * n_queries * n_heads**2
+    numbers = means, grams, on_device(target, np.float64), mean_squares(means, grams, target)
+    sums, squares = to_host(_made(_add, shape, np.float64, n_threads, *numbers), numbers[-1])
+    return sums[..., :n_heads], sums[..., n_heads:], np.isfinite(squares)
 
 
-def _launch(kernel: Any, n_threads: int, *arguments: Any) -> None:
+def _made(kernel: Any, shape: tuple[int, ...], real: Any, n_threads: int, *arguments: Any) -> Any:
+    """Return a new array that so many threads fill."""
+    out = cuda.device_array(shape, real)
     if n_threads:
-        kernel[-(-n_threads // _THREADS), _THREADS, stream()](*arguments)
+        kernel[-(-n_threads // _THREADS), _THREADS, stream()](out, *arguments)
+    return out
 
 
 if cuda_simulated():
-    _meetings, _shown = [threading.Barrier(LANES) for _ in range(WARPS)], [0.0] * _THREADS
+    _meetings, _shown = [threading.Barrier(LANES) for _ in range(WARPS)], [0.0] * LANES * WARPS
 
     def exchange(x, step):
         """What lane ^ step has in the place of x: the simulator knows no shuffles, so lanes meet and look."""
-        t = threading.current_thread().thread_id  # type: ignore[attr-defined]
+        t = cuda.threadIdx.x
         _shown[t] = x
         _meetings[t // LANES].wait()
         found = _shown[t ^ step]
@@ -158,17 +141,6 @@ def _sum_of_lanes(x):
     for step in _STEPS:
         x += exchange(x, step)
     return x
-
-
-@cuda_function
-def _share_sums(x, lane):
-    # x[0] becomes the sum over lanes of number lane * x.size // LANES: in each step lanes halve what they hold.
-    half = x.size // 2
-    for step in _STEPS:
-        for k in range(max(half, 1)):
-            low, high = x[k], x[k + half]
-            x[k] = (high if lane & step else low) + exchange(low if lane & step else high, step)
-        half //= 2
 
 
 @functools.cache
@@ -194,7 +166,7 @@ def _filler(transform: Any) -> Any:
 
 
 @cuda_kernel
-def _project(keys, rows, projected):
+def _project(projected, keys, rows):
     # projected[r, c, i] = sum_j rows[s, c, j] * keys[r, j, i], a thread for each key
     n_replicates, n_columns, n_keys = projected.shape
     at = cuda.grid(1)
@@ -209,176 +181,136 @@ def _project(keys, rows, projected):
 
 
 @cuda_kernel
-def _evaluate(keys, gradient, curvature, waves, n_curved, values):
-    # values[r, i] = gradient·x + x' curvature x + sum_a amplitude_a cos(phase_a + wave_a·x), x = keys[r, :, i]
+def _evaluate(values, keys, products, waves):
+    # values[r, i] = sum_a coefficient_a x[j_a] x[k_a] + sum_a amplitude_a cos(phase_a + wave_a·x), x = keys[r, :, i]
     at, total = cuda.grid(1), 0.0
     if at < values.size:
         r, i = at // values.shape[1], at % values.shape[1]
-        for j in range(gradient.size):
-            slope = gradient[j]
-            for k in range(n_curved):
-                slope += curvature[j, k] * keys[r, k, i]
-            total += slope * keys[r, j, i]
+        for a in range(products.shape[0]):
+            j, k = int(products[a, 1]), int(products[a, 2])
+            total += products[a, 0] * keys[r, j, i] * (keys[r, k, i] if k < keys.shape[1] else 1.0)
         for a in range(waves.shape[0]):
             angle = waves[a, 1]
-            for j in range(gradient.size):
+            for j in range(keys.shape[1]):
                 angle += waves[a, 2 + j] * keys[r, j, i]
             total += waves[a, 0] * math.cos(angle)
         values[r, i] = total
 
 
-@cuda_function
-def _pair(number):
-    # The pairs (0, 0), (1, 0), (1, 1), (2, 0), ...
-    upper = 0
-    while (upper + 1) * (upper + 2) // 2 <= number:
-        upper += 1
-    return upper, number - upper * (upper + 1) // 2
-
-
-@cuda_function
-def _head(pair, row):
-    # Head of a row of weights; where there are more heads than rows, a block has two halves of as many as it has rows.
-    upper, lower = _pair(pair)
-    return row + _HALF * GROUP * (upper if row >= _HALF * GROUP else lower)
-
-
-@cuda_function
-def _score(keys, queries, r, q, h, i, distance):
-    s = r if queries.shape[0] > 1 else 0
-    total = keys.dtype.type(0)
-    for k in range(keys.shape[2]):
-        x, a = keys[r, h, k, i], queries[s, q, h, k]
-        total += (x - a) * (x - a) if distance else -(x * a)
-    return total
-
-
-# A GPU kernel takes no functions as arguments, so each precision has kernels of its own around its power of 2.
+# Sizes of arrays must be constants; what shall lie in registers is indexed by loops of constant length alone.
 
 
 @functools.cache
-def _weigher(precision: str) -> Any:
-    real, n_tile, weigh, multiply = np.dtype(precision).type, _TILE[precision], _weigh(precision), _multiply(precision)
+def weigher_of(precision: str, n_heads: int, multiplies: bool) -> tuple[Any, int, int]:
+    """Return the kernel for so many heads, how many blocks share them at one query, and warps of each: its heads."""
+    real, n_blocks = np.dtype(precision), -(-n_heads // WARPS)
+    n_warps, n_partners = -(-n_heads // n_blocks), n_heads // 2 + 1 if multiplies else 0
+    n_rows = min(n_heads, n_warps + n_heads // 2) if multiplies else n_warps
+    n_own, largest = min(OWN_BYTES, TILE_BYTES // (n_rows * LANES)) // real.itemsize, np.finfo(real).max
+    n_sums, n_tile = n_partners // LANES + 1, n_own * LANES
+    weigh, multiply = _weigh(n_own), _multiply(n_own, n_partners)
 
     @cuda_kernel
-    def kernel(keys, values, variances, queries, law, largest, sizes, means, grams, masses, shifts):
-        t, n_warps, (n_pairs, n_tasks) = cuda.threadIdx.x, cuda.blockDim.x // LANES, sizes
-        part, pair = cuda.blockIdx.x // n_pairs, cuda.blockIdx.x % n_pairs
-        lane, warp, r, q = t % LANES, t // LANES, part // means.shape[1], part % means.shape[1]
-        first = _head(pair, GROUP * warp)
-        n_own, n_rounds = min(GROUP, means.shape[2] - first), (n_tasks - warp + n_warps - 1) // n_warps
-        weights, factors = cuda.shared.array(0, keys.dtype), cuda.shared.array(_ROWS, np.float64)
-        nearest, sums = cuda.local.array(GROUP, real), cuda.local.array((GROUP, 2), np.float64)
-        groups, products = cuda.local.array((_ROUNDS, 2), np.int32), cuda.local.array(_ROUNDS, np.float64)
-        for k in range(GROUP):
-            nearest[k], sums[k, 0], sums[k, 1] = largest, 0.0, 0.0
-        for k in range(_ROUNDS):
-            products[k], (groups[k, 0], groups[k, 1]) = 0.0, _pair(warp + k * n_warps)
+    def kernel(keys, values, variances, queries, distance, rate, means, grams, logs):
+        part, lane, warp = cuda.blockIdx.x // n_blocks, cuda.threadIdx.x % LANES, cuda.threadIdx.x // LANES
+        r, q, first = part // means.shape[1], part % means.shape[1], cuda.blockIdx.x % n_blocks * n_warps
+        weights = cuda.shared.array((n_rows, n_tile), keys.dtype)
+        # Of each row: nearest score, sums of weights and of weighted values, and what a tile left of earlier sums.
+        states = cuda.shared.array((n_rows, 4), np.float64)
+        sums = cuda.local.array(n_sums, np.float64)
+        s = r if queries.shape[0] > 1 else 0
+        for k in range(n_sums):
+            sums[k] = 0.0
+        for row in range(warp, n_rows, n_warps):
+            states[row, 0], states[row, 1], states[row, 2] = largest, 0.0, 0.0
         for start in range(0, values.shape[1], n_tile):
-            for k in range(n_own):
-                row, place = GROUP * warp + k, (r, q, first + k, start, lane)
-                found = weigh(keys, values, queries, place, law, nearest[k], weights[row * n_tile :])
-                nearest[k], factors[row], mass, total = found
-                sums[k, 0], sums[k, 1] = sums[k, 0] * factors[row] + mass, sums[k, 1] * factors[row] + total
+            for row in range(warp, n_rows, n_warps):
+                h = (first + row) % n_heads
+                weigh(keys[r, h], values[r], queries[s, q, h], distance, rate, lane, start, states[row], weights[row])
             cuda.syncthreads()
-            for k in range(n_rounds):
-                products[k] = multiply(weights, variances, factors, groups[k], (r, start, lane), products[k])
+            for k in range(n_sums):
+                sums[k] = multiply(weights, variances[r, start:], states, warp, lane, k * LANES, sums[k])
             cuda.syncthreads()
-        for k in range(n_own):
-            at, mass = (r, q, first + k), _sum_of_lanes(sums[k, 0])
-            # The nearest key has weight 1, unless no logit is finite.
-            masses[at] = mass = mass if mass >= 0.5 else np.nan
-            means[at] = _sum_of_lanes(sums[k, 1]) / mass
-            shifts[at] = np.float64(law[1]) * (nearest[k] if mass >= 0.5 else np.nan)
-            factors[GROUP * warp + k] = 1.0 / mass
-        cuda.syncthreads()
-        for k in range(n_rounds):
-            x, y = _rows(groups[k], lane)
-            h, g = _head(pair, x), _head(pair, y)
-            if g <= h < means.shape[2]:
-                grams[r, q, h, g] = grams[r, q, g, h] = products[k] * (factors[x] * factors[y])
+        h, mass = (first + warp) % n_heads, states[warp, 1]
+        # The nearest key has weight 1, unless no logit is finite.
+        means[r, q, h] = states[warp, 2] / mass if mass >= 0.5 else np.nan
+        logs[r, q, h] = math.log(mass) - rate * states[warp, 0] * _LN_2 if mass >= 0.5 else np.nan
+        for k in range(n_sums):
+            j = k * LANES + lane
+            g, scale = (h + j) % n_heads, mass * states[(warp + j) % n_rows, 1]
+            if j < n_partners and (2 * j < n_heads or h < g):
+                grams[r, q, h, g] = grams[r, q, g, h] = sums[k] / scale if scale >= 0.5 else np.nan
 
-    return kernel
+    return kernel, n_blocks, n_warps
 
 
-@cuda_function
-def _rows(groups, lane):
-    # Rows of the weights whose product a lane sums.
-    number = lane * _PRODUCTS // LANES
-    return GROUP * groups[0] + number // GROUP, GROUP * groups[1] + number % GROUP
-
-
-def _weigh(precision: str) -> Any:
-    real, exp2, n_own = np.dtype(precision).type, cuda_function(_EXP2[precision]), _TILE[precision] // LANES
-
+def _weigh(n_own: int) -> Any:
     @cuda_function
-    def power(exponent, law):
-        w = exp2(exponent, law[2], law[3])
-        return w if not exponent < law[2] else w * 0
-
-    @cuda_function
-    def weigh(keys, values, queries, place, law, before, weights):
-        # Weights of a tile for one head; the nearest score so far, what that leaves of earlier ones, sums of this lane.
-        r, q, h, start, lane = place
-        scores, lowest, mass, total = cuda.local.array(n_own, real), before, real(0), real(0)
+    def weigh(keys, values, query, distance, rate, lane, start, state, weights):
+        # Weights of a tile for one head, whose keys and query are given.
+        before, scores = keys.dtype.type(state[0]), cuda.local.array(n_own, keys.dtype)
+        lowest, mass, total, outcomes = before, rate * 0, rate * 0, values[start:]
         for own in range(n_own):
-            i = start + own * LANES + lane
-            scores[own] = _score(keys, queries, r, q, h, i, law[0]) if i < values.shape[1] else real(np.inf)
+            scores[own] = 0 if own * LANES + lane < outcomes.size else np.inf
+        for k in range(query.size):
+            tile, a = keys[k, start:], query[k]
+            for own in range(n_own):
+                if own * LANES + lane < outcomes.size:
+                    x = tile[own * LANES + lane]
+                    scores[own] += (x - a) * (x - a) if distance else -(x * a)
+        for own in range(n_own):
             # A NaN score need not be found: it makes its own weight NaN.
             lowest = scores[own] if scores[own] < lowest else lowest
         for step in _STEPS:
             lowest = min(lowest, exchange(lowest, step))
         for own in range(n_own):
-            w = power(law[1] * (lowest - scores[own]), law)
+            w = math.exp2(rate * (lowest - scores[own]))
             mass += w
-            total += w * values[r, min(start + own * LANES + lane, values.shape[1] - 1)]
+            total += w * outcomes[min(own * LANES + lane, outcomes.size - 1)]
             weights[own * LANES + lane] = w
-        return lowest, power(law[1] * (lowest - before), law) if start else real(0), mass, total
+        mass, total = _sum_of_lanes(mass), _sum_of_lanes(total)
+        if lane == 0:
+            factor = math.exp2(rate * (lowest - before)) if start else rate * 0
+            state[0], state[1], state[2], state[3] = lowest, state[1] * factor + mass, state[2] * factor + total, factor
 
     return weigh
 
 
-def _multiply(precision: str) -> Any:
-    real, n_tile = np.dtype(precision).type, _TILE[precision]
-
+def _multiply(n_own: int, n_partners: int) -> Any:
     @cuda_function
-    def multiply(weights, variances, factors, groups, place, before):
-        # The product of two rows of weights that this lane sums, over the keys so far; `before` without this tile.
-        r, start, lane = place
-        x, y = cuda.local.array(GROUP, real), cuda.local.array(GROUP, real)
-        products = cuda.local.array(_PRODUCTS, real)
-        for k in range(_PRODUCTS):
-            products[k] = 0
-        for own in range(n_tile // LANES):
+    def multiply(weights, variances, states, row, lane, first, before):
+        # Lane j returns the product of the weights of a head with those of the jth of LANES partners.
+        mine, own_weights = weights.dtype.type(0), cuda.local.array(n_own, weights.dtype)
+        for own in range(n_own):
             at = own * LANES + lane
-            variance = variances[r, min(start + at, variances.shape[1] - 1)]
-            for k in range(GROUP):
-                x[k] = weights[(GROUP * groups[0] + k) * n_tile + at]
-                y[k] = weights[(GROUP * groups[1] + k) * n_tile + at] * variance
-            for k in range(_PRODUCTS):
-                products[k] += x[k // GROUP] * y[k % GROUP]
-        _share_sums(products, lane)
-        upper, lower = _rows(groups, lane)
-        return before * (factors[upper] * factors[lower]) + products[0]
+            own_weights[own] = weights[row, at] * variances[at] if at < variances.size else 0
+        for j in range(min(LANES, n_partners - first)):
+            other, product = (row + first + j) % weights.shape[0], weights.dtype.type(0)
+            for own in range(n_own):
+                product += own_weights[own] * weights[other, own * LANES + lane]
+            product = _sum_of_lanes(product)
+            mine = product if lane == j else mine
+        return before * (states[row, 3] * states[(row + first + lane) % weights.shape[0], 3]) + mine
 
     return multiply
 
 
 @cuda_kernel
-def _average(means, grams, target, squares):
+def _average(squares, means, grams, target):
     # squares[r] = the average over q, h and g of (means[r, q, h] - m_q) (means[r, q, g] - m_q) + grams[r, q, h, g]
     r, lane, n_heads, total = cuda.grid(1) // LANES, cuda.grid(1) % LANES, means.shape[2], 0.0
+    for at in range(lane, target.size * n_heads**2 if r < squares.size else 0, LANES):
+        q, h, g = at // n_heads**2, at // n_heads % n_heads, at % n_heads
+        total += (means[r, q, h] - target[q]) * (means[r, q, g] - target[q]) + grams[r, q, h, g]
+    total = _sum_of_lanes(total)
     if r < squares.size:
-        for at in range(lane, target.size * n_heads**2, LANES):
-            q, h, g = at // n_heads**2, at // n_heads % n_heads, at % n_heads
-            total += (means[r, q, h] - target[q]) * (means[r, q, g] - target[q]) + grams[r, q, h, g]
-        squares[r] = _sum_of_lanes(total) / (target.size * n_heads**2)
+        squares[r] = total / (target.size * n_heads**2)
 
 
 @cuda_kernel
-def _add(means, grams, target, squares, errors, products):
-    # errors[b, q, h] and products[b, q, pair of h <= g]: sums over the defined replicates of a block
-    n_blocks, n_queries, n_heads = errors.shape
+def _add(sums, means, grams, target, squares):
+    # sums[b, q]: over the defined replicates of a block, of errors (h) and then of products (pair of h <= g)
+    (n_blocks, n_queries, _), n_heads = sums.shape, means.shape[2]
     at, length, error, product = cuda.grid(1), means.shape[0] // n_blocks, 0.0, 0.0
     h, g, q, b = at // n_heads % n_heads, at % n_heads, at // n_heads**2 % n_queries, at // (n_heads**2 * n_queries)
     if b < n_blocks and h <= g:
@@ -386,6 +318,6 @@ def _add(means, grams, target, squares, errors, products):
             if math.isfinite(squares[r]):
                 error += means[r, q, h] - target[q]
                 product += (means[r, q, h] - target[q]) * (means[r, q, g] - target[q]) + grams[r, q, h, g]
-        products[b, q, h * n_heads - h * (h + 1) // 2 + g] = product
+        sums[b, q, n_heads + h * n_heads - h * (h + 1) // 2 + g] = product
         if h == g:
-            errors[b, q, h] = error
+            sums[b, q, h] = error

@@ -19,6 +19,7 @@ import numpy as np
 
 from simstudy.kernels.jit import cuda_compiler, cuda_simulated, processor
 
+_COMPILERS = "numba-cuda", "nvidia-nvvm", "nvidia-nvjitlink"
 # Of its own in each thread, so that threads cannot disturb each other.
 _device: ContextVar[str] = ContextVar("device", default="cpu")
 
@@ -84,15 +85,8 @@ def gpu_name() -> str:
         return "CUDA simulator"
     gpu = cuda_compiler().gpus[0]
     major, minor = gpu.compute_capability
-    compilers = " ".join(f"{name} {_version(name)}" for name in ("numba-cuda", "nvidia-nvvm", "nvidia-nvjitlink"))
-    return f"{gpu.name} sm_{major}{minor} {compilers}"
-
-
-def _version(distribution: str) -> str:
-    try:
-        return importlib.metadata.version(distribution)
-    except importlib.metadata.PackageNotFoundError:
-        return "of the system"
+    installed = (each for each in importlib.metadata.distributions() if each.name in _COMPILERS)
+    return " ".join([f"{gpu.name} sm_{major}{minor}", *sorted(f"{each.name} {each.version}" for each in installed)])
 
 
 def visible_gpus() -> list[str]:

@@ -99,9 +99,9 @@ def assert_agree(given):
     np.testing.assert_array_equal(gpu[1], gpu[1].swapaxes(2, 3))
 
 
-# (R, Q, H, p, n): heads of one group, of the groups of one block, of several blocks; keys fewer than the threads of a
-# warp, and on either side of whole tiles.
-SHAPES = ((1, 1, 1, 1, 1), (2, 2, 3, 2, 32), (1, 1, 5, 3, 35), (1, 1, 9, 1, 7))
+# (R, Q, H, p, n): heads of one block, of blocks with all heads, of more with some, products for more than one of each
+# lane; keys fewer than the threads of a warp, and on either side of whole tiles.
+SHAPES = ((1, 1, 1, 1, 1), (2, 2, 3, 2, 32), (1, 1, 5, 3, 35), (1, 1, 17, 1, 7))
 KINDS = (("distance", "float64"), ("dot_product", "float32"), ("distance", "float32"), ("dot_product", "float64"))
 
 
@@ -306,7 +306,7 @@ def test_kernels_run_where_they_should():
     with computing_on("cuda"):
         keys = project(given.keys[:, 0], np.eye(2)[None])
         given.moments()
-    weigher = cuda_kernels._weigher("float64")
+    weigher = cuda_kernels.weigher_of("float64", 2, True)[0]
     if cuda_simulated():
         assert not hasattr(weigher, "inspect_sass")
     else:
