@@ -15,7 +15,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from simstudy.attention.members import Control
-from simstudy.kernels.devices import is_there
 from simstudy.kernels.errors import add_errors
 
 Array = NDArray[np.float64]
@@ -90,14 +89,7 @@ def update(
     """
     rows_of = slice(blocks.start, blocks.stop)
     error_sums, product_sums = moments.error_sum[rows_of], moments.product_sum[rows_of]
-    if is_there(gram):
-        from simstudy.kernels import cuda
-
-        errors, products, defined = cuda.sum_replicates(means, gram, moments.target, len(blocks))
-        error_sums += errors
-        product_sums += products
-    else:
-        defined = add_errors(means, moments.target, gram, control, error_sums, product_sums)
+    defined = add_errors(means, moments.target, gram, control, error_sums, product_sums)
     if not defined.all():
         moments = moments._replace(failed=np.concatenate([moments.failed, first + np.flatnonzero(~defined)]))
         statistics = np.where(defined[:, None], statistics, 0.0)
