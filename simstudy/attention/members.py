@@ -14,8 +14,7 @@ from simstudy.data.geometry import GEOMETRIC_INDICES
 from simstudy.data.shared import SharedData
 from simstudy.design.settings import Record
 from simstudy.design.settings.cell import Cell
-from simstudy.kernels.devices import is_there, to_host
-from simstudy.kernels.errors import correlations_over_queries
+from simstudy.kernels.errors import correlations_over_queries, mean_squares
 
 
 class Control(NamedTuple):
@@ -113,19 +112,13 @@ def replicate_statistics(members: Members, target: Array, names: Sequence[str]) 
 
 def _across_queries(members: Members, target: Array) -> dict[str, Array]:
     means, gram = members.means, members.gram
-    if is_there(gram):
-        from simstudy.kernels import cuda
-
-        return {"direct_mse": to_host(cuda.mean_squares(means, gram, target))[0]}
-    found = {"direct_mse": _mean((_mean(means, -1) - target) ** 2, -1)}
-    if gram is not None:
-        found["direct_mse"] += _mean(gram, (1, 2, 3))
-    elif means.shape[1] > 2 and means.shape[2] > 1:
-        found["query_correlation"] = _mean(correlations_over_queries(means), -1)
+    found = {"direct_mse": mean_squares(means, gram, target)}
+    if gram is None and means.shape[1] > 2 and means.shape[2] > 1:
+        found["query_correlation"] = _mean(correlations_over_queries(means))
     return found
 
 
-def _mean(numbers: Array, axis: int | tuple[int, ...]) -> Array:
+def _mean(numbers: Array) -> Array:
     # The bits of `numpy.mean`, which is slow to begin: a fifth of what a few small replicates take.
-    sums: Array = np.add.reduce(numbers, axis)
-    return sums / (numbers.size // max(1, sums.size))
+    sums: Array = np.add.reduce(numbers, -1)
+    return sums / max(1, numbers.shape[-1])

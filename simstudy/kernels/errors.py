@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from simstudy.kernels.devices import is_there, to_host
 from simstudy.kernels.jit import exact_kernel, kept_by_thread, kernel, writable
 
 # Index legend: b block, r replicate, c case, q query, h and g head, k pair h ≤ g in the order of `numpy.triu_indices`.
@@ -31,7 +32,8 @@ def add_errors(
     target : array (Q,)
         m(x_q).
     gram : array (R, Q, H, H) or None
-        Covariance of the estimates given the keys, which is added to the products.
+        Covariance of the estimates given the keys, which is added to the products; on a GPU, as ``means``, it is
+        summed there.
     control : arrays (R, Q, H) and (R, Q, P), or None
         What is taken off errors and products.
     error_sums : float64 array (B, Q, H)
@@ -43,6 +45,13 @@ def add_errors(
     bool array (R,)
         Whether all products are finite; other replicates are not added.
     """
+    if is_there(gram):
+        from simstudy.kernels import cuda
+
+        errors, products, defined = cuda.sum_replicates(means, gram, target, len(error_sums))
+        error_sums += errors
+        product_sums += products
+        return defined
     defined = np.empty(len(means), np.bool_)
     added = _NONE[1] if gram is None else writable(gram, float)
     taken = _NONE[0], _NONE[0]
@@ -51,6 +60,20 @@ def add_errors(
     memory = _memory(error_sums.shape[1:], product_sums.shape[1:])
     _add_errors(writable(means, float), target, added, *taken, *memory, error_sums, product_sums, defined)
     return defined
+
+
+def mean_squares(means: np.ndarray, gram: np.ndarray | None, target: np.ndarray) -> np.ndarray:
+    """Mean over queries of the squared error of the average of heads, and of its variance: float64 (R,).
+
+    Arguments are those of `add_errors`.
+    """
+    if is_there(gram):
+        from simstudy.kernels import cuda
+
+        return to_host(cuda.mean_squares(means, gram, target))[0]
+    found = np.empty(len(means))
+    _mean_squares(writable(means, float), target, _NONE[1] if gram is None else writable(gram, float), found)
+    return found
 
 
 def correlations_over_queries(numbers: np.ndarray) -> np.ndarray:
@@ -128,6 +151,23 @@ def _sum_over_pairs(bias, products, overlap, work, sums):
             sums[2, c, q], sums[3, c, q] = 2.0 * second, 2.0 * covariance
             # Estimates of a variance may be negative: heads of either sign have no correlation.
             sums[4, c, q] = 2.0 * correlation if negative in (0, n_heads) else np.nan
+
+
+@kernel
+def _mean_squares(means, target, gram, found):
+    # found[r] = mean_q ((mean_h means[r, q, h] - target[q])^2 + mean_hg gram[r, q, h, g])
+    n_queries, n_heads = means.shape[1:]
+    for r in range(len(means)):
+        squares = variances = 0.0
+        for q in range(n_queries):
+            total = 0.0
+            for h in range(n_heads):
+                total += means[r, q, h]
+            squares += (total / n_heads - target[q]) ** 2
+            for h in range(n_heads if gram.size else 0):
+                for g in range(n_heads):
+                    variances += gram[r, q, h, g]
+        found[r] = (squares + variances / (n_heads * n_heads)) / n_queries
 
 
 @kept_by_thread

@@ -10,10 +10,12 @@ from __future__ import annotations
 
 from simstudy.kernels.elementary import POWERS_32, POWERS_64, POWERS_DOWN
 from simstudy.kernels.jit import SCALES, inlined, kernel
+from simstudy.kernels.tiles import STRIDE
 from simstudy.kernels.vectors import (
     at_least,
     exponent_of_low_bits,
     fraction,
+    lanes_of,
     load,
     repeat,
     scale,
@@ -26,6 +28,8 @@ from simstudy.kernels.vectors import (
 
 STRIP = 64
 """Keys whose weights are made before they are multiplied; a tile is a whole number of strips."""
+ROW = STRIP + 1
+"""Vectors from one row of weights to the next: rows a power of 2 apart would share lines of the first-level cache."""
 
 
 # Powers of 2 of four vectors at a time: the operations of one would wait for each other.
@@ -67,9 +71,9 @@ EXP2 = exp2_by_rounding | ({"float32": exp2_by_scaling} if SCALES else {})
 
 
 @inlined
-def _add_four(t, a0, a1, a2, a3, laid, place, stride):
-    return a3 * repeat(laid, place + 3 * stride) + (
-        a2 * repeat(laid, place + 2 * stride) + (a1 * repeat(laid, place + stride) + (a0 * repeat(laid, place) + t))
+def _add_four(t, a0, a1, a2, a3, laid, place):
+    return a3 * repeat(laid, place + 3 * STRIDE) + (
+        a2 * repeat(laid, place + 2 * STRIDE) + (a1 * repeat(laid, place + STRIDE) + (a0 * repeat(laid, place) + t))
     )
 
 
@@ -82,16 +86,16 @@ def _slopes_of_four(slopes, k, q):
 @inlined
 def _exponents_of_four(laid, a, k, first, i, width, row):
     # Of keys first + i .. first + i + 3, up to dimension k + 3; the row holds those up to dimension k − 1, if any.
-    stride, place = laid.shape[1], i * width
+    place = i * width
     if k == 0:
         t0, t1 = repeat(laid, first + i), repeat(laid, first + i + 1)
         t2, t3 = repeat(laid, first + i + 2), repeat(laid, first + i + 3)
     else:
         t0, t1 = load(row, place), load(row, place + width)
         t2, t3 = load(row, place + 2 * width), load(row, place + 3 * width)
-    x = (k + 2) * stride + first + i
-    t0, t1 = _add_four(t0, *a, laid, x, stride), _add_four(t1, *a, laid, x + 1, stride)
-    return t0, t1, _add_four(t2, *a, laid, x + 2, stride), _add_four(t3, *a, laid, x + 3, stride)
+    x = (k + 2) * STRIDE + first + i
+    t0, t1 = _add_four(t0, *a, laid, x), _add_four(t1, *a, laid, x + 1)
+    return t0, t1, _add_four(t2, *a, laid, x + 2), _add_four(t3, *a, laid, x + 3)
 
 
 @inlined
@@ -100,7 +104,7 @@ def sum_weights(exp2, laid, slopes, limits, q, values, first, size, sums, row):
 
     Add the weights at each query to sums[0], and those times values to sums[1].
     """
-    width, last = sums.shape[1], len(slopes) - 4
+    width, last = lanes_of(row), len(slopes) - 4
     for k in range(0, last, 4):
         a = _slopes_of_four(slopes, k, q)
         for i in range(0, size, 4):
@@ -124,8 +128,9 @@ def sum_weights(exp2, laid, slopes, limits, q, values, first, size, sums, row):
 
 
 @kernel
-def scale_weights(rows, scales, first, width):
+def scale_weights(rows, scales, first):
     """Multiply the weights of each key, left by `sum_weights`, by its scale."""
+    width = lanes_of(rows)
     for h in range(len(rows)):
         weights = rows[h]
         for i in range(STRIP):
@@ -133,7 +138,7 @@ def scale_weights(rows, scales, first, width):
 
 
 @kernel
-def add_lane_products(rows, width, products):
+def add_lane_products(rows, products):
     """Add Σ_i rows[h, i] rows[g, i] to products for g ≤ h, each lane by itself; heads go by fours.
 
     ``products`` is (block, sixteen products, lane), the blocks of four by four heads in the order of rows.
@@ -141,29 +146,31 @@ def add_lane_products(rows, width, products):
     block = 0
     for h in range(0, len(rows), 4):
         for g in range(0, h, 4):
-            _add_block(rows, h, g, width, products[block])
+            _add_block(rows, h, g, products[block])
             block += 1
-        _add_triangle(rows, h, width, products[block])
+        _add_triangle(rows, h, products[block])
         block += 1
 
 
 @inlined
-def _add_block(rows, h, g, w, s):
+def _add_block(rows, h, g, s):
     # 16 sums share 8 reads; with 4 sums and 4 reads, reading takes longer than multiplying.
-    x0, x1, x2, x3 = rows[h], rows[h + 1], rows[h + 2], rows[h + 3]
-    y0, y1, y2, y3 = rows[g], rows[g + 1], rows[g + 2], rows[g + 3]
+    w = lanes_of(rows)
+    n = ROW * w
+    left, right = h * n, g * n
     s00 = s01 = s02 = s03 = s10 = s11 = s12 = s13 = spread(rows.dtype.type(0))
     s20 = s21 = s22 = s23 = s30 = s31 = s32 = s33 = s00
     for i in range(0, STRIP * w, w):
-        a, b, c, d = load(y0, i), load(y1, i), load(y2, i), load(y3, i)
-        x = load(x0, i)
-        s00, s01, s02, s03 = s00 + x * a, s01 + x * b, s02 + x * c, s03 + x * d
-        x = load(x1, i)
-        s10, s11, s12, s13 = s10 + x * a, s11 + x * b, s12 + x * c, s13 + x * d
-        x = load(x2, i)
-        s20, s21, s22, s23 = s20 + x * a, s21 + x * b, s22 + x * c, s23 + x * d
-        x = load(x3, i)
-        s30, s31, s32, s33 = s30 + x * a, s31 + x * b, s32 + x * c, s33 + x * d
+        x, y = left + i, right + i
+        a, b, c, d = load(rows, y), load(rows, y + n), load(rows, y + 2 * n), load(rows, y + 3 * n)
+        e = load(rows, x)
+        s00, s01, s02, s03 = s00 + e * a, s01 + e * b, s02 + e * c, s03 + e * d
+        e = load(rows, x + n)
+        s10, s11, s12, s13 = s10 + e * a, s11 + e * b, s12 + e * c, s13 + e * d
+        e = load(rows, x + 2 * n)
+        s20, s21, s22, s23 = s20 + e * a, s21 + e * b, s22 + e * c, s23 + e * d
+        e = load(rows, x + 3 * n)
+        s30, s31, s32, s33 = s30 + e * a, s31 + e * b, s32 + e * c, s33 + e * d
     _add_to_four(s, 0, w, s00, s01, s02, s03)
     _add_to_four(s, 4 * w, w, s10, s11, s12, s13)
     _add_to_four(s, 8 * w, w, s20, s21, s22, s23)
@@ -171,11 +178,12 @@ def _add_block(rows, h, g, w, s):
 
 
 @inlined
-def _add_triangle(rows, h, w, s):
-    x0, x1, x2, x3 = rows[h], rows[h + 1], rows[h + 2], rows[h + 3]
+def _add_triangle(rows, h, s):
+    w = lanes_of(rows)
+    n = ROW * w
     s00 = s10 = s11 = s20 = s21 = s22 = s30 = s31 = s32 = s33 = spread(rows.dtype.type(0))
-    for i in range(0, STRIP * w, w):
-        a, b, c, d = load(x0, i), load(x1, i), load(x2, i), load(x3, i)
+    for x in range(h * n, h * n + STRIP * w, w):
+        a, b, c, d = load(rows, x), load(rows, x + n), load(rows, x + 2 * n), load(rows, x + 3 * n)
         s00, s10, s11, s20, s21 = s00 + a * a, s10 + b * a, s11 + b * b, s20 + c * a, s21 + c * b
         s22, s30, s31, s32, s33 = s22 + c * c, s30 + d * a, s31 + d * b, s32 + d * c, s33 + d * d
     _add_to(s, 0, s00)

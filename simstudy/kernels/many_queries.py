@@ -23,7 +23,7 @@ from simstudy.kernels.memory import lane_memory_for, memory_for
 from simstudy.kernels.ratios import log_mass, normalise
 from simstudy.kernels.shifts import Law, aim
 from simstudy.kernels.tiles import TILE, copy, copy_scales, largest_of, lay_keys, padded
-from simstudy.kernels.vectors import flush_denormals, lanes, restore_denormals
+from simstudy.kernels.vectors import flush_denormals, lanes, lanes_of, restore_denormals
 
 # Index legend: r replicate, i key, q query, h and g head, k dimension of a head.
 
@@ -81,7 +81,7 @@ def _estimates(exp2, lowest, keys, values, queries, law, memory, lane_memory, es
 def _sum(exp2, keys, values, law, memory, lane_memory):
     # Sums of one head at all queries.
     y, laid, slopes, limits = memory.data[0], memory.laid[0], memory.slopes[0], memory.limits[0]
-    row, lane_sums, width = lane_memory.strips[0], lane_memory.sums, lane_memory.sums.shape[2]
+    row, lane_sums, width = lane_memory.strips[0], lane_memory.sums, lanes_of(keys)
     memory.sums[:] = 0
     for start in range(0, keys.shape[1], TILE):
         size = min(TILE, keys.shape[1] - start)
@@ -122,7 +122,7 @@ def _multiply(exp2, keys, values, variances, largest, law, memory, lane_memory):
     n_heads, _, n_keys = keys.shape
     y, scale, laid, strips = memory.data[0], memory.data[1], memory.laid, lane_memory.strips
     slopes, limits = memory.slopes, memory.limits
-    lane_sums, lane_products, width = lane_memory.sums, lane_memory.products, lane_memory.sums.shape[2]
+    lane_sums, lane_products, width = lane_memory.sums, lane_memory.products, lanes_of(keys)
     scaled = not _constant(variances)
     memory.sums[:] = 0
     totals = lane_memory.totals
@@ -138,8 +138,8 @@ def _multiply(exp2, keys, values, variances, largest, law, memory, lane_memory):
                 for h in range(n_heads):
                     sum_weights(exp2, laid[h], slopes[h], limits[h], q, y, first, STRIP, lane_sums[h], strips[h])
                 if scaled:
-                    scale_weights(strips, scale, first, width)
-                add_lane_products(strips, width, lane_products)
+                    scale_weights(strips, scale, first)
+                add_lane_products(strips, lane_products)
             take_sums(lane_sums, q, memory.sums)
             add_lanes(lane_products, totals[q // width])
     take_products(totals, memory.products)

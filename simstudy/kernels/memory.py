@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from simstudy.kernels.jit import aligned, kept_by_thread
-from simstudy.kernels.lanes import STRIP
+from simstudy.kernels.lanes import ROW
 from simstudy.kernels.tiles import STRIDE
 from simstudy.kernels.vectors import lanes
 
@@ -73,7 +73,7 @@ def _lane_memory(n_heads: int, n_queries: int, real: np.dtype) -> LaneMemory:
     fours, width = -(-n_heads // 4), lanes(real.itemsize)
     products = _zeros((fours * (fours + 1) // 2, 16, width), real)
     return LaneMemory(
-        strips=_zeros((4 * fours, (STRIP + 1) * width), real),
+        strips=_zeros((4 * fours, ROW * width), real),
         sums=_zeros((n_heads, 2, width), real),
         products=products,
         totals=np.zeros((-(-n_queries // width), *products.shape)),

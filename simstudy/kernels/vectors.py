@@ -85,6 +85,17 @@ def load(_context, array, offset):  # type: ignore[no-untyped-def]
 
 
 @_operation
+def lanes_of(_context, array):  # type: ignore[no-untyped-def]
+    """Lanes of a vector of the numbers of an array, which the compiler knows."""
+    # Of distances from one key to the next that it did not know, it kept pointers in memory, for want of registers.
+
+    def generate(context, _builder, _signature, _arguments):  # type: ignore[no-untyped-def]
+        return context.get_constant(types.intp, lanes(array.dtype.bitwidth // 8))
+
+    return types.intp(array), generate
+
+
+@_operation
 def repeat(_context, array, offset):  # type: ignore[no-untyped-def]
     """Vector with one number of a contiguous array in all lanes; nothing checks that it exists."""
 

@@ -87,20 +87,12 @@ def update(
     statistics : (replicate, statistic)
         Geometric diversity indices, and the statistics of the cell after them.
     """
-    # Imported here: they compile, which those who read stored moments need not wait for.
-    from simstudy.kernels.devices import is_there
+    # Imported here: it compiles, which those who read stored moments need not wait for.
     from simstudy.kernels.errors import add_errors
 
     rows_of = slice(blocks.start, blocks.stop)
     error_sums, product_sums = moments.error_sum[rows_of], moments.product_sum[rows_of]
-    if is_there(gram):
-        from simstudy.kernels import cuda
-
-        errors, products, defined = cuda.sum_replicates(means, gram, moments.target, len(blocks))
-        error_sums += errors
-        product_sums += products
-    else:
-        defined = add_errors(means, moments.target, gram, control, error_sums, product_sums)
+    defined = add_errors(means, moments.target, gram, control, error_sums, product_sums)
     if not defined.all():
         moments = moments._replace(failed=np.concatenate([moments.failed, first + np.flatnonzero(~defined)]))
         statistics = np.where(defined[:, None], statistics, 0.0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from simstudy.kernels.errors import add_errors, correlations_over_queries, sums_over_pairs
+from simstudy.kernels.errors import add_errors, correlations_over_queries, mean_squares, sums_over_pairs
 
 
 def _pairs(n_heads):
@@ -108,3 +108,17 @@ def test_heads_with_variances_of_either_sign__have_no_correlation():
     products = np.array([[[2.0, 0.5, -1.0]], [[-2.0, 0.5, -1.0]]])
     correlation = sums_over_pairs(np.zeros((2, 1, 2)), products, np.ones((1, 2, 2))).correlation
     np.testing.assert_allclose(correlation, [[np.nan], [2 * 0.5 / np.sqrt(2.0)]])
+
+
+@pytest.mark.parametrize("shape", [(1, 1, 1), (3, 2, 1), (2, 5, 3), (4, 16, 8)])
+@pytest.mark.parametrize("with_gram", [True, False])
+def test_mean_squares__are_those_of_numpy_and_lose_no_number_that_is_undefined(shape, with_gram):
+    rng = np.random.default_rng(3)
+    means, target, gram = (rng.standard_normal(size) for size in (shape, shape[1], (*shape, shape[2])))
+    expected = ((means.mean(axis=2) - target) ** 2).mean(axis=1)
+    if with_gram:
+        expected += gram.mean(axis=(1, 2, 3))
+    given = gram if with_gram else None
+    np.testing.assert_allclose(mean_squares(means, given, target), expected, rtol=1e-13)
+    (gram if with_gram else means)[0, -1, -1] = np.nan
+    np.testing.assert_array_equal(np.isnan(mean_squares(means, given, target)), np.arange(shape[0]) == 0)
