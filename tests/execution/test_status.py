@@ -42,7 +42,7 @@ def test_status_of_a_run_that_goes_on__counts_batches_that_came_since(tmp_path, 
     seen = []
 
     def watch(ledger, predicted=None):
-        store.flush()
+        ledger._store.flush()
         seen.append((told(design, store), sum(account.target - account.missing for account in ledger.accounts)))
 
     run(design, output=tmp_path, executor="serial", observer=watch)
