@@ -1,4 +1,4 @@
-"""A design read once, strictly, into an immutable `Design`; every mistake in it reported together."""
+"""A design read once, strictly, into an immutable `Design`; the mistakes in it reported together."""
 
 from __future__ import annotations
 

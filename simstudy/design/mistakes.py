@@ -137,11 +137,12 @@ def _remedy(detail: Any, description: str) -> str:
 def _of_these(stated: str, known: list[str], description: str) -> str:
     """What to give in place of a name that is none of the known ones, all of which are named once."""
     near = nearest(stated, known)
-    say = f"give {description}" if all(name in description for name in known) else f"must be {_any_of(known)}"
+    say = f"give {description}" if all(name in description for name in known) else f"must be {any_of(known)}"
     return f'did you mean "{near}"? {say}' if near else say
 
 
-def _any_of(names: list[str]) -> str:
+def any_of(names: list[str]) -> str:
+    """Return alternatives in words."""
     return " or ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from simstudy.design.claims import BaseClaim
 from simstudy.design.document import PlannedCell
 from simstudy.design.measures import INDEXED_MEASURES, MEASURES, OCCASIONAL, STATISTICS
-from simstudy.design.mistakes import Problem, nearest
+from simstudy.design.mistakes import Problem, any_of, nearest
 from simstudy.design.settings.cell import Cell
 from simstudy.design.settings.systems import NAMES
 
@@ -45,7 +45,7 @@ def impossible(path: str, claim: BaseClaim, cells: Sequence[Cell]) -> Iterator[P
     if without:
         whose = "an ensemble" if without[0].instance is None else f"instance = {without[0].instance.kind!r}"
         needed = _NEEDED.get(claim.measure, "") if without[0].instance is None else ""
-        what = needed or f"use {_listed(cells)}"
+        what = needed or f"use {any_of(_shared(cells))}"
         remedy = f"does not exist in {len(without)} of {len(cells)} cells ({whose}); {what}"
         yield Problem(path, claim.measure, remedy)
 
@@ -63,12 +63,9 @@ def _of_cells(problem: Problem, raw: dict[str, Any], planned: Sequence[PlannedCe
     cells = [each.cell for each in planned if each.grid == raw["claims"][name].get("grid")]
     if not cells:
         return problem
-    near = nearest(problem.value, _shared(cells))
-    return Problem(problem.path, problem.value, (f'did you mean "{near}"? ' if near else "") + f"use {_listed(cells)}")
-
-
-def _listed(cells: Sequence[Cell]) -> str:
-    return "one of " + ", ".join(_shared(cells))
+    known = _shared(cells)
+    near = f'did you mean "{found}"? ' if (found := nearest(problem.value, known)) else ""
+    return Problem(problem.path, problem.value, f"{near}use {any_of(known)}")
 
 
 def _shared(cells: Sequence[Cell]) -> list[str]:

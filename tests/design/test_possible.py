@@ -10,7 +10,7 @@ from simstudy.design.mistakes import nearest
 from simstudy.design.possible import possible_measures
 
 ANTS = {"learner": {"kind": "ant_colony"}, "noise_treatment": "drawn"}
-ENSEMBLE = "one of squared_bias, mean_squared_bias, mean_variance, "
+ENSEMBLE = "squared_bias, mean_squared_bias, mean_variance, "
 
 
 @pytest.mark.parametrize(
