@@ -149,11 +149,16 @@ def _share_blocks(one: Coordinates, other: Coordinates) -> bool:
 
 
 def _statement(one: Coordinates, other: Coordinates, factors: Mapping[str, tuple[str, ...]], word: str) -> str:
-    """Levels of one cell, and those in which the other differs."""
-    told = [name for name in ("study", *factors[one["grid"]]) if name in one]
+    """Levels of one cell, and those in which the other differs; of cells of two grids what they share, then both."""
     settings = [name for name in dict.fromkeys(["study", "grid", *one]) if name not in _DERIVED]
     apart = [name for name in settings if text_of(one, name) != text_of(other, name)]
-    return f"{at(one, told)}{word}{at(other, apart).removeprefix(' at')}"
+    told = [name for name in dict.fromkeys(("study", *factors[one["grid"]], *factors[other["grid"]])) if name in one]
+    if not {"study", "grid"} & set(apart):
+        return f"{at(one, told)}{word}{at(other, apart).removeprefix(' at')}"
+    shared = at(one, [name for name in told if name not in apart])
+    here, there = (", ".join(at(row, [name]).removeprefix(" at ") for name in apart if text_of(row, name) != "")
+                   for row in (one, other))  # fmt: skip
+    return f"{shared}: {here}{word} {there}"
 
 
 # ---------------------------------------------------------------- which cell

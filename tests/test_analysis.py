@@ -102,6 +102,17 @@ def test_contrast__says_that_it_is_exploratory_and_what_its_interval_is(results)
     assert "independent cells" in repr(simstudy.contrast(results, PAIRS[0][0], ELSEWHERE, "mse"))
 
 
+def test_contrast__across_grids_names_both_and_what_they_share_once(results):
+    here, there = PAIRS[0][1], {"grid": "elsewhere"}
+    told = simstudy.contrast(results, here, there, "mse").statistic
+    assert told == (
+        "mse at bandwidth = 0.5: grid = angles, angle = 90, arrangement = rotated, n_heads = 2, seed = 7 minus "
+        "grid = elsewhere, arrangement = orthogonal, n_heads = 3, seed = 8"
+    )
+    back = simstudy.contrast(results, there, here, "mse", ratio=True).statistic
+    assert back.startswith("mse at bandwidth = 0.5: grid = elsewhere, ")
+
+
 def test_contrast__of_an_index_and_by_numbers_of_cells(results):
     found = simstudy.contrast(results, *PAIRS[1], "hdi", index="output")
     first, last = results.hdi.sel(index="output").values[[0, 5]]

@@ -96,6 +96,15 @@ def test_json_of_mistakes__has_their_places(command, tmp_path):
     assert [each["place"] for each in design["mistakes"]] == ["estimator.bandwidth"] and design["name"] is None
 
 
+def test_mistakes_that_keep_later_checks_from_being_made__say_so_last(command, tmp_path):
+    crowded = edited(DESIGN, "head_dim = 2", "head_dim = 16")
+    wait = "design.toml: further checks may wait for these: mend them, then check again"
+    for text, hidden in ((edited(crowded, "n_keys = 40", 'n_keys = "40"'), True), (crowded, False)):
+        code, _, errors = command("check", write_design(tmp_path, text))
+        assert code == 2 and errors.rstrip().endswith(wait) and ("head_dim" in errors) != hidden, errors
+    assert wait not in command("check", write_design(tmp_path))[2]
+
+
 def test_two_designs_of_one_name__are_told_apart(command, tmp_path):
     for name in ("first", "second"):
         (tmp_path / f"{name}.toml").write_text(DESIGN)

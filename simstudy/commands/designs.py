@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     Checked = tuple[str, dict[str, Design], list[Problem]]
 
 
+_WAITING = "further checks may wait for these: mend them, then check again"
+
+
 @app.command("list")
 def list_designs(
     folder: Annotated[Path | None, typer.Argument(help="Folder of other design files.")] = None,
@@ -61,7 +64,7 @@ def check(
     as_json: JsonOption = False,
     trust: TrustOption = None,
 ) -> None:
-    """Check design files under every profile, and report every mistake with its place and remedy."""
+    """Check design files under every profile, and report mistakes, each with its place and remedy."""
     from simstudy.report.terminal import counted, say, say_json, warn
 
     checked = _checked(designs, trust or ())
@@ -76,6 +79,8 @@ def check(
     if notes:
         warn(*notes)
     mistakes = [f"{place}: {problem}" for place, _, problems in checked for problem in problems]
+    # Rules that tie settings together, and claims to cells, are tried on what is valid by itself.
+    mistakes += [f"{place}: {_WAITING}" for place, profiles, _ in checked if not profiles]
     if mistakes:
         raise UserError(*mistakes)
 

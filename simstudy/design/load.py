@@ -1,4 +1,4 @@
-"""A design read once, strictly, into an immutable `Design`; every mistake in it reported together."""
+"""A design read once, strictly, into an immutable `Design`; the mistakes in it reported together."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from simstudy.design.document import MAX_CELLS, NAME, Design, Document, Grid, Pl
 from simstudy.design.feasibility import impossibilities, too_many_batches
 from simstudy.design.figures import Figure
 from simstudy.design.generality import generality_notes, generality_problems
-from simstudy.design.measures import MEASURES, STATISTICS
 from simstudy.design.mistakes import DesignError, Problem, from_validation
 from simstudy.design.moments_needed import ORDER, order_of, tail, without_error, without_value
+from simstudy.design.possible import impossible, unknown_measures
 from simstudy.design.references import PlannedGrid, reference_problems
 from simstudy.design.settings import TABLE_OF, TABLES
 from simstudy.design.settings.cell import Cell, assign, cross, label, selected, setting_of
-from simstudy.design.spending import never_judged, not_spent
+from simstudy.design.spending import never_judged, not_spent, precision_problems
 from simstudy.design.ties import Ties
 from simstudy.design.written import Source, Written, read_design
 
@@ -56,10 +56,10 @@ def load_design(design: Source, profile: str = "quick", trust: Iterable[str | Pa
     if document is None:
         raise DesignError(written.place, _with_first(written.problems, problems))
     cells, found = _plan(document, reader(written.folder, trust), problems)
-    problems = _with_first(problems, found)
+    problems = _with_first(unknown_measures(problems, merged, cells), found)
     grids = _planned_grids(merged, cells, problems)
     problems += _idle_settings(document, cells)
-    problems += _precision_problems(merged, grids)
+    problems += precision_problems(merged, grids)
     problems += reference_problems(grids, document.claims, document.figures)
     problems = problems or list(_empty_questions(document, cells, grids))
     problems = problems or list(generality_problems(document.claims, cells))
@@ -312,6 +312,7 @@ def _empty_questions(
     heavy = _heavy(planned)
     for name, claim in document.claims.items():
         yield from ties[claim.grid].compared(f"claims.{name}.measure", claim)
+        yield from impossible(f"claims.{name}.measure", claim, _spoken_of(claim, planned))
         yield from without_value(f"claims.{name}.measure", claim, _spoken_of(claim, heavy))
 
 
@@ -352,26 +353,6 @@ def _raw_value(cell: Cell, setting: str) -> Any:
     return None if value is None else label(value)
 
 
-def _precision_problems(raw: dict[str, Any], names: Iterable[str]) -> Iterator[Problem]:
-    """Unknown measures, and a floor above the ceiling, each where the file states it."""
-    base = _table(raw, "precision")
-    grids = {f"grids.{name}.precision": _table(raw, "grids", name, "precision") for name in names}
-    for at, section in {"precision": base, **grids}.items():
-        for kind in ("relative_mcse", "absolute_mcse"):
-            content = _table(section, kind)
-            for measure in content:
-                if measure not in MEASURES | STATISTICS:
-                    yield Problem.unknown(f"{at}.{kind}.{measure}", content[measure], MEASURES | STATISTICS)
-        limits: dict[str, Any] = Precision().model_dump() | base | section
-        floor, ceiling = limits["min_replicates"], limits["max_replicates"]
-        if not isinstance(floor, int) or not isinstance(ceiling, int) or floor <= ceiling:
-            continue
-        if "min_replicates" in section:
-            yield Problem(f"{at}.min_replicates", floor, f"above max_replicates = {ceiling}; lower it or raise that")
-        elif "max_replicates" in section:
-            yield Problem(f"{at}.max_replicates", ceiling, f"below min_replicates = {floor}; raise it or lower that")
-
-
 def _planned_grids(raw: dict[str, Any], cells: list[PlannedCell], problems: list[Problem]) -> dict[str, PlannedGrid]:
     """Every grid that the file writes, be it faulty."""
     coordinates: dict[str, list[dict[str, Any]]] = defaultdict(list)
@@ -391,10 +372,3 @@ def _planned_grids(raw: dict[str, Any], cells: list[PlannedCell], problems: list
 
 def _within(path: str, place: str) -> bool:
     return path == place or path.startswith((f"{place}.", f"{place}["))
-
-
-def _table(raw: Any, *path: str) -> dict[str, Any]:
-    """Return the table at a path, empty if there is none."""
-    for step in path:
-        raw = raw.get(step) if isinstance(raw, dict) else None
-    return raw if isinstance(raw, dict) else {}

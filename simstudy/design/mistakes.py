@@ -38,8 +38,18 @@ class Problem:
 
 def hint(name: str, known: list[str]) -> str:
     """Return the nearest of the known names, or all of them."""
-    near = difflib.get_close_matches(name, known, n=1)
-    return f'did you mean "{near[0]}"?' if near else "known: " + ", ".join(known)
+    near = nearest(name, known)
+    return f'did you mean "{near}"?' if near else "known: " + ", ".join(known)
+
+
+def nearest(name: str, known: list[str]) -> str:
+    """Return the known name of the same words in another order, or else the most alike; empty if none is."""
+    same = [each for each in known if _words(each) == _words(name)]
+    return next(iter(same or difflib.get_close_matches(name, known, n=1)), "")
+
+
+def _words(name: str) -> list[str]:
+    return sorted(re.split("[-_ ]", name.lower()))
 
 
 class DesignError(UserError):
@@ -126,12 +136,13 @@ def _remedy(detail: Any, description: str) -> str:
 
 def _of_these(stated: str, known: list[str], description: str) -> str:
     """What to give in place of a name that is none of the known ones, all of which are named once."""
-    near = difflib.get_close_matches(stated, known, n=1)
-    say = f"give {description}" if all(name in description for name in known) else f"must be {_any_of(known)}"
-    return f'did you mean "{near[0]}"? {say}' if near else say
+    near = nearest(stated, known)
+    say = f"give {description}" if all(name in description for name in known) else f"must be {any_of(known)}"
+    return f'did you mean "{near}"? {say}' if near else say
 
 
-def _any_of(names: list[str]) -> str:
+def any_of(names: list[str]) -> str:
+    """Return alternatives in words."""
     return " or ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 from simstudy.design.claims import BaseClaim
-from simstudy.design.document import PlannedCell
+from simstudy.design.document import PlannedCell, Precision
 from simstudy.design.feasibility import batches_of
+from simstudy.design.measures import MEASURES, STATISTICS
 from simstudy.design.mistakes import Problem
 from simstudy.design.settings.cell import MIN_BLOCKS, N_BLOCKS
 
@@ -30,3 +32,30 @@ def never_judged(claims: Mapping[str, BaseClaim], planned: Sequence[PlannedCell]
         if batches_of(ceiling, size) < batches:
             why = f"too few for a verdict on any claim of {each.grid}; allow {batches * size} or more"
             yield Problem("precision.max_replicates", ceiling, why)
+
+
+def precision_problems(raw: dict[str, Any], names: Iterable[str]) -> Iterator[Problem]:
+    """Yield unknown measures, and floors above the ceiling, each where the file states it."""
+    base = _table(raw, "precision")
+    grids = {f"grids.{name}.precision": _table(raw, "grids", name, "precision") for name in names}
+    for at, section in {"precision": base, **grids}.items():
+        for kind in ("relative_mcse", "absolute_mcse"):
+            content = _table(section, kind)
+            for measure in content:
+                if measure not in MEASURES | STATISTICS:
+                    yield Problem.unknown(f"{at}.{kind}.{measure}", content[measure], MEASURES | STATISTICS)
+        limits: dict[str, Any] = Precision().model_dump() | base | section
+        floor, ceiling = limits["min_replicates"], limits["max_replicates"]
+        if not isinstance(floor, int) or not isinstance(ceiling, int) or floor <= ceiling:
+            continue
+        if "min_replicates" in section:
+            yield Problem(f"{at}.min_replicates", floor, f"above max_replicates = {ceiling}; lower it or raise that")
+        elif "max_replicates" in section:
+            yield Problem(f"{at}.max_replicates", ceiling, f"below min_replicates = {floor}; raise it or lower that")
+
+
+def _table(raw: Any, *path: str) -> dict[str, Any]:
+    """Return the table at a path, empty if there is none."""
+    for step in path:
+        raw = raw.get(step) if isinstance(raw, dict) else None
+    return raw if isinstance(raw, dict) else {}

@@ -1,0 +1,54 @@
+"""Claims on measures that their cells cannot have are refused before the run, with those that exist."""
+
+from __future__ import annotations
+
+import pytest
+from builders import DESIGN, edited, minimal_cell, mistakes, write_design
+
+from simstudy.design.load import load_design
+from simstudy.design.mistakes import nearest
+from simstudy.design.possible import possible_measures
+
+ANTS = {"learner": {"kind": "ant_colony"}, "noise_treatment": "drawn"}
+ENSEMBLE = "squared_bias, mean_squared_bias, mean_variance, "
+
+
+@pytest.mark.parametrize(
+    ("measure", "expected"),
+    [
+        ("regret", 'does not exist in 6 of 6 cells (an ensemble); it is that of ants: learner = "ant_colony"'),
+        ("own_measure", "it is what a function of your own gives; state measure_function"),
+        ("discrepancy", "it needs a reference computation; state reference"),
+        ("bias_squared", f'did you mean "squared_bias"? use {ENSEMBLE}'),
+        ("colour", f"use {ENSEMBLE}"),
+    ],
+)
+def test_measure_that_no_cell_has__is_refused_in_one_line(tmp_path, measure, expected):
+    message = mistakes(tmp_path, edited(DESIGN, 'measure = "mse"', f'measure = "{measure}"'))
+    assert len(message.splitlines()) == 1 and f"claims.mse-falls.measure = '{measure}': " in message
+    assert expected in message and "regret," not in message, message
+
+
+def test_measure_that_some_selected_cells_lack__is_refused_and_that_of_the_others_is_not(tmp_path):
+    text = edited(DESIGN, 'measure = "mse"', 'measure = "regret"')
+    text = edited(text, 'arrangement = "rotated"', 'arrangement = "orthogonal"')
+    text = edited(text, "[precision]", 'noise_treatment = "drawn"\n[precision]')
+    learners = 'learner = [{ kind = "nadaraya_watson" }, { kind = "ant_colony" }]'
+    text = edited(text, "angle = [0, 45, 90]\nbandwidth = [0.5, 1.0]", f"{learners}\nn_heads = [2, 3]")
+    text = edited(text, 'hue = "bandwidth"', 'hue = "learner"').replace('x = "angle"', 'x = "n_heads"')
+    assert "measure = 'regret': does not exist in 2 of 4 cells (an ensemble); " in mistakes(tmp_path, text)
+    where = f'measure = "regret"\nwhere = {{ learner = "{minimal_cell(**ANTS).coordinates["learner"]}" }}'
+    design = load_design(write_design(tmp_path, edited(text, 'measure = "regret"', where)))
+    assert design.claims["mse-falls"].measure == "regret"
+
+
+def test_words_in_another_order__are_nearer_than_like_letters():
+    assert nearest("bias_squared", ["mean_squared_bias", "squared_bias"]) == "squared_bias"
+    assert nearest("variance-mean", ["variances", "mean_variance"]) == "mean_variance"
+    assert nearest("colour", ["mse"]) == ""
+
+
+def test_possible_measures__are_those_of_the_cell():
+    plain, ants = minimal_cell(), minimal_cell(**ANTS)
+    assert "regret" in possible_measures(ants) and "regret" not in possible_measures(plain)
+    assert {"mse", "direct_mse", "decomposition_gap", "hdi", "failure_rate"} <= set(possible_measures(plain))
