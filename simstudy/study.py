@@ -31,6 +31,7 @@ from simstudy.execution.status import Teller
 from simstudy.execution.store import DEFAULT_OUTPUT, DETAILS_FILE, Store, store_of
 from simstudy.execution.usage import Meter
 from simstudy.execution.writing import require_writable
+from simstudy.kernels.devices import MOST_HEADS
 from simstudy.replicates.performance import Performance
 
 RESULTS_FILE, PROVENANCE_FILE = "results.nc", "provenance.json"
@@ -100,6 +101,8 @@ def run(
         design = load_design(design, profile, trust)
     require_word(planned.cell for planned in design.cells)
     _require_references(design)
+    if executor == "cuda":
+        _require_few_heads(design)
     store = store_of(design, output)
     require_writable(store.folder)
     _require_own_folder(design, store)
@@ -263,3 +266,11 @@ def _require_references(design: Design) -> None:
     if wanted and importlib.util.find_spec("torch") is None:
         remedy = "install simstudy with the extra torch, or choose a profile that compares with multi_head_attention"
         raise UserError(f'reference = "{TORCH_REFERENCE}" needs PyTorch, which is not installed; {remedy}')
+
+
+def _require_few_heads(design: Design) -> None:
+    """Refuse cells whose weights do not fit into the memory that a block of threads of a GPU shares."""
+    widest = max(planned.cell.heads.n_heads for planned in design.cells)
+    if widest > MOST_HEADS:
+        remedy = "choose another executor"
+        raise UserError(f"heads.n_heads = {widest}: executor = 'cuda' takes {MOST_HEADS} heads at most; {remedy}")

@@ -15,6 +15,7 @@ from stored import batches, flip, overwrite, rows
 
 import simstudy
 from simstudy import __main__ as process
+from simstudy import study
 from simstudy.design.load import load_design
 from simstudy.design.measures import INDICES, MEASURES, VARIABLES
 from simstudy.errors import UserError
@@ -187,6 +188,13 @@ def test_unwritable_output__is_one_clear_message(design, tmp_path):
     (tmp_path / "tiny").write_text("in the way")
     with pytest.raises(UserError, match="cannot be written"):
         run(design, output=tmp_path, executor="serial")
+
+
+def test_more_heads_than_a_gpu_takes__are_refused_before_anything_is_written(tmp_path, monkeypatch):
+    monkeypatch.setattr(study, "MOST_HEADS", 1)
+    with pytest.raises(UserError, match=r"heads.n_heads = \d: executor = 'cuda' takes 1 heads at most"):
+        run(write_design(tmp_path), output=tmp_path / "out", executor="cuda")
+    assert not (tmp_path / "out").exists()
 
 
 def test_unknown_executor__is_refused(design, tmp_path):
