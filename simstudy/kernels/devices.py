@@ -20,7 +20,7 @@ import numpy as np
 from simstudy.kernels.jit import cuda_compiler, cuda_simulated, processor
 
 MOST_HEADS = 288
-"""Of a cell on a GPU: float64 weights of a tile for so many still fit into the memory that a block of threads shares."""
+"""Of a cell on a GPU: float64 weights of a tile for so many fit into the memory that a block of threads shares."""
 _COMPILERS = "numba-cuda", "nvidia-nvvm", "nvidia-nvjitlink"
 # Of its own in each thread, so that threads cannot disturb each other.
 _device: ContextVar[str] = ContextVar("device", default="cpu")

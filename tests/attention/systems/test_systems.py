@@ -282,12 +282,6 @@ def test_results_of_a_study_without_instances__have_no_numbers_of_them(tmp_path)
     assert not set(NAMES) & set(results)
 
 
-def test_claim_on_what_no_cell_measures__is_inconclusive(tmp_path):
-    text = edited(DESIGN, 'measure = "mse"', 'measure = "kernel_gap"')
-    results = simstudy.run(load_design(write_design(tmp_path, text)), output=tmp_path, executor="serial")
-    assert results.verdict.item() == "inconclusive"
-
-
 RATIO = """
 [claims.ratio]
 statement = "A ratio."
