@@ -4,8 +4,9 @@ How errors vary from one query to another is mostly known: L, leading order in n
 draw g of the query points let θ_g be a measure by simulation and L_g the average of L.  The population value is
 estimated by the mean of θ_g − c_g (L_g − E L), with E L over all queries by randomised quasi-Monte Carlo, and c_g the
 slope of θ on L by the other draws.  As these are independent of draw g, each term has the right expectation whatever L
-is, and no condition of validity selects cells or points; where L says nothing, slopes are near 0.  The error of E L is
-the remainder.
+is, and no condition of validity selects cells or points; where L says nothing, slopes are near 0.  L is cut to what the
+error of an average of outcomes can be, so that it has a mean whatever the expansion does at far points, and left off a
+measure where its own draws miss that mean by far.  The error of E L is the remainder.
 
 Avramidis and Wilson (1993) split samples in this way for control variates; Owen (1995) is for the scrambled sequence.
 """
@@ -27,6 +28,7 @@ from simstudy.design.own_code import own_pieces
 from simstudy.design.settings import GaussianQueries
 from simstudy.design.settings.cell import Cell
 from simstudy.design.settings.ensembles import UniformCombination
+from simstudy.design.settings.tables import Data
 from simstudy.replicates.performance import Performance
 from simstudy.theory import Prediction, damped_leading_order, measures_by_query, product_head, regression_function
 
@@ -44,6 +46,10 @@ WORK = 3e6
 """Most pairs of heads times squared terms of the regression function times points, of one cell: about a second."""
 COUNTS = 0.25
 """Share of the error of a measure above which that of E L counts."""
+CUT = 16.0
+"""An average of outcomes errs by no more than some four standard deviations of them: L is cut at their square."""
+FARTHEST = 6.0
+"""Standard errors by which L at the draws may miss its expectation: beyond, points count that draws have not met."""
 AT_ONCE = 1 << 13
 """Query points that theory is evaluated at together, which bounds memory."""
 
@@ -163,8 +169,15 @@ def _address(cell: Cell) -> tuple:
     return cell.identity(engine=""), cell.weights
 
 
+@functools.lru_cache(maxsize=128)
+def _mean_square(data: Data) -> float:
+    """Mean square of outcomes of standard normal keys, at points that are the same for all cells."""
+    regression = regression_function(data.regression, data.n_features)
+    return data.noise_sd**2 + float((regression(_normal_points(data.n_features, 0, 2**LOG2_FEWEST)) ** 2).mean())
+
+
 def _theory(cell: Cell, points: Array) -> dict[str, Array]:
-    """L at each point, 0 where rounding leaves no number: a function of the point in any case."""
+    """L at each point, 0 where rounding leaves no number: a function of the point in any case, and a bounded one."""
     product = cell.estimator.combination.rule == "product"
     weights = np.ones(1) if product else np.array(cell.weights)
     # What heads do is the same whatever combines them, and cells that differ in this follow one another.
@@ -173,7 +186,10 @@ def _theory(cell: Cell, points: Array) -> dict[str, Array]:
     for start in range(0, len(points), AT_ONCE):
         with np.errstate(all="ignore"):
             prediction = _of_heads(heads, points[start : start + AT_ONCE].tobytes())
-            parts.append(measures_by_query(prediction, weights))
+            most = CUT * max(1.0, np.abs(weights).sum()) ** 2 * (prediction.target**2 + _mean_square(cell.data))
+            measures = measures_by_query(prediction, weights)
+        limits = {name: 1.0 if name == "correlation" else most for name in CONTROLLED}
+        parts.append({name: np.clip(measures[name], -limit, limit) for name, limit in limits.items()})
     joined = {name: np.concatenate([part[name] for part in parts]) for name in CONTROLLED}
     return {name: np.nan_to_num(values, nan=0.0, posinf=0.0, neginf=0.0) for name, values in joined.items()}
 
@@ -198,7 +214,7 @@ def _controlled(performance: Performance, drawn: dict[str, Array], expected: dic
     changed |= {name: dict(getattr(performance, name)) for name in ("estimate", "mcse", "contribution", "remainder")}
     for name in CONTROLLED:
         share, raw = performance.contribution[name], float(performance.mcse[name])
-        if not (np.isfinite(share).all() and raw > 0.0):
+        if not (np.isfinite(share).all() and raw > 0.0 and _is_shown(drawn[name], expected[name])):
             continue
         unit = np.sqrt(len(share) * (len(share) - 1))
         slope = _slopes(unit * share, drawn[name])
@@ -211,6 +227,11 @@ def _controlled(performance: Performance, drawn: dict[str, Array], expected: dic
             changed[field][name] = value
         gain[name] = float((raw / mcse) ** 2) if mcse > 0.0 else np.inf
     return performance._replace(**changed)
+
+
+def _is_shown(drawn: Array, expected: Array) -> bool:
+    """Whether draws show what L averages to, and not only points that it hardly tells apart: no slope reaches so far."""
+    return bool(abs(drawn.mean() - expected.mean()) <= FARTHEST * drawn.std(ddof=1) / np.sqrt(len(drawn)))
 
 
 def _slopes(values: Array, control: Array) -> Array:

@@ -55,6 +55,18 @@ def test_controlled_estimates__agree_with_many_draws_and_vary_less():
     assert controlled.given == few.given
 
 
+@pytest.mark.parametrize(("bandwidth", "scale"), [(0.8, 1.0), (0.5, 3.0)])
+def test_theory_without_a_mean__is_cut_to_what_estimates_can_be(bandwidth, scale):
+    """With dot products the expansion grows like exp(|q|²) and faster: averages over queries would not exist."""
+    queries = {"kind": "gaussian", "count": 4, "scale": scale}
+    cell = random_points(logits="dot_product", bandwidth=bandwidth, queries=queries)
+    few = study_of(cell)
+    controlled = QueryControl()(cell, few)
+    for name in CONTROLLED:
+        assert abs(controlled.estimate[name] - few.estimate[name]) < 4 * few.mcse[name], name
+        assert 0 < controlled.mcse[name] < 1.5 * few.mcse[name], name
+
+
 def test_further_looks__have_the_bits_of_a_single_one():
     cell, control = random_points(), QueryControl()
     control(cell, study_of(cell, 10))
