@@ -2,7 +2,8 @@
 
 `run` runs a study, from its design file or a `Study` written in Python; `check` and `plan` say beforehand what is wrong
 with it and what it will take; `open_results` loads the results of one and `to_grid` lays them out by factor; `contrast`
-compares two cells, `details` shows what lies inside one, `concat` joins studies; `nw_ensemble`, `principal_angles` and
+compares two cells, `details` shows what lies inside one, `leave_one_out` what it would be without each of its heads,
+`concat` joins studies; `nw_ensemble`, `principal_angles` and
 `head_diversity` evaluate one ensemble on the caller's own arrays; `read_heads` and `inspect_heads` tell how correlated
 the heads of a trained transformer are, and what theory says.
 """
@@ -11,7 +12,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from simstudy.analysis import contrast, details
+    from simstudy.analysis import contrast, details, leave_one_out
     from simstudy.design.builder import Study
     from simstudy.design.load import check
     from simstudy.ensemble import head_diversity, nw_ensemble, principal_angles
@@ -22,13 +23,14 @@ if TYPE_CHECKING:
     from simstudy.transformers.inspection import inspect_heads
 
 __all__ = [
-    "Study", "check", "concat", "contrast", "details", "head_diversity", "inspect_heads", "nw_ensemble",
-    "open_results", "plan", "principal_angles", "read_heads", "run", "to_grid",
+    "Study", "check", "concat", "contrast", "details", "head_diversity", "inspect_heads",
+    "leave_one_out", "nw_ensemble", "open_results", "plan", "principal_angles", "read_heads", "run", "to_grid",
 ]  # fmt: skip
 _HOMES = {
     "Study": "design.builder", "check": "design.load", "concat": "joining", "contrast": "analysis",
-    "details": "analysis", "inspect_heads": "transformers.inspection", "read_heads": "transformers.heads",
-    "open_results": "interactive", "plan": "interactive", "run": "interactive", "to_grid": "results",
+    "details": "analysis", "inspect_heads": "transformers.inspection", "leave_one_out": "analysis",
+    "open_results": "interactive", "plan": "interactive", "read_heads": "transformers.heads", "run": "interactive",
+    "to_grid": "results",
 }  # fmt: skip
 
 

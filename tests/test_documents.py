@@ -28,6 +28,7 @@ from simstudy.design.load import load_design, profiles_of
 from simstudy.design.schema import alternatives_of, json_schema
 from simstudy.report.formulas import EQUATIONS
 from simstudy.transformers import interventions
+from simstudy.transformers.heads import ARRAYS
 
 sys.path.insert(0, str(ROOT / "simstudy" / "docs"))
 import contents
@@ -127,6 +128,30 @@ def test_own_heads__are_read_as_the_readme_says(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     exec(blocks("python", "README.md")[0].replace("model.safetensors", "model.npz"), {})
     assert all(1 <= float(each) <= 3 for each in capsys.readouterr().out.strip("[]\n").split())
+
+
+def test_own_matrices__are_answered_as_the_page_says(study, monkeypatch):
+    monkeypatch.chdir(study)
+    found: dict = {}
+    exec(blocks("python", "simstudy/docs/own-heads.md")[0], found)
+    assert found["pairs"].iloc[0][["pair_head_i", "pair_head_j"]].tolist() == [0, 1]
+    less, bound = found["less"].mse.values, 3 * found["less"].mse_mcse.values
+    assert (less[:2] < found["whole"]).all() and (less[2:] - bound[2:] > found["whole"]).all()
+    moment = simstudy.details(found["results"], {"noise_sd": 0.5}).head_error_moment
+    assert simstudy.theory.risk([1 / 3, 0, 1 / 3, 1 / 3], moment) == pytest.approx(less[1])
+    inspected = DOCUMENTS["simstudy/docs/own-heads.md"].split("## From a model")[0]
+    exec(blocks("py", "simstudy/docs/own-heads.md")[0], found)
+    assert blocks("py", "simstudy/docs/own-heads.md")[0] in inspected
+    arguments = next(each for each in shown("simstudy/docs/own-heads.md") if "heads.npz" in each)
+    result = command(*arguments, cwd=study)
+    assert result.returncode == 0 and "alike    layer 0, heads 0 and 1: 0.9" in result.stdout, result.stderr
+
+
+def test_arrays_of_own_heads__are_those_that_the_page_names():
+    named = re.findall(
+        r"`(\w+)`", "".join(re.findall(r"^\| (`.*?) \|", DOCUMENTS["simstudy/docs/own-heads.md"], flags=re.M))
+    )
+    assert named == [*ARRAYS]
 
 
 def test_whole_design__is_a_valid_study(tmp_path):

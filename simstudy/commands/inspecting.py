@@ -10,11 +10,14 @@ import typer
 from simstudy.commands.app import app, plain_path
 from simstudy.errors import UserError, require_plain
 
+_LISTED = 5
+
 
 @app.command()
 def inspect(
-    weights: Annotated[Path, typer.Argument(help="Weights: safetensors, PyTorch's, or .npz.")],
-    config: Annotated[Path, typer.Option(help="The model's config.json.")],
+    weights: Annotated[
+        Path, typer.Argument(help="Weights: safetensors, PyTorch's, or .npz; a model's, or W_Q and W_K.")
+    ],
     states: Annotated[
         Path,
         typer.Option(
@@ -22,6 +25,9 @@ def inspect(
         ),
     ],
     output: Annotated[Path, typer.Option(help="Folder of heads.nc and heads.html.", callback=plain_path)],
+    config: Annotated[
+        Path | None, typer.Option(help="The model's config.json; none for W_Q, W_K (head, feature, dimension) alone.")
+    ] = None,
     queries: Annotated[int, typer.Option(min=1, help="Tokens of each sequence that theory is evaluated at.")] = 2,
     seed: Annotated[int, typer.Option(min=0, help="Of their choice and of what is drawn at random.")] = 0,
 ) -> None:
@@ -32,7 +38,7 @@ def inspect(
     """
     from simstudy.execution.store import Store
     from simstudy.execution.writing import require_writable
-    from simstudy.report.heads import answer, scores, write_heads_page
+    from simstudy.report.heads import answer, most_alike, scores, write_heads_page
     from simstudy.report.terminal import say
     from simstudy.transformers.checkpoints import read_weights
     from simstudy.transformers.heads import read_heads
@@ -50,6 +56,8 @@ def inspect(
         raise UserError(f"{states}: {error}") from None
     path = write_heads_page(found, Store(output), weights.stem)
     say(answer(found))
+    for layer, first, second, correlation in most_alike(found, _LISTED):
+        say(f"alike    layer {layer}, heads {first} and {second}: {correlation}")
     for source in ("angles", "exact"):
         pairs, rank, gap = scores(found, source)
         say(f"{source:8} {pairs} pairs of heads, Spearman {rank}, RMSE {gap}")

@@ -29,6 +29,8 @@ SOURCE_NAMES = {
     "redrawn": "tokens redrawn",
 }
 _COLOURS = {"observed": "#222222", "angles": "#d1495b", "exact": "#2a6f97", "random": "#a0a0a0"}
+_LISTED = 10
+"""Pairs of heads that the page lists; all are in the data."""
 _BAND = 2.0
 """Standard deviations on either side of the mean of random subspaces that are called usual."""
 
@@ -66,6 +68,8 @@ def write_heads_page(found: xr.Dataset, store: Store, title: str) -> Path:
             sizes={name: found.sizes[name] for name in ("layer", "head")},
             counts={name: found.attrs[name] for name in ("n_judged", "n_fitted")},
             answer=answer(found),
+            alike=most_alike(found, _LISTED),
+            contributions="effective_contributions" in found,
             agreement=[(SOURCE_NAMES[source], *scores(found, source)) for source in _theories(found)],
             figure=figure_of("agreement", agreement, picture),
             sources=list(SOURCE_NAMES.values()),
@@ -157,16 +161,22 @@ def scores(found: xr.Dataset, source: str) -> tuple[str, str, str]:
 def answer(found: xr.Dataset) -> str:
     """Say in two sentences how correlated the heads are, and how many they are worth."""
     n_heads = found.sizes["head_i"]
-    values = np.where(np.eye(n_heads, dtype=bool), -np.inf, found.weight_correlation.sel(source="observed").values)
-    layer, first, second = np.unravel_index(values.argmax(), values.shape)
-    own = found.effective_heads.sel(source="observed")
     if n_heads == 1:
         return "Each layer has one head, which agrees with no other."
+    layer, first, second, size = most_alike(found, 1)[0]
     return (
         f"Two heads of a layer correlate at {number(float(_pairs(found, 'observed')[1].mean()), 2)} on average; most "
-        f"alike are heads {first} and {second} of layer {layer}, at {number(float(values.max()), 2)}. A layer is worth "
-        f"{_range(own)} of its {n_heads} heads."
+        f"alike are heads {first} and {second} of layer {layer}, at {size}. A layer is worth "
+        f"{_range(found.effective_heads.sel(source='observed'))} of its {n_heads} heads."
     )
+
+
+def most_alike(found: xr.Dataset, count: int) -> list[tuple[int, int, int, str]]:
+    """Return layer, first and second head, and correlation with its error, of the pairs that are most alike."""
+    best = found.isel(pair=slice(count))
+    correlation = map(with_error, best.pair_correlation.values, best.pair_correlation_mcse.values)
+    places = (best[name].values.tolist() for name in ("pair_layer", "pair_head_i", "pair_head_j"))
+    return list(zip(*places, correlation, strict=True))
 
 
 def _theories(found: xr.Dataset) -> list[str]:
@@ -192,7 +202,9 @@ def _layer(layer: xr.Dataset) -> dict[str, Any]:
         "effective": [
             with_error(float(value), float(error)) if error else number(float(value), 3) for value, error in errors
         ],
-        "contributions": with_error(float(own.effective_contributions), float(own.effective_contributions_mcse)),
+        "contributions": with_error(float(own.effective_contributions), float(own.effective_contributions_mcse))
+        if "effective_contributions" in own
+        else "",
         "variance": _range(layer.logit_variance),
         "rank": _range(layer.logit_rank),
         "sink": _range(layer.sink_share),
@@ -200,7 +212,8 @@ def _layer(layer: xr.Dataset) -> dict[str, Any]:
 
 
 def _range(values: xr.DataArray) -> str:
-    return f"{number(float(values.min()), 2)} to {number(float(values.max()), 2)}"
+    ends = (number(float(values.min()), 2), number(float(values.max()), 2))
+    return " to ".join(dict.fromkeys(ends))
 
 
 def _usual(found: xr.Dataset) -> list[str]:

@@ -63,7 +63,9 @@ def read_weights(path: str | Path) -> Weights:
     except OSError as error:
         raise UserError(f"{path}: cannot be read ({error.strerror or error}); give the path of a file") from None
     except Exception as error:  # a damaged pickle, archive or header fails in any way
-        raise UserError(f"{path}: damaged, or no weights ({type(error).__name__}: {error}); fetch it again") from None
+        raise UserError(
+            f"{path}: damaged, or no weights ({type(error).__name__}: {error}); save numbers alone, or fetch it again"
+        ) from None
 
 
 def _reader(start: bytes) -> Callable[[BinaryIO, Path], Weights]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -11,8 +12,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from simstudy.arguments import real_array
 from simstudy.errors import UserError
 from simstudy.transformers.checkpoints import Weights, read_weights
+
+_BIASES = ("query_bias", "key_bias", "value_bias")
 
 
 @dataclass(frozen=True)
@@ -26,11 +30,11 @@ class TransformerHeads:
     Attributes
     ----------
     query, key, value, output : (L, H, d, p) arrays
-        W_q, W_k, W_v and W_o.
+        W_q, W_k, W_v and W_o.  Nothing is said of what heads write where values or outputs are not given.
     query_bias, key_bias, value_bias : (L, H, p) arrays
-        No softmax sees the bias of the keys, unless positions rotate them.
+        Zeros by default.  No softmax sees the bias of the keys, unless positions rotate them.
     scale : float
-        Of the logits; p^(-1/2) in most models.
+        Of the logits; p^(-1/2), as in most models, by default.
     causal : bool
         Whether a token sees those before it and itself only.
     rotary_base : float or None
@@ -39,12 +43,13 @@ class TransformerHeads:
 
     query: np.ndarray
     key: np.ndarray
-    value: np.ndarray
-    output: np.ndarray
-    query_bias: np.ndarray
-    key_bias: np.ndarray
-    value_bias: np.ndarray
-    scale: float
+    # Any: defaults are filled in, and who reads values of a model knows that it has them.
+    value: Any = None
+    output: Any = None
+    query_bias: Any = None
+    key_bias: Any = None
+    value_bias: Any = None
+    scale: Any = None
     causal: bool = False
     rotary_base: float | None = None
 
@@ -52,15 +57,28 @@ class TransformerHeads:
         shape = np.shape(self.query)
         if len(shape) != 4 or not all(shape):
             raise ValueError(f"query has shape {shape}; give (layer, head, feature, dimension)")
+        bias_shape = (*shape[:2], shape[3])
+        self._fill(shape[3] ** -0.5, np.zeros(bias_shape, np.asarray(self.query).dtype))
         for field in fields(self)[:7]:
-            wanted = (*shape[:2], shape[3]) if field.name.endswith("_bias") else shape
+            wanted = bias_shape if field.name in _BIASES else shape
             array = getattr(self, field.name)
+            if array is None and field.name in ("value", "output"):
+                continue
             if np.shape(array) != wanted:
                 raise ValueError(f"{field.name} has shape {np.shape(array)}; give {wanted}, as query has {shape}")
             if not np.isfinite(array).all():
                 raise ValueError(f"{field.name} holds NaN or infinity; give finite weights")
         if self.rotary_base is not None and shape[3] % 2:
             raise ValueError(f"rotary positions of heads of dimension {shape[3]}; give an even dimension")
+
+    def _fill(self, scale: float, bias: np.ndarray) -> None:
+        """Set what is not given, and require that numbers are positive."""
+        for name, default in {"scale": scale, **dict.fromkeys(_BIASES, bias)}.items():
+            if getattr(self, name) is None:
+                object.__setattr__(self, name, default)
+        for name in ("scale", "rotary_base"):
+            if (number := getattr(self, name)) is not None and not 0 < number < math.inf:
+                raise ValueError(f"{name} = {number}; give a positive number")
 
 
 class Convention(NamedTuple):
@@ -121,6 +139,16 @@ CONVENTIONS = {
 }
 """By the ``model_type`` of the configuration that lies beside the weights of a model."""
 
+ARRAYS = {
+    "W_Q": "query", "W_K": "key", "W_V": "value", "W_O": "output", "b_Q": "query_bias", "b_K": "key_bias",
+    "b_V": "value_bias", "scale": "scale", "causal": "causal", "rotary_base": "rotary_base",
+}  # fmt: skip
+"""What arrays are called that come without a configuration, and the fields of `TransformerHeads` that they fill."""
+_WANTED = (
+    "W_Q and W_K of shape (head, feature, dimension), or (layer, head, feature, dimension), and where there are such "
+    f"{', '.join(list(ARRAYS)[2:])}"
+)
+
 
 def read_heads(weights: Any, config: Mapping[str, Any] | str | Path | None = None) -> TransformerHeads:
     """Read the heads of a transformer.
@@ -128,7 +156,10 @@ def read_heads(weights: Any, config: Mapping[str, Any] | str | Path | None = Non
     Parameters
     ----------
     weights
-        Path of a file (safetensors, PyTorch's, or .npz), arrays by name, or a ``torch.nn.Module``.
+        Path of a file (safetensors, PyTorch's, or .npz), arrays by name, or a ``torch.nn.Module``.  Without a
+        configuration: ``W_Q`` and ``W_K`` (head, feature, dimension), or with layers before that; and, where there are
+        such, ``W_V`` of the same shape, ``W_O`` (..., dimension, feature), biases ``b_Q``, ``b_K`` and ``b_V``
+        (..., dimension), numbers ``scale`` of the logits and ``rotary_base``, and a truth value ``causal``.
     config
         The model's configuration as Hugging Face writes it, or the path of its ``config.json``; of a module its own by
         default.  Its ``model_type`` is one of `CONVENTIONS`.
@@ -143,10 +174,12 @@ def read_heads(weights: Any, config: Mapping[str, Any] | str | Path | None = Non
     UserError
         If the weights cannot be read, lack a projection, hold NaN, or do not fit the configuration.
     """
-    if config is None:
-        if not hasattr(weights, "config"):
-            raise UserError("config is missing; give the model's config.json, or its entries")
+    if config is None and hasattr(weights, "config"):
         config = weights.config.to_dict()
+    if config is None:
+        arrays = load_arrays(weights)
+        with _named(weights):
+            return _heads_of(arrays)
     entries = read_config(config)
     with _named(config):
         said = _sizes(entries)
@@ -159,6 +192,30 @@ def read_heads(weights: Any, config: Mapping[str, Any] | str | Path | None = Non
             query, key, value, output, biases[0], biases[1], biases[2],
             scale=said.head_dim**-0.5, causal=said.causal, rotary_base=said.rotary_base,
         )  # fmt: skip
+
+
+def _heads_of(arrays: Weights) -> TransformerHeads:
+    """Heads of arrays that are called as `ARRAYS` says."""
+    if not {"W_Q", "W_K"} <= arrays.keys() <= ARRAYS.keys():
+        held = ", ".join(sorted(arrays.keys() - ARRAYS.keys())[:3] or arrays) or "nothing"
+        raise UserError(
+            f"config is missing, and weights hold {held}; give the model's config.json, or {_WANTED}, alone"
+        )
+    shape = arrays["W_Q"].shape
+    if len(shape) not in (3, 4):
+        raise UserError(f"W_Q has shape {shape}; give {_WANTED}")
+    *outer, features, p = shape
+    wanted = dict.fromkeys(ARRAYS, ()) | dict.fromkeys(("W_Q", "W_K", "W_V"), shape)
+    wanted |= {"W_O": (*outer, p, features)} | dict.fromkeys(("b_Q", "b_K", "b_V"), (*outer, p))
+    for name, array in arrays.items():
+        real_array(name, array, f"of shape {wanted[name]}", "b" if name == "causal" else "fiu")
+        if array.shape != wanted[name]:
+            raise UserError(f"{name} has shape {array.shape}; give {wanted[name]}, as W_Q has {shape}")
+    fields_of: dict[str, Any] = {ARRAYS[name]: array if array.ndim else array.item() for name, array in arrays.items()}
+    if "W_O" in arrays:
+        fields_of["output"] = arrays["W_O"].mT
+    one = len(shape) == 3
+    return TransformerHeads(**{name: each[None] if one and np.ndim(each) else each for name, each in fields_of.items()})
 
 
 @contextlib.contextmanager
@@ -289,7 +346,10 @@ def _array(arrays: Weights, name: str, default: np.ndarray | None = None) -> np.
         return np.asarray(arrays[found[0]])
     if default is None:
         some = ", ".join(list(arrays)[:3])
-        raise UserError(f"weights lack {name}, which the configuration's model_type has; they hold {some}, ...")
+        raise UserError(
+            f"weights lack {name}, which the configuration's model_type has; they hold {some}, ...; "
+            f"give the weights of that model, or no configuration and {_WANTED}"
+        )
     return default
 
 

@@ -45,7 +45,7 @@ class _Layer(NamedTuple):
     correlation : (S, source, H, H) array
     gram : (S, source, H, H) array
         As the correlations, but not brought to unit diagonal at each query.
-    overlap : (H, H) array
+    overlap : (H, H) array, or None of heads whose values or outputs are not known
     sink_share : (S, H) array
     logit_rank, logit_variance : (H,) arrays
     inapplicable : tuple of str
@@ -54,7 +54,7 @@ class _Layer(NamedTuple):
 
     correlation: np.ndarray
     gram: np.ndarray
-    overlap: np.ndarray
+    overlap: np.ndarray | None
     sink_share: np.ndarray
     logit_rank: np.ndarray
     logit_variance: np.ndarray
@@ -96,7 +96,9 @@ def inspect_heads(
         Along layer, head_i, head_j and ``source``, among others: ``observed``; ``angles``, the closed form in the
         principal angles of the key subspaces; ``leading``, theory for many tokens with Gaussian logits; ``exact``, the
         same at the number of tokens that there are; ``redrawn``, tokens drawn from those of the other sequences.
-        Errors ``_mcse`` are over judged sequences.  ``inapplicable`` says where a theory is blank, and why.
+        Errors ``_mcse`` are over judged sequences.  ``inapplicable`` says where a theory is blank, and why.  Along
+        ``pair`` lie all two heads of a layer, most alike first.  Nothing is said of contributions of heads whose values
+        or outputs are not known.
 
     Raises
     ------
@@ -180,8 +182,9 @@ def _layer(
         reasons += [one.reason for one in predicted if one.reason]
     correlation, gram, sinks = (np.array(values) for values in zip(*rows, strict=True))
     tokens = np.concatenate([each.query for each in fitted], axis=1)
+    overlap = None if heads.value is None or heads.output is None else contribution_overlap(heads, layer)
     return _Layer(
-        correlation, gram, contribution_overlap(heads, layer), sinks, logit_rank(tokens, pool.keys),
+        correlation, gram, overlap, sinks, logit_rank(tokens, pool.keys),
         np.mean(variances, axis=0), ("", "", _void(gram[:, 2]), "; ".join(dict.fromkeys(reasons)), ""),
     )  # fmt: skip
 
@@ -255,19 +258,12 @@ def _labelled(layers: list[_Layer], indices: np.ndarray, null: np.ndarray, judge
     from simstudy.transformers.labels import described
 
     weights = [layer.correlation for layer in layers]
-    contributions = [layer.correlation * _normalised(layer.overlap) for layer in layers]
     effective = [_effective_heads(layer.gram) for layer in layers]
-    contributing = [_effective_heads(layer.gram * layer.overlap) for layer in layers]
     found = {
         "weight_correlation": np.array([each.mean(axis=0) for each in weights]),
         "weight_correlation_mcse": np.array([_error(each) for each in weights]),
-        "contribution_correlation": np.array([each.mean(axis=0) for each in contributions]),
-        "contribution_correlation_mcse": np.array([_error(each) for each in contributions]),
-        "contribution_overlap": np.array([layer.overlap for layer in layers]),
         "effective_heads": np.array([value for value, _ in effective]),
         "effective_heads_mcse": np.array([error for _, error in effective]),
-        "effective_contributions": np.array([value for value, _ in contributing]),
-        "effective_contributions_mcse": np.array([error for _, error in contributing]),
         "hdi": indices,
         "hdi_haar_mean": null.mean(axis=0),
         "hdi_haar_deviation": null.std(axis=0, ddof=1),
@@ -277,6 +273,35 @@ def _labelled(layers: list[_Layer], indices: np.ndarray, null: np.ndarray, judge
         "sink_share_mcse": np.array([_error(layer.sink_share) for layer in layers]),
         "inapplicable": np.array([layer.inapplicable for layer in layers]),
     }
+    found |= _contributions(layers) | _ranked(found["weight_correlation"][:, 0], found["weight_correlation_mcse"][:, 0])
     coordinates = {"source": list(SOURCES), "index": list(GEOMETRIC_INDICES)}
     counts = {"n_judged": int(judged.sum()), "n_fitted": int((~judged).sum())}
-    return described(found, coordinates, counts)
+    return described(found, coordinates, counts).set_coords(["pair_layer", "pair_head_i", "pair_head_j"])
+
+
+def _contributions(layers: list[_Layer]) -> dict[str, np.ndarray]:
+    """What heads add to the residual stream; nothing if that is not known."""
+    known = [(layer, layer.overlap) for layer in layers if layer.overlap is not None]
+    if not known:
+        return {}
+    correlations = [layer.correlation * _normalised(overlap) for layer, overlap in known]
+    effective = [_effective_heads(layer.gram * overlap) for layer, overlap in known]
+    return {
+        "contribution_correlation": np.array([each.mean(axis=0) for each in correlations]),
+        "contribution_correlation_mcse": np.array([_error(each) for each in correlations]),
+        "contribution_overlap": np.array([overlap for _, overlap in known]),
+        "effective_contributions": np.array([value for value, _ in effective]),
+        "effective_contributions_mcse": np.array([error for _, error in effective]),
+    }
+
+
+def _ranked(correlation: np.ndarray, error: np.ndarray) -> dict[str, np.ndarray]:
+    """All two heads of one layer, most alike first, from what is observed (L, H, H)."""
+    first, second = np.triu_indices(correlation.shape[1], 1)
+    order = np.argsort(-correlation[:, first, second], axis=None, kind="stable")
+    layer, pair = np.divmod(order, max(len(first), 1))
+    places = layer, first[pair], second[pair]
+    return {
+        "pair_layer": layer, "pair_head_i": places[1], "pair_head_j": places[2],
+        "pair_correlation": correlation[places], "pair_correlation_mcse": error[places],
+    }  # fmt: skip

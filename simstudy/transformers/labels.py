@@ -40,6 +40,12 @@ MEANINGS = {
         ("layer", "source"), "the same for the sum of contributions to the residual stream",
         "H sum_i G_ii O_ii / sum_ij G_ij O_ij",
     ),
+    "pair_layer": Meaning(("pair",), "layer of two heads, most alike first", "rank of pair_correlation"),
+    "pair_head_i": Meaning(("pair",), "the first of the two heads", "from 0"),
+    "pair_head_j": Meaning(("pair",), "the second of the two heads", "from 0"),
+    "pair_correlation": Meaning(
+        ("pair",), "weight_correlation of the two heads as observed, in falling order", "see weight_correlation",
+    ),
     "hdi": Meaning(
         ("layer", "index"), "diversity index of the key subspaces", "see simstudy.data.geometry.diversity_indices",
     ),

@@ -20,12 +20,11 @@ def made(
     shape: tuple[int, int, int, int], n_sequences: int = 16, n_tokens: int = 128
 ) -> tuple[TransformerHeads, np.ndarray]:
     """Heads with directions in common, so that angles of key subspaces are small as well as large, and states."""
-    n_layers, n_heads, d, p = shape
+    n_layers, _, d, _ = shape
     rng = np.random.default_rng(0)
     projections = rng.standard_normal((4, *shape), dtype=np.float32) / np.float32(d**0.5)
     projections[:2] += projections[:2, :, :1]
-    heads = TransformerHeads(*projections, *np.zeros((3, n_layers, n_heads, p), np.float32), scale=p**-0.5)
-    return heads, rng.standard_normal((n_layers, n_sequences, n_tokens, d), dtype=np.float32)
+    return TransformerHeads(*projections), rng.standard_normal((n_layers, n_sequences, n_tokens, d), dtype=np.float32)
 
 
 def inspection_rows(shape: tuple[int, int, int, int] = BERT) -> Iterator[Row]:

@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 import simstudy
 from simstudy.commands import app
 from simstudy.errors import UserError
+from simstudy.report.labels import with_error
 
 CONFIG = {"model_type": "gpt2", "n_layer": 2, "n_head": 3, "n_embd": 6}
 
@@ -48,12 +49,38 @@ def test_inspect__writes_what_python_gives_and_a_page(files):
         xr.testing.assert_identical(found.load(), expected)
     observed = expected.weight_correlation.sel(source="observed").values[:, *np.triu_indices(3, 1)]
     assert f"correlate at {observed.mean():.2g} on average" in result.output
-    assert f"at {observed.max():.2g}." in result.output
+    alike = f"{with_error(observed.max(), float(expected.pair_correlation_mcse[0]))}"
+    assert f"at {alike}." in result.output
+    layer, first, second = (int(expected[f"pair_{name}"][0]) for name in ("layer", "head_i", "head_j"))
+    assert f"alike    layer {layer}, heads {first} and {second}: {alike}\n" in result.output
+    assert result.output.count("alike    ") == 5
     page = (files / "out" / "heads.html").read_text()
     assert result.output.splitlines()[0] in page
     assert "&lt;b&gt;model" in page and "<b>model" not in page
+    assert page.count(" and ".join(map(str, (first, second))) + "</td>") and f">{alike}</td>" in page
+    assert page.count("± one error") == 1 and "contributions</th>" in page
     assert "2 layers of 3 heads" in page and page.count("exact, Gaussian logits") == 2
     assert "Blank: leading order: the variance of logits of 3 of 3 heads" in page
+
+
+@pytest.mark.parametrize("n_heads", [1, 4])
+def test_queries_and_keys_alone__are_enough(n_heads, tmp_path):
+    rng = np.random.default_rng(0)
+    query, key = rng.standard_normal((2, n_heads, 6, 2))
+    np.savez(tmp_path / "own.npz", W_Q=query, W_K=key)
+    np.save(tmp_path / "states.npy", rng.standard_normal((1, 6, 9, 6)))
+    options = map(str, (tmp_path / "own.npz", "--states", tmp_path / "states.npy", "--output", tmp_path / "out"))
+    result = CliRunner().invoke(app, ["inspect", *options])
+    assert result.exit_code == 0, result.output
+    with xr.open_dataset(tmp_path / "out" / "heads.nc") as found:
+        assert found.sizes["pair"] == n_heads * (n_heads - 1) / 2
+        assert not [name for name in found if "contribution" in name]
+    page = (tmp_path / "out" / "heads.html").read_text()
+    assert "contributions" not in page and ("most alike" in page) == (n_heads > 1)
+    header, row = (
+        (page.split(f"<{part}>")[3].split(f"</{part}>")[0] for part in ("thead", "tbody")) if n_heads > 1 else ("", "")
+    )
+    assert header.count("<th") == row.count("<td")
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 import pytest
+import xarray as xr
 from scipy.stats import spearmanr
 
 import simstudy
@@ -120,6 +121,35 @@ def test_contributions__have_the_covariance_of_noise_on_states():
                 drawn += covariance / np.outer(deviation, deviation) / 10
         expected = found.contribution_correlation.sel(source="observed", layer=layer).values
         assert np.sqrt(np.mean((drawn - expected) ** 2)) < 0.01
+
+
+def test_heads_whose_values_are_not_known__have_all_but_contributions():
+    rng = np.random.default_rng(3)
+    heads = random_heads(rng)
+    states = rng.standard_normal((L, 4, 5, D))
+    whole = simstudy.inspect_heads(heads, states)
+    biases = {"query_bias": heads.query_bias, "key_bias": heads.key_bias}
+    for known in ({}, {"value": heads.value}, {"output": heads.output}):
+        given = TransformerHeads(query=heads.query, key=heads.key, scale=heads.scale, **biases, **known)
+        part = simstudy.inspect_heads(given, states)
+        xr.testing.assert_identical(part, whole.drop_vars([name for name in whole if "contribution" in name]))
+    assert sum("contribution" in name for name in whole) == 5
+
+
+def test_pairs__are_ranked_from_most_alike():
+    rng = np.random.default_rng(8)
+    heads = random_heads(rng)
+    heads.query[1, 2], heads.key[1, 2] = heads.query[1, 0], heads.key[1, 0]
+    heads.query_bias[1, 2] = heads.query_bias[1, 0]
+    found = simstudy.inspect_heads(heads, rng.standard_normal((L, 6, 9, D)))
+    pairs = [tuple(map(int, each)) for each in zip(found.pair_layer, found.pair_head_i, found.pair_head_j, strict=True)]
+    assert sorted(pairs) == [(layer, h, g) for layer in range(L) for h, g in ((0, 1), (0, 2), (1, 2))]
+    assert pairs[0] == (1, 0, 2) and found.pair_correlation[0] == pytest.approx(1.0)
+    assert (np.diff(found.pair_correlation) <= 0).all()
+    observed = found.sel(source="observed")
+    for pair, (layer, h, g) in enumerate(pairs):
+        for name in ("correlation", "correlation_mcse"):
+            assert found[f"pair_{name}"][pair] == observed[f"weight_{name}"][layer, h, g]
 
 
 def test_indices__stand_beside_random_subspaces():

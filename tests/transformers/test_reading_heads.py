@@ -213,6 +213,76 @@ def test_heads_made_of_arrays__are_checked():
         TransformerHeads(*arrays, *np.ones((3, 2, 3, 2)), scale=1.0)
 
 
+OWN = {
+    "W_Q": "query", "W_K": "key", "W_V": "value", "W_O": "output", "b_Q": "query_bias", "b_K": "key_bias",
+    "b_V": "value_bias",
+}  # fmt: skip
+
+
+def own_arrays(shape):
+    *outer, d, p = shape
+    rng = np.random.default_rng(3)
+    by_shape = {shape: ("W_Q", "W_K", "W_V"), (*outer, p, d): ("W_O",), (*outer, p): ("b_Q", "b_K", "b_V")}
+    return {name: rng.standard_normal(each) for each, names in by_shape.items() for name in names}
+
+
+@pytest.mark.parametrize("shape", [(H, D, P), (L, H, D, P)])
+def test_arrays_by_name__need_no_configuration(shape, tmp_path):
+    arrays = own_arrays(shape)
+    np.savez(tmp_path / "own.npz", **arrays, causal=True, scale=0.3, rotary_base=100.0)
+    heads = simstudy.read_heads(tmp_path / "own.npz")
+    for name, field in OWN.items():
+        wanted = arrays[name].mT if name == "W_O" else arrays[name]
+        np.testing.assert_array_equal(getattr(heads, field), wanted if len(shape) == 4 else wanted[None])
+    assert (heads.scale, heads.causal, heads.rotary_base) == (0.3, True, 100.0)
+
+
+def test_queries_and_keys_alone__are_heads_without_biases():
+    arrays = {name: own_arrays((H, D, P))[name].astype(np.float32) for name in ("W_Q", "W_K")}
+    heads = simstudy.read_heads(arrays)
+    assert heads.value is None and heads.output is None and not heads.causal and heads.rotary_base is None
+    assert heads.scale == P**-0.5 and heads.key_bias.shape == (1, H, P) and not heads.key_bias.any()
+    assert project(heads, 0, np.ones((3, D), np.float32)).key.dtype == np.float32
+
+
+@pytest.mark.parametrize(
+    "change, said",
+    [
+        ({"W_K": None}, r"config is missing, and weights hold W_Q, .*W_Q and W_K of shape"),
+        (
+            {"W_U": np.ones(3)},
+            r"config is missing, and weights hold W_U; give .*W_V, W_O, b_Q, b_K, b_V, scale, causal, rotary_base",
+        ),
+        ({"W_Q": np.ones((D, P))}, r"W_Q has shape \(8, 2\); give W_Q and W_K of shape \(head, feature, dimension\)"),
+        ({"W_K": np.ones((H, D, P + 1))}, r"W_K has shape .*; give \(4, 8, 2\), as W_Q has"),
+        ({"W_O": np.ones((H, D, P))}, r"W_O has shape \(4, 8, 2\); give \(4, 2, 8\)"),
+        ({"b_Q": np.ones(P)}, r"b_Q has shape \(2,\); give \(4, 2\)"),
+        ({"W_K": np.full((H, D, P), np.nan)}, "key holds NaN"),
+        ({"W_K": np.full((H, D, P), "a")}, r"W_K has dtype <U1; give real numbers, of shape \(4, 8, 2\)"),
+        ({"causal": 1}, "causal = .*; give real numbers"),
+        ({"scale": -1.0}, "scale = -1.0; give a positive number"),
+        ({"rotary_base": np.inf}, "rotary_base = inf; give a positive number"),
+    ],
+)
+def test_arrays_by_name_that_do_not_fit__are_refused_in_one_line(change, said, tmp_path):
+    arrays = own_arrays((H, D, P)) | change
+    np.savez(tmp_path / "own.npz", **{name: each for name, each in arrays.items() if each is not None})
+    with pytest.raises(UserError, match=rf"own\.npz: {said}") as refusal:
+        simstudy.read_heads(tmp_path / "own.npz")
+    assert "\n" not in str(refusal.value)
+
+
+def test_arrays_that_would_be_unpickled__are_refused(tmp_path):
+    np.savez(tmp_path / "own.npz", W_Q=np.ones((H, D, P)), W_K=np.array([print], dtype=object))
+    with pytest.raises(UserError, match=r"own\.npz: .*allow_pickle=False.*save numbers alone"):
+        simstudy.read_heads(tmp_path / "own.npz")
+
+
+def test_weights_of_no_known_model__are_told_what_else_is_read():
+    with pytest.raises(UserError, match=r"hold W_Q, W_K, W_V, .*or no configuration and W_Q and W_K of shape"):
+        simstudy.read_heads(own_arrays((H, D, P)), {"model_type": "bert", **CONFIG})
+
+
 def test_reading_heads__loads_no_torch():
     code = (
         "import sys, simstudy; simstudy.read_heads; simstudy.inspect_heads; print({'torch', 'onnx'} & set(sys.modules))"
