@@ -230,7 +230,7 @@ def _controlled(performance: Performance, drawn: dict[str, Array], expected: dic
 
 
 def _is_shown(drawn: Array, expected: Array) -> bool:
-    """Whether draws show what L averages to, and not only points that it hardly tells apart: no slope reaches so far."""
+    """Whether draws show what L averages to, not only points that it hardly tells apart: no slope reaches so far."""
     return bool(abs(drawn.mean() - expected.mean()) <= FARTHEST * drawn.std(ddof=1) / np.sqrt(len(drawn)))
 
 
