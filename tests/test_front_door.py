@@ -102,7 +102,9 @@ def test_mistakes_that_keep_later_checks_from_being_made__say_so_last(command, t
     for text, hidden in ((edited(crowded, "n_keys = 40", 'n_keys = "40"'), True), (crowded, False)):
         code, _, errors = command("check", write_design(tmp_path, text))
         assert code == 2 and errors.rstrip().endswith(wait) and ("head_dim" in errors) != hidden, errors
-    assert wait not in command("check", write_design(tmp_path))[2]
+    for text in (DESIGN, "not TOML"):
+        assert wait not in command("check", write_design(tmp_path, text))[2]
+    assert wait not in command("check", "design-that-is-not-there")[2]
 
 
 def test_two_designs_of_one_name__are_told_apart(command, tmp_path):

@@ -79,8 +79,9 @@ def check(
     if notes:
         warn(*notes)
     mistakes = [f"{place}: {problem}" for place, _, problems in checked for problem in problems]
-    # Rules that tie settings together, and claims to cells, are tried on what is valid by itself.
-    mistakes += [f"{place}: {_WAITING}" for place, profiles, _ in checked if not profiles]
+    # Rules that tie settings together, and claims to cells, are tried on entries that are valid by themselves.
+    mistakes += [f"{place}: {_WAITING}" for place, profiles, problems in checked
+                 if not profiles and any(problem.path for problem in problems)]  # fmt: skip
     if mistakes:
         raise UserError(*mistakes)
 
