@@ -39,7 +39,7 @@ def test_contrast_of_cells_of_two_studies__is_paired_as_within_one(studies):
     across = simstudy.contrast(joined, {"study": "two", "angle": 0}, {"study": "all", "angle": 45}, "mse")
     within = simstudy.contrast(studies["all"], {"angle": 0}, {"angle": 45}, "mse")
     assert across.paired and across[1:] == within[1:] and across.mcse > 0
-    assert across.statistic == "mse at study = two, angle = 0 minus study = all, angle = 45"
+    assert across.statistic == "mse: study = two, angle = 0 minus study = all, angle = 45"
     same = simstudy.contrast(joined, {"study": "two", "angle": 0}, {"study": "all", "angle": 0}, "mse")
     assert same.estimate == 0.0 and same.mcse < 1e-9
 

@@ -14,7 +14,8 @@ from pathlib import Path
 import psutil
 import pytest
 import xarray as xr
-from clusters import PATIENCE, Calm, Slurm, stored, wait_until
+from builders import write_design
+from clusters import ENDLESS, PATIENCE, Calm, Slurm, stored, wait_until
 from kills import FOLDER, command, environment
 from strangers import Listener, break_in, listeners, readable_by_others
 
@@ -118,8 +119,8 @@ def of_the_jobs(output: Path) -> set[Listener]:
 
 
 @pytest.mark.parametrize("end", [signal.SIGINT, pytest.param(signal.SIGKILL, marks=pytest.mark.rare)])
-def test_submission__is_closed_to_others_and_leaves_neither_jobs_nor_keys(slurm: Slurm, design: Path, open_folder, end):
-    output = open_folder / "my out"
+def test_submission__is_closed_to_others_and_leaves_neither_jobs_nor_keys(slurm: Slurm, open_folder, tmp_path, end):
+    design, output = write_design(tmp_path, ENDLESS), open_folder / "my out"
     log = open_folder / "log"
     arguments = command("submit", design, "--output", output, *SMALL, "--interface", "lo", "--jobs", "1")
     with (
