@@ -15,7 +15,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple, Protocol
 
@@ -242,10 +242,12 @@ class Target:
     def _wait(self, process: Process, aim: Aim, before: dict) -> None:
         count = self._moments.randint(1, aim.most)
         while process.poll() is None:
-            now = state(self.folder, *aim.patterns)
+            # On a fast machine a command would end while its files are looked at.
+            with held(process):
+                now = state(self.folder, *aim.patterns)
             if sum(now[path] != before.get(path) for path in now) >= count:
                 break
-            time.sleep(0.005)
+            time.sleep(0.003)
         else:
             return
         if self._moments.random() < 0.5:
@@ -255,6 +257,10 @@ class Target:
         # A file is half written for a tenth of a millisecond.
         while time.monotonic() < deadline and not half_written(self.folder):
             pass
+
+    def stored(self) -> list[str]:
+        """Batches that the last kill left whole."""
+        return sorted(path for path in self._seen if path.endswith(".batch"))
 
     def forget(self, path: str) -> None:
         """Let a batch be computed again: it was harmed, or is no more."""
@@ -277,6 +283,19 @@ class Target:
         self.assert_harmless()
         assert self._seen.keys() == self._calm.keys()
         assert half_written(self.folder) == []
+
+
+@contextlib.contextmanager
+def held(process: Process) -> Iterator[None]:
+    """Stop a process and all of its group meanwhile."""
+    # It may have no group yet, or no more.
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGCONT)
 
 
 def state(folder: Path, *patterns: str) -> dict[str, tuple[int, int]]:

@@ -5,6 +5,7 @@ The name keeps this out of the ordinary test suite, which takes one kill of each
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -49,8 +50,9 @@ def started(bench: Bench, *arguments: object, **variables: str) -> Callable[[], 
     def start() -> subprocess.Popen:
         with bench.log.open("a") as log:
             return subprocess.Popen(
-                command(*arguments), cwd=ROOT, stdout=subprocess.DEVNULL, stderr=log, env=environment(**variables)
-            )
+                command(*arguments), cwd=ROOT, stdout=subprocess.DEVNULL, stderr=log, env=environment(**variables),
+                start_new_session=True,
+            )  # fmt: skip
 
     return start
 
@@ -108,7 +110,8 @@ class Job(subprocess.Popen):
     """A script whose commands die with it, as those of a job do."""
 
     def kill(self) -> None:
-        os.killpg(self.pid, signal.SIGKILL)
+        with contextlib.suppress(ProcessLookupError):  # it has just ended
+            os.killpg(self.pid, signal.SIGKILL)
 
 
 def test_killed_merge_job_of_an_array__is_started_again(bench):
