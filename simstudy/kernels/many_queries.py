@@ -77,7 +77,7 @@ def _estimates(exp2, lowest, keys, values, queries, law, memory, lane_memory, es
     restore_denormals(keys, mode)
 
 
-@kernel
+@inlined
 def _sum(exp2, keys, values, law, memory, lane_memory):
     # Sums of one head at all queries.
     y, laid, slopes, limits = memory.data[0], memory.laid[0], memory.slopes[0], memory.limits[0]
@@ -116,7 +116,7 @@ def _moments(exp2, lowest, keys, values, variances, queries, law, memory, lane_m
     restore_denormals(keys, mode)
 
 
-@kernel
+@inlined
 def _multiply(exp2, keys, values, variances, largest, law, memory, lane_memory):
     # Sums and products of all heads at all queries.
     n_heads, _, n_keys = keys.shape

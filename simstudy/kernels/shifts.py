@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from simstudy.kernels.elementary import MAGIC_32, MAGIC_64
-from simstudy.kernels.jit import kernel
+from simstudy.kernels.jit import inlined, kernel
 from simstudy.kernels.tiles import TILE, fill_scores
 
 # Index legend: i key, q query, k dimension of a head.
@@ -70,7 +70,7 @@ def set_centre(keys, centre):
         centre[k] = total / x.size
 
 
-@kernel
+@inlined
 def largest_norm(lowest, keys, row):
     """Return max_i |k_i|, using the memory of one row."""
     square = row.dtype.type(0)
@@ -86,7 +86,7 @@ def largest_norm(lowest, keys, row):
     return np.sqrt(square)
 
 
-@kernel
+@inlined
 def aim(lowest, keys, points, law, row, centre, slopes, limits, near):
     """Prepare the fast formula for the keys (p, n) of one head at the queries (p, Q).
 

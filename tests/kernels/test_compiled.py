@@ -226,6 +226,31 @@ def test_what_generates_code__is_in_the_digest_with_all_that_it_imports():
 
 # ---------------------------------------------------------------- processes
 
+EVALUATE = """
+import numpy as np
+from numba.core import event
+from simstudy.kernels import nw_estimates, nw_moments
+
+with event.install_recorder("numba:compile") as compilations:
+    for real in ("float32", "float64"):
+        keys, values, ones = np.ones((2, 3, 4, 40), real), np.ones((2, 40), real), np.ones((2, 40), real)
+        for n_queries in (2, 16):
+            queries = np.zeros((n_queries, 3, 4))
+            nw_estimates(keys, values, queries, 1.0, "distance")
+            nw_moments(keys, values, ones, queries, 1.0, "distance")
+print(len(compilations.buffer))
+"""
+
+
+def test_kernels_of_few_and_of_many_queries__are_compiled_in_no_later_process():
+    """A function that a kernel hands to one that is not inlined is an address of this process: not to be kept."""
+    environment = {name: value for name, value in os.environ.items() if name != "SIMSTUDY_CACHE"}
+    command = [sys.executable, "-c", EVALUATE]
+    compiled_anew = [subprocess.run(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, check=True).stdout
+                     for _ in range(2)]  # fmt: skip
+    assert int(compiled_anew[1]) == 0
+
+
 FILL = """
 import hashlib, sys
 from numba.core import event
