@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from simstudy.design.settings.cell import N_BLOCKS
 from simstudy.replicates.moments import Moments, stack
 
-FINE_BATCHES = 512
+FINE_BATCHES = 256
 """Batches of a cell whose blocks are never folded: some thousands of blocks know an error to a percent."""
 
 

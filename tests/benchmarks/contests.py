@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
+import bookkeeping
 import digits
 import inspections
 import large
@@ -153,7 +154,7 @@ def costs(rounds: int) -> Iterator[Row]:
 
 
 def surroundings(sizes: Sequence[Size], rounds: int) -> Iterator[Row]:
-    """Two threads, Dask, memory: on all cores again."""
+    """Two threads, Dask, books, memory: on all cores again."""
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, range(os.cpu_count() or 1))
     for size in sizes:
@@ -164,6 +165,7 @@ def surroundings(sizes: Sequence[Size], rounds: int) -> Iterator[Row]:
         batches = max(4, round(6.0 / limits.fastest(functools.partial(workloads.whole_job, made), 3)))
         for executor, overhead in measure.dask_overhead(made, batches, 3).items():
             yield Row("batches", size.name, f"Dask, one of its {executor}", overhead, "times a loop")
+    yield from bookkeeping.bookkeeping_rows()
     largest = max(sizes, key=lambda size: size.keys * size.features)
     for batches in (1, 4):
         peak = measure.peak_memory(replace(largest, replicates=64), batches)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import bookkeeping
 import digits
 import inspections
 import large
@@ -14,6 +15,7 @@ from builders import DESIGN, needs, write_design
 from digits import DIFFERENCE, MEASURES, SIZE, TARGETS
 
 from simstudy.design.settings import tiling
+from simstudy.execution.store import Store
 
 TINY = large.Large(keys=2048, features=32, heads=2, queries=16, p=8)
 SMALL = replace(SIZE, keys=64, queries=3, replicates=1024)
@@ -105,3 +107,15 @@ def test_reduction_rows():
     assert len(rows) == 18 and all(row.value.median > 0 for row in rows)
     noise_alone = [row.value.median for row in rows if row.size.startswith("noise") and row.who == "linear part"]
     assert noise_alone == pytest.approx([1.0] * 3)
+
+
+def test_client_rows__count_every_batch_and_each_takes_its_time():
+    rate, busy = (row.value for row in bookkeeping.client_rows(200, 0.05))
+    assert 0 < rate < bookkeeping.THREADS / 0.05 and 0 < busy < 50
+
+
+def test_writer_rows__count_what_is_on_disk(monkeypatch):
+    written = []
+    monkeypatch.setattr(Store, "write_batch", lambda *arguments: written.append(arguments[2]))
+    (row,) = bookkeeping.writer_rows(7)
+    assert written == list(range(7)) and row.value > 0

@@ -1,0 +1,98 @@
+"""What keeps a study's books: batches that a client takes from many threads, and that one writer stores."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+import tomllib
+from collections.abc import Iterator
+from typing import Any
+
+from builders import DESIGN, edited
+from measure import Row
+
+from simstudy.design.load import load_design
+from simstudy.execution.batch_files import Shape
+from simstudy.execution.queue import DaskQueue, Task
+from simstudy.execution.store import store_of
+from simstudy.execution.usage import Meter
+from simstudy.replicates.batch import simulate_batch
+from simstudy.study import open_ledger, simulate
+
+THREADS = 64
+TASK_SECONDS = 0.05
+
+
+def design_of(batches: int) -> Any:
+    """A cell, so that no batches come together, which is not content before it has all of them."""
+    text = edited(DESIGN, "relative_mcse = { mse = 0.05 }", "relative_mcse = { mse = 0.00001 }")
+    text = edited(text, "max_replicates = 512", f"max_replicates = {32 * batches}")
+    text = edited(edited(text, "angle = [0, 45, 90]\nbandwidth = [0.5, 1.0]", "angle = [45]"), "0.8", "0.5")
+    return load_design(tomllib.loads(text.partition("[claims")[0] + "[profiles.quick]"))
+
+
+def sleep_instead(seconds: float) -> None:
+    """Let tasks of this process sleep, and hand out the moments that the first of their cells had."""
+    from simstudy.execution import queue, usage
+
+    kept: dict[Any, Any] = {}
+
+    def measured(call: Any, cells: Any, batch: int, device: str) -> Any:
+        if cells not in kept:
+            kept[cells] = call(cells, batch, device)
+        time.sleep(seconds)
+        return kept[cells], usage.Usage(usage._process(), seconds, 0.0)
+
+    queue.measured = measured  # type: ignore[attr-defined]
+
+
+def client_rows(batches: int = 12_000, seconds: float = TASK_SECONDS) -> Iterator[Row]:
+    """Batches a second that a study takes from threads that sleep, over TLS, stores and looks at."""
+    from distributed import Client, LocalCluster, Security
+
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        LocalCluster(
+            n_workers=1, threads_per_worker=THREADS, dashboard_address=None, host="127.0.0.1", protocol="tls://",
+            security=Security.temporary(),
+        ) as cluster,
+        Client(cluster) as client,
+    ):  # fmt: skip
+        design = design_of(batches)
+        client.run(sleep_instead, seconds)
+        queue, store = DaskQueue(client), store_of(design, folder)
+        queue.add(Task((planned.cell,), 0) for planned in design.cells)
+        list(queue)  # everything is imported, and known to the workers
+        with store.locked():
+            ledger = open_ledger(design, store, "cpu", {})
+            start, busy = time.perf_counter(), time.process_time()
+            simulate(ledger, queue, Meter())
+            taken, busy = time.perf_counter() - start, time.process_time() - busy
+        done = ledger.tally()["batches_computed"]
+    size = f"{done} batches of {1e3 * seconds:g} ms, {THREADS} threads"
+    yield Row("client", size, "simstudy", done / taken, "batches a second")
+    yield Row("client", size, "simstudy", 1e3 * busy / done, "ms of its process a batch")
+
+
+def writer_rows(batches: int = 100_000) -> Iterator[Row]:
+    """Batches a second that one writer accepts and has on disk in the end, and that are read again."""
+    with tempfile.TemporaryDirectory() as folder:
+        design = design_of(batches)
+        store = store_of(design, folder)
+        cell = design.cells[0].cell
+        (moments,), shape = simulate_batch([cell], 0), Shape.of(cell)
+        ledger = open_ledger(design, store, "cpu", {})
+        start = time.perf_counter()
+        with store.locked():
+            ledger.state_cells()
+            (identity,) = ledger.identities(Task((cell,), 0))
+            for batch in range(batches):
+                store.write_batch(identity, batch, moments, shape)
+        taken = time.perf_counter() - start
+    yield Row("writer", f"{batches} batches of a cell", "simstudy", batches / taken, "batches a second")
+
+
+def bookkeeping_rows() -> Iterator[Row]:
+    """Both, of wall time."""
+    yield from client_rows()
+    yield from writer_rows()
