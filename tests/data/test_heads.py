@@ -235,7 +235,8 @@ def test_draws_of_heads__differ_by_their_number_and_by_nothing_else():
 
 def test_dimension_budget__buys_heads():
     def of(**heads):
-        heads |= {"head_dim": 4, "arrangement": "orthogonal"}
+        heads = {"head_dim": 4, "arrangement": "orthogonal"} | heads
+        heads = {name: value for name, value in heads.items() if value is not None}
         data = {"n_keys": 10, "n_features": 32}
         return Cell.model_validate({"data": data, "heads": heads, "estimator": {"bandwidth": 0.5}})
 
@@ -243,5 +244,8 @@ def test_dimension_budget__buys_heads():
     assert bought.heads.n_heads == 8 and bought.coordinates["total_dim"] == 32
     assert bought.identity("e") == stated.identity("e")
     assert impossibilities(bought) == []
-    for wrong in (of(total_dim=30), of(total_dim=32, n_heads=4)):
+    shared = of(total_dim=32, n_heads=8, head_dim=None)
+    assert shared.heads.head_dim == 4 and shared.coordinates["total_dim"] == 32
+    assert shared.identity("e") == stated.identity("e")
+    for wrong in (of(total_dim=30), of(total_dim=32, n_heads=4), of(total_dim=30, n_heads=4, head_dim=None)):
         assert [setting for setting, _ in impossibilities(wrong)] == ["total_dim"]

@@ -56,9 +56,13 @@ class Heads(Record):
     """H projections W_h of shape (d, p), and how they lie to one another."""
 
     n_heads: Count = Field(description="number of heads H, at least 1; or state total_dim in its place")
-    head_dim: Count = Field(description="dimension p of one head, at least 1 and at most n_features")
+    head_dim: Count = Field(
+        description="dimension p of one head, at least 1 and at most n_features; or state total_dim in its place"
+    )
     total_dim: Count | None = Field(
-        None, exclude=True, description="dimension budget D, a multiple of head_dim: states n_heads = D / head_dim"
+        None,
+        exclude=True,
+        description="dimension budget D = n_heads · head_dim, of which it states the one that is left out",
     )
     arrangement: Literal[
         "aligned", "orthogonal", "rotated", "principal_angles", "scattered", "haar", "haar_redrawn", "file", "own"
@@ -105,10 +109,13 @@ class Heads(Record):
     @model_validator(mode="before")
     @classmethod
     def _spend_budget(cls, values: Any) -> Any:
-        """State the number of heads that the dimension budget buys."""
-        total, p = (values.get(name) if isinstance(values, dict) else None for name in ("total_dim", "head_dim"))
-        if isinstance(total, int) and isinstance(p, int) and p > 0 and "n_heads" not in values:
-            return values | {"n_heads": max(1, total // p)}
+        """State the number of heads that the dimension budget buys, or the dimension that is left for each."""
+        given = values if isinstance(values, dict) else {}
+        total = given.get("total_dim")
+        for stated, other in (("head_dim", "n_heads"), ("n_heads", "head_dim")):
+            share = given.get(stated)
+            if isinstance(total, int) and isinstance(share, int) and share > 0 and other not in given:
+                return values | {other: max(1, total // share)}
         return values
 
     @property
