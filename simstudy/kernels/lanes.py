@@ -99,10 +99,10 @@ def _exponents_of_four(laid, a, k, first, i, width, row):
 
 
 @inlined
-def sum_weights(exp2, laid, slopes, limits, q, values, first, size, sums, row):
-    """Set a row to the weights of keys first .. first + size − 1, a vector of queries for each.
+def sum_weights(exp2, laid, slopes, limits, q, values, first, size, sums, row, keep):
+    """Add the weights of keys first .. first + size − 1 at a vector of queries to sums[0], those times values to sums[1].
 
-    Add the weights at each query to sums[0], and those times values to sums[1].
+    Keep them in a row, a vector for each key, if they are wanted: the row is used otherwise, too.
     """
     width, last = lanes_of(row), len(slopes) - 4
     for k in range(0, last, 4):
@@ -122,7 +122,8 @@ def sum_weights(exp2, laid, slopes, limits, q, values, first, size, sums, row):
         y = first + i
         total = w1 * repeat(values, y + 1) + (w0 * repeat(values, y) + total)
         total = w3 * repeat(values, y + 3) + (w2 * repeat(values, y + 2) + total)
-        store_four(row, place, width, w0, w1, w2, w3)
+        if keep:
+            store_four(row, place, width, w0, w1, w2, w3)
     store(sums, 0, load(sums, 0) + mass)
     store(sums, width, load(sums, width) + total)
 

@@ -89,7 +89,7 @@ def _sum(exp2, keys, values, law, memory, lane_memory):
         lay_keys(keys, start, size, memory.centres[0], law.curvature, laid)
         for q in range(0, len(memory.sums), width):
             for first in range(0, padded(size), STRIP):
-                sum_weights(exp2, laid, slopes, limits, q, y, first, STRIP, lane_sums[0], row)
+                sum_weights(exp2, laid, slopes, limits, q, y, first, STRIP, lane_sums[0], row, False)
             take_sums(lane_sums, q, memory.sums)
 
 
@@ -136,7 +136,7 @@ def _multiply(exp2, keys, values, variances, largest, law, memory, lane_memory):
         for q in range(0, len(memory.sums), width):
             for first in range(0, padded(size), STRIP):
                 for h in range(n_heads):
-                    sum_weights(exp2, laid[h], slopes[h], limits[h], q, y, first, STRIP, lane_sums[h], strips[h])
+                    sum_weights(exp2, laid[h], slopes[h], limits[h], q, y, first, STRIP, lane_sums[h], strips[h], True)
                 if scaled:
                     scale_weights(strips, scale, first)
                 add_lane_products(strips, lane_products)
