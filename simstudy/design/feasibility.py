@@ -154,7 +154,8 @@ def _heads(cell: Cell) -> Iterator[Impossibility]:
             ),
         )
     if heads.total_dim is not None and heads.total_dim != heads.n_heads * heads.head_dim:
-        remedy = f"must be n_heads·head_dim = {heads.n_heads}·{heads.head_dim}; state a multiple, and one of the two alone"
+        bought = f"{heads.n_heads}·{heads.head_dim}"
+        remedy = f"must be n_heads·head_dim = {bought}; state a multiple, and one of the two alone"
         yield "total_dim", remedy
     needs = {
         "angle": ("arrangement", "rotated"),

@@ -100,9 +100,9 @@ def _exponents_of_four(laid, a, k, first, i, width, row):
 
 @inlined
 def sum_weights(exp2, laid, slopes, limits, q, values, first, size, sums, row, keep):
-    """Add the weights of keys first .. first + size − 1 at a vector of queries to sums[0], those times values to sums[1].
+    """Add the weights of keys first .. first + size − 1 at a vector of queries to sums[0]; times values, to sums[1].
 
-    Keep them in a row, a vector for each key, if they are wanted: the row is used otherwise, too.
+    They are left in a row, a vector for each key, if they are to be kept; other numbers are otherwise.
     """
     width, last = lanes_of(row), len(slopes) - 4
     for k in range(0, last, 4):
