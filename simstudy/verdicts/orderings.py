@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,14 +13,16 @@ from simstudy.design.claims import OrderingClaim, RankCorrelation, ViolatedPairs
 from simstudy.verdicts.comparisons import Comparison, OrderedPairs, Selected, at, groups_by, inside
 from simstudy.verdicts.estimates import Estimates, contrast_of
 from simstudy.verdicts.evidence import p_above, p_below
-from simstudy.verdicts.logic import NOTHING, Evidence, failing_weigh_at_most, spearman_budget, together
+from simstudy.verdicts.logic import NOTHING, Evidence, failing_weigh_at_most, spearman_budget
 
 Array = NDArray[np.float64]
 
 TIE = 1e-9
 """Values of an index closer than this, relative to the largest, are equal: they differ by rounding alone."""
 N_BOUNDS = 101
-"""Bounds that are tried for the confidence interval of a share or a correlation."""
+"""Bounds that are tried for the confidence interval of a share or a correlation, beside the one that is claimed."""
+HALVINGS = 30
+"""How often the gap between two of them, where the evidence turns, is halved to find the end of the interval."""
 SHARE_DRAWS = 999
 """Draws that give the error of a share of pairs in a figure: it is a length to look at, and no test."""
 SIMULATED = 0.1
@@ -58,7 +60,8 @@ def rank_correlations(claim: RankCorrelation, of: Selected) -> Iterator[Comparis
         found = _differences(of, cells, first, second, sign)
         pairs = Pairs.of(found, ranks[second] - ranks[first])
         # From large to small: what is claimed of a large correlation implies what is claimed of a smaller one.
-        reach = partial(_reach, partial(_at_least, pairs, ranks), np.linspace(1.0, -1.0, N_BOUNDS))
+        tried = np.sort([*np.linspace(-1.0, 1.0, N_BOUNDS), claim.at_least])[::-1]
+        reach = partial(_reach, partial(_at_least, pairs, ranks), tried)
         bounds = (claim.at_least, np.inf)
         evidence = _at_least(pairs, ranks, claim.at_least)
         yield _compared(claim, of, cells, float(value), bounds, evidence, reach)._replace(ordered=found)
@@ -77,7 +80,8 @@ def violations(claim: ViolatedPairs, of: Selected) -> Iterator[Comparison]:
         first, second = _ordered(tied(index))
         found = _differences(of, cells, first, second, sign)
         pairs = Pairs.of(found, np.full(len(first), 1.0 / max(len(first), 1)))
-        reach = partial(_reach, partial(_at_most, pairs), np.linspace(0.0, 1.0, N_BOUNDS))
+        tried = np.sort([*np.linspace(0.0, 1.0, N_BOUNDS), claim.at_most])
+        reach = partial(_reach, partial(_at_most, pairs), tried)
         bounds = (-np.inf, claim.at_most)
         evidence = _at_most(pairs, claim.at_most)
         yield _compared(claim, of, cells, float(value), bounds, evidence, reach)._replace(ordered=found)
@@ -123,12 +127,24 @@ def _at_least(pairs: Pairs, ranks: Array, correlation: float) -> Evidence:
 
 
 def _reach(claimed: Callable[[float], Evidence], bounds: Array, level: float) -> tuple[float, float]:
-    """From where on a bound, of ever weaker ones, is not contradicted, and from where on it is supported."""
-    found = together([claimed(float(bound)) for bound in bounds])
-    possible, sure = found.against >= level, found.in_favour < level
-    ends = (bounds[np.argmax(each)] if each.any() else bounds[-1] for each in (possible, sure))
-    low, high = sorted(map(float, ends))
+    """The last of ever weaker bounds that is contradicted, and the first that is supported: the truth lies between."""
+    contradicted, _ = _turn(lambda bound: claimed(bound).against >= level, bounds)
+    _, supported = _turn(lambda bound: claimed(bound).in_favour < level, bounds)
+    low, high = sorted((contradicted, supported))
     return low, high
+
+
+def _turn(holds: Callable[[float], Any], bounds: Array) -> tuple[float, float]:
+    """Two neighbouring numbers at the first turn of ever weaker bounds from "does not hold" to "holds"."""
+    # One by one: the evidence for a weaker bound, of which more is at stake, may be less.
+    first = next((k for k, bound in enumerate(bounds) if holds(float(bound))), len(bounds) - 1)
+    stronger, weaker = float(bounds[max(first - 1, 0)]), float(bounds[first])
+    if first == 0 or not holds(weaker):
+        return weaker, weaker
+    for _ in range(HALVINGS):
+        middle = (stronger + weaker) / 2
+        stronger, weaker = (stronger, middle) if holds(middle) else (middle, weaker)
+    return stronger, weaker
 
 
 def wrong_pairs(

@@ -74,11 +74,22 @@ def test_pairs_of_a_correlation__weigh_as_their_ranks_differ():
 
 def test_interval__is_from_the_last_contradicted_to_the_first_supported_bound():
     of = selected([100.0, 0.0, 200.0, 200.1], range(4))  # one pair violated, one in doubt, of six
-    assert wrong_share(of).confidence(0.01) == (pytest.approx(0.17), pytest.approx(0.34))
+    assert wrong_share(of).confidence(0.01) == (pytest.approx(1 / 6), pytest.approx(1 / 3))
     low, high = correlation(of).confidence(0.01)
     assert (low, high) == (pytest.approx(0.6), pytest.approx(0.8))
-    assert correlation(selected([300.0, 200.0, 100.0, 0.0], range(4))).confidence(0.01) == (-1.0, -1.0)
+    assert correlation(selected([300.0, 200.0, 100.0, 0.0], range(4))).confidence(0.01) == pytest.approx((-1.0, -1.0))
     assert wrong_share(of, at_most=0.16).evidence.against < 0.01 > wrong_share(of, at_most=0.34).evidence.in_favour
+
+
+@pytest.mark.parametrize("bound", [0.1661, 0.1673, 0.33, 0.335, 0.59, 0.599, 0.601, 0.7995, 0.8005, 0.99])
+def test_interval__agrees_with_the_verdict_and_holds_the_estimate(bound):
+    of = selected([100.0, 0.0, 200.0, 200.1], range(4))
+    for found, sign in ((wrong_share(of, at_most=bound), 1.0), (correlation(of, at_least=bound), -1.0)):
+        low, high = found.confidence(0.01)
+        assert low - 1e-6 <= found.estimate <= high + 1e-6
+        near, far = sorted((sign * low, sign * high))
+        assert (found.evidence.in_favour < 0.01) == (far <= sign * bound)
+        assert (found.evidence.against < 0.01) == (near > sign * bound - 1e-8)
 
 
 def test_levels_of_a_factor__are_judged_apart():
