@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -55,13 +56,16 @@ class Line:
         # Beyond the levels there is nothing to show: a crossing that is not inside counts as at their end.
         left = [self._positive(place) for place in [*x[x < lower], lower] if first]
         middle = [self._positive(place) for place in [*x[(x > lower) & (x < upper)], upper] if last]
-        claims = [every(together([part.evidence for part in left]))] if first else []
-        # A difference is not positive if it is contradicted that it is.
-        claims += [some(together([Evidence(*part.evidence[::-1]) for part in middle]))] if last else []
+        # Beyond the lower end if all differences up to there are positive, beyond the upper one if the others are.
+        beyond = {lower: every(together([part.evidence for part in left]))} if first else {}
+        if last:
+            beyond[upper] = _opposite(some(together([_opposite(part.evidence) for part in middle])))
+        claims = [evidence if end == lower else _opposite(evidence) for end, evidence in beyond.items()]
+        doubt = next((part.doubt for part in (*left, *middle) if part.doubt), "")
         found, *errors = self._found()
         return Comparison(
-            text, found, errors[0], lower, upper, told, every(together(claims)), self._confidence, tuple(cells),
-            next((part.doubt for part in (*left, *middle) if part.doubt), ""), (*left, *middle), errors[1],
+            text, found, errors[0], lower, upper, told, every(together(claims)), partial(self._confidence, beyond),
+            tuple(cells), doubt, (*left, *middle), errors[1],
         )  # fmt: skip
 
     def _positive(self, place: float) -> Comparison:
@@ -93,13 +97,22 @@ class Line:
         linear = self._combined({after - 1: -stop * width, after: start * width})
         return found, float(found * linear.mcse), float(found * linear.given)
 
-    def _confidence(self, level: float) -> tuple[float, float]:
-        """Levels between which the crossing lies: differences are positive up to one, and another is not."""
+    def _confidence(self, beyond: Mapping[float, Evidence], level: float) -> tuple[float, float]:
+        """Levels between which the crossing lies: differences are positive up to one, and another is not.
+
+        So do the ends that were claimed, by the evidence that decides the claim, on the crossing being beyond them.
+        """
         positive = [self._positive(float(place)).evidence for place in self._x]
         falls = np.array([part.against for part in positive]) * len(positive) < level
         upper = float(self._x[np.argmax(falls)]) if falls.any() else np.inf
         sure = int(np.cumprod([part.in_favour < level for part in positive]).sum())
-        return (float(self._x[sure - 1]) if sure else -np.inf), upper
+        lower = float(self._x[sure - 1]) if sure else -np.inf
+        lower = max([lower, *(end for end, evidence in beyond.items() if evidence.in_favour < level)])
+        return lower, min([upper, *(end for end, evidence in beyond.items() if evidence.against < level)])
+
+
+def _opposite(evidence: Evidence) -> Evidence:
+    return Evidence(*evidence[::-1])
 
 
 def _partners(claim: Crossing, of: Selected, cell: int) -> list[int]:

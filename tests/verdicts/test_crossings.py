@@ -146,10 +146,19 @@ def test_parts_of_a_crossing__are_the_levels_and_ends_of_the_interval():
 
 def test_interval_of_a_crossing__is_from_the_last_sure_excess_to_the_first_sure_fall():
     assert differing([5.0, 5.0, -5.0, 5.0, -5.0], 150.0, 1.1).confidence(0.01) == (64.0, 128.0)
-    found = differing([5.0, 5.0, 5.0, -0.05, -5.0], 256.0, 1.1)
+    found = differing([5.0, 5.0, 5.0, -0.05, -5.0], 40.0, 1.1)
     p = differing([5.0, 5.0, 5.0, -0.05, -5.0], 181.0, 256.0 / 181.0).parts[-1].evidence.against
     # Any of five levels might have been the first to fall.
     assert found.confidence(4.9 * p) == (128.0, 512.0) and found.confidence(5.1 * p) == (128.0, 256.0)
+
+
+@pytest.mark.parametrize("value", [100.0, 215.0, 250.0, 300.0, 400.0])
+def test_interval_of_a_crossing__ends_where_the_claim_does_if_that_decides(value):
+    found = differing([5.0, 5.0, 5.0, -0.5, -5.0], value, 1.1)  # between 128 and 256, at 240
+    low, high = found.confidence(0.01)
+    assert 128.0 <= low < 239.0 < high <= 512.0
+    assert (found.evidence.in_favour < 0.01) == (low >= found.lower and high <= found.upper)
+    assert (found.evidence.against < 0.01) == (low >= found.upper or high <= found.lower)
 
 
 def test_interval_that_holds_all_levels__says_nothing():

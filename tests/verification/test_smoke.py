@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
+from pathlib import Path
+
 import numpy as np
 import pytest
 from configurations import configuration
@@ -13,8 +16,17 @@ from scipy import stats
 from small_studies import LEVEL, Setting, claim, false_on_events, rates
 from zscores import exact, judge, leading, noise_only, simulated, z_score
 
+VERIFICATIONS = sorted(Path(__file__).parent.glob("verify_*.py"))
+
 # With noise integrated out, so that fewer kernels are compiled.
 NUMBERS = (1, 3, 14, 15, 16, 19)
+
+
+@pytest.mark.parametrize("path", VERIFICATIONS, ids=lambda path: path.stem)
+def test_verification__can_be_collected(path):
+    """Its name keeps it out of the suite, where a helper that moves would be noticed."""
+    loaded = vars(importlib.import_module(path.stem))
+    assert any(name.startswith("test_") for name in loaded)
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,8 @@ from collections.abc import Iterator
 
 import pytest
 from killed import Bench
-from kills import ROOT, WORK, batches, command, environment
+from kills import ROOT, WORK, command, environment
+from stored import batches
 from surroundings import SURROUNDINGS, inside
 from tls import cluster
 
