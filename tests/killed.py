@@ -125,7 +125,7 @@ def merge(bench: Bench, n: int) -> Target:
     target = bench.target("merge")
     arguments = ("merge", bench.place / "calm" / FOLDER, "--into", target.folder)
     for _ in range(n):
-        target.hit(lambda: bench.forks.start(*arguments), Aim(most=24, delay=0.005), target.paths(BATCHES))
+        target.hit(lambda: bench.forks.start(*arguments), Aim(most=24, delay=0.002), target.paths(BATCHES))
     bench.forks.finish(*arguments)
     bench.end(target)
     return target

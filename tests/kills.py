@@ -221,7 +221,7 @@ class Target:
             Kills another one than the process.
         """
         before = state(self.folder)
-        self._wait(process, aim, before)
+        self._wait(process, aim, before, process.kill if victim is None else lambda: None)
         at_work = process.poll() is None
         if victim is None:
             process.kill()
@@ -239,7 +239,7 @@ class Target:
         self.assert_harmless()
         return effective
 
-    def _wait(self, process: Process, aim: Aim, before: dict) -> None:
+    def _wait(self, process: Process, aim: Aim, before: dict, kill: Callable) -> None:
         count = self._moments.randint(1, aim.most)
         while process.poll() is None:
             # On a fast machine a command would end while its files are looked at.
@@ -254,9 +254,13 @@ class Target:
             time.sleep(self._moments.uniform(0, aim.delay))
             return
         deadline = time.monotonic() + 1.0
-        # A file is half written for a tenth of a millisecond.
-        while time.monotonic() < deadline and not half_written(self.folder):
-            pass
+        # A file is half written for a tenth of a millisecond: the process goes on in steps that are little longer.
+        while time.monotonic() < deadline and process.poll() is None:
+            with held(process):
+                if half_written(self.folder):
+                    kill()
+                    return
+            time.sleep(0.0002)
 
     def stored(self) -> list[str]:
         """Batches that the last kill left whole."""
