@@ -72,7 +72,8 @@ def mean_squares(means: np.ndarray, gram: np.ndarray | None, target: np.ndarray)
 
         return to_host(cuda.mean_squares(means, gram, target))[0]
     found = np.empty(len(means))
-    _mean_squares(writable(means, float), target, _NONE[1] if gram is None else writable(gram, float), found)
+    variances = np.empty((len(means), 0)) if gram is None else writable(gram, float).reshape(len(means), -1)
+    _mean_squares(writable(means, float), target, variances, found)
     return found
 
 
@@ -154,20 +155,20 @@ def _sum_over_pairs(bias, products, overlap, work, sums):
 
 
 @kernel
-def _mean_squares(means, target, gram, found):
-    # found[r] = mean_q ((mean_h means[r, q, h] - target[q])^2 + mean_hg gram[r, q, h, g])
+def _mean_squares(means, target, variances, found):
+    # found[r] = mean_q ((mean_h means[r, q, h] - target[q])^2 + mean_hg variances[r, q, h, g])
     n_queries, n_heads = means.shape[1:]
     for r in range(len(means)):
-        squares = variances = 0.0
+        squares = variance = 0.0
         for q in range(n_queries):
             total = 0.0
             for h in range(n_heads):
                 total += means[r, q, h]
             squares += (total / n_heads - target[q]) ** 2
-            for h in range(n_heads if gram.size else 0):
-                for g in range(n_heads):
-                    variances += gram[r, q, h, g]
-        found[r] = (squares + variances / (n_heads * n_heads)) / n_queries
+        of_replicate = variances[r]
+        for i in range(of_replicate.size):
+            variance += of_replicate[i]
+        found[r] = (squares + variance / (n_heads * n_heads)) / n_queries
 
 
 @kept_by_thread
@@ -183,8 +184,7 @@ def _add_errors(means, target, gram, less_errors, less_products, errors, product
     for b in range(len(error_sums)):
         errors[1], products[1] = 0, 0
         for r in range(b * length, (b + 1) * length):
-            for q in range(target.size):
-                _multiply_errors(means[r, q], target[q], gram, r, q, errors[0, q], products[0, q])
+            _multiply_errors(means[r], target, gram[r : r + 1], errors[0], products[0])
             if less_errors.size:
                 _subtract(less_errors[r], errors[0])
                 _subtract(less_products[r], products[0])
@@ -197,20 +197,17 @@ def _add_errors(means, target, gram, less_errors, less_products, errors, product
 
 
 @exact_kernel
-def _multiply_errors(means, target, gram, r, q, errors, products):
-    n_heads, place = means.size, 0
-    for h in range(n_heads):
-        errors[h] = means[h] - target
-    for h in range(n_heads):
-        pairs, others = products[place:], errors[h:]
-        place += others.size
-        if gram.size:
-            given = gram[r, q, h, h:]
-            for g in range(others.size):
-                pairs[g] = errors[h] * others[g] + given[g]
-        else:
-            for g in range(others.size):
-                pairs[g] = errors[h] * others[g]
+def _multiply_errors(means, target, gram, errors, products):
+    # Unsigned, as other indices would be checked for their sign at each product.
+    n_heads, step = np.uint64(means.shape[1]), np.uint64(1)
+    for q in range(target.size):
+        own, pairs, k = errors[q], products[q], np.uint64(0)
+        for h in range(n_heads):
+            own[h] = means[q, h] - target[q]
+        for h in range(n_heads):
+            for g in range(h, n_heads):
+                pairs[k] = own[h] * own[g] + gram[0, q, h, g] if gram.size else own[h] * own[g]
+                k += step
 
 
 @exact_kernel

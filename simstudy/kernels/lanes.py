@@ -8,7 +8,7 @@ would leave lanes idle.
 
 from __future__ import annotations
 
-from simstudy.kernels.elementary import POWERS_32, POWERS_64, POWERS_DOWN
+from simstudy.kernels.elementary import POWERS_32, POWERS_64, POWERS_OF_PART
 from simstudy.kernels.jit import SCALES, inlined, kernel
 from simstudy.kernels.tiles import STRIDE
 from simstudy.kernels.vectors import (
@@ -17,6 +17,7 @@ from simstudy.kernels.vectors import (
     fraction,
     lanes_of,
     load,
+    power_of_part,
     repeat,
     scale,
     spread,
@@ -53,17 +54,20 @@ def _exp2_by_rounding(powers):
 
 @inlined
 def exp2_by_scaling(t0, t1, t2, t3, lowest, magic):
-    """As `exp2_by_rounding`, but for small powers, which vanish as denormal numbers do: see `flush_denormals`.
+    """As `exp2_by_rounding`, but where 2^t or 2^(t + s) is denormal it vanishes: see `flush_denormals`.
 
-    A polynomial of the fraction, times 2^s from the magic number, is scaled by the whole part: 7 operations for 11.
+    2^t of whole 32nds, from a table, scaled by the whole octaves, multiplies a polynomial of the rest, times 2^s from
+    the magic number: 3 operations of the units that multiply, for 6.
     """
-    f0, f1, f2, f3, factor = fraction(t0), fraction(t1), fraction(t2), fraction(t3), exponent_of_low_bits(magic)
-    p0 = p1 = p2 = p3 = factor * POWERS_DOWN[0]
-    for c in POWERS_DOWN[1:]:
-        # The compiler takes these products out of the loop over keys.
-        k = factor * c
-        p0, p1, p2, p3 = f0 * p0 + k, f1 * p1 + k, f2 * p2 + k, f3 * p3 + k
-    return scale(p0, t0), scale(p1, t1), scale(p2, t2), scale(p3, t3)
+    p0, p1, p2, p3 = power_of_part(t0), power_of_part(t1), power_of_part(t2), power_of_part(t3)
+    p0, p1, p2, p3 = scale(p0, t0), scale(p1, t1), scale(p2, t2), scale(p3, t3)
+    f0, f1, f2, f3 = fraction(t0), fraction(t1), fraction(t2), fraction(t3)
+    # The compiler takes these products out of the loop over keys.
+    factor = exponent_of_low_bits(magic)
+    a, b, c = factor * POWERS_OF_PART[0], factor * POWERS_OF_PART[1], factor * POWERS_OF_PART[2]
+    r0, r1, r2, r3 = f0 * a + b, f1 * a + b, f2 * a + b, f3 * a + b
+    r0, r1, r2, r3 = f0 * r0 + c, f1 * r1 + c, f2 * r2 + c, f3 * r3 + c
+    return p0 * r0, p1 * r1, p2 * r2, p3 * r3
 
 
 exp2_by_rounding = {"float32": _exp2_by_rounding(POWERS_32), "float64": _exp2_by_rounding(POWERS_64)}
@@ -210,35 +214,47 @@ def _add_to_four(sums, place, w, a, b, c, d):
 
 
 @kernel
-def take_sums(lane_sums, q, sums):
-    """Add the sums of the lanes to those of queries q, q + 1, …: sums[q, h, 0 or 1]; and set them to zero."""
-    n_lanes = min(lane_sums.shape[2], len(sums) - q)
-    for h in range(len(lane_sums)):
-        for k in range(2):
-            for lane in range(n_lanes):
-                sums[q + lane, h, k] += lane_sums[h, k, lane]
+def add_lanes(lane_sums, totals):
+    """Add the sums of the lanes, (·, ·, lane), to their totals, and set them to zero."""
+    for h in range(len(totals)):
+        for k in range(totals.shape[1]):
+            row, total = lane_sums[h, k], totals[h, k]
+            for lane in range(row.size):
+                total[lane] += row[lane]
     lane_sums[:] = 0
 
 
 @kernel
-def add_lanes(lane_products, totals):
-    """Add the products of the lanes to their totals, and set them to zero."""
-    for block in range(len(totals)):
-        for k in range(16):
-            row, total = lane_products[block, k], totals[block, k]
-            for lane in range(row.size):
-                total[lane] += row[lane]
-    lane_products[:] = 0
+def set_means(sums, q, least, near, means, done):
+    """Set means[q + lane, h] = sums[h, 1, lane] / sums[h, 0, lane], and sums[h, 0] to its inverse.
+
+    A query is done no longer where a head's sum of weights is not the ``least`` that serves, or is not ``near``.
+    """
+    n_served = min(sums.shape[2], len(means) - q)
+    for h in range(len(sums)):
+        mass, total, served, failed = sums[h, 0], sums[h, 1], near[h, q : q + n_served], 0
+        for lane in range(n_served):
+            failed += not (served[lane] & (mass[lane] >= least))
+        for lane in range(n_served if failed else 0):
+            done[q + lane] &= served[lane] & (mass[lane] >= least)
+        for lane in range(mass.size):
+            mass[lane] = 1 / mass[lane]
+            total[lane] *= mass[lane]
+        for lane in range(n_served):
+            means[q + lane, h] = total[lane]
 
 
 @kernel
-def take_products(totals, products):
-    """Set products[q, h, g] for g ≤ h from the totals of the lanes (vector of queries, block, 16, lane)."""
-    width = totals.shape[3]
-    for q in range(len(products)):
-        block = 0
-        for h in range(0, products.shape[1], 4):
-            for g in range(0, h + 1, 4):
-                for k in range(16):
-                    products[q, h + k // 4, g + k % 4] = totals[q // width, block, k, q % width]
-                block += 1
+def set_grams(products, sums, q, largest, grams):
+    """Set grams[q + lane, h, g] from totals of products (block, 16, lane), and from sums that `set_means` has seen."""
+    n_heads, block = grams.shape[1], 0
+    for first in range(0, n_heads, 4):
+        for second in range(0, first + 1, 4):
+            for h in range(first, min(first + 4, n_heads)):
+                for g in range(second, min(second + 4, h + 1)):
+                    row, left, right = products[block, 4 * (h - first) + g - second], sums[h, 0], sums[g, 0]
+                    for lane in range(row.size):
+                        row[lane] = row[lane] * largest * (left[lane] * right[lane])
+                    for lane in range(min(row.size, len(grams) - q)):
+                        grams[q + lane, h, g] = grams[q + lane, g, h] = row[lane]
+            block += 1

@@ -15,12 +15,12 @@ from simstudy.kernels.lanes import (
     add_lane_products,
     add_lanes,
     scale_weights,
+    set_grams,
+    set_means,
     sum_weights,
-    take_products,
-    take_sums,
 )
 from simstudy.kernels.memory import lane_memory_for, memory_for
-from simstudy.kernels.ratios import log_mass, normalise
+from simstudy.kernels.ratios import log_mass
 from simstudy.kernels.shifts import Law, aim
 from simstudy.kernels.tiles import TILE, copy, copy_scales, largest_of, lay_keys, padded
 from simstudy.kernels.vectors import flush_denormals, lanes, lanes_of, restore_denormals
@@ -61,8 +61,8 @@ def moments(
 @inlined
 def _estimates(exp2, lowest, keys, values, queries, law, memory, lane_memory, estimates, done):
     # estimates[r, q, h] = sum_i w_i values[r, i] / sum_i w_i
-    n_replicates, n_heads, n_queries = len(keys), keys.shape[1], queries.shape[3]
-    sums, near = memory.sums, memory.near
+    n_replicates, n_heads, width = len(keys), keys.shape[1], lanes_of(keys)
+    near, totals = memory.near, lane_memory.sum_totals
     mode = flush_denormals(keys)
     done[:] = True
     for r in range(n_replicates):
@@ -71,9 +71,8 @@ def _estimates(exp2, lowest, keys, values, queries, law, memory, lane_memory, es
             slopes, limits = memory.slopes[0], memory.limits[0]
             aim(lowest, keys[r, h], points[h], law, memory.rows[0], memory.centres[0], slopes, limits, near[0])
             _sum(exp2, keys[r, h], values[r], law, memory, lane_memory)
-            for q in range(n_queries):
-                done[r, q] = done[r, q] and near[0, q] and sums[q, 0, 0] >= law.least
-                estimates[r, q, h] = sums[q, 0, 1] / sums[q, 0, 0]
+            for v in range(len(totals)):
+                set_means(totals[v], v * width, law.least, near, estimates[r, :, h : h + 1], done[r])
     restore_denormals(keys, mode)
 
 
@@ -82,75 +81,79 @@ def _sum(exp2, keys, values, law, memory, lane_memory):
     # Sums of one head at all queries.
     y, laid, slopes, limits = memory.data[0], memory.laid[0], memory.slopes[0], memory.limits[0]
     row, lane_sums, width = lane_memory.strips[0], lane_memory.sums, lanes_of(keys)
-    memory.sums[:] = 0
+    totals = lane_memory.sum_totals
+    totals[:] = 0
     for start in range(0, keys.shape[1], TILE):
         size = min(TILE, keys.shape[1] - start)
         copy(values, start, size, y)
         lay_keys(keys, start, size, memory.centres[0], law.curvature, laid)
-        for q in range(0, len(memory.sums), width):
+        for v in range(len(totals)):
             for first in range(0, padded(size), STRIP):
-                sum_weights(exp2, laid, slopes, limits, q, y, first, STRIP, lane_sums[0], row, False)
-            take_sums(lane_sums, q, memory.sums)
+                sum_weights(exp2, laid, slopes, limits, v * width, y, first, STRIP, lane_sums[0], row, False)
+            add_lanes(lane_sums, totals[v])
 
 
 @inlined
 def _moments(exp2, lowest, keys, values, variances, queries, law, memory, lane_memory, means, grams, logs, done):
     # means, grams and logs as in `few_queries`
-    n_replicates, n_heads, n_queries = len(keys), keys.shape[1], queries.shape[3]
+    n_replicates, n_heads, n_queries, width = len(keys), keys.shape[1], queries.shape[3], lanes_of(keys)
     row, centres, near, limits = memory.rows[0], memory.centres, memory.near, memory.limits
+    sums, products = lane_memory.sum_totals, lane_memory.totals
     mode = flush_denormals(keys)
+    done[:] = True
     for r in range(n_replicates):
         points = queries[r if len(queries) > 1 else 0]
-        largest = largest_of(variances[r])
+        scaled = not _constant(variances[r])
+        largest = largest_of(variances[r]) if scaled else variances[r, 0]
         for h in range(n_heads):
             aim(lowest, keys[r, h], points[h], law, row, centres[h], memory.slopes[h], limits[h], near[h])
-        _multiply(exp2, keys[r], values[r], variances[r], largest, law, memory, lane_memory)
-        for q in range(n_queries):
-            sums = memory.sums[q]
-            done[r, q] = True
+        _multiply(exp2, keys[r], values[r], variances[r], largest, scaled, law, memory, lane_memory)
+        for q in range(n_queries if logs.size else 0):
             for h in range(n_heads):
-                done[r, q] = done[r, q] and near[h, q] and sums[h, 0] >= law.least
-                if logs.size:
-                    logs[r, q, h] = log_mass(sums[h, 0], True, 0, limits[h, 0, q], points[h, :, q], centres[h], law)
-            normalise(sums, memory.products[q], largest, near[:, q], means[r, q], grams[r, q])
+                mass = sums[q // width, h, 0, q % width]
+                logs[r, q, h] = log_mass(mass, True, 0, limits[h, 0, q], points[h, :, q], centres[h], law)
+        for v in range(len(sums)):
+            set_means(sums[v], v * width, law.least, near, means[r], done[r])
+            set_grams(products[v], sums[v], v * width, largest, grams[r])
     restore_denormals(keys, mode)
 
 
 @inlined
-def _multiply(exp2, keys, values, variances, largest, law, memory, lane_memory):
+def _multiply(exp2, keys, values, variances, largest, scaled, law, memory, lane_memory):
     # Sums and products of all heads at all queries.
     n_heads, _, n_keys = keys.shape
     y, scale, laid, strips = memory.data[0], memory.data[1], memory.laid, lane_memory.strips
     slopes, limits = memory.slopes, memory.limits
     lane_sums, lane_products, width = lane_memory.sums, lane_memory.products, lanes_of(keys)
-    scaled = not _constant(variances)
-    memory.sums[:] = 0
-    totals = lane_memory.totals
-    totals[:] = 0
+    sums, products = lane_memory.sum_totals, lane_memory.totals
+    sums[:] = 0
+    products[:] = 0
     for start in range(0, n_keys, TILE):
         size = min(TILE, n_keys - start)
         copy(values, start, size, y)
-        copy_scales(variances, largest, start, size, scale)
+        if scaled:
+            copy_scales(variances, largest, start, size, scale)
         for h in range(n_heads):
             lay_keys(keys[h], start, size, memory.centres[h], law.curvature, laid[h])
-        for q in range(0, len(memory.sums), width):
+        for v in range(len(sums)):
+            q = v * width
             for first in range(0, padded(size), STRIP):
                 for h in range(n_heads):
                     sum_weights(exp2, laid[h], slopes[h], limits[h], q, y, first, STRIP, lane_sums[h], strips[h], True)
                 if scaled:
                     scale_weights(strips, scale, first)
                 add_lane_products(strips, lane_products)
-            take_sums(lane_sums, q, memory.sums)
-            add_lanes(lane_products, totals[q // width])
-    take_products(totals, memory.products)
+            add_lanes(lane_sums, sums[v])
+            add_lanes(lane_products, products[v])
 
 
 @kernel
 def _constant(numbers):
-    same = True
+    # Counted, which is done for as many numbers at once as a vector holds.
+    others = 0
     for i in range(numbers.size):
-        same = same and numbers[i] == numbers[0]
-    return same
+        others += numbers[i] != numbers[0]
+    return others == 0
 
 
 # A kernel for each precision: functions among the arguments of a call cost more than a small replicate.

@@ -10,7 +10,7 @@ from collections.abc import Callable
 import numpy as np
 
 from simstudy.kernels.jit import aligned, inlined, kept_by_thread, kernel, writable
-from simstudy.kernels.vectors import lanes, load, repeat, spread, store_four
+from simstudy.kernels.vectors import lanes_of, load, repeat, spread, store_four
 
 # Index legend: r replicate, i key, j feature, c column of the stacked projections (head and dimension).
 
@@ -45,10 +45,12 @@ def projector(projections: np.ndarray, real: np.dtype) -> Callable[[np.ndarray],
     # Columns pass by fours: those that fill the last four are zero, and their products are dropped.
     rows = np.zeros((len(stacked), -(-n_columns // 4) * 4, n_features), real)
     rows[:, :n_columns] = stacked.reshape(len(stacked), n_columns, -1)
+    # Weights that are used together lie together, (·, four columns, feature, column): one pointer reads them all.
+    fours = np.ascontiguousarray(rows.reshape(len(rows), -1, 4, n_features).swapaxes(2, 3))
 
     def call(keys: np.ndarray) -> np.ndarray:
         projected = aligned((len(keys), n_columns, keys.shape[2]), real)
-        _project(writable(keys, real), rows, lanes(real.itemsize), *_memory(n_features, real), projected)
+        _project(writable(keys, real), fours, *_memory(n_features, real), projected)
         return projected.reshape(len(keys), n_heads, head_dim, keys.shape[2])
 
     return call
@@ -60,19 +62,25 @@ def _memory(n_features: int, real: np.dtype) -> tuple[np.ndarray, np.ndarray]:
 
 
 @kernel
-def _project(keys, rows, width, tile, sums, projected):
-    # projected[r, c, i] = sum_j rows[r, c, j] * keys[r, j, i]
+def _project(keys, fours, tile, sums, projected):
+    # projected[r, 4 b + k, i] = sum_j fours[r, b, j, k] * keys[r, j, i]
     n_replicates, n_columns, n_keys = projected.shape
+    width = lanes_of(tile)
     for r in range(n_replicates):
-        weights = rows[r if len(rows) > 1 else 0]
+        weights = fours[r if len(fours) > 1 else 0]
         for start in range(0, n_keys, _TILE):
             stop = min(start + _TILE, n_keys)
             for j in range(keys.shape[1]):
                 _copy(keys[r, j, start:stop], tile[j])
             for c in range(0, n_columns, 4):
+                whole = stop - start == _TILE and c + 4 <= n_columns
                 for i in range(0, stop - start, 4 * width):
-                    _sum_products(tile, weights, c, i, width, sums)
-                for k in range(min(4, n_columns - c)):
+                    if whole:
+                        first = (r * n_columns + c) * n_keys + start + i
+                        _sum_products(tile, weights, c, i, projected, first, n_keys)
+                    else:
+                        _sum_products(tile, weights, c, i, sums, i, _STRIDE)
+                for k in range(0 if whole else min(4, n_columns - c)):
                     _copy(sums[k, : stop - start], projected[r, c + k, start:stop])
 
 
@@ -83,24 +91,21 @@ def _copy(source, target):
 
 
 @inlined
-def _sum_products(tile, weights, c, i, w, sums):
-    # sums[k, i] = sum_j weights[c + k, j] * tile[j, i] for four columns and four vectors of keys: 16 sums in registers
-    # share 8 reads for each feature.  Columns are a, b, c, d, and vectors 0, 1, 2, 3.
-    n_features, first = len(tile), c * tile.shape[0]
+def _sum_products(tile, weights, c, i, sums, first, stride):
+    # sums[first + k stride + i'] = sum_j weights[c / 4, j, k] * tile[j, i + i'] for four columns and four vectors of
+    # keys: 16 sums in registers share 8 reads for each feature.  Columns are a, b, c, d, and vectors 0, 1, 2, 3.
+    w, y = lanes_of(tile), c * tile.shape[0]
     a0 = a1 = a2 = a3 = b0 = b1 = b2 = b3 = spread(weights.dtype.type(0))
     c0 = c1 = c2 = c3 = d0 = d1 = d2 = d3 = a0
-    for j in range(n_features):
-        x = j * _STRIDE + i
+    for x in range(i, i + len(tile) * _STRIDE, _STRIDE):
         x0, x1, x2, x3 = load(tile, x), load(tile, x + w), load(tile, x + 2 * w), load(tile, x + 3 * w)
-        y = repeat(weights, first + j)
-        a0, a1, a2, a3 = a0 + y * x0, a1 + y * x1, a2 + y * x2, a3 + y * x3
-        y = repeat(weights, first + n_features + j)
-        b0, b1, b2, b3 = b0 + y * x0, b1 + y * x1, b2 + y * x2, b3 + y * x3
-        y = repeat(weights, first + 2 * n_features + j)
-        c0, c1, c2, c3 = c0 + y * x0, c1 + y * x1, c2 + y * x2, c3 + y * x3
-        y = repeat(weights, first + 3 * n_features + j)
-        d0, d1, d2, d3 = d0 + y * x0, d1 + y * x1, d2 + y * x2, d3 + y * x3
-    store_four(sums, i, w, a0, a1, a2, a3)
-    store_four(sums, _STRIDE + i, w, b0, b1, b2, b3)
-    store_four(sums, 2 * _STRIDE + i, w, c0, c1, c2, c3)
-    store_four(sums, 3 * _STRIDE + i, w, d0, d1, d2, d3)
+        e, f, g, h = repeat(weights, y), repeat(weights, y + 1), repeat(weights, y + 2), repeat(weights, y + 3)
+        a0, a1, a2, a3 = a0 + e * x0, a1 + e * x1, a2 + e * x2, a3 + e * x3
+        b0, b1, b2, b3 = b0 + f * x0, b1 + f * x1, b2 + f * x2, b3 + f * x3
+        c0, c1, c2, c3 = c0 + g * x0, c1 + g * x1, c2 + g * x2, c3 + g * x3
+        d0, d1, d2, d3 = d0 + h * x0, d1 + h * x1, d2 + h * x2, d3 + h * x3
+        y += 4
+    store_four(sums, first, w, a0, a1, a2, a3)
+    store_four(sums, first + stride, w, b0, b1, b2, b3)
+    store_four(sums, first + 2 * stride, w, c0, c1, c2, c3)
+    store_four(sums, first + 3 * stride, w, d0, d1, d2, d3)

@@ -45,17 +45,19 @@ def largest_of(variances):
 @kernel
 def copy(source, start, size, row):
     """Copy one tile of a row of numbers, padded with zeros."""
+    # Of a part: an index with an offset is checked for its sign, which keeps the loop from being vectorised.
+    part = source[start : start + size]
     for i in range(size):
-        row[i] = source[start + i]
+        row[i] = part[i]
     clear(size, padded(size), row)
 
 
 @kernel
 def copy_scales(variances, largest, start, size, row):
     """Set row[i] to the root of a variance relative to the largest one, so that products of weights stay in range."""
-    inverse = 1 / largest if largest > 0 else largest * 0
+    inverse, part = 1 / largest if largest > 0 else largest * 0, variances[start : start + size]
     for i in range(size):
-        row[i] = np.sqrt(variances[start + i] * inverse)
+        row[i] = np.sqrt(part[i] * inverse)
     clear(size, padded(size), row)
 
 

@@ -13,6 +13,7 @@ import operator
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 from llvmlite import ir
 from numba.core import cgutils, types
 from numba.extending import intrinsic, lower_builtin, models, register_model, type_callable
@@ -151,25 +152,52 @@ def exponent_of_low_bits(_context, vector):  # type: ignore[no-untyped-def]
     return vector(vector), generate
 
 
+def _avx512(name: str, builder: ir.IRBuilder, vector: Vector, *arguments: ir.Value) -> ir.Value:
+    # An instruction of AVX-512 on 16 lanes.
+    kind = ir.FunctionType(vector.code, [argument.type for argument in arguments])
+    return builder.call(builder.module.declare_intrinsic(f"llvm.x86.avx512.{name}.ps.512", fnty=kind), arguments)
+
+
 def _masked(name: str, builder: ir.IRBuilder, vector: Vector, first: ir.Value, second: ir.Value) -> ir.Value:
-    # An instruction of AVX-512 on all lanes of 16, rounding as is: f(first, second, result elsewhere, mask, mode).
-    i16, i32 = ir.IntType(16), ir.IntType(32)
-    kinds = [vector.code, second.type, vector.code, i16, i32]
-    function = builder.module.declare_intrinsic(
-        f"llvm.x86.avx512.mask.{name}.ps.512", fnty=ir.FunctionType(vector.code, kinds)
-    )
-    return builder.call(function, [first, second, ir.Constant(vector.code, ir.Undefined), i16(-1), i32(4)])
+    # On all lanes, rounding as is: f(first, second, result elsewhere, mask, mode).
+    rest = ir.Constant(vector.code, ir.Undefined), ir.IntType(16)(-1), ir.IntType(32)(4)
+    return _avx512(f"mask.{name}", builder, vector, first, second, *rest)
+
+
+PARTS = 32
+"""Parts of an octave, as many as a table in two registers has numbers."""
 
 
 @_operation
 def fraction(_context, vector):  # type: ignore[no-untyped-def]
-    """t − ⌊t⌋ of 16 numbers, 0 for infinities; where `SCALES`."""
+    """t − ⌊32 t⌋/32 of 16 numbers, 0 for infinities; where `SCALES`."""
 
     def generate(_context, builder, _signature, arguments):  # type: ignore[no-untyped-def]
-        # Down, to 2^0, without raising the flag of inexact results.
-        return _masked("reduce", builder, vector, arguments[0], ir.IntType(32)(0b1001))
+        # Down, to 2^-5, without raising the flag of inexact results.
+        return _masked("reduce", builder, vector, arguments[0], ir.IntType(32)(0b0101_1001))
 
     return vector(vector), generate
+
+
+@_operation
+def power_of_part(_context, vector):  # type: ignore[no-untyped-def]
+    """2^(⌊32 t⌋/32 − ⌊t⌋) of 16 numbers below 2^17 in size, any number between 1 and 2 of others; where `SCALES`."""
+
+    def generate(_context, builder, _signature, arguments):  # type: ignore[no-untyped-def]
+        # A number of 23 bits of mantissa to which 1.5·2^18 is added, rounded down, ends with whole 32nds.
+        magic = ir.Constant(vector.code, [1.5 * 2.0**18] * 16)
+        rounded = _avx512("add", builder, vector, arguments[0], magic, ir.IntType(32)(0b1001))
+        low, high = (ir.Constant(vector.code, [_float32(2.0 ** (k / PARTS)) for k in half]) for half in _HALVES)
+        return _avx512("vpermi2var", builder, vector, low, builder.bitcast(rounded, vector.bits), high)
+
+    return vector(vector), generate
+
+
+_HALVES = range(16), range(16, PARTS)
+
+
+def _float32(number: float) -> float:
+    return float(np.float32(number))
 
 
 @_operation

@@ -121,18 +121,17 @@ def memory_rate(megabytes: int = 256) -> float:
 def products_needed(size: Size, with_gram: bool) -> float:
     """Fused multiply-adds that one replicate needs at least.
 
-    Projection: d for each projected number.  Then, for every query, key and head: p for the score, 5 (11 in float64)
-    for the power, 1 or 2 for the sums and (H + 1)/2 for the Gram matrix.
+    Projection: d for each projected number.  Then, for every query, key and head: p for the score, 5 (11 in float64,
+    3 beside a table) for the power, 1 or 2 for the sums and (H + 1)/2 for the Gram matrix.
     """
-    degree = 5 if size.dtype == "float32" else 11
-    each = size.p + degree + (2 + (size.heads + 1) / 2 if with_gram else 1)
+    power = 11 if size.dtype == "float64" else 3 if SCALES else 5
+    each = size.p + power + (2 + (size.heads + 1) / 2 if with_gram else 1)
     return size.keys * size.heads * (size.p * size.features + size.queries * each)
 
 
 def operations_needed(size: Size, with_gram: bool) -> float:
     """All vector operations of the kernels: beside `products_needed`, some for a power, one for the sum of weights.
 
-    A power takes six more by rounding; by scaling two, of which each takes the time of two.
+    A power takes six more by rounding; by scaling four, of which two take the time of two.
     """
-    power = 4 if SCALES and size.dtype == "float32" else 6
-    return products_needed(size, with_gram) + (power + 1) * size.keys * size.heads * size.queries
+    return products_needed(size, with_gram) + 7 * size.keys * size.heads * size.queries

@@ -13,6 +13,7 @@ from simstudy.kernels.vectors import (
     fraction,
     lanes,
     load,
+    power_of_part,
     repeat,
     restore_denormals,
     scale,
@@ -91,17 +92,21 @@ def _multiply(x, y, out):
 def _split(x, y, out):
     store(out, 0, fraction(load(x, 0)))
     store(out, 16, scale(load(y, 0), load(x, 0)))
+    store(out, 32, power_of_part(load(x, 0)))
 
 
 @needs_scaling
-def test_fraction_and_scale__at_every_kind_of_number():
-    finite = [0.0, 0.25, -0.25, 3.75, -3.75, 100.5, -100.5, -1e30, -140.0, 7.0, -7.0, 1.5, -1.5]
-    x, y, out = np.float32([*finite, -np.inf, np.inf, np.nan]), np.full(16, 1.5, np.float32), np.zeros(32, np.float32)
+def test_fraction_power_and_scale__at_every_kind_of_number():
+    finite = [0.0, 0.26, -0.26, 3.78, -3.78, 100.53, -100.53, -140.0, 7.0, -1e-9, 1.999, -1.5, -1e30]
+    x, y, out = np.float32([*finite, -np.inf, np.inf, np.nan]), np.full(16, 1.5, np.float32), np.zeros(48, np.float32)
     _split(x, y, out)
-    np.testing.assert_array_equal(out[:13], x[:13] - np.floor(x[:13]))
+    parts = np.floor(32 * x[:13])
+    np.testing.assert_array_equal(out[:13], x[:13] - parts / 32)
     np.testing.assert_array_equal(out[16:29], (1.5 * 2.0 ** np.floor(x[:13].astype(float))).astype(np.float32))
-    np.testing.assert_array_equal(out[29:], [0, np.inf, np.nan])
+    np.testing.assert_array_equal(out[29:32], [0, np.inf, np.nan])
     assert np.isnan(out[15])
+    np.testing.assert_array_equal(out[32:44], np.float32(2.0 ** (parts[:12].astype(float) % 32 / 32)))
+    assert ((out[32:] >= 1) & (out[32:] < 2)).all()
 
 
 @needs_scaling
