@@ -6,6 +6,7 @@ that the value at a key has the same bits in whatever array the key stands.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Sequence
 from functools import singledispatch
@@ -145,11 +146,8 @@ def _(regression: Sum, x: np.ndarray) -> np.ndarray:
 
 def _combined(coefficients: Sequence[float], x: np.ndarray, power: int = 1) -> np.ndarray:
     """Σ_j coefficients_j x_j^power over the features of x."""
-    value = np.zeros_like(x[..., 0, :])
-    for j, coefficient in enumerate(coefficients):
-        if coefficient != 0.0:
-            value += coefficient * x[..., j, :] ** power
-    return value
+    terms = [c * (x[..., j, :] if power == 1 else x[..., j, :] ** power) for j, c in enumerate(coefficients) if c != 0.0]
+    return functools.reduce(np.add, terms) if terms else np.zeros_like(x[..., 0, :])
 
 
 class Waves(NamedTuple):

@@ -57,7 +57,8 @@ def add_errors(
     taken = _NONE[0], _NONE[0]
     if control is not None:
         taken = writable(control[0], float), writable(control[1], float)
-    memory = _memory(error_sums.shape[1:], product_sums.shape[1:])
+    errors, products = _memory(error_sums.shape[1:], product_sums.shape[1:])
+    memory = errors, products, products[0].reshape(-1)
     _add_errors(writable(means, float), target, added, *taken, *memory, error_sums, product_sums, defined)
     return defined
 
@@ -177,9 +178,12 @@ def _memory(*shapes: tuple[int, ...]) -> list[np.ndarray]:
 
 
 @exact_kernel
-def _add_errors(means, target, gram, less_errors, less_products, errors, products, error_sums, product_sums, defined):
+def _add_errors(
+    means, target, gram, less_errors, less_products, errors, products, of_one, error_sums, product_sums, defined
+):
     # errors[0, q, h] = means[r, q, h] - target[q] and products[0, q, k] = errors[0, q, h] errors[0, q, g] +
-    # gram[r, q, h, g], less what control takes off; errors[1] and products[1] are the sums of one block.
+    # gram[r, q, h, g], less what control takes off; errors[1] and products[1] are the sums of one block.  of_one is
+    # products[0] as a row, as short ones take longer.
     length = len(means) // max(1, len(error_sums))
     for b in range(len(error_sums)):
         errors[1], products[1] = 0, 0
@@ -188,7 +192,7 @@ def _add_errors(means, target, gram, less_errors, less_products, errors, product
             if less_errors.size:
                 _subtract(less_errors[r], errors[0])
                 _subtract(less_products[r], products[0])
-            defined[r] = _finite(products[0])
+            defined[r] = _finite(of_one)
             if defined[r]:
                 _add(errors[0], errors[1])
                 _add(products[0], products[1])
@@ -211,13 +215,11 @@ def _multiply_errors(means, target, gram, errors, products):
 
 
 @exact_kernel
-def _finite(numbers):
+def _finite(row):
     finite = True
-    for q in range(len(numbers)):
-        row = numbers[q]
-        for k in range(row.size):
-            # Of infinities and NaN the difference is NaN.
-            finite &= row[k] - row[k] == 0
+    for k in range(row.size):
+        # Of infinities and NaN the difference is NaN.
+        finite &= row[k] - row[k] == 0
     return finite
 
 

@@ -132,7 +132,7 @@ def sum_weights(exp2, laid, slopes, limits, q, values, first, size, sums, row, k
     store(sums, width, load(sums, width) + total)
 
 
-@kernel
+@inlined
 def scale_weights(rows, scales, first):
     """Multiply the weights of each key, left by `sum_weights`, by its scale."""
     width = lanes_of(rows)
@@ -142,7 +142,7 @@ def scale_weights(rows, scales, first):
             store(weights, i * width, load(weights, i * width) * repeat(scales, first + i))
 
 
-@kernel
+@inlined
 def add_lane_products(rows, products):
     """Add Σ_i rows[h, i] rows[g, i] to products for g ≤ h, each lane by itself; heads go by fours.
 
@@ -213,7 +213,7 @@ def _add_to_four(sums, place, w, a, b, c, d):
     _add_to(sums, place + 3 * w, d)
 
 
-@kernel
+@inlined
 def add_lanes(lane_sums, totals):
     """Add the sums of the lanes, (·, ·, lane), to their totals, and set them to zero."""
     for h in range(len(totals)):
@@ -224,7 +224,7 @@ def add_lanes(lane_sums, totals):
     lane_sums[:] = 0
 
 
-@kernel
+@inlined
 def set_means(sums, q, least, near, means, done):
     """Set means[q + lane, h] = sums[h, 1, lane] / sums[h, 0, lane], and sums[h, 0] to its inverse.
 
@@ -244,7 +244,7 @@ def set_means(sums, q, least, near, means, done):
             means[q + lane, h] = total[lane]
 
 
-@kernel
+@inlined
 def set_grams(products, sums, q, largest, grams):
     """Set grams[q + lane, h, g] from totals of products (block, 16, lane), and from sums that `set_means` has seen."""
     n_heads, block = grams.shape[1], 0
