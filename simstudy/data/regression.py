@@ -146,7 +146,8 @@ def _(regression: Sum, x: np.ndarray) -> np.ndarray:
 
 def _combined(coefficients: Sequence[float], x: np.ndarray, power: int = 1) -> np.ndarray:
     """Σ_j coefficients_j x_j^power over the features of x."""
-    terms = [c * (x[..., j, :] if power == 1 else x[..., j, :] ** power) for j, c in enumerate(coefficients) if c != 0.0]
+    active = [(coefficient, x[..., j, :]) for j, coefficient in enumerate(coefficients) if coefficient != 0.0]
+    terms = [coefficient * (feature if power == 1 else feature**power) for coefficient, feature in active]
     return functools.reduce(np.add, terms) if terms else np.zeros_like(x[..., 0, :])
 
 

@@ -9,9 +9,10 @@ would leave lanes idle.
 from __future__ import annotations
 
 from simstudy.kernels.elementary import POWERS_32, POWERS_64, POWERS_OF_PART
-from simstudy.kernels.jit import SCALES, inlined, kernel
+from simstudy.kernels.jit import SCALES, inlined
 from simstudy.kernels.tiles import STRIDE
 from simstudy.kernels.vectors import (
+    add_in_float64,
     at_least,
     exponent_of_low_bits,
     fraction,
@@ -128,8 +129,8 @@ def sum_weights(exp2, laid, slopes, limits, q, values, first, size, sums, row, k
         total = w3 * repeat(values, y + 3) + (w2 * repeat(values, y + 2) + total)
         if keep:
             store_four(row, place, width, w0, w1, w2, w3)
-    store(sums, 0, load(sums, 0) + mass)
-    store(sums, width, load(sums, width) + total)
+    add_in_float64(sums, 0, mass)
+    add_in_float64(sums, width, total)
 
 
 @inlined
@@ -214,14 +215,14 @@ def _add_to_four(sums, place, w, a, b, c, d):
 
 
 @inlined
-def add_lanes(lane_sums, totals):
-    """Add the sums of the lanes, (·, ·, lane), to their totals, and set them to zero."""
-    for h in range(len(totals)):
-        for k in range(totals.shape[1]):
-            row, total = lane_sums[h, k], totals[h, k]
+def add_lanes(lane_products, totals):
+    """Add the products of the lanes to their totals, and set them to zero."""
+    for block in range(len(totals)):
+        for k in range(16):
+            row, total = lane_products[block, k], totals[block, k]
             for lane in range(row.size):
                 total[lane] += row[lane]
-    lane_sums[:] = 0
+    lane_products[:] = 0
 
 
 @inlined
@@ -238,8 +239,8 @@ def set_means(sums, q, least, near, means, done):
         for lane in range(n_served if failed else 0):
             done[q + lane] &= served[lane] & (mass[lane] >= least)
         for lane in range(mass.size):
+            total[lane] /= mass[lane]
             mass[lane] = 1 / mass[lane]
-            total[lane] *= mass[lane]
         for lane in range(n_served):
             means[q + lane, h] = total[lane]
 

@@ -62,7 +62,7 @@ def moments(
 def _estimates(exp2, lowest, keys, values, queries, law, memory, lane_memory, estimates, done):
     # estimates[r, q, h] = sum_i w_i values[r, i] / sum_i w_i
     n_replicates, n_heads, width = len(keys), keys.shape[1], lanes_of(keys)
-    near, totals = memory.near, lane_memory.sum_totals
+    near, sums = memory.near, lane_memory.sums
     mode = flush_denormals(keys)
     done[:] = True
     for r in range(n_replicates):
@@ -71,8 +71,8 @@ def _estimates(exp2, lowest, keys, values, queries, law, memory, lane_memory, es
             slopes, limits = memory.slopes[0], memory.limits[0]
             aim(lowest, keys[r, h], points[h], law, memory.rows[0], memory.centres[0], slopes, limits, near[0])
             _sum(exp2, keys[r, h], values[r], law, memory, lane_memory)
-            for v in range(len(totals)):
-                set_means(totals[v], v * width, law.least, near, estimates[r, :, h : h + 1], done[r])
+            for v in range(len(sums)):
+                set_means(sums[v], v * width, law.least, near, estimates[r, :, h : h + 1], done[r])
     restore_denormals(keys, mode)
 
 
@@ -80,17 +80,15 @@ def _estimates(exp2, lowest, keys, values, queries, law, memory, lane_memory, es
 def _sum(exp2, keys, values, law, memory, lane_memory):
     # Sums of one head at all queries.
     y, laid, slopes, limits = memory.data[0], memory.laid[0], memory.slopes[0], memory.limits[0]
-    row, lane_sums, width = lane_memory.strips[0], lane_memory.sums, lanes_of(keys)
-    totals = lane_memory.sum_totals
-    totals[:] = 0
+    row, sums, width = lane_memory.strips[0], lane_memory.sums, lanes_of(keys)
+    sums[:] = 0
     for start in range(0, keys.shape[1], TILE):
         size = min(TILE, keys.shape[1] - start)
         copy(values, start, size, y)
         lay_keys(keys, start, size, memory.centres[0], law.curvature, laid)
-        for v in range(len(totals)):
+        for v in range(len(sums)):
             for first in range(0, padded(size), STRIP):
-                sum_weights(exp2, laid, slopes, limits, v * width, y, first, STRIP, lane_sums[0], row, False)
-            add_lanes(lane_sums, totals[v])
+                sum_weights(exp2, laid, slopes, limits, v * width, y, first, STRIP, sums[v, 0], row, False)
 
 
 @inlined
@@ -98,7 +96,7 @@ def _moments(exp2, lowest, keys, values, variances, queries, law, memory, lane_m
     # means, grams and logs as in `few_queries`
     n_replicates, n_heads, n_queries, width = len(keys), keys.shape[1], queries.shape[3], lanes_of(keys)
     row, centres, near, limits = memory.rows[0], memory.centres, memory.near, memory.limits
-    sums, products = lane_memory.sum_totals, lane_memory.totals
+    sums, products = lane_memory.sums, lane_memory.totals
     mode = flush_denormals(keys)
     done[:] = True
     for r in range(n_replicates):
@@ -124,8 +122,8 @@ def _multiply(exp2, keys, values, variances, largest, scaled, law, memory, lane_
     n_heads, _, n_keys = keys.shape
     y, scale, laid, strips = memory.data[0], memory.data[1], memory.laid, lane_memory.strips
     slopes, limits = memory.slopes, memory.limits
-    lane_sums, lane_products, width = lane_memory.sums, lane_memory.products, lanes_of(keys)
-    sums, products = lane_memory.sum_totals, lane_memory.totals
+    sums, lane_products, products = lane_memory.sums, lane_memory.products, lane_memory.totals
+    width = lanes_of(keys)
     sums[:] = 0
     products[:] = 0
     for start in range(0, n_keys, TILE):
@@ -139,11 +137,10 @@ def _multiply(exp2, keys, values, variances, largest, scaled, law, memory, lane_
             q = v * width
             for first in range(0, padded(size), STRIP):
                 for h in range(n_heads):
-                    sum_weights(exp2, laid[h], slopes[h], limits[h], q, y, first, STRIP, lane_sums[h], strips[h], True)
+                    sum_weights(exp2, laid[h], slopes[h], limits[h], q, y, first, STRIP, sums[v, h], strips[h], True)
                 if scaled:
                     scale_weights(strips, scale, first)
                 add_lane_products(strips, lane_products)
-            add_lanes(lane_sums, sums[v])
             add_lanes(lane_products, products[v])
 
 

@@ -33,10 +33,9 @@ class LaneMemory(NamedTuple):
     """More of it, for vectors of queries."""
 
     strips: np.ndarray  # (head, lanes of each key of a strip) exponents and weights
-    sums: np.ndarray  # (head, 2, lane)
+    sums: np.ndarray  # (vector of queries, head, 2, lane) float64
     products: np.ndarray  # (block, 16, lane): see `lanes.add_lane_products`
-    sum_totals: np.ndarray  # (vector of queries, head, 2, lane) sums of `sums` over tiles, float64
-    totals: np.ndarray  # (vector of queries, block, 16, lane) and of `products`
+    totals: np.ndarray  # (vector of queries, block, 16, lane) their sums over tiles, float64
 
 
 def memory_for(keys: np.ndarray, queries: np.ndarray, n_heads: int) -> Memory:
@@ -73,12 +72,11 @@ def lane_memory_for(keys: np.ndarray, queries: np.ndarray, n_heads: int) -> Lane
 def _lane_memory(n_heads: int, n_queries: int, real: np.dtype) -> LaneMemory:
     fours, width = -(-n_heads // 4), lanes(real.itemsize)
     n_vectors = -(-n_queries // width)
-    sums, products = _zeros((n_heads, 2, width), real), _zeros((fours * (fours + 1) // 2, 16, width), real)
+    products = _zeros((fours * (fours + 1) // 2, 16, width), real)
     return LaneMemory(
         strips=_zeros((4 * fours, ROW * width), real),
-        sums=sums,
+        sums=np.zeros((n_vectors, n_heads, 2, width)),
         products=products,
-        sum_totals=np.zeros((n_vectors, *sums.shape)),
         totals=np.zeros((n_vectors, *products.shape)),
     )
 

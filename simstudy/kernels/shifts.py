@@ -19,7 +19,6 @@ badly, and those at which the sum of weights is too small or undefined.
 
 from __future__ import annotations
 
-import functools
 import math
 from typing import Any, NamedTuple
 
@@ -51,7 +50,6 @@ _FARTHEST = {"distance": 128.0, "dot_product": 1024.0}
 _RANGES = {"float32": (MAGIC_32, -58.0, 50.0, 2.0**-12), "float64": (MAGIC_64, -500.0, 400.0, 2.0**-400)}
 
 
-@functools.lru_cache(maxsize=128)
 def law_of(logits: str, bandwidth: float, real: np.dtype) -> Law:
     """Return the law of a kind of logits at a bandwidth b > 0."""
     # Divided twice, since b² may be out of range; where the rate is, the nearest key has all the weight.

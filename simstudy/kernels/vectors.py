@@ -120,6 +120,23 @@ def store(_context, array, offset, vector):  # type: ignore[no-untyped-def]
 
 
 @_operation
+def add_in_float64(_context, array, offset, vector):  # type: ignore[no-untyped-def]
+    """Add the lanes of a vector to numbers offset, offset + 1, … of a float64 array."""
+
+    def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
+        code = ir.VectorType(ir.DoubleType(), vector.code.count)
+        address = _address(context, builder, signature.args[0], *arguments[:2])
+        place = builder.bitcast(address, code.as_pointer())
+        before = builder.load(place)
+        lanes_added = arguments[2] if code == vector.code else builder.fpext(arguments[2], code)
+        stored = builder.store(builder.fadd(before, lanes_added), place)
+        before.align = stored.align = 8
+        return context.get_dummy_value()
+
+    return types.void(array, types.intp, vector), generate
+
+
+@_operation
 def spread(_context, number):  # type: ignore[no-untyped-def]
     """Vector with a number in all lanes."""
 
