@@ -21,7 +21,7 @@ from simstudy.design.figures import Figure
 from simstudy.design.generality import generality_notes, generality_problems
 from simstudy.design.mistakes import DesignError, Problem, from_validation
 from simstudy.design.moments_needed import ORDER, order_of, tail, without_error, without_value
-from simstudy.design.possible import impossible, unknown_measures
+from simstudy.design.possible import absent, impossible, unknown_measures
 from simstudy.design.references import PlannedGrid, reference_problems
 from simstudy.design.settings import TABLE_OF, TABLES
 from simstudy.design.settings.cell import Cell, assign, cross, label, selected, setting_of
@@ -303,7 +303,7 @@ def _idle_settings(document: Document, planned: list[PlannedCell]) -> Iterator[P
 def _empty_questions(
     document: Document, planned: list[PlannedCell], grids: dict[str, PlannedGrid]
 ) -> Iterator[Problem]:
-    """Factors and claims whose answer no replicate can change."""
+    """Factors, claims, figures and errors wanted whose answer no replicate can change."""
     ties = {}
     for name, grid in document.grids.items():
         cells = [each.cell for each in planned if each.grid == name]
@@ -312,8 +312,9 @@ def _empty_questions(
     heavy = _heavy(planned)
     for name, claim in document.claims.items():
         yield from ties[claim.grid].compared(f"claims.{name}.measure", claim)
-        yield from impossible(f"claims.{name}.measure", claim, _spoken_of(claim, planned))
+        yield from impossible(f"claims.{name}.measure", claim.measure, _spoken_of(claim, planned))
         yield from without_value(f"claims.{name}.measure", claim, _spoken_of(claim, heavy))
+    yield from absent(document, planned)
 
 
 def _heavy(planned: list[PlannedCell]) -> list[PlannedCell]:

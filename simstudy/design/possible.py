@@ -1,4 +1,4 @@
-"""Which measures a cell can have: claims on others would cost a run and have no estimate."""
+"""Which measures a cell can have: claims and figures of others would cost a run and have no estimate."""
 
 from __future__ import annotations
 
@@ -6,17 +6,18 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import Any
 
-from simstudy.design.claims import BaseClaim
-from simstudy.design.document import PlannedCell
+from simstudy.design.document import Document, PlannedCell
 from simstudy.design.measures import INDEXED_MEASURES, MEASURES, OCCASIONAL, STATISTICS
 from simstudy.design.mistakes import Problem, any_of, nearest
-from simstudy.design.settings.cell import Cell
+from simstudy.design.settings.cell import Cell, selected
 from simstudy.design.settings.systems import NAMES
 
 _OF_LEARNERS = ("direct_mse", "query_correlation", "discrepancy", *OCCASIONAL)
 """Statistics of replicates that only some ensembles have."""
 _GAPS = ("decomposition_gap", "ambiguity_gap", "correlation_gap", "query_correlation_gap", "equivalent_heads")
 """Measures that exist only beside ``direct_mse``."""
+_OF_PAIRS = ("correlation", "query_correlation", "mean_covariance", "linear_predictability", *_GAPS[2:])
+"""Measures of two heads or more."""
 _NEEDED = {
     "regret": 'it is that of ants: learner = "ant_colony"',
     "discrepancy": "it needs a reference computation; state reference",
@@ -39,15 +40,36 @@ def _possible(is_ensemble: bool, statistics: tuple[str, ...]) -> tuple[str, ...]
     return tuple(name for name in MEASURES | STATISTICS | INDEXED_MEASURES if name not in lacking)
 
 
-def impossible(path: str, claim: BaseClaim, cells: Sequence[Cell]) -> Iterator[Problem]:
+def impossible(path: str, measure: str, cells: Sequence[Cell]) -> Iterator[Problem]:
     """Yield why some of the cells that a claim speaks of cannot have its measure."""
-    without = [cell for cell in cells if claim.measure not in possible_measures(cell)]
+    without = [cell for cell in cells if measure not in possible_measures(cell)]
     if without:
         whose = "an ensemble" if without[0].instance is None else f"instance = {without[0].instance.kind!r}"
-        needed = _NEEDED.get(claim.measure, "") if without[0].instance is None else ""
+        needed = _NEEDED.get(measure, "") if without[0].instance is None else ""
         what = needed or f"use {any_of(_shared(cells))}"
-        remedy = f"does not exist in {len(without)} of {len(cells)} cells ({whose}); {what}"
-        yield Problem(path, claim.measure, remedy)
+        yield Problem(path, measure, f"does not exist in {len(without)} of {len(cells)} cells ({whose}); {what}")
+
+
+def absent(document: Document, planned: Sequence[PlannedCell]) -> Iterator[Problem]:
+    """Yield why none of the cells that a figure draws, or an error is wanted of, has the measure."""
+    for name, figure in document.figures.items():
+        drawn = [each.cell for each in planned if each.grid == figure.grid]
+        drawn = [cell for cell in drawn if selected(cell.coordinates, figure.where)]
+        yield from _in_none(f"figures.{name}.y", figure.y, drawn)
+    wanted = {"precision": (document.precision.model_dump(), [each.cell for each in planned])}
+    for name, grid in document.grids.items():
+        wanted[f"grids.{name}.precision"] = grid.precision, [each.cell for each in planned if each.grid == name]
+    for path, (precision, cells) in wanted.items():
+        for kind in ("relative_mcse", "absolute_mcse"):
+            for measure in precision.get(kind, {}):
+                yield from _in_none(f"{path}.{kind}", measure, cells)
+
+
+def _in_none(path: str, measure: str, cells: Sequence[Cell]) -> Iterator[Problem]:
+    if measure in _OF_PAIRS and cells and all(cell.instance is None and cell.n_members == 1 for cell in cells):
+        yield Problem(path, measure, f"compares heads, of which each of these {len(cells)} cells has one")
+    elif not any(measure in possible_measures(cell) for cell in cells):
+        yield from impossible(path, measure, cells)
 
 
 def unknown_measures(problems: list[Problem], raw: dict[str, Any], planned: Sequence[PlannedCell]) -> list[Problem]:

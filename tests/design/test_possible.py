@@ -42,6 +42,29 @@ def test_measure_that_some_selected_cells_lack__is_refused_and_that_of_the_other
     assert design.claims["mse-falls"].measure == "regret"
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "path"),
+    [
+        ('y = "mse"', 'y = "{}"', "figures.mse.y"),
+        ("relative_mcse = { mse = 0.05 }", "absolute_mcse = {{ {} = 0.05 }}", "precision.absolute_mcse"),
+        ("[grids.angles.factors]", "[grids.angles.precision]\nrelative_mcse = {{ {} = 0.05 }}\n[grids.angles.factors]",
+         "grids.angles.precision.relative_mcse"),
+    ],
+)  # fmt: skip
+def test_measure_that_no_cell_has__is_neither_drawn_nor_wanted_to_some_error(tmp_path, old, new, path):
+    message = mistakes(tmp_path, edited(DESIGN, old, new.format("discrepancy")))
+    assert f"{path} = 'discrepancy': does not exist in 6 of 6 cells (an ensemble); it needs a reference" in message
+    alone = edited(DESIGN, old, new.format("correlation"))
+    load_design(write_design(tmp_path, alone))
+    alone = edited(edited(alone, "n_heads = 2", "n_heads = 1"), 'arrangement = "rotated"', 'arrangement = "haar"')
+    alone = edited(alone, "angle = [0, 45, 90]", "n_keys = [20, 30, 40]").replace('x = "angle"', 'x = "n_keys"')
+    message = mistakes(tmp_path, alone)
+    assert f"{path} = 'correlation': compares heads, of which each of these 6 cells has one" in message
+    # Where some cells have two heads the others have no point.
+    some = edited(alone, "bandwidth = [0.5, 1.0]", "n_heads = [1, 2]").replace('hue = "bandwidth"', 'hue = "n_heads"')
+    load_design(write_design(tmp_path, some))
+
+
 def test_words_in_another_order__are_nearer_than_like_letters():
     assert nearest("bias_squared", ["mean_squared_bias", "squared_bias"]) == "squared_bias"
     assert nearest("variance-mean", ["variances", "mean_variance"]) == "mean_variance"
