@@ -7,6 +7,7 @@ import pytest
 
 from simstudy.kernels.jit import SCALES, kernel
 from simstudy.kernels.vectors import (
+    add_in_float64,
     at_least,
     exponent_of_low_bits,
     flush_denormals,
@@ -64,6 +65,20 @@ def test_at_least__takes_the_larger_and_keeps_nan(precision):
     out = np.zeros(2 * width, precision)
     _choices(row([1.0, -2.0, np.nan, -np.inf], precision), row([0.5, -1.0], precision), out, width)
     np.testing.assert_array_equal(out[:4][:width], [1.0, -1.0, np.nan, -1.0][:width])
+
+
+@kernel
+def _add(x, out):
+    add_in_float64(out, 1, load(x, 0))
+
+
+@PRECISIONS
+def test_add_in_float64__loses_nothing_of_the_lanes(precision):
+    width = lanes(np.dtype(precision).itemsize)
+    x, out = row([1e-7, -3.0, 0.1], precision), np.arange(width + 2.0)
+    _add(x, out)
+    np.testing.assert_array_equal(out[1:-1], np.arange(1.0, width + 1) + x[:width].astype(float))
+    assert (out[0], out[-1]) == (0.0, width + 1.0)
 
 
 @PRECISIONS
