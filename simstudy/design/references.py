@@ -67,6 +67,12 @@ def reference_problems(
 
 def _equal_cells(name: str, grid: PlannedGrid) -> Iterator[Problem]:
     factors = [factor for factor in grid.factors or () if setting_of(factor) in TABLE_OF]
+    known = set[str]().union(*grid.coordinates)
+    for factor in factors if grid.coordinates else ():
+        if factor not in known:
+            remedy = f"is the kind or the label of a choice; write {setting_of(factor)} = […], of choices in whole"
+            yield Problem(f"grids.{name}.factors.{factor}", None, remedy)
+            return
     strata = by_levels(grid.coordinates, factors, range(len(grid.coordinates)))
     twice = next((stratum[0] for stratum in strata if len(stratum) > 1), None)
     if twice is not None:
@@ -166,7 +172,7 @@ def _optimum_problems(path: str, entry: Entry, fields: tuple[str, ...], chosen: 
     """An optimum is sought among three levels or more, and followed along as many."""
     for field in fields:
         name = getattr(entry, field, None)
-        levels = {coordinates[name] for coordinates in chosen} if name else None
+        levels = {coordinates.get(name) for coordinates in chosen} if name else None
         if levels is None:
             continue
         if not all(isinstance(value, (int, float)) and value > 0 for value in levels) or len(levels) < 3:
@@ -185,7 +191,7 @@ def _has_pair(chosen: list[Coordinates], versus: dict[str, Any], grid: PlannedGr
 def _axis_problems(
     path: str, entry: Entry, x: str, chosen: list[Coordinates], factors: tuple[str, ...]
 ) -> Iterator[Problem]:
-    values = [coordinates[x] for coordinates in chosen]
+    values: list[Any] = [coordinates.get(x) for coordinates in chosen]
     if not all(isinstance(value, (int, float)) for value in values):
         yield Problem(f"{path}.x", x, "is not a number in every cell; use a numeric factor")
         return

@@ -133,6 +133,11 @@ def test_all_mistakes__are_reported_together(tmp_path):
         ('measure = "mse"', 'measure = "mse"\nwhere = { bandwidth = 3 }', "selects no cell"),
         ('measure = "mse"', 'measure = "mse"\nwhere = { bandwith = 0.5 }', "unknown setting; did you mean"),
         ('measure = "mse"', 'measure = "mse"\nkind2 = 1', "claims.mse-falls.kind2"),
+        (
+            "bandwidth = [0.5, 1.0]",
+            '"regression.function" = ["ridge", "linear"]',
+            "grids.angles.factors.regression.function: is the kind or the label of a choice; write regression = […]",
+        ),
         ("bandwidth = [0.5, 1.0]", "bandwidth = [0.5, 0.5]", "two cells have these values"),
         ('x = "angle"\ny', 'x = "logits"\ny', "figures.mse.x = 'logits': unknown factor"),
         ("seed = 7", "seed = " + "9" * 5000, "not valid TOML: an integer beyond 64 bits"),

@@ -60,7 +60,8 @@ NAMES = st.sampled_from(
 )
 LEAVES = st.one_of(
     st.integers(-(2**63), 2**63 - 1), st.sampled_from([0, 1, 10**400, -1, 2**53 + 1]), st.floats(), st.booleans(),
-    st.text(max_size=8), NAMES, st.just([]), st.just({}),
+    # New ones each time: they are changed below.
+    st.text(max_size=8), NAMES, st.builds(list), st.builds(dict),
 )  # fmt: skip
 VALUES = st.recursive(
     LEAVES, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
