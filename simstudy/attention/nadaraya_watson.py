@@ -74,7 +74,7 @@ class NadarayaWatson:
         means, gram, log_mass = (evaluate_in_tiles if tiled else _evaluate)(cell, shared, key, queries)
         statistics = {}
         if gram is not None and ATTENDED in cell.statistics:
-            statistics[ATTENDED] = np.asarray(gram).reshape(len(gram), -1).mean(axis=1) / cell.data.noise_sd**2
+            statistics[ATTENDED] = np.asarray(gram).mean(axis=(1, 2, 3)) / cell.data.noise_sd**2
         if cell.estimator.reference != "none":
             statistics["discrepancy"] = self._discrepancy(shared, key, np.asarray(means))
         combination = cell.estimator.combination

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import Any
@@ -16,7 +17,7 @@ _OF_LEARNERS = ("direct_mse", "query_correlation", "discrepancy", *OCCASIONAL)
 """Statistics of replicates that only some ensembles have."""
 _GAPS = ("decomposition_gap", "ambiguity_gap", "correlation_gap", "query_correlation_gap", "equivalent_heads")
 """Measures that exist only beside ``direct_mse``."""
-_OF_PAIRS = ("correlation", "query_correlation", "mean_covariance", "linear_predictability", *_GAPS[2:])
+_OF_PAIRS = {"correlation", "query_correlation", "mean_covariance", "linear_predictability", *_GAPS} - {"ambiguity_gap"}
 """Measures of two heads or more."""
 _NEEDED = {
     "regret": 'it is that of ants: learner = "ant_colony"',
@@ -56,20 +57,23 @@ def absent(document: Document, planned: Sequence[PlannedCell]) -> Iterator[Probl
         drawn = [each.cell for each in planned if each.grid == figure.grid]
         drawn = [cell for cell in drawn if selected(cell.coordinates, figure.where)]
         yield from _in_none(f"figures.{name}.y", figure.y, drawn)
-    wanted = {"precision": (document.precision.model_dump(), [each.cell for each in planned])}
-    for name, grid in document.grids.items():
-        wanted[f"grids.{name}.precision"] = grid.precision, [each.cell for each in planned if each.grid == name]
-    for path, (precision, cells) in wanted.items():
+    wanted = defaultdict[tuple[str, str], list[Cell]](list)
+    for each in planned:
+        own = document.grids[each.grid].precision
         for kind in ("relative_mcse", "absolute_mcse"):
-            for measure in precision.get(kind, {}):
-                yield from _in_none(f"{path}.{kind}", measure, cells)
+            path = f"grids.{each.grid}.precision.{kind}" if kind in own else f"precision.{kind}"
+            for measure in getattr(each.precision, kind):
+                wanted[path, measure].append(each.cell)
+    for (path, measure), cells in wanted.items():
+        yield from _in_none(path, measure, cells)
 
 
 def _in_none(path: str, measure: str, cells: Sequence[Cell]) -> Iterator[Problem]:
-    if measure in _OF_PAIRS and cells and all(cell.instance is None and cell.n_members == 1 for cell in cells):
-        yield Problem(path, measure, f"compares heads, of which each of these {len(cells)} cells has one")
-    elif not any(measure in possible_measures(cell) for cell in cells):
+    having = [cell for cell in cells if measure in possible_measures(cell)]
+    if not having:
         yield from impossible(path, measure, cells)
+    elif measure in _OF_PAIRS and all(cell.n_members == 1 for cell in having):
+        yield Problem(path, measure, f"compares heads, of which each of these {len(having)} cells has one")
 
 
 def unknown_measures(problems: list[Problem], raw: dict[str, Any], planned: Sequence[PlannedCell]) -> list[Problem]:

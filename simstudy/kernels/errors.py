@@ -73,7 +73,11 @@ def mean_squares(means: np.ndarray, gram: np.ndarray | None, target: np.ndarray)
 
         return to_host(cuda.mean_squares(means, gram, target))[0]
     found = np.empty(len(means))
-    variances = np.empty((len(means), 0)) if gram is None else writable(gram, float).reshape(len(means), -1)
+    variances = (
+        np.empty((len(means), 0))
+        if gram is None
+        else writable(gram, float).reshape(len(means), math.prod(gram.shape[1:]))
+    )
     _mean_squares(writable(means, float), target, variances, found)
     return found
 

@@ -8,6 +8,8 @@ would leave lanes idle.
 
 from __future__ import annotations
 
+import numpy as np
+
 from simstudy.kernels.elementary import POWERS_32, POWERS_64, POWERS_OF_PART
 from simstudy.kernels.jit import SCALES, inlined
 from simstudy.kernels.tiles import STRIDE
@@ -55,20 +57,19 @@ def _exp2_by_rounding(powers):
 
 @inlined
 def exp2_by_scaling(t0, t1, t2, t3, lowest, magic):
-    """As `exp2_by_rounding`, but where 2^t or 2^(t + s) is denormal it vanishes: see `flush_denormals`.
+    """As `exp2_by_rounding`, for any t and −120 ≤ s ≤ 127, but denormal powers vanish: see `flush_denormals`.
 
-    2^t of whole 32nds, from a table, scaled by the whole octaves, multiplies a polynomial of the rest, times 2^s from
-    the magic number: 3 operations of the units that multiply, for 6.
+    2^t of whole 32nds, from a table, multiplies a polynomial of the rest, times 2^s from the magic number, and is
+    scaled by the whole octaves last, lest 2^t overflow: 3 operations of the units that multiply, for 6.
     """
     p0, p1, p2, p3 = power_of_part(t0), power_of_part(t1), power_of_part(t2), power_of_part(t3)
-    p0, p1, p2, p3 = scale(p0, t0), scale(p1, t1), scale(p2, t2), scale(p3, t3)
     f0, f1, f2, f3 = fraction(t0), fraction(t1), fraction(t2), fraction(t3)
     # The compiler takes these products out of the loop over keys.
     factor = exponent_of_low_bits(magic)
     a, b, c = factor * POWERS_OF_PART[0], factor * POWERS_OF_PART[1], factor * POWERS_OF_PART[2]
     r0, r1, r2, r3 = f0 * a + b, f1 * a + b, f2 * a + b, f3 * a + b
     r0, r1, r2, r3 = f0 * r0 + c, f1 * r1 + c, f2 * r2 + c, f3 * r3 + c
-    return p0 * r0, p1 * r1, p2 * r2, p3 * r3
+    return scale(p0 * r0, t0), scale(p1 * r1, t1), scale(p2 * r2, t2), scale(p3 * r3, t3)
 
 
 exp2_by_rounding = {"float32": _exp2_by_rounding(POWERS_32), "float64": _exp2_by_rounding(POWERS_64)}
@@ -117,7 +118,7 @@ def sum_weights(exp2, laid, slopes, limits, q, values, first, size, sums, row, k
     a = _slopes_of_four(slopes, last, q)
     lowest, magic = load(limits, q), load(limits, limits.shape[1] + q)
     # Sums of a strip by themselves, so that rounding grows with strips and not with keys; both sums in one order, so
-    # that the mean of a constant is that constant.
+    # that the mean of the number 1 is 1.
     mass = total = spread(values.dtype.type(0))
     for i in range(0, size, 4):
         place = i * width
@@ -229,15 +230,15 @@ def add_lanes(lane_products, totals):
 def set_means(sums, q, least, near, means, done):
     """Set means[q + lane, h] = sums[h, 1, lane] / sums[h, 0, lane], and sums[h, 0] to its inverse.
 
-    A query is done no longer where a head's sum of weights is not the ``least`` that serves, or is not ``near``.
+    A query is done no longer where a head's sum of weights is infinite or not the ``least`` that serves, or not ``near``.
     """
     n_served = min(sums.shape[2], len(means) - q)
     for h in range(len(sums)):
         mass, total, served, failed = sums[h, 0], sums[h, 1], near[h, q : q + n_served], 0
         for lane in range(n_served):
-            failed += not (served[lane] & (mass[lane] >= least))
+            failed += not (served[lane] & (mass[lane] >= least) & (mass[lane] < np.inf))
         for lane in range(n_served if failed else 0):
-            done[q + lane] &= served[lane] & (mass[lane] >= least)
+            done[q + lane] &= served[lane] & (mass[lane] >= least) & (mass[lane] < np.inf)
         for lane in range(mass.size):
             total[lane] /= mass[lane]
             mass[lane] = 1 / mass[lane]

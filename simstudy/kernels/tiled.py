@@ -47,6 +47,9 @@ class RunningMoments:
     def add(self, projected_keys: np.ndarray, values: np.ndarray, variances: np.ndarray) -> None:
         """Add a tile of keys (R, H, p, n), with their values (R, n) and variances (R, n)."""
         means, grams, logs = self._moments(projected_keys, values, variances)
+        # Of no weight at all there is neither a mean nor a covariance, and none is needed.
+        lost = np.isneginf(logs)
+        means[lost], grams[lost[..., :, None] | lost[..., None, :]] = 0.0, 0.0
         total = np.logaddexp(self.log_mass, logs)
         before, now = np.exp(self.log_mass - total), np.exp(logs - total)
         self.means = before * self.means + now * means

@@ -65,6 +65,13 @@ def test_measure_that_no_cell_has__is_neither_drawn_nor_wanted_to_some_error(tmp
     load_design(write_design(tmp_path, some))
 
 
+def test_error_wanted_that_no_cell_inherits__is_no_mistake(tmp_path):
+    own = "[grids.angles.precision]\nrelative_mcse = { mse = 0.05 }\n[grids.angles.factors]"
+    text = edited(DESIGN, "relative_mcse = { mse = 0.05 }", "relative_mcse = { discrepancy = 0.05 }")
+    assert "precision.relative_mcse = 'discrepancy': does not exist in 6 of 6" in mistakes(tmp_path, text)
+    load_design(write_design(tmp_path, edited(text, "[grids.angles.factors]", own)))
+
+
 def test_words_in_another_order__are_nearer_than_like_letters():
     assert nearest("bias_squared", ["mean_squared_bias", "squared_bias"]) == "squared_bias"
     assert nearest("variance-mean", ["variances", "mean_variance"]) == "mean_variance"

@@ -76,6 +76,22 @@ def near_and_far(logits, precision):
 
 
 @PRECISIONS
+@pytest.mark.parametrize("logit", [50.0, 80.0, 88.0, 100.0, 115.0, 125.0, 300.0, 350.0, 500.0, 690.0])
+def test_large_logits__neither_overflow_nor_wrap(logit, precision):
+    """Sixteen queries, as many as lanes, at which powers of 2 before the shift are beyond float32."""
+    keys, values = np.array([[[[logit, 1.0]]]], precision), np.array([[3.0, 5.0]], precision)
+    mean, gram, mass = nw_moments(keys, values, np.ones_like(values), np.ones((16, 1, 1)), 1.0, "dot_product", True)
+    np.testing.assert_allclose([mean[0, :, 0], gram[0, :, 0, 0]], [[3.0] * 16, [1.0] * 16], rtol=1e-5)
+    np.testing.assert_allclose(mass[0, :, 0], logit, rtol=1e-6)
+    # Queries at right angles to the keys: long, but all weights are 1.
+    keys, queries = np.array([[[[1.0, 0.0], [0.0, 0.0]]]], precision), np.zeros((16, 1, 2))
+    queries[..., 1] = logit
+    mean, gram, mass = nw_moments(keys, values, np.ones_like(values), queries, 1.0, "dot_product", True)
+    np.testing.assert_allclose([mean[0, :, 0], gram[0, :, 0, 0]], [[4.0] * 16, [0.5] * 16], rtol=1e-5)
+    np.testing.assert_allclose(mass[0, :, 0], np.log(2.0), rtol=1e-5)
+
+
+@PRECISIONS
 @LOGITS
 def test_near_and_far_queries__share_a_vector(logits, precision):
     given = near_and_far(logits, precision)
@@ -92,6 +108,7 @@ def test_far_queries__need_the_careful_formula(logits, precision, monkeypatch):
     tolerance = rounding(given) * np.abs(given.values).max()
     assert np.abs(given.estimates() - mean).max() <= tolerance
     monkeypatch.setitem(shifts._FARTHEST, logits, np.inf)
+    monkeypatch.setattr(shifts, "_FARTHEST_SCALED", np.inf)
     monkeypatch.setitem(shifts._RANGES, precision, (*shifts._RANGES[precision][:3], 0.0))
     assert not np.abs(given.estimates() - mean).max() <= tolerance
 
@@ -181,6 +198,7 @@ def test_far_queries__would_round_badly_by_the_fast_formula(monkeypatch):
     tolerance = rounding(near) * np.abs(near.values).max()
     assert np.abs(near.estimates() - mean).max() <= tolerance
     monkeypatch.setitem(shifts._FARTHEST, "distance", np.inf)
+    monkeypatch.setattr(shifts, "_FARTHEST_SCALED", np.inf)
     assert not np.abs(near.estimates() - mean).max() <= 10 * tolerance
 
 

@@ -59,6 +59,18 @@ def test_tile_of_negligible_keys__takes_the_careful_formula_only_if_it_comes_fir
     assert bool(calls) != near_first
 
 
+@pytest.mark.parametrize("distance", [10.0, 14.0, 17.0, 40.0])
+def test_later_tile_without_any_weight__changes_nothing(distance):
+    given = problem((1, 16, 2, 2, 128), precision="float32", bandwidth=1.0)
+    given.queries[:], given.keys[:] = 0.0, np.float32(0.3) * given.keys
+    # On both sides, so that the centre is no nearer to them.
+    given.keys[..., 64::2] += np.float32(distance)
+    given.keys[..., 65::2] -= np.float32(distance)
+    near = replace(given, keys=given.keys[..., :64], values=given.values[:, :64], variances=given.variances[:, :64])
+    for all_keys, of_near in zip(in_tiles(given, 64), near.moments(), strict=False):
+        np.testing.assert_allclose(all_keys, of_near, rtol=1e-5)
+
+
 def test_tile_that_is_forgotten__would_be_seen():
     given = problem((1, 4, 2, 2, 60))
     whole = given.moments()[0]
