@@ -230,7 +230,7 @@ def add_lanes(lane_products, totals):
 def set_means(sums, q, least, near, means, done):
     """Set means[q + lane, h] = sums[h, 1, lane] / sums[h, 0, lane], and sums[h, 0] to its inverse.
 
-    A query is done no longer where a head's sum of weights is infinite or not the ``least`` that serves, or not ``near``.
+    A query is done no longer where a sum of weights is infinite or below ``least``, or a head is not ``near``.
     """
     n_served = min(sums.shape[2], len(means) - q)
     for h in range(len(sums)):
