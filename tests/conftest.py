@@ -70,9 +70,9 @@ def warm_processes(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 @pytest.fixture
 def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
     """Reports of this process are without pictures, as those of `commands.simstudy`."""
-    from simstudy.report import page
+    from simstudy.report import drawings
 
-    monkeypatch.setattr(page, "_drawings", lambda *_: {})
+    monkeypatch.setattr(drawings, "figure_files", lambda *_: {})
 
 
 @pytest.fixture

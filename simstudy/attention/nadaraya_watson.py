@@ -63,7 +63,7 @@ class NadarayaWatson:
 
     def _redrawn(self, shared: SharedData) -> Prepared:
         key, query = shared.projections(self.cell)
-        return _prepare(self.cell, self._points, key, query, diversity_indices(key, self.cell.bandwidth))
+        return _prepare(self.cell, self._points, key, query, shared.indices(self.cell))
 
     def evaluate(self, shared: SharedData) -> Members:
         """Return the estimates of all heads at all queries in the replicates of the data."""

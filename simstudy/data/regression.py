@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import singledispatch
 from typing import NamedTuple
 
@@ -31,10 +31,9 @@ from simstudy.design.settings import (
     Zero,
 )
 from simstudy.design.settings.cell import Cell
+from simstudy.kernels.waves import wave
 
 Array = NDArray[np.float64]
-
-_WAVES: dict[str, Callable[[np.ndarray], np.ndarray]] = {"sin": np.sin, "cos": np.cos}
 
 
 def at_queries(cell: Cell) -> np.ndarray:
@@ -90,16 +89,15 @@ def _(regression: Quadratic, x: np.ndarray) -> np.ndarray:
 def _(regression: Ridge, x: np.ndarray) -> np.ndarray:
     direction = np.array(regression.direction) / np.linalg.norm(regression.direction)
     argument = regression.frequency * _combined(direction.tolist(), x)
-    return regression.amplitude * _WAVES[regression.wave](argument)
+    return regression.amplitude * wave(regression.wave, argument)
 
 
 @evaluate.register
 def _(regression: Additive, x: np.ndarray) -> np.ndarray:
-    wave = _WAVES[regression.wave]
     n_active = min(regression.n_active or x.shape[-2], x.shape[-2])
     value = np.zeros_like(x[..., 0, :])
     for j in range(n_active):
-        value += additive_amplitude(regression, j) * wave(regression.frequency * x[..., j, :])
+        value += additive_amplitude(regression, j) * wave(regression.wave, regression.frequency * x[..., j, :])
     return value
 
 

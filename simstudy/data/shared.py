@@ -9,6 +9,7 @@ import numpy as np
 
 from simstudy.data import heads, regression, training
 from simstudy.data.addresses import Role, normals
+from simstudy.data.geometry import diversity_indices
 from simstudy.design.settings import FileRegression, FittedRegression, ResidualNoise
 from simstudy.design.settings.cell import Cell
 from simstudy.kernels import project
@@ -93,6 +94,11 @@ class SharedData:
     def projections(self, cell: Cell) -> tuple[np.ndarray, np.ndarray]:
         """Key and query projections of redrawn heads: (replicate, head, feature, dimension) each."""
         return self._once(("projections", *_own(cell)), lambda: projections_of(cell, self.first, self.count))
+
+    def indices(self, cell: Cell) -> np.ndarray:
+        """Diversity indices of redrawn heads: (replicate, index)."""
+        address = "indices", *_own(cell), cell.bandwidth
+        return self._once(address, lambda: diversity_indices(self.projections(cell)[0], cell.bandwidth))
 
     def projected(self, cell: Cell, projections: np.ndarray) -> np.ndarray:
         """Keys as each head sees them: (replicate, head, dimension, key), on the device that computes."""

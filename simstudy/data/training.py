@@ -32,6 +32,7 @@ from simstudy.design.settings import (
     StudentNoise,
 )
 from simstudy.design.settings.cell import Cell
+from simstudy.kernels.waves import wave
 
 
 def draw_keys(cell: Cell, first: int, count: int) -> np.ndarray:
@@ -167,7 +168,7 @@ def draw_noise(cell: Cell, first: int, count: int) -> np.ndarray:
     if isinstance(noise, StudentNoise):
         u = uniforms(cell.data_id, Role.NOISE, first, count, n, 2)
         radius = np.sqrt((noise.df - 2.0) * np.expm1(np.log(u[:, 0]) * (-2.0 / noise.df)))
-        return (radius * np.cos(2.0 * np.pi * u[:, 1])).astype(cell.simulation.dtype)
+        return (radius * wave("cos", 2.0 * np.pi * u[:, 1])).astype(cell.simulation.dtype)
     if isinstance(noise, ResidualNoise):
         residuals = cell.rows.residuals
         drawn = residuals[_any_rows(len(residuals), (cell.data_id, Role.NOISE, first, count, n, 1))]

@@ -10,7 +10,7 @@ import hashlib
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jinja2
 import numpy as np
@@ -25,6 +25,7 @@ from simstudy.design.settings.systems import NAMES
 from simstudy.errors import UserError
 from simstudy.execution.made import digest_of, is_made, note_made, origin_of
 from simstudy.execution.store import Store
+from simstudy.report import drawings
 from simstudy.report.answer import groups, headline, said_of, standing_of
 from simstudy.report.campaign import Campaign
 from simstudy.report.comparisons import comparison_lines
@@ -54,9 +55,6 @@ from simstudy.report.tables import (
 from simstudy.results import factors_of
 from simstudy.verdicts.assemble import coordinates
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure as Drawing
-
 PAGE = "report.html"
 _AGAIN = "run the study again (stored batches of unchanged cells are not computed again)"
 MAX_REASONS = 3
@@ -65,7 +63,7 @@ MAX_ROWS = 1000
 """Cells of one grid listed in the page: a browser is slow with more, and `cells.csv` has them all."""
 
 
-def write_report(results: xr.Dataset, design: Design, store: Store) -> Path:
+def write_report(results: xr.Dataset, design: Design, store: Store, workers: int = 1) -> Path:
     """Write ``report.html``, ``figures/``, ``verdicts.csv``, ``comparisons.csv`` and ``cells.csv`` of a study.
 
     The page needs nothing but itself: figures are inside it, and it loads nothing.  The same results and design give
@@ -79,6 +77,8 @@ def write_report(results: xr.Dataset, design: Design, store: Store) -> Path:
         The design that gave them.
     store
         Folder of the study.
+    workers
+        Processes to draw figures in at most.
 
     Returns
     -------
@@ -95,15 +95,10 @@ def write_report(results: xr.Dataset, design: Design, store: Store) -> Path:
     origin = origin_of(design, "cpu", digest_of(results), confirmed)
     if is_made(store, "report", origin):
         return store.folder / PAGE
-    # Imported here: with Matplotlib it takes half a second, which a report that stands need not wait for.
-    from simstudy.report.figures import image, lay_out
-
-    pictures: dict[str, bytes] = {}
-    files: dict[str, bytes] = {}
-    for name, drawing in _drawings(results, design, store).items():
-        lay_out(drawing)
-        files[f"figures/{name}.png"] = pictures[name] = image(drawing, "png")
-        files[f"figures/{name}.svg"] = image(drawing, "svg")
+    lines = verdict_lines(results, confirmed)
+    drawn = drawings.figure_files(drawings.Shown(results, design, lines, store.folder), workers)
+    files = {f"figures/{name}.{suffix}": file for name, each in drawn.items() for suffix, file in each.items()}
+    pictures = {name: each["png"] for name, each in drawn.items() if each}
     # The page draws claims by itself, so that they can be searched and read on a phone.
     pictures.pop(ALL_CLAIMS, None)
     texts = {
@@ -117,22 +112,6 @@ def write_report(results: xr.Dataset, design: Design, store: Store) -> Path:
         store.write_bytes(name, content)
     note_made(store, "report", origin, files)
     return store.folder / PAGE
-
-
-def _drawings(results: xr.Dataset, design: Design, store: Store) -> dict[str, Drawing]:
-    """All figures of a study by name: those that the design declares, cells against theory, and claims."""
-    from simstudy.report.between import between_of
-    from simstudy.report.figures import draw, draw_claims, draw_z_scores
-
-    drawings = {
-        name: draw(figure, name, results, between_of(figure, name, results, design, store))
-        for name, figure in design.figures.items()
-    }
-    if (compared := draw_z_scores(results)) is not None:
-        drawings[Z_SCORES] = compared
-    if lines := verdict_lines(results, confirmed_of(design, store)):
-        drawings[ALL_CLAIMS] = draw_claims(lines)
-    return drawings
 
 
 def require_same_design(results: xr.Dataset, design: Design, store: Store) -> None:

@@ -15,18 +15,22 @@ from simstudy.design.document import Design, PlannedCell
 from simstudy.design.feasibility import impossibilities
 from simstudy.design.figures import CurveFigure
 from simstudy.design.measures import SOURCES, THEORIES, labelled
-from simstudy.design.settings import TABLE_OF, Record
+from simstudy.design.settings import TABLE_OF, FileKeys, GaussianKeys, Record
 from simstudy.design.settings.cell import Cell, by_levels, selected
 from simstudy.design.settings.ensembles import FixedBandwidth
 from simstudy.verdicts.assemble import coordinates
 from simstudy.verdicts.predictions import predict
 
+MOST_ON_A_LINE = 24
+"""Cells between the levels of one line at most: more would not make a curve look smoother."""
 MOST_BETWEEN = 12
-"""Cells between two neighbouring levels at most: more would not make a curve look smoother."""
+"""Cells between two neighbouring levels at most."""
 BUDGET = {"exact": 100, "leading": 400}
 """Cells of one figure for which a theory is evaluated, so that a report takes seconds; see `_weight`."""
 _UNIT = {"exact": 8, "leading": 64}
 """Pairs of heads times query points that cost as much as one cell of the budget."""
+_SLOWER = 50
+"""Times that exact theory takes longer where it cannot sum on one axis."""
 _KEYS_UNIT = 256
 """Keys that cost as much, where they are merged: theory then sums over them."""
 TOLD_BY = "told_by"
@@ -89,13 +93,23 @@ def _between(
 def _affordable(source: str, planned: Sequence[PlannedCell], lines: Sequence[Sequence[int]]) -> int:
     """Return how many cells between two levels the budget of a theory allows on every line."""
     weight = sum(_weight(source, planned[high].cell) for line in lines for high in line[1:])
-    return min(MOST_BETWEEN, int(BUDGET[source] / weight)) if weight else 0
+    gaps = max((len(line) - 1 for line in lines), default=1)
+    return min(MOST_BETWEEN, -(-MOST_ON_A_LINE // gaps), int(BUDGET[source] / weight)) if weight else 0
 
 
 def _weight(source: str, cell: Cell) -> float:
     """Time that a theory takes for a cell, which grows with the pairs of heads at each query point."""
     merged = cell.data.n_keys / _KEYS_UNIT if cell.estimator.transformation.kind == "merge" else 0.0
-    return max(1.0, merged, cell.heads.n_heads**2 * cell.n_queries / _UNIT[source])
+    slower = _SLOWER if source == "exact" and not _on_one_axis(cell) else 1
+    return slower * max(1.0, merged, cell.heads.n_heads**2 * cell.n_queries / _UNIT[source])
+
+
+def _on_one_axis(cell: Cell) -> bool:
+    """Whether a kernel depends on one linear function of a Gaussian key; or exact theory is a formula, or over rows."""
+    if cell.instance is not None or not cell.estimator.plain or isinstance(cell.data.key_distribution, FileKeys):
+        return True
+    linear = cell.estimator.logits == "dot_product" or cell.heads.head_dim == 1
+    return linear and isinstance(cell.data.key_distribution, GaussianKeys)
 
 
 def _values(low: float, high: float, n: int, scale: str, stands: Any) -> list[float]:

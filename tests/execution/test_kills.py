@@ -27,8 +27,8 @@ Store.stored_batches = lambda *_: frozenset()
 # Files of figures are killed and compared as all others; what is drawn in them takes longer than all else.
 BLANK_FIGURES = """
 from matplotlib.figure import Figure
-from simstudy.report import page
-page._drawings = lambda results, design, store: {name: Figure() for name in design.figures}
+from simstudy.report import drawings
+drawings._drawing = lambda shown, name: Figure() if name in shown.design.figures else None
 """
 
 

@@ -14,7 +14,7 @@ from simstudy.design.load import load_design
 from simstudy.execution import made
 from simstudy.execution.ledger import Ledger
 from simstudy.execution.store import store_of
-from simstudy.report import page
+from simstudy.report import drawings, page
 
 
 @pytest.fixture
@@ -87,7 +87,7 @@ def test_record_of_another_study__says_nothing(again, folder):
 def test_report__is_drawn_again_only_for_other_results(tiny, tmp_path, monkeypatch):
     store = store_of(tiny.design, tmp_path)
     drawn = []
-    monkeypatch.setattr(page, "_drawings", lambda *given: drawn.append(given) or {})
+    monkeypatch.setattr(drawings, "figure_files", lambda *given: drawn.append(given) or {})
 
     def write(results=tiny.results) -> int:
         drawn.clear()

@@ -103,8 +103,25 @@ def test_exact_theory__is_asked_for_its_own_cells_alone(tmp_path, monkeypatch):
         yield from ({"exact": Theory({"correlation": 0.5}, {}, {}, {}, ""), "leading": nothing} for _ in planned)
 
     monkeypatch.setattr(curves, "predict", predict)
+    monkeypatch.setattr(curves, "_SLOWER", 1)
     found = between(design, figure_on("angles", "angle"))
     exact = found[TOLD_BY].values == "exact"
     assert [planned.exact for planned in asked] == exact.tolist() and 0 < exact.sum() <= curves.BUDGET["exact"]
     assert set(found.n_keys.values[exact]) == {400} and set(found.n_keys.values[~exact]) == {100, 400}
     assert np.isfinite(found.correlation.sel(source="exact")).values.tolist() == exact.tolist()
+
+
+@pytest.mark.parametrize(
+    ("settings", "factor"),
+    [
+        ({"logits": "distance", "head_dim": 1}, 1),
+        ({"logits": "dot_product", "head_dim": 2}, 1),
+        ({"logits": "distance", "head_dim": 2}, curves._SLOWER),
+        ({"logits": "distance", "head_dim": 1, "key_distribution": {"distribution": "uniform"}}, curves._SLOWER),
+    ],
+)
+def test_exact_theory_that_takes_seconds_for_a_cell__uses_more_of_the_budget(settings, factor):
+    cell = minimal_cell(**settings)
+    weights = [curves._weight(source, cell) for source in ("exact", "leading")]
+    assert weights == [factor * max(1.0, cell.heads.n_heads**2 * cell.n_queries / 8), weights[1]]
+    assert weights[1] < curves._SLOWER

@@ -1,0 +1,107 @@
+"""All figures of a study as files, drawn side by side by processes of their own where that is worth their start."""
+
+from __future__ import annotations
+
+import multiprocessing
+import signal
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import xarray as xr
+
+from simstudy.design.document import Design
+from simstudy.execution.store import Store
+from simstudy.report.labels import ALL_CLAIMS, Z_SCORES
+from simstudy.report.tables import VerdictLine
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure as Drawing
+
+Files = dict[str, bytes]
+"""A figure in each format, by the ending of its file; without any if there is nothing to draw."""
+_FORMATS = "png", "svg"
+_WORTH_A_PROCESS = 4
+"""Figures that take longer to draw than a process takes to start."""
+
+
+class Shown(NamedTuple):
+    """What the figures of a study show.
+
+    Attributes
+    ----------
+    results, design
+        Labelled results with the cells and figures of the design.
+    lines
+        Its verdicts.
+    folder
+        Of the study: theory between levels is read there, or computed and stored.
+    """
+
+    results: xr.Dataset
+    design: Design
+    lines: Sequence[VerdictLine]
+    folder: Path
+
+
+def figure_files(shown: Shown, workers: int) -> dict[str, Files]:
+    """Return all figures of a study by name: those that the design declares, cells against theory, and claims.
+
+    Parameters
+    ----------
+    shown
+        What they show.
+    workers
+        Processes to draw in at most.  The bytes are the same for any number of them.
+    """
+    names = [*shown.design.figures, Z_SCORES, ALL_CLAIMS]
+    workers = min(workers, len(names) // _WORTH_A_PROCESS)
+    if workers < 2:
+        return {name: _files(shown, name) for name in names}
+    # Not forked from this process, whose threads may hold locks that a copy would wait for.
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["simstudy.report.figures", "simstudy.report.between"])
+    with ProcessPoolExecutor(workers, context, _begin, (shown,)) as pool:
+        try:
+            return dict(zip(names, pool.map(_files_here, names), strict=True))
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+
+def _begin(shown: Shown) -> None:
+    """Prepare a process that draws; an interruption ends it through the one that waits for it."""
+    global _shown
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    _shown = shown
+
+
+_shown: Shown
+
+
+def _files_here(name: str) -> Files:
+    return _files(_shown, name)
+
+
+def _files(shown: Shown, name: str) -> Files:
+    # Imported here: with Matplotlib it takes half a second, which a process that has others draw need not wait for.
+    from simstudy.report.figures import image, lay_out
+
+    drawing = _drawing(shown, name)
+    if drawing is None:
+        return {}
+    lay_out(drawing)
+    return {suffix: image(drawing, suffix) for suffix in _FORMATS}
+
+
+def _drawing(shown: Shown, name: str) -> Drawing | None:
+    from simstudy.report.between import between_of
+    from simstudy.report.figures import draw, draw_claims, draw_z_scores
+
+    if name == Z_SCORES:
+        return draw_z_scores(shown.results)
+    if name == ALL_CLAIMS:
+        return draw_claims(shown.lines) if shown.lines else None
+    figure = shown.design.figures[name]
+    between = between_of(figure, name, shown.results, shown.design, Store(shown.folder))
+    return draw(figure, name, shown.results, between)

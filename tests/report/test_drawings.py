@@ -1,0 +1,57 @@
+"""Figures of a study as files: the same from one process and from several."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from builders_results import build_design, build_results
+
+from simstudy.report import drawings
+from simstudy.report.drawings import Shown, figure_files
+from simstudy.report.labels import ALL_CLAIMS, Z_SCORES
+from simstudy.report.tables import verdict_lines
+
+
+@pytest.fixture(scope="module", autouse=True)
+def no_theory_between():
+    """Not here: processes that draw would know nothing of it."""
+
+
+@pytest.fixture(scope="module")
+def shown(tmp_path_factory):
+    design = build_design(tmp_path_factory.mktemp("design"))
+    results = build_results(design)
+    return Shown(results, design, verdict_lines(results, []), tmp_path_factory.mktemp("study"))
+
+
+@pytest.fixture(scope="module")
+def alone(shown):
+    return figure_files(shown, 1)
+
+
+def test_figure_files__are_those_of_the_design_and_of_all_cells_and_claims(shown, alone):
+    assert list(alone) == [*shown.design.figures, Z_SCORES, ALL_CLAIMS]
+    for files in alone.values():
+        assert files["png"].startswith(b"\x89PNG")
+        assert b"<svg" in files["svg"]
+
+
+def test_figure_files__are_the_same_from_several_processes(shown, alone, tmp_path, monkeypatch):
+    monkeypatch.setattr(drawings, "_WORTH_A_PROCESS", 2)
+    # So that a drawing by this process would fail.
+    monkeypatch.setattr(drawings, "_files", None)
+    assert figure_files(shown._replace(folder=tmp_path), 2) == alone
+
+
+def test_figure_files__of_few_figures__are_drawn_where_they_are_asked_for(shown, monkeypatch):
+    few = shown._replace(design=shown.design.model_copy(update={"figures": {}}))
+    monkeypatch.setattr(drawings, "_files_here", None)
+    assert list(figure_files(few, 64)) == [Z_SCORES, ALL_CLAIMS]
+
+
+def test_figure_files__of_a_process_that_fails__fail(shown, monkeypatch):
+    monkeypatch.setattr(drawings, "_WORTH_A_PROCESS", 2)
+    nowhere = shown._replace(results=shown.results.drop_vars("mse"), folder=Path("/nowhere"))
+    with pytest.raises((KeyError, AttributeError)):
+        figure_files(nowhere, 2)
