@@ -87,7 +87,7 @@ def prepared(choice: Record, cell: Cell) -> Learner:
 
 
 def replicate_statistics(members: Members, target: Array, names: Sequence[str]) -> Array:
-    """Return what is computed of each replicate by itself.
+    """Return diversity indices, and after them what is computed of each replicate by itself.
 
     Parameters
     ----------
@@ -104,8 +104,10 @@ def replicate_statistics(members: Members, target: Array, names: Sequence[str]) 
     with their noise, of two heads, at three queries or more.
     """
     known = members.statistics | (_across_queries(members, target) if len(target) else {})
-    found = np.full((len(members.means), len(names)), np.nan)
-    for column, name in enumerate(names):
+    n_indices = members.indices.shape[-1]
+    found = np.empty((len(members.means), n_indices + len(names)))
+    found[:, :n_indices] = members.indices
+    for column, name in enumerate(names, n_indices):
         found[:, column] = known.get(name, np.nan)
     return found
 

@@ -58,6 +58,7 @@ class NadarayaWatson:
         self.cell = cell
         self._dtype = np.dtype(cell.simulation.dtype)
         self._points = heads.query_points(cell)
+        self._attends = ATTENDED in cell.statistics
         if not cell.heads.redrawn:
             self._fixed = _fixed(cell, on_cuda())
 
@@ -73,7 +74,7 @@ class NadarayaWatson:
         tiled = passes_in_tiles(cell) and not on_cuda()
         means, gram, log_mass = (evaluate_in_tiles if tiled else _evaluate)(cell, shared, key, queries)
         statistics = {}
-        if gram is not None and ATTENDED in cell.statistics:
+        if gram is not None and self._attends:
             statistics[ATTENDED] = np.asarray(gram).mean(axis=(1, 2, 3)) / cell.data.noise_sd**2
         if cell.estimator.reference != "none":
             statistics["discrepancy"] = self._discrepancy(shared, key, np.asarray(means))

@@ -87,8 +87,8 @@ def _(regression: Quadratic, x: np.ndarray) -> np.ndarray:
 
 @evaluate.register
 def _(regression: Ridge, x: np.ndarray) -> np.ndarray:
-    direction = np.array(regression.direction) / np.linalg.norm(regression.direction)
-    argument = regression.frequency * _combined(direction.tolist(), x)
+    length = math.hypot(*regression.direction)
+    argument = regression.frequency * _combined([each / length for each in regression.direction], x)
     return regression.amplitude * wave(regression.wave, argument)
 
 

@@ -25,13 +25,16 @@ from simstudy.kernels.tiles import (
 
 # Index legend: r replicate, i key, q query, h and g head, k dimension of a head.
 
-_FUNCTIONS = {"float32": (exp2_float32, lowest_float32), "float64": (exp2_float64, lowest_float64)}
+_FUNCTIONS = {
+    np.dtype("float32"): (exp2_float32, lowest_float32),
+    np.dtype("float64"): (exp2_float64, lowest_float64),
+}
 
 
 def estimates(keys: np.ndarray, values: np.ndarray, queries: np.ndarray, law: Law) -> np.ndarray:
     """Return the estimates (r, q, h) for keys (r, h, k, i), values (r, i) and queries (r or 1, h, k, q)."""
     found = np.empty((len(keys), queries.shape[3], keys.shape[1]))
-    _estimates(*_FUNCTIONS[keys.dtype.name], keys, values, queries, law, memory_for(keys, queries, 1), found)
+    _estimates(*_FUNCTIONS[keys.dtype], keys, values, queries, law, memory_for(keys, queries, 1), found)
     return found
 
 
@@ -42,7 +45,7 @@ def moments(
     means = np.empty((len(keys), queries.shape[3], keys.shape[1]))
     grams, logs = np.empty((*means.shape, keys.shape[1])), np.empty(means.shape if with_mass else (0, 0, 0))
     memory = memory_for(keys, queries, keys.shape[1])
-    _moments(*_FUNCTIONS[keys.dtype.name], keys, values, variances, queries, law, memory, means, grams, logs)
+    _moments(*_FUNCTIONS[keys.dtype], keys, values, variances, queries, law, memory, means, grams, logs)
     return means, grams, logs
 
 

@@ -42,7 +42,7 @@ def estimates(keys: np.ndarray, values: np.ndarray, queries: np.ndarray, law: La
     found = np.empty((len(keys), queries.shape[3], keys.shape[1]))
     done = np.empty(found.shape[:2], np.bool_)
     memory = memory_for(keys, queries, 1), lane_memory_for(keys, queries, 1)
-    _ESTIMATES[keys.dtype.name](keys, values, queries, law, *memory, found, done)
+    _ESTIMATES[keys.dtype](keys, values, queries, law, *memory, found, done)
     return found, done
 
 
@@ -54,7 +54,7 @@ def moments(
     grams, logs = np.empty((*means.shape, keys.shape[1])), np.empty(means.shape if with_mass else (0, 0, 0))
     done = np.empty(means.shape[:2], np.bool_)
     memory = memory_for(keys, queries, keys.shape[1]), lane_memory_for(keys, queries, keys.shape[1])
-    _MOMENTS[keys.dtype.name](keys, values, variances, queries, law, *memory, means, grams, logs, done)
+    _MOMENTS[keys.dtype](keys, values, variances, queries, law, *memory, means, grams, logs, done)
     return means, grams, logs, done
 
 
@@ -173,5 +173,5 @@ def _moments_by(exp2, lowest):
 
 
 _LOWEST = {"float32": lowest_float32, "float64": lowest_float64}
-_ESTIMATES = {name: _estimates_by(EXP2[name], lowest) for name, lowest in _LOWEST.items()}
-_MOMENTS = {name: _moments_by(EXP2[name], lowest) for name, lowest in _LOWEST.items()}
+_ESTIMATES = {np.dtype(name): _estimates_by(EXP2[name], lowest) for name, lowest in _LOWEST.items()}
+_MOMENTS = {np.dtype(name): _moments_by(EXP2[name], lowest) for name, lowest in _LOWEST.items()}

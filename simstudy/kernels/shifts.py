@@ -19,6 +19,7 @@ badly, and those at which the sum of weights is too small or undefined.
 
 from __future__ import annotations
 
+import functools
 import math
 from typing import Any, NamedTuple
 
@@ -52,6 +53,7 @@ _FARTHEST_SCALED = 160.0
 _RANGES = {"float32": (MAGIC_32, -58.0, 50.0, 2.0**-12), "float64": (MAGIC_64, -500.0, 400.0, 2.0**-400)}
 
 
+@functools.lru_cache(maxsize=64)
 def law_of(logits: str, bandwidth: float, real: np.dtype) -> Law:
     """Return the law of a kind of logits at a bandwidth b > 0."""
     # Divided twice, since b² may be out of range; where the rate is, the nearest key has all the weight.

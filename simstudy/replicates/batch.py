@@ -126,11 +126,7 @@ class Evaluation:
     def add(self, shared: SharedData, blocks: range) -> None:
         """Add the replicates of the data to some blocks, the same number to each."""
         members = self._own_measure(self._learner.evaluate(shared), shared)
-        shape = (shared.count, members.indices.shape[-1])
-        indices = np.broadcast_to(members.indices, shape)
-        statistics = np.concatenate([indices, replicate_statistics(members, self._target, self._names)], axis=1)
-        # Stored by rows whatever its parts are: otherwise sums over replicates would be taken in another order.
-        statistics = np.ascontiguousarray(statistics)
+        statistics = replicate_statistics(members, self._target, self._names)
         numbers = members.means, members.gram, members.control, statistics
         # Last, so that a replicate that raises leaves no trace in the sums.
         self.moments = update(self.moments, blocks, shared.first, *numbers)

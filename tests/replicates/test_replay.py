@@ -39,12 +39,11 @@ def test_replayed_replicates__add_up_to_the_moments_of_their_batch(settings):
         gram = np.stack([part.gram for part in inside]) if "gram" in inside[0] else None
         means, indices = (np.stack([part[name] for part in inside]) for name in ("head_estimate", "diversity"))
         attended = {} if gram is None else {ATTENDED: gram.mean(axis=(1, 2, 3)) / cell.data.noise_sd**2}
-        others = replicate_statistics(Members(means, gram, indices, attended), parts[0].target.values, cell.statistics)
+        members = Members(means, gram, indices, attended)
+        statistics = replicate_statistics(members, parts[0].target.values, cell.statistics)
         variates = [np.stack([part[name] for part in inside]) for name in CONTROL if name in inside[0]]
         control = Control(*variates) if variates else None
-        summed = update(
-            summed, range(block, block + 1), 2 * size, means, gram, control, np.concatenate([indices, others], axis=1)
-        )
+        summed = update(summed, range(block, block + 1), 2 * size, means, gram, control, statistics)
     for name, ours, theirs in zip(batch._fields, summed, batch, strict=True):
         np.testing.assert_array_equal(ours, theirs, err_msg=name)
     (other,) = simulate_batch([cell], 3)

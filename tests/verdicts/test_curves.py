@@ -117,7 +117,10 @@ def test_exact_theory__is_asked_for_its_own_cells_alone(tmp_path, monkeypatch):
         ({"logits": "distance", "head_dim": 1}, 1),
         ({"logits": "dot_product", "head_dim": 2}, 1),
         ({"logits": "distance", "head_dim": 2}, curves._SLOWER),
-        ({"logits": "distance", "head_dim": 1, "key_distribution": {"distribution": "uniform"}}, curves._SLOWER),
+        (
+            {"logits": "distance", "head_dim": 1, "key_distribution": {"distribution": "student_t", "df": 4}},
+            curves._SLOWER,
+        ),
     ],
 )
 def test_exact_theory_that_takes_seconds_for_a_cell__uses_more_of_the_budget(settings, factor):
