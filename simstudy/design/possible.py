@@ -64,8 +64,11 @@ def absent(document: Document, planned: Sequence[PlannedCell]) -> Iterator[Probl
             path = f"grids.{each.grid}.precision.{kind}" if kind in own else f"precision.{kind}"
             for measure in getattr(each.precision, kind):
                 wanted[path, measure].append(each.cell)
+    every = [each.cell for each in planned]
     for (path, measure), cells in wanted.items():
-        yield from _in_none(path, measure, cells)
+        # What stands for all grids is right if one of them can have it, even one that states errors of its own: under
+        # another profile it may not.
+        yield from _in_none(path, measure, every if path.startswith("precision.") else cells)
 
 
 def _in_none(path: str, measure: str, cells: Sequence[Cell]) -> Iterator[Problem]:

@@ -54,13 +54,16 @@ def add_errors(
         return defined
     defined = np.empty(len(means), np.bool_)
     added = _NONE[1] if gram is None else writable(gram, float)
-    taken = _NONE[0], _NONE[0]
-    if control is not None:
-        taken = writable(control[0], float), writable(control[1], float)
-    errors, products = _memory(error_sums.shape[1:], product_sums.shape[1:])
-    memory = errors, products, products[0].reshape(-1)
-    _add_errors(writable(means, float), target, added, *taken, *memory, error_sums, product_sums, defined)
+    taken = [_NONE[0], _NONE[0]] if control is None else [writable(each, float) for each in control]
+    sums, taken = _in_rows(error_sums, product_sums), _in_rows(*taken)
+    memory = _memory(*(each.shape[1:] for each in sums))
+    _add_errors(writable(means, float), target, added, *taken, *memory, *sums, defined)
     return defined
+
+
+def _in_rows(*arrays: np.ndarray) -> list[np.ndarray]:
+    """Views (first, all others)."""
+    return [each.reshape((len(each), math.prod(each.shape[1:])), copy=False) for each in arrays]
 
 
 def mean_squares(means: np.ndarray, gram: np.ndarray | None, target: np.ndarray) -> np.ndarray:
@@ -182,12 +185,10 @@ def _memory(*shapes: tuple[int, ...]) -> list[np.ndarray]:
 
 
 @exact_kernel
-def _add_errors(
-    means, target, gram, less_errors, less_products, errors, products, of_one, error_sums, product_sums, defined
-):
-    # errors[0, q, h] = means[r, q, h] - target[q] and products[0, q, k] = errors[0, q, h] errors[0, q, g] +
-    # gram[r, q, h, g], less what control takes off; errors[1] and products[1] are the sums of one block.  of_one is
-    # products[0] as a row, as short ones take longer.
+def _add_errors(means, target, gram, less_errors, less_products, errors, products, error_sums, product_sums, defined):
+    # errors[0, (q, h)] = means[r, q, h] - target[q] and products[0, (q, k)] = errors[0, (q, h)] errors[0, (q, g)] +
+    # gram[r, q, h, g], less what control takes off; errors[1] and products[1] are the sums of one block.  All queries
+    # stand in one row, as short ones take longer.
     length = len(means) // max(1, len(error_sums))
     for b in range(len(error_sums)):
         errors[1], products[1] = 0, 0
@@ -196,7 +197,7 @@ def _add_errors(
             if less_errors.size:
                 _subtract(less_errors[r], errors[0])
                 _subtract(less_products[r], products[0])
-            defined[r] = _finite(of_one)
+            defined[r] = _finite(products[0])
             if defined[r]:
                 _add(errors[0], errors[1])
                 _add(products[0], products[1])
@@ -208,14 +209,16 @@ def _add_errors(
 def _multiply_errors(means, target, gram, errors, products):
     # Unsigned, as other indices would be checked for their sign at each product.
     n_heads, step = np.uint64(means.shape[1]), np.uint64(1)
+    first, k = np.uint64(0), np.uint64(0)
     for q in range(target.size):
-        own, pairs, k = errors[q], products[q], np.uint64(0)
         for h in range(n_heads):
-            own[h] = means[q, h] - target[q]
+            errors[first + h] = means[q, h] - target[q]
         for h in range(n_heads):
             for g in range(h, n_heads):
-                pairs[k] = own[h] * own[g] + gram[0, q, h, g] if gram.size else own[h] * own[g]
+                product = errors[first + h] * errors[first + g]
+                products[k] = product + gram[0, q, h, g] if gram.size else product
                 k += step
+        first += n_heads
 
 
 @exact_kernel
@@ -229,18 +232,14 @@ def _finite(row):
 
 @exact_kernel
 def _add(numbers, sums):
-    for q in range(len(sums)):
-        row, total = numbers[q], sums[q]
-        for k in range(total.size):
-            total[k] += row[k]
+    for k in range(sums.size):
+        sums[k] += numbers[k]
 
 
 @exact_kernel
 def _subtract(numbers, sums):
-    for q in range(len(sums)):
-        row, total = numbers[q], sums[q]
-        for k in range(total.size):
-            total[k] -= row[k]
+    for k in range(sums.size):
+        sums[k] -= numbers[k]
 
 
 @exact_kernel

@@ -59,10 +59,9 @@ def figure_files(shown: Shown, workers: int) -> dict[str, Files]:
     workers = min(workers, len(names) // _WORTH_A_PROCESS)
     if workers < 2:
         return {name: _files(shown, name) for name in names}
-    # Not forked from this process, whose threads may hold locks that a copy would wait for.
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["simstudy.report.figures", "simstudy.report.between"])
-    with ProcessPoolExecutor(workers, context, _begin, (shown,)) as pool:
+    # Not forked from this process, whose threads may hold locks that a copy would wait for; nor from a server, which
+    # would listen on a socket.
+    with ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), _begin, (shown,)) as pool:
         try:
             return dict(zip(names, pool.map(_files_here, names), strict=True))
         finally:

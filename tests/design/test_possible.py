@@ -72,6 +72,15 @@ def test_error_wanted_that_no_cell_inherits__is_no_mistake(tmp_path):
     load_design(write_design(tmp_path, edited(text, "[grids.angles.factors]", own)))
 
 
+def test_error_wanted_that_only_a_grid_with_errors_of_its_own_can_have__is_no_mistake(tmp_path):
+    own = "[grids.pairs]\nsettings.n_heads = 2\nprecision.relative_mcse.mse = 0.05\nfactors.n_keys = [20, 30]"
+    alone = edited(DESIGN, "relative_mcse = { mse = 0.05 }", "relative_mcse = { correlation = 0.05 }")
+    alone = edited(edited(alone, "n_heads = 2", "n_heads = 1"), 'arrangement = "rotated"', 'arrangement = "haar"')
+    alone = edited(alone, "angle = [0, 45, 90]", "n_keys = [20, 30, 40]").replace('x = "angle"', 'x = "n_keys"')
+    assert "compares heads, of which each of these 6 cells has one" in mistakes(tmp_path, alone)
+    load_design(write_design(tmp_path, edited(alone, "[claims.mse-falls]", f"{own}\n\n[claims.mse-falls]")))
+
+
 def test_words_in_another_order__are_nearer_than_like_letters():
     assert nearest("bias_squared", ["mean_squared_bias", "squared_bias"]) == "squared_bias"
     assert nearest("variance-mean", ["variances", "mean_variance"]) == "mean_variance"
