@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import multiprocessing
+import os
 import signal
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -61,18 +64,41 @@ def figure_files(shown: Shown, workers: int) -> dict[str, Files]:
         return {name: _files(shown, name) for name in names}
     # Not forked from this process, whose threads may hold locks that a copy would wait for; nor from a server, which
     # would listen on a socket.
+    others = multiprocessing.active_children()
     with ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), _begin, (shown,)) as pool:
         try:
-            return dict(zip(names, pool.map(_files_here, names), strict=True))
-        finally:
-            pool.shutdown(cancel_futures=True)
+            with _interruptions_held():
+                drawn = {name: pool.submit(_files_here, name) for name in names}
+            return {name: files.result() for name, files in drawn.items()}
+        except BaseException:
+            # Nobody wants what they are drawing.
+            for process in set(multiprocessing.active_children()).difference(others):
+                process.terminate()
+            raise
+
+
+@contextlib.contextmanager
+def _interruptions_held() -> Iterator[None]:
+    """Begin processes that no interruption reaches: the one that waits for them ends them."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _begin(shown: Shown) -> None:
-    """Prepare a process that draws; an interruption ends it through the one that waits for it."""
+    """Prepare a process that draws: it ends with the one that waits for it, however that ends."""
     global _shown
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
     _shown = shown
+
+
+def _end_with_parent() -> None:
+    # Killed, it could not tell: its workers would wait for ever.
+    if (parent := multiprocessing.parent_process()) is not None:
+        parent.join()
+        os._exit(1)
 
 
 _shown: Shown

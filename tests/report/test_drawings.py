@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 
+import psutil
 import pytest
 from builders_results import build_design, build_results
 
@@ -11,6 +16,20 @@ from simstudy.report import drawings
 from simstudy.report.drawings import Shown, figure_files
 from simstudy.report.labels import ALL_CLAIMS, Z_SCORES
 from simstudy.report.tables import verdict_lines
+
+DRAWING = """
+import sys
+from pathlib import Path
+from builders_results import build_design, build_results
+from simstudy.report import drawings
+from simstudy.verdicts import curves
+
+if __name__ == "__main__":
+    drawings._WORTH_A_PROCESS = 2
+    curves.BUDGET = dict.fromkeys(curves.BUDGET, 0)
+    design = build_design(Path.cwd())
+    print(len(drawings.figure_files(drawings.Shown(build_results(design), design, [], Path.cwd()), 2)))
+"""
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -55,3 +74,25 @@ def test_figure_files__of_a_process_that_fails__fail(shown, monkeypatch):
     nowhere = shown._replace(results=shown.results.drop_vars("mse"), folder=Path("/nowhere"))
     with pytest.raises((KeyError, AttributeError)):
         figure_files(nowhere, 2)
+
+
+@pytest.mark.parametrize("by", [signal.SIGKILL, signal.SIGINT])
+def test_processes_that_draw__end_with_the_one_that_waits_for_them(by, tmp_path):
+    script = tmp_path / "draw.py"
+    script.write_text(DRAWING)
+    tests = str(Path(__file__).parents[1])
+    drawing = subprocess.Popen(
+        [sys.executable, script], cwd=tmp_path, env={"PYTHONPATH": tests}, stderr=subprocess.PIPE, text=True
+    )
+    workers = []
+    while len(workers) < 2 and drawing.poll() is None:
+        every = psutil.Process(drawing.pid).children(recursive=True)
+        workers = [each for each in every if "spawn_main" in " ".join(each.cmdline())]
+    assert len(workers) == 2
+    time.sleep(0.5)  # until they have been told what to draw
+    for each in (drawing, *workers) if by == signal.SIGINT else (drawing,):
+        each.send_signal(by)  # a terminal interrupts all of them
+    said = drawing.communicate(timeout=60)[1]
+    assert psutil.wait_procs(workers, timeout=60)[1] == []
+    if by == signal.SIGINT:
+        assert said.count("KeyboardInterrupt") == said.count("Traceback") == 1
