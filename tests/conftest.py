@@ -25,10 +25,11 @@ from simstudy.design.load import Design, load_design
 LONGEST = (
     "test_slurm.py", "test_study.py", "test_durability.py", "test_kills.py", "test_cli.py",
     "test_page.py", "test_drawings.py", "test_queue.py", "test_cuda.py", "test_documents.py", "test_sealing.py",
-    "test_terminal.py", "test_wheel.py", "test_moments.py", "test_figures.py", "test_performance.py", "test_own_code.py",
-    "test_open_claims.py", "test_all_studies.py", "test_layout.py", "test_fuzz.py", "test_quasi_monte_carlo.py",
-    "test_smoke.py", "test_inspection.py", "test_monte_carlo.py", "test_load.py", "test_adding.py",
-    "test_control_variate.py", "test_assemble.py", "test_front_door.py", "test_search.py", "test_systems.py",
+    "test_terminal.py", "test_wheel.py", "test_moments.py", "test_figures.py", "test_performance.py",
+    "test_own_code.py", "test_open_claims.py", "test_all_studies.py", "test_layout.py", "test_fuzz.py",
+    "test_quasi_monte_carlo.py", "test_smoke.py", "test_inspection.py", "test_monte_carlo.py", "test_load.py",
+    "test_adding.py", "test_control_variate.py", "test_assemble.py", "test_front_door.py", "test_search.py",
+    "test_systems.py",
     "test_results.py", "test_identifiability.py", "test_interactive.py", "test_reading.py", "test_transport.py",
     "test_imports.py",
 )  # fmt: skip
