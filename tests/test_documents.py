@@ -356,7 +356,8 @@ def test_rooms_of_the_architecture__are_those_that_the_walls_allow():
 @pytest.mark.parametrize("name", sorted({claim.partition("/")[0] for claim in verdicts.names_quoted(README)}))
 def test_confirmed_verdicts_of_the_readme__are_found_again(name, tmp_path):
     known = verdicts.read()
-    runs = sorted({*known[known.study == name].run} - {verdicts.PILOT})
+    # The table has them from the oldest on; the code may have changed since the others.
+    runs = [run for run in known[known.study == name].run.unique() if run != verdicts.PILOT]
     if not runs:
         pytest.skip(f"{name} is not confirmed yet")
     beacon = runs[-1].partition("beacon ")[2]
