@@ -15,7 +15,7 @@ import numpy as np
 
 from simstudy.kernels.devices import on_cuda
 from simstudy.kernels.jit import aligned, kept_by_thread, kernel
-from simstudy.kernels.philox import HALF_WORD, MASK, box_muller, box_muller_float32, philox, uniform_pair
+from simstudy.kernels.philox import HALF_WORD, MASK, box_muller, box_muller_float32, philox_pair, uniform_pair
 
 
 class Role(IntEnum):
@@ -40,47 +40,50 @@ MAX_ROWS = 2**32
 # Rows are computed in whole tiles, the last one too, of which only the wanted part is copied.  So a row always goes
 # through the same instructions, and its bits cannot depend on how many rows there are.
 _TILE = 128
+_BLOCK = 8 * _TILE
+"""Rows whose words are made at once, where there are as many."""
 
 
 @kernel
-def _fill_words(words, block, start, c2, c3, k0, k1):
-    for i in range(_TILE):
-        w0, w1, w2, w3 = philox(block, start + np.uint64(i), c2, c3, k0, k1)
-        words[0, i] = w0
-        words[1, i] = w1
-        words[2, i] = w2
-        words[3, i] = w3
+def _fill_words(words, half, block, start, c2, c3, k0, k1):
+    for i in range(half):
+        row = start + np.uint64(i)
+        a, b = philox_pair((block, row, c2, c3), (block, row + np.uint64(half), c2, c3), k0, k1)
+        words[0, i], words[1, i], words[2, i], words[3, i] = a
+        words[0, i + half], words[1, i + half], words[2, i + half], words[3, i + half] = b
 
 
 def _filler(transform):
     """Kernel that fills an array with what ``transform`` makes of pairs of words."""
 
     @kernel
-    def fill_pair(words, x, y):
-        for i in range(_TILE):
-            x[i], y[i] = transform(np.uint64(words[0, i]), np.uint64(words[1, i]))
+    def fill_pair(words, others, x, y):
+        for i in range(words.size):
+            x[i], y[i] = transform(np.uint64(words[i]), np.uint64(others[i]))
 
     @kernel
     def fill(out, k0, k1, role, first, first_row, words, tile):
-        # r: replicate; b: block of four columns; i: row; j: column within the block
+        # r: replicate; b: block of four columns; i: row; j: column
         n_replicates, n_columns, n_rows = out.shape
         for r in range(n_replicates):
             replicate = first + np.uint64(r)
             c2 = replicate & MASK
             c3 = (role << np.uint64(24)) | (replicate >> HALF_WORD)
             for b in range((n_columns + 3) // 4):
-                used = min(4, n_columns - 4 * b)
-                for start in range(0, n_rows, _TILE):
-                    _fill_words(words, np.uint64(b), first_row + np.uint64(start), c2, c3, k0, k1)
-                    whole = used == 4 and start + _TILE <= n_rows
-                    for pair in range(0, used, 2):
-                        x, y = tile[pair], tile[pair + 1]
+                for start in range(0, n_rows, _BLOCK):
+                    stop = min(start + _BLOCK, n_rows)
+                    n_tiles = (stop - start + _TILE - 1) // _TILE
+                    _fill_words(words, n_tiles * _TILE // 2, np.uint64(b), first_row + np.uint64(start), c2, c3, k0, k1)
+                    for j in range(4 * b, min(4 * b + 4, n_columns), 2):
+                        w, others = words[j - 4 * b], words[j - 4 * b + 1]
+                        whole = (stop - start) // _TILE * _TILE if j + 1 < n_columns else 0
                         if whole:
-                            c = 4 * b + pair
-                            x, y = out[r, c, start : start + _TILE], out[r, c + 1, start : start + _TILE]
-                        fill_pair(words[pair : pair + 2], x, y)
-                    for j in range(0 if whole else used):
-                        _copy(tile[j], out[r, 4 * b + j, start : start + _TILE])
+                            x, y = out[r, j, start : start + whole], out[r, j + 1, start : start + whole]
+                            fill_pair(w[:whole], others[:whole], x, y)
+                        for at in range(whole, stop - start, _TILE):
+                            fill_pair(w[at : at + _TILE], others[at : at + _TILE], tile[0], tile[1])
+                            for k in range(min(2, n_columns - j)):
+                                _copy(tile[k], out[r, j + k, start + at : min(start + at + _TILE, stop)])
 
     return fill
 
@@ -170,4 +173,4 @@ def _filled(
 
 @kept_by_thread
 def _memory(real: np.dtype) -> tuple[np.ndarray, np.ndarray]:
-    return aligned((4, _TILE), np.uint32), aligned((4, _TILE), real)
+    return aligned((4, _BLOCK), np.uint32), aligned((2, _TILE), real)
