@@ -15,7 +15,7 @@ import numpy as np
 
 from simstudy.kernels.devices import on_cuda
 from simstudy.kernels.jit import aligned, kept_by_thread, kernel
-from simstudy.kernels.philox import HALF_WORD, MASK, box_muller, box_muller_float32, philox_pair, uniform_pair
+from simstudy.kernels.philox import HALF_WORD, MASK, box_muller, box_muller_float32, philox, uniform_pair
 
 
 class Role(IntEnum):
@@ -46,23 +46,40 @@ _BLOCK = 8 * _TILE
 
 @kernel
 def _fill_words(words, half, block, start, c2, c3, k0, k1):
+    # Two rows at once: while one waits for a product, the other goes on.
     for i in range(half):
         row = start + np.uint64(i)
-        a, b = philox_pair((block, row, c2, c3), (block, row + np.uint64(half), c2, c3), k0, k1)
+        a, b = philox(block, row, c2, c3, k0, k1), philox(block, row + np.uint64(half), c2, c3, k0, k1)
         words[0, i], words[1, i], words[2, i], words[3, i] = a
         words[0, i + half], words[1, i + half], words[2, i + half], words[3, i + half] = b
 
 
-def _filler(transform):
-    """Kernel that fills an array with what ``transform`` makes of pairs of words."""
+def _pair_filler(transform):
+    """Kernel that fills two columns with what ``transform`` makes of their words."""
 
     @kernel
-    def fill_pair(words, others, x, y):
+    def fill_whole(words, others, x, y):
         for i in range(words.size):
             x[i], y[i] = transform(np.uint64(words[i]), np.uint64(others[i]))
 
     @kernel
-    def fill(out, k0, k1, role, first, first_row, words, tile):
+    def fill_pair(words, others, x, y, tile):
+        whole = x.size // _TILE * _TILE
+        fill_whole(words[:whole], others[:whole], x[:whole], y[:whole])
+        if whole < x.size:
+            fill_whole(words[whole : whole + _TILE], others[whole : whole + _TILE], tile[0], tile[1])
+            _copy(tile[0], x[whole:])
+            _copy(tile[1], y[whole:])
+
+    return fill_pair
+
+
+def _filler(transform):
+    """Kernel that fills an array with what ``transform`` makes of pairs of words."""
+    fill_pair = _pair_filler(transform)
+
+    @kernel
+    def fill(out, k0, k1, role, first, first_row, words, tile, spare):
         # r: replicate; b: block of four columns; i: row; j: column
         n_replicates, n_columns, n_rows = out.shape
         for r in range(n_replicates):
@@ -72,18 +89,13 @@ def _filler(transform):
             for b in range((n_columns + 3) // 4):
                 for start in range(0, n_rows, _BLOCK):
                     stop = min(start + _BLOCK, n_rows)
-                    n_tiles = (stop - start + _TILE - 1) // _TILE
-                    _fill_words(words, n_tiles * _TILE // 2, np.uint64(b), first_row + np.uint64(start), c2, c3, k0, k1)
+                    half = (stop - start + _TILE - 1) // _TILE * (_TILE // 2)
+                    _fill_words(words, half, np.uint64(b), first_row + np.uint64(start), c2, c3, k0, k1)
                     for j in range(4 * b, min(4 * b + 4, n_columns), 2):
-                        w, others = words[j - 4 * b], words[j - 4 * b + 1]
-                        whole = (stop - start) // _TILE * _TILE if j + 1 < n_columns else 0
-                        if whole:
-                            x, y = out[r, j, start : start + whole], out[r, j + 1, start : start + whole]
-                            fill_pair(w[:whole], others[:whole], x, y)
-                        for at in range(whole, stop - start, _TILE):
-                            fill_pair(w[at : at + _TILE], others[at : at + _TILE], tile[0], tile[1])
-                            for k in range(min(2, n_columns - j)):
-                                _copy(tile[k], out[r, j + k, start + at : min(start + at + _TILE, stop)])
+                        x, y = out[r, j, start:stop], spare[: stop - start]
+                        if j + 1 < n_columns:
+                            y = out[r, j + 1, start:stop]
+                        fill_pair(words[j - 4 * b], words[j - 4 * b + 1], x, y, tile)
 
     return fill
 
@@ -172,5 +184,5 @@ def _filled(
 
 
 @kept_by_thread
-def _memory(real: np.dtype) -> tuple[np.ndarray, np.ndarray]:
-    return aligned((4, _BLOCK), np.uint32), aligned((2, _TILE), real)
+def _memory(real: np.dtype) -> tuple[np.ndarray, ...]:
+    return aligned((4, _BLOCK), np.uint32), aligned((2, _TILE), real), aligned((_BLOCK,), real)

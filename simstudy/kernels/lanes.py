@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from simstudy.kernels.elementary import POWERS_32, POWERS_64, POWERS_OF_PART
+from simstudy.kernels.elementary import PARTS_32, PARTS_64, POWERS_32, POWERS_64
 from simstudy.kernels.jit import SCALES, inlined
 from simstudy.kernels.tiles import STRIDE
 from simstudy.kernels.vectors import (
@@ -55,25 +55,29 @@ def _exp2_by_rounding(powers):
     return exp2
 
 
-@inlined
-def exp2_by_scaling(t0, t1, t2, t3, lowest, magic):
-    """As `exp2_by_rounding`, for any t and −120 ≤ s ≤ 127, but denormal powers vanish: see `flush_denormals`.
+def _exp2_by_scaling(powers):
+    @inlined
+    def exp2(t0, t1, t2, t3, lowest, magic):
+        # As by rounding, for any t, and for s that leave 2^s and its products normal, but denormal powers vanish: see
+        # `flush_denormals`.  2^t of whole parts of an octave, from a table, multiplies a polynomial of the rest, times
+        # 2^s from the magic number, and is scaled by the whole octaves last, lest 2^t overflow: 3 operations of the
+        # units that multiply for 6, 7 for 12 in float64.
+        p0, p1, p2, p3 = power_of_part(t0), power_of_part(t1), power_of_part(t2), power_of_part(t3)
+        f0, f1, f2, f3 = fraction(t0), fraction(t1), fraction(t2), fraction(t3)
+        # The compiler takes its products out of the loop over keys.
+        factor = exponent_of_low_bits(magic)
+        r0 = r1 = r2 = r3 = factor * powers[0]
+        for c in powers[1:]:
+            a = factor * c
+            r0, r1, r2, r3 = f0 * r0 + a, f1 * r1 + a, f2 * r2 + a, f3 * r3 + a
+        return scale(p0 * r0, t0), scale(p1 * r1, t1), scale(p2 * r2, t2), scale(p3 * r3, t3)
 
-    2^t of whole 32nds, from a table, multiplies a polynomial of the rest, times 2^s from the magic number, and is
-    scaled by the whole octaves last, lest 2^t overflow: 3 operations of the units that multiply, for 6.
-    """
-    p0, p1, p2, p3 = power_of_part(t0), power_of_part(t1), power_of_part(t2), power_of_part(t3)
-    f0, f1, f2, f3 = fraction(t0), fraction(t1), fraction(t2), fraction(t3)
-    # The compiler takes these products out of the loop over keys.
-    factor = exponent_of_low_bits(magic)
-    a, b, c = factor * POWERS_OF_PART[0], factor * POWERS_OF_PART[1], factor * POWERS_OF_PART[2]
-    r0, r1, r2, r3 = f0 * a + b, f1 * a + b, f2 * a + b, f3 * a + b
-    r0, r1, r2, r3 = f0 * r0 + c, f1 * r1 + c, f2 * r2 + c, f3 * r3 + c
-    return scale(p0 * r0, t0), scale(p1 * r1, t1), scale(p2 * r2, t2), scale(p3 * r3, t3)
+    return exp2
 
 
 exp2_by_rounding = {"float32": _exp2_by_rounding(POWERS_32), "float64": _exp2_by_rounding(POWERS_64)}
-EXP2 = exp2_by_rounding | ({"float32": exp2_by_scaling} if SCALES else {})
+exp2_by_scaling = {"float32": _exp2_by_scaling(PARTS_32), "float64": _exp2_by_scaling(PARTS_64)}
+EXP2 = exp2_by_scaling if SCALES else exp2_by_rounding
 
 
 @inlined
@@ -120,10 +124,14 @@ def sum_weights(exp2, laid, slopes, limits, q, values, first, size, sums, row, k
     # Sums of a strip by themselves, so that rounding grows with strips and not with keys; both sums in one order, so
     # that the mean of the number 1 is 1.
     mass = total = spread(values.dtype.type(0))
+    # What the last dimensions add never leaves the registers.  Exponents are those of four keys ahead: the processor
+    # looks about a hundred operations ahead, and powers that wait for theirs would fill that window.
+    t = _exponents_of_four(laid, a, last, first, 0, width, row)
     for i in range(0, size, 4):
         place = i * width
-        # What the last dimensions add never leaves the registers.
-        w0, w1, w2, w3 = exp2(*_exponents_of_four(laid, a, last, first, i, width, row), lowest, magic)
+        ahead = _exponents_of_four(laid, a, last, first, min(i + 4, size - 4), width, row)
+        w0, w1, w2, w3 = exp2(*t, lowest, magic)
+        t = ahead
         mass = (((mass + w0) + w1) + w2) + w3
         y = first + i
         total = w1 * repeat(values, y + 1) + (w0 * repeat(values, y) + total)

@@ -63,7 +63,7 @@ def _estimates(exp2, lowest, keys, values, queries, law, memory, lane_memory, es
     # estimates[r, q, h] = sum_i w_i values[r, i] / sum_i w_i
     n_replicates, n_heads, width = len(keys), keys.shape[1], lanes_of(keys)
     near, sums = memory.near, lane_memory.sums
-    mode = flush_denormals(keys)
+    mode = flush_denormals()
     done[:] = True
     for r in range(n_replicates):
         points = queries[r if len(queries) > 1 else 0]
@@ -73,7 +73,7 @@ def _estimates(exp2, lowest, keys, values, queries, law, memory, lane_memory, es
             _sum(exp2, keys[r, h], values[r], law, memory, lane_memory)
             for v in range(len(sums)):
                 set_means(sums[v], v * width, law.least, near, estimates[r, :, h : h + 1], done[r])
-    restore_denormals(keys, mode)
+    restore_denormals(mode)
 
 
 @inlined
@@ -97,7 +97,7 @@ def _moments(exp2, lowest, keys, values, variances, queries, law, memory, lane_m
     n_replicates, n_heads, n_queries, width = len(keys), keys.shape[1], queries.shape[3], lanes_of(keys)
     row, centres, near, limits = memory.rows[0], memory.centres, memory.near, memory.limits
     sums, products = lane_memory.sums, lane_memory.totals
-    mode = flush_denormals(keys)
+    mode = flush_denormals()
     done[:] = True
     for r in range(n_replicates):
         points = queries[r if len(queries) > 1 else 0]
@@ -113,7 +113,7 @@ def _moments(exp2, lowest, keys, values, variances, queries, law, memory, lane_m
         for v in range(len(sums)):
             set_means(sums[v], v * width, law.least, near, means[r], done[r])
             set_grams(products[v], sums[v], v * width, largest, grams[r])
-    restore_denormals(keys, mode)
+    restore_denormals(mode)
 
 
 @inlined

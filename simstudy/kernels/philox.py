@@ -25,32 +25,14 @@ _WEYL_0, _WEYL_1 = np.uint64(0x9E3779B9), np.uint64(0xBB67AE85)
 @device_function
 def philox(c0, c1, c2, c3, k0, k1):
     """Four random 32-bit words of counter (c0, c1, c2, c3) under key (k0, k1), each held in a uint64."""
-    for _ in range(10):
-        c0, c1, c2, c3 = _round(c0, c1, c2, c3, k0, k1)
-        k0, k1 = _next_key(k0, k1)
-    return c0 & MASK, c1 & MASK, c2 & MASK, c3 & MASK
-
-
-@device_function
-def philox_pair(a, b, k0, k1):
-    """The words of two counters (4-tuples), as the lower halves of uint64: while one waits for a product, the other goes on."""
-    for _ in range(10):
-        a, b = _round(*a, k0, k1), _round(*b, k0, k1)
-        k0, k1 = _next_key(k0, k1)
-    return a, b
-
-
-@device_function
-def _round(c0, c1, c2, c3, k0, k1):
     # Upper halves are left as they come: a product looks at the lower ones only.
-    p0 = _MULTIPLIER_0 * (c0 & MASK)
-    p1 = _MULTIPLIER_1 * (c2 & MASK)
-    return (p1 >> HALF_WORD) ^ c1 ^ k0, p1, (p0 >> HALF_WORD) ^ c3 ^ k1, p0
-
-
-@device_function
-def _next_key(k0, k1):
-    return (k0 + _WEYL_0) & MASK, (k1 + _WEYL_1) & MASK
+    for _ in range(10):
+        p0 = _MULTIPLIER_0 * (c0 & MASK)
+        p1 = _MULTIPLIER_1 * (c2 & MASK)
+        c0, c1, c2, c3 = (p1 >> HALF_WORD) ^ c1 ^ k0, p1, (p0 >> HALF_WORD) ^ c3 ^ k1, p0
+        k0 = (k0 + _WEYL_0) & MASK
+        k1 = (k1 + _WEYL_1) & MASK
+    return c0 & MASK, c1 & MASK, c2 & MASK, c3 & MASK
 
 
 # A library's log, sin and cos are scalar calls here; these polynomials vectorise.  Their minimax coefficients are those
@@ -148,7 +130,7 @@ _LOG_32 = tuple(F32(-2.0 * c) for c in (
 _SIN_32 = tuple(F32(c) for c in (-1.9515295891e-4, 8.3321608736e-3, -1.6666654611e-1, 1.0))
 _COS_32 = tuple(F32(c) for c in (2.443315711809948e-5, -1.388731625493765e-3, 4.166664568298827e-2, -0.5, 1.0))
 _TURN_32 = F32(_TURN * _SCALE / 4.0)
-_SIGN_32, _ODD_32, _EIGHTH_32 = U32(1 << 31), U32(1 << 30), U32(1 << 29)
+_SIGN_32, _ODD_32, _EIGHTH_WIDTH_32 = U32(1 << 31), U32(1 << 30), U32(29)
 _ONE_32, _TWO_32, _NONE_32 = U32(1), U32(2), U32(0)
 
 
@@ -182,7 +164,8 @@ def box_muller_float32(w0, w1):
     for k in _COS_32[1:]:
         c = c * z + k
     sine, cosine = F32(radius * (s * t)).view(U32), F32(radius * c).view(U32)
-    quarter = U32(word + _EIGHTH_32)
+    # Bits 30 and 31: the number of that quarter.
+    quarter = U32(U32(U32(word >> _EIGHTH_WIDTH_32) + _ONE_32) << _EIGHTH_WIDTH_32)
     odd = U32(quarter & _ODD_32) != _NONE_32
     x = sine if odd else cosine
     y = cosine if odd else sine

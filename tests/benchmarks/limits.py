@@ -121,10 +121,10 @@ def memory_rate(megabytes: int = 256) -> float:
 def products_needed(size: Size, with_gram: bool) -> float:
     """Fused multiply-adds that one replicate needs at least.
 
-    Projection: d for each projected number.  Then, for every query, key and head: p for the score, 5 (11 in float64,
-    3 beside a table) for the power, 1 or 2 for the sums and (H + 1)/2 for the Gram matrix.
+    Projection: d for each projected number.  Then, for every query, key and head: p for the score, 5 (11 in float64;
+    beside a table 3 and 7) for the power, 1 or 2 for the sums and (H + 1)/2 for the Gram matrix.
     """
-    power = 11 if size.dtype == "float64" else 3 if SCALES else 5
+    power = {"float32": (5, 3), "float64": (11, 7)}[size.dtype][SCALES]
     each = size.p + power + (2 + (size.heads + 1) / 2 if with_gram else 1)
     return size.keys * size.heads * (size.p * size.features + size.queries * each)
 
