@@ -108,15 +108,18 @@ def aim(lowest, keys, points, law, row, centre, slopes, limits, near):
         for q in range(near.size):
             slope[q] = factor * (x[q] - middle)
             reach[q] += (x[q] - middle) * (x[q] - middle)
+    served = 0
     for q in range(near.size):
         highest = largest * (reach[q] if law.distance else np.sqrt(reach[q]))
         shift = law.ceiling - np.ceil(highest)
         near[q] = highest <= law.farthest
-        limits[0, q], magics[q] = law.low - shift, law.magic + shift
+        served += highest <= law.farthest
+        # Where vectors hold queries the lane of one that is not near is computed all the same, and should then be zero:
+        # neither denormal (slow) nor infinite.
+        reach[q] = law.low - shift if highest <= law.farthest else 0
+        magics[q] = law.magic + shift if highest <= law.farthest else 0
+    for q in range(near.size if served < near.size else 0):
         if not near[q]:
-            # Where vectors hold queries its lane is computed all the same, and should then be zero: neither denormal
-            # (slow) nor infinite.
-            limits[0, q] = magics[q] = 0
             slopes[:, q] = 0
 
 
