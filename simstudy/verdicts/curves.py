@@ -21,7 +21,7 @@ from simstudy.design.settings.ensembles import FixedBandwidth
 from simstudy.verdicts.assemble import coordinates
 from simstudy.verdicts.predictions import predict
 
-MOST_ON_A_LINE = 24
+MOST_ON_A_LINE = 16
 """Cells between the levels of one line at most: more would not make a curve look smoother."""
 MOST_BETWEEN = 12
 """Cells between two neighbouring levels at most."""
