@@ -56,7 +56,7 @@ def figure_files(shown: Shown, workers: int) -> dict[str, Files]:
     shown
         What they show.
     workers
-        Processes to draw in at most.  The bytes are the same for any number of them.
+        Processes to draw in at most, this one among them.  The bytes are the same for any number of them.
     """
     names = [*shown.design.figures, Z_SCORES, ALL_CLAIMS]
     workers = min(workers, len(names) // _WORTH_A_PROCESS)
@@ -65,11 +65,13 @@ def figure_files(shown: Shown, workers: int) -> dict[str, Files]:
     # Not forked from this process, whose threads may hold locks that a copy would wait for; nor from a server, which
     # would listen on a socket.
     others = multiprocessing.active_children()
-    with ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), _begin, (shown,)) as pool:
+    with ProcessPoolExecutor(workers - 1, multiprocessing.get_context("spawn"), _begin, (shown,)) as pool:
         try:
             with _interruptions_held():
-                drawn = {name: pool.submit(_files_here, name) for name in names}
-            return {name: files.result() for name, files in drawn.items()}
+                elsewhere = {name: pool.submit(_files_there, name) for name in names}
+            # What no other process has begun, from the last on; they begin with the first.
+            here = {name: _files(shown, name) for name in reversed(names) if elsewhere[name].cancel()}
+            return {name: here[name] if name in here else elsewhere[name].result() for name in names}
         except BaseException:
             # Nobody wants what they are drawing.
             for process in set(multiprocessing.active_children()).difference(others):
@@ -104,12 +106,12 @@ def _end_with_parent() -> None:
 _shown: Shown
 
 
-def _files_here(name: str) -> Files:
+def _files_there(name: str) -> Files:
     return _files(_shown, name)
 
 
 def _files(shown: Shown, name: str) -> Files:
-    # Imported here: with Matplotlib it takes half a second, which a process that has others draw need not wait for.
+    # Imported here: with Matplotlib it takes half a second, and other processes begin meanwhile.
     from simstudy.report.figures import image, lay_out
 
     drawing = _drawing(shown, name)

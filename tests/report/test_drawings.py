@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import Future
 from pathlib import Path
 
 import psutil
@@ -25,10 +26,10 @@ from simstudy.report import drawings
 from simstudy.verdicts import curves
 
 if __name__ == "__main__":
-    drawings._WORTH_A_PROCESS = 2
+    drawings._WORTH_A_PROCESS = 1
     curves.BUDGET = dict.fromkeys(curves.BUDGET, 0)
     design = build_design(Path.cwd())
-    print(len(drawings.figure_files(drawings.Shown(build_results(design), design, [], Path.cwd()), 2)))
+    print(len(drawings.figure_files(drawings.Shown(build_results(design), design, [], Path.cwd()), 3)))
 """
 
 
@@ -58,19 +59,28 @@ def test_figure_files__are_those_of_the_design_and_of_all_cells_and_claims(shown
 
 def test_figure_files__are_the_same_from_several_processes(shown, alone, tmp_path, monkeypatch):
     monkeypatch.setattr(drawings, "_WORTH_A_PROCESS", 2)
-    # So that a drawing by this process would fail.
-    monkeypatch.setattr(drawings, "_files", None)
-    assert figure_files(shown._replace(folder=tmp_path), 2) == alone
+    files, here = drawings._files, []
+
+    def drawn_here(shown, name):
+        here.append(name)
+        return files(shown, name)
+
+    monkeypatch.setattr(drawings, "_files", drawn_here)
+    together = figure_files(shown._replace(folder=tmp_path), 2)
+    assert together == alone and list(together) == list(alone)
+    assert 0 < len(here) < len(alone)
 
 
 def test_figure_files__of_few_figures__are_drawn_where_they_are_asked_for(shown, monkeypatch):
     few = shown._replace(design=shown.design.model_copy(update={"figures": {}}))
-    monkeypatch.setattr(drawings, "_files_here", None)
+    monkeypatch.setattr(drawings, "ProcessPoolExecutor", None)
     assert list(figure_files(few, 64)) == [Z_SCORES, ALL_CLAIMS]
 
 
 def test_figure_files__of_a_process_that_fails__fail(shown, monkeypatch):
     monkeypatch.setattr(drawings, "_WORTH_A_PROCESS", 2)
+    # So that the other process draws all of them.
+    monkeypatch.setattr(Future, "cancel", lambda _: False)
     nowhere = shown._replace(results=shown.results.drop_vars("mse"), folder=Path("/nowhere"))
     with pytest.raises((KeyError, AttributeError)):
         figure_files(nowhere, 2)
