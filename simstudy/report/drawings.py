@@ -65,18 +65,21 @@ def figure_files(shown: Shown, workers: int) -> dict[str, Files]:
     # Not forked from this process, whose threads may hold locks that a copy would wait for; nor from a server, which
     # would listen on a socket.
     others = multiprocessing.active_children()
-    with ProcessPoolExecutor(workers - 1, multiprocessing.get_context("spawn"), _begin, (shown,)) as pool:
-        try:
-            with _interruptions_held():
-                elsewhere = {name: pool.submit(_files_there, name) for name in names}
-            # What no other process has begun, from the last on; they begin with the first.
-            here = {name: _files(shown, name) for name in reversed(names) if elsewhere[name].cancel()}
-            return {name: here[name] if name in here else elsewhere[name].result() for name in names}
-        except BaseException:
-            # Nobody wants what they are drawing.
-            for process in set(multiprocessing.active_children()).difference(others):
-                process.terminate()
-            raise
+    pool = ProcessPoolExecutor(workers - 1, multiprocessing.get_context("spawn"), _begin, (shown,))
+    try:
+        with _interruptions_held():
+            elsewhere = {name: pool.submit(_files_there, name) for name in names}
+        # What no other process has begun, from the last on; they begin with the first.
+        here = {name: _files(shown, name) for name in reversed(names) if elsewhere[name].cancel()}
+        files = {name: here[name] if name in here else elsewhere[name].result() for name in names}
+    except BaseException:
+        # Nobody wants what they are drawing.  Without the first line the pool would complain of what was taken back.
+        pool.shutdown(wait=False, cancel_futures=True)
+        for process in set(multiprocessing.active_children()).difference(others):
+            process.terminate()
+        raise
+    pool.shutdown()
+    return files
 
 
 @contextlib.contextmanager

@@ -5,7 +5,6 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
-import time
 from concurrent.futures import Future
 from pathlib import Path
 
@@ -19,17 +18,22 @@ from simstudy.report.labels import ALL_CLAIMS, Z_SCORES
 from simstudy.report.tables import verdict_lines
 
 DRAWING = """
-import sys
+import time
 from pathlib import Path
 from builders_results import build_design, build_results
 from simstudy.report import drawings
-from simstudy.verdicts import curves
 
+
+def draw_for_ever(_shown, name):
+    print("drawing", name, flush=True)
+    time.sleep(600)
+
+
+# Processes that draw read this, too.
+drawings._WORTH_A_PROCESS, drawings._files = 1, draw_for_ever
 if __name__ == "__main__":
-    drawings._WORTH_A_PROCESS = 1
-    curves.BUDGET = dict.fromkeys(curves.BUDGET, 0)
     design = build_design(Path.cwd())
-    print(len(drawings.figure_files(drawings.Shown(build_results(design), design, [], Path.cwd()), 3)))
+    drawings.figure_files(drawings.Shown(build_results(design), design, [], Path.cwd()), 3)
 """
 
 
@@ -91,15 +95,15 @@ def test_processes_that_draw__end_with_the_one_that_waits_for_them(by, tmp_path)
     script = tmp_path / "draw.py"
     script.write_text(DRAWING)
     tests = str(Path(__file__).parents[1])
+    out = subprocess.PIPE
     drawing = subprocess.Popen(
-        [sys.executable, script], cwd=tmp_path, env={"PYTHONPATH": tests}, stderr=subprocess.PIPE, text=True
+        [sys.executable, script], cwd=tmp_path, env={"PYTHONPATH": tests}, stdout=out, stderr=out, text=True
     )
-    workers = []
-    while len(workers) < 2 and drawing.poll() is None:
-        every = psutil.Process(drawing.pid).children(recursive=True)
-        workers = [each for each in every if "spawn_main" in " ".join(each.cmdline())]
+    begun = {drawing.stdout.readline() for _ in range(3)}
+    assert len(begun) == 3 and all(each.startswith("drawing ") for each in begun)
+    every = psutil.Process(drawing.pid).children(recursive=True)
+    workers = [each for each in every if "spawn_main" in " ".join(each.cmdline())]
     assert len(workers) == 2
-    time.sleep(0.5)  # until they have been told what to draw
     for each in (drawing, *workers) if by == signal.SIGINT else (drawing,):
         each.send_signal(by)  # a terminal interrupts all of them
     said = drawing.communicate(timeout=60)[1]
