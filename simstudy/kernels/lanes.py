@@ -226,12 +226,10 @@ def _add_to_four(sums, place, w, a, b, c, d):
 @inlined
 def add_lanes(lane_products, totals):
     """Add the products of the lanes to their totals, and set them to zero."""
-    for block in range(len(totals)):
-        for k in range(16):
-            row, total = lane_products[block, k], totals[block, k]
-            for lane in range(row.size):
-                total[lane] += row[lane]
-    lane_products[:] = 0
+    none = spread(lane_products.dtype.type(0))
+    for place in range(0, lane_products.size, lanes_of(lane_products)):
+        add_in_float64(totals, place, load(lane_products, place))
+        store(lane_products, place, none)
 
 
 @inlined
