@@ -81,7 +81,8 @@ def note_made(store: Store, name: str, origin: str, files: Iterable[str], batche
 def digest_of(dataset: xr.Dataset) -> str:
     """Return the digest of all names, values and attributes: netCDF may write the same ones as other bytes."""
     digest = hashlib.sha256(repr((dataset.sizes, dataset.attrs)).encode())
-    for name, variable in sorted(dataset.variables.items(), key=str):
+    for name in sorted(dataset.variables, key=str):
+        variable = dataset.variables[name]
         values = variable.values.tolist() if variable.dtype.hasobject else variable.values.tobytes()
         digest.update(repr((name, variable.dims, variable.dtype, variable.attrs, values)).encode())
     return digest.hexdigest()

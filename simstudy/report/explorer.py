@@ -28,12 +28,13 @@ def explored(results: xr.Dataset, design: Design) -> dict[str, Any]:
     of each measure estimate, MCSE, exact theory and leading order, or nothing where it has no estimate.
     """
     rows, measures = coordinates_of(results), _measures(results)
+    replicates, failed = results["n_replicates"].values.tolist(), results["n_failed"].values.tolist()
     cells = [
         {
             "number": number,
             "levels": [level_name(level(row, factor)) for factor in design.factors[planned.grid]],
-            "replicates": int(results.n_replicates[number]),
-            "failed": int(results.n_failed[number]),
+            "replicates": replicates[number],
+            "failed": failed[number],
             "seed": planned.cell.simulation.seed,
             # Cells with the same see the same data; a replicate of them is told by its number.
             "data": planned.cell.data_id[:12],

@@ -280,12 +280,15 @@ def _rows(cells: xr.Dataset, levels: list[list[str]], measures: list[str]) -> It
     """Cells in the table of results: levels, counts, and of each measure the estimate ± MCSE and the theories."""
     # By columns: to take one cell of a data set copies its hundred variables.
     columns = {name: _columns(cells, name) for name in measures}
+    replicates, failed, reached = (
+        cells[name].values.tolist() for name in ("n_replicates", "n_failed", "precision_reached")
+    )
     for i, row in enumerate(levels):
         yield {
             "levels": row,
-            "n_replicates": int(cells.n_replicates.values[i]),
-            "n_failed": int(cells.n_failed.values[i]),
-            "reached": bool(cells.precision_reached.values[i]),
+            "n_replicates": replicates[i],
+            "n_failed": failed[i],
+            "reached": bool(reached[i]),
             "measures": [
                 [with_error(estimate[i], mcse[i]) + given_draws(mcse[i], given[i]), *(number(each[i]) for each in told)]
                 for estimate, mcse, given, *told in columns.values()

@@ -73,35 +73,37 @@ class VerdictLine(NamedTuple):
 
 def verdict_lines(results: xr.Dataset, confirmed: Sequence[Confirmed] = ()) -> list[VerdictLine]:
     """Return one line for each claim, in the order of the design; none if the design makes no claim."""
-    claims = results.get("claim", xr.DataArray([])).values
     own = "confirmed" if results.attrs.get("seal") else "pilot"
-    return [_line(results.sel(claim=claim), own, confirmed) for claim in claims]
+    # By columns: to take one claim of a data set copies its hundred variables.
+    of_claims = [str(name) for name, variable in results.variables.items() if variable.dims == ("claim",)]
+    rows = zip(*(results.variables[name].values.tolist() for name in of_claims), strict=True)
+    return [_line(dict(zip(of_claims, row, strict=True)), own, confirmed) for row in rows]
 
 
-def _line(claim: xr.Dataset, own: str, confirmed: Sequence[Confirmed]) -> VerdictLine:
-    name = str(claim.claim.item())
-    estimate, mcse = float(claim.verdict_estimate), float(claim.verdict_mcse)
-    claimed = float(claim.claimed_lower), float(claim.claimed_upper)
-    confidence = float(claim.confidence_lower), float(claim.confidence_upper)
-    found = [(own, Found(str(claim.verdict.item()), estimate, mcse, confidence))]
+def _line(claim: dict[str, Any], own: str, confirmed: Sequence[Confirmed]) -> VerdictLine:
+    name = claim["claim"]
+    estimate, mcse = claim["verdict_estimate"], claim["verdict_mcse"]
+    claimed = claim["claimed_lower"], claim["claimed_upper"]
+    confidence = claim["confidence_lower"], claim["confidence_upper"]
+    found = [(own, Found(claim["verdict"], estimate, mcse, confidence))]
     found += [(f"confirmed {each.folder}", each.found[name]) for each in confirmed if name in each.found]
     return VerdictLine(
         claim=name,
-        statement=str(claim.statement.item()),
-        origin=str(claim.origin.item()),
-        verdict=str(claim.verdict.item()),
-        declared=str(claim.declared_verdict.item()),
+        statement=claim["statement"],
+        origin=claim["origin"],
+        verdict=claim["verdict"],
+        declared=claim["declared_verdict"],
         confirmed=verdict_of(name, confirmed),
-        statistic=str(claim.statistic.item()) or str(claim.no_verdict_because.item()),
+        statistic=claim["statistic"] or claim["no_verdict_because"],
         estimate=_estimate(found[0][1]),
         draws=_draws(claim),
-        reason=str(claim.these_draws.item()),
+        reason=claim["these_draws"],
         claimed=between(*claimed),
         confidence=between(*confidence, digits=6),
-        p_against=p_value_text(float(claim.p_against)),
-        p_in_favour=p_value_text(float(claim.p_in_favour)),
-        comparisons=int(claim.verdict_comparisons),
-        why=str(claim.no_verdict_because.item()),
+        p_against=p_value_text(claim["p_against"]),
+        p_in_favour=p_value_text(claim["p_in_favour"]),
+        comparisons=int(claim["verdict_comparisons"]),
+        why=claim["no_verdict_because"],
         runs=tuple((which, run, _estimate(run)) for which, run in found),
         picture=picture(claimed, [run for _, run in found]),
     )
@@ -111,9 +113,9 @@ def _estimate(run: Found) -> str:
     return number(run.estimate) if math.isnan(run.mcse) else with_error(run.estimate, run.mcse)
 
 
-def _draws(claim: xr.Dataset) -> str:
+def _draws(claim: dict[str, Any]) -> str:
     """What the error of the estimate is of, and the error given what was drawn beside that over a population."""
-    return str(claim.verdict_draws.item()) + given_draws(float(claim.verdict_mcse), float(claim.verdict_mcse_given))
+    return claim["verdict_draws"] + given_draws(claim["verdict_mcse"], claim["verdict_mcse_given"])
 
 
 def p_value_text(value: float) -> str:
