@@ -20,6 +20,7 @@ from simstudy.design.settings.ensembles import FittedCombination, NadarayaWatson
 from simstudy.design.settings.tiling import passes_in_tiles
 from simstudy.kernels import project
 from simstudy.kernels.devices import on_cuda
+from simstudy.kernels.errors import mean_variances
 
 _LAYERS = {"multi_head_attention": multi_head_attention, "torch_multi_head_attention": torch_multi_head_attention}
 
@@ -75,7 +76,7 @@ class NadarayaWatson:
         means, gram, log_mass = (evaluate_in_tiles if tiled else _evaluate)(cell, shared, key, queries)
         statistics = {}
         if gram is not None and self._attends:
-            statistics[ATTENDED] = np.asarray(gram).mean(axis=(1, 2, 3)) / cell.data.noise_sd**2
+            statistics[ATTENDED] = mean_variances(gram) / cell.data.noise_sd**2
         if cell.estimator.reference != "none":
             statistics["discrepancy"] = self._discrepancy(shared, key, np.asarray(means))
         combination = cell.estimator.combination

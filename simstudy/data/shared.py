@@ -25,9 +25,11 @@ class SharedData:
         self._known: dict[tuple[Any, ...], Any] = {}
 
     def _once(self, address: tuple[Any, ...], compute: Callable[[], Any]) -> Any:
-        if address not in self._known:
-            self._known[address] = compute()
-        return self._known[address]
+        # Addresses hold records, whose digest takes longer than the look.
+        found = self._known.get(address)
+        if found is None:
+            found = self._known[address] = compute()
+        return found
 
     def split(self, n_parts: int) -> Iterator[SharedData]:
         """Yield the data of consecutive replicates apart, the same number in each part."""

@@ -177,15 +177,15 @@ def draw_noise(cell: Cell, first: int, count: int) -> np.ndarray:
 
 
 @singledispatch
-def _relative_variance(noise, x1: np.ndarray) -> np.ndarray:
+def _relative_variance(noise, x1: np.ndarray) -> float | np.ndarray:
     """Var(noise | X) / noise_sd**2 from the first feature x1 (R, n)."""
     raise TypeError(f"no noise distribution {noise!r}")
 
 
 @_relative_variance.register(GaussianNoise)
 @_relative_variance.register(StudentNoise)
-def _(noise: GaussianNoise | StudentNoise, x1: np.ndarray) -> np.ndarray:
-    return np.ones_like(x1)
+def _(_noise: GaussianNoise | StudentNoise, _x1: np.ndarray) -> float:
+    return 1.0
 
 
 @_relative_variance.register
@@ -210,13 +210,13 @@ def noise_variance(cell: Cell, keys: np.ndarray) -> np.ndarray:
     noise, sd = cell.data.noise, cell.data.noise_sd
     if isinstance(noise, ResidualNoise):
         return np.full_like(keys[:, 0], 0.0 if noise.paired else (sd * cell.rows.residuals.std()) ** 2)
-    return sd**2 * _relative_variance(noise, keys[:, 0])
+    return np.full_like(keys[:, 0], sd**2 * _relative_variance(noise, keys[:, 0]))
 
 
 def variance_waves(cell: Cell) -> Waves:
     """Return what `noise_variance` is of a key; raise TypeError where no key decides it."""
     # All that are known at a point are quadratic in its first feature, and so follow from two values.
-    constant, at_one = cell.data.noise_sd**2 * _relative_variance(cell.data.noise, np.array([0.0, 1.0]))
+    constant, at_one = np.full(2, cell.data.noise_sd**2 * _relative_variance(cell.data.noise, np.array([0.0, 1.0])))
     m = polynomial(cell.data.n_features)
     m.curvature[0, 0] = at_one - constant
     return m._replace(amplitudes=np.array([constant]), waves=np.zeros((1, len(m.gradient))), phases=np.zeros(1))

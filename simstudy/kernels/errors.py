@@ -76,12 +76,14 @@ def mean_squares(means: np.ndarray, gram: np.ndarray | None, target: np.ndarray)
 
         return to_host(cuda.mean_squares(means, gram, target))[0]
     found = np.empty(len(means))
-    variances = (
-        np.empty((len(means), 0))
-        if gram is None
-        else writable(gram, float).reshape(len(means), math.prod(gram.shape[1:]))
-    )
-    _mean_squares(writable(means, float), target, variances, found)
+    _mean_squares(writable(means, float), target, found)
+    return found if gram is None else found + mean_variances(gram)
+
+
+def mean_variances(gram: np.ndarray) -> np.ndarray:
+    """Mean over queries of the variance of the average of heads: float64 (R,) from covariances (R, Q, H, H)."""
+    found = np.empty(len(gram))
+    _average(*_in_rows(writable(np.asarray(gram), float)), found)
     return found
 
 
@@ -163,20 +165,27 @@ def _sum_over_pairs(bias, products, overlap, work, sums):
 
 
 @kernel
-def _mean_squares(means, target, variances, found):
-    # found[r] = mean_q ((mean_h means[r, q, h] - target[q])^2 + mean_hg variances[r, q, h, g])
+def _mean_squares(means, target, found):
+    # found[r] = mean_q (mean_h means[r, q, h] - target[q])^2
     n_queries, n_heads = means.shape[1:]
     for r in range(len(means)):
-        squares = variance = 0.0
+        squares = 0.0
         for q in range(n_queries):
             total = 0.0
             for h in range(n_heads):
                 total += means[r, q, h]
             squares += (total / n_heads - target[q]) ** 2
-        of_replicate = variances[r]
-        for i in range(of_replicate.size):
-            variance += of_replicate[i]
-        found[r] = (squares + variance / (n_heads * n_heads)) / n_queries
+        found[r] = squares / n_queries
+
+
+@kernel
+def _average(rows, found):
+    # found[r] = mean_i rows[r, i]
+    for r in range(len(rows)):
+        row, total = rows[r], 0.0
+        for i in range(row.size):
+            total += row[i]
+        found[r] = total / row.size
 
 
 @kept_by_thread
