@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 
 import numpy as np
 
@@ -27,6 +28,8 @@ _LAYERS = {"multi_head_attention": multi_head_attention, "torch_multi_head_atten
 
 Prepared = tuple[np.ndarray, np.ndarray, Array]
 """Key projections, projected queries, and diversity indices (one row for each replicate or one for all)."""
+_SMALL = 1 << 14
+"""Numbers of heads and queries of a cell, 128 KiB: those of a thousand cells are no burden."""
 
 
 def _prepare(cell: Cell, points: np.ndarray, key: np.ndarray, query: np.ndarray, indices: Array) -> Prepared:
@@ -38,14 +41,25 @@ def _prepare(cell: Cell, points: np.ndarray, key: np.ndarray, query: np.ndarray,
     return key.astype(real), queries, indices
 
 
-@functools.lru_cache(maxsize=128)
+def _kept(prepare: Callable[..., Prepared]) -> Callable[..., Prepared]:
+    """Keep what is prepared for cells: for a thousand where it is small, for a few where it is large."""
+    small, large = functools.lru_cache(maxsize=1024)(prepare), functools.lru_cache(maxsize=32)(prepare)
+
+    def kept(cell: Cell, *given: bool) -> Prepared:
+        numbers = cell.heads.n_heads * cell.heads.head_dim * (cell.data.n_features + cell.n_queries)
+        return (small if numbers <= _SMALL else large)(cell, *given)
+
+    return kept
+
+
+@_kept
 def _fixed_heads(cell: Cell) -> Prepared:
     """Projections of heads that replicates share, and their diversity: what takes longer than a short batch."""
     key, query = projections_of(cell)
     return key, query, diversity_indices(key, cell.bandwidth)[None]
 
 
-@functools.lru_cache(maxsize=32)
+@_kept
 def _fixed(cell: Cell, _on_cuda: bool) -> Prepared:
     # Heads that are no population are those of any batch.
     own = cell if "heads" in cell.population else cell.in_batch(0)
@@ -76,7 +90,7 @@ class NadarayaWatson:
         means, gram, log_mass = (evaluate_in_tiles if tiled else _evaluate)(cell, shared, key, queries)
         statistics = {}
         if gram is not None and self._attends:
-            statistics[ATTENDED] = mean_variances(gram) / cell.data.noise_sd**2
+            statistics[ATTENDED] = mean_variances(means, gram) / cell.data.noise_sd**2
         if cell.estimator.reference != "none":
             statistics["discrepancy"] = self._discrepancy(shared, key, np.asarray(means))
         combination = cell.estimator.combination

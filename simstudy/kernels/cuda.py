@@ -2,19 +2,16 @@
 
 Arrays stay there until something on the host asks for them.  The order of all sums depends on nothing but the number
 of keys, heads or replicates.
-
 Heads follow the plain formula of `shifts`, in one pass.  A block of threads takes the keys by tiles for one query of a
-replicate.  Each warp weighs them for heads of its own and leaves the weights in shared memory; then it multiplies those
-of one head with its own and with those of the heads that follow, the first after the last, half a turn in all.  Sums
-over a tile are of the type of the keys, in registers, and meet by shuffles; sums over tiles are float64.  Weights are
-relative to the nearest key so far: a nearer one scales down what was summed before.
+replicate.  Each warp weighs them for heads of its own, relative to the nearest key so far, and leaves the weights in
+shared memory; then it multiplies those of one head with its own and with those of the heads that follow, half a turn in
+all.  Sums over a tile are of the type of the keys, in registers, and meet by shuffles; sums over tiles are float64.
 """
 
 from __future__ import annotations
 
 import functools
 import math
-import threading
 from typing import Any
 
 import numpy as np
@@ -26,18 +23,15 @@ from simstudy.kernels.shifts import law_of
 
 cuda = cuda_compiler()
 
-# Index legend: r replicate, i key or row, j feature, c column of the stacked projections, q query, h and g head,
-# k dimension of a head or number, a wave, b block; s: r, or 0 where all replicates have the same.
+# Index legend: r replicate, i key or row, j feature or column of a block, c column of the stacked projections, q query,
+# h and g head, k dimension of a head or number, a wave, b block; s: r, or 0 where all replicates have the same.
 
-LANES, WARPS, OWN_BYTES = (8, 2, 16) if cuda_simulated() else (32, 16, 16)
-"""Threads of a warp, warps of a block, bytes of the weights that a lane makes of a tile for one head.
-
-Few on the simulator, whose threads are those of Python.
+LANES, WARPS, OWN_BYTES, TILE_BYTES = (*((8, 2) if cuda_simulated() else (32, 16)), 16, 40 << 10)
+"""Threads of a warp and warps of a block, few on the simulator, whose threads are those of Python (shuffles, which it
+lacks, come with the tests); bytes of the weights of a tile that a lane makes for one head, and a block for all at most.
 """
-TILE_BYTES = 40 << 10
-"""Weights of a tile for all heads of a block take no more."""
-# Distances between lanes that, one after the other, lead from every lane to every other.
-_STEPS = tuple(LANES >> k for k in range(1, LANES.bit_length()))
+# All lanes; distances between them that, one after the other, lead from every lane to every other.
+_ALL, _STEPS = 0xFFFFFFFF, tuple(LANES >> k for k in range(1, LANES.bit_length()))
 _THREADS, _ROLE_SHIFT, _LN_2 = LANES * WARPS // 2, np.uint64(24), math.log(2.0)
 
 
@@ -48,24 +42,21 @@ def fill(transform: Any, shape: tuple[int, ...], real: Any, *address: np.uint64)
 
 def project(keys: Any, projections: np.ndarray) -> Any:
     """Project the keys of each replicate by each head: as `kernels.project`, but the array stays on the device."""
-    n_heads, n_features, head_dim = projections.shape[-3:]
-    stacked = np.moveaxis(projections.reshape((-1, n_heads, n_features, head_dim)), -1, -2)
-    rows = stacked.reshape(len(stacked), n_heads * head_dim, n_features)
-    shape, real = (keys.shape[0], rows.shape[1], keys.shape[2]), keys.dtype
-    projected = _made(_project, shape, real, shape[0] * shape[2], on_device(keys, real), on_device(rows, real))
-    return projected.reshape(shape[0], n_heads, head_dim, shape[2])
+    rows = np.moveaxis(projections.reshape((-1, *projections.shape[-3:])), -1, -2)
+    (_, n_heads, head_dim, _), n_replicates, n_keys = rows.shape, keys.shape[0], keys.shape[2]
+    shape, flat = (n_replicates, n_heads * head_dim, n_keys), rows.reshape(len(rows), n_heads * head_dim, -1)
+    data = (on_device(x, keys.dtype) for x in (keys, flat))
+    return _made(_project, shape, keys.dtype, n_replicates * n_keys, *data).reshape(-1, n_heads, head_dim, n_keys)
 
 
 def evaluate(function: Any, keys: Any) -> Any:
     """Values (R, n) of a function, a `data.regression.Waves`, of keys (R, d, n) on the device, where they stay."""
-    # Its polynomial by coefficients of products of two features, one of which may be the number 1 after the last.
+    # Its polynomial by products of two features, one of which may be the number 1 after the last; no array is empty.
     matrix = np.column_stack([function.curvature, function.gradient])
     products = np.column_stack([matrix[np.nonzero(matrix)], np.argwhere(matrix)])
     waves = np.column_stack([function.amplitudes, function.phases, function.waves])
-    # An array may not be empty there.
     terms = (on_device(np.pad(x, ((0, 1), (0, 0))), np.float64) for x in (products, waves))
-    n_replicates, _, n_keys = keys.shape
-    return _made(_evaluate, (n_replicates, n_keys), keys.dtype, n_replicates * n_keys, keys, *terms)
+    return _made(_evaluate, keys.shape[::2], keys.dtype, keys.shape[0] * keys.shape[2], keys, *terms)
 
 
 def nw_estimates(keys: Any, values: Any, queries: np.ndarray, bandwidth: float, logits: str) -> np.ndarray:
@@ -92,11 +83,10 @@ def nw_moments(
     return found[0], found[1], found[2] if with_mass else None
 
 
-def mean_squares(means: Any, grams: Any, target: np.ndarray) -> Any:
-    """Mean square error over queries of the average of all heads, for targets (Q,): (R,), not finite if undefined."""
-    n_replicates = means.shape[0]
-    there = on_device(target, np.float64)
-    return _made(_average, (n_replicates,), np.float64, LANES * n_replicates, means, grams, there)
+def mean_squares(means: Any, grams: Any, target: np.ndarray, factor: float = 1.0) -> Any:
+    """Mean square error over queries of the average of heads, squares by a factor: (R,), not finite if undefined."""
+    numbers = means, grams, on_device(target, np.float64), factor
+    return _made(_mean, means.shape[:1], np.float64, LANES * means.shape[0], *numbers)
 
 
 def sum_replicates(means: Any, grams: Any, target: np.ndarray, n_blocks: int) -> tuple[np.ndarray, ...]:
@@ -116,30 +106,10 @@ def _made(kernel: Any, shape: tuple[int, ...], real: Any, n_threads: int, *argum
     return out
 
 
-if cuda_simulated():
-    _meetings, _shown = [threading.Barrier(LANES) for _ in range(WARPS)], [0.0] * LANES * WARPS
-
-    def exchange(x, step):
-        """What lane ^ step has in the place of x: the simulator knows no shuffles, so lanes meet and look."""
-        t = cuda.threadIdx.x
-        _shown[t] = x
-        _meetings[t // LANES].wait()
-        found = _shown[t ^ step]
-        _meetings[t // LANES].wait()
-        return found
-
-else:
-
-    @cuda_function
-    def exchange(x, step):
-        """What lane ^ step has in the place of x."""
-        return cuda.shfl_xor_sync(0xFFFFFFFF, x, step)
-
-
 @cuda_function
 def _sum_of_lanes(x):
     for step in _STEPS:
-        x += exchange(x, step)
+        x += cuda.shfl_xor_sync(_ALL, x, step)
     return x
 
 
@@ -149,7 +119,6 @@ def _filler(transform: Any) -> Any:
 
     @cuda_kernel
     def fill_counter(out, k0, k1, role, first):
-        # b: block of four columns; j: column within it
         n_replicates, n_columns, n_rows = out.shape
         n_blocks, at = (n_columns + 3) // 4, cuda.grid(1)
         if at < n_replicates * n_blocks * n_rows:
@@ -157,10 +126,9 @@ def _filler(transform: Any) -> Any:
             replicate = first + np.uint64(r)
             c3 = (role << _ROLE_SHIFT) | (replicate >> HALF_WORD)
             w0, w1, w2, w3 = words(np.uint64(b), np.uint64(i), replicate & MASK, c3, k0, k1)
-            x0, x1 = pair(w0, w1)
-            x2, x3 = pair(w2, w3)
+            numbers = pair(w0, w1) + pair(w2, w3)
             for j in range(min(4, n_columns - 4 * b)):
-                out[r, 4 * b + j, i] = (x0 if j == 0 else x1) if j < 2 else (x2 if j == 2 else x3)
+                out[r, 4 * b + j, i] = numbers[j]
 
     return fill_counter
 
@@ -168,16 +136,13 @@ def _filler(transform: Any) -> Any:
 @cuda_kernel
 def _project(projected, keys, rows):
     # projected[r, c, i] = sum_j rows[s, c, j] * keys[r, j, i], a thread for each key
-    n_replicates, n_columns, n_keys = projected.shape
-    at = cuda.grid(1)
-    if at < n_replicates * n_keys:
-        r, i = at // n_keys, at % n_keys
-        s = r if rows.shape[0] > 1 else 0
-        for c in range(n_columns):
-            total = keys.dtype.type(0)
-            for j in range(keys.shape[1]):
-                total += rows[s, c, j] * keys[r, j, i]
-            projected[r, c, i] = total
+    r, i = cuda.grid(1) // keys.shape[2], cuda.grid(1) % keys.shape[2]
+    s = r if rows.shape[0] > 1 else 0
+    for c in range(rows.shape[1] if r < keys.shape[0] else 0):
+        total = keys.dtype.type(0)
+        for j in range(keys.shape[1]):
+            total += rows[s, c, j] * keys[r, j, i]
+        projected[r, c, i] = total
 
 
 @cuda_kernel
@@ -197,12 +162,10 @@ def _evaluate(values, keys, products, waves):
         values[r, i] = total
 
 
-# Sizes of arrays must be constants; what shall lie in registers is indexed by loops of constant length alone.
-
-
 @functools.cache
 def weigher_of(precision: str, n_heads: int, multiplies: bool) -> tuple[Any, int, int]:
     """Return the kernel for so many heads, how many blocks share them at one query, and warps of each: its heads."""
+    # Sizes of arrays must be constants; what shall lie in registers is indexed by loops of constant length alone.
     real, n_blocks = np.dtype(precision), -(-n_heads // WARPS)
     n_warps, n_partners = -(-n_heads // n_blocks), n_heads // 2 + 1 if multiplies else 0
     n_rows = min(n_heads, n_warps + n_heads // 2) if multiplies else n_warps
@@ -217,10 +180,7 @@ def weigher_of(precision: str, n_heads: int, multiplies: bool) -> tuple[Any, int
         weights = cuda.shared.array((n_rows, n_tile), keys.dtype)
         # Of each row: nearest score, sums of weights and of weighted values, and what a tile left of earlier sums.
         states = cuda.shared.array((n_rows, 4), np.float64)
-        sums = cuda.local.array(n_sums, np.float64)
-        s = r if queries.shape[0] > 1 else 0
-        for k in range(n_sums):
-            sums[k] = 0.0
+        sums, s = cuda.local.array(n_sums, np.float64), r if queries.shape[0] > 1 else 0
         for row in range(warp, n_rows, n_warps):
             states[row, 0], states[row, 1], states[row, 2] = largest, 0.0, 0.0
         for start in range(0, values.shape[1], n_tile):
@@ -229,7 +189,8 @@ def weigher_of(precision: str, n_heads: int, multiplies: bool) -> tuple[Any, int
                 weigh(keys[r, h], values[r], queries[s, q, h], distance, rate, lane, start, states[row], weights[row])
             cuda.syncthreads()
             for k in range(n_sums):
-                sums[k] = multiply(weights, variances[r, start:], states, warp, lane, k * LANES, sums[k])
+                before = sums[k] if start else 0.0
+                sums[k] = multiply(weights, variances[r, start:], states, warp, lane, k * LANES, before)
             cuda.syncthreads()
         h, mass = (first + warp) % n_heads, states[warp, 1]
         # The nearest key has weight 1, unless no logit is finite.
@@ -262,7 +223,7 @@ def _weigh(n_own: int) -> Any:
             # A NaN score need not be found: it makes its own weight NaN.
             lowest = scores[own] if scores[own] < lowest else lowest
         for step in _STEPS:
-            lowest = min(lowest, exchange(lowest, step))
+            lowest = min(lowest, cuda.shfl_xor_sync(_ALL, lowest, step))
         for own in range(n_own):
             w = math.exp2(rate * (lowest - scores[own]))
             mass += w
@@ -296,12 +257,12 @@ def _multiply(n_own: int, n_partners: int) -> Any:
 
 
 @cuda_kernel
-def _average(squares, means, grams, target):
-    # squares[r] = the average over q, h and g of (means[r, q, h] - m_q) (means[r, q, g] - m_q) + grams[r, q, h, g]
+def _mean(squares, means, grams, target, factor):
+    # squares[r] = average over q, h, g of factor (means[r, q, h] - m_q) (means[r, q, g] - m_q) + grams[r, q, h, g]
     r, lane, n_heads, total = cuda.grid(1) // LANES, cuda.grid(1) % LANES, means.shape[2], 0.0
     for at in range(lane, target.size * n_heads**2 if r < squares.size else 0, LANES):
         q, h, g = at // n_heads**2, at // n_heads % n_heads, at % n_heads
-        total += (means[r, q, h] - target[q]) * (means[r, q, g] - target[q]) + grams[r, q, h, g]
+        total += factor * (means[r, q, h] - target[q]) * (means[r, q, g] - target[q]) + grams[r, q, h, g]
     total = _sum_of_lanes(total)
     if r < squares.size:
         squares[r] = total / (target.size * n_heads**2)

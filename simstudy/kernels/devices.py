@@ -22,6 +22,7 @@ from simstudy.kernels.jit import cuda_compiler, cuda_simulated, processor
 MOST_HEADS = 288
 """Of a cell on a GPU: float64 weights of a tile for so many fit into the memory that a block of threads shares."""
 _COMPILERS = "numba-cuda", "nvidia-nvvm", "nvidia-nvjitlink"
+stream = functools.cache(lambda: cuda_compiler().stream())  # in which all copies and kernels follow one another
 # Of its own in each thread, so that threads cannot disturb each other.
 _device: ContextVar[str] = ContextVar("device", default="cpu")
 
@@ -53,8 +54,7 @@ def on_device(x: Any, real: Any) -> Any:
     page = cuda_compiler().pinned_array(x.shape, real)
     page[...] = x
     there = cuda_compiler().to_device(page, stream=stream())
-    # Kept as long as it may be read.
-    there.page = page
+    there.page = page  # kept as long as it may be read
     return there
 
 
@@ -67,18 +67,10 @@ def to_host(*arrays: Any) -> list[np.ndarray]:
     return pages
 
 
-@functools.cache
-def stream() -> Any:
-    """Return the stream in which all copies and kernels of this process follow one another."""
-    return cuda_compiler().stream()
-
-
 def hardware(device: str) -> str:
     """Return what decides the last bits on a device: type and features of the processor, GPU and its compiler."""
-    if device == "cpu":
-        return processor()
     # The host still makes data of random numbers, and moments of estimates.
-    return f"{processor()} + {gpu_name()}"
+    return processor() if device == "cpu" else f"{processor()} + {gpu_name()}"
 
 
 def gpu_name() -> str:
@@ -93,17 +85,13 @@ def gpu_name() -> str:
 
 def visible_gpus() -> list[str]:
     """Return the names by which the environment variable CUDA_VISIBLE_DEVICES selects each usable GPU."""
-    given = os.environ.get("CUDA_VISIBLE_DEVICES", "")
-    count = len(cuda_compiler().gpus)
+    given, count = os.environ.get("CUDA_VISIBLE_DEVICES", ""), len(cuda_compiler().gpus)
     return given.split(",")[:count] if given else [str(number) for number in range(count)]
 
 
 def cuda_problem() -> str:
     """Return why no GPU can be used and what to do, empty if one can."""
-    if cuda_simulated():
-        return ""
-    if importlib.util.find_spec("numba_cuda") is None:
+    if importlib.util.find_spec("numba_cuda") is None and not cuda_simulated():
         return "the extra for GPUs is not installed; pip install 'simstudy[cuda]'"
-    if not cuda_compiler().is_available():
-        return "no CUDA GPU can be used here (is there one, with its driver?)"
-    return ""
+    usable = cuda_compiler().is_available()
+    return "" if usable else "no CUDA GPU can be used here (is there one, with its driver?)"

@@ -77,13 +77,17 @@ def mean_squares(means: np.ndarray, gram: np.ndarray | None, target: np.ndarray)
         return to_host(cuda.mean_squares(means, gram, target))[0]
     found = np.empty(len(means))
     _mean_squares(writable(means, float), target, found)
-    return found if gram is None else found + mean_variances(gram)
+    return found if gram is None else found + mean_variances(means, gram)
 
 
-def mean_variances(gram: np.ndarray) -> np.ndarray:
-    """Mean over queries of the variance of the average of heads: float64 (R,) from covariances (R, Q, H, H)."""
+def mean_variances(means: np.ndarray, gram: np.ndarray) -> np.ndarray:
+    """Mean over queries of the variance of the average of heads given the keys: float64 (R,)."""
+    if is_there(gram):
+        from simstudy.kernels import cuda
+
+        return to_host(cuda.mean_squares(means, gram, np.zeros(means.shape[1]), 0.0))[0]
     found = np.empty(len(gram))
-    _average(*_in_rows(writable(np.asarray(gram), float)), found)
+    _average(*_in_rows(writable(gram, float)), found)
     return found
 
 

@@ -10,7 +10,9 @@ import json
 import os
 import re
 from dataclasses import replace
+from pathlib import Path
 
+import dask
 import numpy as np
 import pytest
 from builders import DESIGN, edited, minimal_cell, write_design
@@ -31,6 +33,8 @@ from simstudy.replicates.batch import simulate_batch
 from simstudy.study import run
 
 if cuda_simulated():
+    import simulated_warps  # noqa: F401
+
     # Its threads take turns: on several cores every turn wakes another, which costs more than the work.
     os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
 
@@ -247,17 +251,18 @@ def test_batch__has_the_moments_of_the_cpu(logits, precision, treatment):
     assert np.abs(later.product_sum - gpu.product_sum).max() > 1e-3 * np.abs(gpu.product_sum).max()
 
 
-def test_batch__moves_as_many_bytes_for_more_keys(monkeypatch):
-    """Neither keys nor anything as long crosses the bus; the sums do."""
-    moved, totals, cuda = [], [], cuda_compiler()
+def test_batch__moves_as_many_bytes_for_more_keys_and_few_for_each_replicate(monkeypatch):
+    """Neither keys nor anything as long crosses the bus; the sums do, and three numbers of each replicate."""
+    sent, fetched, totals, cuda = [], [], [], cuda_compiler()
     array = type(on_device(np.zeros(1), "float64"))
     upload, fetch = cuda.to_device, array.copy_to_host
-    monkeypatch.setattr(cuda, "to_device", lambda x, **how: moved.append(x.nbytes) or upload(x, **how))
-    monkeypatch.setattr(array, "copy_to_host", lambda x, *a, **how: moved.append(x.nbytes) or fetch(x, *a, **how))
+    monkeypatch.setattr(cuda, "to_device", lambda x, **how: sent.append(x.nbytes) or upload(x, **how))
+    monkeypatch.setattr(array, "copy_to_host", lambda x, *a, **how: fetched.append(x.nbytes) or fetch(x, *a, **how))
     for n_keys in (3, 8):
-        moved.clear()
-        simulate_batch([minimal_cell(**PLAIN, n_keys=n_keys)], 0, "cuda")
-        totals.append(sum(moved))
+        sent.clear(), fetched.clear()
+        (found,) = simulate_batch([minimal_cell(**PLAIN, n_keys=n_keys)], 0, "cuda")
+        totals.append(sum(sent))
+        assert sum(fetched) == found.error_sum.nbytes + found.product_sum.nbytes + 24 * PLAIN["batch_size"]
     assert totals[0] == totals[1] > 0
 
 
@@ -282,8 +287,11 @@ ONE_BATCH = edited(ONE_BATCH, "angle = [0, 45, 90]\nbandwidth = [0.5, 1.0]", "an
 
 
 @pytest.mark.rare
-def test_executor__computes_on_the_device_under_names_of_its_own(tmp_path):
+def test_executor__computes_on_the_device_under_names_of_its_own(tmp_path, monkeypatch):
     """What the device has computed is taken up again; the CPU takes none of it for its own."""
+    if cuda_simulated():
+        monkeypatch.setenv("DASK_DISTRIBUTED__WORKER__PRELOAD", str(Path(__file__).with_name("simulated_warps.py")))
+        dask.config.refresh()
     path, seen = write_design(tmp_path, f"{ONE_BATCH}[profiles.quick]\n"), []
     for executor in ("cuda", "cuda", "serial"):
         (tmp_path / "tiny" / "quick" / ".results.json").unlink(missing_ok=True)  # or results that stand would be read

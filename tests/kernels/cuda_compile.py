@@ -47,7 +47,7 @@ def signatures(real):
         "uniforms": (kernels._filler(philox.uniform_pair), (array(float64, 3), *address), whole),
         "projection": (kernels._project, (keys,) * 3, whole),
         "m(X), variances": (kernels._evaluate, (rows, keys, table, table), whole),
-        "squares of replicates": (kernels._average, (numbers, sums, grams, numbers), whole),
+        "squares of replicates": (kernels._mean, (numbers, sums, grams, numbers, float64), whole),
         "sums over replicates": (kernels._add, (sums, sums, grams, numbers, numbers), whole),
     }
 
@@ -98,7 +98,7 @@ def print_work(n=4096, d=64, n_heads=16, p=4, n_queries=64, size=4):
     print(f"| bytes read for each weight, mostly from caches | {read:g} |")
     print(f"| bytes of shared memory written and read for each weight | {shared:g} |")
     print(f"| bytes to the GPU for replicates computed together, of a ridge function | {up} |")
-    print(f"| bytes to the host | 16 for each replicate, {down} for each block of replicates |")
+    print(f"| bytes to the host | 24 for each replicate, {down} for each block of replicates |")
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ from simstudy.data.shared import SharedData
 from simstudy.design.load import load_design
 from simstudy.design.settings.cell import ATTENDED
 from simstudy.errors import UserError
+from simstudy.kernels.errors import mean_variances
 from simstudy.replicates.batch import simulate_batch
 from simstudy.replicates.moments import empty, update
 from simstudy.replicates.replay import replay, select
@@ -38,7 +39,7 @@ def test_replayed_replicates__add_up_to_the_moments_of_their_batch(settings):
         inside = parts[block * size // 16 : (block + 1) * size // 16]
         gram = np.stack([part.gram for part in inside]) if "gram" in inside[0] else None
         means, indices = (np.stack([part[name] for part in inside]) for name in ("head_estimate", "diversity"))
-        attended = {} if gram is None else {ATTENDED: gram.mean(axis=(1, 2, 3)) / cell.data.noise_sd**2}
+        attended = {} if gram is None else {ATTENDED: mean_variances(means, gram) / cell.data.noise_sd**2}
         members = Members(means, gram, indices, attended)
         statistics = replicate_statistics(members, parts[0].target.values, cell.statistics)
         variates = [np.stack([part[name] for part in inside]) for name in CONTROL if name in inside[0]]
