@@ -81,6 +81,7 @@ DesignArgument = Annotated[
     str, typer.Argument(help="Path of a design file, or the name of a shipped design.", autocompletion=_names)
 ]
 ProfileOption = Annotated[str, typer.Option(help="Profile of the design: how much to run and how precisely.")]
+QuietOption = Annotated[bool, typer.Option("--quiet", help="Print nothing but warnings and errors.")]
 OutputOption = Annotated[Path, typer.Option(help="Folder of all studies.", callback=plain_path)]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, whose keys the documentation lists.")]
 TrustOption = Annotated[

@@ -16,6 +16,7 @@ from simstudy.commands.app import (
     JsonOption,
     OutputOption,
     ProfileOption,
+    QuietOption,
     TrustOption,
     app,
     store_for,
@@ -39,7 +40,7 @@ def run(
     share: Annotated[str | None, typer.Option(help='Only share "3/8" of the cells, in a folder to be merged.')] = None,
     dashboard: DashboardOption = None,
     trust_network: Annotated[bool, typer.Option("--trust-network", help=_TRUST)] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", help="Print nothing but warnings and errors.")] = False,
+    quiet: QuietOption = False,
     trust: TrustOption = None,
 ) -> None:
     """Run a study, or continue one: batches that are already stored are not computed again."""

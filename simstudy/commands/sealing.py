@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from simstudy.commands.app import DesignArgument, OutputOption, ProfileOption, TrustOption, app, store_for
+from simstudy.commands.app import (
+    DesignArgument,
+    OutputOption,
+    ProfileOption,
+    QuietOption,
+    TrustOption,
+    app,
+    store_for,
+)
 from simstudy.commands.running import run_and_report
 from simstudy.errors import UserError, require_plain
 
@@ -70,6 +78,7 @@ def confirm(
     executor: Annotated[str, typer.Option(help="serial, threads, processes, cuda, or tls://host:8786.")] = "threads",
     workers: Annotated[int | None, typer.Option(min=1, help="Threads, processes or GPUs; all by default.")] = None,
     output: OutputOption = Path("outputs"),
+    quiet: QuietOption = False,
     trust: TrustOption = None,
 ) -> None:
     """Judge the claims of a frozen design on new data, query points and heads.
@@ -93,8 +102,8 @@ def confirm(
     require_unbroken(seal, loaded, place)
     confirmed = confirmatory(loaded, _confirmation(seal, beacon))
     begin(confirmed, seal, output)
-    code = run_and_report(confirmed, output, executor=executor, workers=workers)
-    _show_beside(loaded, output)
+    code = run_and_report(confirmed, output, quiet, executor=executor, workers=workers)
+    _show_beside(loaded, output, quiet)
     raise typer.Exit(code)
 
 
@@ -111,19 +120,21 @@ def _confirmation(seal: Seal, beacon: str) -> Confirmation:
     return Confirmation(seal=seal.digest, beacon=text)
 
 
-def _show_beside(loaded: Design, output: Path) -> None:
+def _show_beside(loaded: Design, output: Path, quiet: bool) -> None:
     """Write the report of the pilot again, if there is one: it shows the verdicts side by side."""
     from simstudy.report.page import write_report
     from simstudy.report.terminal import say, warn
     from simstudy.results import open_results
 
     pilot = store_for(loaded, output)
-    if not (pilot.folder / "results.nc").exists():
-        say(f"no pilot to show beside it; run one with simstudy run --profile {loaded.profile}")
-        return
+    shown = f"no pilot to show beside it; run one with simstudy run {loaded.path} --profile {loaded.profile}"
     try:
-        results = open_results(pilot.folder)
-        with pilot.locked():
-            say(f"pilot and confirmations side by side: {write_report(results, loaded, pilot)}")
+        if (pilot.folder / "results.nc").exists():
+            with pilot.locked():
+                report = write_report(open_results(pilot.folder), loaded, pilot)
+            shown = f"pilot and confirmations side by side: {report}"
     except UserError as error:
         warn(*error.args)
+        return
+    if not quiet:
+        say(shown)
