@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 Files = dict[str, bytes]
 """A figure in each format, by the ending of its file; without any if there is nothing to draw."""
 _FORMATS = "png", "svg"
-_WORTH_A_PROCESS = 4
-"""Figures that take longer to draw than a process takes to start."""
+_WORTH_A_PROCESS = 7
+"""Figures that take longer to draw than a process takes to start, which is as long as six take."""
 
 
 class Shown(NamedTuple):
