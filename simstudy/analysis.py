@@ -18,8 +18,8 @@ from simstudy.execution.store import DETAILS_FILE
 from simstudy.replicates.performance import Performance
 from simstudy.results import OF_STUDY, factors_of, files_of, text_of
 from simstudy.verdicts.comparisons import at, paired
-from simstudy.verdicts.estimates import Estimates
 from simstudy.verdicts.evidence import doubt, interval
+from simstudy.verdicts.measured import estimates_from
 
 Where = Mapping[str, Any] | int
 """One cell of results: levels of settings that no other cell has, or its number."""
@@ -171,9 +171,9 @@ def contrast(
     coordinates = one, other = [rows[cell] for cell in cells]
     together = _share_blocks(one, other)
     measured = [_measured(results, cell, measure, index) for cell in cells]
-    found, word = paired(
-        Estimates.stored(coordinates, measured, measure, index), 0, 1, "ratio" if ratio else "difference"
-    )
+    streams = [(int(row["seed"]), int(row["batch_size"])) for row in coordinates]
+    estimates = estimates_from(coordinates, streams, measured, measure, index)
+    found, word = paired(estimates, 0, 1, "ratio" if ratio else "difference")
     text = (index or measure) + _statement(one, other, factors_of(results), word)
     return ExploratoryContrast(
         text, float(found.value), float(found.mcse), *interval(found, ERROR_RATE / 2), together, doubt(found)

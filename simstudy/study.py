@@ -7,6 +7,7 @@ import importlib.util
 import json
 import os
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -144,7 +145,8 @@ def _write_results(
     # Matrices of theory are small: threads of the numerical library would wait for one another.
     with threadpool_limits(1):
         joined, details = assemble(design, accounts, lambda predicted: tell(ledger, predicted), device, told)
-        results, pairs = judge(joined, design, accounts)
+        verdicts, pairs = judge(design, accounts, told)
+    results = xr.merge([joined, verdicts], combine_attrs="override")
     machine = provenance(device, [planned.cell for planned in design.cells])
     record |= {name: machine[name] for name in ("device", "processor", "system")}
     results.attrs["run"] = json.dumps(record)
@@ -223,9 +225,9 @@ def open_ledger(design: Design, store: Store, device: str = "cpu", told: dict[in
     """
     given: dict[str, Any] = {}
     if any(planned.precision.stop != "precision" for planned in design.cells):
-        from simstudy.verdicts.open_claims import OpenClaims
+        from simstudy.verdicts.open_claims import wanted_by_claims
 
-        given["rule"] = OpenClaims(design, told)
+        given["rule"] = partial(wanted_by_claims, design, {} if told is None else told)
     if any("queries" in planned.cell.population for planned in design.cells):
         from simstudy.verdicts.query_control import QueryControl
 

@@ -1,10 +1,14 @@
-"""From a claim to comparisons: estimates with their Monte Carlo error and the interval in which the claim puts them."""
+"""What claims come down to: estimates with their error, the interval in which a claim puts the truth, the evidence.
+
+And the kinds of claims that compare smooth functions of estimates: one function each, which yields comparisons.
+"""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
+from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -14,24 +18,26 @@ from simstudy.design.claims import LEVEL, AgreesWithTheory, Equals, LargerThan, 
 from simstudy.design.settings.cell import by_levels, label, level, selected
 from simstudy.verdicts.claimed import claimed
 from simstudy.verdicts.estimates import Estimates
-from simstudy.verdicts.evidence import Contrast, doubt, interval, p_above, p_below
-from simstudy.verdicts.logic import NOTHING, Evidence, every, together
+from simstudy.verdicts.evidence import Contrast, doubt, evidence_between, interval
+from simstudy.verdicts.logic import NOTHING, Evidence, every
+
+Bounds = tuple[float, float]
 
 
 class Predictions(NamedTuple):
-    """Values of one measure by theory, (cell,), with bounds of their numerical errors: 0 for a closed form."""
+    """Values of one measure by theory, (condition,), with bounds of their numerical errors: 0 for a closed form."""
 
     values: np.ndarray
     errors: np.ndarray
 
 
 class Selected(NamedTuple):
-    """What a claim speaks of.
+    """What a claim speaks of: all that the engine knows.
 
     Attributes
     ----------
     estimates
-        The measure in all cells of the grid.
+        The measure under all conditions of the grid, which are called its cells.
     chosen
         The cells that the claim selects.
     factors
@@ -42,6 +48,8 @@ class Selected(NamedTuple):
         The diversity index in these cells, for claims that compare with one.
     level
         At which the claim is judged: statistics of optima divide it between two questions.
+    doubtful
+        Cells whose estimates have no Monte Carlo error, and why: no verdict rests on them.
     """
 
     estimates: Estimates
@@ -50,6 +58,24 @@ class Selected(NamedTuple):
     theory: Predictions | None = None
     diversity: Estimates | None = None
     level: float = LEVEL
+    doubtful: Mapping[int, str] = MappingProxyType({})
+
+    def groups(self, *without: str) -> Iterator[list[int]]:
+        """Yield the chosen cells of each combination of the other factors, in the order of the first of these."""
+        names = (name for name in self.factors if name not in without)
+        for cells in by_levels(self.estimates.conditions, names, self.chosen):
+            yield sorted(cells, key=lambda cell: float(self.estimates.conditions[cell][without[0]]))
+
+    def place(self, cell: int, *without: str) -> str:
+        """Return the levels of the other factors in a cell as text."""
+        return at(self.estimates.conditions[cell], [name for name in self.factors if name not in without])
+
+    def partner(self, cell: int, versus: Mapping[str, Any]) -> int | None:
+        """Return the cell to compare with, other factors equal; None if that is the cell itself, or is not there."""
+        conditions = self.estimates.conditions
+        wanted = {name: level(conditions[cell], name) for name in self.factors} | dict(versus)
+        found = next((i for i, each in enumerate(conditions) if selected(each, wanted)), cell)
+        return None if found == cell else found
 
 
 class OrderedPairs(NamedTuple):
@@ -61,16 +87,15 @@ class OrderedPairs(NamedTuple):
         Cells with the smaller and the larger index.
     estimate, mcse
         Of the measure of the second minus that of the first.
-    against, in_favour
-        p-values of each pair alone: against the order claimed and for it.
+    evidence
+        On each pair alone: for and against the order claimed.
     """
 
     first: NDArray[np.intp]
     second: NDArray[np.intp]
     estimate: NDArray[np.float64]
     mcse: NDArray[np.float64]
-    against: NDArray[np.float64]
-    in_favour: NDArray[np.float64]
+    evidence: Evidence
 
 
 class Comparison(NamedTuple):
@@ -108,112 +133,102 @@ class Comparison(NamedTuple):
     upper: float
     claimed: float
     evidence: Evidence
-    confidence: Callable[[float], tuple[float, float]]
+    confidence: Callable[[float], Bounds]
     cells: tuple[int, ...] = ()
     doubt: str = ""
     parts: tuple[Comparison, ...] = ()
     given: float = np.nan
     ordered: OrderedPairs | None = None
 
+    def without_evidence(self, why: str) -> Comparison:
+        """Return the comparison as one that decides nothing."""
+        undone = undecided(self.statistic, why)
+        return undone._replace(
+            **{name: getattr(self, name) for name in ("estimate", "mcse", "lower", "upper", "claimed")}
+        )
 
-def inside(
-    statistic: str, contrast: Contrast, bounds: tuple[float, float], stated: float, cells: tuple[int, ...] = ()
-) -> Comparison:
+
+def _anything(_: float) -> Bounds:
+    return -np.inf, np.inf
+
+
+def inside(statistic: str, contrast: Contrast, bounds: Bounds, stated: float, cells: Iterable[int] = ()) -> Comparison:
     """Return the comparison of a contrast with the interval in which a claim puts it; infinite bounds are none."""
-    lower, upper = bounds
-    ends = [Evidence(p_below(contrast, lower), p_above(contrast, lower))] if np.isfinite(lower) else []
-    ends += [Evidence(p_above(contrast, upper), p_below(contrast, upper))] if np.isfinite(upper) else []
-    value, mcse = float(contrast.value), float(contrast.mcse)
+    value, mcse, given = float(contrast.value), float(contrast.mcse), float(contrast.given)
     return Comparison(
-        statistic, value, mcse, lower, upper, stated, every(together(ends)), partial(interval, contrast), cells,
-        doubt(contrast), given=float(contrast.given),
+        statistic, value, mcse, *bounds, stated, every(evidence_between(contrast, bounds)),
+        partial(interval, contrast), tuple(cells), doubt(contrast), given=given,
     )  # fmt: skip
 
 
 def undecided(statistic: str, why: str) -> Comparison:
     """Return a comparison that no replicate decides: a single cell on its line must not pass for support."""
     nothing = (np.nan, np.nan, np.nan, np.nan, np.nan)
-    return Comparison(statistic, *nothing, NOTHING, lambda _: (-np.inf, np.inf), doubt=why)
+    return Comparison(statistic, *nothing, NOTHING, _anything, doubt=why)
 
 
 def agreement(claim: AgreesWithTheory, of: Selected) -> Iterator[Comparison]:
     """Ratios of estimate to theory; a numerical error of the theory counts as one more standard error."""
-    theory, estimates = of.theory, of.estimates
-    assert theory is not None  # `judge` gives it to every claim that names a source
+    theory = of.theory
+    assert theory is not None  # every claim that names a source has it
     valid = [cell for cell in of.chosen if np.isfinite(theory.values[cell]) and theory.values[cell] != 0.0]
     share = "" if len(valid) == len(of.chosen) else f", one of {len(valid)} cells with theory among {len(of.chosen)}"
     for cell in valid:
-        ratio = estimates.combine({cell: 1.0 / theory.values[cell]})
+        ratio = of.estimates.combine({cell: 1.0 / theory.values[cell]})
         numerical = ratio.value * theory.errors[cell] / theory.values[cell]
         errors = {"mcse": np.hypot(ratio.mcse, numerical), "given": np.hypot(ratio.given, numerical)}
-        text = f"{claim.measure} / {claim.source}{at(estimates.coordinates[cell], of.factors)}{share}"
+        text = f"{claim.measure} / {claim.source}{of.place(cell)}{share}"
         yield inside(text, ratio._replace(**errors), (1 - claim.margin, 1 + claim.margin), 1.0, (cell,))
-
-
-def strata(
-    estimates: Estimates, chosen: list[int], factors: tuple[str, ...], within: tuple[str, ...]
-) -> Iterator[list[int]]:
-    """Yield the cells of each combination of factors other than those ``within``, in the order of the first of them."""
-    for cells in by_levels(estimates.coordinates, (name for name in factors if name not in within), chosen):
-        yield sorted(cells, key=lambda cell: float(estimates.coordinates[cell][within[0]]))
-
-
-def groups_by(factors: tuple[str, ...], estimates: Estimates, chosen: list[int]) -> Iterator[list[int]]:
-    """Yield the chosen cells with each combination of levels of some factors; all of them without any."""
-    yield from by_levels(estimates.coordinates, factors, chosen)
 
 
 def steps(claim: Monotone, of: Selected) -> Iterator[Comparison]:
     """Yield the step of the measure between every two neighbours along x, other factors fixed."""
     sign = 1.0 if claim.direction == "increasing" else -1.0
-    for cells in strata(of.estimates, of.chosen, of.factors, (claim.x,)):
+    for cells in of.groups(claim.x):
         if len(cells) < 2:
-            yield undecided(claim.measure + place(of, cells[0]), "a single cell")
+            yield undecided(claim.measure + of.place(cells[0]), "a single cell")
         for left, right in itertools.pairwise(cells):
             step = of.estimates.combine({right: sign, left: -sign})
-            start, stop = (of.estimates.coordinates[cell][claim.x] for cell in (left, right))
+            start, stop = (of.estimates.conditions[cell][claim.x] for cell in (left, right))
             text = f"{claim.direction.removesuffix('ing')}e of {claim.measure}, {claim.x} {start:g} → {stop:g}"
-            yield inside(text + place(of, left, claim.x), step, (0.0, np.inf), 0.0, (left, right))
+            yield inside(text + of.place(left, claim.x), step, (0.0, np.inf), 0.0, (left, right))
 
 
 def slopes(claim: Slope, of: Selected) -> Iterator[Comparison]:
     """Least-squares slope; on a logarithmic scale of y by the delta method."""
-    value = claimed(claim.value)
-    for cells in strata(of.estimates, of.chosen, of.factors, (claim.x,)):
+    value, log_log = claimed(claim.value), claim.scale == "log_log"
+    for cells in of.groups(claim.x):
         if len(cells) < 2:
-            yield undecided(claim.measure + place(of, cells[0]), "a single cell")
+            yield undecided(claim.measure + of.place(cells[0]), "a single cell")
             continue
-        x = np.array([of.estimates.coordinates[cell][claim.x] for cell in cells], float)
-        x = np.log(x) if claim.scale != "linear" else x
-        leverage = (x - x.mean()) / ((x - x.mean()) ** 2).sum()
+        x = np.array([of.estimates.conditions[cell][claim.x] for cell in cells], float)
+        leverage = leverages(x if claim.scale == "linear" else np.log(x))
         y = of.estimates.values[cells]
-        derivative = 1.0 / y if claim.scale == "log_log" else np.ones_like(y)
-        slope = of.estimates.combine(dict(zip(cells, leverage * derivative, strict=True)))
-        slope = slope._replace(value=float(leverage @ (np.log(y) if claim.scale == "log_log" else y)))
-        text = f"{claim.scale.replace('_', '-')} slope of {claim.measure} in {claim.x}{place(of, cells[0], claim.x)}"
-        yield inside(text, slope, (value - claim.margin, value + claim.margin), value, tuple(cells))
+        slope = of.estimates.combine(dict(zip(cells, leverage * (1.0 / y if log_log else 1.0), strict=True)))
+        slope = slope._replace(value=float(leverage @ (np.log(y) if log_log else y)))
+        text = f"{claim.scale.replace('_', '-')} slope of {claim.measure} in {claim.x}{of.place(cells[0], claim.x)}"
+        yield inside(text, slope, (value - claim.margin, value + claim.margin), value, cells)
+
+
+def leverages(x: np.ndarray) -> np.ndarray:
+    """Return the factors of values at x whose sum of products is the least-squares slope."""
+    return np.asarray((x - x.mean()) / ((x - x.mean()) ** 2).sum())
 
 
 def differences(claim: Equals | Printed | LargerThan, of: Selected) -> Iterator[Comparison]:
     """Yield the measure in each cell, or its difference or ratio to the cell to compare with (delta method)."""
     stated = claimed(claim.value)
-    bounds = (stated, np.inf) if isinstance(claim, LargerThan) else (
-        stated - claim.margin, stated + claim.margin,
-    )  # fmt: skip
-    estimates = of.estimates
+    bounds = (stated, np.inf)
+    if not isinstance(claim, LargerThan):
+        bounds = (stated - claim.margin, stated + claim.margin)
     for cell in of.chosen:
-        coordinates = estimates.coordinates[cell]
-        contrast, text = estimates.combine({cell: 1.0}), f"{claim.index or claim.measure}{at(coordinates, of.factors)}"
-        cells: tuple[int, ...] = (cell,)
-        if claim.versus is not None:
-            wanted = {name: level(coordinates, name) for name in of.factors} | claim.versus
-            partner = next((i for i, c in enumerate(estimates.coordinates) if selected(c, wanted)), cell)
-            if partner == cell:  # the cell to compare with, selected with the others; or none with equal factors
-                continue
-            contrast, other = paired(estimates, cell, partner, claim.compared)
-            text += other + at(claim.versus, tuple(claim.versus)).removeprefix(" at")
-            cells = (cell, partner)
-        yield inside(text, contrast, bounds, stated, cells)
+        text = f"{claim.index or claim.measure}{of.place(cell)}"
+        if claim.versus is None:
+            yield inside(text, of.estimates.combine({cell: 1.0}), bounds, stated, (cell,))
+        elif (partner := of.partner(cell, claim.versus)) is not None:
+            contrast, other = paired(of.estimates, cell, partner, claim.compared)
+            text += other + at(claim.versus, claim.versus).removeprefix(" at")
+            yield inside(text, contrast, bounds, stated, (cell, partner))
 
 
 def paired(
@@ -227,14 +242,9 @@ def paired(
     return ratio._replace(value=one / other), " over"
 
 
-def place(of: Selected, cell: int, *without: str) -> str:
-    """Return the levels of the other factors in a cell as text."""
-    return at(of.estimates.coordinates[cell], [name for name in of.factors if name not in without])
-
-
-def at(coordinates: dict[str, Any], factors: tuple[str, ...] | list[str]) -> str:
+def at(levels: Mapping[str, Any], factors: Iterable[str]) -> str:
     """Return the levels of some factors in a cell as text; empty without factors."""
-    named = ", ".join(f"{name} = {_level_text(level(coordinates, name))}" for name in factors)
+    named = ", ".join(f"{name} = {_level_text(level(dict(levels), name))}" for name in factors)
     return f" at {named}" if named else ""
 
 

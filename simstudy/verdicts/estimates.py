@@ -1,18 +1,19 @@
-"""One measure in the cells of a grid, with the Monte Carlo covariance of whatever is computed from it."""
+"""One measure by condition, with the Monte Carlo covariance of whatever is computed from it.
+
+Nothing here knows where estimates come from: `verdicts.measured` makes them from the cells of a study.
+"""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from simstudy.design.measures import COUNTED, INDICES
-from simstudy.design.settings.cell import N_BLOCKS, Coordinates
-from simstudy.execution.account import Account
-from simstudy.replicates.folding import FINE_BATCHES, block_starts
+from simstudy.design.settings.cell import Coordinates
 from simstudy.verdicts.evidence import Contrast
 
 Array = NDArray[np.float64]
@@ -23,134 +24,97 @@ N_DRAWS = 4999
 """Draws of the estimates, for figures: no verdict rests on them."""
 
 
+@dataclass
 class Estimates:
-    """One measure in the cells of a grid, with the covariance of linear combinations of them.
+    """Estimates of one measure, θ_j under condition j, with the contributions of blocks of replicates to their errors.
 
-    Errors are those over a population of query points and heads where cells have one; or, with ``given``, those given
-    the points and heads that were drawn.
+    Attributes
+    ----------
+    conditions
+        Levels of factors.
+    values : (condition,) array
+        NaN where there is no estimate.
+    contributions
+        For each condition (block,): their squares sum to MCSE² but for the remainder, and products of two conditions of
+        one stream to the covariance of their estimates.
+    streams
+        Conditions of equal streams see the same replicates, block by block.
+    n_blocks, remainders : (condition,) arrays
+        Blocks that hold replicates, and the part of the standard error that no block contributes.
+    trials : (condition,) array
+        Replicates of a measure that counts events, infinite for other measures: see `Contrast`.
+    given
+        The same with the errors given the query points and heads that were drawn, where these are a population.
     """
 
-    def __init__(
-        self, accounts: Sequence[Account], measure: str, index: str | None = None, *, given: bool = False
-    ) -> None:
-        streams = [(account.planned.cell.simulation.seed, account.batch_size) for account in accounts]
-        coordinates = [account.planned.cell.coordinates for account in accounts]
-        measured = [account.performance for account in accounts]
-        drawn = any(p and p.given for p in measured) and not given
-        self._given = Estimates(accounts, measure, index, given=True) if drawn else None
-        if given:
-            measured = [p and (p.given or p) for p in measured]
-        self._take(coordinates, streams, measured, measure, index)
-
-    @classmethod
-    def stored(
-        cls, coordinates: Sequence[Coordinates], measured: Sequence[Any], measure: str, index: str | None = None
-    ) -> Estimates:
-        """Return the estimates of cells whose performance was read from a file."""
-        estimates = cls.__new__(cls)
-        estimates._given = None
-        streams = [(int(each["seed"]), int(each["batch_size"])) for each in coordinates]
-        estimates._take(coordinates, streams, measured, measure, index)
-        return estimates
-
-    def _take(
-        self, coordinates: Sequence[Coordinates], streams: Sequence[tuple[int, int]],
-        measured: Sequence[Any], measure: str, index: str | None,
-    ) -> None:  # fmt: skip
-        self.coordinates, self._streams = list(coordinates), list(streams)
-        position = INDICES.index(index) if index else None
-        self.values = np.array([_pick(p and p.estimate, measure, position) for p in measured])
-        self._contributions = [_pick(p and p.contribution, measure, position, np.zeros(0)) for p in measured]
-        self.n_blocks = np.array([p.n_blocks if p else 0 for p in measured])
-        self._remainders = np.array([p.remainder.get(measure, 0.0) if p else 0.0 for p in measured])
-        counted = measure in COUNTED
-        # Of a population each block is one draw, and replicates within it are not independent.
-        self._trials = [(p.n_blocks if p.given else p.n_replicates) if counted and p else np.inf for p in measured]
-        folded = any(p and p.given for p in measured)
-        for cell, p in enumerate(measured):
-            if folded and p and not p.given:
-                # Beside cells whose batches are one draw each, a cell with fixed points contributes by batch as well.
-                fine, longer = np.split(self._contributions[cell], [FINE_BATCHES * N_BLOCKS])
-                self._contributions[cell] = np.concatenate([fine.reshape(-1, N_BLOCKS).sum(axis=1), longer])
-                self.n_blocks[cell] = p.n_blocks // N_BLOCKS
-            elif folded and p:
-                starts = np.unique(block_starts(len(self._contributions[cell]) * N_BLOCKS) // N_BLOCKS)
-                self._contributions[cell] = np.add.reduceat(self._contributions[cell], starts)
+    conditions: Sequence[Coordinates]
+    values: Array
+    contributions: list[Array]
+    streams: Sequence[tuple[int, int]]
+    n_blocks: NDArray[Any]
+    remainders: Array
+    trials: Array
+    given: Estimates | None = None
 
     def combine(self, terms: dict[int, float]) -> Contrast:
-        """Return Σ c_j θ_j over cells j with its Monte Carlo error.
+        """Return Σ c_j θ_j over conditions j with its Monte Carlo error.
 
-        Cells of one seed and batch size are paired block by block, whatever they share: keys, or redrawn heads; for
-        cells that share nothing the pairing costs nothing, as their contributions are independent.
+        Conditions of one stream are paired block by block, whatever they share.  For conditions that share nothing the
+        pairing costs nothing, as their contributions are independent.
         """
-        cells, factors = list(terms), np.array(list(terms.values()), float)
-        shares = np.abs(factors * self.values[cells])
-        extra, rounding = ((factors * self._remainders[cells]) ** 2).sum(), RESOLUTION * shares.max()
-        influence = self.contributions(cells) @ factors
-        unseen = min(self._trials[cell] for cell in cells) / np.abs(factors).sum()
-        combined = contrast_of(
-            factors @ self.values[cells], influence, extra + rounding**2, self.n_blocks[cells].min(), rounding, unseen
-        )
-        return combined if self._given is None else combined._replace(given=self._given.combine(terms).mcse)
+        chosen, factors = list(terms), np.array(list(terms.values()), float)
+        rounding = RESOLUTION * np.abs(factors * self.values[chosen]).max()
+        extra = ((factors * self.remainders[chosen]) ** 2).sum() + rounding**2
+        unseen = self.trials[chosen].min() / np.abs(factors).sum()
+        value, influence = factors @ self.values[chosen], self.placed(chosen) @ factors
+        combined = contrast_of(value, influence, extra, self.n_blocks[chosen].min(), rounding, unseen)
+        return combined if self.given is None else combined._replace(given=self.given.combine(terms).mcse)
 
-    def differences(self, cells: list[int]) -> Contrast:
-        """Return θ_i − θ_j for all cells i and j, in arrays (i, j)."""
-        influence, values = self.contributions(cells), self.values[cells]
-        extra, trials = self._remainders[cells] ** 2, np.array([self._trials[cell] for cell in cells])
+    def differences(self, chosen: list[int]) -> Contrast:
+        """Return θ_i − θ_j for all conditions i and j, in arrays (i, j)."""
+        influence, values = self.placed(chosen), self.values[chosen]
+        extra, trials, n_blocks = self.remainders[chosen] ** 2, self.trials[chosen], self.n_blocks[chosen]
         rows = []
-        for i in range(len(cells)):
-            rounding = RESOLUTION * np.maximum(np.abs(values[i]), np.abs(values))
-            n_blocks = np.minimum(self.n_blocks[cells[i]], self.n_blocks[cells])
-            moved = influence[:, [i]] - influence
-            unseen = np.minimum(trials[i], trials) / 2.0
-            variance = extra[i] + extra + rounding**2
-            rows.append(contrast_of(values[i] - values, moved, variance, n_blocks, rounding, unseen))
+        for i, value in enumerate(values):
+            rounding = RESOLUTION * np.maximum(np.abs(value), np.abs(values))
+            variance, unseen = extra[i] + extra + rounding**2, np.minimum(trials[i], trials) / 2.0
+            blocks = np.minimum(n_blocks[i], n_blocks)
+            rows.append(contrast_of(value - values, influence[:, [i]] - influence, variance, blocks, rounding, unseen))
         apart = Contrast(*(np.stack(column) for column in zip(*rows, strict=True)))
-        return apart if self._given is None else apart._replace(given=self._given.differences(cells).mcse)
+        return apart if self.given is None else apart._replace(given=self.given.differences(chosen).mcse)
 
-    def contributions(self, cells: list[int]) -> Array:
-        """Return the influence values of blocks, (row, cell): rows of different streams are apart."""
+    def placed(self, chosen: list[int]) -> Array:
+        """Return the contributions of blocks, (row, condition): rows of different streams are apart."""
         sizes: dict[Any, int] = defaultdict(int)
-        for cell in cells:
-            sizes[self._streams[cell]] = max(sizes[self._streams[cell]], len(self._contributions[cell]))
+        for j in chosen:
+            sizes[self.streams[j]] = max(sizes[self.streams[j]], len(self.contributions[j]))
         starts = dict(zip(sizes, np.cumsum([0, *sizes.values()]), strict=False))
-        placed = np.zeros((sum(sizes.values()), len(cells)))
-        for column, cell in enumerate(cells):
-            start, own = starts[self._streams[cell]], self._contributions[cell]
-            # A cell with fewer blocks contributes nothing to the further ones.
-            placed[start : start + len(own), column] = own
-        return placed
+        rows = np.zeros((sum(sizes.values()), len(chosen)))
+        for column, j in enumerate(chosen):
+            # A condition with fewer blocks contributes nothing to the further ones.
+            start, own = starts[self.streams[j]], self.contributions[j]
+            rows[start : start + len(own), column] = own
+        return rows
 
-    def covariance(self, cells: list[int]) -> Array:
-        """Return the Monte Carlo covariance of the estimates of some cells."""
-        influence = self.contributions(cells)
-        return np.asarray(influence.T @ influence + np.diag(self._remainders[cells] ** 2))
+    def covariance(self, chosen: list[int]) -> Array:
+        """Return the Monte Carlo covariance of the estimates under some conditions."""
+        influence = self.placed(chosen)
+        return np.asarray(influence.T @ influence + np.diag(self.remainders[chosen] ** 2))
 
-    def draws(self, cells: list[int], count: int = N_DRAWS) -> Array:
-        """Return draws from the joint distribution of the estimates of some cells, (draw, cell).
+    def draws(self, chosen: list[int], count: int = N_DRAWS) -> Array:
+        """Return draws from the joint distribution of the estimates under some conditions, (draw, condition).
 
-        Gaussian multipliers on the contributions of blocks, the same for cells that are paired (Chernozhukov,
+        Gaussian multipliers on the contributions of blocks, the same for conditions that are paired (Chernozhukov,
         Chetverikov and Kato 2013); for statistics that are no smooth functions of estimates, such as ranks and optima.
         The multipliers are fixed by the number of the block, so that draws of two measures are paired as well.
         """
-        drawn = np.tile(self.values[cells], (count, 1))
-        for stream in sorted({self._streams[cell] for cell in cells}):
-            inside = [place for place, cell in enumerate(cells) if self._streams[cell] == stream]
-            size = max(len(self._contributions[cells[place]]) for place in inside)
-            shares = np.zeros((size, len(inside)))
-            for column, place in enumerate(inside):
-                own = self._contributions[cells[place]]
-                shares[: len(own), column] = own
-            multipliers = np.random.default_rng([0, *stream]).standard_normal((size, count))
+        drawn = np.tile(self.values[chosen], (count, 1))
+        for stream in sorted({self.streams[j] for j in chosen}):
+            inside = [place for place, j in enumerate(chosen) if self.streams[j] == stream]
+            shares = self.placed([chosen[place] for place in inside])
+            multipliers = np.random.default_rng([0, *stream]).standard_normal((len(shares), count))
             drawn[:, inside] += multipliers.T @ shares
-        quadratic = np.random.default_rng(1).standard_normal(drawn.shape)
-        return drawn + quadratic * self._remainders[cells]
-
-
-def _pick(values: dict[str, Any] | None, measure: str, position: int | None, absent: Any = np.nan) -> Any:
-    if values is None or measure not in values:
-        return absent
-    return values[measure] if position is None else values[measure][..., position]
+        return drawn + np.random.default_rng(1).standard_normal(drawn.shape) * self.remainders[chosen]
 
 
 def contrast_of(

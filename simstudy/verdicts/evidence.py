@@ -26,6 +26,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
 from simstudy.design.settings.cell import MIN_BLOCKS
+from simstudy.verdicts.logic import Evidence
 
 Array = NDArray[np.float64]
 
@@ -97,25 +98,31 @@ def p_above(contrast: Contrast, bound: ArrayLike) -> Array:
     t, n_blocks = np.where(sound, t, 0.0), np.where(sound, n_blocks, MIN_BLOCKS)
     few = share > LARGEST_SHARE
     z = normal_score(skewness_corrected(t, np.where(sound & ~few, skewness, 0.0), n_blocks), n_blocks - 1)
-    return np.maximum(np.where(few, _p_by_variance(t, n_blocks), anytime_p(z, n_blocks)), exceptions)
-
-
-def _p_by_variance(t: Array, n_blocks: Array) -> Array:
-    """p-value at all looks by Kolmogorov's inequality: 2/t², over the share 1/(j(j + 1)) of the j-th doubling."""
     with np.errstate(divide="ignore"):
-        return np.where(t > 0.0, np.minimum(2.0 * _shares_spent(n_blocks) / t**2, 1.0), 1.0)
-
-
-def _shares_spent(n_blocks: Array) -> Array:
-    """j(j + 1) for the j-th doubling of the least number of blocks; the reciprocals add up to 1."""
-    doubling = np.floor(np.log2(np.asarray(n_blocks, float) / MIN_BLOCKS)) + 1.0
-    return np.asarray(doubling * (doubling + 1.0))
+        by_variance = np.where(t > 0.0, np.minimum(2.0 * _shares_spent(n_blocks) / t**2, 1.0), 1.0)
+    return np.maximum(np.where(few, by_variance, anytime_p(z, n_blocks)), exceptions)
 
 
 def p_below(contrast: Contrast, bound: ArrayLike) -> Array:
     """Return the p-value of "the truth is at least the bound": small if it is proven to lie below."""
     mirrored = contrast._replace(value=-np.asarray(contrast.value), skewness=-np.asarray(contrast.skewness))
     return p_above(mirrored, -np.asarray(bound, float))
+
+
+def evidence_between(contrast: Contrast, bounds: tuple[float, float]) -> Evidence:
+    """Return the evidence on the truth being above the lower and below the upper bound: a part for each finite end."""
+    sides = [(p_above, p_below, bounds[0]), (p_below, p_above, bounds[1])]
+    ends = [(fails(contrast, end), holds(contrast, end)) for holds, fails, end in sides if np.isfinite(end)]
+    return Evidence(*(np.stack(column, axis=-1) for column in zip(*ends, strict=True)))
+
+
+def _shares_spent(n_blocks: Array) -> Array:
+    """j(j + 1) for the j-th doubling of the least number of blocks; the reciprocals add up to 1.
+
+    By Kolmogorov's inequality 2/t² over such a share is a p-value at all looks.
+    """
+    doubling = np.floor(np.log2(np.asarray(n_blocks, float) / MIN_BLOCKS)) + 1.0
+    return np.asarray(doubling * (doubling + 1.0))
 
 
 def interval(contrast: Contrast, level: float) -> tuple[float, float]:
@@ -151,15 +158,7 @@ def normal_score(t: ArrayLike, degrees: ArrayLike) -> Array:
 
 
 def anytime_p(z: ArrayLike, n_blocks: ArrayLike) -> Array:
-    """Return a p-value of "the mean is not above the bound" that holds at all looks together.
-
-    Parameters
-    ----------
-    z
-        Normal score of (estimate − bound)/MCSE.
-    n_blocks
-        Blocks so far.
-    """
+    """Return the p-value, at all looks together, of the normal score of (estimate − bound)/MCSE from so many blocks."""
     return np.asarray(np.exp(-np.maximum(_log_evidence(z, n_blocks), 0.0)))
 
 

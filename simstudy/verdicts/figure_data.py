@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import singledispatch
 from typing import NamedTuple
 
@@ -13,9 +14,11 @@ from simstudy.design.figures import BaseFigure, OptimumFigure, OrderingFigure
 from simstudy.design.measures import INDICES, THEORIES, coordinates_of
 from simstudy.design.settings.cell import by_levels, level, selected
 from simstudy.execution.account import Account
+from simstudy.verdicts.comparisons import Selected
 from simstudy.verdicts.estimates import Estimates
-from simstudy.verdicts.optima import NEVER, Profile, optimum_shares, told_profile
-from simstudy.verdicts.orderings import spearman, tied, wrong_pairs
+from simstudy.verdicts.measured import estimates_of
+from simstudy.verdicts.optima import NEVER, Profile, told_profile
+from simstudy.verdicts.orderings import SHARE_DRAWS, spearman, tied, violated_share
 
 Array = NDArray[np.float64]
 
@@ -45,22 +48,50 @@ def stored_numbers(figure: BaseFigure, accounts: list[Account], factors: tuple[s
 
 @stored_numbers.register
 def _(figure: OptimumFigure, accounts: list[Account], factors: tuple[str, ...]) -> dict[str, Array]:
-    estimates = Estimates(accounts, figure.y)
-    within = (figure.over, *figure.tune)
-    return {"optimum_share": optimum_shares(estimates, _chosen(figure, estimates), factors, within)}
+    of = _selected(figure, accounts, factors)
+    return {"optimum_share": optimum_shares(of, (figure.over, *figure.tune))}
 
 
 @stored_numbers.register
 def _(figure: OrderingFigure, accounts: list[Account], factors: tuple[str, ...]) -> dict[str, Array]:
-    estimates = Estimates(accounts, figure.y)
-    indices = [Estimates(accounts, "hdi", index) for index in INDICES]
+    indices = [estimates_of(accounts, "hdi", index) for index in INDICES]
     apart = tuple(name for name in (figure.hue, figure.panel) if name)
-    shares, errors = wrong_pairs(estimates, indices, _chosen(figure, estimates), apart)
+    shares, errors = wrong_pairs(_selected(figure, accounts, factors), indices, apart)
     return {"wrong_pair_share": shares, "wrong_pair_share_mcse": errors}
 
 
-def _chosen(figure: BaseFigure, estimates: Estimates) -> list[int]:
-    return [i for i, coordinates in enumerate(estimates.coordinates) if selected(coordinates, figure.where)]
+def _selected(figure: BaseFigure, accounts: list[Account], factors: tuple[str, ...]) -> Selected:
+    estimates = estimates_of(accounts, figure.y)
+    chosen = [i for i, coordinates in enumerate(estimates.conditions) if selected(coordinates, figure.where)]
+    return Selected(estimates, chosen, factors)
+
+
+def optimum_shares(of: Selected, within: Sequence[str]) -> Array:
+    """Return the share of draws in which each cell has the least measure of those that differ ``within`` alone.
+
+    That is the factor over which the measure is minimised, and those that are tuned.  NaN in cells not chosen.
+    """
+    shares = np.full(len(of.estimates.values), np.nan)
+    for group in of.groups(*within):
+        draws = of.estimates.draws(group)
+        least = np.argmin(np.where(np.isnan(draws), np.inf, draws), axis=1)
+        shares[group] = np.bincount(least, minlength=len(group)) / len(draws)
+    return shares
+
+
+def wrong_pairs(of: Selected, indices: Sequence[Estimates], apart: Sequence[str]) -> tuple[Array, Array]:
+    """Return the share of pairs of cells of which the more diverse has the larger measure, and its MCSE.
+
+    For each index, (cell, index): the same in all cells that are compared with one another, which are those of equal
+    levels of the factors ``apart``; NaN in cells not chosen, and where no two differ.
+    """
+    shares, errors = (np.full((len(of.estimates.values), len(indices)), np.nan) for _ in range(2))
+    for cells in by_levels(of.estimates.conditions, apart, of.chosen):
+        draws = of.estimates.draws(cells, SHARE_DRAWS)
+        for k, index in enumerate(indices):
+            shares[cells, k] = violated_share(index.values[cells], -of.estimates.values[None, cells])[0]
+            errors[cells, k] = violated_share(index.values[cells], -draws).std()
+    return shares, errors
 
 
 # ---------------------------------------------------------------- of labelled results
@@ -79,12 +110,7 @@ class Place(NamedTuple):
 def places(figure: OptimumFigure, cells: xr.Dataset) -> list[Place]:
     """Return the optimum at each level of x at which the measure is defined.
 
-    Parameters
-    ----------
-    figure
-        What the design declares.
-    cells
-        Those that differ in x, ``over`` and tuned factors alone, with ``optimum_share`` of this figure.
+    Cells are those that differ in x, ``over`` and tuned factors alone, with ``optimum_share`` of this figure.
     """
     found, rows = [], coordinates_of(cells)
     # Both by their numbers, also a bandwidth that follows a rule.
@@ -130,15 +156,6 @@ def z_scores(cells: xr.Dataset, measure: str, source: str) -> Array:
     """Return (Monte Carlo − theory) / error of each cell; NaN where the theory has no value, or there is no error.
 
     The error holds the Monte Carlo standard error and, of exact theory, its numerical error.
-
-    Parameters
-    ----------
-    cells
-        Results of a study.
-    measure
-        An averaged one.
-    source
-        ``exact`` or ``leading``.
     """
     errors = cells[f"{measure}_mcse"].values
     if source == "exact" and f"{measure}_numerical_error" in cells:
@@ -161,14 +178,7 @@ def law_shares(cells: xr.Dataset, factors: tuple[str, ...]) -> list[LawShare]:
 
     For members of any kind the average of M has the variance of one over M plus 1 − 1/M times their covariance: an
     identity at each M.  The law says more, that variance and covariance are the same at every M.  So both are taken
-    from the smallest ensemble, and put to the test at the others.
-
-    Parameters
-    ----------
-    cells
-        Those of one grid.
-    factors
-        Those of the grid, ``n_heads`` among them.
+    from the smallest ensemble, and put to the test at the others.  ``n_heads`` is among the factors of the grid.
     """
     found, rows = [], coordinates_of(cells)
     for stratum in by_levels(rows, (name for name in factors if name != "n_heads"), range(len(rows))):
@@ -194,17 +204,7 @@ def _estimate(cells: xr.Dataset, measure: str, cell: int) -> tuple[float, float]
 def rank_correlation(cells: xr.Dataset, measure: str) -> tuple[float, int]:
     """Return Spearman's rank correlation of a diversity index and a measure, and the cells in which both are defined.
 
-    Parameters
-    ----------
-    cells
-        Results of one index.
-    measure
-        An averaged one.
-
-    Returns
-    -------
-    tuple
-        NaN as correlation if either is constant, but for rounding.
+    NaN as correlation if either is constant, but for rounding.
     """
     x, y = cells.hdi.values, cells[measure].sel(source="empirical").values
     both = np.isfinite(x) & np.isfinite(y)

@@ -26,6 +26,11 @@ class Evidence(NamedTuple):
     against: Array
     in_favour: Array
 
+    @property
+    def opposite(self) -> Evidence:
+        """Evidence on the contrary."""
+        return Evidence(self.in_favour, self.against)
+
 
 NOTHING = Evidence(np.array(1.0), np.array(1.0))
 """Decides neither way."""
@@ -40,21 +45,13 @@ def failing_weigh_at_most(budget: float, weights: Array, parts: Evidence) -> Evi
     """Return the evidence on "the weights of the parts that fail sum to at most the budget".
 
     Contradicted if the parts that are refuted weigh more than the budget; supported if those that are not proven weigh
-    no more than that.  Errors are controlled whatever the dependence: see `_declared`.
-
-    Parameters
-    ----------
-    budget
-        Largest sum of weights that the claim allows to fail.
-    weights : (part,) array
-        Positive: leave out parts without weight, which would count as at stake.
-    parts : Evidence of (..., part)
+    no more than that.  Errors are controlled whatever the dependence: see `_declared`.  Weights (part,) are positive,
+    as parts without weight would count as at stake.
     """
     total = float(weights.sum())
     slack = ROUNDING * total
-    return Evidence(
-        _declared(parts.against, weights, total - budget - slack), _declared(parts.in_favour, weights, budget + slack)
-    )
+    against = _declared(parts.against, weights, total - budget - slack)
+    return Evidence(against, _declared(parts.in_favour, weights, budget + slack))
 
 
 def _declared(p_values: Array, weights: Array, left: float) -> Array:
@@ -89,17 +86,11 @@ def some(parts: Evidence) -> Evidence:
 
 
 def least_among(inside: NDArray[np.bool_], larger: Array) -> Evidence:
-    """Return the evidence on "the least mean is one of those ``inside``".
+    """Return the evidence on "the least mean is one of those ``inside``", of which some are and some are not.
 
     It holds if some level inside exceeds no level outside, and fails if some level outside exceeds no level inside:
-    intersection-union tests over the former, Bonferroni's correction over the latter.
-
-    Parameters
-    ----------
-    inside : (level,) array
-        Some are, some are not.
-    larger : (..., level, level) array
-        [i, j]: small if mean i is proven to exceed mean j.
+    intersection-union tests over the former, Bonferroni's correction over the latter.  ``larger[i, j]`` is small if
+    mean i is proven to exceed mean j.
     """
 
     def refuted(some_of: NDArray[np.intp], every_of: NDArray[np.intp]) -> Array:
@@ -111,13 +102,7 @@ def least_among(inside: NDArray[np.bool_], larger: Array) -> Evidence:
 
 
 def possible_minima(larger: Array) -> Array:
-    """Return for each level the p-value of "it has the least mean": those not below α are a confidence set of it.
-
-    Parameters
-    ----------
-    larger : (..., level, level) array
-        As for `least_among`; 1 on the diagonal.
-    """
+    """Return for each level the p-value of "it has the least mean": those not below α are a confidence set of it."""
     return np.asarray(np.minimum(larger.min(axis=-1) * max(larger.shape[-1] - 1, 1), 1.0))
 
 

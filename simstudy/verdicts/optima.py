@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,10 +10,8 @@ from numpy.typing import NDArray
 
 from simstudy.design.claims import Optimum, OptimumClaim
 from simstudy.design.settings.cell import level
-from simstudy.verdicts.comparisons import Comparison, Selected, at, place, strata, undecided
-from simstudy.verdicts.estimates import Estimates
-from simstudy.verdicts.evidence import doubt as why_none
-from simstudy.verdicts.evidence import interval, p_above
+from simstudy.verdicts.comparisons import Bounds, Comparison, Selected, at, inside, undecided
+from simstudy.verdicts.evidence import p_above
 from simstudy.verdicts.logic import Evidence, least_among, possible_minima
 
 Array = NDArray[np.float64]
@@ -63,7 +60,7 @@ class Profile(NamedTuple):
 def optima(claim: Optimum, of: Selected) -> Iterator[Comparison]:
     """Yield, for each combination of the other factors, the level of x at which the measure is least."""
     within = (claim.x, *claim.tune)
-    for every_cell in strata(of.estimates, of.chosen, of.factors, within):
+    for every_cell in of.groups(*within):
         value = claim.value
         if of.theory is not None:
             told = told_of(of, every_cell, claim)
@@ -73,18 +70,17 @@ def optima(claim: Optimum, of: Selected) -> Iterator[Comparison]:
         assert value is not None  # the design refuses a claim with neither
         # A level without a value is none: the measure is conditional on there being estimates.
         cells = [cell for cell in every_cell if np.isfinite(of.estimates.values[cell])]
-        text = f"optimal {claim.x} for {claim.measure}{place(of, every_cell[0], *within)}"
+        text = f"optimal {claim.x} for {claim.measure}{of.place(every_cell[0], *within)}"
         yield _compared(text, of, cells, claim.x, (value / claim.ratio, value * claim.ratio), value)
 
 
-def _compared(
-    text: str, of: Selected, cells: list[int], x: str, bounds: tuple[float, float], value: float
-) -> Comparison:
+def _compared(text: str, of: Selected, cells: list[int], x: str, bounds: Bounds, value: float) -> Comparison:
     """Compare the cell of least measure with the levels of x between bounds; tuned factors make more cells of a level.
 
     Each cell outside is shown beside the least inside.
     """
-    levels = np.array([float(of.estimates.coordinates[cell][x]) for cell in cells])
+    conditions = [of.estimates.conditions[cell] for cell in cells]
+    levels = np.array([float(each[x]) for each in conditions])
     within = (bounds[0] <= levels) & (levels <= bounds[1])
     if within.all() or not within.any():
         where = "every level with a value lies" if within.any() else "no level with a value lies"
@@ -93,21 +89,17 @@ def _compared(
     larger = p_above(apart, 0.0)
     values = of.estimates.values[cells]
     best = int(np.argmin(np.where(within, values, np.inf)))
-    coordinates, tuned = of.estimates.coordinates, _tuned(of, cells, x)
-    name = f"excess at {x} = {{:g}} over {x} = {levels[best]:g}{at(coordinates[cells[best]], tuned)}"
+    tuned = [name for name in of.factors if name != x and len({str(level(each, name)) for each in conditions}) > 1]
+    beside = f"over {x} = {levels[best]:g}{at(conditions[best], tuned)}"
 
     def part(other: int) -> Comparison:
-        found = apart.at(other, best)
-        text = name.format(levels[other]) + at(coordinates[cells[other]], tuned)
-        return Comparison(
-            text, float(found.value), float(found.mcse), 0.0, np.inf, 0.0,
-            Evidence(larger[best, other], larger[other, best]), partial(interval, found), (cells[other], cells[best]),
-            why_none(found), given=float(found.given),
-        )  # fmt: skip
+        text = f"excess at {x} = {levels[other]:g} {beside}{at(conditions[other], tuned)}"
+        found = inside(text, apart.at(other, best), (0.0, np.inf), 0.0, (cells[other], cells[best]))
+        return found._replace(evidence=Evidence(larger[best, other], larger[other, best]))
 
     parts = tuple(part(other) for other in np.flatnonzero(~within).tolist())
 
-    def confidence(level: float) -> tuple[float, float]:
+    def confidence(level: float) -> Bounds:
         possible = levels[possible_minima(larger) >= level]
         return float(possible.min()), float(possible.max())
 
@@ -117,16 +109,10 @@ def _compared(
     return Comparison(text, found, np.nan, *bounds, value, evidence, confidence, tuple(cells), doubt, parts)
 
 
-def _tuned(of: Selected, cells: list[int], x: str) -> list[str]:
-    """Factors other than x in which cells differ."""
-    each = [[level(of.estimates.coordinates[cell], name) for cell in cells] for name in of.factors]
-    return [name for name, column in zip(of.factors, each, strict=True) if name != x and len(set(map(str, column))) > 1]
-
-
 def told_of(of: Selected, cells: list[int], claim: OptimumClaim) -> Profile:
     """Profile by theory of cells that differ in x and in what is tuned alone."""
     assert of.theory is not None  # asked of claims that name a source alone
-    columns = [[level(of.estimates.coordinates[cell], name) for cell in cells] for name in (claim.x, *claim.tune)]
+    columns = [[level(of.estimates.conditions[cell], name) for cell in cells] for name in (claim.x, *claim.tune)]
     return told_profile(np.array(columns[0], float), columns[1:], of.theory.values[cells])
 
 
@@ -153,30 +139,3 @@ def told_profile(levels: Array, tuned: Sequence[Sequence[Any]], values: Array) -
         beside = np.abs(ranks[:, inside] - ranks[:, [best]]).sum(axis=0) <= 1
         least.append(known[best] if np.isfinite(known[inside][beside]).all() else np.inf)
     return Profile(distinct, np.array([least]))
-
-
-def optimum_shares(estimates: Estimates, cells: list[int], factors: tuple[str, ...], within: tuple[str, ...]) -> Array:
-    """Return the share of draws in which each cell has the least measure of those that differ ``within`` alone.
-
-    Parameters
-    ----------
-    estimates
-        The measure in the cells of a grid.
-    cells
-        Those that are compared.
-    factors
-        Factors of the grid.
-    within
-        The factor over which the measure is minimised, and those that are tuned.
-
-    Returns
-    -------
-    (cell,) array
-        NaN in other cells of the grid.
-    """
-    shares = np.full(len(estimates.values), np.nan)
-    for group in strata(estimates, cells, factors, within):
-        draws = estimates.draws(group)
-        least = np.argmin(np.where(np.isnan(draws), np.inf, draws), axis=1)
-        shares[group] = np.bincount(least, minlength=len(group)) / len(draws)
-    return shares

@@ -19,9 +19,9 @@ from numpy.typing import NDArray
 
 from simstudy.design.claims import OptimumLaw, OptimumSlope
 from simstudy.verdicts.claimed import claimed
-from simstudy.verdicts.comparisons import Comparison, Selected, place, strata, undecided
+from simstudy.verdicts.comparisons import Bounds, Comparison, Selected, leverages, undecided
 from simstudy.verdicts.estimates import Estimates
-from simstudy.verdicts.evidence import Contrast, doubt, interval, p_above, p_below
+from simstudy.verdicts.evidence import Contrast, doubt, evidence_between, interval, p_above
 from simstudy.verdicts.laws import LAWS, advantage, akaike, expand
 from simstudy.verdicts.logic import NOTHING, Evidence, every, possible_minima
 from simstudy.verdicts.optima import told_of
@@ -47,31 +47,42 @@ class Vertex(NamedTuple):
     plain: bool = True
 
 
-class Profiles(NamedTuple):
-    """Cells along one factor at each level of another: levels z, and at each of them x in increasing order.
+class Profile(NamedTuple):
+    """Cells along x at one level z of another factor: ln x in increasing order.
 
-    ``cells[z][x]`` are the cells that differ in tuned factors alone.
+    ``cells[x]`` are the cells that differ in tuned factors alone.
     """
 
-    along: Array
-    levels: list[Array]
-    cells: list[list[list[int]]]
+    z: float
+    x: Array
+    cells: list[list[int]]
+
+    @property
+    def all_cells(self) -> list[int]:
+        """Its cells, one level of x after another."""
+        return list(itertools.chain(*self.cells))
+
+
+Statistic = Callable[[Sequence[Vertex]], Contrast]
 
 
 def optimum_slopes(claim: OptimumSlope, of: Selected) -> Iterator[Comparison]:
     """Yield, for each combination of the other factors, the slope of the optimum in ln of the factor ``along``."""
     for cells, profiles in _profiles(claim, of):
-        told = _told(claim, of, profiles)
-        seen = np.isfinite(told) if claim.source else np.ones(len(told), bool)
-        if seen.sum() < 2:
+        if claim.source:
+            told = [told_of(of, each.all_cells, claim) for each in profiles]
+            profiles = [each for each, by_theory in zip(profiles, told, strict=True) if by_theory.in_sight]
+            optima = np.array([float(by_theory.refined[0]) for by_theory in told if by_theory.in_sight])
+        if len(profiles) < 2:
             continue
-        profiles = _only(profiles, seen)
-        leverage = np.log(profiles.along) - np.log(profiles.along).mean()
-        leverage /= (leverage**2).sum()
-        value = float(leverage @ _scaled(claim, told[seen])) if claim.value is None else claimed(claim.value)
+        leverage = leverages(np.log([each.z for each in profiles]))
+        if claim.value is None:
+            value = float(leverage @ (np.log(optima) if claim.scale == "log_log" else optima))
+        else:
+            value = claimed(claim.value)
         kind = "log-log slope" if claim.scale == "log_log" else "slope in the logarithm"
-        text = f"{kind} of optimal {claim.x} along {claim.along} = {', '.join(f'{z:g}' for z in profiles.along)}"
-        text += place(of, cells[0], claim.along, claim.x, *claim.tune)
+        text = f"{kind} of optimal {claim.x} along {claim.along} = {', '.join(f'{each.z:g}' for each in profiles)}"
+        text += of.place(cells[0], claim.along, claim.x, *claim.tune)
         slope = partial(_slope, of.estimates, leverage, claim.scale == "log_log")
         yield _compared(text, of, profiles, slope, (value - claim.margin, value + claim.margin), value)
 
@@ -83,49 +94,30 @@ def optimum_laws(claim: OptimumLaw, of: Selected) -> Iterator[Comparison]:
     not pass for describing none.
     """
     for cells, profiles in _profiles(claim, of):
-        places = zip(profiles.levels, profiles.cells, strict=True)
-        found = np.exp([_estimated(of.estimates, levels, by_x).value for levels, by_x in places])
-        fits = {law: akaike(law, profiles.along, found) for law in LAWS}
+        along = np.array([each.z for each in profiles])
+        found = np.exp([_estimated(of.estimates, each).value for each in profiles])
+        fits = {law: akaike(law, along, found) for law in LAWS}
         ranked = ", ".join(f"{law} {fits[law] - min(fits.values()):.1f}" for law in sorted(fits, key=fits.__getitem__))
-        where = place(of, cells[0], claim.along, claim.x, *claim.tune)
+        where = of.place(cells[0], claim.along, claim.x, *claim.tune)
         for other in LAWS:
             margin = 0.0 if other == "constant" else claim.margin
             if other == claim.law:
                 continue
             text = f"squares that {other} leaves above those allowed to {claim.law} (AIC above the best: {ranked})"
-            statistic = partial(_law, of.estimates, advantage(claim.law, other, margin, profiles.along))
+            statistic = partial(_law, of.estimates, advantage(claim.law, other, margin, along))
             text += f" for optimal {claim.x}{where}"
             yield _compared(text, of, profiles, statistic, (0.0, np.inf), 0.0)
 
 
-def _profiles(claim: OptimumSlope | OptimumLaw, of: Selected) -> Iterator[tuple[list[int], Profiles]]:
+def _profiles(claim: OptimumSlope | OptimumLaw, of: Selected) -> Iterator[tuple[list[int], list[Profile]]]:
     """Yield the cells with each combination of the other factors, laid out; cells without a value are left out."""
-    coordinates = of.estimates.coordinates
-    for cells in strata(of.estimates, of.chosen, of.factors, (claim.along, claim.x, *claim.tune)):
+    for cells in of.groups(claim.along, claim.x, *claim.tune):
         table: dict[float, dict[float, list[int]]] = defaultdict(lambda: defaultdict(list))
         for cell in cells:
+            levels = of.estimates.conditions[cell]
             if np.isfinite(of.estimates.values[cell]):
-                table[float(coordinates[cell][claim.along])][float(coordinates[cell][claim.x])].append(cell)
-        by_x = [sorted(table[z].items()) for z in sorted(table)]
-        levels = [np.log([x for x, _ in each]) for each in by_x]
-        yield cells, Profiles(np.array(sorted(table)), levels, [[inside for _, inside in each] for each in by_x])
-
-
-def _only(profiles: Profiles, seen: NDArray[np.bool_]) -> Profiles:
-    kept = np.flatnonzero(seen)
-    return Profiles(profiles.along[kept], [profiles.levels[k] for k in kept], [profiles.cells[k] for k in kept])
-
-
-def _told(claim: OptimumSlope, of: Selected, profiles: Profiles) -> Array:
-    """Optimum by theory at each z, NaN where it has none."""
-    if of.theory is None:
-        return np.full(len(profiles.along), np.nan)
-    each = [told_of(of, list(itertools.chain(*by_x)), claim) for by_x in profiles.cells]
-    return np.array([float(profile.refined[0]) if profile.in_sight else np.nan for profile in each])
-
-
-def _scaled(claim: OptimumSlope, optima: Array) -> Array:
-    return np.log(optima) if claim.scale == "log_log" else optima
+                table[float(levels[claim.along])][float(levels[claim.x])].append(cell)
+        yield cells, [Profile(z, np.log(sorted(by_x)), [by_x[x] for x in sorted(by_x)]) for z, by_x in table.items()]
 
 
 def _slope(estimates: Estimates, leverage: Array, logarithmic: bool, vertices: Sequence[Vertex]) -> Contrast:
@@ -147,9 +139,8 @@ def _law(estimates: Estimates, statistic: Callable[[Array], Array], vertices: Se
     found = expand(statistic, np.exp([vertex.value for vertex in vertices]), covariance)
     linear = _contrast(estimates, found.estimate, dict(zip(cells, found.gradient @ gradient, strict=True)))
     smooth = all(vertex.plain for vertex in vertices) and found.quadratic_error <= NEARLY_LINEAR * linear.mcse
-    value = linear.value if smooth else np.nan
     errors = {name: np.hypot(getattr(linear, name), found.quadratic_error) for name in ("mcse", "given")}
-    return linear._replace(value=value, **errors)
+    return linear._replace(value=linear.value if smooth else np.nan, **errors)
 
 
 def _contrast(estimates: Estimates, value: float, terms: dict[int, float]) -> Contrast:
@@ -160,50 +151,42 @@ def _contrast(estimates: Estimates, value: float, terms: dict[int, float]) -> Co
 
 
 def _compared(
-    text: str, of: Selected, profiles: Profiles, statistic: Callable[[Sequence[Vertex]], Contrast],
-    bounds: tuple[float, float], value: float,
-) -> Comparison:  # fmt: skip
+    text: str, of: Selected, profiles: list[Profile], statistic: Statistic, bounds: Bounds, value: float
+) -> Comparison:
     """Compare a statistic of optima with bounds, in the worst of the ways in which levels may be least."""
-    cells = list(itertools.chain(*itertools.chain(*profiles.cells)))
-    if len(profiles.along) < 2:
+    if len(profiles) < 2:
         return undecided(text, "a single level")
-    places = zip(profiles.levels, profiles.cells, strict=True)
-    found = statistic([_estimated(of.estimates, levels, by_x) for levels, by_x in places])
+    found = statistic([_estimated(of.estimates, each) for each in profiles])
     ways = [statistic(vertices) for vertices in _ways(of.estimates, profiles, DOUBT * of.level)]
+    evidence, why = NOTHING, TOO_MANY
+    if ways:
+        each = evidence_between(Contrast(*(np.array(column, float) for column in zip(*ways, strict=True))), bounds)
+        evidence = every(Evidence(*(np.minimum(p.max(axis=0) / (1.0 - DOUBT), 1.0) for p in each)))
+        why = next((doubt(way) for way in ways if doubt(way)), "")
 
-    def confidence(level: float) -> tuple[float, float]:
-        reach = [interval(each, (1.0 - DOUBT) * level) for each in ways]
+    def confidence(level: float) -> Bounds:
+        reach = [interval(way, (1.0 - DOUBT) * level) for way in ways]
         return min((low for low, _ in reach), default=-np.inf), max((high for _, high in reach), default=np.inf)
 
-    why = next((doubt(each) for each in ways if doubt(each)), "" if ways else TOO_MANY)
-    shown = (float(found.value), float(found.mcse))
-    return Comparison(text, *shown, *bounds, value, _worst(ways, bounds), confidence, tuple(cells), why,
-                      given=float(found.given))  # fmt: skip
+    cells = tuple(itertools.chain(*(each.all_cells for each in profiles)))
+    return Comparison(
+        text, float(found.value), float(found.mcse), *bounds, value, evidence, confidence, cells, why,
+        given=float(found.given),
+    )  # fmt: skip
 
 
-def _worst(ways: list[Contrast], bounds: tuple[float, float]) -> Evidence:
-    """Evidence on bounds that holds whichever of the ways is the true one."""
-    if not ways:
-        return NOTHING
-    each = Contrast(*(np.array(column, float) for column in zip(*ways, strict=True)))
-    ends = [Evidence(p_below(each, bounds[0]), p_above(each, bounds[0]))]
-    ends += [Evidence(p_above(each, bounds[1]), p_below(each, bounds[1]))] if np.isfinite(bounds[1]) else []
-    worst = [np.array([end[side].max() for end in ends]) / (1.0 - DOUBT) for side in (0, 1)]
-    return every(Evidence(*(np.minimum(column, 1.0) for column in worst)))
-
-
-def _ways(estimates: Estimates, profiles: Profiles, level: float) -> list[tuple[Vertex, ...]]:
+def _ways(estimates: Estimates, profiles: list[Profile], level: float) -> list[tuple[Vertex, ...]]:
     """Optima at each z in all ways in which levels may be least; none at all if these are too many."""
-    share = level / len(profiles.along)
-    each = [_possible(estimates, x, by_x, share) for x, by_x in zip(profiles.levels, profiles.cells, strict=True)]
+    each = [_possible(estimates, profile, level / len(profiles)) for profile in profiles]
     return list(itertools.product(*each)) if math.prod(map(len, each)) <= MOST_WAYS else []
 
 
-def _possible(estimates: Estimates, x: Array, by_x: list[list[int]], level: float) -> list[Vertex]:
+def _possible(estimates: Estimates, profile: Profile, level: float) -> list[Vertex]:
     """Where the optimum may be, for each level and each choice of what is tuned that may be the least."""
+    x, by_x = profile.x, profile.cells
     tuned = any(len(cells) > 1 for cells in by_x)
     share = level / (len(x) + 1) if tuned else level
-    least = set(_may_be_least(estimates, list(itertools.chain(*by_x)), share))
+    least = set(_may_be_least(estimates, profile.all_cells, share))
     best = [_may_be_least(estimates, cells, share) for cells in by_x]
     found: list[Vertex] = []
     for k, cells in enumerate(by_x):
@@ -252,10 +235,10 @@ def _parabola(estimates: Estimates, x: Array, three: Sequence[int]) -> tuple[Ver
     return Vertex(float(middle - width * left / bend), terms), slope_step
 
 
-def _estimated(estimates: Estimates, x: Array, by_x: list[list[int]]) -> Vertex:
+def _estimated(estimates: Estimates, profile: Profile) -> Vertex:
     """The optimum between levels as estimated."""
-    best = [min(cells, key=lambda cell: float(estimates.values[cell])) for cells in by_x]
-    k = int(np.argmin(estimates.values[best]))
+    best = [min(cells, key=lambda cell: float(estimates.values[cell])) for cells in profile.cells]
+    k, x = int(np.argmin(estimates.values[best])), profile.x
     if k in (0, len(x) - 1):
         return Vertex(float(x[k]), {})
     return _parabola(estimates, x[k - 1 : k + 2], best[k - 1 : k + 2])[0]

@@ -62,16 +62,16 @@ def predict(planned: Sequence[PlannedCell], told: Told | None = None) -> Iterato
     was ``told`` of cells before is not evaluated again, and the rest is added to it.
     """
     told = {} if told is None else told
-    waiting = Counter(_moments_of(each) for each in planned)
+    waiting = Counter(_moments_of(each) for each in planned if id(each) not in told)
     known: dict[tuple[bool, str], Moments] = defaultdict(dict)
     for each in planned:
-        key = _moments_of(each)
         if id(each) not in told:
+            key = _moments_of(each)
             told[id(each)] = {name: _theory(name, each, known[key]) for name in THEORIES}
+            waiting[key] -= 1
+            if not waiting[key]:
+                known.pop(key)
         yield told[id(each)]
-        waiting[key] -= 1
-        if not waiting[key]:
-            known.pop(key, None)
 
 
 def _moments_of(planned: PlannedCell) -> tuple[bool, str]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-
 import numpy as np
 import pytest
 
@@ -11,7 +9,7 @@ from simstudy.replicates import folding
 from simstudy.replicates.folding import block_lengths, block_starts, fold, whole_blocks
 from simstudy.replicates.moments import Moments, stack
 from simstudy.replicates.performance import performance
-from simstudy.verdicts.estimates import Estimates
+from simstudy.verdicts.measured import estimates_from
 
 N_BATCHES, SIZE, NAMES = 3000, 16, ()
 WEIGHTS = np.full(2, 0.5)
@@ -79,21 +77,20 @@ def test_cell_with_fewer_batches__is_paired_with_the_first_of_another():
     """Their covariance is the variance of the larger: the smaller one's error is that and an independent part."""
     batches = some_batches(N_BATCHES)
     measured = [folded(batches[:700]), folded(batches)]
-    settings = [{"seed": 0, "batch_size": SIZE}] * 2
-    covariance = Estimates.stored(settings, measured, "mse").covariance([0, 1])
+    covariance = estimates_from([{}] * 2, [(0, SIZE)] * 2, measured, "mse").covariance([0, 1])
     assert covariance[0, 1] == pytest.approx(covariance[1, 1], rel=0.15)
     assert covariance[0, 0] == pytest.approx(covariance[1, 1] * N_BATCHES / 700, rel=0.15)
 
 
 @pytest.mark.usefixtures("few")
 def test_beside_a_population__cells_contribute_by_batch(monkeypatch):
-    monkeypatch.setattr("simstudy.verdicts.estimates.FINE_BATCHES", 32)
+    monkeypatch.setattr("simstudy.verdicts.measured.FINE_BATCHES", 32)
     batches = some_batches(N_BATCHES)
     fixed = folded(batches)
     share = np.random.default_rng(1).normal(size=N_BATCHES)
-    drawn = fixed._replace(contribution={"mse": share}, given=SimpleNamespace(), n_blocks=N_BATCHES)
-    both = Estimates.stored([{"seed": 0, "batch_size": SIZE}] * 2, [fixed, drawn], "mse")
-    of_fixed, of_drawn = both.contributions([0, 1]).T
+    drawn = fixed._replace(contribution={"mse": share}, given=fixed, n_blocks=N_BATCHES)
+    both = estimates_from([{}] * 2, [(0, SIZE)] * 2, [fixed, drawn], "mse")
+    of_fixed, of_drawn = both.placed([0, 1]).T
     assert (
         len(of_fixed) == len(np.unique(block_starts(16 * N_BATCHES) // 16))
         and both.n_blocks.tolist() == [N_BATCHES] * 2

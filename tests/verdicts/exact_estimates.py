@@ -9,8 +9,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from simstudy.design.claims import LEVEL
+from simstudy.verdicts.comparisons import Comparison, Predictions
+from simstudy.verdicts.engine import Judgement, comparisons_of, judge_claim
 from simstudy.verdicts.estimates import Estimates
 from simstudy.verdicts.evidence import Contrast
+from simstudy.verdicts.measured import estimates_of, selected_by
 
 Array = NDArray[np.float64]
 
@@ -44,7 +48,7 @@ def exact_accounts(levels: Sequence[dict[str, Any]], values: Sequence[float], er
 
 def exact_estimates(levels: Sequence[dict[str, Any]], values: Sequence[float], error: Any) -> Estimates:
     """Return the estimates of such accounts."""
-    return Estimates(exact_accounts(levels, values, error), "mse")
+    return estimates_of(exact_accounts(levels, values, error), "mse")
 
 
 def derived(function: Callable[[Array], float], values: Sequence[float], error: Any) -> Contrast:
@@ -52,3 +56,16 @@ def derived(function: Callable[[Array], float], values: Sequence[float], error: 
     at, steps = np.array(values, float), 1e-6 * np.eye(len(values))
     gradient = [(function(at + step) - function(at - step)) / 2e-6 for step in steps]
     return Contrast(function(at), np.linalg.norm(error * np.array(gradient)), N_BLOCKS, 0.0, 0.0)
+
+
+def compare(
+    stated: Any, accounts: Sequence[Any], factors: tuple[str, ...] = ("x",), theory: Predictions | None = None,
+    level: float = LEVEL,
+) -> list[Comparison]:  # fmt: skip
+    """Return what a claim comes down to in the cells of its grid."""
+    return list(comparisons_of(stated, selected_by(stated, accounts, factors, theory)._replace(level=level)))
+
+
+def judged(stated: Any, accounts: Sequence[Any], n_claims: int = 1, factors: tuple[str, ...] = ("x",)) -> Judgement:
+    """Return the verdict on one of so many claims."""
+    return judge_claim(stated, selected_by(stated, accounts, factors), n_claims)

@@ -8,6 +8,7 @@ from typing import get_args
 
 import pytest
 from builders import DESIGN, edited, write_design
+from exact_estimates import compare
 from pydantic import ValidationError
 from test_judge import cells, claim, verdict
 from test_optima import allocation, of
@@ -16,7 +17,6 @@ from simstudy.design.formulas import Formula
 from simstudy.design.load import load_design
 from simstudy.design.mistakes import DesignError
 from simstudy.verdicts.claimed import FUNCTIONS, claimed
-from simstudy.verdicts.judge import compare
 from simstudy.verdicts.paths import optimum_slopes
 
 RECORDS = {get_args(record.model_fields["formula"].annotation)[0]: record for record in get_args(Formula)}

@@ -6,15 +6,15 @@ import numpy as np
 import pytest
 from builders import DESIGN, edited, write_design
 from exact_estimates import derived, exact_accounts, exact_estimates
-from test_optima import BASE, estimates_of
+from test_optima import BASE, noisy
 
 from simstudy.design.claims import Crossing
 from simstudy.design.load import load_design
 from simstudy.design.mistakes import DesignError
 from simstudy.verdicts.comparisons import Predictions, Selected
 from simstudy.verdicts.crossings import crossing, crossings
-from simstudy.verdicts.estimates import Estimates
-from simstudy.verdicts.judge import decide
+from simstudy.verdicts.engine import decide
+from simstudy.verdicts.measured import estimates_of
 
 X = np.array([32.0, 64.0, 128.0, 256.0, 512.0])
 FACTORS = ("n_keys", "rule")
@@ -30,7 +30,7 @@ def lines(place: float, error: float, **settings):
     for n in X:
         levels += [{"n_keys": n, "rule": "product"}, {"n_keys": n, "rule": "average"}]
         values += [2.0 + np.log(place) - np.log(n), 2.0]
-    return estimates_of(levels, values, error, **settings), list(range(len(levels)))
+    return noisy(levels, values, error, **settings), list(range(len(levels)))
 
 
 def claim(value: float | None) -> Crossing:
@@ -67,7 +67,7 @@ def test_error_of_a_crossing__is_that_of_repeated_draws():
     found, told = [], []
     for seed in range(200):
         estimates, chosen = lines(150.0, 0.02, seed=seed)
-        # estimates_of keeps values: what differs between seeds is added here.
+        # noisy keeps values: what differs between seeds is added here.
         noise = np.random.default_rng(seed).normal(scale=0.02, size=len(estimates.values))
         estimates.values = estimates.values + noise
         (comparison,) = crossings(claim(150.0), of(estimates, chosen))
@@ -115,7 +115,7 @@ def test_error_that_all_levels_of_one_rule_share__moves_the_crossing_as_a_whole(
     shared = accounts[0].performance.contribution["mse"]
     for cell, each in enumerate(accounts):
         each.performance.contribution["mse"] = shared * (cell % 2 == 0)
-    (found,) = crossings(claim(150.0), of(Estimates(accounts, "mse"), list(range(10))))
+    (found,) = crossings(claim(150.0), of(estimates_of(accounts, "mse"), list(range(10))))
     moved = [crossing(X, difference[None] + step)[0] for step in (1e-6, -1e-6)]
     assert found.mcse == pytest.approx(0.01 * (moved[0] - moved[1]) / 2e-6, rel=1e-5)
 

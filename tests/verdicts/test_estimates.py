@@ -8,6 +8,7 @@ from exact_estimates import account, exact_estimates
 from scipy import stats
 
 from simstudy.verdicts.estimates import RESOLUTION, Estimates
+from simstudy.verdicts.measured import estimates_of
 
 RNG = np.random.default_rng(2)
 LONG, SHORT, APART = RNG.exponential(size=64) - 1.0, RNG.normal(size=48), RNG.normal(size=64)
@@ -16,7 +17,7 @@ LONG, SHORT, APART = RNG.exponential(size=64) - 1.0, RNG.normal(size=48), RNG.no
 @pytest.fixture
 def three() -> Estimates:
     """Two cells of one stream, of which one has fewer blocks, and one of another; all with a remainder."""
-    return Estimates(
+    return estimates_of(
         [
             account({"x": 1.0}, 3.0, LONG, remainder=2.0),
             account({"x": 2.0}, 1.0, SHORT, remainder=5.0),
@@ -39,7 +40,7 @@ def test_combination__adds_remainders_and_pairs_blocks_of_one_stream(three):
 def test_skewness__is_that_of_block_values():
     values = RNG.exponential(size=64)
     contribution = (values - values.mean()) / np.sqrt(64 * 63)
-    skewness = Estimates([account({}, values.mean(), contribution)], "mse").combine({0: 1.0}).skewness
+    skewness = estimates_of([account({}, values.mean(), contribution)], "mse").combine({0: 1.0}).skewness
     assert skewness == pytest.approx(stats.skew(values), rel=0.03)  # divisors of 63 and 64
 
 
@@ -55,8 +56,8 @@ def test_differences__are_the_combinations_of_two(three):
 def test_errors_given_what_was_drawn__are_those_of_its_own_contributions():
     drawn = [account({"x": float(cell)}, 1.0, LONG * (1.0 + cell)) for cell in range(2)]
     over = [account({"x": float(cell)}, 1.0, APART, given=each.performance) for cell, each in enumerate(drawn)]
-    expected = Estimates(drawn, "mse").combine({0: 1.0, 1: -1.0}).mcse
-    population = Estimates(over, "mse")
+    expected = estimates_of(drawn, "mse").combine({0: 1.0, 1: -1.0}).mcse
+    population = estimates_of(over, "mse")
     for found in (population.differences([0, 1]).at(0, 1), population.combine({0: 1.0, 1: -1.0})):
         assert found.given == pytest.approx(expected) and found.mcse < 1e-6  # over the population they move together
 
@@ -70,7 +71,7 @@ def test_covariance__holds_the_remainders_on_its_diagonal(three):
 
 @pytest.mark.parametrize("settings", [{"seed": 2}, {"batch_size": 512}])
 def test_cells_of_other_seed_or_batch_size__are_not_paired(settings):
-    estimates = Estimates([account({}, 1.0, LONG), account({}, 1.0, LONG, **settings)], "mse")
+    estimates = estimates_of([account({}, 1.0, LONG), account({}, 1.0, LONG, **settings)], "mse")
     assert estimates.combine({0: 1.0, 1: -1.0}).mcse == pytest.approx(np.sqrt(2) * np.linalg.norm(LONG))
     assert abs(np.corrcoef(estimates.draws([0, 1]).T)[0, 1]) < 0.1
 
@@ -83,14 +84,14 @@ def test_rounding__counts_as_an_error_of_the_larger_value():
 
 def test_index__is_the_one_named():
     diversity = [account({}, np.arange(8.0), np.outer(LONG, np.arange(8.0)), measure="hdi")]
-    found = Estimates(diversity, "hdi", "entropy").combine({0: 1.0})
+    found = estimates_of(diversity, "hdi", "entropy").combine({0: 1.0})
     assert found.value == 2.0 and found.mcse == pytest.approx(2.0 * np.linalg.norm(LONG))
 
 
 def test_cell_without_measures__has_no_blocks():
     empty = account({}, 0.0, LONG)
     empty.performance = None
-    estimates = Estimates([empty, account({}, 1.0, LONG)], "mse")
+    estimates = estimates_of([empty, account({}, 1.0, LONG)], "mse")
     assert np.isnan(estimates.combine({0: 1.0}).value) and estimates.n_blocks.tolist() == [0, 64]
 
 
@@ -102,13 +103,13 @@ def test_counts_that_are_alike__leave_exceptions_by_one_unseen():
         account({}, 3.0, alike + 1e-12, n_replicates=1024, **settings),  # as far as rounding goes
         account({}, 3.0, LONG, n_replicates=1024, **settings),
     ]
-    counted = Estimates(cells, "visible_rank")
+    counted = estimates_of(cells, "visible_rank")
     assert counted.combine({0: 0.5, 1: -2.0}).unseen == pytest.approx(256 / 2.5)
     assert counted.combine({0: 1.0, 2: -1.0}).unseen == np.inf  # there is an error to be seen
     table = counted.differences([0, 1, 2]).unseen
     np.testing.assert_allclose(table, [[128, 128, np.inf], [128, 512, np.inf], [np.inf, np.inf, 512]])
     drawn = account({}, 3.0, alike, given=cells[0].performance, n_replicates=1024, **settings)
-    assert Estimates([drawn], "visible_rank").combine({0: 1.0}).unseen == 64
+    assert estimates_of([drawn], "visible_rank").combine({0: 1.0}).unseen == 64
     never = account({}, 0.0, alike, n_replicates=256, **settings)
-    assert Estimates([never], "visible_rank").combine({0: 1.0}).unseen == 256
-    assert Estimates([account({}, 3.0, alike)], "mse").combine({0: 1.0}).unseen == np.inf  # an identity
+    assert estimates_of([never], "visible_rank").combine({0: 1.0}).unseen == 256
+    assert estimates_of([account({}, 3.0, alike)], "mse").combine({0: 1.0}).unseen == np.inf  # an identity

@@ -7,15 +7,15 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from builders import minimal_cell
-from exact_estimates import derived, exact_accounts, exact_estimates
+from exact_estimates import compare, derived, exact_accounts, exact_estimates, judged
 from pydantic import TypeAdapter
 
 from simstudy.design.claims import LEVEL, Claim
 from simstudy.verdicts.comparisons import Comparison, Predictions, Selected
-from simstudy.verdicts.estimates import Estimates
+from simstudy.verdicts.engine import comparisons_of, decide, holm
 from simstudy.verdicts.evidence import anytime_score, p_above, p_below, students_of
-from simstudy.verdicts.judge import compare, comparisons_of, decide, holm, judge_claim, without_error
 from simstudy.verdicts.logic import Evidence
+from simstudy.verdicts.measured import estimates_of, without_error
 from simstudy.verdicts.paths import DOUBT
 
 N_BLOCKS = 64
@@ -89,7 +89,7 @@ def test_order_of_the_cells__does_not_matter():
 
 def test_interval_claimed__is_left_at_either_end_and_held_at_both():
     accounts = cells([1.0])
-    contrast = Estimates(accounts, "mse").combine({0: 1.0})
+    contrast = estimates_of(accounts, "mse").combine({0: 1.0})
     lower, upper = contrast.value + 2 * contrast.mcse, contrast.value + 3 * contrast.mcse
     for sign in (1, -1):
         centre = contrast.value + sign * 2.5 * contrast.mcse
@@ -213,8 +213,8 @@ def test_single_cell_on_a_line__is_never_support():
         claim(kind="monotone", x="x", direction="increasing"),
         claim(kind="slope", x="x", value=0, margin=9.0),
     ):
-        judged = decide(compare(stated, cells([1.0]), ("x",), None), LEVEL)
-        assert judged.verdict == "inconclusive" and judged.decisive.doubt == "a single cell"
+        found = decide(compare(stated, cells([1.0]), ("x",), None), LEVEL)
+        assert found.verdict == "inconclusive" and found.decisive.doubt == "a single cell"
 
 
 def test_cell_compared_with_itself__is_left_out():
@@ -235,8 +235,8 @@ def test_few_blocks__give_no_verdict_and_say_why():
     for n_blocks, expected, why in ((64, "supported", ""), (63, "inconclusive", reason)):
         sparse = cells([1.0])
         sparse[0].performance.n_blocks = n_blocks
-        judged = decide(compare(claim(kind="larger_than"), sparse, ("x",), None), LEVEL)
-        assert judged.verdict == expected and judged.decisive.doubt.startswith(why)
+        found = decide(compare(claim(kind="larger_than"), sparse, ("x",), None), LEVEL)
+        assert found.verdict == expected and found.decisive.doubt.startswith(why)
 
 
 def test_one_block_that_holds_the_error__decides_nothing_near_and_says_why():
@@ -284,7 +284,7 @@ def test_level__is_divided_by_the_number_of_claims():
     blocks = np.random.default_rng(2).normal(size=N_BLOCKS)
     blocks = (blocks - blocks.mean()) / blocks.std(ddof=1) * 0.8
     accounts = [account({"x": 0.0}, blocks + 0.34)]
-    verdicts = {n: judge_claim(stated, accounts, ("x",), None, n).verdict for n in (1, 20)}
+    verdicts = {n: judged(stated, accounts, n).verdict for n in (1, 20)}
     assert verdicts == {1: "supported", 20: "inconclusive"}
 
 
@@ -328,12 +328,12 @@ def test_optima_of_several_comparisons__share_what_is_spent_on_the_levels_that_m
     accounts = exact_accounts(levels, np.repeat(np.concatenate(profiles), h), 0.01)
     entries = {"optimum_slope": {"value": 0.0, "margin": 0.1}, "optimum_law": {"law": "log"}}[kind]
     stated, factors = claim(kind=kind, x="x", along="z", **entries), ("z", "x", "h")
-    judged = judge_claim(stated, accounts, factors, None, 1)
-    assert len(judged.comparisons) == n and judged.level == LEVEL
+    found = judged(stated, accounts, 1, factors)
+    assert len(found.comparisons) == n and found.level == LEVEL
     whole, shared = (
         [each.confidence(LEVEL) for each in compare(stated, accounts, factors, None, LEVEL / share)] for share in (1, n)
     )
-    assert [each.confidence(LEVEL) for each in judged.comparisons] == shared != whole
+    assert [each.confidence(LEVEL) for each in found.comparisons] == shared != whole
 
 
 @pytest.mark.parametrize(

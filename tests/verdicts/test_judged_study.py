@@ -7,14 +7,29 @@ from typing import get_args
 
 import numpy as np
 import pytest
-import xarray as xr
-from exact_estimates import exact_accounts
+from exact_estimates import compare, exact_accounts, exact_estimates
 from test_judge import N_BLOCKS, account, cells, claim, verdict
 
 from simstudy.design.claims import LEVEL, Claim
-from simstudy.verdicts.comparisons import Comparison
-from simstudy.verdicts.judge import compare, comparisons_of, judge, judge_claim
+from simstudy.verdicts.comparisons import Comparison, Selected
+from simstudy.verdicts.engine import comparisons_of, judge_claim
+from simstudy.verdicts.judge import judge
 from simstudy.verdicts.logic import NOTHING, Evidence
+from simstudy.verdicts.measured import selected_by
+from simstudy.verdicts.predictions import Theory
+
+
+def told_of(accounts, exact=None, leading=None, errors=None):
+    """What theories say of the mean squared error in cells, as `predict` remembers it."""
+    nothing = [np.nan] * len(accounts)
+    columns = exact or nothing, leading or nothing, errors or nothing
+    return {
+        id(account.planned): {
+            "exact": Theory({"mse": one}, {"mse": error}, {}, {}, ""),
+            "leading": Theory({"mse": other}, {}, {}, {}, ""),
+        }
+        for account, one, other, error in zip(accounts, *columns, strict=True)
+    }
 
 
 def study(claims: dict, values: list[float]):
@@ -30,9 +45,8 @@ def test_judge__stores_every_comparison_beside_the_verdicts():
         "near": claim(kind="agrees_with_theory", margin=0.2),
     }
     design, accounts = study(stated, [1.0, 1.1, 1.2])
-    theory = np.array([[np.nan] * 3, [np.nan] * 3, [1.0, 1.1, 1.9]])
-    results = xr.Dataset({"mse": (("source", "cell"), theory)}, coords={"source": ["empirical", "exact", "leading"]})
-    judged = judge(results, design, accounts).results
+    told = told_of(accounts, leading=[1.0, 1.1, 1.9])
+    judged = judge(design, accounts, told).verdicts
     assert judged.verdict.values.tolist() == ["supported", "supported", "contradicted"]
     assert judged.declared_verdict.values.tolist() == ["supported", "contradicted", "supported"]
     assert judged.comparison_claim.values.tolist() == ["rises"] * 2 + ["large"] * 3 + ["near"] * 3
@@ -46,10 +60,11 @@ def test_judge__stores_every_comparison_beside_the_verdicts():
     near = judged.sel(claim="near")
     assert (near.claimed_lower, near.claimed_value, near.claimed_upper) == (0.8, 1.0, 1.2)
     assert judged.p_in_favour.values[1] == judged.comparison_p_in_favour[2:5].max() > 0.0
-    alone = judge(results, *study({"near": stated["near"]}, [1.0, 1.1, 1.2])).results
+    design.claims = {"near": stated["near"]}
+    alone = judge(design, accounts, told).verdicts
     for name in ("p_against", "comparison_p_against"):  # p-values to be compared with the level of the study
         assert judged[name].values[-1] == pytest.approx(3 * alone[name].values[-1])
-    assert judge(results, *study({}, [1.0])).results is results
+    assert not judge(*study({}, [1.0]), {}).verdicts
     # Intervals are those of the level at which a claim is judged, and no p-value is more than 1.
     for name in ("confidence_lower", "comparison_confidence_lower"):
         assert judged[name].values[-1] < alone[name].values[-1]
@@ -59,7 +74,7 @@ def test_judge__stores_every_comparison_beside_the_verdicts():
 
 def test_judge__stores_the_parts_of_a_comparison_after_it():
     stated = {"least": claim(kind="optimum", x="x", value=1.0)}
-    judged = judge(xr.Dataset(), *study(stated, [1.2, 1.0, 1.1])).results
+    judged = judge(*study(stated, [1.2, 1.0, 1.1]), {}).verdicts
     whole, *parts = judged.comparison_statistic.values
     assert len(parts) == 2 and judged.comparison_part_of.values.tolist() == ["", whole, whole]
     assert judged.comparison_estimate.values == pytest.approx([1.0, 0.2, 0.1], abs=0.01)
@@ -70,9 +85,8 @@ def test_error_given_what_was_drawn__is_stored_beside_that_over_the_population()
     (population,), (drawn,) = (exact_accounts([{"x": 0.0}], [1.0], error) for error in (4.0, 2.0))
     population.performance.given, population.planned.grid = drawn.performance, "g"
     stated = {"large": claim(kind="larger_than"), "near": claim(kind="agrees_with_theory", source="exact", margin=0.2)}
-    told = {"mse": (("source", "cell"), [[1.0]]), "mse_numerical_error": ("cell", [3.0])}
     design, _ = study(stated, [0.0])
-    judged = judge(xr.Dataset(told, coords={"source": ["exact"]}), design, [population]).results
+    judged = judge(design, [population], told_of([population], exact=[1.0], errors=[3.0])).verdicts
     for name in ("verdict", "comparison"):  # a numerical error adds to both
         assert judged[f"{name}_mcse"].values == pytest.approx([4.0, 5.0])
         assert judged[f"{name}_mcse_given"].values == pytest.approx([2.0, np.hypot(2.0, 3.0)])
@@ -83,7 +97,7 @@ def test_reason__is_stored_where_there_is_no_verdict_alone():
     blocks[7] = 9.0  # its square is more than a fifth of all: only what is far off decides
     stated = {str(value): claim(kind="larger_than", value=value) for value in (-100.0, 0.0, 100.0)}
     design, _ = study(stated, [0.0])
-    judged = judge(xr.Dataset(), design, [account({"x": 0.0}, blocks)]).results
+    judged = judge(design, [account({"x": 0.0}, blocks)], {}).verdicts
     assert judged.verdict.values.tolist() == ["supported", "inconclusive", "contradicted"]
     for reasons in (judged.no_verdict_because, judged.comparison_no_verdict_because):
         assert [reason[:12] for reason in reasons.values] == ["", "one block of", ""]
@@ -91,15 +105,15 @@ def test_reason__is_stored_where_there_is_no_verdict_alone():
 
 def test_judge__rests_no_verdict_on_cells_without_an_error(monkeypatch):
     given = study({"large": claim(kind="larger_than")}, [1.0])
-    assert judge(xr.Dataset(), *given).results.verdict.item() == "supported"
-    monkeypatch.setattr("simstudy.verdicts.judge.without_error", lambda *_: {0: "no Monte Carlo error"})
-    judged = judge(xr.Dataset(), *given).results
+    assert judge(*given, {}).verdicts.verdict.item() == "supported"
+    monkeypatch.setattr("simstudy.verdicts.measured.without_error", lambda *_: {0: "no Monte Carlo error"})
+    judged = judge(*given, {}).verdicts
     assert judged.verdict.item() == "inconclusive" and judged.no_verdict_because.item() == "no Monte Carlo error"
 
 
 def test_doubtful_cells__take_the_evidence_of_what_rests_on_them_and_nothing_else():
     stated, both = claim(kind="larger_than"), cells([1.0, 1.2])
-    judged = judge_claim(stated, both, ("x",), None, 1, {1: "no error"})
+    judged = judge_claim(stated, selected_by(stated, both, ("x",))._replace(doubtful={1: "no error"}), 1)
     assert judged.verdict == "inconclusive" and judged.decisive.doubt == "no error"
     sound, doubted = judged.comparisons
     assert sound.evidence.in_favour < LEVEL and doubted.evidence == NOTHING
@@ -109,12 +123,13 @@ def test_doubtful_cells__take_the_evidence_of_what_rests_on_them_and_nothing_els
 
 def test_order__is_doubtful_where_any_cell_is_if_no_replicate_would_help(monkeypatch):
     """It names no cells of its own then, and rests on all."""
-    monkeypatch.setattr("simstudy.verdicts.judge.compare", lambda *_: [sure])
+    monkeypatch.setattr("simstudy.verdicts.engine.comparisons_of", lambda *_: [sure])
     sure = Comparison(
         "order", 0.0, 0.1, -np.inf, 1.0, 1.0, Evidence(np.array(1.0), np.array(0.0)), lambda _: (0.0, 0.1)
     )
+    of = Selected(exact_estimates([{}], [1.0], 1.0), [0], ())
     for doubtful, expected in (({}, "supported"), ({7: "no error"}, "inconclusive")):
-        assert judge_claim(claim(kind="larger_than"), [], ("x",), None, 1, doubtful).verdict == expected
+        assert judge_claim(claim(kind="larger_than"), of._replace(doubtful=doubtful), 1).verdict == expected
 
 
 def test_pairs_of_an_order__are_stored_with_the_numbers_of_their_cells_in_the_study():
@@ -126,7 +141,7 @@ def test_pairs_of_an_order__are_stored_with_the_numbers_of_their_cells_in_the_st
     first[0].planned.grid = "other"
     ordered = claim(kind="violated_pairs", against="chordal", direction="increasing", at_most=0.0)
     design = SimpleNamespace(claims={"order": ordered}, factors={"g": ("x",)}, cells=())
-    pairs = judge(xr.Dataset(), design, [*first, *accounts]).pairs
+    pairs = judge(design, [*first, *accounts], {}).pairs
     assert pairs.pair_claim.values.tolist() == ["order"] * 3
     assert list(zip(pairs.pair_first.values, pairs.pair_second.values, strict=True)) == [(1, 2), (1, 3), (2, 3)]
     assert pairs.pair_estimate.values.tolist() == [1.0, -1.0, -2.0]
@@ -156,12 +171,8 @@ def test_judge__gives_each_claim_the_theory_of_its_own_cells_with_its_numerical_
     accounts = [*cells([9.0]), *accounts]
     accounts[0].planned.grid = "other"
     design.factors["other"] = ("x",)
-    theory, errors = np.array([[5.0, 1.0, 1.1], [5.0, 1.0, 1.1]]), np.array([0.0, 0.0, 0.6])
-    results = xr.Dataset(
-        {"mse": (("source", "cell"), theory), "mse_numerical_error": ("cell", errors)},
-        coords={"source": ["exact", "leading"]},
-    )
-    judged = judge(results, design, accounts).results
+    told = told_of(accounts, exact=[5.0, 1.0, 1.1], leading=[5.0, 1.0, 1.1], errors=[0.0, 0.0, 0.6])
+    judged = judge(design, accounts, told).verdicts
     assert judged.comparison_estimate.values == pytest.approx(1.0, abs=0.1)
     assert (judged.comparison_mcse.values > 0.5).tolist() == [False, True, False, False]
     assert judged.verdict.values.tolist() == ["inconclusive", "supported"]

@@ -16,7 +16,7 @@ from simstudy.design.claims import LEVEL
 from simstudy.design.load import load_design
 from simstudy.study import run
 from simstudy.verdicts.evidence import anytime_score, normal_score, students_of
-from simstudy.verdicts.open_claims import OpenClaims
+from simstudy.verdicts.open_claims import wanted_by_claims
 
 # ---------------------------------------------------------------- the rule alone
 
@@ -36,7 +36,7 @@ def accounts_of(values: list[float], grid: str = "g", stop: str = "verdict") -> 
 
 def wanted(accounts: list, **claims) -> list[int]:
     factors = {"g": ("x",), "other": ("x",)}
-    return OpenClaims(SimpleNamespace(claims=claims, factors=factors))(accounts)
+    return wanted_by_claims(SimpleNamespace(claims=claims, factors=factors), {}, accounts)
 
 
 def target(excess: float, level: float = LEVEL, done: int = DONE) -> int:
@@ -79,7 +79,7 @@ def test_cells_of_a_comparison__are_extended_together_up_to_the_ceiling_of_each(
 def test_cells_that_can_have_no_error__want_nothing(monkeypatch):
     stated = claim(kind="larger_than")
     assert wanted(accounts_of([2.0]), a=stated) == [target(2.0)]
-    monkeypatch.setattr("simstudy.verdicts.open_claims.without_error", lambda *_: {0: "no Monte Carlo error"})
+    monkeypatch.setattr("simstudy.verdicts.measured.without_error", lambda *_: {0: "no Monte Carlo error"})
     assert wanted(accounts_of([2.0]), a=stated) == [DONE]
 
 
@@ -96,21 +96,16 @@ def test_cells_without_a_measure_want_more_and_other_grids_are_left_alone():
     assert wanted(accounts, **both) == [DONE, DONE, CEILING, target(2.0, LEVEL / 2)]
 
 
-def test_theory__is_asked_once_and_counts_with_its_error(monkeypatch):
-    asked = []
-
+def test_theory__counts_with_its_error(monkeypatch):
     def predict(planned, told):
-        asked.append(planned)
         return [{"exact": SimpleNamespace(measures={"mse": 8.0}, errors={"mse": error})} for _ in planned]
 
-    monkeypatch.setattr("simstudy.verdicts.open_claims.predict", predict)
+    monkeypatch.setattr("simstudy.verdicts.measured.predict", predict)
     stated = claim(kind="agrees_with_theory", source="exact", margin=0.25)
     found = {}
     for error in (0.0, 1.0):
-        rule = OpenClaims(SimpleNamespace(claims={"a": stated}, factors={"g": ("x",)}))
-        found[error] = [rule(accounts_of([8.0])) for _ in range(2)][1]
+        found[error] = wanted(accounts_of([8.0]), a=stated)
     assert found[0.0] == [target(2.0)] and found[1.0] == [target(2.0 / 2**0.5)]
-    assert len(asked) == 2
 
 
 # ---------------------------------------------------------------- through runs

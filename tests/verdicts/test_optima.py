@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-
 import numpy as np
 import pytest
 from exact_estimates import exact_estimates
@@ -11,44 +9,37 @@ from scipy import stats
 
 from simstudy.design.claims import Optimum, OptimumLaw, OptimumSlope, RankCorrelation, ViolatedPairs
 from simstudy.verdicts.comparisons import Comparison, Predictions, Selected
+from simstudy.verdicts.engine import decide
 from simstudy.verdicts.estimates import Estimates
 from simstudy.verdicts.evidence import interval
-from simstudy.verdicts.judge import decide
+from simstudy.verdicts.figure_data import optimum_shares, wrong_pairs
 from simstudy.verdicts.laws import LAWS, akaike
 from simstudy.verdicts.optima import (
     Profile,
     optima,
-    optimum_shares,
     told_profile,
 )
-from simstudy.verdicts.orderings import rank_correlations, spearman, violated_share, violations, wrong_pairs
+from simstudy.verdicts.orderings import rank_correlations, spearman, violated_share, violations
 from simstudy.verdicts.paths import optimum_laws, optimum_slopes
 
 N_BLOCKS = 64
 BASE = {"statement": "…", "grid": "g"}
 
 
-def estimates_of(levels: list[dict], values, error: float, seed: int = 0, common: bool = False) -> Estimates:
+def noisy(levels: list[dict], values, error: float, seed: int = 0, common: bool = False) -> Estimates:
     """Estimates with independent errors, or errors that all cells share."""
-    rng = np.random.default_rng(seed)
+    rng, n = np.random.default_rng(seed), len(levels)
     shared = rng.normal(size=N_BLOCKS)
-    accounts = []
-    for coordinates, value in zip(levels, values, strict=True):
-        own = shared if common else rng.normal(size=N_BLOCKS)
-        performance = SimpleNamespace(
-            estimate={"mse": value}, contribution={"mse": own * error / np.linalg.norm(own)}, remainder={},
-            n_blocks=N_BLOCKS, given=None,
-        )  # fmt: skip
-        cell = SimpleNamespace(coordinates=coordinates, simulation=SimpleNamespace(seed=3))
-        planned = SimpleNamespace(cell=cell)
-        accounts.append(SimpleNamespace(planned=planned, performance=performance, batch_size=256))
-    return Estimates(accounts, "mse")
+    blocks = [shared if common else rng.normal(size=N_BLOCKS) for _ in levels]
+    contributions = [own * error / np.linalg.norm(own) for own in blocks]
+    counts = np.full(n, N_BLOCKS), np.zeros(n), np.full(n, np.inf)
+    return Estimates(levels, np.array(values, float), contributions, [(3, 256)] * n, *counts)
 
 
 def test_draws__have_the_errors_and_the_pairing_of_the_estimates():
     levels = [{"head_dim": p} for p in (1, 2)]
     for common, expected in ((False, 0.1 * 2**0.5), (True, 0.0)):
-        drawn = estimates_of(levels, [1.0, 2.0], 0.1, common=common).draws([0, 1])
+        drawn = noisy(levels, [1.0, 2.0], 0.1, common=common).draws([0, 1])
         assert drawn.std(axis=0) == pytest.approx([0.1, 0.1], rel=0.05)
         difference = drawn[:, 0] - drawn[:, 1]
         assert difference.mean() == pytest.approx(-1.0, abs=0.01)
@@ -79,7 +70,7 @@ def allocation(error: float, law, **settings) -> tuple[Estimates, list[int]]:
             for bandwidth in (0.5, 1.0):
                 levels.append({"n_keys": n, "head_dim": dim, "bandwidth": bandwidth})
                 values.append(1 + (np.log(dim) - np.log(law(n))) ** 2 + (bandwidth == 1.0))
-    return estimates_of(levels, values, error, **settings), list(range(len(levels)))
+    return noisy(levels, values, error, **settings), list(range(len(levels)))
 
 
 FACTORS = ("n_keys", "head_dim", "bandwidth")
@@ -180,7 +171,7 @@ def test_slope_of_the_optimum__may_be_claimed_by_theory_where_it_has_one():
         assert comparison.claimed == pytest.approx(slope, abs=1e-9)
         assert decide([comparison], 0.01).verdict == verdict
     # Theory that ends beside its least value has no optimum there: the slope is then over the other levels.
-    coordinates = estimates.coordinates
+    coordinates = estimates.conditions
     gone = [c["n_keys"] == 32768 and c["head_dim"] >= 4 for c in coordinates]
     (comparison,) = optimum_slopes(claim, of(estimates, chosen, np.where(gone, np.nan, theory.values)))
     assert "along n_keys = 128, 512, 2048, 8192" in comparison.statistic and "32768" not in comparison.statistic
@@ -192,7 +183,7 @@ def test_optimum__by_theory_that_ends_beside_it_is_not_compared():
     estimates, chosen = allocation(0.01, lambda n: 4.0)
     claim = Optimum(kind="optimum", x="head_dim", tune=("bandwidth",), source="leading", **BASE)
     theory, _ = allocation(0.0, lambda n: 4.0)
-    ends = np.where([c["head_dim"] > 4 and c["n_keys"] < 8192 for c in estimates.coordinates], np.nan, theory.values)
+    ends = np.where([c["head_dim"] > 4 and c["n_keys"] < 8192 for c in estimates.conditions], np.nan, theory.values)
     assert len(list(optima(claim, of(estimates, chosen, theory.values)))) == 5
     assert len(list(optima(claim, of(estimates, chosen, ends)))) == 2
 
@@ -212,15 +203,15 @@ def test_told_profile__is_silent_where_what_is_tuned_may_be_better_beyond_theory
 
 def test_optimum_shares__are_how_often_a_cell_is_least():
     levels = [{"head_dim": p, "n_keys": n} for n in (1, 2) for p in (1.0, 2.0, 4.0)]
-    estimates = estimates_of(levels, [1.0, 1.1, 3.0, 2.0, 1.0, 5.0], 0.1)
-    shares = optimum_shares(estimates, [0, 1, 2, 3, 4], ("n_keys", "head_dim"), ("head_dim",))
+    estimates = noisy(levels, [1.0, 1.1, 3.0, 2.0, 1.0, 5.0], 0.1)
+    shares = optimum_shares(Selected(estimates, [0, 1, 2, 3, 4], ("n_keys", "head_dim")), ("head_dim",))
     expected = stats.norm.cdf(0.1 / (0.1 * 2**0.5))
     assert shares[:3] == pytest.approx([expected, 1 - expected, 0.0], abs=0.03)
     assert shares[3:5] == pytest.approx([0.0, 1.0], abs=1e-3)
     assert np.isnan(shares[5])
     # A cell without a value is never the least.
     estimates.values[0] = np.nan
-    shares = optimum_shares(estimates, [0, 1, 2], ("n_keys", "head_dim"), ("head_dim",))
+    shares = optimum_shares(Selected(estimates, [0, 1, 2], ("n_keys", "head_dim")), ("head_dim",))
     assert shares[0] == 0.0 and shares[1] == pytest.approx(1.0, abs=1e-3)
 
 
@@ -278,10 +269,10 @@ def test_violated_share__takes_values_that_differ_by_rounding_for_ties():
 
 def test_wrong_pairs__compares_within_levels_and_knows_its_error():
     levels = [{"regression": m, "head_seed": k} for m in ("a", "b") for k in range(3)]
-    index = estimates_of(levels, [1.0, 2.0, 3.0, 1.0, 2.0, 3.0], 0.0)
+    index = noisy(levels, [1.0, 2.0, 3.0, 1.0, 2.0, 3.0], 0.0)
     # Under "a" one of three pairs is wrong for certain; under "b" one is wrong in half of all draws.
-    measure = estimates_of(levels, [3.0, 1.0, 2.0, 5.0, 5.0, 1.0], 0.01)
-    shares, errors = wrong_pairs(measure, [index], [0, 1, 2, 3, 4], ("regression",))
+    measure = noisy(levels, [3.0, 1.0, 2.0, 5.0, 5.0, 1.0], 0.01)
+    shares, errors = wrong_pairs(Selected(measure, [0, 1, 2, 3, 4], ()), [index], ("regression",))
     assert shares[:3, 0] == pytest.approx(1 / 3) and errors[:3, 0] == pytest.approx(0.0, abs=1e-12)
     assert shares[3:5, 0] == pytest.approx(0.0) and errors[3:5, 0] == pytest.approx(0.5, abs=0.01)
     assert np.isnan(shares[5, 0]) and np.isnan(errors[5, 0])
@@ -291,8 +282,8 @@ def test_orderings__are_judged_at_their_error():
     rng = np.random.default_rng(0)
     index = np.sort(rng.normal(size=40))
     levels = [{"head_seed": k} for k in range(40)]
-    exact = estimates_of(levels, index, 0.0)
-    falling, mixed = estimates_of(levels, 2.0 - index, 0.01), estimates_of(levels, rng.normal(size=40), 0.01)
+    exact = noisy(levels, index, 0.0)
+    falling, mixed = noisy(levels, 2.0 - index, 0.01), noisy(levels, rng.normal(size=40), 0.01)
     claim = RankCorrelation(kind="rank_correlation", against="chordal", at_least=0.5, **BASE)
     few = ViolatedPairs(kind="violated_pairs", against="chordal", at_most=0.1, **BASE)
     chosen = list(range(40))

@@ -7,11 +7,11 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from builders import DESIGN, edited, mistakes
+from exact_estimates import compare
 from pydantic import TypeAdapter
 
 from simstudy.design.claims import Claim
-from simstudy.verdicts.estimates import Estimates
-from simstudy.verdicts.judge import compare
+from simstudy.verdicts.measured import estimates_of
 
 N_HEADS = 64
 
@@ -22,7 +22,7 @@ def account(values: dict, errors: dict, n_blocks: int = 64, given=None, **coordi
     contribution = {name: np.multiply.outer(signs, error) for name, error in errors.items()}
     performance = SimpleNamespace(estimate=values, contribution=contribution, remainder={}, n_blocks=n_blocks)
     performance.given = given
-    cell = SimpleNamespace(coordinates=coordinates, simulation=SimpleNamespace(seed=1))
+    cell = SimpleNamespace(coordinates=coordinates, simulation=SimpleNamespace(seed=1), instance="any")
     return SimpleNamespace(planned=SimpleNamespace(cell=cell, grid="g"), batch_size=32, performance=performance)
 
 
@@ -106,9 +106,9 @@ def test_cells_with_fixed_points__are_paired_by_batch_with_those_of_a_population
     fixed = account({"mse": 0.4}, {"mse": 0.0}, x=2)
     blocks = np.random.default_rng(4).normal(size=64) / 100
     fixed.performance.contribution["mse"] = blocks
-    difference = Estimates([over, fixed], "mse").combine({0: 1.0, 1: -1.0})
+    difference = estimates_of([over, fixed], "mse").combine({0: 1.0, 1: -1.0})
     expected = np.array([0.1, -0.2, 0.05, 0.05]) - blocks.reshape(4, 16).sum(axis=1)
     assert difference.mcse == pytest.approx(np.linalg.norm(expected))
     assert difference.given == pytest.approx(np.linalg.norm(0.01 - blocks)) and difference.n_blocks == 4
-    apart = Estimates([over, fixed], "mse").differences([0, 1]).at(0, 1)
+    apart = estimates_of([over, fixed], "mse").differences([0, 1]).at(0, 1)
     assert (apart.mcse, apart.given) == pytest.approx((difference.mcse, difference.given))

@@ -14,7 +14,8 @@ from small_studies import claim
 from simstudy.design.settings.cell import Cell
 from simstudy.replicates.batch import simulate_batch
 from simstudy.replicates.population import measured
-from simstudy.verdicts.judge import compare
+from simstudy.verdicts.engine import comparisons_of
+from simstudy.verdicts.measured import selected_by
 
 Array = NDArray[np.float64]
 
@@ -62,7 +63,7 @@ def wrong_pairs(studies: int) -> tuple[Intervals, Intervals]:
     for study in range(studies):
         cells = [_with_heads(study, head) for head in range(N_DRAWS)]
         accounts = [_account(cell, moments) for cell, moments in zip(cells, simulate_batch(cells, 0), strict=True)]
-        (comparison,) = compare(stated, accounts, ("head_seed",), None)
+        (comparison,) = comparisons_of(stated, selected_by(stated, accounts, ("head_seed",)))
         found.append((comparison.estimate, comparison.mcse, comparison.given))
     estimates, over, given = np.array(found, float).T
     return Intervals(estimates, over, N_DRAWS - 1), Intervals(estimates, given, N_DRAWS - 1)

@@ -18,8 +18,9 @@ from scipy import stats
 
 from simstudy.design.claims import LEVEL, Claim
 from simstudy.replicates.stopping import GROWTH, MIN_BATCHES
-from simstudy.verdicts.judge import Judgement, judge_claim
-from simstudy.verdicts.open_claims import OpenClaims
+from simstudy.verdicts.engine import Judgement, judge_claim
+from simstudy.verdicts.measured import selected_by
+from simstudy.verdicts.open_claims import wanted_by_claims
 
 Array = NDArray[np.float64]
 
@@ -82,7 +83,7 @@ class Setting(NamedTuple):
     def judged(self, blocks: Array) -> Judgement:
         """Return the verdict that the package gives."""
         made = accounts(self.levels, blocks, self.hdi, self.stated.measure)
-        return judge_claim(self.stated, made, self.factors, None, 1)
+        return judge_claim(self.stated, selected_by(self.stated, made, self.factors), 1)
 
 
 class Rates(NamedTuple):
@@ -157,13 +158,13 @@ def spent(setting: Setting, rng: np.random.Generator, ceiling: int) -> Spent:
     ceiling
         Batches that ``max_replicates`` allows.
     """
-    rule = OpenClaims(SimpleNamespace(claims={"c": setting.stated}, factors={"g": setting.factors}))  # type: ignore[arg-type]
+    design: Any = SimpleNamespace(claims={"c": setting.stated}, factors={"g": setting.factors})
     blocks, done = setting.study(rng, ceiling * PER_BATCH), MIN_BATCHES
     for looks in itertools.count(1):  # noqa: B007
         (account,) = accounts(setting.levels, blocks[: done * PER_BATCH])
         account.done = account.target = done
         account.planned.precision = SimpleNamespace(stop="verdict", max_replicates=ceiling * account.batch_size)
-        (wanted,) = rule([account])
+        (wanted,) = wanted_by_claims(design, {}, [account])
         if wanted == done:
             break
         done = min(wanted, GROWTH * done)

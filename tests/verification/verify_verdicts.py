@@ -30,10 +30,10 @@ from small_studies import (
 from simstudy.replicates.batch import simulate_batch
 from simstudy.replicates.moments import Moments, stack
 from simstudy.replicates.performance import performance
-from simstudy.verdicts.estimates import Estimates
+from simstudy.verdicts.engine import judge_claim
 from simstudy.verdicts.evidence import Contrast, doubt, normal_score, p_above, skewness_corrected
-from simstudy.verdicts.judge import judge_claim
 from simstudy.verdicts.laws import LAWS, advantage
+from simstudy.verdicts.measured import estimates_of, selected_by
 
 STUDIES = 2000
 LOOKS = (64, 128, 256)
@@ -268,8 +268,9 @@ def wrong(measured: Any, measure: str, truth: float) -> np.ndarray:
     """Whether the corrected t finds the estimate below, or above the truth; a verdict does; and none is to be had."""
     cell = SimpleNamespace(coordinates={"x": 1.0}, simulation=SimpleNamespace(seed=1))
     account: Any = SimpleNamespace(planned=SimpleNamespace(cell=cell, grid="g"), batch_size=64, performance=measured)
-    contrast = Estimates([account], measure).combine({0: 1.0})
+    contrast = estimates_of([account], measure).combine({0: 1.0})
     t = skewness_corrected((contrast.value - truth) / contrast.mcse, contrast.skewness, contrast.n_blocks)
     score, sure, bound = normal_score(t, contrast.n_blocks - 1), not doubt(contrast), stats.norm.isf(LEVEL)
-    judged = judge_claim(claim(kind="larger_than", value=truth, measure=measure), [account], ("x",), None, 1)
+    stated = claim(kind="larger_than", value=truth, measure=measure)
+    judged = judge_claim(stated, selected_by(stated, [account], ("x",)), 1)
     return np.array([sure and score < -bound, sure and score > bound, judged.verdict != "inconclusive", not sure])
