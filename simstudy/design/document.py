@@ -6,11 +6,12 @@ import hashlib
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, Field, ValidationInfo, field_validator
 from pydantic_core import PydanticCustomError
 
-from simstudy.design.claims import Claim
+from simstudy.design.claims import AveragedMeasure, Claim
 from simstudy.design.figures import Figure
+from simstudy.design.mistakes import RULE
 from simstudy.design.settings import Count, Line, Paragraphs, Positive, Record
 from simstudy.design.settings.cell import Cell
 
@@ -36,17 +37,27 @@ class Study(Record):
 class Precision(Record):
     """The Monte Carlo errors wanted, and the floor and ceiling of the replicates spent on them."""
 
-    relative_mcse: dict[str, Positive] = Field(
+    relative_mcse: dict[AveragedMeasure, Positive] = Field(
         default_factory=dict, description="measure = largest MCSE wanted, relative to the estimate"
     )
-    absolute_mcse: dict[str, Positive] = Field(default_factory=dict, description="measure = largest MCSE wanted")
+    absolute_mcse: dict[AveragedMeasure, Positive] = Field(
+        default_factory=dict, description="measure = largest MCSE wanted"
+    )
     stop: Literal["precision", "verdict", "both"] = Field(
         "precision",
         description='what replicates beyond the floor are spent on: "precision" (the errors wanted above), "verdict" '
         '(open claims alone), or "both"',
     )
     min_replicates: Count = Field(1024, description="floor on the replicates of each cell")
-    max_replicates: Count = Field(65536, description="ceiling on the replicates of each cell")
+    max_replicates: Count = Field(65536, description="ceiling on the replicates of each cell", validate_default=True)
+
+    @field_validator("max_replicates")
+    @classmethod
+    def _above_floor(cls, ceiling: int, info: ValidationInfo) -> int:
+        floor = info.data.get("min_replicates", 1)
+        if floor > ceiling:
+            raise PydanticCustomError(RULE, "below min_replicates = {floor}; raise it or lower that", {"floor": floor})
+        return ceiling
 
 
 def _of_range(value: Any) -> Any:

@@ -6,13 +6,13 @@ a claim on "queries" or "random heads" raises, and a claim on the points drawn d
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from simstudy.design.claims import BaseClaim, OrderingClaim
 from simstudy.design.document import PlannedCell
 from simstudy.design.mistakes import Problem
-from simstudy.design.settings.cell import selected
+from simstudy.design.references import PlannedGrid, Reference
 
 _IN_WORDS = {"queries": "query points", "heads": "random heads", "rows": "rows of data"}
 
@@ -33,38 +33,37 @@ class Draws(NamedTuple):
 
 def draws_of(claim: BaseClaim, planned: Iterable[PlannedCell]) -> Draws:
     """Return the draws that a claim rests on, among planned cells."""
-    selections = [claim.where, {**claim.where, **(getattr(claim, "versus", None) or {})}]
     cells = [each.cell for each in planned if each.grid == claim.grid]
-    chosen = [cell for cell in cells if any(selected(cell.coordinates, wanted) for wanted in selections)]
+    return _draws(Reference("", claim, PlannedGrid(claim.grid, None, cells, complete=True, exact=False)))
+
+
+def _draws(reference: Reference) -> Draws:
+    claim, cells = reference.entry, reference.cells
+    if not isinstance(claim, BaseClaim):
+        return Draws((), ())
     # Other diversity indices are those of heads alone.
     looked_at = {"heads"} if claim.measure == "hdi" and not str(claim.index).startswith("output") else set(_IN_WORDS)
-    population = {part for cell in chosen for part in cell.population}
-    fixed = {part for cell in chosen for part in cell.drawn - set(cell.population)}
+    population = {part for cell in cells for part in cell.population}
+    fixed = {part for cell in cells for part in cell.drawn - set(cell.population)}
     if isinstance(claim, OrderingClaim) and claim.over is not None:
         population, fixed = population | (fixed & {"heads"}), fixed - {"heads"}
     return Draws(tuple(sorted(population & looked_at)), tuple(sorted(fixed & looked_at)))
 
 
-def generality_notes(claims: Mapping[str, BaseClaim], planned: Sequence[PlannedCell]) -> Iterator[Problem]:
-    """Yield a note on every claim in general terms that rests on draws which its cells fix."""
-    for name, claim in claims.items():
-        fixed = draws_of(claim, planned).fixed
-        if fixed and not claim.these_draws:
-            stated = ", ".join(f'"{part}"' for part in fixed)
-            remedy = f"declare population = [{stated}] in its grid, or say in these_draws why it speaks of this draw"
-            yield Problem(f"claims.{name}", None, f"rests on {_listed(fixed)} that are drawn once; {remedy}")
+def unstated_draws(reference: Reference) -> Iterator[Problem]:
+    """Yield a note on a claim in general terms that rests on draws which its cells fix."""
+    fixed = _draws(reference).fixed
+    if fixed and not getattr(reference.entry, "these_draws", ""):
+        stated = ", ".join(f'"{part}"' for part in fixed)
+        remedy = f"declare population = [{stated}] in its grid, or say in these_draws why it speaks of this draw"
+        yield Problem(reference.path, None, f"rests on {_listed(fixed)} that are drawn once; {remedy}")
 
 
-def generality_problems(claims: Mapping[str, BaseClaim], planned: Sequence[PlannedCell]) -> Iterator[Problem]:
-    """Yield populations of what no cell draws, and what cannot be told of a population."""
-    stated = {part for each in planned for part in each.cell.simulation.population}
-    for part in sorted(stated - {part for each in planned for part in each.cell.population}):
-        yield Problem("simulation.population", part, "no cell draws any at random; leave it out")
-    for grid in dict.fromkeys(each.grid for each in planned if each.by_query and "queries" in each.cell.population):
-        yield Problem(f"grids.{grid}.by_query", True, "query points are a population, new in each batch; remove it")
-    for name, claim in claims.items():
-        if claim.these_draws and not draws_of(claim, planned).fixed:
-            yield Problem(f"claims.{name}.these_draws", claim.these_draws, "no draw is fixed in its cells; remove it")
+def needless_reason(reference: Reference) -> Iterator[Problem]:
+    """Yield a reason for speaking of one draw where none is fixed."""
+    stated = getattr(reference.entry, "these_draws", "")
+    if stated and not _draws(reference).fixed:
+        yield Problem(f"{reference.path}.these_draws", stated, "no draw is fixed in its cells; remove it")
 
 
 def _listed(names: Iterable[str]) -> str:

@@ -14,6 +14,9 @@ from pydantic import BaseModel, ValidationError
 from simstudy.errors import UserError
 from simstudy.text import printable
 
+RULE = "rule"
+"""Type of the errors of validators whose message says all."""
+
 
 @dataclass(frozen=True)
 class Problem:
@@ -27,6 +30,10 @@ class Problem:
         shown = "" if self.value is None else f" = {self.value!r}"
         shown = shown if len(shown) <= 83 else shown[:80] + "..."
         return printable(f"{self.path}{shown}: {self.remedy}" if self.path else self.remedy)
+
+    def within(self, place: str) -> bool:
+        """Whether it is about a place in the file, or about something inside of it."""
+        return self.path == place or self.path.startswith((f"{place}.", f"{place}["))
 
     @classmethod
     def unknown(cls, path: str, value: Any, known: Iterable[str], what: str = "key") -> Problem:
@@ -95,7 +102,15 @@ def from_validation(
             head, tail = [prefix] if prefix else [], steps
         path = "".join(f"[{s}]" if isinstance(s, int) else f".{s}" for s in [*head, *tail]).lstrip(".")
         value = None if detail["type"] == "missing" else detail.get("ctx", {}).get("tag", detail["input"])
-        remedy = _remedy(detail, _description(model, detail["loc"]))
+        value = None if detail["loc"][-1] == "[key]" else value
+        description, kinds = _expected_at(model, detail["loc"])
+        if detail["type"] == "union_tag_not_found":
+            path, value, description = (
+                f"{path}.kind",
+                None,
+                any_of(sorted(tag for kind in kinds for tag in _tags(kind))),
+            )
+        remedy = _remedy(detail, description)
         if detail["type"] == "extra_forbidden" and len(detail["loc"]) > len(steps) > 1:
             remedy = remedy.replace("key", f'key for "{detail["loc"][-2]}"', 1)
         problems.append(Problem(path, value, remedy))
@@ -113,25 +128,35 @@ def _steps(loc: tuple[str | int, ...], raw: Any) -> list[str | int]:
         if inside:
             node = node[step]
             steps.append(step)
-        elif position == len(loc) - 1 and isinstance(node, dict) and isinstance(step, str):
+        elif position == len(loc) - 1 and isinstance(node, dict) and isinstance(step, str) and step != "[key]":
             steps.append(step)
     return steps
 
 
 def _remedy(detail: Any, description: str) -> str:
-    if detail["type"] == "missing":
+    if detail["type"] in ("missing", "union_tag_not_found"):
         return f"missing; give {description}" if description else "missing; add it"
     if detail["type"] == "extra_forbidden":
         return "unknown key; remove it or correct its name"
     if detail["type"] == "union_tag_invalid":
         stated, known = detail["ctx"]["tag"], re.findall("'([^']*)'", detail["ctx"]["expected_tags"])
         return f"unknown {detail['ctx']['discriminator'].strip(chr(39))}; {hint(stated, known)}"
+    if detail["type"] == "literal_error" and detail["loc"][-1] == "[key]":
+        return f"unknown key; {hint(detail['input'], _expected(detail))}"
+    if detail["type"] == "string_pattern_mismatch" and detail["loc"][-1] == "[key]":
+        return "must be lower-case letters and digits, joined by single hyphens"
     if detail["type"] == "literal_error":
-        return _of_these(str(detail["input"]), re.findall("'([^']*)'", detail["ctx"]["expected"]), description)
+        return _of_these(str(detail["input"]), _expected(detail), description)
+    if detail["type"] == RULE:
+        return detail["msg"]
     message = str(detail["msg"]).replace("Input should be", "must be").replace("Input tag", "the name")
     message = re.sub(r"a valid dictionary( or instance of \w+)?", "a table", message)
     message = message[0].lower() + message[1:]
     return f"{message}; give {description}" if description else message
+
+
+def _expected(detail: Any) -> list[str]:
+    return re.findall("'([^']*)'", detail["ctx"]["expected"])
 
 
 def _of_these(stated: str, known: list[str], description: str) -> str:
@@ -154,8 +179,8 @@ def _without_echoes(problems: list[Problem]) -> list[Problem]:
     return list(kept.values())
 
 
-def _description(model: type[BaseModel], loc: tuple[str | int, ...]) -> str:
-    """What the entry at a pydantic location accepts: the description of the innermost field on the way there."""
+def _expected_at(model: type[BaseModel], loc: tuple[str | int, ...]) -> tuple[str, list[Any]]:
+    """What the entry at a pydantic location accepts: description of the innermost field on the way there, and types."""
     found, kinds = "", alternatives(model)
     for step in loc:
         tagged = [kind for kind in kinds if len(kinds) > 1 and step in _tags(kind)]
@@ -167,7 +192,7 @@ def _description(model: type[BaseModel], loc: tuple[str | int, ...]) -> str:
         inside = [field.annotation for field in fields]
         inside += [get_args(kind)[-1] for kind in kinds if get_origin(kind) is dict]
         kinds = [kind for annotation in inside for kind in alternatives(annotation)] or kinds
-    return found
+    return found, kinds
 
 
 def alternatives(annotation: Any) -> list[Any]:

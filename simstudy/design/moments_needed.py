@@ -19,6 +19,7 @@ from typing import NamedTuple
 
 from simstudy.design.claims import BaseClaim
 from simstudy.design.mistakes import Problem
+from simstudy.design.references import Reference
 from simstudy.design.settings import (
     HeteroscedasticNoise,
     LowRankTransformation,
@@ -99,7 +100,7 @@ def order_of(claim: BaseClaim) -> int:
 
 def lacking(cells: Sequence[Cell], order: int) -> str:
     """Return what cells lack for means of powers of an order; empty if they lack nothing."""
-    tails = [found for found in map(tail, cells) if found.limit <= order]
+    tails = [found for found in map(tail, cells) if found.limit <= order] if order else []
     if not tails:
         return ""
     return (
@@ -108,13 +109,15 @@ def lacking(cells: Sequence[Cell], order: int) -> str:
     )
 
 
-def without_value(path: str, claim: BaseClaim, cells: Sequence[Cell]) -> Iterator[Problem]:
+def without_value(reference: Reference) -> Iterator[Problem]:
     """Yield why what a claim speaks of does not exist in the cells that it selects."""
-    if why := lacking(cells, order_of(claim)):
-        yield Problem(path, claim.measure, f"does not exist: {why}; use lighter tails or another measure")
+    claim = reference.entry
+    if isinstance(claim, BaseClaim) and (why := lacking(reference.cells, order_of(claim))):
+        remedy = f"does not exist: {why}; use lighter tails or another measure"
+        yield Problem(f"{reference.path}.measure", claim.measure, remedy)
 
 
 def without_error(path: str, measure: str, order: int, cells: Sequence[Cell]) -> Iterator[Problem]:
     """Yield why a measure has no Monte Carlo error in some cells."""
-    if order and (why := lacking(cells, 2 * order)):
+    if why := lacking(cells, 2 * order):
         yield Problem(path, measure, f"has no Monte Carlo standard error: {why}; no verdict will rest on it")

@@ -1,10 +1,11 @@
-"""What claims and figures name must exist: grids, factors, settings, and cells to compare."""
+"""What claims and figures refer to, found once: their grid, the cells they select, and the pairs they compare."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from simstudy.design.claims import (
@@ -18,12 +19,14 @@ from simstudy.design.claims import (
     OptimumSlope,
     OrderingClaim,
     Printed,
+    Selection,
     Slope,
 )
+from simstudy.design.document import Document
 from simstudy.design.figures import BaseFigure, LawFigure, OptimumFigure
 from simstudy.design.mistakes import Problem
 from simstudy.design.settings import TABLE_OF
-from simstudy.design.settings.cell import Coordinates, by_levels, level, selected, setting_of
+from simstudy.design.settings.cell import Cell, by_levels, label, level, selected, setting_of
 
 Entry = BaseClaim | BaseFigure
 
@@ -37,129 +40,195 @@ class PlannedGrid:
 
     Attributes
     ----------
+    name
+        Its name.
     factors
         Names of its factors as written; None if they cannot be told.
-    coordinates
-        Coordinates of its possible cells.
+    cells
+        Its possible cells.
     complete
         Whether these are all cells that it is meant to have: otherwise none is missed.
     exact
         Whether it asks for exact theory.
     """
 
+    name: str
     factors: tuple[str, ...] | None
-    coordinates: list[Coordinates]
+    cells: list[Cell]
     complete: bool
     exact: bool
 
+    def select(self, selection: Selection) -> list[int]:
+        """Return the numbers of the cells that a selection picks."""
+        return [number for number, cell in enumerate(self.cells) if selected(cell.coordinates, selection)]
 
-def reference_problems(
-    grids: Mapping[str, PlannedGrid], claims: Mapping[str, BaseClaim], figures: Mapping[str, BaseFigure]
-) -> Iterator[Problem]:
-    """Yield what claims and figures name but the design does not have, and cells that cannot be told apart."""
-    for name, grid in grids.items():
-        yield from _equal_cells(name, grid)
-    entries: list[tuple[str, Entry]] = [(f"claims.{name}", claim) for name, claim in claims.items()]
-    entries += [(f"figures.{name}", figure) for name, figure in figures.items()]
-    for path, entry in entries:
-        yield from _entry_problems(path, entry, grids)
+    def strata(self, but: tuple[str, ...], chosen: list[int]) -> list[list[int]]:
+        """Return cells that share the levels of all factors but some."""
+        factors = (name for name in self.factors or () if name not in but)
+        return by_levels([cell.coordinates for cell in self.cells], factors, chosen)
 
 
-def _equal_cells(name: str, grid: PlannedGrid) -> Iterator[Problem]:
+@dataclass(frozen=True)
+class Reference:
+    """A claim or a figure with what it refers to; cells by their numbers in the grid.
+
+    Attributes
+    ----------
+    path
+        Its path in the file.
+    entry
+        What it states.
+    grid
+        The grid that it names.
+    """
+
+    path: str
+    entry: Entry
+    grid: PlannedGrid
+
+    @property
+    def versus(self) -> Selection | None:
+        """What selects the cells to compare with, if it states that."""
+        return getattr(self.entry, "versus", None)
+
+    @cached_property
+    def chosen(self) -> list[int]:
+        """Cells that it selects."""
+        return self.grid.select(self.entry.where)
+
+    @cached_property
+    def partners(self) -> list[int]:
+        """Cells that it compares them with."""
+        return self.grid.select(self.entry.where | self.versus) if self.versus is not None else []
+
+    @cached_property
+    def cells(self) -> list[Cell]:
+        """All cells that it speaks of."""
+        return [self.grid.cells[number] for number in sorted({*self.chosen, *self.partners})]
+
+    @cached_property
+    def lines(self) -> list[list[int]]:
+        """Cells that it compares along its factors, other factors fixed."""
+        along = tuple(filter(None, (getattr(self.entry, "x", None), *getattr(self.entry, "tune", ()))))
+        return self.grid.strata(along, self.chosen) if along else []
+
+    @cached_property
+    def compared(self) -> list[list[int]]:
+        """Cells that it compares with one another: each with its partner, or else those along its factors."""
+        if self.versus is None:
+            return self.lines
+        factors = self.grid.factors or ()
+        levels = [{name: level(cell.coordinates, name) for name in factors} for cell in self.grid.cells]
+        numbers = {tuple(each.values()): number for number, each in enumerate(levels)}
+        versus = {name: label(tuple(v)) if isinstance(v, list) else v for name, v in self.versus.items()}
+        wanted = {here: numbers.get(tuple((levels[here] | versus).values())) for here in self.chosen}
+        return [[here, there] for here, there in wanted.items() if there is not None and there != here]
+
+
+def refer(grids: Mapping[str, PlannedGrid], document: Document) -> tuple[list[Reference], list[Problem]]:
+    """Return claims and figures with what they refer to, and what they name but the design does not have."""
+    problems = [problem for grid in grids.values() for problem in _equal_cells(grid)]
+    references = []
+    tables: dict[str, Mapping[str, Entry]] = {"claims": document.claims, "figures": document.figures}
+    for path, entry in ((f"{table}.{name}", entry) for table in tables for name, entry in tables[table].items()):
+        if isinstance(entry, BaseClaim):
+            problems += _unsaid(path, entry)
+        if entry.grid not in grids:
+            problems.append(Problem.unknown(f"{path}.grid", entry.grid, grids, what="grid"))
+            continue
+        reference = Reference(path, entry, grids[entry.grid])
+        missing = [*_unknown_factors(reference), *_unknown_settings(reference)]
+        problems += [*_wrong_grids(reference, grids), *missing]
+        if reference.grid.complete and not missing:
+            problems += [problem for rule in _OF_CELLS for problem in rule(reference)]
+        references.append(reference)
+    return references, problems
+
+
+def _equal_cells(grid: PlannedGrid) -> Iterator[Problem]:
     factors = [factor for factor in grid.factors or () if setting_of(factor) in TABLE_OF]
-    known = set[str]().union(*grid.coordinates)
-    for factor in factors if grid.coordinates else ():
+    known = set[str]().union(*(cell.coordinates for cell in grid.cells))
+    for factor in factors if grid.cells else ():
         if factor not in known:
             remedy = f"is the kind or the label of a choice; write {setting_of(factor)} = […], of choices in whole"
-            yield Problem(f"grids.{name}.factors.{factor}", None, remedy)
+            yield Problem(f"grids.{grid.name}.factors.{factor}", None, remedy)
             return
-    strata = by_levels(grid.coordinates, factors, range(len(grid.coordinates)))
+    coordinates = [cell.coordinates for cell in grid.cells]
+    strata = by_levels(coordinates, factors, range(len(coordinates)))
     twice = next((stratum[0] for stratum in strata if len(stratum) > 1), None)
     if twice is not None:
-        levels = tuple(level(grid.coordinates[twice], factor) for factor in factors)
-        yield Problem(f"grids.{name}.factors", levels, "two cells have these values; remove one, or label it otherwise")
+        levels = tuple(level(coordinates[twice], factor) for factor in factors)
+        remedy = "two cells have these values; remove one, or label it otherwise"
+        yield Problem(f"grids.{grid.name}.factors", levels, remedy)
 
 
-def _entry_problems(path: str, entry: Entry, grids: Mapping[str, PlannedGrid]) -> Iterator[Problem]:
-    if isinstance(entry, BaseClaim) and (entry.measure == "hdi") != (entry.index is not None):
-        yield Problem(f"{path}.index", entry.index, 'state index for measure = "hdi", and only then')
-    if isinstance(entry, (Equals, LargerThan, Printed)) and entry.compared == "ratio" and entry.versus is None:
+def _unsaid(path: str, claim: BaseClaim) -> Iterator[Problem]:
+    """What the entries of a claim need of one another."""
+    if (claim.measure == "hdi") != (claim.index is not None):
+        yield Problem(f"{path}.index", claim.index, 'state index for measure = "hdi", and only then')
+    if isinstance(claim, (Equals, LargerThan, Printed)) and claim.compared == "ratio" and claim.versus is None:
         yield Problem(f"{path}.compared", "ratio", "state versus, the settings of the cell to compare with")
-    if isinstance(entry, (Crossing, Optimum, OptimumSlope)) and (entry.value is None) == (entry.source is None):
-        yield Problem(f"{path}.value", entry.value, "state either value or source, the theory that gives it")
-    if entry.grid not in grids:
-        yield Problem.unknown(f"{path}.grid", entry.grid, grids, what="grid")
-        return
-    if isinstance(entry, LawFigure):
-        yield from _law_problems(path, entry, grids)
-    grid = grids[entry.grid]
-    if getattr(entry, "source", None) == "exact" and not grid.exact:
+    if isinstance(claim, (Crossing, Optimum, OptimumSlope)) and (claim.value is None) == (claim.source is None):
+        yield Problem(f"{path}.value", claim.value, "state either value or source, the theory that gives it")
+
+
+def _wrong_grids(reference: Reference, grids: Mapping[str, PlannedGrid]) -> Iterator[Problem]:
+    """Grids without the exact theory that a claim rests on, or without the sizes of ensembles that a law needs."""
+    path, entry = reference.path, reference.entry
+    if getattr(entry, "source", None) == "exact" and not reference.grid.exact:
         yield Problem(f"{path}.source", "exact", f"set exact = true in [grids.{entry.grid}], which does not ask for it")
-    missing = list(_factor_problems(path, entry, grid)) + list(_setting_problems(path, entry, grid))
-    yield from missing
-    if grid.complete and not missing:
-        yield from _cell_problems(path, entry, grid)
-
-
-def _law_problems(path: str, figure: LawFigure, grids: Mapping[str, PlannedGrid]) -> Iterator[Problem]:
-    """A law is tested at several sizes of ensembles, in every grid."""
-    for name in (figure.grid, *figure.beside):
+    for name in (entry.grid, *entry.beside) if isinstance(entry, LawFigure) else ():
         if name not in grids:
             yield Problem.unknown(f"{path}.beside", name, grids, what="grid")
         elif "n_heads" not in (grids[name].factors or ("n_heads",)):
             yield Problem(f"{path}.beside", name, "needs grids with n_heads among their factors")
 
 
-def _factor_problems(path: str, entry: Entry, grid: PlannedGrid) -> Iterator[Problem]:
-    for field in ("x", "hue", "panel", "by", "along", "over", "tune") if grid.factors is not None else ():
-        stated = getattr(entry, field, None) or ()
+def _unknown_factors(reference: Reference) -> Iterator[Problem]:
+    factors = reference.grid.factors
+    for field in ("x", "hue", "panel", "by", "along", "over", "tune") if factors is not None else ():
+        stated = getattr(reference.entry, field, None) or ()
         for name in (stated,) if isinstance(stated, str) else stated:
-            if name not in (grid.factors or ()):
-                yield Problem.unknown(f"{path}.{field}", name, grid.factors or (), what="factor")
+            if name not in (factors or ()):
+                yield Problem.unknown(f"{reference.path}.{field}", name, factors or (), what="factor")
 
 
-def _setting_problems(path: str, entry: Entry, grid: PlannedGrid) -> Iterator[Problem]:
-    for field in ("where", "versus"):
-        selection = getattr(entry, field, None) or {}
-        unknown = [key for key in selection if key not in (*SELECTABLE, *(grid.factors or ()))]
+def _unknown_settings(reference: Reference) -> Iterator[Problem]:
+    factors = reference.grid.factors
+    for field, selection in (("where", reference.entry.where), ("versus", reference.versus or {})):
+        unknown = [key for key in selection if key not in (*SELECTABLE, *(factors or ()))]
         for key in unknown:
-            yield Problem.unknown(f"{path}.{field}.{key}", selection[key], SELECTABLE, what="setting")
-        outside = grid.factors is not None and not set(selection) <= set(grid.factors)
+            yield Problem.unknown(f"{reference.path}.{field}.{key}", selection[key], SELECTABLE, what="setting")
+        outside = factors is not None and not set(selection) <= set(factors)
         if field == "versus" and outside and not unknown:
-            factors = ", ".join(grid.factors or ())
-            yield Problem(f"{path}.versus", selection, f"may name factors of the grid only: {factors}")
+            remedy = f"may name factors of the grid only: {', '.join(factors or ())}"
+            yield Problem(f"{reference.path}.versus", selection, remedy)
 
 
-def _cell_problems(path: str, entry: Entry, grid: PlannedGrid) -> Iterator[Problem]:
-    """Problems of the cells that an entry selects; all that it names exists."""
-    chosen = [coordinates for coordinates in grid.coordinates if selected(coordinates, entry.where)]
-    if not chosen:
+def _selects(reference: Reference) -> Iterator[Problem]:
+    """There must be cells to look at, and others to compare them with."""
+    path, entry, grid = reference.path, reference.entry, reference.grid
+    if not reference.chosen:
         yield Problem(f"{path}.where", entry.where, _nothing_selected(entry.where, grid))
-    versus = getattr(entry, "versus", None)
-    if versus is not None and not any(selected(c, {**entry.where, **versus}) for c in grid.coordinates):
-        yield Problem(f"{path}.versus", versus, _nothing_selected(versus, grid))
-    elif versus is not None and not _has_pair(chosen, versus, grid):
+    if reference.versus is not None and not reference.partners:
+        yield Problem(f"{path}.versus", reference.versus, _nothing_selected(reference.versus, grid))
+    elif reference.versus is not None and not reference.compared:
         remedy = "compares every selected cell with itself, or with none; select others in where"
-        yield Problem(f"{path}.versus", versus, remedy)
+        yield Problem(f"{path}.versus", reference.versus, remedy)
     if isinstance(entry, OrderingClaim) and entry.over is not None:
-        strata = by_levels(chosen, [name for name in (entry.by, entry.over) if name], range(len(chosen)))
-        if any(len(stratum) > 1 for stratum in strata):
+        coordinates = [cell.coordinates for cell in grid.cells]
+        if any(
+            len(found) > 1 for found in by_levels(coordinates, filter(None, (entry.by, entry.over)), reference.chosen)
+        ):
             yield Problem(f"{path}.over", entry.over, "several cells have one level; select in where, or state by")
-    x = getattr(entry, "x", None)
-    if chosen and x is not None:
-        yield from _axis_problems(path, entry, x, chosen, grid.factors or ())
-    if chosen and isinstance(entry, OptimumClaim):
-        yield from _optimum_problems(path, entry, ("x", "along"), chosen)
-    if chosen and isinstance(entry, OptimumFigure):
-        yield from _optimum_problems(path, entry, ("over",), chosen)
 
 
-def _nothing_selected(selection: dict[str, Any], grid: PlannedGrid) -> str:
+def _nothing_selected(selection: Selection, grid: PlannedGrid) -> str:
     """Say which levels exist of what a selection names, as they must be written."""
     unknown = {
-        name: dict.fromkeys(level(coordinates, name) for coordinates in grid.coordinates)
+        name: dict.fromkeys(level(cell.coordinates, name) for cell in grid.cells)
         for name, value in selection.items()
-        if not any(selected(coordinates, {name: value}) for coordinates in grid.coordinates)
+        if not grid.select({name: value})
     }
     if not unknown:
         return "selects no cell of the grid; each of these levels exists, but no cell has all of them"
@@ -168,49 +237,49 @@ def _nothing_selected(selection: dict[str, Any], grid: PlannedGrid) -> str:
     return f"selects no cell of the grid; it has {has}"
 
 
-def _optimum_problems(path: str, entry: Entry, fields: tuple[str, ...], chosen: list[Coordinates]) -> Iterator[Problem]:
-    """An optimum is sought among three levels or more, and followed along as many."""
-    for field in fields:
-        name = getattr(entry, field, None)
-        levels = {coordinates.get(name) for coordinates in chosen} if name else None
-        if levels is None:
-            continue
-        if not all(isinstance(value, (int, float)) and value > 0 for value in levels) or len(levels) < 3:
-            yield Problem(f"{path}.{field}", name, "needs three or more different values, all of them positive numbers")
-
-
-def _has_pair(chosen: list[Coordinates], versus: dict[str, Any], grid: PlannedGrid) -> bool:
-    """Whether some selected cell has another one that differs in the factors of ``versus`` alone."""
-    for coordinates in chosen:
-        wanted = {name: level(coordinates, name) for name in grid.factors or ()} | versus
-        if not selected(coordinates, wanted) and any(selected(other, wanted) for other in grid.coordinates):
-            return True
-    return False
-
-
-def _axis_problems(
-    path: str, entry: Entry, x: str, chosen: list[Coordinates], factors: tuple[str, ...]
-) -> Iterator[Problem]:
-    values: list[Any] = [coordinates.get(x) for coordinates in chosen]
-    if not all(isinstance(value, (int, float)) for value in values):
+def _has_axis(reference: Reference) -> Iterator[Problem]:
+    """An x must be a number in every cell, of two levels or more, positive where its logarithm is taken."""
+    path, entry, x = reference.path, reference.entry, getattr(reference.entry, "x", None)
+    if x is None or not reference.chosen:
+        return
+    values: dict[int, Any] = {n: reference.grid.cells[n].coordinates.get(x) for n in reference.chosen}
+    if not all(isinstance(value, (int, float)) for value in values.values()):
         yield Problem(f"{path}.x", x, "is not a number in every cell; use a numeric factor")
         return
+    low, high = min(values.values()), max(values.values())
     logarithmic = getattr(entry, "scale", "linear") != "linear" or getattr(entry, "x_scale", "linear") == "log"
-    logarithmic = logarithmic or isinstance(entry, Crossing)
-    if logarithmic and min(values) <= 0:
-        yield Problem(f"{path}.x", x, f"is {min(values):g} in a cell and has no logarithm; use a linear scale")
-    if isinstance(entry, Crossing):
-        yield from _crossing_problems(path, entry, values)
-    strata = by_levels(chosen, (factor for factor in factors if factor != x), range(len(chosen)))
-    lines = ([values[cell] for cell in stratum] for stratum in strata)
+    if (logarithmic or isinstance(entry, Crossing)) and low <= 0:
+        yield Problem(f"{path}.x", x, f"is {low:g} in a cell and has no logarithm; use a linear scale")
+    # A crossing beyond the levels cannot be told from one at their end.
+    inside = (
+        not isinstance(entry, Crossing)
+        or entry.value is None
+        or (low < entry.value / entry.ratio < entry.value * entry.ratio < high)
+    )
+    if not inside:
+        yield Problem(
+            f"{path}.value", getattr(entry, "value", None), f"must lie with its ratio between {low:g} and {high:g}"
+        )
+    lines = [sorted(values[number] for number in line) for line in reference.lines]
     flat = next((line for line in lines if len(set(line)) < max(2, len(line))), None)
     if flat is not None and isinstance(entry, (Monotone, Slope, Crossing)):
-        found = ", ".join(f"{value:g}" for value in sorted(flat))
+        found = ", ".join(f"{value:g}" for value in flat)
         yield Problem(f"{path}.x", x, f"needs two or more different values, other factors fixed; a line has {found}")
 
 
-def _crossing_problems(path: str, claim: Crossing, values: list[float]) -> Iterator[Problem]:
-    """A crossing beyond the levels cannot be told from one at their end."""
-    low, high = min(values), max(values)
-    if claim.value is not None and not low < claim.value / claim.ratio < claim.value * claim.ratio < high:
-        yield Problem(f"{path}.value", claim.value, f"must lie with its ratio between {low:g} and {high:g}")
+def _has_optimum(reference: Reference) -> Iterator[Problem]:
+    """An optimum is sought among three levels or more, and followed along as many."""
+    sought = {OptimumClaim: ("x", "along"), OptimumFigure: ("over",)}
+    fields = next((fields for kind, fields in sought.items() if isinstance(reference.entry, kind)), ())
+    for field in fields if reference.chosen else ():
+        name = getattr(reference.entry, field, None)
+        levels = {reference.grid.cells[number].coordinates.get(name) for number in reference.chosen} if name else None
+        if levels is None:
+            continue
+        if not all(isinstance(value, (int, float)) and value > 0 for value in levels) or len(levels) < 3:
+            remedy = "needs three or more different values, all of them positive numbers"
+            yield Problem(f"{reference.path}.{field}", name, remedy)
+
+
+_OF_CELLS: tuple[Callable[[Reference], Iterator[Problem]], ...] = (_selects, _has_axis, _has_optimum)
+"""Rules on the cells that an entry refers to, once all that it names exists."""

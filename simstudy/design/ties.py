@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import itertools
-from collections import defaultdict
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Hashable, Iterator
 
-from simstudy.design.claims import BaseClaim, OptimumClaim, OrderingClaim
 from simstudy.design.mistakes import Problem
+from simstudy.design.references import PlannedGrid, Reference
 from simstudy.design.settings import TABLE_OF
-from simstudy.design.settings.cell import Cell, Coordinates, by_levels, level, selected
+from simstudy.design.settings.cell import Cell, level
 from simstudy.design.settings.idle import idle_settings
 from simstudy.design.settings.records import Choice
 
@@ -18,77 +15,59 @@ OF_WEIGHTS = ("squared_bias", "ensemble_variance", "mse", "equivalent_heads")
 """Measures that the weights of heads enter; all others are those of the heads, whatever combines them."""
 
 
-class Ties:
-    """Which cells of a grid hold the same numbers.
+def idle_factors(grid: PlannedGrid) -> Iterator[Problem]:
+    """Yield the factors of which no level changes any number of any cell."""
+    numbers = [_of_ensemble(cell) for cell in grid.cells]
+    for factor in grid.factors or () if len(set(numbers)) < len(numbers) else ():
+        strata = grid.strata((factor,), [*range(len(numbers))])
+        if len(strata[0]) > 1 and all(len({numbers[cell] for cell in stratum}) == 1 for stratum in strata):
+            levels = tuple(level(grid.cells[cell].coordinates, factor) for cell in strata[0])
+            why = _reasons(*(grid.cells[cell] for cell in strata[0][:2]))
+            yield Problem(
+                f"grids.{grid.name}.factors.{factor}", levels, f"decides no number of any cell ({why}); remove it"
+            )
 
-    Parameters
-    ----------
-    cells
-        All cells of the grid.
-    coordinates
-        Theirs, in the same order.
-    factors
-        Factors of the grid.
-    """
 
-    def __init__(self, cells: Sequence[Cell], coordinates: Sequence[Coordinates], factors: Sequence[str]) -> None:
-        self._cells, self._coordinates, self._factors = cells, coordinates, factors
-        self._heads = [cell.identity(engine="") for cell in cells]
-        weights = [cell.weights or cell.estimator.combination.model_dump_json() for cell in cells]
-        self._ensembles = list(zip(self._heads, weights, strict=True))
+def compares_equals(reference: Reference) -> Iterator[Problem]:
+    """Yield why an entry compares what cannot differ."""
+    measure, grid = getattr(reference.entry, "measure", None), reference.grid
+    if measure is None:
+        return
+    numbers_of = _of_ensemble if measure in OF_WEIGHTS else _of_heads
+    for group in reference.compared:
+        seen: dict[Hashable, Cell] = {}
+        for cell in (grid.cells[number] for number in group):
+            first = seen.setdefault(numbers_of(cell), cell)
+            if first is not cell:
+                remedy = f"compares cells that hold the same numbers: {_named(grid, first, cell)}; leave such cells out"
+                yield Problem(f"{reference.path}.measure", measure, remedy)
+                return
 
-    def idle_factors(self, path: str) -> Iterator[Problem]:
-        """Yield the factors of which no level changes any number of any cell."""
-        for factor in self._factors if len(set(self._ensembles)) < len(self._ensembles) else ():
-            others = [name for name in self._factors if name != factor]
-            strata = by_levels(self._coordinates, others, range(len(self._cells)))
-            alike = all(len({self._ensembles[cell] for cell in stratum}) == 1 for stratum in strata)
-            if alike and len(strata[0]) > 1:
-                levels = tuple(level(self._coordinates[cell], factor) for cell in strata[0])
-                remedy = f"decides no number of any cell ({self._reasons(*strata[0][:2])}); remove it"
-                yield Problem(f"{path}.{factor}", levels, remedy)
 
-    def compared(self, path: str, claim: BaseClaim) -> Iterator[Problem]:
-        """Yield why a claim compares what cannot differ."""
-        classes = defaultdict[Any, list[int]](list)
-        for cell, numbers in enumerate(self._ensembles if claim.measure in OF_WEIGHTS else self._heads):
-            classes[numbers].append(cell)
-        pairs = [pair for alike in classes.values() for pair in itertools.permutations(alike, 2)]
-        found = [pair for pair in pairs if self._side_by_side(claim, *pair)]
-        if found:
-            remedy = f"compares cells that hold the same numbers: {self._named(*found[0])}; leave such cells out"
-            yield Problem(path, claim.measure, remedy)
+def _of_heads(cell: Cell) -> Hashable:
+    return cell.identity(engine="")
 
-    def _side_by_side(self, claim: BaseClaim, first: int, second: int) -> bool:
-        """Whether a claim compares one cell with another."""
-        here, there = self._coordinates[first], self._coordinates[second]
-        versus = getattr(claim, "versus", None)
-        if versus is not None:
-            wanted = {name: level(here, name) for name in self._factors} | versus
-            return selected(here, claim.where) and selected(there, wanted)
-        if isinstance(claim, OrderingClaim) or not hasattr(claim, "x"):
-            return False
-        along = (claim.x, *claim.tune) if isinstance(claim, OptimumClaim) else (claim.x,)
-        fixed = (name for name in self._factors if name not in along)
-        both = selected(here, claim.where) and selected(there, claim.where)
-        return both and all(level(here, name) == level(there, name) for name in fixed)
 
-    def _named(self, first: int, second: int) -> str:
-        """Two cells by the factors in which they differ, those that they share, and why that makes no difference."""
-        here, there = ({n: level(self._coordinates[k], n) for n in self._factors} for k in (first, second))
-        apart = [name for name in here if here[name] != there[name]]
-        one, other = (", ".join(f"{name} = {levels[name]}" for name in apart) for levels in (here, there))
-        same = ", ".join(f"{name} = {here[name]}" for name in here if name not in apart)
-        return f"{one} and {other}{f' at {same}' if same else ''} ({self._reasons(first, second)})"
+def _of_ensemble(cell: Cell) -> Hashable:
+    return cell.identity(engine=""), cell.weights or cell.estimator.combination.model_dump_json()
 
-    def _reasons(self, first: int, second: int) -> str:
-        """Why the settings in which two cells differ decide nothing."""
-        cells = self._cells[first], self._cells[second]
-        idle = idle_settings(cells[0]) | idle_settings(cells[1])
-        differing = [name for name in TABLE_OF if self._coordinates[first][name] != self._coordinates[second][name]]
-        reasons = {f"{name}: {idle[name]}": None for name in differing if name in idle}
-        for name in differing:
-            for choice in (getattr(getattr(cell, TABLE_OF[name]), name) for cell in cells):
-                if isinstance(choice, Choice):
-                    reasons |= {f"{name}.{parameter}: {why}": None for parameter, why in choice.idle.items()}
-        return "; ".join(reasons) or f"{', '.join(differing)}: does not enter"
+
+def _named(grid: PlannedGrid, first: Cell, second: Cell) -> str:
+    """Two cells by the factors in which they differ, those that they share, and why that makes no difference."""
+    here, there = ({n: level(cell.coordinates, n) for n in grid.factors or ()} for cell in (first, second))
+    apart = [name for name in here if here[name] != there[name]]
+    one, other = (", ".join(f"{name} = {levels[name]}" for name in apart) for levels in (here, there))
+    same = ", ".join(f"{name} = {here[name]}" for name in here if name not in apart)
+    return f"{one} and {other}{f' at {same}' if same else ''} ({_reasons(first, second)})"
+
+
+def _reasons(first: Cell, second: Cell) -> str:
+    """Why the settings in which two cells differ decide nothing."""
+    idle = idle_settings(first) | idle_settings(second)
+    differing = [name for name in TABLE_OF if first.coordinates[name] != second.coordinates[name]]
+    reasons = {f"{name}: {idle[name]}": None for name in differing if name in idle}
+    for name in differing:
+        for choice in (getattr(getattr(cell, TABLE_OF[name]), name) for cell in (first, second)):
+            if isinstance(choice, Choice):
+                reasons |= {f"{name}.{parameter}: {why}": None for parameter, why in choice.idle.items()}
+    return "; ".join(reasons) or f"{', '.join(differing)}: does not enter"

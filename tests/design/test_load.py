@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from builders import DESIGN, edited, minimal_cell, mistakes, write_design
 
-from simstudy.design import load
+from simstudy.design import cells
 from simstudy.design.claims import BaseClaim
 from simstudy.design.load import load_design, profiles_of
 from simstudy.design.origins import ORIGINS
@@ -119,7 +119,7 @@ def test_all_mistakes__are_reported_together(tmp_path):
             "needs as many features",
         ),
         ("bandwidth = 0.8", "bandwidth = 0.8\ncombination = [0.5]", "1 weights for n_heads = 2"),
-        ("min_replicates = 64", "min_replicates = 640", "above max_replicates = 512"),
+        ("min_replicates = 64", "min_replicates = 640", "max_replicates = 512: below min_replicates = 640"),
         (
             "max_replicates = 512",
             f"max_replicates = {2**53}",
@@ -227,7 +227,7 @@ def test_wrong_names__are_reported_beside_wrong_values_and_alone(tmp_path):
         (
             "min_replicates = 64\nmax_replicates = 512",
             "min_replicates = 640\nmax_replicates = 512\n[grids.angles.precision]\nabsolute_mcse = {}",
-            "precision.min_replicates",
+            "precision.max_replicates",
         ),
         ("min_replicates = 64", 'min_replicates = "few"', "precision.min_replicates"),
         ("n_keys = 40\nn_features = 6", 'n_keys = 40\nn_features = "six"', "data.n_features"),
@@ -298,7 +298,7 @@ def test_work_of_reading__grows_like_the_number_of_cells(tmp_path):
 
 
 def test_too_many_cells__are_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(load, "MAX_CELLS", 200)
+    monkeypatch.setattr(cells, "MAX_CELLS", 200)
     text = of_many_cells(150)
     assert len(load_design(write_design(tmp_path, text)).cells) == 150
     text += f"\n[grids.more.factors]\nangle = {[step / 200 for step in range(150)]}"

@@ -1,0 +1,126 @@
+"""The cells of a design: the factors of every grid crossed, and each cell checked with the files that it names."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from simstudy.design.contents import Reader, reader
+from simstudy.design.document import MAX_CELLS, Document, Grid, PlannedCell, Precision
+from simstudy.design.feasibility import impossibilities, too_many_batches
+from simstudy.design.mistakes import Problem, from_validation
+from simstudy.design.references import PlannedGrid
+from simstudy.design.settings import TABLE_OF, TABLES
+from simstudy.design.settings.cell import Cell, assign, cross, label, setting_of
+
+
+def plan_cells(
+    document: Document, folder: Path, trust: Iterable[str | Path], earlier: list[Problem]
+) -> tuple[list[PlannedCell], list[Problem]]:
+    """Plan the cells of all grids; what a grid lacks because of an earlier problem is no problem of its own."""
+    read = reader(folder, trust)
+    planned: list[PlannedCell] = []
+    problems: list[Problem] = []
+    total = 0
+    for name, grid in document.grids.items():
+        size = math.prod(map(len, grid.factors.values()))
+        if total + size > MAX_CELLS:
+            remedy = f"brings the design to {total + size} cells, more than {MAX_CELLS}; use fewer values"
+            problems.append(Problem(f"grids.{name}.factors", size, remedy))
+            continue
+        total += size
+        stripped = any(problem.within(f"grids.{name}") for problem in earlier)
+        precision, found = _precision(document, grid, f"grids.{name}.precision")
+        problems += found
+        for cell, found in _crossed(document, name, grid, precision, read):
+            problems += [problem for problem in found if not (stripped and problem.value is None)]
+            if cell is not None:
+                planned.append(
+                    PlannedCell(grid=name, cell=cell, precision=precision, by_query=grid.by_query, exact=grid.exact)
+                )
+    problems += _idle_in_tables(document, planned)
+    return planned, list({(problem.path, problem.remedy): problem for problem in reversed(problems)}.values())[::-1]
+
+
+def planned_grids(raw: dict[str, Any], planned: list[PlannedCell], problems: list[Problem]) -> dict[str, PlannedGrid]:
+    """Return every grid that the file writes, be it faulty."""
+    grids = {}
+    for name, grid in raw["grids"].items():
+        factors = grid.get("factors", {}) if isinstance(grid, dict) else None
+        faulty = any(problem.within(place) for problem in problems for place in (*TABLES, f"grids.{name}"))
+        grids[name] = PlannedGrid(
+            name,
+            factors=tuple(factors) if isinstance(factors, dict) else None,
+            cells=[each.cell for each in planned if each.grid == name],
+            complete=not faulty,
+            exact=isinstance(grid, dict) and bool(grid.get("exact")),
+        )
+    return grids
+
+
+def _precision(document: Document, grid: Grid, path: str) -> tuple[Precision, list[Problem]]:
+    try:
+        return Precision.model_validate(document.precision.model_dump() | grid.precision), []
+    except ValidationError as error:
+        return document.precision, from_validation(error, grid.precision, Precision, prefix=path)
+
+
+def _crossed(
+    document: Document, name: str, grid: Grid, precision: Precision, read: Reader
+) -> Iterator[tuple[Cell | None, list[Problem]]]:
+    """Yield each cell of a grid, or None, with the problems found."""
+    base = {table: dict(getattr(document, table)) for table in TABLES}
+    settings = {key: value for key, value in grid.settings.items() if setting_of(key) in TABLE_OF}
+    factors = {key: values for key, values in grid.factors.items() if setting_of(key) in TABLE_OF}
+    for key, value in settings.items():
+        assign(base, key, value)
+    for levels, tables in cross(base, factors):
+
+        def place(setting: str, levels: dict[str, int] = levels) -> str:
+            if setting in levels:
+                return f"grids.{name}.factors.{setting}[{levels[setting]}]"
+            if setting in grid.settings:
+                return f"grids.{name}.settings.{setting}"
+            return "" if "." in setting else f"{TABLE_OF[setting]}.{setting}"
+
+        known = {t: {k: v for k, v in c.items() if k in TABLES[t].model_fields} for t, c in tables.items()}
+        try:
+            cell, found = read(Cell.model_validate(known))
+        except ValidationError as error:
+            yield None, from_validation(error, known, Cell, place=place)
+            continue
+        found = found or [*impossibilities(cell), *too_many_batches(cell, precision.max_replicates)]
+        problems = [Problem(place(setting), _stated(cell, setting), remedy) for setting, remedy in found]
+        problems += _idle_in_grid(cell, f"grids.{name}", {"settings": settings, "factors": factors})
+        # Where a factor means nothing, its levels would make equal cells: no further problem.
+        split = all(setting_of(factor) in cell.meaningful for factor in factors)
+        yield (cell if split else None), problems
+
+
+def _stated(cell: Cell, setting: str) -> Any:
+    value = getattr(getattr(cell, TABLE_OF[setting]), setting)
+    return None if value is None else label(value)
+
+
+def _idle_in_grid(cell: Cell, path: str, sections: dict[str, dict[str, Any]]) -> Iterator[Problem]:
+    """Settings of a grid that mean nothing for the instance of one of its cells."""
+    for section, content in sections.items() if cell.instance is not None else ():
+        for name in content:
+            if cell.instance is not None and setting_of(name) not in cell.meaningful:
+                knows = ", ".join(sorted(cell.meaningful))
+                remedy = f"means nothing for instance = {cell.instance.kind!r}, which knows {knows}; remove it"
+                yield Problem(f"{path}.{section}.{name}", content[name], remedy)
+
+
+def _idle_in_tables(document: Document, planned: list[PlannedCell]) -> Iterator[Problem]:
+    """Settings of the tables that mean nothing for any cell, if all cells are known."""
+    size = sum(math.prod(map(len, grid.factors.values())) for grid in document.grids.values())
+    known = frozenset[str]().union(*(each.cell.meaningful for each in planned))
+    for table in TABLES if len(planned) == size else ():
+        for setting, value in getattr(document, table).items():
+            if setting in TABLE_OF.keys() - known:
+                yield Problem(f"{table}.{setting}", value, "means nothing for any of the instances measured; remove it")
