@@ -21,7 +21,7 @@ export OMP_NUM_THREADS := 1
 export OPENBLAS_NUM_THREADS := 1
 export BEACON
 
-.PHONY: help study studies report freeze confirm full slurm test verify bench lint docs clean
+.PHONY: help study studies report freeze confirm full slurm test verify bench lint docs table clean
 .DEFAULT_GOAL := help
 
 help:  ## Show the targets
@@ -107,6 +107,10 @@ docs: $(VENV)/.docs  ## Build the documentation site in outputs/site
 	$(BIN)/python simstudy/docs/language.py
 	$(BIN)/sphinx-build --quiet --fresh-env --fail-on-warning -c simstudy/docs . outputs/site
 	@echo "open outputs/site/index.html"
+
+table: $(VENV)/.run  ## For maintainers: gather the verdicts that the documents quote from outputs/
+	$(BIN)/python simstudy/docs/verdicts.py
+	git diff --stat outputs/gallery README.md
 
 clean:  ## Remove the environment and caches, not the outputs
 	rm -rf $(VENV) .pytest_cache .ruff_cache .mypy_cache .import_linter_cache .hypothesis

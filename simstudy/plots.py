@@ -9,7 +9,6 @@ from __future__ import annotations
 import tomllib
 from typing import Any, Literal, TypeVar
 
-import matplotlib as mpl
 import numpy as np
 import xarray as xr
 from matplotlib.figure import Figure as Drawing
@@ -21,7 +20,7 @@ from simstudy.design.mistakes import hint
 from simstudy.errors import UserError
 from simstudy.report.figures import chosen, draw, draw_claims
 from simstudy.report.figures.nested_loop import LEVELS
-from simstudy.report.figures.panels import STYLE
+from simstudy.report.figures.panels import own_style
 from simstudy.report.figures.residuals import STRIP
 from simstudy.report.figures.z_scores import compared_measures, z_score_figure
 from simstudy.report.tables import verdict_lines
@@ -156,7 +155,7 @@ def z_scores(results: xr.Dataset, *measures: str) -> np.ndarray:
     for name in measures or ("",):
         if name not in known and (name or not known):
             raise UserError(f"measures = {name!r}: nothing to compare with theory; {hint(name, known)}")
-    with mpl.rc_context(STYLE):
+    with own_style():
         return _panels(z_score_figure(results, list(measures) or known))
 
 

@@ -229,18 +229,6 @@ def test_quoted_verdicts__are_those_of_the_table():
     assert verdicts.filled(README, verdicts.read()) == README
 
 
-@pytest.mark.parametrize("study_name", sorted({*verdicts.read().study}))
-def test_table_of_verdicts__is_that_of_the_runs_that_are_here(study_name):
-    """No number in the README that no run produced: `make study` gives those of the flagship."""
-    found = verdicts.gathered(study_name)
-    if found.empty:
-        pytest.skip(f"outputs/{study_name} holds no results; make study STUDY={study_name}")
-    known = verdicts.read()
-    for run, rows in found.groupby("run"):
-        stated = known[(known.study == study_name) & (known.run == run)]
-        assert stated.to_dict("records") == rows.to_dict("records")
-
-
 def test_table_of_verdicts__keeps_other_confirmations_of_the_same_design_alone(monkeypatch, tmp_path):
     """Their results may lie on another machine; those of a design that has changed since confirm nothing."""
     rows = [("weighting", "new", "pilot", "old"), ("weighting", "new", "A", "kept"), ("weighting", "old", "B", "void")]

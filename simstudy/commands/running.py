@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -87,7 +86,7 @@ def run_and_report(loaded: Design, output: Path, quiet: bool = False, **how: Any
     from simstudy.report.page import write_report
 
     with store.locked():
-        report = write_report(results, loaded, store, _drawing_processes(**how))
+        report = write_report(results, loaded, store)
     if not quiet:
         say(f"report   {report}")
     if damaged := sum(len(account.damaged) for account in display.ledger.accounts):
@@ -99,11 +98,6 @@ def run_and_report(loaded: Design, output: Path, quiet: bool = False, **how: Any
     if not all(line.as_declared for line in lines):
         return EXIT_UNLIKE_DECLARED
     return EXIT_PRECISION_MISSED if missed else 0
-
-
-def _drawing_processes(executor: str = "threads", workers: int | None = None, **_: Any) -> int:
-    """Return how many processes may draw figures on this machine."""
-    return 1 if executor == "serial" else workers or os.cpu_count() or 1
 
 
 def _run_share(loaded: Design, text: str, output: Path, quiet: bool, **how: Any) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Annotated
 
@@ -49,7 +48,7 @@ def report(
     for run in runs:
         # Written first: it refuses results of another design, whose verdicts must not be shown as those of this one.
         with store_for(run.design, output).locked():
-            path = write_report(*run, workers=os.cpu_count() or 1)
+            path = write_report(*run)
         show_table(verdict_table(run.results))
         say(f"report   {path}")
 

@@ -1,14 +1,9 @@
-"""All figures of a study as files, drawn side by side by processes of their own where that is worth their start."""
+"""All figures of a study as files."""
 
 from __future__ import annotations
 
 import contextlib
-import multiprocessing
-import os
-import signal
-import threading
-from collections.abc import Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -25,8 +20,6 @@ if TYPE_CHECKING:
 Files = dict[str, bytes]
 """A figure in each format, by the ending of its file; without any if there is nothing to draw."""
 _FORMATS = "png", "svg"
-_WORTH_A_PROCESS = 7
-"""Figures that take longer to draw than a process takes to start, which is as long as six take."""
 
 
 class Shown(NamedTuple):
@@ -48,73 +41,16 @@ class Shown(NamedTuple):
     folder: Path
 
 
-def figure_files(shown: Shown, workers: int) -> dict[str, Files]:
-    """Return all figures of a study by name: those that the design declares, cells against theory, and claims.
-
-    Parameters
-    ----------
-    shown
-        What they show.
-    workers
-        Processes to draw in at most, this one among them.  The bytes are the same for any number of them.
-    """
-    names = [*shown.design.figures, Z_SCORES, ALL_CLAIMS]
-    workers = min(workers, len(names) // _WORTH_A_PROCESS)
-    if workers < 2:
-        return {name: _files(shown, name) for name in names}
-    # Not forked from this process, whose threads may hold locks that a copy would wait for; nor from a server, which
-    # would listen on a socket.
-    others = multiprocessing.active_children()
-    pool = ProcessPoolExecutor(workers - 1, multiprocessing.get_context("spawn"), _begin, (shown,))
-    try:
-        with _interruptions_held():
-            elsewhere = {name: pool.submit(_files_there, name) for name in names}
-        # What no other process has begun, from the last on; they begin with the first.
-        here = {name: _files(shown, name) for name in reversed(names) if elsewhere[name].cancel()}
-        files = {name: here[name] if name in here else elsewhere[name].result() for name in names}
-    except BaseException:
-        # Nobody wants what they are drawing.  Without the first line the pool would complain of what was taken back.
-        pool.shutdown(wait=False, cancel_futures=True)
-        for process in set(multiprocessing.active_children()).difference(others):
-            process.terminate()
-        raise
-    pool.shutdown()
-    return files
-
-
-@contextlib.contextmanager
-def _interruptions_held() -> Iterator[None]:
-    """Begin processes that no interruption reaches: the one that waits for them ends them."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
-def _begin(shown: Shown) -> None:
-    """Prepare a process that draws: it ends with the one that waits for it, however that ends."""
-    global _shown
-    threading.Thread(target=_end_with_parent, daemon=True).start()
-    _shown = shown
-
-
-def _end_with_parent() -> None:
-    # Killed, it could not tell: its workers would wait for ever.
-    if (parent := multiprocessing.parent_process()) is not None:
-        parent.join()
-        os._exit(1)
-
-
-_shown: Shown
-
-
-def _files_there(name: str) -> Files:
-    return _files(_shown, name)
+def figure_files(shown: Shown) -> dict[str, Files]:
+    """Return all figures of a study by name: those that the design declares, cells against theory, and claims."""
+    with contextlib.chdir(Path(__file__).parent):
+        # Matplotlib reads a file of settings in the current folder when it is imported.
+        import matplotlib as _  # noqa: F401
+    return {name: _files(shown, name) for name in (*shown.design.figures, Z_SCORES, ALL_CLAIMS)}
 
 
 def _files(shown: Shown, name: str) -> Files:
-    # Imported here: with Matplotlib it takes half a second, and other processes begin meanwhile.
+    # Imported here: with Matplotlib it takes half a second.
     from simstudy.report.figures import image, lay_out
 
     drawing = _drawing(shown, name)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import matplotlib as mpl
 import numpy as np
 import xarray as xr
 from matplotlib.axes import Axes
@@ -16,7 +15,7 @@ from scipy.stats import spearmanr
 
 from simstudy.execution.store import Store
 from simstudy.report.figures import image
-from simstudy.report.figures.panels import STYLE, canvas
+from simstudy.report.figures.panels import canvas, own_style
 from simstudy.report.labels import INDEX_NAMES, UNDEFINED, number, with_error
 from simstudy.report.page import figure_of, template
 from simstudy.text import printable
@@ -58,7 +57,7 @@ def write_heads_page(found: xr.Dataset, store: Store, title: str) -> Path:
         If the folder cannot be written.
     """
     store.write_dataset("heads.nc", found)
-    with mpl.rc_context(STYLE):
+    with own_style():
         picture = image(agreement_figure({title: found}), "png")
     agreement = "Correlation of two heads on other sequences, predicted and observed; each layer has its colour"
     return store.write_text(

@@ -63,7 +63,7 @@ MAX_ROWS = 1000
 """Cells of one grid listed in the page: a browser is slow with more, and `cells.csv` has them all."""
 
 
-def write_report(results: xr.Dataset, design: Design, store: Store, workers: int = 1) -> Path:
+def write_report(results: xr.Dataset, design: Design, store: Store) -> Path:
     """Write ``report.html``, ``figures/``, ``verdicts.csv``, ``comparisons.csv`` and ``cells.csv`` of a study.
 
     The page needs nothing but itself: figures are inside it, and it loads nothing.  The same results and design give
@@ -77,8 +77,6 @@ def write_report(results: xr.Dataset, design: Design, store: Store, workers: int
         The design that gave them.
     store
         Folder of the study.
-    workers
-        Processes to draw figures in at most.
 
     Returns
     -------
@@ -96,7 +94,7 @@ def write_report(results: xr.Dataset, design: Design, store: Store, workers: int
     if is_made(store, "report", origin):
         return store.folder / PAGE
     lines = verdict_lines(results, confirmed)
-    drawn = drawings.figure_files(drawings.Shown(results, design, lines, store.folder), workers)
+    drawn = drawings.figure_files(drawings.Shown(results, design, lines, store.folder))
     files = {f"figures/{name}.{suffix}": file for name, each in drawn.items() for suffix, file in each.items()}
     pictures = {name: each["png"] for name, each in drawn.items() if each}
     # The page draws claims by itself, so that they can be searched and read on a phone.

@@ -9,7 +9,6 @@ import io
 from collections.abc import Sequence
 from functools import singledispatch
 
-import matplotlib as mpl
 import xarray as xr
 from matplotlib.figure import Figure as Drawing
 from PIL.Image import Dither, Quantize, frombuffer
@@ -24,7 +23,7 @@ from simstudy.report.figures.law import law_figure
 from simstudy.report.figures.nested_loop import nested_loop_figure
 from simstudy.report.figures.optimum import optimum_figure
 from simstudy.report.figures.ordering import ordering_figure
-from simstudy.report.figures.panels import STYLE
+from simstudy.report.figures.panels import own_style
 from simstudy.report.figures.z_scores import compared_measures, z_score_figure
 from simstudy.report.labels import ALL_CLAIMS, RESOLUTION
 from simstudy.report.tables import VerdictLine
@@ -64,7 +63,7 @@ def draw(figure: BaseFigure, name: str, results: xr.Dataset, between: xr.Dataset
     cells = chosen(figure, results)
     if isinstance(figure, CurveFigure):
         cells = _with_theory(figure, cells, between)
-    with mpl.rc_context(STYLE):
+    with own_style():
         drawing = _drawn(figure, cells.sel(figure=name) if figure.stored else cells)
         drawing.set_label(name)
         return drawing
@@ -94,7 +93,7 @@ def _with_theory(figure: CurveFigure, cells: xr.Dataset, between: xr.Dataset | N
 
 def draw_claims(lines: Sequence[VerdictLine]) -> Drawing:
     """Draw all claims of a study, each estimate in the interval claimed."""
-    with mpl.rc_context(STYLE):
+    with own_style():
         drawing = claims_figure(lines)
         drawing.set_label(ALL_CLAIMS)
         return drawing
@@ -102,7 +101,7 @@ def draw_claims(lines: Sequence[VerdictLine]) -> Drawing:
 
 def draw_z_scores(results: xr.Dataset) -> Drawing | None:
     """Draw how far all cells are from theory, in errors; nothing where theory says nothing."""
-    with mpl.rc_context(STYLE):
+    with own_style():
         measures = compared_measures(results)
         return z_score_figure(results, measures) if measures else None
 
@@ -114,7 +113,7 @@ def image(drawing: Drawing, suffix: str) -> bytes:
     """
     buffer = io.BytesIO()
     metadata = None if suffix == "png" else {"Date": None, "Creator": None}
-    with mpl.rc_context(STYLE):
+    with own_style():
         # A PNG file would be packed only to be unpacked at once.
         drawing.savefig(buffer, format="rgba" if suffix == "png" else suffix, dpi=RESOLUTION, metadata=metadata)
     if suffix == "png":
@@ -129,7 +128,7 @@ def image(drawing: Drawing, suffix: str) -> bytes:
 def lay_out(drawing: Drawing) -> None:
     """Lay a drawing out for good: else each file of it takes two layouts and a further drawing."""
     if (engine := drawing.get_layout_engine()) is not None:
-        with mpl.rc_context(STYLE):
+        with own_style():
             drawing.set_dpi(RESOLUTION)
             engine.execute(drawing)
             drawing.set_layout_engine(None)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from typing import Any
 
+import matplotlib as mpl
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -24,6 +27,15 @@ STYLE: Any = {
 """Settings of Matplotlib under which figures are drawn and saved; the salt makes the names inside an SVG repeatable.
 
 A dollar in a label is a dollar."""
+
+
+@contextlib.contextmanager
+def own_style() -> Iterator[None]:
+    """Draw with the defaults of Matplotlib and `STYLE`, whatever a file of settings or the caller has set."""
+    with mpl.rc_context():
+        mpl.rcdefaults()
+        mpl.rcParams.update(STYLE)
+        yield
 
 
 def canvas(n_panels: int, row_height: float) -> tuple[Figure, np.ndarray]:
