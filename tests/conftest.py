@@ -6,12 +6,14 @@ Files are handed to workers in this order, whole: ``--dist loadfile --no-loadsco
 from __future__ import annotations
 
 import gc
+import importlib.metadata
 import os
+import platform
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import dask
 import pytest
@@ -113,3 +115,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Sort tests by their files, and leave those of a file in order."""
     ranks = {name: rank for rank, name in enumerate(LONGEST)}
     items.sort(key=lambda item: ranks.get(item.path.name, len(ranks)))
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """Say in one line what a report of failed tests needs."""
+    failed = [*terminalreporter.stats.get("failed", []), *terminalreporter.stats.get("error", [])]
+    if failed:
+        user = "root" if os.geteuid() == 0 else "a user"
+        names = ", ".join(report.nodeid.rpartition("/")[2] for report in failed[:5])
+        terminalreporter.write_line(
+            f"To report this, send: simstudy {importlib.metadata.version('simstudy')}, Python "
+            f"{platform.python_version()}, {platform.platform()}, {os.cpu_count()} cores, as {user}, "
+            f"{len(failed)} failed: {names}"
+        )
