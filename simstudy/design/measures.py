@@ -241,43 +241,35 @@ _VERDICTS: dict[str, Variable] = {
     "p_against": Variable(("claim",), "1", f"p-value against the claim, {_LEVEL}: below the level it is contradicted"),
     "p_in_favour": Variable(("claim",), "1", f"p-value for the claim, {_LEVEL}: below the level it is supported"),
     "verdict_comparisons": Variable(("claim",), "1", "number of comparisons in the claim"),
+}  # fmt: skip
+
+_COMPARISONS: dict[str, Variable] = {
     "comparison_claim": Variable(("comparison",), "text", "claim that the comparison belongs to"),
     "comparison_statistic": Variable(("comparison",), "text", "what was estimated"),
     "comparison_part_of": Variable(("comparison",), "text", "comparison that it is a part of, if it is one"),
-    "comparison_estimate": Variable(("comparison",), "see comparison_statistic", "estimate"),
-    "comparison_mcse": Variable(("comparison",), "see comparison_statistic", "its error, as of verdict_mcse"),
-    "comparison_mcse_given": Variable(("comparison",), "see comparison_statistic", "as verdict_mcse_given"),
-    "comparison_claimed_lower": Variable(("comparison",), "see comparison_statistic", "as claimed_lower"),
-    "comparison_claimed_upper": Variable(("comparison",), "see comparison_statistic", "as claimed_upper"),
-    "comparison_confidence_lower": Variable(("comparison",), "see comparison_statistic", "as confidence_lower"),
-    "comparison_confidence_upper": Variable(("comparison",), "see comparison_statistic", "as confidence_upper"),
+    **{
+        f"comparison_{name}": Variable(("comparison",), "see comparison_statistic", f"as {of}")
+        for name, of in {
+            "estimate": "verdict_estimate", "mcse": "verdict_mcse", "mcse_given": "verdict_mcse_given",
+            "claimed_lower": "claimed_lower", "claimed_upper": "claimed_upper",
+            "confidence_lower": "confidence_lower", "confidence_upper": "confidence_upper",
+        }.items()
+    },
     "comparison_p_against": Variable(("comparison",), "1", "as p_against, by Holm's method; of parts uncorrected"),
     "comparison_p_in_favour": Variable(("comparison",), "1", "as p_in_favour"),
     "comparison_no_verdict_because": Variable(("comparison",), "text", "as no_verdict_because"),
 }  # fmt: skip
 
 
-def _mcse(name: str, variable: Variable) -> tuple[str, Variable]:
-    dims = tuple(d for d in variable.dims if d != "source")
-    meaning = f"standard error of {name}: over the population of a cell that has one, else given its draws"
-    return f"{name}_mcse", Variable(dims, variable.unit, meaning)
-
-
-def _mcse_given(name: str, variable: Variable) -> tuple[str, Variable]:
-    dims = tuple(d for d in variable.dims if d != "source")
-    meaning = f"Monte Carlo standard error of {name} given the query points and heads that were drawn"
-    return f"{name}_mcse_given", Variable(dims, variable.unit, meaning)
-
-
-def _gain(name: str, variable: Variable) -> tuple[str, Variable]:
-    meaning = f"variance of {name} over a population of query points, over what theory as a control leaves"
-    return f"{name}_gain", Variable(("cell",), "1", meaning)
-
-
-def _numerical_error(name: str, variable: Variable) -> tuple[str, Variable]:
-    dims = tuple(d for d in variable.dims if d != "source")
-    meaning = f"bound of the numerical error of {name} by exact theory, estimated on coarser grids or by randomisation"
-    return f"{name}_numerical_error", Variable(dims, variable.unit, meaning)
+def _derived(of: dict[str, Variable], told: dict[str, str], *dims: str, unit: str = "") -> dict[str, Variable]:
+    """Variables that tell something of others, by suffix; by default of their unit, and their dimensions but source."""
+    return {
+        f"{name}_{suffix}": Variable(
+            dims or tuple(d for d in variable.dims if d != "source"), unit or variable.unit, meaning.format(name)
+        )
+        for name, variable in of.items()
+        for suffix, meaning in told.items()
+    }
 
 
 def _by_query(name: str, variable: Variable) -> tuple[str, Variable]:
@@ -285,31 +277,31 @@ def _by_query(name: str, variable: Variable) -> tuple[str, Variable]:
     return f"{name}_by_query", Variable(("source", "query"), variable.unit, f"{meaning}, at each query")
 
 
-def _contribution(name: str, variable: Variable) -> tuple[str, Variable]:
-    dims = ("block", *(d for d in variable.dims if d not in _BY_SOURCE))
-    meaning = f"influence of each block on {name}: squares sum to MCSE², products to the covariance with a paired cell"
-    return f"{name}_contribution", Variable(dims, variable.unit, meaning)
-
-
 def _with_errors(measured: dict[str, Variable], theory: dict[str, Variable]) -> dict[str, Variable]:
     """Measures, both their Monte Carlo errors, and the numerical errors of those that have exact theory."""
-    mcse = dict(error(*item) for item in measured.items() for error in (_mcse, _mcse_given))
-    return measured | mcse | dict(_numerical_error(*item) for item in theory.items())
+    errors = {
+        "mcse": "standard error of {}: over the population of a cell that has one, else given its draws",
+        "mcse_given": "Monte Carlo standard error of {} given the query points and heads that were drawn",
+    }
+    bound = "bound of the numerical error of {} by exact theory, estimated on coarser grids or by randomisation"
+    return measured | _derived(measured, errors) | _derived(theory, {"numerical_error": bound})
 
 
 _BY_QUERY = dict(_by_query(*item) for item in MEASURES.items())
 _AVERAGED = MEASURES | STATISTICS | INDEXED_MEASURES
-_GAINS = dict(_gain(*item) for item in MEASURES.items())
-VARIABLES: dict[str, Variable] = _with_errors(_AVERAGED, MEASURES) | _GAINS | _COUNTS | _VERDICTS
+_GAIN = "variance of {} over a population of query points, over what theory as a control leaves"
+_GAINS = _derived(MEASURES, {"gain": _GAIN}, "cell", unit="1")
+VARIABLES: dict[str, Variable] = _with_errors(_AVERAGED, MEASURES) | _GAINS | _COUNTS | _VERDICTS | _COMPARISONS
 """What ``results.nc`` holds."""
 
+_INFLUENCE = "influence of each block on {}: squares sum to MCSE², products to the covariance with a paired cell"
 LENGTHS = {"block": "n_blocks", "head": "n_members", "pair": "n_pairs", "query": "n_queries"}
 """Dimensions of details along which the rows of all cells follow one another: variables that count those of each."""
 DETAILS: dict[str, Variable] = {
     **{count: Variable(("cell",), "1", f"rows of the cell along {name}") for name, count in LENGTHS.items()},
-    **dict(_contribution(*item) for item in _AVERAGED.items()),
-    **{f"{name}_remainder": Variable(("cell",), v.unit, f"part of the MCSE of {name} that no contribution has")
-       for name, v in (MEASURES | STATISTICS).items()},
+    **_derived(MEASURES | STATISTICS, {"contribution": _INFLUENCE}, "block"),
+    **_derived(INDEXED_MEASURES, {"contribution": _INFLUENCE}, "block", "index"),
+    **_derived(MEASURES | STATISTICS, {"remainder": "part of the MCSE of {} that no contribution has"}, "cell"),
     "n_used_blocks": Variable(("cell",), "1", "blocks with a defined replicate; the others contribute nothing"),
     "query_point": Variable(("query", "feature"), "X", "query points; NaN beyond the features of the cell"),
     **_with_errors(HEAD_MEASURES | PAIR_MEASURES | _BY_QUERY, _BY_QUERY),
