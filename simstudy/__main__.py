@@ -6,7 +6,6 @@ Their own imports take seconds.
 from __future__ import annotations
 
 import contextlib
-import gc
 import os
 import signal
 import sys
@@ -18,8 +17,6 @@ EXIT_USER_ERROR = 2
 EXIT_DEFECT = 70  # EX_SOFTWARE of sysexits.h
 EXIT_INTERRUPTED = 130
 _RESEND_SECONDS = 0.1
-_OBJECTS_BETWEEN_SEARCHES = 50_000
-"""Little is freed in cycles here: to search for them after every 700 new objects took a twentieth of a study."""
 _received: list[int] = []
 
 
@@ -32,15 +29,12 @@ def main() -> None:
     catch_signals()
     open_standard_streams()
     threading.excepthook = sys.unraisablehook = _caught_elsewhere
-    gc.set_threshold(_OBJECTS_BETWEEN_SEARCHES)
     try:
         sys.exit(_outcome())
     finally:
         # While Python ends, nobody could catch an exception; the second Ctrl-C ends the process at once.
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, signal.SIG_DFL)
-        # To search all that was imported for cycles, only to end, takes an eighth of a short command.
-        gc.freeze()
 
 
 def command(arguments: Sequence[str] | None = None) -> int:

@@ -142,7 +142,7 @@ def test_only_named_modules__touch_files():
     assert outside <= {
         "design/load.py",
         "design/files.py",
-        "commands/writing.py",
+        "commands/designs.py",
         "kernels/sealed.py",
         "report/page.py",
         "report/heads.py",

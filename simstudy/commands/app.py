@@ -82,6 +82,8 @@ DesignArgument = Annotated[
 ]
 ProfileOption = Annotated[str, typer.Option(help="Profile of the design: how much to run and how precisely.")]
 QuietOption = Annotated[bool, typer.Option("--quiet", help="Print nothing but warnings and errors.")]
+ExecutorOption = Annotated[str, typer.Option(help="serial, threads, processes, cuda, or tls://host:8786.")]
+WorkersOption = Annotated[int | None, typer.Option(min=1, help="Threads, processes or GPUs; all by default.")]
 OutputOption = Annotated[Path, typer.Option(help="Folder of all studies.", callback=plain_path)]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, whose keys the documentation lists.")]
 TrustOption = Annotated[
@@ -89,6 +91,7 @@ TrustOption = Annotated[
     typer.Option("--trust", help="Python file or entry_point:NAME that the design names: its code may run."),
 ]
 DashboardOption = Annotated[int | None, typer.Option(min=1, max=65535, help="Port of Dask's dashboard, for this host.")]
+OUTPUT = Path("outputs")
 
 
 def store_for(design: Design, output: Path) -> Store:
@@ -99,3 +102,17 @@ def store_for(design: Design, output: Path) -> Store:
     store = store_of(design, output)
     log_beside(store.folder)
     return store
+
+
+def opened(
+    design: str | Path, profile: str, output: Path, trust: list[Path] | None = None, *, to_write: bool = False
+) -> tuple[Design, Store]:
+    """Return a design and its store, which can be written to where that is asked."""
+    from simstudy.design.load import load_design
+    from simstudy.execution.writing import require_writable
+
+    loaded = load_design(design, profile, trust or ())
+    store = store_for(loaded, output)
+    if to_write:
+        require_writable(store.folder)
+    return loaded, store

@@ -10,21 +10,24 @@ import typer
 from simstudy.commands.app import (
     EXIT_PRECISION_MISSED,
     EXIT_UNLIKE_DECLARED,
+    OUTPUT,
     DashboardOption,
     DesignArgument,
+    ExecutorOption,
     JsonOption,
     OutputOption,
     ProfileOption,
     QuietOption,
     TrustOption,
+    WorkersOption,
     app,
+    opened,
     store_for,
 )
 from simstudy.errors import require_plain
 
 if TYPE_CHECKING:
     from simstudy.design.document import Design
-    from simstudy.execution.jobs import Jobs
 
 _TRUST = "Accept tcp:// to a scheduler on another host: anybody on that network can run code as you."
 
@@ -33,9 +36,9 @@ _TRUST = "Accept tcp:// to a scheduler on another host: anybody on that network 
 def run(
     design: DesignArgument,
     profile: ProfileOption = "quick",
-    executor: Annotated[str, typer.Option(help="serial, threads, processes, cuda, or tls://host:8786.")] = "threads",
-    workers: Annotated[int | None, typer.Option(min=1, help="Threads, processes or GPUs; all by default.")] = None,
-    output: OutputOption = Path("outputs"),
+    executor: ExecutorOption = "threads",
+    workers: WorkersOption = None,
+    output: OutputOption = OUTPUT,
     share: Annotated[str | None, typer.Option(help='Only share "3/8" of the cells, in a folder to be merged.')] = None,
     dashboard: DashboardOption = None,
     trust_network: Annotated[bool, typer.Option("--trust-network", help=_TRUST)] = False,
@@ -47,12 +50,8 @@ def run(
     from simstudy.execution.clients import Network
 
     loaded = load_design(design, profile, trust or ())
-    how: dict[str, Any] = {
-        "executor": executor,
-        "workers": workers,
-        "network": Network(dashboard, trust_network),
-        "quiet": quiet,
-    }
+    network = Network(dashboard, trust_network)
+    how: dict[str, Any] = {"executor": executor, "workers": workers, "network": network, "quiet": quiet}
     if share is None:
         raise typer.Exit(run_and_report(loaded, output, **how))
     _run_share(loaded, share, output, **how)
@@ -119,7 +118,7 @@ def _run_share(loaded: Design, text: str, output: Path, quiet: bool, **how: Any)
 def submit(
     design: DesignArgument,
     profile: ProfileOption = "quick",
-    output: OutputOption = Path("outputs"),
+    output: OutputOption = OUTPUT,
     system: Annotated[str, typer.Option(help="Batch system: slurm, pbs, sge or lsf.")] = "slurm",
     array: Annotated[bool, typer.Option("--array", help="A Slurm job array, which needs no network.")] = False,
     jobs: Annotated[int, typer.Option(help="Jobs to keep running, or tasks of the array.")] = 2,
@@ -140,49 +139,35 @@ def submit(
     In the first form jobs that are lost are replaced, and Ctrl-C ends all; in the second, a last job merges the
     shares and computes what lost tasks did not. In both, the same command continues what was interrupted.
     """
-    from simstudy.design.load import load_design
     from simstudy.design.shipped import find_design
     from simstudy.execution.clients import Network, job_script
     from simstudy.execution.jobs import Jobs
-    from simstudy.execution.writing import require_writable
+    from simstudy.execution.slurm_array import array_scripts, submit_array
     from simstudy.report.terminal import say
 
     path = find_design(design)
     require_plain("design", str(path))
-    loaded = load_design(path, profile, trust or ())
-    store = store_for(loaded, output)
-    require_writable(store.folder)
+    loaded, store = opened(path, profile, output, trust, to_write=True)
     asked = Jobs(
         system, jobs, threads, memory, walltime, queue, interface, scratch, tuple(directive), tuple(setup),
         store.folder.absolute() / "logs", store.partial.absolute(),
     )  # fmt: skip
-    if array:
-        _submit_array(loaded, path, output, asked, show, trust or [])
-    elif show:
-        say(*job_script(asked).split("\n"))
+    scripts = array_scripts(loaded, path, store, output, asked, trust or []) if array else None
+    if show:
+        say(*"\n".join(scripts or [job_script(asked)]).split("\n"))
+    elif scripts is not None:
+        asked.require_command()
+        tasks, merged = submit_array(scripts, store)
+        say(f"array    {tasks}", f"merge    {merged}, after it", f"logs     {asked.logs}")
     else:
         raise typer.Exit(run_and_report(loaded, output, executor=asked, network=Network(dashboard)))
-
-
-def _submit_array(loaded: Design, path: Path, output: Path, asked: Jobs, show: bool, trust: list[Path]) -> None:
-    from simstudy.execution.slurm_array import array_scripts, submit_array
-    from simstudy.report.terminal import say
-
-    store = store_for(loaded, output)
-    scripts = array_scripts(loaded, path, store, output, asked, trust)
-    if show:
-        say(*"\n".join(scripts).split("\n"))
-        return
-    asked.require_command()
-    tasks, merged = submit_array(scripts, store)
-    say(f"array    {tasks}", f"merge    {merged}, after it", f"logs     {asked.logs}")
 
 
 @app.command()
 def status(
     design: DesignArgument,
     profile: ProfileOption = "quick",
-    output: OutputOption = Path("outputs"),
+    output: OutputOption = OUTPUT,
     as_json: JsonOption = False,
 ) -> None:
     """Show how far each cell of a study is, also while another process runs it.
@@ -190,15 +175,14 @@ def status(
     Nothing is written or locked.  Errors are those that a run last told, or else those of the batches stored so far;
     numbers of cells serve `simstudy replay --cell`.
     """
-    from simstudy.design.load import load_design
     from simstudy.execution.shares import with_shares
     from simstudy.execution.status import looked_at, told
     from simstudy.report.progress import status_line, status_table
     from simstudy.report.records import status_record
     from simstudy.report.terminal import say, say_json, show_table
 
-    loaded = load_design(design, profile)
-    store = with_shares(store_for(loaded, output))
+    loaded, store = opened(design, profile, output)
+    store = with_shares(store)
     found = told(loaded, store)
     if found is None:
         # Imported here: with the compiler and the theory of claims it takes seconds, and what was told needs neither.
@@ -219,19 +203,17 @@ def plan(
     design: DesignArgument,
     profile: ProfileOption = "quick",
     workers: Annotated[int | None, typer.Option(min=1, help="Also predict the time on so many workers.")] = None,
-    output: OutputOption = Path("outputs"),
+    output: OutputOption = OUTPUT,
     as_json: JsonOption = False,
     trust: TrustOption = None,
 ) -> None:
     """Predict time, memory and disk of a study from a few batches of each cell, which are stored and not wasted."""
-    from simstudy.design.load import load_design
     from simstudy.execution.plan import plan as plan_study
     from simstudy.report.progress import plan_lines, plan_table
     from simstudy.report.records import plan_record
     from simstudy.report.terminal import say, say_json, show_table, track
 
-    loaded = load_design(design, profile, trust or ())
-    store_for(loaded, output)
+    loaded, _ = opened(design, profile, output, trust)
     found = plan_study(loaded, output=output, track=(lambda tasks, _: tasks) if as_json else track)
     if as_json:
         say_json(plan_record(found, loaded, workers))

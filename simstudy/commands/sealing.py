@@ -8,11 +8,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from simstudy.commands.app import (
+    OUTPUT,
     DesignArgument,
+    ExecutorOption,
     OutputOption,
     ProfileOption,
     QuietOption,
     TrustOption,
+    WorkersOption,
     app,
     store_for,
 )
@@ -75,9 +78,9 @@ def confirm(
     design: DesignArgument,
     beacon: Annotated[str, typer.Option(help=_BEACON)],
     profile: ProfileOption = "quick",
-    executor: Annotated[str, typer.Option(help="serial, threads, processes, cuda, or tls://host:8786.")] = "threads",
-    workers: Annotated[int | None, typer.Option(min=1, help="Threads, processes or GPUs; all by default.")] = None,
-    output: OutputOption = Path("outputs"),
+    executor: ExecutorOption = "threads",
+    workers: WorkersOption = None,
+    output: OutputOption = OUTPUT,
     quiet: QuietOption = False,
     trust: TrustOption = None,
 ) -> None:

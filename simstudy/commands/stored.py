@@ -9,11 +9,13 @@ import typer
 
 from simstudy.commands.app import (
     EXIT_DIFFERENT,
+    OUTPUT,
     DesignArgument,
     OutputOption,
     ProfileOption,
     TrustOption,
     app,
+    opened,
     plain_path,
     store_for,
 )
@@ -23,13 +25,12 @@ from simstudy.commands.app import (
 def report(
     design: Annotated[str | None, typer.Argument(help="Design file, by path or name; all studies without one.")] = None,
     profile: ProfileOption = "quick",
-    output: OutputOption = Path("outputs"),
+    output: OutputOption = OUTPUT,
 ) -> None:
     """Write the reports of a study again, of its pilot and of its confirmations, or else one page of all studies.
 
     From what is stored, without computing any replicate.
     """
-    from simstudy.design.load import load_design
     from simstudy.design.shipped import known_designs
     from simstudy.report.all_studies import gather
     from simstudy.report.confirmed import runs_of
@@ -41,10 +42,10 @@ def report(
     if design is None:
         say(f"report   {gather(known_designs(), profile, output)}")
         return
-    loaded = load_design(design, profile)
+    loaded, store = opened(design, profile, output)
     runs = list(runs_of(loaded, output))
     if not runs:
-        open_results(store_for(loaded, output).folder)  # says that there is nothing, and what to do
+        open_results(store.folder)  # says that there is nothing, and what to do
     for run in runs:
         # Written first: it refuses results of another design, whose verdicts must not be shown as those of this one.
         with store_for(run.design, output).locked():
@@ -59,21 +60,17 @@ def replay(
     cell: Annotated[str, typer.Option(help='Number of a cell in "simstudy status", or "angle=45, bandwidth=0.5".')],
     replicate: Annotated[int, typer.Option(help="Number of the replicate, from 0 on.")],
     profile: ProfileOption = "quick",
-    output: OutputOption = Path("outputs"),
+    output: OutputOption = OUTPUT,
     trust: TrustOption = None,
 ) -> None:
     """Rebuild one replicate to the bit, and store all its arrays for inspection."""
-    from simstudy.design.load import load_design
     from simstudy.design.own_code import require_word
-    from simstudy.execution.writing import require_writable
     from simstudy.replicates.replay import replay as rebuild
     from simstudy.replicates.replay import select
     from simstudy.report.terminal import say
 
-    loaded = load_design(design, profile, trust or ())
+    loaded, store = opened(design, profile, output, trust, to_write=True)
     require_word(planned.cell for planned in loaded.cells)
-    store = store_for(loaded, output)
-    require_writable(store.folder)
     number = select(loaded, cell)
     arrays = rebuild(loaded.cells[number].cell, replicate)
     with store.locked():
