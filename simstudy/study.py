@@ -21,17 +21,16 @@ from simstudy.design.own_code import require_word
 from simstudy.design.written import Source, name_of, read_design
 from simstudy.errors import UserError
 from simstudy.execution.clients import CLOSED, Network
+from simstudy.execution.folder import require_writable
 from simstudy.execution.jobs import Jobs
 from simstudy.execution.ledger import Ledger
 from simstudy.execution.made import is_made, note_made, origin_of
-from simstudy.execution.netcdf import read_results
 from simstudy.execution.provenance import provenance
 from simstudy.execution.queue import Queue, open_queue
 from simstudy.execution.shares import Share, open_share
 from simstudy.execution.status import Teller
 from simstudy.execution.store import DEFAULT_OUTPUT, DETAILS_FILE, Store, store_of
 from simstudy.execution.usage import Meter
-from simstudy.execution.writing import require_writable
 from simstudy.kernels.devices import MOST_HEADS
 from simstudy.replicates.performance import Performance
 
@@ -116,7 +115,7 @@ def run(
             ledger = recalled(design, store, queue.device)
             if ledger is not None:
                 tell(ledger)
-                return read_results(store.folder / RESULTS_FILE)
+                return store.read_dataset(RESULTS_FILE)
             told: dict[int, Any] = {}
             ledger = open_ledger(design, store, queue.device, told)
             teller = Teller(store, origin_of(design, queue.device))
@@ -125,17 +124,17 @@ def run(
             how = {"executor": str(executor), "workers": queue.workers()}
         store.flush()  # a disk that took no batch takes no results
         how |= {**ledger.tally(), **meter.read()}
-        path = _write_results(ledger, design, store, tell, queue.device, how, told)
+        _write_results(ledger, design, store, tell, queue.device, how, told)
         made = _RESULTS, _origin(ledger, design, queue.device), (RESULTS_FILE, DETAILS_FILE, PROVENANCE_FILE)
         note_made(store, *made, store.digest(ledger.known))
     # As they will be read ever after: reports are the same bytes whoever writes them, and when.
-    return read_results(path)
+    return store.read_dataset(RESULTS_FILE)
 
 
 def _write_results(
     ledger: Ledger, design: Design, store: Store, tell: Observer, device: str, record: dict[str, Any],
     told: dict[int, Any],
-) -> Path:  # fmt: skip
+) -> None:  # fmt: skip
     """Join theory, judge the claims, and write down what was found and by what."""
     # Imported here: with the theory they take a second, which a command that only looks need not wait for.
     from simstudy.verdicts.assemble import assemble
@@ -151,10 +150,9 @@ def _write_results(
     record |= {name: machine[name] for name in ("device", "processor", "system")}
     results.attrs["run"] = json.dumps(record)
     store.write_dataset(DETAILS_FILE, xr.merge([details, pairs], combine_attrs="override"))
-    path = store.write_dataset(RESULTS_FILE, results)
+    store.write_dataset(RESULTS_FILE, results)
     file = None if design.path is None else str(design.path.absolute())
     store.write_json(PROVENANCE_FILE, {**results.attrs, **machine, "run": record, "design_file": file})
-    return path
 
 
 def run_share(
@@ -194,7 +192,7 @@ def recalled(design: Design, store: Store, device: str = "cpu") -> Ledger | None
     ledger = Ledger(design, store, device)
     if not is_made(store, _RESULTS, _origin(ledger, design, device), lambda: store.digest(ledger.known)):
         return None
-    results = read_results(store.folder / RESULTS_FILE)
+    results = store.read_dataset(RESULTS_FILE)
     if results.n_failed.values.any():  # which replicates failed only their batches tell
         return None
     ledger.recall(_looks_of(results))

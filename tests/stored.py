@@ -7,6 +7,7 @@ import functools
 from pathlib import Path
 
 from simstudy.execution.batch_files import Shape
+from simstudy.execution.folder import Folder
 from simstudy.execution.segments import ENTRY, Segment, segment_of, segments
 from simstudy.execution.store import Store
 
@@ -18,7 +19,7 @@ def rows(folder: Path) -> dict[str, int]:
     found = {}
     for cell in sorted({path.parent for path in folder.rglob("*.index")}):
         name = cell.relative_to(folder).as_posix()
-        for segment in segments(cell):
+        for segment in segments(Folder(cell)):
             found |= {f"{name}/{batch:07d}.batch": row for batch, row in segment.batches().items()}
     return found
 
@@ -60,17 +61,17 @@ def remove(batch: Path) -> None:
 def torn(folder: Path) -> list[str]:
     """Files below a folder with bytes behind the last whole batch: some are being written, or were."""
     found = []
-    for segment in (segment for cell in folder.glob("batches/*") for segment in segments(cell)):
+    for segment in (segment for cell in folder.glob("batches/*") for segment in segments(Folder(cell))):
         n_whole, rest = divmod(segment.index.stat().st_size, ENTRY.itemsize)
         with contextlib.suppress(FileNotFoundError):  # the index is there first
-            if rest or segment.records.stat().st_size > n_whole * _size(segment.folder):
+            if rest or segment.records.stat().st_size > n_whole * _size(segment.folder.path):
                 found.append(segment.records.name)
     return found
 
 
 def _row(batch: Path) -> tuple[Segment, int]:
     number = int(batch.stem)
-    segment = Segment(batch.parent, segment_of(number))
+    segment = Segment(Folder(batch.parent), segment_of(number))
     return segment, segment.batches()[number]
 
 

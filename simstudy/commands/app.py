@@ -100,7 +100,7 @@ def store_for(design: Design, output: Path) -> Store:
     from simstudy.report.defects import log_beside
 
     store = store_of(design, output)
-    log_beside(store.folder)
+    log_beside(store.files)
     return store
 
 
@@ -109,7 +109,7 @@ def opened(
 ) -> tuple[Design, Store]:
     """Return a design and its store, which can be written to where that is asked."""
     from simstudy.design.load import load_design
-    from simstudy.execution.writing import require_writable
+    from simstudy.execution.folder import require_writable
 
     loaded = load_design(design, profile, trust or ())
     store = store_for(loaded, output)

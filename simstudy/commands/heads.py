@@ -36,8 +36,8 @@ def inspect(
     States are what enters the attention of each layer, after the norm if one stands there. Every second sequence is
     judged; theory is fitted on the others.
     """
+    from simstudy.execution.folder import require_writable
     from simstudy.execution.store import Store
-    from simstudy.execution.writing import require_writable
     from simstudy.report.heads import answer, most_alike, scores, write_heads_page
     from simstudy.report.terminal import say
     from simstudy.transformers.checkpoints import read_weights

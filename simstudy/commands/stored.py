@@ -88,9 +88,9 @@ def merge(
     into: Annotated[Path, typer.Option(callback=plain_path, help="Folder that takes what it lacks.")],
 ) -> None:
     """Copy the batches that one folder of a study lacks from others; simstudy run then continues from all of them."""
+    from simstudy.execution.folder import require_writable
     from simstudy.execution.shares import require_engine
     from simstudy.execution.store import Store
-    from simstudy.execution.writing import require_writable
     from simstudy.report.terminal import say
 
     require_writable(into)

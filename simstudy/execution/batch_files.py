@@ -24,7 +24,7 @@ LARGEST_SUM = 1e100
 """Bound on sums of errors and of their products: beyond what a design allows, and its square does not overflow."""
 RECENT_BYTES = 1 << 25
 """Room for the records written last."""
-_DIGEST_LENGTH = 64
+DIGEST_LENGTH = 64
 
 
 class Statement(Record):
@@ -146,7 +146,7 @@ def sealed(content: bytes) -> bytes:
 
 def is_sealed(content: bytes) -> bool:
     """Whether bytes end with the digest of what comes before."""
-    return digest(content[:-_DIGEST_LENGTH]) == content[-_DIGEST_LENGTH:]
+    return digest(content[:-DIGEST_LENGTH]) == content[-DIGEST_LENGTH:]
 
 
 def digest(content: bytes) -> bytes:

@@ -46,7 +46,8 @@ def begin(design: Design, seal: Seal, output: Path) -> Store:
 
 def confirmations(pilot: Store) -> Iterator[tuple[Begun, Store]]:
     """Yield all confirmations of a study that were begun, oldest first."""
-    stores = [Store(path.parent) for path in (pilot.folder / CONFIRMED).glob(f"*/{RECORD}")]
+    folder = pilot.files.at(CONFIRMED)
+    stores = [Store(folder.at(name)) for name in folder.names()]
     found = [(begun, store) for store in stores if (begun := _begun(store)) is not None]
     yield from sorted(found, key=lambda each: (each[0].started, each[0].name))
 

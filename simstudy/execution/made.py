@@ -16,9 +16,8 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from simstudy.design.document import Design
-from simstudy.design.files import read_regular
-from simstudy.errors import UserError
 from simstudy.execution.engine import PACKAGE
+from simstudy.execution.folder import Missing
 from simstudy.execution.netcdf import MAX_RESULTS_BYTES
 from simstudy.execution.provenance import contents, installation
 from simstudy.execution.store import Store
@@ -67,14 +66,14 @@ def is_made(store: Store, name: str, origin: str, batches: Callable[[], str] = s
 
 def _stands(store: Store, file: str, digest: str) -> bool:
     try:
-        return _digest(read_regular(store.folder / file, MAX_RESULTS_BYTES)) == digest
-    except UserError:
+        return _digest(store.files.read(file, MAX_RESULTS_BYTES)) == digest
+    except Missing:
         return False
 
 
 def note_made(store: Store, name: str, origin: str, files: Iterable[str], batches: str = "") -> None:
     """Write down of what these files of a study have just been made."""
-    digests = {file: _digest((store.folder / file).read_bytes()) for file in files}
+    digests = {file: _digest(store.files.read(file, MAX_RESULTS_BYTES)) for file in files}
     store.write_json(_record(name), {"origin": origin, "batches": batches, "files": digests})
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from simstudy.design.files import read_regular
 from simstudy.errors import UserError
-from simstudy.execution.batch_files import is_sealed
+from simstudy.execution.batch_files import DIGEST_LENGTH, is_sealed
+from simstudy.execution.folder import Folder, Missing
 from simstudy.text import printable
 
 if TYPE_CHECKING:
@@ -48,17 +48,27 @@ def read_results(path: Path) -> xr.Dataset:
     UserError
         If the file is missing, damaged, or not one that `Store.write_dataset` wrote.
     """
-    import xarray as xr
+    return read_dataset(Folder(path.parent), path.name)
 
+
+def read_dataset(folder: Folder, name: str) -> xr.Dataset:
+    """Load the data set of this name; raises as `read_results` does."""
+    # Imported here, as above.
+    import netCDF4
+    import xarray as xr
+    from xarray.backends import NetCDF4DataStore
+
+    path = folder.path / name
     try:
-        content = read_regular(path, MAX_RESULTS_BYTES)
-    except UserError as error:
-        raise UserError(printable(f"{path}: no results can be read ({error}); run the study first")) from None
+        content = folder.read(name, MAX_RESULTS_BYTES)
+    except Missing:
+        raise Missing(printable(f"{path}: no results can be read (no such file); run the study first")) from None
     damaged = UserError(f"{path}: damaged, or not the results of a study; run the study again")
     if not is_sealed(content):
         raise damaged
     try:
-        with xr.open_dataset(path, engine="netcdf4") as results:
+        source = netCDF4.Dataset("results.nc", memory=content[:-DIGEST_LENGTH])
+        with xr.open_dataset(NetCDF4DataStore(source)) as results:
             # A file that promises more than deflate can hide in its bytes is none of ours.
             promised = sum(array.nbytes for array in results.variables.values())
             if promised > min(MOST_DEFLATED * len(content), MAX_RESULTS_BYTES):

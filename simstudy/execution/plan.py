@@ -14,13 +14,13 @@ from simstudy.design.document import Design
 from simstudy.design.own_code import require_word
 from simstudy.execution.account import Account, cost
 from simstudy.execution.batch_files import Shape
+from simstudy.execution.folder import require_writable
 from simstudy.execution.ledger import Ledger
 from simstudy.execution.nesting import Nesting, nesting
 from simstudy.execution.queue import open_queue
 from simstudy.execution.segments import ENTRY
 from simstudy.execution.store import DEFAULT_OUTPUT, Store, store_of
 from simstudy.execution.usage import Meter
-from simstudy.execution.writing import require_writable
 
 PILOT_BATCHES = 4
 """Batches of each cell in the pilot: 64 blocks, from which an MCSE is known to a tenth or so."""

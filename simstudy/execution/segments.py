@@ -17,13 +17,12 @@ from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
 
 import numpy as np
 
-from simstudy.design.files import read_regular
 from simstudy.errors import UserError
 from simstudy.execution.batch_files import Shape, unpack
+from simstudy.execution.folder import Folder, Missing
 from simstudy.replicates.moments import Moments
 
 LENGTH = 1 << 12
@@ -42,24 +41,29 @@ _FORMER = re.compile(r"[0-9]{7}\.npy")
 class Segment:
     """The segment with this number of the cell whose folder this is: batches from number · `LENGTH` on."""
 
-    folder: Path
+    folder: Folder
     number: int
+
+    @property
+    def names(self) -> tuple[str, str]:
+        """Names of the files of the index and of the records."""
+        return f"{self.number:04d}.index", f"{self.number:04d}.records"
 
     @property
     def records(self) -> Path:
         """File of the records."""
-        return self.folder / f"{self.number:04d}.records"
+        return self.folder.path / self.names[1]
 
     @property
     def index(self) -> Path:
         """File of the index."""
-        return self.folder / f"{self.number:04d}.index"
+        return self.folder.path / self.names[0]
 
     def append(self, records: Mapping[int, bytes]) -> None:
         """Store records, by the numbers of their batches; OSError if not all have room: those that fit are stored."""
         told = [(batch, time.time(), _digest(self.folder.name, batch, record)) for batch, record in records.items()]
         size = len(next(iter(records.values())))
-        with _to_append(self.index) as index, _to_append(self.records) as file:
+        with self.folder.appending(self.names[0]) as index, self.folder.appending(self.names[1]) as file:
             n_whole = index.tell() // ENTRY.itemsize
             index.truncate(n_whole * ENTRY.itemsize)
             file.truncate(n_whole * size)
@@ -71,10 +75,10 @@ class Segment:
                 index.write(np.array(told[:n_fit], ENTRY).tobytes())
 
     def entries(self) -> np.ndarray:
-        """Return the whole entries of the index, of type `ENTRY`; none if it cannot be read."""
+        """Return the whole entries of the index, of type `ENTRY`; none if there is none."""
         try:
-            content = read_regular(self.index, MAX_INDEX_BYTES)
-        except UserError:
+            content = self.folder.read(self.names[0], MAX_INDEX_BYTES)
+        except Missing:
             return np.zeros(0, ENTRY)
         return np.frombuffer(content, ENTRY, len(content) // ENTRY.itemsize)
 
@@ -92,8 +96,6 @@ class Segment:
         rows = np.flatnonzero(np.isin(entries["batch"], list(batches)))
         step = max(1, CHUNK_BYTES // shape.record.itemsize)
         found: dict[int, Moments] = {}
-        if not self.records.is_file():  # to open another may wait for ever
-            return found
         for chunk in np.split(rows, np.flatnonzero(np.diff(rows // step)) + 1) if rows.size else []:
             records = self._records(chunk[0], chunk[-1] + 1, shape)
             told = entries[chunk[chunk - chunk[0] < len(records)]]
@@ -109,9 +111,13 @@ class Segment:
 
     def _records(self, first: int, stop: int, shape: Shape) -> np.ndarray:
         """Return the records of these rows, as far as they are there."""
-        with contextlib.suppress(OSError):
-            return np.fromfile(self.records, shape.record, stop - first, offset=first * shape.record.itemsize)
-        return np.zeros(0, shape.record)
+        try:
+            with self.folder.reading(self.names[1]) as file:
+                file.seek(first * shape.record.itemsize)
+                content = file.read((stop - first) * shape.record.itemsize)
+        except Missing:
+            content = b""
+        return np.frombuffer(content, shape.record, len(content) // shape.record.itemsize)
 
 
 def segment_of(batch: int) -> int:
@@ -129,7 +135,7 @@ def by_segment(batches: Sequence[int]) -> Iterator[tuple[int, Sequence[int]]]:
         start = stop
 
 
-def segments(folder: Path) -> list[Segment]:
+def segments(folder: Folder) -> list[Segment]:
     """Return the segments of the cell with this folder, in order.
 
     Raises
@@ -137,33 +143,24 @@ def segments(folder: Path) -> list[Segment]:
     UserError
         If an earlier version has stored batches there, which are not read any more.
     """
-    try:
-        names = os.listdir(folder)
-    except OSError:
-        return []
+    names = folder.names()
     if any(map(_FORMER.fullmatch, names)):
         raise UserError(
-            f"{folder.parent}: holds batches of an earlier version, one a file; choose another --output, or delete "
-            "that folder and run again: reports are written without it"
+            f"{folder.path.parent}: holds batches of an earlier version, one a file; choose another --output, or "
+            "delete that folder and run again: reports are written without it"
         )
-    return [Segment(folder, int(match[1])) for match in map(_INDEX.fullmatch, sorted(names)) if match]
+    return [Segment(folder, int(match[1])) for match in map(_INDEX.fullmatch, names) if match]
 
 
-def digest_of(folders: Iterable[Path]) -> str:
+def digest_of(folders: Iterable[Folder]) -> str:
     """Return the digest of all bytes of the segments of cells, whole or damaged."""
     whole = hashlib.sha256()
     for segment in (segment for folder in folders for segment in segments(folder)):
-        for path in (segment.index, segment.records):
-            whole.update(f"{segment.folder.name}/{path.name}".encode())
-            if path.is_file():
-                with path.open("rb") as file:
-                    whole.update(hashlib.file_digest(file, "sha256").digest())
+        for name in segment.names:
+            whole.update(f"{segment.folder.name}/{name}".encode())
+            with contextlib.suppress(Missing), segment.folder.reading(name) as file:
+                whole.update(hashlib.file_digest(file, "sha256").digest())
     return whole.hexdigest()
-
-
-def _to_append(path: Path) -> BinaryIO:
-    """Open a file at its end; a pipe in its place is an error, not a wait."""
-    return open(path, "ab", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK, 0o666))
 
 
 def _digest(identity: str, batch: int, record: bytes | memoryview) -> bytes:

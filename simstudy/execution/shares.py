@@ -55,7 +55,7 @@ class Share(NamedTuple):
 
     def store(self, whole: Store) -> Store:
         """Return the store of this share; what the whole study has stored already counts as stored here."""
-        return Store(whole.folder / "shares" / f"{self.number}-of-{self.total}", known=(whole,))
+        return Store(whole.files.at("shares", f"{self.number}-of-{self.total}"), known=(whole,))
 
 
 def units(design: Design) -> list[list[PlannedCell]]:
@@ -75,13 +75,17 @@ def units(design: Design) -> list[list[PlannedCell]]:
 
 def with_shares(whole: Store) -> Store:
     """Return the store of a study that also sees what its shares have stored so far."""
-    return Store(whole.folder, known=tuple(Store(path) for path in sorted((whole.folder / "shares").glob("*-of-*"))))
+    shares = whole.files.at("shares")
+    known = tuple(Store(shares.at(name)) for name in shares.names() if "-of-" in name)
+    return Store(whole.files, known=known)
 
 
 def open_share(store: Store) -> None:
     """Write down who computes a share, unless its neighbours are computed by another engine."""
-    for neighbour in sorted(store.folder.parent.glob(f"*/{RECORD}")):
-        require_engine(Store(neighbour.parent))
+    shares = store.files.above
+    for name in shares.names():
+        if shares.exists(f"{name}/{RECORD}"):
+            require_engine(Store(shares.at(name)))
     store.write_json(RECORD, provenance())
 
 

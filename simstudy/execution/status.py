@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING
 from pydantic import ValidationError
 
 from simstudy.design.document import Design
-from simstudy.design.files import read_regular
 from simstudy.design.settings import Record
-from simstudy.errors import UserError
+from simstudy.execution.folder import Missing
 from simstudy.execution.made import origin_of
 from simstudy.execution.store import MAX_STATEMENT_BYTES, Owner, Store
 
@@ -124,8 +123,8 @@ def told(design: Design, store: Store) -> Status | None:
     None as well if that was another design, code, installation or machine.
     """
     try:
-        status = Status.model_validate_json(read_regular(store.folder / FILE, MAX_STATEMENT_BYTES))
-    except (UserError, ValidationError):
+        status = Status.model_validate_json(store.files.read(FILE, MAX_STATEMENT_BYTES))
+    except (Missing, ValidationError):
         return None
     if status.origin != origin_of(design, "cpu") or len(status.cells) != len(design.cells):
         return None

@@ -1,4 +1,4 @@
-"""Batches and results on disk: the only module that writes files of a study.
+"""Batches and results on disk: what lies where in the folder of a study.
 
 Layout of a study folder::
 
@@ -24,7 +24,6 @@ import os
 import platform
 import re
 import time
-import uuid
 from collections import defaultdict
 from collections.abc import Collection, Iterator
 from pathlib import Path
@@ -34,13 +33,13 @@ import numpy as np
 from pydantic import Field
 
 from simstudy.design.document import Design
-from simstudy.design.files import read_regular
 from simstudy.design.settings import Record
 from simstudy.errors import UserError
 from simstudy.execution.batch_files import Recent, Shape, Statement, pack, same, sealed
-from simstudy.execution.netcdf import netcdf
+from simstudy.execution.folder import ASIDE, Folder, Held, Missing, unwritable
+from simstudy.execution.netcdf import netcdf, read_dataset
 from simstudy.execution.segments import Segment, by_segment, digest_of, segment_of, segments
-from simstudy.execution.writing import Writer, flush_to_disk, unwritable
+from simstudy.execution.writing import Writer
 from simstudy.replicates.moments import Moments
 
 if TYPE_CHECKING:
@@ -102,23 +101,28 @@ class Store:
     Parameters
     ----------
     folder
-        ``outputs/<study>/<profile>``; created when the first file is written.
+        ``outputs/<study>/<profile>``; created when the first file is written.  A path may be that of a link.
     known
         Other folders of the study, whose batches count as stored here; they are only read.
     """
 
-    def __init__(self, folder: Path, known: tuple[Store, ...] = ()) -> None:
-        self.folder = folder
+    def __init__(self, folder: Path | Folder, known: tuple[Store, ...] = ()) -> None:
+        self.files = folder if isinstance(folder, Folder) else Folder(folder)
         self.known = known
-        self._unflushed: set[Path] = set()
+        self._unflushed: set[tuple[Folder, str]] = set()
         self._flushed = time.monotonic()
         self._writer: Writer[tuple[Segment, int, bytes]] | None = None
         self._recent = Recent()
 
     @property
+    def folder(self) -> Path:
+        """Path of the folder, for people and programs that read it."""
+        return self.files.path
+
+    @property
     def partial(self) -> Path:
         """Hidden folder of what only the holder of the lock needs; the next holder empties it."""
-        return self.folder / ".partial"
+        return self.folder / ASIDE
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
@@ -129,40 +133,30 @@ class Store:
         UserError
             If another process holds it, or the folder cannot be written.
         """
-        from filelock import FileLock, Timeout
-
-        lock = FileLock(self.folder / ".lock", timeout=0, fallback_to_soft=False)
-        try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            lock.acquire()
-        except Timeout:
-            remedy = "wait for it, or choose another --output"
-            raise UserError(f"{self.folder}: in use by {self._holder()}; {remedy}") from None
-        except (OSError, NotImplementedError) as error:
-            raise unwritable(self.folder, error) from error
-        try:
-            self._claim()
-            with Writer(self._append) as self._writer:
-                yield
-            self.flush()
-        finally:
-            self._writer, self._recent = None, Recent()
-            self._delete(".owner.json")
-            lock.release()
+        with contextlib.ExitStack() as held:
+            self.files.require_ours()
+            try:
+                held.enter_context(self.files.locked(".lock"))
+            except Held:
+                remedy = "wait for it, or choose another --output"
+                raise UserError(f"{self.folder}: in use by {self._holder()}; {remedy}") from None
+            try:
+                self._claim()
+                with Writer(self._append) as self._writer:
+                    yield
+                self.flush()
+            finally:
+                self._writer, self._recent = None, Recent()
+                self.files.delete(".owner.json")
 
     def _claim(self) -> None:
         import psutil
 
-        with contextlib.suppress(OSError):
-            for name in os.listdir(self.partial):
-                self._delete(f".partial/{name}")
+        for name in self.files.at(ASIDE).names():
+            self.files.delete(f"{ASIDE}/{name}")
         born = psutil.Process().create_time()
         owner = Owner(pid=os.getpid(), host=platform.node(), born=born, started=time.time())
         self.write_json(".owner.json", owner.model_dump())
-
-    def _delete(self, name: str) -> None:
-        with contextlib.suppress(OSError):
-            (self.folder / name).unlink()
 
     def owner(self) -> Owner | None:
         """Return who holds the lock, or held it when it was killed; None if the last writer ended in order."""
@@ -177,8 +171,8 @@ class Store:
         since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(owner.started))
         return f"process {owner.pid} on {owner.host} since {since}"
 
-    def _cell(self, identity: str) -> Path:
-        return self.folder / "batches" / identity
+    def _cell(self, identity: str) -> Folder:
+        return self.files.at("batches", identity)
 
     def place(self, identity: str, batch: int) -> str:
         """Return where a batch is stored, for people."""
@@ -186,11 +180,7 @@ class Store:
 
     def stored_cells(self) -> list[str]:
         """Return the identities of the cells that have batches on disk, in order."""
-        try:
-            names = os.listdir(self.folder / "batches")
-        except OSError:
-            return []
-        return sorted(name for name in names if _IDENTITY.fullmatch(name))
+        return [name for name in self.files.at("batches").names() if _IDENTITY.fullmatch(name)]
 
     def stored_batches(self, identity: str) -> frozenset[int]:
         """Return the numbers of the batches on disk, whole or damaged.
@@ -271,11 +261,10 @@ class Store:
             together[segment][batch] = record
         for segment, records in together.items():
             try:
-                segment.folder.mkdir(parents=True, exist_ok=True)
                 segment.append(records)
             except OSError as error:
                 raise unwritable(segment.records, error) from error
-            self._unflushed |= {segment.records, segment.index}
+            self._unflushed |= {(segment.folder, name) for name in segment.names}
         if time.monotonic() - self._flushed >= FLUSH_SECONDS:
             self._flush()
 
@@ -291,9 +280,13 @@ class Store:
 
     def _flush(self) -> None:
         # Reversed, records come before the index that tells of them.
-        written, self._unflushed = sorted(self._unflushed, reverse=True), set()
-        folders = {folder for file in written for folder in file.parents[:2]}
-        flush_to_disk([*written, *sorted(folders, reverse=True)])
+        written, self._unflushed = self._unflushed, set()
+        for cell, name in sorted(written, key=lambda each: (each[0].below, each[1]), reverse=True):
+            cell.flush(name)
+        for cell in {cell for cell, _ in written}:
+            cell.flush()
+        if written:
+            self.files.at("batches").flush()
         self._flushed = time.monotonic()
 
     def read_batches(self, identity: str, batches: Collection[int], shape: Shape) -> dict[int, Moments]:
@@ -316,33 +309,36 @@ class Store:
         UserError
             If the folder cannot be written.
         """
-        path, content = self._cell(identity) / _STATEMENT, statement.model_dump_json().encode() + b"\n"
-        stands = False
-        with contextlib.suppress(UserError):
-            stands = read_regular(path, MAX_STATEMENT_BYTES) == content
-        if not stands:
-            self._settle()
-            self._unflushed.add(self._replace(path, content, flush=False))
+        content = statement.model_dump_json().encode() + b"\n"
+        with contextlib.suppress(Missing):
+            if self._cell(identity).read(_STATEMENT, MAX_STATEMENT_BYTES) == content:
+                return
+        self._settle()
+        self.files.write(f"batches/{identity}/{_STATEMENT}", content, flush=False)
+        self._unflushed.add((self._cell(identity), _STATEMENT))
 
     def read_statement(self, identity: str) -> Statement | None:
         """Return what a cell is; None if that is missing, damaged or another cell's."""
         try:
-            content = read_regular(self._cell(identity) / _STATEMENT, MAX_STATEMENT_BYTES)
-            return Statement.parse(content, identity)
-        except (UserError, ValueError):
+            return Statement.parse(self._cell(identity).read(_STATEMENT, MAX_STATEMENT_BYTES), identity)
+        except (Missing, ValueError):
             return None
 
     def write_dataset(self, name: str, dataset: xr.Dataset) -> Path:
         """Store a labelled data set as netCDF, its digest behind the end that netCDF knows, and return its path."""
         return self.write_bytes(name, sealed(netcdf(dataset)))
 
+    def read_dataset(self, name: str) -> xr.Dataset:
+        """Return a data set that was stored; raises as `netcdf.read_results` does."""
+        return read_dataset(self.files, name)
+
     def write_text(self, name: str, text: str, flush: bool = True) -> Path:
         """Store a text file of the study and return its path; not flushed, a loss of power may spoil it."""
-        return self._replace(self.folder / name, text.encode(), flush)
+        return self.files.write(name, text.encode(), flush)
 
     def write_bytes(self, name: str, content: bytes) -> Path:
         """Store a binary file of the study and return its path."""
-        return self._replace(self.folder / name, content)
+        return self.files.write(name, content)
 
     def write_array(self, name: str, array: np.ndarray) -> Path:
         """Store one array as .npy and return the path."""
@@ -357,29 +353,10 @@ class Store:
     def read_json(self, name: str) -> dict[str, Any]:
         """Return what a JSON file holds; nothing if it is missing or no such file."""
         try:
-            content = json.loads(read_regular(self.folder / name, MAX_JSON_BYTES))
-        except (UserError, ValueError, RecursionError):  # the last: nested beyond what the parser bears
+            content = json.loads(self.files.read(name, MAX_JSON_BYTES))
+        except (Missing, ValueError, RecursionError):  # the last: nested beyond what the parser bears
             return {}
         return content if isinstance(content, dict) else {}
-
-    def _replace(self, path: Path, content: bytes, flush: bool = True) -> Path:
-        """Write aside, flush to disk if asked to, and rename into place; leave nothing behind on failure."""
-        aside = self.partial / uuid.uuid4().hex
-        try:
-            for folder in (path.parent, aside.parent):
-                folder.mkdir(parents=True, exist_ok=True)
-            with aside.open("wb") as file:
-                file.write(content)
-                file.flush()
-                if flush:
-                    os.fsync(file.fileno())
-            os.replace(aside, path)
-        except OSError as error:
-            raise unwritable(path, error) from error
-        finally:
-            with contextlib.suppress(OSError):
-                aside.unlink()
-        return path
 
 
 DEFAULT_OUTPUT = Path("outputs")
@@ -389,5 +366,5 @@ CONFIRMED = "confirmed"
 
 def store_of(design: Design, output: str | Path = DEFAULT_OUTPUT) -> Store:
     """Return the store of a design: ``<output>/<study>/<profile>``, a folder of its own there for each confirmation."""
-    pilot = Path(output) / design.study.name / design.profile
-    return Store(pilot / CONFIRMED / design.confirmation.name if design.confirmation else pilot)
+    pilot = Folder(Path(output), (design.study.name, design.profile))
+    return Store(pilot.at(CONFIRMED, design.confirmation.name) if design.confirmation else pilot)

@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-import errno
-import os
 import threading
-from collections.abc import Callable, Iterable
-from pathlib import Path
+from collections.abc import Callable
 from typing import Generic, TypeVar
-
-from simstudy.errors import UserError
 
 T = TypeVar("T")
 GATHER_SECONDS = 0.05
@@ -89,43 +84,3 @@ class Writer(Generic[T]):
             with self._changed:
                 self._busy = False
                 self._changed.notify_all()
-
-
-def flush_to_disk(paths: Iterable[Path]) -> None:
-    """Wait until files and folders are on disk, one after another.
-
-    Raises
-    ------
-    UserError
-        If the disk does not take them.
-    """
-    for path in paths:
-        try:
-            opened = os.open(path, os.O_RDONLY)
-            try:
-                os.fsync(opened)
-            finally:
-                os.close(opened)
-        except OSError as error:
-            # Some network file systems flush files alone; what names them is then theirs to keep.
-            if error.errno != errno.EINVAL or not path.is_dir():
-                raise unwritable(path, error) from error
-
-
-def unwritable(path: Path, error: Exception) -> UserError:
-    """Return what to tell of a path that cannot be written."""
-    reason = getattr(error, "strerror", None) or error
-    return UserError(
-        f"{path}: cannot be written ({reason}); free space, mend permissions or choose another --output, and run again"
-    )
-
-
-def require_writable(folder: Path) -> None:
-    """Refuse a folder that cannot be written before anything is computed for it."""
-    if "\0" in str(folder):
-        raise UserError(f"output = {str(folder)!r}: no name of a folder; choose another --output")
-    place = next(path for path in (folder, *folder.absolute().parents) if os.path.lexists(path))
-    if not place.is_dir():
-        raise UserError(f"{place}: cannot be written (a file is in the way); move it or choose another --output")
-    if not os.access(place, os.W_OK | os.X_OK):
-        raise UserError(f"{place}: cannot be written (no permission); mend permissions or choose another --output")

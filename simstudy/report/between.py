@@ -9,7 +9,6 @@ import xarray as xr
 from simstudy.design.document import Design
 from simstudy.design.figures import BaseFigure, CurveFigure
 from simstudy.errors import UserError
-from simstudy.execution.netcdf import read_results
 from simstudy.execution.seal import judging_code
 from simstudy.execution.store import Store
 from simstudy.report.figures import chosen
@@ -32,7 +31,7 @@ def between_of(
     key = hashlib.blake2b(asked.encode(), digest_size=16).hexdigest()
     file = f"figures/{name}.theory.nc"
     try:
-        stored = read_results(store.folder / file)
+        stored = store.read_dataset(file)
         if stored.attrs.get(_KEY) == key:
             return stored
     except UserError:  # there is none that can be read

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
 import platform
 import sys
 import tempfile
 import traceback
-from collections.abc import Iterator
-from pathlib import Path
+import uuid
 
+from simstudy.errors import UserError
+from simstudy.execution.folder import Folder
 from simstudy.report.terminal import fail, warn
 
 MAX_SHOWN = 200
 """Characters of an exception that are shown; the log has all of them."""
-_study: list[Path] = []
+_study: list[Folder] = []
 
 
-def log_beside(folder: Path) -> None:
+def log_beside(folder: Folder) -> None:
     """Let the logs of this process go to the folder of a study, where they outlive the job of a cluster."""
     _study[:] = [folder]
 
@@ -33,24 +35,17 @@ def tell(error: BaseException) -> None:
 
 
 def _logged(text: str) -> str | None:
-    for folder in _folders():
-        try:
-            with tempfile.NamedTemporaryFile(
-                "w", prefix="defect-", suffix=".log", dir=folder, delete=False, encoding="utf-8",
-                errors="backslashreplace",
-            ) as file:  # fmt: skip
-                file.write(text)
-            return file.name
-        except OSError:
-            continue
-    return None
-
-
-def _folders() -> Iterator[Path | None]:
-    """Folders to try; None stands for that of the system for temporary files."""
     for folder in _study:
         # A command that failed before it wrote anything leaves no folder behind.
-        if folder.is_dir():
-            (folder / "logs").mkdir(exist_ok=True)
-            yield folder / "logs"
-    yield None
+        with contextlib.suppress(UserError):
+            if folder.path.is_dir():
+                content = text.encode(errors="backslashreplace")
+                return str(folder.write(f"logs/defect-{uuid.uuid4().hex}.log", content, mode=0o600))
+    try:
+        with tempfile.NamedTemporaryFile(
+            "w", prefix="defect-", suffix=".log", delete=False, encoding="utf-8", errors="backslashreplace"
+        ) as file:
+            file.write(text)
+        return file.name
+    except OSError:
+        return None

@@ -16,6 +16,7 @@ from simstudy.design.document import Design
 from simstudy.design.measures import INDEXED_MEASURES, MEASURES, STATISTICS
 from simstudy.design.settings import TABLES
 from simstudy.design.settings.cell import level, setting_of
+from simstudy.execution.folder import Folder
 from simstudy.execution.seal import Seal
 from simstudy.execution.store import Store
 from simstudy.report.labels import level_name, setting_name
@@ -28,7 +29,7 @@ _STATED_APART = {"statement", "origin", "expected", "grid", "kind"}
 
 def write_sealed(design: Design, seal: Seal, path: Path) -> Path:
     """Write a seal, and beside it the preregistration, whose path is returned; the seal last: it comes whole or not."""
-    folder = Store(path.parent)
+    folder = Store(Folder(path.parent.parent, (path.parent.name,)))
     written = folder.write_text(f"{path.stem}.md", preregistration(design, seal))
     folder.write_json(path.name, seal.model_dump())
     return written

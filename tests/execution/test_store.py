@@ -39,7 +39,7 @@ def store(tmp_path) -> Store:
 
 def only(store: Store) -> Segment:
     """The segment of the only cell."""
-    (segment,) = segments(store.folder / "batches" / "abc")
+    (segment,) = segments(store.files.at("batches", "abc"))
     return segment
 
 
@@ -68,9 +68,9 @@ def test_large_segments__are_read_a_piece_at_a_time(store, monkeypatch):
     written = {batch: some_moments(batch) for batch in (5, 1, 4, 0, 3)}
     for batch, moments in written.items():
         store.write_batch("abc", batch, moments, SHAPE)
-    asked, original = [], np.fromfile
+    asked, original = [], Segment._records
     monkeypatch.setattr("simstudy.execution.segments.CHUNK_BYTES", 2 * SHAPE.record.itemsize)
-    monkeypatch.setattr(np, "fromfile", lambda *given, **more: asked.append(given[2]) or original(*given, **more))
+    monkeypatch.setattr(Segment, "_records", lambda *given: asked.append(given[2] - given[1]) or original(*given))
     assert same_bits(store.read_batches("abc", range(9), SHAPE), written) and asked == [2, 2, 1]
 
 
@@ -154,12 +154,12 @@ def test_batches_since__counts_those_stored_later(store, monkeypatch):
     assert Store(store.folder / "none", known=(store,)).batches_since("abc", 15.0) == 2
 
 
-@pytest.mark.parametrize("call", ["replace", "fsync"])
+@pytest.mark.parametrize("call", ["rename", "fsync"])
 def test_failed_write__leaves_nothing_behind(store, call, monkeypatch):
     def full(*_: object, **__: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(f"simstudy.execution.store.os.{call}", full)
+    monkeypatch.setattr(f"simstudy.execution.folder.os.{call}", full)
     with pytest.raises(UserError, match="No space left"):
         store.write_text("a.txt", "text")
     assert [p for p in store.folder.rglob("*") if p.is_file()] == []
@@ -167,7 +167,7 @@ def test_failed_write__leaves_nothing_behind(store, call, monkeypatch):
 
 def test_batches__are_flushed_together_and_with_the_folders_that_name_them(store, monkeypatch):
     flushed: list[int] = []
-    monkeypatch.setattr("simstudy.execution.store.os.fsync", lambda file: flushed.append(os.fstat(file).st_ino))
+    monkeypatch.setattr("simstudy.execution.folder.os.fsync", lambda file: flushed.append(os.fstat(file).st_ino))
     monkeypatch.setattr("simstudy.execution.store.FLUSH_SECONDS", 1e9)
     with store.locked():
         flushed.clear()
@@ -175,7 +175,7 @@ def test_batches__are_flushed_together_and_with_the_folders_that_name_them(store
             store.write_batch("abc", batch, some_moments(), SHAPE)
         assert store.stored_batches("abc") == {0, 1} and flushed == []
         segment = only(store)
-    paths = (segment.records, segment.index, segment.folder, segment.folder.parent)
+    paths = (segment.records, segment.index, segment.folder.path, segment.folder.path.parent)
     assert flushed == [path.stat().st_ino for path in paths]
     flushed.clear()
     store.flush()
@@ -191,7 +191,7 @@ def test_disk_that_fails_later__is_told(store, monkeypatch):
 
     with pytest.raises(UserError, match=r"0000\.records: cannot be written \(Input/output error\)"), store.locked():
         store.write_batch("abc", 0, some_moments(), SHAPE)
-        monkeypatch.setattr("simstudy.execution.store.os.fsync", failing)
+        monkeypatch.setattr("simstudy.execution.folder.os.fsync", failing)
 
 
 @pytest.mark.parametrize("refused", [stat.S_ISDIR, stat.S_ISREG])
@@ -201,7 +201,7 @@ def test_file_system_that_flushes_no_folders__will_do_and_one_that_flushes_no_fi
             raise OSError(22, "Invalid argument")
 
     store.write_batch("abc", 0, some_moments(), SHAPE)
-    monkeypatch.setattr("simstudy.execution.store.os.fsync", flush)
+    monkeypatch.setattr("simstudy.execution.folder.os.fsync", flush)
     with contextlib.nullcontext() if refused is stat.S_ISDIR else pytest.raises(UserError, match="Invalid argument"):
         store.flush()
 
@@ -231,7 +231,7 @@ def test_batch_just_stored__is_read_without_waiting_for_the_disk(store, monkeypa
     with store.locked():
         store.write_batch("abc", 3, some_moments(3), SHAPE)
         read = store.read_batches("abc", [3], SHAPE)
-        assert not segments(store.folder / "batches" / "abc") and same(read[3], some_moments(3))
+        assert not segments(store.files.at("batches", "abc")) and same(read[3], some_moments(3))
         go_on.set()
         assert store.read_batches("abc", [3, 4], SHAPE).keys() == {3} and only(store)
     only(store).records.unlink()

@@ -1,0 +1,323 @@
+"""The one module that opens folders of studies: what lies in them is data, and no link in them is followed.
+
+A folder is opened anew for each operation, from the path that the user named.  That path may lead through links.
+Every name below it is opened relative to the descriptor of the folder above, and none of these may be a link.  So
+nothing can be exchanged between a check and its use.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+import re
+import stat
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass
+from io import BufferedReader
+from pathlib import Path
+from typing import BinaryIO
+
+from simstudy.errors import UserError
+from simstudy.text import printable
+
+ASIDE = ".partial"
+"""Folder of what is not whole yet, and of what only the holder of the lock needs."""
+_HELD = ("", "figures", ASIDE, "logs", "replays", "batches")
+"""Folders in which links are looked for before anything is computed."""
+_OURS = re.compile(
+    r"(results|details|heads)\.nc|report\.html|(verdicts|comparisons|cells)\.csv|(provenance|share|confirmation)\.json"
+    r"|\.(lock|(owner|status|results|report)\.json)|batches(/[0-9a-f]{20})?|figures(/.*)?|\.partial(/.*)?"
+    r"|logs(/.*\.sh)?|replays(/.*\.nc)?|confirmed|shares"
+)
+"""Names that the program makes."""
+_DELETED = re.compile(r"\.owner\.json|\.partial/([0-9a-f]{32}|tls-\w+\.pem)")
+"""Names that the program deletes: no others are."""
+_FLAGS = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+_NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
+
+
+class Missing(UserError):
+    """There is no such file."""
+
+
+class Held(UserError):
+    """Another process holds the lock."""
+
+
+@dataclass(frozen=True)
+class Folder:
+    """A folder that the user named, or one below it.
+
+    Parameters
+    ----------
+    root
+        Path that the user named: links are followed.
+    below
+        Names of the folders below it: no link is followed.
+    """
+
+    root: Path
+    below: tuple[str, ...] = ()
+
+    @property
+    def path(self) -> Path:
+        """Path of the folder, for people."""
+        return self.root.joinpath(*self.below)
+
+    @property
+    def name(self) -> str:
+        """Name of the folder."""
+        return self.path.name
+
+    def at(self, *names: str) -> Folder:
+        """Return a folder below this one."""
+        return Folder(self.root, self.below + names)
+
+    @property
+    def above(self) -> Folder:
+        """The folder that holds this one, which is not the one that the user named."""
+        return Folder(self.root, self.below[:-1])
+
+    def names(self) -> list[str]:
+        """Return what lies here, in order; nothing if there is no such folder."""
+        try:
+            with self._opened() as folder:
+                return sorted(os.listdir(folder))
+        except Missing:
+            return []
+
+    def exists(self, name: str) -> bool:
+        """Whether anything has this name here."""
+        try:
+            with self._above(name) as (folder, last):
+                os.stat(last, dir_fd=folder, follow_symlinks=False)
+        except (Missing, FileNotFoundError):
+            return False
+        return True
+
+    @contextlib.contextmanager
+    def reading(self, name: str) -> Iterator[BufferedReader]:
+        """Open a regular file for reading.
+
+        Raises
+        ------
+        Missing
+            If there is none.
+        UserError
+            If it cannot be read, or is no regular file.
+        """
+        try:
+            with self._file(name, os.O_RDONLY) as opened, open(opened, "rb", closefd=False) as file:
+                yield file
+        except FileNotFoundError as error:
+            raise Missing(f"{self.path / name}: cannot be read: {error.strerror}") from None
+        except OSError as error:
+            raise unreadable(self.path / name, error) from error
+
+    def read(self, name: str, limit: int) -> bytes:
+        """Return the contents of a regular file of so many bytes at most; raises as `reading` does."""
+        with self.reading(name) as file:
+            if os.fstat(file.fileno()).st_size > limit:
+                raise UserError(
+                    f"{self.path / name}: cannot be read: longer than {limit} bytes; move it, and run again"
+                )
+            return file.read()
+
+    @contextlib.contextmanager
+    def appending(self, name: str) -> Iterator[BinaryIO]:
+        """Open a file at its end, and make it and its folder if there is none; raises OSError as well."""
+        flags = os.O_RDWR | os.O_APPEND | os.O_CREAT
+        with self._file(name, flags) as opened, open(opened, "ab", closefd=False) as file:
+            yield file
+
+    def write(self, name: str, content: bytes, flush: bool = True, mode: int = 0o666) -> Path:
+        """Write a file beside its place and rename it into place; nothing is left behind on failure."""
+        aside = uuid.uuid4().hex
+        try:
+            with self.at(ASIDE)._opened(make=True) as partial, self._above(name, make=True) as (folder, last):
+                self._require_ours(name, folder, last)
+                try:
+                    opened = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _FLAGS, mode, dir_fd=partial)
+                    with open(opened, "wb") as file:
+                        file.write(content)
+                        file.flush()
+                        if flush:
+                            os.fsync(opened)
+                    os.rename(aside, last, src_dir_fd=partial, dst_dir_fd=folder)
+                    if flush:
+                        _flush(folder)
+                finally:
+                    with contextlib.suppress(OSError):
+                        os.unlink(aside, dir_fd=partial)
+        except OSError as error:
+            raise unwritable(self.path / name, error) from error
+        return self.path / name
+
+    def delete(self, name: str) -> None:
+        """Delete a file, if it has a name that the program deletes; one that cannot be deleted stays."""
+        if _DELETED.fullmatch(name):
+            with contextlib.suppress(OSError, UserError), self._above(name) as (folder, last):
+                os.unlink(last, dir_fd=folder)
+
+    def flush(self, name: str = "") -> None:
+        """Wait until a file, or this folder, is on disk; UserError if the disk does not take it."""
+        try:
+            with self._file(name, os.O_RDONLY) if name else self._opened() as opened:
+                _flush(opened)
+        except OSError as error:
+            raise unwritable(self.path / name, error) from error
+
+    def make(self) -> None:
+        """Make the folder, if there is none."""
+        with self._opened(make=True):
+            pass
+
+    @contextlib.contextmanager
+    def locked(self, name: str) -> Iterator[None]:
+        """Hold a lock on a file.
+
+        Raises
+        ------
+        Held
+            If another process holds it.
+        UserError
+            If the file cannot be locked.
+        """
+        with contextlib.ExitStack() as held:
+            try:
+                opened = held.enter_context(self._file(name, os.O_RDWR | os.O_CREAT))
+                fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise Held(f"{self.path}: in use") from None
+            except OSError as error:
+                if error.errno not in _NO_LOCKS:
+                    raise unwritable(self.path / name, error) from error
+                remedy = "mount it with locks (flock), or choose an --output on another"
+                raise UserError(f"{self.path / name}: the file system knows no locks; {remedy}") from error
+            yield
+
+    def require_ours(self) -> None:
+        """Refuse links, pipes and files of others in the place of what the program writes."""
+        for name in _HELD:
+            folder = self.at(name) if name else self
+            if name and not self.exists(name):
+                continue
+            with contextlib.suppress(Missing), folder._opened() as opened:
+                for entry in sorted(os.listdir(opened)):
+                    place = f"{name}/{entry}" if name else entry
+                    if _OURS.fullmatch(place):
+                        self._require_ours(place, opened, entry, folders=name in ("", "batches"))
+
+    def _require_ours(self, name: str, folder: int, last: str, folders: bool = False) -> None:
+        with contextlib.suppress(FileNotFoundError):
+            self._require(name, os.stat(last, dir_fd=folder, follow_symlinks=False), os.fstat(folder), folders)
+
+    def _require(self, name: str, found: os.stat_result, folder: os.stat_result | None, folders: bool = False) -> None:
+        """Refuse what is no regular file, and, where we write into a folder, a file that is neither its owner's."""
+        if not (stat.S_ISREG(found.st_mode) or (folders and stat.S_ISDIR(found.st_mode))):
+            raise _in_the_way(self.path / name, found.st_mode)
+        if folder is not None and found.st_uid not in (os.geteuid(), folder.st_uid):
+            raise UserError(
+                printable(f"{self.path / name}: belongs to another user; move it, or choose another --output")
+            )
+
+    @contextlib.contextmanager
+    def _file(self, name: str, flags: int) -> Iterator[int]:
+        writes = flags & os.O_ACCMODE != os.O_RDONLY
+        with self._above(name, make=writes) as (folder, last):
+            try:
+                opened = os.open(last, flags | _FLAGS, 0o666, dir_fd=folder)
+            except OSError as error:
+                if error.errno in (errno.ELOOP, errno.ENXIO, errno.EISDIR):
+                    self._require_ours(name, folder, last)
+                raise
+            try:
+                self._require(name, os.fstat(opened), os.fstat(folder) if writes else None)
+                yield opened
+            finally:
+                os.close(opened)
+
+    @contextlib.contextmanager
+    def _above(self, name: str, make: bool = False) -> Iterator[tuple[int, str]]:
+        *between, last = name.split("/")
+        with self.at(*between)._opened(make) as folder:
+            yield folder, last
+
+    @contextlib.contextmanager
+    def _opened(self, make: bool = False) -> Iterator[int]:
+        """Open the folder, name by name."""
+        path = self.root
+        with contextlib.ExitStack() as held:
+            try:
+                if make:
+                    path.mkdir(parents=True, exist_ok=True)
+                opened = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+                held.callback(os.close, opened)
+                for name in self.below:
+                    path = path / name
+                    opened = _step(opened, name, path, make)
+                    held.callback(os.close, opened)
+            except (FileNotFoundError, ValueError) as error:
+                if make:
+                    raise unwritable(path, error) from error
+                raise Missing(printable(f"{path}: cannot be read: No such file or directory")) from None
+            except OSError as error:
+                raise (unwritable if make else unreadable)(path, error) from error
+            yield opened
+
+
+def _step(above: int, name: str, path: Path, make: bool) -> int:
+    """Open a folder in another; a link there is refused."""
+    if make:
+        with contextlib.suppress(FileExistsError):
+            os.mkdir(name, dir_fd=above)
+    try:
+        return os.open(name, os.O_RDONLY | os.O_DIRECTORY | _FLAGS, dir_fd=above)
+    except (NotADirectoryError, OSError) as error:
+        if error.errno not in (errno.ENOTDIR, errno.ELOOP):
+            raise
+        raise _in_the_way(path, os.stat(name, dir_fd=above, follow_symlinks=False).st_mode, "folder") from None
+
+
+def _flush(opened: int) -> None:
+    try:
+        os.fsync(opened)
+    except OSError as error:
+        # Some network file systems flush files alone; what names them is then theirs to keep.
+        if error.errno != errno.EINVAL or not stat.S_ISDIR(os.fstat(opened).st_mode):
+            raise
+
+
+def _in_the_way(path: Path, mode: int, wanted: str = "file") -> UserError:
+    kinds = {stat.S_IFLNK: "link", stat.S_IFDIR: "folder", stat.S_IFIFO: "pipe", stat.S_IFREG: "file"}
+    found = kinds.get(stat.S_IFMT(mode), "device or socket")
+    remedy = "move it; only the folder that --output or the command names may be a link"
+    return UserError(printable(f"{path}: a {found} is in the place of a {wanted}; {remedy}"))
+
+
+def unreadable(path: Path, error: Exception) -> UserError:
+    """Return what to tell of a path that cannot be read."""
+    reason = getattr(error, "strerror", None) or error
+    return UserError(printable(f"{path}: cannot be read ({reason}); mend the disk or its permissions, and run again"))
+
+
+def unwritable(path: Path, error: Exception) -> UserError:
+    """Return what to tell of a path that cannot be written."""
+    reason = getattr(error, "strerror", None) or error
+    return UserError(
+        f"{path}: cannot be written ({reason}); free space, mend permissions or choose another --output, and run again"
+    )
+
+
+def require_writable(folder: Path) -> None:
+    """Refuse a folder that cannot be written before anything is computed for it."""
+    if "\0" in str(folder):
+        raise UserError(f"output = {str(folder)!r}: no name of a folder; choose another --output")
+    place = next(path for path in (folder, *folder.absolute().parents) if os.path.lexists(path))
+    if not place.is_dir():
+        raise UserError(f"{place}: cannot be written (a file is in the way); move it or choose another --output")
+    if not os.access(place, os.W_OK | os.X_OK):
+        raise UserError(f"{place}: cannot be written (no permission); mend permissions or choose another --output")

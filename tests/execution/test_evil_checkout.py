@@ -1,0 +1,146 @@
+"""A folder of a study that somebody else has made: nothing in it makes a command write, delete or run anything."""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from builders import write_design
+
+from simstudy.errors import UserError
+from simstudy.execution.engine import PACKAGE
+from simstudy.execution.folder import Folder
+from simstudy.execution.store import Store
+
+FILES = (
+    "results.nc", "details.nc", "report.html", "verdicts.csv", "comparisons.csv", "cells.csv", "provenance.json",
+    ".lock", ".owner.json", ".status.json", ".results.json", ".report.json", "figures/a.png", "replays/a.nc",
+    "share.json", "confirmation.json", "logs/array.sh",
+)  # fmt: skip
+FOLDERS = ("figures", ".partial", "logs", "replays", "batches", "confirmed", "shares")
+KINDS: dict[str, Callable[[Path, Path], None]] = {
+    "file": lambda place, home: place.symlink_to(home / "canary"),
+    "folder": lambda place, home: place.symlink_to(home, target_is_directory=True),
+    "dangling": lambda place, home: place.symlink_to(home / "new"),
+    "itself": lambda place, home: place.symlink_to(place.name),
+    "pipe": lambda place, home: os.mkfifo(place),
+}
+WALL = {
+    "execution/folder.py": "opens folders of studies",
+    "kernels/sealed.py": "keeps compiled code in a cache of its own, in the same way",
+    "design/own_sources.py": "reads code that the user names",
+    "design/files.py": "reads files that the user names",
+    "design/shipped.py": "lists designs",
+    "transformers/trained.py": "reads the files of an installed model",
+    "transformers/heads.py": "reads the files of heads that the user names",
+    "transformers/checkpoints.py": "reads checkpoints that the user names",
+    "kernels/compiled.py": "reads sources of the package",
+    "execution/engine.py": "reads sources of the package",
+    "execution/made.py": "reads sources of the package",
+    "execution/provenance.py": "reads what the system says of the processor",
+    "execution/jobs.py": "looks for commands of the batch system",
+    "report/terminal.py": "opens the null device",
+    "__main__.py": "opens the null device",
+    "results.py": "takes a path that the user names",
+}
+"""Modules that may open files, with the reason."""
+OPENING = {
+    "open", "fdopen", "write_text", "write_bytes", "read_text", "read_bytes", "unlink", "rename", "rmtree", "rmdir",
+    "mkdir", "makedirs", "remove", "copyfile", "copytree", "fromfile", "tofile", "symlink_to", "hardlink_to", "touch",
+}  # fmt: skip
+
+THROUGH = re.compile(r"(^|\.)_?(store|files|folder)\.\w+$|Store\(.*\)\.\w+$|self\.write_(text|bytes)$")
+"""Calls that go through a store or a folder of it."""
+
+
+@pytest.fixture
+def home(tmp_path) -> Path:
+    folder = tmp_path / "home"
+    folder.mkdir()
+    for name in ("canary", ".profile", "0" * 32, "report.html"):
+        (folder / name).write_text("mine")
+    return folder
+
+
+def contents(folder: Path) -> dict[str, str]:
+    return {str(path.relative_to(folder)): path.read_text() for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("name", [*FILES, *FOLDERS])
+def test_link_or_pipe_where_a_writer_expects_its_own__is_one_line_and_changes_nothing(name, kind, home, tmp_path):
+    place = tmp_path / "study" / name
+    place.parent.mkdir(parents=True)
+    KINDS[kind](place, home)
+    before = contents(home)
+    store = Store(tmp_path / "study")
+    with pytest.raises(UserError, match=r"^[^\n]* a (link|pipe) is in the place of a [^\n]*$") as refused:  # noqa: SIM117
+        with store.locked():
+            store.write_text(name, "overwritten")
+    assert name.split("/")[0] in str(refused.value) and contents(home) == before and os.path.lexists(place)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("name", ["0000.index", "0000.records", "cell.json"])
+def test_link_or_pipe_among_batches__is_one_line_for_every_command(name, kind, home, tmp_path, tiny, in_process):
+    study = tiny.copied(tmp_path / "out") / "tiny" / "quick"
+    identity = Store(study).stored_cells()[0]
+    (study / "batches" / identity / name).unlink()
+    KINDS[kind](study / "batches" / identity / name, home)
+    (study / ".results.json").unlink()
+    path, before = write_design(tmp_path), contents(home)
+    for command in (["run", path, "--executor", "serial"], ["plan", path], ["verify", study]):
+        given = [*command, *([] if command[0] == "verify" else ["--output", tmp_path / "out"])]
+        result = in_process(*given)
+        assert result.returncode == 2 and result.stderr.count("\n") == 1, (command[0], result.stderr, result.stdout)
+    assert contents(home) == before
+
+
+@pytest.mark.parametrize("level", ["tiny", "tiny/quick"])
+def test_study_that_is_a_link__is_refused_unless_the_command_names_it(level, home, tmp_path, tiny, in_process):
+    output, path = tmp_path / "out", write_design(tmp_path)
+    place = output / level
+    place.parent.mkdir(parents=True)
+    place.symlink_to(home, target_is_directory=True)
+    before = contents(home)
+    for command in ("run", "plan", "report", "status"):
+        assert in_process(command, path, "--output", output).returncode in (0, 2)
+        assert contents(home) == before
+    assert in_process("run", path, "--output", output, "--executor", "serial").returncode == 2
+    scratch = tiny.copied(tmp_path / "scratch")
+    (tmp_path / "link").symlink_to(scratch, target_is_directory=True)
+    assert in_process("run", path, "--output", tmp_path / "link", "--executor", "serial").returncode == 0
+
+
+def test_only_what_the_program_makes__is_deleted(tmp_path):
+    folder = Folder(tmp_path)
+    (tmp_path / ".partial").mkdir()
+    for name in ("notes.txt", ".partial/notes.txt", f".partial/{'a' * 32}"):
+        (tmp_path / name).write_text("mine")
+        folder.delete(name)
+    assert (tmp_path / "notes.txt").exists() and os.listdir(tmp_path / ".partial") == ["notes.txt"]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to make a file of a second user")
+def test_file_of_another_user__is_not_written(tmp_path):
+    (tmp_path / "report.html").write_text("theirs")
+    shutil.chown(tmp_path / "report.html", 65534)
+    with pytest.raises(UserError, match=r"report\.html: belongs to another user"), Store(tmp_path).locked():
+        pass
+    assert (tmp_path / "report.html").read_text() == "theirs"
+
+
+def test_no_other_module__opens_files_of_studies():
+    found = set()
+    for path in PACKAGE.rglob("*.py"):
+        name = path.relative_to(PACKAGE).as_posix()
+        calls = [ast.unparse(node.func) for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call)]
+        opening = [call for call in calls if call.split(".")[-1] in OPENING and not THROUGH.search(call)]
+        if opening and not name.startswith("docs/"):
+            found.add(name)
+    assert not found - WALL.keys()
