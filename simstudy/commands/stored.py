@@ -108,12 +108,23 @@ def verify(
     folder: Annotated[Path, typer.Argument(help="Folder of a study, or of a share of one: outputs/STUDY/PROFILE.")],
     share: Annotated[float, typer.Option(help="Share of the batches of each cell; one batch at least.")] = 0.01,
     seed: Annotated[int | None, typer.Option(min=0, help="Of the choice; at random by default.")] = None,
+    manifest: Annotated[bool, typer.Option("--manifest", help="Print the digest of each file, and stop.")] = False,
     trust: TrustOption = None,
 ) -> None:
-    """Compute a random share of the stored batches again, and compare bit by bit; exit code 4 if any differs."""
+    """Compute a random share of the stored batches again, and compare bit by bit; exit code 4 if any differs.
+
+    Damaged batches differ. What --manifest prints can be signed, and sha256sum --check compares it.
+    """
+    from simstudy.execution.confirmations import left_out
+    from simstudy.execution.store import Store
+    from simstudy.execution.verify import manifest as manifest_of
     from simstudy.execution.verify import verify as compute_again
     from simstudy.report.terminal import say, track
 
+    if manifest:
+        say(*manifest_of(folder))
+        return
     found = compute_again(folder, share, seed, track=track, trust=trust or ())
-    say(*found.lines)
-    raise typer.Exit(EXIT_DIFFERENT if found.different else 0)
+    missing = left_out(Store(folder))
+    say(*found.lines, *(f"different {name}: a confirmation before it is missing or changed" for name in missing))
+    raise typer.Exit(EXIT_DIFFERENT if found.different or found.damaged or missing else 0)

@@ -21,6 +21,8 @@ class Begun(Confirmation):
 
     started: float = Field(ge=0, le=1e11, allow_inf_nan=False)
     sealed: dict[str, Any]
+    before: str = ""
+    """Digest of the confirmation that was begun before this one; empty of the first."""
 
     def broken_by(self, design: Design) -> str:
         """Return how a design differs from what was confirmed, empty if it does not.
@@ -38,7 +40,13 @@ def begin(design: Design, seal: Seal, output: Path) -> Store:
         raise ValueError("a pilot is no confirmation")
     store = store_of(design, output)
     if _begun(store) is None:
-        record = Begun(**design.confirmation.model_dump(), started=time.time(), sealed=seal.sealed)
+        earlier = [
+            each for each, _ in confirmations(store_of(design.model_copy(update={"confirmation": None}), output))
+        ]
+        record = Begun(
+            **design.confirmation.model_dump(), started=time.time(), sealed=seal.sealed,
+            before=digest_of(earlier[-1].model_dump()) if earlier else "",
+        )  # fmt: skip
         with store.locked():
             store.write_json(RECORD, record.model_dump())
     return store
@@ -50,6 +58,13 @@ def confirmations(pilot: Store) -> Iterator[tuple[Begun, Store]]:
     stores = [Store(folder.at(name)) for name in folder.names()]
     found = [(begun, store) for store in stores if (begun := _begun(store)) is not None]
     yield from sorted(found, key=lambda each: (each[0].started, each[0].name))
+
+
+def left_out(pilot: Store) -> list[str]:
+    """Return which confirmations follow one that is not there, or was changed."""
+    found = list(confirmations(pilot))
+    known = {"", *(digest_of(begun.model_dump()) for begun, _ in found)}
+    return [store.folder.name for begun, store in found if begun.before not in known]
 
 
 def _begun(store: Store) -> Begun | None:

@@ -89,6 +89,11 @@ class Folder:
         except Missing:
             return []
 
+    def entries(self) -> list[tuple[str, bool]]:
+        """Return what lies here, in order, and whether each is a folder; a link is none."""
+        with self._opened() as folder, os.scandir(folder) as found:
+            return sorted((entry.name, entry.is_dir(follow_symlinks=False)) for entry in found)
+
     def exists(self, name: str) -> bool:
         """Whether anything has this name here."""
         try:

@@ -6,16 +6,22 @@ import ast
 import os
 import re
 import shutil
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from builders import write_design
 
+from simstudy.design.confirmation import confirmatory
+from simstudy.design.document import Confirmation
+from simstudy.design.load import load_design
 from simstudy.errors import UserError
+from simstudy.execution.confirmations import begin, left_out
 from simstudy.execution.engine import PACKAGE
 from simstudy.execution.folder import Folder
-from simstudy.execution.store import Store
+from simstudy.execution.seal import seal_of
+from simstudy.execution.store import Store, store_of
 
 FILES = (
     "results.nc", "details.nc", "report.html", "verdicts.csv", "comparisons.csv", "cells.csv", "provenance.json",
@@ -144,3 +150,28 @@ def test_no_other_module__opens_files_of_studies():
         if opening and not name.startswith("docs/"):
             found.add(name)
     assert not found - WALL.keys()
+
+
+def test_manifest__tells_the_digest_of_each_file_that_lasts(tmp_path, tiny, in_process):
+    study = tiny.copied(tmp_path / "out") / "tiny" / "quick"
+    told = in_process("verify", study, "--manifest").stdout
+    assert "  results.nc\n" in told and "0000.records\n" in told and "  .lock" not in told
+    checked = subprocess.run(["sha256sum", "--check", "--quiet"], input=told, text=True, cwd=study, check=False)
+    assert checked.returncode == 0
+    (study / "results.nc").write_bytes(b"forged")
+    assert in_process("verify", study, "--manifest").stdout != told
+
+
+def test_confirmation_left_out__breaks_the_chain(tmp_path):
+    design = load_design(write_design(tmp_path))
+    seal = seal_of(design)
+    begun = [
+        begin(
+            confirmatory(design, Confirmation(seal=seal.digest, beacon=f"beacon number {i} of three")), seal, tmp_path
+        )
+        for i in range(3)
+    ]
+    pilot = store_of(design, tmp_path)
+    assert not left_out(pilot)
+    shutil.rmtree(begun[1].folder)
+    assert left_out(pilot) == [begun[2].folder.name]
