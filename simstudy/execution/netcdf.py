@@ -73,6 +73,8 @@ def read_dataset(folder: Folder, name: str) -> xr.Dataset:
             promised = sum(array.nbytes for array in results.variables.values())
             if promised > min(MOST_DEFLATED * len(content), MAX_RESULTS_BYTES):
                 raise damaged
+            # Where the details of the same run are looked for, from any working directory.
+            results.encoding["source"] = str(path.absolute())
             return results.load()
     except UserError:
         raise
