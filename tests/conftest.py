@@ -1,7 +1,4 @@
-"""The order of the suite: files that take longest come first, so that no core idles at its end.
-
-Files are handed to workers in this order, whole: ``--dist loadfile --no-loadscope-reorder``.
-"""
+"""What all tests share: one small study that was run, the command line in the process of a test, and order."""
 
 from __future__ import annotations
 
@@ -9,6 +6,7 @@ import gc
 import importlib.metadata
 import os
 import platform
+import random
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator
@@ -22,19 +20,6 @@ from builders import write_design
 from commands import PRINTED
 
 from simstudy.design.load import Design, load_design
-
-# Those that wait for Slurm, then by processor time; the others take less than 5 s each.
-LONGEST = (
-    "test_slurm.py", "test_study.py", "test_durability.py", "test_kills.py", "test_cli.py",
-    "test_page.py", "test_drawings.py", "test_queue.py", "test_cuda.py", "test_documents.py", "test_sealing.py",
-    "test_terminal.py", "test_wheel.py", "test_moments.py", "test_figures.py", "test_performance.py",
-    "test_own_code.py", "test_open_claims.py", "test_all_studies.py", "test_layout.py", "test_fuzz.py",
-    "test_quasi_monte_carlo.py", "test_smoke.py", "test_inspection.py", "test_monte_carlo.py", "test_load.py",
-    "test_adding.py", "test_control_variate.py", "test_assemble.py", "test_front_door.py", "test_search.py",
-    "test_systems.py",
-    "test_results.py", "test_identifiability.py", "test_interactive.py", "test_reading.py", "test_transport.py",
-    "test_imports.py",
-)  # fmt: skip
 
 
 class Finished(NamedTuple):
@@ -111,10 +96,16 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Sort tests by their files, and leave those of a file in order."""
-    ranks = {name: rank for rank, name in enumerate(LONGEST)}
-    items.sort(key=lambda item: ranks.get(item.path.name, len(ranks)))
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--shuffle", type=int, help="run files in a random order, drawn from this seed")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Shuffle files where that is asked for, and leave tests of a file in order."""
+    if (seed := config.getoption("--shuffle")) is not None:
+        files = sorted({item.path for item in items})
+        places = dict(zip(random.Random(seed).sample(files, len(files)), range(len(files)), strict=True))
+        items.sort(key=lambda item: places[item.path])
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
