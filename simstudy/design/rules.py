@@ -14,6 +14,7 @@ from simstudy.design.possible import impossible_in_all, impossible_in_some
 from simstudy.design.references import PlannedGrid, Reference
 from simstudy.design.settings.cell import MIN_BLOCKS, N_BLOCKS, Cell
 from simstudy.design.ties import compares_equals, idle_factors
+from simstudy.design.wording import stands_alone
 
 
 def unanswerable(
@@ -59,7 +60,7 @@ def _claimed_without_error(reference: Reference) -> Iterator[Problem]:
 
 Rule = Callable[[Reference], Iterator[Problem]]
 _UNANSWERABLE: tuple[Rule, ...] = (compares_equals, _unmeasured, without_value, needless_reason)
-_NOTES: tuple[Rule, ...] = (unstated_draws, _claimed_without_error)
+_NOTES: tuple[Rule, ...] = (unstated_draws, _claimed_without_error, stands_alone)
 
 
 def _errors_wanted(document: Document, planned: Sequence[PlannedCell]) -> Iterator[tuple[str, str, list[Cell]]]:
