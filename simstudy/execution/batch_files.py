@@ -8,7 +8,7 @@ engine of which the name of the cell is a digest.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -22,8 +22,6 @@ from simstudy.replicates.moments import Moments
 
 LARGEST_SUM = 1e100
 """Bound on sums of errors and of their products: beyond what a design allows, and its square does not overflow."""
-RECENT_BYTES = 1 << 25
-"""Room for the records written last."""
 DIGEST_LENGTH = 64
 
 
@@ -111,27 +109,6 @@ def unpack(records: np.ndarray, batches: Sequence[int], shape: Shape) -> dict[in
            for batch, marks, any_ in zip(batches, failed, some, strict=True))  # fmt: skip
     found = zip(batches, map(Moments, *fields, own), sound, strict=True)
     return {batch: moments for batch, moments, is_sound in found if is_sound}
-
-
-class Recent:
-    """Records written last: whoever asks for these need not wait until they are on disk."""
-
-    def __init__(self) -> None:
-        self._room = RECENT_BYTES
-        self._records: dict[tuple[str, int], bytes] = {}
-
-    def add(self, identity: str, batch: int, record: bytes) -> None:
-        """Keep a record, in the place of those that have been kept for longest."""
-        self._room += len(self._records.pop((identity, batch), b"")) - len(record)
-        self._records[identity, batch] = record
-        while self._room < 0:
-            self._room += len(self._records.pop(next(iter(self._records))))
-
-    def read(self, identity: str, batches: Iterable[int], shape: Shape) -> dict[int, Moments]:
-        """Return of these batches those that are kept, by their numbers."""
-        kept = [batch for batch in batches if (identity, batch) in self._records] if self._records else []
-        records = b"".join(self._records[identity, batch] for batch in kept)
-        return unpack(np.frombuffer(records, shape.record), kept, shape)
 
 
 def same(one: Moments, other: Moments) -> bool:

@@ -35,11 +35,10 @@ from pydantic import Field
 from simstudy.design.document import Design
 from simstudy.design.settings import Record
 from simstudy.errors import UserError
-from simstudy.execution.batch_files import Recent, Shape, Statement, pack, same, sealed
+from simstudy.execution.batch_files import Shape, Statement, pack, same, sealed
 from simstudy.execution.folder import ASIDE, Folder, Held, Missing, unwritable
 from simstudy.execution.netcdf import netcdf, read_dataset
 from simstudy.execution.segments import Segment, by_segment, digest_of, segment_of, segments
-from simstudy.execution.writing import Writer
 from simstudy.replicates.moments import Moments
 
 if TYPE_CHECKING:
@@ -52,6 +51,8 @@ MAX_JSON_BYTES = 1 << 20
 """Largest record that is read: of an owner, of a share."""
 MAX_STATEMENT_BYTES = 1 << 28
 """Largest statement of a cell that is read: it may hold the heads of a file, number by number."""
+GATHER_SECONDS = 0.05
+"""Time for which batches may wait for others that are written with them: the work that a kill may cost."""
 FLUSH_SECONDS = 1.0
 """Time after which written batches are flushed to disk: the work that a loss of power may cost."""
 _Moment = Annotated[float, Field(ge=0, le=1e11, allow_inf_nan=False)]
@@ -109,10 +110,10 @@ class Store:
     def __init__(self, folder: Path | Folder, known: tuple[Store, ...] = ()) -> None:
         self.files = folder if isinstance(folder, Folder) else Folder(folder)
         self.known = known
+        self._waiting: dict[Segment, dict[int, bytes]] = defaultdict(dict)
+        self._gather_seconds = 0.0  # without the lock
+        self._written = self._flushed = time.monotonic()
         self._unflushed: set[tuple[Folder, str]] = set()
-        self._flushed = time.monotonic()
-        self._writer: Writer[tuple[Segment, int, bytes]] | None = None
-        self._recent = Recent()
 
     @property
     def folder(self) -> Path:
@@ -142,12 +143,15 @@ class Store:
                 raise UserError(f"{self.folder}: in use by {self._holder()}; {remedy}") from None
             try:
                 self._claim()
-                with Writer(self._append) as self._writer:
-                    yield
+                self._gather_seconds = GATHER_SECONDS
+                yield
                 self.flush()
             finally:
-                self._writer, self._recent = None, Recent()
-                self.files.delete(".owner.json")
+                self._gather_seconds = 0.0
+                try:
+                    self._write()
+                finally:
+                    self.files.delete(".owner.json")
 
     def _claim(self) -> None:
         import psutil
@@ -190,13 +194,13 @@ class Store:
         UserError
             If an earlier version has stored them, in a file each.
         """
-        self._settle()
+        self._write()
         own = (segment.batches() for segment in segments(self._cell(identity)))
         return frozenset().union(*own, *(store.stored_batches(identity) for store in self.known))
 
     def digest(self, identities: Collection[str]) -> str:
         """Return the digest of all that is stored here of some cells."""
-        self._settle()
+        self._write()
         return digest_of(map(self._cell, sorted(set(identities))))
 
     def adopt(self, source: Store) -> Adopted:
@@ -245,37 +249,32 @@ class Store:
     def write_batch(self, identity: str, batch: int, moments: Moments, shape: Shape) -> None:
         """Store one batch, whole or not at all, and durably within a second of work or at the next `flush`.
 
-        Whoever holds the lock goes on meanwhile, and hears of a failure (UserError) at the next batch or when it reads.
+        Raises
+        ------
+        UserError
+            If this batch, or one that waited, cannot be written.
         """
-        new = Segment(self._cell(identity), segment_of(batch)), batch, pack(batch, moments, shape)
-        if self._writer is None:
-            self._append([new])
-        else:
-            self._writer.add(new)
-            self._recent.add(identity, batch, new[-1])
+        self._waiting[Segment(self._cell(identity), segment_of(batch))][batch] = pack(batch, moments, shape)
+        now = time.monotonic()
+        if now - self._flushed >= FLUSH_SECONDS:
+            self.flush()
+        elif now - self._written >= self._gather_seconds:
+            self._write()
 
-    def _append(self, new: list[tuple[Segment, int, bytes]]) -> None:
-        """Write records of batches, those of a segment together, and flush all once a second."""
-        together: dict[Segment, dict[int, bytes]] = defaultdict(dict)
-        for segment, batch, record in new:
-            together[segment][batch] = record
-        for segment, records in together.items():
+    def _write(self) -> None:
+        """Write what waits, the batches of a segment together."""
+        self._written = time.monotonic()
+        waiting, self._waiting = self._waiting, defaultdict(dict)
+        for segment, records in waiting.items():
             try:
                 segment.append(records)
             except OSError as error:
                 raise unwritable(segment.records, error) from error
             self._unflushed |= {(segment.folder, name) for name in segment.names}
-        if time.monotonic() - self._flushed >= FLUSH_SECONDS:
-            self._flush()
-
-    def _settle(self) -> None:
-        """Wait until all batches are written; raise what kept them from it."""
-        if self._writer is not None:
-            self._writer.settle()
 
     def flush(self) -> None:
-        """Wait until the batches written so far, and the names of their files, are on disk; UserError if it fails."""
-        self._settle()
+        """Wait until the batches so far, and the names of their files, are on disk; UserError if it fails."""
+        self._write()
         self._flush()
 
     def _flush(self) -> None:
@@ -291,11 +290,9 @@ class Store:
 
     def read_batches(self, identity: str, batches: Collection[int], shape: Shape) -> dict[int, Moments]:
         """Return of these batches, by number, all but what is missing, damaged, another's or impossible."""
-        found = self._recent.read(identity, batches, shape)
-        if len(found) == len(batches):
-            return found
-        self._settle()
-        for number, numbers in by_segment(sorted(set(batches) - found.keys())):
+        self._write()
+        found: dict[int, Moments] = {}
+        for number, numbers in by_segment(sorted(set(batches))):
             found |= Segment(self._cell(identity), number).read(numbers, shape)
         for store in self.known:
             found |= store.read_batches(identity, set(batches) - found.keys(), shape)
@@ -313,7 +310,7 @@ class Store:
         with contextlib.suppress(Missing):
             if self._cell(identity).read(_STATEMENT, MAX_STATEMENT_BYTES) == content:
                 return
-        self._settle()
+        self._write()
         self.files.write(f"batches/{identity}/{_STATEMENT}", content, flush=False)
         self._unflushed.add((self._cell(identity), _STATEMENT))
 

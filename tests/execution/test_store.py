@@ -7,7 +7,6 @@ import hashlib
 import os
 import shutil
 import stat
-import threading
 
 import numpy as np
 import pytest
@@ -16,8 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from simstudy.errors import UserError
-from simstudy.execution import batch_files
-from simstudy.execution.batch_files import Recent, Shape, pack, same
+from simstudy.execution.batch_files import Shape, same
 from simstudy.execution.netcdf import read_results
 from simstudy.execution.segments import LENGTH, Segment, segments
 from simstudy.execution.store import Store
@@ -224,24 +222,14 @@ def test_missing_results__are_one_message(tmp_path):
         read_results(tmp_path / "not.nc")
 
 
-def test_batch_just_stored__is_read_without_waiting_for_the_disk(store, monkeypatch):
-    """Looks ask for such batches: the disk would be in the way of whoever hands out work."""
-    go_on, append = threading.Event(), Segment.append
-    monkeypatch.setattr(Segment, "append", lambda *arguments: (go_on.wait(5), append(*arguments)))
-    with store.locked():
-        store.write_batch("abc", 3, some_moments(3), SHAPE)
-        read = store.read_batches("abc", [3], SHAPE)
-        assert not segments(store.files.at("batches", "abc")) and same(read[3], some_moments(3))
-        go_on.set()
-        assert store.read_batches("abc", [3, 4], SHAPE).keys() == {3} and only(store)
-    only(store).records.unlink()
-    assert not store.read_batches("abc", [3], SHAPE)  # whoever else holds the lock now may have changed it
-
-
-def test_records_written_last__are_kept_while_there_is_room(monkeypatch):
-    monkeypatch.setattr(batch_files, "RECENT_BYTES", 2 * SHAPE.record.itemsize)
-    recent = Recent()
-    for batch in (0, 1, 1, 2):
-        recent.add("abc", batch, pack(batch, some_moments(batch), SHAPE))
-    assert recent.read("abc", range(4), SHAPE).keys() == {1, 2}
-    assert not recent.read("another", range(4), SHAPE)
+def test_batches_that_wait__are_written_for_whoever_reads_and_when_the_work_fails(store, monkeypatch):
+    monkeypatch.setattr("simstudy.execution.store.GATHER_SECONDS", 3600.0)
+    with pytest.raises(KeyboardInterrupt), store.locked():
+        store.write_batch("abc", 0, some_moments(0), SHAPE)
+        assert not segments(store.files.at("batches", "abc"))
+        assert same(store.read_batches("abc", [0], SHAPE)[0], some_moments(0)) and only(store)
+        store.write_batch("abc", 1, some_moments(1), SHAPE)
+        raise KeyboardInterrupt
+    assert only(store).batches() == {0: 0, 1: 1}
+    store.write_batch("abc", 2, some_moments(2), SHAPE)  # without the lock nothing waits
+    assert only(store).batches().keys() == {0, 1, 2}
