@@ -1,14 +1,18 @@
-"""The command ``simstudy``, also as ``python -m simstudy``: signals, standard streams, and what nobody foresaw.
+"""The command ``simstudy``, also as ``python -P -m simstudy``: signals, standard streams, and what nobody foresaw.
 
 Their own imports take seconds.
 """
 
 from __future__ import annotations
 
+import sys
+
+if __name__ == "__main__" and not sys.flags.safe_path:
+    del sys.path[0]  # the current folder, where Python looks for each module first without -P
+
 import contextlib
 import os
 import signal
-import sys
 import threading
 from collections.abc import Sequence
 from typing import Any

@@ -10,6 +10,7 @@ import contextlib
 import importlib.util
 import ipaddress
 import logging
+import os
 import shlex
 import signal
 import socket
@@ -22,7 +23,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from simstudy.errors import UserError
-from simstudy.execution.jobs import SINGLE_THREADED, TCP_TIMEOUT, Jobs
+from simstudy.execution.jobs import CHILDREN, TCP_TIMEOUT, Jobs
 from simstudy.kernels.devices import cuda_problem, visible_gpus
 
 WORKER_SECONDS = 30
@@ -79,13 +80,11 @@ class Network:
 
     def scheduler(self) -> tuple[Any, dict[str, Any]]:
         """Return the class of the scheduler and the options that concern its dashboard."""
-        from distributed import Scheduler
-
-        from simstudy.execution.nodes import PagelessScheduler
+        from simstudy.execution.nodes import PagelessScheduler, PathlessScheduler
 
         if self.dashboard is None:
             return PagelessScheduler, {"dashboard_address": None}
-        return Scheduler, {"dashboard": True, "dashboard_address": f"{LOOPBACK}:{self.dashboard}"}
+        return PathlessScheduler, {"dashboard": True, "dashboard_address": f"{LOOPBACK}:{self.dashboard}"}
 
 
 CLOSED = Network()
@@ -114,10 +113,10 @@ def cuda_client(workers: int | None, network: Network) -> Iterator[Any]:
 def _local_client(environments: dict[str, dict[str, str]], network: Network) -> Iterator[Any]:
     """Start a process for each name, with an environment of its own and one thread."""
     import dask
-    from distributed import Client, Nanny, Security, SpecCluster
+    from distributed import Client, Security, SpecCluster
     from distributed.system import MEMORY_LIMIT
 
-    from simstudy.execution.nodes import PagelessWorker
+    from simstudy.execution.nodes import PagelessWorker, PathlessNanny
 
     place = {"host": LOOPBACK, "protocol": "tls://", "security": Security.temporary()}
     # One thread: a task keeps its GPU busy, and the simulator runs one kernel at a time.
@@ -125,13 +124,23 @@ def _local_client(environments: dict[str, dict[str, str]], network: Network) -> 
         **place, "worker_class": PagelessWorker, "nthreads": 1, "memory_limit": MEMORY_LIMIT // len(environments),
         "silence_logs": logging.CRITICAL,
     }  # fmt: skip
-    nannies = {name: {"cls": Nanny, "options": {**worker, "env": env}} for name, env in environments.items()}
+    nannies = {name: {"cls": PathlessNanny, "options": {**worker, "env": env}} for name, env in environments.items()}
     kind, pages = network.scheduler()
     scheduler = {"cls": kind, "options": {**place, **pages}}
-    with dask.config.set({"distributed.nanny.pre-spawn-environ": SINGLE_THREADED}):
+    os.environ |= CHILDREN  # before any child: Python starts one of its own for its semaphores
+    with _scratch(), dask.config.set({"distributed.nanny.pre-spawn-environ": CHILDREN}):
         cluster = SpecCluster(nannies, scheduler, security=place["security"], silence_logs=logging.CRITICAL)
         with cluster, Client(cluster) as client:
             yield client
+
+
+@contextlib.contextmanager
+def _scratch() -> Iterator[None]:
+    """Let what Dask starts work in a new folder that nobody else may enter; Dask takes a folder that is there."""
+    import dask
+
+    with tempfile.TemporaryDirectory(prefix="simstudy-") as folder, dask.config.set({"temporary-directory": folder}):
+        yield
 
 
 @contextlib.contextmanager
@@ -199,6 +208,7 @@ def job_cluster(jobs: Jobs, network: Network, claim: Callable[[], None]) -> Iter
     scheduler, pages = network.scheduler()
     claim()
     with (
+        _scratch(),
         _key_files(jobs.keys) as security,
         dask.config.set(config),
         kind(
@@ -335,12 +345,18 @@ def _asked(jobs: Jobs) -> dict[str, Any]:
         "walltime": jobs.walltime[:-3] if jobs.system == "lsf" else jobs.walltime,
         "queue": jobs.queue,
         "interface": jobs.interface,
-        "local_directory": f'"{jobs.scratch}"',
+        "local_directory": '"$scratch"',
         "log_directory": str(jobs.logs),
         # Paths of logs are quoted by us; dask-jobqueue writes them as they are.
         **({"job_directives_skip": ["#SBATCH -e ", "#SBATCH -o "]} if jobs.system == "slurm" else {}),
         "job_extra_directives": [*([jobs.slurm_log("%j.log")] if jobs.system == "slurm" else []), *jobs.directives],
-        "job_script_prologue": [f"export DASK_DISTRIBUTED__COMM__TIMEOUTS__TCP={TCP_TIMEOUT}", *jobs.prologue],
+        "job_script_prologue": [
+            f"export DASK_DISTRIBUTED__COMM__TIMEOUTS__TCP={TCP_TIMEOUT}",
+            *jobs.prologue,
+            # Nobody else may enter it, or have made it before.
+            f'scratch=$(mktemp -d "{jobs.scratch}/simstudy-XXXXXXXXXX") || exit 1',
+            "trap 'rm -rf \"$scratch\"' EXIT",
+        ],
         "worker_extra_args": [*lifetime, "--no-dashboard", "--worker-class", "simstudy.execution.nodes.PagelessWorker"],
         "job_name": "simstudy",
     }

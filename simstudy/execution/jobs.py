@@ -19,7 +19,9 @@ TCP_TIMEOUT = "11s"
 """Silence after which a connection counts as broken; Dask refuses less, and by default takes a minute to notice."""
 # Kernels are serial and release the GIL; numerical libraries must not start threads of their own.  Numba has none to
 # start, and a variable of its own that changes makes it forget for which features of the processor it compiles.
-SINGLE_THREADED = {name: "1" for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")}
+# Python looks for no module in the current folder.
+CHILDREN = {name: "1" for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "PYTHONSAFEPATH")}
+"""Environment of all processes that are started here."""
 # What decides where the sources are and which bits they compute; only some batch systems pass the environment on.
 _PASSED_ON = ("PYTHONPATH", "NUMBA_CPU_NAME", "NUMBA_CPU_FEATURES")
 
@@ -109,7 +111,7 @@ class Jobs:
     def prologue(self) -> list[str]:
         """Shell lines of a job before what it computes."""
         passed = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
-        exports = [f"export {name}={shlex.quote(value)}" for name, value in (SINGLE_THREADED | passed).items()]
+        exports = [f"export {name}={shlex.quote(value)}" for name, value in (CHILDREN | passed).items()]
         return [*exports, *self.setup]
 
     def slurm_log(self, name: str) -> str:

@@ -1,19 +1,37 @@
-"""Scheduler and worker of Dask that serve no pages."""
+"""Scheduler, nanny and worker of Dask that serve no pages and import nothing from their folders."""
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
-from distributed import Scheduler, Worker
+from distributed import Nanny, Scheduler, Worker
 
 
-class _Pageless:
+class _Pathless:
+    local_directory: str
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        # Dask puts it first; nobody else may enter it.
+        sys.path[:] = [entry for entry in sys.path if entry != self.local_directory]
+
+
+class _Pageless(_Pathless):
     def start_http_server(self, *_: Any, **__: Any) -> None:
         """Do nothing: Dask opens a web server on all interfaces also where no dashboard is wanted."""
 
 
+class PathlessScheduler(_Pathless, Scheduler):
+    """A scheduler with Dask's dashboard."""
+
+
 class PagelessScheduler(_Pageless, Scheduler):
     """A scheduler without a web server."""
+
+
+class PathlessNanny(_Pathless, Nanny):
+    """What starts a worker process, and starts it again."""
 
 
 class PagelessWorker(_Pageless, Worker):

@@ -55,7 +55,7 @@ def array_scripts(
         )
     n_tasks = min(jobs.jobs, len(units(design)))
     folder, shares = shlex.quote(str(store.folder.absolute())), shlex.quote(str(store.folder.absolute() / "shares"))
-    simstudy = f"{shlex.quote(sys.executable)} -m simstudy"
+    simstudy = f"{shlex.quote(sys.executable)} -P -m simstudy"
     options = ["--profile", design.profile, "--output", str(output.absolute()), "--workers", str(jobs.threads)]
     options += [f"--trust={file.absolute()}" for file in trust]
     run = f"{simstudy} run {shlex.join([str(path.absolute()), *options])}"

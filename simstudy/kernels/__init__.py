@@ -10,6 +10,7 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
+import simstudy.kernels.settings  # noqa: F401  before all that imports Numba
 from simstudy.kernels import nadaraya_watson, projection
 from simstudy.kernels.compact import compact_estimates, compact_moments
 from simstudy.kernels.devices import on_cuda

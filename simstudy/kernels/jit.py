@@ -36,6 +36,7 @@ from llvmlite import binding
 from numba.core.codegen import get_host_cpu_features
 
 from simstudy.kernels.compiled import keep_compiled
+from simstudy.kernels.settings import deciding_settings
 
 # Sums may be reordered and products fused, which lets LLVM vectorise reductions.  "nnan" and "ninf" stay out:
 # an undefined estimate has to survive as NaN and to be counted.
@@ -84,9 +85,9 @@ SCALES = "+avx512dq" in numba.config.CPU_FEATURES  # type: ignore[attr-defined]
 
 @functools.cache
 def processor() -> str:
-    """Return the processor type and features that kernels are compiled for: they decide the last bits of a sum."""
+    """Return processor, features and settings that kernels are compiled for: they decide the last bits of a sum."""
     name = numba.config.CPU_NAME or binding.get_host_cpu_name()  # type: ignore[attr-defined]
-    return f"{name} {numba.config.CPU_FEATURES}"  # type: ignore[attr-defined]
+    return f"{name} {numba.config.CPU_FEATURES} {deciding_settings()}"  # type: ignore[attr-defined]
 
 
 @functools.cache

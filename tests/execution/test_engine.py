@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
+import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 
+import numba
 import pytest
 from builders import minimal_cell
 
 from simstudy.execution import engine as engines
 from simstudy.execution.engine import PACKAGE, code_of, engine
+from simstudy.kernels.jit import processor
 
 CELLS = {
     "softmax heads": minimal_cell(),
@@ -146,3 +150,26 @@ def test_what_sources_compute__is_parsed_once_for_all_processes(tmp_path, monkey
     assert in_a_new_process("x = 1\n") == (first, 1)
     code_of.cache_clear()
     engines._codes.cache_clear()
+
+
+@pytest.mark.parametrize("name", ["OPT", "LOOP_VECTORIZE", "SLP_VECTORIZE", "CPU_NAME", "CPU_FEATURES", "BOUNDSCHECK"])
+def test_settings_of_the_compiler__are_of_the_engine(name, monkeypatch):
+    """Each changes bits."""
+    before = processor.__wrapped__()
+    monkeypatch.setattr(numba.config, name, "another")
+    assert processor.__wrapped__() != before
+
+
+def test_settings_that_change_no_code__are_not(monkeypatch):
+    before = processor.__wrapped__()
+    for name in ("CUDA_LOG_SIZE", "NUMBA_NUM_THREADS", "CACHE_DIR", "DISABLE_PERFORMANCE_WARNINGS"):
+        monkeypatch.setattr(numba.config, name, "another")
+    assert processor.__wrapped__() == before
+
+
+def test_settings_of_the_compiler_in_the_current_folder__are_not_read(tmp_path):
+    (tmp_path / ".numba_config.yaml").write_text("opt: '0'")
+    said = "import simstudy.kernels, numba; numba.core.config.reload_config(); print(numba.config.OPT)"
+    found = [subprocess.run([sys.executable, "-P", "-c", code], cwd=tmp_path, capture_output=True, text=True).stdout
+             for code in (said, "import numba; print(numba.config.OPT)")]  # fmt: skip
+    assert found == ["_OptLevel(3)\n", "_OptLevel(0)\n"]

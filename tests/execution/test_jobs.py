@@ -45,13 +45,15 @@ def test_job_script__asks_for_what_was_asked(system, tmp_path, monkeypatch):
     for expected in DIRECTIVES[system]:
         assert expected in lines
     for expected in (
-        "export OMP_NUM_THREADS=1", "export NUMBA_CPU_NAME='generic cpu'", "module load python",
+        "export OMP_NUM_THREADS=1", "export PYTHONSAFEPATH=1",
+        'scratch=$(mktemp -d "${TMPDIR:-/tmp}/simstudy-XXXXXXXXXX") || exit 1',
+        "export NUMBA_CPU_NAME='generic cpu'", "module load python",
         "export DASK_DISTRIBUTED__COMM__TIMEOUTS__TCP=11s",
     ):  # fmt: skip
         assert lines.index(expected) < len(lines) - 1
     worker = lines[-1]
     assert worker.startswith(f"{sys.executable} -m distributed.cli.dask_worker tls://SCHEDULER ")
-    assert " --nthreads 4 " in worker and ' --local-directory "${TMPDIR:-/tmp}" ' in worker
+    assert " --nthreads 4 " in worker and ' --local-directory "$scratch" ' in worker
     assert (
         " --lifetime 8100s --lifetime-stagger 450s --no-dashboard --worker-class simstudy.execution.nodes.Pageless"
         in worker
@@ -69,6 +71,7 @@ def test_array_scripts__have_a_task_for_each_share_and_a_merge(tmp_path):
     task, merge = array_scripts(design, path, store, output, Jobs(**ASKED, logs=store.folder / "logs"))
     for line in ("#SBATCH --array=1-1", "#SBATCH --partition=long", "#SBATCH --requeue", "#SBATCH -X this"):
         assert line in task.splitlines()
+    assert "export PYTHONSAFEPATH=1\n" in task and f"exec {sys.executable} -P -m simstudy run" in task
     assert f"--output '{output}' --workers 4 --share $SLURM_ARRAY_TASK_ID/1\n" in task
     assert "--array" not in merge and f"rm -rf '{store.folder}/shares' || true" in merge
     assert merge.index("simstudy merge") < merge.index("rm -rf") < merge.index("simstudy run")
@@ -235,7 +238,7 @@ def test_jobs_that_slurm_knows_no_more__are_told(code, shown, complaint, lost, m
 def test_merge_job__merges_what_there_is_and_runs(shares, merged, tmp_path, monkeypatch):
     path, calls = write_design(tmp_path), tmp_path / "calls"
     python = tmp_path / "python"
-    python.write_text(f'#!/bin/sh\necho "$3" "$@" >>{calls}\n')
+    python.write_text(f'#!/bin/sh\necho "$4" "$@" >>{calls}\n')
     python.chmod(0o755)
     monkeypatch.setattr(sys, "executable", str(python))
     store = store_of(load_design(path), tmp_path)

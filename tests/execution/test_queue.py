@@ -226,9 +226,24 @@ def test_end_of_a_task__wakes_the_client_which_looks_at_no_clock_before(monkeypa
     assert GO_ON.is_set() and len(looked) <= 4  # a client that looks every 10 ms does so thirty times
 
 
-def test_processes__are_as_many_as_asked():
+def test_processes__are_as_many_as_asked_and_import_nothing_from_folders_that_others_made(tmp_path, monkeypatch):
+    """Neither from the current one nor from one that waits in the place of Dask's."""
+    here, scratch = tmp_path / "here", tmp_path / "tmp" / "dask-scratch-space"
+    for folder in (here, scratch):
+        folder.mkdir(parents=True)
+        for name in (*sys.stdlib_module_names, "numpy", "numba", "distributed", "simstudy", "sitecustomize"):
+            (folder / f"{name}.py").write_text(f"open({str(tmp_path / 'run')!r}, 'w')")
+    scratch.chmod(0o777)
+    monkeypatch.chdir(here)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "tmp"))
+    before = list(sys.path)
     with clients.process_client(2, clients.CLOSED) as client:
         assert list(client.nthreads().values()) == [1, 1]
+        found = client.run(lambda dask_worker: (sys.path, os.stat(dask_worker.local_directory).st_mode & 0o777))
+        assert sys.path == before
+    for path, mode in found.values():
+        assert not any(str(tmp_path) in entry for entry in path) and mode & 0o077 == 0
+    assert not (tmp_path / "run").exists() and os.listdir(tmp_path / "tmp") == ["dask-scratch-space"]
 
 
 def test_threads__tell_what_a_task_raised_and_stop_at_once(monkeypatch):
