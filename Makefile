@@ -104,7 +104,6 @@ lint: $(VENV)/.dev  ## Style, and types of the public modules
 	$(BIN)/mypy
 
 docs: $(VENV)/.docs  ## Build the documentation site in outputs/site
-	$(BIN)/python simstudy/docs/language.py
 	$(BIN)/sphinx-build --quiet --fresh-env --fail-on-warning -c simstudy/docs . outputs/site
 	@echo "open outputs/site/index.html"
 

@@ -37,7 +37,7 @@ import verdicts
 
 DOCUMENTS = {path.relative_to(ROOT).as_posix(): path.read_text() for path in (
     ROOT / "README.md", *ROOT.glob("[dost]*/README.md"), *ROOT.glob("simstudy/*/README.md"),
-    *ROOT.glob("simstudy/docs/*.md"), ROOT / "tests" / "benchmarks" / "README.md",
+    *ROOT.glob("simstudy/docs/*.md"), *ROOT.glob("simstudy/C*.md"), ROOT / "tests" / "benchmarks" / "README.md",
 )}  # fmt: skip
 README, DESIGNS, RESULTS = (DOCUMENTS[name] for name in ("README.md", "designs/README.md", "outputs/README.md"))
 STUDY = "third-head"
@@ -84,7 +84,7 @@ def test_abstracts__nothing_is_left_out_in_silence():
 
 
 def test_readme__is_short():
-    assert len(README.splitlines()) <= 150
+    assert len(README.splitlines()) <= 120
 
 
 def test_own_question__is_answered_as_the_readme_says(study):
@@ -218,13 +218,6 @@ def test_tutorial__finds_what_it_says(tmp_path, monkeypatch):
     assert "0.0044 ± 0.0003" in tutorial and f"{results.verdict_estimate.values[1]:.4f}" == "0.0044"
 
 
-def test_counts_of_confirmed_verdicts__are_those_of_the_table():
-    text = " ".join(DESIGNS.split())
-    confirmed = contents.confirmed()
-    assert f"the verdicts on {len(confirmed)} claims" in text
-    assert f"name the {(confirmed.verdict != confirmed.declared).sum()} that came out other than declared" in text
-
-
 def test_quoted_verdicts__are_those_of_the_table():
     assert verdicts.filled(README, verdicts.read()) == README
 
@@ -250,9 +243,9 @@ def test_table_of_verdicts__keeps_other_confirmations_of_the_same_design_alone(m
     assert sorted(verdicts.read().claim) == ["another", "found", "found", "kept"]
 
 
-def test_reference__is_current_and_names_every_value():
-    assert "\n".join(["", *language.reference()]) in DESIGNS, "python simstudy/docs/language.py"
-    unnamed = {value for value in spelt_out(json_schema()) if f"{value}" not in DESIGNS}
+def test_reference__names_every_value():
+    reference = "\n".join(language.reference())
+    unnamed = {value for value in spelt_out(json_schema()) if f"{value}" not in reference}
     assert not unnamed and len(set(spelt_out(json_schema()))) > 150
 
 

@@ -14,7 +14,7 @@ extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.autosummary", "nu
 root_doc = "simstudy/docs/index"
 include_patterns = [
     "simstudy/docs/*.md", "designs/README.md", "outputs/README.md", "simstudy/README.md", "simstudy/*/README.md",
-    "tests/README.md", "tests/benchmarks/README.md", "simstudy/CHANGES.md",
+    "tests/README.md", "tests/benchmarks/README.md", "simstudy/CHANGES.md", "simstudy/CONTRIBUTING.md",
 ]  # fmt: skip
 exclude_patterns = [".*", "outputs/site", "outputs/*/*", "tests/*/*/*"]
 

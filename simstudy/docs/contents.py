@@ -30,7 +30,9 @@ MOST_NAMED = 4
 def studies() -> Iterator[str]:
     """Yield the gallery: each shipped study with question, sizes, a picture and its verdicts."""
     found = verdicts.read()
-    questions = dict(re.findall(r"^\| \[`(.*?)`\].*?\| (.*) \|$", language.PAGE.read_text(), flags=re.MULTILINE))
+    questions = dict(
+        re.findall(r"^\| \[`(.*?)`\].*?\| (.*) \|$", (ROOT / "designs" / "README.md").read_text(), flags=re.MULTILINE)
+    )
     for path in sorted((ROOT / "designs").glob("*.toml")):
         design = tomllib.loads(path.read_text())
         title = design["study"]["title"]
@@ -214,5 +216,5 @@ def ceilings() -> Iterator[str]:
 
 FILLED = {
     "studies": studies, "counts": counts, "others": others, "abstracts": abstracts, "commands": commands,
-    "targets": targets, "theories": theories, "ceiling": ceiling, "ceilings": ceilings,
+    "settings": language.reference, "targets": targets, "theories": theories, "ceiling": ceiling, "ceilings": ceilings,
 }  # fmt: skip
