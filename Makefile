@@ -88,8 +88,8 @@ slurm: $(VENV)/.run  ## Run a study by Slurm jobs: make slurm STUDY=name SUBMIT=
 test verify: export PYTHONDONTWRITEBYTECODE :=
 
 test: $(VENV)/.dev  ## Import contracts and the whole test suite; TESTS=--shuffle=1: files in a random order
-	$(BIN)/lint-imports
-	$(BIN)/python -m pytest -n $(CORES) --dist worksteal $(TESTS)
+	$(BIN)/lint-imports --cache-dir $(VENV)/.import_linter_cache
+	$(BIN)/python -m pytest -o cache_dir=$(VENV)/.pytest_cache -n $(CORES) --dist worksteal $(TESTS)
 
 verify: $(VENV)/.models  ## Exact moments, theories, error rates of verdicts, kills, hostile inputs, trained models (minutes)
 	$(BIN)/python -m pytest -s --timeout=1800 -m "rare or not rare" tests/verification/verify_*.py
