@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib.util
+
 from simstudy.text import control_character
 
 
@@ -16,3 +18,9 @@ def require_plain(name: str, text: str) -> None:
     """Refuse a setting that would write more than one line into a job script, or steer a terminal."""
     if found := control_character(text):
         raise UserError(f"{name} = {text!r}: must be one line of text without control characters; {found} is one")
+
+
+def require_extra(wanted: str, module: str, extra: str, otherwise: str = "") -> None:
+    """Refuse what needs a module that is not installed, and name the extra that installs it."""
+    if importlib.util.find_spec(module) is None:
+        raise UserError(f"{wanted}: {module} is not installed; pip install 'simstudy[{extra}]'{otherwise}")

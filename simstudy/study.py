@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import importlib.util
 import json
 import os
 from collections.abc import Callable, Iterable, Iterator
@@ -18,8 +17,9 @@ from threadpoolctl import threadpool_limits
 from simstudy.design.document import Design
 from simstudy.design.load import load_design
 from simstudy.design.own_code import require_word
+from simstudy.design.settings.ensembles import GradientBoostingLearner, RandomForestLearner
 from simstudy.design.written import Source, name_of, read_design
-from simstudy.errors import UserError
+from simstudy.errors import UserError, require_extra
 from simstudy.execution.clients import CLOSED, Network
 from simstudy.execution.folder import require_writable
 from simstudy.execution.jobs import Jobs
@@ -100,7 +100,7 @@ def run(
     if not isinstance(design, Design):
         design = load_design(design, profile, trust)
     require_word(planned.cell for planned in design.cells)
-    _require_references(design)
+    _require_extras(design)
     if executor == "cuda":
         _require_few_heads(design)
     store = store_of(design, output)
@@ -260,12 +260,14 @@ def _require_own_folder(design: Design, store: Store) -> None:
         raise UserError(f"{store.folder}: holds the results of {other}, whose study has the same name; {remedy}")
 
 
-def _require_references(design: Design) -> None:
-    """Refuse a design that compares with PyTorch where that is not installed: an extra, as most studies do without."""
-    wanted = any(planned.cell.estimator.reference == TORCH_REFERENCE for planned in design.cells)
-    if wanted and importlib.util.find_spec("torch") is None:
-        remedy = "install simstudy with the extra torch, or choose a profile that compares with multi_head_attention"
-        raise UserError(f'reference = "{TORCH_REFERENCE}" needs PyTorch, which is not installed; {remedy}')
+def _require_extras(design: Design) -> None:
+    """Refuse a design that needs PyTorch or scikit-learn where that is not installed."""
+    for planned in design.cells:
+        if planned.cell.estimator.reference == TORCH_REFERENCE:
+            otherwise = ", or choose a profile that compares with multi_head_attention"
+            require_extra(f'reference = "{TORCH_REFERENCE}"', "torch", "torch", otherwise)
+        if isinstance(planned.cell.estimator.learner, RandomForestLearner | GradientBoostingLearner):
+            require_extra("estimator.learner", "sklearn", "learners")
 
 
 def _require_few_heads(design: Design) -> None:

@@ -36,7 +36,10 @@ def python(installed: Path, cwd: Path, *arguments: str) -> subprocess.CompletedP
 # In one process, as each imports for seconds, and the new design with fewer replicates.  The heads of the other one
 # are in files.
 COMMANDS = """
+import sys
 from pathlib import Path
+for extra in ("dask", "distributed", "cryptography", "dask_jobqueue", "sklearn", "pyarrow", "bokeh", "torch"):
+    sys.modules[extra] = None
 from simstudy.__main__ import command
 from simstudy.design.shipped import known_designs
 print(*known_designs(), sep="\\n")
@@ -45,7 +48,7 @@ assert not list(Path().iterdir())
 assert command(["init", "my-question"]) == 0
 new = Path("my-question.toml")
 new.write_text(new.read_text().replace("0.02", "0.2").replace("population =", "# population ="))
-raise SystemExit(command(["run", "my-question.toml", "--quiet", "--executor", "serial"]))
+raise SystemExit(command(["run", "my-question.toml", "--quiet", "--workers", "1"]))
 """
 
 

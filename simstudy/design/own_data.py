@@ -22,7 +22,7 @@ from simstudy.design.settings import (
 from simstudy.design.settings.cell import Cell
 from simstudy.design.settings.records import Impossibility
 from simstudy.design.settings.rows import MAX_NUMBERS, Array
-from simstudy.errors import UserError
+from simstudy.errors import UserError, require_extra
 from simstudy.text import printable
 
 MAX_BYTES = 1 << 28
@@ -95,6 +95,7 @@ def _read(path: str, folder: Path) -> Table:
 def _shipped(name: str) -> Table:
     if name not in _SHIPPED:
         raise UserError(f"scikit-learn ships no {name!r}; choose {_listed(_SHIPPED)}")
+    require_extra(f"path = '{_PREFIX}{name}'", "sklearn", "learners")
     from sklearn import datasets
 
     found = getattr(datasets, f"load_{name}")()
@@ -220,6 +221,7 @@ def _fitted(
     regression: FittedRegression, features: Array, responses: Array, kept: np.ndarray, crossed: bool
 ) -> tuple[Array, Array]:
     """Predictions for all rows by a fit to the population, and residuals of it from fits to other parts."""
+    require_extra("regression", "sklearn", "learners")
     from sklearn.model_selection import KFold, cross_val_predict
 
     if len(kept) < 2 * FOLDS:

@@ -7,7 +7,6 @@ certificates of its own that end with it.
 from __future__ import annotations
 
 import contextlib
-import importlib.util
 import ipaddress
 import logging
 import os
@@ -22,7 +21,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from simstudy.errors import UserError
+from simstudy.errors import UserError, require_extra
 from simstudy.execution.jobs import CHILDREN, TCP_TIMEOUT, Jobs
 from simstudy.kernels.devices import cuda_problem, visible_gpus
 
@@ -69,8 +68,7 @@ class Network:
         asked = f"dashboard = {self.dashboard}"
         if not isinstance(executor, Jobs) and executor not in ("processes", "cuda"):
             raise UserError(f"{asked}: executor = {executor!r} starts no Dask scheduler; leave the dashboard out")
-        if importlib.util.find_spec("bokeh") is None:
-            raise UserError(f"{asked}: Bokeh, which draws it, is not installed; pip install 'simstudy[dashboard]'")
+        require_extra(asked, "bokeh", "dashboard")
         with socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:
@@ -321,13 +319,10 @@ def job_script(jobs: Jobs) -> str:
 
 
 def _cluster_class(jobs: Jobs) -> Any:
+    require_extra(f"system = {jobs.system!r}", "dask_jobqueue", "cluster", ", or use --array, which does without")
     handler = signal.getsignal(signal.SIGINT)
-    try:
-        import dask_jobqueue  # takes Ctrl-C for itself
-    except ImportError:
-        raise UserError(
-            "dask-jobqueue: not installed; pip install 'simstudy[cluster]', or use --array, which does without"
-        ) from None
+    import dask_jobqueue  # takes Ctrl-C for itself
+
     signal.signal(signal.SIGINT, handler)
     names = {"slurm": "SLURMCluster", "pbs": "PBSCluster", "sge": "SGECluster", "lsf": "LSFCluster"}
     return getattr(dask_jobqueue, names[jobs.system])

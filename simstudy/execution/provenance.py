@@ -48,7 +48,12 @@ def _gpu_name() -> str:
 
 
 # Looked up once: a process runs what it has imported, whatever is installed or committed while it does.
-_version = functools.cache(importlib.metadata.version)
+@functools.cache
+def _version(name: str) -> str:
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return "not installed"
 
 
 def contents(cells: Iterable[Cell]) -> dict[str, str]:

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 from threadpoolctl import threadpool_limits
 
 from simstudy.design.settings.cell import Cell
-from simstudy.errors import UserError
+from simstudy.errors import UserError, require_extra
 from simstudy.execution.clients import (
     CLOSED,
     WORKER_SECONDS,
@@ -299,6 +299,8 @@ def open_queue(
     """
     if workers is not None and (isinstance(workers, bool) or not isinstance(workers, int) or workers < 1):
         raise UserError(f"workers = {workers!r}: must be a whole number of at least 1; leave it out for all cores")
+    if executor in ("processes", "cuda") or isinstance(executor, Jobs) or "://" in str(executor):
+        require_extra(f"executor = {str(executor)!r}", "distributed", "cluster", ", or choose executor = 'threads'")
     network.require_usable(executor)
     if isinstance(executor, Jobs):
         with job_cluster(executor, network, claim) as (client, without_workers):

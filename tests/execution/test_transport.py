@@ -62,7 +62,7 @@ def test_plain_cluster__lets_a_second_user_in():
 
 
 def test_dashboard__is_on_loopback_at_the_port_asked_for(monkeypatch):
-    monkeypatch.setattr(clients.importlib.util, "find_spec", lambda name: name)
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: name)
     with clients.socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -83,8 +83,8 @@ def test_dashboard__where_there_is_none_is_refused(executor):
 
 
 def test_dashboard__needs_bokeh(monkeypatch):
-    monkeypatch.setattr(clients.importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(UserError, match=r"Bokeh, .* not installed; pip install 'simstudy\[dashboard\]'"):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(UserError, match=r"bokeh is not installed; pip install 'simstudy\[dashboard\]'"):
         Network(dashboard=8787).require_usable("processes")
 
 
