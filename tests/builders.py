@@ -13,6 +13,7 @@ from simstudy.design.load import load_design
 from simstudy.design.mistakes import DesignError
 from simstudy.design.settings import TABLE_OF
 from simstudy.design.settings.cell import Cell
+from simstudy.theory.instances import instance_numbers
 
 BASE: dict[str, Any] = {
     "n_keys": 40,
@@ -128,3 +129,8 @@ def mistakes(folder: Path, text: str, profile: str = "quick") -> str:
     with pytest.raises(DesignError) as refused:
         load_design(write_design(folder, text), profile)
     return str(refused.value)
+
+
+def numbers_of(cell: Cell, formulas: Any = instance_numbers) -> dict[str, float]:
+    """Return the numbers of the instance of a cell by formulas of the theory."""
+    return formulas(cell.instance, cell)

@@ -284,7 +284,6 @@ TAKE_ARRAYS = {
     "optimal_weights": theory.optimal_weights,
     "simplex_weights": theory.simplex_weights,
     "front_greater_weights": theory.front_greater_weights,
-    "uniform_is_optimal": theory.uniform_is_optimal,
     "effective_learners": theory.effective_learners,
     "principal_angles": principal_angles,
     "head_diversity": head_diversity,
@@ -304,8 +303,6 @@ def test_bandwidth_of_theory__is_a_number(bandwidth):
     for function in (theory.origin_correlation, theory.averaged_noise_ratio):
         with pytest.raises(ValueError, match="bandwidth"):
             function([0.5, 1.0], bandwidth)
-    with pytest.raises(ValueError, match="bandwidth"):
-        theory.correlation_floor(2, bandwidth)
 
 
 def test_head_diversity__refuses_a_bandwidth_of_zero():

@@ -208,7 +208,7 @@ def ceilings() -> Iterator[str]:
     yield "| dimension $p$ of a head | ceiling at the centre | reached by 12 heads | ceiling over queries |"
     yield "|---|---|---|---|"
     for p in (1, 4, 16, 64, 256):
-        floor = theory.correlation_floor(p, p**0.25)
+        floor = float(theory.origin_correlation(np.full(p, np.pi / 2), p**0.25))
         over_queries = float(theory.averaged_noise_ratio(np.zeros(p), p**0.25))  # of orthogonal heads it is 1
         yield f"| {p} | {1.0 / floor:.3f} | {12.0 / (1.0 + 11.0 * floor) * floor:.0%} | {over_queries:.3f} |"
     yield ""

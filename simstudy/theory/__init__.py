@@ -10,32 +10,25 @@ What answers which question:
   the covariance of their logits.
 - What follows for the ensemble? :func:`predicted_measures` averaged over queries, :func:`measures_by_query` at each;
   :func:`predicted_measure_errors` and :func:`measure_errors_by_query` bound the numerical error of exact theory.
-- How does the correlation of two heads depend on their principal angles? :func:`origin_correlation` and its floor
-  :func:`correlation_floor` at x = 0, where one head has the :func:`origin_variance`; :func:`noise_ratio` at any query
-  and :func:`averaged_noise_ratio` over queries; for dot-product logits :func:`dot_product_correlation` and
-  :func:`averaged_dot_product_correlation`.
+- How does the correlation of two heads depend on their principal angles? :func:`origin_correlation` at x = 0;
+  :func:`noise_ratio` at any query and :func:`averaged_noise_ratio` over queries; for dot-product logits
+  :func:`dot_product_correlation` and :func:`averaged_dot_product_correlation`.
 - Which weights of the heads are best? :func:`error_moments` of a prediction, then :func:`optimal_weights` of sum 1,
-  :func:`simplex_weights`, :func:`front_greater_weights` or :func:`unconstrained_weights`; :func:`uniform_is_optimal`
-  says when the average cannot be beaten.  :func:`risk`, :func:`mean_squared_error` and :func:`effective_learners`
-  evaluate any weights, such as :func:`uniform_weights`, :func:`sum_weights`, :func:`geometric_weights` and
-  :func:`fibonacci_weights`.
+  :func:`simplex_weights`, :func:`front_greater_weights` or :func:`unconstrained_weights`.  :func:`risk`,
+  :func:`mean_squared_error` and :func:`effective_learners` evaluate any weights.
 - How should a budget D = H p be split into heads and dimensions? :func:`predicted_allocations` under a :class:`Policy`,
   :func:`optimal_allocation` among them; queries from :func:`quasi_random_queries`.  How fast does the best dimension
   grow with ln n in the end? :func:`limiting_slope`.
 - What of other mechanisms than softmax? :func:`compact_leading_order` for compact kernels of fixed bandwidth, whose
-  windows are empty at the :func:`empty_window_rate`; :func:`tuned_risk_ratio` of Gaussian to compact kernels, from
-  :func:`gaussian_constants` and :func:`compact_constants`;
+  windows are empty at the :func:`empty_window_rate`; :func:`tuned_risk_ratio` of Gaussian to compact kernels;
   :func:`merged_leading_order` for keys that are merged in chunks; :func:`product_head`, the one head that a product of
   kernels is.
-- Which numbers of random instances have a formula? :func:`instance_numbers`, among them the :func:`noise_factor` of
-  hidden states of logits; for large numbers :func:`instance_leading_order`, with errors of best masks,
-  :func:`nearest_sum_error` and :func:`best_average_error`, and how fast these fall, :func:`nearest_sum_rate` and
-  :func:`best_average_rate`; of many heads the :func:`largest_entry_error`, and the :func:`needed_units` with which none
-  errs by more than a tolerance, from the :func:`missed_share` of one, and its :func:`needed_width_rate`.
 - What are the regression function and the noise variance of a design? :func:`regression_function` and
   :func:`noise_variance`, as a :class:`Function` with closed Gaussian expectations.
 """
 
+# Formulas of systems are found by the type of a record.
+from simstudy.theory import systems as systems
 from simstudy.theory.allocation import (
     Allocation,
     Policy,
@@ -47,31 +40,15 @@ from simstudy.theory.allocation import (
 from simstudy.theory.closed_forms import (
     averaged_dot_product_correlation,
     averaged_noise_ratio,
-    correlation_floor,
     dot_product_correlation,
     noise_ratio,
     origin_correlation,
-    origin_variance,
 )
-from simstudy.theory.compact_kernels import compact_leading_order, empty_window_rate
+from simstudy.theory.compact_kernels import compact_leading_order, empty_window_rate, tuned_risk_ratio
 from simstudy.theory.exact.logits import LogitMoments, logit_moments
 from simstudy.theory.exact.moments import ExactPrediction, exact_moments
 from simstudy.theory.functions import Function, noise_variance, regression_function
-from simstudy.theory.given_weights import (
-    effective_learners,
-    fibonacci_weights,
-    geometric_weights,
-    sum_weights,
-    uniform_weights,
-)
-from simstudy.theory.instances import instance_leading_order, instance_numbers
 from simstudy.theory.leading import Prediction, damped_leading_order, leading_order, product_head
-from simstudy.theory.local_constant import (
-    KernelConstants,
-    compact_constants,
-    gaussian_constants,
-    tuned_risk_ratio,
-)
 from simstudy.theory.masked import masked
 from simstudy.theory.measures import (
     measure_errors_by_query,
@@ -80,20 +57,10 @@ from simstudy.theory.measures import (
     predicted_measures,
 )
 from simstudy.theory.merged_keys import merged_leading_order
-from simstudy.theory.systems.hopfield import noise_factor
-from simstudy.theory.systems.masks import (
-    best_average_error,
-    best_average_rate,
-    largest_entry_error,
-    missed_share,
-    nearest_sum_error,
-    nearest_sum_rate,
-    needed_units,
-    needed_width_rate,
-)
 from simstudy.theory.weighting import (
     ErrorMoments,
     Weighting,
+    effective_learners,
     error_moments,
     front_greater_weights,
     mean_squared_error,
@@ -101,7 +68,6 @@ from simstudy.theory.weighting import (
     risk,
     simplex_weights,
     unconstrained_weights,
-    uniform_is_optimal,
 )
 
 __all__ = [
@@ -109,31 +75,20 @@ __all__ = [
     "ErrorMoments",
     "ExactPrediction",
     "Function",
-    "KernelConstants",
     "LogitMoments",
     "Policy",
     "Prediction",
     "Weighting",
     "averaged_dot_product_correlation",
     "averaged_noise_ratio",
-    "best_average_error",
-    "best_average_rate",
-    "compact_constants",
     "compact_leading_order",
-    "correlation_floor",
     "damped_leading_order",
     "dot_product_correlation",
     "effective_learners",
     "empty_window_rate",
     "error_moments",
     "exact_moments",
-    "fibonacci_weights",
     "front_greater_weights",
-    "gaussian_constants",
-    "geometric_weights",
-    "instance_leading_order",
-    "instance_numbers",
-    "largest_entry_error",
     "leading_order",
     "limiting_slope",
     "logit_moments",
@@ -142,18 +97,11 @@ __all__ = [
     "measure_errors_by_query",
     "measures_by_query",
     "merged_leading_order",
-    "missed_share",
-    "nearest_sum_error",
-    "nearest_sum_rate",
-    "needed_units",
-    "needed_width_rate",
-    "noise_factor",
     "noise_ratio",
     "noise_variance",
     "optimal_allocation",
     "optimal_weights",
     "origin_correlation",
-    "origin_variance",
     "predicted_allocations",
     "predicted_measure_errors",
     "predicted_measures",
@@ -162,9 +110,6 @@ __all__ = [
     "regression_function",
     "risk",
     "simplex_weights",
-    "sum_weights",
     "tuned_risk_ratio",
     "unconstrained_weights",
-    "uniform_is_optimal",
-    "uniform_weights",
 ]

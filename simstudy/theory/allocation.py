@@ -15,10 +15,6 @@ from simstudy.design.settings import Bandwidth, Data, Estimator, FixedBandwidth,
 from simstudy.design.settings.cell import Cell
 from simstudy.theory.closed_forms import averaged_noise_ratio
 from simstudy.theory.functions import Array
-from simstudy.theory.given_weights import (
-    sum_weights,
-    uniform_weights,
-)
 from simstudy.theory.leading import Prediction, leading_order
 from simstudy.theory.measures import predicted_measures
 from simstudy.theory.weighting import (
@@ -223,7 +219,7 @@ def _outcome(cell: Cell, projections: Array, queries: Array, combination: str) -
     for heads in projections:
         prediction = leading_order(cell, heads, heads, queries)
         reasons.append(prediction.reason)
-        weights = sum_weights(len(heads)) if prediction.reason else _weights(combination, prediction)
+        weights = np.ones(len(heads)) if prediction.reason else _weights(combination, prediction)
         measures = predicted_measures(prediction, weights)
         rows.append([measures[name] for name in ("mse", "squared_bias", "ensemble_variance")])
     return _Outcome(np.array(rows), next(filter(None, reasons), ""))
@@ -232,9 +228,9 @@ def _outcome(cell: Cell, projections: Array, queries: Array, combination: str) -
 def _weights(combination: str, prediction: Prediction) -> Array:
     n_heads = prediction.bias.shape[1]
     if combination == "uniform":
-        return uniform_weights(n_heads)
+        return np.full(n_heads, 1 / n_heads)
     if combination == "sum":
-        return sum_weights(n_heads)
+        return np.ones(n_heads)
     moments = error_moments(prediction)
     if combination == "optimal":
         return optimal_weights(moments.errors).weights

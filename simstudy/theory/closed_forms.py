@@ -1,10 +1,8 @@
 """Noise correlation of two heads as a function of their principal angles, at leading order in n.
 
-Throughout: standard normal keys in R^d, orthonormal projections of dimension p shared by queries and keys, kappa = 1 /
-(1 + b^2), principal angles t_j in radians along the last axis (p,).  "Noise" is the part of a covariance that
-homoscedastic noise causes; a signal adds its own part, which may be negative.
-
-All follow from E exp(-(X - x)'A(X - x) / 2) = det(I + A)^(-1/2) exp(-x'A (I + A)^-1 x / 2).
+Throughout: standard normal keys in R^d, orthonormal projections of dimension p shared by queries and keys, principal
+angles in radians along the last axis (p,).  "Noise" is the part of a covariance that homoscedastic noise causes; a
+signal adds its own part, which may be negative.
 """
 
 from __future__ import annotations
@@ -18,11 +16,10 @@ Array = NDArray[np.float64]
 
 
 def origin_correlation(angles: ArrayLike, bandwidth: float) -> Array:
-    """Noise correlation at the query x = 0, distance logits: prod_j [(1 - kappa^2) / (1 - kappa^2 cos^2 t_j)]^(1/2).
+    """Noise correlation at the query x = 0, distance logits.
 
-    Formula :eq:`origin-correlation`.
-
-    Equal to prod_j (1 + sin^2 t_j / (b^2 (b^2 + 2)))^(-1/2), the form computed: it keeps its digits as b -> 0.
+    Formula :eq:`origin-correlation`, in the form that keeps its digits as b -> 0; of orthogonal heads that is the floor
+    :eq:`correlation-floor`, since they share every noise draw.
 
     Parameters
     ----------
@@ -41,59 +38,10 @@ def origin_correlation(angles: ArrayLike, bandwidth: float) -> Array:
     return np.prod(1 + excess, axis=-1) ** -0.5
 
 
-def correlation_floor(head_dim: int, bandwidth: float) -> float:
-    """Noise correlation of orthogonal heads at x = 0, distance logits: (1 - kappa^2)^(p/2).
-
-    Formula :eq:`correlation-floor`.
-
-    Not 0, because orthogonal heads share every noise draw.
-
-    Parameters
-    ----------
-    head_dim : int
-        Dimension p of a head, at least 1.
-    bandwidth : float
-        b > 0, in units of the standard deviation of the keys.
-
-    Returns
-    -------
-    float
-        In (0, 1).
-    """
-    kappa = 1 / (1 + real_number("bandwidth", bandwidth) ** 2)
-    return (1 - kappa**2) ** (head_dim / 2)
-
-
-def origin_variance(n_keys: int, head_dim: int, bandwidth: float) -> float:
-    """Variance of a head at x = 0 under noise of variance 1, distance logits: 1/n_eff, n_eff = n (E K)^2 / E K^2.
-
-    Formula :eq:`origin-variance`.
-
-    Parameters
-    ----------
-    n_keys : int
-        n.
-    head_dim : int
-        Dimension p of a head, at least 1.
-    bandwidth : float
-        b > 0, in units of the standard deviation of the keys.
-
-    Returns
-    -------
-    float
-        In units of the variance of the noise.
-    """
-    middle = np.zeros(head_dim)
-    return float(noise_ratio(middle, middle, middle, bandwidth)) / n_keys
-
-
 def noise_ratio(first: ArrayLike, second: ArrayLike, angles: ArrayLike, bandwidth: float) -> Array:
-    """R_hg(x) = E[K_h K_g] / (E K_h E K_g) = lim n Cov / sigma^2 of pure-noise heads, distance logits, any query.
+    """R_hg(x) = lim n Cov / sigma^2 of pure-noise heads, distance logits, any query.
 
-    Formula :eq:`noise-ratio`.
-
-    prod_j (1 - kappa^2 c_j^2)^(-1/2) exp{-[(B(a_j^2 + b_j^2) - 2 c_j a_j b_j)/(B^2 - c_j^2) - (a_j^2 + b_j^2)/B] / 2}
-    with B = 1 + b^2, c_j = cos t_j and a_j, b_j the coordinates of x on the j-th pair of principal vectors.
+    Formula :eq:`noise-ratio`; at x = 0 that of :eq:`origin-variance`.
 
     Parameters
     ----------
@@ -121,8 +69,7 @@ def averaged_noise_ratio(angles: ArrayLike, bandwidth: float, query_scale: float
 
     Formula :eq:`averaged-noise-ratio`.
 
-    prod_j [(1 - c^2/B^2) (1 - s^2 c (1 + c) / (B (B + c))) (1 + s^2 c (1 - c) / (B (B - c)))]^(-1/2): 1 for orthogonal
-    heads at every bandwidth.  The average is over covariances, not over correlations.
+    1 for orthogonal heads at every bandwidth.  The average is over covariances, not over correlations.
 
     Parameters
     ----------
@@ -146,7 +93,7 @@ def averaged_noise_ratio(angles: ArrayLike, bandwidth: float, query_scale: float
 
 
 def dot_product_correlation(first: ArrayLike, second: ArrayLike, covariance: ArrayLike) -> Array:
-    """Noise correlation under dot-product logits, keys N(0, S): exp(-(k_h - k_g)' S (k_h - k_g) / 2).
+    """Noise correlation under dot-product logits, keys N(0, S).
 
     Formula :eq:`dot-product-correlation`.
 
@@ -169,7 +116,7 @@ def dot_product_correlation(first: ArrayLike, second: ArrayLike, covariance: Arr
 
 
 def averaged_dot_product_correlation(angles: ArrayLike, temperature: float) -> Array:
-    """Average of :func:`dot_product_correlation` over queries x ~ N(0, I): prod_j (1 + sin^2 t_j / tau^2)^-1.
+    """Average of :func:`dot_product_correlation` over queries x ~ N(0, I).
 
     Formula :eq:`averaged-dot-product-correlation`.
 

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import scipy
+from scipy.special import gammaln
 
 from simstudy.design.settings import (
     CompactNormaliser,
@@ -194,3 +195,33 @@ def _leading_reason(cell: Cell, kernel: Kernel | None, projections: Array, queri
     if any(min(np.abs(overlap).max(), np.abs(overlap - identity).max()) > _SAME for overlap in overlaps):
         return "compact kernels: derived for heads that are aligned or orthogonal"
     return _keys_reason(cell)
+
+
+def tuned_risk_ratio(head_dim: int, power: int) -> float:
+    """Least asymptotic risk of Gaussian kernels over that of (1 − |u|²)_+^r, each at its own best bandwidth.
+
+    Formula :eq:`tuned-risk`.
+
+    Parameters
+    ----------
+    head_dim : int
+        Dimension p of a head, at least 1.
+    power : int
+        r of the compact kernel, at least 1: Epanechnikov's, the biweight, the triweight (arXiv 2601.22766).
+
+    Returns
+    -------
+    float
+        At least 1 where the compact kernel is the better one.
+    """
+    second_moment, roughness = _compact_constants(head_dim, power)
+    gaussian_roughness = (4 * np.pi) ** (-head_dim / 2)
+    return float((second_moment**-head_dim * (gaussian_roughness / roughness) ** 2) ** (2 / (head_dim + 4)))
+
+
+def _compact_constants(head_dim: int, power: int) -> tuple[float, float]:
+    """Return μ₂ and R of (1 − |u|²)_+^r of integral 1 on R^p: formula :eq:`compact-constants`."""
+    half = head_dim / 2
+    log_norm = gammaln(half + power + 1) - half * np.log(np.pi) - gammaln(power + 1)
+    log_roughness = 2 * log_norm + half * np.log(np.pi) + gammaln(2 * power + 1) - gammaln(half + 2 * power + 1)
+    return 1 / (head_dim + 2 * power + 2), float(np.exp(log_roughness))

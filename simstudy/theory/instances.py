@@ -9,44 +9,12 @@ from simstudy.design.settings.cell import Cell
 
 
 @singledispatch
-def exact_numbers(instance: Instance | None, cell: Cell) -> dict[str, float]:
-    """Return the numbers of an instance that a formula gives without a simulation, by name."""
+def instance_numbers(instance: Instance | None, cell: Cell) -> dict[str, float]:
+    """Numbers of the random instance of a cell that a formula gives at any size, by name."""
     return {}
 
 
 @singledispatch
-def leading_numbers(instance: Instance | None, cell: Cell) -> dict[str, float]:
-    """Return the numbers of an instance for which there is a formula for many numbers, by name."""
+def instance_leading_order(instance: Instance | None, cell: Cell) -> dict[str, float]:
+    """Numbers of the random instance of a cell that have a formula for large sizes, by name."""
     return {}
-
-
-def instance_numbers(cell: Cell) -> dict[str, float]:
-    """Numbers of the random instances of a cell that a formula gives without a simulation, by name.
-
-    Parameters
-    ----------
-    cell : Cell
-        The cell of a design, one of ``Design.cells``.
-
-    Returns
-    -------
-    dict of float
-        Empty for systems without such a formula.
-    """
-    return exact_numbers(cell.instance, cell)
-
-
-def instance_leading_order(cell: Cell) -> dict[str, float]:
-    """Numbers of the random instances of a cell for which there is a formula for many numbers, by name.
-
-    Parameters
-    ----------
-    cell : Cell
-        The cell of a design, one of ``Design.cells``.
-
-    Returns
-    -------
-    dict of float
-        Empty for systems without such a formula.
-    """
-    return leading_numbers(cell.instance, cell)

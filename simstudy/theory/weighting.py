@@ -7,17 +7,14 @@ Index legend: h, g head; q query; k length of a prefix of heads.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
-import scipy
 from numpy.typing import ArrayLike
 
 from simstudy.arguments import real_array
 from simstudy.theory.exact.moments import ExactPrediction
 from simstudy.theory.functions import Array
-from simstudy.theory.given_weights import uniform_weights
 from simstudy.theory.leading import Prediction
 from simstudy.weights import affine, front_greater, least_squares, simplex
 
@@ -191,18 +188,13 @@ def simplex_weights(error_moment: ArrayLike) -> Weighting:
     return _constrained(matrix, simplex(_lifted(matrix)))
 
 
-def front_greater_weights(error_moment: ArrayLike, max_square_sum: float = 1.0) -> Weighting:
-    """Minimise a'Ea over a_1 >= ... >= a_H >= 0, sum_h a_h = 1, sum_h a_h^2 <= C.
-
-    Non-increasing weights are the mixtures of uniform weights on the first k heads, again a simplex; the bound on
-    sum a^2 adds a multiplier of the identity to E, in which sum a^2 falls monotonically.
+def front_greater_weights(error_moment: ArrayLike) -> Weighting:
+    """Minimise a'Ea over a_1 >= ... >= a_H >= 0, sum_h a_h = 1.
 
     Parameters
     ----------
     error_moment : (H, H) array
         As in :func:`optimal_weights`, heads in the order in which the weights must not rise.
-    max_square_sum : float
-        C, at least 1/H; 1 is no bound.
 
     Returns
     -------
@@ -212,18 +204,10 @@ def front_greater_weights(error_moment: ArrayLike, max_square_sum: float = 1.0) 
     Raises
     ------
     ValueError
-        If C < 1/H, which no weights satisfy, or as in :func:`optimal_weights`.
+        As in :func:`optimal_weights`.
     """
     matrix = _checked(error_moment)
-    n_heads = len(matrix)
-    if max_square_sum < 1 / n_heads * (1 - RANK_TOLERANCE):
-        raise ValueError(f"max_square_sum is {max_square_sum:g}, but weights of {n_heads} heads reach 1/{n_heads} only")
-    lifted = _lifted(matrix)
-
-    def weights(multiplier: float) -> Array:
-        return front_greater(lifted + multiplier * np.eye(n_heads))
-
-    return _constrained(matrix, _within(weights, max_square_sum, n_heads))
+    return _constrained(matrix, front_greater(_lifted(matrix)))
 
 
 def unconstrained_weights(moments: ErrorMoments) -> Weighting:
@@ -255,23 +239,23 @@ def unconstrained_weights(moments: ErrorMoments) -> Weighting:
     return Weighting(weights, mean_squared_error(weights, moments), rank, reason)
 
 
-def uniform_is_optimal(error_moment: ArrayLike, tolerance: float = 1e-9) -> bool:
-    """Whether 1/H minimises a'Ea over sum_h a_h = 1: if and only if the rows of E have equal sums.
+def effective_learners(weights: ArrayLike) -> float:
+    """(sum a)^2 / sum a^2 (Kish 1965): 1 / sum a^2 for weights that sum to 1, and H for equal ones.
+
+    Formula :eq:`effective-learners`.
 
     Parameters
     ----------
-    error_moment : (H, H) array
-        E e_h e_g; symmetric, positive semidefinite.
-    tolerance : float
-        Largest difference of row sums, relative to the largest sum of absolute values in a row.
+    weights : (H,) array
+        a_h, of any sum.
 
     Returns
     -------
-    bool
-        Whether no weights of sum 1 have a smaller risk.
+    float
+        From 1 to H where no weight is negative.
     """
-    matrix = _checked(error_moment)
-    return bool(np.ptp(matrix.sum(axis=1)) <= tolerance * np.abs(matrix).sum(axis=1).max())
+    a = real_array("weights", weights).astype(float)
+    return float(a.sum() ** 2 / np.sum(a**2))
 
 
 def _checked(matrix: ArrayLike) -> Array:
@@ -297,25 +281,6 @@ def _lifted(matrix: Array) -> Array:
     trace = np.trace(matrix)
     scaled = matrix / trace if trace > 0 else matrix
     return scaled + (_RIDGE * np.eye(len(matrix)) if _rank(matrix) < len(matrix) else 0.0)
-
-
-def _within(weights: Callable[[float], Array], max_square_sum: float, n_heads: int) -> Array:
-    """Weights at the smallest multiplier for which their sum of squares is within the bound."""
-
-    def excess(log_multiplier: float) -> float:
-        return float(np.sum(weights(np.exp(log_multiplier)) ** 2)) - max_square_sum
-
-    if np.sum(weights(0.0) ** 2) <= max_square_sum * (1 + RANK_TOLERANCE):
-        return weights(0.0)
-    # Only the uniform weights attain 1/H, at an infinite multiplier.
-    if max_square_sum <= (1 + RANK_TOLERANCE) / n_heads:
-        return uniform_weights(n_heads)
-    lower, upper = np.log(_RIDGE), 0.0
-    if excess(lower) <= 0:
-        return weights(np.exp(lower))
-    while excess(upper) > 0:
-        upper += 2.0
-    return weights(np.exp(scipy.optimize.brentq(excess, lower, upper, xtol=1e-13)))
 
 
 def _constrained(matrix: Array, weights: Array) -> Weighting:

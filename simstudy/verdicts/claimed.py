@@ -9,10 +9,22 @@ import numpy as np
 
 from simstudy import theory
 from simstudy.design.formulas import Formula
+from simstudy.design.settings.ensembles import FibonacciCombination, GeometricCombination, weights_of
+from simstudy.theory.systems import masks
+from simstudy.theory.systems.hopfield import noise_factor
 
 
 def _dot_product_floor(length: float) -> float:
     return float(theory.dot_product_correlation([length, 0.0], [0.0, length], np.eye(2)))
+
+
+def _correlation_floor(head_dim: int, bandwidth: float) -> float:
+    return float(theory.origin_correlation(np.full(head_dim, np.pi / 2), bandwidth))
+
+
+def _origin_variance(n_keys: int, head_dim: int, bandwidth: float) -> float:
+    middle = np.zeros(head_dim)
+    return float(theory.noise_ratio(middle, middle, middle, bandwidth)) / n_keys
 
 
 def _query_averaged_heads(n_heads: int, head_dim: int, bandwidth: float) -> float:
@@ -22,26 +34,26 @@ def _query_averaged_heads(n_heads: int, head_dim: int, bandwidth: float) -> floa
 
 
 def _fibonacci_learners(n_heads: int) -> float:
-    return theory.effective_learners(theory.fibonacci_weights(n_heads))
+    return theory.effective_learners(np.array(weights_of(FibonacciCombination(rule="fibonacci"), n_heads)))
 
 
 def _geometric_learners(n_heads: int, ratio: float) -> float:
-    return theory.effective_learners(theory.geometric_weights(n_heads, ratio))
+    return theory.effective_learners(np.array(weights_of(GeometricCombination(rule="geometric", ratio=ratio), n_heads)))
 
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     "tuned_risk_ratio": theory.tuned_risk_ratio,
-    "correlation_floor": theory.correlation_floor,
-    "origin_variance": theory.origin_variance,
+    "correlation_floor": _correlation_floor,
+    "origin_variance": _origin_variance,
     "dot_product_floor": _dot_product_floor,
     "query_averaged_heads": _query_averaged_heads,
     "limiting_slope": theory.limiting_slope,
     "fibonacci_learners": _fibonacci_learners,
     "geometric_learners": _geometric_learners,
-    "noise_factor": theory.noise_factor,
-    "nearest_sum_rate": theory.nearest_sum_rate,
-    "needed_width_rate": theory.needed_width_rate,
-    "best_average_rate": theory.best_average_rate,
+    "noise_factor": noise_factor,
+    "nearest_sum_rate": masks.nearest_sum_rate,
+    "needed_width_rate": masks.needed_width_rate,
+    "best_average_rate": masks.best_average_rate,
 }
 """What evaluates each formula; its parameters are the fields of the record."""
 

@@ -19,8 +19,6 @@ from simstudy.theory import (
     compact_leading_order,
     empty_window_rate,
     exact_moments,
-    instance_leading_order,
-    instance_numbers,
     leading_order,
     masked,
     measure_errors_by_query,
@@ -31,6 +29,7 @@ from simstudy.theory import (
     product_head,
     weighting,
 )
+from simstudy.theory.instances import instance_leading_order, instance_numbers
 from simstudy.theory.leading import Prediction
 
 Moments = dict[str, Prediction | ExactPrediction]
@@ -116,7 +115,8 @@ def _numbers(name: str, cell: Cell) -> Theory:
             return Theory({}, {}, {}, {}, "the rate of empty windows is that of queries which see all keys")
         rate, reason = empty_window_rate(cell, query_projections(cell), query_points(cell))
         return Theory({"failure_rate": rate}, {}, {}, {}, reason)
-    numbers = instance_numbers(cell) if name == "exact" else instance_leading_order(cell)
+    formula = instance_numbers if name == "exact" else instance_leading_order
+    numbers = formula(cell.instance, cell)
     return Theory(numbers, {}, {}, {}, "" if numbers else f"no {name} formula for {cell.instance.label} here")
 
 

@@ -37,7 +37,6 @@ def test_distance_forms_follow_from_the_general_formula(angles, bandwidth):
     noise = scaled_noise(heads, queries, "distance", bandwidth)
     ratio = cf.noise_ratio(queries @ heads[0], queries @ heads[1], angles, bandwidth)
     np.testing.assert_allclose(ratio, noise[:, 0, 1], rtol=1e-10)
-    assert cf.origin_variance(100, len(angles), bandwidth) == pytest.approx(noise[0, 0, 0] / 100, rel=1e-10)
     correlation = noise[0, 0, 1] / noise[0, 0, 0]
     np.testing.assert_allclose(cf.origin_correlation(angles, bandwidth), correlation, rtol=1e-10)
 
@@ -64,7 +63,7 @@ def test_origin_correlation_runs_from_one_to_the_floor():
     for bandwidth in (1e-3, 0.5, 4.0):
         assert cf.origin_correlation(np.zeros(3), bandwidth) == 1.0
         orthogonal = cf.origin_correlation(np.full(3, np.pi / 2), bandwidth)
-        assert orthogonal == pytest.approx(cf.correlation_floor(3, bandwidth), rel=1e-9)
+        assert orthogonal == pytest.approx((1 - (1 + bandwidth**2) ** -2) ** 1.5, rel=1e-9)
         # Concentrated overlap is worse than the same overlap spread out.
         spread, concentrated = cf.origin_correlation(np.radians([[45.0, 45.0], [0.0, 90.0]]), bandwidth)
         assert orthogonal < spread < concentrated < 1

@@ -6,11 +6,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from builders import minimal_cell
+from builders import minimal_cell, numbers_of
+from scipy.integrate import quad
+from scipy.special import gamma
 
 from simstudy.data.heads import key_projections, query_points, query_projections
 from simstudy.design.load import load_design
-from simstudy.theory import compact_leading_order, empty_window_rate, instance_numbers
+from simstudy.theory import compact_leading_order, empty_window_rate, tuned_risk_ratio
+from simstudy.theory.compact_kernels import _compact_constants
 
 DESIGN = Path(__file__).parents[2] / "designs" / "compact-kernels.toml"
 COMPACT = {"kind": "compact", "power": 2, "window": 2.5}
@@ -121,4 +124,22 @@ def test_windows_of_the_design__give_kernels_one_effective_sample_size():
 
 
 def test_numbers_without_a_formula__are_left_out():
-    assert instance_numbers(minimal_cell(instance={"kind": "normaliser", "power": 1})) == {}
+    assert numbers_of(minimal_cell(instance={"kind": "normaliser", "power": 1})) == {}
+
+
+@pytest.mark.parametrize("p", [1, 2, 4, 8])
+@pytest.mark.parametrize("power", [1, 2, 3])
+def test_constants_of_compact_kernels_are_their_integrals(p, power):
+    surface = 2 * np.pi ** (p / 2) / gamma(p / 2)
+
+    def integral(exponent, moment):
+        return surface * quad(lambda u: (1 - u**2) ** exponent * u ** (p - 1 + moment), 0, 1)[0]
+
+    (second_moment, roughness), mass = _compact_constants(p, power), integral(power, 0)
+    assert second_moment == pytest.approx(integral(power, 2) / p / mass, rel=1e-10)
+    assert roughness == pytest.approx(integral(2 * power, 0) / mass**2, rel=1e-10)
+
+
+@pytest.mark.parametrize(("p", "ratio"), [(1, 1.041), (2, 1.082), (4, 1.155), (8, 1.265)])
+def test_gaussian_kernel_costs_what_is_published_against_epanechnikov(p, ratio):
+    assert tuned_risk_ratio(p, 1) == pytest.approx(ratio, abs=6e-4)

@@ -11,8 +11,8 @@ import pytest
 from simstudy import theory
 
 FOR_USERS = (
-    "allocation", "closed_forms", "compact_kernels", "exact.logits", "exact.moments", "leading", "local_constant",
-    "measures", "weighting",
+    "allocation", "closed_forms", "compact_kernels", "exact.logits", "exact.moments", "leading", "measures",
+    "weighting",
 )  # fmt: skip
 
 

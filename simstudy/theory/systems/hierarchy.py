@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 from simstudy.design.settings import AutoregressiveKeys, GaussianKeys, HeteroscedasticNoise, Linear
 from simstudy.design.settings.cell import Cell
 from simstudy.design.settings.systems.hierarchy import ResolutionInstance, ScoreKernelInstance
-from simstudy.theory.instances import exact_numbers
+from simstudy.theory.instances import instance_numbers
 
 
-@exact_numbers.register
+@instance_numbers.register
 def score_kernel(instance: ScoreKernelInstance, cell: Cell) -> dict[str, float]:
     """Signs of the eigenvalues of the mixed scores, and the share of the symmetric part.
 
@@ -32,7 +32,7 @@ def score_kernel(instance: ScoreKernelInstance, cell: Cell) -> dict[str, float]:
     return numbers
 
 
-@exact_numbers.register
+@instance_numbers.register
 def resolution(instance: ResolutionInstance, cell: Cell) -> dict[str, float]:
     """Error of chunk means of m(x) = Σ c_j x_j: |c|²(1 − Σ_{k,l} γ(k − l)/w²), and the noise σ²/w that they keep."""
     data = cell.data

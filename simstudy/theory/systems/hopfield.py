@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from simstudy.design.settings.cell import Cell
 from simstudy.design.settings.systems.hopfield import HopfieldNoiseInstance
-from simstudy.theory.instances import exact_numbers
+from simstudy.theory.instances import instance_numbers
 
 
-@exact_numbers.register
+@instance_numbers.register
 def hopfield_noise(instance: HopfieldNoiseInstance, cell: Cell) -> dict[str, float]:
     """Numbers of the instance ``hopfield_noise``."""
     return {"noise_factor": noise_factor(instance.memory, instance.layers, instance.persistence)}
@@ -16,23 +16,7 @@ def hopfield_noise(instance: HopfieldNoiseInstance, cell: Cell) -> dict[str, flo
 def noise_factor(memory: float, layers: int, persistence: float = 0.0) -> float:
     """Variance of noise in the hidden state of the last layer over that in the logits of one layer.
 
-    Formula :eq:`noise-factor`.
-
-    (1 - a)/(1 + a) for many layers; noise that any two layers share is not reduced.
-
-    Parameters
-    ----------
-    memory : float
-        a in [0, 1).
-    layers : int
-        l, at least 1.
-    persistence : float
-        Correlation of the noise of any two layers.
-
-    Returns
-    -------
-    float
-        In (0, 1].
+    Formula :eq:`noise-factor`, of noise with a correlation between any two layers (persistence), which nothing reduces.
     """
     former = memory ** (2 * (layers - 1))
     independent = former + (1.0 - former) * (1.0 - memory) / (1.0 + memory)

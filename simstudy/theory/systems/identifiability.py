@@ -10,10 +10,10 @@ import numpy as np
 from simstudy.design.settings import HeteroscedasticNoise
 from simstudy.design.settings.cell import Cell
 from simstudy.design.settings.systems.identifiability import HeadRecoveryInstance, LayerNormInstance
-from simstudy.theory.instances import exact_numbers
+from simstudy.theory.instances import instance_numbers
 
 
-@exact_numbers.register
+@instance_numbers.register
 def head_recovery(instance: HeadRecoveryInstance, cell: Cell) -> dict[str, float]:
     """Nullity of the sum of heads, and the error of recovering them.
 
@@ -38,7 +38,7 @@ def head_recovery(instance: HeadRecoveryInstance, cell: Cell) -> dict[str, float
     return numbers
 
 
-@exact_numbers.register
+@instance_numbers.register
 def layer_norm(instance: LayerNormInstance, cell: Cell) -> dict[str, float]:
     """Affine rank after layer normalisation LN(X) = D X P, D positive and diagonal, P = I − 11'/d.
 

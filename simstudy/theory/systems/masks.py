@@ -23,7 +23,7 @@ from simstudy.design.settings.systems.masks import (
     MaskedHeadsInstance,
     RandomHeadsInstance,
 )
-from simstudy.theory.instances import exact_numbers, leading_numbers
+from simstudy.theory.instances import instance_leading_order, instance_numbers
 from simstudy.theory.leading import NEXT_TERM_LIMIT
 
 Array = NDArray[np.float64]
@@ -43,7 +43,7 @@ _FARTHEST = 12.0
 _ERRORS = np.linspace(-40.0, 10.0, 401)
 
 
-@exact_numbers.register
+@instance_numbers.register
 def random_heads(instance: RandomHeadsInstance, cell: Cell) -> dict[str, float]:
     """Numbers of the instance ``random_heads`` that are exact: the error of the average of all heads."""
     variance = instance.correlation + (1.0 - instance.correlation) / cell.heads.n_heads
@@ -52,7 +52,7 @@ def random_heads(instance: RandomHeadsInstance, cell: Cell) -> dict[str, float]:
     return {"log_average_error": float(0.5 * (special.digamma(half) - np.log(half) + np.log(variance)))}
 
 
-@leading_numbers.register
+@instance_leading_order.register
 def masked_head(instance: MaskedHeadInstance, cell: Cell) -> dict[str, float]:
     """Numbers of the instance ``masked_head``: the distance of an entry from the nearest subset sum."""
     numbers = instance.width // cell.data.n_features
@@ -60,7 +60,7 @@ def masked_head(instance: MaskedHeadInstance, cell: Cell) -> dict[str, float]:
     return _where_little_is_left("log_entry_error", error, left_of_nearest_sum(numbers, instance.scale))
 
 
-@leading_numbers.register
+@instance_leading_order.register
 def best_subset(instance: RandomHeadsInstance, cell: Cell) -> dict[str, float]:
     """Numbers of the instance ``random_heads`` for many heads, of independent errors: that of the best subset."""
     if instance.correlation:
@@ -76,19 +76,9 @@ def _where_little_is_left(name: str, value: float, left: float) -> dict[str, flo
 
 
 def nearest_sum_error(count: int, scale: float) -> float:
-    """Mean logarithm of the distance of a target from the nearest subset sum.
+    """Mean logarithm of the distance of a target, uniform on (−scale, scale), from the nearest subset sum.
 
-    Parameters
-    ----------
-    count : int
-        k numbers, each a product of two uniforms on (−1, 1).
-    scale : float
-        The target is uniform on (−scale, scale).
-
-    Returns
-    -------
-    float
-        A natural logarithm.
+    Of k = count numbers, each a product of two uniforms on (−1, 1).
     """
     # Given the numbers, the sum of a random subset has mean Σx/2 and variance Σx²/4.
     variance = count * _VARIANCE / 4.0
@@ -122,20 +112,7 @@ def _unreached_share(count: float, scale: float) -> float:
 
 
 def nearest_sum_rate(n_features: int) -> float:
-    """Limit of what one hidden unit adds to :func:`nearest_sum_error`: a d-th of a number for each entry, -(ln 2)/d.
-
-    Formula :eq:`nearest-sum-rate`.
-
-    Parameters
-    ----------
-    n_features : int
-        d.
-
-    Returns
-    -------
-    float
-        Change of a natural logarithm for each hidden unit.
-    """
+    """Limit of what one hidden unit adds to :func:`nearest_sum_error`: formula :eq:`nearest-sum-rate`."""
     return float(-np.log(2.0) / n_features)
 
 
@@ -143,18 +120,6 @@ def best_average_error(n_heads: int, outputs: int) -> float:
     """Mean logarithm of the root mean square, over outputs, of the best average of a subset of standard normals.
 
     The mean of a random subset of H numbers has variance s²/H around their mean.
-
-    Parameters
-    ----------
-    n_heads : int
-        H, at least 1.
-    outputs : int
-        Number of outputs that one subset serves.
-
-    Returns
-    -------
-    float
-        A natural logarithm.
     """
     density = 0.5 * outputs * (np.log(n_heads / (2.0 * np.pi)) - 1.0)
     volume = 0.5 * outputs * np.log(np.pi) - special.gammaln(0.5 * outputs + 1.0)
@@ -179,26 +144,11 @@ def left_of_best_average(n_heads: int, outputs: int) -> float:
 
 
 def best_average_rate(n_heads: int, outputs: int) -> float:
-    """Derivative of :func:`best_average_error` in the number H of heads: -(ln 2)/outputs - 1/(2H).
-
-    Formula :eq:`best-average-rate`.
-
-    Parameters
-    ----------
-    n_heads : int
-        H, at least 1.
-    outputs : int
-        Number of outputs that one subset serves.
-
-    Returns
-    -------
-    float
-        Change of a natural logarithm for each head.
-    """
+    """Derivative of :func:`best_average_error` in the number H of heads: formula :eq:`best-average-rate`."""
     return float(-np.log(2.0) / outputs - 0.5 / n_heads)
 
 
-@leading_numbers.register
+@instance_leading_order.register
 def masked_heads(instance: MaskedHeadsInstance, cell: Cell) -> dict[str, float]:
     """Numbers of the instance ``masked_heads``, where the two laws of Z agree on them."""
     d, scale = cell.data.n_features, instance.scale
@@ -219,24 +169,11 @@ def _where_laws_agree(name: str, values: dict[str, float], unreached: float) -> 
 
 
 def missed_share(count: int, error: Array | float, scale: float, law: str = "normal") -> Array:
-    """Probability that the best of all subset sums misses a target by more than an error.
+    """Probability that the best of all subset sums misses a target by more than each error: of their shape.
 
-    Parameters
-    ----------
-    count : int
-        k numbers, each a product of two uniforms on (−1, 1).
-    error : array of float
-        The error, of any shape.
-    scale : float
-        The target is uniform on (−scale, scale).
-    law : {"normal", "sphere"}
-        Law of Z for a target at 0: standard normal, as for k large, or that of a coordinate of a point of length √k
-        that is uniform on a sphere, as if the k numbers were normal, for k of at least 3.
-
-    Returns
-    -------
-    array of float
-        Of the shape of ``error``.
+    The law of Z for a target at 0: ``normal``, as for k large; or ``sphere``, that of a coordinate of a point of length
+    √k that is uniform on a sphere, as if the k numbers were normal, for k of at least 3.  Other arguments as in
+    :func:`nearest_sum_error`.
     """
     variance = count * _VARIANCE / 4.0
     if law == "normal":
@@ -249,69 +186,20 @@ def missed_share(count: int, error: Array | float, scale: float, law: str = "nor
 
 
 def largest_entry_error(count: int, entries: int, scale: float, law: str = "normal") -> float:
-    """Mean logarithm of the largest error of an entry.
-
-    Parameters
-    ----------
-    count : int
-        k numbers for each entry.
-    entries : int
-        Number of entries, of independent errors.
-    scale : float
-        Targets are uniform on (−scale, scale).
-    law : {"normal", "sphere"}
-        As in :func:`missed_share`.
-
-    Returns
-    -------
-    float
-        A natural logarithm.
-    """
+    """Mean logarithm of the largest of the independent errors of entries; arguments as in :func:`missed_share`."""
     exceeded = -np.expm1(entries * np.log1p(-missed_share(count, np.exp(_ERRORS), scale, law)))
     return float(_ERRORS[0] + np.trapezoid(exceeded, _ERRORS))
 
 
 def needed_units(tolerance: float, entries: int, scale: float, law: str = "normal") -> float:
-    """Mean of how many numbers, 2 to 32, the entry needs that needs most.
-
-    Parameters
-    ----------
-    tolerance : float
-        Largest error of an entry.
-    entries : int
-        Number of entries, of independent errors.
-    scale : float
-        Targets are uniform on (−scale, scale).
-    law : {"normal", "sphere"}
-        As in :func:`missed_share`.
-
-    Returns
-    -------
-    float
-        Numbers for each entry.
-    """
+    """Mean of how many numbers, 2 to 32, the entry needs that needs most to err by no more than the tolerance."""
     missed = np.array([missed_share(count, tolerance, scale, law) for count in range(3, MAX_UNITS)])
     # Two numbers reach next to no target.
     return float(3.0 + np.sum(-np.expm1(entries * np.log1p(-missed))))
 
 
 def needed_width_rate(n_features: int, n_heads: int, units: int) -> float:
-    """What each unit of ln H adds to the width that H heads need: formula :eq:`needed-width-rate`.
-
-    Parameters
-    ----------
-    n_features : int
-        d.
-    n_heads : int
-        H.
-    units : int
-        Numbers k for each entry, about which this is the rate.
-
-    Returns
-    -------
-    float
-        Hidden units of each source for each unit of a natural logarithm.
-    """
+    """What each unit of ln H adds to the width that H heads need, about k units: formula :eq:`needed-width-rate`."""
     entries = 2.0 * n_features**2 * n_heads
     # In units of its mean at Z = 0, which falls like 2^-k √k, an error exceeds y with probability 1/(y √(π ln y)).
     return float(n_features / (np.log(2.0) - 0.5 / units) / (1.0 + 0.5 / np.log(entries)))

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from simstudy.design.settings.cell import Cell
 from simstudy.design.settings.systems.patterns import PatternInstance
-from simstudy.theory.instances import exact_numbers
+from simstudy.theory.instances import instance_numbers
 
 
-@exact_numbers.register
+@instance_numbers.register
 def pattern(instance: PatternInstance, cell: Cell) -> dict[str, float]:
     """Expected error of the logits of heads as wide as the tokens let them be; of others it has no closed form.
 

@@ -63,10 +63,10 @@ THEORY = '''
 
 from simstudy.design.settings.cell import Cell
 from simstudy.design.settings.systems.random_walk import RandomWalkInstance
-from simstudy.theory.instances import exact_numbers
+from simstudy.theory.instances import instance_numbers
 
 
-@exact_numbers.register
+@instance_numbers.register
 def random_walk(instance: RandomWalkInstance, cell: Cell) -> dict[str, float]:
     """Squared length of n steps of d standard normals: n·d."""
     return {"walk_length": float(cell.data.n_features)}

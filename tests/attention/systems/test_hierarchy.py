@@ -6,14 +6,13 @@ import math
 
 import numpy as np
 import pytest
-from builders import minimal_cell
+from builders import minimal_cell, numbers_of
 from scipy.special import i0
 
 from simstudy.attention.instances import measure
 from simstudy.attention.systems.hierarchy import downsampled, mixed_scores
 from simstudy.data.shared import SharedData
 from simstudy.design.feasibility import impossibilities
-from simstudy.theory import instance_numbers
 
 N, D, P = 21, 5, 2
 
@@ -155,7 +154,7 @@ def test_hierarchy__is_that_of_loops(levels, downsampling):
 @pytest.mark.parametrize("levels", [1, 2])
 def test_score_kernel__is_that_of_loops_and_of_theory(levels, projections):
     cell = cell_of("score_kernel", {"levels": levels, "projections": projections})
-    found, theory = measured(cell), instance_numbers(cell)
+    found, theory = measured(cell), numbers_of(cell)
     for r in range(3):
         shared = SharedData(cell, 2 + r, 1)
         row = shared.normals(2 * D * P + levels, 1)[0, 0]
@@ -178,11 +177,11 @@ def test_theory_of_scores__holds_where_it_says_so():
     cell = cell_of("score_kernel", {"levels": 1})
     share = measured(cell, 4000)["symmetric_share"]
     error = share.std() / math.sqrt(4000)
-    assert abs(share.mean() - instance_numbers(cell)["symmetric_share"]) < 4 * error
+    assert abs(share.mean() - numbers_of(cell)["symmetric_share"]) < 4 * error
     assert abs(share.mean() - 0.5 * (1 + 1 / (D + 1))) > 4 * error  # the control
     # Heads as wide as the model, and more levels than positions can tell apart: no formula.
-    assert "negative_eigenvalues" not in instance_numbers(cell_of("score_kernel", {"levels": 1}, head_dim=3))
-    assert "negative_eigenvalues" not in instance_numbers(cell_of("score_kernel", {"levels": 4}))
+    assert "negative_eigenvalues" not in numbers_of(cell_of("score_kernel", {"levels": 1}, head_dim=3))
+    assert "negative_eigenvalues" not in numbers_of(cell_of("score_kernel", {"levels": 4}))
     wide = measured(cell_of("score_kernel", {"levels": 1}, n_features=2), 50)
     assert wide["negative_eigenvalues"].mean() < 1.9
 
@@ -219,7 +218,7 @@ def test_resolution__is_that_of_loops_and_of_theory(settings, regression):
         kept = sum((sum(noise[i : i + 4]) / 4) ** 2 for i in range(0, 24, 4)) / 6
         assert found["level_error"][r] == pytest.approx(missed, rel=1e-9)
         assert found["level_noise"][r] == pytest.approx(kept, rel=1e-9)
-    theory = instance_numbers(cell)
+    theory = numbers_of(cell)
     assert ("level_error" in theory) == (regression == "linear")
     for name, value in theory.items():
         error = found[name].std() / math.sqrt(3000)

@@ -11,7 +11,7 @@ from builders import minimal_cell
 
 from simstudy.attention.instances import measure
 from simstudy.data.shared import SharedData
-from simstudy.theory import noise_factor
+from simstudy.theory.systems.hopfield import noise_factor
 
 N, D, P = 6, 4, 3
 

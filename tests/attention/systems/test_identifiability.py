@@ -6,14 +6,13 @@ import math
 
 import numpy as np
 import pytest
-from builders import minimal_cell
+from builders import minimal_cell, numbers_of
 
 from simstudy.attention.draws import matrices
 from simstudy.attention.instances import measure
 from simstudy.attention.systems.identifiability import affine_rank, layer_norm, output_projection
 from simstudy.data.shared import SharedData
 from simstudy.design.feasibility import impossibilities
-from simstudy.theory import instance_numbers
 
 N, D, H, P = 8, 6, 3, 2
 
@@ -113,12 +112,12 @@ OFTEN = {"full rank", "short", "gated", "average", "held"}
 )
 def test_theory_of_recovery__is_what_is_measured(parameters):
     cell = cell_of("head_recovery", parameters)
-    found, theory = measured(cell, 2000), instance_numbers(cell)
+    found, theory = measured(cell, 2000), numbers_of(cell)
     assert (found["nullity"] == theory["nullity"]).all()
     if "recovery_error" in theory:
         error = found["recovery_error"].std() / math.sqrt(2000)
         assert abs(found["recovery_error"].mean() - theory["recovery_error"]) < 4 * error
-        wrong = instance_numbers(cell_of("head_recovery", parameters, noise_sd=0.6))["recovery_error"]
+        wrong = numbers_of(cell_of("head_recovery", parameters, noise_sd=0.6))["recovery_error"]
         assert abs(found["recovery_error"].mean() - wrong) > 4 * error
 
 
@@ -163,7 +162,7 @@ def hull(tokens):
 @pytest.mark.parametrize("rank", [1, 3, 5, 6])
 def test_ranks__are_those_of_single_tokens_and_of_theory(rank, offset):
     cell = cell_of("layer_norm", {"rank": rank, "offset": offset}, n_keys=12)
-    found, theory = measured(cell), instance_numbers(cell)
+    found, theory = measured(cell), numbers_of(cell)
     for r in range(3):
         coordinates, directions, away = flat(cell, r, (12, D), (D, D), (D,))
         moved = {"none": np.zeros(D), "random": away, "uniform": np.full(D, away[0])}[offset]

@@ -7,15 +7,15 @@ import math
 
 import numpy as np
 import pytest
-from builders import minimal_cell
+from builders import minimal_cell, numbers_of
 from scipy import integrate, stats
 
 from simstudy.attention.instances import measure
 from simstudy.attention.systems.masks import nearest_subset_sums
 from simstudy.data.shared import SharedData
 from simstudy.design.feasibility import impossibilities
-from simstudy.theory import (
-    instance_leading_order,
+from simstudy.theory.instances import instance_leading_order
+from simstudy.theory.systems.masks import (
     largest_entry_error,
     missed_share,
     needed_units,
@@ -119,7 +119,7 @@ def test_missed_share__is_the_mean_over_normal_places():
 
 def test_theory__is_that_of_many_draws_where_it_speaks():
     cell = cell_of("masked_heads", heads=2, width=28, tolerance=0.003)
-    predicted, found = instance_leading_order(cell), measure(cell.instance, cell, SharedData(cell, 0, 150))
+    predicted, found = numbers_of(cell, instance_leading_order), measure(cell.instance, cell, SharedData(cell, 0, 150))
     assert set(predicted) == {"log_largest_error", "needed_width"}
     for name, values in found.items():
         error = values.std(ddof=1) / math.sqrt(len(values))
@@ -137,7 +137,8 @@ def test_rate__is_that_at_which_theory_grows():
 
 
 def test_theory__is_silent_where_rare_sources_reach_no_target():
-    assert not instance_leading_order(cell_of("masked_heads", heads=64, width=28, tolerance=0.01, scale=0.5))
+    cell = cell_of("masked_heads", heads=64, width=28, tolerance=0.01, scale=0.5)
+    assert not numbers_of(cell, instance_leading_order)
 
 
 @pytest.mark.parametrize(

@@ -8,17 +8,16 @@ import math
 import naive_mechanisms as naive
 import numpy as np
 import pytest
-from builders import minimal_cell
+from builders import minimal_cell, numbers_of
 
 from simstudy.attention.instances import measure
 from simstudy.attention.systems.masks import nearest_subset_sums, subset_sums
 from simstudy.data.shared import SharedData
 from simstudy.design.feasibility import impossibilities
-from simstudy.theory import (
+from simstudy.theory.instances import instance_leading_order
+from simstudy.theory.systems.masks import (
     best_average_error,
     best_average_rate,
-    instance_leading_order,
-    instance_numbers,
     nearest_sum_error,
     nearest_sum_rate,
 )
@@ -144,10 +143,10 @@ def mean_of(cell, name, count=3000):
 def test_error_of_the_average__has_the_expectation_of_the_formula(outputs, correlation):
     cell = cell_of("random_heads", n_heads=6, outputs=outputs, correlation=correlation)
     value, error = mean_of(cell, "log_average_error")
-    expected = instance_numbers(cell)["log_average_error"]
+    expected = numbers_of(cell)["log_average_error"]
     assert abs(value - expected) < 4 * error
     # The control: one head fewer is told apart, where heads are not nearly one.
-    fewer = instance_numbers(cell_of("random_heads", n_heads=3, outputs=outputs, correlation=correlation))
+    fewer = numbers_of(cell_of("random_heads", n_heads=3, outputs=outputs, correlation=correlation))
     assert correlation > 0.8 or abs(value - fewer["log_average_error"]) > 4 * error
 
 
@@ -157,7 +156,7 @@ def test_error_of_the_best__tends_to_that_of_a_poisson_process():
     assert abs(value - best_average_error(11, 1)) > 8 * error
     cell = cell_of("masked_head", width=36, scale=0.5)
     value, error = mean_of(cell, "log_entry_error", 500)
-    assert instance_leading_order(cell) == {"log_entry_error": nearest_sum_error(18, 0.5)}
+    assert numbers_of(cell, instance_leading_order) == {"log_entry_error": nearest_sum_error(18, 0.5)}
     assert abs(value - nearest_sum_error(18, 0.5)) < 0.01 * abs(value) + 4 * error
     assert abs(value - nearest_sum_error(17, 0.5)) > 8 * error
 
@@ -172,8 +171,8 @@ def test_rates__are_those_at_which_errors_fall():
 
 
 def test_formulas__are_silent_where_they_do_not_hold():
-    assert not instance_leading_order(cell_of("masked_head", width=8, scale=4.0))
-    assert not instance_leading_order(cell_of("random_heads", n_heads=8, correlation=0.5))
+    assert not numbers_of(cell_of("masked_head", width=8, scale=4.0), instance_leading_order)
+    assert not numbers_of(cell_of("random_heads", n_heads=8, correlation=0.5), instance_leading_order)
 
 
 @pytest.mark.parametrize(

@@ -6,14 +6,13 @@ import math
 
 import numpy as np
 import pytest
-from builders import minimal_cell
+from builders import minimal_cell, numbers_of
 from scipy.optimize import minimize
 
 from simstudy.attention.instances import measure
 from simstudy.attention.systems.patterns import nearest_head
 from simstudy.data.shared import SharedData
 from simstudy.design.feasibility import impossibilities
-from simstudy.theory import instance_numbers
 
 
 def cell_of(n, d, p):
@@ -73,9 +72,9 @@ def test_patterns__take_all_dimensions_but_one_of_the_tokens():
 
 @pytest.mark.parametrize(("n", "d", "p"), [(8, 3, 3), (4, 3, 3), (5, 8, 4)])
 def test_theory__is_what_is_measured(n, d, p):
-    found, theory = measured(n, d, p, 500)["pattern_error"], instance_numbers(cell_of(n, d, p))["pattern_error"]
+    found, theory = measured(n, d, p, 500)["pattern_error"], numbers_of(cell_of(n, d, p))["pattern_error"]
     assert abs(found.mean() - theory) <= 4 * found.std() / math.sqrt(500) + 1e-12
-    assert instance_numbers(cell_of(n, d, p - 1)) == {}
+    assert numbers_of(cell_of(n, d, p - 1)) == {}
 
 
 def test_one_token__is_refused():
