@@ -50,7 +50,7 @@ aim = "To test."
 [data]
 n_keys = 40
 n_features = 6
-regression = { function = "ridge" }
+regression = { kind = "ridge" }
 
 [heads]
 n_heads = 2

@@ -32,7 +32,7 @@ def study(folder: Path, name: str = "quadratic", file: str = "mine.py", text: st
     """Write a design with a regression function of one's own and its file, and return its path."""
     (folder / file).write_text(text)
     design = package.Study("own", title="Own", aim="To test.")
-    given = {"n_keys": 12, "n_features": 2, "regression": {"function": "own", "path": file, "name": name}}
+    given = {"n_keys": 12, "n_features": 2, "regression": {"kind": "own", "path": file, "name": name}}
     design.data(**given).heads(n_heads=2, head_dim=1, arrangement="orthogonal").estimator(bandwidth=0.8, **settings)
     design.simulation(seed=BASE["seed"], batch_size=32, noise_treatment="drawn")
     design.precision(min_replicates=64, max_replicates=64).grid("sizes", {"n_keys": [6, 12]}, exact=True)

@@ -41,7 +41,7 @@ relative_mcse = { ensemble_variance = 0.02 }
 title = "Angle against overlap"
 exact = true
 settings = { n_heads = 4 }
-factors.regression = ["zero", { function = "ridge", amplitude = 2.0 }]
+factors.regression = ["zero", { kind = "ridge", amplitude = 2.0 }]
 factors.n_keys = [100, 400]
 factors.angle = [0.0, 15.0, 30.0, 45.0, 60.0, 75.0, 90.0]
 

@@ -184,7 +184,7 @@ def test_one_head_less__is_the_run_without_it(tmp_path):
         np.save(tmp_path / "heads.npy", heads[kept])
         study = (
             simstudy.Study(f"heads-{'-'.join(map(str, kept))}", title="t", aim="a")
-            .data(n_keys=40, n_features=4, regression={"function": "ridge", "amplitude": 2.0})
+            .data(n_keys=40, n_features=4, regression={"kind": "ridge", "amplitude": 2.0})
             .heads(n_heads=len(kept), head_dim=2, arrangement="file", file=str(tmp_path / "heads.npy"))
             .estimator(bandwidth=0.8)
             .precision(relative_mcse={"mse": 0.5}, min_replicates=512, max_replicates=512)

@@ -151,7 +151,7 @@ def test_study_without_claims__shows_its_measures(command, tmp_path):
     ],
 )
 def test_selector_of_no_cell__is_told_the_levels_as_they_must_be_written(tmp_path, where, expected):
-    levels = 'key_distribution = ["gaussian", { distribution = "student_t", df = 3 }]'
+    levels = 'key_distribution = ["gaussian", { kind = "student_t", df = 3 }]'
     text = edited(DESIGN, "angle = [0, 45, 90]", f"angle = [0, 45, 90]\n{levels}")
     assert expected in mistakes(tmp_path, edited(text, 'measure = "mse"', f'measure = "mse"\nwhere = {where}'))
 

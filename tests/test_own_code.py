@@ -63,8 +63,8 @@ def test_own_function__gives_the_bits_of_the_same_shipped_one(tmp_path):
     path = study(tmp_path, learner="nadaraya_watson")
     found = simulate_batch(cells(path, tmp_path / "mine.py"), 0)
     shipped = path.with_name("shipped.toml")
-    shipped.write_text(edited(path.read_text(), 'function = "own", path = "mine.py", name = "quadratic"',
-                              'function = "quadratic", coefficients = [0.25, 0.25]'))  # fmt: skip
+    shipped.write_text(edited(path.read_text(), 'kind = "own", path = "mine.py", name = "quadratic"',
+                              'kind = "quadratic", coefficients = [0.25, 0.25]'))  # fmt: skip
     assert same_bits(found, simulate_batch(cells(shipped), 0))
 
 
@@ -165,7 +165,7 @@ def test_stored_cell__travels_without_its_file_and_without_trust(tmp_path):
 def test_own_keys__are_what_the_function_makes_of_the_normals_of_gaussian_keys(tmp_path):
     path = study(tmp_path)
     path.write_text(path.read_text().replace(
-        "[heads]", 'key_distribution = { distribution = "own", path = "mine.py", name = "copied" }\n\n[heads]', 1
+        "[heads]", 'key_distribution = { kind = "own", path = "mine.py", name = "copied" }\n\n[heads]', 1
     ))  # fmt: skip
     fewer, more = cells(path, tmp_path / "mine.py")
     keys = SharedData(more, 3, 4).keys(12)

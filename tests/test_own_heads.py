@@ -31,7 +31,7 @@ def heads_study(folder: Path, name: str = "around_the_first_axis", **simulation)
     path = study(folder, "around_the_first_axis", text=HEADS + SOURCE)
     text = edited(path.read_text(), 'arrangement = "orthogonal"',
                   f'arrangement = "own"\nheads_function = {{ path = "mine.py", name = "{name}" }}')  # fmt: skip
-    text = edited(text, 'function = "own", path = "mine.py", name = "around_the_first_axis"', 'function = "linear"')
+    text = edited(text, 'kind = "own", path = "mine.py", name = "around_the_first_axis"', 'kind = "linear"')
     path.write_text(edited(text, "batch_size = 32", "\n".join(["batch_size = 32", *simulation.values()])))
     return path
 

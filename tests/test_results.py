@@ -64,9 +64,9 @@ def test_fixed_bandwidth__stays_a_number(made_up, tmp_path):
     [
         ("", "orthogonal", {}),
         ("n_keys = [40, 80]\n", "orthogonal", {"n_keys": 2}),
-        ('bandwidth = ["attention", { rule = "rate" }]\n', "orthogonal", {"bandwidth": 2}),
+        ('bandwidth = ["attention", { kind = "rate" }]\n', "orthogonal", {"bandwidth": 2}),
         (
-            'regression = ["zero", { function = "ridge" }]\nprincipal_angles = [[10, 20], [30.5, 90]]\n',
+            'regression = ["zero", { kind = "ridge" }]\nprincipal_angles = [[10, 20], [30.5, 90]]\n',
             "principal_angles",
             {"regression": 2, "principal_angles": 2},
         ),

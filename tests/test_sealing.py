@@ -171,11 +171,11 @@ head_seed = [0, 1]
 arrangement = ["haar", "haar_redrawn"]
 query_projections = ["same", "haar"]
 [grids.scattered]
-settings = { arrangement = "scattered", noise = { distribution = "student_t", df = 5 } }
+settings = { arrangement = "scattered", noise = { kind = "student_t", df = 5 } }
 factors.spread = [0.3, 1.0]
 [grids.keys.factors]
 key_distribution = [
-    { distribution = "student_t", df = 5 }, "mixture", { distribution = "gaussian", structure = "equicorrelated" },
+    { kind = "student_t", df = 5 }, "mixture", { kind = "gaussian", structure = "equicorrelated" },
 ]
 [grids.vectors]
 settings = { arrangement = "aligned", value_projections = { kind = "random", n_components = 3, value_dim = 2 } }
@@ -185,7 +185,7 @@ settings = { arrangement = "aligned", learner = "random_forest" }
 settings = { arrangement = "aligned", learner = "ant_colony", queries = "origin" }
 [grids.rows]
 settings = { arrangement = "aligned", population = ["rows"], n_features = 5 }
-factors.key_distribution = [{ distribution = "file", path = "sklearn:iris" }]
+factors.key_distribution = [{ kind = "file", path = "sklearn:iris" }]
 [grids.instance]
 settings = { instance = { kind = "hopfield_noise", layers = 2 }, n_keys = 8 }
 [grids.seeds.factors]

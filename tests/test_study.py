@@ -142,7 +142,7 @@ def test_to_grid__lays_cells_out_by_factor(serial):
 
 def test_wrong_claim__comes_out_contradicted(tmp_path):
     text = edited(DESIGN, 'direction = "decreasing"', 'direction = "increasing"')
-    text = edited(text, 'regression = { function = "ridge" }', 'regression = "zero"')
+    text = edited(text, 'regression = { kind = "ridge" }', 'regression = "zero"')
     text = edited(text, "min_replicates = 64", "min_replicates = 512")
     wrong = run(load_design(write_design(tmp_path, text)), output=tmp_path, executor="serial")
     assert wrong.verdict.item() == "contradicted"
@@ -155,8 +155,8 @@ def test_wrong_claim__comes_out_contradicted(tmp_path):
     "data",
     [
         "noise_sd = 0.7",
-        'noise = { distribution = "student_t", df = 5 }\nkey_distribution = { distribution = "student_t", df = 7 }',
-        'noise = { distribution = "heteroscedastic", strength = 2.0 }\nkey_distribution = "sphere"',
+        'noise = { kind = "student_t", df = 5 }\nkey_distribution = { kind = "student_t", df = 7 }',
+        'noise = { kind = "heteroscedastic", strength = 2.0 }\nkey_distribution = "sphere"',
     ],
 )
 def test_integrated_and_drawn_noise__agree(tmp_path, data):

@@ -22,7 +22,7 @@ def make_cell(n_keys=100_000, n_features=2, n_heads=2, head_dim=1, logits="dista
 
 def regression_values(record, points):
     """m at points (N, d), coordinate by coordinate as the schema words it."""
-    return _FORMULAS[record.function](record, points)
+    return _FORMULAS[record.kind](record, points)
 
 
 def _linear(record, points):
@@ -75,7 +75,7 @@ _FORMULAS = {
 
 
 def variance_values(data, points):
-    if data.noise.distribution != "heteroscedastic":
+    if data.noise.kind != "heteroscedastic":
         return np.full(len(points), data.noise_sd**2)
     strength = data.noise.strength
     return data.noise_sd**2 * (1 + strength * points[:, 0] ** 2) / (1 + strength)

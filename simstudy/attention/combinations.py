@@ -27,9 +27,9 @@ def combine_heads(cell: Cell) -> Combine:
     Weights fitted within each replicate, and products of kernels, leave a single estimate, whose weight is 1.
     """
     combination = cell.estimator.combination
-    if combination.rule in ("fitted", "product"):
+    if combination.kind in ("fitted", "product"):
         return fixed(np.ones(1))
-    if combination.rule != "optimal":
+    if combination.kind != "optimal":
         return fixed(np.array(cell.weights))
     within = combination.within
 

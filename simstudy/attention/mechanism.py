@@ -6,7 +6,7 @@ A design states the pieces in the table ``[estimator]``::
     logits = "dot_product"                                 # or "distance"
     normaliser = { kind = "entmax", power = 2 }            # or "softmax", sparsemax, relu, compact
     mask = "causal"                                        # or "none", banded, file
-    combination = { rule = "product" }                     # or "uniform", "sum", weights, …
+    combination = { kind = "product" }                     # or "uniform", "sum", weights, …
 
 Logits are a distance or a dot product, of projected keys or of what a transformation makes of them.  That covers more
 than it seems: a convex mixture of scores over levels is one score in the space of all levels, a low-rank score one in
@@ -86,7 +86,7 @@ def evaluate(
         return _masked(functools.partial(evaluate, estimator, bandwidth), _on_host(inputs), visible)
     if estimator.transformation.kind != "none":
         inputs = transform(estimator.transformation, _on_host(inputs))
-    if estimator.combination.rule == "product":
+    if estimator.combination.kind == "product":
         inputs = multiply_heads(_on_host(inputs), estimator.combination.logits)
     normaliser, logits = estimator.normaliser, estimator.logits
     keys, values, variances, queries = inputs

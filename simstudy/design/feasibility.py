@@ -73,7 +73,7 @@ def impossibilities(cell: Cell) -> list[Impossibility]:
 def _data(cell: Cell) -> Iterator[Impossibility]:
     d = cell.data.n_features
     keys = cell.data.key_distribution
-    if keys.distribution == "mixture" and keys.n_components > d:
+    if keys.kind == "mixture" and keys.n_components > d:
         yield "key_distribution", f"n_components = {keys.n_components} needs as many features; n_features is {d}"
     queries = cell.queries.queries
     if queries.kind == "points" and max(map(len, queries.points)) > d:
@@ -87,11 +87,11 @@ def _own_data(cell: Cell) -> Iterator[Impossibility]:
     if isinstance(data.noise, ResidualNoise) and not isinstance(data.regression, FittedRegression):
         yield "noise", 'residuals are those of a fit; use regression = "fitted"'
     if by_rows and queries.kind != "held_out":
-        yield "queries", f'regression = "{data.regression.function}" is known at rows only; use kind = "held_out"'
+        yield "queries", f'regression = "{data.regression.kind}" is known at rows only; use kind = "held_out"'
     if not isinstance(keys, FileKeys):
         if by_rows or queries.kind == "held_out":
             setting = "regression" if by_rows else "queries"
-            yield setting, 'speaks of rows of data; use key_distribution = { distribution = "file", path = "FILE" }'
+            yield setting, 'speaks of rows of data; use key_distribution = { kind = "file", path = "FILE" }'
         return
     rows = cell.file_rows
     if rows is None or rows.n_held_out != keys.held_out or (by_rows and np.isnan(rows.table[:, -2]).any()):
@@ -104,7 +104,7 @@ def _own_data(cell: Cell) -> Iterator[Impossibility]:
     if data.n_features != rows.keys.shape[1]:
         yield "n_features", f"the data have {rows.keys.shape[1]} columns of features; state that, or other columns"
     combination = cell.estimator.combination
-    needed = data.n_keys + (combination.n_validation if combination.rule == "fitted" else 0)
+    needed = data.n_keys + (combination.n_validation if combination.kind == "fitted" else 0)
     if keys.sampling == "without" and needed > len(rows.keys):
         yield "n_keys", f"{needed} pairs without replacement, but the data have {len(rows.keys)} rows; use fewer"
 
@@ -114,12 +114,12 @@ def _regression(cell: Cell) -> Iterator[Impossibility]:
     for term in regression.terms if isinstance(regression, Sum) else (regression,):
         needed = _coordinates_used(term)
         if needed > cell.data.n_features:
-            yield "regression", f"{term.function} uses coordinate {needed}; n_features is {cell.data.n_features}"
-        if term.function == "ridge" and not any(term.direction):
+            yield "regression", f"{term.kind} uses coordinate {needed}; n_features is {cell.data.n_features}"
+        if term.kind == "ridge" and not any(term.direction):
             yield "regression", "the direction of a ridge function must not be zero"
-        if term.function == "interaction" and term.coordinates[0] == term.coordinates[1]:
+        if term.kind == "interaction" and term.coordinates[0] == term.coordinates[1]:
             yield "regression", "the coordinates of an interaction must differ; a square is a quadratic function"
-        if term.function == "bumps" and len(term.centres) != len(term.amplitudes):
+        if term.kind == "bumps" and len(term.centres) != len(term.amplitudes):
             yield "regression", f"{len(term.centres)} centres need as many amplitudes, not {len(term.amplitudes)}"
 
 
@@ -130,15 +130,15 @@ def _own_measure(cell: Cell) -> Iterator[Impossibility]:
 
 
 def _coordinates_used(term: Regression) -> int:
-    if term.function in ("linear", "quadratic"):
+    if term.kind in ("linear", "quadratic"):
         return len(term.coefficients)
-    if term.function == "ridge":
+    if term.kind == "ridge":
         return len(term.direction)
-    if term.function == "additive":
+    if term.kind == "additive":
         return term.n_active or 0
-    if term.function == "interaction":
+    if term.kind == "interaction":
         return max(term.coordinates)
-    return max(map(len, term.centres)) if term.function == "bumps" else 0
+    return max(map(len, term.centres)) if term.kind == "bumps" else 0
 
 
 def _heads(cell: Cell) -> Iterator[Impossibility]:
@@ -175,7 +175,7 @@ def _heads(cell: Cell) -> Iterator[Impossibility]:
 
 def _estimator(cell: Cell) -> Iterator[Impossibility]:
     combination, n_heads = cell.estimator.combination, cell.heads.n_heads
-    if combination.rule == "given" and len(combination.weights) != n_heads:
+    if combination.kind == "given" and len(combination.weights) != n_heads:
         yield "combination", f"{len(combination.weights)} weights for n_heads = {n_heads}; state one for each head"
     factors, learner = cell.estimator.head_bandwidths, cell.estimator.learner.kind
     if factors is not None and len(factors) != n_heads:
@@ -185,7 +185,7 @@ def _estimator(cell: Cell) -> Iterator[Impossibility]:
     yield from _learner(cell)
     yield from _mechanism(cell)
     yield from _mask(cell)
-    if combination.rule == "fitted" and cell.simulation.noise_treatment != "drawn":
+    if combination.kind == "fitted" and cell.simulation.noise_treatment != "drawn":
         yield "noise_treatment", 'must be "drawn" where weights are fitted in each replicate'
     if cell.estimator.reference != "none" and cell.weights is None:
         yield "reference", "needs fixed weights of heads; choose another combination or none"
@@ -193,7 +193,7 @@ def _estimator(cell: Cell) -> Iterator[Impossibility]:
 
 def _population(cell: Cell) -> Iterator[Impossibility]:
     noise = cell.data.noise
-    if cell.estimator.combination.rule == "optimal" and "heads" in cell.population:
+    if cell.estimator.combination.kind == "optimal" and "heads" in cell.population:
         yield "population", 'weights are optimal for given heads; leave out "heads", or use the rule "fitted"'
     if "rows" in cell.population and isinstance(noise, ResidualNoise) and not noise.paired:
         yield "population", 'residuals apart from their rows are those of all rows; leave out "rows", or pair them'
@@ -210,14 +210,14 @@ def _control(cell: Cell) -> Iterator[Impossibility]:
         return
     estimator, keys, regression = cell.estimator, cell.data.key_distribution, cell.data.regression
     terms = regression.terms if isinstance(regression, Sum) else (regression,)
-    softmax = estimator.plain and estimator.key_scale == "raw" and estimator.combination.rule != "product"
+    softmax = estimator.plain and estimator.key_scale == "raw" and estimator.combination.kind != "product"
     needs = {
         'noise_treatment = "integrated"': cell.simulation.noise_treatment == "integrated",
         'learner = "nadaraya_watson"': estimator.learner.kind == "nadaraya_watson",
         'transformation = "none", normaliser = "softmax", key_scale = "raw" and no product of kernels': softmax,
         "heads that are the same in all replicates": not cell.heads.redrawn,
-        'key_distribution = "gaussian"': keys.distribution == "gaussian",
-        "a regression function without bumps": all(term.function != "bumps" for term in terms),
+        'key_distribution = "gaussian"': keys.kind == "gaussian",
+        "a regression function without bumps": all(term.kind != "bumps" for term in terms),
     }
     for remedy, given in needs.items():
         if not given:
@@ -233,7 +233,7 @@ def _learner(cell: Cell) -> Iterator[Impossibility]:
         yield "noise_treatment", f'must be "drawn" for learner = "{learner.kind}", whose members see the outcomes'
     if estimator.reference != "none":
         yield "reference", f'must be "none" for learner = "{learner.kind}"'
-    if estimator.combination.rule == "fitted":
+    if estimator.combination.kind == "fitted":
         yield "combination", f'cannot be fitted for learner = "{learner.kind}"'
     if learner.kind == "random_forest" and learner.max_features > cell.data.n_features:
         yield "learner", f"max_features = {learner.max_features} of n_features = {cell.data.n_features}; lower it"
@@ -245,7 +245,7 @@ def _learner(cell: Cell) -> Iterator[Impossibility]:
 
 def _mechanism(cell: Cell) -> Iterator[Impossibility]:
     """What transformations, normalisers and products of kernels cannot have."""
-    estimator, plain = cell.estimator, cell.estimator.plain and cell.estimator.combination.rule != "product"
+    estimator, plain = cell.estimator, cell.estimator.plain and cell.estimator.combination.kind != "product"
     normaliser, transformation = estimator.normaliser, estimator.transformation
     if normaliser.kind == "compact" and estimator.logits != "distance":
         yield "normaliser", 'a compact kernel is a function of distances; use logits = "distance", or "relu"'
@@ -271,7 +271,7 @@ def _mask(cell: Cell) -> Iterator[Impossibility]:
         'learner = "nadaraya_watson"': estimator.learner.kind == "nadaraya_watson",
         'transformation = "none"': estimator.transformation.kind == "none",
         'control_variate = "none"': cell.simulation.control_variate == "none",
-        "weights that are not fitted": estimator.combination.rule != "fitted",
+        "weights that are not fitted": estimator.combination.kind != "fitted",
     }
     for remedy, given in needs.items():
         if not given:
@@ -285,7 +285,7 @@ def _value_projections(cell: Cell) -> Iterator[Impossibility]:
         return
     needs = {
         'learner = "nadaraya_watson"': estimator.learner.kind == "nadaraya_watson",
-        'combination = "uniform", as output projections combine heads': estimator.combination.rule == "uniform",
+        'combination = "uniform", as output projections combine heads': estimator.combination.kind == "uniform",
         'reference = "none"': estimator.reference == "none",
         "no measure_function": estimator.measure_function is None,
     }
@@ -304,7 +304,7 @@ def _instance(cell: Cell) -> Iterator[Impossibility]:
         yield from cell.instance.impossibilities(data, heads)
     if {"head_dim", "n_features"} <= used and heads.head_dim > data.n_features:
         yield "head_dim", f"a head of {heads.head_dim} dimensions does not fit n_features = {data.n_features}; lower it"
-    follows = {"attention": {"head_dim"}, "rate": {"head_dim", "n_keys"}}.get(cell.estimator.bandwidth.rule, set())
+    follows = {"attention": {"head_dim"}, "rate": {"head_dim", "n_keys"}}.get(cell.estimator.bandwidth.kind, set())
     if missing := sorted(follows - used):
         yield "bandwidth", f"follows {' and '.join(missing)}, which this instance does not have; give a number"
 

@@ -18,7 +18,7 @@ Dimension = Annotated[Count, Field(description="dimension of a head, at least 1"
 class TunedRiskRatio(Record):
     """Least asymptotic risk of the Gaussian kernel over that of (1 − |u|²)^power, each at its best bandwidth."""
 
-    formula: Literal["tuned_risk_ratio"]
+    kind: Literal["tuned_risk_ratio"]
     head_dim: Dimension
     power: Count = Field(description="power of the compact kernel, a whole number of at least 1")
 
@@ -26,7 +26,7 @@ class TunedRiskRatio(Record):
 class CorrelationFloor(Record):
     """Correlation of orthogonal heads at x = 0 under noise: (1 − κ²)^{p/2}, κ = 1/(1 + b²)."""
 
-    formula: Literal["correlation_floor"]
+    kind: Literal["correlation_floor"]
     head_dim: Dimension
     bandwidth: Positive
 
@@ -34,7 +34,7 @@ class CorrelationFloor(Record):
 class OriginVariance(Record):
     """Variance of a Gaussian head at x = 0 under noise of variance 1: 1/n_eff."""
 
-    formula: Literal["origin_variance"]
+    kind: Literal["origin_variance"]
     n_keys: Count
     head_dim: Dimension
     bandwidth: Positive
@@ -43,14 +43,14 @@ class OriginVariance(Record):
 class DotProductFloor(Record):
     """Correlation of orthogonal dot-product heads under noise: exp(−l²)."""
 
-    formula: Literal["dot_product_floor"]
+    kind: Literal["dot_product_floor"]
     length: Positive = Field(description="length l of the query that each head pulls back")
 
 
 class QueryAveragedHeads(Record):
     """Independent heads that H orthogonal ones amount to over Gaussian queries, under noise and for many keys."""
 
-    formula: Literal["query_averaged_heads"]
+    kind: Literal["query_averaged_heads"]
     n_heads: Count
     head_dim: Dimension
     bandwidth: Positive
@@ -59,7 +59,7 @@ class QueryAveragedHeads(Record):
 class LimitingSlope(Record):
     """Slope of the best dimension of averaged heads in ln n for many keys, one bandwidth: 1/(g + ln L)."""
 
-    formula: Literal["limiting_slope"]
+    kind: Literal["limiting_slope"]
     bandwidth: Positive
     query_scale: Annotated[float, Field(gt=0, le=1)] = Field(
         1.0, description="standard deviation of queries relative to keys, in (0, 1]"
@@ -72,14 +72,14 @@ class LimitingSlope(Record):
 class FibonacciLearners(Record):
     """Number of equally weighted heads that heads with Fibonacci weights amount to."""
 
-    formula: Literal["fibonacci_learners"]
+    kind: Literal["fibonacci_learners"]
     n_heads: Count
 
 
 class GeometricLearners(Record):
     """Number of equally weighted heads that heads with geometric weights amount to."""
 
-    formula: Literal["geometric_learners"]
+    kind: Literal["geometric_learners"]
     n_heads: Count
     ratio: Annotated[float, Field(gt=0, lt=1)] = Field(description="ratio of consecutive weights, in (0, 1)")
 
@@ -87,7 +87,7 @@ class GeometricLearners(Record):
 class NoiseFactor(Record):
     """Share of independent noise of the logits that is left in a hidden state with a memory."""
 
-    formula: Literal["noise_factor"]
+    kind: Literal["noise_factor"]
     memory: Share = Field(description="share in [0, 1) of the former hidden state")
     layers: Count
 
@@ -95,14 +95,14 @@ class NoiseFactor(Record):
 class NearestSumRate(Record):
     """Change of the logarithm of the error of the best mask with each hidden unit: −(ln 2)/d."""
 
-    formula: Literal["nearest_sum_rate"]
+    kind: Literal["nearest_sum_rate"]
     n_features: Count
 
 
 class NeededWidthRate(Record):
     """Hidden units of each source that H heads need more for each unit of ln H: d/ln 2 in the end."""
 
-    formula: Literal["needed_width_rate"]
+    kind: Literal["needed_width_rate"]
     n_features: Count
     n_heads: Count
     units: Count
@@ -111,7 +111,7 @@ class NeededWidthRate(Record):
 class BestAverageRate(Record):
     """Change of the logarithm of the error of the best subset of H heads with each head: −(ln 2)/outputs − 1/(2H)."""
 
-    formula: Literal["best_average_rate"]
+    kind: Literal["best_average_rate"]
     n_heads: Count
     outputs: Count
 
@@ -137,7 +137,7 @@ def _kind(value: Any) -> str:
 
 
 Value = Annotated[
-    Annotated[Real, Tag("a number")] | Annotated[Annotated[Formula, Field(discriminator="formula")], Tag("a formula")],
+    Annotated[Real, Tag("a number")] | Annotated[Annotated[Formula, Field(discriminator="kind")], Tag("a formula")],
     Discriminator(_kind),
 ]
 """A number, or the formula that gives it."""

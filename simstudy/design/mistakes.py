@@ -93,7 +93,7 @@ def from_validation(
     """
     problems = []
     for detail in error.errors(include_url=False):
-        steps = _steps(detail["loc"], raw)
+        steps = _steps(detail, raw)
         if place is not None and len(steps) > 1:
             # A parameter may be stated as a factor or setting of its own.
             parameter = place(f"{steps[1]}.{steps[2]}") if len(steps) > 2 else ""
@@ -117,20 +117,15 @@ def from_validation(
     return _without_echoes(problems)
 
 
-def _steps(loc: tuple[str | int, ...], raw: Any) -> list[str | int]:
-    """Drop from a pydantic location the union tags, which are not in the file; keep a last missing key."""
+def _steps(detail: Any, raw: Any) -> list[str | int]:
+    """The place of an error in the file, which has no tags of unions; with the key that is missing if one is."""
     steps: list[str | int] = []
     node = raw
-    for position, step in enumerate(loc):
-        inside = (isinstance(node, dict) and step in node) or (
-            isinstance(node, (list, tuple)) and isinstance(step, int) and step < len(node)
-        )
-        if inside:
+    for step in detail["loc"]:
+        if (isinstance(node, dict) and step in node) or (isinstance(node, (list, tuple)) and isinstance(step, int)):
             node = node[step]
             steps.append(step)
-        elif position == len(loc) - 1 and isinstance(node, dict) and isinstance(step, str) and step != "[key]":
-            steps.append(step)
-    return steps
+    return [*steps, detail["loc"][-1]] if detail["type"] == "missing" and isinstance(node, dict) else steps
 
 
 def _remedy(detail: Any, description: str) -> str:
@@ -140,7 +135,7 @@ def _remedy(detail: Any, description: str) -> str:
         return "unknown key; remove it or correct its name"
     if detail["type"] == "union_tag_invalid":
         stated, known = detail["ctx"]["tag"], re.findall("'([^']*)'", detail["ctx"]["expected_tags"])
-        return f"unknown {detail['ctx']['discriminator'].strip(chr(39))}; {hint(stated, known)}"
+        return f"unknown kind; {hint(stated, known)}"
     if detail["type"] == "literal_error" and detail["loc"][-1] == "[key]":
         return f"unknown key; {hint(detail['input'], _expected(detail))}"
     if detail["type"] == "string_pattern_mismatch" and detail["loc"][-1] == "[key]":

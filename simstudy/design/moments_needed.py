@@ -69,7 +69,7 @@ def _degree(cell: Cell) -> int:
     regression, noise = cell.data.regression, cell.data.noise
     terms: Sequence[Regression] = regression.terms if isinstance(regression, Sum) else (regression,)
     spread = int(isinstance(noise, HeteroscedasticNoise) and cell.data.noise_sd > 0.0)
-    return max(spread, *(DEGREE.get(term.function, 0) for term in terms))
+    return max(spread, *(DEGREE.get(term.kind, 0) for term in terms))
 
 
 def _keys_with_weight(cell: Cell, df: float) -> float:
@@ -78,7 +78,7 @@ def _keys_with_weight(cell: Cell, df: float) -> float:
     if (estimator.learner.kind, estimator.logits, estimator.key_scale) != ("nadaraya_watson", "distance", "raw"):
         return df
     transformation = estimator.transformation
-    seen = cell.heads.head_dim * (cell.heads.n_heads if estimator.combination.rule == "product" else 1)
+    seen = cell.heads.head_dim * (cell.heads.n_heads if estimator.combination.kind == "product" else 1)
     seen = min(seen, d, transformation.rank if isinstance(transformation, LowRankTransformation) else d)
     chunk = transformation.stride if isinstance(transformation, MergeTransformation) else 1
     together = df * -(-cell.data.n_keys // chunk)

@@ -191,7 +191,7 @@ def _rows(
     values, residuals = np.full((2, len(features)), np.nan)
     if regression is not None:
         if responses is None:
-            raise UserError(f'regression = "{regression.function}" needs response = "COLUMN" of the data')
+            raise UserError(f'regression = "{regression.kind}" needs response = "COLUMN" of the data')
         values = responses
     if isinstance(regression, FittedRegression):
         values, residuals[kept] = _fitted(regression, features, values, kept, crossed)

@@ -24,8 +24,6 @@ CHOICES: dict[str, Any] = {
     "claims": Claim, "figures": Figure, "formulas": Formula,
 }  # fmt: skip
 """Types of what may have alternatives."""
-TAGS = ("kind", "distribution", "function", "rule", "formula")
-"""Entries that tell alternatives apart."""
 _RANGE = {"type": "array", "items": {"type": "integer"}, "minItems": 2, "maxItems": 3}
 _PROBES: dict[str, Any] = {"number": 1.0, "array": [1.0]}
 """Short forms of composite settings, beside their names."""
@@ -73,7 +71,7 @@ def alternatives_of(where: str) -> dict[str, type[Record]]:
 
 def _tags(record: type[Record]) -> dict[str, FieldInfo]:
     """The entry, if any, that tells a record from the other alternatives: it can hold one name and nothing else."""
-    fields = ((name, field) for name, field in record.model_fields.items() if name in TAGS)
+    fields = ((name, field) for name, field in record.model_fields.items() if name == "kind")
     return {name: field for name, field in fields if len(get_args(field.annotation)) == 1}
 
 

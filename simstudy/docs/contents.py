@@ -164,7 +164,7 @@ def _picture(study: str, figures: dict[str, dict[str, str]]) -> Iterator[str]:
 
 def _formulas(claims: dict[str, Any]) -> Iterator[str]:
     """Where the formulas stand whose values claims state."""
-    named = {claim["value"]["formula"]: None for claim in claims.values() if isinstance(claim.get("value"), dict)}
+    named = {claim["value"]["kind"]: None for claim in claims.values() if isinstance(claim.get("value"), dict)}
     if named:
         told = ", ".join(f"`{name}` {{eq}}`{EQUATIONS[name]}`" for name in named)
         yield from (f"Values of claims that are formulas: {told}.", "")

@@ -32,7 +32,7 @@ def reference() -> Iterator[str]:
     yield from (*_shared("claims"), "", "Its kind is one of:", "", *_bullets("claims"), "")
     yield from ("Origins, of which each is counted by itself:", "")
     yield from (*(f"- `{name}`: {meaning}" for name, meaning in ORIGINS.items()), "")
-    yield from ("A `value` may be a formula, `{ formula = NAME, ... }`:", "", *_bullets("formulas"), "")
+    yield from ("A `value` may be a formula, `{ kind = NAME, ... }`:", "", *_bullets("formulas"), "")
     yield from ("## `[figures.NAME]`", "", "A figure is a `curve` unless it states another kind:", "")
     yield from (*_shared("figures"), "", *_bullets("figures"), "", *_measures())
 

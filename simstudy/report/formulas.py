@@ -45,6 +45,6 @@ def formulas_of(design: Design) -> dict[str, NamedFormula]:
 
 def _named(formula: Record) -> NamedFormula:
     parameters = formula.model_dump()
-    name = parameters.pop("formula")
+    name = parameters.pop("kind")
     values = ", ".join(f"{parameter} = {value:g}" for parameter, value in parameters.items())
     return NamedFormula(name, values, inspect.getdoc(type(formula)) or "", EQUATIONS[name])

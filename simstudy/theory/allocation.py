@@ -206,7 +206,7 @@ def _allocation(data: Data, n_heads: int, head_dim: int, queries: Array, policy:
         return cell.bandwidth, _outcome(cell, projections, queries, policy.combination)
 
     if policy.bandwidth is None:
-        bandwidth, result = _best_bandwidth(lambda b: outcome(FixedBandwidth(rule="fixed", value=b))[1])
+        bandwidth, result = _best_bandwidth(lambda b: outcome(FixedBandwidth(kind="fixed", value=b))[1])
     else:
         bandwidth, result = outcome(policy.bandwidth)
     mse, squared_bias, variance = (float(value) for value in result.measures.mean(axis=0))

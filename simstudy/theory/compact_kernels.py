@@ -40,7 +40,7 @@ class Kernel(NamedTuple):
 def _kernel_of(cell: Cell) -> Kernel | None:
     """The compact kernel of fixed bandwidth that the heads of a cell have; None if they have another one."""
     estimator = cell.estimator
-    changed = estimator.transformation.kind != "none" or estimator.combination.rule == "product"
+    changed = estimator.transformation.kind != "none" or estimator.combination.kind == "product"
     if changed or estimator.key_scale != "raw" or estimator.logits != "distance":
         return None
     if isinstance(estimator.normaliser, CompactNormaliser):

@@ -56,7 +56,7 @@ def masked(
 
 def _of_size(cell: Cell, n_keys: int) -> Cell:
     """The cell without a mask, of so many keys and the same bandwidth."""
-    bandwidth = FixedBandwidth(rule="fixed", value=cell.bandwidth)
+    bandwidth = FixedBandwidth(kind="fixed", value=cell.bandwidth)
     estimator = cell.estimator.model_copy(update={"mask": NoMask(kind="none"), "bandwidth": bandwidth})
     data = cell.data.model_copy(update={"n_keys": n_keys})
     return cell.model_copy(update={"estimator": estimator, "data": data})

@@ -201,7 +201,7 @@ def _reason(cell: Cell, projections: Array) -> str:
     if (
         estimator.logits != "distance"
         or estimator.normaliser.kind != "softmax"
-        or estimator.combination.rule == "product"
+        or estimator.combination.kind == "product"
     ):
         return "merged keys: derived for softmax of distances"
     gram = projections.swapaxes(1, 2) @ projections

@@ -62,4 +62,4 @@ def claimed(value: float | str | Formula) -> float:
     """Return the number that a claim states or quotes, or that its formula gives."""
     if isinstance(value, (float, str)):
         return float(value)
-    return float(FUNCTIONS[value.formula](**value.model_dump(exclude={"formula"})))
+    return float(FUNCTIONS[value.kind](**value.model_dump(exclude={"kind"})))

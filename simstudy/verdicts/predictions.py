@@ -88,7 +88,7 @@ def _theory(name: str, planned: PlannedCell, known: Moments) -> Theory:
     if name not in known:
         method: Callable[..., Prediction | ExactPrediction] = exact_moments if name == "exact" else _leading(cell)
         heads = cell, key_projections(cell), query_projections(cell)
-        if cell.estimator.combination.rule == "product":
+        if cell.estimator.combination.kind == "product":
             heads = product_head(*heads)
         known[name] = masked(method, *heads, query_points(cell))
     prediction = known[name]
@@ -134,9 +134,9 @@ def _outside_theory(cell: Cell) -> str:
         return "heads are redrawn in every replicate: theory holds for given heads"
     if cell.estimator.key_scale == "normalised":
         return "projected keys are normalised: theory holds for raw ones"
-    if cell.estimator.combination.rule == "product" and not cell.estimator.plain:
+    if cell.estimator.combination.kind == "product" and not cell.estimator.plain:
         return "theory speaks of products of softmax kernels only"
-    if cell.estimator.combination.rule == "fitted":
+    if cell.estimator.combination.kind == "fitted":
         return "weights are fitted in every replicate: theory holds for given weights"
     return ""
 
@@ -144,9 +144,9 @@ def _outside_theory(cell: Cell) -> str:
 def _weights(cell: Cell, prediction: Prediction | ExactPrediction) -> np.ndarray:
     """Weights of the cell, or those that are optimal by the theory's own second moments of errors."""
     combination = cell.estimator.combination
-    if combination.rule == "product":
+    if combination.kind == "product":
         return np.ones(1)
-    if combination.rule != "optimal":
+    if combination.kind != "optimal":
         return np.array(cell.weights)
     if prediction.reason:
         return np.full(cell.heads.n_heads, np.nan)

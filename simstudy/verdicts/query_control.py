@@ -150,7 +150,7 @@ def applies(cell: Cell) -> bool:
     Under noise alone it gains little, and leaves errors that rest on few draws, those of the farthest query points.
     """
     estimator = cell.estimator
-    if cell.data.regression.function == "zero" or any(own_pieces(cell)):
+    if cell.data.regression.kind == "zero" or any(own_pieces(cell)):
         return False
     return (
         cell.population == ("queries",)
@@ -159,9 +159,9 @@ def applies(cell: Cell) -> bool:
         and estimator.learner.kind == "nadaraya_watson"
         and estimator.key_scale == "raw"
         and cell.heads.value_projections.kind == "none"
-        and estimator.combination.rule not in ("fitted", "optimal")
+        and estimator.combination.kind not in ("fitted", "optimal")
         and not cell.heads.redrawn
-        and cell.data.key_distribution.distribution == "gaussian"
+        and cell.data.key_distribution.kind == "gaussian"
     )
 
 
@@ -178,7 +178,7 @@ def _mean_square(data: Data) -> float:
 
 def _theory(cell: Cell, points: Array) -> dict[str, Array]:
     """L at each point, 0 where rounding leaves no number: a function of the point in any case, and a bounded one."""
-    product = cell.estimator.combination.rule == "product"
+    product = cell.estimator.combination.kind == "product"
     weights = np.ones(1) if product else np.array(cell.weights)
     # What heads do is the same whatever combines them, and cells that differ in this follow one another.
     heads = cell if product else _with_uniform_weights(cell)
@@ -195,7 +195,7 @@ def _theory(cell: Cell, points: Array) -> dict[str, Array]:
 
 
 def _with_uniform_weights(cell: Cell) -> Cell:
-    estimator = cell.estimator.model_copy(update={"combination": UniformCombination(rule="uniform")})
+    estimator = cell.estimator.model_copy(update={"combination": UniformCombination(kind="uniform")})
     return cell.model_copy(update={"estimator": estimator})
 
 
@@ -203,7 +203,7 @@ def _with_uniform_weights(cell: Cell) -> Cell:
 def _of_heads(cell: Cell, points: bytes) -> Prediction:
     """What theory says of heads, or of the one head that their product is, at points given as their bytes."""
     heads = cell, key_projections(cell), query_projections(cell)
-    if cell.estimator.combination.rule == "product":
+    if cell.estimator.combination.kind == "product":
         heads = product_head(*heads)
     return damped_leading_order(*heads, np.frombuffer(points).reshape(-1, cell.data.n_features))
 

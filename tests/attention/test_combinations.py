@@ -12,7 +12,7 @@ from simstudy.replicates.moments import stack
 from simstudy.replicates.performance import performance
 from simstudy.weights import affine, front_greater, least_squares, simplex
 
-RIDGE = {"function": "ridge", "amplitude": 2.0, "direction": [1.0, -0.5]}
+RIDGE = {"kind": "ridge", "amplitude": 2.0, "direction": [1.0, -0.5]}
 QUERIES = {"kind": "gaussian", "count": 5}
 
 
@@ -27,7 +27,7 @@ def moment_of(n_heads: int, seed: int = 0) -> np.ndarray:
         ("uniform", [1 / 3] * 3),
         ("sum", [1, 1, 1]),
         ([0.5, -1.0, 2.0], [0.5, -1.0, 2.0]),
-        ({"rule": "geometric", "ratio": 0.5}, [4 / 7, 2 / 7, 1 / 7]),
+        ({"kind": "geometric", "ratio": 0.5}, [4 / 7, 2 / 7, 1 / 7]),
         ("fibonacci", [2 / 4, 1 / 4, 1 / 4]),
     ],
 )
@@ -102,7 +102,7 @@ def of_cell(combination, **settings):
 
 def test_wider_classes__have_smaller_errors():
     classes = ["front_greater", "simplex", "affine", "unconstrained"]
-    found = [of_cell({"rule": "optimal", "within": within}) for within in classes]
+    found = [of_cell({"kind": "optimal", "within": within}) for within in classes]
     errors = [float(result.estimate["mse"]) for result in [of_cell("uniform"), *found]]
     assert errors == sorted(errors, reverse=True)
     assert errors[-1] < 0.9 * errors[0]
@@ -110,8 +110,8 @@ def test_wider_classes__have_smaller_errors():
 
 
 def test_combinations__share_stored_batches_unless_they_enter_a_replicate():
-    plain, optimal = minimal_cell(), minimal_cell(combination={"rule": "optimal"})
-    fitted = minimal_cell(combination={"rule": "fitted", "n_validation": 50}, noise_treatment="drawn")
+    plain, optimal = minimal_cell(), minimal_cell(combination={"kind": "optimal"})
+    fitted = minimal_cell(combination={"kind": "fitted", "n_validation": 50}, noise_treatment="drawn")
     drawn = minimal_cell(noise_treatment="drawn")
     assert plain.identity("e") == optimal.identity("e")
     assert fitted.identity("e") != drawn.identity("e")
@@ -119,9 +119,9 @@ def test_combinations__share_stored_batches_unless_they_enter_a_replicate():
 
 def test_fitted_weights__tend_to_the_optimal_ones_as_validation_grows():
     few, many = (
-        of_cell({"rule": "fitted", "n_validation": n, "within": "affine"}, noise_treatment="drawn") for n in (6, 2000)
+        of_cell({"kind": "fitted", "n_validation": n, "within": "affine"}, noise_treatment="drawn") for n in (6, 2000)
     )
-    best = of_cell({"rule": "optimal", "within": "affine"}, noise_treatment="drawn")
+    best = of_cell({"kind": "optimal", "within": "affine"}, noise_treatment="drawn")
     errors = [float(result.estimate["mse"]) for result in (few, many, best)]
     margin = 4 * float(many.mcse["mse"])
     assert errors[0] > errors[1] + margin

@@ -23,19 +23,19 @@ from simstudy.theory import exact_moments, predicted_measures
 
 LOGITS = pytest.mark.parametrize("logits", ["distance", "dot_product"])
 CONTROL = {"control_variate": "linear_part"}
-AUTOREGRESSIVE = {"distribution": "gaussian", "structure": "autoregressive", "correlation": 0.6}
-EQUICORRELATED = {"distribution": "gaussian", "structure": "equicorrelated", "correlation": 0.3}
-WAVE = {"function": "ridge", "amplitude": 2.0, "direction": [1.0, -0.5], "frequency": 1.3}
+AUTOREGRESSIVE = {"kind": "gaussian", "structure": "autoregressive", "correlation": 0.6}
+EQUICORRELATED = {"kind": "gaussian", "structure": "equicorrelated", "correlation": 0.3}
+WAVE = {"kind": "ridge", "amplitude": 2.0, "direction": [1.0, -0.5], "frequency": 1.3}
 FUNCTIONS = {
-    "zero": {"function": "zero"},
-    "linear": {"function": "linear", "coefficients": [1.0, -2.0]},
-    "quadratic": {"function": "quadratic"},
-    "ellipse": {"function": "quadratic", "coefficients": [0.5, -1.0]},
+    "zero": {"kind": "zero"},
+    "linear": {"kind": "linear", "coefficients": [1.0, -2.0]},
+    "quadratic": {"kind": "quadratic"},
+    "ellipse": {"kind": "quadratic", "coefficients": [0.5, -1.0]},
     "ridge": WAVE,
-    "additive": {"function": "additive", "wave": "cos", "frequency": 0.7, "decay": "power", "rate": 0.5},
-    "interaction": {"function": "interaction", "amplitude": -1.5},
+    "additive": {"kind": "additive", "wave": "cos", "frequency": 0.7, "decay": "power", "rate": 0.5},
+    "interaction": {"kind": "interaction", "amplitude": -1.5},
 }
-SUM = {"function": "sum", "terms": list(FUNCTIONS.values())}
+SUM = {"kind": "sum", "terms": list(FUNCTIONS.values())}
 POINTS = {"kind": "points", "points": [[0.4, -0.3], [-1.1, 0.8]]}
 
 
@@ -164,7 +164,7 @@ CELLS = {
 
 @pytest.mark.parametrize("name", CELLS)
 def test_run__is_that_without_control_and_that_of_the_exact_theory(name, monkeypatch):
-    settings = {"n_features": 3, "head_dim": 1, "noise_sd": 0.3, "noise": {"distribution": "heteroscedastic"}}
+    settings = {"n_features": 3, "head_dim": 1, "noise_sd": 0.3, "noise": {"kind": "heteroscedastic"}}
     settings |= {"batch_size": 4096} | CELLS[name]
     cell, plain = cell_of(**settings, **CONTROL), cell_of(**settings)
     blocks, found = measured(cell)
@@ -258,9 +258,9 @@ def test_direct_mse__stays_the_plain_average():
         ({"combination": "product"}, "no product of kernels"),
         ({"key_scale": "normalised"}, 'key_scale = "raw"'),
         ({"arrangement": "haar_redrawn"}, "the same in all replicates"),
-        ({"key_distribution": {"distribution": "student_t", "df": 5}}, 'key_distribution = "gaussian"'),
-        ({"key_distribution": {"distribution": "autoregressive", "coefficient": 0.5}}, 'key_distribution = "gaussian"'),
-        ({"regression": {"function": "sum", "terms": ["linear", "bumps"]}}, "without bumps"),
+        ({"key_distribution": {"kind": "student_t", "df": 5}}, 'key_distribution = "gaussian"'),
+        ({"key_distribution": {"kind": "autoregressive", "coefficient": 0.5}}, 'key_distribution = "gaussian"'),
+        ({"regression": {"kind": "sum", "terms": ["linear", "bumps"]}}, "without bumps"),
         ({"n_features": 2**17, "n_keys": 2}, "needs an array"),
     ],
 )
@@ -275,7 +275,7 @@ def test_cells_without_known_expectations__are_refused(settings, remedy):
 
 def test_refusal__is_one_line(tmp_path):
     text = edited(DESIGN, "batch_size = 32", 'batch_size = 32\ncontrol_variate = "linear_part"')
-    text = edited(text, 'regression = { function = "ridge" }', 'regression = "bumps"')
+    text = edited(text, 'regression = { kind = "ridge" }', 'regression = "bumps"')
     with pytest.raises(UserError, match=r"control_variate.*without bumps.*\"none\"") as raised:
         load_design(write_design(tmp_path, text))
     assert len(str(raised.value).splitlines()) <= 2

@@ -14,19 +14,19 @@ from simstudy.replicates.batch import simulate_batch
 
 KEYS = {
     "identity": "gaussian",
-    "equicorrelated": {"distribution": "gaussian", "structure": "equicorrelated", "correlation": 0.4},
-    "sphere": {"distribution": "sphere", "radius": 2.0},
-    "student_t": {"distribution": "student_t", "df": 5.0},
-    "mixture": {"distribution": "mixture", "n_components": 3, "separation": 2.0},
+    "equicorrelated": {"kind": "gaussian", "structure": "equicorrelated", "correlation": 0.4},
+    "sphere": {"kind": "sphere", "radius": 2.0},
+    "student_t": {"kind": "student_t", "df": 5.0},
+    "mixture": {"kind": "mixture", "n_components": 3, "separation": 2.0},
 }
-BASE = {"n_keys": 1100, "noise_sd": 0.5, "regression": {"function": "linear", "coefficients": [1.0]}}
+BASE = {"n_keys": 1100, "noise_sd": 0.5, "regression": {"kind": "linear", "coefficients": [1.0]}}
 # Keys that are drawn or weighted together are held at once whatever their number.
 TOGETHER = {
-    "in time": {"key_distribution": {"distribution": "autoregressive", "coefficient": 0.9}},
+    "in time": {"key_distribution": {"kind": "autoregressive", "coefficient": 0.9}},
     "masked": {"mask": "causal"},
     "sparse": {"normaliser": "sparsemax"},
-    "fitted": {"combination": {"rule": "fitted", "within": "simplex", "n_validation": 40}},
-    "product": {"combination": {"rule": "product"}},
+    "fitted": {"combination": {"kind": "fitted", "within": "simplex", "n_validation": 40}},
+    "product": {"combination": {"kind": "product"}},
 }
 
 
@@ -41,7 +41,7 @@ def estimates(cell):
 
 
 @pytest.mark.parametrize("name", KEYS)
-@pytest.mark.parametrize("noise", [{"distribution": "student_t", "df": 5.0}, "gaussian"], ids=["student_t", "gaussian"])
+@pytest.mark.parametrize("noise", [{"kind": "student_t", "df": 5.0}, "gaussian"], ids=["student_t", "gaussian"])
 def test_tiles__hold_keys_and_noise_of_the_whole(name, noise, _tiny):
     cell = minimal_cell(n_keys=1100, key_distribution=KEYS[name], noise=noise)
     tiles = list(tiling.tiles_of(cell))
@@ -55,7 +55,7 @@ def test_tiles__hold_keys_and_noise_of_the_whole(name, noise, _tiny):
 @pytest.mark.parametrize(
     "settings",
     [
-        {"noise": {"distribution": "heteroscedastic", "strength": 2.0}},
+        {"noise": {"kind": "heteroscedastic", "strength": 2.0}},
         {"noise_treatment": "drawn"},
         {"control_variate": "linear_part"},
         {"arrangement": "haar_redrawn", "key_scale": "normalised"},

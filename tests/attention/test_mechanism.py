@@ -16,7 +16,7 @@ from simstudy.replicates.batch import simulate_batch
 from simstudy.replicates.performance import performance
 
 QUERIES = {"kind": "points", "points": [[0.0], [0.5, -1.0], [0.3, 0.6, -0.2, 0.9]]}
-RIDGE = {"function": "ridge", "amplitude": 2.0, "direction": [1.0, -0.5]}
+RIDGE = {"kind": "ridge", "amplitude": 2.0, "direction": [1.0, -0.5]}
 DOT = {"logits": "dot_product"}
 MECHANISMS = {
     "epanechnikov": {"normaliser": {"kind": "compact", "power": 1, "window": 2.5}},
@@ -34,9 +34,9 @@ MECHANISMS = {
     "best scores": {"transformation": {"kind": "low_rank", "rank": 1, "method": "scores"}, **DOT},
     "keys alone": {"transformation": {"kind": "low_rank", "rank": 1, "method": "keys"}, **DOT},
     "stacked": {"transformation": {"kind": "low_rank", "rank": 1, "method": "stacked"}, **DOT},
-    "product": {"combination": {"rule": "product", "logits": "sum"}},
+    "product": {"combination": {"kind": "product", "logits": "sum"}},
     "pool of compact": {
-        "combination": {"rule": "product", "logits": "mean"},
+        "combination": {"kind": "product", "logits": "mean"},
         "normaliser": {"kind": "compact", "power": 2, "window": 3.0},
     },
 }  # fmt: skip
@@ -115,7 +115,7 @@ def test_mechanism__passes_through_a_batch_whatever_its_company(mechanism):
         {"transformation": {"kind": "merge", "stride": 1}},
         {"transformation": {"kind": "mixture", "levels": 1}},
         {"transformation": {"kind": "low_rank", "rank": 2, "method": "keys"}},
-        {"combination": {"rule": "product"}, "n_heads": 1},
+        {"combination": {"kind": "product"}, "n_heads": 1},
     ],
     ids=["merge", "mixture", "low rank", "product"],
 )

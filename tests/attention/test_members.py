@@ -88,7 +88,7 @@ def test_training_without_steps__is_no_training():
 def test_training__lowers_the_error_and_keeps_columns_orthonormal():
     cell = minimal_cell(
         learner={"kind": "trained", "steps": 40}, n_heads=2, head_dim=1, arrangement="haar", n_features=3, n_keys=60,
-        regression={"function": "ridge", "amplitude": 3.0}, noise_sd=0.1, bandwidth=0.4, **DRAWN,
+        regression={"kind": "ridge", "amplitude": 3.0}, noise_sd=0.1, bandwidth=0.4, **DRAWN,
     )  # fmt: skip
     shared, learner = SharedData(cell, 0, 4), learner_of(cell)
     start = key_projections(cell)
@@ -198,7 +198,7 @@ def test_every_learner__passes_through_a_batch_with_its_own_correlation():
         ({"learner": "trained", "logits": "dot_product", **DRAWN}, "learner"),
         ({"learner": {"kind": "random_forest", "max_features": 99}, **DRAWN}, "learner"),
         ({"learner": "ant_colony", "reference": "attention", **DRAWN}, "reference"),
-        ({"learner": "ant_colony", "combination": {"rule": "fitted", "n_validation": 9}, **DRAWN}, "combination"),
+        ({"learner": "ant_colony", "combination": {"kind": "fitted", "n_validation": 9}, **DRAWN}, "combination"),
     ],
 )
 def test_what_a_learner_cannot_have__is_named(settings, setting):

@@ -35,7 +35,7 @@ MECHANISMS = {
     "dot product": {"logits": "dot_product"},
     "entmax": {"normaliser": {"kind": "entmax", "power": 2}},
     "compact": {"normaliser": {"kind": "compact", "power": 1, "window": 9.0}},
-    "product": {"combination": {"rule": "product", "logits": "sum"}},
+    "product": {"combination": {"kind": "product", "logits": "sum"}},
 }
 
 
@@ -90,7 +90,7 @@ def test_masked_heads__are_masked_attention(mask, reference):
 
 @pytest.mark.parametrize("method", [exact_moments, leading_order])
 def test_theory__of_a_masked_query_is_that_of_as_many_keys(method):
-    settings = {"bandwidth": {"rule": "rate", "constant": 6.0}, "head_dim": 1, "logits": "dot_product"}
+    settings = {"bandwidth": {"kind": "rate", "constant": 6.0}, "head_dim": 1, "logits": "dot_product"}
     cell = cell_of("causal", **settings, n_keys=300)
     heads = key_projections(cell), query_projections(cell), query_points(cell)
     found = masked(method, cell, *heads)
@@ -146,7 +146,7 @@ def test_mask_from_a_file__travels_with_the_cell_and_identifies_it_by_its_conten
         ({"transformation": {"kind": "merge", "stride": 3}}, 'transformation = "none"'),
         ({"learner": "trained", "noise_treatment": "drawn"}, 'learner = "nadaraya_watson"'),
         ({"control_variate": "linear_part"}, 'control_variate = "none"'),
-        ({"combination": {"rule": "fitted", "n_validation": 9}, "noise_treatment": "drawn"}, "not fitted"),
+        ({"combination": {"kind": "fitted", "n_validation": 9}, "noise_treatment": "drawn"}, "not fitted"),
     ],
 )
 def test_what_cannot_be_masked__is_named(settings, remedy):

@@ -11,7 +11,7 @@ from simstudy.attention.combinations import combine_heads
 from simstudy.replicates.batch import simulate_batch
 from simstudy.replicates.performance import performance
 
-RIDGE = {"function": "ridge", "amplitude": 2.0, "direction": [1.0, -0.5]}
+RIDGE = {"kind": "ridge", "amplitude": 2.0, "direction": [1.0, -0.5]}
 QUERIES = {"kind": "gaussian", "count": 6}
 needs_torch = needs("torch")
 

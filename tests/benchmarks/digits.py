@@ -53,10 +53,10 @@ def _signal(keys: np.ndarray) -> np.ndarray:
 
 
 SIGNAL = {
-    "function": "sum",
+    "kind": "sum",
     "terms": [
-        {"function": "ridge", "amplitude": 2.0, "direction": [1.0]},
-        {"function": "interaction", "coordinates": [4, 6]},
+        {"kind": "ridge", "amplitude": 2.0, "direction": [1.0]},
+        {"kind": "interaction", "coordinates": [4, 6]},
     ],
 }
 TARGETS = (

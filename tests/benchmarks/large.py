@@ -43,7 +43,7 @@ def cells(size: Large, noise_treatment: str = "integrated") -> list[Cell]:
         minimal_cell(
             n_keys=size.keys, n_features=size.features, n_heads=size.heads, head_dim=size.p, arrangement="haar",
             bandwidth=size.p**0.25 + 0.01 * k, noise_sd=0.5, dtype="float32", noise_treatment=noise_treatment,
-            regression={"function": "ridge"}, queries={"kind": "gaussian", "count": size.queries},
+            regression={"kind": "ridge"}, queries={"kind": "gaussian", "count": size.queries},
         )
         for k in range(size.cells)
     ]  # fmt: skip

@@ -95,7 +95,7 @@ def cell(size: Size, treatment: str) -> Cell:
     """The cell whose batches are the whole job."""
     return minimal_cell(
         n_keys=size.keys, n_features=size.features, n_heads=size.heads, head_dim=size.p, arrangement="haar",
-        bandwidth=size.bandwidth, regression={"function": "ridge", "amplitude": 2.0, "direction": [1.0]},
+        bandwidth=size.bandwidth, regression={"kind": "ridge", "amplitude": 2.0, "direction": [1.0]},
         noise_sd=0.5, noise_treatment=treatment, dtype=size.dtype, queries={"kind": "gaussian", "count": size.queries},
         batch_size=N_BLOCKS * size.replicates,
     )  # fmt: skip

@@ -141,7 +141,7 @@ def test_fixed_haar_heads_are_those_of_replicate_zero():
 
 def test_heads_depend_on_the_seed_and_not_on_the_data():
     w = key_projections(haar(), 0, 2)
-    np.testing.assert_array_equal(key_projections(haar(keys={"distribution": "sphere"}), 0, 2), w)
+    np.testing.assert_array_equal(key_projections(haar(keys={"kind": "sphere"}), 0, 2), w)
     assert not np.any(key_projections(haar(seed=1), 0, 2) == w)
 
 
@@ -207,7 +207,7 @@ def test_gaussian_points_are_fixed_nested_and_scaled():
     assert np.abs(np.mean((1.1 * x) ** 2) - 1) > 4 * math.sqrt(2 / x.size)
     np.testing.assert_array_equal(points(scale=2.0), 2 * x)
     np.testing.assert_array_equal(points(count=7, d=5), x[:7, :5])
-    np.testing.assert_array_equal(points(n_heads=2, keys={"distribution": "sphere"}), x)
+    np.testing.assert_array_equal(points(n_heads=2, keys={"kind": "sphere"}), x)
     assert not np.any(points(seed=1) == x)
 
 

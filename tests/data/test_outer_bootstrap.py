@@ -19,14 +19,14 @@ from simstudy.replicates.replay import replay
 from simstudy.verdicts.predictions import predict
 
 N = 178
-WINE = {"distribution": "file", "path": "sklearn:wine", "columns": ["alcohol", "hue"], "response": "target"}
+WINE = {"kind": "file", "path": "sklearn:wine", "columns": ["alcohol", "hue"], "response": "target"}
 
 
 def cell_of(population=("rows",), held_out=0, **settings):
     """The mean of keys: one head of a very wide kernel, of the first feature, at the origin."""
     base = {
         "n_features": 2, "n_keys": 12, "n_heads": 1, "head_dim": 1, "arrangement": "aligned", "bandwidth": 1e6,
-        "regression": {"function": "linear", "coefficients": [1.0]}, "noise_sd": 0.0, "batch_size": 64,
+        "regression": {"kind": "linear", "coefficients": [1.0]}, "noise_sd": 0.0, "batch_size": 64,
     }  # fmt: skip
     keys = WINE | {"held_out": held_out} | settings.pop("keys", {})
     cell = minimal_cell(population=population, key_distribution=keys, **base | settings)
@@ -95,6 +95,6 @@ def test_theory__is_blank_with_the_reason():
 def test_rows__are_no_population_without_replacement_or_without_data():
     assert cell_of(keys={"sampling": "without"}).population == ()
     assert minimal_cell(population=["rows"]).population == ()
-    settings = {"noise": "residuals", "regression": {"function": "fitted", "learner": "linear"}, "noise_sd": 1.0}
+    settings = {"noise": "residuals", "regression": {"kind": "fitted", "learner": "linear"}, "noise_sd": 1.0}
     cell = cell_of(held_out=5, queries={"kind": "held_out", "count": 2}, **settings)
     assert "population" in [setting for setting, _ in impossibilities(cell)]

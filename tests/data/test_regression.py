@@ -12,20 +12,20 @@ from simstudy.data.regression import evaluate
 from simstudy.design.settings import Regression
 
 FUNCTIONS = [
-    {"function": "zero"},
-    {"function": "linear", "coefficients": [1.0, 0.0, -2.5]},
-    {"function": "quadratic", "coefficients": [0.25]},
-    {"function": "quadratic", "coefficients": [1.0, -0.5]},
-    {"function": "ridge", "wave": "sin", "amplitude": 2.0, "frequency": 1.5, "direction": [1.0, 2.0]},
-    {"function": "ridge", "wave": "cos", "amplitude": -1.0, "frequency": 0.5, "direction": [0.0, 0.0, 3.0]},
-    {"function": "additive", "wave": "sin", "frequency": 2.0},
-    {"function": "additive", "wave": "cos", "amplitude": 1.5, "decay": "exponential", "rate": 0.7},
-    {"function": "additive", "wave": "sin", "decay": "power", "rate": 1.5, "n_active": 3},
-    {"function": "interaction", "amplitude": 3.0, "coordinates": [2, 4]},
-    {"function": "bumps", "centres": [[0.5], [-1.0, 2.0]], "amplitudes": [2.0, -1.0], "width": 0.8},
+    {"kind": "zero"},
+    {"kind": "linear", "coefficients": [1.0, 0.0, -2.5]},
+    {"kind": "quadratic", "coefficients": [0.25]},
+    {"kind": "quadratic", "coefficients": [1.0, -0.5]},
+    {"kind": "ridge", "wave": "sin", "amplitude": 2.0, "frequency": 1.5, "direction": [1.0, 2.0]},
+    {"kind": "ridge", "wave": "cos", "amplitude": -1.0, "frequency": 0.5, "direction": [0.0, 0.0, 3.0]},
+    {"kind": "additive", "wave": "sin", "frequency": 2.0},
+    {"kind": "additive", "wave": "cos", "amplitude": 1.5, "decay": "exponential", "rate": 0.7},
+    {"kind": "additive", "wave": "sin", "decay": "power", "rate": 1.5, "n_active": 3},
+    {"kind": "interaction", "amplitude": 3.0, "coordinates": [2, 4]},
+    {"kind": "bumps", "centres": [[0.5], [-1.0, 2.0]], "amplitudes": [2.0, -1.0], "width": 0.8},
 ]
-FUNCTIONS.append({"function": "sum", "terms": [FUNCTIONS[1], FUNCTIONS[4], FUNCTIONS[10]]})
-NAMES = [f"{i}-{f['function']}" for i, f in enumerate(FUNCTIONS)]
+FUNCTIONS.append({"kind": "sum", "terms": [FUNCTIONS[1], FUNCTIONS[4], FUNCTIONS[10]]})
+NAMES = [f"{i}-{f['kind']}" for i, f in enumerate(FUNCTIONS)]
 WAVES = {"sin": math.sin, "cos": math.cos}
 D = 4
 
@@ -33,18 +33,18 @@ D = 4
 def naive(f, x):
     """m(x) at one point, a list of numbers, from the dictionary of a function; written from the definitions."""
     d = len(x)
-    if f["function"] == "zero":
+    if f["kind"] == "zero":
         return 0.0
-    if f["function"] == "linear":
+    if f["kind"] == "linear":
         return sum(c * t for c, t in zip(f["coefficients"], x, strict=False))
-    if f["function"] == "quadratic":
+    if f["kind"] == "quadratic":
         c = f["coefficients"] * d if len(f["coefficients"]) == 1 else f["coefficients"]
         return sum(a * t * t for a, t in zip(c, x, strict=False))
-    if f["function"] == "ridge":
+    if f["kind"] == "ridge":
         u, length = f["direction"], math.sqrt(sum(t * t for t in f["direction"]))
         along = sum(a * t for a, t in zip(u, x, strict=False)) / length
         return f["amplitude"] * WAVES[f["wave"]](f["frequency"] * along)
-    if f["function"] == "additive":
+    if f["kind"] == "additive":
         fall = {
             "none": lambda j: 1.0,
             "exponential": lambda j: math.exp(-f["rate"] * (j - 1)),
@@ -53,9 +53,9 @@ def naive(f, x):
         wave, active = WAVES[f["wave"]], x[: f.get("n_active", d)]
         terms = [fall(j) * wave(f.get("frequency", 1.0) * t) for j, t in enumerate(active, start=1)]
         return f.get("amplitude", 1.0) * sum(terms)
-    if f["function"] == "interaction":
+    if f["kind"] == "interaction":
         return f["amplitude"] * x[f["coordinates"][0] - 1] * x[f["coordinates"][1] - 1]
-    if f["function"] == "bumps":
+    if f["kind"] == "bumps":
         total = 0.0
         for centre, a in zip(f["centres"], f["amplitudes"], strict=True):
             gaps = [t - (centre[j] if j < len(centre) else 0.0) for j, t in enumerate(x)]

@@ -18,11 +18,11 @@ from simstudy.design.own_data import read_rows
 from simstudy.replicates.batch import simulate_batch
 from simstudy.replicates.replay import replay
 
-FITTED = {"function": "fitted", "learner": "linear"}
+FITTED = {"kind": "fitted", "learner": "linear"}
 
 
 def make(sampling="with_replacement", noise="gaussian", regression=FITTED, n_keys=50, **settings):
-    keys = {"distribution": "file", "path": "sklearn:diabetes", "response": "target", "held_out": 12}
+    keys = {"kind": "file", "path": "sklearn:diabetes", "response": "target", "held_out": 12}
     settings = {"n_features": 10, "queries": {"kind": "held_out", "count": 5}} | settings
     data = {"key_distribution": keys | {"sampling": sampling}, "noise": noise, "regression": regression}
     cell, problems = read_rows(minimal_cell(n_keys=n_keys, **data, **settings), Path())
@@ -82,7 +82,7 @@ def test_any_residual_may_come_to_any_row():
 
 
 def test_paired_residuals_stay_with_their_rows():
-    paired = {"distribution": "residuals", "paired": True}
+    paired = {"kind": "residuals", "paired": True}
     cells = [make(noise=paired, noise_treatment=treatment, noise_sd=0.5) for treatment in ("drawn", "integrated")]
     shared = SharedData(cells[0], 0, 3)
     rows = draw_rows(cells[0], 0, 3)
@@ -95,7 +95,7 @@ def test_paired_residuals_stay_with_their_rows():
 def test_cells_of_one_company__have_the_bits_that_they_have_alone():
     cells = [
         make(n_keys=60), make(n_keys=30), make(noise="residuals"), make(regression="ridge", n_keys=20),
-        make(noise={"distribution": "residuals", "paired": True}, noise_treatment="drawn"),
+        make(noise={"kind": "residuals", "paired": True}, noise_treatment="drawn"),
     ]  # fmt: skip
     for cell, moments in zip(cells, simulate_batch(cells, 1), strict=True):
         alone = simulate_batch([cell], 1)[0]
@@ -106,7 +106,7 @@ def test_cells_of_one_company__have_the_bits_that_they_have_alone():
 def test_contents_travel_to_workers_that_do_not_see_the_file(tmp_path):
     path = tmp_path / "data.npy"
     np.save(path, np.random.default_rng(0).normal(size=(30, 6)))
-    keys = {"distribution": "file", "path": "data.npy", "response": "5", "held_out": 3}
+    keys = {"kind": "file", "path": "data.npy", "response": "5", "held_out": 3}
     settings = {"n_features": 5, "queries": {"kind": "held_out", "count": 3}}
     cell, _ = read_rows(minimal_cell(key_distribution=keys, regression="file", **settings), tmp_path)
     path.unlink()
@@ -124,6 +124,6 @@ def test_replay_shows_the_rows_that_the_batch_used():
 
 
 def test_validation_pairs_of_fitted_weights__are_further_rows():
-    combination = {"rule": "fitted", "n_validation": 30}
+    combination = {"kind": "fitted", "n_validation": 30}
     cell = make("without", noise="residuals", noise_treatment="drawn", combination=combination)
     assert np.isfinite(simulate_batch([cell], 0)[0].error_sum).all()

@@ -14,20 +14,20 @@ from simstudy.data.training import draw_keys, draw_noise, noise_variance
 from simstudy.design.settings.cell import Cell
 
 KEYS = {
-    "identity": {"distribution": "gaussian"},
-    "equicorrelated": {"distribution": "gaussian", "structure": "equicorrelated", "correlation": 0.4},
-    "autoregressive": {"distribution": "gaussian", "structure": "autoregressive", "correlation": 0.6},
-    "sphere": {"distribution": "sphere", "radius": 2.0},
-    "student_t": {"distribution": "student_t", "df": 9.0},
-    "mixture": {"distribution": "mixture", "n_components": 3, "separation": 2.0},
+    "identity": {"kind": "gaussian"},
+    "equicorrelated": {"kind": "gaussian", "structure": "equicorrelated", "correlation": 0.4},
+    "autoregressive": {"kind": "gaussian", "structure": "autoregressive", "correlation": 0.6},
+    "sphere": {"kind": "sphere", "radius": 2.0},
+    "student_t": {"kind": "student_t", "df": 9.0},
+    "mixture": {"kind": "mixture", "n_components": 3, "separation": 2.0},
 }
-IN_TIME = {"in_time": {"distribution": "autoregressive", "coefficient": 0.9}}
+IN_TIME = {"in_time": {"kind": "autoregressive", "coefficient": 0.9}}
 ALL_KEYS = KEYS | IN_TIME
 D = 5
 NOISE = {
-    "gaussian": {"distribution": "gaussian"},
-    "student_t": {"distribution": "student_t", "df": 10.0},
-    "heteroscedastic": {"distribution": "heteroscedastic", "strength": 2.0},
+    "gaussian": {"kind": "gaussian"},
+    "student_t": {"kind": "student_t", "df": 10.0},
+    "heteroscedastic": {"kind": "heteroscedastic", "strength": 2.0},
 }
 
 
@@ -137,7 +137,7 @@ def time_z_scores(x, coefficient):
 
 @pytest.mark.parametrize("coefficient", [0.9, -0.5, 0.0])
 def test_keys_in_time_are_stationary_with_the_autocovariance_of_their_law(coefficient):
-    x = draw_keys(make({"distribution": "autoregressive", "coefficient": coefficient}, n=100), 0, 3000)
+    x = draw_keys(make({"kind": "autoregressive", "coefficient": coefficient}, n=100), 0, 3000)
     assert time_z_scores(x, coefficient).max() < 4.5
     assert time_z_scores(x, coefficient + 0.05).max() > 4.5
     assert stats.kstest(x[:, :, 50].ravel(), stats.norm.cdf).pvalue > 1e-3

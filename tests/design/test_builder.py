@@ -25,7 +25,7 @@ def tiny() -> Study:
     """The design of the builders, written in Python."""
     return (
         Study("tiny", title="A tiny study", aim="To test.")
-        .data(n_keys=np.int64(40), n_features=6, regression={"function": "ridge"})
+        .data(n_keys=np.int64(40), n_features=6, regression={"kind": "ridge"})
         .heads(n_heads=2, head_dim=2, arrangement="rotated")
         .estimator(bandwidth=0.8)
         .simulation(seed=7, batch_size=32)

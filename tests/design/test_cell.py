@@ -5,6 +5,7 @@ from __future__ import annotations
 from builders import minimal_cell
 
 from simstudy.design.feasibility import features_needed, impossibilities
+from simstudy.design.load import load_design
 
 
 def test_features_needed__by_arrangement():
@@ -33,6 +34,13 @@ def test_data_id__is_shared_by_cells_that_differ_in_the_estimator_only():
         assert minimal_cell(**change).data_id == cell.data_id
     for change in ({"seed": 8}, {"key_distribution": "sphere"}):
         assert minimal_cell(**change).data_id != cell.data_id
+
+
+def test_data_id__is_what_it_was_whatever_designs_call_the_kind_of_keys():
+    """Drawn bits rest on it: these are the digests of two cells of shipped studies."""
+    ids = {each.cell.data_id for name in ("principal-angles", "universality") for each in load_design(name).cells}
+    assert {"e4a18f3a863f4d7eab083d1de852c8c3", "66824d5583e20a06eb6cba3e262c7c6e"} <= ids
+    assert "59f306e2cabce839b7c4f461c192f430" in ids
 
 
 def test_equal_cells__are_equal_whatever_was_asked_of_them():

@@ -95,7 +95,7 @@ def test_head_files__that_are_none_are_refused(tmp_path):
         ('"The error falls."', '"a\\nb"', "claims.mse-falls.statement"),
         ('title = "Error against angle"', 'title = "\\u202egnp.exe"', "figures.mse.title"),
         ("[grids.angles.factors]", '[grids.angles]\ntitle = "a\\rb"\n[grids.angles.factors]', "grids.angles.title"),
-        ('function = "ridge"', 'function = "ridge", label = "a\\u2028b"', "data.regression.label"),
+        ('kind = "ridge"', 'kind = "ridge", label = "a\\u2028b"', "data.regression.label"),
     ],
 )
 def test_control_characters__are_refused_and_spelt_out(tmp_path, old, new, place):

@@ -103,19 +103,19 @@ def test_all_mistakes__are_reported_together(tmp_path):
         ("angle = [0, 45, 90]", "angle = [0, 91]", "angle[1] = 91"),
         ('arrangement = "rotated"', 'arrangement = "aligned"', 'remove angle for arrangement = "aligned"'),
         ("angle = [0, 45, 90]", "n_keys = [1]", 'state angle for arrangement = "rotated"'),
-        ('{ function = "ridge" }', '{ function = "ridge", direction = [0.0] }', "must not be zero"),
-        ('{ function = "ridge" }', '{ function = "interaction", coordinates = [2, 2] }', "must differ"),
-        ('{ function = "ridge" }', '{ function = "interaction", coordinates = [2, 7] }', "uses coordinate 7"),
-        ('{ function = "ridge" }', '"rigde"', "data.regression"),
-        ('{ function = "ridge" }', '{ function = "sum", terms = [] }', "data.regression.terms"),
+        ('{ kind = "ridge" }', '{ kind = "ridge", direction = [0.0] }', "must not be zero"),
+        ('{ kind = "ridge" }', '{ kind = "interaction", coordinates = [2, 2] }', "must differ"),
+        ('{ kind = "ridge" }', '{ kind = "interaction", coordinates = [2, 7] }', "uses coordinate 7"),
+        ('{ kind = "ridge" }', '"rigde"', "data.regression"),
+        ('{ kind = "ridge" }', '{ kind = "sum", terms = [] }', "data.regression.terms"),
         (
             "n_keys = 40",
-            'n_keys = 40\nkey_distribution = { distribution = "student_t", df = 2 }',
+            'n_keys = 40\nkey_distribution = { kind = "student_t", df = 2 }',
             "data.key_distribution.df = 2: must be greater than 2; give degrees of freedom above 2, so that the cova",
         ),
         (
             "n_keys = 40",
-            'n_keys = 40\nkey_distribution = { distribution = "mixture", n_components = 9 }',
+            'n_keys = 40\nkey_distribution = { kind = "mixture", n_components = 9 }',
             "needs as many features",
         ),
         ("bandwidth = 0.8", "bandwidth = 0.8\ncombination = [0.5]", "1 weights for n_heads = 2"),
@@ -135,8 +135,8 @@ def test_all_mistakes__are_reported_together(tmp_path):
         ('measure = "mse"', 'measure = "mse"\nkind2 = 1', "claims.mse-falls.kind2"),
         (
             "bandwidth = [0.5, 1.0]",
-            '"regression.function" = ["ridge", "linear"]',
-            "grids.angles.factors.regression.function: is the kind or the label of a choice; write regression = […]",
+            '"regression.kind" = ["ridge", "linear"]',
+            "grids.angles.factors.regression.kind: is the kind or the label of a choice; write regression = […]",
         ),
         ("bandwidth = [0.5, 1.0]", "bandwidth = [0.5, 0.5]", "two cells have these values"),
         ('x = "angle"\ny', 'x = "logits"\ny', "figures.mse.x = 'logits': unknown factor"),
@@ -153,12 +153,12 @@ def test_all_mistakes__are_reported_together(tmp_path):
         ("bandwidth = [0.5, 1.0]", "bandwidth = [1e-300]", "bandwidth[0] = 1e-300: must be greater"),
         (
             "bandwidth = [0.5, 1.0]",
-            'bandwidth = [{ rule = "rate", constant = 1e300 }]',
+            'bandwidth = [{ kind = "rate", constant = 1e300 }]',
             "bandwidth[0].constant = 1e+300",
         ),
         (
             "bandwidth = [0.5, 1.0]",
-            'bandwidth = [{ rule = "rate", smoothness = 1e-9, constant = 1e-9 }]',
+            'bandwidth = [{ kind = "rate", smoothness = 1e-9, constant = 1e-9 }]',
             "comes to 1.58114e-10, outside [1e-09, 1e+09]",
         ),
         ("n_keys = 40", "n_keys = 40\nnoise_sd = 1e200", "data.noise_sd = 1e+200: must be less"),
@@ -200,7 +200,7 @@ def test_versus__must_leave_a_pair_to_compare(tmp_path):
 
 
 def test_label__names_a_choice_and_changes_no_number():
-    plain, named = (minimal_cell(regression={"function": "ridge"} | extra) for extra in ({}, {"label": "sin x"}))
+    plain, named = (minimal_cell(regression={"kind": "ridge"} | extra) for extra in ({}, {"label": "sin x"}))
     assert (plain.coordinates["regression"], named.coordinates["regression"]) == ("ridge", "sin x")
     assert plain.identity("a") == named.identity("a")
 
@@ -240,7 +240,7 @@ def test_one_mistake__is_reported_once_without_what_follows_from_it(tmp_path, ol
 
 
 def test_table_given_as_a_number__is_one_mistake(tmp_path):
-    text = edited(DESIGN, '[data]\nn_keys = 40\nn_features = 6\nregression = { function = "ridge" }\n', "")
+    text = edited(DESIGN, '[data]\nn_keys = 40\nn_features = 6\nregression = { kind = "ridge" }\n', "")
     message = mistakes(tmp_path, "data = 3\n" + text)
     assert message.endswith("data = 3: must be a table")
 
@@ -252,7 +252,7 @@ def test_absent_entry__is_shown_without_a_value(tmp_path):
 
 def test_profile__changes_a_grid_that_is_named_like_a_setting(tmp_path):
     text = edited(DESIGN, "[grids.angles.factors]", "[grids.noise.factors]").replace('"angles"', '"noise"')
-    text += "\n[profiles.full.grids.noise]\nby_query = true\n[profiles.full.data]\nregression = { function = 'linear' }"
+    text += "\n[profiles.full.grids.noise]\nby_query = true\n[profiles.full.data]\nregression = { kind = 'linear' }"
     quick, full = (load_design(write_design(tmp_path, text), profile) for profile in ("quick", "full"))
     assert len(full.cells) == len(quick.cells) == 6
     assert [design.cells[0].by_query for design in (quick, full)] == [False, True]

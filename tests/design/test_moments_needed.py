@@ -11,12 +11,12 @@ from simstudy.design.measures import INDICES, MEASURES, STATISTICS
 from simstudy.design.moments_needed import ORDER, lacking, tail
 from simstudy.study import run
 
-RADIAL = {"function": "quadratic"}
-BOTH = {"function": "sum", "terms": ["linear", RADIAL]}
+RADIAL = {"kind": "quadratic"}
+BOTH = {"kind": "sum", "terms": ["linear", RADIAL]}
 
 
 def keys(df):
-    return {"distribution": "student_t", "df": df}
+    return {"kind": "student_t", "df": df}
 
 
 @pytest.mark.parametrize(
@@ -37,7 +37,7 @@ def keys(df):
         ({"key_distribution": keys(3.0), "regression": RADIAL, "key_scale": "normalised"}, 1.5),
         ({"key_distribution": keys(3.0), "regression": RADIAL, "combination": "product"}, 3.5),
         ({"key_distribution": keys(3.0), "regression": RADIAL, "n_heads": 1, "head_dim": 6, "n_keys": 2}, 3.0),
-        ({"key_distribution": keys(3.0), "noise": {"distribution": "heteroscedastic"}}, 5.0),
+        ({"key_distribution": keys(3.0), "noise": {"kind": "heteroscedastic"}}, 5.0),
         ({"key_distribution": keys(3.0), "regression": RADIAL, "noise": keys(2.2), "noise_treatment": "drawn"}, 2.2),
         ({"instance": {"kind": "random_heads"}}, np.inf),
     ],
@@ -84,11 +84,11 @@ def test_order__is_known_of_every_measure():
     assert lacking(heavy, 2) == "" and "in 1 of 2 cells" in lacking(heavy, 4)
 
 
-HEAVY = edited(DESIGN, "[heads]", 'key_distribution = { distribution = "student_t", df = %s }\n\n[heads]')
+HEAVY = edited(DESIGN, "[heads]", 'key_distribution = { kind = "student_t", df = %s }\n\n[heads]')
 
 
 def test_claim_on_a_measure_that_does_not_exist__is_refused(tmp_path):
-    text = edited(HEAVY % 2.5, 'regression = { function = "ridge" }', 'regression = "quadratic"')
+    text = edited(HEAVY % 2.5, 'regression = { kind = "ridge" }', 'regression = "quadratic"')
     load_design(write_design(tmp_path, text))
     message = mistakes(tmp_path, edited(text, "bandwidth = 0.8", 'bandwidth = 0.8\nlogits = "dot_product"'))
     assert "claims.mse-falls.measure = 'mse': does not exist: that takes moments of order 2" in message
@@ -96,7 +96,7 @@ def test_claim_on_a_measure_that_does_not_exist__is_refused(tmp_path):
 
 
 def test_measure_without_an_error__is_noted_and_gets_no_verdict(tmp_path):
-    text = edited(DESIGN, "[heads]", 'noise = { distribution = "student_t", df = 3 }\n\n[heads]')
+    text = edited(DESIGN, "[heads]", 'noise = { kind = "student_t", df = 3 }\n\n[heads]')
     assert load_design(write_design(tmp_path, text)).notes == ()
     design = load_design(write_design(tmp_path, edited(text, "seed = 7", 'seed = 7\nnoise_treatment = "drawn"')))
     assert [note.partition(" = ")[0] for note in design.notes] == [

@@ -23,7 +23,7 @@ NUMBERS = RNG.normal(size=(30, 4)) * [1.0, 5.0, 0.1, 2.0] + [0.0, 100.0, 0.0, -3
 
 
 def cell_of(path="sklearn:diabetes", folder=".", seed=7, regression="zero", noise="gaussian", **settings):
-    keys = {"distribution": "file", "path": str(path)} | settings
+    keys = {"kind": "file", "path": str(path)} | settings
     cell = minimal_cell(key_distribution=keys, regression=regression, noise=noise, seed=seed)
     cell, problems = read_rows(cell, Path(folder))
     assert not problems, problems
@@ -60,7 +60,7 @@ def test_parquet_files__hold_the_same(tmp_path):
     rows = cell_of("data.parquet", tmp_path, response="y", regression="file", standardise=False).rows
     np.testing.assert_array_equal(rows.table[:, :4], NUMBERS)
     pd.DataFrame({"a": [1.0, None, 3.0], "y": [1, 2, 3]}).to_parquet(tmp_path / "data.parquet")
-    keys = {"distribution": "file", "path": "data.parquet"}
+    keys = {"kind": "file", "path": "data.parquet"}
     cell = minimal_cell(key_distribution=keys, regression="zero")
     ((_, problem),) = read_rows(cell, tmp_path)[1]
     assert "column 'a' holds nan in row 2" in problem
@@ -110,7 +110,7 @@ def test_more_rows_held_out__begin_with_the_same(tmp_path):
 
 
 def test_fitted_regression__is_that_of_the_population_and_residuals_are_crossed(tmp_path):
-    keys = {"response": "target", "held_out": 42, "regression": {"function": "fitted", "learner": "linear"}}
+    keys = {"response": "target", "held_out": 42, "regression": {"kind": "fitted", "learner": "linear"}}
     rows = cell_of(**keys, noise="residuals").rows
     responses = cell_of(**keys | {"regression": "file"}).rows.values
     fit = LinearRegression().fit(rows.keys, responses)
@@ -125,7 +125,7 @@ def test_fitted_regression__is_that_of_the_population_and_residuals_are_crossed(
 
 @pytest.mark.parametrize("learner", ["nearest_neighbours", "random_forest", "gradient_boosting"])
 def test_learners__find_what_is_there(learner):
-    fitted = {"function": "fitted", "learner": learner}
+    fitted = {"kind": "fitted", "learner": learner}
     rows = cell_of("sklearn:diabetes", response="target", regression=fitted, noise="residuals").rows
     responses = cell_of("sklearn:diabetes", response="target", regression="file").rows.values
     assert rows.residuals.std() < 0.9 * responses.std()
@@ -150,14 +150,14 @@ def test_contents_and_not_the_path__identify_data(tmp_path):
 
 def test_cells_that_differ_in_the_regression__are_paired():
     plain = cell_of(response="target", held_out=5)
-    fitted = cell_of(response="target", held_out=5, regression={"function": "fitted", "learner": "linear"})
+    fitted = cell_of(response="target", held_out=5, regression={"kind": "fitted", "learner": "linear"})
     assert plain.data_id == fitted.data_id and plain.identity("e") != fitted.identity("e")
     assert plain.data_id != cell_of(response="target", held_out=5, sampling="without").data_id
 
 
 def test_pairing_of_residuals__tells_cells_apart():
-    keys = {"response": "target", "regression": {"function": "fitted", "learner": "linear"}}
-    cells = [cell_of(**keys, noise={"distribution": "residuals", "paired": paired}) for paired in (False, True)]
+    keys = {"response": "target", "regression": {"kind": "fitted", "learner": "linear"}}
+    cells = [cell_of(**keys, noise={"kind": "residuals", "paired": paired}) for paired in (False, True)]
     assert cells[0].rows == cells[1].rows and cells[0].identity("e") != cells[1].identity("e")
     assert cells[0].decisive.data.noise == cells[0].data.noise
 
@@ -236,13 +236,13 @@ FILES = {
 def test_bad_data__get_one_clear_message(tmp_path, stated, expected):
     for name, content in FILES.items():
         np.save(tmp_path / name, content) if name.endswith("npy") else (tmp_path / name).write_text(content)
-    message = mistakes(tmp_path, design_with(f'{{ distribution = "file", {stated} }}'))
+    message = mistakes(tmp_path, design_with(f'{{ kind = "file", {stated} }}'))
     assert expected in message and message.count("data.") == 1, message
 
 
 COLUMNS = 'columns = ["bmi", "bp", "s1", "s2", "s3", "s4"]'
-DIABETES = f'{{ distribution = "file", path = "sklearn:diabetes", response = "target", held_out = 4, {COLUMNS} }}'
-REGRESSION = 'regression = { function = "ridge" }'
+DIABETES = f'{{ kind = "file", path = "sklearn:diabetes", response = "target", held_out = 4, {COLUMNS} }}'
+REGRESSION = 'regression = { kind = "ridge" }'
 QUERIES = ("[simulation]", '[queries]\nqueries = { kind = "held_out", count = 4 }\n\n[simulation]')
 
 

@@ -35,7 +35,7 @@ def test_schema__accepts_shipped_designs(schema, path):
         (("data", "n_keys"), 0),
         (("data", "regression"), "rigde"),
         (("data", "regression"), "sum"),  # which needs terms
-        (("data", "regression"), {"function": "ridge", "amplitud": 2.0}),
+        (("data", "regression"), {"kind": "ridge", "amplitud": 2.0}),
         (("estimator", "bandwidth"), "wide"),
         (("grids", "angles", "factors", "angel"), [1]),
         (("grids", "angles", "factors", "angle"), [91]),

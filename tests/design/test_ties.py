@@ -9,8 +9,8 @@ from builders import DESIGN, edited, minimal_cell, mistakes, write_design
 from simstudy.design.load import load_design
 from simstudy.replicates.batch import simulate_batch
 
-STUDENT = {"distribution": "student_t", "df": 3.0}
-ROUGH = {"function": "additive", "decay": "none"}
+STUDENT = {"kind": "student_t", "df": 3.0}
+ROUGH = {"kind": "additive", "decay": "none"}
 FOREST = {"learner": "random_forest", "noise_treatment": "drawn", "n_keys": 12}
 ANTS = {
     "learner": "ant_colony",
@@ -24,15 +24,15 @@ SAME = {
     "shape of no noise": ({"noise_sd": 0.0}, {"noise_sd": 0.0, "noise": STUDENT}),
     "draw of heads that are not random": ({}, {"head_seed": 3}),
     "angle of one head": ({"n_heads": 1}, {"n_heads": 1, "arrangement": "rotated", "angle": 30.0}),
-    "correlation of independent features": ({}, {"key_distribution": {"distribution": "gaussian", "correlation": 0.5}}),
+    "correlation of independent features": ({}, {"key_distribution": {"kind": "gaussian", "correlation": 0.5}}),
     "structure without correlation": (
         {},
-        {"key_distribution": {"distribution": "gaussian", "structure": "autoregressive"}},
+        {"key_distribution": {"kind": "gaussian", "structure": "autoregressive"}},
     ),
     "decay of equal amplitudes": ({"regression": ROUGH}, {"regression": ROUGH | {"rate": 2.0}}),
     "the same within a sum": (
-        {"regression": {"function": "sum", "terms": [ROUGH]}},
-        {"regression": {"function": "sum", "terms": [ROUGH | {"rate": 2.0}]}},
+        {"regression": {"kind": "sum", "terms": [ROUGH]}},
+        {"regression": {"kind": "sum", "terms": [ROUGH | {"rate": 2.0}]}},
     ),
     "decay of one level": ({"transformation": LEVELS[0]}, {"transformation": LEVELS[1]}),
     "bandwidth of trees": (FOREST, FOREST | {"bandwidth": 0.1, "head_dim": 1, "arrangement": "aligned"}),
@@ -40,7 +40,7 @@ SAME = {
 }  # fmt: skip
 OTHER = [
     ({"noise_treatment": "drawn"}, {"noise_treatment": "drawn", "noise": STUDENT}),
-    ({}, {"noise": {"distribution": "heteroscedastic"}}),
+    ({}, {"noise": {"kind": "heteroscedastic"}}),
     ({"arrangement": "haar"}, {"arrangement": "haar", "head_seed": 3}),
     ({"regression": ROUGH | {"decay": "power"}}, {"regression": ROUGH | {"decay": "power", "rate": 2.0}}),
     (FOREST, FOREST | {"noise": STUDENT}),
@@ -65,7 +65,7 @@ def test_settings_that_decide_something__give_another_identity(first, second):
     assert (numbers(first).product_sum != numbers(second).product_sum).any()
 
 
-NOISES = '[{ distribution = "gaussian" }, { distribution = "student_t", df = 3 }]'
+NOISES = '[{ kind = "gaussian" }, { kind = "student_t", df = 3 }]'
 COMPARISON = """
 [claims.heavy]
 statement = "Heavy tails do no harm."

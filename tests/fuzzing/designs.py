@@ -27,16 +27,16 @@ SETTINGS: dict[str, list[Any]] = {
     "logits": ["distance", "dot_product"], "combination": ["uniform", "sum", [0.5, 0.5], [1e9, -1e9], "product"],
     "queries": ["origin", {"kind": "gaussian", "count": 3, "scale": 1e3}, {"kind": "points", "points": [[1e9], [0]]},
                 {"kind": "held_out", "count": 3}],
-    "noise_sd": [0, 1, 1e9, 1e-9], "noise": ["gaussian", "residuals", {"distribution": "student_t", "df": 2.0001}],
-    "key_distribution": ["sphere", {"distribution": "student_t", "df": 2.1}, {"distribution": "mixture"},
-                         {"distribution": "autoregressive", "coefficient": 0.999},
-                         {"distribution": "file", "path": "sklearn:diabetes", "held_out": 3, "response": "target",
+    "noise_sd": [0, 1, 1e9, 1e-9], "noise": ["gaussian", "residuals", {"kind": "student_t", "df": 2.0001}],
+    "key_distribution": ["sphere", {"kind": "student_t", "df": 2.1}, {"kind": "mixture"},
+                         {"kind": "autoregressive", "coefficient": 0.999},
+                         {"kind": "file", "path": "sklearn:diabetes", "held_out": 3, "response": "target",
                           "columns": ["bmi", "bp", "s1", "s2", "s3", "s4"]},
-                         {"distribution": "file", "path": "/dev/zero"}],
-    "regression": ["file", "own", {"function": "own", "path": "/dev/zero", "name": "m"},
-                   {"function": "fitted", "learner": "linear"},
-                   "zero", "linear", "quadratic", "additive", "interaction", {"function": "bumps", "width": 1e-9},
-                   {"function": "linear", "coefficients": [1e9]}],
+                         {"kind": "file", "path": "/dev/zero"}],
+    "regression": ["file", "own", {"kind": "own", "path": "/dev/zero", "name": "m"},
+                   {"kind": "fitted", "learner": "linear"},
+                   "zero", "linear", "quadratic", "additive", "interaction", {"kind": "bumps", "width": 1e-9},
+                   {"kind": "linear", "coefficients": [1e9]}],
     "seed": [0, 2**63 - 1], "batch_size": [16, 32], "noise_treatment": ["integrated", "drawn"],
     "control_variate": ["linear_part", "none"],
     "dtype": ["float32", "float64"], "query_projections": ["same", "opposite", "haar"],
@@ -170,7 +170,7 @@ def check_cell(cell: Cell) -> None:
         return
     seen = replay(cell, 3)
     eps = float(np.finfo(cell.simulation.dtype).eps)
-    plain = cell.estimator.plain and cell.estimator.combination.rule != "product" and cell.instance is None
+    plain = cell.estimator.plain and cell.estimator.combination.kind != "product" and cell.instance is None
     if plain and not seen.attrs["failure"]:
         wide = {name: seen[name].values.astype(float) for name in seen.data_vars}
         right = softmax_heads(

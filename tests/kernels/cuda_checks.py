@@ -169,14 +169,14 @@ def test_a_replicate__does_not_depend_on_its_company():
 # ---------------------------------------------------------------- functions of keys, sums over replicates
 
 FUNCTIONS = (
-    settings.Sum(function="sum", terms=(
-        settings.Linear(function="linear", coefficients=(1.0, -2.0)),
-        settings.Quadratic(function="quadratic", coefficients=(0.5,)),
-        settings.Interaction(function="interaction", amplitude=3.0, coordinates=(1, 3)),
-        settings.Ridge(function="ridge", amplitude=2.0, direction=(1.0, 2.0), frequency=3.0),
-        settings.Additive(function="additive", wave="cos", n_active=2),
+    settings.Sum(kind="sum", terms=(
+        settings.Linear(kind="linear", coefficients=(1.0, -2.0)),
+        settings.Quadratic(kind="quadratic", coefficients=(0.5,)),
+        settings.Interaction(kind="interaction", amplitude=3.0, coordinates=(1, 3)),
+        settings.Ridge(kind="ridge", amplitude=2.0, direction=(1.0, 2.0), frequency=3.0),
+        settings.Additive(kind="additive", wave="cos", n_active=2),
     )),
-    settings.Zero(function="zero"),
+    settings.Zero(kind="zero"),
 )  # fmt: skip
 
 
@@ -184,7 +184,7 @@ FUNCTIONS = (
 def test_functions_of_keys__are_those_of_the_cpu(precision):
     keys = np.random.default_rng(2).standard_normal((2, 3, 7)).astype(precision)
     cases = [(as_waves(function, 3), evaluate(function, keys)) for function in FUNCTIONS]
-    for noise in ({"distribution": "gaussian"}, {"distribution": "heteroscedastic", "strength": 2.0}):
+    for noise in ({"kind": "gaussian"}, {"kind": "heteroscedastic", "strength": 2.0}):
         cell = minimal_cell(noise=noise, noise_sd=0.5, n_features=3)
         cases.append((variance_waves(cell), noise_variance(cell, keys)))
     for function, expected in cases:
@@ -210,8 +210,8 @@ def test_sums_over_replicates__are_those_of_the_cpu_and_leave_out_the_undefined(
 
 
 @pytest.mark.parametrize(("given", "on_gpu"), [
-    ({}, True), ({"regression": {"function": "bumps"}}, False),
-    ({"key_distribution": {"distribution": "student_t", "df": 5.0}}, False),
+    ({}, True), ({"regression": {"kind": "bumps"}}, False),
+    ({"key_distribution": {"kind": "student_t", "df": 5.0}}, False),
 ], ids=str)  # fmt: skip
 def test_outcomes__stay_on_the_device_where_it_knows_them(given, on_gpu):
     cell = minimal_cell(n_keys=3, n_features=2, **given)
@@ -227,7 +227,7 @@ def test_outcomes__stay_on_the_device_where_it_knows_them(given, on_gpu):
 
 # Largest difference of a sum of moments between devices, relative to the largest such sum: some hundred roundings.
 BOUND = {"float32": 1e-5, "float64": 1e-13}
-REGRESSION = {"function": "ridge", "amplitude": 2.0, "direction": [1.0, -0.5]}
+REGRESSION = {"kind": "ridge", "amplitude": 2.0, "direction": [1.0, -0.5]}
 PLAIN = {"regression": REGRESSION, "n_features": 4, "batch_size": 16, "control_variate": "none"}
 
 
@@ -269,9 +269,9 @@ def test_batch__moves_as_many_bytes_for_more_keys_and_few_for_each_replicate(mon
 @pytest.mark.parametrize("given", [
     {"arrangement": "haar_redrawn"}, pytest.param({"mask": {"kind": "banded", "width": 2}}, marks=pytest.mark.rare),
     pytest.param({"control_variate": "linear_part"}, marks=pytest.mark.rare),
-    pytest.param({"regression": {"function": "bumps"}}, marks=pytest.mark.rare),
+    pytest.param({"regression": {"kind": "bumps"}}, marks=pytest.mark.rare),
     pytest.param({"key_scale": "normalised"}, marks=pytest.mark.rare),
-    pytest.param({"key_distribution": {"distribution": "student_t", "df": 5.0}}, marks=pytest.mark.rare),
+    pytest.param({"key_distribution": {"kind": "student_t", "df": 5.0}}, marks=pytest.mark.rare),
 ], ids=str)  # fmt: skip
 def test_batch__of_other_kinds_of_cells(given):
     cell = minimal_cell(**PLAIN | {"n_keys": 5} | given)

@@ -15,7 +15,7 @@ from simstudy.replicates.batch import shares_data, simulate_batch
 from simstudy.replicates.performance import performance
 
 QUERIES = {"kind": "points", "points": [[0.0], [0.5, -1.0], [2.0, 2.0, 2.0]]}
-RIDGE = {"function": "ridge", "amplitude": 2.0, "direction": [1.0, -0.5]}
+RIDGE = {"kind": "ridge", "amplitude": 2.0, "direction": [1.0, -0.5]}
 
 
 def ridge(x: np.ndarray) -> float:

@@ -57,7 +57,7 @@ def test_cells_that_draw_nothing__have_no_population_in_their_names():
 
 
 def test_population_estimates__are_means_over_draws_and_ratios_of_means():
-    cell = random_cell(regression={"function": "ridge"}, n_heads=3)
+    cell = random_cell(regression={"kind": "ridge"}, n_heads=3)
     batches = batches_of(cell)
     found = measured(cell, batches)
     alone = [performance(batch, combine_heads(cell), cell.statistics) for batch in batches]
@@ -143,6 +143,6 @@ def test_populations_that_cannot_be__are_refused(tmp_path, text, message):
 
 
 def test_weights_optimal_for_given_heads__are_refused_over_heads():
-    cell = random_cell(combination={"rule": "optimal"})
+    cell = random_cell(combination={"kind": "optimal"})
     assert [setting for setting, _ in impossibilities(cell)] == ["population"]
-    assert not impossibilities(random_cell(combination={"rule": "optimal"}, population=["queries"]))
+    assert not impossibilities(random_cell(combination={"kind": "optimal"}, population=["queries"]))

@@ -20,9 +20,9 @@ from simstudy.replicates.replay import replay, select
 CONTROL = ("control", "control_product")
 CELLS = {
     "integrated": {"batch_size": 64},
-    "drawn": {"noise_treatment": "drawn", "noise": {"distribution": "student_t", "df": 4}, "batch_size": 64},
+    "drawn": {"noise_treatment": "drawn", "noise": {"kind": "student_t", "df": 4}, "batch_size": 64},
     "redrawn": {"arrangement": "haar_redrawn", "batch_size": 32, "logits": "dot_product"},
-    "float32": {"dtype": "float32", "noise": {"distribution": "heteroscedastic"}, "batch_size": 64},
+    "float32": {"dtype": "float32", "noise": {"kind": "heteroscedastic"}, "batch_size": 64},
     "controlled": {"control_variate": "linear_part", "batch_size": 32},
     "queries": {"queries": {"kind": "gaussian", "count": 3}, "query_projections": "haar", "batch_size": 16},
 }
@@ -99,7 +99,7 @@ def test_commas_inside_a_level__do_not_divide_it(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "settings", [{"combination": "product"}, {"combination": {"rule": "fitted", "n_validation": 20}}], ids=str
+    "settings", [{"combination": "product"}, {"combination": {"kind": "fitted", "n_validation": 20}}], ids=str
 )
 def test_one_estimate_of_all_heads__is_replayed_as_one(settings):
     cell = minimal_cell(

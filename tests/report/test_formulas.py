@@ -11,7 +11,7 @@ from simstudy.report.formulas import formulas_of
 from simstudy.report.page import render
 
 WITHOUT_FIGURES = re.sub(r"\[figures\..*?(?=\n\[profiles)", "", DESIGN, flags=re.DOTALL)
-VALUE = 'measure = "mean_covariance"\nvalue = { formula = "correlation_floor", head_dim = 2, bandwidth = 0.5 }'
+VALUE = 'measure = "mean_covariance"\nvalue = { kind = "correlation_floor", head_dim = 2, bandwidth = 0.5 }'
 
 
 def test_page__names_formula_parameters_and_equation_of_a_claimed_value(tmp_path):

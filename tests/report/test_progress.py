@@ -90,7 +90,7 @@ def test_standing__is_the_sum_of_all_accounts_whatever_happens(tmp_path):
 def test_open_claims__are_told_with_what_would_decide_them(stop, used, told):
     """Of five claims the first alone: the others have a verdict, are open as declared, or can have no error."""
     precision = Precision(stop=stop, min_replicates=64, max_replicates=512)
-    tails = {"regression": {"function": "quadratic"}, "key_distribution": {"distribution": "student_t", "df": 5.0}}
+    tails = {"regression": {"kind": "quadratic"}, "key_distribution": {"kind": "student_t", "df": 5.0}}
     cells = {"g": minimal_cell(), "heavy": minimal_cell(**tails)}
     planned = [SimpleNamespace(grid=grid, cell=cell, precision=precision) for grid, cell in cells.items()]
     grids = {"a": "g", "b": "g", "c": "g", "d": "g", "e": "heavy"}

@@ -91,8 +91,8 @@ def test_hostile_names__are_spelt_out(name, tmp_path, capsys):
 
 def test_hostile_designs__are_listed_run_and_shown(tmp_path, capsys):
     text = edited(DESIGN, "A tiny study", "[/x] :boom: $x^{$ [bold]tiny[/bold]")
-    text = edited(text, 'function = "ridge"', 'function = "ridge", label = "[red]$\\\\frac{$"')
-    text = edited(text, "bandwidth = [0.5, 1.0]", 'regression = ["zero", {function = "ridge", label = "=[/]$_{$"}]')
+    text = edited(text, 'kind = "ridge"', 'kind = "ridge", label = "[red]$\\\\frac{$"')
+    text = edited(text, "bandwidth = [0.5, 1.0]", 'regression = ["zero", {kind = "ridge", label = "=[/]$_{$"}]')
     text = edited(text, 'hue = "bandwidth"', 'hue = "regression"')
     path = write_design(tmp_path, edited(text, "The error falls.", "[/i] falls: $}$"))
     output = tmp_path / "x[/x]"

@@ -10,13 +10,13 @@ from simstudy.design import settings as s
 from simstudy.theory import allocation as al
 from simstudy.theory.closed_forms import averaged_noise_ratio, origin_correlation
 
-QUADRATIC = s.Quadratic(function="quadratic", coefficients=(1e-3,))
-INTERACTION = s.Interaction(function="interaction")
+QUADRATIC = s.Quadratic(kind="quadratic", coefficients=(1e-3,))
+INTERACTION = s.Interaction(kind="interaction")
 ORIGIN = np.zeros((1, 24))
 
 
 def fixed(value):
-    return s.FixedBandwidth(rule="fixed", value=value)
+    return s.FixedBandwidth(kind="fixed", value=value)
 
 
 def make_data(n_keys, n_features=24, regression=QUADRATIC, noise_sd=100.0, **rest):
@@ -54,7 +54,7 @@ def test_average_of_orthogonal_heads_by_hand(total_dim):
 
 
 def test_sum_of_orthogonal_heads_by_hand():
-    zero = s.Zero(function="zero")
+    zero = s.Zero(kind="zero")
     found = al.predicted_allocations(make_data(10**10, regression=zero), 24, ORIGIN, al.Policy(fixed(0.7), "sum"))
     inflation = origin_law(0.7)[0]
     for a in found:
@@ -64,7 +64,7 @@ def test_sum_of_orthogonal_heads_by_hand():
 
 def test_more_freedom_in_the_weights_never_costs():
     queries = al.quasi_random_queries(8, 6)
-    regression = s.Additive(function="additive", decay="exponential", rate=0.5)
+    regression = s.Additive(kind="additive", decay="exponential", rate=0.5)
     data = make_data(10**6, 6, regression, noise_sd=1.0)
 
     def errors(combination):
@@ -82,15 +82,15 @@ def test_more_freedom_in_the_weights_never_costs():
 def test_bandwidth_rules_are_those_of_the_schema():
     data = make_data(10**6, 4, noise_sd=1.0)
     for rule, expected in (
-        (s.RateBandwidth(rule="rate", constant=2.0), lambda p: 2 * 1e6 ** (-1 / (4 + p))),
-        (s.AttentionBandwidth(rule="attention"), lambda p: p**0.25),
+        (s.RateBandwidth(kind="rate", constant=2.0), lambda p: 2 * 1e6 ** (-1 / (4 + p))),
+        (s.AttentionBandwidth(kind="attention"), lambda p: p**0.25),
     ):
         for a in al.predicted_allocations(data, 4, np.zeros((1, 4)), al.Policy(rule)):
             assert a.bandwidth == pytest.approx(expected(a.head_dim))
 
 
 def test_best_bandwidth_is_a_minimum():
-    data, queries = make_data(10**8, 4, s.Linear(function="linear", coefficients=(1.0,) * 4)), np.full((1, 4), 0.5)
+    data, queries = make_data(10**8, 4, s.Linear(kind="linear", coefficients=(1.0,) * 4)), np.full((1, 4), 0.5)
     policy = al.Policy(None, "sum")
     for a in al.predicted_allocations(data, 4, queries, policy):
         assert a.reason == ""
@@ -115,7 +115,7 @@ def test_best_bandwidth_next_to_blank_ones_is_found():
 
 
 def test_best_bandwidth_at_an_edge_is_said():
-    pure_noise = make_data(10**6, 2, s.Zero(function="zero"))
+    pure_noise = make_data(10**6, 2, s.Zero(kind="zero"))
     found = al.predicted_allocations(pure_noise, 2, np.zeros((1, 2)), al.Policy(None))
     assert all("range" in a.reason and a.bandwidth == pytest.approx(10, rel=0.01) for a in found)
     few = make_data(10**5, 4, INTERACTION, noise_sd=1.0)
@@ -148,7 +148,7 @@ def test_orthogonal_heads_do_not_exceed_the_features():
 
 def test_haar_average_of_two_heads_in_the_plane():
     # The angle between two random lines is uniform.
-    zero = s.Zero(function="zero")
+    zero = s.Zero(kind="zero")
     data, policy = make_data(10**8, 2, zero, noise_sd=1.0), al.Policy(fixed(0.5), arrangement="haar")
     found = al.predicted_allocations(data, 2, np.zeros((1, 2)), policy)
     inflation = origin_law(0.5)[0]

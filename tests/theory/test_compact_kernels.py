@@ -30,7 +30,7 @@ def integrated(cell, batches=40):
     """Bias (H,) and covariance (H, H) of the expansion at the first query, by Monte Carlo, with their MCSE."""
     rng = np.random.default_rng(1)
     key, query, x = key_projections(cell), query_projections(cell), query_points(cell)[0]
-    coefficient = 0.3 if cell.data.regression.function == "quadratic" else 0.0
+    coefficient = 0.3 if cell.data.regression.kind == "quadratic" else 0.0
     normaliser, n, sigma2 = cell.estimator.normaliser, cell.data.n_keys, cell.data.noise_sd**2
     found = []
     for _ in range(batches):
@@ -49,7 +49,7 @@ def integrated(cell, batches=40):
     return np.mean(found, axis=0), np.std(found, axis=0, ddof=1) / np.sqrt(batches)
 
 
-QUADRATIC = {"function": "quadratic", "coefficients": [0.3]}
+QUADRATIC = {"kind": "quadratic", "coefficients": [0.3]}
 CASES = [
     {"regression": QUADRATIC}, {"regression": QUADRATIC, "arrangement": "aligned"}, {},
     {"queries": {"kind": "points", "points": [[0.7, -0.4, 0.3]]}}, {"head_dim": 1, "regression": QUADRATIC},
@@ -115,7 +115,7 @@ def test_windows_of_the_design__give_kernels_one_effective_sample_size():
     sizes = {}
     for planned in load_design(DESIGN).cells:
         cell = planned.cell
-        aligned_noise = (cell.heads.arrangement, cell.data.regression.function) == ("aligned", "zero")
+        aligned_noise = (cell.heads.arrangement, cell.data.regression.kind) == ("aligned", "zero")
         if planned.grid == "equal-size" and aligned_noise and not cell.estimator.plain:
             arrays = key_projections(cell), query_projections(cell), query_points(cell)
             sizes[cell.estimator.normaliser.power] = 1 / compact_leading_order(cell, *arrays).covariance[0, 0, 0]

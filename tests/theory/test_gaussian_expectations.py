@@ -13,16 +13,16 @@ from simstudy.theory.gaussian import expectation, product_expectation
 COVARIANCE = np.array([[1.0, 0.4], [0.4, 0.5]])
 MEANS = np.array([[0.3, -1.0], [2.0, 0.5]])
 POLYNOMIAL = s.Sum(
-    function="sum",
+    kind="sum",
     terms=(
-        s.Linear(function="linear", coefficients=(1.0, 2.0)),
-        s.Quadratic(function="quadratic", coefficients=(0.5, -1.0)),
-        s.Interaction(function="interaction"),
+        s.Linear(kind="linear", coefficients=(1.0, 2.0)),
+        s.Quadratic(kind="quadratic", coefficients=(0.5, -1.0)),
+        s.Interaction(kind="interaction"),
     ),
 )
-WAVES = s.Additive(function="additive", frequency=1.7)
-BUMPS = s.Bumps(function="bumps", centres=((0.5,), (-1.0, 1.0)), amplitudes=(1.0, -2.0), width=0.6)
-RIDGE = s.Ridge(function="ridge", wave="cos", direction=(1.0, -1.0))
+WAVES = s.Additive(kind="additive", frequency=1.7)
+BUMPS = s.Bumps(kind="bumps", centres=((0.5,), (-1.0, 1.0)), amplitudes=(1.0, -2.0), width=0.6)
+RIDGE = s.Ridge(kind="ridge", wave="cos", direction=(1.0, -1.0))
 RECORDS = (POLYNOMIAL, WAVES, BUMPS, RIDGE)
 
 
@@ -34,14 +34,14 @@ def on_grid(*records):
     )
 
 
-@pytest.mark.parametrize("record", RECORDS, ids=lambda r: r.function)
+@pytest.mark.parametrize("record", RECORDS, ids=lambda r: r.kind)
 def test_expectation(record):
     actual = expectation(regression_function(record, 2), MEANS, COVARIANCE)
     np.testing.assert_allclose(actual, on_grid(record), rtol=1e-9, atol=1e-12)
 
 
-@pytest.mark.parametrize("second", RECORDS, ids=lambda r: r.function)
-@pytest.mark.parametrize("first", RECORDS, ids=lambda r: r.function)
+@pytest.mark.parametrize("second", RECORDS, ids=lambda r: r.kind)
+@pytest.mark.parametrize("first", RECORDS, ids=lambda r: r.kind)
 def test_expectation_of_a_product(first, second):
     functions = (regression_function(record, 2) for record in (first, second))
     actual = product_expectation(*functions, MEANS, COVARIANCE)
@@ -59,7 +59,7 @@ def test_a_degenerate_law_gives_the_value_itself():
 
 
 def test_very_narrow_bumps_neither_overflow_nor_vanish():
-    bump = s.Bumps(function="bumps", centres=((3.0, -2.0),), width=1e-3)
+    bump = s.Bumps(kind="bumps", centres=((3.0, -2.0),), width=1e-3)
     function = regression_function(bump, 2)
     mean, identity = np.array([[2.5, -2.0]]), np.eye(2)
     # A bump of width w is 2 pi w^2 times a density as w -> 0; its square is a bump of width w / sqrt 2.
@@ -71,7 +71,7 @@ def test_very_narrow_bumps_neither_overflow_nor_vanish():
 
 
 def test_fast_waves_keep_their_variance():
-    function = regression_function(s.Ridge(function="ridge", frequency=40.0), 2)
+    function = regression_function(s.Ridge(kind="ridge", frequency=40.0), 2)
     assert product_expectation(function, function, MEANS, np.eye(2)) == pytest.approx(0.5)
     assert expectation(function, MEANS, np.eye(2)) == pytest.approx(0.0)
 
@@ -79,7 +79,7 @@ def test_fast_waves_keep_their_variance():
 @pytest.mark.parametrize("wave", ["sin", "cos"])
 def test_waves_at_half_a_turn(wave):
     # There the tangent of the half angle has its pole.
-    function = regression_function(s.Ridge(function="ridge", wave=wave, frequency=np.pi), 1)
+    function = regression_function(s.Ridge(kind="ridge", wave=wave, frequency=np.pi), 1)
     means, nothing = np.array([[-1.0], [0.0], [1.0]]), np.zeros((1, 1))
     np.testing.assert_allclose(expectation(function, means, nothing), function(means), rtol=0.0, atol=1e-15)
     product = product_expectation(function, function, means, nothing)

@@ -23,27 +23,27 @@ from simstudy.theory.leading import MIN_EFFECTIVE_SIZE, NEXT_TERM_LIMIT
 RNG = np.random.default_rng(20240607)
 QUERIES = np.array([[0.0, 0.0], [0.7, -0.4], [-1.1, 0.9]])
 REGRESSIONS = {
-    "zero": s.Zero(function="zero"),
-    "linear": s.Linear(function="linear", coefficients=(1.0, -0.5)),
-    "quadratic": s.Quadratic(function="quadratic"),
-    "quadratic_each": s.Quadratic(function="quadratic", coefficients=(0.5, -1.0)),
-    "ridge": s.Ridge(function="ridge", amplitude=2.0, frequency=1.3, direction=(1.0, 2.0)),
-    "ridge_cos": s.Ridge(function="ridge", wave="cos", frequency=2.0),
-    "additive": s.Additive(function="additive", decay="exponential", rate=0.7),
-    "additive_cos": s.Additive(function="additive", wave="cos", decay="power", rate=1.5, frequency=0.6),
-    "interaction": s.Interaction(function="interaction", amplitude=-1.5, coordinates=(2, 1)),
-    "bumps": s.Bumps(function="bumps", centres=((0.5,), (-1.0, 1.0)), amplitudes=(1.0, -2.0), width=0.6),
+    "zero": s.Zero(kind="zero"),
+    "linear": s.Linear(kind="linear", coefficients=(1.0, -0.5)),
+    "quadratic": s.Quadratic(kind="quadratic"),
+    "quadratic_each": s.Quadratic(kind="quadratic", coefficients=(0.5, -1.0)),
+    "ridge": s.Ridge(kind="ridge", amplitude=2.0, frequency=1.3, direction=(1.0, 2.0)),
+    "ridge_cos": s.Ridge(kind="ridge", wave="cos", frequency=2.0),
+    "additive": s.Additive(kind="additive", decay="exponential", rate=0.7),
+    "additive_cos": s.Additive(kind="additive", wave="cos", decay="power", rate=1.5, frequency=0.6),
+    "interaction": s.Interaction(kind="interaction", amplitude=-1.5, coordinates=(2, 1)),
+    "bumps": s.Bumps(kind="bumps", centres=((0.5,), (-1.0, 1.0)), amplitudes=(1.0, -2.0), width=0.6),
 }
 REGRESSIONS["sum"] = s.Sum(
-    function="sum",
+    kind="sum",
     terms=(
         *(REGRESSIONS[name] for name in ("linear", "quadratic", "ridge", "additive", "interaction", "bumps")),
-        s.Bumps(function="bumps", centres=((0.0, -1.0),), width=1.5),
+        s.Bumps(kind="bumps", centres=((0.0, -1.0),), width=1.5),
     ),
 )
 # Wide enough that no query condenses the softmax.
 BANDWIDTHS = {"distance": 0.8, "dot_product": 1.3}
-HETEROSCEDASTIC = s.HeteroscedasticNoise(distribution="heteroscedastic", strength=2.0)
+HETEROSCEDASTIC = s.HeteroscedasticNoise(kind="heteroscedastic", strength=2.0)
 CORRELATED = s.GaussianKeys(structure="equicorrelated", correlation=0.5)
 
 
@@ -103,7 +103,7 @@ def test_heteroscedastic_noise_is_not_its_mean():
     heads = directions(0, 90)
     even, uneven = (
         leading_order(make_cell(noise=noise), heads, heads, QUERIES).covariance
-        for noise in (s.GaussianNoise(distribution="gaussian"), HETEROSCEDASTIC)
+        for noise in (s.GaussianNoise(kind="gaussian"), HETEROSCEDASTIC)
     )
     change = np.abs(uneven / even - 1)
     assert change[:, 0, :].min() > 0.04
@@ -113,7 +113,7 @@ def test_heteroscedastic_noise_is_not_its_mean():
 
 def test_only_the_variance_of_the_noise_matters():
     heads = directions(0, 90)
-    student = make_cell(noise=s.StudentNoise(distribution="student_t", df=3.0), noise_sd=1.7)
+    student = make_cell(noise=s.StudentNoise(kind="student_t", df=3.0), noise_sd=1.7)
     gaussian = make_cell(noise_sd=1.7)
     for first, second in zip(*(leading_order(c, heads, heads, QUERIES)[:4] for c in (student, gaussian)), strict=True):
         np.testing.assert_array_equal(first, second)
@@ -126,7 +126,7 @@ def rotation(d):
 @pytest.mark.parametrize("logits", ["distance", "dot_product"])
 def test_symmetries(logits):
     d, p = 5, 2
-    quadratic = s.Quadratic(function="quadratic")
+    quadratic = s.Quadratic(kind="quadratic")
     cell = make_cell(n_features=d, n_heads=3, head_dim=p, logits=logits, bandwidth=1.1, regression=quadratic)
     heads, queries = 0.4 * RNG.normal(size=(3, d, p)), RNG.normal(size=(4, d)) / 2
     base = leading_order(cell, heads, heads, queries)
@@ -135,7 +135,7 @@ def test_symmetries(logits):
     turn = rotation(d)
     turned = leading_order(cell, turn @ heads, turn @ heads, queries @ turn.T)
     wider = cell.model_copy(
-        update={"estimator": cell.estimator.model_copy(update={"bandwidth": s.FixedBandwidth(rule="fixed", value=2.2)})}
+        update={"estimator": cell.estimator.model_copy(update={"bandwidth": s.FixedBandwidth(kind="fixed", value=2.2)})}
     )
     scaled = leading_order(wider, 2 * heads, 2 * heads, queries)
     for other in (turned, scaled):
@@ -150,7 +150,7 @@ def test_symmetries(logits):
 
 @pytest.mark.parametrize("logits", ["distance", "dot_product"])
 def test_a_feature_that_nothing_uses_changes_nothing(logits):
-    target = s.Additive(function="additive", n_active=2)
+    target = s.Additive(kind="additive", n_active=2)
     heads = directions(20, 70)
     small = leading_order(make_cell(logits=logits, regression=target), heads, heads, QUERIES / 2)
     grown = np.concatenate([heads, np.zeros((2, 1, 1))], axis=1)
@@ -165,7 +165,7 @@ def test_a_feature_that_nothing_uses_changes_nothing(logits):
 def test_signal_covariance_of_orthogonal_heads_depends_on_the_target(bandwidth):
     heads, query = directions(0, 90), np.array([[1.0, 1.0]])
     for sign in (1.0, -1.0):
-        target = s.Linear(function="linear", coefficients=(1.0, sign))
+        target = s.Linear(kind="linear", coefficients=(1.0, sign))
         cell = make_cell(bandwidth=bandwidth, regression=target, noise_sd=0.0)
         covariance = leading_order(cell, heads, heads, query).covariance[0, 0, 1]
         # Under K_1 K_2 both coordinates are N(1/B, b^2/B), B = 1 + b^2, and each head misses the other's target, so
@@ -179,10 +179,10 @@ def test_signal_covariance_of_orthogonal_heads_depends_on_the_target(bandwidth):
 
 
 TARGETS = {
-    "noise": (s.Zero(function="zero"), 1.0),
-    "linear": (s.Linear(function="linear"), 0.0),
-    "quadratic": (s.Quadratic(function="quadratic", coefficients=(1.0,)), 0.0),
-    "wave": (s.Ridge(function="ridge", amplitude=2.0, frequency=2.0), 0.3),
+    "noise": (s.Zero(kind="zero"), 1.0),
+    "linear": (s.Linear(kind="linear"), 0.0),
+    "quadratic": (s.Quadratic(kind="quadratic", coefficients=(1.0,)), 0.0),
+    "wave": (s.Ridge(kind="ridge", amplitude=2.0, frequency=2.0), 0.3),
 }
 
 
@@ -233,9 +233,7 @@ def test_effective_size_alone_would_admit_large_errors():
 
 def test_plain_monte_carlo_agrees_and_rejects_a_missing_signal():
     n_replicates, n_keys = 6000, 300
-    target = s.Sum(
-        function="sum", terms=(s.Linear(function="linear", coefficients=(1.5, 1.0)), TARGETS["quadratic"][0])
-    )
+    target = s.Sum(kind="sum", terms=(s.Linear(kind="linear", coefficients=(1.5, 1.0)), TARGETS["quadratic"][0]))
     cell = make_cell(
         n_keys,
         2,
@@ -264,7 +262,7 @@ def test_plain_monte_carlo_agrees_and_rejects_a_missing_signal():
     assert np.abs(mean_z).max() < 4
     assert np.abs((products.mean(axis=0) - prediction.covariance[0]) / mcse).max() < 4
 
-    silent = cell.model_copy(update={"data": cell.data.model_copy(update={"regression": s.Zero(function="zero")})})
+    silent = cell.model_copy(update={"data": cell.data.model_copy(update={"regression": s.Zero(kind="zero")})})
     noise_only = leading_order(silent, heads, heads, query[None])
     assert np.abs((products.mean(axis=0) - noise_only.covariance[0]) / mcse).max() > 10
 
@@ -309,9 +307,9 @@ def test_small_samples_are_flagged():
 @pytest.mark.parametrize(
     "keys",
     [
-        s.SphereKeys(distribution="sphere"),
-        s.StudentKeys(distribution="student_t", df=5.0),
-        s.MixtureKeys(distribution="mixture"),
+        s.SphereKeys(kind="sphere"),
+        s.StudentKeys(kind="student_t", df=5.0),
+        s.MixtureKeys(kind="mixture"),
     ],
 )
 def test_other_keys_have_no_leading_order(keys):
@@ -320,7 +318,7 @@ def test_other_keys_have_no_leading_order(keys):
     assert prediction.bias.shape == (3, 2)
     assert prediction.covariance.shape == (3, 2, 2)
     assert np.isnan(prediction.covariance).all()
-    assert keys.distribution in prediction.reason
+    assert keys.kind in prediction.reason
 
 
 def test_redrawn_heads_have_no_leading_order():
@@ -342,9 +340,9 @@ def test_neither_noise_nor_signal_leaves_zero_variance():
 @pytest.mark.parametrize(
     "regression",
     [
-        s.Linear(function="linear", coefficients=(1.0, 1.0, 1.0)),
-        s.Additive(function="additive", n_active=3),
-        s.Interaction(function="interaction", coordinates=(1, 3)),
+        s.Linear(kind="linear", coefficients=(1.0, 1.0, 1.0)),
+        s.Additive(kind="additive", n_active=3),
+        s.Interaction(kind="interaction", coordinates=(1, 3)),
     ],
 )
 def test_functions_of_absent_features_are_refused(regression):

@@ -15,7 +15,7 @@ from simstudy.verdicts.predictions import predict
 
 QUERIES = {"kind": "points", "points": [[0.3, -0.5, 0.8], [-1.1]]}
 AT = {"kind": "points", "points": [[0.8]]}
-RIDGE = {"function": "ridge", "frequency": 1.3, "direction": [1.0, 0.6]}
+RIDGE = {"kind": "ridge", "frequency": 1.3, "direction": [1.0, 0.6]}
 
 
 def sampled_product(cell, logits, n_replicates=4000):
@@ -46,7 +46,7 @@ def sampled_product(cell, logits, n_replicates=4000):
 @pytest.mark.parametrize("logits", ["sum", "mean"])
 def test_product_of_kernels__is_one_head(logits):
     cell = minimal_cell(
-        n_keys=30, n_features=3, n_heads=3, head_dim=1, combination={"rule": "product", "logits": logits},
+        n_keys=30, n_features=3, n_heads=3, head_dim=1, combination={"kind": "product", "logits": logits},
         regression=RIDGE, queries=QUERIES, noise_sd=0.6,
     )  # fmt: skip
     one, key, query = product_head(cell, key_projections(cell), query_projections(cell))
@@ -77,7 +77,7 @@ def test_product__has_measures_of_one_estimate_and_none_under_another_normaliser
 
 
 def autoregressive(coefficient):
-    return {"distribution": "autoregressive", "coefficient": coefficient}
+    return {"kind": "autoregressive", "coefficient": coefficient}
 
 
 MERGED = [
@@ -156,7 +156,7 @@ def test_merged_keys__too_few_chunks_have_no_theory():
 @pytest.mark.parametrize(
     ("settings", "text"),
     [
-        ({"key_distribution": {"distribution": "sphere"}}, "autoregressive"), ({"logits": "dot_product"}, "distances"),
+        ({"key_distribution": {"kind": "sphere"}}, "autoregressive"), ({"logits": "dot_product"}, "distances"),
         ({"normaliser": "sparsemax"}, "distances"), ({"arrangement": "haar_redrawn"}, "orthonormal"),
     ],
 )  # fmt: skip

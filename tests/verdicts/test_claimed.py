@@ -19,7 +19,7 @@ from simstudy.design.mistakes import DesignError
 from simstudy.verdicts.claimed import FUNCTIONS, claimed
 from simstudy.verdicts.paths import optimum_slopes
 
-RECORDS = {get_args(record.model_fields["formula"].annotation)[0]: record for record in get_args(Formula)}
+RECORDS = {get_args(record.model_fields["kind"].annotation)[0]: record for record in get_args(Formula)}
 
 GOLDEN = (1 + sqrt(5)) / 2
 KNOWN = {
@@ -43,7 +43,7 @@ def test_every_formula__has_one_function_that_takes_its_parameters():
     assert len(set(FUNCTIONS.values())) == len(FUNCTIONS)
     for name, record in RECORDS.items():
         accepted = inspect.signature(FUNCTIONS[name]).parameters
-        stated = set(record.model_fields) - {"formula"}
+        stated = set(record.model_fields) - {"kind"}
         assert stated <= set(accepted)
         assert {key for key, parameter in accepted.items() if parameter.default is parameter.empty} <= stated
 
@@ -51,7 +51,7 @@ def test_every_formula__has_one_function_that_takes_its_parameters():
 @pytest.mark.parametrize("name", KNOWN)
 def test_formula__gives_the_known_number(name):
     parameters, number = KNOWN[name]
-    value = claim(kind="equals", value={"formula": name, **parameters}, margin=1.0).value
+    value = claim(kind="equals", value={"kind": name, **parameters}, margin=1.0).value
     assert claimed(value) == pytest.approx(number, rel=2e-5)
     assert claimed(number) == number
 
@@ -76,7 +76,7 @@ def test_printed_number__has_the_margin_of_its_digits_and_is_told_with_its_sourc
     ids=lambda entries: entries["kind"],
 )
 def test_claim_with_a_formula__is_judged_as_with_its_number(entries):
-    floor = {"formula": "correlation_floor", "head_dim": 2, "bandwidth": 0.5}
+    floor = {"kind": "correlation_floor", "head_dim": 2, "bandwidth": 0.5}
     means = [0.4, 0.76, 1.12]
     by_formula, by_number = (claim(value=value, **entries) for value in (floor, 0.36))
     found, expected = (list(compare(each, cells(means), ("x",), None)) for each in (by_formula, by_number))
@@ -88,7 +88,7 @@ def test_claim_with_a_formula__is_judged_as_with_its_number(entries):
 
 def test_slope_of_an_optimum__may_be_a_formula():
     estimates, chosen = allocation(0.01, lambda n: 2.0)
-    value = {"formula": "correlation_floor", "head_dim": 2, "bandwidth": 0.5}
+    value = {"kind": "correlation_floor", "head_dim": 2, "bandwidth": 0.5}
     stated = claim(kind="optimum_slope", x="head_dim", along="n_keys", tune=("bandwidth",), margin=0.1, value=value)
     (comparison,) = optimum_slopes(stated, of(estimates, chosen))
     assert comparison.claimed == pytest.approx(0.36)
@@ -101,7 +101,7 @@ statement = "It is the floor."
 kind = "equals"
 grid = "angles"
 measure = "correlation"
-value = { formula = "correlation_floor", head_dim = 2, bandwidth = 0.5 }
+value = { kind = "correlation_floor", head_dim = 2, bandwidth = 0.5 }
 margin = 0.1
 """
 
@@ -110,12 +110,12 @@ margin = 0.1
     ("old", "new", "message"),
     [
         ("", "", ""),
-        ('"correlation_floor"', '"corelation_flor"', 'unknown formula; did you mean "correlation_floor"?'),
-        ('"correlation_floor"', '"xyz"', "unknown formula; known: tuned_risk_ratio, "),
+        ('"correlation_floor"', '"corelation_flor"', 'unknown kind; did you mean "correlation_floor"?'),
+        ('"correlation_floor"', '"xyz"', "unknown kind; known: tuned_risk_ratio, "),
         (", bandwidth = 0.5 }", " }", "claims.floor.value.bandwidth: missing"),
         ("bandwidth = 0.5 }", "bandwidth = -1.0 }", "claims.floor.value.bandwidth = -1.0: must be greater"),
         ("bandwidth = 0.5 }", "bandwidth = 0.5, power = 2 }", "claims.floor.value.power = 2: unknown key"),
-        ('formula = "correlation_floor", ', "", "claims.floor.value"),
+        ('kind = "correlation_floor", ', "", "claims.floor.value"),
         ("value = {", "value = 'a' #", "claims.floor.value = 'a': must be a valid number; give the value claimed"),
     ],
 )

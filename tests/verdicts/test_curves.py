@@ -88,7 +88,7 @@ def test_impossible_cells__are_left_out(tmp_path):
 
 def test_a_cell_between__has_an_identity_of_its_own():
     # Its noise decides nothing, so that it holds on to another cell, of its identity.
-    cell = minimal_cell(noise={"distribution": "student_t", "df": 5}, arrangement="rotated", angle=0.0)
+    cell = minimal_cell(noise={"kind": "student_t", "df": 5}, arrangement="rotated", angle=0.0)
     assert cell.decisive is not cell
     moved = curves._moved(cell, "angle", 7.5)
     assert moved.identity("engine") != cell.identity("engine") and moved.heads.angle == 7.5
@@ -118,7 +118,7 @@ def test_exact_theory__is_asked_for_its_own_cells_alone(tmp_path, monkeypatch):
         ({"logits": "dot_product", "head_dim": 2}, 1),
         ({"logits": "distance", "head_dim": 2}, curves._SLOWER),
         (
-            {"logits": "distance", "head_dim": 1, "key_distribution": {"distribution": "student_t", "df": 4}},
+            {"logits": "distance", "head_dim": 1, "key_distribution": {"kind": "student_t", "df": 4}},
             curves._SLOWER,
         ),
     ],

@@ -341,7 +341,7 @@ def test_optima_of_several_comparisons__share_what_is_spent_on_the_levels_that_m
 )
 def test_error__takes_twice_the_moments_of_a_measure(df, measure, lacking):
     """Noise of t(3) has a mean squared error, of order 2, and no Monte Carlo error of that, of order 4."""
-    cell = minimal_cell(noise={"distribution": "student_t", "df": df}, noise_treatment="drawn")
+    cell = minimal_cell(noise={"kind": "student_t", "df": df}, noise_treatment="drawn")
     found = without_error(
         claim(kind="larger_than", measure=measure), [SimpleNamespace(planned=SimpleNamespace(cell=cell))]
     )

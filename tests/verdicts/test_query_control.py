@@ -27,7 +27,7 @@ N_DRAWS = 24
 
 
 def random_points(**settings) -> Cell:
-    settings = {"regression": {"function": "ridge"}, "batch_size": 16, "population": ["queries"]} | settings
+    settings = {"regression": {"kind": "ridge"}, "batch_size": 16, "population": ["queries"]} | settings
     return minimal_cell(**{"queries": {"kind": "gaussian", "count": 4}} | settings)
 
 
@@ -87,10 +87,10 @@ def test_slopes__leave_each_pair_out():
     "settings",
     [
         {"population": []},
-        {"regression": {"function": "zero"}},
+        {"regression": {"kind": "zero"}},
         {"arrangement": "haar", "population": ["queries", "heads"]},
-        {"combination": {"rule": "optimal"}},
-        {"key_distribution": {"distribution": "sphere"}},
+        {"combination": {"kind": "optimal"}},
+        {"key_distribution": {"kind": "sphere"}},
         {"normaliser": {"kind": "sparsemax"}},
     ],
 )
@@ -102,7 +102,7 @@ def test_other_cells__are_left_as_they_are(settings):
 
 def test_cells_of_one_grid__are_controlled_together_or_not_at_all():
     """Additive functions on 16 heads take too long: the cells of one head beside them are left alone as well."""
-    additive = {"regression": {"function": "additive"}, "n_features": 16, "head_dim": 1, "arrangement": "orthogonal"}
+    additive = {"regression": {"kind": "additive"}, "n_features": 16, "head_dim": 1, "arrangement": "orthogonal"}
     one, many = (random_points(**additive, n_heads=n_heads) for n_heads in (1, 16))
     performance = study_of(one, 4)
     assert QueryControl()(one, performance).gain

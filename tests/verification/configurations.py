@@ -25,34 +25,34 @@ BANDWIDTHS = {
     ("dot_product", 2): (0.8, 1.0, 2.0),
     ("dot_product", 4): (0.9, 1.2, 2.0),
 }
-LINEAR = {"function": "linear", "coefficients": [1.0, -0.5]}
-WAVE = {"function": "ridge", "wave": "cos", "frequency": 1.5, "direction": [1.0, 2.0]}
+LINEAR = {"kind": "linear", "coefficients": [1.0, -0.5]}
+WAVE = {"kind": "ridge", "wave": "cos", "frequency": 1.5, "direction": [1.0, 2.0]}
 REGRESSIONS = (
-    {"function": "zero"},
+    {"kind": "zero"},
     LINEAR,
-    {"function": "quadratic", "coefficients": [0.4]},
-    {"function": "ridge", "direction": [1.0, -1.0, 0.5]},
+    {"kind": "quadratic", "coefficients": [0.4]},
+    {"kind": "ridge", "direction": [1.0, -1.0, 0.5]},
     WAVE,
-    {"function": "additive", "n_active": 3, "decay": "power", "rate": 1.0},
-    {"function": "interaction", "coordinates": [1, 3]},
-    {"function": "bumps", "centres": [[0.5], [-1.0, 1.0]], "amplitudes": [2.0, -1.5], "width": 0.9},
-    {"function": "sum", "terms": [LINEAR, WAVE, {"function": "bumps", "amplitudes": [2.0]}]},
+    {"kind": "additive", "n_active": 3, "decay": "power", "rate": 1.0},
+    {"kind": "interaction", "coordinates": [1, 3]},
+    {"kind": "bumps", "centres": [[0.5], [-1.0, 1.0]], "amplitudes": [2.0, -1.5], "width": 0.9},
+    {"kind": "sum", "terms": [LINEAR, WAVE, {"kind": "bumps", "amplitudes": [2.0]}]},
 )
 NOISES = (
-    {"distribution": "gaussian"},
-    {"distribution": "student_t", "df": 5.0},
-    {"distribution": "heteroscedastic", "strength": 2.0},
+    {"kind": "gaussian"},
+    {"kind": "student_t", "df": 5.0},
+    {"kind": "heteroscedastic", "strength": 2.0},
 )
 KEYS = (
-    {"distribution": "gaussian"},
-    {"distribution": "gaussian", "structure": "equicorrelated", "correlation": 0.4},
-    {"distribution": "gaussian", "structure": "autoregressive", "correlation": 0.7},
+    {"kind": "gaussian"},
+    {"kind": "gaussian", "structure": "equicorrelated", "correlation": 0.4},
+    {"kind": "gaussian", "structure": "autoregressive", "correlation": 0.7},
 )
 OTHER_KEYS = (
-    {"distribution": "sphere", "radius": 1.7},
-    {"distribution": "student_t", "df": 9.0},
-    {"distribution": "mixture", "separation": 3.0},
-    {"distribution": "mixture", "n_components": 3, "separation": 2.0},
+    {"kind": "sphere", "radius": 1.7},
+    {"kind": "student_t", "df": 9.0},
+    {"kind": "mixture", "separation": 3.0},
+    {"kind": "mixture", "n_components": 3, "separation": 2.0},
 )
 QUERIES = (
     {"kind": "points", "points": [[0.7, -0.4, 0.3]]},
@@ -80,14 +80,14 @@ def configuration(number: int) -> Configuration:
     n_keys, p = draw.choice(N_KEYS), draw.choice((1, 1, 2, 4))
     logits = draw.choice(("distance", "dot_product"))
     other = OTHER_KEYS[number % len(OTHER_KEYS)] if number >= N_CONFIGURATIONS else None
-    if other and other["distribution"] != "sphere":
+    if other and other["kind"] != "sphere":
         logits = "distance"
     regression, noise = draw.choice(REGRESSIONS), draw.choice(NOISES)
     treatment = draw.choice(("integrated", "drawn"))
-    if noise["distribution"] == "student_t":
+    if noise["kind"] == "student_t":
         # Squares of drawn heavy tails would have no variance to speak of, and so no Monte Carlo error.
         treatment = "integrated"
-    if regression["function"] == "zero" and treatment == "integrated" and statistic == "bias":
+    if regression["kind"] == "zero" and treatment == "integrated" and statistic == "bias":
         # Nothing random would be left.
         statistic = "covariance"
     known = treatment == "integrated" and other is None and "bumps" not in str(regression)

@@ -24,8 +24,8 @@ from simstudy.verdicts.predictions import Theory, predict
 
 MOST = 3000
 """Largest number of keys that is simulated: beyond, replicates cost too much."""
-RIDGE = {"function": "ridge", "frequency": 1.5}
-RADIAL = {"function": "quadratic", "coefficients": [0.3]}
+RIDGE = {"kind": "ridge", "frequency": 1.5}
+RADIAL = {"kind": "quadratic", "coefficients": [0.3]}
 FAR = {"kind": "points", "points": [[1.4, -0.9, 0.6]]}
 
 
@@ -91,7 +91,7 @@ def merged(number: int) -> Edge | None:
     p, coefficient = draw.choice((1, 1, 2)), draw.choice((0.0, 0.5, 0.9, -0.4))
     settings = {
         "head_dim": p, "n_features": p, "n_heads": 1, "arrangement": "aligned", "noise_sd": 0.0, "regression": RIDGE,
-        "key_distribution": {"distribution": "autoregressive", "coefficient": coefficient}, "batch_size": 2048,
+        "key_distribution": {"kind": "autoregressive", "coefficient": coefficient}, "batch_size": 2048,
         "transformation": {"kind": "merge", "stride": draw.choice((2, 3, 4, 8))},
         "bandwidth": draw.choice((0.2, 0.4, 0.8)), "queries": {"kind": "points", "points": [[0.8]]},
     }  # fmt: skip

@@ -17,12 +17,12 @@ N_KEYS = (3, 5, 10, 30, 100, 300)
 N_OWN_DATA = 3 * len(DATA_SETS) * len(N_KEYS)
 BANDWIDTHS = {1: (0.3, 1.0), 2: (0.6, 1.2), 4: (1.2, 2.0)}
 LEARNERS = ("linear", "nearest_neighbours")
-RIDGE = {"function": "ridge", "amplitude": 2.0, "direction": [1.0, -1.0, 0.5]}
+RIDGE = {"kind": "ridge", "amplitude": 2.0, "direction": [1.0, -1.0, 0.5]}
 NOISES = (
-    {"distribution": "residuals"},
-    {"distribution": "residuals", "paired": True},
-    {"distribution": "gaussian"},
-    {"distribution": "heteroscedastic", "strength": 2.0},
+    {"kind": "residuals"},
+    {"kind": "residuals", "paired": True},
+    {"kind": "gaussian"},
+    {"kind": "heteroscedastic", "strength": 2.0},
 )
 
 
@@ -41,7 +41,7 @@ def own_data(number: int) -> Configuration:
         # Pixels have a standard deviation of 6.
         bandwidth=draw.choice(BANDWIDTHS[p]) * (1.0 if standardise else 6.0),
         key_distribution={
-            "distribution": "file", "path": f"sklearn:{name}", "response": "target", "held_out": 8,
+            "kind": "file", "path": f"sklearn:{name}", "response": "target", "held_out": 8,
             "standardise": standardise,
         },
         regression=regression,
@@ -59,6 +59,6 @@ def own_data(number: int) -> Configuration:
 
 def _outcomes(draw: random.Random, name: str) -> tuple[dict[str, Any], dict[str, Any]]:
     noise = draw.choice(NOISES)
-    if noise["distribution"] == "residuals":
-        return {"function": "fitted", "learner": draw.choice(LEARNERS)}, noise
-    return draw.choice(({"function": "file"}, RIDGE)), noise
+    if noise["kind"] == "residuals":
+        return {"kind": "fitted", "learner": draw.choice(LEARNERS)}, noise
+    return draw.choice(({"kind": "file"}, RIDGE)), noise

@@ -26,7 +26,7 @@ TINY = {
     "n_features": 3,
     "head_dim": 1,
     "arrangement": "haar",
-    "regression": {"function": "ridge"},
+    "regression": {"kind": "ridge"},
     "queries": {"kind": "gaussian", "count": 2},
     "batch_size": 16,
 }

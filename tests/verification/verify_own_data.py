@@ -43,7 +43,7 @@ def test_a_theory_without_the_signal_fails(scores):
 def test_two_thousand_rows__cost_a_fraction_of_a_second(n_keys, tmp_path):
     """The processor time of a pair is printed, to be read: a busy machine must not fail it."""
     np.save(tmp_path / "rows.npy", np.random.default_rng(0).normal(size=(2002, 10)))
-    keys = {"distribution": "file", "path": "rows.npy", "held_out": 2, "standardise": True}
+    keys = {"kind": "file", "path": "rows.npy", "held_out": 2, "standardise": True}
     stated = dict(n_keys=n_keys, n_features=10, head_dim=2, bandwidth=1.0, key_distribution=keys, regression=RIDGE)
     cell, problems = read_rows(minimal_cell(**stated, queries={"kind": "held_out", "count": 2}), tmp_path)
     assert not problems and len(cell.rows.keys) == 2000

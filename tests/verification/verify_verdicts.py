@@ -52,7 +52,7 @@ def crossing(name: str, lower: float, slope: float, shared: float = 0.0) -> Sett
     x = 2.0 ** np.arange(7)
     cells = [{"x": value, "rule": rule} for value in x for rule in ("a", "b")]
     truth = [slope * (3.0 - k) * (rule == "a") for k in range(7) for rule in ("a", "b")]
-    stated = claim(kind="crossing", x="x", value=2 * lower, ratio=2.0, where={"rule": "a"}, versus={"rule": "b"})
+    stated = claim(kind="crossing", x="x", value=2 * lower, ratio=2.0, where={"kind": "a"}, versus={"kind": "b"})
     return Setting(name, stated, cells, truth, ("x", "rule"), shared=shared)
 
 

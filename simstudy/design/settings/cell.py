@@ -175,7 +175,7 @@ class Cell(Record):
     @property
     def n_members(self) -> int:
         """Number of estimates that an ensemble combines: one if each replicate fits weights or multiplies kernels."""
-        return 1 if self.estimator.combination.rule in ("fitted", "product") else self.heads.n_heads
+        return 1 if self.estimator.combination.kind in ("fitted", "product") else self.heads.n_heads
 
     @property
     def n_queries(self) -> int:
@@ -216,7 +216,9 @@ class Cell(Record):
         only in these are paired, and n = 100 is a prefix of n = 200.
         """
         keys = self.decisive.data.key_distribution
-        law: dict[str, Any] = {"key_distribution": keys.model_dump(exclude=_WHERE_FROM)}
+        # By this name, whatever designs call it: drawn bits rest on it.
+        parameters = {"distribution": keys.kind} | keys.model_dump(exclude={"kind", *_WHERE_FROM})
+        law: dict[str, Any] = {"key_distribution": parameters}
         if self.file_rows is not None:
             law["rows"] = self.file_rows.keys_digest
         return _digest({"seed": self.simulation.seed, **law})
@@ -243,7 +245,7 @@ class Cell(Record):
     def identity(self, engine: str) -> str:
         """Identity of the stored batches: settings and engine, as 20 hexadecimal digits."""
         # Moments are those of the heads, whatever combines them; so cells that differ in this alone share batches.
-        combined = self.estimator.combination.rule in ("fitted", "product") or self.estimator.reference != "none"
+        combined = self.estimator.combination.kind in ("fitted", "product") or self.estimator.reference != "none"
         left_out: dict[str, Any] = {
             "data": {"key_distribution": _WHERE_FROM},
             "file_rows": True,
@@ -280,7 +282,7 @@ def _neutral(setting: str) -> Any:
     """Value of a setting where it decides nothing."""
     table = TABLE_OF[setting]
     if setting == "bandwidth":
-        return FixedBandwidth(rule="fixed", value=1.0)
+        return FixedBandwidth(kind="fixed", value=1.0)
     return _NEUTRAL.get(table, {}).get(setting, TABLES[table].model_fields[setting].default)
 
 
@@ -289,7 +291,7 @@ def label(value: Any) -> Any:
     if value is None or value == ():
         return ""
     if isinstance(value, tuple):
-        return "(" + ", ".join(f"{v:g}" if isinstance(v, (int, float)) else str(v) for v in value) + ")"
+        return "(" + ", ".join(f"{v:g}" if isinstance(v, (int, float)) else str(label(v)) for v in value) + ")"
     return getattr(value, "label", value)
 
 

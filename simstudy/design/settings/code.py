@@ -179,7 +179,7 @@ class OwnFunction(Own):
     Each value must follow from its own point alone, as points come in arrays of any size.
     """
 
-    function: Literal["own"]
+    kind: Literal["own"]
     path: Path
     name: Name
     code: Text = None
@@ -191,7 +191,7 @@ class OwnKeys(Own):
     Each key must follow from its own normals alone, so that fewer keys are a prefix of more.
     """
 
-    distribution: Literal["own"]
+    kind: Literal["own"]
     path: Path
     name: Name
     code: Text = None

@@ -14,7 +14,7 @@ from simstudy.design.settings.records import MAX_COUNT, Choice, Count, Points, P
 class RateBandwidth(Choice):
     """b = constant · n^(−1/(2·smoothness + p)), the rate-optimal order for smoothness β."""
 
-    rule: Literal["rate"]
+    kind: Literal["rate"]
     smoothness: Positive = Field(2.0, description="a positive smoothness β")
     constant: Positive = Field(1.0, description="a positive constant")
 
@@ -22,24 +22,24 @@ class RateBandwidth(Choice):
 class AttentionBandwidth(Choice):
     """Standard attention scaling τ = √p, that is b = p^(1/4)."""
 
-    rule: Literal["attention"]
+    kind: Literal["attention"]
 
 
 class FixedBandwidth(Choice):
     """A bandwidth that depends on nothing."""
 
-    rule: Literal["fixed"]
+    kind: Literal["fixed"]
     value: Positive = Field(description="a positive bandwidth")
 
 
 def _bandwidth(value: Any) -> Any:
     number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    return {"rule": "fixed", "value": value} if number else value
+    return {"kind": "fixed", "value": value} if number else value
 
 
 Bandwidth = Annotated[
-    Annotated[FixedBandwidth | AttentionBandwidth | RateBandwidth, Field(discriminator="rule")],
-    named("rule"),
+    Annotated[FixedBandwidth | AttentionBandwidth | RateBandwidth, Field(discriminator="kind")],
+    named("kind"),
     BeforeValidator(_bandwidth),
 ]
 
@@ -68,39 +68,39 @@ def _(rule: RateBandwidth, n_keys: int, head_dim: int) -> float:
 class UniformCombination(Choice):
     """a_h = 1/H: the average of heads."""
 
-    rule: Literal["uniform"]
+    kind: Literal["uniform"]
 
 
 class SumCombination(Choice):
     """a_h = 1: the sum of heads."""
 
-    rule: Literal["sum"]
+    kind: Literal["sum"]
 
 
 class GivenCombination(Choice):
     """Weights stated in the design."""
 
-    rule: Literal["given"]
+    kind: Literal["given"]
     weights: Vector = Field(description="n_heads weights")
 
 
 class GeometricCombination(Choice):
     """a_h ∝ ratio^h, Σ a_h = 1."""
 
-    rule: Literal["geometric"]
+    kind: Literal["geometric"]
     ratio: Annotated[float, Field(gt=0, lt=1, allow_inf_nan=False)] = Field(0.5, description="a ratio in (0, 1)")
 
 
 class FibonacciCombination(Choice):
     """Weights proportional to Fibonacci numbers, the largest first, Σ a_h = 1."""
 
-    rule: Literal["fibonacci"]
+    kind: Literal["fibonacci"]
 
 
 class OptimalCombination(Choice):
     """Weights of least mean squared error within a class, from the second moments that the simulation estimates."""
 
-    rule: Literal["optimal"]
+    kind: Literal["optimal"]
     within: Literal["affine", "simplex", "front_greater", "unconstrained"] = Field(
         "affine",
         description='"affine" (Σ a_h = 1), "simplex" (also a_h ≥ 0), "front_greater" (also a_1 ≥ a_2 ≥ …) or '
@@ -111,7 +111,7 @@ class OptimalCombination(Choice):
 class FittedCombination(Choice):
     """Weights of least squares on fresh validation pairs of each replicate."""
 
-    rule: Literal["fitted"]
+    kind: Literal["fitted"]
     n_validation: Count = Field(description="number of validation pairs, at least 1")
     within: Literal["affine", "simplex", "unconstrained"] = Field(
         "affine", description='"affine" (Σ a_h = 1), "simplex" (also a_h ≥ 0) or "unconstrained"'
@@ -124,12 +124,12 @@ class ProductCombination(Choice):
     ``mean`` averages logits: the log-linear pool of the kernels.
     """
 
-    rule: Literal["product"]
+    kind: Literal["product"]
     logits: Literal["sum", "mean"] = Field("sum", description='"sum" or "mean" of the logits of heads')
 
 
 def _combination(value: Any) -> Any:
-    return {"rule": "given", "weights": value} if isinstance(value, (list, tuple)) else value
+    return {"kind": "given", "weights": value} if isinstance(value, (list, tuple)) else value
 
 
 Combination = Annotated[
@@ -142,9 +142,9 @@ Combination = Annotated[
         | OptimalCombination
         | FittedCombination
         | ProductCombination,
-        Field(discriminator="rule"),
+        Field(discriminator="kind"),
     ],
-    named("rule"),
+    named("kind"),
     BeforeValidator(_combination),
 ]
 

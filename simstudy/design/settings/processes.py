@@ -30,7 +30,7 @@ DegreesOfFreedom = Annotated[float, Field(gt=2, le=LARGEST, allow_inf_nan=False)
 class GaussianKeys(Choice):
     """X ~ N(0, Σ): identity, equicorrelated, or autoregressive with Σ_jk = correlation^|j−k|."""
 
-    distribution: Literal["gaussian"] = Field("gaussian", description="distribution of the keys")
+    kind: Literal["gaussian"] = Field("gaussian", description="distribution of the keys")
     structure: Literal["identity", "equicorrelated", "autoregressive"] = Field(
         "identity", description="shape of the covariance matrix, unit variances"
     )
@@ -48,21 +48,21 @@ class GaussianKeys(Choice):
 class SphereKeys(Choice):
     """X uniform on the sphere |x| = radius: what a normalisation layer does to Gaussian keys."""
 
-    distribution: Literal["sphere"]
+    kind: Literal["sphere"]
     radius: Positive = Field(1.0, description="a positive radius")
 
 
 class StudentKeys(Choice):
     """Multivariate Student-t keys, scaled to identity covariance."""
 
-    distribution: Literal["student_t"]
+    kind: Literal["student_t"]
     df: DegreesOfFreedom = Field(description="degrees of freedom above 2, so that the covariance exists")
 
 
 class MixtureKeys(Choice):
     """Equal mixture of unit-covariance Gaussians centred at separation·e_c, c ≤ n_components, recentred to mean 0."""
 
-    distribution: Literal["mixture"]
+    kind: Literal["mixture"]
     n_components: Annotated[int, Field(ge=2, le=MAX_COUNT)] = Field(
         2, description="at least 2 components, at most n_features"
     )
@@ -72,7 +72,7 @@ class MixtureKeys(Choice):
 class AutoregressiveKeys(Choice):
     """Keys in time: X_i = coefficient·X_{i−1} + √(1 − coefficient²)·Z_i in every feature, X_1 and all Z_i ~ N(0, I)."""
 
-    distribution: Literal["autoregressive"]
+    kind: Literal["autoregressive"]
     coefficient: Annotated[float, Field(gt=-1, lt=1, allow_inf_nan=False)] = Field(
         description="correlation of a key with the next one, between -1 and 1; 0 is white noise"
     )
@@ -81,7 +81,7 @@ class AutoregressiveKeys(Choice):
 class FileKeys(Choice):
     """Keys are rows of the user's data, all equally likely; a column of it may be the response."""
 
-    distribution: Literal["file"]
+    kind: Literal["file"]
     path: Line = Field(
         description="a .npy, .npz, .csv or .parquet file, relative to the design, or a data set that scikit-learn "
         'ships, such as "sklearn:diabetes"'
@@ -102,9 +102,9 @@ class FileKeys(Choice):
 Keys = Annotated[
     Annotated[
         GaussianKeys | SphereKeys | StudentKeys | MixtureKeys | AutoregressiveKeys | FileKeys | OwnKeys,
-        Field(discriminator="distribution"),
+        Field(discriminator="kind"),
     ],
-    named("distribution"),
+    named("kind"),
 ]
 
 # ---------------------------------------------------------------- noise
@@ -113,33 +113,33 @@ Keys = Annotated[
 class GaussianNoise(Choice):
     """ε ~ N(0, σ²)."""
 
-    distribution: Literal["gaussian"]
+    kind: Literal["gaussian"]
 
 
 class StudentNoise(Choice):
     """ε = σ·t/sd(t): heavy-tailed with variance σ²."""
 
-    distribution: Literal["student_t"]
+    kind: Literal["student_t"]
     df: DegreesOfFreedom = Field(description="degrees of freedom above 2, so that the variance exists")
 
 
 class HeteroscedasticNoise(Choice):
     """ε | X ~ N(0, σ²(1 + strength·X₁²)/(1 + strength)): mean variance σ² when X₁ has unit variance."""
 
-    distribution: Literal["heteroscedastic"]
+    kind: Literal["heteroscedastic"]
     strength: Positive = Field(1.0, description="a positive weight of X₁² in the variance")
 
 
 class ResidualNoise(Choice):
     """ε = noise_sd · a residual of the fitted regression, each predicted by a fit to other rows; together of mean 0."""
 
-    distribution: Literal["residuals"]
+    kind: Literal["residuals"]
     paired: bool = Field(False, description="true: the residual of the row of the key; false: that of any row")
 
 
 Noise = Annotated[
-    Annotated[GaussianNoise | StudentNoise | HeteroscedasticNoise | ResidualNoise, Field(discriminator="distribution")],
-    named("distribution"),
+    Annotated[GaussianNoise | StudentNoise | HeteroscedasticNoise | ResidualNoise, Field(discriminator="kind")],
+    named("kind"),
 ]
 
 # ---------------------------------------------------------------- regression functions
@@ -150,27 +150,27 @@ Wave = Literal["sin", "cos"]
 class Zero(Choice):
     """m(x) = 0: pure noise."""
 
-    function: Literal["zero"]
+    kind: Literal["zero"]
 
 
 class Linear(Choice):
     """m(x) = Σ_j coefficients_j x_j; coordinates beyond the list have coefficient 0."""
 
-    function: Literal["linear"]
+    kind: Literal["linear"]
     coefficients: Vector = Field((1.0,), description="at most n_features coefficients")
 
 
 class Quadratic(Choice):
     """m(x) = Σ_j coefficients_j x_j²; a single coefficient holds for every coordinate: c·|x|²."""
 
-    function: Literal["quadratic"]
+    kind: Literal["quadratic"]
     coefficients: Vector = Field((0.25,), description="one coefficient for |x|², or at most n_features of them")
 
 
 class Ridge(Choice):
     """m(x) = amplitude · wave(frequency · u·x), u = direction/|direction|; missing coordinates are 0."""
 
-    function: Literal["ridge"]
+    kind: Literal["ridge"]
     wave: Wave = Field("sin", description='"sin" or "cos"')
     amplitude: Real = Field(1.0, description="a finite amplitude")
     frequency: Positive = Field(1.0, description="a positive angular frequency")
@@ -184,7 +184,7 @@ class Additive(Choice):
     amplitude for ``none``.
     """
 
-    function: Literal["additive"]
+    kind: Literal["additive"]
     wave: Wave = Field("sin", description='"sin" or "cos"')
     amplitude: Real = Field(1.0, description="a finite amplitude")
     frequency: Positive = Field(1.0, description="a positive angular frequency")
@@ -201,7 +201,7 @@ class Additive(Choice):
 class Interaction(Choice):
     """m(x) = amplitude · Π_{j in coordinates} x_j, two distinct coordinates counted from 1."""
 
-    function: Literal["interaction"]
+    kind: Literal["interaction"]
     amplitude: Real = Field(1.0, description="a finite amplitude")
     coordinates: tuple[Count, Count] = Field(
         (1, 2), strict=False, description="two distinct coordinates, counted from 1, at most n_features"
@@ -211,7 +211,7 @@ class Interaction(Choice):
 class Bumps(Choice):
     """m(x) = Σ_c amplitudes_c exp(−|x − centres_c|²/(2·width²)); missing centre coordinates are 0."""
 
-    function: Literal["bumps"]
+    kind: Literal["bumps"]
     centres: Points = Field(((0.0,),), description="centres, each of at most n_features numbers")
     amplitudes: Vector = Field((1.0,), description="one amplitude for each centre")
     width: Positive = Field(1.0, description="a positive width")
@@ -220,16 +220,16 @@ class Bumps(Choice):
 Term = Annotated[
     Annotated[
         Zero | Linear | Quadratic | Ridge | Additive | Interaction | Bumps | OwnFunction,
-        Field(discriminator="function"),
+        Field(discriminator="kind"),
     ],
-    named("function"),
+    named("kind"),
 ]
 
 
 class Sum(Choice):
     """m(x) = sum of the terms."""
 
-    function: Literal["sum"]
+    kind: Literal["sum"]
     terms: Annotated[tuple[Term, ...], Field(strict=False, min_length=1)] = Field(
         description="a list of regression functions"
     )
@@ -246,13 +246,13 @@ class Sum(Choice):
 class FileRegression(Choice):
     """m at a row of the user's data = its response; at other points m is unknown."""
 
-    function: Literal["file"]
+    kind: Literal["file"]
 
 
 class FittedRegression(Choice):
     """m = what scikit-learn fits to the rows of the user's data, at these and at those held out."""
 
-    function: Literal["fitted"]
+    kind: Literal["fitted"]
     learner: Literal["linear", "nearest_neighbours", "random_forest", "gradient_boosting"] = Field(
         "random_forest", description="linear, nearest_neighbours, random_forest or gradient_boosting"
     )
@@ -271,7 +271,7 @@ Regression = Annotated[
         | Sum
         | FileRegression
         | FittedRegression,
-        Field(discriminator="function"),
+        Field(discriminator="kind"),
     ],
-    named("function"),
+    named("kind"),
 ]

@@ -41,11 +41,11 @@ class Data(Record):
         GaussianKeys(), description="gaussian, sphere, student_t, mixture, autoregressive, file or own"
     )
     regression: Regression = Field(
-        Zero(function="zero"),
+        Zero(kind="zero"),
         description="zero, linear, quadratic, ridge, additive, interaction, bumps, own, sum, file or fitted",
     )
     noise: Noise = Field(
-        GaussianNoise(distribution="gaussian"), description="gaussian, student_t, heteroscedastic or residuals"
+        GaussianNoise(kind="gaussian"), description="gaussian, student_t, heteroscedastic or residuals"
     )
     noise_sd: NonNegative = Field(
         1.0, description="noise standard deviation σ of at least 0; of residuals the factor on them"
@@ -134,7 +134,7 @@ class Estimator(Record):
     )
     logits: Literal["distance", "dot_product"] = Field("distance", description='"distance" or "dot_product"')
     bandwidth: Bandwidth = Field(
-        description='a positive number, "attention" (τ = √p), or { rule = "rate", smoothness = 2, constant = 1 }'
+        description='a positive number, "attention" (τ = √p), or { kind = "rate", smoothness = 2, constant = 1 }'
     )
     head_bandwidths: Annotated[tuple[Positive, ...], Field(strict=False, min_length=1)] | None = Field(
         None, description="n_heads factors on the bandwidth, one for each head; all 1 by default"
@@ -157,7 +157,7 @@ class Estimator(Record):
         description="which keys a query may attend to: none (all of them), causal, banded or file",
     )
     combination: Combination = Field(
-        UniformCombination(rule="uniform"),
+        UniformCombination(kind="uniform"),
         description='"uniform" (1/H), "sum" (1), n_heads weights, "geometric", "fibonacci", "optimal", "fitted" or '
         '"product" (of the kernels of heads)',
     )

@@ -54,7 +54,7 @@ def _keys_stand_alone(cell: Cell) -> bool:
         cell.instance is None
         and estimator.learner.kind == "nadaraya_watson"
         and (estimator.transformation.kind, estimator.normaliser.kind) == ("none", "softmax")
-        and estimator.combination.rule not in ("fitted", "product")
+        and estimator.combination.kind not in ("fitted", "product")
         and not isinstance(cell.data.key_distribution, AutoregressiveKeys | FileKeys | OwnKeys)
         and not together
     )

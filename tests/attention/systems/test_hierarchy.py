@@ -188,7 +188,7 @@ def test_theory_of_scores__holds_where_it_says_so():
 
 # ---------------------------------------------------------------- errors of a level
 
-AR = {"distribution": "autoregressive", "coefficient": 0.9}
+AR = {"kind": "autoregressive", "coefficient": 0.9}
 SIGNALS = {
     "white": {},
     "autoregressive": {"key_distribution": AR},
@@ -197,7 +197,7 @@ SIGNALS = {
 
 
 @pytest.mark.parametrize("settings", SIGNALS.values(), ids=SIGNALS)
-@pytest.mark.parametrize("regression", ["linear", {"function": "ridge", "frequency": 2.0}])
+@pytest.mark.parametrize("regression", ["linear", {"kind": "ridge", "frequency": 2.0}])
 def test_resolution__is_that_of_loops_and_of_theory(settings, regression):
     base = {"n_keys": 24, "regression": regression, "noise_sd": 0.5, "instance": {"kind": "resolution", "chunk": 4}}
     cell = minimal_cell(**base | settings)
@@ -240,9 +240,7 @@ def test_what_an_instance_cannot_have__is_named(kind, parameters):
     assert not impossibilities(cell_of("hierarchy", {"levels": 5}))
 
 
-@pytest.mark.parametrize(
-    "keys", [{"distribution": "gaussian"}, {"distribution": "mixture", "separation": 3.0}], ids=str
-)
+@pytest.mark.parametrize("keys", [{"kind": "gaussian"}, {"kind": "mixture", "separation": 3.0}], ids=str)
 def test_mass_of_chunks__is_that_of_loops(keys):
     n, width = 24, 4
     cell = cell_of("coarse_mass", {"chunk": width}, n_keys=n, key_distribution=keys)
@@ -261,7 +259,7 @@ def test_mass_of_chunks__is_that_of_loops(keys):
 
 def test_correction__is_that_of_the_cumulants_of_a_circle():
     """There a mean weight is I₀(√2 s) for scores times s: the next term, κ₆/720 = 1/72, is what is left."""
-    keys = {"distribution": "sphere", "radius": math.sqrt(2)}
+    keys = {"kind": "sphere", "radius": math.sqrt(2)}
     found = measured(cell_of("coarse_mass", {"chunk": 8}, n_keys=4096, n_features=2, key_distribution=keys), 60)
     truth = math.log(i0(math.sqrt(2))) - 8 * math.log(i0(math.sqrt(2) / 8))
     for name, expected in (("mass_error", truth), ("gaussian_gap", truth - 7 / 16), ("corrected_gap", 0.0113)):

@@ -22,7 +22,7 @@ from simstudy.verdicts.figure_data import places
 GRID = """
 [grids.split]
 settings = { n_heads = 2, n_keys = 100, arrangement = "haar" }
-factors.regression = ["zero", { function = "ridge", amplitude = 2.0 }]
+factors.regression = ["zero", { kind = "ridge", amplitude = 2.0 }]
 factors.noise_sd = [0.5, 1.0, 2.0]
 factors.bandwidth = [0.4, 0.8]
 factors.head_dim = [1, 2, 4, 8]

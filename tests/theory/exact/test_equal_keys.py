@@ -16,8 +16,8 @@ RNG = np.random.default_rng(11)
 HEADS = np.linalg.qr(RNG.normal(size=(3, 4, 2)))[0]
 TABLE = RNG.normal(size=(8, 6))
 TABLE[:6, 5] -= TABLE[:6, 5].mean()
-FILE = s.FileKeys(distribution="file", path="table.npy", response="y", held_out=2)
-BY_ROW = s.FittedRegression(function="fitted")
+FILE = s.FileKeys(kind="file", path="table.npy", response="y", held_out=2)
+BY_ROW = s.FittedRegression(kind="fitted")
 
 
 def cell_of(n_keys, table=TABLE, keys=FILE, logits="distance", bandwidth=0.7, **data):
@@ -64,18 +64,18 @@ def outcomes(name):
     values, residuals, x = TABLE[:6, 4], TABLE[:6, 5], TABLE[:6, :4]
     one = np.ones(6)
     return {
-        "residuals": (values, 0.36 * residuals.var() * one, {"noise": s.ResidualNoise(distribution="residuals")}),
+        "residuals": (values, 0.36 * residuals.var() * one, {"noise": s.ResidualNoise(kind="residuals")}),
         "paired": (
-            values + 0.6 * residuals, 0.0 * one, {"noise": s.ResidualNoise(distribution="residuals", paired=True)}
+            values + 0.6 * residuals, 0.0 * one, {"noise": s.ResidualNoise(kind="residuals", paired=True)}
         ),
         "formula": (
             x @ [1.0, -0.5, 0.0, 0.0], 0.36 * (1 + 2 * x[:, 0] ** 2) / 3,
             {
-                "regression": s.Linear(function="linear", coefficients=(1.0, -0.5)),
-                "noise": s.HeteroscedasticNoise(distribution="heteroscedastic", strength=2.0),
+                "regression": s.Linear(kind="linear", coefficients=(1.0, -0.5)),
+                "noise": s.HeteroscedasticNoise(kind="heteroscedastic", strength=2.0),
             },
         ),
-        "as they are": (values, 0.36 * one, {"regression": s.FileRegression(function="file")}),
+        "as they are": (values, 0.36 * one, {"regression": s.FileRegression(kind="file")}),
     }[name]  # fmt: skip
 
 

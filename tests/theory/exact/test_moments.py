@@ -15,17 +15,17 @@ from simstudy.theory.exact import integrals
 from simstudy.theory.tilting import Heads
 
 RNG = np.random.default_rng(20240611)
-LINEAR = s.Linear(function="linear", coefficients=(1.0, -0.5))
+LINEAR = s.Linear(kind="linear", coefficients=(1.0, -0.5))
 MIXED = s.Sum(
-    function="sum",
+    kind="sum",
     terms=(
         LINEAR,
-        s.Quadratic(function="quadratic", coefficients=(0.3,)),
-        s.Ridge(function="ridge", frequency=1.3, direction=(1.0, 2.0)),
-        s.Bumps(function="bumps", centres=((0.5,), (-1.0, 1.0)), amplitudes=(1.0, -2.0), width=0.9),
+        s.Quadratic(kind="quadratic", coefficients=(0.3,)),
+        s.Ridge(kind="ridge", frequency=1.3, direction=(1.0, 2.0)),
+        s.Bumps(kind="bumps", centres=((0.5,), (-1.0, 1.0)), amplitudes=(1.0, -2.0), width=0.9),
     ),
 )
-UNEVEN = s.HeteroscedasticNoise(distribution="heteroscedastic", strength=2.0)
+UNEVEN = s.HeteroscedasticNoise(kind="heteroscedastic", strength=2.0)
 CORRELATED = s.GaussianKeys(structure="equicorrelated", correlation=0.5)
 QUERIES = np.array([[0.0, 0.0], [0.7, -0.4], [1.8, 2.4]])
 
@@ -191,7 +191,7 @@ def test_dot_products_with_the_origin_give_the_sample_mean():
     ],
 )
 def test_one_head_against_a_dense_grid(logits, bandwidth, n_keys):
-    ridge = s.Ridge(function="ridge", amplitude=2.0, frequency=2.0)
+    ridge = s.Ridge(kind="ridge", amplitude=2.0, frequency=2.0)
     cell = make_cell(n_keys, 1, 1, 1, logits, bandwidth, regression=ridge, noise=UNEVEN, noise_sd=0.5)
     head, query = np.ones((1, 1, 1)), np.array([[0.8]])
     prediction = predict(cell, head, query)
@@ -264,7 +264,7 @@ def test_mellin_transforms_agree_with_grids(monkeypatch, n_keys, bandwidth, degr
 )
 def test_symmetries(logits, p):
     def cell(bandwidth):
-        quadratic = s.Quadratic(function="quadratic")
+        quadratic = s.Quadratic(kind="quadratic")
         return make_cell(6, 3, 2, p, logits, bandwidth, regression=quadratic)
 
     heads, queries = 0.8 * orthonormal(2, 3, p), np.array([[0.4, -0.7, 0.2]])

@@ -23,13 +23,13 @@ from simstudy.theory.exact import integrals
 RNG = np.random.default_rng(20240612)
 HEADS = np.linalg.qr(np.random.default_rng(4).normal(size=(2, 3, 2)))[0]
 TARGET = s.Sum(
-    function="sum",
-    terms=(s.Linear(function="linear", coefficients=(2.0, 1.0, -1.0)), s.Quadratic(function="quadratic")),
+    kind="sum",
+    terms=(s.Linear(kind="linear", coefficients=(2.0, 1.0, -1.0)), s.Quadratic(kind="quadratic")),
 )
 DATA = {
     "n_features": 3,
     "regression": TARGET,
-    "noise": s.HeteroscedasticNoise(distribution="heteroscedastic", strength=2.0),
+    "noise": s.HeteroscedasticNoise(kind="heteroscedastic", strength=2.0),
     "key_distribution": s.GaussianKeys(structure="autoregressive", correlation=0.6),
     "noise_sd": 2.0,
 }
@@ -77,7 +77,7 @@ def test_monte_carlo_agrees_and_rejects_formulas_with_a_term_dropped(monkeypatch
     assert mean_z < 4
     assert covariance_z < 4
 
-    for change in ({"noise_sd": 0.0}, {"regression": s.Zero(function="zero")}):
+    for change in ({"noise_sd": 0.0}, {"regression": s.Zero(kind="zero")}):
         wrong = cell.model_copy(update={"data": cell.data.model_copy(update=change)})
         covariance = exact_moments(wrong, heads, heads, QUERY[None]).covariance
         assert z_scores(estimates, prediction._replace(covariance=covariance))[1] > 10
@@ -138,7 +138,7 @@ def test_neither_noise_nor_signal_leaves_zero_variance():
 
 
 def test_functions_of_absent_features_are_refused():
-    cell = make_cell(regression=s.Linear(function="linear", coefficients=(1.0, 1.0, 1.0)))
+    cell = make_cell(regression=s.Linear(kind="linear", coefficients=(1.0, 1.0, 1.0)))
     with pytest.raises(ValueError, match="n_features"):
         exact_moments(cell, np.empty(0), np.empty(0), np.zeros((1, 2)))
 

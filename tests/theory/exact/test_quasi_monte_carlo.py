@@ -14,16 +14,16 @@ from simstudy.theory.exact.key_laws import keys_at, n_uniforms
 
 HEADS = np.linalg.qr(np.random.default_rng(4).normal(size=(2, 3, 2)))[0]
 QUERY = np.array([[0.6, -0.3, 0.8]])
-RIDGE = s.Ridge(function="ridge", direction=(1.0, -1.0, 0.5))
-SPHERE = s.SphereKeys(distribution="sphere", radius=1.7)
-STUDENT = s.StudentKeys(distribution="student_t", df=5.0)
-MIXTURE = s.MixtureKeys(distribution="mixture", n_components=3, separation=2.5)
+RIDGE = s.Ridge(kind="ridge", direction=(1.0, -1.0, 0.5))
+SPHERE = s.SphereKeys(kind="sphere", radius=1.7)
+STUDENT = s.StudentKeys(kind="student_t", df=5.0)
+MIXTURE = s.MixtureKeys(kind="mixture", n_components=3, separation=2.5)
 AUTOREGRESSIVE = s.GaussianKeys(structure="autoregressive", correlation=0.6)
 OTHERS = (SPHERE, STUDENT, MIXTURE)
 
 
 def names(keys):
-    return keys.distribution
+    return keys.kind
 
 
 @pytest.fixture(autouse=True)
@@ -112,8 +112,8 @@ def test_keys_have_their_distribution_along_any_direction(keys):
         ),
         "gaussian": stats.norm(0, np.sqrt(4 + 1 + 0.25 - 4 * 0.6 + 2 * 0.36 - 1 * 0.6)).cdf,
     }
-    assert stats.kstest(values, expected[keys.distribution]).pvalue > 0.001
-    assert stats.kstest(1.05 * values + 0.06, expected[keys.distribution]).pvalue < 0.001
+    assert stats.kstest(values, expected[keys.kind]).pvalue > 0.001
+    assert stats.kstest(1.05 * values + 0.06, expected[keys.kind]).pvalue < 0.001
 
 
 def test_first_uniforms_move_keys_along_the_directions():
@@ -131,10 +131,10 @@ def test_first_uniforms_move_keys_along_the_directions():
 
 @pytest.mark.parametrize("keys", OTHERS, ids=names)
 def test_one_key_gives_its_response(keys):
-    linear = s.Linear(function="linear", coefficients=(1.0, -0.5))
+    linear = s.Linear(kind="linear", coefficients=(1.0, -0.5))
     prediction = predict(make_cell(1, 3, 2, 2, regression=linear, noise_sd=0.7, key_distribution=keys), HEADS)
     spread = {"sphere": 1.25 * 1.7**2 / 3, "student_t": 1.25}.get(
-        keys.distribution, 1.25 + 2.5**2 * (1.25 / 3 - (0.5 / 3) ** 2)
+        keys.kind, 1.25 + 2.5**2 * (1.25 / 3 - (0.5 / 3) ** 2)
     )
     assert (np.abs(prediction.bias + prediction.target[:, None]) <= 5 * prediction.bias_error).all()
     assert (np.abs(prediction.covariance - spread - 0.49) <= 5 * prediction.covariance_error).all()
@@ -149,7 +149,7 @@ def test_independent_projections_have_covariance_one_over_n():
         prediction = predict(make_cell(7, 4, noise_sd=3.0, key_distribution=keys), heads, query)
         return abs(prediction.covariance[0, 0, 1] - 9 / 7) / prediction.covariance_error[0, 0, 1]
 
-    assert distance(s.MixtureKeys(distribution="mixture", separation=3.0)) < 4
+    assert distance(s.MixtureKeys(kind="mixture", separation=3.0)) < 4
     assert distance(STUDENT) > 10
 
 
@@ -172,9 +172,9 @@ def test_dot_products_with_keys_on_a_sphere_are_distances():
 def drawn_keys(keys, rng, count):
     """Keys (count, 3) by other means than quantile functions."""
     z = rng.normal(size=(count, 3))
-    if keys.distribution == "sphere":
+    if keys.kind == "sphere":
         return 1.7 * z / np.sqrt((z**2).sum(axis=1))[:, None]
-    if keys.distribution == "student_t":
+    if keys.kind == "student_t":
         return z * np.sqrt(3 / rng.chisquare(5, size=count))[:, None]
     return z + 2.5 * (np.eye(3)[rng.integers(3, size=count)] - 1 / 3)
 
@@ -183,9 +183,9 @@ def drawn_keys(keys, rng, count):
 @pytest.mark.parametrize("keys", OTHERS, ids=names)
 def test_monte_carlo_agrees_and_rejects_other_keys(keys, n_keys):
     rng, n_replicates = np.random.default_rng(7), 60_000
-    noise = s.HeteroscedasticNoise(distribution="heteroscedastic", strength=2.0)
+    noise = s.HeteroscedasticNoise(kind="heteroscedastic", strength=2.0)
     if keys is STUDENT:
-        noise = s.GaussianNoise(distribution="gaussian")
+        noise = s.GaussianNoise(kind="gaussian")
     cell = make_cell(n_keys, 3, 2, 2, "distance", 0.8, regression=RIDGE, key_distribution=keys, noise=noise)
     points = drawn_keys(keys, rng, n_replicates * n_keys)
     deviations = np.sqrt(variance_values(cell.data, points))
@@ -222,9 +222,9 @@ def refusal(**settings):
 
 def test_heavy_tails_are_refused():
     assert "rare" in refusal(logits="dot_product", key_distribution=MIXTURE)
-    quadratic = s.Quadratic(function="quadratic")
+    quadratic = s.Quadratic(kind="quadratic")
     assert "more than 8 degrees" in refusal(regression=quadratic, key_distribution=STUDENT)
-    uneven = s.HeteroscedasticNoise(distribution="heteroscedastic")
+    uneven = s.HeteroscedasticNoise(kind="heteroscedastic")
     assert "more than 4 degrees" in refusal(noise=uneven, key_distribution=STUDENT.model_copy(update={"df": 3.5}))
 
 
