@@ -34,11 +34,11 @@ def _query_averaged_heads(n_heads: int, head_dim: int, bandwidth: float) -> floa
 
 
 def _fibonacci_learners(n_heads: int) -> float:
-    return theory.effective_learners(np.array(weights_of(FibonacciCombination(rule="fibonacci"), n_heads)))
+    return theory.effective_learners(np.array(weights_of(FibonacciCombination(kind="fibonacci"), n_heads)))
 
 
 def _geometric_learners(n_heads: int, ratio: float) -> float:
-    return theory.effective_learners(np.array(weights_of(GeometricCombination(rule="geometric", ratio=ratio), n_heads)))
+    return theory.effective_learners(np.array(weights_of(GeometricCombination(kind="geometric", ratio=ratio), n_heads)))
 
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {
