@@ -42,7 +42,7 @@ ALLOWED: dict[str, set[str]] = {
     "design": {"errors", "text"},
     "theory": {"design.settings", "arguments", "weights"},
     "data": {"kernels", "design.settings"},
-    "transformers": {"theory", "data.geometry", "arguments", "errors"},
+    "transformers": {"theory", "data.geometry", "design.files", "arguments", "errors", "text"},
     "attention": {"kernels", "data", "design.settings", "weights", "transformers"},
     "replicates": {"attention", "data", "kernels.cuda", "kernels.devices", "kernels.errors", "design", "errors"},
     "execution": {

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from simstudy.design.files import read_arrays, read_regular
+from simstudy.design.files import read_array, read_arrays, read_regular
 from simstudy.design.settings import (
     LARGEST,
     FileKeys,
@@ -137,7 +137,7 @@ def _numbers(name: str, values: Any) -> Array:
 
 
 def _from_array(file: io.BytesIO) -> dict[str, Any]:
-    array = np.load(file, allow_pickle=False)
+    array = read_array(file, MAX_BYTES)
     if array.ndim != 2:
         raise UserError(f"holds an array of shape {array.shape}; give one of rows and columns")
     return {str(j): array[:, j] for j in range(array.shape[1])}

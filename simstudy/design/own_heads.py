@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from simstudy.design.files import read_arrays, read_regular, require_regular
+from simstudy.design.files import read_array, read_arrays, read_regular
 from simstudy.design.settings import LARGEST
 from simstudy.design.settings.cell import Cell, Matrices
 from simstudy.design.settings.masks import FileMask
@@ -108,9 +108,7 @@ def _arrays(path: Path) -> dict[str, NDArray]:
 def _stored(path: Path, shape: tuple[int, ...], names: str, kind: str) -> NDArray:
     """Return the array of a file, refused unless it has this shape."""
     try:
-        require_regular(path, MAX_BYTES)
-        # Mapped, not loaded: refuses whatever is not a .npy array, and reads nothing before its shape is known.
-        stored = np.lib.format.open_memmap(path, mode="r")
+        stored = read_array(io.BytesIO(read_regular(path, MAX_BYTES)), MAX_BYTES)
     except UserError:
         raise
     except Exception as error:  # a damaged header may raise nearly anything

@@ -9,15 +9,18 @@ from __future__ import annotations
 import collections
 import io
 import json
+import math
+import os
 import pickle
-import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 
+from simstudy.design.files import open_archive, open_regular, read_array, read_arrays, read_member
 from simstudy.errors import UserError
+from simstudy.text import printable
 
 Weights = dict[str, np.ndarray]
 
@@ -31,6 +34,19 @@ _STORAGE_TYPES = {
     "IntStorage": "<i4", "ShortStorage": "<i2", "CharStorage": "i1", "ByteStorage": "u1", "BoolStorage": "?",
 }  # fmt: skip
 _BRAIN_FLOATS = ("BF16", "BFloat16Storage")
+MAX_BYTES = 1 << 40
+"""Largest file that is opened: the weights of any model."""
+MAX_HEADER_BYTES = 1 << 22
+"""Largest header of safetensors, of tens of thousands of arrays: JSON takes thirty times as much in memory."""
+MAX_PICKLE_BYTES, MAX_STEPS = 1 << 24, 1 << 20
+"""Most bytes of a pickle, and times that it is read from: 15 000 tensors."""
+MAX_DIMENSIONS, MAX_ARGUMENTS, MAX_NAME_BYTES = 32, 8, 256
+_STEPS = (
+    "PROTO", "STOP", "MARK", "GLOBAL", "BINPERSID", "TUPLE", "EMPTY_TUPLE", "TUPLE1", "TUPLE2", "TUPLE3", "EMPTY_LIST",
+    "APPEND", "APPENDS", "EMPTY_DICT", "BINPUT", "LONG_BINPUT", "BINGET", "LONG_BINGET", "NONE", "NEWTRUE", "NEWFALSE",
+    "BININT", "BININT1", "BININT2", "LONG1", "BINFLOAT", "BINUNICODE", "BINSTRING", "SHORT_BINSTRING",
+)  # fmt: skip
+"""What a pickle of PyTorch does, but for what `_TensorPickle` does in its own way."""
 
 
 def read_weights(path: str | Path) -> Weights:
@@ -54,23 +70,23 @@ def read_weights(path: str | Path) -> Weights:
     """
     path = Path(path)
     try:
-        with path.open("rb") as file:
+        with open_regular(path, MAX_BYTES) as file:
             start = file.read(9)
             file.seek(0)
-            return _reader(start)(file, path)
+            return _reader(start)(file)
     except UserError as error:
-        raise UserError(f"{path}: {error}") from None
+        raise UserError(printable(f"{path}: {error}")) from None
     except OSError as error:
         raise UserError(f"{path}: cannot be read ({error.strerror or error}); give the path of a file") from None
     except Exception as error:  # a damaged pickle, archive or header fails in any way
-        raise UserError(
-            f"{path}: damaged, or no weights ({type(error).__name__}: {error}); save numbers alone, or fetch it again"
-        ) from None
+        said = " ".join(f"{type(error).__name__}: {error}".split())
+        remedy = "save numbers alone, or fetch it again"
+        raise UserError(printable(f"{path}: damaged, or no weights ({said}); {remedy}")) from None
 
 
-def _reader(start: bytes) -> Callable[[BinaryIO, Path], Weights]:
+def _reader(start: bytes) -> Callable[[BinaryIO], Weights]:
     if start.startswith(b"\x93NUMPY"):
-        return _read_array
+        return lambda file: {"states": read_array(file, _size(file))}
     if start[8:9] == b"{":
         return _read_safetensors
     if start[:2] == b"PK":
@@ -80,40 +96,56 @@ def _reader(start: bytes) -> Callable[[BinaryIO, Path], Weights]:
     raise UserError("neither safetensors, nor a checkpoint of PyTorch, nor NumPy's; give one of these")
 
 
-def _read_array(file: BinaryIO, _: Path) -> Weights:
-    return {"states": np.load(file, allow_pickle=False)}
+def _size(file: BinaryIO) -> int:
+    return os.fstat(file.fileno()).st_size
 
 
-def _read_safetensors(file: BinaryIO, path: Path) -> Weights:
+def _read_safetensors(file: BinaryIO) -> Weights:
     # The library of this name reads no bfloat16 unless torch is there.
     length = int.from_bytes(file.read(8), "little")
-    if length > path.stat().st_size:
-        raise ValueError("the header is longer than the file")
-    header = json.loads(file.read(length))
+    if length > min(MAX_HEADER_BYTES, _size(file) - 8):
+        raise ValueError(f"a header of {length} bytes; the file and {MAX_HEADER_BYTES} are the most")
+    header = json.loads(file.read(length), object_pairs_hook=_named_once)
     header.pop("__metadata__", None)
-    content = np.memmap(path, np.uint8, "r", offset=8 + length)
-    arrays = {}
-    for name, entry in header.items():
+    content = np.memmap(file, np.uint8, "r", offset=8 + length)
+    arrays, done = {}, 0
+    for name, entry in sorted(header.items(), key=lambda each: each[1]["data_offsets"]):
         if entry["dtype"] not in _SAFETENSORS_TYPES:
             raise UserError(f"{name} is of type {entry['dtype']}; save one of {', '.join(_SAFETENSORS_TYPES)}")
-        begin, end = entry["data_offsets"]
-        flat = content[begin:end].view(_SAFETENSORS_TYPES[entry["dtype"]])
-        arrays[name] = _number(entry["dtype"], flat.reshape(entry["shape"]))
+        (begin, end), shape = _counts(entry["data_offsets"]), _counts(entry["shape"])
+        kind = np.dtype(_SAFETENSORS_TYPES[entry["dtype"]])
+        if not done <= begin <= end <= len(content) or end - begin != math.prod(shape) * kind.itemsize:
+            raise ValueError(f"{name} lies beyond the file or in another array, or has another size")
+        arrays[name] = _number(entry["dtype"], content[begin:end].view(kind).reshape(shape))
+        done = end
     return arrays
 
 
-def _read_archive(file: BinaryIO, path: Path) -> Weights:
-    with zipfile.ZipFile(file) as archive:
+def _named_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    if len(found := dict(pairs)) < len(pairs):
+        raise ValueError("a name stands there twice")
+    return found
+
+
+def _counts(numbers: Sequence[Any]) -> tuple[int, ...]:
+    """Return sizes, offsets or strides: few whole numbers from 0 on."""
+    if len(numbers) > MAX_DIMENSIONS or not all(type(each) is int and 0 <= each < 1 << 48 for each in numbers):
+        raise ValueError("a shape, offset or stride that none can be: it lies beyond any storage")
+    return (*numbers,)
+
+
+def _read_archive(file: BinaryIO) -> Weights:
+    with open_archive(file, MAX_BYTES) as archive:
         pickles = [name for name in archive.namelist() if name.endswith("/data.pkl")]
         if not pickles:
-            with np.load(path, allow_pickle=False) as arrays:
-                return dict(arrays)
+            return read_arrays(file, MAX_BYTES)
         folder = pickles[0].removesuffix("data.pkl")
-        found = _TensorPickle(io.BytesIO(archive.read(pickles[0]))).load()
-        return _tensors(found, lambda storage: archive.read(f"{folder}data/{storage.key}"))
+        with archive.open(pickles[0]) as pickled:
+            found = _TensorPickle(io.BytesIO(pickled.read(MAX_PICKLE_BYTES))).load()
+        return _tensors(found, lambda storage: read_member(archive, f"{folder}data/{storage.key}"))
 
 
-def _read_legacy(file: BinaryIO, path: Path) -> Weights:
+def _read_legacy(file: BinaryIO) -> Weights:
     magic = _TensorPickle(file).load()
     if magic != _LEGACY_MAGIC:
         raise UserError("a pickle that is no checkpoint of PyTorch; give weights")
@@ -122,8 +154,10 @@ def _read_legacy(file: BinaryIO, path: Path) -> Weights:
     found = _TensorPickle(file).load()
     types = {tensor.storage.key: tensor.storage.type for tensor in _listed(found).values()}
     contents = {}
-    for key in _TensorPickle(file).load():
+    for key in map(_key, _TensorPickle(file).load()):
         n_bytes = int.from_bytes(file.read(8), "little") * np.dtype(_STORAGE_TYPES[types[key]]).itemsize
+        if n_bytes > _size(file) - file.tell() or key in contents:
+            raise ValueError(f"storage {key} goes beyond the file, or is there twice")
         contents[key] = file.read(n_bytes)
     return _tensors(found, lambda storage: contents[storage.key])
 
@@ -142,22 +176,62 @@ class _Tensor(NamedTuple):
     strides: tuple[int, ...]
 
 
-def _rebuild_tensor(storage: _Storage, offset: int, shape: Any, strides: Any, *_: Any) -> _Tensor:
-    return _Tensor(storage, offset, tuple(shape), tuple(strides))
+def _key(key: Any) -> str:
+    """Return the name of a storage: a text or number, as others may take for ever to be written out."""
+    if type(key) not in (str, int):
+        raise ValueError(f"a {type(key).__name__} for a name")
+    return str(key)
+
+
+def _rebuild_tensor(storage: Any, offset: Any, shape: Any, strides: Any, *_: Any) -> _Tensor:
+    if not isinstance(storage, _Storage):
+        raise ValueError("a tensor without a storage")
+    return _Tensor(storage, _counts([offset])[0], _counts(shape), _counts(strides))
 
 
 def _rebuild_parameter(tensor: _Tensor, *_: Any) -> _Tensor:
     return tensor
 
 
-class _TensorPickle(pickle.Unpickler):
-    """Reads a pickle that holds tensors by name, and nothing else."""
+_Unpickler: Any = vars(pickle)["_Unpickler"]  # the one in Python: its memo takes what it holds, and it can be told
+
+
+class _Sparing:
+    """A file from which a pickle may read so much and so often."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file, self._bytes, self._steps = file, MAX_PICKLE_BYTES, MAX_STEPS
+
+    def read(self, size: int) -> bytes:
+        self._steps -= 1
+        if self._steps < 0 or size > self._bytes:
+            raise UserError(
+                f"its pickle takes more than {MAX_STEPS} steps or {MAX_PICKLE_BYTES} bytes; "
+                "save the weights alone, best as safetensors"
+            )
+        self._bytes -= size
+        return self._file.read(size)
+
+    def readline(self) -> bytes:
+        line = self._file.readline(MAX_NAME_BYTES)
+        self.read(0)
+        return line
+
+
+class _TensorPickle(_Unpickler):
+    """Reads a pickle that holds tensors by name, and nothing else, in steps that each take as long as the last."""
 
     _KNOWN: dict[tuple[str, str], Any] = {  # noqa: RUF012
         ("collections", "OrderedDict"): collections.OrderedDict,
         ("torch._utils", "_rebuild_tensor_v2"): _rebuild_tensor,
         ("torch._utils", "_rebuild_parameter"): _rebuild_parameter,
     }
+    dispatch: dict[int, Any] = {  # noqa: RUF012
+        code[0]: _Unpickler.dispatch[code[0]] for code in (getattr(pickle, name) for name in _STEPS)
+    }
+
+    def __init__(self, file: Any) -> None:
+        super().__init__(_Sparing(file))
 
     def find_class(self, module: str, name: str) -> Any:
         if module == "torch" and name in _STORAGE_TYPES:
@@ -170,8 +244,33 @@ class _TensorPickle(pickle.Unpickler):
         return self._KNOWN[module, name]
 
     def persistent_load(self, pid: Any) -> _Storage:
-        _, kind, key, *_ = pid
-        return _Storage(kind, str(key))
+        _, kind, key = pid[:3]
+        if _key(kind) not in _STORAGE_TYPES:
+            raise ValueError(f"{kind} is no storage")
+        return _Storage(kind, _key(key))
+
+    def load_reduce(self) -> None:
+        arguments, function = self.stack.pop(), self.stack.pop()
+        # Of a dictionary or a shape, large ones could be copied without end.
+        if len(arguments) > (0 if function is collections.OrderedDict else MAX_ARGUMENTS):
+            raise ValueError("a function of too much")
+        self.stack.append(function(*arguments))
+
+    def load_build(self) -> None:
+        self.stack.pop()  # notes of PyTorch beside a dictionary
+
+    def load_setitems(self) -> None:
+        items = self.pop_mark()
+        self.stack[-1].update(zip(map(_key, items[::2]), items[1::2], strict=True))
+
+    def load_setitem(self) -> None:
+        value, key = self.stack.pop(), self.stack.pop()
+        self.stack[-1][_key(key)] = value
+
+    dispatch |= {
+        pickle.REDUCE[0]: load_reduce, pickle.BUILD[0]: load_build, pickle.SETITEM[0]: load_setitem,
+        pickle.SETITEMS[0]: load_setitems,
+    }  # fmt: skip
 
 
 def _listed(found: Any) -> dict[str, _Tensor]:
@@ -192,7 +291,7 @@ def _tensors(found: Any, content: Callable[[_Storage], bytes]) -> Weights:
             storages[storage] = np.frombuffer(content(storage), _STORAGE_TYPES[storage.type])
         flat = storages[storage]
         last = offset + sum((size - 1) * stride for size, stride in zip(shape, strides, strict=True))
-        if min((offset, *shape, *strides)) < 0 or (all(shape) and last >= len(flat)):
+        if all(shape) and max(last + 1, math.prod(shape)) > len(flat):
             raise ValueError(f"{name} lies beyond its storage")
         steps = [stride * flat.itemsize for stride in strides]
         view = np.lib.stride_tricks.as_strided(flat[offset:], shape, steps, writeable=False)

@@ -13,9 +13,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from simstudy.arguments import real_array
+from simstudy.design.files import read_regular
 from simstudy.errors import UserError
 from simstudy.transformers.checkpoints import Weights, read_weights
 
+_MAX_CONFIG_BYTES, _MAX_SIZE = 1 << 20, 1 << 20
+_MAX_LAYERS = 1 << 10
 _BIASES = ("query_bias", "key_bias", "value_bias")
 
 
@@ -262,10 +265,9 @@ def read_config(config: Mapping[str, Any] | str | Path) -> dict[str, Any]:
     if isinstance(config, Mapping):
         return dict(config)
     try:
-        found = json.loads(Path(config).read_text())
-    except (OSError, ValueError) as error:
-        why = getattr(error, "strerror", None) or error
-        raise UserError(f"{config}: no configuration ({why}); give the model's config.json") from None
+        found = json.loads(read_regular(Path(config), _MAX_CONFIG_BYTES))
+    except (UserError, ValueError, RecursionError) as error:  # the last: nested beyond what the parser bears
+        raise UserError(f"{config}: no configuration ({error}); give the model's config.json") from None
     if not isinstance(found, dict):
         raise UserError(f"{config}: holds no table; give the model's config.json")
     return found
@@ -278,8 +280,9 @@ def _sizes(said: Mapping[str, Any]) -> _Sizes:
 
     def whole(*names: str, default: int | None = None) -> int:
         found = next((said[name] for name in names if said.get(name) is not None), default)
-        if isinstance(found, bool) or not isinstance(found, int) or found < 1:
-            raise UserError(f"{names[0]} = {found!r} in the configuration; give a positive whole number")
+        most = _MAX_LAYERS if "n_layer" in names else _MAX_SIZE
+        if isinstance(found, bool) or not isinstance(found, int) or not 1 <= found <= most:
+            raise UserError(f"{names[0]} = {found!r} in the configuration; give a whole number from 1 to {most}")
         return found
 
     # Where transformers keeps what it says of rotary positions depends on its version.

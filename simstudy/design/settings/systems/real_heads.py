@@ -27,7 +27,7 @@ class _OnSequences(Choice):
     )
 
     uses: ClassVar[tuple[str, ...]] = ()
-    rests_on: ClassVar[tuple[str, ...]] = ("arguments.py", "theory", "transformers")
+    rests_on: ClassVar[tuple[str, ...]] = ("arguments.py", "design/files.py", "theory", "transformers")
     words: ClassVar[dict[str, Setting]] = {
         "model": Setting("model"),
         "predictor": Setting("predictor"),
