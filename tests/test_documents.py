@@ -170,11 +170,13 @@ def test_design_block_of_a_population__fits_into_that_study(tmp_path):
 
 
 def test_design_block_of_own_data__fits_into_that_study(tmp_path):
-    data, queries = blocks("toml", "simstudy/docs/own-data.md")[0].split("[queries]\n")
-    text = re.sub(r"\[data\].*?(?=\[heads\])", f"{data}\n", blocks("toml", "designs/README.md")[0], flags=re.DOTALL)
+    own, text = blocks("toml", "simstudy/docs/own-data.md")[0], blocks("toml", "designs/README.md")[0]
+    for table in ("data", "queries", "simulation"):
+        text = re.sub(rf"^\[{table}\].*?(?=^\[)", "", text, flags=re.DOTALL | re.MULTILINE)
     path = tmp_path / "my-study.toml"
-    path.write_text(re.sub("queries = .*", queries.strip(), text))
-    assert {planned.cell.rows.keys.shape for planned in load_design(path).cells} == {(410, 10)}
+    path.write_text(text + own)
+    cells = [planned.cell for planned in load_design(path).cells]
+    assert {(cell.rows.keys.shape, cell.population) for cell in cells} == {((410, 10), ("held_out",))}
 
 
 def test_example_of_own_functions__is_the_one_that_runs():

@@ -56,7 +56,7 @@ class BaseClaim(Record):
     where: Selection = _SELECTION
     expected: Verdict = Field("supported", description="verdict foreseen before the run")
     these_draws: Line = Field(
-        "", description="why the claim speaks of the query points and heads that were drawn, and of no others"
+        "", description="why the claim speaks of the query points, heads and rows that were drawn, and of no others"
     )
     origin: Origin = Field("unstated", description="where the claim comes from: one of " + ", ".join(ORIGINS))
 

@@ -94,7 +94,8 @@ def _own_data(cell: Cell) -> Iterator[Impossibility]:
             yield setting, 'speaks of rows of data; use key_distribution = { kind = "file", path = "FILE" }'
         return
     rows = cell.file_rows
-    if rows is None or rows.n_held_out != keys.held_out or (by_rows and np.isnan(rows.table[:, -2]).any()):
+    expected = 0 if "held_out" in cell.population else keys.held_out
+    if rows is None or rows.n_held_out != expected or (by_rows and np.isnan(rows.table[:, -2]).any()):
         yield "key_distribution", "its rows have not been read; load the design"
         return
     if cell.instance is not None:
@@ -105,8 +106,9 @@ def _own_data(cell: Cell) -> Iterator[Impossibility]:
         yield "n_features", f"the data have {rows.keys.shape[1]} columns of features; state that, or other columns"
     combination = cell.estimator.combination
     needed = data.n_keys + (combination.n_validation if combination.kind == "fitted" else 0)
-    if keys.sampling == "without" and needed > len(rows.keys):
-        yield "n_keys", f"{needed} pairs without replacement, but the data have {len(rows.keys)} rows; use fewer"
+    kept = len(rows.table) - keys.held_out
+    if keys.sampling == "without" and needed > kept:
+        yield "n_keys", f"{needed} pairs without replacement, but the data have {kept} rows; use fewer"
 
 
 def _regression(cell: Cell) -> Iterator[Impossibility]:

@@ -1,4 +1,4 @@
-"""Which random draws a claim rests on: query points and heads that are drawn once and fixed, or a population.
+"""Which random draws a claim rests on: points, heads and rows that are drawn once and fixed, or a population.
 
 A Monte Carlo error covers the replicates.  What it is over a population of points and heads is another question, which
 a claim on "queries" or "random heads" raises, and a claim on the points drawn does not.
@@ -7,27 +7,34 @@ a claim on "queries" or "random heads" raises, and a claim on the points drawn d
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from simstudy.design.claims import BaseClaim, OrderingClaim
 from simstudy.design.document import PlannedCell
 from simstudy.design.mistakes import Problem
 from simstudy.design.references import PlannedGrid, Reference
+from simstudy.design.settings import FittedRegression
+from simstudy.design.settings.cell import Cell
 
-_IN_WORDS = {"queries": "query points", "heads": "random heads", "rows": "rows of data"}
+_IN_WORDS = {
+    "queries": "query points", "heads": "random heads", "held_out": "held-out rows", "head_files": "heads of files",
+    "models": "trained models", "rows": "rows of data",
+}  # fmt: skip
+"""What is drawn, by name, in the order in which it is told."""
 
 
 class Draws(NamedTuple):
-    """Names of what is drawn at random: as a population, and once and then fixed."""
+    """Names of what is drawn at random, as a population, and once by the seed; and what is fixed, in words."""
 
     population: tuple[str, ...]
     fixed: tuple[str, ...]
+    these: tuple[str, ...]
 
     @property
     def text(self) -> str:
         """In words; empty if nothing is drawn."""
         over = f"over a population of {_listed(self.population)}" if self.population else ""
-        given = f"given these {_listed(self.fixed)}" if self.fixed else ""
+        given = f"for {' and '.join(self.these)}" if self.these else ""
         return ", ".join(part for part in (over, given) if part)
 
 
@@ -40,14 +47,36 @@ def draws_of(claim: BaseClaim, planned: Iterable[PlannedCell]) -> Draws:
 def _draws(reference: Reference) -> Draws:
     claim, cells = reference.entry, reference.cells
     if not isinstance(claim, BaseClaim):
-        return Draws((), ())
+        return Draws((), (), ())
     # Other diversity indices are those of heads alone.
-    looked_at = {"heads"} if claim.measure == "hdi" and not str(claim.index).startswith("output") else set(_IN_WORDS)
-    population = {part for cell in cells for part in cell.population}
-    fixed = {part for cell in cells for part in cell.drawn - set(cell.population)}
+    alone = claim.measure == "hdi" and not str(claim.index).startswith("output")
+    looked_at = {"heads", "head_files", "models"} if alone else set(_IN_WORDS)
+    population = {part for cell in cells for part in cell.population} & looked_at
+    fixed = {part for cell in cells for part in cell.drawn - set(cell.population)} & looked_at
+    given = {part for cell in cells for part in cell.given} & looked_at
     if isinstance(claim, OrderingClaim) and claim.over is not None:
         population, fixed = population | (fixed & {"heads"}), fixed - {"heads"}
-    return Draws(tuple(sorted(population & looked_at)), tuple(sorted(fixed & looked_at)))
+    these = tuple(_these(part, cells) for part in _IN_WORDS if part in fixed | given)
+    return Draws(tuple(sorted(population)), tuple(sorted(fixed)), these)
+
+
+def _these(part: str, cells: Iterable[Cell]) -> str:
+    """What is fixed, with its number where all cells that have it have as many."""
+    found = {_number(part, cell) for cell in cells if part in cell.drawn | cell.given}
+    number = len(found) if part == "models" else found.pop() if len(found) == 1 else None
+    noun = _IN_WORDS[part]
+    text = f"this one {noun.removesuffix('s')}" if number == 1 else f"these {number or ''} {noun}".replace("  ", " ")
+    fitted = part == "held_out" and any(isinstance(cell.data.regression, FittedRegression) for cell in cells)
+    return f"{text} with what is fitted to the others" if fitted else text
+
+
+def _number(part: str, cell: Cell) -> Any:
+    """How many there are of what a cell fixes; the name of a model; None of what is counted elsewhere."""
+    keys = cell.data.key_distribution
+    if part == "held_out" and cell.queries.queries.kind != "held_out":
+        return getattr(keys, "held_out", None)
+    numbers = {"queries": cell.n_queries, "held_out": cell.n_queries, "heads": cell.heads.n_heads}
+    return getattr(cell.instance, "model", numbers.get(part))
 
 
 def unstated_draws(reference: Reference) -> Iterator[Problem]:
@@ -55,8 +84,9 @@ def unstated_draws(reference: Reference) -> Iterator[Problem]:
     fixed = _draws(reference).fixed
     if fixed and not getattr(reference.entry, "these_draws", ""):
         stated = ", ".join(f'"{part}"' for part in fixed)
+        these = " and ".join(_these(part, reference.cells) for part in fixed)
         remedy = f"declare population = [{stated}] in its grid, or say in these_draws why it speaks of this draw"
-        yield Problem(reference.path, None, f"rests on {_listed(fixed)} that are drawn once; {remedy}")
+        yield Problem(reference.path, None, f"holds for {these}, drawn once under the seed; {remedy}")
 
 
 def needless_reason(reference: Reference) -> Iterator[Problem]:
@@ -67,4 +97,4 @@ def needless_reason(reference: Reference) -> Iterator[Problem]:
 
 
 def _listed(names: Iterable[str]) -> str:
-    return " and ".join(_IN_WORDS[name] for name in sorted(names, reverse=True))
+    return " and ".join(words for name, words in _IN_WORDS.items() if name in names)

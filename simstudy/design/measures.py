@@ -227,10 +227,10 @@ _VERDICTS: dict[str, Variable] = {
         "population that verdict_draws names, if any; NaN of a statistic that is no smooth function of estimates",
     ),
     "verdict_mcse_given": Variable(
-        ("claim",), "see statistic", "the same given the query points and heads that were drawn"
+        ("claim",), "see statistic", "the same given the query points, heads and rows that were drawn"
     ),
     "verdict_draws": Variable(
-        ("claim",), "text", "which random query points and heads the claim rests on: a population, or drawn once"
+        ("claim",), "text", "which query points, heads, rows and models the claim rests on: a population, or these"
     ),
     "these_draws": Variable(("claim",), "text", "why the claim speaks of the draw alone, as its design says"),
     "claimed_value": Variable(("claim",), "see statistic", "value or bound claimed"),
@@ -281,7 +281,7 @@ def _with_errors(measured: dict[str, Variable], theory: dict[str, Variable]) -> 
     """Measures, both their Monte Carlo errors, and the numerical errors of those that have exact theory."""
     errors = {
         "mcse": "standard error of {}: over the population of a cell that has one, else given its draws",
-        "mcse_given": "Monte Carlo standard error of {} given the query points and heads that were drawn",
+        "mcse_given": "Monte Carlo standard error of {} given the query points, heads and rows that were drawn",
     }
     bound = "bound of the numerical error of {} by exact theory, estimated on coarser grids or by randomisation"
     return measured | _derived(measured, errors) | _derived(theory, {"numerical_error": bound})

@@ -1,4 +1,4 @@
-"""The user's own data: read, checked, split, scaled and fitted once, into the rows that travel with a cell."""
+"""The user's own data: read and checked, into the rows that travel with a cell."""
 
 from __future__ import annotations
 
@@ -16,19 +16,18 @@ from simstudy.design.settings import (
     FileKeys,
     FileRegression,
     FittedRegression,
-    ResidualNoise,
     Rows,
 )
 from simstudy.design.settings.cell import Cell
 from simstudy.design.settings.records import Impossibility
 from simstudy.design.settings.rows import MAX_NUMBERS, Array
+from simstudy.design.settings.splits import split
+from simstudy.design.settings.tables import Data
 from simstudy.errors import UserError, require_extra
 from simstudy.text import printable
 
 MAX_BYTES = 1 << 28
 """Largest data file that is read."""
-FOLDS = 5
-"""Parts of the rows, each predicted by a fit to the others."""
 _SHIPPED = ("diabetes", "breast_cancer", "digits", "wine", "iris")
 _PREFIX = "sklearn:"
 
@@ -59,27 +58,14 @@ def read_rows(cell: Cell, folder: Path) -> tuple[Cell, list[Impossibility]]:
         return cell, []
     try:
         table = _read(data.key_distribution.path, folder)
-        of_rows = data.regression if isinstance(data.regression, FileRegression | FittedRegression) else None
-        crossed = isinstance(data.noise, ResidualNoise)
-        # Cells that draw the same rows in another way, or under another label, share one fit.
-        keys = data.key_distribution.model_copy(update={"label": "", "sampling": "with_replacement"})
-        rows = _rows(_Held(table), keys, of_rows, crossed, cell.simulation.seed)
+        raw = _stated(table, data)
+        rows = split(raw, data, cell.simulation.seed)
+        rows = raw if "held_out" in cell.population else rows
+        if data.key_distribution.standardise:
+            _refuse_constant(rows.keys, data.key_distribution.columns or table.names)
     except UserError as error:
         return cell, [("key_distribution", printable(str(error)))]
     return cell.model_copy(update={"file_rows": rows}), []
-
-
-class _Held:
-    """A table, compared by what it is rather than by what it holds: those of one file are one."""
-
-    def __init__(self, table: Table) -> None:
-        self.table = table
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Held) and self.table is other.table
-
-    def __hash__(self) -> int:
-        return id(self.table)
 
 
 def _read(path: str, folder: Path) -> Table:
@@ -174,29 +160,17 @@ _READERS: dict[str, Callable[[io.BytesIO], dict[str, Any]]] = {
 }  # fmt: skip
 
 
-@functools.lru_cache(maxsize=64)
-def _rows(
-    held: _Held, keys: FileKeys, regression: FileRegression | FittedRegression | None, crossed: bool, seed: int
-) -> Rows:
-    """Rows of the population, then those held out: the first of an order that the seed alone decides."""
-    table = held.table
+def _stated(table: Table, data: Data) -> Rows:
+    """All rows as they are in the file."""
+    keys = data.key_distribution
+    assert isinstance(keys, FileKeys)
     features, responses = _selected(table, keys)
-    # The raw words of the generator, which no version of NumPy may change.
-    order = np.argsort(np.random.Philox(key=seed).random_raw(len(features)), kind="stable")
-    out, kept = order[: keys.held_out], np.sort(order[keys.held_out :])
-    if len(kept) < 2:
-        raise UserError(f"{len(features)} rows are too few: held_out = {keys.held_out}, and 2 others at least")
-    if keys.standardise:
-        features = _standardised(features, kept, keys.columns or table.names)
-    values, residuals = np.full((2, len(features)), np.nan)
-    if regression is not None:
-        if responses is None:
-            raise UserError(f'regression = "{regression.kind}" needs response = "COLUMN" of the data')
-        values = responses
-    if isinstance(regression, FittedRegression):
-        values, residuals[kept] = _fitted(regression, features, values, kept, crossed)
-    contents = np.column_stack([features, values, residuals])
-    return Rows(contents[np.concatenate([kept, out])], keys.held_out)
+    none = np.full(len(features), np.nan)
+    if not isinstance(data.regression, FileRegression | FittedRegression):
+        responses = none
+    elif responses is None:
+        raise UserError(f'regression = "{data.regression.kind}" needs response = "COLUMN" of the data')
+    return Rows(np.column_stack([features, responses, none]), 0)
 
 
 def _selected(table: Table, keys: FileKeys) -> tuple[Array, Array | None]:
@@ -208,44 +182,11 @@ def _selected(table: Table, keys: FileKeys) -> tuple[Array, Array | None]:
     return np.column_stack([table.column(name) for name in names]), responses
 
 
-def _standardised(features: Array, kept: np.ndarray, names: Iterable[str]) -> Array:
-    population = features[kept]
-    constant = np.ptp(population, axis=0) == 0.0
+def _refuse_constant(keys: Array, names: Iterable[str]) -> None:
+    constant = np.ptp(keys, axis=0) == 0.0
     if constant.any():
         found = _listed(name for name, same in zip(names, constant, strict=False) if same)
         raise UserError(f"constant columns cannot be standardised: leave out {found}, or use standardise = false")
-    return (features - population.mean(axis=0)) / population.std(axis=0)
-
-
-def _fitted(
-    regression: FittedRegression, features: Array, responses: Array, kept: np.ndarray, crossed: bool
-) -> tuple[Array, Array]:
-    """Predictions for all rows by a fit to the population, and residuals of it from fits to other parts."""
-    require_extra("regression", "sklearn", "learners")
-    from sklearn.model_selection import KFold, cross_val_predict
-
-    if len(kept) < 2 * FOLDS:
-        raise UserError(f"{len(kept)} rows are too few to be fitted; {2 * FOLDS} are needed")
-    x, y = features[kept], responses[kept]
-    predicted = _learner(regression.learner).fit(x, y).predict(features)
-    if not crossed:
-        return predicted, np.full(len(kept), np.nan)
-    folds = KFold(FOLDS, shuffle=True, random_state=0)
-    residuals = y - cross_val_predict(_learner(regression.learner), x, y, cv=folds)
-    if not np.ptp(residuals) > 0.0:
-        raise UserError(f"{regression.learner} leaves no residuals; use another noise")
-    return predicted, residuals - residuals.mean()
-
-
-def _learner(name: str) -> Any:
-    from sklearn import ensemble, linear_model, neighbors
-
-    return {
-        "linear": linear_model.LinearRegression(),
-        "nearest_neighbours": neighbors.KNeighborsRegressor(n_neighbors=5),
-        "random_forest": ensemble.RandomForestRegressor(max_features=1 / 3, min_samples_leaf=5, random_state=0),
-        "gradient_boosting": ensemble.HistGradientBoostingRegressor(random_state=0),
-    }[name]
 
 
 def _listed(names: Iterable[str]) -> str:

@@ -80,8 +80,13 @@ def _empty_populations(planned: Sequence[PlannedCell]) -> Iterator[Problem]:
     stated = {part for each in planned for part in each.cell.simulation.population}
     for part in sorted(stated - {part for each in planned for part in each.cell.population}):
         yield Problem("simulation.population", part, "no cell draws any at random; leave it out")
-    for grid in dict.fromkeys(each.grid for each in planned if each.by_query and "queries" in each.cell.population):
+    for grid in dict.fromkeys(each.grid for each in planned if each.by_query and _has_new_points(each.cell)):
         yield Problem(f"grids.{grid}.by_query", True, "query points are a population, new in each batch; remove it")
+
+
+def _has_new_points(cell: Cell) -> bool:
+    kind = cell.queries.queries.kind
+    return {"gaussian": "queries", "held_out": "held_out"}.get(kind) in cell.population
 
 
 def _wanted_without_error(each: PlannedCell, cells: Sequence[Cell]) -> Iterator[Problem]:

@@ -39,6 +39,11 @@ class Intervals(NamedTuple):
     errors: Array
     degrees: int
 
+    @property
+    def ratio(self) -> Array:
+        """Mean error over the standard deviation of estimates."""
+        return np.asarray(self.errors.mean(axis=0) / self.estimates.std(axis=0, ddof=1))
+
     def coverage(self, truth: Array) -> Array:
         """Share of 95 % intervals that hold the truth."""
         within = np.abs(self.estimates - truth) <= stats.t.ppf(0.975, self.degrees) * self.errors

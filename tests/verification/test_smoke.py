@@ -10,6 +10,7 @@ import pytest
 from configurations import configuration
 from edges import compact, merged, theory_of
 from edges import simulated as simulated_at
+from held_out_studies import studies
 from own_data import own_data
 from population_studies import averages
 from scipy import stats
@@ -91,6 +92,14 @@ def test_population_intervals__cover_and_those_given_one_draw_do_not():
     truth = over.estimates.mean(axis=0)
     assert over.coverage(truth).min() >= 0.75
     assert fixed.coverage(truth).max() <= 0.6
+
+
+def test_errors_over_splits_of_rows__are_those_over_seeds():
+    """`verify_held_out` has three data sets and hundreds of seeds."""
+    over, fixed = studies("breast_cancer", 24), studies("breast_cancer", 24, [], n_batches=8)
+    assert (np.abs(np.log(over.ratio)) < 0.5).all()
+    assert fixed.ratio.max() < 0.3
+    assert over.coverage(over.estimates.mean(axis=0)).min() >= 0.8
 
 
 def test_verdict_is_strict_but_accepts_normal_scores():

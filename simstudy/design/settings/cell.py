@@ -20,6 +20,7 @@ from simstudy.design.settings.masks import Visible, visible_keys
 from simstudy.design.settings.processes import FileKeys, HeteroscedasticNoise, ResidualNoise
 from simstudy.design.settings.records import Choice, Record
 from simstudy.design.settings.rows import Rows
+from simstudy.design.settings.splits import split
 from simstudy.design.settings.systems import KINDS, System
 from simstudy.design.settings.tables import Data, Estimator, Heads, Queries, Simulation
 from simstudy.design.settings.value_projections import Overlap
@@ -62,7 +63,7 @@ class Cell(Record):
     # Contents of ``heads.file`` (head, feature, dimension): they, not the path, identify the heads, and travel with
     # the cell to workers that may not see the file.
     file_projections: Matrices | None = None
-    # Number of the draw of query points and heads that are looked at, where these are a population.
+    # Number of the draw of query points, heads and rows that are looked at, where these are a population.
     geometry: int = Field(0, exclude=True)
     # Number of keys before those that are looked at, where keys pass in tiles.
     keys_before: int = Field(0, exclude=True)
@@ -94,7 +95,7 @@ class Cell(Record):
 
     @property
     def rows(self) -> Rows:
-        """The user's data that keys are drawn from.
+        """The user's data that keys are drawn from: of the batch, where rows held out are a population.
 
         Raises
         ------
@@ -103,6 +104,8 @@ class Cell(Record):
         """
         if self.file_rows is None:
             raise ValueError("the rows of the data have not been read; load the design they belong to")
+        if "held_out" in self.population:
+            return split(self.file_rows, self.data, self.simulation.seed, self.geometry)
         return self.file_rows
 
     @property
@@ -142,14 +145,34 @@ class Cell(Record):
 
     @property
     def drawn(self) -> frozenset[str]:
-        """Names of what is drawn at random and kept over replicates: queries, heads."""
+        """Names of all that the seed draws once, before any replicate: queries, heads, rows held out.
+
+        Heads are also those that learners start from; with rows held out go the others, and what is fitted to these.
+        """
         if self.instance is not None:
             return frozenset()
-        stated = {self.heads.arrangement, self.heads.query_projections, self.heads.value_projections.kind}
-        random_heads = stated & {"haar", "scattered", "own", "random"}
-        has_heads = self.estimator.learner.kind in ("nadaraya_watson", "trained")
-        found = {"queries": self.queries.queries.kind == "gaussian", "heads": bool(random_heads) and has_heads}
+        heads, queries, keys = self.heads, self.queries.queries, self.data.key_distribution
+        random_heads = {
+            "arrangement": heads.arrangement in ("haar", "scattered", "own"),
+            "query_projections": heads.query_projections == "haar" and not heads.redrawn,
+            "value_projections": heads.value_projections.kind == "random",
+        }
+        found = {
+            "queries": queries.kind == "gaussian",
+            "heads": any(on and name not in self.estimator.learner.ignores for name, on in random_heads.items()),
+            "held_out": isinstance(keys, FileKeys) and keys.held_out > 0,
+        }
         return frozenset(name for name, is_drawn in found.items() if is_drawn)
+
+    @property
+    def given(self) -> frozenset[str]:
+        """Names of what somebody drew before any seed of this study: rows of data, heads of files, a trained model."""
+        found = {
+            "rows": isinstance(self.data.key_distribution, FileKeys) and "rows" not in self.population,
+            "head_files": "file" in (self.heads.arrangement, self.heads.query_projections),
+            "models": hasattr(self.instance, "model"),
+        }
+        return frozenset(name for name, is_given in found.items() if is_given)
 
     @property
     def population(self) -> tuple[str, ...]:
@@ -159,7 +182,7 @@ class Cell(Record):
         return tuple(name for name in self.simulation.population if name in self.drawn | rows)
 
     def in_batch(self, batch: int) -> Cell:
-        """Return the cell with the query points and heads of a batch, where these are a population."""
+        """Return the cell with the query points, heads and rows of a batch, where these are a population."""
         return self.model_copy(update={"geometry": batch}) if self.population else self
 
     @property
@@ -254,7 +277,7 @@ class Cell(Record):
             "simulation": {"population"},
         }
         settings = self.decisive.model_dump(exclude=left_out)
-        apart = {"rows": self.file_rows and self.file_rows.digest, "population": self.population}
+        apart = {"rows": self.file_rows and self.rows.digest, "population": self.population}
         stated = {name: value for name, value in apart.items() if value}
         return _digest({"settings": settings, "engine": engine} | stated)[:20]
 

@@ -30,7 +30,7 @@ class Rows:
         Keys as heads see them, then the value of the regression function and the cross-fitted residual, of mean 0:
         NaN where a cell has none.
     n_held_out : int
-        How many of them, the last ones, are held out.
+        How many of them, the last ones, are held out: none of rows that each batch splits anew (`settings.splits`).
     """
 
     table: Array

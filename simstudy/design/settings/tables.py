@@ -189,7 +189,7 @@ class Queries(Record):
 
 
 Population = Annotated[
-    tuple[Literal["queries", "heads", "rows"], ...],
+    tuple[Literal["queries", "heads", "held_out", "rows"], ...],
     Field(strict=False),
     AfterValidator(lambda names: tuple(sorted({*names}))),
 ]
@@ -214,6 +214,7 @@ class Simulation(Record):
     population: Population = Field(
         (),
         description='what each batch draws anew, as a sample of a population to average over: a list of "queries" '
-        '(gaussian ones), "heads" (haar, scattered or own ones) and "rows" (of data, drawn with replacement: an outer '
-        "bootstrap over data sets); by default nothing, as it is drawn once and then fixed",
+        '(gaussian ones), "heads" (haar, scattered or own ones), "held_out" (rows of data: another split, with what is '
+        'scaled by and fitted to the others) and "rows" (of data, drawn with replacement: an outer bootstrap over data '
+        "sets); by default nothing, as it is drawn once and then fixed",
     )

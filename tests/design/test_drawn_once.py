@@ -1,0 +1,118 @@
+"""Whatever a seed draws before the first replicate is a population, or named: in all shipped designs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from builders import minimal_cell
+
+from simstudy.data import heads
+from simstudy.data.shared import projections_of
+from simstudy.data.value_projections import overlap
+from simstudy.design.contents import reader
+from simstudy.design.generality import draws_of
+from simstudy.design.load import check
+from simstudy.design.references import PlannedGrid, Reference
+from simstudy.design.settings.cell import Cell
+from simstudy.replicates.batch import Evaluation
+
+DESIGNS = Path(__file__).parents[2] / "designs"
+SHIPPED = sorted([*DESIGNS.glob("*.toml"), *DESIGNS.glob("examples/*.toml")])
+OTHER = 20261125
+
+
+def of_another_seed(cell: Cell, read) -> Cell:
+    simulation = cell.simulation.model_copy(update={"seed": OTHER})
+    fields = {name: getattr(cell, name) for name in Cell.model_fields} | {"simulation": simulation, "file_rows": None}
+    return read(Cell.model_construct(**fields))[0]
+
+
+def drawn_by_name(cell: Cell) -> dict[str, list[np.ndarray]]:
+    """Everything that is there before replicates, by the name under which a verdict would tell of it."""
+    if cell.instance is not None:
+        return {}
+    given, values = cell.queries.queries.kind != "held_out", overlap(cell)
+    ignored = "arrangement" in cell.estimator.learner.ignores or cell.heads.redrawn
+    own = [] if ignored else projections_of(cell)
+    return {
+        "queries": [heads.query_points(cell)] if given else [],
+        "heads": [*own, *([] if values is None else [values])],
+        "held_out": [] if cell.file_rows is None else [cell.rows.table],
+    }
+
+
+def arrays_of(thing: Any, path: str = "", seen: frozenset[int] = frozenset()) -> dict[str, np.ndarray]:
+    """All arrays that an object holds, at any depth, but for the seed itself."""
+    if isinstance(thing, np.ndarray):
+        return {path: thing}
+    if id(thing) in seen or isinstance(thing, (str, int, float, bool, type(None))):
+        return {}
+    if isinstance(thing, Cell):
+        return {f"{path}.rows": thing.rows.table} if thing.file_rows is not None else {}
+    if isinstance(thing, (tuple, list)):
+        parts = {str(number): part for number, part in enumerate(thing)}
+    else:
+        parts = thing if isinstance(thing, dict) else getattr(thing, "__dict__", {})
+    seen = seen | {id(thing)}
+    return {k: v for name, part in parts.items() for k, v in arrays_of(part, f"{path}.{name}", seen).items()}
+
+
+def differing(first: dict[str, Any], second: dict[str, Any]) -> set[str]:
+    assert first.keys() == second.keys()
+    return {name for name in first if not np.array_equal(first[name], second[name], equal_nan=True)}
+
+
+def kinds_of_cells(cells):
+    """One cell of every kind: those that differ in numbers alone draw the same things."""
+    found = {}
+    for cell in cells:
+        kind = [
+            cell.heads.arrangement, cell.heads.query_projections, cell.heads.value_projections.kind,
+            cell.queries.queries.kind, cell.estimator, cell.data.key_distribution, cell.data.regression.kind,
+            cell.system.instance, cell.simulation.population,
+        ]  # fmt: skip
+        found.setdefault(repr(kind), cell)
+    return found.values()
+
+
+@pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)
+def test_what_another_seed_draws__is_named(path, monkeypatch):
+    trust = list(DESIGNS.glob("examples/*.py"))
+    design, read = check(path, trust)["quick"], reader(path.parent, trust)
+    for cell in kinds_of_cells(planned.cell for planned in design.cells):
+        other = of_another_seed(cell, read)
+        first, second = drawn_by_name(cell), drawn_by_name(other)
+        changed = {name for name in first if any(not np.array_equal(*pair, equal_nan=True) for pair in zip(
+            first[name], second[name], strict=True))}  # fmt: skip
+        # A function of the user's own is given normals, whatever it makes of them.
+        assert changed == cell.drawn - ({"heads"} if cell.heads.heads_function else set()), cell
+        if cell.instance is None:
+            # With all that has a name as it was, nothing else may be another.
+            stream = heads._stream
+            with monkeypatch.context() as patch:
+                patch.setattr(heads, "_stream", lambda c, draw=0, of=cell, stream=stream: stream(of, draw))
+                pinned = of_another_seed(cell, read)
+                rows = cell.in_batch(0).rows if cell.file_rows is not None else None
+                pinned = pinned.model_copy(update={"file_rows": cell.file_rows})
+                patch.setattr(Cell, "rows", property(lambda _, rows=rows: rows))
+                assert not differing(arrays_of(Evaluation(cell)), arrays_of(Evaluation(pinned)))
+    for name, claim in design.claims.items():
+        draws = draws_of(claim, design.cells)
+        cells = [each.cell for each in design.cells if each.grid == claim.grid]
+        looked_at = Reference("", claim, PlannedGrid(claim.grid, None, cells, complete=True, exact=False)).cells
+        drawn = {part for cell in looked_at for part in cell.drawn}
+        assert drawn <= {*draws.population, *draws.fixed} or claim.measure == "hdi", name
+        assert len(draws.these) >= len(draws.fixed) and all(words in draws.text for words in draws.these)
+
+
+def test_a_draw_that_nobody_names__is_found():
+    """The control: an evaluation that keeps a number of the seed's own."""
+    evaluations = []
+    for seed in (1, 2):
+        evaluation = Evaluation(minimal_cell(seed=seed))
+        evaluation.start = np.random.default_rng(seed).normal(size=3)
+        evaluations.append(arrays_of(evaluation))
+    assert differing(*evaluations) == {".start"}
