@@ -6,7 +6,6 @@ saved or changed.  Nothing of `matplotlib.pyplot` is used, and nothing global ch
 
 from __future__ import annotations
 
-import tomllib
 from typing import Any, Literal, TypeVar
 
 import numpy as np
@@ -14,18 +13,16 @@ import xarray as xr
 from matplotlib.figure import Figure as Drawing
 
 from simstudy.design.figures import CurveFigure, NestedLoopFigure, PanelFigure
-from simstudy.design.load import load_design
 from simstudy.design.measures import MEASURES, STATISTICS
 from simstudy.design.mistakes import hint
 from simstudy.errors import UserError
-from simstudy.report.figures import chosen, draw, draw_claims
+from simstudy.report.figures import draw, draw_claims
 from simstudy.report.figures.nested_loop import LEVELS
 from simstudy.report.figures.panels import own_style
 from simstudy.report.figures.residuals import STRIP
 from simstudy.report.figures.z_scores import compared_measures, z_score_figure
 from simstudy.report.tables import verdict_lines
 from simstudy.results import factors_of
-from simstudy.verdicts.curves import theory_between
 
 Scale = Literal["linear", "log"]
 _Figure = TypeVar("_Figure", bound=PanelFigure)
@@ -33,7 +30,7 @@ _Figure = TypeVar("_Figure", bound=PanelFigure)
 
 def curve(
     results: xr.Dataset, y: str, x: str, *, grid: str | None = None, hue: str | None = None, panel: str | None = None,
-    where: dict[str, Any] | None = None, x_scale: Scale = "linear", y_scale: Scale = "linear", smooth: bool = True,
+    where: dict[str, Any] | None = None, x_scale: Scale = "linear", y_scale: Scale = "linear",
 ) -> np.ndarray:  # fmt: skip
     """Draw a measure against a factor with error bars of ± 1.96 MCSE, theory as lines, residuals in a strip below.
 
@@ -53,9 +50,6 @@ def curve(
         Settings and the level that each must have, to select cells: ``{"n_keys": 400}``.
     x_scale, y_scale
         ``"linear"`` or ``"log"``.
-    smooth
-        Whether theory is also evaluated between the levels of x, which may take seconds; only of a design that reads
-        no file and runs no code.
 
     Returns
     -------
@@ -76,7 +70,7 @@ def curve(
         raise UserError(f"x = {x!r}: its levels are no numbers; give it as hue or panel, or use nested_loop")
     figure = _figure(CurveFigure, results, "curve", grid, (x, hue, panel), y=y, x=x, hue=hue, panel=panel,
                      where=where or {}, x_scale=x_scale, y_scale=y_scale)  # fmt: skip
-    return _panels(draw(figure, f"{y} by {x}", results, _between(results, figure) if smooth else None))
+    return _panels(draw(figure, f"{y} by {x}", results))
 
 
 def nested_loop(
@@ -177,17 +171,6 @@ def _figure(
     if entries["y"] not in measures:
         raise UserError(f"y = {entries['y']!r}: not in these results; {hint(entries['y'], measures)}")
     return kind.model_validate({"kind": name, "title": entries["y"], "grid": grid, **entries})
-
-
-def _between(results: xr.Dataset, figure: CurveFigure) -> xr.Dataset | None:
-    """Theory between the levels of x, if the design that made the results can be read from them."""
-    try:
-        design = load_design(tomllib.loads(results.attrs["design"]), results.attrs["profile"])
-    except UserError:  # it names files, whose place is not known here
-        return None
-    if len(design.cells) != results.sizes["cell"]:
-        return None
-    return theory_between(design, figure, chosen(figure, results))
 
 
 def _panels(drawing: Drawing) -> np.ndarray:

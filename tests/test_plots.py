@@ -10,7 +10,6 @@ from matplotlib.axes import Axes
 from simstudy import plots
 from simstudy.errors import UserError
 from simstudy.report.figures import draw, image
-from simstudy.verdicts import curves
 from simstudy.verdicts.figure_data import z_scores
 
 
@@ -30,23 +29,10 @@ def lines(axes: Axes, label: str) -> list[np.ndarray]:
 
 def test_curve__is_the_drawing_of_the_report(design, results):
     axes = plots.curve(results, "ensemble_variance", "angle", grid="angles", hue="n_keys", panel="regression",
-                       y_scale="log", smooth=False)  # fmt: skip
+                       y_scale="log")  # fmt: skip
     assert axes.shape == (2,) and axes[0].get_title("left") == "regression function: zero"
     declared = draw(design.figures["variance-by-angle"], "variance-by-angle", results)
     assert image(axes[0].figure, "png") == image(declared, "png")
-
-
-def test_curve__evaluates_theory_between_levels_unless_told_not_to(results, monkeypatch):
-    monkeypatch.setitem(curves.BUDGET, "leading", 14)
-    where = {"regression": "zero", "n_keys": 400}
-    smooth, joined = (
-        lines(plots.curve(results, "mse", "angle", grid="angles", where=where, smooth=each)[0], "leading")[0]
-        for each in (True, False)
-    )
-    assert len(joined) == 7 and len(smooth) == 7 + 2 * 6
-    # Of a design that cannot be read from the results alone, theory at the levels is left.
-    silent = results.assign_attrs(design="study = 1")
-    assert len(lines(plots.curve(silent, "mse", "angle", grid="angles", where=where)[0], "leading")[0]) == 7
 
 
 def test_nested_loop__has_axes_for_each_panel(results):

@@ -16,7 +16,6 @@ from simstudy.execution.account import Account, cost
 from simstudy.execution.batch_files import Shape
 from simstudy.execution.folder import require_writable
 from simstudy.execution.ledger import Ledger
-from simstudy.execution.nesting import Nesting, nesting
 from simstudy.execution.queue import open_queue
 from simstudy.execution.segments import ENTRY
 from simstudy.execution.store import DEFAULT_OUTPUT, Store, store_of
@@ -37,8 +36,6 @@ class GridPlan(NamedTuple):
         In the end, what is stored already included.
     batches, cpu_seconds
         Still to be computed, cells that an earlier grid computes left out.
-    nestings
-        How replicates are nested in draws of query points and heads, for each cell that has a population of them.
     """
 
     grid: str
@@ -47,7 +44,6 @@ class GridPlan(NamedTuple):
     bytes: int
     batches: int
     cpu_seconds: float
-    nestings: tuple[Nesting, ...] = ()
 
 
 class Plan(NamedTuple):
@@ -136,6 +132,5 @@ def _grids(accounts: list[Account], seconds: dict[str, float], store: Store) -> 
             before.bytes + account.expected * (shape.record.itemsize + ENTRY.itemsize),
             before.batches + missing,
             before.cpu_seconds + missing * seconds.get(account.identity, 0.0),
-            (*before.nestings, *filter(None, [nesting(account, seconds.get(account.identity, 0.0))])),
         )
     return list(plans.values())

@@ -14,7 +14,6 @@ from simstudy.design.document import Design
 from simstudy.design.load import load_design, profiles_of
 from simstudy.errors import UserError
 from simstudy.execution.store import Store, store_of
-from simstudy.report.between import between_of
 from simstudy.report.campaign import campaign
 from simstudy.report.confirmed import Run, confirmed_of, runs_of
 from simstudy.report.figures import draw, image
@@ -70,8 +69,7 @@ def _shown(design: Design, output: Path) -> Run | None:
 def _described(shown: Run, design: Design, output: Path) -> dict[str, Any]:
     """What the page says about a study: with its first figure, as all of them would weigh too much."""
     pictures = {
-        name: image(draw(figure, name, shown.results, between_of(figure, name, *shown)), "png")
-        for name, figure in list(shown.design.figures.items())[:1]
+        name: image(draw(figure, name, shown.results), "png") for name, figure in list(shown.design.figures.items())[:1]
     }
     page = shown.store.folder / "report.html"
     # Relative, so that the folder of all studies can be moved or published as it is.

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, NamedTuple
 import xarray as xr
 
 from simstudy.design.document import Design
-from simstudy.execution.store import Store
 from simstudy.report.labels import ALL_CLAIMS, Z_SCORES
 from simstudy.report.tables import VerdictLine
 
@@ -31,14 +30,11 @@ class Shown(NamedTuple):
         Labelled results with the cells and figures of the design.
     lines
         Its verdicts.
-    folder
-        Of the study: theory between levels is read there, or computed and stored.
     """
 
     results: xr.Dataset
     design: Design
     lines: Sequence[VerdictLine]
-    folder: Path
 
 
 def figure_files(shown: Shown) -> dict[str, Files]:
@@ -61,13 +57,10 @@ def _files(shown: Shown, name: str) -> Files:
 
 
 def _drawing(shown: Shown, name: str) -> Drawing | None:
-    from simstudy.report.between import between_of
     from simstudy.report.figures import draw, draw_claims, draw_z_scores
 
     if name == Z_SCORES:
         return draw_z_scores(shown.results)
     if name == ALL_CLAIMS:
         return draw_claims(shown.lines) if shown.lines else None
-    figure = shown.design.figures[name]
-    between = between_of(figure, name, shown.results, shown.design, Store(shown.folder))
-    return draw(figure, name, shown.results, between)
+    return draw(shown.design.figures[name], name, shown.results)

@@ -94,7 +94,7 @@ def write_report(results: xr.Dataset, design: Design, store: Store) -> Path:
     if is_made(store, "report", origin):
         return store.folder / PAGE
     lines = verdict_lines(results, confirmed)
-    drawn = drawings.figure_files(drawings.Shown(results, design, lines, store.folder))
+    drawn = drawings.figure_files(drawings.Shown(results, design, lines))
     files = {f"figures/{name}.{suffix}": file for name, each in drawn.items() for suffix, file in each.items()}
     pictures = {name: each["png"] for name, each in drawn.items() if each}
     # The page draws claims by itself, so that they can be searched and read on a phone.

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from simstudy.execution.account import Account
     from simstudy.execution.ledger import Ledger
-    from simstudy.execution.plan import GridPlan, Plan
+    from simstudy.execution.plan import Plan
 
 LOG_SECONDS = 10.0
 """Time between two lines where there is no terminal."""
@@ -241,17 +241,4 @@ def plan_lines(plan: Plan, workers: int | None) -> list[str]:
     ]
     if workers is not None:
         lines.append(f"about {duration(plan.seconds(workers))} left on {workers} such workers")
-    return lines + [nesting_line(grid) for grid in plan.grids if grid.nestings]
-
-
-def nesting_line(grid: GridPlan) -> str:
-    """Say how many replicates a draw of query points and heads has, and should have, in the cells of a grid."""
-    sizes = sorted({each.replicates for each in grid.nestings})
-    best = float(np.median([each.best for each in grid.nestings]))
-    within = float(np.median([each.within for each in grid.nestings]))
-    cost = float(np.median([each.draw_cost for each in grid.nestings]))
-    advice = f"{best:.0f} would cost least" if np.isfinite(best) else "draws add nothing: fixed points would do"
-    return (
-        f"{grid.grid}: {', '.join(map(str, sizes))} replicates a draw (batch_size); {advice}, as replicates make "
-        f"{100 * within:.0f} % of the squared error and a draw costs as much as {cost:.1f} of them"
-    )
+    return lines

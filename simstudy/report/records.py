@@ -13,7 +13,6 @@ from simstudy.execution.status import CellStatus, Status, owner_of, seconds_left
 from simstudy.execution.store import Store
 
 if TYPE_CHECKING:
-    from simstudy.execution.nesting import Nesting
     from simstudy.execution.plan import Plan
 
 
@@ -40,13 +39,8 @@ def plan_record(plan: Plan, design: Design, workers: int | None) -> dict[str, An
         "workers": asked,
         "seconds": plan.seconds(asked),
         "peak_memory_bytes": round(plan.peak_MiB * 2**20),
-        "grids": [grid._asdict() | {"nestings": list(map(_nesting, grid.nestings))} for grid in plan.grids],
+        "grids": [grid._asdict() for grid in plan.grids],
     }
-
-
-def _nesting(nesting: Nesting) -> dict[str, Any]:
-    """What a nesting says, without a best number of replicates where none is large enough."""
-    return nesting._asdict() | {"best": nesting.best if math.isfinite(nesting.best) else None}
 
 
 def status_record(status: Status, design: Design, store: Store) -> dict[str, Any]:

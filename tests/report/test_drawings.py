@@ -15,7 +15,7 @@ from simstudy.report.tables import verdict_lines
 def shown(tmp_path_factory):
     design = build_design(tmp_path_factory.mktemp("design"))
     results = build_results(design)
-    return Shown(results, design, verdict_lines(results, []), tmp_path_factory.mktemp("study"))
+    return Shown(results, design, verdict_lines(results, []))
 
 
 def test_figure_files__are_those_of_the_design_and_the_same_whatever_matplotlib_is_told(shown):

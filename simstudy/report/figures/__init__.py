@@ -13,11 +13,11 @@ import xarray as xr
 from matplotlib.figure import Figure as Drawing
 from PIL.Image import Dither, Quantize, frombuffer
 
-from simstudy.design.figures import BaseFigure, CurveFigure, LawFigure
+from simstudy.design.figures import BaseFigure, LawFigure
 from simstudy.design.measures import coordinates_of
 from simstudy.design.settings.cell import selected
 from simstudy.report.figures.claims import claims_figure
-from simstudy.report.figures.curve import SIMULATED, curve_figure
+from simstudy.report.figures.curve import curve_figure
 from simstudy.report.figures.diversity import diversity_figure
 from simstudy.report.figures.law import law_figure
 from simstudy.report.figures.nested_loop import nested_loop_figure
@@ -27,8 +27,6 @@ from simstudy.report.figures.panels import own_style
 from simstudy.report.figures.z_scores import compared_measures, z_score_figure
 from simstudy.report.labels import ALL_CLAIMS, RESOLUTION
 from simstudy.report.tables import VerdictLine
-from simstudy.results import factors_of
-from simstudy.verdicts.curves import TOLD_BY
 
 COLOURS_OF_PNG = 64
 PACKED = 7
@@ -45,7 +43,7 @@ for _function in (curve_figure, diversity_figure, law_figure, nested_loop_figure
     _drawn.register(_function)
 
 
-def draw(figure: BaseFigure, name: str, results: xr.Dataset, between: xr.Dataset | None = None) -> Drawing:
+def draw(figure: BaseFigure, name: str, results: xr.Dataset) -> Drawing:
     """Draw one figure of a design.
 
     Parameters
@@ -56,13 +54,8 @@ def draw(figure: BaseFigure, name: str, results: xr.Dataset, between: xr.Dataset
         Name of the figure in the design; it becomes the label of the drawing.
     results
         Labelled results of the study that declares the figure.
-    between
-        Theory between the levels of x of a curve, as `simstudy.verdicts.curves` gives it; without it lines of theory
-        join the levels.
     """
     cells = chosen(figure, results)
-    if isinstance(figure, CurveFigure):
-        cells = _with_theory(figure, cells, between)
     with own_style():
         drawing = _drawn(figure, cells.sel(figure=name) if figure.stored else cells)
         drawing.set_label(name)
@@ -74,21 +67,6 @@ def chosen(figure: BaseFigure, results: xr.Dataset) -> xr.Dataset:
     grids = (figure.grid, *figure.beside) if isinstance(figure, LawFigure) else (figure.grid,)
     rows = coordinates_of(results)
     return results.isel(cell=[i for i, row in enumerate(rows) if row["grid"] in grids and selected(row, figure.where)])
-
-
-def _with_theory(figure: CurveFigure, cells: xr.Dataset, between: xr.Dataset | None) -> xr.Dataset:
-    """Return what a curve needs of cells, and behind them those between their levels, told apart by `TOLD_BY`."""
-    needed = {figure.y, f"{figure.y}_mcse", "inapplicable", figure.limit}
-    settings = {"grid", "bandwidth", "bandwidth_rule", figure.x, *factors_of(cells)[figure.grid]}
-    parts = [cells.assign_coords({TOLD_BY: ("cell", [SIMULATED] * cells.sizes["cell"])})]
-    parts += [between] if between is not None and between.sizes["cell"] else []
-    # Much faster than with the hundred variables and settings that results have.
-    slim = [part[[name for name in part.data_vars if name in needed]] for part in parts]
-    slim = [part.drop_vars([name for name, values in part.coords.items()
-                            if values.dims == ("cell",) and name not in settings | {TOLD_BY}])
-            for part in slim]  # fmt: skip
-    return xr.concat(slim, "cell", data_vars="all", coords="minimal", compat="override", join="outer",
-                     combine_attrs="override")  # fmt: skip
 
 
 def draw_claims(lines: Sequence[VerdictLine]) -> Drawing:

@@ -48,11 +48,7 @@ from simstudy.report.figures.residuals import (
     side_by_side,
 )
 from simstudy.report.labels import measure_name, setting, setting_name
-from simstudy.verdicts.curves import TOLD_BY
 from simstudy.verdicts.figure_data import residuals
-
-SIMULATED = ""
-"""What stands in `TOLD_BY` of cells of the design: the others, between its levels, are theory alone."""
 
 
 def curve_figure(figure: CurveFigure, cells: xr.Dataset) -> Drawing:
@@ -60,38 +56,34 @@ def curve_figure(figure: CurveFigure, cells: xr.Dataset) -> Drawing:
 
     Below each panel a strip with the residuals, where theory speaks of some cell.
     """
-    simulated = _simulated(cells)
-    limit = reach(residuals(simulated, figure.y))
+    names = {figure.y, f"{figure.y}_mcse", "inapplicable", *([figure.limit] if figure.limit else [])}
+    cells = cells[sorted(names)]  # each part copies all variables that it has
+    limit = reach(residuals(cells, figure.y))
     drawing, grid, panels, strips = _laid_out(figure, cells, limit)
     hidden, notes = unshown(figure, cells, figure.x), Notes()
-    notes.uncovered = not covered(simulated, figure.y).any()
+    notes.uncovered = not covered(cells, figure.y).any()
     looks = looks_of(cells, figure.hue)
     for position, (axes, inside) in enumerate(panels):
         for hue, coloured in split(inside, figure.hue):
             for stratum in strata_of(coloured, hidden):
                 _curve(axes, figure, stratum, looks[hue], notes)
             if limit:
-                own = _simulated(coloured)
-                x = own[figure.x].values.astype(float)
+                x = coloured[figure.x].values.astype(float)
                 shift = side_by_side(list(looks).index(hue), len(looks))
                 notes.beyond += draw_residuals(
-                    strips.flat[position], x, residuals(own, figure.y), looks[hue], limit, shift
+                    strips.flat[position], x, residuals(coloured, figure.y), looks[hue], limit, shift
                 )
-        _settle_x(axes, strips.flat[position] if limit else axes, figure, _simulated(inside))
+        _settle_x(axes, strips.flat[position] if limit else axes, figure, inside)
     drawn = [axes for axes, _ in panels]
     share_y(drawn, figure.y_scale)
     words = from_zero(drawn, figure.y_scale)
     label_y(grid, measure_name(figure.y), len(panels))
     if limit:
         settle_strips(list(strips.flat[: len(panels)]), list(strips[:, 0]), limit)
-    entries = [*_reading(figure, hidden, notes), *uncovered_entries(simulated, figure.y)]
+    entries = [*_reading(figure, hidden, notes), *uncovered_entries(cells, figure.y)]
     entries += residual_entries(notes.beyond) if limit else []
     legends(drawing, looks, entries + [(Line2D([], [], linestyle=""), each) for each in words], figure.hue)
     return drawing
-
-
-def _simulated(cells: xr.Dataset) -> xr.Dataset:
-    return cells.isel(cell=np.flatnonzero(cells[TOLD_BY].values == SIMULATED))
 
 
 def _laid_out(figure: CurveFigure, cells: xr.Dataset, limit: float) -> tuple[Drawing, np.ndarray, Panels, np.ndarray]:
@@ -112,9 +104,8 @@ def _settle_x(axes: Axes, lowest: Axes, figure: CurveFigure, inside: xr.Dataset)
 
 def _curve(axes: Axes, figure: CurveFigure, stratum: xr.Dataset, look: Look, notes: Notes) -> None:
     """Draw the cells of one colour that differ in x alone: points with error bars, theory as lines, the limit."""
-    values = _theories(axes, figure, stratum, look, notes)
-    stratum = _simulated(stratum)
     stratum = stratum.isel(cell=np.argsort(stratum[figure.x].values, kind="stable"))
+    values = _theories(axes, figure, stratum, look, notes)
     x = stratum[figure.x].values.astype(float)
     empirical = stratum[figure.y].sel(source="empirical").values
     shown = visible(x, figure.x_scale) & visible(empirical, figure.y_scale)
@@ -123,8 +114,7 @@ def _curve(axes: Axes, figure: CurveFigure, stratum: xr.Dataset, look: Look, not
     known = covered(stratum, figure.y) | notes.uncovered
     draw_points(axes, x[shown], empirical[shown], bars[shown], known[shown], look,
                 capsize=2.5, elinewidth=1.1, markeredgewidth=1.3)  # fmt: skip
-    told = np.array([values.get(place, np.nan) for place in x.tolist()])
-    bridge = np.where(_beside_gap(told[shown]), empirical[shown], np.nan)
+    bridge = np.where(_beside_gap(values[shown]), empirical[shown], np.nan)
     if np.isfinite(bridge).sum() > 1:
         axes.plot(x[shown], bridge, ":", color=look.colour, linewidth=1.0, label="joined")
         notes.joined = True
@@ -132,21 +122,17 @@ def _curve(axes: Axes, figure: CurveFigure, stratum: xr.Dataset, look: Look, not
         _limit(axes, figure, stratum, look, notes)
 
 
-def _theories(
-    axes: Axes, figure: CurveFigure, stratum: xr.Dataset, look: Look, notes: Notes
-) -> dict[float, float]:  # fmt: skip
-    """Draw each theory as a line, and return where there is one: by x the value of either."""
-    told: dict[float, float] = {}
+def _theories(axes: Axes, figure: CurveFigure, stratum: xr.Dataset, look: Look, notes: Notes) -> np.ndarray:
+    """Draw each theory as a line that joins the levels, and return the value of either at each, or NaN."""
+    x, told = stratum[figure.x].values.astype(float), np.full(stratum.sizes["cell"], np.nan)
     for source in THEORIES:
-        own = stratum.isel(cell=np.isin(stratum[TOLD_BY].values, (SIMULATED, source)))
-        own = own.isel(cell=np.argsort(own[figure.x].values, kind="stable"))
-        x, values = own[figure.x].values.astype(float), own[figure.y].sel(source=source).values
+        values = stratum[figure.y].sel(source=source).values
         line = np.where(visible(values, figure.y_scale) & visible(x, figure.x_scale), values, np.nan)
         if np.isfinite(line).any():
             marks: dict[str, Any] = {"marker": "_", "markersize": 12, "markevery": _isolated(line)}
             axes.plot(x, line, color=look.colour, label=source, **THEORY_LINES[source], **marks)
             setattr(notes, source, True)
-        told = {place: value for place, value in zip(x.tolist(), line.tolist(), strict=True) if value == value} | told
+        told = np.where(np.isnan(told), line, told)
     return told
 
 

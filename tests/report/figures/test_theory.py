@@ -14,8 +14,6 @@ from simstudy.report.figures import chosen, draw
 from simstudy.report.figures.coverage import GREY
 from simstudy.report.figures.marks import COVERAGE
 from simstudy.report.figures.residuals import STRIP
-from simstudy.verdicts import curves
-from simstudy.verdicts.curves import TOLD_BY, theory_between
 
 
 @pytest.fixture(scope="module")
@@ -26,11 +24,6 @@ def design(tmp_path_factory):
 @pytest.fixture(scope="module")
 def results(design):
     return build_results(design)
-
-
-@pytest.fixture(autouse=True)
-def some_theory_between(monkeypatch):
-    monkeypatch.setitem(curves.BUDGET, "leading", 60)
 
 
 def curve(**fields) -> CurveFigure:
@@ -45,11 +38,6 @@ def parts(drawing: Figure) -> tuple[Axes, Axes]:
     return axes, strip
 
 
-def line(axes: Axes, label: str) -> np.ndarray:
-    (found,) = (each for each in axes.lines if each.get_label() == label)
-    return np.column_stack(found.get_data())
-
-
 def reading(drawing: Figure) -> str:
     return " | ".join(text.get_text() for legend in drawing.legends for text in legend.get_texts())
 
@@ -58,26 +46,6 @@ def with_levels(results: xr.Dataset, source: str, values: list[float]) -> xr.Dat
     cells = chosen(curve(), results).copy(deep=True)
     cells.correlation.loc[{"source": source}] = values
     return cells
-
-
-def test_theory__is_a_curve_through_cells_between_the_levels(design, results):
-    figure = curve()
-    between = theory_between(design, figure, chosen(figure, results))
-    smooth = line(parts(draw(figure, "f", results, between))[0], "leading")
-    joined = line(parts(draw(figure, "f", results))[0], "leading")
-    assert len(smooth) == len(joined) + between.sizes["cell"] > 3 * len(joined)
-    assert (np.diff(smooth[:, 0]) > 0).all()
-    inside = np.isin(smooth[:, 0], between.angle.values)
-    np.testing.assert_array_equal(smooth[inside, 1], between.correlation.sel(source="leading"))
-    # Points are those of the levels alone.
-    assert len(parts(draw(figure, "f", results, between))[0].containers[0].lines[0].get_xdata()) == 7
-
-
-def test_theory_between__is_drawn_for_the_source_that_tells_it(design, results):
-    figure = curve()
-    between = theory_between(design, figure, chosen(figure, results))
-    between = between.assign_coords({TOLD_BY: ("cell", ["exact"] * between.sizes["cell"])})
-    assert len(line(parts(draw(figure, "f", results, between))[0], "leading")) == 7
 
 
 def test_residuals__are_drawn_below_with_their_errors(results):
