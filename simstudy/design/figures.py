@@ -37,7 +37,7 @@ class PanelFigure(BaseFigure):
 class CurveFigure(PanelFigure):
     """y against factor x, beside theory."""
 
-    kind: Literal["curve"]
+    kind: Literal["curve"] = "curve"
     x: str = _X
     x_scale: Scale = _SCALE
     y_scale: Scale = _SCALE
@@ -99,9 +99,7 @@ def _curve_unless_stated(value: Any) -> Any:
 
 
 Figure = Annotated[
-    Annotated[
-        CurveFigure | DiversityFigure | OrderingFigure | OptimumFigure | NestedLoopFigure | LawFigure,
-        Field(discriminator="kind"),
-    ],
+    CurveFigure | DiversityFigure | OrderingFigure | OptimumFigure | NestedLoopFigure | LawFigure,
+    Field(discriminator="kind"),
     BeforeValidator(_curve_unless_stated),
 ]

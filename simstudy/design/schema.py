@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from typing import Any, NamedTuple, get_args
 
-from pydantic import ValidationError
 from pydantic.fields import FieldInfo
 from pydantic.json_schema import models_json_schema
 
@@ -25,8 +24,6 @@ CHOICES: dict[str, Any] = {
 }  # fmt: skip
 """Types of what may have alternatives."""
 _RANGE = {"type": "array", "items": {"type": "integer"}, "minItems": 2, "maxItems": 3}
-_PROBES: dict[str, Any] = {"number": 1.0, "array": [1.0]}
-"""Short forms of composite settings, beside their names."""
 
 
 class Described(NamedTuple):
@@ -99,11 +96,6 @@ def json_schema() -> dict[str, Any]:
     records = schema["$defs"]
     for model in TABLES.values():
         records[model.__name__].pop("required", None)  # a grid may state what a table leaves out
-        for name, content in records[model.__name__]["properties"].items():
-            _allow_short_forms(content, model, name)
-    term = records["Sum"]["properties"]["terms"]["items"]
-    term["oneOf"] = [{"enum": list(term.pop("discriminator")["mapping"])}, *term["oneOf"]]
-    records["CurveFigure"]["required"].remove("kind")
     _type_grid(records)
     whole = records.pop("Document")
     tables = {table: {"$ref": f"#/$defs/{model.__name__}"} for table, model in TABLES.items()}
@@ -112,25 +104,6 @@ def json_schema() -> dict[str, Any]:
     profile = {"type": "object", "properties": {**tables, "precision": {"$ref": "#/$defs/Precision"}, **free}}
     whole["properties"]["profiles"] = {"type": "object", "patternProperties": {NAME: profile}}
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **whole, "title": "simstudy design", **schema}
-
-
-def _allow_short_forms(content: dict[str, Any], model: type[Record], name: str) -> None:
-    """Let the schema of a composite setting accept what its record accepts in place of a table: a name, a number."""
-    union = next((part for part in (content, *content.get("anyOf", ())) if "discriminator" in part), None)
-    if union is None:
-        return
-    names = [kind for kind in union.pop("discriminator")["mapping"] if _accepts(model, name, kind)]
-    forms: list[dict[str, Any]] = [{"enum": names}]
-    forms += [{"type": form} for form, probe in _PROBES.items() if _accepts(model, name, probe)]
-    union["anyOf"] = [*forms, {"oneOf": union.pop("oneOf")}]
-
-
-def _accepts(model: type[Record], name: str, value: Any) -> bool:
-    try:
-        model.model_validate({name: value})
-    except ValidationError as error:
-        return all(detail["loc"][:1] != (name,) for detail in error.errors())
-    return True
 
 
 def _type_grid(records: dict[str, Any]) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 from pydantic import Field, model_validator
 
 from simstudy.design.settings.code import OWN_MEASURE
-from simstudy.design.settings.ensembles import FixedBandwidth, bandwidth_of, weights_of
+from simstudy.design.settings.ensembles import FixedBandwidth
 from simstudy.design.settings.idle import idle_settings
 from simstudy.design.settings.instance import Instance
 from simstudy.design.settings.masks import Visible, visible_keys
@@ -116,8 +116,7 @@ class Cell(Record):
     @property
     def visible(self) -> Visible | None:
         """Which keys each query sees, (query, key); None without a mask."""
-        mask = self.estimator.mask
-        return None if mask.kind == "none" else visible_keys(mask, self.n_queries, self.data.n_keys, self.file_mask)
+        return visible_keys(self.estimator.mask, self.n_queries, self.data.n_keys, self.file_mask)
 
     @property
     def meaningful(self) -> frozenset[str]:
@@ -188,12 +187,12 @@ class Cell(Record):
     @property
     def bandwidth(self) -> float:
         """Bandwidth b after its rule is applied; the softmax temperature is b²."""
-        return bandwidth_of(self.estimator.bandwidth, self.data.n_keys, self.heads.head_dim)
+        return self.estimator.bandwidth.number(self.data.n_keys, self.heads.head_dim)
 
     @property
     def weights(self) -> tuple[float, ...] | None:
         """Combination weights a_h, the ensemble being Σ_h a_h f_h; None where they follow from the errors of heads."""
-        return weights_of(self.estimator.combination, self.heads.n_heads)
+        return self.estimator.combination.of(self.heads.n_heads)
 
     @property
     def n_members(self) -> int:
@@ -314,14 +313,17 @@ def label(value: Any) -> Any:
     if value is None or value == ():
         return ""
     if isinstance(value, tuple):
-        return "(" + ", ".join(f"{v:g}" if isinstance(v, (int, float)) else str(label(v)) for v in value) + ")"
+        return (
+            "("
+            + ", ".join(f"{v:g}" if isinstance(v, (int, float)) else str(getattr(v, "label", v)) for v in value)
+            + ")"
+        )
     return getattr(value, "label", value)
 
 
 def parameters_of(choice: Record) -> list[str]:
-    """Names of the parameters of a composite choice: its fields but for its kind, which comes first, and its label."""
-    _, *names = (name for name in type(choice).model_fields if name != "label")
-    return names
+    """Names of the parameters of a composite choice: its fields but for its kind and its label."""
+    return [name for name in type(choice).model_fields if name not in ("kind", "label")]
 
 
 _FIXED = "fixed(value="

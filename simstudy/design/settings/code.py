@@ -7,7 +7,7 @@ import functools
 import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +16,11 @@ from pydantic_core import CoreSchema, core_schema
 
 from simstudy.design.settings.records import Choice, Line
 from simstudy.errors import UserError
+
+ENTRY_POINTS = "simstudy.functions"
+"""Group of the entry points by which installed packages offer modules of functions."""
+ENTRY_POINT = "entry_point:"
+"""What a path begins with that names an entry point."""
 
 
 @dataclass(frozen=True)
@@ -101,11 +106,12 @@ class Own(Choice):
 
     takes: ClassVar[tuple[str, ...]] = ()
 
-    if TYPE_CHECKING:
-        # Each kind declares them itself, as the order of fields counts.
-        path: Line
-        name: str
-        code: Code | None
+    path: Line = Field(
+        description=f'path of a Python file, relative to the design, or "{ENTRY_POINT}NAME": the module that an '
+        f"installed package offers by that name in the group {ENTRY_POINTS}"
+    )
+    name: Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", description="a function that the file defines")]
+    code: Code | None = Field(None, description="nothing: it is read from the file")
 
     @property
     def decisive(self) -> Self:
@@ -157,22 +163,6 @@ def _brief(error: Exception) -> str:
     return " ".join(f"{type(error).__name__}: {error}".split())
 
 
-ENTRY_POINTS = "simstudy.functions"
-"""Group of the entry points by which installed packages offer modules of functions."""
-ENTRY_POINT = "entry_point:"
-"""What a path begins with that names an entry point."""
-
-Path = Annotated[
-    Line,
-    Field(
-        description=f'path of a Python file, relative to the design, or "{ENTRY_POINT}NAME": the module that an '
-        f"installed package offers by that name in the group {ENTRY_POINTS}"
-    ),
-]
-Name = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", description="a function that the file defines")]
-Text = Annotated[Code | None, Field(description="nothing: it is read from the file")]
-
-
 class OwnFunction(Own):
     """m(x) by a function of a Python file: arrays x of features first, x[0] the first feature, to values like x[0].
 
@@ -180,9 +170,6 @@ class OwnFunction(Own):
     """
 
     kind: Literal["own"]
-    path: Path
-    name: Name
-    code: Text = None
 
 
 class OwnKeys(Own):
@@ -192,9 +179,6 @@ class OwnKeys(Own):
     """
 
     kind: Literal["own"]
-    path: Path
-    name: Name
-    code: Text = None
 
 
 class OwnHeads(Own):
@@ -204,9 +188,7 @@ class OwnHeads(Own):
     population.  Every head must have full rank; the columns need not be orthonormal.
     """
 
-    path: Path
-    name: Name
-    code: Text = None
+    kind: Literal["own"] = Field("own", exclude=True)
 
     takes: ClassVar[tuple[str, ...]] = ("normals",)
 
@@ -218,9 +200,7 @@ class OwnMeasure(Own):
     key), values (replicate, key) with their noise, queries (feature, query).  It returns one number for each replicate.
     """
 
-    path: Path
-    name: Name
-    code: Text = None
+    kind: Literal["own"] = Field("own", exclude=True)
 
     takes: ClassVar[tuple[str, ...]] = ("estimates", "target", "keys", "values", "queries")
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from functools import singledispatch
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
-from pydantic import BeforeValidator, Field
+from pydantic import Field
 
-from simstudy.design.settings.code import Name, Own, Path, Text
-from simstudy.design.settings.records import MAX_COUNT, Choice, Count, Points, Positive, Vector, named
+from simstudy.design.settings.code import Own
+from simstudy.design.settings.records import KINDS, MAX_COUNT, Choice, Count, Kinds, Points, Positive, Vector
 
 
 class RateBandwidth(Choice):
@@ -18,11 +17,19 @@ class RateBandwidth(Choice):
     smoothness: Positive = Field(2.0, description="a positive smoothness β")
     constant: Positive = Field(1.0, description="a positive constant")
 
+    def number(self, n_keys: int, head_dim: int) -> float:
+        """Return b."""
+        return float(self.constant * n_keys ** (-1.0 / (2.0 * self.smoothness + head_dim)))
+
 
 class AttentionBandwidth(Choice):
     """Standard attention scaling τ = √p, that is b = p^(1/4)."""
 
     kind: Literal["attention"]
+
+    def number(self, n_keys: int, head_dim: int) -> float:
+        """Return b."""
+        return float(head_dim**0.25)
 
 
 class FixedBandwidth(Choice):
@@ -31,73 +38,76 @@ class FixedBandwidth(Choice):
     kind: Literal["fixed"]
     value: Positive = Field(description="a positive bandwidth")
 
-
-def _bandwidth(value: Any) -> Any:
-    number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    return {"kind": "fixed", "value": value} if number else value
-
-
-Bandwidth = Annotated[
-    Annotated[FixedBandwidth | AttentionBandwidth | RateBandwidth, Field(discriminator="kind")],
-    named("kind"),
-    BeforeValidator(_bandwidth),
-]
+    def number(self, n_keys: int, head_dim: int) -> float:
+        """Return b."""
+        return self.value
 
 
-@singledispatch
-def bandwidth_of(rule: Bandwidth, n_keys: int, head_dim: int) -> float:
-    """Return the bandwidth b that follows from a rule."""
-    raise TypeError(f"no bandwidth follows from {rule!r}")
+Bandwidth = Annotated[FixedBandwidth | AttentionBandwidth | RateBandwidth, Kinds("fixed", "value", "number")]
 
 
-@bandwidth_of.register
-def _(rule: FixedBandwidth, n_keys: int, head_dim: int) -> float:
-    return rule.value
+class _Combination(Choice):
+    def of(self, n_heads: int) -> tuple[float, ...] | None:
+        """Return the weights a_h; None where they follow from the errors of heads."""
+        return None
 
 
-@bandwidth_of.register
-def _(rule: AttentionBandwidth, n_keys: int, head_dim: int) -> float:
-    return float(head_dim**0.25)
-
-
-@bandwidth_of.register
-def _(rule: RateBandwidth, n_keys: int, head_dim: int) -> float:
-    return float(rule.constant * n_keys ** (-1.0 / (2.0 * rule.smoothness + head_dim)))
-
-
-class UniformCombination(Choice):
+class UniformCombination(_Combination):
     """a_h = 1/H: the average of heads."""
 
     kind: Literal["uniform"]
 
+    def of(self, n_heads: int) -> tuple[float, ...]:
+        """Return the weights a_h."""
+        return (1.0 / n_heads,) * n_heads
 
-class SumCombination(Choice):
+
+class SumCombination(_Combination):
     """a_h = 1: the sum of heads."""
 
     kind: Literal["sum"]
 
+    def of(self, n_heads: int) -> tuple[float, ...]:
+        """Return the weights a_h."""
+        return (1.0,) * n_heads
 
-class GivenCombination(Choice):
+
+class GivenCombination(_Combination):
     """Weights stated in the design."""
 
     kind: Literal["given"]
     weights: Vector = Field(description="n_heads weights")
 
+    def of(self, n_heads: int) -> tuple[float, ...]:
+        """Return the weights a_h."""
+        return self.weights
 
-class GeometricCombination(Choice):
+
+class GeometricCombination(_Combination):
     """a_h ∝ ratio^h, Σ a_h = 1."""
 
     kind: Literal["geometric"]
     ratio: Annotated[float, Field(gt=0, lt=1, allow_inf_nan=False)] = Field(0.5, description="a ratio in (0, 1)")
 
+    def of(self, n_heads: int) -> tuple[float, ...]:
+        """Return the weights a_h."""
+        return _normalised([self.ratio**h for h in range(n_heads)])
 
-class FibonacciCombination(Choice):
+
+class FibonacciCombination(_Combination):
     """Weights proportional to Fibonacci numbers, the largest first, Σ a_h = 1."""
 
     kind: Literal["fibonacci"]
 
+    def of(self, n_heads: int) -> tuple[float, ...]:
+        """Return the weights a_h."""
+        numbers = [1, 1]
+        while len(numbers) < n_heads:
+            numbers.append(numbers[-1] + numbers[-2])
+        return _normalised(numbers[:n_heads][::-1])
 
-class OptimalCombination(Choice):
+
+class OptimalCombination(_Combination):
     """Weights of least mean squared error within a class, from the second moments that the simulation estimates."""
 
     kind: Literal["optimal"]
@@ -108,7 +118,7 @@ class OptimalCombination(Choice):
     )
 
 
-class FittedCombination(Choice):
+class FittedCombination(_Combination):
     """Weights of least squares on fresh validation pairs of each replicate."""
 
     kind: Literal["fitted"]
@@ -118,7 +128,7 @@ class FittedCombination(Choice):
     )
 
 
-class ProductCombination(Choice):
+class ProductCombination(_Combination):
     """One head whose kernel is the product of the kernels of all heads: logits are added (arXiv 2511.20698).
 
     ``mean`` averages logits: the log-linear pool of the kernels.
@@ -128,69 +138,23 @@ class ProductCombination(Choice):
     logits: Literal["sum", "mean"] = Field("sum", description='"sum" or "mean" of the logits of heads')
 
 
-def _combination(value: Any) -> Any:
-    return {"kind": "given", "weights": value} if isinstance(value, (list, tuple)) else value
-
-
 Combination = Annotated[
-    Annotated[
-        UniformCombination
-        | SumCombination
-        | GivenCombination
-        | GeometricCombination
-        | FibonacciCombination
-        | OptimalCombination
-        | FittedCombination
-        | ProductCombination,
-        Field(discriminator="kind"),
-    ],
-    named("kind"),
-    BeforeValidator(_combination),
+    UniformCombination
+    | SumCombination
+    | GivenCombination
+    | GeometricCombination
+    | FibonacciCombination
+    | OptimalCombination
+    | FittedCombination
+    | ProductCombination,
+    Kinds("given", "weights", "array"),
 ]
-
-
-@singledispatch
-def weights_of(combination: Combination, n_heads: int) -> tuple[float, ...] | None:
-    """Return the weights a_h of a combination; None where they follow from the errors of heads."""
-    return None
-
-
-@weights_of.register
-def _(combination: UniformCombination, n_heads: int) -> tuple[float, ...]:
-    return (1.0 / n_heads,) * n_heads
-
-
-@weights_of.register
-def _(combination: SumCombination, n_heads: int) -> tuple[float, ...]:
-    return (1.0,) * n_heads
-
-
-@weights_of.register
-def _(combination: GivenCombination, n_heads: int) -> tuple[float, ...]:
-    return combination.weights
-
-
-@weights_of.register
-def _(combination: GeometricCombination, n_heads: int) -> tuple[float, ...]:
-    return _normalised([combination.ratio**h for h in range(n_heads)])
-
-
-@weights_of.register
-def _(combination: FibonacciCombination, n_heads: int) -> tuple[float, ...]:
-    return _normalised(_fibonacci(n_heads)[::-1])
 
 
 def _normalised(weights: list[float] | list[int]) -> tuple[float, ...]:
     # Whole numbers of any size divide exactly; floats here are few and of one sign.
     total = sum(weights)
     return tuple(weight / total for weight in weights)
-
-
-def _fibonacci(count: int) -> list[int]:
-    numbers = [1, 1]
-    while len(numbers) < count:
-        numbers.append(numbers[-1] + numbers[-2])
-    return numbers[:count]
 
 
 class Learner(Choice):
@@ -295,25 +259,19 @@ class OwnLearner(Own, Learner):
     """
 
     kind: Literal["own"]
-    path: Path
-    name: Name
-    code: Text = None
 
     takes: ClassVar[tuple[str, ...]] = ("keys", "values", "queries", "uniforms")
     ignores: ClassVar[frozenset[str]] = _OF_HEADS
 
 
 LearnerChoice = Annotated[
-    Annotated[
-        NadarayaWatsonLearner
-        | TrainedLearner
-        | RandomForestLearner
-        | GradientBoostingLearner
-        | AntColonyLearner
-        | OwnLearner,
-        Field(discriminator="kind"),
-    ],
-    named("kind"),
+    NadarayaWatsonLearner
+    | TrainedLearner
+    | RandomForestLearner
+    | GradientBoostingLearner
+    | AntColonyLearner
+    | OwnLearner,
+    KINDS,
 ]
 
 

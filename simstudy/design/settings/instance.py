@@ -14,8 +14,6 @@ class Instance(Choice):
 
     Attributes
     ----------
-    kind
-        Name by which a design states it.
     uses
         Settings of other tables that mean something for it; all others are refused where a design states them.
     quantities
@@ -25,8 +23,6 @@ class Instance(Choice):
     words
         What people call its parameters, where their own names do not do.
     """
-
-    kind: str
 
     uses: ClassVar[tuple[str, ...]]
     quantities: ClassVar[dict[str, Quantity]]

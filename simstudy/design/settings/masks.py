@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from functools import singledispatch
 from typing import Annotated, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from simstudy.design.settings.records import Choice, Count, Line, named
+from simstudy.design.settings.records import KINDS, Choice, Count, Line
 
 Visible = NDArray[np.bool_]
 """Whether a query may attend to a key: (query, key)."""
@@ -49,43 +48,31 @@ class FileMask(Choice):
         return self.model_copy(update={"path": ""})
 
 
-Mask = Annotated[
-    Annotated[NoMask | CausalMask | BandedMask | FileMask, Field(discriminator="kind")],
-    named("kind"),
-]
+Mask = Annotated[NoMask | CausalMask | BandedMask | FileMask, KINDS]
 
 
-@singledispatch
-def visible_keys(mask: Mask, n_queries: int, n_keys: int, contents: tuple[str, ...] | None) -> Visible:
-    """Return which of the keys each query sees, (query, key).
+def visible_keys(mask: Mask, n_queries: int, n_keys: int, contents: tuple[str, ...] | None) -> Visible | None:
+    """Return which of the keys each query sees, (query, key); None without a mask.
 
     Parameters
     ----------
     mask
-        Any but that of a cell without a mask.
+        What a design states.
     n_queries, n_keys
         Q and n.
     contents
         A text of 0 and 1 for each query of a mask from a file.
     """
-    raise TypeError(f"no mask {mask!r}")
-
-
-@visible_keys.register
-def _(_: CausalMask, n_queries: int, n_keys: int, contents: tuple[str, ...] | None) -> Visible:
-    return _up_to(n_queries, n_keys, n_keys)
-
-
-@visible_keys.register
-def _(mask: BandedMask, n_queries: int, n_keys: int, contents: tuple[str, ...] | None) -> Visible:
-    return _up_to(n_queries, n_keys, mask.width)
-
-
-@visible_keys.register
-def _(mask: FileMask, n_queries: int, n_keys: int, contents: tuple[str, ...] | None) -> Visible:
-    if contents is None:
-        raise ValueError("the mask has not been read; load the design it belongs to")
-    return np.array([[letter == "1" for letter in row] for row in contents])
+    match mask:
+        case CausalMask():
+            return _up_to(n_queries, n_keys, n_keys)
+        case BandedMask():
+            return _up_to(n_queries, n_keys, mask.width)
+        case FileMask():
+            if contents is None:
+                raise ValueError("the mask has not been read; load the design it belongs to")
+            return np.array([[letter == "1" for letter in row] for row in contents])
+    return None
 
 
 def _up_to(n_queries: int, n_keys: int, width: int) -> Visible:

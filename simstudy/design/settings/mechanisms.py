@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from simstudy.design.settings.records import Choice, Count, Positive, Real, named
+from simstudy.design.settings.records import KINDS, Choice, Count, Positive, Real
 
 Power = Annotated[int, Field(ge=1, le=10_000)]
 
@@ -63,16 +63,8 @@ class CompactNormaliser(Choice):
 
 
 Normaliser = Annotated[
-    Annotated[
-        SoftmaxNormaliser
-        | EntmaxNormaliser
-        | SparsemaxNormaliser
-        | TopKNormaliser
-        | ReluNormaliser
-        | CompactNormaliser,
-        Field(discriminator="kind"),
-    ],
-    named("kind"),
+    SoftmaxNormaliser | EntmaxNormaliser | SparsemaxNormaliser | TopKNormaliser | ReluNormaliser | CompactNormaliser,
+    KINDS,
 ]
 
 # ---------------------------------------------------------------- transformations of keys, values and queries
@@ -117,9 +109,5 @@ class LowRankTransformation(Choice):
 
 
 Transformation = Annotated[
-    Annotated[
-        NoTransformation | MergeTransformation | MixtureTransformation | LowRankTransformation,
-        Field(discriminator="kind"),
-    ],
-    named("kind"),
+    NoTransformation | MergeTransformation | MixtureTransformation | LowRankTransformation, KINDS
 ]

@@ -8,6 +8,7 @@ from pydantic import Field
 
 from simstudy.design.settings.code import OwnFunction, OwnKeys
 from simstudy.design.settings.records import (
+    KINDS,
     LARGEST,
     MAX_COUNT,
     Choice,
@@ -18,7 +19,6 @@ from simstudy.design.settings.records import (
     Positive,
     Real,
     Vector,
-    named,
 )
 
 DegreesOfFreedom = Annotated[float, Field(gt=2, le=LARGEST, allow_inf_nan=False)]
@@ -99,13 +99,7 @@ class FileKeys(Choice):
     )
 
 
-Keys = Annotated[
-    Annotated[
-        GaussianKeys | SphereKeys | StudentKeys | MixtureKeys | AutoregressiveKeys | FileKeys | OwnKeys,
-        Field(discriminator="kind"),
-    ],
-    named("kind"),
-]
+Keys = Annotated[GaussianKeys | SphereKeys | StudentKeys | MixtureKeys | AutoregressiveKeys | FileKeys | OwnKeys, KINDS]
 
 # ---------------------------------------------------------------- noise
 
@@ -137,10 +131,7 @@ class ResidualNoise(Choice):
     paired: bool = Field(False, description="true: the residual of the row of the key; false: that of any row")
 
 
-Noise = Annotated[
-    Annotated[GaussianNoise | StudentNoise | HeteroscedasticNoise | ResidualNoise, Field(discriminator="kind")],
-    named("kind"),
-]
+Noise = Annotated[GaussianNoise | StudentNoise | HeteroscedasticNoise | ResidualNoise, KINDS]
 
 # ---------------------------------------------------------------- regression functions
 
@@ -217,13 +208,8 @@ class Bumps(Choice):
     width: Positive = Field(1.0, description="a positive width")
 
 
-Term = Annotated[
-    Annotated[
-        Zero | Linear | Quadratic | Ridge | Additive | Interaction | Bumps | OwnFunction,
-        Field(discriminator="kind"),
-    ],
-    named("kind"),
-]
+_Terms = Zero | Linear | Quadratic | Ridge | Additive | Interaction | Bumps | OwnFunction
+Term = Annotated[_Terms, KINDS]
 
 
 class Sum(Choice):
@@ -258,20 +244,4 @@ class FittedRegression(Choice):
     )
 
 
-Regression = Annotated[
-    Annotated[
-        Zero
-        | Linear
-        | Quadratic
-        | Ridge
-        | Additive
-        | Interaction
-        | Bumps
-        | OwnFunction
-        | Sum
-        | FileRegression
-        | FittedRegression,
-        Field(discriminator="kind"),
-    ],
-    named("kind"),
-]
+Regression = Annotated[_Terms | Sum | FileRegression | FittedRegression, KINDS]

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Annotated, Any, NamedTuple, Self
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
-from pydantic_core import PydanticCustomError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, GetCoreSchemaHandler, GetJsonSchemaHandler
+from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
 from simstudy.text import control_character
 
@@ -57,6 +58,7 @@ class Choice(Record):
     The optional ``label`` is what tables, figures and coordinates call it; it has no bearing on any number.
     """
 
+    kind: str
     label: Line = Field("", exclude=True, min_length=1, max_length=60, description="a short text")
 
     def model_post_init(self, _: Any) -> None:
@@ -77,11 +79,9 @@ class Choice(Record):
         return self.model_copy(update=defaults) if defaults else self
 
     def _describe(self) -> str:
-        first = next(name for name in type(self).model_fields if name != "label")
-        stated = {k: v for k, v in self.model_dump(exclude={first}).items() if k in self.model_fields_set}
+        stated = {k: v for k, v in self.model_dump(exclude={"kind"}).items() if k in self.model_fields_set}
         inside = ", ".join(f"{k}={_brief(v)}" for k, v in stated.items())
-        name = str(getattr(self, first))
-        return f"{name}({inside})" if inside else name
+        return f"{self.kind}({inside})" if inside else self.kind
 
 
 def _brief(value: Any) -> str:
@@ -92,9 +92,45 @@ def _brief(value: Any) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def named(field: str) -> BeforeValidator:
-    """Accept ``"name"`` for a table whose only stated key is ``field``."""
-    return BeforeValidator(lambda value: {field: value} if isinstance(value, str) else value)
+@dataclass(frozen=True)
+class Kinds:
+    """Tells the alternatives of a setting apart by ``kind``; ``"name"`` is short for a table that states no more.
+
+    Attributes
+    ----------
+    kind, parameter
+        What a bare number or list is short for, if for anything: a parameter of an alternative.
+    form
+        Which of the two, as JSON calls it: "number" or "array".
+    """
+
+    kind: str = ""
+    parameter: str = ""
+    form: str = ""
+
+    def _table(self, value: Any) -> Any:
+        if isinstance(value, str):
+            return {"kind": value}
+        bare = {"number": (int, float), "array": (list, tuple)}.get(self.form, ())
+        return {"kind": self.kind, self.parameter: value} if isinstance(value, bare) and value is not True else value
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        union = handler.generate_schema(Annotated[source, Field(discriminator="kind")])
+        return core_schema.no_info_before_validator_function(self._table, union)
+
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        union = handler(schema)
+        kinds = union.pop("discriminator")["mapping"].items()
+        names = [
+            name
+            for name, ref in kinds
+            if handler.resolve_ref_schema({"$ref": ref}).get("required", ["kind"]) == ["kind"]
+        ]
+        short = [{"enum": names}, *([{"type": self.form}] if self.form else [])]
+        return {"anyOf": [*short, union]}
+
+
+KINDS = Kinds()
 
 
 Share = Annotated[float, Field(ge=0, lt=1, allow_inf_nan=False)]

@@ -26,7 +26,7 @@ from simstudy.design.settings.ensembles import (
 from simstudy.design.settings.masks import Mask, NoMask
 from simstudy.design.settings.mechanisms import Normaliser, NoTransformation, SoftmaxNormaliser, Transformation
 from simstudy.design.settings.processes import GaussianKeys, GaussianNoise, Keys, Noise, Regression, Zero
-from simstudy.design.settings.records import Count, Degrees, Line, NonNegative, Positive, Record, named
+from simstudy.design.settings.records import KINDS, Count, Degrees, Line, NonNegative, Positive, Record
 from simstudy.design.settings.value_projections import NoValueProjections, ValueProjections
 
 
@@ -179,10 +179,7 @@ class Estimator(Record):
 class Queries(Record):
     """Where the estimators are evaluated; the points are fixed over the replicates of a batch."""
 
-    queries: Annotated[
-        Annotated[GaussianQueries | OriginQuery | GivenQueries | HeldOutQueries, Field(discriminator="kind")],
-        named("kind"),
-    ] = Field(
+    queries: Annotated[GaussianQueries | OriginQuery | GivenQueries | HeldOutQueries, KINDS] = Field(
         OriginQuery(kind="origin"),
         description='"origin", { kind = "gaussian" }, { kind = "points" } or { kind = "held_out" }',
     )

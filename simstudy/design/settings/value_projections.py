@@ -11,7 +11,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field
 
-from simstudy.design.settings.records import Choice, Count, Line, named
+from simstudy.design.settings.records import KINDS, Choice, Count, Line
 
 Overlap = tuple[tuple[float, ...], ...]
 """Of two heads each, tr(A_h'A_g) (head, head): all that errors know of the projections."""
@@ -53,9 +53,5 @@ class FileValueProjections(Choice):
 
 
 ValueProjections = Annotated[
-    Annotated[
-        NoValueProjections | RandomValueProjections | DisjointValueProjections | FileValueProjections,
-        Field(discriminator="kind"),
-    ],
-    named("kind"),
+    NoValueProjections | RandomValueProjections | DisjointValueProjections | FileValueProjections, KINDS
 ]

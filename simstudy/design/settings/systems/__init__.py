@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Annotated, Union, get_args
 
 from pydantic import Field
 
+from simstudy.design.settings import records
 from simstudy.design.settings.instance import Instance
-from simstudy.design.settings.records import Quantity, Record, named
+from simstudy.design.settings.records import Quantity, Record
 
 for _module in pkgutil.iter_modules(__path__):
     importlib.import_module(f"{__name__}.{_module.name}")
@@ -32,10 +33,7 @@ NAMES = tuple(name for kind in QUANTITIES.values() for name in kind)
 if TYPE_CHECKING:
     AnyInstance = Instance
 else:
-    AnyInstance = Annotated[
-        Annotated[Union[tuple(KINDS.values())], Field(discriminator="kind")],  # noqa: UP007 - known when it runs
-        named("kind"),
-    ]
+    AnyInstance = Annotated[Union[tuple(KINDS.values())], records.KINDS]  # noqa: UP007 - known when it runs
 
 
 class System(Record):
