@@ -8,7 +8,9 @@ from typing import Any
 import numpy as np
 import xarray as xr
 from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure as Drawing
+from matplotlib.ticker import MaxNLocator
 from scipy.stats import spearmanr
 
 from simstudy.execution.store import Store
@@ -25,6 +27,7 @@ SOURCE_NAMES = {
     "exact": "exact, Gaussian logits",
     "redrawn": "tokens redrawn",
 }
+_COLOURS = {"observed": "#222222", "angles": "#d1495b", "exact": "#2a6f97", "random": "#a0a0a0"}
 _LISTED = 10
 """Pairs of heads that the page lists; all are in the data."""
 _BAND = 2.0
@@ -95,6 +98,52 @@ def _agreement(axes: Axes, found: xr.Dataset, source: str) -> None:
     rank, error = scores(found, source)[1:]
     axes.set(xlim=(0, 1), ylim=(0, 1), aspect="equal", xlabel=SOURCE_NAMES[source], ylabel="observed correlation")
     axes.annotate(f"rank correlation {rank}, error {error}", (0.03, 0.95), fontsize=9)
+
+
+def models_figure(models: dict[str, xr.Dataset], damage: dict[str, xr.Dataset]) -> Drawing:
+    """Draw what is known of the heads of some models, a column for each.
+
+    From above: observed against predicted correlations of pairs of heads, by angles and by exact theory (colours:
+    layers); damage of sharing patterns against the share given up; and effective heads of each layer.
+
+    Parameters
+    ----------
+    models
+        What `inspect_heads` returned, by name.
+    damage
+        As `intervene` returns it, for the same names, with a dimension ``share`` and edits that are called by what
+        chose the pairs of heads: a source, or "random".
+    """
+    drawing = Drawing(figsize=(9.8, 12.4), layout="constrained")
+    FigureCanvasAgg(drawing)
+    grid = drawing.subplots(4, len(models), squeeze=False)
+    for column, (name, found) in zip(grid.T, models.items(), strict=True):
+        for axes, source in zip(column, ("angles", "exact"), strict=False):
+            _agreement(axes, found, source)
+        column[0].set_title(name)
+        _damage(column[2], damage[name])
+        _effective(column[3], found)
+    drawing.legend(*grid[2, 0].get_legend_handles_labels(), loc="outside lower center", ncols=len(_COLOURS))
+    return drawing
+
+
+def _damage(axes: Axes, damage: xr.Dataset) -> None:
+    for chosen_by, colour in _COLOURS.items():
+        line = damage.sel(edit=chosen_by)
+        axes.errorbar(
+            line.share, line.mean_damage, 1.96 * line.mean_damage_mcse, marker="o", capsize=2, color=colour,
+            label=SOURCE_NAMES.get(chosen_by, chosen_by),
+        )  # fmt: skip
+    axes.set(xlabel="share of patterns given up", ylabel="damage to the output", ylim=(0, None))
+
+
+def _effective(axes: Axes, found: xr.Dataset) -> None:
+    for source in ("observed", "exact", "angles"):
+        line = found.sel(source=source)
+        error = 1.96 * line.effective_heads_mcse
+        axes.errorbar(found.layer, line.effective_heads, error, marker="o", capsize=2, color=_COLOURS[source])
+    axes.set(xlabel="layer", ylabel="effective heads", ylim=(0, None))
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
 
 
 def scores(found: xr.Dataset, source: str) -> tuple[str, str, str]:

@@ -9,11 +9,16 @@ import functools
 import time
 from pathlib import Path
 
+import matplotlib as mpl
 import numpy as np
 import pytest
+import xarray as xr
 from scipy.stats import spearmanr
 
 import simstudy
+from simstudy.report.figures import image
+from simstudy.report.figures.panels import STYLE
+from simstudy.report.heads import models_figure
 from simstudy.theory import logit_moments
 from simstudy.transformers.attention import project
 from simstudy.transformers.encoder import restored_probabilities
@@ -146,6 +151,43 @@ def test_logit_moments__are_those_of_drawn_logits(inspected):
     print(f"largest |z| of {len(scores)}: {np.abs(scores).max():.2f}")
     # Products of two sharp heads are rare and large: their own error is none to go by beyond so many.
     assert np.abs(scores).max() < 4
+
+
+SHARES = (0.125, 0.25, 0.5, 0.75)
+
+
+def shared_patterns(name, n_edited=8, n_random=3):
+    """Damage of sharing patterns to further sequences, by share and by what chooses the pairs; means of random ones."""
+    _, model, _, _, found = inspection(name)
+    rng = np.random.default_rng(1)
+    numbers = sequences(name, 32 + n_edited)[2][32:]
+    by = {source: [found.weight_correlation.sel(source=source).values] for source in ("angles", "exact", "observed")}
+    shape = by["angles"][0].shape
+    by["random"] = [rng.random(shape) for _ in range(n_random)]
+
+    def output(sequence, edit):
+        encoding = model(sequence, edit)
+        return encoding.output if encoding.scores is None else restored_probabilities(encoding)
+
+    rows = []
+    for share in SHARES:
+        edits = {f"{source} {k}": sharing(donor_map(each, share))
+                 for source, several in by.items() for k, each in enumerate(several)}  # fmt: skip
+        sources = xr.DataArray([edit.split()[0] for edit in edits], dims="edit", name="edit")
+        damage = intervene(output, numbers, edits).damage.groupby(sources).mean()
+        error = damage.std("sequence", ddof=1) / len(numbers) ** 0.5
+        rows.append(xr.Dataset({"mean_damage": damage.mean("sequence"), "mean_damage_mcse": error}))
+    return xr.concat(rows, xr.DataArray(list(SHARES), dims="share", name="share"))
+
+
+def test_picture__shows_three_models():
+    """The picture of the documents: correlations predicted and observed, patterns shared, layers."""
+    with mpl.rc_context(STYLE):
+        found = {name: inspection(name)[4] for name in MODELS}
+        drawing = models_figure(found, {name: shared_patterns(name) for name in MODELS})
+        OUTPUT.mkdir(parents=True, exist_ok=True)
+        (OUTPUT / "real-heads.png").write_bytes(image(drawing, "png"))
+    assert len([axes for axes in drawing.axes if axes.has_data()]) == 12
 
 
 def test_patterns_of_similar_heads__may_be_shared():
