@@ -32,6 +32,7 @@ from simstudy.transformers.heads import ARRAYS
 
 sys.path.insert(0, str(ROOT / "simstudy" / "docs"))
 import contents
+import findings
 import language
 import verdicts
 
@@ -74,13 +75,24 @@ def study(tmp_path_factory) -> Path:
 
 
 def test_abstracts__nothing_is_left_out_in_silence():
-    """Each sentence has claims or a reason; every claim of an abstract's or a paper's origin stands beside one."""
-    sentences = [sentence for paper in contents.sources() for sentence in paper["sentences"]]
-    shown = {name for sentence in sentences for name in contents.claims_of(sentence)}
-    assert all(contents.claims_of(sentence) or sentence["untested"] for sentence in sentences)
-    every = contents._origins()
+    """Each sentence has an answer, and claims if it is tested; every claim of such an origin stands beside one."""
+    sentences = [sentence for paper in findings.sources() for sentence in paper["sentences"]]
+    shown = {name for sentence in sentences for name in findings.claims_of(sentence)}
+    assert all(sentence["answer"] in findings.ANSWERS and sentence["because"] for sentence in sentences)
+    assert all(bool(findings.claims_of(sentence)) == ("test" in sentence) for sentence in sentences)
+    every = findings.origins()
     assert shown <= every.keys()
     assert {name for name, origin in every.items() if origin.startswith(("abstract", "related"))} <= shown
+
+
+def test_card__draws_and_tells_every_judged_claim_of_its_sentence():
+    """A bar in a statement, |x|, cut a row of a Markdown table, and lost two claims."""
+    cards = "\n".join(findings.cards())
+    judged = set(verdicts.read().study + "/" + verdicts.read().claim)
+    names = {name for paper in findings.sources() for each in paper["sentences"] for name in findings.claims_of(each)}
+    assert all(f"{name}, " in cards for name in names & judged)
+    assert cards.count('class="card"') == sum(len(paper["sentences"]) for paper in findings.sources())
+    assert "For the target |x|²/4" in cards
 
 
 def test_readme__is_short():

@@ -13,7 +13,8 @@ project = "simstudy"
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.autosummary", "numpydoc", "sphinx_copybutton", "pages"]
 root_doc = "simstudy/docs/index"
 include_patterns = [
-    "simstudy/docs/*.md", "designs/README.md", "outputs/README.md", "simstudy/README.md", "simstudy/*/README.md",
+    "simstudy/docs/*.md", "simstudy/docs/studies/*.md", "designs/README.md", "outputs/README.md", "simstudy/README.md",
+    "simstudy/*/README.md",
     "tests/README.md", "tests/benchmarks/README.md", "simstudy/CHANGES.md", "simstudy/CONTRIBUTING.md",
 ]  # fmt: skip
 exclude_patterns = [".*", "outputs/site", "outputs/*/*", "tests/*/*/*"]

@@ -8,6 +8,7 @@ from xml.etree import ElementTree
 import ziamath
 from contents import FILLED
 from docutils import nodes
+from findings import write_studies
 from sphinx.application import Sphinx
 from sphinx.util.math import get_node_equation_number
 from sphinx.writers.html5 import HTML5Translator
@@ -15,6 +16,7 @@ from sphinx.writers.html5 import HTML5Translator
 
 def setup(app: Sphinx) -> dict[str, bool]:
     """Register what this extension adds; called by Sphinx."""
+    app.connect("builder-inited", lambda _: write_studies())
     app.connect("source-read", _fill)
     app.connect("autodoc-process-docstring", _escape)
     app.connect("autodoc-skip-member", _skip)

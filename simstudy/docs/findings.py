@@ -1,0 +1,212 @@
+"""Findings on the site: a card for each published sentence, checks of the instrument, and a page for each study."""
+
+from __future__ import annotations
+
+import functools
+import re
+import tomllib
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import jinja2
+import pandas as pd
+import verdicts
+
+from simstudy.design.load import load_design
+from simstudy.report.formulas import EQUATIONS
+from simstudy.report.pictures import Found, Picture, picture
+
+ROOT = verdicts.ROOT
+FOLDER = Path(__file__).parent
+ANSWERS = ("holds", "holds if", "fails", "open", "not testable here")
+CHECKS = ("consequence", "foil", "negative control", "identity")
+"""Origins of claims that check the instrument rather than a published sentence."""
+_NUMBER = r"[-+]?[\d.]+(?:e[-+]?\d+)?"
+_PAGES = jinja2.Environment(loader=jinja2.FileSystemLoader(FOLDER), autoescape=True, trim_blocks=True)
+
+
+def cards() -> Iterator[str]:
+    """Yield a card for each sentence of each abstract, as HTML between headings of the papers."""
+    template = _PAGES.get_template("card.html")
+    for paper in sources():
+        yield from (f"## {paper['title']}", "")
+        for number, sentence in enumerate(paper["sentences"], start=1):
+            card = template.render(paper=paper, number=number, sentence=sentence, **_evidence(claims_of(sentence)))
+            yield from (re.sub(r"\n\s*\n", "\n", card), "")
+
+
+def answers() -> Iterator[str]:
+    """Yield how many sentences have which answer: of the main paper, and of the related ones."""
+    main, *related = ([each["answer"] for each in paper["sentences"]] for paper in sources())
+    yield from ("| answer | main paper | related papers |", "|---|---|---|")
+    others = [answer for paper in related for answer in paper]
+    yield from (f"| {answer} | {main.count(answer)} | {others.count(answer)} |" for answer in ANSWERS)
+    yield f"| sentences | {len(main)} | {len(others)} |"
+
+
+def _evidence(names: list[str]) -> dict[str, Any]:
+    """What the runs say of some claims, STUDY/CLAIM: lines with pictures, and the three marks."""
+    found = verdicts.read()
+    lines = [line for name in names if (line := _line(name, found)) is not None]
+    studies = list(dict.fromkeys(name.partition("/")[0] for name in names))
+    confirmed = [line for line in lines if line["runs"]]
+    printed = [line for line in lines if line["printed"]]
+    return {
+        "lines": lines,
+        "studies": studies,
+        "printed": f"{sum(line['verdict'] == 'supported' for line in printed)} of {len(printed)}" if printed else "",
+        "robust": f"{sum(line['verdict'] == 'supported' for line in lines)} of {len(lines)}",
+        "confirmed": f"{sum(line['agreed'] for line in confirmed)} of {len(lines)}",
+        "beacon": max((line["runs"][-1].partition(",")[0] for line in confirmed), default=""),
+        "command": f"make study STUDY={studies[0]}" if len(studies) == 1 else
+                   f"for s in {' '.join(studies)}; do make study STUDY=$s; done",
+    }  # fmt: skip
+
+
+def _line(name: str, found: pd.DataFrame) -> dict[str, Any] | None:
+    """One claim with its numbers; None if it was never judged."""
+    study, _, claim = name.partition("/")
+    rows = found[(found.study == study) & (found.claim == claim)]
+    if rows.empty:
+        return None
+    row, stated = verdicts.row_of(study, claim, found), _claims()[name]
+    runs = [run for run in rows.run if run != verdicts.PILOT]
+    verdict = verdicts.verdict_of(study, claim, found).partition(",")[0].partition(" (")[0]
+    return {
+        "name": name, "study": study, "statement": stated["statement"], "origin": stated.get("origin", "unstated"),
+        "verdict": verdict, "statistic": row.statistic, "estimate": row.estimate, "claimed": row.claimed, "runs": runs,
+        "agreed": rows[rows.run != verdicts.PILOT].verdict.nunique() == 1, "printed": stated["kind"] == "printed",
+        "picture": _picture(row),
+    }  # fmt: skip
+
+
+def _picture(row: Any) -> Picture | None:
+    """Places of estimate and interval of the truth in the interval claimed."""
+    claimed, estimate = _interval(row.claimed), re.findall(_NUMBER, row.estimate)
+    if claimed is None or not estimate:
+        return None
+    scale = float("1" + "".join(re.findall(r"\)(e[-+]?\d+)", row.estimate)))
+    middle, error = (scale * float(each) for each in (*estimate, "0")[:2])
+    truth = _interval(row.confidence) or (middle, middle)
+    return picture(claimed, [Found(row.verdict, middle, error, truth)])
+
+
+def _interval(text: str) -> tuple[float, float] | None:
+    """Ends of an interval as tables tell it: "0.9 to 1.1", "≥ 0" or "≤ 0"."""
+    ends = [float(each) for each in re.findall(_NUMBER, text)]
+    if text.startswith("≥"):
+        return ends[0], float("inf")
+    if text.startswith("≤"):
+        return float("-inf"), ends[0]
+    return (ends[0], ends[1]) if len(ends) == 2 else None
+
+
+def checks() -> Iterator[str]:
+    """Yield the claims that check the instrument, counted by origin and verdict, and told study by study."""
+    found = verdicts.read()
+    lines = [line for name in _claims() if (line := _line(name, found)) and line["origin"] in CHECKS]
+    yield from ("| origin | claims | supported | contradicted | other |", "|---|---|---|---|---|")
+    for origin in CHECKS:
+        counted = Counter(line["verdict"] for line in lines if line["origin"] == origin)
+        total, yes, no = counted.total(), counted["supported"], counted["contradicted"]
+        yield f"| {origin} | {total} | {yes} | {no} | {total - yes - no} |"
+    yield ""
+    template = _PAGES.get_template("claims.html")
+    for study in dict.fromkeys(line["study"] for line in lines):
+        yield from (f"## {study}", "")
+        yield from (template.render(lines=[line for line in lines if line["study"] == study]), "")
+
+
+def others() -> Iterator[str]:
+    """Yield the confirmed verdicts that are not those that were declared."""
+    template, found = _PAGES.get_template("claims.html"), verdicts.read()
+    last = found[found.run != verdicts.PILOT].drop_duplicates(["study", "claim"], keep="last")
+    lines = [
+        _line(f"{row.study}/{row.claim}", found) for row in last.itertuples() if f"{row.study}/{row.claim}" in _claims()
+    ]
+    declared = {f"{row.study}/{row.claim}": row.declared for row in last.itertuples()}
+    other = [line for line in lines if line and line["verdict"] != declared[line["name"]]]
+    yield from (f"Of {len(lines)} confirmed claims, {len(other)} were not as declared:", "")
+    yield from (template.render(lines=other), "")
+
+
+def table() -> Iterator[str]:
+    """Yield the table of all studies, each with its question and what became of its claims."""
+    found = verdicts.read()
+    yield from ("| study | question | claims |", "|---|---|---|")
+    for study, question in questions().items():
+        told = [verdicts.verdict_of(study, claim, found).partition(",")[0].partition(" (")[0]
+                for claim in dict.fromkeys(found[found.study == study].claim)]  # fmt: skip
+        counted = ", ".join(f"{count} {verdict}" for verdict, count in Counter(told).most_common())
+        yield f"| [{study}](studies/{study}.md) | {question} | {counted or 'not judged yet'} |"
+
+
+def questions() -> dict[str, str]:
+    """Return the question of each shipped study, as the list of designs tells it."""
+    page = (ROOT / "designs" / "README.md").read_text()
+    return dict(re.findall(r"^\| \[`(.*?)`\].*?\| (.*) \|$", page, flags=re.MULTILINE))
+
+
+def write_studies() -> None:
+    """Write a page for each study, which Sphinx reads; they are not kept."""
+    (FOLDER / "studies").mkdir(exist_ok=True)
+    for study in questions():
+        (FOLDER / "studies" / f"{study}.md").write_text("\n".join(_study(study)))
+
+
+def _study(study: str) -> Iterator[str]:
+    design = tomllib.loads((ROOT / "designs" / f"{study}.toml").read_text())
+    yield from (f"# {study}", "", design["study"]["title"] + ".", "", questions()[study], "")
+    path = verdicts.GALLERY / "studies" / f"{study}.png"
+    for figure in list(design.get("figures", {}).values())[: path.exists()]:
+        yield from (f"![{figure['title']}](../../../{path.relative_to(ROOT)})", "", f"*{figure['title']}*", "")
+    seal = f"designs/sealed/{study}.quick.md"
+    sealed = f", [preregistration](path:../../../{seal})" if (ROOT / seal).exists() else ""
+    yield from (f"[Design](../../../designs/{study}.toml){sealed}. Run it with `make study STUDY={study}`.", "")
+    yield from ("## Claims", "", *claims_table(study))
+    yield from _formulas(design["claims"])
+    yield from ("## Aim", "", " ".join(design["study"]["aim"].split()), "")
+
+
+def claims_table(study: str) -> Iterator[str]:
+    """Yield the claims of a study with their verdicts."""
+    found = verdicts.read()
+    lines = [line for name in _claims() if name.partition("/")[0] == study and (line := _line(name, found))]
+    yield from (_PAGES.get_template("claims.html").render(lines=lines) if lines else "No verdicts are stored yet.", "")
+
+
+def _formulas(claims: dict[str, Any]) -> Iterator[str]:
+    """Where the formulas stand whose values claims state."""
+    named = {claim["value"]["kind"]: None for claim in claims.values() if isinstance(claim.get("value"), dict)}
+    if named:
+        told = ", ".join(f"`{name}` {{eq}}`{EQUATIONS[name]}`" for name in named)
+        yield from (f"Formulas that claims use: {told}.", "")
+
+
+def sources() -> list[dict[str, Any]]:
+    """Return the papers whose abstracts are put to the test: title, arxiv and sentences of each."""
+    return list(tomllib.loads((FOLDER / "abstracts.toml").read_text())["paper"])
+
+
+def claims_of(sentence: dict[str, Any]) -> list[str]:
+    """Return the claims, STUDY/CLAIM, that put a sentence to the test: those that it names, and all of an origin."""
+    named = sentence.get("claims", [])
+    return [*(name for name in named if "/" in name), *(name for name, origin in origins().items() if origin in named)]
+
+
+def origins() -> dict[str, str]:
+    """Return the origins of the claims of all designs, by STUDY/CLAIM."""
+    return {name: claim.get("origin", "unstated") for name, claim in _claims().items()}
+
+
+@functools.cache
+def _claims() -> dict[str, dict[str, Any]]:
+    """Claims of all designs as they are stated in their quick profile, by STUDY/CLAIM."""
+    designs = {path.stem: load_design(path) for path in sorted((ROOT / "designs").glob("*.toml"))}
+    return {
+        f"{study}/{name}": claim.model_dump()
+        for study, design in designs.items()
+        for name, claim in design.claims.items()
+    }
