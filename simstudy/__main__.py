@@ -5,13 +5,13 @@ Their own imports take seconds.
 
 from __future__ import annotations
 
+import os
 import sys
 
-if __name__ == "__main__" and not sys.flags.safe_path:
-    del sys.path[0]  # the current folder, where Python looks for each module first without -P
+if __name__ == "__main__" and sys.path[0] == os.getcwd():
+    del sys.path[0]  # where Python looks for each module first without -P
 
 import contextlib
-import os
 import signal
 import threading
 from collections.abc import Sequence

@@ -136,23 +136,37 @@ def _write_results(
     told: dict[int, Any],
 ) -> None:  # fmt: skip
     """Join theory, judge the claims, and write down what was found and by what."""
+    results, details = _judged(ledger, design, lambda predicted: tell(ledger, predicted), device, told)
+    machine = provenance(device, [planned.cell for planned in design.cells])
+    record |= {name: machine[name] for name in ("device", "processor", "system")}
+    results.attrs["run"] = json.dumps(record)
+    store.write_dataset(DETAILS_FILE, details)
+    store.write_dataset(RESULTS_FILE, results)
+    file = None if design.path is None else str(design.path.absolute())
+    store.write_json(PROVENANCE_FILE, {**results.attrs, **machine, "run": record, "design_file": file})
+
+
+def _judged(
+    ledger: Ledger, design: Design, tell: Callable[[int], None], device: str, told: dict[int, Any]
+) -> tuple[xr.Dataset, xr.Dataset]:
+    """Return results and details of a study of which all is simulated."""
     # Imported here: with the theory they take a second, which a command that only looks need not wait for.
     from simstudy.verdicts.assemble import assemble
     from simstudy.verdicts.judge import judge
 
-    accounts = ledger.accounts
     # Matrices of theory are small: threads of the numerical library would wait for one another.
     with threadpool_limits(1):
-        joined, details = assemble(design, accounts, lambda predicted: tell(ledger, predicted), device, told)
-        verdicts, pairs = judge(design, accounts, told)
-    results = xr.merge([joined, verdicts], combine_attrs="override")
-    machine = provenance(device, [planned.cell for planned in design.cells])
-    record |= {name: machine[name] for name in ("device", "processor", "system")}
-    results.attrs["run"] = json.dumps(record)
-    store.write_dataset(DETAILS_FILE, xr.merge([details, pairs], combine_attrs="override"))
-    store.write_dataset(RESULTS_FILE, results)
-    file = None if design.path is None else str(design.path.absolute())
-    store.write_json(PROVENANCE_FILE, {**results.attrs, **machine, "run": record, "design_file": file})
+        joined, details = assemble(design, ledger.accounts, tell, device, told)
+        verdicts, pairs = judge(design, ledger.accounts, told)
+    whole, inside = (xr.merge(each, combine_attrs="override") for each in ([joined, verdicts], [details, pairs]))
+    return whole, inside
+
+
+def judged_again(design: Design, store: Store) -> tuple[xr.Dataset, xr.Dataset] | None:
+    """Return results and details as the stored batches give them, all but how they ran; None if batches are missing."""
+    told: dict[int, Any] = {}
+    ledger = open_ledger(design, store, told=told)
+    return None if ledger.first_tasks() else _judged(ledger, design, lambda _: None, "cpu", told)
 
 
 def run_share(

@@ -58,9 +58,9 @@ class Bench:
         return self.target(name)
 
     def start_over(self, target: Target, *arguments: object) -> Fork:
-        """Start a command that has to make results and report again, as nothing says what they were made of."""
-        for record in target.folder.glob(".re*.json"):
-            record.unlink()
+        """Start a command that has to make results and report again, as some of them is gone."""
+        for name in ("provenance.json", "report.html"):
+            (target.folder / name).unlink(missing_ok=True)
         return self.forks.start(*arguments)
 
     def end(self, target: Target) -> None:

@@ -111,10 +111,12 @@ def verify(
     manifest: Annotated[bool, typer.Option("--manifest", help="Print the digest of each file, and stop.")] = False,
     trust: TrustOption = None,
 ) -> None:
-    """Compute a random share of the stored batches again, and compare bit by bit; exit code 4 if any differs.
+    """Compute a random share of the stored batches again, and judge all again; exit code 4 if anything differs.
 
-    Damaged batches differ. What --manifest prints can be signed, and sha256sum --check compares it.
+    Batches are compared bit by bit, and results, tables and page with what the stored batches give. Damaged batches
+    differ. What --manifest prints can be signed, and sha256sum --check compares it.
     """
+    from simstudy.commands.judging import altered
     from simstudy.execution.confirmations import left_out
     from simstudy.execution.store import Store
     from simstudy.execution.verify import manifest as manifest_of
@@ -125,6 +127,11 @@ def verify(
         say(*manifest_of(folder))
         return
     found = compute_again(folder, share, seed, track=track, trust=trust or ())
-    missing = left_out(Store(folder))
-    say(*found.lines, *(f"different {name}: a confirmation before it is missing or changed" for name in missing))
-    raise typer.Exit(EXIT_DIFFERENT if found.different or found.damaged or missing else 0)
+    wrong = [f"{name}: a confirmation before it is missing or changed" for name in left_out(Store(folder))]
+    if found.foreign:
+        say(*found.lines, "skipped   results and report: they rest on batches of another engine")
+    else:
+        wrong += altered(Store(folder), trust or ())
+        say(*found.lines)
+    say(*(f"different {each}" for each in wrong))
+    raise typer.Exit(EXIT_DIFFERENT if found.different or found.damaged or wrong else 0)

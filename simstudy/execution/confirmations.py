@@ -39,7 +39,7 @@ def begin(design: Design, seal: Seal, output: Path) -> Store:
     if design.confirmation is None:
         raise ValueError("a pilot is no confirmation")
     store = store_of(design, output)
-    if _begun(store) is None:
+    if begun_in(store) is None:
         earlier = [
             each for each, _ in confirmations(store_of(design.model_copy(update={"confirmation": None}), output))
         ]
@@ -56,7 +56,7 @@ def confirmations(pilot: Store) -> Iterator[tuple[Begun, Store]]:
     """Yield all confirmations of a study that were begun, oldest first."""
     folder = pilot.files.at(CONFIRMED)
     stores = [Store(folder.at(name)) for name in folder.names()]
-    found = [(begun, store) for store in stores if (begun := _begun(store)) is not None]
+    found = [(begun, store) for store in stores if (begun := begun_in(store)) is not None]
     yield from sorted(found, key=lambda each: (each[0].started, each[0].name))
 
 
@@ -67,7 +67,8 @@ def left_out(pilot: Store) -> list[str]:
     return [store.folder.name for begun, store in found if begun.before not in known]
 
 
-def _begun(store: Store) -> Begun | None:
+def begun_in(store: Store) -> Begun | None:
+    """Return the confirmation that was begun in a folder, None if none was."""
     try:
         begun = Begun.model_validate(store.read_json(RECORD))
     except ValidationError:

@@ -29,7 +29,7 @@ _HELD = ("", "figures", ASIDE, "logs", "replays", "batches")
 """Folders in which links are looked for before anything is computed."""
 _OURS = re.compile(
     r"(results|details|heads)\.nc|report\.html|(verdicts|comparisons|cells)\.csv|(provenance|share|confirmation)\.json"
-    r"|\.(lock|(owner|status|results|report)\.json)|batches(/[0-9a-f]{20})?|figures(/.*)?|\.partial(/.*)?"
+    r"|\.(lock|(owner|status)\.json)|batches(/[0-9a-f]{20})?|figures(/.*)?|\.partial(/.*)?"
     r"|logs(/.*\.sh)?|replays(/.*\.nc)?|confirmed|shares"
 )
 """Names that the program makes."""

@@ -1,8 +1,9 @@
 """What was made of what: files that need not be made again as long as they, and all that decides them, are the same.
 
-A record beside the files of a study states the digest of everything that went into them (sources of the whole package,
-versions of libraries, the machine, the design, stored batches) and that of each file.  If any of these differs, was
-damaged, or cannot be read, the record says nothing, and the files are made anew.
+A record states the digest of everything that went into the files of a study (sources of the whole package, versions of
+libraries, the machine, the design, stored batches) and that of each file.  If any of these differs, was damaged, or
+cannot be read, the record says nothing, and the files are made anew.  Records lie in the user's cache, not beside the
+files: whoever forges results in a folder cannot say that they were made here.
 """
 
 from __future__ import annotations
@@ -57,11 +58,12 @@ def is_made(store: Store, name: str, origin: str, batches: Callable[[], str] = s
 
     That of batches is asked for last: to read them may take a second.
     """
-    told = store.read_json(_record(name))
-    files = told.get("files")
-    if told.get("origin") != origin or not isinstance(files, dict):
+    folder = _records()
+    content = folder.read(_key(store, name, origin)) if folder else None
+    if content is None:
         return False
-    return all(_stands(store, file, digest) for file, digest in files.items()) and told.get("batches") == batches()
+    told, files = json.loads(content)
+    return all(_stands(store, file, digest) for file, digest in files.items()) and told == batches()
 
 
 def _stands(store: Store, file: str, digest: str) -> bool:
@@ -72,9 +74,21 @@ def _stands(store: Store, file: str, digest: str) -> bool:
 
 
 def note_made(store: Store, name: str, origin: str, files: Iterable[str], batches: str = "") -> None:
-    """Write down of what these files of a study have just been made."""
-    digests = {file: _digest(store.files.read(file, MAX_RESULTS_BYTES)) for file in files}
-    store.write_json(_record(name), {"origin": origin, "batches": batches, "files": digests})
+    """Keep of what these files of a study have just been made."""
+    if folder := _records():
+        digests = {file: _digest(store.files.read(file, MAX_RESULTS_BYTES)) for file in files}
+        folder.write(_key(store, name, origin), json.dumps([batches, digests]).encode())
+
+
+def _records() -> Any:
+    # Imported here: the rest of that room compiles.
+    from simstudy.kernels.sealed import kept
+
+    return kept("made", lambda: _package()[:32])
+
+
+def _key(store: Store, name: str, origin: str) -> bytes:
+    return f"{name} {origin} {store.folder.absolute()}".encode()
 
 
 def digest_of(dataset: xr.Dataset) -> str:
@@ -85,10 +99,6 @@ def digest_of(dataset: xr.Dataset) -> str:
         values = variable.values.tolist() if variable.dtype.hasobject else variable.values.tobytes()
         digest.update(repr((name, variable.dims, variable.dtype, variable.attrs, values)).encode())
     return digest.hexdigest()
-
-
-def _record(name: str) -> str:
-    return f".{name}.json"
 
 
 def _digest(content: bytes) -> str:

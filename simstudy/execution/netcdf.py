@@ -53,16 +53,20 @@ def read_results(path: Path) -> xr.Dataset:
 
 def read_dataset(folder: Folder, name: str) -> xr.Dataset:
     """Load the data set of this name; raises as `read_results` does."""
+    path = folder.path / name
+    try:
+        return dataset_of(folder.read(name, MAX_RESULTS_BYTES), path)
+    except Missing:
+        raise Missing(printable(f"{path}: no results can be read (no such file); run the study first")) from None
+
+
+def dataset_of(content: bytes, path: Path) -> xr.Dataset:
+    """Return the data set that the sealed bytes of a file at this path hold; raises as `read_results` does."""
     # Imported here, as above.
     import netCDF4
     import xarray as xr
     from xarray.backends import NetCDF4DataStore
 
-    path = folder.path / name
-    try:
-        content = folder.read(name, MAX_RESULTS_BYTES)
-    except Missing:
-        raise Missing(printable(f"{path}: no results can be read (no such file); run the study first")) from None
     damaged = UserError(f"{path}: damaged, or not the results of a study; run the study again")
     if not is_sealed(content):
         raise damaged

@@ -93,6 +93,15 @@ def write_report(results: xr.Dataset, design: Design, store: Store) -> Path:
     origin = origin_of(design, "cpu", digest_of(results), confirmed)
     if is_made(store, "report", origin):
         return store.folder / PAGE
+    files = report_files(results, design, confirmed)
+    for name, content in files.items():
+        store.write_bytes(name, content)
+    note_made(store, "report", origin, files)
+    return store.folder / PAGE
+
+
+def report_files(results: xr.Dataset, design: Design, confirmed: Sequence[Confirmed]) -> dict[str, bytes]:
+    """Return the files of a report by name."""
     lines = verdict_lines(results, confirmed)
     drawn = drawings.figure_files(drawings.Shown(results, design, lines))
     files = {f"figures/{name}.{suffix}": file for name, each in drawn.items() for suffix, file in each.items()}
@@ -105,11 +114,7 @@ def write_report(results: xr.Dataset, design: Design, store: Store) -> Path:
         "comparisons.csv": csv_of(comparison_frame(results)),
         PAGE: render(results, design, pictures, confirmed),
     }
-    files |= {name: text.encode() for name, text in texts.items()}
-    for name, content in files.items():
-        store.write_bytes(name, content)
-    note_made(store, "report", origin, files)
-    return store.folder / PAGE
+    return files | {name: text.encode() for name, text in texts.items()}
 
 
 def require_same_design(results: xr.Dataset, design: Design, store: Store) -> None:

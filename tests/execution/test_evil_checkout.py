@@ -25,7 +25,7 @@ from simstudy.execution.store import Store, store_of
 
 FILES = (
     "results.nc", "details.nc", "report.html", "verdicts.csv", "comparisons.csv", "cells.csv", "provenance.json",
-    ".lock", ".owner.json", ".status.json", ".results.json", ".report.json", "figures/a.png", "replays/a.nc",
+    ".lock", ".owner.json", ".status.json", "figures/a.png", "replays/a.nc",
     "share.json", "confirmation.json", "logs/array.sh",
 )  # fmt: skip
 FOLDERS = ("figures", ".partial", "logs", "replays", "batches", "confirmed", "shares")
@@ -98,7 +98,7 @@ def test_link_or_pipe_among_batches__is_one_line_for_every_command(name, kind, h
     identity = Store(study).stored_cells()[0]
     (study / "batches" / identity / name).unlink()
     KINDS[kind](study / "batches" / identity / name, home)
-    (study / ".results.json").unlink()
+    (study / "results.nc").unlink()
     path, before = write_design(tmp_path), contents(home)
     for command in (["run", path, "--executor", "serial"], ["plan", path], ["verify", study]):
         given = [*command, *([] if command[0] == "verify" else ["--output", tmp_path / "out"])]

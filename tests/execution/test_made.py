@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import numpy as np
 import pytest
 from builders import DESIGN, edited, write_design
@@ -13,6 +11,7 @@ from simstudy import study
 from simstudy.design.load import load_design
 from simstudy.execution import made
 from simstudy.execution.ledger import Ledger
+from simstudy.execution.netcdf import read_results
 from simstudy.execution.store import store_of
 from simstudy.report import drawings, page
 
@@ -21,6 +20,7 @@ from simstudy.report import drawings, page
 def again(tiny, tmp_path, monkeypatch):
     """A function that runs a finished study again and says whether any of it was looked at or judged."""
     tiny.copied(tmp_path)
+    study.run(tiny.design, output=tmp_path, executor="serial")
     looks = []
     original = study.simulate
     monkeypatch.setattr(study, "simulate", lambda *given: (looks.append(given), original(*given)))
@@ -43,7 +43,10 @@ def test_results__are_read_where_everything_stands(again, folder, tiny):
     seen: list[Ledger] = []
     assert not again()
     read = study.run(tiny.design, output=folder.parents[1], executor="serial", observer=lambda *it: seen.append(it[0]))
-    assert read.identical(tiny.results) and (folder / "results.nc").read_bytes() == before
+    assert (
+        read.assign_attrs(run="").identical(tiny.results.assign_attrs(run=""))
+        and (folder / "results.nc").read_bytes() == before
+    )
     told = [(a.done, a.finished, a.reached, a.shortfall) for a in seen[-1].accounts]
     looked = Ledger(tiny.design, store_of(tiny.design, folder.parents[1]))
     looked.first_tasks()
@@ -75,13 +78,26 @@ def test_results__are_made_again_of_another_code_design_or_library(again, folder
     assert again(load_design(write_design(tmp_path, edited(DESIGN, "mse = 0.05", "mse = 0.051"))))
 
 
-def test_record_of_another_study__says_nothing(again, folder):
-    record = json.loads((folder / ".results.json").read_text())
-    for change in ({"origin": "0" * 64}, {"batches": ""}, {"files": {"results.nc": "0" * 64}}, {"files": None}):
-        (folder / ".results.json").write_text(json.dumps(record | change))
-        assert again(), change
-    (folder / ".results.json").write_bytes(b"\xff{")
-    assert again()
+def test_record_that_is_not_kept_or_of_another_place__says_nothing(again, folder, tmp_path, monkeypatch, tiny):
+    assert not again()
+    with monkeypatch.context() as patch:
+        patch.setenv("SIMSTUDY_CACHE", "off")
+        assert again()
+    assert again() and not again()
+    folder.parent.rename(tmp_path / "elsewhere")
+    (tmp_path / "out").mkdir()
+    (tmp_path / "elsewhere").rename(tmp_path / "out" / "tiny")
+    looked = []
+    study.run(tiny.design, output=tmp_path / "out", executor="serial", observer=lambda *it: looked.append(it))
+    assert len(looked) > 1  # as whoever copied it here may have forged it
+
+
+def test_forged_results__are_judged_again_from_the_batches(again, folder, tiny):
+    """Sealed again, as whoever forges numbers would."""
+    forged = tiny.results.copy(deep=True)
+    forged["verdict"] = forged.verdict.copy(data=["supported"])
+    store_of(tiny.design, folder.parents[1]).write_dataset("results.nc", forged)
+    assert again() and read_results(folder / "results.nc").verdict.item() == tiny.results.verdict.item() != "supported"
 
 
 def test_report__is_drawn_again_only_for_other_results(tiny, tmp_path, monkeypatch):

@@ -231,6 +231,33 @@ def test_batches_of_another_engine__are_said_to_be(store, monkeypatch, tmp_path)
         verify(tmp_path / "nothing")
 
 
+def test_verify__judges_again_and_names_what_differs(tiny, tmp_path, in_process):
+    study = tiny.copied(tmp_path / "out") / "tiny" / "quick"
+    assert in_process("report", write_design(tmp_path), "--output", tmp_path / "out").returncode == 0
+
+    def wrong() -> list[str]:
+        found = in_process("verify", study)
+        lines = [line.removeprefix("different ") for line in found.stdout.splitlines() if line.startswith("different ")]
+        assert found.returncode == (4 if lines else 0), (found.stdout, found.stderr)
+        return lines
+
+    assert wrong() == []
+    sound = {name: (study / name).read_bytes() for name in ("results.nc", "verdicts.csv", "cells.csv", "report.html")}
+    for name in ("verdicts.csv", "cells.csv", "report.html"):
+        (study / name).write_bytes(sound[name].replace(b"inconclusive", b"supported") + b" ")
+        assert wrong() == [name]
+        (study / name).write_bytes(sound[name])
+    forged = tiny.results.copy(deep=True)
+    forged["verdict"] = forged.verdict.copy(data=["supported"])
+    Store(study).write_dataset("results.nc", forged)
+    assert wrong() == ["results.nc: verdict"]
+    (study / "results.nc").write_bytes(sound["results.nc"][:-1])
+    assert len(wrong()) == 1
+    (study / "results.nc").write_bytes(sound["results.nc"])
+    flip(study / "batches" / Store(study).stored_cells()[0] / "0000000.batch")
+    assert "results.nc: batches that it rests on are damaged or missing" in wrong()
+
+
 @pytest.mark.parametrize("share", [0.0, -1.0, 1.5, float("nan")])
 def test_share_that_is_none__is_refused(share, store):
     with pytest.raises(UserError, match="above 0 and at most 1"):

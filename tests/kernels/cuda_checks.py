@@ -294,7 +294,7 @@ def test_executor__computes_on_the_device_under_names_of_its_own(tmp_path, monke
         dask.config.refresh()
     path, seen = write_design(tmp_path, f"{ONE_BATCH}[profiles.quick]\n"), []
     for executor in ("cuda", "cuda", "serial"):
-        (tmp_path / "tiny" / "quick" / ".results.json").unlink(missing_ok=True)  # or results that stand would be read
+        (tmp_path / "tiny" / "quick" / "provenance.json").unlink(missing_ok=True)  # or results that stand would be read
         run(path, output=tmp_path, executor=executor)
         seen.append(json.loads((tmp_path / "tiny" / "quick" / "provenance.json").read_text()))
     assert [each["run"]["batches_computed"] for each in seen] == [1, 0, 1]

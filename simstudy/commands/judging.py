@@ -1,0 +1,91 @@
+"""Whether results and report of a study are what its stored batches give: they are judged again and compared."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import xarray as xr
+
+from simstudy.design.confirmation import confirmatory
+from simstudy.design.document import Design
+from simstudy.design.load import load_design
+from simstudy.errors import UserError
+from simstudy.execution.batch_files import sealed
+from simstudy.execution.confirmations import begun_in
+from simstudy.execution.folder import Missing
+from simstudy.execution.netcdf import MAX_RESULTS_BYTES, dataset_of, netcdf
+from simstudy.execution.store import DETAILS_FILE, Store
+from simstudy.report.confirmed import confirmed_of
+from simstudy.report.page import report_files
+from simstudy.results import open_results
+from simstudy.study import PROVENANCE_FILE, RESULTS_FILE, judged_again
+
+_OF_THE_RUN = "run", "simstudy_version", "commit", "libraries"
+"""Attributes that tell of the run and the installation, which no batch gives."""
+MAX_NAMED = 4
+
+
+def altered(store: Store, trust: Iterable[Path] = ()) -> Iterator[str]:
+    """Yield which files of results and report are not what the stored batches give, and what of them.
+
+    Raises
+    ------
+    UserError
+        If the design that the results state cannot be read.
+    """
+    if not store.files.exists(RESULTS_FILE):
+        return
+    try:
+        results = open_results(store.folder)
+    except UserError as error:
+        yield str(error)
+        return
+    design = _design_of(results, store, trust)
+    judged = judged_again(design, store)
+    if judged is None:
+        yield f"{RESULTS_FILE}: batches that it rests on are damaged or missing"
+        return
+    for name, again in zip((RESULTS_FILE, DETAILS_FILE), judged, strict=True):
+        yield from _different(name, again, store)
+    of_run = {name: results.attrs[name] for name in _OF_THE_RUN}
+    again = _as_stored(judged[0].assign_attrs(of_run), store)
+    for name, content in report_files(again, design, confirmed_of(design, store)).items():
+        try:
+            if store.files.read(name, MAX_RESULTS_BYTES) != content:
+                yield name
+        except Missing:  # a run in Python writes no report
+            continue
+
+
+def _different(name: str, again: xr.Dataset, store: Store) -> Iterator[str]:
+    """Yield the name of a data set, with some of what differs."""
+    stored, again = store.read_dataset(name), _as_stored(again, store)
+    wrong = sorted(
+        str(each) for each in stored.variables.keys() | again.variables.keys()
+        if each not in stored.variables or each not in again.variables
+        or not stored.variables[each].identical(again.variables[each])
+    )  # fmt: skip
+    attributes = (stored.attrs.keys() | again.attrs.keys()) - {*_OF_THE_RUN}
+    wrong += sorted(each for each in attributes if stored.attrs.get(each) != again.attrs.get(each))
+    if wrong:
+        more = f" and {len(wrong) - MAX_NAMED} more" if len(wrong) > MAX_NAMED else ""
+        yield f"{name}: {', '.join(wrong[:MAX_NAMED])}{more}"
+
+
+def _as_stored(dataset: xr.Dataset, store: Store) -> xr.Dataset:
+    """Return a data set as it would be read."""
+    return dataset_of(sealed(netcdf(dataset)), store.folder / RESULTS_FILE)
+
+
+def _design_of(results: xr.Dataset, store: Store, trust: Iterable[Path]) -> Design:
+    """Return the design that results state, from its file as long as that is unchanged."""
+    told, text, profile = store.read_json(PROVENANCE_FILE), results.attrs["design"], results.attrs["profile"]
+    file = Path(str(told["design_file"])) if told.get("design_file") else None
+    design = load_design(file, profile, trust) if file and file.is_file() else None
+    if design is None or design.text != text:
+        design = load_design(tomllib.loads(text), profile, trust)
+        design = design.model_copy(update={"text": text, "path": file})
+    begun = begun_in(store)
+    return confirmatory(design, begun) if begun else design
