@@ -55,7 +55,7 @@ def open_results(path: str | Path) -> xr.Dataset:
     """
     path = Path(path)
     path = path / "results.nc" if path.is_dir() else path
-    results = _with_later_settings(_with_later_measures(read_results(path)))
+    results = _with_later_verdicts(_with_later_settings(_with_later_measures(read_results(path))))
     require_layout(results, path)
     return results
 
@@ -162,6 +162,13 @@ def _with_later_measures(results: xr.Dataset) -> xr.Dataset:
     later = [name for family in families if family not in known for name in family]
     shapes = {name: tuple(results.sizes[dimension] for dimension in VARIABLES[name].dims) for name in later}
     return results.assign({name: (VARIABLES[name].dims, np.full(shapes[name], np.nan)) for name in later})
+
+
+def _with_later_verdicts(results: xr.Dataset) -> xr.Dataset:
+    """Return results in which theory names no comparison, if they are older than that it may."""
+    if "claim" not in results.sizes or "standing_statistic" in results:
+        return results
+    return results.assign(standing_statistic=("claim", np.full(results.sizes["claim"], "", object)))
 
 
 def _with_later_settings(results: xr.Dataset) -> xr.Dataset:

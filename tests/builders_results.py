@@ -180,6 +180,7 @@ def build_verdicts(design: Design) -> xr.Dataset:
             "statement": [claim.statement for claim in design.claims.values()],
             "origin": [claim.origin for claim in design.claims.values()],
             "statistic": statistics,
+            "standing_statistic": [""] * n_claims,
             "no_verdict_because": ["" if i % 3 < 2 else "too few blocks" for i in range(n_claims)],
             "verdict_estimate": estimates,
             "verdict_mcse": errors,

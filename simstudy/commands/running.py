@@ -59,7 +59,7 @@ def run(
 
 def run_and_report(loaded: Design, output: Path, quiet: bool = False, **how: Any) -> int:
     """Run a study as `simstudy.run` is told to, show its verdicts or else measures, and return the exit code."""
-    from simstudy.report.confirmed import confirmed_of
+    from simstudy.report.confirmed import confirmed_of, standing_in
     from simstudy.report.progress import ProgressDisplay, missed_lines, open_lines
     from simstudy.report.tables import count_confirmed, count_verdicts, measure_table, verdict_lines, verdict_table
     from simstudy.report.terminal import counted, say, show_table, warn
@@ -70,10 +70,10 @@ def run_and_report(loaded: Design, output: Path, quiet: bool = False, **how: Any
         warn(*loaded.notes)
     with ProgressDisplay(quiet) as display:
         results = run_study(loaded, output=output, observer=display, **how)
-    lines = verdict_lines(results, confirmed_of(loaded, store))
+    lines = verdict_lines(results, confirmed_of(loaded, store), standing_in(loaded, store))
     total, n_failed = int(results.n_replicates.values.sum()), int(results.n_failed.values.sum())
     if not quiet:
-        show_table(verdict_table(results) if lines else measure_table(results, loaded))
+        show_table(verdict_table(lines) if lines else measure_table(results, loaded))
         if lines:
             kind = "a confirmation" if loaded.confirmation else f"a pilot; {count_confirmed(lines)}"
             say(count_verdicts(lines), kind)

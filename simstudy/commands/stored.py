@@ -33,9 +33,9 @@ def report(
     """
     from simstudy.design.shipped import known_designs
     from simstudy.report.all_studies import gather
-    from simstudy.report.confirmed import runs_of
+    from simstudy.report.confirmed import runs_of, standing_in
     from simstudy.report.page import write_report
-    from simstudy.report.tables import verdict_table
+    from simstudy.report.tables import verdict_lines, verdict_table
     from simstudy.report.terminal import say, show_table
     from simstudy.results import open_results
 
@@ -50,7 +50,7 @@ def report(
         # Written first: it refuses results of another design, whose verdicts must not be shown as those of this one.
         with store_for(run.design, output).locked():
             path = write_report(*run)
-        show_table(verdict_table(run.results))
+        show_table(verdict_table(verdict_lines(run.results, standing=standing_in(run.design, run.store))))
         say(f"report   {path}")
 
 

@@ -21,7 +21,8 @@ from simstudy.design.load import load_design, profiles_of
 from simstudy.errors import UserError
 from simstudy.execution.seal import digest_of, meaning
 from simstudy.execution.store import store_of
-from simstudy.report.confirmed import DIVIDED, confirmed_of, runs_of
+from simstudy.report.confirmed import DIVIDED, confirmed_of, runs_of, standing_in
+from simstudy.report.standing import Standing
 from simstudy.report.tables import verdict_lines
 from simstudy.results import open_results
 
@@ -48,16 +49,17 @@ def gathered(study: str) -> pd.DataFrame:
     runs |= {f"{each.day}, beacon {each.beacon}": pilot.folder / "confirmed" / each.folder
              for each in confirmed_of(design, pilot) if each.verdicts and not each.void}  # fmt: skip
     common = {"study": study, "design": digest_of(meaning(design))[:_DIGITS]}
-    rows = [common | {"run": run} | row for run, folder in runs.items() for row in _rows(folder)]
+    standing = standing_in(design, pilot) or None
+    rows = [common | {"run": run} | row for run, folder in runs.items() for row in _rows(folder, standing)]
     return pd.DataFrame(rows, columns=[*_KEYS, *COLUMNS])
 
 
-def _rows(folder: Path) -> Iterator[dict[str, str]]:
+def _rows(folder: Path, standing: Standing | None) -> Iterator[dict[str, str]]:
     try:
         results: xr.Dataset = open_results(folder)
     except UserError:  # nothing was computed here
         return
-    for line in verdict_lines(results):
+    for line in verdict_lines(results, standing=standing):
         yield {name: getattr(line, name) for name in COLUMNS}
 
 
@@ -72,7 +74,7 @@ def drawn(study: str) -> Path | None:
 def quoted(names: list[str], verdicts: pd.DataFrame) -> str:
     """Return a table of claims, named STUDY/CLAIM: each as confirmed, or as of the pilot."""
     lines = [
-        "| claim | verdict | decided by | estimate ± MCSE | the truth lies in | claimed |",
+        "| claim | verdict | comparison | estimate ± MCSE | the truth lies in | claimed |",
         "|---|---|---|---|---|---|",
     ]
     for study, _, claim in (name.partition("/") for name in names):

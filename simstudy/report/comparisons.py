@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import xarray as xr
 
@@ -16,7 +17,6 @@ from simstudy.report.tables import comparison_frame, p_value_text
 class ComparisonLine(NamedTuple):
     """One comparison; ``finding`` says where the truth lies with regard to what is claimed."""
 
-    claim: str
     statistic: str
     estimate: str
     claimed: str
@@ -27,15 +27,16 @@ class ComparisonLine(NamedTuple):
     picture: Picture | None
 
 
-def comparison_lines(results: xr.Dataset) -> list[ComparisonLine]:
-    """Return one line for each comparison, its parts after it; none if the design makes no claim."""
-    lines = []
-    for row in comparison_frame(results).itertuples():
+def comparison_lines(results: xr.Dataset) -> dict[str, list[ComparisonLine]]:
+    """Return, by claim, one line for each comparison, its parts after it; those of one interval claimed on one axis."""
+    rows = list(comparison_frame(results).itertuples())
+    drawn = _drawn(rows)
+    lines: dict[str, list[ComparisonLine]] = {}
+    for i, row in enumerate(rows):
         claimed, confidence = (row.claimed_lower, row.claimed_upper), (row.confidence_lower, row.confidence_upper)
         part = f"part of {row.part_of}" if row.part_of else ""
-        lines.append(
+        lines.setdefault(row.claim, []).append(
             ComparisonLine(
-                claim=row.claim,
                 statistic=row.statistic,
                 estimate=number(row.estimate) if math.isnan(row.mcse) else with_error(row.estimate, row.mcse),
                 claimed=between(*claimed),
@@ -43,10 +44,26 @@ def comparison_lines(results: xr.Dataset) -> list[ComparisonLine]:
                 p_against=p_value_text(row.p_against),
                 p_in_favour=p_value_text(row.p_in_favour),
                 finding=row.no_verdict_because or part or _finding(row.p_against, row.p_in_favour),
-                picture=picture(claimed, [Found("", row.estimate, row.mcse, confidence)]),
+                picture=drawn.get(i),
             )
         )
     return lines
+
+
+def _drawn(rows: Sequence[Any]) -> dict[int, Picture]:
+    """Pictures by the number of the row, with one mark each."""
+    axes: dict[Any, list[int]] = {}
+    for i, row in enumerate(rows):
+        axes.setdefault((row.claim, row.claimed_lower, row.claimed_upper), []).append(i)
+    found: dict[int, Picture] = {}
+    for (_, *claimed), numbers in axes.items():
+        marks = [
+            Found("", r.estimate, r.mcse, (r.confidence_lower, r.confidence_upper))
+            for r in map(rows.__getitem__, numbers)
+        ]
+        if shared := picture((claimed[0], claimed[1]), marks):
+            found |= {i: shared._replace(marks=(mark,)) for i, mark in zip(numbers, shared.marks, strict=True)}
+    return found
 
 
 def _finding(p_against: float, p_in_favour: float) -> str:

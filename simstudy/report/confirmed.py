@@ -15,6 +15,7 @@ from simstudy.errors import UserError
 from simstudy.execution.confirmations import Begun, confirmations
 from simstudy.execution.store import Store, store_of
 from simstudy.report.pictures import Found
+from simstudy.report.standing import Standing, claims_of, standing_of
 from simstudy.results import open_results
 
 NOT_CONFIRMED = "not confirmed"
@@ -55,26 +56,36 @@ def runs_of(design: Design, output: Path) -> Iterator[Run]:
             yield Run(open_results(store.folder), confirmatory(design, begun), store)
 
 
-_COLUMNS = ("verdict", "verdict_estimate", "verdict_mcse", "confidence_lower", "confidence_upper")
+def found_of(results: xr.Dataset, standing: Standing | None = None) -> dict[str, Found]:
+    """Return what results say of each claim, by its name, of the comparison that stands for it."""
+    return {
+        row["claim"]: Found(
+            row["verdict"], row["estimate"], row["mcse"], (row["confidence_lower"], row["confidence_upper"])
+        )
+        for row in claims_of(results, standing)
+    }
 
 
-def found_of(results: xr.Dataset) -> dict[str, Found]:
-    """Return what results say of each claim, by its name."""
-    if "claim" not in results:
-        return {}
-    rows = zip(*(results[name].values.tolist() for name in _COLUMNS), strict=True)
-    every = (Found(verdict, estimate, mcse, (low, high)) for verdict, estimate, mcse, low, high in rows)
-    return dict(zip(results.claim.values.tolist(), every, strict=True))
+def standing_in(design: Design, store: Store) -> dict[str, str]:
+    """Return what stands for the claims of a study in all its runs: by its pilot, or its own run if there is none."""
+    pilot = store.folder.parents[1] if design.confirmation else store.folder
+    for folder in dict.fromkeys((pilot, store.folder)):
+        try:
+            return standing_of(open_results(folder))
+        except UserError:  # nothing was computed there, or by another version
+            continue
+    return {}
 
 
 def confirmed_of(design: Design, pilot: Store) -> list[Confirmed]:
     """Return all confirmations of a study that were begun, oldest first; none of a confirmation itself."""
     if design.confirmation is not None:
         return []
-    return [_confirmed(begun, store, design) for begun, store in confirmations(pilot)]
+    standing = standing_in(design, pilot) or None
+    return [_confirmed(begun, store, design, standing) for begun, store in confirmations(pilot)]
 
 
-def _confirmed(begun: Begun, store: Store, design: Design) -> Confirmed:
+def _confirmed(begun: Begun, store: Store, design: Design, standing: Standing | None = None) -> Confirmed:
     found: dict[str, Found] = {}
     void = f"void, as {broken}" if (broken := begun.broken_by(design)) else ""
     try:
@@ -84,7 +95,7 @@ def _confirmed(begun: Begun, store: Store, design: Design) -> Confirmed:
     else:
         if (results.attrs["seal"], results.attrs["beacon"]) != (begun.seal, begun.beacon):
             void = void or "void, as its results are of another seal or beacon"
-        found = found_of(results)
+        found = found_of(results, standing)
     day = time.strftime("%Y-%m-%d", time.gmtime(begun.started))
     return Confirmed(begun.beacon, store.folder.name, day, void, {} if void else found)
 

@@ -29,7 +29,7 @@ from simstudy.report import drawings
 from simstudy.report.answer import groups, headline, said_of, standing_of
 from simstudy.report.campaign import Campaign
 from simstudy.report.comparisons import comparison_lines
-from simstudy.report.confirmed import Confirmed, confirmed_of
+from simstudy.report.confirmed import Confirmed, confirmed_of, standing_in
 from simstudy.report.explorer import explored
 from simstudy.report.formulas import formulas_of
 from simstudy.report.labels import (
@@ -44,6 +44,7 @@ from simstudy.report.labels import (
     setting_name,
     with_error,
 )
+from simstudy.report.standing import Standing
 from simstudy.report.tables import (
     cell_frame,
     comparison_frame,
@@ -61,6 +62,8 @@ MAX_REASONS = 3
 """Reasons why a theory does not apply that are listed for one grid; they may differ in every cell."""
 MAX_ROWS = 1000
 """Cells of one grid listed in the page: a browser is slow with more, and `cells.csv` has them all."""
+MAX_COMPARED = 200
+"""Comparisons of one claim listed in the page."""
 
 
 def write_report(results: xr.Dataset, design: Design, store: Store) -> Path:
@@ -90,19 +93,22 @@ def write_report(results: xr.Dataset, design: Design, store: Store) -> Path:
     """
     require_same_design(results, design, store)
     confirmed = confirmed_of(design, store)
-    origin = origin_of(design, "cpu", digest_of(results), confirmed)
+    standing = standing_in(design, store)
+    origin = origin_of(design, "cpu", digest_of(results), confirmed, standing)
     if is_made(store, "report", origin):
         return store.folder / PAGE
-    files = report_files(results, design, confirmed)
+    files = report_files(results, design, confirmed, standing)
     for name, content in files.items():
         store.write_bytes(name, content)
     note_made(store, "report", origin, files)
     return store.folder / PAGE
 
 
-def report_files(results: xr.Dataset, design: Design, confirmed: Sequence[Confirmed]) -> dict[str, bytes]:
+def report_files(
+    results: xr.Dataset, design: Design, confirmed: Sequence[Confirmed] = (), standing: Standing | None = None
+) -> dict[str, bytes]:
     """Return the files of a report by name."""
-    lines = verdict_lines(results, confirmed)
+    lines = verdict_lines(results, confirmed, standing)
     drawn = drawings.figure_files(drawings.Shown(results, design, lines))
     files = {f"figures/{name}.{suffix}": file for name, each in drawn.items() for suffix, file in each.items()}
     pictures = {name: each["png"] for name, each in drawn.items() if each}
@@ -112,7 +118,7 @@ def report_files(results: xr.Dataset, design: Design, confirmed: Sequence[Confir
         "cells.csv": csv_of(cell_frame(results)),
         "verdicts.csv": csv_of(verdict_frame(results, confirmed)),
         "comparisons.csv": csv_of(comparison_frame(results)),
-        PAGE: render(results, design, pictures, confirmed),
+        PAGE: render(results, design, pictures, confirmed, standing),
     }
     return files | {name: text.encode() for name, text in texts.items()}
 
@@ -146,14 +152,18 @@ def _names(results: xr.Dataset, coordinate: str) -> list[str]:
     return list(map(str, results[coordinate].values.tolist())) if coordinate in results.coords else []
 
 
-def render(results: xr.Dataset, design: Design, pictures: dict[str, bytes], confirmed: Sequence[Confirmed] = ()) -> str:
+def render(
+    results: xr.Dataset, design: Design, pictures: dict[str, bytes], confirmed: Sequence[Confirmed] = (),
+    standing: Standing | None = None,
+) -> str:  # fmt: skip
     """Return the page of a study as HTML; ``pictures`` are its figures as PNG files, by name."""
-    study = describe(results, design, pictures, confirmed)
+    study = describe(results, design, pictures, confirmed, standing)
     study |= {"comparisons": comparison_lines(results), "provenance": _provenance(results)}
     study["grids"] = [_grid(results, design, name) for name in design.factors]
     return template("report.html").render(
-        study=study, explored=explored(results, design), error_rate=LEVEL, max_rows=MAX_ROWS
-    )
+        study=study, explored=explored(results, design), error_rate=LEVEL, max_rows=MAX_ROWS,
+        max_compared=MAX_COMPARED,
+    )  # fmt: skip
 
 
 def render_studies(studies: list[dict[str, Any]], profile: str, campaign: Campaign) -> str:
@@ -193,10 +203,11 @@ def _digest(text: str) -> str:
 
 
 def describe(
-    results: xr.Dataset, design: Design, pictures: dict[str, bytes], confirmed: Sequence[Confirmed] = ()
-) -> dict[str, Any]:
+    results: xr.Dataset, design: Design, pictures: dict[str, bytes], confirmed: Sequence[Confirmed] = (),
+    standing: Standing | None = None,
+) -> dict[str, Any]:  # fmt: skip
     """Return what any page says about a study, with the pictures given of its figures."""
-    lines = verdict_lines(results, confirmed)
+    lines = verdict_lines(results, confirmed, standing)
     return {
         "name": design.study.name,
         "title": design.study.title,

@@ -22,6 +22,7 @@ from simstudy.design.settings.systems import NAMES
 from simstudy.report.confirmed import NOT_CONFIRMED, Confirmed, history_of, verdict_of
 from simstudy.report.labels import between, given_draws, measure_name, number, with_error
 from simstudy.report.pictures import Found, Picture, picture
+from simstudy.report.standing import Standing, claims_of
 from simstudy.report.terminal import counted, entry
 
 VERDICT_COLOURS = {"supported": "green", "contradicted": "cyan", "inconclusive": "yellow"}
@@ -37,7 +38,8 @@ class VerdictLine(NamedTuple):
 
     ``verdict`` is that of the results, ``confirmed`` that of the confirmations.
 
-    ``estimate``, ``claimed`` and ``confidence`` are those of the comparison that decides; ``runs`` are this one and all
+    ``statistic``, ``estimate``, ``claimed`` and ``confidence`` are those of the comparison that stands for the claim in
+    all runs; ``decided_by`` is the one that decides this run, if it is another.  ``runs`` are this one and all
     confirmations, each with its name and estimate, and ``picture`` shows them.
     """
 
@@ -48,6 +50,7 @@ class VerdictLine(NamedTuple):
     declared: str
     confirmed: str
     statistic: str
+    decided_by: str
     estimate: str
     draws: str
     reason: str
@@ -71,21 +74,22 @@ class VerdictLine(NamedTuple):
         return "expected" if {self.verdict, self.confirmed} <= {self.declared, NOT_CONFIRMED} else "unexpected"
 
 
-def verdict_lines(results: xr.Dataset, confirmed: Sequence[Confirmed] = ()) -> list[VerdictLine]:
-    """Return one line for each claim, in the order of the design; none if the design makes no claim."""
+def verdict_lines(
+    results: xr.Dataset, confirmed: Sequence[Confirmed] = (), standing: Standing | None = None
+) -> list[VerdictLine]:
+    """Return one line for each claim, in the order of the design; none if the design makes no claim.
+
+    Each shows the comparison that stands for the claim, by default the one that theory names or that decides this run.
+    """
     own = "confirmed" if results.attrs.get("seal") else "pilot"
-    # By columns: to take one claim of a data set copies its hundred variables.
-    of_claims = [str(name) for name, variable in results.variables.items() if variable.dims == ("claim",)]
-    rows = zip(*(results.variables[name].values.tolist() for name in of_claims), strict=True)
-    return [_line(dict(zip(of_claims, row, strict=True)), own, confirmed) for row in rows]
+    return [_line(row, own, confirmed) for row in claims_of(results, standing)]
 
 
 def _line(claim: dict[str, Any], own: str, confirmed: Sequence[Confirmed]) -> VerdictLine:
     name = claim["claim"]
-    estimate, mcse = claim["verdict_estimate"], claim["verdict_mcse"]
     claimed = claim["claimed_lower"], claim["claimed_upper"]
     confidence = claim["confidence_lower"], claim["confidence_upper"]
-    found = [(own, Found(claim["verdict"], estimate, mcse, confidence))]
+    found = [(own, Found(claim["verdict"], claim["estimate"], claim["mcse"], confidence))]
     found += [(f"confirmed {each.folder}", each.found[name]) for each in confirmed if name in each.found]
     return VerdictLine(
         claim=name,
@@ -95,8 +99,9 @@ def _line(claim: dict[str, Any], own: str, confirmed: Sequence[Confirmed]) -> Ve
         declared=claim["declared_verdict"],
         confirmed=verdict_of(name, confirmed),
         statistic=claim["statistic"] or claim["no_verdict_because"],
+        decided_by=claim["decisive"] if claim["decisive"] != claim["statistic"] else "",
         estimate=_estimate(found[0][1]),
-        draws=_draws(claim),
+        draws=claim["verdict_draws"] + given_draws(claim["mcse"], claim["mcse_given"]),
         reason=claim["these_draws"],
         claimed=between(*claimed),
         confidence=between(*confidence, digits=6),
@@ -111,11 +116,6 @@ def _line(claim: dict[str, Any], own: str, confirmed: Sequence[Confirmed]) -> Ve
 
 def _estimate(run: Found) -> str:
     return number(run.estimate) if math.isnan(run.mcse) else with_error(run.estimate, run.mcse)
-
-
-def _draws(claim: dict[str, Any]) -> str:
-    """What the error of the estimate is of, and the error given what was drawn beside that over a population."""
-    return claim["verdict_draws"] + given_draws(claim["verdict_mcse"], claim["verdict_mcse_given"])
 
 
 def p_value_text(value: float) -> str:
@@ -164,20 +164,26 @@ def count_origins(lines: Sequence[VerdictLine]) -> list[OriginCount]:
     return counts
 
 
-def verdict_table(results: xr.Dataset) -> Table:
+def verdict_table(lines: Sequence[VerdictLine]) -> Table:
     """Return the verdicts as a table for the terminal, readable at 80 columns."""
     table = Table(title="Verdicts", title_justify="left", show_lines=True)
-    table.add_column("claim, and the statistic that decides it", overflow="fold")
+    table.add_column("claim, and the comparison that stands for it", overflow="fold")
     table.add_column("verdict", no_wrap=True)
     table.add_column("estimate ± MCSE", justify="right", no_wrap=True)
-    for line in verdict_lines(results):
+    for line in lines:
+        decided = f"decided by {line.decided_by}" if line.decided_by else ""
         foreseen = "as declared" if line.as_declared else f"not {line.declared}!"
         table.add_row(
             entry(
                 (line.claim, "bold"),
                 *(
                     (text, style)
-                    for text, style in ((line.statistic, "dim"), (line.draws, "italic"), (line.why, "yellow"))
+                    for text, style in (
+                        (line.statistic, "dim"),
+                        (decided, "dim"),
+                        (line.draws, "italic"),
+                        (line.why, "yellow"),
+                    )
                     if text
                 ),
             ),

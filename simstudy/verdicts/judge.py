@@ -17,6 +17,7 @@ from simstudy.verdicts.comparisons import Comparison, OrderedPairs
 from simstudy.verdicts.engine import Judgement, holm, judge_claim
 from simstudy.verdicts.measured import on_grid
 from simstudy.verdicts.predictions import Told
+from simstudy.verdicts.standing import standing
 
 
 class Judged(NamedTuple):
@@ -31,21 +32,25 @@ def judge(design: Design, accounts: Sequence[Account], told: Told) -> Judged:
 
     What theories were ``told`` to say of cells is not evaluated again.
     """
-    judgements, pairs = {}, []
+    judgements, shown, pairs = {}, {}, []
     for name, claim in design.claims.items():
         positions, of = on_grid(claim, design, accounts, told)
         judgements[name] = judge_claim(claim, of, len(design.claims))
+        inside = [accounts[i] for i in positions]
+        shown[name] = standing(claim, judgements[name].comparisons, of, inside, told)
         pairs += [_pair_table(name, positions, c.ordered) for c in judgements[name].comparisons if c.ordered]
     if not judgements:
         return Judged(xr.Dataset(), xr.Dataset())
-    verdicts = xr.merge([_claim_table(design, judgements), _comparison_table(judgements)], combine_attrs="override")
+    verdicts = xr.merge(
+        [_claim_table(design, judgements, shown), _comparison_table(judgements)], combine_attrs="override"
+    )
     return Judged(verdicts, xr.concat(pairs, "ordered") if pairs else xr.Dataset())
 
 
-def _claim_table(design: Design, judgements: Mapping[str, Judgement]) -> xr.Dataset:
+def _claim_table(design: Design, judgements: Mapping[str, Judgement], shown: Mapping[str, str]) -> xr.Dataset:
     """Verdicts along ``claim``, each with the comparison that decides it."""
     rows = []
-    for claim, judgement in zip(design.claims.values(), judgements.values(), strict=True):
+    for (name, claim), judgement in zip(design.claims.items(), judgements.values(), strict=True):
         numbers = _numbers(judgement.decisive, judgement.level)
         rows.append({
             "verdict": judgement.verdict,
@@ -53,8 +58,9 @@ def _claim_table(design: Design, judgements: Mapping[str, Judgement]) -> xr.Data
             "statement": claim.words,
             "origin": claim.origin,
             "statistic": judgement.decisive.statistic,
+            "standing_statistic": shown[name],
             "no_verdict_because": judgement.decisive.doubt if judgement.verdict == "inconclusive" else "",
-            **{f"verdict_{name}": numbers.pop(name) for name in ("estimate", "mcse", "mcse_given")},
+            **{f"verdict_{part}": numbers.pop(part) for part in ("estimate", "mcse", "mcse_given")},
             "verdict_draws": draws_of(claim, design.cells).text,
             "these_draws": claim.these_draws,
             "claimed_value": judgement.decisive.claimed,
@@ -64,7 +70,7 @@ def _claim_table(design: Design, judgements: Mapping[str, Judgement]) -> xr.Data
             "verdict_comparisons": len(judgement.comparisons),
         })  # fmt: skip
     return labelled(
-        {name: [row[name] for row in rows] for name in rows[0]}, coords={"claim": list(judgements)}, attrs={}
+        {part: [row[part] for row in rows] for part in rows[0]}, coords={"claim": list(judgements)}, attrs={}
     )
 
 

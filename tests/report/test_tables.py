@@ -55,7 +55,7 @@ def test_origins__are_counted_each_by_itself(results):
 
 
 def test_verdict_table__prints_square_brackets_as_they_are(results, capsys):
-    show_table(verdict_table(results))
+    show_table(verdict_table(verdict_lines(results)))
     printed = capsys.readouterr().out
     assert "ensemble_variance at [n_keys = 100]" in printed
     for word in (

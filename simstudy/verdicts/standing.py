@@ -1,0 +1,56 @@
+"""Which comparison stands for a claim in all its runs: the one that theory says is nearest to its bounds.
+
+What decides a claim differs from run to run, by chance.  So what is shown of it is chosen before any run, by theory;
+where theory does not tell, readers take what decides the pilot.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+
+import numpy as np
+
+from simstudy.design.claims import BaseClaim
+from simstudy.execution.account import Account
+from simstudy.verdicts.comparisons import Comparison, Selected
+from simstudy.verdicts.engine import comparisons_of
+from simstudy.verdicts.predictions import Told, predict
+
+
+def standing(
+    claim: BaseClaim, found: Sequence[Comparison], of: Selected, accounts: Sequence[Account], told: Told
+) -> str:
+    """Return the statistic of the comparison with the least margin that theory expects; empty if it does not tell.
+
+    Parameters
+    ----------
+    claim
+        What is claimed.
+    found
+        Its comparisons.
+    of
+        What it speaks of, in the cells of its grid.
+    accounts
+        These cells.
+    told
+        What theories say of cells.
+    """
+    if len(found) < 2:
+        return found[0].statistic if found else ""
+    expected = dataclasses.replace(of.estimates, values=_expected(claim.measure, accounts, told))
+    if not np.isfinite(expected.values[sorted({cell for each in found for cell in each.cells})]).all():
+        return ""
+    by_theory = list(comparisons_of(claim, of._replace(estimates=expected)))
+    if [each.statistic for each in by_theory] != [each.statistic for each in found]:
+        return ""
+    margins = [min(each.estimate - each.lower, each.upper - each.estimate) for each in by_theory]
+    return found[int(np.argmin(margins))].statistic if np.isfinite(margins).all() else ""
+
+
+def _expected(measure: str, accounts: Sequence[Account], told: Told) -> np.ndarray:
+    """What theory says of a measure in each cell: exactly, or else at leading order; NaN where it says nothing."""
+    values = [[float(each[name].measures.get(measure, np.nan)) for name in ("exact", "leading")]
+              for each in predict([account.planned for account in accounts], told)]  # fmt: skip
+    exact, leading = np.array(values).T
+    return np.where(np.isfinite(exact), exact, leading)
