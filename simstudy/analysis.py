@@ -11,7 +11,7 @@ import numpy as np
 import xarray as xr
 
 from simstudy.design.measures import INDICES, LENGTHS, MEASURES, STATISTICS, coordinates_of, described
-from simstudy.design.settings.cell import Coordinates, selected
+from simstudy.design.settings.levels import Coordinates, selected
 from simstudy.errors import UserError
 from simstudy.execution.netcdf import read_results
 from simstudy.execution.store import DETAILS_FILE

@@ -11,7 +11,7 @@ import xarray as xr
 
 from simstudy.design.document import Confirmation
 from simstudy.design.measures import coordinates_of, described
-from simstudy.design.settings.cell import Coordinates
+from simstudy.design.settings.levels import Coordinates
 from simstudy.errors import UserError
 from simstudy.execution.store import CONFIRMED
 from simstudy.results import FILES, OF_STUDY, factors_of, files_of, text_of

@@ -22,7 +22,7 @@ from simstudy.design.measures import (
     coordinates_of,
 )
 from simstudy.design.settings import TABLE_OF, TABLES
-from simstudy.design.settings.cell import Coordinates, label, level
+from simstudy.design.settings.levels import Coordinates, label, level
 from simstudy.design.settings.systems import QUANTITIES
 from simstudy.errors import UserError
 from simstudy.execution.netcdf import read_results

@@ -59,7 +59,7 @@ def test_init__writes_a_design_that_checks_and_nothing_over_another(command, tmp
 
 def test_describe__teaches_and_prints_the_schema(command):
     code, shown, _ = command("describe", "ridge")
-    assert code == 0 and "ridge, of regression" in shown and "amplitude" in shown
+    assert code == 0 and 'regression: kind = "ridge"' in shown and "amplitude" in shown
     assert command("describe")[0] == 0
     code, shown, _ = command("describe", "--schema")
     assert code == 0 and json.loads(shown)["title"] == "simstudy design"
@@ -161,7 +161,7 @@ def test_alternatives__are_never_cut(tmp_path):
     assert (
         "..." not in message
         and all(f", {name}" in message for name in ("mse", "equivalent_heads"))
-        and "or hdi" in message
+        and "hdi, or" in message
     )
 
 

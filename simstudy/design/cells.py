@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import itertools
 import math
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -15,7 +17,8 @@ from simstudy.design.feasibility import impossibilities, too_many_batches
 from simstudy.design.mistakes import Problem, from_validation
 from simstudy.design.references import PlannedGrid
 from simstudy.design.settings import TABLE_OF, TABLES
-from simstudy.design.settings.cell import Cell, assign, cross, label, setting_of
+from simstudy.design.settings.cell import Cell
+from simstudy.design.settings.levels import label, setting_of
 
 
 def plan_cells(
@@ -72,26 +75,22 @@ def _precision(document: Document, grid: Grid, path: str) -> tuple[Precision, li
 def _crossed(
     document: Document, name: str, grid: Grid, precision: Precision, read: Reader
 ) -> Iterator[tuple[Cell | None, list[Problem]]]:
-    """Yield each cell of a grid, or None, with the problems found."""
+    """Yield each cell of a grid, the last factor running fastest, or None; with the problems found."""
     base = {table: dict(getattr(document, table)) for table in TABLES}
     settings = {key: value for key, value in grid.settings.items() if setting_of(key) in TABLE_OF}
     factors = {key: values for key, values in grid.factors.items() if setting_of(key) in TABLE_OF}
     for key, value in settings.items():
-        assign(base, key, value)
-    for levels, tables in cross(base, factors):
-
-        def place(setting: str, levels: dict[str, int] = levels) -> str:
-            if setting in levels:
-                return f"grids.{name}.factors.{setting}[{levels[setting]}]"
-            if setting in grid.settings:
-                return f"grids.{name}.settings.{setting}"
-            return "" if "." in setting else f"{TABLE_OF[setting]}.{setting}"
-
-        known = {t: {k: v for k, v in c.items() if k in TABLES[t].model_fields} for t, c in tables.items()}
+        _assign(base, key, value)
+    for indices in itertools.product(*(range(len(values)) for values in factors.values())):
+        levels = dict(zip(factors, indices, strict=True))
+        tables = {t: {k: v for k, v in c.items() if k in TABLES[t].model_fields} for t, c in base.items()}
+        for factor, index in levels.items():
+            _assign(tables, factor, factors[factor][index])
+        place = functools.partial(_place, name, grid, levels)
         try:
-            cell, found = read(Cell.model_validate(known))
+            cell, found = read(Cell.model_validate(tables))
         except ValidationError as error:
-            yield None, from_validation(error, known, Cell, place=place)
+            yield None, from_validation(error, tables, Cell, place=place)
             continue
         found = found or [*impossibilities(cell), *too_many_batches(cell, precision.max_replicates)]
         problems = [Problem(place(setting), _stated(cell, setting), remedy) for setting, remedy in found]
@@ -99,6 +98,23 @@ def _crossed(
         # Where a factor means nothing, its levels would make equal cells: no further problem.
         split = all(setting_of(factor) in cell.meaningful for factor in factors)
         yield (cell if split else None), problems
+
+
+def _place(name: str, grid: Grid, levels: dict[str, int], setting: str) -> str:
+    """Where the file states a setting of a cell; empty for a parameter that it does not state apart."""
+    if setting in levels:
+        return f"grids.{name}.factors.{setting}[{levels[setting]}]"
+    if setting in grid.settings:
+        return f"grids.{name}.settings.{setting}"
+    return "" if "." in setting else f"{TABLE_OF[setting]}.{setting}"
+
+
+def _assign(tables: dict[str, dict[str, Any]], factor: str, value: Any) -> None:
+    """Set a setting, or one parameter of it, in raw tables of which the settings themselves are not changed."""
+    name, _, parameter = factor.partition(".")
+    table = tables[TABLE_OF[name]]
+    before = table.get(name)
+    table[name] = {**(before if isinstance(before, dict) else {}), parameter: value} if parameter else value
 
 
 def _stated(cell: Cell, setting: str) -> Any:

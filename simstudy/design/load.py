@@ -19,11 +19,10 @@ from simstudy.design.cells import plan_cells, planned_grids
 from simstudy.design.document import NAME, Design, Document
 from simstudy.design.figures import Figure
 from simstudy.design.mistakes import DesignError, Problem, from_validation
-from simstudy.design.possible import with_possible
 from simstudy.design.references import refer
 from simstudy.design.rules import notes, unanswerable
 from simstudy.design.settings import TABLE_OF, TABLES
-from simstudy.design.settings.cell import setting_of
+from simstudy.design.settings.levels import setting_of
 from simstudy.design.written import Source, Written, read_design
 
 
@@ -54,7 +53,7 @@ def load_design(design: Source, profile: str = "quick", trust: Iterable[str | Pa
         raise DesignError(written.place, _with_first(written.problems, problems))
     cells, found = plan_cells(document, written.folder, trust, problems)
     grids = planned_grids(merged, cells, _with_first(problems, found))
-    problems = _with_first([with_possible(problem, merged, grids) for problem in problems], found)
+    problems = _with_first(problems, found)
     references, unknown = refer(grids, document)
     problems += unknown
     problems = problems or list(unanswerable(document, cells, [*grids.values()], references))

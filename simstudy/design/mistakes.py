@@ -7,13 +7,15 @@ import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from types import UnionType
-from typing import Annotated, Any, Literal, Union, get_args, get_origin
+from typing import Annotated, Any, Union, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 
 from simstudy.errors import UserError
 from simstudy.text import printable
 
+QUOTED = "'([^']*)'"
+"""A name in a message of pydantic."""
 RULE = "rule"
 """Type of the errors of validators whose message says all."""
 
@@ -101,15 +103,11 @@ def from_validation(
         else:
             head, tail = [prefix] if prefix else [], steps
         path = "".join(f"[{s}]" if isinstance(s, int) else f".{s}" for s in [*head, *tail]).lstrip(".")
-        value = None if detail["type"] == "missing" else detail.get("ctx", {}).get("tag", detail["input"])
-        value = None if detail["loc"][-1] == "[key]" else value
         description, kinds = _expected_at(model, detail["loc"])
-        if detail["type"] == "union_tag_not_found":
-            path, value, description = (
-                f"{path}.kind",
-                None,
-                any_of(sorted(tag for kind in kinds for tag in _tags(kind))),
-            )
+        value = None if detail["type"] == "missing" or detail["loc"][-1] == "[key]" else detail["input"]
+        if detail["type"].startswith("union_tag") and isinstance(value, dict):
+            path, value = f"{path}.kind", value.get("kind")
+            description = any_of([tag for kind in kinds for tag in tags(kind)])
         remedy = _remedy(detail, description)
         if detail["type"] == "extra_forbidden" and len(detail["loc"]) > len(steps) > 1:
             remedy = remedy.replace("key", f'key for "{detail["loc"][-2]}"', 1)
@@ -134,30 +132,25 @@ def _remedy(detail: Any, description: str) -> str:
     if detail["type"] == "extra_forbidden":
         return "unknown key; remove it or correct its name"
     if detail["type"] == "union_tag_invalid":
-        stated, known = detail["ctx"]["tag"], re.findall("'([^']*)'", detail["ctx"]["expected_tags"])
-        return f"unknown kind; {hint(stated, known)}"
+        return f"unknown kind; {hint(detail['ctx']['tag'], re.findall(QUOTED, detail['ctx']['expected_tags']))}"
     if detail["type"] == "literal_error" and detail["loc"][-1] == "[key]":
-        return f"unknown key; {hint(detail['input'], _expected(detail))}"
+        return f"unknown key; {hint(detail['input'], re.findall(QUOTED, detail['ctx']['expected']))}"
     if detail["type"] == "string_pattern_mismatch" and detail["loc"][-1] == "[key]":
         return "must be lower-case letters and digits, joined by single hyphens"
     if detail["type"] == "literal_error":
-        return _of_these(str(detail["input"]), _expected(detail), description)
+        return _of_these(str(detail["input"]), re.findall(QUOTED, detail["ctx"]["expected"]), description)
     if detail["type"] == RULE:
         return detail["msg"]
     message = str(detail["msg"]).replace("Input should be", "must be").replace("Input tag", "the name")
-    message = re.sub(r"a valid dictionary( or instance of \w+)?", "a table", message)
+    message = re.sub(r"a valid dictionary( or (instance of \w+|object to extract fields from))?", "a table", message)
     message = message[0].lower() + message[1:]
     return f"{message}; give {description}" if description else message
-
-
-def _expected(detail: Any) -> list[str]:
-    return re.findall("'([^']*)'", detail["ctx"]["expected"])
 
 
 def _of_these(stated: str, known: list[str], description: str) -> str:
     """What to give in place of a name that is none of the known ones, all of which are named once."""
     near = nearest(stated, known)
-    say = f"give {description}" if all(name in description for name in known) else f"must be {any_of(known)}"
+    say = f"give {description}" if known[0] in description else f"must be {any_of(known)}"
     return f'did you mean "{near}"? {say}' if near else say
 
 
@@ -178,7 +171,7 @@ def _expected_at(model: type[BaseModel], loc: tuple[str | int, ...]) -> tuple[st
     """What the entry at a pydantic location accepts: description of the innermost field on the way there, and types."""
     found, kinds = "", alternatives(model)
     for step in loc:
-        tagged = [kind for kind in kinds if len(kinds) > 1 and step in _tags(kind)]
+        tagged = [kind for kind in kinds if len(kinds) > 1 and step in tags(kind)]
         if tagged:
             kinds = tagged
             continue
@@ -205,7 +198,7 @@ def _fields(kind: Any) -> dict[str, Any]:
     return kind.model_fields if isinstance(kind, type) and issubclass(kind, BaseModel) else {}
 
 
-def _tags(kind: Any) -> set[str]:
-    """Return the names by which a model is told apart from the other members of a union."""
-    literals = [field.annotation for field in _fields(kind).values() if get_origin(field.annotation) is Literal]
-    return {get_args(literal)[0] for literal in literals if len(get_args(literal)) == 1}
+def tags(kind: Any) -> tuple[str, ...]:
+    """Return the kind, if any, by which a model is told apart from the other members of a union."""
+    field = _fields(kind).get("kind")
+    return get_args(field.annotation) if field else ()

@@ -26,7 +26,8 @@ from simstudy.design.document import Document
 from simstudy.design.figures import BaseFigure, LawFigure, OptimumFigure
 from simstudy.design.mistakes import Problem
 from simstudy.design.settings import TABLE_OF
-from simstudy.design.settings.cell import Cell, by_levels, label, level, selected, setting_of
+from simstudy.design.settings.cell import Cell
+from simstudy.design.settings.levels import by_levels, label, level, selected, setting_of
 
 Entry = BaseClaim | BaseFigure
 

@@ -2,19 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 
 from simstudy.design.claims import BaseClaim
 from simstudy.design.document import Document, PlannedCell
 from simstudy.design.feasibility import batches_of
 from simstudy.design.generality import needless_reason, unstated_draws
-from simstudy.design.mistakes import Problem
+from simstudy.design.measures import INDEXED_MEASURES, MEASURES, OCCASIONAL, STATISTICS
+from simstudy.design.mistakes import Problem, any_of
 from simstudy.design.moments_needed import ORDER, order_of, without_error, without_value
-from simstudy.design.possible import impossible_in_all, impossible_in_some
 from simstudy.design.references import PlannedGrid, Reference
+from simstudy.design.settings import TABLE_OF
 from simstudy.design.settings.cell import MIN_BLOCKS, N_BLOCKS, Cell
-from simstudy.design.ties import compares_equals, idle_factors
+from simstudy.design.settings.levels import level
+from simstudy.design.settings.records import Choice
+from simstudy.design.settings.systems import NAMES
 from simstudy.design.wording import stands_alone
+
+_OF_LEARNERS = ("direct_mse", "query_correlation", "discrepancy", *OCCASIONAL)
+"""Statistics of replicates that only some ensembles have."""
+_GAPS = ("decomposition_gap", "ambiguity_gap", "correlation_gap", "query_correlation_gap", "equivalent_heads")
+"""Measures that exist only beside ``direct_mse``."""
+_OF_PAIRS = {"correlation", "query_correlation", "mean_covariance", "linear_predictability", *_GAPS} - {"ambiguity_gap"}
+"""Measures of two heads or more."""
+_NEEDED = {
+    "regret": 'it is that of ants: learner = "ant_colony"',
+    "discrepancy": "it needs a reference computation; state reference",
+    "own_measure": "it is what a function of your own gives; state measure_function",
+}
+"""What gives a measure to the ensembles that lack it."""
+_OF_WEIGHTS = ("squared_bias", "ensemble_variance", "mse", "equivalent_heads")
+"""Measures that the weights of heads enter; all others are those of the heads, whatever combines them."""
 
 
 def unanswerable(
@@ -22,10 +40,10 @@ def unanswerable(
 ) -> Iterator[Problem]:
     """Yield factors, claims, figures and errors wanted whose answer no replicate can change."""
     for grid in grids:
-        yield from idle_factors(grid)
+        yield from _idle_factors(grid)
     yield from _walk(_UNANSWERABLE, references)
     for path, measure, cells in _errors_wanted(document, planned):
-        yield from impossible_in_all(path, measure, cells)
+        yield from _impossible_in_all(path, measure, cells)
     yield from _empty_populations(planned)
 
 
@@ -43,24 +61,57 @@ def _walk(rules: Sequence[Rule], references: Sequence[Reference]) -> Iterator[Pr
     return (problem for reference in references for rule in rules for problem in rule(reference))
 
 
+# ---------------------------------------------------------------- measures that cells cannot have
+
+
+def possible_measures(cell: Cell) -> list[str]:
+    """Return the names of the measures that a cell can have: numbers of its instance, or those of an ensemble."""
+    if cell.instance is not None:
+        return [*cell.statistics, "failure_rate"]
+    lacking = {*NAMES, *_OF_LEARNERS} - {*cell.statistics}
+    lacking |= set(_GAPS if "direct_mse" in lacking else ())
+    return [name for name in MEASURES | STATISTICS | INDEXED_MEASURES if name not in lacking]
+
+
+def _impossible_in_some(path: str, measure: str, cells: Sequence[Cell]) -> Iterator[Problem]:
+    """Yield why some cells cannot have a measure."""
+    without = [cell for cell in cells if measure not in possible_measures(cell)]
+    if without:
+        instance = without[0].instance
+        whose = "an ensemble" if instance is None else f"instance = {instance.kind!r}"
+        needed = _NEEDED.get(measure) if instance is None else None
+        what = needed or f"use {any_of(_shared(cells))}"
+        yield Problem(path, measure, f"does not exist in {len(without)} of {len(cells)} cells ({whose}); {what}")
+
+
+def _impossible_in_all(path: str, measure: str, cells: Sequence[Cell]) -> Iterator[Problem]:
+    """Yield why none of the cells has a measure."""
+    having = [cell for cell in cells if measure in possible_measures(cell)]
+    if not having:
+        yield from _impossible_in_some(path, measure, cells)
+    elif measure in _OF_PAIRS and all(cell.n_members == 1 for cell in having):
+        yield Problem(path, measure, f"compares heads, of which each of these {len(having)} cells has one")
+
+
+def _shared(cells: Sequence[Cell]) -> list[str]:
+    """Names of the measures that all of these cells can have."""
+    shared = set.intersection(*(set(possible_measures(cell)) for cell in cells))
+    return [name for name in possible_measures(cells[0]) if name in shared]
+
+
 def _unmeasured(reference: Reference) -> Iterator[Problem]:
     """All cells that a claim speaks of must have its measure, and one at least that a figure draws."""
     entry = reference.entry
     if isinstance(entry, BaseClaim):
-        yield from impossible_in_some(f"{reference.path}.measure", entry.measure, reference.cells)
+        yield from _impossible_in_some(f"{reference.path}.measure", entry.measure, reference.cells)
     else:
-        yield from impossible_in_all(f"{reference.path}.y", entry.y, reference.cells)
+        yield from _impossible_in_all(f"{reference.path}.y", entry.y, reference.cells)
 
 
 def _claimed_without_error(reference: Reference) -> Iterator[Problem]:
     claim = reference.entry
     if isinstance(claim, BaseClaim):
         yield from without_error(f"{reference.path}.measure", claim.measure, order_of(claim), reference.cells)
-
-
-Rule = Callable[[Reference], Iterator[Problem]]
-_UNANSWERABLE: tuple[Rule, ...] = (compares_equals, _unmeasured, without_value, needless_reason)
-_NOTES: tuple[Rule, ...] = (unstated_draws, _claimed_without_error, stands_alone)
 
 
 def _errors_wanted(document: Document, planned: Sequence[PlannedCell]) -> Iterator[tuple[str, str, list[Cell]]]:
@@ -109,3 +160,69 @@ def _never_judged(each: PlannedCell) -> Iterator[Problem]:
     if batches_of(ceiling, size) < batches:
         why = f"too few for a verdict on any claim of {each.grid}; allow {batches * size} or more"
         yield Problem("precision.max_replicates", ceiling, why)
+
+
+# ---------------------------------------------------------------- cells that cannot differ
+
+
+def _idle_factors(grid: PlannedGrid) -> Iterator[Problem]:
+    """Yield the factors of which no level changes any number of any cell."""
+    numbers = [_of_ensemble(cell) for cell in grid.cells]
+    for factor in grid.factors or () if len(set(numbers)) < len(numbers) else ():
+        strata = grid.strata((factor,), [*range(len(numbers))])
+        if len(strata[0]) > 1 and all(len({numbers[cell] for cell in stratum}) == 1 for stratum in strata):
+            levels = tuple(level(grid.cells[cell].coordinates, factor) for cell in strata[0])
+            why = _reasons(*(grid.cells[cell] for cell in strata[0][:2]))
+            yield Problem(
+                f"grids.{grid.name}.factors.{factor}", levels, f"decides no number of any cell ({why}); remove it"
+            )
+
+
+def _compares_equals(reference: Reference) -> Iterator[Problem]:
+    """Yield why an entry compares what cannot differ."""
+    measure, grid = getattr(reference.entry, "measure", None), reference.grid
+    if measure is None:
+        return
+    numbers_of = _of_ensemble if measure in _OF_WEIGHTS else _of_heads
+    for group in reference.compared:
+        seen: dict[Hashable, Cell] = {}
+        for cell in (grid.cells[number] for number in group):
+            first = seen.setdefault(numbers_of(cell), cell)
+            if first is not cell:
+                remedy = f"compares cells that hold the same numbers: {_named(grid, first, cell)}; leave such cells out"
+                yield Problem(f"{reference.path}.measure", measure, remedy)
+                return
+
+
+def _of_heads(cell: Cell) -> Hashable:
+    return cell.identity(engine="")
+
+
+def _of_ensemble(cell: Cell) -> Hashable:
+    return cell.identity(engine=""), cell.weights or cell.estimator.combination.model_dump_json()
+
+
+def _named(grid: PlannedGrid, first: Cell, second: Cell) -> str:
+    """Two cells by the factors in which they differ, those that they share, and why that makes no difference."""
+    here, there = ({n: level(cell.coordinates, n) for n in grid.factors or ()} for cell in (first, second))
+    apart = [name for name in here if here[name] != there[name]]
+    one, other = (", ".join(f"{name} = {levels[name]}" for name in apart) for levels in (here, there))
+    same = ", ".join(f"{name} = {here[name]}" for name in here if name not in apart)
+    return f"{one} and {other}{f' at {same}' if same else ''} ({_reasons(first, second)})"
+
+
+def _reasons(first: Cell, second: Cell) -> str:
+    """Why the settings in which two cells differ decide nothing."""
+    idle = first.idle | second.idle
+    differing = [name for name in TABLE_OF if first.coordinates[name] != second.coordinates[name]]
+    reasons = {f"{name}: {idle[name]}": None for name in differing if name in idle}
+    for name in differing:
+        for choice in (getattr(getattr(cell, TABLE_OF[name]), name) for cell in (first, second)):
+            if isinstance(choice, Choice):
+                reasons |= {f"{name}.{parameter}: {why}": None for parameter, why in choice.idle.items()}
+    return "; ".join(reasons) or f"{', '.join(differing)}: does not enter"
+
+
+Rule = Callable[[Reference], Iterator[Problem]]
+_UNANSWERABLE: tuple[Rule, ...] = (_compares_equals, _unmeasured, without_value, needless_reason)
+_NOTES: tuple[Rule, ...] = (unstated_draws, _claimed_without_error, stands_alone)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Any, NamedTuple, get_args
+from typing import Any, NamedTuple
 
 from pydantic.fields import FieldInfo
 from pydantic.json_schema import models_json_schema
@@ -12,7 +12,7 @@ from simstudy.design.claims import Claim
 from simstudy.design.document import NAME, Document, Grid, Precision, Study
 from simstudy.design.figures import Figure
 from simstudy.design.formulas import Formula
-from simstudy.design.mistakes import alternatives, hint
+from simstudy.design.mistakes import alternatives, hint, tags
 from simstudy.design.settings import TABLE_OF, TABLES, Record
 from simstudy.errors import UserError
 
@@ -49,7 +49,7 @@ def describe(name: str | None = None) -> list[Described]:
         field = TABLES[TABLE_OF[name]].model_fields[name]
         found.append(Described(f"{name}, in [{TABLE_OF[name]}]", "", [_entry(name, field)]))
     kinds = [(where, kind, record) for where in CHOICES for kind, record in alternatives_of(where).items()]
-    found += [_described(f"{kind}, of {where}", record) for where, kind, record in kinds if name in (where, kind)]
+    found += [_described(title_of(where, kind), record) for where, kind, record in kinds if name in (where, kind)]
     if not found:
         raise UserError(f"{name}: nothing that a design states; {hint(name, described())}")
     return found
@@ -62,19 +62,16 @@ def described() -> list[str]:
 
 def alternatives_of(where: str) -> dict[str, type[Record]]:
     """Records of the alternatives of a setting, or of claims, figures and formulas, by the names that designs state."""
-    records = (kind for kind in alternatives(CHOICES[where]) if isinstance(kind, type) and issubclass(kind, Record))
-    return {get_args(field.annotation)[0]: record for record in records for field in _tags(record).values()}
+    return {tag: record for record in alternatives(CHOICES[where]) for tag in tags(record)}
 
 
-def _tags(record: type[Record]) -> dict[str, FieldInfo]:
-    """The entry, if any, that tells a record from the other alternatives: it can hold one name and nothing else."""
-    fields = ((name, field) for name, field in record.model_fields.items() if name == "kind")
-    return {name: field for name, field in fields if len(get_args(field.annotation)) == 1}
+def title_of(where: str, kind: str) -> str:
+    """Title of the description of an alternative, as a design states it."""
+    return f'{where}: kind = "{kind}"'
 
 
 def _described(title: str, record: type[Record]) -> Described:
-    tags = _tags(record)
-    entries = [_entry(name, field) for name, field in record.model_fields.items() if name not in tags]
+    entries = [_entry(name, field) for name, field in record.model_fields.items() if name != "kind"]
     return Described(title, " ".join((record.__doc__ or "").split()), entries)
 
 

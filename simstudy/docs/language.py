@@ -8,7 +8,7 @@ from typing import Any, Literal, get_args, get_origin
 from simstudy.design.measures import INDEXED_MEASURES, INDICES, MEASURES, STATISTICS
 from simstudy.design.names import SETTINGS
 from simstudy.design.origins import ORIGINS
-from simstudy.design.schema import CHOICES, RECORDS, Described, alternatives_of, describe
+from simstudy.design.schema import CHOICES, RECORDS, Described, alternatives_of, describe, title_of
 from simstudy.design.settings import TABLE_OF, Record
 from simstudy.design.settings.systems import NAMES, QUANTITIES
 
@@ -51,12 +51,12 @@ def _table(described: Described, record: type[Record]) -> Iterator[str]:
 
 
 def _bullets(where: str) -> Iterator[str]:
-    described = {each.title.partition(",")[0]: each for each in describe(where) if each.title.endswith(f" of {where}")}
+    described = {each.title: each for each in describe(where)}
     for name, record in alternatives_of(where).items():
-        tag = next(entry for entry, field in record.model_fields.items() if get_args(field.annotation) == (name,))
-        yield f'- `{tag} = "{name}"`: {described[name].meaning.replace("``", "`")}'
+        each = described[title_of(where, name)]
+        yield f'- `kind = "{name}"`: {each.meaning.replace("``", "`")}'
         hidden = (*_UNSHOWN, *_SHARED.get(where, ()))
-        for entry, what, default in described[name].entries:
+        for entry, what, default in each.entries:
             if entry not in hidden:
                 yield f"  - `{entry}` ({_default(default)}): {_what(entry, what, record)}"
         for measure, quantity in (QUANTITIES.get(name, {}) if where == "instance" else {}).items():
@@ -67,7 +67,7 @@ def _shared(where: str) -> Iterator[str]:
     """What all alternatives state, told of the one whose entries are the most general."""
     kinds = alternatives_of(where)
     kind = {"claims": "monotone", "figures": "curve"}[where]
-    (described,) = (each for each in describe(kind) if each.title.endswith(f" of {where}"))
+    (described,) = (each for each in describe(kind) if each.title == title_of(where, kind))
     entries = [entry for entry in described.entries if entry[0] in _SHARED[where]]
     yield from _table(described._replace(entries=entries), kinds[kind])
 

@@ -14,7 +14,8 @@ from simstudy.data.heads import query_points
 from simstudy.data.regression import at_queries
 from simstudy.data.shared import SharedData, projections_of
 from simstudy.design.document import Design
-from simstudy.design.settings.cell import Cell, level
+from simstudy.design.settings.cell import Cell
+from simstudy.design.settings.levels import level
 from simstudy.errors import UserError
 from simstudy.replicates.batch import NUMERICAL_FAILURES
 

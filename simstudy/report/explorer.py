@@ -11,7 +11,7 @@ import xarray as xr
 from simstudy.design.claims import BaseClaim
 from simstudy.design.document import Design, PlannedCell
 from simstudy.design.measures import MEASURES, STATISTICS, THEORIES, coordinates_of
-from simstudy.design.settings.cell import level, selected
+from simstudy.design.settings.levels import level, selected
 from simstudy.design.shipped import shipped_folder
 from simstudy.report.labels import level_name, measure_name, setting_name
 

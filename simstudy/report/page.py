@@ -20,7 +20,7 @@ from markupsafe import Markup
 from simstudy.design.claims import LEVEL
 from simstudy.design.document import Design, PlannedCell
 from simstudy.design.measures import MEASURES, THEORIES, coordinates_of
-from simstudy.design.settings.cell import level
+from simstudy.design.settings.levels import level
 from simstudy.design.settings.systems import NAMES
 from simstudy.errors import UserError
 from simstudy.execution.made import digest_of, is_made, note_made, origin_of

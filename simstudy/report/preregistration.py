@@ -15,7 +15,7 @@ from simstudy.design.claims import LEVEL, Claim
 from simstudy.design.document import Design
 from simstudy.design.measures import INDEXED_MEASURES, MEASURES, STATISTICS
 from simstudy.design.settings import TABLES
-from simstudy.design.settings.cell import level, setting_of
+from simstudy.design.settings.levels import level, setting_of
 from simstudy.execution.folder import Folder
 from simstudy.execution.seal import Seal
 from simstudy.execution.store import Store

@@ -19,7 +19,7 @@ from rich.text import Text
 
 from simstudy.design.document import Design, PlannedCell
 from simstudy.design.moments_needed import lacking, order_of
-from simstudy.design.settings.cell import level
+from simstudy.design.settings.levels import level
 from simstudy.execution.status import CellStatus, Status, owner_of, seconds_left
 from simstudy.execution.store import Store
 from simstudy.report.terminal import bar, counted, entry, is_watched, say

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from simstudy.design.document import Design, PlannedCell
 from simstudy.design.mistakes import Problem
-from simstudy.design.settings.cell import level
+from simstudy.design.settings.levels import level
 from simstudy.execution.status import CellStatus, Status, owner_of, seconds_left
 from simstudy.execution.store import Store
 

@@ -17,7 +17,7 @@ from rich.table import Table
 from simstudy.design.document import Design
 from simstudy.design.measures import MEASURES, STATISTICS, THEORIES, VARIABLES
 from simstudy.design.origins import ORIGINS, kind_of
-from simstudy.design.settings.cell import level
+from simstudy.design.settings.levels import level
 from simstudy.design.settings.systems import NAMES
 from simstudy.report.confirmed import NOT_CONFIRMED, Confirmed, history_of, verdict_of
 from simstudy.report.labels import between, given_draws, measure_name, number, with_error

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from simstudy.design.claims import LEVEL, AgreesWithTheory, Equals, LargerThan, Monotone, Printed, Slope
-from simstudy.design.settings.cell import by_levels, label, level, selected
+from simstudy.design.settings.levels import by_levels, label, level, selected
 from simstudy.verdicts.claimed import claimed
 from simstudy.verdicts.estimates import Estimates
 from simstudy.verdicts.evidence import Contrast, doubt, evidence_between, interval

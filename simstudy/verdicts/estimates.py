@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from simstudy.design.settings.cell import Coordinates
+from simstudy.design.settings.levels import Coordinates
 from simstudy.verdicts.evidence import Contrast
 
 Array = NDArray[np.float64]

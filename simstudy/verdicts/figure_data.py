@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from simstudy.design.figures import BaseFigure, OptimumFigure, OrderingFigure
 from simstudy.design.measures import INDICES, THEORIES, coordinates_of
-from simstudy.design.settings.cell import by_levels, level, selected
+from simstudy.design.settings.levels import by_levels, level, selected
 from simstudy.execution.account import Account
 from simstudy.verdicts.comparisons import Selected
 from simstudy.verdicts.estimates import Estimates

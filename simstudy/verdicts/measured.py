@@ -11,7 +11,8 @@ from simstudy.design.claims import BaseClaim, OrderingClaim
 from simstudy.design.document import Design
 from simstudy.design.measures import COUNTED, INDICES
 from simstudy.design.moments_needed import lacking, order_of
-from simstudy.design.settings.cell import N_BLOCKS, Coordinates, selected
+from simstudy.design.settings.cell import N_BLOCKS
+from simstudy.design.settings.levels import Coordinates, selected
 from simstudy.execution.account import Account
 from simstudy.replicates.folding import FINE_BATCHES, block_starts
 from simstudy.replicates.performance import Performance

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from simstudy.design.claims import Optimum, OptimumClaim
-from simstudy.design.settings.cell import level
+from simstudy.design.settings.levels import level
 from simstudy.verdicts.comparisons import Bounds, Comparison, Selected, at, inside, undecided
 from simstudy.verdicts.evidence import p_above
 from simstudy.verdicts.logic import Evidence, least_among, possible_minima

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from simstudy.design.claims import OrderingClaim, RankCorrelation, ViolatedPairs
-from simstudy.design.settings.cell import by_levels
+from simstudy.design.settings.levels import by_levels
 from simstudy.verdicts.comparisons import Bounds, Comparison, OrderedPairs, Selected, at, inside
 from simstudy.verdicts.estimates import contrast_of
 from simstudy.verdicts.evidence import p_above, p_below

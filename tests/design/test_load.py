@@ -13,7 +13,7 @@ from simstudy.design.claims import BaseClaim
 from simstudy.design.load import load_design, profiles_of
 from simstudy.design.origins import ORIGINS
 from simstudy.design.settings import TABLE_OF, TABLES
-from simstudy.design.settings.cell import level, selected
+from simstudy.design.settings.levels import level, selected
 
 DESIGNS = sorted((Path(__file__).parents[2] / "designs").glob("*.toml"))
 LARGE = {"allocation", "diversity-index", "scaling-law"}

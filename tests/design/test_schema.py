@@ -59,7 +59,10 @@ def test_schema__refuses_what_the_records_refuse(schema, place, value):
 def test_every_setting_and_alternative__is_described():
     for name in (*RECORDS, *TABLE_OF, *CHOICES, "ridge", "larger_than", "curve", "correlation_floor", "kq_svd"):
         assert all(each.title and each.meaning is not None for each in describe(name)), name
-    assert [each.title for each in describe("student_t")] == ["student_t, of key_distribution", "student_t, of noise"]
+    assert [each.title for each in describe("student_t")] == [
+        'key_distribution: kind = "student_t"',
+        'noise: kind = "student_t"',
+    ]
     (ridge,) = describe("ridge")
     assert "amplitude · wave" in ridge.meaning
     assert ("amplitude", "a finite amplitude", "1.0") in ridge.entries

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-import itertools
 import json
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable
 from functools import cached_property, lru_cache
 from typing import Any
 
@@ -14,8 +13,8 @@ from pydantic import Field, model_validator
 
 from simstudy.design.settings.code import OWN_MEASURE
 from simstudy.design.settings.ensembles import FixedBandwidth
-from simstudy.design.settings.idle import idle_settings
 from simstudy.design.settings.instance import Instance
+from simstudy.design.settings.levels import label
 from simstudy.design.settings.masks import Visible, visible_keys
 from simstudy.design.settings.processes import FileKeys, HeteroscedasticNoise, ResidualNoise
 from simstudy.design.settings.records import Choice, Record
@@ -224,7 +223,11 @@ class Cell(Record):
             value = getattr(getattr(self, table), name) if name in meaningful else None
             labels[name] = label(value)
             if isinstance(value, Record):
-                labels |= {f"{name}.{key}": label(getattr(value, key)) for key in parameters_of(value)}
+                labels |= {
+                    f"{name}.{key}": label(getattr(value, key))
+                    for key in type(value).model_fields
+                    if key not in ("kind", "label")
+                }
         labels["bandwidth_rule"] = labels["bandwidth"]
         if "bandwidth" in meaningful:
             labels["bandwidth"] = self.bandwidth
@@ -246,6 +249,18 @@ class Cell(Record):
         return _digest({"seed": self.simulation.seed, **law})
 
     @property
+    def idle(self) -> dict[str, str]:
+        """Settings that decide no number, each with the reason; cells that differ in these alone hold the same ones.
+
+        None of a random instance: what means nothing for it, it has not (`meaningful`).
+        """
+        if self.instance is not None:
+            return {}
+        learner = self.estimator.learner
+        ignored = dict.fromkeys(sorted(learner.ignores), f'learner = "{learner.kind}" does not look at it')
+        return ignored | {setting: why for settings, why, holds in _IDLE if holds(self) for setting in settings}
+
+    @property
     def decisive(self) -> Cell:
         """The cell of the same numbers that has all settings which decide none of them at neutral values."""
         return self._neutralised or self
@@ -253,7 +268,7 @@ class Cell(Record):
     @cached_property
     def _neutralised(self) -> Cell | None:
         """The decisive cell if it is another: a cell that held itself could not be compared with its like."""
-        idle = idle_settings(self)
+        idle = self.idle
         changes: dict[str, dict[str, Any]] = defaultdict(dict)
         for name, table in TABLE_OF.items():
             value = getattr(getattr(self, table), name)
@@ -280,6 +295,45 @@ class Cell(Record):
         stated = {name: value for name, value in apart.items() if value}
         return _digest({"settings": settings, "engine": engine} | stated)[:20]
 
+
+_PLACED = ("aligned", "orthogonal", "rotated", "principal_angles")
+_RANDOM = ("haar", "haar_redrawn", "scattered", "own")
+_IDLE: tuple[tuple[tuple[str, ...], str, Callable[[Cell], bool]], ...] = (
+    (
+        ("noise",),
+        "of noise that is integrated out only the variance counts",
+        lambda cell: (
+            cell.simulation.noise_treatment == "integrated"
+            and not isinstance(cell.data.noise, HeteroscedasticNoise | ResidualNoise)
+        ),
+    ),
+    (("noise",), "noise_sd is 0", lambda cell: cell.data.noise_sd == 0.0),
+    (
+        ("head_seed",),
+        "no head is random",
+        lambda cell: (
+            cell.heads.arrangement not in _RANDOM
+            and cell.heads.query_projections != "haar"
+            and cell.heads.value_projections.kind != "random"
+        ),
+    ),
+    (
+        ("arrangement", "angle", "principal_angles"),
+        "one head is at no angle to another",
+        lambda cell: cell.heads.n_heads == 1 and cell.heads.arrangement in _PLACED,
+    ),
+    (("population",), "nothing of it is drawn once", lambda cell: not cell.population),
+    (
+        ("query_projections",),
+        "there is no second head",
+        lambda cell: cell.heads.n_heads == 1 and cell.heads.query_projections == "opposite",
+    ),
+)
+"""Settings that decide no number of an ensemble, the reason, and of which cells it holds.
+
+Parameters that have no meaning beside the others of their choice are stated with it (`Choice.idle`), settings that a
+learner does not look at with the learner (`Learner.ignores`); here stands what follows from several tables together.
+"""
 
 TABLES: dict[str, type[Record]] = {
     "data": Data,
@@ -308,82 +362,6 @@ def _neutral(setting: str) -> Any:
     return _NEUTRAL.get(table, {}).get(setting, TABLES[table].model_fields[setting].default)
 
 
-def label(value: Any) -> Any:
-    """Value of a setting as text or number, fit for a coordinate."""
-    if value is None or value == ():
-        return ""
-    if isinstance(value, tuple):
-        return (
-            "("
-            + ", ".join(f"{v:g}" if isinstance(v, (int, float)) else str(getattr(v, "label", v)) for v in value)
-            + ")"
-        )
-    return getattr(value, "label", value)
-
-
-def parameters_of(choice: Record) -> list[str]:
-    """Names of the parameters of a composite choice: its fields but for its kind and its label."""
-    return [name for name in type(choice).model_fields if name not in ("kind", "label")]
-
-
-_FIXED = "fixed(value="
-
-
-def level(coordinates: dict[str, Any], factor: str) -> Any:
-    """Level of a factor in a cell with these coordinates.
-
-    A bandwidth that follows a rule ("attention", "rate(smoothness=2)") is one level of the factor, although its
-    number differs from cell to cell with the number of keys or the dimension of the heads.
-    """
-    rule = str(coordinates.get("bandwidth_rule", _FIXED))
-    return rule if factor == "bandwidth" and not rule.startswith(_FIXED) else coordinates.get(factor, "")
-
-
-def setting_of(factor: str) -> str:
-    """Name of the setting that a factor changes: itself, or what stands before the dot of ``normaliser.power``."""
-    return factor.partition(".")[0]
-
-
-def assign(tables: dict[str, dict[str, Any]], factor: str, value: Any) -> None:
-    """Set a setting, or one parameter of it, in raw tables of which the settings themselves are not changed."""
-    name, _, parameter = factor.partition(".")
-    table = tables.setdefault(TABLE_OF[name], {})
-    if parameter:
-        before = table.get(name)
-        value = {**(before if isinstance(before, dict) else {}), parameter: value}
-    table[name] = value
-
-
-def cross(base: dict[str, dict[str, Any]], factors: dict[str, list[Any]]) -> Iterator[tuple[dict[str, Any], dict]]:
-    """Yield (levels, tables) for every combination of factor values, the last factor running fastest.
-
-    ``levels`` maps a factor to its index in the list of values; ``tables`` are the raw tables of one cell.
-    """
-    for indices in itertools.product(*(range(len(values)) for values in factors.values())):
-        levels = dict(zip(factors, indices, strict=True))
-        tables = {name: dict(table) for name, table in base.items()}
-        for name, index in levels.items():
-            assign(tables, name, factors[name][index])
-        yield levels, tables
-
-
 def _digest(content: Any) -> str:
     text = json.dumps(content, sort_keys=True, separators=(",", ":"))
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
-
-
-Coordinates = dict[str, Any]
-
-
-def selected(coordinates: Coordinates, selection: dict[str, Any]) -> bool:
-    """Whether a cell has the levels that a claim or figure selects; a list stands for its label."""
-    wanted = {k: label(tuple(v)) if isinstance(v, list) else v for k, v in selection.items()}
-    return all(level(coordinates, key) == value for key, value in wanted.items())
-
-
-def by_levels(coordinates: Sequence[Coordinates], factors: Iterable[str], chosen: Iterable[int]) -> list[list[int]]:
-    """Chosen cells with each combination of levels of some factors, in order; all of them without any."""
-    names, found = tuple(factors), defaultdict[tuple[Any, ...], list[int]](list)
-    for cell in chosen:
-        found[tuple(level(coordinates[cell], name) for name in names)].append(cell)
-    return list(found.values())

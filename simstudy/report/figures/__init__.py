@@ -15,7 +15,7 @@ from PIL.Image import Dither, Quantize, frombuffer
 
 from simstudy.design.figures import BaseFigure, LawFigure
 from simstudy.design.measures import coordinates_of
-from simstudy.design.settings.cell import selected
+from simstudy.design.settings.levels import selected
 from simstudy.report.figures.claims import claims_figure
 from simstudy.report.figures.curve import curve_figure
 from simstudy.report.figures.diversity import diversity_figure

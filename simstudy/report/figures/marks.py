@@ -14,7 +14,7 @@ from matplotlib.lines import Line2D
 
 from simstudy.design.figures import PanelFigure
 from simstudy.design.measures import coordinates_of
-from simstudy.design.settings.cell import by_levels, level
+from simstudy.design.settings.levels import by_levels, level
 from simstudy.report.figures.panels import canvas, characters
 from simstudy.report.labels import level_name, setting_and_level, setting_name
 from simstudy.results import factors_of
