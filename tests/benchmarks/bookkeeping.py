@@ -53,7 +53,7 @@ def client_rows(batches: int = 12_000, seconds: float = TASK_SECONDS) -> Iterato
     with (
         tempfile.TemporaryDirectory() as folder,
         LocalCluster(
-            n_workers=1, threads_per_worker=THREADS, dashboard_address=None, host="127.0.0.1", protocol="tls://",
+            n_workers=1, threads_per_worker=THREADS, dashboard_address=":0", host="127.0.0.1", protocol="tls://",
             security=Security.temporary(),
         ) as cluster,
         Client(cluster) as client,

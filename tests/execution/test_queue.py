@@ -41,7 +41,7 @@ def test_workers_that_do_not_come_back__are_waited_for_only_so_long(monkeypatch)
 
     monkeypatch.setattr(queue_module, "WORKER_SECONDS", 1)
     with (
-        LocalCluster(n_workers=1, processes=False, dashboard_address=None) as cluster,
+        LocalCluster(n_workers=1, processes=False, dashboard_address=":0") as cluster,
         open_queue(cluster.scheduler_address) as queue,
     ):
         cluster.scale(0)
@@ -83,7 +83,7 @@ def test_scheduler_that_is_silent__is_waited_for_and_then_lost(monkeypatch):
         raise OSError("Timed out trying to connect")
 
     with (
-        LocalCluster(n_workers=1, processes=False, dashboard_address=None) as cluster,
+        LocalCluster(n_workers=1, processes=False, dashboard_address=":0") as cluster,
         open_queue(cluster.scheduler_address) as queue,
     ):
         assert queue._client.rpc.timeout == clients.BUSY_SECONDS > 30.0
@@ -98,7 +98,7 @@ def test_certificates_of_another_cluster__are_refused_in_one_line(tmp_path):
 
     with (
         LocalCluster(
-            n_workers=1, processes=False, dashboard_address=None, host="127.0.0.1", security=Security.temporary()
+            n_workers=1, processes=False, dashboard_address=":0", host="127.0.0.1", security=Security.temporary()
         ) as cluster,
         dask.config.set(certificates(tmp_path)),
         pytest.raises(
@@ -183,7 +183,7 @@ def test_workers__are_counted_once_in_a_while_and_not_for_each_task(seconds, mon
 
     monkeypatch.setattr(queue_module, "COUNT_SECONDS", seconds)
     with (
-        LocalCluster(n_workers=1, threads_per_worker=1, processes=False, dashboard_address=None) as cluster,
+        LocalCluster(n_workers=1, threads_per_worker=1, processes=False, dashboard_address=":0") as cluster,
         open_queue(cluster.scheduler_address) as queue,
     ):
         counted, original = [], queue._client.nthreads
@@ -209,7 +209,7 @@ def test_end_of_a_task__wakes_the_client_which_looks_at_no_clock_before(monkeypa
     monkeypatch.setattr(queue_module, "COUNT_SECONDS", 3600.0)
     monkeypatch.setattr(queue_module, "compute", when_told)
     with (
-        LocalCluster(n_workers=1, processes=False, dashboard_address=None) as cluster,
+        LocalCluster(n_workers=1, processes=False, dashboard_address=":0") as cluster,
         open_queue(cluster.scheduler_address) as queue,
     ):
         ready = queue._completed.has_ready
@@ -285,7 +285,7 @@ def test_worker_of_another_engine__is_refused(monkeypatch):
     asked = iter(["that of the client"])
     monkeypatch.setattr(queue_module, "engine", lambda device, cells: next(asked, "that of the worker"))
     with (
-        LocalCluster(n_workers=1, processes=False, dashboard_address=None) as cluster,
+        LocalCluster(n_workers=1, processes=False, dashboard_address=":0") as cluster,
         open_queue(cluster.scheduler_address) as queue,
     ):
         queue.add([Task((minimal_cell(),), 0)])

@@ -28,14 +28,14 @@ def lines(place: float, error: float, **settings):
     """The measure of one rule falls below that of another at a place, linear in the logarithm."""
     levels, values = [], []
     for n in X:
-        levels += [{"n_keys": n, "kind": "product"}, {"n_keys": n, "kind": "average"}]
+        levels += [{"n_keys": n, "rule": "product"}, {"n_keys": n, "rule": "average"}]
         values += [2.0 + np.log(place) - np.log(n), 2.0]
     return noisy(levels, values, error, **settings), list(range(len(levels)))
 
 
 def claim(value: float | None) -> Crossing:
     return Crossing(
-        kind="crossing", x="n_keys", versus={"kind": "average"}, value=value, measure="mse", ratio=1.1,
+        kind="crossing", x="n_keys", versus={"rule": "average"}, value=value, measure="mse", ratio=1.1,
         source="leading" if value is None else None, **BASE,
     )  # fmt: skip
 
@@ -93,8 +93,8 @@ def differing(difference: list[float], value: float, ratio: float, error=0.01):
     """Judge a crossing of cells that differ by so much at the levels X."""
     levels = [{"n_keys": n, "rule": rule} for n in X for rule in ("product", "average")]
     values = [share for d in difference for share in (d, 0.0)]
-    stated = Crossing(kind="crossing", x="n_keys", versus={"kind": "average"}, value=value, ratio=ratio,
-                      where={"kind": "product"}, measure="mse", **BASE)  # fmt: skip
+    stated = Crossing(kind="crossing", x="n_keys", versus={"rule": "average"}, value=value, ratio=ratio,
+                      where={"rule": "product"}, measure="mse", **BASE)  # fmt: skip
     estimates = exact_estimates(levels, values, error)
     (comparison,) = crossings(stated, of(estimates, list(range(0, len(levels), 2))))
     return comparison
