@@ -39,7 +39,7 @@ from simstudy.attention import general
 from simstudy.attention.transformations import Inputs, multiply_heads, transform
 from simstudy.design.settings import Estimator
 from simstudy.design.settings.masks import Visible
-from simstudy.kernels import compact_estimates, compact_moments, nw_estimates, nw_moments
+from simstudy.kernels import compact_moments, nw_moments
 
 __all__ = ["Estimates", "Inputs", "evaluate"]
 
@@ -91,14 +91,10 @@ def evaluate(
     normaliser, logits = estimator.normaliser, estimator.logits
     keys, values, variances, queries = inputs
     if normaliser.kind == "softmax":
-        if variances is None:
-            return Estimates(nw_estimates(keys, values, queries, bandwidth, logits), None)
         return Estimates(*nw_moments(keys, values, variances, queries, bandwidth, logits, with_mass))
     if normaliser.kind == "compact" and logits == "distance":
         radius = normaliser.window * bandwidth
         keys, values, variances, queries = _on_host(inputs)
-        if variances is None:
-            return Estimates(compact_estimates(keys, values, queries, radius, normaliser.power), None)
         return Estimates(*compact_moments(keys, values, variances, queries, radius, normaliser.power))
     return Estimates(*general.moments(_on_host(inputs), bandwidth, logits, normaliser))
 

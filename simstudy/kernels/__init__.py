@@ -12,10 +12,10 @@ from typing import Any
 
 import simstudy.kernels.settings  # noqa: F401  before all that imports Numba
 from simstudy.kernels import nadaraya_watson, projection
-from simstudy.kernels.compact import compact_estimates, compact_moments
+from simstudy.kernels.compact import compact_moments
 from simstudy.kernels.devices import on_cuda
 
-__all__ = ["compact_estimates", "compact_moments", "nw_estimates", "nw_moments", "project"]
+__all__ = ["compact_moments", "nw_moments", "project"]
 
 
 def _on_either(cpu: Callable[..., Any]) -> Callable[..., Any]:
@@ -33,5 +33,4 @@ def _on_either(cpu: Callable[..., Any]) -> Callable[..., Any]:
 
 
 project = _on_either(projection.project)
-nw_estimates = _on_either(nadaraya_watson.nw_estimates)
 nw_moments = _on_either(nadaraya_watson.nw_moments)

@@ -12,8 +12,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from simstudy.kernels.few_queries import arrays_for
 from simstudy.kernels.jit import aligned, device_function, inlined, kernel, writable
-from simstudy.kernels.tiles import STRIDE, TILE, add_products, copy, copy_scales, padded
+from simstudy.kernels.tiles import STRIDE, TILE, add_products, copy, copy_scales, largest_of, padded
 
 # Index legend: r replicate, i key, q query, h and g head, k dimension of a head.
 
@@ -28,19 +29,20 @@ class _Memory(NamedTuple):
     products: np.ndarray  # (query, head, head) sums of products of weights
 
 
-def compact_estimates(
-    projected_keys: np.ndarray, values: np.ndarray, projected_queries: np.ndarray, radius: float, power: int
-) -> np.ndarray:
-    """Estimate every head at every query in every replicate.
+def compact_moments(
+    projected_keys: np.ndarray,
+    values: np.ndarray,
+    variances: np.ndarray | None,
+    projected_queries: np.ndarray,
+    radius: float,
+    power: int,
+) -> tuple[np.ndarray, np.ndarray | None]:
+    """Estimates of every head at every query in every replicate; their covariance given the keys, where noise has one.
 
     Parameters
     ----------
-    projected_keys : array (R, H, p, n), float64 or float32
-        W_hᵀ X_i, feature-major; its precision is that of the computation.
-    values : array (R, n)
-        Y_i.
-    projected_queries : array (Q, H, p) or (R, Q, H, p)
-        W_hᵀ x_q: the same for all replicates, or one set for each.
+    projected_keys, values, variances, projected_queries
+        As in `nw_moments`.
     radius : float
         h > 0, beyond which keys have no weight.
     power : int
@@ -48,50 +50,22 @@ def compact_estimates(
 
     Returns
     -------
-    float64 array (R, Q, H)
-        Σ_i w_i Y_i / Σ_i w_i, w_i = (1 − |k_q − k_i|²/h²)_+^r.  NaN in an empty window, and where a key is NaN.  The
-        bits for one replicate do not depend on the others.
-    """
-    keys, queries = _arguments(projected_keys, projected_queries, radius)
-    estimates = np.empty((len(keys), queries.shape[3], keys.shape[1]))
-    inverse = keys.dtype.type(1.0 / radius)
-    _estimates(_power(power), inverse, keys, writable(values, keys.dtype), queries, _memory(keys, queries), estimates)
-    return estimates
-
-
-def compact_moments(
-    projected_keys: np.ndarray,
-    values: np.ndarray,
-    variances: np.ndarray,
-    projected_queries: np.ndarray,
-    radius: float,
-    power: int,
-) -> tuple[np.ndarray, np.ndarray]:
-    """Mean and covariance of the head estimates given the keys, so that noise need not be drawn.
-
-    Parameters
-    ----------
-    projected_keys, projected_queries, radius, power
-        As in `compact_estimates`.
-    values : array (R, n)
-        m(X_i).
-    variances : array (R, n)
-        Var(ε_i | X_i) ≥ 0.
-
-    Returns
-    -------
     mean : float64 array (R, Q, H)
-        Σ_i w_hi m(X_i), the weights of a head divided by their sum.
-    noise_gram : float64 array (R, Q, H, H)
-        Σ_i w_hi w_gi Var(ε_i | X_i).  Both are NaN where `compact_estimates` is.
+        Σ_i w_i Y_i / Σ_i w_i, w_i = (1 − |k_q − k_i|²/h²)_+^r.
+    noise_gram : float64 array (R, Q, H, H) or None
+        Σ_i w_hi w_gi Var(ε_i | X_i), the weights of a head divided by their sum.
+        Both are NaN in an empty window, and where a key is NaN.  The bits of one replicate do not depend on others.
     """
-    keys, queries = _arguments(projected_keys, projected_queries, radius)
-    means = np.empty((len(keys), queries.shape[3], keys.shape[1]))
-    grams = np.empty((*means.shape, keys.shape[1]))
-    data = writable(values, keys.dtype), writable(variances, keys.dtype)
-    inverse = keys.dtype.type(1.0 / radius)
+    real = projected_keys.dtype
+    inverse = real.type(1.0 / radius)
+    # Feature-major as the keys are, (R or 1, H, p, Q), and in units of the radius.
+    major = projected_queries.reshape((-1, *projected_queries.shape[-3:])).transpose(0, 2, 3, 1)
+    keys, queries = writable(projected_keys, real), writable(major * inverse, real)
+    noise = np.empty((len(keys), 0)) if variances is None else variances
+    means, grams, _ = arrays_for(keys, noise, queries, False)
+    data = writable(values, real), writable(noise, real)
     _moments(_power(power), inverse, keys, *data, queries, _memory(keys, queries), means, grams)
-    return means, grams
+    return means, None if variances is None else grams
 
 
 @functools.cache
@@ -115,13 +89,6 @@ def _power(power: int) -> Callable[..., Any]:
     return device_function(raised)
 
 
-def _arguments(keys: np.ndarray, queries: np.ndarray, radius: float) -> tuple[np.ndarray, np.ndarray]:
-    real = keys.dtype
-    # Feature-major as the keys are, (R or 1, H, p, Q), and in units of the radius.
-    major = queries.reshape((-1, *queries.shape[-3:])).transpose(0, 2, 3, 1)
-    return writable(keys, real), writable(major * real.type(1.0 / radius), real)
-
-
 def _memory(keys: np.ndarray, queries: np.ndarray) -> _Memory:
     """Memory for all heads; loops take dimensions by twos and rows of weights by fours."""
     n_heads, n_queries, real = keys.shape[1], queries.shape[3], keys.dtype
@@ -142,38 +109,14 @@ def _tiles(shape: tuple[int, ...], real: np.dtype) -> np.ndarray:
 
 
 @kernel
-def _estimates(power, inverse, keys, values, queries, memory, estimates):
-    # estimates[r, q, h] = sum_i w_i values[r, i] / sum_i w_i
-    n_replicates, n_heads, n_queries = len(keys), keys.shape[1], queries.shape[3]
-    y = memory.data[0]
-    for r in range(n_replicates):
-        points = queries[r if len(queries) > 1 else 0]
-        memory.sums[:] = 0
-        for start in range(0, keys.shape[3], TILE):
-            size = min(TILE, keys.shape[3] - start)
-            copy(values[r], start, size, y)
-            for h in range(n_heads):
-                _lay(keys[r, h], start, size, inverse, memory.laid[h])
-                for q in range(n_queries):
-                    mass, total = _sums(power, memory.laid[h], points[h], q, memory.data, padded(size))
-                    memory.sums[q, h, 0] += mass
-                    memory.sums[q, h, 1] += total
-        for q in range(n_queries):
-            for h in range(n_heads):
-                estimates[r, q, h] = memory.sums[q, h, 1] / memory.sums[q, h, 0]
-
-
-@kernel
 def _moments(power, inverse, keys, values, variances, queries, memory, means, grams):
     # means[r, q, h] = sum_i w_hi values[r, i] / W_h,  W_h = sum_i w_hi
     # grams[r, q, h, g] = sum_i w_hi w_gi variances[r, i] / (W_h W_g)
     n_replicates, n_heads, n_queries = len(keys), keys.shape[1], queries.shape[3]
-    y, scale, rows = memory.data[0], memory.data[1], memory.rows
+    y, scale, rows, kept = memory.data[0], memory.data[1], memory.rows, len(grams) > 0
     for r in range(n_replicates):
         points = queries[r if len(queries) > 1 else 0]
-        largest = variances[r, 0]
-        for i in range(variances.shape[1]):
-            largest = max(largest, variances[r, i])
+        largest = largest_of(variances[r])
         memory.sums[:] = 0
         memory.products[:] = 0
         for start in range(0, keys.shape[3], TILE):
@@ -184,12 +127,14 @@ def _moments(power, inverse, keys, values, variances, queries, memory, means, gr
                 _lay(keys[r, h], start, size, inverse, memory.laid[h])
             for q in range(n_queries):
                 for h in range(n_heads):
-                    mass, total = _sums_kept(power, memory.laid[h], points[h], q, memory.data, padded(size), rows[h])
+                    laid, whole = memory.laid[h], padded(size)
+                    mass, total = _sums(power, laid, points[h], q, memory.data, whole, rows[h], kept)
                     memory.sums[q, h, 0] += mass
                     memory.sums[q, h, 1] += total
-                add_products(rows, padded(size), memory.products[q])
+                if kept:
+                    add_products(rows, padded(size), memory.products[q])
         for q in range(n_queries):
-            _normalise(memory.sums[q], memory.products[q], largest, means[r, q], grams[r, q])
+            _normalise(memory.sums[q], memory.products[q], largest, means[r, q], grams[r : r + 1, q])
 
 
 @kernel
@@ -226,8 +171,9 @@ def _last_dimensions(laid, points, q):
 
 
 @inlined
-def _sums(power, laid, points, q, data, size):
-    earlier, values = data[_earlier_squares(laid, points, q, data, size)], data[0]
+def _sums(power, laid, points, q, data, size, row, keep):
+    # Sums of w_i and of w_i values_i; if they are to be kept, row[i] is set to w_i scales_i.
+    earlier, values, scales = data[_earlier_squares(laid, points, q, data, size)], data[0], data[1]
     x0, x1 = laid[len(laid) - 2], laid[len(laid) - 1]
     a0, a1 = _last_dimensions(laid, points, q)
     mass = total = zero = values.dtype.type(0)
@@ -238,32 +184,18 @@ def _sums(power, laid, points, q, data, size):
         w = power(zero if t < zero else t)
         mass += w
         total += w * values[i]
-    return mass, total
-
-
-@inlined
-def _sums_kept(power, laid, points, q, data, size, row):
-    # As `_sums`, and set row[i] = w_i scales_i.
-    earlier, values, scales = data[_earlier_squares(laid, points, q, data, size)], data[0], data[1]
-    x0, x1 = laid[len(laid) - 2], laid[len(laid) - 1]
-    a0, a1 = _last_dimensions(laid, points, q)
-    mass = total = zero = values.dtype.type(0)
-    one = values.dtype.type(1)
-    for i in range(size):
-        t = one - (earlier[i] + ((x0[i] - a0) * (x0[i] - a0) + (x1[i] - a1) * (x1[i] - a1)))
-        w = power(zero if t < zero else t)
-        mass += w
-        total += w * values[i]
-        row[i] = w * scales[i]
+        if keep:
+            row[i] = w * scales[i]
     return mass, total
 
 
 @kernel
 def _normalise(sums, products, largest, means, grams):
-    for h in range(means.size):
+    # As `ratios.normalise`, but of an empty window every share is NaN.
+    for h in range(0 if len(grams) else means.size):
         means[h] = sums[h, 1] / sums[h, 0]
-        # Kept for later heads, since divisions are slow.
+    for h in range(means.size if len(grams) else 0):
+        means[h] = sums[h, 1] / sums[h, 0]
         sums[h, 0] = 1 / sums[h, 0]
         for g in range(h + 1):
-            grams[h, g] = products[h, g] * largest * (sums[h, 0] * sums[g, 0])
-            grams[g, h] = grams[h, g]
+            grams[0, h, g] = grams[0, g, h] = products[h, g] * largest * (sums[h, 0] * sums[g, 0])

@@ -59,17 +59,12 @@ def evaluate(function: Any, keys: Any) -> Any:
     return _made(_evaluate, keys.shape[::2], keys.dtype, keys.shape[0] * keys.shape[2], keys, *terms)
 
 
-def nw_estimates(keys: Any, values: Any, queries: np.ndarray, bandwidth: float, logits: str) -> np.ndarray:
-    """Estimate every head at every query in every replicate: as `kernels.nw_estimates`."""
-    return np.asarray(nw_moments(keys, values, None, queries, bandwidth, logits)[0])
-
-
 def nw_moments(
     keys: Any, values: Any, variances: Any, queries: np.ndarray, bandwidth: float, logits: str, with_mass: bool = False
 ) -> tuple[Any, Any, np.ndarray | None]:
-    """Mean and covariance of the head estimates given the keys: as `kernels.nw_moments`; no covariance of no variances.
+    """Estimates of heads, and their covariance given the keys: as `kernels.nw_moments`.
 
-    They stay on the device if the values are there and the mass is not asked for.
+    Both stay on the device if the values are there and the mass is not asked for.
     """
     queries, real = queries.reshape((-1, *queries.shape[-3:])), np.dtype(keys.dtype)
     shape = n_replicates, n_queries, n_heads = keys.shape[0], queries.shape[1], keys.shape[1]
@@ -79,8 +74,9 @@ def nw_moments(
     weigher, n_blocks, n_warps = weigher_of(real.name, n_heads, variances is not None)
     law, grid = law_of(logits, float(bandwidth), real), n_replicates * n_queries * n_blocks
     weigher[grid, LANES * n_warps, stream()](*data, law.distance, law.rate, *found)
-    found = found if is_there(values) and not with_mass else to_host(*found)
-    return found[0], found[1], found[2] if with_mass else None
+    if variances is None or with_mass or not is_there(values):
+        found = to_host(*found)
+    return found[0], None if variances is None else found[1], found[2] if with_mass else None
 
 
 def mean_squares(means: Any, grams: Any, target: np.ndarray, factor: float = 1.0) -> Any:

@@ -1,4 +1,4 @@
-"""Errors of heads, their products and correlations with the bits of NumPy, and sums over pairs, in one pass."""
+"""Errors of heads and their products with the bits of NumPy, their correlations, and sums over pairs, in one pass."""
 
 from __future__ import annotations
 
@@ -93,10 +93,12 @@ def mean_variances(means: np.ndarray, gram: np.ndarray) -> np.ndarray:
 
 def correlations_over_queries(numbers: np.ndarray) -> np.ndarray:
     """Correlation over queries of heads h ≠ g: float64 (R, H(H − 1)) from (R, Q, H); NaN for a constant head."""
-    n_heads = numbers.shape[2]
-    found = np.empty((len(numbers), n_heads * (n_heads - 1)))
-    _correlate(writable(numbers, float), *_memory((n_heads,), (n_heads, n_heads)), found)
-    return found
+    centred = numbers - numbers.mean(axis=1, keepdims=True)
+    products = (centred[..., :, None] * centred[..., None, :]).sum(axis=1)
+    sizes = np.sqrt(np.diagonal(products, axis1=1, axis2=2))
+    with np.errstate(invalid="ignore"):
+        correlations = products / (sizes[:, :, None] * sizes[:, None, :])
+    return correlations[:, ~np.eye(numbers.shape[2], dtype=bool)]
 
 
 class PairSums(NamedTuple):
@@ -253,40 +255,3 @@ def _add(numbers, sums):
 def _subtract(numbers, sums):
     for k in range(sums.size):
         sums[k] -= numbers[k]
-
-
-@exact_kernel
-def _correlate(numbers, centred, sums, found):
-    products, mean = sums[0], sums[1, 0]
-    for r in range(len(numbers)):
-        sums[:] = 0
-        _add_rows(numbers[r], mean)
-        for h in range(mean.size):
-            mean[h] /= numbers.shape[1]
-        for q in range(numbers.shape[1]):
-            _add_square(numbers[r, q], mean, centred[0], products)
-        k = 0
-        for h in range(mean.size):
-            for g in range(mean.size):
-                if h != g:
-                    found[r, k] = products[h, g] / (np.sqrt(products[h, h]) * np.sqrt(products[g, g]))
-                    k += 1
-
-
-@exact_kernel
-def _add_rows(rows, total):
-    for q in range(len(rows)):
-        row = rows[q]
-        for h in range(total.size):
-            total[h] += row[h]
-
-
-@exact_kernel
-def _add_square(numbers, mean, row, products):
-    # products[h, g] += row[h] row[g], with row = numbers - mean
-    for h in range(row.size):
-        row[h] = numbers[h] - mean[h]
-    for h in range(row.size):
-        some = products[h]
-        for g in range(row.size):
-            some[g] += row[h] * row[g]

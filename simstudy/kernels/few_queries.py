@@ -20,7 +20,6 @@ from simstudy.kernels.tiles import (
     padded,
     score_sums_kept,
     weighted_sums,
-    weighted_sums_kept,
 )
 
 # Index legend: r replicate, i key, q query, h and g head, k dimension of a head.
@@ -31,59 +30,26 @@ _FUNCTIONS = {
 }
 
 
-def estimates(keys: np.ndarray, values: np.ndarray, queries: np.ndarray, law: Law) -> np.ndarray:
-    """Return the estimates (r, q, h) for keys (r, h, k, i), values (r, i) and queries (r or 1, h, k, q)."""
-    found = np.empty((len(keys), queries.shape[3], keys.shape[1]))
-    _estimates(*_FUNCTIONS[keys.dtype], keys, values, queries, law, memory_for(keys, queries, 1), found)
-    return found
-
-
 def moments(
     keys: np.ndarray, values: np.ndarray, variances: np.ndarray, queries: np.ndarray, law: Law, with_mass: bool
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return means (r, q, h), Gram matrices (r, q, h, g) and logarithms of masses (r, q, h), or none of these."""
-    means = np.empty((len(keys), queries.shape[3], keys.shape[1]))
-    grams, logs = np.empty((*means.shape, keys.shape[1])), np.empty(means.shape if with_mass else (0, 0, 0))
-    memory = memory_for(keys, queries, keys.shape[1])
-    _moments(*_FUNCTIONS[keys.dtype], keys, values, variances, queries, law, memory, means, grams, logs)
-    return means, grams, logs
+    """Return means (r, q, h), Gram matrices (r, q, h, g) and logarithms of masses (r, q, h), or none of either.
+
+    Of keys (r, h, k, i), values (r, i), variances (r, i) or (r, 0), and queries (r or 1, h, k, q).
+    """
+    found = arrays_for(keys, variances, queries, with_mass)
+    memory = memory_for(keys, queries)
+    _moments(*_FUNCTIONS[keys.dtype], keys, values, variances, queries, law, memory, *found)
+    return found
 
 
-@kernel
-def _estimates(exp2, lowest, keys, values, queries, law, memory, estimates):
-    # estimates[r, q, h] = sum_i w_i values[r, i] / sum_i w_i
-    n_replicates, n_heads, n_queries = len(keys), keys.shape[1], queries.shape[3]
-    for r in range(n_replicates):
-        points = queries[r if len(queries) > 1 else 0]
-        for h in range(n_heads):
-            _aim(lowest, keys[r, h], points[h], law, memory, 0)
-            _sum(exp2, keys[r, h], values[r], points[h], law, memory, 0, n_queries)
-            for q in range(n_queries):
-                sums = memory.sums[q, 0]
-                if memory.near[0, q] and not sums[0] >= law.least:
-                    _withdraw(lowest, keys[r, h], points[h, :, q], law, memory, 0, q)
-                    _sum(exp2, keys[r, h], values[r], points[h], law, memory, q, q + 1)
-                estimates[r, q, h] = sums[1] / mass_of(sums, memory.near[0, q])
-
-
-@kernel
-def _sum(exp2, keys, values, points, law, memory, first, last):
-    # Sums of one head at queries first .. last - 1.
-    y, zeros, row, laid = memory.data[0], memory.data[1], memory.rows[0], memory.laid[0]
-    memory.sums[first:last] = 0
-    for start in range(0, keys.shape[1], TILE):
-        size = min(TILE, keys.shape[1] - start)
-        copy(values, start, size, y)
-        lay_keys(keys, start, size, memory.centres[0], law.curvature, laid)
-        for q in range(first, last):
-            if memory.near[0, q]:
-                mass, total = weighted_sums(exp2, laid, memory.slopes[0], memory.limits[0], q, y, padded(size))
-            else:
-                nearest = memory.nearest[0, q]
-                fill_scores(keys, start, size, points[:, q], law.distance, row)
-                mass, total = score_sums_kept(exp2, nearest, law.rate, law.low, law.magic, y, zeros, size, row)
-            memory.sums[q, 0, 0] += mass
-            memory.sums[q, 0, 1] += total
+def arrays_for(
+    keys: np.ndarray, variances: np.ndarray, queries: np.ndarray, with_mass: bool
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return arrays for means, Gram matrices and logarithms of masses; empty ones for what is not asked for."""
+    shape, n_heads = (len(keys), queries.shape[3], keys.shape[1]), keys.shape[1]
+    grams = (*shape, n_heads) if variances.size else (0, 0, 0, 0)
+    return np.empty(shape), np.empty(grams), np.empty(shape if with_mass else (0, 0, 0))
 
 
 @kernel
@@ -110,14 +76,15 @@ def _moments(exp2, lowest, keys, values, variances, queries, law, memory, means,
                 near, nearest, low = memory.near[h, q], memory.nearest[h, q], memory.limits[h, 0, q]
                 mass, centre = mass_of(memory.sums[q, h], near), memory.centres[h]
                 logs[r, q, h] = log_mass(mass, near, nearest, low, points[h, :, q], centre, law)
-            normalise(memory.sums[q], memory.products[q], largest, memory.near[:, q], means[r, q], grams[r, q])
+            normalise(memory.sums[q], memory.products[q], largest, memory.near[:, q], means[r, q], grams[r : r + 1, q])
 
 
 @kernel
 def _multiply(exp2, keys, values, variances, largest, points, law, memory, first, last):
-    # Sums and products of all heads at queries first .. last - 1.
+    # Sums of all heads at queries first .. last - 1, and their products if there are variances.
     n_heads, _, n_keys = keys.shape
     y, scale, laid, rows, near = memory.data[0], memory.data[1], memory.laid, memory.rows, memory.near
+    kept = variances.size > 0
     memory.sums[first:last] = 0
     memory.products[first:last] = 0
     for start in range(0, n_keys, TILE):
@@ -129,15 +96,16 @@ def _multiply(exp2, keys, values, variances, largest, points, law, memory, first
         for q in range(first, last):
             for h in range(n_heads):
                 if near[h, q]:
-                    slopes, limits = memory.slopes[h], memory.limits[h]
-                    mass, total = weighted_sums_kept(exp2, laid[h], slopes, limits, q, y, scale, padded(size), rows[h])
+                    slopes, limits, whole = memory.slopes[h], memory.limits[h], padded(size)
+                    mass, total = weighted_sums(exp2, laid[h], slopes, limits, q, y, scale, whole, rows[h], kept)
                 else:
                     nearest = memory.nearest[h, q]
                     fill_scores(keys[h], start, size, points[h, :, q], law.distance, rows[h])
                     mass, total = score_sums_kept(exp2, nearest, law.rate, law.low, law.magic, y, scale, size, rows[h])
                 memory.sums[q, h, 0] += mass
                 memory.sums[q, h, 1] += total
-            add_products(rows, padded(size), memory.products[q])
+            if kept:
+                add_products(rows, padded(size), memory.products[q])
 
 
 @kernel

@@ -109,10 +109,10 @@ def _exponents_of_four(laid, a, k, first, i, width, row):
 
 
 @inlined
-def sum_weights(exp2, laid, slopes, limits, q, values, first, size, sums, row, keep):
+def sum_weights(exp2, laid, slopes, limits, q, values, first, size, sums, row):
     """Add the weights of keys first .. first + size − 1 at a vector of queries to sums[0]; times values, to sums[1].
 
-    They are left in a row, a vector for each key, if they are to be kept; other numbers are otherwise.
+    They are left in a row, a vector for each key.
     """
     width, last = lanes_of(row), len(slopes) - 4
     for k in range(0, last, 4):
@@ -136,8 +136,7 @@ def sum_weights(exp2, laid, slopes, limits, q, values, first, size, sums, row, k
         y = first + i
         total = w1 * repeat(values, y + 1) + (w0 * repeat(values, y) + total)
         total = w3 * repeat(values, y + 3) + (w2 * repeat(values, y + 2) + total)
-        if keep:
-            store_four(row, place, width, w0, w1, w2, w3)
+        store_four(row, place, width, w0, w1, w2, w3)
     add_in_float64(sums, 0, mass)
     add_in_float64(sums, width, total)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from simstudy.kernels.elementary import lowest_float32, lowest_float64
+from simstudy.kernels.few_queries import arrays_for
 from simstudy.kernels.jit import inlined, kernel
 from simstudy.kernels.lanes import (
     EXP2,
@@ -37,58 +38,14 @@ def worth_while(keys: np.ndarray, queries: np.ndarray) -> bool:
     return n_queries >= BUSY_LANES * width * -(-n_queries // width)
 
 
-def estimates(keys: np.ndarray, values: np.ndarray, queries: np.ndarray, law: Law) -> tuple[np.ndarray, np.ndarray]:
-    """Return what `few_queries.estimates` does, and which (r, q) of it are done."""
-    found = np.empty((len(keys), queries.shape[3], keys.shape[1]))
-    done = np.empty(found.shape[:2], np.bool_)
-    memory = memory_for(keys, queries, 1), lane_memory_for(keys, queries, 1)
-    _ESTIMATES[keys.dtype](keys, values, queries, law, *memory, found, done)
-    return found, done
-
-
 def moments(
     keys: np.ndarray, values: np.ndarray, variances: np.ndarray, queries: np.ndarray, law: Law, with_mass: bool
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Return what `few_queries.moments` does, and which (r, q) of it are done."""
-    means = np.empty((len(keys), queries.shape[3], keys.shape[1]))
-    grams, logs = np.empty((*means.shape, keys.shape[1])), np.empty(means.shape if with_mass else (0, 0, 0))
-    done = np.empty(means.shape[:2], np.bool_)
-    memory = memory_for(keys, queries, keys.shape[1]), lane_memory_for(keys, queries, keys.shape[1])
-    _MOMENTS[keys.dtype](keys, values, variances, queries, law, *memory, means, grams, logs, done)
-    return means, grams, logs, done
-
-
-@inlined
-def _estimates(exp2, lowest, keys, values, queries, law, memory, lane_memory, estimates, done):
-    # estimates[r, q, h] = sum_i w_i values[r, i] / sum_i w_i
-    n_replicates, n_heads, width = len(keys), keys.shape[1], lanes_of(keys)
-    near, sums = memory.near, lane_memory.sums
-    mode = flush_denormals()
-    done[:] = True
-    for r in range(n_replicates):
-        points = queries[r if len(queries) > 1 else 0]
-        for h in range(n_heads):
-            slopes, limits = memory.slopes[0], memory.limits[0]
-            aim(lowest, keys[r, h], points[h], law, memory.rows[0], memory.centres[0], slopes, limits, near[0])
-            _sum(exp2, keys[r, h], values[r], law, memory, lane_memory)
-            for v in range(len(sums)):
-                set_means(sums[v], v * width, law.least, near, estimates[r, :, h : h + 1], done[r])
-    restore_denormals(mode)
-
-
-@inlined
-def _sum(exp2, keys, values, law, memory, lane_memory):
-    # Sums of one head at all queries.
-    y, laid, slopes, limits = memory.data[0], memory.laid[0], memory.slopes[0], memory.limits[0]
-    row, sums, width = lane_memory.strips[0], lane_memory.sums, lanes_of(keys)
-    sums[:] = 0
-    for start in range(0, keys.shape[1], TILE):
-        size = min(TILE, keys.shape[1] - start)
-        copy(values, start, size, y)
-        lay_keys(keys, start, size, memory.centres[0], law.curvature, laid)
-        for v in range(len(sums)):
-            for first in range(0, padded(size), STRIP):
-                sum_weights(exp2, laid, slopes, limits, v * width, y, first, STRIP, sums[v, 0], row, False)
+    found = *arrays_for(keys, variances, queries, with_mass), np.empty((len(keys), queries.shape[3]), np.bool_)
+    memory = memory_for(keys, queries), lane_memory_for(keys, queries)
+    _MOMENTS[keys.dtype](keys, values, variances, queries, law, *memory, *found)
+    return found
 
 
 @inlined
@@ -101,29 +58,29 @@ def _moments(exp2, lowest, keys, values, variances, queries, law, memory, lane_m
     done[:] = True
     for r in range(n_replicates):
         points = queries[r if len(queries) > 1 else 0]
-        scaled = not _constant(variances[r])
-        largest = largest_of(variances[r]) if scaled else variances[r, 0]
+        largest = largest_of(variances[r])
         for h in range(n_heads):
             aim(lowest, keys[r, h], points[h], law, row, centres[h], memory.slopes[h], limits[h], near[h])
-        _multiply(exp2, keys[r], values[r], variances[r], largest, scaled, law, memory, lane_memory)
+        _multiply(exp2, keys[r], values[r], variances[r], largest, law, memory, lane_memory)
         for q in range(n_queries if logs.size else 0):
             for h in range(n_heads):
                 mass = sums[q // width, h, 0, q % width]
                 logs[r, q, h] = log_mass(mass, True, 0, limits[h, 0, q], points[h, :, q], centres[h], law)
         for v in range(len(sums)):
             set_means(sums[v], v * width, law.least, near, means[r], done[r])
-            set_grams(products[v], sums[v], v * width, largest, grams[r])
+            if len(grams):
+                set_grams(products[v], sums[v], v * width, largest, grams[r])
     restore_denormals(mode)
 
 
 @inlined
-def _multiply(exp2, keys, values, variances, largest, scaled, law, memory, lane_memory):
-    # Sums and products of all heads at all queries.
+def _multiply(exp2, keys, values, variances, largest, law, memory, lane_memory):
+    # Sums of all heads at all queries, and their products if there are variances.
     n_heads, _, n_keys = keys.shape
     y, scale, laid, strips = memory.data[0], memory.data[1], memory.laid, lane_memory.strips
     slopes, limits = memory.slopes, memory.limits
     sums, lane_products, products = lane_memory.sums, lane_memory.products, lane_memory.totals
-    width = lanes_of(keys)
+    width, scaled = lanes_of(keys), not _constant(variances)
     sums[:] = 0
     products[:] = 0
     for start in range(0, n_keys, TILE):
@@ -137,10 +94,11 @@ def _multiply(exp2, keys, values, variances, largest, scaled, law, memory, lane_
             q = v * width
             for first in range(0, padded(size), STRIP):
                 for h in range(n_heads):
-                    sum_weights(exp2, laid[h], slopes[h], limits[h], q, y, first, STRIP, sums[v, h], strips[h], True)
+                    sum_weights(exp2, laid[h], slopes[h], limits[h], q, y, first, STRIP, sums[v, h], strips[h])
                 if scaled:
                     scale_weights(strips, scale, first)
-                add_lane_products(strips, lane_products)
+                if variances.size:
+                    add_lane_products(strips, lane_products)
             add_lanes(lane_products, products[v])
 
 
@@ -156,14 +114,6 @@ def _constant(numbers):
 # A kernel for each precision: functions among the arguments of a call cost more than a small replicate.
 
 
-def _estimates_by(exp2, lowest):
-    @kernel
-    def estimates(keys, values, queries, law, memory, lane_memory, found, done):
-        _estimates(exp2, lowest, keys, values, queries, law, memory, lane_memory, found, done)
-
-    return estimates
-
-
 def _moments_by(exp2, lowest):
     @kernel
     def moments(keys, values, variances, queries, law, memory, lane_memory, means, grams, logs, done):
@@ -173,5 +123,4 @@ def _moments_by(exp2, lowest):
 
 
 _LOWEST = {"float32": lowest_float32, "float64": lowest_float64}
-_ESTIMATES = {np.dtype(name): _estimates_by(EXP2[name], lowest) for name, lowest in _LOWEST.items()}
 _MOMENTS = {np.dtype(name): _moments_by(EXP2[name], lowest) for name, lowest in _LOWEST.items()}

@@ -15,7 +15,7 @@ from simstudy.kernels.vectors import lanes
 
 
 class Memory(NamedTuple):
-    """Memory for a number of heads at a time."""
+    """Memory for all heads."""
 
     laid: np.ndarray  # (head, 2 + dimension, tile) keys of a tile, below their offsets: see `tiles.lay_keys`
     rows: np.ndarray  # (head, tile) weights at one query
@@ -38,9 +38,9 @@ class LaneMemory(NamedTuple):
     totals: np.ndarray  # (vector of queries, block, 16, lane) their sums over tiles, float64
 
 
-def memory_for(keys: np.ndarray, queries: np.ndarray, n_heads: int) -> Memory:
-    """Memory for ``n_heads`` heads at a time."""
-    return _memory(n_heads, keys.shape[2], queries.shape[3], keys.dtype)
+def memory_for(keys: np.ndarray, queries: np.ndarray) -> Memory:
+    """Memory for the heads of keys (r, h, k, i) at queries (r or 1, h, k, q)."""
+    return _memory(*keys.shape[1:3], queries.shape[3], keys.dtype)
 
 
 @kept_by_thread
@@ -63,9 +63,9 @@ def _memory(n_heads: int, head_dim: int, n_queries: int, real: np.dtype) -> Memo
     )
 
 
-def lane_memory_for(keys: np.ndarray, queries: np.ndarray, n_heads: int) -> LaneMemory:
+def lane_memory_for(keys: np.ndarray, queries: np.ndarray) -> LaneMemory:
     """As `memory_for`."""
-    return _lane_memory(n_heads, queries.shape[3], keys.dtype)
+    return _lane_memory(keys.shape[1], queries.shape[3], keys.dtype)
 
 
 @kept_by_thread

@@ -22,18 +22,19 @@ def mass_of(sums, near):
 
 @kernel
 def normalise(sums, products, largest, near, means, grams):
-    """Set means (h,) and grams (h, g) from sums (h, 2) and products (h, g), of weights times scales.
+    """Set means (h,) and grams (1, h, g), if any, from sums (h, 2) and products (h, g), of weights times scales.
 
     ``largest`` is the variance whose scale is 1; sums[h, 0] is replaced by its inverse.
     """
-    for h in range(means.size):
+    for h in range(0 if len(grams) else means.size):
+        means[h] = sums[h, 1] / mass_of(sums[h], near[h])
+    for h in range(means.size if len(grams) else 0):
         mass = mass_of(sums[h], near[h])
         means[h] = sums[h, 1] / mass
         # Kept for later heads, since divisions are slow.
         sums[h, 0] = 1 / mass
         for g in range(h + 1):
-            grams[h, g] = products[h, g] * largest * (sums[h, 0] * sums[g, 0])
-            grams[g, h] = grams[h, g]
+            grams[0, h, g] = grams[0, g, h] = products[h, g] * largest * (sums[h, 0] * sums[g, 0])
 
 
 @kernel

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from simstudy.kernels import few_queries, many_queries
 from simstudy.kernels.jit import writable
-from simstudy.kernels.nadaraya_watson import arguments_of, queries_left
+from simstudy.kernels.nadaraya_watson import arguments_of, recompute
 from simstudy.kernels.shifts import Law
 
 Array = NDArray[np.float64]
@@ -59,20 +59,16 @@ class RunningMoments:
     def _moments(self, keys: np.ndarray, values: np.ndarray, variances: np.ndarray) -> tuple[np.ndarray, ...]:
         """Moments of one tile, which may be wrong where all its weights are negligible."""
         keys, queries, law = arguments_of(keys, *self._scored)
-        values, variances = writable(values, keys.dtype), writable(variances, keys.dtype)
+        data = writable(values, keys.dtype), writable(variances, keys.dtype)
         if not many_queries.worth_while(keys, queries):
-            return few_queries.moments(keys, values, variances, queries, law, True)
+            return few_queries.moments(keys, *data, queries, law, True)
         # What is too small a sum for a tile need not be one for all keys.
         accepted = law._replace(least=0.0) if law.distance else law
-        *found, done = many_queries.moments(keys, values, variances, queries, accepted, True)
+        *found, done = many_queries.moments(keys, *data, queries, accepted, True)
         if law.distance:
             done &= (np.logaddexp(self.log_mass, found[2]) >= _least_log_mass(law)).all(axis=2)
         # The careful formula at once, which `few_queries` else takes for each query after the fast one has failed.
-        careful = law._replace(farthest=keys.dtype.type(-1))
-        for part, place, rest in queries_left(done, queries):
-            one = few_queries.moments(keys[part], values[part], variances[part], rest, careful, True)
-            for whole, piece in zip(found, one, strict=True):
-                whole[place] = piece[0]
+        recompute(found, done, keys, data, queries, law._replace(farthest=keys.dtype.type(-1)))
         return tuple(found)
 
 

@@ -36,8 +36,8 @@ def clear(start, stop, row):
 
 @kernel
 def largest_of(variances):
-    """Return the largest variance."""
-    largest = variances[0]
+    """Return the largest variance, 0 if there is none."""
+    largest = variances[0] if variances.size else variances.dtype.type(0)
     for i in range(variances.size):
         largest = max(largest, variances[i])
     return largest
@@ -57,9 +57,9 @@ def copy(source, start, size, row):
 def copy_scales(variances, largest, start, size, row):
     """Set row[i] to the root of a variance relative to the largest one, so that products of weights stay in range."""
     inverse, part = 1 / largest if largest > 0 else largest * 0, variances[start : start + size]
-    for i in range(size):
+    for i in range(part.size):
         row[i] = np.sqrt(part[i] * inverse)
-    clear(size, padded(size), row)
+    clear(part.size, padded(size), row)
 
 
 @kernel
@@ -118,8 +118,11 @@ def _join_dimensions(laid, slopes, q, size):
 
 
 @inlined
-def weighted_sums(exp2, laid, slopes, limits, q, values, size):
-    """Return Σ_i w_i and Σ_i w_i values_i, w_i = exp2(laid[0, i] + Σ_k slopes[k, q] laid[2 + k, i], *limits[:, q])."""
+def weighted_sums(exp2, laid, slopes, limits, q, values, scales, size, row, keep):
+    """Return Σ_i w_i and Σ_i w_i values_i, w_i = exp2(laid[0, i] + Σ_k slopes[k, q] laid[2 + k, i], *limits[:, q]).
+
+    If they are to be kept, row[i] is set to w_i scales_i.
+    """
     offsets = laid[_join_dimensions(laid, slopes, q, size)]
     x0, x1, x2, x3 = laid[2], laid[3], laid[4], laid[5]
     a0, a1, a2, a3 = slopes[0, q], slopes[1, q], slopes[2, q], slopes[3, q]
@@ -129,22 +132,8 @@ def weighted_sums(exp2, laid, slopes, limits, q, values, size):
         w = exp2(offsets[i] + a0 * x0[i] + a1 * x1[i] + a2 * x2[i] + a3 * x3[i], low, magic)
         mass += w
         total += w * values[i]
-    return mass, total
-
-
-@inlined
-def weighted_sums_kept(exp2, laid, slopes, limits, q, values, scales, size, row):
-    """As `weighted_sums`, and set row[i] = w_i scales_i."""
-    offsets = laid[_join_dimensions(laid, slopes, q, size)]
-    x0, x1, x2, x3 = laid[2], laid[3], laid[4], laid[5]
-    a0, a1, a2, a3 = slopes[0, q], slopes[1, q], slopes[2, q], slopes[3, q]
-    low, magic = limits[0, q], limits[1, q]
-    mass = total = values.dtype.type(0)
-    for i in range(size):
-        w = exp2(offsets[i] + a0 * x0[i] + a1 * x1[i] + a2 * x2[i] + a3 * x3[i], low, magic)
-        mass += w
-        total += w * values[i]
-        row[i] = w * scales[i]
+        if keep:
+            row[i] = w * scales[i]
     return mass, total
 
 
@@ -164,7 +153,7 @@ def fill_scores(keys, start, size, query, distance, scores):
 
 @kernel
 def score_sums_kept(exp2, nearest, rate, low, magic, values, scales, size, row):
-    """As `weighted_sums_kept`, with w_i = exp2(rate (nearest − row_i), low, magic) from the scores in the row."""
+    """As `weighted_sums` that keeps them, with w_i = exp2(rate (nearest − row_i), low, magic) of scores in the row."""
     mass = total = values.dtype.type(0)
     for i in range(size):
         t = rate * (nearest - row[i])

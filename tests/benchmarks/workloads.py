@@ -12,7 +12,7 @@ import numpy as np
 from builders import minimal_cell
 
 from simstudy.design.settings.cell import N_BLOCKS, Cell
-from simstudy.kernels import compact_estimates, compact_moments, nw_estimates, nw_moments, project
+from simstudy.kernels import compact_moments, nw_moments, project
 from simstudy.replicates.batch import simulate_batch
 
 
@@ -72,7 +72,7 @@ def target(keys: np.ndarray) -> np.ndarray:
 def estimates(arrays: Arrays) -> np.ndarray:
     """W0 by this package: (R, Q, H)."""
     keys = project(arrays.keys, arrays.projections)
-    return nw_estimates(keys, arrays.values, arrays.projected_points, arrays.bandwidth, "distance")
+    return nw_moments(keys, arrays.values, None, arrays.projected_points, arrays.bandwidth, "distance")[0]
 
 
 def moments(arrays: Arrays) -> tuple[np.ndarray, np.ndarray]:
@@ -85,10 +85,8 @@ def moments(arrays: Arrays) -> tuple[np.ndarray, np.ndarray]:
 def compact(arrays: Arrays, power: int, with_gram: bool) -> object:
     """W0 or W1 with a compact kernel of three bandwidths' radius."""
     keys = project(arrays.keys, arrays.projections)
-    settings = arrays.projected_points, 3.0 * arrays.bandwidth, power
-    if with_gram:
-        return compact_moments(keys, arrays.values, np.ones_like(arrays.values), *settings)
-    return compact_estimates(keys, arrays.values, *settings)
+    variances = np.ones_like(arrays.values) if with_gram else None
+    return compact_moments(keys, arrays.values, variances, arrays.projected_points, 3.0 * arrays.bandwidth, power)
 
 
 def cell(size: Size, treatment: str) -> Cell:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from simstudy.kernels import nw_estimates, nw_moments
+from simstudy.kernels import nw_moments
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class Problem:
         return nw_moments(self.keys, self.values, self.variances, self.queries, self.bandwidth, self.logits, True)
 
     def estimates(self):
-        return nw_estimates(self.keys, self.values, self.queries, self.bandwidth, self.logits)
+        return nw_moments(self.keys, self.values, None, self.queries, self.bandwidth, self.logits)[0]
 
     def part(self, rows):
         """The problem of some replicates."""

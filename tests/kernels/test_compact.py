@@ -7,7 +7,7 @@ import itertools
 import numpy as np
 import pytest
 
-from simstudy.kernels import compact_estimates, compact_moments
+from simstudy.kernels import compact_moments
 from simstudy.kernels.compact import _power
 
 PRECISIONS = pytest.mark.parametrize("precision", ["float32", "float64"])
@@ -62,10 +62,14 @@ def test_moments__are_the_formula(shape, power, precision):
     found_means, found_grams = compact_moments(*given, radius, power)
     np.testing.assert_allclose(found_means, means, rtol=0, atol=tolerance)
     np.testing.assert_allclose(found_grams, grams, rtol=0, atol=tolerance)
-    np.testing.assert_allclose(compact_estimates(keys, values, queries, radius, power), means, rtol=0, atol=tolerance)
+    np.testing.assert_allclose(
+        compact_moments(keys, values, None, queries, radius, power)[0], means, rtol=0, atol=tolerance
+    )
     np.testing.assert_array_equal(found_grams, found_grams.swapaxes(-1, -2))
     if shape[4] > 7:
-        assert np.abs(compact_estimates(keys, values, queries, 1.2 * radius, power) - means).max() > 10 * tolerance
+        assert (
+            np.abs(compact_moments(keys, values, None, queries, 1.2 * radius, power)[0] - means).max() > 10 * tolerance
+        )
 
 
 def test_queries_of_each_replicate():
@@ -100,7 +104,7 @@ def test_empty_window_and_nan_key__have_no_estimate(precision):
     undefined = np.isnan(means)
     assert undefined[:, 1].all() and undefined[1, 0].tolist() == [True, False] and not undefined[0, 0].any()
     assert np.isnan(grams[1, 0, 0]).all() and np.isfinite(grams[1, 0, 1, 1])
-    np.testing.assert_array_equal(np.isnan(compact_estimates(keys, values, queries, 3.0, 1)), undefined)
+    np.testing.assert_array_equal(np.isnan(compact_moments(keys, values, None, queries, 3.0, 1)[0]), undefined)
 
 
 def test_windows_that_do_not_meet__have_covariance_zero_exactly():

@@ -132,10 +132,10 @@ def test_closures__are_in_its_key():
 
 
 def test_functions_that_are_arguments__are_in_its_key():
-    keys = {key_of(compact._estimates, compact._power(power)) for power in (1, 2, 3, 4)}
+    keys = {key_of(compact._moments, compact._power(power)) for power in (1, 2, 3, 4)}
     assert len(keys) == 4
     compact._power.cache_clear()
-    assert key_of(compact._estimates, compact._power(3)) in keys
+    assert key_of(compact._moments, compact._power(3)) in keys
 
 
 def test_kernel_that_takes_a_function__is_loaded_once_and_then_at_hand():
@@ -229,14 +229,14 @@ def test_what_generates_code__is_in_the_digest_with_all_that_it_imports():
 EVALUATE = """
 import numpy as np
 from numba.core import event
-from simstudy.kernels import nw_estimates, nw_moments
+from simstudy.kernels import nw_moments
 
 with event.install_recorder("numba:compile") as compilations:
     for real in ("float32", "float64"):
         keys, values, ones = np.ones((2, 3, 4, 40), real), np.ones((2, 40), real), np.ones((2, 40), real)
         for n_queries in (2, 16):
             queries = np.zeros((n_queries, 3, 4))
-            nw_estimates(keys, values, queries, 1.0, "distance")
+            nw_moments(keys, values, None, queries, 1.0, "distance")
             nw_moments(keys, values, ones, queries, 1.0, "distance")
 print(len(compilations.buffer))
 """

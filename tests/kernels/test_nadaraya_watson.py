@@ -12,7 +12,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from kernel_problems import assert_solved, naive_moments, problem, rounding
 
-from simstudy.kernels import few_queries, many_queries, nadaraya_watson, nw_estimates, nw_moments, shifts
+from simstudy.kernels import few_queries, many_queries, nadaraya_watson, nw_moments, shifts
 
 LOGITS = pytest.mark.parametrize("logits", ["distance", "dot_product"])
 PRECISIONS = pytest.mark.parametrize("precision", ["float32", "float64"])
@@ -381,12 +381,11 @@ def test_kernels__are_compiled_once_for_each_precision():
         values, variances = given.values.astype("float64"), given.variances.astype("float32")
         for keys, queries in ((given.keys, given.queries[::-1]), (given.keys[..., ::2], given.queries.astype(float))):
             n = keys.shape[-1]
-            nw_estimates(keys, values[:, :n], queries, 1, logits)
+            nw_moments(keys, values[:, :n], None, queries, 1, logits)
             nw_moments(keys, values[:, :n], variances[:, :n], queries, np.float32(1.0), logits)
         project(given.keys[:, 0], np.ones((2, 2, 1)))
     if many_queries.BUSY_LANES:
-        assert len(few_queries._estimates.signatures) == len(few_queries._moments.signatures) == 2
+        assert len(few_queries._moments.signatures) == 2
     else:
-        used = [*many_queries._ESTIMATES.values(), *many_queries._MOMENTS.values()]
-        assert [len(one.signatures) for one in used] == [1, 1, 1, 1]
+        assert [len(one.signatures) for one in many_queries._MOMENTS.values()] == [1, 1]
     assert len(projection._project.signatures) == 2

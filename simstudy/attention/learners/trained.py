@@ -20,7 +20,7 @@ from simstudy.data.heads import key_projections, query_points
 from simstudy.data.shared import SharedData
 from simstudy.design.settings.cell import Cell
 from simstudy.design.settings.ensembles import TrainedLearner
-from simstudy.kernels import nw_estimates, project
+from simstudy.kernels import nw_moments, project
 
 # Index legend: r replicate, h head, i and j pairs, d feature, p dimension of a head, k entry of a token.
 
@@ -44,10 +44,9 @@ class TrainedHeads:
         queries = np.asarray(project(points, trained)).transpose(0, 3, 1, 2)
         projected = np.asarray(project(keys, trained))
         means = [
-            nw_estimates(*map(np.ascontiguousarray, (projected[:, [h]], values[:, h], queries[:, :, [h]])),
-                         cell.bandwidth, "distance")
+            nw_moments(projected[:, [h]], values[:, h], None, queries[:, :, [h]], cell.bandwidth, "distance")[0]
             for h in range(n_heads)
-        ]  # fmt: skip
+        ]
         return Members(np.concatenate(means, axis=2), None, diversity_indices(trained, cell.bandwidth), {})
 
     def train(self, x: Array, y: Array, projections: Array) -> tuple[Array, Array]:
