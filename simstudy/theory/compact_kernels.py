@@ -216,7 +216,7 @@ def tuned_risk_ratio(head_dim: int, power: int) -> float:
     """
     second_moment, roughness = _compact_constants(head_dim, power)
     gaussian_roughness = (4 * np.pi) ** (-head_dim / 2)
-    return float((second_moment**-head_dim * (gaussian_roughness / roughness) ** 2) ** (2 / (head_dim + 4)))
+    return float(((1 / second_moment) ** head_dim * (gaussian_roughness / roughness) ** 2) ** (2 / (head_dim + 4)))
 
 
 def _compact_constants(head_dim: int, power: int) -> tuple[float, float]:

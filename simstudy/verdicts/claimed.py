@@ -19,7 +19,7 @@ def _dot_product_floor(length: float) -> float:
 
 
 def _correlation_floor(head_dim: int, bandwidth: float) -> float:
-    return float(theory.origin_correlation(np.full(head_dim, np.pi / 2), bandwidth))
+    return (1 - (1 / (1 + bandwidth**2)) ** 2) ** (head_dim / 2)
 
 
 def _origin_variance(n_keys: int, head_dim: int, bandwidth: float) -> float:
