@@ -1,11 +1,10 @@
 """Monte Carlo studies of multi-head attention as an ensemble of Nadaraya-Watson estimators.
 
-`run` runs a study, from its design file or a `Study` written in Python; `check` and `plan` say beforehand what is wrong
-with it and what it will take; `open_results` loads the results of one and `to_grid` lays them out by factor; `contrast`
-compares two cells, `details` shows what lies inside one, `leave_one_out` what it would be without each of its heads,
-`concat` joins studies; `nw_ensemble`, `principal_angles` and
-`head_diversity` evaluate one ensemble on the caller's own arrays; `read_heads` and `inspect_heads` tell how correlated
-the heads of a trained transformer are, and what theory says.
+`run` runs a study from its design file or from a `Study` written in Python. `check` lists its mistakes and `plan`
+predicts its cost. `open_results` loads results and `to_grid` arranges them by factor. `contrast` compares two cells,
+`details` shows one cell, `leave_one_out` computes the error without each head, and `concat` joins studies.
+`nw_ensemble`, `principal_angles` and `head_diversity` evaluate one ensemble on arrays of the caller. `read_heads` and
+`inspect_heads` measure how correlated the heads of a trained transformer are and compare this with theory.
 """
 
 import importlib
@@ -36,6 +35,8 @@ _HOMES = {
 
 def __getattr__(name: str) -> Any:
     # Loaded on first use: the command line has to catch signals before imports that take seconds.
+    if name == "__version__":
+        return importlib.import_module("importlib.metadata").version(__name__)
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     value = getattr(importlib.import_module(f"{__name__}.{_HOMES.get(name, 'ensemble')}"), name)
@@ -44,4 +45,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted({*globals(), *__all__, "__version__"})

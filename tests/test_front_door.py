@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from builders import DESIGN, edited, mistakes, write_design
 
+import simstudy
 from simstudy import __main__ as process
 from simstudy.design.load import load_design
 from simstudy.execution.ledger import Ledger
@@ -39,7 +40,8 @@ def command(capsys, monkeypatch, tmp_path):
 
 
 def test_version__is_that_of_the_package(command):
-    assert command("--version") == (0, f"simstudy {importlib.metadata.version('simstudy')}\n", "")
+    assert command("--version") == (0, f"simstudy {simstudy.__version__}\n", "")
+    assert simstudy.__version__ == importlib.metadata.version("simstudy")
 
 
 def test_init__writes_a_design_that_checks_and_nothing_over_another(command, tmp_path):

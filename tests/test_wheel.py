@@ -72,5 +72,5 @@ def test_module__is_the_command_line(installed, tmp_path):
 
 def test_package__holds_its_citation_and_its_notes(installed):
     held = {path.name for path in (installed / "simstudy").iterdir()}
-    assert {"CITATION.cff", "CHANGES.md", "README.md"} <= held
+    assert {"CITATION.cff", "CHANGES.md", "README.md", "py.typed"} <= held
     assert "docs" not in held
