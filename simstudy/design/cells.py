@@ -5,27 +5,31 @@ from __future__ import annotations
 import functools
 import itertools
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
 
-from simstudy.design.contents import Reader, reader
+from simstudy.design.contents import read_contents
 from simstudy.design.document import MAX_CELLS, Document, Grid, PlannedCell, Precision
 from simstudy.design.feasibility import impossibilities, too_many_batches
 from simstudy.design.mistakes import Problem, from_validation
+from simstudy.design.own_code import texts_of
 from simstudy.design.references import PlannedGrid
 from simstudy.design.settings import TABLE_OF, TABLES
 from simstudy.design.settings.cell import Cell
 from simstudy.design.settings.levels import label, setting_of
+from simstudy.design.settings.records import Impossibility
+
+Reader = Callable[[Cell], tuple[Cell, list[Impossibility]]]
 
 
 def plan_cells(
     document: Document, folder: Path, trust: Iterable[str | Path], earlier: list[Problem]
 ) -> tuple[list[PlannedCell], list[Problem]]:
     """Plan the cells of all grids; what a grid lacks because of an earlier problem is no problem of its own."""
-    read = reader(folder, trust)
+    read: Reader = functools.partial(read_contents, folder=folder, trusted=texts_of(trust))
     planned: list[PlannedCell] = []
     problems: list[Problem] = []
     total = 0

@@ -1,33 +1,238 @@
-"""Contents of the files that a design names, read into its cells: heads, data, functions."""
+"""Contents of the files that a design names, read and checked into its cells: heads, masks, rows of data, functions."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import functools
+import io
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
-from simstudy.design.own_code import read_code, texts_of
-from simstudy.design.own_data import read_rows
-from simstudy.design.own_heads import read_heads
-from simstudy.design.settings.cell import Cell
+import numpy as np
+from numpy.typing import NDArray
+
+from simstudy.design.files import read_array, read_arrays, read_regular
+from simstudy.design.own_code import read_code
+from simstudy.design.settings import LARGEST, FileKeys, FileRegression, FittedRegression, Rows
+from simstudy.design.settings.cell import Cell, Matrices
+from simstudy.design.settings.masks import FileMask
 from simstudy.design.settings.records import Impossibility
+from simstudy.design.settings.rows import MAX_NUMBERS, Array
+from simstudy.design.settings.splits import split
+from simstudy.design.settings.value_projections import FileValueProjections, Overlap
+from simstudy.errors import UserError, require_extra
+from simstudy.text import printable
 
-Reader = Callable[[Cell], tuple[Cell, list[Impossibility]]]
+MAX_BYTES = 64 << 20
+"""Largest file of heads or masks that is read: every cell that uses it holds a copy."""
+MAX_DATA_BYTES = 1 << 28
+"""Largest data file that is read."""
+_CANCELLED = 1e-10
+"""Squared size of a sum of maps, relative to those of its terms, below which rounding decides it."""
+_SHIPPED = ("diabetes", "breast_cancer", "digits", "wine", "iris")
+_PREFIX = "sklearn:"
+_KINDS = (".npy", ".npz", ".csv", ".parquet")
 
 
-def reader(folder: Path, trust: Iterable[str | Path]) -> Reader:
-    """Return what reads the files of a cell, relative to the folder of its design, and tells what is wrong with them.
+def read_contents(cell: Cell, folder: Path, trusted: frozenset[str] = frozenset()) -> tuple[Cell, list[Impossibility]]:
+    """Read the files of a cell, relative to the folder of its design, into the cell; with what is wrong with them.
 
-    Raises
-    ------
-    UserError
-        If a file that is trusted cannot be read.
+    Functions of trusted texts are tried; no other one is run.
     """
-    trusted = texts_of(trust)
+    found: dict[str, Any] = {}
+    problems: list[Impossibility] = []
+    for setting, path, (field, read) in _stated(cell):
+        try:
+            found[field] = read(path if path.startswith(_PREFIX) else str(folder / path), cell)
+        except UserError as error:
+            problems.append((setting, printable(str(error))))
+    cell, code = read_code(cell.model_copy(update=found), folder, trusted)
+    return cell, problems + code
 
-    def read(cell: Cell) -> tuple[Cell, list[Impossibility]]:
-        cell, heads = read_heads(cell, folder)
-        cell, rows = read_rows(cell, folder)
-        cell, code = read_code(cell, folder, trusted)
-        return cell, [*heads, *rows, *code]
 
-    return read
+def _stated(cell: Cell) -> Iterator[tuple[str, str, tuple[str, Callable[[str, Cell], Any]]]]:
+    """Yield the settings that name a file, its path, the field of a cell that holds its contents, and what reads it."""
+    heads, mask, values, keys = (
+        cell.heads, cell.estimator.mask, cell.heads.value_projections, cell.data.key_distribution,
+    )  # fmt: skip
+    if cell.instance is None:
+        if heads.arrangement == "file" and heads.file is not None:
+            yield "file", heads.file, ("file_projections", _head_projections)
+        if heads.query_projections == "file" and heads.query_file is not None:
+            yield "query_file", heads.query_file, ("file_query_projections", _projections)
+        if isinstance(mask, FileMask):
+            yield "mask", mask.path, ("file_mask", _mask)
+        if isinstance(values, FileValueProjections):
+            yield "value_projections", values.path, ("file_value_overlap", _value_overlap)
+    if isinstance(keys, FileKeys):
+        yield "key_distribution", keys.path, ("file_rows", _rows)
+
+
+def _parsed(kind: str, content: bytes, remedy: str = "") -> dict[str, NDArray]:
+    """Arrays of a file by name: that of a .npy file, which has none, by the empty one; of a table, its columns."""
+    file = io.BytesIO(content)
+    try:
+        if kind == ".npy":
+            return {"": read_array(file, len(content))}
+        if kind == ".npz":
+            return read_arrays(file, MAX_DATA_BYTES)
+        import pandas as pd
+
+        # Only empty entries are missing: "NA" may be a name that somebody meant.
+        frame = (
+            pd.read_parquet(file) if kind == ".parquet" else pd.read_csv(file, keep_default_na=False, na_values=[""])
+        )
+        return {str(name): frame[name].to_numpy() for name in frame}
+    except UserError:
+        raise
+    except ImportError:
+        raise UserError(f"{kind} needs another package: pip install 'simstudy[parquet]'") from None
+    except Exception as error:  # a damaged file may raise nearly anything
+        raise UserError(f"cannot be read as {kind} ({error}){remedy}") from None
+
+
+# ---------------------------------------------------------------- heads and masks
+
+
+def _head_projections(path: str, cell: Cell) -> Matrices:
+    """Return projections of full rank: a head that spans no p-space has no angles."""
+    projections = _projections(path, cell)
+    ranks = np.linalg.matrix_rank(np.array(projections))
+    if (ranks < cell.heads.head_dim).any():
+        head = int(np.argmin(ranks))
+        raise UserError(f"head {head} has rank {ranks[head]}; give head_dim = {cell.heads.head_dim}")
+    return projections
+
+
+def _projections(path: str, cell: Cell) -> Matrices:
+    """Return projections (head, feature, dimension)."""
+    shape = (cell.heads.n_heads, cell.data.n_features, cell.heads.head_dim)
+    stored = _array(path, shape, "(n_heads, n_features, head_dim)", "a float array of shape (H, d, p)")
+    return tuple(tuple(tuple(map(float, row)) for row in head) for head in _real(stored))
+
+
+def _mask(path: str, cell: Cell) -> tuple[str, ...]:
+    """Return a text of 0 and 1 for each query."""
+    shape = (cell.n_queries, cell.data.n_keys)
+    stored = _array(path, shape, "(queries, n_keys)", "an array of booleans (queries, n_keys)")
+    if stored.dtype != bool:
+        raise UserError(f"must hold booleans, not {stored.dtype}; true where a query sees a key")
+    if not (seen := stored.any(axis=1)).all():
+        raise UserError(f"query {int(np.argmin(seen))} (counted from 0) sees no key; let it see one at least")
+    return tuple("".join("1" if key else "0" for key in row) for row in stored)
+
+
+def _value_overlap(path: str, cell: Cell) -> Overlap:
+    """Return tr(A_h'A_g) of the products A_h of value and output projections."""
+    arrays = _parsed(".npz", read_regular(Path(path), MAX_BYTES), "; save the arrays W_V and W_O")
+    n_heads, (value, output) = cell.heads.n_heads, (arrays.get(name, np.zeros(0)) for name in ("W_V", "W_O"))
+    three = len(arrays) == 2 and value.ndim == output.ndim == 3 and 0 not in (value.size, output.size)
+    if not three or (n_heads, n_heads, value.shape[2]) != (len(value), len(output), output.shape[1]):
+        held = ", ".join(f"{name} {array.shape}" for name, array in arrays.items()) or "nothing"
+        raise UserError(f"holds {held}; save W_V of shape ({n_heads}, v, k) and W_O of shape ({n_heads}, k, c)")
+    value, output = _real(value), _real(output)
+    found = np.einsum("hva,gvb,hac,gbc->hg", value, value, output, output, optimize=True)
+    if not (np.diagonal(found) > 0.0).all() or found.sum() <= _CANCELLED * np.trace(found):
+        raise UserError("maps W_V W_O of a head, or their sum over heads, come to 0: no value comes out of them")
+    return tuple(tuple(map(float, row)) for row in found)
+
+
+def _real(stored: NDArray) -> Array:
+    if stored.dtype.kind not in "fiu" or not (np.abs(numbers := np.array(stored, np.float64)) <= LARGEST).all():
+        raise UserError(f"must hold real numbers only, none beyond ±{LARGEST:g}")
+    return numbers
+
+
+def _array(path: str, shape: tuple[int, ...], names: str, kind: str) -> NDArray:
+    """Return the array of a .npy file, refused unless it has this shape."""
+    stored = _parsed(".npy", read_regular(Path(path), MAX_BYTES), f"; save {kind}")[""]
+    if stored.shape != shape:
+        raise UserError(f"holds shape {stored.shape}; {names} = {shape} is stated")
+    return stored
+
+
+# ---------------------------------------------------------------- rows of data
+
+
+def _rows(path: str, cell: Cell) -> Rows:
+    """Return the rows that keys are drawn from: split, but for those of which each batch holds out others."""
+    data, keys = cell.data, cell.data.key_distribution
+    assert isinstance(keys, FileKeys)  # no others have rows
+    table = _table(path)
+    names = keys.columns or tuple(name for name in table if name != keys.response)
+    for name in filter(None, (*names, keys.response)):
+        if name not in table:
+            raise UserError(f"the data have no column {name!r}, but {', '.join(table)}")
+    if keys.response in names or len(set(names)) < len(names) or not names:
+        raise UserError("columns must name each feature once, and not the response")
+    none = np.full(len(table[names[0]]), np.nan)
+    responses = none
+    if isinstance(data.regression, FileRegression | FittedRegression):
+        if keys.response is None:
+            raise UserError(f'regression = "{data.regression.kind}" needs response = "COLUMN" of the data')
+        responses = table[keys.response]
+    raw = Rows(np.column_stack([*(table[name] for name in names), responses, none]), 0)
+    rows = split(raw, data, cell.simulation.seed)
+    rows = raw if "held_out" in cell.population else rows
+    constant = [name for name, feature in zip(names, rows.keys.T, strict=True) if np.ptp(feature) == 0.0]
+    if keys.standardise and constant:
+        left_out = ", ".join(constant)
+        raise UserError(f"constant columns cannot be standardised: leave out {left_out}, or use standardise = false")
+    return rows
+
+
+def _table(path: str) -> dict[str, Array]:
+    """Return columns of numbers by name."""
+    if path.startswith(_PREFIX):
+        return _shipped(path.removeprefix(_PREFIX))
+    kind = Path(path).suffix.lower()
+    if kind not in _KINDS:
+        raise UserError(f"of no kind that is read; give {', '.join(_KINDS)}, or {_PREFIX}NAME")
+    return _columns(kind, read_regular(Path(path), MAX_DATA_BYTES))
+
+
+@functools.lru_cache(maxsize=8)
+def _shipped(name: str) -> dict[str, Array]:
+    if name not in _SHIPPED:
+        raise UserError(f"scikit-learn ships no {name!r}; choose {', '.join(_SHIPPED)}")
+    require_extra(f"path = '{_PREFIX}{name}'", "sklearn", "learners")
+    from sklearn import datasets
+
+    found = getattr(datasets, f"load_{name}")()
+    features = zip(map(str, found.feature_names), found.data.T, strict=True)
+    return {**dict(features), "target": found.target.astype(np.float64)}
+
+
+@functools.lru_cache(maxsize=8)
+def _columns(kind: str, content: bytes) -> dict[str, Array]:
+    columns: dict[str, Any] = {}
+    for name, array in _parsed(kind, content).items():
+        if array.ndim == 2:
+            columns |= {f"{name}.{j}".lstrip("."): column for j, column in enumerate(array.T)}
+        elif array.ndim == 1 and name:
+            columns[name] = array
+        else:
+            which = f"array {name!r}" if name else "its array"
+            raise UserError(f"{which} has shape {array.shape}; give columns, or arrays of rows and columns")
+    if len({len(column) for column in columns.values()}) > 1:
+        raise UserError("arrays have different numbers of rows")
+    if not columns or sum(map(len, columns.values())) > MAX_NUMBERS:
+        raise UserError(f"must hold between 1 and {MAX_NUMBERS} numbers")
+    return {name: _numbers(name, values) for name, values in columns.items()}
+
+
+def _numbers(name: str, found: NDArray) -> Array:
+    """Column of numbers; raises UserError at the first entry that is none."""
+    if found.dtype.kind not in "fiub":
+        import pandas as pd
+
+        numbers = pd.to_numeric(pd.Series(found), errors="coerce").to_numpy(np.float64)
+        wrong = np.flatnonzero(np.isnan(numbers))[0]
+        raise UserError(f"column {name!r} holds {found[wrong]!r} in row {wrong + 1}; give numbers only")
+    numbers = found.astype(np.float64)
+    wrong = np.flatnonzero(~(np.abs(numbers) <= LARGEST))
+    if wrong.size:
+        entry = f"{numbers[wrong[0]]:g} in row {wrong[0] + 1}, the first of {wrong.size} such rows"
+        remedy = f"give finite numbers within ±{LARGEST:g}, or leave these rows out"
+        raise UserError(f"column {name!r} holds {entry}; {remedy}")
+    return numbers

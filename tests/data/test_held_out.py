@@ -11,10 +11,10 @@ from sklearn.linear_model import LinearRegression
 
 from simstudy.data.regression import at_queries
 from simstudy.design.confirmation import confirmatory
+from simstudy.design.contents import read_contents
 from simstudy.design.document import Confirmation
 from simstudy.design.feasibility import impossibilities
 from simstudy.design.load import load_design
-from simstudy.design.own_data import read_rows
 from simstudy.replicates.batch import simulate_batch
 from simstudy.replicates.replay import replay
 from simstudy.study import run
@@ -29,7 +29,7 @@ def cell_of(population=("held_out",), folder=".", keys=KEYS, **settings):
         "queries": {"kind": "held_out", "count": 3},
     }  # fmt: skip
     keys = {"columns": ["alcohol", "hue"]} | keys
-    cell, problems = read_rows(
+    cell, problems = read_contents(
         minimal_cell(population=population, key_distribution=keys, **base | settings), Path(folder)
     )
     assert not problems, problems

@@ -10,9 +10,9 @@ from builders import minimal_cell
 
 from simstudy.data.shared import SharedData
 from simstudy.data.training import draw_keys, draw_rows
+from simstudy.design.contents import read_contents
 from simstudy.design.document import PlannedCell, Precision
 from simstudy.design.feasibility import impossibilities
-from simstudy.design.own_data import read_rows
 from simstudy.replicates.batch import simulate_batch
 from simstudy.replicates.population import measured
 from simstudy.replicates.replay import replay
@@ -30,7 +30,7 @@ def cell_of(population=("rows",), held_out=0, **settings):
     }  # fmt: skip
     keys = WINE | {"held_out": held_out} | settings.pop("keys", {})
     cell = minimal_cell(population=population, key_distribution=keys, **base | settings)
-    cell, problems = read_rows(cell, Path())
+    cell, problems = read_contents(cell, Path())
     assert not problems, problems
     return cell
 

@@ -14,7 +14,7 @@ from simstudy.attention import learner_of
 from simstudy.data.regression import at_queries
 from simstudy.data.shared import SharedData
 from simstudy.data.training import draw_keys, draw_rows
-from simstudy.design.own_data import read_rows
+from simstudy.design.contents import read_contents
 from simstudy.replicates.batch import simulate_batch
 from simstudy.replicates.replay import replay
 
@@ -25,7 +25,7 @@ def make(sampling="with_replacement", noise="gaussian", regression=FITTED, n_key
     keys = {"kind": "file", "path": "sklearn:diabetes", "response": "target", "held_out": 12}
     settings = {"n_features": 10, "queries": {"kind": "held_out", "count": 5}} | settings
     data = {"key_distribution": keys | {"sampling": sampling}, "noise": noise, "regression": regression}
-    cell, problems = read_rows(minimal_cell(n_keys=n_keys, **data, **settings), Path())
+    cell, problems = read_contents(minimal_cell(n_keys=n_keys, **data, **settings), Path())
     assert not problems
     return cell
 
@@ -108,7 +108,7 @@ def test_contents_travel_to_workers_that_do_not_see_the_file(tmp_path):
     np.save(path, np.random.default_rng(0).normal(size=(30, 6)))
     keys = {"kind": "file", "path": "data.npy", "response": "5", "held_out": 3}
     settings = {"n_features": 5, "queries": {"kind": "held_out", "count": 3}}
-    cell, _ = read_rows(minimal_cell(key_distribution=keys, regression="file", **settings), tmp_path)
+    cell, _ = read_contents(minimal_cell(key_distribution=keys, regression="file", **settings), tmp_path)
     path.unlink()
     arrived = pickle.loads(pickle.dumps(cell))
     for ours, theirs in zip(simulate_batch([arrived], 0)[0], simulate_batch([cell], 0)[0], strict=True):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +13,10 @@ from builders import minimal_cell
 from simstudy.data import heads
 from simstudy.data.shared import projections_of
 from simstudy.data.value_projections import overlap
-from simstudy.design.contents import reader
+from simstudy.design.contents import read_contents
 from simstudy.design.generality import draws_of
 from simstudy.design.load import check
+from simstudy.design.own_code import texts_of
 from simstudy.design.references import PlannedGrid, Reference
 from simstudy.design.settings.cell import Cell
 from simstudy.replicates.batch import Evaluation
@@ -81,7 +83,7 @@ def kinds_of_cells(cells):
 @pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)
 def test_what_another_seed_draws__is_named(path, monkeypatch):
     trust = list(DESIGNS.glob("examples/*.py"))
-    design, read = check(path, trust)["quick"], reader(path.parent, trust)
+    design, read = check(path, trust)["quick"], partial(read_contents, folder=path.parent, trusted=texts_of(trust))
     for cell in kinds_of_cells(planned.cell for planned in design.cells):
         other = of_another_seed(cell, read)
         first, second = drawn_by_name(cell), drawn_by_name(other)

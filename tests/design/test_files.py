@@ -134,7 +134,7 @@ def test_large_files__are_refused(tmp_path, monkeypatch):
     path = write_design(tmp_path, DESIGN + "#" * MAX_BYTES)
     with pytest.raises(DesignError, match=f"longer than {MAX_BYTES} bytes; is it the right file"):
         load_design(path)
-    monkeypatch.setattr("simstudy.design.own_heads.MAX_BYTES", 200)
+    monkeypatch.setattr("simstudy.design.contents.MAX_BYTES", 200)
     np.save(tmp_path / "heads.npy", np.random.default_rng(0).normal(size=(2, 6, 2)))
     text = edited(DESIGN, 'arrangement = "rotated"', 'arrangement = "file"\nfile = "heads.npy"')
     text = edited(text, "angle = [0, 45, 90]", "n_keys = [10, 20]").replace('x = "angle"', 'x = "n_keys"')

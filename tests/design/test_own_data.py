@@ -11,9 +11,9 @@ from builders import DESIGN, edited, minimal_cell, mistakes, write_design
 from sklearn import datasets
 from sklearn.linear_model import LinearRegression
 
+from simstudy.design.contents import read_contents
 from simstudy.design.feasibility import impossibilities
 from simstudy.design.load import load_design
-from simstudy.design.own_data import read_rows
 from simstudy.design.settings.cell import Cell
 from simstudy.execution.batch_files import Statement
 from simstudy.execution.provenance import provenance
@@ -25,7 +25,7 @@ NUMBERS = RNG.normal(size=(30, 4)) * [1.0, 5.0, 0.1, 2.0] + [0.0, 100.0, 0.0, -3
 def cell_of(path="sklearn:diabetes", folder=".", seed=7, regression="zero", noise="gaussian", **settings):
     keys = {"kind": "file", "path": str(path)} | settings
     cell = minimal_cell(key_distribution=keys, regression=regression, noise=noise, seed=seed)
-    cell, problems = read_rows(cell, Path(folder))
+    cell, problems = read_contents(cell, Path(folder))
     assert not problems, problems
     return cell
 
@@ -62,7 +62,7 @@ def test_parquet_files__hold_the_same(tmp_path):
     pd.DataFrame({"a": [1.0, None, 3.0], "y": [1, 2, 3]}).to_parquet(tmp_path / "data.parquet")
     keys = {"kind": "file", "path": "data.parquet"}
     cell = minimal_cell(key_distribution=keys, regression="zero")
-    ((_, problem),) = read_rows(cell, tmp_path)[1]
+    ((_, problem),) = read_contents(cell, tmp_path)[1]
     assert "column 'a' holds nan in row 2" in problem
 
 
@@ -212,7 +212,7 @@ FILES = {
     [
         ('path = "absent.npy"', "cannot be read: No such file"),
         ('path = "nan.npy"', "column '1' holds nan in row 1, the first of 1 such rows; give finite numbers"),
-        ('path = "line.npy"', "holds an array of shape (4,); give one of rows and columns"),
+        ('path = "line.npy"', "its array has shape (4,); give columns, or arrays of rows and columns"),
         ('path = "few.npy"', "1 rows are too few"),
         (
             'path = "constant.npy"',
@@ -250,7 +250,7 @@ def test_random_instances__draw_no_rows():
     instance = minimal_cell(
         instance={"kind": "hierarchy", "levels": 1}, key_distribution=cell_of().data.key_distribution
     )
-    assert "no random instance" in str(impossibilities(read_rows(instance, Path())[0]))
+    assert "no random instance" in str(impossibilities(read_contents(instance, Path())[0]))
 
 
 def test_settings_that_speak_of_rows__need_them(tmp_path):

@@ -8,7 +8,7 @@ import numpy as np
 from builders import minimal_cell
 from population_studies import Intervals
 
-from simstudy.design.own_data import read_rows
+from simstudy.design.contents import read_contents
 from simstudy.replicates.batch import simulate_batch
 from simstudy.replicates.population import measured
 
@@ -39,7 +39,7 @@ def studies(name: str, count: int, population: list[str] | None = None, n_batche
             regression=regression, noise=noise, queries={"kind": "held_out", "count": 4}, seed=seed,
             population=stated if population is None else population,
         )  # fmt: skip
-        cell, problems = read_rows(cell, Path())
+        cell, problems = read_contents(cell, Path())
         assert not problems, problems
         performance = measured(cell, [simulate_batch([cell], batch)[0] for batch in range(n_batches)])
         found.append([(performance.estimate[measure], performance.mcse[measure]) for measure in MEASURES])

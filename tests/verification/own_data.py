@@ -9,7 +9,7 @@ from typing import Any
 from builders import minimal_cell
 from configurations import STATISTICS, Configuration
 
-from simstudy.design.own_data import read_rows
+from simstudy.design.contents import read_contents
 
 # Name, features, and whether they can be standardised: the corners of digits are blank.
 DATA_SETS = (("diabetes", 10, True), ("breast_cancer", 30, True), ("digits", 64, False), ("wine", 13, True))
@@ -52,7 +52,7 @@ def own_data(number: int) -> Configuration:
         batch_size=512 if n_keys >= 30 else 2048,
         seed=number,
     )  # fmt: skip
-    cell, problems = read_rows(cell, Path())
+    cell, problems = read_contents(cell, Path())
     assert not problems, problems
     return Configuration(number, cell, STATISTICS[number % len(STATISTICS)])
 

@@ -11,7 +11,7 @@ from own_data import N_OWN_DATA, RIDGE, own_data
 from zscores import exact, judge, noise_only, simulated, z_score
 
 from simstudy.data.heads import key_projections, query_points, query_projections
-from simstudy.design.own_data import read_rows
+from simstudy.design.contents import read_contents
 from simstudy.theory import exact_moments
 
 
@@ -45,7 +45,7 @@ def test_two_thousand_rows__cost_a_fraction_of_a_second(n_keys, tmp_path):
     np.save(tmp_path / "rows.npy", np.random.default_rng(0).normal(size=(2002, 10)))
     keys = {"kind": "file", "path": "rows.npy", "held_out": 2, "standardise": True}
     stated = dict(n_keys=n_keys, n_features=10, head_dim=2, bandwidth=1.0, key_distribution=keys, regression=RIDGE)
-    cell, problems = read_rows(minimal_cell(**stated, queries={"kind": "held_out", "count": 2}), tmp_path)
+    cell, problems = read_contents(minimal_cell(**stated, queries={"kind": "held_out", "count": 2}), tmp_path)
     assert not problems and len(cell.rows.keys) == 2000
     heads, points = (key_projections(cell), query_projections(cell)), query_points(cell)[:1]
     exact_moments(cell, *heads, points)
