@@ -72,7 +72,7 @@ confirm-%:
 	@$(BIN)/simstudy confirm $* --profile $(PROFILE) --workers 1 --beacon "$$BEACON" || case $$? in 3|5) ;; *) exit 1;; esac
 
 freeze: $(VENV)/.run  ## Seal all designs, with preregistrations, into designs/sealed
-	@for design in $(DESIGNS); do $(BIN)/simstudy freeze $$design --profile $(PROFILE) || exit 1; done
+	@for design in $(DESIGNS); do $(BIN)/simstudy freeze $$design --profile $(PROFILE) $(if $(PROMISE),--beacon "$(PROMISE)") || exit 1; done
 
 confirm: $(VENV)/.run  ## Judge all sealed designs on new seeds: make confirm BEACON="a text that is younger than the seals"
 	@$(SIDE_BY_SIDE) $(DESIGNS:designs/%.toml=confirm-%)

@@ -26,6 +26,7 @@ from simstudy import plots
 from simstudy.commands import app
 from simstudy.design.load import load_design, profiles_of
 from simstudy.design.schema import alternatives_of, json_schema
+from simstudy.execution.register import note, read_register, write_register
 from simstudy.report.formulas import EQUATIONS
 from simstudy.transformers import interventions
 from simstudy.transformers.heads import ARRAYS
@@ -253,8 +254,17 @@ def test_table_of_verdicts__keeps_other_confirmations_of_the_same_design_alone(m
     (tmp_path / "designs" / "weighting.toml").touch()
     verdicts.PAGE.touch()
     tables[0].to_csv(verdicts.TABLE, index=False)
-    verdicts.write()
+    # What a beacon said is counted once in the register of claims, however often the table is made.
+    register = tmp_path / "designs" / "sealed" / "claims.csv"
+    register.parent.mkdir()
+    monkeypatch.setattr(verdicts, "REGISTER", register)
+    note(rows := {}, "weighting.quick", {}, {"found": {"statement": "A claim."}}, "2026-01-01", "")
+    write_register(register, rows)
+    tables[1]["verdict"] = "supported"
+    for _ in range(2):
+        verdicts.write()
     assert sorted(verdicts.read().claim) == ["another", "found", "found", "kept"]
+    assert [row["supported"] for row in read_register(register).values()] == ["1"]
 
 
 def test_reference__names_every_value():

@@ -294,6 +294,7 @@ def test_freeze_and_confirm__show_pilot_and_confirmed_side_by_side(here, capsys)
     assert [text.count("supported") for text in table.confirmations] == [2, 2]
     page = (pilot / "report.html").read_text()
     assert page.count(BEACON) == 2 and "Not confirmed" not in page
+    assert "2 begun, 2 finished, 0 void" in page and page.count("own word: the seal names no public beacon") == 2
     folders = sorted((pilot / "confirmed").iterdir())
     estimates = {pd.read_csv(folder / "verdicts.csv").verdict_estimate[1] for folder in (pilot, *folders)}
     assert len(folders) == 2 and len(estimates) == 3
@@ -379,6 +380,30 @@ def test_freeze__replaces_a_voided_seal_and_says_so(here, capsys):
     assert simstudy("freeze", "design.toml") == 0
     assert "replaced: the seal of" in capsys.readouterr().err
     assert read_seal(here.parent / "sealed" / "tiny.quick.json").digest != first.digest
+
+
+def test_beacon_that_is_promised__counts_and_no_other(here, capsys):
+    assert simstudy("freeze", "design.toml", "--beacon", "hello") == 2
+    assert "names no beacon" in error_of(capsys)
+    assert simstudy("freeze", "design.toml", "--beacon", "drand 4242424") == 0
+    assert "that this is the randomness of that round" in " ".join(capsys.readouterr().out.split())
+    assert "drand 4242424" in (here.parent / "sealed" / "tiny.quick.md").read_text()
+    assert simstudy("confirm", "design.toml", "--beacon", BEACON) == 2
+    assert "the seal promises drand 4242424" in error_of(capsys)
+    # Another promise is another seal: none can be chosen after the beacon.
+    first = read_seal(here.parent / "sealed" / "tiny.quick.json")
+    assert simstudy("freeze", "design.toml") == 0
+    assert "named drand 4242424, and now own word" in " ".join(capsys.readouterr().err.split())
+    assert read_seal(here.parent / "sealed" / "tiny.quick.json").digest != first.digest
+
+
+def test_freeze__keeps_a_withdrawn_claim_in_the_register(here):
+    simstudy("freeze", "design.toml")
+    here.write_text(re.sub(r"\[claims\.small\].*?(?=\n\[)", "", PLAIN, flags=re.DOTALL))
+    simstudy("freeze", "design.toml", "--because", "too easy")
+    rows = pd.read_csv(here.parent / "sealed" / "claims.csv").set_index("claim")
+    assert rows.state.to_dict() == {"mse-falls": "stands", "small": "withdrawn"}
+    assert rows.why["small"] == "too easy" and rows.statement["small"] == "The error is small."
 
 
 def test_freeze__wants_a_claim(here, capsys):

@@ -17,7 +17,7 @@ from simstudy.execution.confirmations import begun_in
 from simstudy.execution.folder import Missing
 from simstudy.execution.netcdf import MAX_RESULTS_BYTES, dataset_of, netcdf
 from simstudy.execution.store import DETAILS_FILE, Store
-from simstudy.report.confirmed import confirmed_of
+from simstudy.report.confirmed import confirmed_of, standing_in
 from simstudy.report.page import report_files
 from simstudy.results import open_results
 from simstudy.study import PROVENANCE_FILE, RESULTS_FILE, judged_again
@@ -51,7 +51,7 @@ def altered(store: Store, trust: Iterable[Path] = ()) -> Iterator[str]:
         yield from _different(name, again, store)
     of_run = {name: results.attrs[name] for name in _OF_THE_RUN}
     again = _as_stored(judged[0].assign_attrs(of_run), store)
-    for name, content in report_files(again, design, confirmed_of(design, store)).items():
+    for name, content in report_files(again, design, confirmed_of(design, store), standing_in(design, store)).items():
         try:
             if store.files.read(name, MAX_RESULTS_BYTES) != content:
                 yield name

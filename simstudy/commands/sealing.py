@@ -28,20 +28,31 @@ if TYPE_CHECKING:
 
 MIN_BEACON = 16
 """Fewest characters of a beacon: all shorter texts could be tried before the seal is published."""
-_BEACON = "A text that nobody could know when the seal was published: a later commit, a public beacon."
+_BEACON = "The text of the beacon that the seal names; or of your own word, if it names none."
+_PROMISE = 'The public beacon that will count: "drand ROUND", "nist TIME", "bitcoin TIME" (the first block after it).'
+_BECAUSE = "Why claims of an earlier seal are withdrawn or changed: it stands in the register of claims."
 
 
 @app.command()
-def freeze(design: DesignArgument, profile: ProfileOption = "quick") -> None:
+def freeze(
+    design: DesignArgument,
+    profile: ProfileOption = "quick",
+    beacon: Annotated[str, typer.Option(help=_PROMISE)] = "own word",
+    because: Annotated[str, typer.Option(help=_BECAUSE)] = "",
+) -> None:
     """Write down what will be judged, and a preregistration, into the folder `sealed` beside the design.
 
     Publish both: commit and push them. `simstudy confirm` then judges the claims on seeds that follow from the
-    seal and from a text that did not exist before. Any change of cells, precision, claims, outcomes, margins or of
-    the code that computes and judges voids the seal; comments, formatting, titles and figures are free.
+    seal and from the text of a beacon that did not exist before. Name that beacon here: without a name it is your
+    own word, and reports say so. `claims.csv` in that folder keeps every claim that was ever sealed, and what
+    became of it. Any change of cells, precision, claims, outcomes, margins or of the code that computes and
+    judges voids the seal; comments, formatting, titles and figures are free.
     """
     from simstudy.design.load import load_design
     from simstudy.design.shipped import find_design
-    from simstudy.execution.seal import seal_of, seal_path
+    from simstudy.execution.beacons import described, require_promise
+    from simstudy.execution.register import register
+    from simstudy.execution.seal import read_seal, seal_of, seal_path
     from simstudy.report.preregistration import write_sealed
     from simstudy.report.terminal import say
 
@@ -50,15 +61,19 @@ def freeze(design: DesignArgument, profile: ProfileOption = "quick") -> None:
     if not loaded.claims:
         raise UserError(f"{path}: makes no claim, so there is nothing to confirm; declare one as [claims.NAME]")
     place = seal_path(path, loaded)
-    if place.exists() and _holds(loaded, place):
+    promise = require_promise(beacon)
+    require_plain("because", because)
+    if place.exists() and _holds(loaded, place, promise):
         return
-    seal = seal_of(loaded)
+    before = read_seal(place) if place.exists() else None
+    seal = seal_of(loaded, promise)
     written = write_sealed(loaded, seal, place)
+    register(place, before, seal, because)
     say(f"seal     {place}", f"prereg   {written}", f"digest   {seal.digest}")
-    say("publish both now, and confirm with a text that comes into being later")
+    say(f"beacon   {described(promise)}", "publish both now, before the beacon exists")
 
 
-def _holds(loaded: Design, place: Path) -> bool:
+def _holds(loaded: Design, place: Path, promise: str) -> bool:
     """Whether the seal that is there still holds, which is said; that of a voided one is said, too."""
     from simstudy.execution.seal import read_seal, require_unbroken
     from simstudy.report.terminal import say, warn
@@ -68,6 +83,9 @@ def _holds(loaded: Design, place: Path) -> bool:
         require_unbroken(seal, loaded, place)
     except UserError as error:
         warn(f"{error}", f"replaced: the seal of {seal.frozen}")
+        return False
+    if seal.promise != promise:
+        warn(f"{place}: named {seal.promise}, and now {promise}", f"replaced: the seal of {seal.frozen}")
         return False
     say(f"{place}: frozen on {seal.frozen}, and nothing has changed since")
     return True
@@ -86,17 +104,18 @@ def confirm(
 ) -> None:
     """Judge the claims of a frozen design on new data, query points and heads.
 
-    All seeds follow from the seal and the beacon. A good beacon came into being after the seal was published, at a
-    time fixed beforehand, out of anybody's hands, and can be looked up: the hash of the first Bitcoin block of a day,
-    a pulse of the NIST or drand randomness beacon, the closing prices of a day. The hash of a later commit serves where
-    nobody would try commits until one pleases. A beacon of your own choice proves nothing. Each beacon has a folder of
-    its own in that of the pilot, and the report lists all that were ever begun.
+    All seeds follow from the seal and the beacon. The text must look like the beacon that the seal names; whether it
+    is that beacon is not checked, and reports say so. A text of your own choice proves nothing, nor does the hash of
+    a commit of your own: commits can be tried until one pleases. Each beacon has a folder of its own in that of the
+    pilot, and the report lists all that were ever begun.
     """
     from simstudy.design.confirmation import confirmatory
     from simstudy.design.load import load_design
     from simstudy.design.shipped import find_design
+    from simstudy.execution.beacons import described
     from simstudy.execution.confirmations import begin
     from simstudy.execution.seal import read_seal, require_unbroken, seal_path
+    from simstudy.report.terminal import say
 
     path = find_design(design)
     loaded = load_design(path, profile, trust or ())
@@ -105,6 +124,8 @@ def confirm(
     require_unbroken(seal, loaded, place)
     confirmed = confirmatory(loaded, _confirmation(seal, beacon))
     begin(confirmed, seal, output)
+    if not quiet:
+        say(f"beacon   {described(seal.promise)}")
     code = run_and_report(confirmed, output, quiet, executor=executor, workers=workers)
     _show_beside(loaded, output, quiet)
     raise typer.Exit(code)
@@ -112,6 +133,7 @@ def confirm(
 
 def _confirmation(seal: Seal, beacon: str) -> Confirmation:
     from simstudy.design.document import MAX_BEACON, Confirmation
+    from simstudy.execution.beacons import require_fit
 
     text = beacon.strip()
     if not MIN_BEACON <= len(text) <= MAX_BEACON:
@@ -120,6 +142,7 @@ def _confirmation(seal: Seal, beacon: str) -> Confirmation:
     require_plain("beacon", text)
     if text in seal.model_dump_json():
         raise UserError(f"beacon = {text!r}: stands in the seal, so it existed before; give a text that is younger")
+    require_fit(seal.promise, text)
     return Confirmation(seal=seal.digest, beacon=text)
 
 

@@ -14,11 +14,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import xarray as xr
 
 from simstudy.design.load import load_design, profiles_of
 from simstudy.errors import UserError
+from simstudy.execution.register import FILE, WITHDRAWN, read_register, write_register
 from simstudy.execution.seal import digest_of, meaning
 from simstudy.execution.store import store_of
 from simstudy.report.confirmed import DIVIDED, confirmed_of, runs_of, standing_in
@@ -29,7 +31,13 @@ from simstudy.results import open_results
 ROOT = Path(__file__).parents[2]
 GALLERY, PAGE = ROOT / "outputs" / "gallery", ROOT / "README.md"
 TABLE = GALLERY / "verdicts.csv"
+REGISTER = ROOT / "designs" / "sealed" / FILE
 PILOT, QUICK = "pilot", "quick"
+VERDICTS = ("supported", "contradicted", "inconclusive")
+STATES = {
+    "stands": "it stands as it was sealed first", "reworded": "its words changed", "changed": "what it claims changed",
+    WITHDRAWN: "it was withdrawn",
+}  # fmt: skip
 _KEYS, _DIGITS = ("study", "design", "run"), 12
 COLUMNS = ("claim", "statement", "origin", "verdict", "declared", "statistic", "estimate", "claimed", "confidence")
 _BLOCK = re.compile(r"(<!-- verdicts: (.*?) -->\n).*?(<!-- end -->)", flags=re.DOTALL)
@@ -119,11 +127,46 @@ def write() -> None:
     for path in sorted((ROOT / "designs").glob("*.toml")):
         for name in names_of(path) if (ROOT / "outputs" / path.stem).exists() else ():
             if not (found := gathered(name)).empty:
+                count(name, known, found)
                 known = pd.concat([known[_stays(known, found)], found])
         if (picture := drawn(path.stem)) is not None:
             shutil.copyfile(picture, GALLERY / "studies" / picture.with_stem(path.stem).name)
     known.sort_values("study", kind="stable").to_csv(TABLE, index=False, lineterminator="\n")
     PAGE.write_text(filled(PAGE.read_text(), read()))
+
+
+def count(study: str, known: pd.DataFrame, found: pd.DataFrame) -> None:
+    """Count in the register of claims the verdicts of confirmations that the table does not hold yet."""
+    rows = read_register(REGISTER)
+    key = [*_KEYS, "claim"]
+    seen = set(known[key].itertuples(index=False, name=None))
+    fresh = np.array([each not in seen for each in found[key].itertuples(index=False, name=None)])
+    new = found[(found.run != PILOT) & fresh]
+    for claim, verdict in zip(new.claim, new.verdict, strict=True):
+        if (row := rows.get((study if "." in study else f"{study}.{QUICK}", claim))) is not None:
+            row[verdict] = str(int(row[verdict]) + 1)
+    write_register(REGISTER, rows)
+
+
+def sealed() -> Iterator[str]:
+    """Yield what became of all claims that were ever sealed: counts, and those that went after a beacon judged them."""
+    rows = list(read_register(REGISTER).values())
+    judged = [row for row in rows if any(row[verdict] != "0" for verdict in VERDICTS)]
+    gone = [row for row in judged if row["state"] == WITHDRAWN]
+    turned = [row for row in judged if row["supported"] != "0" != row["contradicted"]]
+    yield from ("| what became of it | claims | of these judged by a beacon |", "|---|---|---|")
+    for state, words in STATES.items():
+        own = [row for row in rows if row["state"] == state]
+        yield f"| {words} | {len(own)} | {sum(row in judged for row in own)} |"
+    yield from (
+        "", f"{len(gone)} claims were withdrawn after a beacon had judged them, and {len(turned)} turned: some beacons",
+        "supported them and others contradicted them.", "",
+        "| claim | became | supported, contradicted, open | statement | reason noted |", "|---|---|---|---|---|",
+    )  # fmt: skip
+    for row in sorted([*gone, *(row for row in turned if row not in gone)], key=lambda row: row["study"]):
+        numbers = ", ".join(row[verdict] for verdict in VERDICTS)
+        name = f"`{row['study'].removesuffix('.quick')}/{row['claim']}`"
+        yield f"| {name} | {row['state']} | {numbers} | {row['statement']} | {row['why']} |".replace("\n", " ")
 
 
 def _stays(known: pd.DataFrame, found: pd.DataFrame) -> pd.Series:

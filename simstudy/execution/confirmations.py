@@ -10,6 +10,7 @@ from typing import Any
 from pydantic import Field, ValidationError
 
 from simstudy.design.document import Confirmation, Design
+from simstudy.execution.beacons import OWN_WORD
 from simstudy.execution.seal import Seal, differences, digest_of, meaning
 from simstudy.execution.store import CONFIRMED, Store, store_of
 
@@ -23,6 +24,11 @@ class Begun(Confirmation):
     sealed: dict[str, Any]
     before: str = ""
     """Digest of the confirmation that was begun before this one; empty of the first."""
+
+    @property
+    def promise(self) -> str:
+        """The beacon that its seal names."""
+        return str(self.sealed.get("beacon", OWN_WORD))
 
     def broken_by(self, design: Design) -> str:
         """Return how a design differs from what was confirmed, empty if it does not.

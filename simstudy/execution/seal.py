@@ -1,10 +1,10 @@
 """Seals: what will be judged, written down before the seeds of the confirmation can exist.
 
 A seal lies beside the design, as ``sealed/<study>.<profile>.json``, to be published.  What it holds a design to is its
-meaning: every setting of every cell, precision and stopping rule, claims with their outcomes and margins, and the code
-that computes and judges.  Comments, order and formatting of the file, titles and figures are free; so are versions of
-libraries, the processor and the date, which the seal only records: that it came before the beacon is shown by
-publishing it, not by what it says.
+meaning: every setting of every cell, precision and stopping rule, claims with their outcomes and margins, the code
+that computes and judges, and the public beacon that will count.  Comments, order and formatting of the file, titles
+and figures are free; so are versions of libraries, the processor and the date, which the seal only records: that it
+came before the beacon is shown by publishing it, not by what it says.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from simstudy.design.document import Design
 from simstudy.design.files import read_regular
 from simstudy.design.settings import Line, Record
 from simstudy.errors import UserError
+from simstudy.execution.beacons import OWN_WORD
 from simstudy.execution.engine import PACKAGE, code_of, keep_codes
 from simstudy.execution.provenance import provenance
 from simstudy.text import printable
@@ -52,15 +53,20 @@ class Seal(Record):
     software: dict[str, Any]
     sealed: dict[str, Any]
 
+    @property
+    def promise(self) -> str:
+        """The beacon that will count."""
+        return str(self.sealed.get("beacon", OWN_WORD))
+
 
 def seal_path(design_path: Path, design: Design) -> Path:
     """Return where the seal of a design lies: in the folder ``sealed`` beside the file."""
     return design_path.parent / FOLDER / f"{design.study.name}.{design.profile}.json"
 
 
-def seal_of(design: Design) -> Seal:
-    """Return the seal of a design as it stands, with the code that runs it, dated today."""
-    sealed = {"design": meaning(design), "code": judging_code(design)}
+def seal_of(design: Design, promise: str = OWN_WORD) -> Seal:
+    """Return the seal of a design as it stands, with the code that runs it and the beacon promised, dated today."""
+    sealed = {"design": meaning(design), "code": judging_code(design), "beacon": promise}
     software = provenance(cells=[planned.cell for planned in design.cells])
     return Seal(
         frozen=datetime.datetime.now(datetime.UTC).date().isoformat(),
@@ -138,7 +144,7 @@ def require_unbroken(seal: Seal, design: Design, path: Path) -> None:
     UserError
         With the first entry that differs.
     """
-    now = {"design": meaning(design), "code": judging_code(design)}
+    now = seal.sealed | {"design": meaning(design), "code": judging_code(design)}
     if broken := next(differences(seal.sealed, now), ""):
         remedy = "take that back, or freeze anew and confirm with a later beacon"
         raise UserError(printable(f"{path}: void, as {broken}; {remedy}"))

@@ -45,7 +45,7 @@ def _confirmed(lines: Sequence[VerdictLine]) -> str:
         return ""
     agreeing = sum(standing_of(line) == CONFIRMED for line in tried)
     which = f"{'All' if agreeing == len(lines) > 1 else agreeing} of these verdicts"
-    text = f"{which} {'was' if agreeing == 1 else 'were'} reached on data that no one could have seen before"
+    text = f"{which} {'was' if agreeing == 1 else 'were'} reached again on seeds that follow from a seal and a beacon"
     others = len(tried) - agreeing
     return text + (f"; on {others} the confirmation says something else." if others else ".")
 

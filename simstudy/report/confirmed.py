@@ -12,6 +12,7 @@ import xarray as xr
 from simstudy.design.confirmation import confirmatory
 from simstudy.design.document import Design
 from simstudy.errors import UserError
+from simstudy.execution.beacons import OWN_WORD
 from simstudy.execution.confirmations import Begun, confirmations
 from simstudy.execution.store import Store, store_of
 from simstudy.report.pictures import Found
@@ -24,13 +25,14 @@ DIVIDED = "divided"
 
 
 class Confirmed(NamedTuple):
-    """One confirmation that was begun: its beacon and folder, the day, why it does not count, and what it found."""
+    """One confirmation that was begun: beacon, folder, day, why it does not count, findings, and its seal's beacon."""
 
     beacon: str
     folder: str
     day: str
     void: str
     found: dict[str, Found]
+    promise: str = OWN_WORD
 
     @property
     def verdicts(self) -> dict[str, str]:
@@ -97,7 +99,14 @@ def _confirmed(begun: Begun, store: Store, design: Design, standing: Standing | 
             void = void or "void, as its results are of another seal or beacon"
         found = found_of(results, standing)
     day = time.strftime("%Y-%m-%d", time.gmtime(begun.started))
-    return Confirmed(begun.beacon, store.folder.name, day, void, {} if void else found)
+    return Confirmed(begun.beacon, store.folder.name, day, void, {} if void else found, begun.promise)
+
+
+def counted_of(confirmed: Sequence[Confirmed]) -> str:
+    """Return how many confirmations were begun, how many of these are finished and count, and how many are void."""
+    finished = sum(not each.void for each in confirmed)
+    void = sum(each.void.startswith("void") for each in confirmed)
+    return f"{len(confirmed)} begun, {finished} finished, {void} void"
 
 
 def verdict_of(claim: str, confirmed: Sequence[Confirmed]) -> str:

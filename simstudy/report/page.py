@@ -23,13 +23,14 @@ from simstudy.design.measures import MEASURES, THEORIES, coordinates_of
 from simstudy.design.settings.levels import level
 from simstudy.design.settings.systems import NAMES
 from simstudy.errors import UserError
+from simstudy.execution.beacons import described
 from simstudy.execution.made import digest_of, is_made, note_made, origin_of
 from simstudy.execution.store import Store
 from simstudy.report import drawings
 from simstudy.report.answer import groups, headline, said_of, standing_of
 from simstudy.report.campaign import Campaign
 from simstudy.report.comparisons import comparison_lines
-from simstudy.report.confirmed import Confirmed, confirmed_of, standing_in
+from simstudy.report.confirmed import Confirmed, confirmed_of, counted_of, standing_in
 from simstudy.report.explorer import explored
 from simstudy.report.formulas import formulas_of
 from simstudy.report.labels import (
@@ -192,6 +193,7 @@ def template(name: str) -> jinja2.Template:
     allowed = f"default-src 'none'; img-src data:; style-src {_digest(style)}; script-src {_digest(script)}"
     environment.globals |= {
         "style": Markup(style), "script": Markup(script), "said_of": said_of, "standing_of": standing_of,
+        "counted_of": counted_of, "described": described,
         "policy": f"{allowed}; base-uri 'none'; form-action 'none'",
     }  # fmt: skip
     return environment.get_template(name)

@@ -106,7 +106,7 @@ def test_study_without_a_pilot__is_shown_by_its_confirmation(page):
     third = text[text.index('<section id="third">') :]
     assert text.count('<span class="meta">confirmed</span>') == third.count('<span class="meta">confirmed</span>') == 1
     assert 'beacon <code class="hash">a text that is younger</code>' in third
-    assert "1 of these verdicts was reached on data that no one could have seen before." in third
+    assert "1 of these verdicts was reached again on seeds that follow from a seal and a beacon." in third
 
 
 def test_results_of_an_edited_design__are_refused(page):

@@ -28,11 +28,11 @@ def test_headline__counts_what_was_confirmed(lines):
     holds, fails, _ = lines
     agreed = holds._replace(confirmed="supported")
     assert headline([agreed, fails]).endswith(
-        "1 of these verdicts was reached on data that no one could have seen before."
+        "1 of these verdicts was reached again on seeds that follow from a seal and a beacon."
     )
     alone = fails._replace(confirmed="contradicted", runs=(("confirmed", *fails.runs[0][1:]),))
     assert headline([agreed, alone]).endswith(
-        "All of these verdicts were reached on data that no one could have seen before."
+        "All of these verdicts were reached again on seeds that follow from a seal and a beacon."
     )
     assert headline([agreed, fails._replace(confirmed="divided")]).endswith(
         "; on 1 the confirmation says something else."

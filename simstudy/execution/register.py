@@ -1,0 +1,77 @@
+"""The register of claims: every one that was ever sealed, and what became of it.
+
+It lies beside the seals, as ``sealed/claims.csv``, so that a claim which is withdrawn does not disappear.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from pathlib import Path
+from typing import Any
+
+from simstudy.design.files import read_regular
+from simstudy.execution.folder import Folder
+from simstudy.execution.seal import Seal
+from simstudy.execution.store import Store
+
+FILE = "claims.csv"
+MAX_BYTES = 1 << 26
+COLUMNS = (
+    "study", "claim", "first", "last", "state", "why", "statement", "supported", "contradicted", "inconclusive",
+)  # fmt: skip
+"""Study and profile, days of the first and last seal, what became of it, why, words, confirmations by verdict."""
+STANDS, REWORDED, CHANGED, WITHDRAWN = "stands", "reworded", "changed", "withdrawn"
+Rows = dict[tuple[str, str], dict[str, str]]
+"""Rows of the register by study and claim."""
+
+
+def read_register(path: Path) -> Rows:
+    """Return the rows of a register, none if there is none."""
+    if not path.exists():
+        return {}
+    rows = csv.DictReader(io.StringIO(read_regular(path, MAX_BYTES).decode()))
+    return {(row["study"], row["claim"]): row for row in rows}
+
+
+def write_register(path: Path, rows: Rows) -> None:
+    """Write a register, whose rows keep their order."""
+    text = io.StringIO()
+    writer = csv.DictWriter(text, COLUMNS, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows.values())
+    Store(Folder(path.parent.parent, (path.parent.name,))).write_text(path.name, text.getvalue())
+
+
+def register(place: Path, before: Seal | None, seal: Seal, why: str) -> None:
+    """Note in the register beside a seal what it adds, changes and withdraws."""
+    path = place.parent / FILE
+    rows = read_register(path)
+    earlier = {} if before is None else claims_of(before.sealed)
+    note(rows, place.stem, earlier, claims_of(seal.sealed), seal.frozen, why)
+    write_register(path, rows)
+
+
+def claims_of(sealed: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """Return the claims that were sealed, by name."""
+    return dict(sealed.get("design", {}).get("claims", {}))
+
+
+def note(
+    rows: Rows, study: str, before: dict[str, dict[str, Any]], now: dict[str, dict[str, Any]], day: str, why: str
+) -> None:
+    """Note the claims of one seal in the rows of a register, against those of the seal before it."""
+    for name, claim in now.items():
+        row = rows.setdefault((study, name), {"study": study, "claim": name, "first": day, "state": STANDS, "why": ""}
+                              | dict.fromkeys(("supported", "contradicted", "inconclusive"), "0"))  # fmt: skip
+        row |= {"last": day, "statement": str(claim.get("statement", ""))}
+        if row["state"] == WITHDRAWN:
+            row["state"] = CHANGED
+        if name in before and before[name] != claim:
+            same = {**before[name], "statement": ""} == {**claim, "statement": ""}
+            # What was once changed stays so, however often it is worded anew.
+            row["state"] = REWORDED if same and row["state"] != CHANGED else CHANGED
+            row["why"] = why or row["why"]
+    for name in before.keys() - now.keys():
+        if (study, name) in rows:
+            rows[study, name] |= {"state": WITHDRAWN, "last": day, "why": why}

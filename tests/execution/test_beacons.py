@@ -1,0 +1,67 @@
+"""Beacons that a seal promises, and the register of all claims that were ever sealed."""
+
+from __future__ import annotations
+
+import pytest
+
+from simstudy.errors import UserError
+from simstudy.execution.beacons import OWN_WORD, described, require_fit, require_promise
+from simstudy.execution.register import note, read_register, write_register
+
+BLOCK = "0" * 19 + "b" * 45
+
+
+@pytest.mark.parametrize("text", ["drand 4242424", "nist 2027-01-31T12:00Z", "bitcoin 2027-01-31T12:00Z", OWN_WORD])
+def test_promise__is_one_of_a_public_beacon_or_the_own_word(text):
+    assert require_promise(text) == text
+
+
+@pytest.mark.parametrize("text", ["", "drand", "drand soon", "bitcoin tomorrow", "hello", "drand 0", "own words"])
+def test_promise_of_nothing__is_refused(text):
+    with pytest.raises(UserError, match="names no beacon; give a round, drand 4242424"):
+        require_promise(text)
+
+
+@pytest.mark.parametrize(
+    ("promise", "fits", "not_so"),
+    [
+        ("drand 5", "a" * 64, "a" * 40),
+        ("nist 2027-01-31T12:00Z", "A" * 128, "A" * 64),
+        ("bitcoin 2027-01-31T12:00Z", BLOCK, "a" * 64),  # no work was done for it
+    ],
+)
+def test_text_of_another_form__is_not_the_beacon_promised(promise, fits, not_so):
+    require_fit(promise, fits)
+    with pytest.raises(UserError, match=f"the seal promises {promise}, a text of"):
+        require_fit(promise, not_so)
+    assert "not checked here" in described(promise) and promise in described(promise)
+
+
+def test_own_word__takes_any_text_and_is_called_so():
+    require_fit(OWN_WORD, "the hash of my last commit")
+    assert described(OWN_WORD).startswith("own word: the seal names no public beacon")
+
+
+def test_register__keeps_what_is_withdrawn_and_tells_words_from_claims(tmp_path):
+    def claim(statement="It falls.", margin=0.1):
+        return {"statement": statement, "margin": margin}
+
+    rows, seals = {}, [
+        {"kept": claim(), "worded": claim(), "moved": claim(), "gone": claim()},
+        {"kept": claim(), "worded": claim("It sinks."), "moved": claim(margin=0.2), "new": claim()},
+        {"kept": claim(), "worded": claim("It sinks."), "moved": claim("It sinks.", 0.2), "gone": claim()},
+    ]  # fmt: skip
+    before = {}
+    for day, now in enumerate(seals[:2], start=1):
+        note(rows, "tiny.quick", before, now, f"2026-01-0{day}", "a reason")
+        before = now
+    found = {name: row["state"] for (_, name), row in rows.items()}
+    assert found == {"kept": "stands", "worded": "reworded", "moved": "changed", "gone": "withdrawn", "new": "stands"}
+    assert rows["tiny.quick", "gone"]["why"] == "a reason" and rows["tiny.quick", "gone"]["statement"] == "It falls."
+    note(rows, "tiny.quick", before, seals[2], "2026-01-03", "")
+    states = {name: row["state"] for (_, name), row in rows.items()}
+    assert (states["gone"], states["moved"], states["new"]) == ("changed", "changed", "withdrawn")
+    path = tmp_path / "sealed" / "claims.csv"
+    path.parent.mkdir()
+    write_register(path, rows)
+    assert read_register(path) == rows
