@@ -47,6 +47,8 @@ def freeze(
     own word, and reports say so. `claims.csv` in that folder keeps every claim that was ever sealed, and what
     became of it. Any change of cells, precision, claims, outcomes, margins or of the code that computes and
     judges voids the seal; comments, formatting, titles and figures are free.
+    Of a file that states claims about numbers of your own, the claims are sealed; `simstudy judge --confirm` holds it
+    to them.
     """
     from simstudy.design.load import load_design
     from simstudy.design.shipped import find_design
@@ -57,6 +59,9 @@ def freeze(
     from simstudy.report.terminal import say
 
     path = find_design(design)
+    if _states_claims_alone(path):
+        _freeze_claims(path)
+        return
     loaded = load_design(path, profile)
     if not loaded.claims:
         raise UserError(f"{path}: makes no claim, so there is nothing to confirm; declare one as [claims.NAME]")
@@ -71,6 +76,24 @@ def freeze(
     register(place, before, seal, because)
     say(f"seal     {place}", f"prereg   {written}", f"digest   {seal.digest}")
     say(f"beacon   {described(promise)}", "publish both now, before the beacon exists")
+
+
+def _states_claims_alone(path: Path) -> bool:
+    """Whether a file is one of claims about numbers of the user's own, and no design."""
+    from simstudy.design.written import read_design
+
+    return read_design(path).tables.keys() <= {"claims", "numbers"}
+
+
+def _freeze_claims(path: Path) -> None:
+    from simstudy.judging.sealing import write_seal
+    from simstudy.report.terminal import say
+
+    place, seal, is_new = write_seal(path)
+    if not is_new:
+        say(f"{place}: frozen on {seal.frozen}, and nothing has changed since")
+        return
+    say(f"seal     {place}", f"digest   {seal.digest}", "publish it before the numbers exist, and judge with --confirm")
 
 
 def _holds(loaded: Design, place: Path, promise: str) -> bool:

@@ -51,6 +51,8 @@ class PlannedGrid:
         Whether these are all cells that it is meant to have: otherwise none is missed.
     exact
         Whether it asks for exact theory.
+    selectable
+        Names that a selection may use beside the factors.
     """
 
     name: str
@@ -58,6 +60,7 @@ class PlannedGrid:
     cells: list[Cell]
     complete: bool
     exact: bool
+    selectable: tuple[str, ...] = SELECTABLE
 
     def select(self, selection: Selection) -> list[int]:
         """Return the numbers of the cells that a selection picks."""
@@ -128,10 +131,19 @@ class Reference:
 
 def refer(grids: Mapping[str, PlannedGrid], document: Document) -> tuple[list[Reference], list[Problem]]:
     """Return claims and figures with what they refer to, and what they name but the design does not have."""
-    problems = [problem for grid in grids.values() for problem in _equal_cells(grid)]
-    references = []
     tables: dict[str, Mapping[str, Entry]] = {"claims": document.claims, "figures": document.figures}
-    for path, entry in ((f"{table}.{name}", entry) for table in tables for name, entry in tables[table].items()):
+    entries = {f"{table}.{name}": entry for table in tables for name, entry in tables[table].items()}
+    references, problems = refer_entries(grids, entries)
+    return references, [*(problem for grid in grids.values() for problem in _equal_cells(grid)), *problems]
+
+
+def refer_entries(
+    grids: Mapping[str, PlannedGrid], entries: Mapping[str, Entry]
+) -> tuple[list[Reference], list[Problem]]:
+    """Return claims and figures, by their path, with what they refer to, and what they name but the grids have not."""
+    references: list[Reference] = []
+    problems: list[Problem] = []
+    for path, entry in entries.items():
         if isinstance(entry, BaseClaim):
             problems += _unsaid(path, entry)
         if entry.grid not in grids:
@@ -197,9 +209,10 @@ def _unknown_factors(reference: Reference) -> Iterator[Problem]:
 def _unknown_settings(reference: Reference) -> Iterator[Problem]:
     factors = reference.grid.factors
     for field, selection in (("where", reference.entry.where), ("versus", reference.versus or {})):
-        unknown = [key for key in selection if key not in (*SELECTABLE, *(factors or ()))]
+        known = (*reference.grid.selectable, *(factors or ()))
+        unknown = [key for key in selection if key not in known]
         for key in unknown:
-            yield Problem.unknown(f"{reference.path}.{field}.{key}", selection[key], SELECTABLE, what="setting")
+            yield Problem.unknown(f"{reference.path}.{field}.{key}", selection[key], known, what="setting")
         outside = factors is not None and not set(selection) <= set(factors)
         if field == "versus" and outside and not unknown:
             remedy = f"may name factors of the grid only: {', '.join(factors or ())}"

@@ -71,13 +71,13 @@ def read_design(design: Source) -> Written:
     if isinstance(design, Mapping):
         place = name_of(design)
         text, problems = to_toml(design)
-        return Written(place, None, text, _parse(place, text), problems)
+        return Written(place, None, text, parse(place, text), problems)
     if not isinstance(design, (str, Path)):
         kind = type(design).__name__
         raise UserError(f"a design of type {kind}; give the path of a file, the name of a shipped design, or a Study")
     path = find_design(design)
-    text = _read(path)
-    return Written(str(path), path, text, _parse(str(path), text), [])
+    text = read_text(path)
+    return Written(str(path), path, text, parse(str(path), text), [])
 
 
 def name_of(tables: Mapping[str, Any]) -> str:
@@ -87,7 +87,8 @@ def name_of(tables: Mapping[str, Any]) -> str:
     return name if isinstance(name, str) else "design"
 
 
-def _read(path: Path) -> str:
+def read_text(path: Path) -> str:
+    """Return the text of a file that a person has written; a `DesignError` says why there is none."""
     try:
         return read_regular(path, MAX_BYTES).decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -97,7 +98,8 @@ def _read(path: Path) -> str:
         raise DesignError(str(path), [Problem("", "", str(error))]) from None
 
 
-def _parse(place: str, text: str) -> dict[str, Any]:
+def parse(place: str, text: str) -> dict[str, Any]:
+    """Return what TOML states; a `DesignError` says what is wrong with it, and that it is at this place."""
     try:
         raw = tomllib.loads(text)
         _refuse_extremes(raw)

@@ -67,7 +67,11 @@ def seal_path(design_path: Path, design: Design) -> Path:
 def seal_of(design: Design, promise: str = OWN_WORD) -> Seal:
     """Return the seal of a design as it stands, with the code that runs it and the beacon promised, dated today."""
     sealed = {"design": meaning(design), "code": judging_code(design), "beacon": promise}
-    software = provenance(cells=[planned.cell for planned in design.cells])
+    return dated_seal(sealed, provenance(cells=[planned.cell for planned in design.cells]))
+
+
+def dated_seal(sealed: dict[str, Any], software: dict[str, Any]) -> Seal:
+    """Return the seal, dated today, of what is held fixed, beside the software that is only recorded."""
     return Seal(
         frozen=datetime.datetime.now(datetime.UTC).date().isoformat(),
         digest=digest_of(sealed),
@@ -97,10 +101,15 @@ def meaning(design: Design) -> dict[str, Any]:
 
 def judging_code(design: Design) -> str:
     """Return a digest of the sources that decide its verdicts, without comments, formatting and docstrings."""
-    digest = hashlib.blake2b(digest_size=16)
     instances = (planned.cell.instance for planned in design.cells)
     further = {entry for instance in instances if instance is not None for entry in instance.rests_on}
-    for entry in (*JUDGING, *sorted(further.difference(JUDGING))):
+    return code_digest(*JUDGING, *sorted(further.difference(JUDGING)))
+
+
+def code_digest(*entries: str) -> str:
+    """Return a digest of folders and files of the package, without comments, formatting and docstrings."""
+    digest = hashlib.blake2b(digest_size=16)
+    for entry in entries:
         path = PACKAGE / entry
         for source in sorted(path.rglob("*.py")) if path.is_dir() else [path]:
             digest.update(f"{source.relative_to(PACKAGE).as_posix()}\0{code_of(source)}\0".encode())
@@ -144,9 +153,13 @@ def require_unbroken(seal: Seal, design: Design, path: Path) -> None:
     UserError
         With the first entry that differs.
     """
-    now = seal.sealed | {"design": meaning(design), "code": judging_code(design)}
+    require_same(seal, seal.sealed | {"design": meaning(design), "code": judging_code(design)}, path)
+
+
+def require_same(seal: Seal, now: dict[str, Any], path: Path) -> None:
+    """Refuse what is no longer what was sealed, with the first entry that differs."""
     if broken := next(differences(seal.sealed, now), ""):
-        remedy = "take that back, or freeze anew and confirm with a later beacon"
+        remedy = "take that back, or freeze anew and confirm with a later beacon, or later numbers"
         raise UserError(printable(f"{path}: void, as {broken}; {remedy}"))
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
 import xarray as xr
 
-from simstudy.design.claims import LEVEL
+from simstudy.design.claims import LEVEL, BaseClaim
 from simstudy.design.document import Design
 from simstudy.design.generality import draws_of
 from simstudy.design.measures import VARIABLES, labelled
@@ -41,16 +42,33 @@ def judge(design: Design, accounts: Sequence[Account], told: Told) -> Judged:
         pairs += [_pair_table(name, positions, c.ordered) for c in judgements[name].comparisons if c.ordered]
     if not judgements:
         return Judged(xr.Dataset(), xr.Dataset())
-    verdicts = xr.merge(
-        [_claim_table(design, judgements, shown), _comparison_table(judgements)], combine_attrs="override"
-    )
+    draws = {name: draws_of(claim, design.cells).text for name, claim in design.claims.items()}
+    verdicts = tabled(design.claims, judgements, shown, draws)
     return Judged(verdicts, xr.concat(pairs, "ordered") if pairs else xr.Dataset())
 
 
-def _claim_table(design: Design, judgements: Mapping[str, Judgement], shown: Mapping[str, str]) -> xr.Dataset:
+def tabled(
+    claims: Mapping[str, BaseClaim],
+    judgements: Mapping[str, Judgement],
+    shown: Mapping[str, str] = MappingProxyType({}),
+    draws: Mapping[str, str] = MappingProxyType({}),
+) -> xr.Dataset:
+    """Return verdicts and comparisons as labelled tables.
+
+    ``shown`` names the comparison that stands for each claim, and ``draws`` what each rests on that was drawn.
+    """
+    verdicts = _claim_table(claims, judgements, shown, draws)
+    return xr.merge([verdicts, _comparison_table(judgements)], combine_attrs="override")
+
+
+def _claim_table(
+    claims: Mapping[str, BaseClaim], judgements: Mapping[str, Judgement], shown: Mapping[str, str],
+    draws: Mapping[str, str],
+) -> xr.Dataset:  # fmt: skip
     """Verdicts along ``claim``, each with the comparison that decides it."""
     rows = []
-    for (name, claim), judgement in zip(design.claims.items(), judgements.values(), strict=True):
+    for name, judgement in judgements.items():
+        claim = claims[name]
         numbers = _numbers(judgement.decisive, judgement.level)
         rows.append({
             "verdict": judgement.verdict,
@@ -58,10 +76,10 @@ def _claim_table(design: Design, judgements: Mapping[str, Judgement], shown: Map
             "statement": claim.words,
             "origin": claim.origin,
             "statistic": judgement.decisive.statistic,
-            "standing_statistic": shown[name],
+            "standing_statistic": shown.get(name, ""),
             "no_verdict_because": judgement.decisive.doubt if judgement.verdict == "inconclusive" else "",
             **{f"verdict_{part}": numbers.pop(part) for part in ("estimate", "mcse", "mcse_given")},
-            "verdict_draws": draws_of(claim, design.cells).text,
+            "verdict_draws": draws.get(name, ""),
             "these_draws": claim.these_draws,
             "claimed_value": judgement.decisive.claimed,
             **numbers,

@@ -1,0 +1,75 @@
+"""Claims about numbers of one's own: ``judge``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from simstudy.commands.app import EXIT_UNLIKE_DECLARED, JsonOption, app, plain_path
+from simstudy.errors import UserError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+@app.command()
+def judge(
+    numbers: Annotated[Path, typer.Argument(help="Table with a header: CSV, or Parquet with the extra `parquet`.")],
+    claims: Annotated[Path, typer.Argument(help="TOML with claims as in designs, without grid and measure.")],
+    unit: Annotated[str | None, typer.Option(help="Column of units: tasks, seeds, questions; else rows are.")] = None,
+    value: Annotated[str | None, typer.Option(help="Column of numbers, if rows are a unit and a condition.")] = None,
+    cluster: Annotated[str | None, typer.Option(help="Column of equal names for units that depend on another.")] = None,
+    drop: Annotated[bool, typer.Option("--drop", help="Leave out units that lack a number.")] = False,
+    confirm: Annotated[bool, typer.Option("--confirm", help="Refuse claims that were not sealed by freeze.")] = False,
+    page: Annotated[Path | None, typer.Option(help="Also write this page.")] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Judge claims about a table of your own numbers: one for each unit and condition, compared unit by unit.
+
+    The chance of any wrong verdict is 5 % at most, also if you add units and judge again. `simstudy freeze CLAIMS`,
+    before the numbers exist, seals what --confirm then demands: claims, margins, outcomes, and the columns that the
+    table [numbers] of the file names.
+    """
+    from simstudy.judging.claims import read_claims
+    from simstudy.judging.judged import judged
+    from simstudy.judging.page import record, write_page
+    from simstudy.judging.sealing import require_sealed
+    from simstudy.report.tables import verdict_table
+    from simstudy.report.terminal import say, say_json, show_table
+
+    stated = read_claims(claims)
+    options = {"unit": unit, "value": value, "cluster": cluster, "missing": "drop" if drop else None}
+    given: dict[str, Any] = {name: each for name, each in options.items() if each is not None}
+    if confirm and given:
+        raise UserError(f"--confirm: {', '.join(given)} must be sealed, too; state it as [numbers] in {claims}")
+    seal = require_sealed(claims, stated) if confirm else None
+    found = judged(_read(numbers), stated, given, seal.digest if seal else "")
+    if as_json:
+        say_json(record(found, seal))
+    else:
+        show_table(verdict_table(found.lines))
+        say(*found.summary, *found.wanted)
+        if seal is not None:
+            say(f"claims sealed on {seal.frozen}: {seal.digest}")
+    if page is not None:
+        written = write_page(found, plain_path(page), (numbers, claims), seal)
+        if not as_json:
+            say(f"page     {written}")
+    raise typer.Exit(0 if all(line.as_declared for line in found.lines) else EXIT_UNLIKE_DECLARED)
+
+
+def _read(path: Path) -> pd.DataFrame:
+    """Return the table of a file."""
+    import pandas as pd
+
+    from simstudy.design.files import open_regular
+    from simstudy.judging.page import MAX_BYTES
+    from simstudy.text import printable
+
+    try:
+        with open_regular(path, MAX_BYTES) as file:
+            return pd.read_parquet(file) if path.suffix == ".parquet" else pd.read_csv(file)
+    except (UserError, OSError, ValueError, ImportError) as error:
+        raise UserError(printable(f"{path}: {error}")) from None

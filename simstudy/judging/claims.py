@@ -1,0 +1,138 @@
+"""Claims on a user's numbers: the records of designs, of a mean under conditions instead of a measure in cells."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Annotated, Any, Literal, NamedTuple, Union
+
+from pydantic import Field, ValidationError, create_model
+
+from simstudy.design import claims as designed
+from simstudy.design.claims import BaseClaim, OrderingClaim
+from simstudy.design.document import Name
+from simstudy.design.formulas import Value
+from simstudy.design.mistakes import DesignError, Problem, from_validation
+from simstudy.design.references import PlannedGrid, refer_entries
+from simstudy.design.settings import Line, Positive, Record
+from simstudy.design.settings.levels import Coordinates
+from simstudy.design.written import parse, read_design, read_text
+from simstudy.errors import UserError
+from simstudy.judging.table import Columns
+
+GRID = "numbers"
+"""Name of the one grid: the conditions of the table."""
+_X = (Positive, Field(description="the x claimed"))
+_FIXED: dict[str, Any] = {
+    "grid": (Literal["numbers"], GRID),
+    "measure": (Literal["mean"], "mean"),
+    "index": (None, None),
+    "these_draws": (Literal[""], ""),
+    "statement": (Line, Field("", description="the claim as a sentence")),
+}
+_CHANGED: dict[type[BaseClaim], dict[str, Any]] = {
+    designed.Equals: {},
+    designed.Printed: {},
+    designed.LargerThan: {},
+    designed.Monotone: {},
+    designed.Slope: {},
+    designed.Crossing: {"value": _X, "source": (None, None)},
+    designed.Optimum: {"value": _X, "source": (None, None)},
+    designed.OptimumSlope: {"value": (Value, Field(description="the slope claimed")), "source": (None, None)},
+    designed.OptimumLaw: {},
+    designed.RankCorrelation: {"against": (Line, Field(description="a numeric factor")), "over": (None, None)},
+    designed.ViolatedPairs: {"against": (Line, Field(description="a numeric factor")), "over": (None, None)},
+}
+"""Kinds of claims, and their entries that differ from those of designs: no theory, no diversity index."""
+_KINDS = tuple(
+    create_model(kind.__name__, __base__=kind, __doc__=kind.__doc__, **_FIXED, **changed)
+    for kind, changed in _CHANGED.items()
+)
+OwnClaim: Any = Annotated[Union[_KINDS], Field(discriminator="kind")]  # noqa: UP007 - of a tuple
+
+
+class ClaimsFile(Record):
+    """A file of claims: which columns of the numbers are what, and claims by name."""
+
+    numbers: Columns = Columns()
+    claims: Annotated[dict[Name, OwnClaim], Field(min_length=1, description="at least one [claims.NAME]")]
+
+
+class Stated(NamedTuple):
+    """Claims as they were stated.
+
+    Attributes
+    ----------
+    place
+        What messages call them: the path of their file, or "claims".
+    columns, claims
+        What they state.
+    """
+
+    place: str
+    columns: Columns
+    claims: dict[str, BaseClaim]
+
+
+def read_claims(claims: Any) -> Stated:
+    """Read claims, be they the path of a file, its text, tables by name, or a `simstudy.Study` that states claims.
+
+    Raises
+    ------
+    DesignError
+        With every mistake found.
+    """
+    place, tables, problems = _tables(claims)
+    try:
+        document = ClaimsFile.model_validate(tables)
+    except ValidationError as error:
+        problems += from_validation(error, tables, ClaimsFile)
+    if problems:
+        raise DesignError(place, problems)
+    return Stated(place, document.numbers, document.claims)
+
+
+def _tables(claims: Any) -> tuple[str, dict[str, Any], list[Problem]]:
+    if isinstance(claims, Mapping):
+        stated = claims.get("claims")
+        within = isinstance(stated, Mapping) and "kind" not in stated
+        whole = (
+            {name: claims[name] for name in ("numbers", "claims") if name in claims} if within else {"claims": claims}
+        )
+        written = read_design(whole)
+        return "claims", written.tables, written.problems
+    if isinstance(claims, str) and "\n" in claims:
+        return "claims", parse("claims", claims), []
+    if isinstance(claims, (str, Path)):
+        return str(claims), parse(str(claims), read_text(Path(claims))), []
+    kind = type(claims).__name__
+    raise UserError(f"claims of type {kind}; give tables by name, the path of a TOML file, or its text")
+
+
+def require_answerable(stated: Stated, conditions: list[Coordinates], factors: tuple[str, ...]) -> None:
+    """Refuse claims that name what the conditions do not have.
+
+    Raises
+    ------
+    DesignError
+        With every mistake found.
+    """
+    cells: Any = [SimpleNamespace(coordinates=each) for each in conditions]
+    grid = PlannedGrid(GRID, factors, cells, complete=True, exact=False, selectable=tuple(conditions[0]))
+    entries = {f"claims.{name}": claim for name, claim in stated.claims.items()}
+    _, problems = refer_entries({GRID: grid}, entries)
+    problems += [problem for path, claim in entries.items() for problem in _no_index(path, claim, grid)]
+    if problems:
+        raise DesignError(stated.place, problems)
+
+
+def _no_index(path: str, claim: BaseClaim, grid: PlannedGrid) -> Iterator[Problem]:
+    """An order is told by the levels of a numeric factor."""
+    if not isinstance(claim, OrderingClaim):
+        return
+    levels = [cell.coordinates.get(claim.against) for cell in grid.cells]
+    if claim.against not in (grid.factors or ()):
+        yield Problem.unknown(f"{path}.against", claim.against, grid.factors or (), what="factor")
+    elif not all(isinstance(level, (int, float)) for level in levels):
+        yield Problem(f"{path}.against", claim.against, "is not a number under every condition; use a numeric factor")

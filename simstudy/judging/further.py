@@ -1,0 +1,65 @@
+"""How many more units would probably decide a claim: the same engine, as if what was seen were seen more often."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable
+
+import numpy as np
+
+from simstudy.verdicts.estimates import Array, Estimates
+from simstudy.verdicts.evidence import Contrast
+
+MOST_TIMES = 2**14
+"""Multiple of the units beyond which no number is named."""
+HALVINGS = 6
+"""Steps by which the multiple is found between two powers of 2."""
+
+
+@dataclasses.dataclass
+class Repeated(Estimates):
+    """Estimates as they would be of so many times the units, all means and the law of the units being as estimated."""
+
+    times: float = 1.0
+
+    def combine(self, terms: dict[int, float]) -> Contrast:
+        """Return Σ c_j θ_j with the error that so many units leave."""
+        return self._repeated(super().combine(terms))
+
+    def differences(self, chosen: list[int]) -> Contrast:
+        """Return θ_i − θ_j with the errors that so many units leave."""
+        return self._repeated(super().differences(chosen))
+
+    def covariance(self, chosen: list[int]) -> Array:
+        """Return the covariance that so many units leave."""
+        return super().covariance(chosen) / self.times
+
+    def _repeated(self, once: Contrast) -> Contrast:
+        # There are so many units more already; their skewness is as it was, and the largest share is that of one more.
+        root = math.sqrt(self.times)
+        return once._replace(
+            mcse=once.mcse / root, given=once.given / root, skewness=once.skewness / root,
+            largest_share=once.largest_share / self.times, unseen=once.unseen * self.times,
+        )  # fmt: skip
+
+
+def repeated(estimates: Estimates, times: float) -> Repeated:
+    """Return estimates as they would be of so many times the units."""
+    fields = {field.name: getattr(estimates, field.name) for field in dataclasses.fields(Estimates)}
+    fields["n_blocks"] = np.floor(estimates.n_blocks * times)
+    return Repeated(**fields, times=times)
+
+
+def times_needed(decided: Callable[[float], bool]) -> float:
+    """Return the least multiple of the units at which a claim is decided; infinite beyond `MOST_TIMES`."""
+    times = 2.0
+    while not decided(times):
+        times *= 2.0
+        if times > MOST_TIMES:
+            return math.inf
+    low, high = times / 2.0, times
+    for _ in range(HALVINGS):
+        middle = math.sqrt(low * high)
+        low, high = (low, middle) if decided(middle) else (middle, high)
+    return high

@@ -1,0 +1,222 @@
+"""Verdicts on claims about a table of numbers: `simstudy.judge`, and what it returns."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from html import escape
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import pandas as pd
+import xarray as xr
+
+from simstudy.design.claims import BaseClaim, OrderingClaim
+from simstudy.design.settings.levels import selected
+from simstudy.judging.claims import Stated, read_claims, require_answerable
+from simstudy.judging.further import repeated, times_needed
+from simstudy.judging.table import Numbers, numbers_of
+from simstudy.report.tables import VerdictLine, comparison_frame, count_verdicts, verdict_frame, verdict_lines
+from simstudy.report.terminal import counted
+from simstudy.verdicts.comparisons import Selected
+from simstudy.verdicts.engine import Judgement, judge_claim
+from simstudy.verdicts.estimates import Estimates
+from simstudy.verdicts.judge import tabled
+
+_LEFT_OUT = (
+    "origin",
+    "standing_statistic",
+    "confirmed",
+    "confirmations",
+    "verdict_mcse_given",
+    "verdict_draws",
+    "these_draws",
+)
+
+
+class Verdicts:
+    """What `simstudy.judge` found: shown as a table by Python and by notebooks.
+
+    Attributes
+    ----------
+    dataset : xarray.Dataset
+        Verdicts along ``claim`` and comparisons along ``comparison``, each variable with its meaning.
+    n_units, n_dropped : int
+        Units that were judged, and those left out as they lack a number.
+    factors : tuple of str
+        What tells conditions apart.
+    independent : str
+        What is independent of one another: "unit" or "cluster".
+    """
+
+    def __init__(self, dataset: xr.Dataset, numbers: Numbers) -> None:
+        self.dataset, self.n_units, self.n_dropped = dataset, numbers.n_units, numbers.n_dropped
+        self.factors, self.independent = numbers.factors, numbers.independent
+        self._estimates = numbers.estimates
+
+    def to_dataframe(self) -> pd.DataFrame:
+        """Return one row for each claim, by its name: verdict, estimate, error, intervals, p-values, further units."""
+        frame = verdict_frame(self.dataset).set_index("claim").drop(columns=[*_LEFT_OUT])
+        frame.columns = [name.removeprefix("verdict_") for name in frame.columns]
+        return frame.assign(further_units=self.dataset.further_units.values)
+
+    def comparisons(self) -> pd.DataFrame:
+        """Return one row for each comparison of each claim."""
+        return comparison_frame(self.dataset).drop(columns=["mcse_given"])
+
+    @property
+    def lines(self) -> list[VerdictLine]:
+        """Verdicts as text, rounded to what their errors allow."""
+        return verdict_lines(self.dataset)
+
+    @property
+    def summary(self) -> list[str]:
+        """How many units and conditions there are, and how many claims got which verdict."""
+        size = counted(self.n_units, "unit")
+        if self.independent != "unit":
+            size += f" in {counted(int(self._estimates.n_blocks[0]), self.independent)}"
+        size += f", {counted(len(self._estimates.conditions), 'condition')}"
+        dropped = f", {counted(self.n_dropped, 'unit')} without all numbers left out" if self.n_dropped else ""
+        return [size + dropped, count_verdicts(self.lines)]
+
+    @property
+    def wanted(self) -> list[str]:
+        """How many units more would probably decide each claim that is open, in a line each."""
+        further = zip(self.dataset.claim.values.tolist(), self.dataset.further_units.values.tolist(), strict=True)
+        return [f"{claim}: {further_text(units)} units more would probably decide" for claim, units in further if units]
+
+    def brief(self) -> pd.DataFrame:
+        """Return the verdicts as text, with the units that would probably decide those that are open."""
+        columns = {"claim": "claim", "verdict": "verdict", "declared": "declared", "statistic": "statistic",
+                   "estimate": "estimate ± MCSE", "claimed": "claimed", "confidence": "truth within"}  # fmt: skip
+        rows = [{words: getattr(line, name) for name, words in columns.items()} for line in self.lines]
+        further = [further_text(each).removesuffix(" of") for each in self.dataset.further_units.values.tolist()]
+        return pd.DataFrame(rows).set_index("claim").assign(**{"units more": further})
+
+    def __repr__(self) -> str:
+        """Return sizes, and one row for each claim."""
+        return "\n".join([*self.summary, self.brief().to_string()])
+
+    def _repr_html_(self) -> str:
+        return f"<p>{'<br>'.join(map(escape, self.summary))}</p>{self.brief().to_html()}"
+
+
+def further_text(units: float) -> str:
+    """Return how many units more would probably decide a claim, rounded up to two digits."""
+    if not units:
+        return ""
+    if math.isinf(units):
+        return "no number of"
+    step = 10 ** max(math.floor(math.log10(units)) - 1, 0)
+    return f"about {math.ceil(units / step) * step:,}"
+
+
+def judge(
+    numbers: Any,
+    claims: Mapping[str, Any] | str | Path,
+    *,
+    unit: str | None = None,
+    value: str | None = None,
+    factors: tuple[str, ...] | list[str] | None = None,
+    cluster: str | None = None,
+    missing: Literal["refuse", "drop"] | None = None,
+) -> Verdicts:
+    """Judge claims on numbers of your own: one for each unit (replicate, task, seed, question) and condition.
+
+    Conditions are compared unit by unit.  Each claim is supported, contradicted or inconclusive; that any of them is
+    wrong has probability 5 % at most, also if you add units and judge again, as often as you like.
+
+    Parameters
+    ----------
+    numbers : pandas.DataFrame, xarray.DataArray, mapping or Estimates
+        A frame with a row for each unit and a column for each condition, the levels of its columns being factors; or,
+        if ``value`` is given, with a row for each unit and condition.  An array with a dimension of units.  Arrays by
+        the name of the condition.  Or estimates that are no means, with what units contribute to their errors:
+        `simstudy.verdicts.estimates.Estimates`.
+    claims
+        Claims by name, each with its ``kind`` and entries as in designs (`simstudy describe claims`), without ``grid``
+        and ``measure``; or a file or text of TOML with tables ``[claims.NAME]``, or a `simstudy.Study` with claims.
+    unit
+        Column or dimension of units; by default rows are units, and the first dimension is.
+    value
+        Column of numbers, in a frame with a row for each unit and condition.
+    factors
+        Columns that tell conditions apart in such a frame; by default all others.
+    cluster
+        Column, level or coordinate with equal names for units that are not independent of one another.
+    missing
+        "refuse", the default, or "drop": what to do with a unit that lacks a number.
+
+    Returns
+    -------
+    Verdicts
+        A table, with ``to_dataframe()``, ``comparisons()`` and ``dataset``.
+
+    Raises
+    ------
+    DesignError
+        With every mistake in the claims.
+    UserError
+        If the numbers are no such table, or some are missing or infinite.
+    """
+    stated = read_claims(claims)
+    given = {"unit": unit, "value": value, "factors": factors, "cluster": cluster, "missing": missing}
+    return judged(numbers, stated, {name: each for name, each in given.items() if each is not None})
+
+
+def judged(numbers: Any, stated: Stated, given: Mapping[str, Any], seal: str = "") -> Verdicts:
+    """Return verdicts on claims as stated, and sealed; what is given of columns goes before what is stated."""
+    found = numbers_of(numbers, stated.columns.model_validate(stated.columns.model_dump() | dict(given)))
+    require_answerable(stated, list(found.estimates.conditions), found.factors)
+    judgements = {name: judgement_of(claim, found, len(stated.claims)) for name, claim in stated.claims.items()}
+    worded = {name: _worded(each, found.independent) for name, each in judgements.items()}
+    further = [
+        found.n_units * (_times(stated.claims[name], found, each, len(stated.claims)) - 1.0)
+        for name, each in judgements.items()
+    ]
+    meaning = "units more that would probably decide the claim, were all means as estimated; 0 if it is decided"
+    column = ("claim", np.ceil(further), {"long_name": meaning, "units": "1"})
+    return Verdicts(tabled(stated.claims, worded).assign(further_units=column).assign_attrs(seal=seal), found)
+
+
+def judgement_of(claim: BaseClaim, numbers: Numbers, n_claims: int) -> Judgement:
+    """Return the verdict on one of so many claims, by the engine that judges designs."""
+    estimates = numbers.estimates
+    chosen = [i for i, levels in enumerate(estimates.conditions) if selected(levels, claim.where)]
+    diversity = _levels(estimates, claim.against) if isinstance(claim, OrderingClaim) else None
+    return judge_claim(claim, Selected(estimates, chosen, numbers.factors, diversity=diversity), n_claims)
+
+
+def _levels(estimates: Estimates, factor: str) -> Estimates:
+    """The levels of a factor as estimates without error."""
+    values = np.array([float(levels[factor]) for levels in estimates.conditions])
+    nothing = [np.zeros_like(each) for each in estimates.contributions]
+    everything = np.full(len(values), np.inf)
+    return dataclasses.replace(
+        estimates, values=values, contributions=nothing, remainders=np.zeros(len(values)), trials=everything, given=None
+    )
+
+
+def _times(claim: BaseClaim, numbers: Numbers, now: Judgement, n_claims: int) -> float:
+    """The multiple of the units that probably decides a claim; 1 if it is decided."""
+    if now.verdict != "inconclusive":
+        return 1.0
+
+    def decided(times: float) -> bool:
+        more = numbers._replace(estimates=repeated(numbers.estimates, times))
+        return judgement_of(claim, more, n_claims).verdict != "inconclusive"
+
+    return times_needed(decided)
+
+
+def _worded(judgement: Judgement, independent: str) -> Judgement:
+    """The judgement with reasons that speak of units or clusters, which the engine calls blocks."""
+
+    def reason(doubt: str) -> str:
+        return doubt.replace("blocks of replicates or draws", f"{independent}s").replace("block", independent)
+
+    comparisons = [each._replace(doubt=reason(each.doubt)) for each in judgement.comparisons]
+    decisive = judgement.decisive._replace(doubt=reason(judgement.decisive.doubt))
+    return judgement._replace(comparisons=comparisons, decisive=decisive)

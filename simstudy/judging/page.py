@@ -1,0 +1,72 @@
+"""Verdicts on a table of numbers as a page, which draws each claim in its interval, and as plain data."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from pathlib import Path
+from typing import Any
+
+from simstudy.design.claims import LEVEL
+from simstudy.design.files import read_regular
+from simstudy.execution.folder import Folder
+from simstudy.execution.seal import Seal
+from simstudy.execution.store import Store
+from simstudy.judging.judged import Verdicts, further_text
+from simstudy.report.answer import groups, headline
+from simstudy.report.comparisons import comparison_lines
+from simstudy.report.page import MAX_ROWS, template
+
+MAX_BYTES = 1 << 32
+"""Largest file whose digest the page names, and largest table that is read."""
+
+
+def write_page(found: Verdicts, path: Path, sources: tuple[Path, ...], seal: Seal | None = None) -> Path:
+    """Write the page of verdicts, which needs nothing but itself, and return its path.
+
+    Parameters
+    ----------
+    found
+        The verdicts.
+    path
+        Of the page.
+    sources
+        Files of numbers and claims, of which the page names the digests.
+    seal
+        Of the claims, if they were confirmed.
+
+    Raises
+    ------
+    UserError
+        If it cannot be written.
+    """
+    lines, further = found.lines, found.dataset.further_units.values.tolist()
+    wanted = [(line.claim, further_text(units)) for line, units in zip(lines, further, strict=True) if units]
+    digests = [(each.name, hashlib.sha256(read_regular(each, MAX_BYTES)).hexdigest()) for each in sources]
+    study: dict[str, Any] = {
+        "name": sources[0].name,
+        "headline": headline(lines),
+        "size": found.summary[0],
+        "factors": found.factors,
+        "independent": found.independent,
+        "confirmation": seal,
+        "groups": groups(lines),
+        "formulas": {},
+        "further": wanted,
+        "comparisons": comparison_lines(found.dataset),
+        "provenance": [(f"SHA-256 of {name}", digest) for name, digest in digests],
+    }
+    text = template("numbers.html").render(study=study, error_rate=LEVEL, max_rows=MAX_ROWS)
+    return Store(Folder(path.parent)).write_text(path.name, text)
+
+
+def record(found: Verdicts, seal: Seal | None = None) -> dict[str, Any]:
+    """Return verdicts as plain data; what is no finite number is null."""
+    rows = found.to_dataframe().reset_index().to_dict("records")
+    finite = [{k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in row.items()} for row in rows]
+    return {
+        "units": found.n_units,
+        "units_left_out": found.n_dropped,
+        "seal": seal and seal.digest,
+        "claims": finite,
+    }

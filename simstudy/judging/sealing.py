@@ -1,0 +1,63 @@
+"""Claims sealed before the numbers exist: the seals of designs, of a file that states claims alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from simstudy.design.claims import LEVEL
+from simstudy.errors import UserError
+from simstudy.execution.provenance import provenance
+from simstudy.execution.seal import FOLDER, Seal, code_digest, dated_seal, read_seal, require_same
+from simstudy.execution.store import Folder, Store
+from simstudy.judging.claims import Stated, read_claims
+
+JUDGING = ("design", "judging", "theory", "verdicts", "weights.py")
+"""Sources that decide a verdict on a table, as folders and files."""
+
+
+def seal_path(path: Path) -> Path:
+    """Return where the seal of a file of claims lies: in the folder ``sealed`` beside it."""
+    return path.parent / FOLDER / f"{path.stem}.claims.json"
+
+
+def meaning(stated: Stated) -> dict[str, Any]:
+    """Return what a file of claims means, and the code that judges, as plain data."""
+    claims = {name: claim.model_dump(mode="json") for name, claim in stated.claims.items()}
+    numbers = stated.columns.model_dump(mode="json")
+    return {"claims": {"level": LEVEL, "numbers": numbers, "claims": claims}, "code": code_digest(*JUDGING)}
+
+
+def write_seal(path: Path) -> tuple[Path, Seal, bool]:
+    """Write the seal of a file of claims; one that still holds stays.
+
+    Returns
+    -------
+    tuple
+        Its path, the seal, and whether it is new.
+    """
+    place, sealed = seal_path(path), meaning(read_claims(path))
+    if place.exists():
+        seal = read_seal(place)
+        try:
+            require_same(seal, sealed, place)
+            return place, seal, False
+        except UserError:
+            pass
+    seal = dated_seal(sealed, provenance())
+    Store(Folder(place.parent.parent, (place.parent.name,))).write_json(place.name, seal.model_dump())
+    return place, seal, True
+
+
+def require_sealed(path: Path, stated: Stated) -> Seal:
+    """Return the seal of a file of claims, which must hold.
+
+    Raises
+    ------
+    UserError
+        If there is none, or with the first entry that has changed since.
+    """
+    place = seal_path(path)
+    seal = read_seal(place)
+    require_same(seal, meaning(stated), place)
+    return seal

@@ -1,0 +1,91 @@
+"""``simstudy judge`` and ``freeze`` of claims: exit codes, what is printed and written, what voids a seal."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+
+import pytest
+from commands import ROOT
+
+EXAMPLES = ROOT / "designs" / "examples" / "numbers"
+PAGE = (ROOT / "simstudy" / "docs" / "own-numbers.md").read_text()
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    """A folder with the shipped examples, in which commands are given."""
+    shutil.copytree(EXAMPLES, tmp_path, dirs_exist_ok=True)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_example__comes_out_as_declared_and_its_page_draws_each_claim(here, in_process):
+    judged = in_process("judge", "answers.csv", "claims.toml", "--page", "answers.html")
+    assert judged.returncode == 0 and "2 claims: 1 supported, 0 contradicted, 1 inconclusive" in judged.stdout
+    assert re.search(r"better-by-half: about \d+ units more would probably decide", judged.stdout)
+    page = (here / "answers.html").read_text()
+    assert page.count('<article class="claim') == 2 and page.count('<svg class="picture"') == 2
+    assert "were not sealed" in page and "#explore" not in page.split("<script>")[0]
+
+
+def test_outcome_unlike_declared__is_exit_code_5(here, in_process):
+    text = (here / "claims.toml").read_text().replace('expected = "inconclusive"', "")
+    (here / "claims.toml").write_text(text)
+    assert in_process("judge", "answers.csv", "claims.toml").returncode == 5
+
+
+def test_json__has_the_columns_that_the_documentation_names(here, in_process):
+    found = json.loads(in_process("judge", "answers.csv", "claims.toml", "--json", "--page", "a.html").stdout)
+    assert found.keys() == {"units", "units_left_out", "seal", "claims"} and found["units"] == 72
+    first, second = found["claims"]
+    assert first["claimed_upper"] is None and first["further_units"] == 0 < second["further_units"]
+    assert all(f"`{name}`" in PAGE for name in found)
+
+
+def test_columns__may_be_options(here, in_process):
+    rows = [line.split(",") for line in (here / "answers.csv").read_text().split()[1:]]
+    long = [f"{q},{m},{x}" for q, *pair in rows for m, x in zip(("near", "dummy"), pair, strict=True)]
+    (here / "long.csv").write_text("\n".join(["q,condition,right", *long, "900,near,1"]))
+    arguments = ["judge", "long.csv", "claims.toml", "--unit", "q", "--value", "right"]
+    assert "units lack one" in in_process(*arguments).stderr
+    judged = in_process(*arguments, "--drop")
+    assert judged.returncode == 0 and "72 units, 2 conditions, 1 unit without all numbers left out" in judged.stdout
+
+
+def test_sealed_claims__are_confirmed_until_one_is_changed(here, in_process):
+    confirm = ["judge", "answers.csv", "claims.toml", "--confirm"]
+    assert "no seal; freeze" in in_process(*confirm).stderr
+    frozen = in_process("freeze", "claims.toml")
+    digest = re.search(r"digest   (\w{64})", frozen.stdout)[1]
+    assert "nothing has changed since" in in_process("freeze", "claims.toml").stdout
+    judged = in_process(*confirm, "--page", "answers.html")
+    assert judged.returncode == 0 and digest in judged.stdout and digest in (here / "answers.html").read_text()
+    assert "--confirm: unit must be sealed, too" in in_process(*confirm, "--unit", "question").stderr
+    text = (here / "claims.toml").read_text()
+    (here / "claims.toml").write_text(f"# a remark\n{text}")
+    assert in_process(*confirm).returncode == 0
+    for old, new, place in (("margin = 0.1", "margin = 0.2", "claims.claims.better-by-half.margin"),
+                            ('unit = "question"', 'missing = "drop"', "claims.numbers.missing")):  # fmt: skip
+        (here / "claims.toml").write_text(text.replace(old, new))
+        refused = in_process(*confirm)
+        assert refused.returncode == 2 and f"void, as {place} was sealed" in refused.stderr
+    assert "publish it" in in_process("freeze", "claims.toml").stdout
+    assert in_process(*confirm).returncode == 0
+
+
+@pytest.mark.parametrize("text", ["", "a,b\n1,2\n1,2,3\n"])
+def test_files_that_are_no_table__are_refused_in_one_line(here, in_process, text):
+    (here / "answers.csv").write_text(text)
+    refused = in_process("judge", "answers.csv", "claims.toml")
+    assert refused.returncode == 2 and refused.stderr.count("\n") == 1 and "answers.csv" in refused.stderr
+
+
+@pytest.mark.parametrize("number", range(len(re.findall("^```python", PAGE, flags=re.MULTILINE))))
+def test_files_of_other_tools__are_read_as_the_page_says(here, capsys, number):
+    block = re.findall(r"^```python\n(.*?)^```", PAGE, flags=re.DOTALL | re.MULTILINE)[number]
+    if "parquet" in block:
+        pytest.importorskip("pyarrow")  # an extra
+    exec(block, {})
+    assert "1 claim: 1 supported" in capsys.readouterr().out
