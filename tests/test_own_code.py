@@ -17,7 +17,7 @@ from scipy import stats
 
 import simstudy as package
 from simstudy.data.shared import SharedData
-from simstudy.design import own_sources
+from simstudy.design import own_code
 from simstudy.design.load import load_design
 from simstudy.design.mistakes import DesignError
 from simstudy.design.own_code import require_word, texts_of
@@ -267,7 +267,7 @@ def test_packages_that_a_file_imports__identify_it_by_their_versions(tmp_path, m
     path = study(tmp_path, text="import sklearn\n" + SOURCE)
     first = cells(path)[0]
     assert first.data.regression.code.text.endswith(f"\n# rests on scikit-learn {metadata.version('scikit-learn')}\n")
-    monkeypatch.setattr(own_sources, "version", lambda name: "9.9")
+    monkeypatch.setattr(own_code, "version", lambda name: "9.9")
     assert cells(path)[0].identity("e") != first.identity("e")
 
 

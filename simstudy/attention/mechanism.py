@@ -38,7 +38,7 @@ from numpy.typing import NDArray
 from simstudy.attention import general
 from simstudy.attention.transformations import Inputs, multiply_heads, transform
 from simstudy.design.settings import Estimator
-from simstudy.design.settings.masks import Visible
+from simstudy.design.settings.mechanisms import Visible
 from simstudy.kernels import compact_moments, nw_moments
 
 __all__ = ["Estimates", "Inputs", "evaluate"]

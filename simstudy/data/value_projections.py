@@ -15,13 +15,13 @@ from numpy.typing import NDArray
 from simstudy.data.addresses import Role
 from simstudy.data.heads import random_orthonormal
 from simstudy.design.settings.cell import Cell
-from simstudy.design.settings.records import Record
-from simstudy.design.settings.value_projections import (
+from simstudy.design.settings.mechanisms import (
     DisjointValueProjections,
     FileValueProjections,
     NoValueProjections,
     RandomValueProjections,
 )
+from simstudy.design.settings.records import Record
 
 Array = NDArray[np.float64]
 

@@ -15,12 +15,11 @@ from simstudy.design.settings import (
     Heads,
     Regression,
     ResidualNoise,
-    Sum,
 )
 from simstudy.design.settings.cell import N_BLOCKS, Cell
+from simstudy.design.settings.mechanisms import RandomValueProjections
 from simstudy.design.settings.records import Impossibility
 from simstudy.design.settings.tiling import keys_in_tile, passes_in_tiles
-from simstudy.design.settings.value_projections import RandomValueProjections
 
 MAX_ARRAY_BYTES = 8 << 30
 """Largest array that one replicate may need: beyond it, no worker of usual size finishes a batch."""
@@ -112,8 +111,7 @@ def _own_data(cell: Cell) -> Iterator[Impossibility]:
 
 
 def _regression(cell: Cell) -> Iterator[Impossibility]:
-    regression = cell.data.regression
-    for term in regression.terms if isinstance(regression, Sum) else (regression,):
+    for term in cell.data.terms:
         needed = _coordinates_used(term)
         if needed > cell.data.n_features:
             yield "regression", f"{term.kind} uses coordinate {needed}; n_features is {cell.data.n_features}"
@@ -210,8 +208,7 @@ def _control(cell: Cell) -> Iterator[Impossibility]:
     """Where the expectations that a control variate needs are not known."""
     if cell.simulation.control_variate == "none":
         return
-    estimator, keys, regression = cell.estimator, cell.data.key_distribution, cell.data.regression
-    terms = regression.terms if isinstance(regression, Sum) else (regression,)
+    estimator, keys = cell.estimator, cell.data.key_distribution
     softmax = estimator.plain and estimator.key_scale == "raw" and estimator.combination.kind != "product"
     needs = {
         'noise_treatment = "integrated"': cell.simulation.noise_treatment == "integrated",
@@ -219,11 +216,16 @@ def _control(cell: Cell) -> Iterator[Impossibility]:
         'transformation = "none", normaliser = "softmax", key_scale = "raw" and no product of kernels': softmax,
         "heads that are the same in all replicates": not cell.heads.redrawn,
         'key_distribution = "gaussian"': keys.kind == "gaussian",
-        "a regression function without bumps": all(term.kind != "bumps" for term in terms),
+        "a regression function without bumps": all(term.kind != "bumps" for term in cell.data.terms),
     }
+    yield from _lacking("control_variate", cell.simulation.control_variate, needs)
+
+
+def _lacking(setting: str, stated: str, needs: dict[str, bool]) -> Iterator[Impossibility]:
+    """Yield each thing that a setting needs and the cell does not have."""
     for remedy, given in needs.items():
         if not given:
-            yield "control_variate", f'"{cell.simulation.control_variate}" needs {remedy}; change that or use "none"'
+            yield setting, f'"{stated}" needs {remedy}; change that or use "none"'
 
 
 def _learner(cell: Cell) -> Iterator[Impossibility]:
@@ -275,9 +277,7 @@ def _mask(cell: Cell) -> Iterator[Impossibility]:
         'control_variate = "none"': cell.simulation.control_variate == "none",
         "weights that are not fitted": estimator.combination.kind != "fitted",
     }
-    for remedy, given in needs.items():
-        if not given:
-            yield "mask", f'"{estimator.mask.kind}" needs {remedy}; change that or use "none"'
+    yield from _lacking("mask", estimator.mask.kind, needs)
 
 
 def _value_projections(cell: Cell) -> Iterator[Impossibility]:
@@ -291,9 +291,7 @@ def _value_projections(cell: Cell) -> Iterator[Impossibility]:
         'reference = "none"': estimator.reference == "none",
         "no measure_function": estimator.measure_function is None,
     }
-    for remedy, given in needs.items():
-        if not given:
-            yield "value_projections", f'"{projections.kind}" needs {remedy}; change that or use "none"'
+    yield from _lacking("value_projections", projections.kind, needs)
     if isinstance(projections, RandomValueProjections) and projections.value_dim > projections.n_components:
         remedy = f"value_dim = {projections.value_dim} of n_components = {projections.n_components}; lower it"
         yield "value_projections", remedy

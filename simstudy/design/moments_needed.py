@@ -25,10 +25,8 @@ from simstudy.design.settings import (
     LowRankTransformation,
     MergeTransformation,
     Quadratic,
-    Regression,
     StudentKeys,
     StudentNoise,
-    Sum,
 )
 from simstudy.design.settings.cell import Cell
 
@@ -66,10 +64,8 @@ def tail(cell: Cell) -> Tail:
 
 def _degree(cell: Cell) -> int:
     """Degree of m, and of the standard deviation of the noise."""
-    regression, noise = cell.data.regression, cell.data.noise
-    terms: Sequence[Regression] = regression.terms if isinstance(regression, Sum) else (regression,)
-    spread = int(isinstance(noise, HeteroscedasticNoise) and cell.data.noise_sd > 0.0)
-    return max(spread, *(DEGREE.get(term.kind, 0) for term in terms))
+    spread = int(isinstance(cell.data.noise, HeteroscedasticNoise) and cell.data.noise_sd > 0.0)
+    return max(spread, *(DEGREE.get(term.kind, 0) for term in cell.data.terms))
 
 
 def _keys_with_weight(cell: Cell, df: float) -> float:

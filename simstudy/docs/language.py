@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from typing import Any, Literal, get_args, get_origin
 
+from simstudy.design.claims import ORIGINS
 from simstudy.design.measures import INDEXED_MEASURES, INDICES, MEASURES, STATISTICS
 from simstudy.design.names import SETTINGS
-from simstudy.design.origins import ORIGINS
 from simstudy.design.schema import CHOICES, RECORDS, Described, alternatives_of, describe, title_of
 from simstudy.design.settings import TABLE_OF, Record
 from simstudy.design.settings.systems import NAMES, QUANTITIES

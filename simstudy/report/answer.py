@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from simstudy.design.origins import ORIGINS
+from simstudy.design.claims import ORIGINS
 from simstudy.report.confirmed import DIVIDED, NOT_CONFIRMED
 from simstudy.report.tables import VERDICT_COLOURS, VerdictLine
 

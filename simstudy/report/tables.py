@@ -14,9 +14,9 @@ import pandas as pd
 import xarray as xr
 from rich.table import Table
 
+from simstudy.design.claims import ORIGINS, kind_of
 from simstudy.design.document import Design
 from simstudy.design.measures import MEASURES, STATISTICS, THEORIES, VARIABLES
-from simstudy.design.origins import ORIGINS, kind_of
 from simstudy.design.settings.levels import level
 from simstudy.design.settings.systems import NAMES
 from simstudy.report.confirmed import NOT_CONFIRMED, Confirmed, history_of, verdict_of

@@ -9,7 +9,7 @@ import numpy as np
 
 from simstudy.design.settings import FixedBandwidth
 from simstudy.design.settings.cell import Cell
-from simstudy.design.settings.masks import NoMask
+from simstudy.design.settings.mechanisms import NoMask
 from simstudy.theory.exact.moments import ExactPrediction
 from simstudy.theory.functions import Array
 from simstudy.theory.leading import Prediction

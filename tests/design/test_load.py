@@ -9,9 +9,8 @@ import pytest
 from builders import DESIGN, edited, minimal_cell, mistakes, write_design
 
 from simstudy.design import cells
-from simstudy.design.claims import BaseClaim
+from simstudy.design.claims import ORIGINS, BaseClaim
 from simstudy.design.load import load_design, profiles_of
-from simstudy.design.origins import ORIGINS
 from simstudy.design.settings import TABLE_OF, TABLES
 from simstudy.design.settings.levels import level, selected
 

@@ -39,7 +39,7 @@ KINDS: dict[str, Callable[[Path, Path], None]] = {
 WALL = {
     "execution/folder.py": "opens folders of studies",
     "kernels/sealed.py": "keeps compiled code in a cache of its own, in the same way",
-    "design/own_sources.py": "reads code that the user names",
+    "design/own_code.py": "reads code that the user names",
     "design/files.py": "reads files that the user names",
     "design/shipped.py": "lists designs",
     "transformers/trained.py": "reads the files of an installed model",

@@ -15,14 +15,13 @@ from simstudy.design.settings.code import OWN_MEASURE
 from simstudy.design.settings.ensembles import FixedBandwidth
 from simstudy.design.settings.instance import Instance
 from simstudy.design.settings.levels import label
-from simstudy.design.settings.masks import Visible, visible_keys
+from simstudy.design.settings.mechanisms import Overlap, Visible, visible_keys
 from simstudy.design.settings.processes import FileKeys, HeteroscedasticNoise, ResidualNoise
 from simstudy.design.settings.records import Choice, Record
 from simstudy.design.settings.rows import Rows
 from simstudy.design.settings.splits import split
 from simstudy.design.settings.systems import KINDS, System
 from simstudy.design.settings.tables import Data, Estimator, Heads, Queries, Simulation
-from simstudy.design.settings.value_projections import Overlap
 
 N_BLOCKS = 16
 """Blocks of consecutive replicates in one batch: the observations from which Monte Carlo errors are computed."""

@@ -1,15 +1,17 @@
-"""What an attention mechanism is made of beside logits: transformations and normalisers.
+"""What an attention mechanism is made of beside logits: transformations, normalisers, masks, projections of values.
 
 `simstudy.attention.mechanism` computes what is stated here, and says how to add a piece.
 """
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
+import numpy as np
+from numpy.typing import NDArray
 from pydantic import Field
 
-from simstudy.design.settings.records import KINDS, Choice, Count, Positive, Real
+from simstudy.design.settings.records import KINDS, Choice, Count, Line, Positive, Real
 
 Power = Annotated[int, Field(ge=1, le=10_000)]
 
@@ -110,4 +112,128 @@ class LowRankTransformation(Choice):
 
 Transformation = Annotated[
     NoTransformation | MergeTransformation | MixtureTransformation | LowRankTransformation, KINDS
+]
+
+# ---------------------------------------------------------------- masks
+
+Visible = NDArray[np.bool_]
+"""Whether a query may attend to a key: (query, key)."""
+
+
+class NoMask(Choice):
+    """Every query sees all keys."""
+
+    kind: Literal["none"]
+
+
+class CausalMask(Choice):
+    """Query q of Q sees the first ⌈q n/Q⌉ keys: queries stand at equal distances along the keys, the last at the end.
+
+    With as many queries as keys that is the mask of a decoder.
+    """
+
+    kind: Literal["causal"]
+
+
+class BandedMask(Choice):
+    """Of the keys that a causal mask lets a query see, the last ones: attention in a sliding window."""
+
+    kind: Literal["banded"]
+    width: Count = Field(description="number of keys, at least 1")
+
+
+class FileMask(Choice):
+    """Which keys each query sees, from a file: every query at least one."""
+
+    kind: Literal["file"]
+    path: Line = Field(description="path of a .npy array of booleans (queries, keys), relative to the design")
+
+    @property
+    def decisive(self) -> Self:
+        """The same mask, wherever its file lies: its contents travel with the cell."""
+        return self.model_copy(update={"path": ""})
+
+
+Mask = Annotated[NoMask | CausalMask | BandedMask | FileMask, KINDS]
+
+
+def visible_keys(mask: Mask, n_queries: int, n_keys: int, contents: tuple[str, ...] | None) -> Visible | None:
+    """Return which of the keys each query sees, (query, key); None without a mask.
+
+    Parameters
+    ----------
+    mask
+        What a design states.
+    n_queries, n_keys
+        Q and n.
+    contents
+        A text of 0 and 1 for each query of a mask from a file.
+    """
+    match mask:
+        case CausalMask():
+            return _up_to(n_queries, n_keys, n_keys)
+        case BandedMask():
+            return _up_to(n_queries, n_keys, mask.width)
+        case FileMask():
+            if contents is None:
+                raise ValueError("the mask has not been read; load the design it belongs to")
+            return np.array([[letter == "1" for letter in row] for row in contents])
+    return None
+
+
+def _up_to(n_queries: int, n_keys: int, width: int) -> Visible:
+    """The last ``width`` keys up to the place of each query."""
+    # In whole numbers: a rounded quotient could be a key too many.
+    places = -(-np.arange(1, n_queries + 1) * n_keys // n_queries)[:, None]
+    key = np.arange(n_keys)
+    return (key < places) & (key >= places - width)
+
+
+# ---------------------------------------------------------------- values that are vectors
+
+# The value of a key is then y = m(X) s + ε: the regression function in one direction s, any of them with the same
+# probability (E ss' = I), and noise of variance σ² in every component.  Head h returns A_h'Σ_i w_hi y_i, A_h = W_V W_O
+# of its own, and the ensemble their sum.  Errors are squared distances from what the same projections make of m(x) s.
+
+Overlap = tuple[tuple[float, ...], ...]
+"""Of two heads each, tr(A_h'A_g) (head, head): all that errors know of the projections."""
+
+
+class NoValueProjections(Choice):
+    """Values are numbers; or vectors of which all heads make the same, which comes to that."""
+
+    kind: Literal["none"]
+
+
+class RandomValueProjections(Choice):
+    """W_V of orthonormal columns and W_O of orthonormal rows, uniform draws of ``head_seed`` for each head."""
+
+    kind: Literal["random"]
+    n_components: Annotated[int, Field(ge=2, le=2**20)] = Field(description="components v of a value, at least 2")
+    value_dim: Count = Field(description="numbers that a head averages, at most n_components")
+    output: Literal["own", "transposed"] = Field("own", description='W_O: a draw of its "own", or W_V "transposed"')
+
+
+class DisjointValueProjections(Choice):
+    """Every head has components of its own, which no other reads or writes: concatenated heads."""
+
+    kind: Literal["disjoint"]
+
+
+class FileValueProjections(Choice):
+    """W_V and W_O of every head from a file, such as those of a trained layer."""
+
+    kind: Literal["file"]
+    path: Line = Field(
+        description="path of a .npz file with W_V (n_heads, v, k) and W_O (n_heads, k, c), relative to the design"
+    )
+
+    @property
+    def decisive(self) -> Self:
+        """The same projections, wherever their file lies: what decides errors travels with the cell."""
+        return self.model_copy(update={"path": ""})
+
+
+ValueProjections = Annotated[
+    NoValueProjections | RandomValueProjections | DisjointValueProjections | FileValueProjections, KINDS
 ]

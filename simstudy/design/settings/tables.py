@@ -23,11 +23,18 @@ from simstudy.design.settings.ensembles import (
     OriginQuery,
     UniformCombination,
 )
-from simstudy.design.settings.masks import Mask, NoMask
-from simstudy.design.settings.mechanisms import Normaliser, NoTransformation, SoftmaxNormaliser, Transformation
-from simstudy.design.settings.processes import GaussianKeys, GaussianNoise, Keys, Noise, Regression, Zero
+from simstudy.design.settings.mechanisms import (
+    Mask,
+    NoMask,
+    Normaliser,
+    NoTransformation,
+    NoValueProjections,
+    SoftmaxNormaliser,
+    Transformation,
+    ValueProjections,
+)
+from simstudy.design.settings.processes import GaussianKeys, GaussianNoise, Keys, Noise, Regression, Sum, Zero
 from simstudy.design.settings.records import KINDS, Count, Degrees, Line, NonNegative, Positive, Record
-from simstudy.design.settings.value_projections import NoValueProjections, ValueProjections
 
 
 class Data(Record):
@@ -50,6 +57,11 @@ class Data(Record):
     noise_sd: NonNegative = Field(
         1.0, description="noise standard deviation σ of at least 0; of residuals the factor on them"
     )
+
+    @property
+    def terms(self) -> tuple[Regression, ...]:
+        """Regression functions whose sum is m."""
+        return self.regression.terms if isinstance(self.regression, Sum) else (self.regression,)
 
 
 class Heads(Record):
