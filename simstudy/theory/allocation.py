@@ -5,13 +5,13 @@ Index legend: a arrangement; h head; q query; j feature; k head dimension.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
 import numpy as np
 import scipy
 
-from simstudy.design.settings import Bandwidth, Data, Estimator, FixedBandwidth, Heads
+from simstudy.design.settings import Bandwidth, Data, Estimator, Heads
 from simstudy.design.settings.cell import Cell
 from simstudy.theory.closed_forms import averaged_noise_ratio
 from simstudy.theory.functions import Array
@@ -25,10 +25,6 @@ from simstudy.theory.weighting import (
 
 # Enough that the mean of 8 arrangements is known to some percent; its standard error is part of every result.
 N_ARRANGEMENTS = 8
-# Range in which the best bandwidth is sought, in units of the standard deviation of a key.
-BANDWIDTH_RANGE = (0.1, 10.0)
-_BANDWIDTH_STEPS = 13
-_LOG_BANDWIDTH_TOLERANCE = 1e-3
 
 
 class Policy(NamedTuple):
@@ -36,9 +32,8 @@ class Policy(NamedTuple):
 
     Attributes
     ----------
-    bandwidth : settings.Bandwidth or None
-        A rule of the schema: fixed, attention, or the rate that is re-tuned for each p.  None takes the bandwidth with
-        the least predicted error for each p.
+    bandwidth : settings.Bandwidth
+        Fixed, that of attention, or the rate that is re-tuned for each p.
     combination : {"uniform", "sum", "optimal", "unconstrained"}
         Average; sum; best weights of sum 1; best weights without constraint.
     arrangement : {"orthogonal", "haar"}
@@ -47,7 +42,7 @@ class Policy(NamedTuple):
     logits : {"distance", "dot_product"}
     """
 
-    bandwidth: Bandwidth | None
+    bandwidth: Bandwidth
     combination: Literal["uniform", "sum", "optimal", "unconstrained"] = "uniform"
     arrangement: Literal["orthogonal", "haar"] = "orthogonal"
     logits: Literal["distance", "dot_product"] = "distance"
@@ -101,8 +96,7 @@ def predicted_allocations(data: Data, total_dim: int, queries: Array, policy: Po
     """Predicted error of every (H, p) with H p = D and p <= d, smallest p first.
 
     Leading order in n, with signal, for Gaussian keys; an allocation is blank if the formula fails at any query.  The
-    cost grows as H^2 times the square of the number of terms of the regression function: some seconds at D = 16, and
-    twenty to thirty times that if the bandwidth is sought.
+    cost grows as H^2 times the square of the number of terms of the regression function: some seconds at D = 16.
 
     Parameters
     ----------
@@ -186,43 +180,19 @@ def limiting_slope(bandwidth: float, query_scale: float = 1.0, bias_rate: float 
     return float(1 / (bias_rate + np.log(inflation)))
 
 
-class _Outcome(NamedTuple):
-    """Measures of one (H, p) at one bandwidth: rows (mse, squared bias, variance) by arrangement, (A, 3)."""
-
-    measures: Array
-    reason: str
-
-    @property
-    def mse(self) -> float:
-        return float(self.measures[:, 0].mean())
-
-
 def _allocation(data: Data, n_heads: int, head_dim: int, queries: Array, policy: Policy) -> Allocation:
     heads = Heads(n_heads=n_heads, head_dim=head_dim, arrangement=policy.arrangement)
-    projections = _projections(heads, data.n_features)
-
-    def outcome(bandwidth: Bandwidth) -> tuple[float, _Outcome]:
-        cell = Cell(data=data, heads=heads, estimator=Estimator(logits=policy.logits, bandwidth=bandwidth))
-        return cell.bandwidth, _outcome(cell, projections, queries, policy.combination)
-
-    if policy.bandwidth is None:
-        bandwidth, result = _best_bandwidth(lambda b: outcome(FixedBandwidth(kind="fixed", value=b))[1])
-    else:
-        bandwidth, result = outcome(policy.bandwidth)
-    mse, squared_bias, variance = (float(value) for value in result.measures.mean(axis=0))
-    error = _standard_error(result.measures[:, 0])
-    return Allocation(n_heads, head_dim, bandwidth, mse, squared_bias, variance, error, result.reason)
-
-
-def _outcome(cell: Cell, projections: Array, queries: Array, combination: str) -> _Outcome:
+    cell = Cell(data=data, heads=heads, estimator=Estimator(logits=policy.logits, bandwidth=policy.bandwidth))
     rows, reasons = [], []
-    for heads in projections:
-        prediction = leading_order(cell, heads, heads, queries)
+    for projections in _projections(heads, data.n_features):
+        prediction = leading_order(cell, projections, projections, queries)
         reasons.append(prediction.reason)
-        weights = np.ones(len(heads)) if prediction.reason else _weights(combination, prediction)
+        weights = np.ones(n_heads) if prediction.reason else _weights(policy.combination, prediction)
         measures = predicted_measures(prediction, weights)
         rows.append([measures[name] for name in ("mse", "squared_bias", "ensemble_variance")])
-    return _Outcome(np.array(rows), next(filter(None, reasons), ""))
+    mse, squared_bias, variance = (float(value) for value in np.mean(rows, axis=0))
+    error, reason = _standard_error(np.array(rows)[:, 0]), next(filter(None, reasons), "")
+    return Allocation(n_heads, head_dim, cell.bandwidth, mse, squared_bias, variance, error, reason)
 
 
 def _weights(combination: str, prediction: Prediction) -> Array:
@@ -235,37 +205,6 @@ def _weights(combination: str, prediction: Prediction) -> Array:
     if combination == "optimal":
         return optimal_weights(moments.errors).weights
     return unconstrained_weights(moments).weights
-
-
-def _best_bandwidth(outcome: Callable[[float], _Outcome]) -> tuple[float, _Outcome]:
-    """Bandwidth with the least error: a grid, then Brent's method between the neighbours of its best point."""
-    grid = np.log(np.geomspace(BANDWIDTH_RANGE[0], BANDWIDTH_RANGE[1], _BANDWIDTH_STEPS))
-    errors = np.array([outcome(float(np.exp(point))).mse for point in grid])
-    if not np.isfinite(errors).any():
-        return float("nan"), outcome(BANDWIDTH_RANGE[1])
-    # Blank errors must lose, but infinities would break the parabolas of Brent's method.
-    penalty = 10 * np.nanmax(errors)
-
-    def error(log_bandwidth: float) -> float:
-        return float(np.nan_to_num(outcome(float(np.exp(log_bandwidth))).mse, nan=penalty))
-
-    best = int(np.nanargmin(errors))
-    bounds = grid[max(best - 1, 0)], grid[min(best + 1, len(grid) - 1)]
-    options = {"xatol": _LOG_BANDWIDTH_TOLERANCE}
-    found = scipy.optimize.minimize_scalar(error, bounds=bounds, method="bounded", options=options).x
-    return float(np.exp(found)), _qualified(outcome, found)
-
-
-def _qualified(outcome: Callable[[float], _Outcome], log_bandwidth: float) -> _Outcome:
-    """Outcome at the best bandwidth, blank if smaller ones that might be better have no prediction."""
-    bandwidth, margin = float(np.exp(log_bandwidth)), 10 * _LOG_BANDWIDTH_TOLERANCE
-    result = outcome(bandwidth)
-    if not np.isfinite(outcome(float(np.exp(log_bandwidth - margin))).mse):
-        reason = f"the best bandwidth lies below {bandwidth:.3g}, where leading order does not hold"
-        return _Outcome(np.full_like(result.measures, np.nan), reason)
-    if np.abs(log_bandwidth - np.log(BANDWIDTH_RANGE)).min() < margin:
-        return result._replace(reason=f"the best bandwidth lies outside the range {BANDWIDTH_RANGE} that is searched")
-    return result
 
 
 def _projections(heads: Heads, n_features: int) -> Array:

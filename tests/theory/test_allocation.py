@@ -89,41 +89,6 @@ def test_bandwidth_rules_are_those_of_the_schema():
             assert a.bandwidth == pytest.approx(expected(a.head_dim))
 
 
-def test_best_bandwidth_is_a_minimum():
-    data, queries = make_data(10**8, 4, s.Linear(kind="linear", coefficients=(1.0,) * 4)), np.full((1, 4), 0.5)
-    policy = al.Policy(None, "sum")
-    for a in al.predicted_allocations(data, 4, queries, policy):
-        assert a.reason == ""
-        step = 0.03 * a.bandwidth
-        rivals = [
-            b
-            for change in (-step, step)
-            for b in al.predicted_allocations(data, 4, queries, policy._replace(bandwidth=fixed(a.bandwidth + change)))
-            if b.head_dim == a.head_dim
-        ]
-        assert all(a.mse < rival.mse < 1.02 * a.mse for rival in rivals)
-
-
-def test_best_bandwidth_next_to_blank_ones_is_found():
-    def outcome(bandwidth):
-        error = 1 + np.log(2 * bandwidth) ** 2 if bandwidth > 0.45 else np.nan
-        return al._Outcome(np.full((1, 3), error), "")
-
-    bandwidth, result = al._best_bandwidth(outcome)
-    assert bandwidth == pytest.approx(0.5, rel=2e-3)
-    assert result.reason == ""
-
-
-def test_best_bandwidth_at_an_edge_is_said():
-    pure_noise = make_data(10**6, 2, s.Zero(kind="zero"))
-    found = al.predicted_allocations(pure_noise, 2, np.zeros((1, 2)), al.Policy(None))
-    assert all("range" in a.reason and a.bandwidth == pytest.approx(10, rel=0.01) for a in found)
-    few = make_data(10**5, 4, INTERACTION, noise_sd=1.0)
-    found = al.predicted_allocations(few, 4, al.quasi_random_queries(8, 4), al.Policy(None))
-    assert "leading order does not hold" in found[-1].reason
-    assert np.isnan(found[-1].mse)
-
-
 def test_dot_product_logits_are_another_estimator():
     data, queries = make_data(10**8, 4, noise_sd=1.0), np.full((1, 4), 0.5)
     distance, dot = (

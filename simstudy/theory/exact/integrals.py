@@ -59,22 +59,22 @@ class Moments(NamedTuple):
         """Expectations times (m - first)(m - second) + v."""
         return self.square - (first + second) * self.mean + first * second * self.one
 
+    def certain(self) -> Moments:
+        """The same law with Y = 1."""
+        return Moments(self.one, self.one, self.one)
 
-def head_mean(head: Factors, law: Moments, n_keys: int) -> tuple[float, float]:
-    """E f_h, and the same integral for m = 1, which is 1."""
+
+def head_mean(head: Factors, law: Moments, n_keys: int) -> float:
+    """E f_h; 1 if Y = 1."""
     weight = head.steps * n_keys * _power((head.lost @ law.one).real, n_keys - 1)
-    mean, one = (weight @ (head.first @ moment).real for moment in (law.mean, law.one))
-    return float(mean), float(one)
+    return float(weight @ (head.first @ law.mean).real)
 
 
-def head_variance(head: Factors, law: Moments, n_keys: int, centre: float) -> tuple[float, float]:
-    """E (f_h - centre)^2, and the same integral for m = 1, v = 0, centre 0, which is 1."""
-    lost = (head.lost @ law.one).real
-
-    def integral(own: NDArray, cross: NDArray) -> float:
-        return float(head.steps @ _second((head.second @ own).real, (head.first @ cross).real ** 2, lost, n_keys))
-
-    return integral(law.about(centre, centre), law.mean - centre * law.one), integral(law.one, law.one)
+def head_variance(head: Factors, law: Moments, n_keys: int, centre: float) -> float:
+    """E (f_h - centre)^2; 1 if Y = 1 and the centre is 0."""
+    lost, mean = (head.lost @ law.one).real, law.mean - centre * law.one
+    own = (head.second @ law.about(centre, centre)).real
+    return float(head.steps @ _second(own, (head.first @ mean).real ** 2, lost, n_keys))
 
 
 def head_covariance(
@@ -83,8 +83,8 @@ def head_covariance(
     together: Moments,
     n_keys: int,
     centres: tuple[float, float],
-) -> tuple[float, float]:
-    """E (f_h - centre_h)(f_g - centre_g), and the same integral for m = 1, v = 0, centres 0, which is 1.
+) -> float:
+    """E (f_h - centre_h)(f_g - centre_g); 1 if Y = 1 and the centres are 0.
 
     Parameters
     ----------
@@ -100,45 +100,15 @@ def head_covariance(
     # e^{-z_h - z_g} = 1 - lost_h - lost_g + lost_h lost_g: only functions that vanish where kernels do are integrated,
     # and phi^n keeps its digits when n is large.
     lost_h, lost_g = (head.lost @ law.one for head, law in zip(heads, alone, strict=True))
-    both = _table(h.lost, together.one, g.lost)
-    lost = (lost_h[:, None] + lost_g - both).real
-
-    def integral(own: NDArray, cross_h: tuple[NDArray, NDArray], cross_g: tuple[NDArray, NDArray]) -> float:
-        first_h = (h.first @ cross_h[0])[:, None] - _table(h.first, cross_h[1], g.lost)
-        first_g = g.first @ cross_g[0] - _table(h.lost, cross_g[1], g.first)
-        density = _second(_table(h.first, own, g.first).real, first_h.real * first_g.real, lost, n_keys)
-        return float(h.steps @ density @ g.steps)
-
-    def centred(head: int) -> tuple[NDArray, NDArray]:
-        return alone[head].mean - centres[head] * alone[head].one, together.mean - centres[head] * together.one
-
-    ones = [(law.one, together.one) for law in alone]
-    return integral(together.about(*centres), centred(0), centred(1)), integral(together.one, ones[0], ones[1])
-
-
-def head_products(head: Factors, density: Array, n_keys: int) -> float:
-    """E sum_i w_i^2 of one head; ``density`` (N,) is the expectation of its basis functions."""
-    return float(head.steps @ (n_keys * (head.second @ density) * _power(head.lost @ density, n_keys - 1)))
-
-
-def shared_product(
-    functions: tuple[NDArray, NDArray], steps: tuple[Array, Array], density: Array, n_keys: int
-) -> float:
-    """E sum_i w_hi w_gi of two heads.
-
-    Parameters
-    ----------
-    functions : pair of (2, U, N) arrays
-        ``lost`` and ``first`` of each head, expanded in one basis of disjoint supports.
-    steps : pair of (U,) arrays
-        Weights of the quadrature rule of each head in log t.
-    density : (N,) array
-        Expectations of the basis functions.
-    n_keys : int
-    """
-    (lost_h, first_h), (lost_g, first_g) = functions
-    lost = (lost_h @ density)[:, None] + lost_g @ density - _table(lost_h, density, lost_g)
-    return float(steps[0] @ (n_keys * _table(first_h, density, first_g) * _power(lost, n_keys - 1)) @ steps[1])
+    lost = (lost_h[:, None] + lost_g - _table(h.lost, together.one, g.lost)).real
+    own, cross = _table(h.first, together.about(*centres), g.first).real, np.zeros(1)
+    if together.mean.any():
+        alone_h, alone_g = (law.mean - centre * law.one for law, centre in zip(alone, centres, strict=True))
+        both_h, both_g = (together.mean - centre * together.one for centre in centres)
+        first_h = (h.first @ alone_h)[:, None] - _table(h.first, both_h, g.lost)
+        first_g = g.first @ alone_g - _table(h.lost, both_g, g.first)
+        cross = first_h.real * first_g.real
+    return float(h.steps @ _second(own, cross, lost, n_keys) @ g.steps)
 
 
 def _table(first: NDArray, law: NDArray, second: NDArray) -> NDArray:

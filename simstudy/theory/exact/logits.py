@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike
 
 from simstudy.arguments import real_array
 from simstudy.theory.exact.heads import ScalarHead, log_grid
-from simstudy.theory.exact.integrals import Factors, head_products, shared_product
+from simstudy.theory.exact.integrals import Factors, Moments, head_covariance, head_variance
 from simstudy.theory.functions import Array
 
 # Sums are computed at both; convergence is exponential in 1/step, so their difference exceeds the error of the finer.
@@ -159,9 +159,10 @@ def _product(
     floor = _floor(left)
     distinctness = np.sqrt(_NEARLY_ALIGNED) if floor or pair[0] == pair[1] else 0.0
     first = rows(pair[0], 1.0, distinctness)
+    law = Moments(first.density, np.zeros_like(first.density), first.density)
+    factors = _factors(first.functions, first.steps)
     if pair[0] == pair[1]:
-        lost, own, squared = first.functions
-        return head_products(Factors(lost, own, squared, first.steps), first.density, n_keys)
+        return head_variance(factors, law, n_keys, 0.0)
     second = rows(pair[1], floor or 1.0, distinctness)
     if floor:
         seen = _expected(second.functions[:2], _conditional(first.nodes, second.nodes, correlation, left).T)
@@ -169,7 +170,12 @@ def _product(
         rest = _nodes(slope * np.sqrt(left), 1.0, step)
         logits = slope * (correlation * first.nodes[:, None] + np.sqrt(left) * rest)
         seen = _expected(_functions(second.log_t[:, None, None] + logits)[:2], _normal(rest, 1.0))
-    return shared_product((first.functions[:2], seen), (first.steps, second.steps), first.density, n_keys)
+    return head_covariance((factors, _factors(seen, second.steps)), (law, law), law, n_keys, (0.0, 0.0))
+
+
+def _factors(functions: Array, steps: Array) -> Factors:
+    # Two heads have no need of the third function.
+    return Factors(functions[0], functions[1], functions[-1], steps)
 
 
 def _floor(left: float) -> float:

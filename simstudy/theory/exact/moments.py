@@ -191,14 +191,18 @@ def _compute(law: QuadratureLaw | EqualKeysLaw, heads: Heads, n_keys: int) -> _C
         factors = law.factors(q)
         for h in range(n_heads):
             alone = law.alone(q, h)
-            mean[q, h], ones[q, h, -1] = head_mean(factors[h], alone, n_keys)
-            covariance[q, h, h], ones[q, h, h] = head_variance(factors[h], alone, n_keys, mean[q, h])
+            mean[q, h] = head_mean(factors[h], alone, n_keys)
+            covariance[q, h, h] = head_variance(factors[h], alone, n_keys, mean[q, h])
+            ones[q, h, -1] = head_mean(factors[h], alone.certain(), n_keys)
+            ones[q, h, h] = head_variance(factors[h], alone.certain(), n_keys, 0.0)
         for h, g in itertools.combinations(range(n_heads), 2):
             if heads.coincide(q, h, g):
                 moment = covariance[q, h, h]
             else:
-                centres = mean[q, h], mean[q, g]
-                moment, ones[q, h, g] = head_covariance(*law.together(q, factors, h, g), n_keys, centres)
+                pair, each, together = law.together(q, factors, h, g)
+                moment = head_covariance(pair, each, together, n_keys, (mean[q, h], mean[q, g]))
+                certain = each[0].certain(), each[1].certain()
+                ones[q, h, g] = head_covariance(pair, certain, together.certain(), n_keys, (0.0, 0.0))
             covariance[q, h, g] = covariance[q, g, h] = moment
     return _Computed(mean, covariance, np.abs(ones - 1).max(axis=(1, 2)))
 
