@@ -39,9 +39,9 @@ app = typer.Typer(
     help="Monte Carlo studies of multi-head attention as an ensemble of Nadaraya-Watson estimators.\n\n"
     "A study is one design file (TOML). Typical use: `simstudy list`, `simstudy check` a design, "
     "`simstudy run` it, and open outputs/STUDY/PROFILE/report.html.",
-    epilog="Exit codes: 0 done, 2 a mistake that the message says how to mend, 3 done but a ceiling on replicates came "
-    "before the precision, 4 verify found other numbers, 5 done but some outcome is another than the design declares, "
-    "70 a defect of simstudy, 130 interrupted.",
+    epilog="Exit codes: 0 done, 2 a mistake (the message says what to do), 3 done but cells reached max_replicates "
+    "before the precision, 4 verify found differences, 5 done but some verdict is not the expected one, 70 a defect of "
+    "simstudy, 130 interrupted.",
 )
 
 
@@ -81,7 +81,7 @@ DesignArgument = Annotated[
     str, typer.Argument(help="Path of a design file, or the name of a shipped design.", autocompletion=_names)
 ]
 ProfileOption = Annotated[str, typer.Option(help="Profile of the design: how much to run and how precisely.")]
-QuietOption = Annotated[bool, typer.Option("--quiet", help="Print nothing but warnings and errors.")]
+QuietOption = Annotated[bool, typer.Option("--quiet", help="Print only warnings and errors.")]
 ExecutorOption = Annotated[str, typer.Option(help="serial, threads, processes, cuda, or tls://host:8786.")]
 WorkersOption = Annotated[int | None, typer.Option(min=1, help="Threads, processes or GPUs; all by default.")]
 OutputOption = Annotated[Path, typer.Option(help="Folder of all studies.", callback=plain_path)]

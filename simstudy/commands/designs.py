@@ -30,7 +30,7 @@ def list_designs(
     folder: Annotated[Path | None, typer.Argument(help="Folder of other design files.")] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """List the designs that are shipped, and those in designs/ here or in a folder with their sizes or mistakes."""
+    """List shipped designs and those in designs/ or in a folder, with their sizes or mistakes."""
     from rich.table import Table
 
     from simstudy.design.shipped import known_designs, shipped_folder
@@ -66,7 +66,7 @@ def check(
     as_json: JsonOption = False,
     trust: TrustOption = None,
 ) -> None:
-    """Check design files under every profile, and report mistakes, each with its place and remedy."""
+    """Check designs under every profile and list mistakes, each with place and remedy."""
     from simstudy.report.terminal import counted, say, say_json, warn
 
     checked = _checked(designs, trust or ())
@@ -117,7 +117,7 @@ def _record(checked: list[Checked]) -> dict[str, list]:
 
 @app.command()
 def init(name: Annotated[str, typer.Argument(help="Name of the study.")] = "my-study") -> None:
-    """Write a commented design, NAME.toml, that runs in seconds, to be turned into one's own."""
+    """Write NAME.toml, a commented design that runs in seconds, as a start for your own."""
     from simstudy.design.document import NAME
     from simstudy.report.terminal import say
 
@@ -150,7 +150,7 @@ def describe(
     ] = None,
     schema: Annotated[bool, typer.Option("--schema", help="Print the JSON Schema of designs, for editors.")] = False,
 ) -> None:
-    """Say what a design may state: all tables, or one table, setting or alternative."""
+    """Explain what a design can state: all tables, or one table, setting or alternative."""
     from rich.table import Table
 
     from simstudy.design.schema import describe as describe_setting

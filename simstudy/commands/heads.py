@@ -29,12 +29,12 @@ def inspect(
         Path | None, typer.Option(help="The model's config.json; none for W_Q, W_K (head, feature, dimension) alone.")
     ] = None,
     queries: Annotated[int, typer.Option(min=1, help="Tokens of each sequence that theory is evaluated at.")] = 2,
-    seed: Annotated[int, typer.Option(min=0, help="Of their choice and of what is drawn at random.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of these tokens and of all random draws.")] = 0,
 ) -> None:
-    """Tell how correlated the heads of a trained transformer are, and whether theory would have told.
+    """Measure how correlated the heads of a trained transformer are, and compare this with theory.
 
-    States are what enters the attention of each layer, after the norm if one stands there. Every second sequence is
-    judged; theory is fitted on the others.
+    States are the vectors that enter the attention of each layer, after the norm if there is one. Theory is fitted to
+    every second sequence and compared with the others.
     """
     from simstudy.execution.folder import require_writable
     from simstudy.execution.store import Store
@@ -75,13 +75,13 @@ def search(
         typer.Option(callback=plain_path, help="Beginning of the two file names: PATH-less.npy and PATH-more.npy."),
     ],
     profile: ProfileOption = "quick",
-    seed: Annotated[int, typer.Option(min=0, help="Of the random starts.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the random starts.")] = 0,
     starts: Annotated[int, typer.Option(min=1, help="Random starts.")] = 8,
 ) -> None:
-    """Search for two ensembles of which the more diverse has the larger error at leading order.
+    """Search for two ensembles of which the more diverse one has the larger error at leading order.
 
-    The worst pair is written as two head files, for arrangement = "file" in a design that confirms it by Monte Carlo.
-    `simstudy status` shows the numbers of cells.
+    The command writes the worst pair as two files of heads. A design with arrangement = "file" can test it by Monte
+    Carlo. `simstudy status` shows the numbers of cells.
     """
     from simstudy.design.load import load_design
     from simstudy.execution.store import Store

@@ -45,7 +45,7 @@ def run(
     quiet: QuietOption = False,
     trust: TrustOption = None,
 ) -> None:
-    """Run a study, or continue one: batches that are already stored are not computed again."""
+    """Run or continue a study: stored batches are not computed again."""
     from simstudy.design.load import load_design
     from simstudy.execution.clients import Network
 
@@ -134,10 +134,10 @@ def submit(
     show: Annotated[bool, typer.Option("--show", help="Print the job scripts, and submit nothing.")] = False,
     trust: TrustOption = None,
 ) -> None:
-    """Run a study on a cluster: by jobs that this process keeps running until it is done, or by a job array.
+    """Run a study on a cluster, by jobs that this process supervises or by a job array.
 
-    In the first form jobs that are lost are replaced, and Ctrl-C ends all; in the second, a last job merges the
-    shares and computes what lost tasks did not. In both, the same command continues what was interrupted.
+    Without --array, this process replaces lost jobs, and Ctrl-C ends all. With --array, a last job merges the shares
+    and computes what lost tasks did not. The same command continues an interrupted study.
     """
     from simstudy.design.shipped import find_design
     from simstudy.execution.clients import Network, job_script
@@ -170,10 +170,10 @@ def status(
     output: OutputOption = OUTPUT,
     as_json: JsonOption = False,
 ) -> None:
-    """Show how far each cell of a study is, also while another process runs it.
+    """Show the progress of each cell of a study, also while another process runs it.
 
-    Nothing is written or locked.  Errors are those that a run last told, or else those of the batches stored so far;
-    numbers of cells serve `simstudy replay --cell`.
+    The command writes and locks nothing. Standard errors are those of the last look of a run, or of the batches stored
+    so far. Use the numbers of cells with `simstudy replay --cell`.
     """
     from simstudy.execution.shares import with_shares
     from simstudy.execution.status import looked_at, told
@@ -207,7 +207,7 @@ def plan(
     as_json: JsonOption = False,
     trust: TrustOption = None,
 ) -> None:
-    """Predict time, memory and disk of a study from a few batches of each cell, which are stored and not wasted."""
+    """Predict time, memory and disk of a study from a few batches of each cell, which `run` uses later."""
     from simstudy.execution.plan import plan as plan_study
     from simstudy.report.progress import plan_lines, plan_table
     from simstudy.report.records import plan_record

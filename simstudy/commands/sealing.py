@@ -40,15 +40,16 @@ def freeze(
     beacon: Annotated[str, typer.Option(help=_PROMISE)] = "own word",
     because: Annotated[str, typer.Option(help=_BECAUSE)] = "",
 ) -> None:
-    """Write down what will be judged, and a preregistration, into the folder `sealed` beside the design.
+    """Write a seal and a preregistration of a design into the folder `sealed` beside it.
 
-    Publish both: commit and push them. `simstudy confirm` then judges the claims on seeds that follow from the
-    seal and from the text of a beacon that did not exist before. Name that beacon here: without a name it is your
-    own word, and reports say so. `claims.csv` in that folder keeps every claim that was ever sealed, and what
-    became of it. Any change of cells, precision, claims, outcomes, margins or of the code that computes and
-    judges voids the seal; comments, formatting, titles and figures are free.
-    Of a file that states claims about numbers of your own, the claims are sealed; `simstudy judge --confirm` holds it
-    to them.
+    Commit and push both. `simstudy confirm` then judges the claims with seeds that follow from the seal and from the
+    text of a beacon that did not exist before. Name that beacon here: without a name it is your own word, and reports
+    say so. `claims.csv` in that folder keeps every claim that was ever sealed, and its fate. A change of cells,
+    precision, claims, expected verdicts, margins or code voids the seal. Comments, format, titles and figures can
+    change.
+
+    For a file with claims about numbers of your own, the command seals the claims; `simstudy judge --confirm` judges
+    by them.
     """
     from simstudy.design.load import load_design
     from simstudy.design.shipped import find_design
@@ -127,10 +128,10 @@ def confirm(
 ) -> None:
     """Judge the claims of a frozen design on new data, query points and heads.
 
-    All seeds follow from the seal and the beacon. The text must look like the beacon that the seal names; whether it
-    is that beacon is not checked, and reports say so. A text of your own choice proves nothing, nor does the hash of
-    a commit of your own: commits can be tried until one pleases. Each beacon has a folder of its own in that of the
-    pilot, and the report lists all that were ever begun.
+    All seeds follow from the seal and the beacon. The text must look like the beacon that the seal names. The command
+    does not check that it is that beacon, and reports say so. A text of your choice proves nothing. The hash of a
+    commit of yours proves nothing either, because you can try commits. Each beacon has its own folder inside of the
+    folder of the pilot, and the report lists all confirmations that were begun.
     """
     from simstudy.design.confirmation import confirmatory
     from simstudy.design.load import load_design

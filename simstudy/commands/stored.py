@@ -27,9 +27,9 @@ def report(
     profile: ProfileOption = "quick",
     output: OutputOption = OUTPUT,
 ) -> None:
-    """Write the reports of a study again, of its pilot and of its confirmations, or else one page of all studies.
+    """Write the reports of a study and its confirmations again, or without a design one page of all studies.
 
-    From what is stored, without computing any replicate.
+    The command uses stored batches and computes no replicate.
     """
     from simstudy.design.shipped import known_designs
     from simstudy.report.all_studies import gather
@@ -63,7 +63,7 @@ def replay(
     output: OutputOption = OUTPUT,
     trust: TrustOption = None,
 ) -> None:
-    """Rebuild one replicate to the bit, and store all its arrays for inspection."""
+    """Compute one replicate again, to the bit, and store its arrays."""
     from simstudy.design.own_code import require_word
     from simstudy.replicates.replay import replay as rebuild
     from simstudy.replicates.replay import select
@@ -87,7 +87,7 @@ def merge(
     sources: Annotated[list[Path], typer.Argument(help="Folders of the study, as outputs/STUDY/PROFILE.")],
     into: Annotated[Path, typer.Option(callback=plain_path, help="Folder that takes what it lacks.")],
 ) -> None:
-    """Copy the batches that one folder of a study lacks from others; simstudy run then continues from all of them."""
+    """Copy missing batches from other folders of a study; simstudy run then continues from all of them."""
     from simstudy.execution.folder import require_writable
     from simstudy.execution.shares import require_engine
     from simstudy.execution.store import Store
@@ -111,10 +111,10 @@ def verify(
     manifest: Annotated[bool, typer.Option("--manifest", help="Print the digest of each file, and stop.")] = False,
     trust: TrustOption = None,
 ) -> None:
-    """Compute a random share of the stored batches again, and judge all again; exit code 4 if anything differs.
+    """Compute a random share of the stored batches again and judge all claims again; exit code 4 if anything differs.
 
-    Batches are compared bit by bit, and results, tables and page with what the stored batches give. Damaged batches
-    differ. What --manifest prints can be signed, and sha256sum --check compares it.
+    Batches are compared bit by bit. Results, tables and page are compared with those of the stored batches. Damaged
+    batches differ. You can sign the output of --manifest, and sha256sum --check compares it.
     """
     from simstudy.commands.judging import altered
     from simstudy.execution.confirmations import left_out
