@@ -160,11 +160,11 @@ def any_of(names: list[str]) -> str:
 
 
 def _without_echoes(problems: list[Problem]) -> list[Problem]:
-    """Keep one problem for each entry: a union reports an entry once for each of its alternatives."""
+    """Keep one problem for each entry, which unions report once for each alternative, and none of lists for items."""
     kept: dict[str, Problem] = {}
     for problem in problems:
         kept.setdefault(problem.path, problem)
-    return list(kept.values())
+    return [each for each in kept.values() if not any(path.startswith(f"{each.path}[") for path in kept)]
 
 
 def _expected_at(model: type[BaseModel], loc: tuple[str | int, ...]) -> tuple[str, list[Any]]:

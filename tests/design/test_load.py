@@ -105,7 +105,6 @@ def test_all_mistakes__are_reported_together(tmp_path):
         ('{ kind = "ridge" }', '{ kind = "ridge", direction = [0.0] }', "must not be zero"),
         ('{ kind = "ridge" }', '{ kind = "interaction", coordinates = [2, 2] }', "must differ"),
         ('{ kind = "ridge" }', '{ kind = "interaction", coordinates = [2, 7] }', "uses coordinate 7"),
-        ('{ kind = "ridge" }', '"rigde"', "data.regression"),
         ('{ kind = "ridge" }', '{ kind = "sum", terms = [] }', "data.regression.terms"),
         (
             "n_keys = 40",
@@ -172,6 +171,24 @@ def test_all_mistakes__are_reported_together(tmp_path):
 )
 def test_mistake__is_named_with_its_place(tmp_path, old, new, expected):
     assert expected in mistakes(tmp_path, edited(DESIGN, old, new)) + "\n"
+
+
+@pytest.mark.parametrize(
+    ("stated", "expected"),
+    [
+        ("3", "data.regression = 3: must be a table; give zero, linear, quadratic, ridge"),
+        ("{ amplitude = 2.0 }", "data.regression.kind: missing; give zero, linear, quadratic, ridge"),
+        ("{ kind = 3 }", "data.regression.kind = 3: unknown kind; known: zero, linear, quadratic, ridge"),
+        ('{ kind = "rigde" }', "data.regression.kind = 'rigde': unknown kind; did you mean \"ridge\"?"),
+        ('"rigde"', "data.regression.kind = 'rigde': unknown kind; did you mean \"ridge\"?"),
+        ('{ function = "ridge" }', "data.regression.kind: missing; give zero"),
+        ('{ kind = "sum", terms = ["rigde"] }', "data.regression.terms[0].kind = 'rigde': unknown kind; did you mean"),
+    ],
+)
+def test_no_alternative_of_that_kind__is_told_in_one_line_without_words_of_the_validator(tmp_path, stated, expected):
+    message = mistakes(tmp_path, edited(DESIGN, '{ kind = "ridge" }', stated))
+    assert expected in message and len(message.splitlines()) == 1, message
+    assert not any(word in message for word in ("discriminator", "tag", "dictionary", "validation")), message
 
 
 def test_x_must_be_a_number(tmp_path):

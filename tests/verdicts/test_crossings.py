@@ -91,7 +91,7 @@ def test_crossing_outside__is_at_the_end_of_the_levels():
 
 def differing(difference: list[float], value: float, ratio: float, error=0.01):
     """Judge a crossing of cells that differ by so much at the levels X."""
-    levels = [{"n_keys": n, "kind": rule} for n in X for rule in ("product", "average")]
+    levels = [{"n_keys": n, "rule": rule} for n in X for rule in ("product", "average")]
     values = [share for d in difference for share in (d, 0.0)]
     stated = Crossing(kind="crossing", x="n_keys", versus={"rule": "average"}, value=value, ratio=ratio,
                       where={"rule": "product"}, measure="mse", **BASE)  # fmt: skip
@@ -110,7 +110,7 @@ def test_error_of_a_crossing__is_that_of_its_derivatives():
 
 def test_error_that_all_levels_of_one_rule_share__moves_the_crossing_as_a_whole():
     difference = np.array([3.0, 1.0, 0.3, -1.7, -2.0])
-    levels = [{"n_keys": n, "kind": rule} for n in X for rule in ("product", "average")]
+    levels = [{"n_keys": n, "rule": rule} for n in X for rule in ("product", "average")]
     accounts = exact_accounts(levels, np.stack([difference + 1.0, np.ones(5)], axis=1).ravel(), 0.01)
     shared = accounts[0].performance.contribution["mse"]
     for cell, each in enumerate(accounts):

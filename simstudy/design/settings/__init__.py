@@ -8,24 +8,19 @@ together, `records` what they are built on.
 from simstudy.design.settings.cell import TABLE_OF, TABLES
 from simstudy.design.settings.code import OwnFunction, OwnKeys
 from simstudy.design.settings.ensembles import (
-    AttentionBandwidth,
     Bandwidth,
     FixedBandwidth,
     GaussianQueries,
     GivenQueries,
     HeldOutQueries,
-    OriginQuery,
     ProductCombination,
-    RateBandwidth,
 )
 from simstudy.design.settings.instance import Instance
 from simstudy.design.settings.mechanisms import (
     CompactNormaliser,
     LowRankTransformation,
     MergeTransformation,
-    MixtureTransformation,
     Normaliser,
-    Transformation,
 )
 from simstudy.design.settings.processes import (
     Additive,
@@ -50,7 +45,6 @@ from simstudy.design.settings.processes import (
     StudentKeys,
     StudentNoise,
     Sum,
-    Term,
     Wave,
     Zero,
 )
@@ -70,13 +64,13 @@ from simstudy.design.settings.systems import System
 from simstudy.design.settings.tables import Data, Estimator, Heads, Queries, Simulation
 
 __all__ = [
-    "LARGEST", "SMALLEST", "TABLES", "TABLE_OF", "Additive", "AttentionBandwidth", "AutoregressiveKeys",
+    "LARGEST", "SMALLEST", "TABLES", "TABLE_OF", "Additive", "AutoregressiveKeys",
     "Bandwidth", "Bumps", "CompactNormaliser", "Count", "Data", "Estimator", "FileKeys", "FileRegression",
     "FittedRegression", "FixedBandwidth", "GaussianKeys", "GaussianNoise", "GaussianQueries", "GivenQueries", "Heads",
     "HeldOutQueries", "HeteroscedasticNoise", "Instance", "Interaction", "Keys", "Line", "Linear",
-    "LowRankTransformation", "MergeTransformation", "MixtureKeys", "MixtureTransformation", "Noise", "NonNegative",
-    "Normaliser", "OriginQuery", "OwnFunction", "OwnKeys", "Paragraphs", "Positive", "ProductCombination", "Quadratic",
+    "LowRankTransformation", "MergeTransformation", "MixtureKeys", "Noise", "NonNegative",
+    "Normaliser", "OwnFunction", "OwnKeys", "Paragraphs", "Positive", "ProductCombination", "Quadratic",
     "Queries",
-    "RateBandwidth", "Real", "Record", "Regression", "ResidualNoise", "Ridge", "Rows", "Simulation", "SphereKeys",
-    "StudentKeys", "StudentNoise", "Sum", "System", "Term", "Transformation", "Wave", "Zero",
+    "Real", "Record", "Regression", "ResidualNoise", "Ridge", "Rows", "Simulation", "SphereKeys",
+    "StudentKeys", "StudentNoise", "Sum", "System", "Wave", "Zero",
 ]  # fmt: skip

@@ -21,7 +21,7 @@ class Instance(Choice):
     rests_on
         Folders and files of this package that decide its numbers, beside those that decide all numbers.
     words
-        What people call its parameters, where their own names do not do.
+        What people call its parameters, where neither their own names do nor another system has said it.
     """
 
     uses: ClassVar[tuple[str, ...]]

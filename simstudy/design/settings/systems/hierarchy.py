@@ -73,7 +73,6 @@ class ScoreKernelInstance(Instance):
             "1", "share of the symmetric part in the bilinear form M of the scores", "|(M + M')/2|^2 / |M|^2"
         ),
     }  # fmt: skip
-    words: ClassVar[dict[str, Setting]] = {"levels": Setting("levels", "L")}
 
     def impossibilities(self, data: Data, heads: Heads) -> Iterator[Impossibility]:
         """Keys can be halved so often."""
@@ -140,7 +139,6 @@ class CoarseMassInstance(Instance):
             "gaussian_gap - k_3 (1 - 1/w^2) / 6 - k_4 (1 - 1/w^3) / 24",
         ),
     }  # fmt: skip
-    words: ClassVar[dict[str, Setting]] = {"chunk": Setting("keys in a chunk")}
 
     def impossibilities(self, data: Data, heads: Heads) -> Iterator[Impossibility]:
         """Chunks are whole."""

@@ -63,10 +63,6 @@ class HopfieldTowerInstance(Instance):
             "layers, each to its power", "max |w - w'|, w' proportional to prod_l exp(s_l)^{pi_l}",
         ),
     }  # fmt: skip
-    words: ClassVar[dict[str, Setting]] = {
-        "memory": Setting("memory", "α′"),
-        "layers": Setting("layers", "L"),
-    }
 
     def impossibilities(self, data: Data, heads: Heads) -> Iterator[Impossibility]:
         """Tokens have others to be compared with."""

@@ -136,10 +136,7 @@ class MaskedHeadsInstance(Instance):
             f"2 to {MAX_UNITS} for each input feature", "min {width: max_h,ij |W'_hij - W_hij| <= tolerance}",
         ),
     }  # fmt: skip
-    words: ClassVar[dict[str, Setting]] = {
-        "heads": Setting("heads of the target", "H"),
-        "width": Setting("hidden units of the source"),
-    }
+    words: ClassVar[dict[str, Setting]] = {"heads": Setting("heads of the target", "H")}
 
     def impossibilities(self, data: Data, heads: Heads) -> Iterator[Impossibility]:
         """Every input feature has as many hidden units, few enough to look at every subset."""
@@ -161,7 +158,6 @@ class MaskedStackInstance(Instance):
     quantities: ClassVar[dict[str, Quantity]] = {
         "log_stack_error": Quantity("1", "logarithm of the largest error of the last hidden states", "ln max |X' - X|"),
     }
-    words: ClassVar[dict[str, Setting]] = {"width": Setting("hidden units of the source")}
 
     def impossibilities(self, data: Data, heads: Heads) -> Iterator[Impossibility]:
         """Subsets can be looked at, and normalisation leaves more than the order of two features."""

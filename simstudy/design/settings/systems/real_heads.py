@@ -29,11 +29,8 @@ class _OnSequences(Choice):
     uses: ClassVar[tuple[str, ...]] = ()
     rests_on: ClassVar[tuple[str, ...]] = ("arguments.py", "design/files.py", "theory", "transformers")
     words: ClassVar[dict[str, Setting]] = {
-        "model": Setting("model"),
-        "predictor": Setting("predictor"),
         "chosen_by": Setting("pairs chosen by"),
         "share": Setting("share of patterns given up"),
-        "score": Setting("score"),
     }
 
     def require(self) -> None:
