@@ -234,7 +234,7 @@ _VERDICTS: dict[str, Variable] = {
         ("claim",), "see statistic", "the same given the query points, heads and rows that were drawn"
     ),
     "verdict_draws": Variable(
-        ("claim",), "text", "which query points, heads, rows and models the claim rests on: a population, or these"
+        ("claim",), "text", "what the claim rests on: a population or these points, heads, rows, models; replicates"
     ),
     "these_draws": Variable(("claim",), "text", "why the claim speaks of the draw alone, as its design says"),
     "claimed_value": Variable(("claim",), "see statistic", "value or bound claimed"),

@@ -39,7 +39,18 @@ STATES = {
     WITHDRAWN: "it was withdrawn",
 }  # fmt: skip
 _KEYS, _DIGITS = ("study", "design", "run"), 12
-COLUMNS = ("claim", "statement", "origin", "verdict", "declared", "statistic", "estimate", "claimed", "confidence")
+COLUMNS = (
+    "claim",
+    "statement",
+    "origin",
+    "verdict",
+    "declared",
+    "statistic",
+    "estimate",
+    "claimed",
+    "confidence",
+    "level",
+)
 _BLOCK = re.compile(r"(<!-- verdicts: (.*?) -->\n).*?(<!-- end -->)", flags=re.DOTALL)
 
 
@@ -82,15 +93,20 @@ def drawn(study: str) -> Path | None:
 def quoted(names: list[str], verdicts: pd.DataFrame) -> str:
     """Return a table of claims, named STUDY/CLAIM: each as confirmed, or as of the pilot."""
     lines = [
-        "| claim | verdict | comparison | estimate ± MCSE | the truth lies in | claimed |",
+        "| claim | verdict | comparison | estimate ± MCSE | interval, at any number of looks | claimed |",
         "|---|---|---|---|---|---|",
     ]
     for study, _, claim in (name.partition("/") for name in names):
         row = row_of(study, claim, verdicts)
         verdict = verdict_of(study, claim, verdicts)
-        cells = row.statement, verdict, row.statistic, row.estimate, row.confidence, row.claimed
+        cells = row.statement, verdict, row.statistic, row.estimate, _leveled(row), row.claimed
         lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
     return "\n".join(lines) + "\n"
+
+
+def _leveled(row: Any) -> str:
+    # What was gathered before levels were told has none.
+    return f"{row.confidence} ({level})" if (level := getattr(row, "level", "")) else row.confidence
 
 
 def verdict_of(study: str, claim: str, verdicts: pd.DataFrame) -> str:

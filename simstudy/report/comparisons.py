@@ -40,7 +40,7 @@ def comparison_lines(results: xr.Dataset) -> dict[str, list[ComparisonLine]]:
                 statistic=row.statistic,
                 estimate=number(row.estimate) if math.isnan(row.mcse) else with_error(row.estimate, row.mcse),
                 claimed=between(*claimed),
-                confidence=between(*confidence, digits=6),
+                confidence=between(*confidence, row.mcse),
                 p_against=p_value_text(row.p_against),
                 p_in_favour=p_value_text(row.p_in_favour),
                 finding=row.no_verdict_because or part or _finding(row.p_against, row.p_in_favour),

@@ -6,6 +6,7 @@ import math
 from decimal import Decimal
 from typing import Any
 
+from simstudy.design.claims import LEVEL
 from simstudy.design.measures import VARIABLES
 from simstudy.design.names import setting
 
@@ -69,17 +70,38 @@ def number(value: float, digits: int = 4) -> str:
     return UNDEFINED if math.isnan(value) else _short_exponent(f"{value:.{digits}g}")
 
 
-def between(lower: float, upper: float, digits: int = 4) -> str:
-    """Return an interval in words, that may have one end or none: ``0.9 to 1.1``, ``≥ 0``."""
+def between(lower: float, upper: float, mcse: float = math.nan) -> str:
+    """Return an interval in words, that may have one end or none: ``0.9 to 1.1``, ``≥ 0``.
+
+    With the error of what it is an interval of, ends have the digits that `with_error` gives the estimate.
+    """
+    low, high = (_like_error(each, mcse) for each in (lower, upper))
     if math.isfinite(lower) and math.isfinite(upper):
-        return f"{number(lower, digits)} to {number(upper, digits)}"
+        return f"{low} to {high}"
     if math.isfinite(lower):
-        return f"≥ {number(lower, digits)}"
-    return f"≤ {number(upper, digits)}" if math.isfinite(upper) else UNDEFINED
+        return f"≥ {low}"
+    return f"≤ {high}" if math.isfinite(upper) else UNDEFINED
+
+
+def _like_error(value: float, mcse: float) -> str:
+    if not (math.isfinite(value) and math.isfinite(mcse) and mcse > 0.0):
+        return number(value)
+    decimals = _decimals(mcse)
+    scale = max(_exponent(value), 1 - decimals)
+    return (
+        _rounded(value, decimals)
+        if decimals <= 6 and scale <= 5
+        else number(value, min(max(decimals + scale + 1, 1), 15))
+    )
+
+
+def level_of(n_claims: int) -> str:
+    """Return the confidence level of the intervals of a study of so many claims: LEVEL over these for either side."""
+    return f"{number(100.0 * (1.0 - 2.0 * LEVEL / n_claims))} %"
 
 
 def given_draws(mcse: float, given: float) -> str:
-    """Return the error given the query points and heads that were drawn, where it is another than that shown."""
+    """Return the error given the query points, heads and rows that were drawn, where it is another than that shown."""
     return (
         "" if math.isnan(given) or math.isnan(mcse) or given == mcse else f" (± {number(given, 2)} given those drawn)"
     )
@@ -104,8 +126,7 @@ def with_error(estimate: float, mcse: float) -> str:
         return UNDEFINED
     if not (math.isfinite(estimate) and math.isfinite(mcse)) or mcse == 0:
         return f"{number(estimate, 6)} ± {number(mcse)}"
-    # The exponent is read after rounding: 0.0996 is 0.10 with two digits, and so has the exponent of 0.1.
-    decimals = 1 - int(f"{mcse:.1e}".partition("e")[2])
+    decimals = _decimals(mcse)
     scale = max(_exponent(estimate), 1 - decimals)
     if decimals <= 6 and scale <= 5:
         return f"{_rounded(estimate, decimals)} ± {_rounded(mcse, decimals)}"
@@ -113,6 +134,12 @@ def with_error(estimate: float, mcse: float) -> str:
         pair = (_rounded(value, decimals + scale, scale) for value in (estimate, mcse))
         return f"({' ± '.join(pair)})e{scale}"
     return f"{number(estimate, 8)} ± {_short_exponent(f'{mcse:.1e}')}"
+
+
+def _decimals(mcse: float) -> int:
+    """Decimals of two significant digits of an error."""
+    # The exponent is read after rounding: 0.0996 is 0.10 with two digits, and so has the exponent of 0.1.
+    return 1 - int(f"{mcse:.1e}".partition("e")[2])
 
 
 def _exponent(value: float) -> int:

@@ -20,7 +20,7 @@ from simstudy.design.measures import MEASURES, STATISTICS, THEORIES, VARIABLES
 from simstudy.design.settings.levels import level
 from simstudy.design.settings.systems import NAMES
 from simstudy.report.confirmed import NOT_CONFIRMED, Confirmed, history_of, verdict_of
-from simstudy.report.labels import between, given_draws, measure_name, number, with_error
+from simstudy.report.labels import between, given_draws, level_of, measure_name, number, with_error
 from simstudy.report.pictures import Found, Picture, picture
 from simstudy.report.standing import Standing, claims_of
 from simstudy.report.terminal import counted, entry
@@ -56,6 +56,7 @@ class VerdictLine(NamedTuple):
     reason: str
     claimed: str
     confidence: str
+    level: str
     p_against: str
     p_in_favour: str
     comparisons: int
@@ -82,10 +83,11 @@ def verdict_lines(
     Each shows the comparison that stands for the claim, by default the one that theory names or that decides this run.
     """
     own = "confirmed" if results.attrs.get("seal") else "pilot"
-    return [_line(row, own, confirmed) for row in claims_of(results, standing)]
+    rows = claims_of(results, standing)
+    return [_line(row, own, confirmed, level_of(len(rows))) for row in rows]
 
 
-def _line(claim: dict[str, Any], own: str, confirmed: Sequence[Confirmed]) -> VerdictLine:
+def _line(claim: dict[str, Any], own: str, confirmed: Sequence[Confirmed], level: str) -> VerdictLine:
     name = claim["claim"]
     claimed = claim["claimed_lower"], claim["claimed_upper"]
     confidence = claim["confidence_lower"], claim["confidence_upper"]
@@ -104,7 +106,8 @@ def _line(claim: dict[str, Any], own: str, confirmed: Sequence[Confirmed]) -> Ve
         draws=claim["verdict_draws"] + given_draws(claim["mcse"], claim["mcse_given"]),
         reason=claim["these_draws"],
         claimed=between(*claimed),
-        confidence=between(*confidence, digits=6),
+        confidence=between(*confidence, claim["mcse"]),
+        level=level,
         p_against=p_value_text(claim["p_against"]),
         p_in_favour=p_value_text(claim["p_in_favour"]),
         comparisons=int(claim["verdict_comparisons"]),
@@ -166,7 +169,8 @@ def count_origins(lines: Sequence[VerdictLine]) -> list[OriginCount]:
 
 def verdict_table(lines: Sequence[VerdictLine]) -> Table:
     """Return the verdicts as a table for the terminal, readable at 80 columns."""
-    table = Table(title="Verdicts", title_justify="left", show_lines=True)
+    level = f" (intervals of {lines[0].level}, at any number of looks)" if lines else ""
+    table = Table(title=f"Verdicts{level}", title_justify="left", show_lines=True)
     table.add_column("claim, and the comparison that stands for it", overflow="fold")
     table.add_column("verdict", no_wrap=True)
     table.add_column("estimate ± MCSE", justify="right", no_wrap=True)

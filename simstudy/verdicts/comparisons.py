@@ -183,15 +183,15 @@ def agreement(claim: AgreesWithTheory, of: Selected) -> Iterator[Comparison]:
 
 def steps(claim: Monotone, of: Selected) -> Iterator[Comparison]:
     """Yield the step of the measure between every two neighbours along x, other factors fixed."""
-    sign = 1.0 if claim.direction == "increasing" else -1.0
+    bounds = (0.0, np.inf) if claim.direction == "increasing" else (-np.inf, 0.0)
     for cells in of.groups(claim.x):
         if len(cells) < 2:
             yield undecided(claim.measure + of.place(cells[0]), "a single cell")
         for left, right in itertools.pairwise(cells):
-            step = of.estimates.combine({right: sign, left: -sign})
+            step = of.estimates.combine({right: 1.0, left: -1.0})
             start, stop = (of.estimates.conditions[cell][claim.x] for cell in (left, right))
-            text = f"{claim.direction.removesuffix('ing')}e of {claim.measure}, {claim.x} {start:g} → {stop:g}"
-            yield inside(text + of.place(left, claim.x), step, (0.0, np.inf), 0.0, (left, right))
+            text = f"change of {claim.measure}, {claim.x} {start:g} → {stop:g}{of.place(left, claim.x)}"
+            yield inside(text, step, bounds, 0.0, (left, right))
 
 
 def slopes(claim: Slope, of: Selected) -> Iterator[Comparison]:

@@ -33,17 +33,17 @@ def judge(design: Design, accounts: Sequence[Account], told: Told) -> Judged:
 
     What theories were ``told`` to say of cells is not evaluated again.
     """
-    judgements, shown, pairs = {}, {}, []
+    judgements, shown, behind, pairs = {}, {}, {}, []
     for name, claim in design.claims.items():
         positions, of = on_grid(claim, design, accounts, told)
         judgements[name] = judge_claim(claim, of, len(design.claims))
         inside = [accounts[i] for i in positions]
+        behind[name] = _behind(claim, design, [inside[i] for i in of.chosen])
         shown[name] = standing(claim, judgements[name].comparisons, of, inside, told)
         pairs += [_pair_table(name, positions, c.ordered) for c in judgements[name].comparisons if c.ordered]
     if not judgements:
         return Judged(xr.Dataset(), xr.Dataset())
-    draws = {name: draws_of(claim, design.cells).text for name, claim in design.claims.items()}
-    verdicts = tabled(design.claims, judgements, shown, draws)
+    verdicts = tabled(design.claims, judgements, shown, behind)
     return Judged(verdicts, xr.concat(pairs, "ordered") if pairs else xr.Dataset())
 
 
@@ -55,7 +55,7 @@ def tabled(
 ) -> xr.Dataset:
     """Return verdicts and comparisons as labelled tables.
 
-    ``shown`` names the comparison that stands for each claim, and ``draws`` what each rests on that was drawn.
+    ``shown`` names the comparison that stands for each claim, and ``draws`` what each rests on.
     """
     verdicts = _claim_table(claims, judgements, shown, draws)
     return xr.merge([verdicts, _comparison_table(judgements)], combine_attrs="override")
@@ -90,6 +90,22 @@ def _claim_table(
     return labelled(
         {part: [row[part] for row in rows] for part in rows[0]}, coords={"claim": list(judgements)}, attrs={}
     )
+
+
+def _behind(claim: BaseClaim, design: Design, accounts: Sequence[Account]) -> str:
+    """What a claim rests on, in words: what is a population and what is fixed, and how many replicates and draws."""
+    instances = [each.planned.cell.instance for each in accounts]
+    texts = {2 * count + 2 for each in instances if (count := getattr(each, "sequences", None))}
+    of_texts = f" of {_range(texts)} random texts each" if texts else ""
+    replicates = f"{_range({each.done * each.batch_size for each in accounts})} replicates{of_texts}"
+    draws = {each.done for each in accounts if each.planned.cell.population}
+    in_draws = f" in {_range(draws)} draws" if draws else ""
+    parts = draws_of(claim, design.cells).text, replicates + in_draws if accounts else ""
+    return ", ".join(part for part in parts if part)
+
+
+def _range(numbers: set[int]) -> str:
+    return str(max(numbers)) if len(numbers) == 1 else f"{min(numbers)} to {max(numbers)}"
 
 
 def _comparison_table(judgements: Mapping[str, Judgement]) -> xr.Dataset:

@@ -135,7 +135,7 @@ def test_a_study__says_what_it_averages_over_and_a_confirmation_has_other_splits
     assert not any("drawn once" in note for note in design.notes)
     found = run(path, output=tmp_path / "out", executor="serial")
     words = str(found["verdict_draws"].values[0])
-    assert words == "over a population of held-out rows, for these rows of data"
+    assert words == "over a population of held-out rows, for these rows of data, 1024 replicates in 64 draws"
     cell = confirmatory(design, Confirmation(seal="0" * 64, beacon="text")).cells[0].cell
     assert not np.array_equal(cell.rows.points, design.cells[0].cell.rows.points)
     path.write_text(path.read_text().replace('population = ["held_out"]\n', ""))

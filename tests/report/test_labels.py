@@ -17,7 +17,9 @@ from simstudy.design.settings import TABLE_OF
 from simstudy.design.settings.systems import KINDS
 from simstudy.report.labels import (
     INDEX_NAMES,
+    between,
     level_name,
+    level_of,
     measure_name,
     number,
     setting_and_level,
@@ -114,3 +116,21 @@ def test_names__have_units():
 )
 def test_level_name(level, text):
     assert level_name(level) == text
+
+
+@pytest.mark.parametrize(
+    ("ends", "mcse", "expected"),
+    [
+        ((0.972924, 1.02976), 0.0066, "0.9729 to 1.0298"),
+        ((-566.037, -468.586), 13.0, "-566 to -469"),
+        ((-math.inf, 0.00773562), 0.00022, "≤ 0.00774"),
+        ((1.23456e-8, 2.5e-8), 2.1e-10, "1.235e-8 to 2.5e-8"),
+        ((0.4, 0.6), math.nan, "0.4 to 0.6"),
+    ],
+)
+def test_ends_of_an_interval__have_the_digits_of_the_estimate(ends, mcse, expected):
+    assert between(*ends, mcse) == expected
+
+
+def test_level_of_intervals__is_what_the_claims_of_a_study_leave_on_both_sides():
+    assert [level_of(count) for count in (1, 9, 20)] == ["90 %", "98.89 %", "99.5 %"]

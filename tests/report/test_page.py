@@ -209,7 +209,7 @@ def test_page__shows_every_comparison_of_a_claim_below_it_on_one_axis(results, d
     several["comparison_claimed_lower"][:2], several["comparison_claimed_upper"][:2] = -0.1, 0.1
     page = " ".join(Page(render(several, design, {})).text.split())
     assert page.count("All 2 comparisons") == 1
-    assert "0.500 ± 0.012 0.46 to 0.55 1 < 0.0001 inside" in page
+    assert "0.500 ± 0.012 0.460 to 0.550 1 < 0.0001 inside" in page
     first, second = comparison_lines(several)["falls"]
     assert first.picture.claimed == second.picture.claimed
     assert first.picture.marks[0].estimate < second.picture.marks[0].estimate

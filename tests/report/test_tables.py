@@ -35,7 +35,7 @@ def test_verdict_lines__round_to_the_error_and_compare_with_what_was_declared(re
     assert [line.verdict for line in lines] == ["supported", "contradicted", "inconclusive"]
     assert [line.as_declared for line in lines] == [True, True, False]
     assert lines[1].estimate == "0.600 ± 0.012"
-    assert lines[1].claimed == "0.4 to 0.6" and lines[1].confidence == "0.56 to 0.65"
+    assert lines[1].claimed == "0.4 to 0.6" and lines[1].confidence == "0.560 to 0.650" and lines[1].level == "96.67 %"
     assert lines[2].p_against == "< 0.0001" and lines[2].why == "too few blocks"
 
 
@@ -57,6 +57,7 @@ def test_origins__are_counted_each_by_itself(results):
 def test_verdict_table__prints_square_brackets_as_they_are(results, capsys):
     show_table(verdict_table(verdict_lines(results)))
     printed = capsys.readouterr().out
+    assert "intervals of 96.67 %, at any number of looks" in printed
     assert "ensemble_variance at [n_keys = 100]" in printed
     for word in (
         "falls",
@@ -65,6 +66,6 @@ def test_verdict_table__prints_square_brackets_as_they_are(results, capsys):
         "inconclusive",
         "0.500 ± 0.012",
         "claimed -0.1 to 0.1",
-        "within 0.46 to 0.55",
+        "within 0.460 to 0.550",
     ):
         assert word in printed

@@ -49,7 +49,8 @@ def claims_figure(lines: Sequence[VerdictLine]) -> Drawing:
     words.set(ylim=(len(shown) - 0.5, -0.5), xlim=(0, 1))
     words.axis("off")
     axes.set(xlim=(0, 1), xticks=[])
-    text = "band: claimed; dot: pilot, square: confirmed, ± 1.96 MCSE; line: the truth, at the level of the claim\n"
+    text = f"band: claimed; dot: pilot, square: confirmed, ± 1.96 MCSE; line: {shown[0].level} interval, "
+    text += "at any number of looks\n"
     text += "green: supported, blue: contradicted, as declared; orange: not as declared"
     drawing.supxlabel(text, fontsize=8)
     axes.tick_params(left=False, labelleft=False)
