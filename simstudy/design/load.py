@@ -184,13 +184,10 @@ def _table_problems(raw: dict[str, Any]) -> Iterator[Problem]:
     """Faulty entries of the setting tables, also those that every grid replaces; unknown settings of a grid."""
     for table, model in TABLES.items():
         content = _table(raw, table)
-        known = {key: value for key, value in content.items() if key in model.model_fields}
-        for key in content.keys() - known.keys():
-            yield Problem.unknown(f"{table}.{key}", content[key], model.model_fields)
         try:
-            model.model_validate(known)
+            model.model_validate(content)
         except ValidationError as error:
-            found = from_validation(error, known, model, prefix=table)
+            found = from_validation(error, content, model, prefix=table)
             yield from (problem for problem in found if problem.value is not None)
     for name in _table(raw, "grids"):
         for section in ("settings", "factors"):

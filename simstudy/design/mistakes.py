@@ -109,8 +109,10 @@ def from_validation(
             path, value = f"{path}.kind", value.get("kind")
             description = any_of([tag for kind in kinds for tag in tags(kind)])
         remedy = _remedy(detail, description)
-        if detail["type"] == "extra_forbidden" and len(detail["loc"]) > len(steps) > 1:
-            remedy = remedy.replace("key", f'key for "{detail["loc"][-2]}"', 1)
+        if detail["type"] == "extra_forbidden":
+            known = [name for kind in _expected_at(model, detail["loc"][:-1])[1] for name in _fields(kind)]
+            kind = f' for "{detail["loc"][-2]}"' if len(detail["loc"]) > len(steps) > 1 else ""
+            remedy = f"unknown key{kind}; {hint(str(detail['loc'][-1]), known)}"
         problems.append(Problem(path, value, remedy))
     return _without_echoes(problems)
 
@@ -129,8 +131,6 @@ def _steps(detail: Any, raw: Any) -> list[str | int]:
 def _remedy(detail: Any, description: str) -> str:
     if detail["type"] in ("missing", "union_tag_not_found"):
         return f"missing; give {description}" if description else "missing; add it"
-    if detail["type"] == "extra_forbidden":
-        return "unknown key; remove it or correct its name"
     if detail["type"] == "union_tag_invalid":
         return f"unknown kind; {hint(detail['ctx']['tag'], re.findall(QUOTED, detail['ctx']['expected_tags']))}"
     if detail["type"] == "literal_error" and detail["loc"][-1] == "[key]":

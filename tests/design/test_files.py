@@ -15,6 +15,11 @@ from simstudy.design.mistakes import DesignError
 from simstudy.design.written import MAX_BYTES
 
 
+def of_heads(path: str) -> str:
+    text = edited(DESIGN, 'arrangement = "rotated"', f'arrangement = "file"\nfile = "{path}"')
+    return edited(text, "angle = [0, 45, 90]", "n_keys = [10, 20]").replace('x = "angle"', 'x = "n_keys"')
+
+
 @pytest.mark.parametrize(
     ("content", "expected"),
     [
@@ -39,8 +44,7 @@ def test_missing_file__is_refused(tmp_path):
 def test_head_file__travels_inside_the_cell(tmp_path):
     projections = np.random.default_rng(0).normal(size=(2, 6, 2))
     np.save(tmp_path / "heads.npy", projections)
-    text = edited(DESIGN, 'arrangement = "rotated"', 'arrangement = "file"\nfile = "heads.npy"')
-    text = edited(text, "angle = [0, 45, 90]", "n_keys = [10, 20]").replace('x = "angle"', 'x = "n_keys"')
+    text = of_heads("heads.npy")
     cell = load_design(write_design(tmp_path, text)).cells[0].cell
     np.testing.assert_array_equal(cell.file_projections, projections)
     np.save(tmp_path / "heads.npy", projections[:1])
@@ -70,8 +74,7 @@ def test_file_of_query_projections__travels_inside_the_cell(tmp_path):
 
 
 def test_head_files__that_are_none_are_refused(tmp_path):
-    text = edited(DESIGN, 'arrangement = "rotated"', 'arrangement = "file"\nfile = "heads.npy"')
-    text = edited(text, "angle = [0, 45, 90]", "n_keys = [10, 20]").replace('x = "angle"', 'x = "n_keys"')
+    text = of_heads("heads.npy")
     assert "must hold no control character; U+0000 is one" in mistakes(tmp_path, edited(text, "heads.npy", "a\\u0000b"))
     path = tmp_path / "heads.npy"
     with path.open("wb") as file:
@@ -125,8 +128,7 @@ def irregular(request, tmp_path):
 def test_irregular_files__are_refused_without_waiting(irregular, tmp_path):
     with pytest.raises(DesignError, match="cannot be read: a folder, pipe, device or socket"):
         load_design(irregular)
-    text = edited(DESIGN, 'arrangement = "rotated"', 'arrangement = "file"\nfile = "odd"')
-    text = edited(text, "angle = [0, 45, 90]", "n_keys = [10, 20]").replace('x = "angle"', 'x = "n_keys"')
+    text = of_heads("odd")
     assert "heads.file = 'odd': cannot be read: a folder, pipe, device or socket" in mistakes(tmp_path, text)
 
 
@@ -136,6 +138,5 @@ def test_large_files__are_refused(tmp_path, monkeypatch):
         load_design(path)
     monkeypatch.setattr("simstudy.design.contents.MAX_BYTES", 200)
     np.save(tmp_path / "heads.npy", np.random.default_rng(0).normal(size=(2, 6, 2)))
-    text = edited(DESIGN, 'arrangement = "rotated"', 'arrangement = "file"\nfile = "heads.npy"')
-    text = edited(text, "angle = [0, 45, 90]", "n_keys = [10, 20]").replace('x = "angle"', 'x = "n_keys"')
+    text = of_heads("heads.npy")
     assert "heads.file = 'heads.npy': longer than 200 bytes" in mistakes(tmp_path, text)

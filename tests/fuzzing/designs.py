@@ -15,7 +15,7 @@ from fuzzing.arrays import agree, softmax_heads
 from fuzzing.refusals import refused
 from simstudy.design.load import load_design
 from simstudy.design.mistakes import DesignError
-from simstudy.design.settings.cell import Cell
+from simstudy.design.settings.cell import TABLE_OF, Cell
 from simstudy.execution.store import store_of
 from simstudy.replicates.batch import simulate_batch
 from simstudy.replicates.replay import replay
@@ -50,11 +50,6 @@ SETTINGS: dict[str, list[Any]] = {
     "instance": [{"kind": "normaliser", "power": 3}, {"kind": "kq_svd", "rank": 2}, "kq_svd"],
     "instance.rank": [1, -1],
 }  # fmt: skip
-TABLES = {"n_keys": "data", "n_features": "data", "noise_sd": "data", "noise": "data", "key_distribution": "data",
-          "regression": "data", "bandwidth": "estimator", "logits": "estimator", "combination": "estimator",
-          "queries": "queries", "seed": "simulation", "batch_size": "simulation", "dtype": "simulation",
-          "noise_treatment": "simulation", "control_variate": "simulation", "normaliser": "estimator",
-          "transformation": "estimator", "instance": "system"}  # fmt: skip
 NAMES = st.sampled_from(
     ["..", "../../etc", "/tmp/x", "a/b", "", ".", "a\x00b", "a\nb", "\x1b[2J", "é", "A", "x" * 300, "con", "-", "a--b"]
 )
@@ -92,14 +87,11 @@ def documents(draw: Any) -> bytes:
         value = draw(levels)
         place = draw(st.integers(0, 2))
         if place == 0:
-            raw.setdefault(TABLES.get(name, "heads"), {})[name] = value
+            raw.setdefault(TABLE_OF.get(name, "heads"), {})[name] = value
         elif place == 1:
             raw["grids"]["angles"].setdefault("settings", {})[name] = value
         else:
-            raw["grids"]["angles"]["factors"][name] = [
-                value,
-                *draw(st.lists(levels, max_size=2)),
-            ]
+            raw["grids"]["angles"]["factors"][name] = [value, *draw(st.lists(levels, max_size=2))]
     for _ in range(draw(st.integers(0, 2))):
         _vandalise(draw, raw)
     return "\n".join(f"{toml(key)} = {toml(value)}" for key, value in raw.items()).encode()
@@ -132,9 +124,8 @@ def damaged(draw: Any) -> bytes:
     for _ in range(draw(st.integers(1, 4))):
         place = draw(st.integers(0, max(len(content) - 1, 0)))
         length = draw(st.sampled_from([0, 1, 1, 5, 200]))
-        content[place : place + length] = draw(
-            st.binary(max_size=4) | st.sampled_from([b"\xff\xfe", b"\x00", b"[" * 999])
-        )
+        odd = st.sampled_from([b"\xff\xfe", b"\x00", b"[" * 999])
+        content[place : place + length] = draw(st.binary(max_size=4) | odd)
     return bytes(content)
 
 
@@ -163,10 +154,8 @@ def _profiles(content: bytes) -> list[str]:
 def check_cell(cell: Cell) -> None:
     """A replicate of a valid cell of softmax heads is that of its keys, and a batch of any counts every replicate."""
     data, heads = cell.data, cell.heads
-    if (
-        data.n_keys * data.n_features * heads.n_heads * heads.head_dim * cell.n_queries * cell.simulation.batch_size
-        > 1e6
-    ):
+    size = data.n_keys * data.n_features * heads.n_heads * heads.head_dim
+    if size * cell.n_queries * cell.simulation.batch_size > 1e6:
         return
     seen = replay(cell, 3)
     eps = float(np.finfo(cell.simulation.dtype).eps)

@@ -62,15 +62,3 @@ from simstudy.design.settings.records import (
 from simstudy.design.settings.rows import Rows
 from simstudy.design.settings.systems import System
 from simstudy.design.settings.tables import Data, Estimator, Heads, Queries, Simulation
-
-__all__ = [
-    "LARGEST", "SMALLEST", "TABLES", "TABLE_OF", "Additive", "AutoregressiveKeys",
-    "Bandwidth", "Bumps", "CompactNormaliser", "Count", "Data", "Estimator", "FileKeys", "FileRegression",
-    "FittedRegression", "FixedBandwidth", "GaussianKeys", "GaussianNoise", "GaussianQueries", "GivenQueries", "Heads",
-    "HeldOutQueries", "HeteroscedasticNoise", "Instance", "Interaction", "Keys", "Line", "Linear",
-    "LowRankTransformation", "MergeTransformation", "MixtureKeys", "Noise", "NonNegative",
-    "Normaliser", "OwnFunction", "OwnKeys", "Paragraphs", "Positive", "ProductCombination", "Quadratic",
-    "Queries",
-    "Real", "Record", "Regression", "ResidualNoise", "Ridge", "Rows", "Simulation", "SphereKeys",
-    "StudentKeys", "StudentNoise", "Sum", "System", "Wave", "Zero",
-]  # fmt: skip

@@ -13,6 +13,11 @@ ANTS = {"learner": {"kind": "ant_colony"}, "noise_treatment": "drawn"}
 ENSEMBLE = "squared_bias, mean_squared_bias, mean_variance, "
 
 
+def of_one_head(text: str) -> str:
+    text = edited(edited(text, "n_heads = 2", "n_heads = 1"), 'arrangement = "rotated"', 'arrangement = "haar"')
+    return edited(text, "angle = [0, 45, 90]", "n_keys = [20, 30, 40]").replace('x = "angle"', 'x = "n_keys"')
+
+
 @pytest.mark.parametrize(
     ("measure", "expected"),
     [
@@ -56,8 +61,7 @@ def test_measure_that_no_cell_has__is_neither_drawn_nor_wanted_to_some_error(tmp
     assert f"{path} = 'discrepancy': does not exist in 6 of 6 cells (an ensemble); it needs a reference" in message
     alone = edited(DESIGN, old, new.format("correlation"))
     load_design(write_design(tmp_path, alone))
-    alone = edited(edited(alone, "n_heads = 2", "n_heads = 1"), 'arrangement = "rotated"', 'arrangement = "haar"')
-    alone = edited(alone, "angle = [0, 45, 90]", "n_keys = [20, 30, 40]").replace('x = "angle"', 'x = "n_keys"')
+    alone = of_one_head(alone)
     message = mistakes(tmp_path, alone)
     assert f"{path} = 'correlation': compares heads, of which each of these 6 cells has one" in message
     # Where some cells have two heads the others have no point.
@@ -75,8 +79,7 @@ def test_error_wanted_that_no_cell_inherits__is_no_mistake(tmp_path):
 def test_error_wanted_that_only_a_grid_with_errors_of_its_own_can_have__is_no_mistake(tmp_path):
     own = "[grids.pairs]\nsettings.n_heads = 2\nprecision.relative_mcse.mse = 0.05\nfactors.n_keys = [20, 30]"
     alone = edited(DESIGN, "relative_mcse = { mse = 0.05 }", "relative_mcse = { correlation = 0.05 }")
-    alone = edited(edited(alone, "n_heads = 2", "n_heads = 1"), 'arrangement = "rotated"', 'arrangement = "haar"')
-    alone = edited(alone, "angle = [0, 45, 90]", "n_keys = [20, 30, 40]").replace('x = "angle"', 'x = "n_keys"')
+    alone = of_one_head(alone)
     assert "compares heads, of which each of these 6 cells has one" in mistakes(tmp_path, alone)
     load_design(write_design(tmp_path, edited(alone, "[claims.mse-falls]", f"{own}\n\n[claims.mse-falls]")))
 
