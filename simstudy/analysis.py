@@ -64,11 +64,11 @@ class ExploratoryContrast(NamedTuple):
 
 
 def details(results: xr.Dataset, where: Where) -> xr.Dataset:
-    """Return what has a length of its own in one cell, without padding.
+    """Return the details of one cell: contributions of blocks, heads, pairs of heads and query points.
 
-    Contributions of blocks of replicates to the error of every measure, along ``block``; errors and weights of heads
-    along ``head``, products of errors along ``head_i`` and ``head_j``; measures at each query point along ``query``, if
-    the grid asks for them (``by_query = true``).
+    Contributions of blocks of replicates to the error of every measure lie along ``block``, errors and weights of heads
+    along ``head``, and products of errors along ``head_i`` and ``head_j``.  If the grid has ``by_query = true``,
+    measures at each query point lie along ``query``.
 
     Parameters
     ----------
@@ -135,22 +135,21 @@ def leave_one_out(results: xr.Dataset, where: Where) -> xr.Dataset:
 def contrast(
     results: xr.Dataset, a: Where, b: Where, measure: str, ratio: bool = False, index: str | None = None
 ) -> ExploratoryContrast:
-    """Compare two cells: the difference a − b of a measure, or the ratio a/b, with its paired Monte Carlo error.
+    """Compare two cells: the difference a − b of a measure, or the ratio a/b, with a paired Monte Carlo standard error.
 
-    Cells of one seed and batch size see the same replicates, block by block, in whatever study: their errors are those
-    of differences of contributions, as in verdicts on claims.  Cells with other seeds share no data and are taken for
-    independent.
+    Cells of one seed and batch size use the same replicates, block by block, in any study.  Their errors are those of
+    differences of contributions, as in verdicts on claims.  Cells with different seeds are treated as independent.
 
     Parameters
     ----------
     results
-        What `run`, `open_results` or `concat` returned; their folders must still hold ``details.nc``.
+        Results of `run`, `open_results` or `concat`; their folders must still hold ``details.nc``.
     a, b
         One cell each: levels of settings that no other cell has, or its number.
     measure
         Name of a measure, such as ``mse``.
     ratio
-        Whether the ratio is asked for, its error by the delta method.
+        True for the ratio, with its error by the delta method.
     index
         Which diversity index, for ``measure = "hdi"``.
 

@@ -48,7 +48,7 @@ def plan(
     output: str | Path = DEFAULT_OUTPUT,
     trust: Iterable[str | Path] = (),
 ) -> Plan:
-    """Predict time, memory and disk of a study from a few batches of each cell, which are stored and not wasted.
+    """Predict time, memory and disk of a study from a few batches of each cell, which `run` uses later.
 
     Parameters
     ----------

@@ -25,10 +25,10 @@ _NAMES_OF_CLAIMS = {"claim": "claim", "comparison": "comparison_claim"}
 def concat(studies: Sequence[xr.Dataset]) -> xr.Dataset:
     """Join the results of several studies along ``cell``, ``claim`` and ``comparison``.
 
-    Study, profile and engine become settings along ``cell``; of the other attributes those are kept that all studies
-    agree on.  A claim is named by its run: ``"my-study/quick/third-head-helps"``, or, of a confirmation,
-    ``"my-study/quick/confirmed/457dbbb61a08/third-head-helps"``; its verdict is that of the run, at the level of its
-    study.  Draws that figures show are left out.
+    Study, profile and engine become settings along ``cell``.  Other attributes are kept if all studies
+    agree on them.  A claim gets the name of its run: ``"my-study/quick/third-head-helps"``, or for a confirmation
+    ``"my-study/quick/confirmed/457dbbb61a08/third-head-helps"``.  Its verdict is that of the run, at the level of its
+    study.  Draws of figures are left out.
 
     Parameters
     ----------

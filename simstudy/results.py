@@ -51,7 +51,7 @@ def open_results(path: str | Path) -> xr.Dataset:
     Raises
     ------
     UserError
-        If there are no results of a study at the path, or another version of simstudy laid them out in another way.
+        If there are no results of a study at the path, or another version of simstudy wrote them in a different layout.
     """
     path = Path(path)
     path = path / "results.nc" if path.is_dir() else path
@@ -61,7 +61,7 @@ def open_results(path: str | Path) -> xr.Dataset:
 
 
 def to_grid(results: xr.Dataset, grid: str | None = None) -> xr.Dataset:
-    """Lay out one grid of a study by its factors: one dimension for each, in place of ``cell``.
+    """Arrange one grid of a study by its factors: one dimension for each factor, in place of ``cell``.
 
     Coordinates of the dimensions are the levels of the factors.  If some bandwidth of the grid follows a rule, the
     levels of ``bandwidth`` are text ("attention", "0.5"): the number that a rule gives differs from cell to cell.

@@ -58,11 +58,10 @@ def run(
     observer: Observer | None = None,
     trust: Iterable[str | Path] = (),
 ) -> xr.Dataset:
-    """Run a study to the precision that its design wants, and return its results.
+    """Run a study to the precision of its design and return its results.
 
-    Batches already stored are not computed again; interrupt at any time and call again to continue.  Results are
-    written to ``<output>/<study>/<profile>/`` and are the same to the bit whatever the executor, the number of
-    workers and the interruptions.
+    Stored batches are not computed again; interrupt at any time and call again to continue.  Results are written to
+    ``<output>/<study>/<profile>/``.  They are the same to the bit for any executor, workers and interruptions.
 
     Parameters
     ----------
@@ -79,7 +78,7 @@ def run(
     workers
         Threads or processes, at least 1; all cores by default.
     network
-        What of the executor is open to others: by default nothing.
+        Access of others to the executor; none by default.
     observer
         Called at the start, after each task, and before the theory of each cell.
     trust

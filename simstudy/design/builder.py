@@ -33,10 +33,10 @@ def _table(name: str, record: type[Record]) -> Callable[..., Study]:
 
 
 class Study(dict[str, Any]):
-    """A design as its file states it: tables, which methods of the same names fill in, and any dict method edits.
+    """A design written in Python: one method for each table of a design file; dict methods edit the tables.
 
-    Values are those of TOML; tuples, ranges and NumPy's arrays and numbers become such.  Mistakes are reported when the
-    study is checked, planned or run, all of them together, as those of a file are: by the same records.
+    Values are those of TOML; tuples, ranges, NumPy arrays and NumPy numbers are converted.  All mistakes are reported
+    together when the study is checked, planned or run.
 
     Parameters
     ----------

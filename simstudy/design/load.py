@@ -79,7 +79,7 @@ def _with_first(first: list[Problem], further: list[Problem]) -> list[Problem]:
 
 
 def check(design: Source, trust: Iterable[str | Path] = ()) -> dict[str, Design]:
-    """Check a design under every profile, and return what it is under each.
+    """Check a design under every profile.
 
     Parameters
     ----------

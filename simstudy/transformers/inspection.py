@@ -70,7 +70,7 @@ def inspect_heads(
     queries: int = 2,
     seed: int = 0,
 ) -> xr.Dataset:
-    """Measure how correlated the heads of every layer are, beside what theory predicts from other sequences.
+    """Measure how correlated the heads of every layer are, and what theory predicts from other sequences.
 
     Correlation of two heads is that of their outputs if values are noise, at a query: G_hg / (G_hh G_gg)^(1/2) with
     G_hg = sum_i w_hi w_gi over the tokens, averaged over queries.
@@ -86,9 +86,9 @@ def inspect_heads(
     judged : (sequence,) array of truth values, optional
         Sequences that heads are observed on; theory is fitted on the others.  Every second one by default.
     queries
-        Tokens of each judged sequence that theory is evaluated at; observed are all.
+        Tokens of each judged sequence at which theory is evaluated; observations use all tokens.
     seed
-        Of their choice, of tokens redrawn from the pool, and of Haar-random heads.
+        Seed for the choice of these tokens, for redrawn tokens and for Haar-random heads.
 
     Returns
     -------
