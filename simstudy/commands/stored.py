@@ -23,15 +23,17 @@ from simstudy.commands.app import (
 
 @app.command()
 def report(
-    design: Annotated[str | None, typer.Argument(help="Design file, by path or name; all studies without one.")] = None,
+    design: Annotated[
+        str | None, typer.Argument(help="Design, by path or name, or a folder of designs; all studies without one.")
+    ] = None,
     profile: ProfileOption = "quick",
     output: OutputOption = OUTPUT,
 ) -> None:
-    """Write the reports of a study and its confirmations again, or without a design one page of all studies.
+    """Write the reports of a study and its confirmations again, or for a folder or without a design one page of all.
 
     The command uses stored batches and computes no replicate.
     """
-    from simstudy.design.shipped import known_designs
+    from simstudy.design.shipped import designs_in, known_designs
     from simstudy.report.all_studies import gather
     from simstudy.report.confirmed import runs_of, standing_in
     from simstudy.report.page import write_report
@@ -39,8 +41,10 @@ def report(
     from simstudy.report.terminal import say, show_table
     from simstudy.results import open_results
 
-    if design is None:
-        say(f"report   {gather(known_designs(), profile, output)}")
+    if design is None or Path(design).is_dir():
+        # Without a folder also those that lie here: what is shipped and what is one's own.
+        known = designs_in(Path(design)) if design else list(dict.fromkeys([*known_designs(), *designs_in(Path())]))
+        say(f"report   {gather(known, profile, output)}")
         return
     loaded, store = opened(design, profile, output)
     runs = list(runs_of(loaded, output))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import tomllib
 from pathlib import Path
 
 from simstudy.design.document import NAME
@@ -19,6 +20,23 @@ def shipped_folder() -> Path:
     package = Path(__file__).parents[1]
     installed = package / "designs"
     return installed if installed.is_dir() else package.parent / "designs"
+
+
+def is_shipped(design: Path) -> bool:
+    """Whether a design file is one of those that are shipped."""
+    return design.resolve().parent == shipped_folder().resolve()
+
+
+def designs_in(folder: Path) -> list[Path]:
+    """Return the design files of a folder: TOML files that state a study."""
+    return sorted(path for path in folder.glob("*.toml") if _states_study(path))
+
+
+def _states_study(path: Path) -> bool:
+    try:
+        return "study" in tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return False
 
 
 def known_designs() -> list[Path]:

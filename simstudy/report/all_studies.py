@@ -12,6 +12,7 @@ from urllib.parse import quote
 
 from simstudy.design.document import Design
 from simstudy.design.load import load_design, profiles_of
+from simstudy.design.shipped import is_shipped
 from simstudy.errors import UserError
 from simstudy.execution.store import Store, store_of
 from simstudy.report.campaign import campaign
@@ -45,7 +46,7 @@ def gather(designs: Iterable[Path], profile: str, output: Path) -> Path:
     UserError
         If no study has results, or some come from another text of their design.
     """
-    studies, judged = [], []
+    studies, judged, shipped = [], [], []
     for path in designs:
         if profile not in profiles_of(path):
             continue
@@ -55,9 +56,12 @@ def gather(designs: Iterable[Path], profile: str, output: Path) -> Path:
         require_same_design(shown.results, shown.design, shown.store)
         studies.append(_described(shown, design, output))
         judged.append((shown.results, shown.design))
+        shipped.append(is_shipped(path))
     if not studies:
-        raise UserError(f"{output}: no study has results in profile {profile!r}; run some: make studies")
-    return Store(output).write_text(f"report-{profile}.html", render_studies(studies, profile, campaign(judged)))
+        raise UserError(f"{output}: no study has results in profile {profile!r}; run some: simstudy run DESIGN")
+    return Store(output).write_text(
+        f"report-{profile}.html", render_studies(studies, profile, campaign(judged), all(shipped))
+    )
 
 
 def _shown(design: Design, output: Path) -> Run | None:

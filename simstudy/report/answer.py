@@ -25,6 +25,11 @@ class Group(NamedTuple):
     lines: list[VerdictLine]
 
 
+def sentence(lines: Sequence[VerdictLine]) -> str:
+    """Return what is said of the first claim, which answers the question of a study; empty without a claim."""
+    return f"{lines[0].statement.rstrip('.')}: {said_of(lines[0])}." if lines else ""
+
+
 def headline(lines: Sequence[VerdictLine]) -> str:
     """Return in a sentence or two how many claims hold, and whether that is as declared and confirmed."""
     if not lines:

@@ -27,7 +27,7 @@ from simstudy.execution.beacons import described
 from simstudy.execution.made import digest_of, is_made, note_made, origin_of
 from simstudy.execution.store import Store
 from simstudy.report import drawings
-from simstudy.report.answer import groups, headline, said_of, standing_of
+from simstudy.report.answer import groups, headline, said_of, sentence, standing_of
 from simstudy.report.campaign import Campaign
 from simstudy.report.comparisons import comparison_lines
 from simstudy.report.confirmed import Confirmed, confirmed_of, counted_of, standing_in
@@ -167,12 +167,15 @@ def render(
     )  # fmt: skip
 
 
-def render_studies(studies: list[dict[str, Any]], profile: str, campaign: Campaign) -> str:
-    """Return one page for many studies, each as `describe` gives it, with a table of all verdicts."""
+def render_studies(studies: list[dict[str, Any]], profile: str, campaign: Campaign, shipped: bool = False) -> str:
+    """Return one page for many studies, each as `describe` gives it, with a table of all verdicts.
+
+    Of ``shipped`` ones the page says which paper they test.
+    """
     lines = [line for study in studies for line in study["verdicts"]]
     return template("studies.html").render(
         studies=studies, profile=profile, n_claims=len(lines), headline=headline(lines), origins=count_origins(lines),
-        error_rate=LEVEL, campaign=campaign,
+        error_rate=LEVEL, campaign=campaign, shipped=shipped,
     )  # fmt: skip
 
 
@@ -217,6 +220,7 @@ def describe(
         "profile": design.profile,
         "design_text": design.text,
         "verdicts": lines,
+        "sentence": sentence(lines),
         "headline": headline(lines),
         "groups": groups(lines),
         "formulas": formulas_of(design),

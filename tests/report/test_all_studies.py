@@ -16,6 +16,7 @@ from simstudy import run
 from simstudy.design.confirmation import confirmatory
 from simstudy.design.document import Confirmation
 from simstudy.design.load import load_design
+from simstudy.design.shipped import designs_in, is_shipped, shipped_folder
 from simstudy.errors import UserError
 from simstudy.execution.confirmations import begin
 from simstudy.execution.seal import seal_of
@@ -84,12 +85,28 @@ def test_page__states_the_level_of_all_studies_and_what_holds_at_it(page):
     assert text.count('<span class="meta">pilot, not confirmed</span>') == 2
 
 
+def test_page_of_own_studies__says_nothing_of_the_paper_and_of_no_origin_that_is_not_stated(page):
+    text = page[0].read_text()
+    assert "<title>All studies: claims and verdicts</title>" in text
+    assert "2605.20271" not in text and "Nadaraya" not in text
+    assert text.count("the design does not say") == 1 and text.count("unstated") == 1
+
+
+def test_designs_beside_one_another__are_found_and_other_files_are_not(tmp_path):
+    (tmp_path / "own.toml").write_text(DESIGN)
+    (tmp_path / "pyproject.toml").write_text("[project]")
+    (tmp_path / "broken.toml").write_text("[study")
+    assert designs_in(tmp_path) == [tmp_path / "own.toml"]
+    assert is_shipped(shipped_folder() / "identity.toml") and not is_shipped(tmp_path / "own.toml")
+
+
 def test_page__answers_first_and_links_to_the_pages_of_studies_that_have_one(page):
     path, designs = page
     text = path.read_text()
     # Two pilots of one seed, and a confirmation whose seed and so whose verdict follow from the code that judges.
     assert re.search(r'class="headline">Of 3 claims [^<]*[23] are inconclusive', text)
-    assert text.count('class="headline">Of 1 claim 1 is inconclusive') >= 2
+    assert text.count('class="headline">The error falls: open, as declared.</p>') >= 2
+    assert text.count("<p>Of 1 claim 1 is inconclusive") >= 2
     assert (
         text.index("headline") < text.index("<nav>") < text.index('<section id="first">') < text.index('id="reading"')
     )
@@ -104,7 +121,9 @@ def test_page__answers_first_and_links_to_the_pages_of_studies_that_have_one(pag
 def test_study_without_a_pilot__is_shown_by_its_confirmation(page):
     text = " ".join(page[0].read_text().split())
     third = text[text.index('<section id="third">') :]
-    assert text.count('<span class="meta">confirmed</span>') == third.count('<span class="meta">confirmed</span>') == 1
+    # Its seed follows from the code that judges, and so does whether it holds at the level of all studies.
+    stands = re.compile(r'<span class="meta">confirmed[;<]')
+    assert len(stands.findall(text)) == len(stands.findall(third)) == 1
     assert 'beacon <code class="hash">a text that is younger</code>' in third
     assert "1 of these verdicts was reached again on seeds that follow from a seal and a beacon." in third
 
