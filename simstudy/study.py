@@ -14,7 +14,7 @@ import numpy as np
 import xarray as xr
 from threadpoolctl import threadpool_limits
 
-from simstudy.design.document import Design
+from simstudy.design.document import Budget, Design
 from simstudy.design.load import load_design
 from simstudy.design.own_code import require_word
 from simstudy.design.settings.ensembles import GradientBoostingLearner, RandomForestLearner
@@ -118,7 +118,7 @@ def run(
             told: dict[int, Any] = {}
             ledger = open_ledger(design, store, queue.device, told)
             teller = Teller(store, origin_of(design, queue.device))
-            simulate(ledger, queue, meter, teller, tell)
+            simulate(ledger, queue, meter, teller, tell, budget=design.budget)
             teller.tell(ledger)
             how = {"executor": str(executor), "workers": queue.workers()}
         store.flush()  # a disk that took no batch takes no results
@@ -165,7 +165,11 @@ def judged_again(design: Design, store: Store) -> tuple[xr.Dataset, xr.Dataset] 
     """Return results and details as the stored batches give them, all but how they ran; None if batches are missing."""
     told: dict[int, Any] = {}
     ledger = open_ledger(design, store, told=told)
-    return None if ledger.first_tasks() else _judged(ledger, design, lambda _: None, "cpu", told)
+    if ledger.first_tasks():
+        if not design.budget.words:
+            return None
+        ledger.cut()
+    return _judged(ledger, design, lambda _: None, "cpu", told)
 
 
 def run_share(
@@ -196,7 +200,7 @@ def run_share(
     require_writable(store.folder)
     with open_queue(executor, workers, network) as queue, store.locked():
         open_share(store)
-        simulate(Ledger(part, store), queue, Meter(), observer or (lambda *_: None))
+        simulate(Ledger(part, store), queue, Meter(), observer or (lambda *_: None), budget=part.budget)
     return store
 
 
@@ -212,16 +216,17 @@ def recalled(design: Design, store: Store, device: str = "cpu") -> Ledger | None
     return ledger
 
 
-def _looks_of(results: xr.Dataset) -> Iterator[tuple[int, Performance | None]]:
+def _looks_of(results: xr.Dataset) -> Iterator[tuple[int, Performance | None, bool]]:
     """Yield of each cell the batches of its last look, and what that found: no influence values, None if undefined."""
     told = results.sel(source="empirical")
     names = [str(name) for name in told.data_vars if f"{name}_mcse" in told and told[name].dims == ("cell",)]
     columns = [{name: told[f"{name}{suffix}"].values for name in names} for suffix in ("", "_mcse")]
-    counts = zip(*(told[name].values.tolist() for name in ("n_batches", "n_replicates", "n_failed")), strict=True)
-    for i, (done, *numbers) in enumerate(counts):
+    counted = ("n_batches", "precision_reached", "n_replicates", "n_failed")
+    counts = zip(*(told[name].values.tolist() for name in counted), strict=True)
+    for i, (done, reached, *numbers) in enumerate(counts):
         estimate, mcse = ({name: values[i] for name, values in column.items()} for column in columns)
         found = Performance(estimate, mcse, {}, {}, 0, *numbers)
-        yield done, found if np.isfinite(mcse["failure_rate"]) else None
+        yield done, found if np.isfinite(mcse["failure_rate"]) else None, bool(reached)
 
 
 def _origin(ledger: Ledger, design: Design, device: str) -> str:
@@ -246,8 +251,16 @@ def open_ledger(design: Design, store: Store, device: str = "cpu", told: dict[in
     return Ledger(design, store, device, **given)
 
 
-def simulate(ledger: Ledger, queue: Queue, meter: Meter, *observers: Callable[[Ledger], Any]) -> None:
-    """Compute batches until the stopping rule wants no more of any cell; observers are called after each task."""
+NO_LIMIT = Budget()
+
+
+def simulate(
+    ledger: Ledger, queue: Queue, meter: Meter, *observers: Callable[[Ledger], Any], budget: Budget = NO_LIMIT
+) -> None:
+    """Compute batches until the stopping rule wants no more of any cell, or the budget is spent.
+
+    Observers are called after each task.
+    """
     ledger.state_cells()
     queue.add(ledger.first_tasks())
     for observer in observers:
@@ -255,8 +268,12 @@ def simulate(ledger: Ledger, queue: Queue, meter: Meter, *observers: Callable[[L
     for task, outcome in queue:
         meter.add(outcome.usage)
         queue.add(ledger.record(task, outcome.batches))
+        if spent := budget.spent(meter.cpu_seconds, meter.wall_seconds):
+            ledger.cut()
         for observer in observers:
             observer(ledger)
+        if spent:
+            break
 
 
 def _require_own_folder(design: Design, store: Store) -> None:

@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
-from simstudy.design.document import Precision
+from simstudy.design.document import Budget, Precision
 from simstudy.design.mistakes import DesignError
 from simstudy.design.schema import describe
 from simstudy.design.settings import Data, Estimator, Heads, Queries, Record, Simulation, System
@@ -60,6 +60,7 @@ class Study(dict[str, Any]):
     queries = _table("queries", Queries)
     simulation = _table("simulation", Simulation)
     precision = _table("precision", Precision)
+    budget = _table("budget", Budget)
 
     def __init__(self, name: str, *, title: str, aim: str) -> None:
         super().__init__(study={"name": name, "title": title, "aim": aim}, profiles={"quick": {}})

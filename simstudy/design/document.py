@@ -60,6 +60,24 @@ class Precision(Record):
         return ceiling
 
 
+class Budget(Record):
+    """Time that one run of the study may take: then it stops, judges what stands, and says so.  By default no limit."""
+
+    processor_seconds: Positive | None = Field(None, description="processor time of all workers together")
+    wall_seconds: Positive | None = Field(None, description="time on the clock")
+
+    def spent(self, processor_seconds: float, wall_seconds: float) -> bool:
+        """Whether either time is up."""
+        limits = ((self.processor_seconds, processor_seconds), (self.wall_seconds, wall_seconds))
+        return any(limit is not None and used >= limit for limit, used in limits)
+
+    @property
+    def words(self) -> str:
+        """The limits in words; empty without any."""
+        limits = {"of processor time": self.processor_seconds, "on the clock": self.wall_seconds}
+        return " and ".join(f"{limit:g} s {what}" for what, limit in limits.items() if limit is not None)
+
+
 def _of_range(value: Any) -> Any:
     """Whole numbers from the first up to, but without, the stop, as in Python: ``{ range = [0, 56] }``."""
     if not isinstance(value, dict):
@@ -101,6 +119,7 @@ class Document(Record):
     queries: dict[str, Any] = Field(default_factory=dict)
     simulation: dict[str, Any] = Field(default_factory=dict)
     precision: Precision = Precision()
+    budget: Budget = Budget()
     grids: Annotated[dict[Name, Grid], Field(min_length=1, description="at least one [grids.NAME]")]
     claims: dict[Name, Claim] = Field(default_factory=dict)
     figures: dict[Name, Figure] = Field(default_factory=dict)
@@ -145,6 +164,8 @@ class Design(Record):
         What the author should know although it is no mistake, a line each.
     confirmation
         Seal and beacon of which the seeds follow; None for a pilot, which runs on the seeds of the file.
+    budget
+        Time that one run may take.
     """
 
     study: Study
@@ -158,3 +179,4 @@ class Design(Record):
     path: Path | None = None
     notes: tuple[str, ...] = ()
     confirmation: Confirmation | None = None
+    budget: Budget = Budget()

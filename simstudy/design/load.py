@@ -69,6 +69,7 @@ def load_design(design: Source, profile: str = "quick", trust: Iterable[str | Pa
         titles={name: grid.title for name, grid in document.grids.items()},
         text=written.text,
         path=written.path,
+        budget=document.budget,
         notes=tuple(map(str, notes(cells, references))),
     )
 

@@ -9,14 +9,14 @@ from pydantic.fields import FieldInfo
 from pydantic.json_schema import models_json_schema
 
 from simstudy.design.claims import Claim
-from simstudy.design.document import NAME, Document, Grid, Precision, Study
+from simstudy.design.document import NAME, Budget, Document, Grid, Precision, Study
 from simstudy.design.figures import Figure
 from simstudy.design.formulas import Formula
 from simstudy.design.mistakes import alternatives, hint, tags
 from simstudy.design.settings import TABLE_OF, TABLES, Record
 from simstudy.errors import UserError
 
-RECORDS: dict[str, type[Record]] = {"study": Study, **TABLES, "precision": Precision, "grids": Grid}
+RECORDS: dict[str, type[Record]] = {"study": Study, **TABLES, "precision": Precision, "budget": Budget, "grids": Grid}
 """Tables of a design of which each entry is known by name."""
 CHOICES: dict[str, Any] = {
     **{name: TABLES[table].model_fields[name].annotation for name, table in TABLE_OF.items()},
@@ -98,7 +98,10 @@ def json_schema() -> dict[str, Any]:
     tables = {table: {"$ref": f"#/$defs/{model.__name__}"} for table, model in TABLES.items()}
     whole["properties"] |= tables
     free = {name: {"type": "object"} for name in ("grids", "claims", "figures")}
-    profile = {"type": "object", "properties": {**tables, "precision": {"$ref": "#/$defs/Precision"}, **free}}
+    further = {
+        name: {"$ref": f"#/$defs/{model.__name__}"} for name, model in (("precision", Precision), ("budget", Budget))
+    }
+    profile = {"type": "object", "properties": {**tables, **further, **free}}
     whole["properties"]["profiles"] = {"type": "object", "patternProperties": {NAME: profile}}
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **whole, "title": "simstudy design", **schema}
 

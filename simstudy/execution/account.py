@@ -60,6 +60,8 @@ class Account:
         Stored batches that turned out damaged and have to be computed again.
     looks
         Batches at each look so far.
+    cut
+        Whether the budget of the study was spent before the stopping rule, or an open claim, wanted no more.
     noted
         Its standing when the ledger last took note of it.
     """
@@ -73,6 +75,7 @@ class Account:
     missing: int = 0
     damaged: set[int] = field(default_factory=set)
     looks: list[int] = field(default_factory=list)
+    cut: bool = False
     noted: Standing = field(default_factory=Standing)
 
     @property
@@ -106,8 +109,8 @@ class Account:
 
     @property
     def reached(self) -> bool:
-        """Whether the precision wanted was reached."""
-        return self.shortfall is not None and self.shortfall.ratio <= 1.0
+        """Whether the precision wanted was reached, and no budget came before what else was wanted."""
+        return not self.cut and self.shortfall is not None and self.shortfall.ratio <= 1.0
 
     @property
     def batch_size(self) -> int:

@@ -15,6 +15,7 @@ from itertools import chain, groupby, islice
 from typing import TypeVar
 
 from simstudy.design.document import Design
+from simstudy.design.feasibility import batches_of
 from simstudy.design.settings.cell import Cell
 from simstudy.errors import UserError
 from simstudy.execution.account import Account, Standing
@@ -152,10 +153,12 @@ class Ledger:
         self._look_at_all()
         return self._further(self.accounts)
 
-    def recall(self, looks: Iterable[tuple[int, Performance | None]]) -> None:
-        """Take the last look at each cell as given: the batches that it was at, and what it found."""
-        for account, (done, found) in zip(self.accounts, looks, strict=True):
+    def recall(self, looks: Iterable[tuple[int, Performance | None, bool]]) -> None:
+        """Take the last look at each cell as given: the batches it was at, what it found, and whether that sufficed."""
+        for account, (done, found, reached) in zip(self.accounts, looks, strict=True):
             account.target, account.done, account.missing, account.performance = done, done, 0, found
+            ceiling = batches_of(account.planned.precision.max_replicates, account.batch_size)
+            account.cut = not reached and found is not None and done < ceiling
             self._note(account)
 
     def pilot_tasks(self, n_batches: int) -> list[Task]:
@@ -229,6 +232,25 @@ class Ledger:
             else:
                 self._look(account, whole)
         self._note(account)
+
+    def cut(self) -> None:
+        """Want no more: a cell that is not finished stops at the batches that are stored from its first on."""
+        for account in self.accounts:
+            account.cut = not account.finished
+            while not account.finished:
+                stored = self._stored_of(account)
+                account.target = next((place for place, batch in enumerate(stored) if place != batch), len(stored))
+                if account.finished:
+                    break
+                whole, damaged = self._kept.read(account, list(range(account.target)))
+                if damaged:
+                    self._discard(account, damaged)
+                    continue
+                self._look(account, whole)
+                account.cut = account.target != account.done or account.planned.precision.stop != "precision"
+                account.target = account.done
+            account.missing = 0
+            self._note(account)
 
     def _look_at_all(self) -> list[Account]:
         """Ask the rule as long as no cell wants more, and return those that it wants more of."""

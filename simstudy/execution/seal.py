@@ -88,7 +88,8 @@ def meaning(design: Design) -> dict[str, Any]:
         # Of a thousand cells the digest, which also covers the contents of head files.
         settings = digest_of(sorted(map(digest_of, cells)))
         grids[name] = {"factors": sorted(factors), "cells": len(cells), "settings": settings}
-    return {
+    budget = {"budget": design.budget.model_dump()} if design.budget.words else {}
+    return budget | {
         "study": design.study.name,
         "profile": design.profile,
         "aim": design.study.aim,

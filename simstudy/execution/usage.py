@@ -52,12 +52,22 @@ class Meter:
             self._elsewhere += usage.cpu_seconds
             self._peaks[usage.process] = max(usage.peak_MiB, self._peaks.get(usage.process, 0.0))
 
+    @property
+    def wall_seconds(self) -> float:
+        """Time on the clock so far."""
+        return time.perf_counter() - self._wall
+
+    @property
+    def cpu_seconds(self) -> float:
+        """Processor time of this process and of the tasks so far."""
+        return time.process_time() - self._cpu + self._elsewhere
+
     def read(self) -> dict[str, float]:
         """Return wall time, processor time and peak memory of this process and those of the tasks, together."""
         peaks = [_peak_MiB(), *self._peaks.values()]
         return {
-            "wall_seconds": round(time.perf_counter() - self._wall, 2),
-            "cpu_seconds": round(time.process_time() - self._cpu + self._elsewhere, 2),
+            "wall_seconds": round(self.wall_seconds, 2),
+            "cpu_seconds": round(self.cpu_seconds, 2),
             "processes": len(peaks),
             "peak_memory_MiB": round(sum(peaks), 1),
             "peak_memory_largest_process_MiB": round(max(peaks), 1),

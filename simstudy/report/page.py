@@ -219,6 +219,7 @@ def describe(
         "aim": design.study.aim,
         "profile": design.profile,
         "design_text": design.text,
+        "budget": design.budget.words,
         "verdicts": lines,
         "sentence": sentence(lines),
         "headline": headline(lines),

@@ -186,7 +186,8 @@ def missed_lines(missed: Sequence[Account], design: Design) -> list[str]:
         worst = account.shortfall
         reason = f"MCSE of {worst.measure} {worst.mcse:.2g}, wanted {worst.wanted:.2g}" if worst else "undefined"
         ceiling = account.planned.precision.max_replicates
-        reason += f", ceiling of {ceiling:,} replicates" if worst else " estimates"
+        reason += f", ceiling of {ceiling:,} replicates" if worst and not account.cut else "" if worst else " estimates"
+        reason = f"stopped by the budget of {design.budget.words}" if account.cut else reason
         lines.append(f"  {account.planned.grid}: {place(account.planned, design)}: {reason}")
     if len(missed) > MAX_LISTED:
         lines.append(f"  and {len(missed) - MAX_LISTED} more")

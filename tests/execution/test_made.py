@@ -23,7 +23,7 @@ def again(tiny, tmp_path, monkeypatch):
     study.run(tiny.design, output=tmp_path, executor="serial")
     looks = []
     original = study.simulate
-    monkeypatch.setattr(study, "simulate", lambda *given: (looks.append(given), original(*given)))
+    monkeypatch.setattr(study, "simulate", lambda *given, **how: (looks.append(given), original(*given, **how)))
 
     def run(design=tiny.design) -> bool:
         looks.clear()
