@@ -40,8 +40,8 @@ app = typer.Typer(
     "A study is one design file (TOML). Typical use: `simstudy list`, `simstudy check` a design, "
     "`simstudy run` it, and open outputs/STUDY/PROFILE/report.html.",
     epilog="Exit codes: 0 done, 2 a mistake (the message says what to do), 3 done but cells reached max_replicates "
-    "or the budget before the precision, 4 verify found differences, 5 done but some verdict is not the expected one, 70 a "
-    "defect of simstudy, 130 interrupted.",
+    "or the budget before the precision, 4 verify found differences, 5 done but some verdict is not the expected one, "
+    "70 a defect of simstudy, 130 interrupted.",
 )
 
 

@@ -45,6 +45,7 @@ def write_page(found: Verdicts, path: Path, sources: tuple[Path, ...], seal: Sea
     digests = [(each.name, hashlib.sha256(read_regular(each, MAX_BYTES)).hexdigest()) for each in sources]
     study: dict[str, Any] = {
         "name": sources[0].name,
+        "verdicts": lines,
         "headline": headline(lines),
         "size": found.summary[0],
         "factors": found.factors,
