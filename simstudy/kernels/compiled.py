@@ -2,11 +2,13 @@
 
 Reads the sources of kernels.
 
-Numba's own cache is not used: two processes that compile the same function for different types at once can leave the
-code of one under the name of the other, and an edited callee does not invalidate its callers.  Here the key of an entry
-states all that decides the code: the code of the kernel and of every function that it reaches, the values of
-the globals and closures that these freeze, their options, and the types of the arguments.  The folder is named by what
-is common to all: the sources of kernels, versions, the processor and Numba's settings.
+Numba's own cache is not used, and a folder named by a digest of sources would not mend it.  A function among the
+arguments of a kernel, as a power or an exponential is, counts there as another one in every process: such kernels are
+never found again.  Two processes that compile the same function for different types at once can leave the code of one
+under the name of the other.  And nobody checks whose entries are read.  Here the key of an entry states all that
+decides the code: the code of the kernel and of every function that it reaches, the values of the globals and closures
+that these freeze, their options, and the types of the arguments.  The folder is named by what is common to all: the
+sources of kernels, versions, the processor and Numba's settings.
 A kernel that reaches anything that cannot be stated so is compiled in every process.
 
 Loading code means trusting it: see `sealed` for whose entries are read.

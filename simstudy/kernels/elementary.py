@@ -16,11 +16,6 @@ F32, F64 = np.float32, np.float64
 # the low mantissa bits of the sum.  That takes one operation less than floor, and a whole number s more in the magic
 # number multiplies the power by 2^s at no cost.
 MAGIC_32, MAGIC_64 = F32(1.5 * 2**23 + 127), F64(1.5 * 2**52 + 1023)
-_MANTISSA_32, _MANTISSA_64 = np.int32(23), np.int64(52)
-_SIGN_32, _SIGN_64 = np.int32(31), np.int64(63)
-_MAGNITUDE_32, _MAGNITUDE_64 = np.int32(2**31 - 1), np.int64(2**63 - 1)
-# Nonnegative numbers are ordered as their bits are.
-_LARGEST_32, _LARGEST_64 = np.finfo(F32).max.view(np.int32), np.finfo(F64).max.view(np.int64)
 # Highest power first.
 POWERS_32 = tuple(
     F32(c) for c in (0.00132647271401, 0.00967151263996, 0.0555073374347, 0.240222420854, 0.693146977599, 1.0)
@@ -39,66 +34,55 @@ PARTS_64 = (
 )  # fmt: skip
 
 
-@device_function
-def exp2_float32(t, lowest, magic):
-    """2^(t + s) where magic = MAGIC_32 + s for a whole number s; error below 2e-7 relative, without a branch.
+def _exp2(powers, real, bits, mantissa):
+    @device_function
+    def exp2(t, lowest, magic):
+        """2^(t + s) where magic = MAGIC + s for a whole number s; error below 2e-7 or 4e-16 relative, without a branch.
 
-    t counts as ``lowest`` if it is below, and must not be above 127 − s; s + lowest must be −126 at least.  NaN for
-    NaN.
-    """
-    # A comparison with NaN is false, so NaN passes.
-    u = lowest if t < lowest else t
-    m = u + magic
-    f = u - (m - magic)
-    power = POWERS_32[0]
-    for c in POWERS_32[1:]:
-        power = c + f * power
-    # The product keeps NaN, where a sum of bits would not.
-    return power * np.int32(F32(m).view(np.int32) << _MANTISSA_32).view(F32)
+        t counts as ``lowest`` if it is below, and must not be above 127 − s; s + lowest must be −126 at least; in
+        float64 1023 and −1022.  NaN for NaN.
+        """
+        # A comparison with NaN is false, so NaN passes.
+        u = lowest if t < lowest else t
+        m = u + magic
+        f = u - (m - magic)
+        power = powers[0]
+        for c in powers[1:]:
+            power = c + f * power
+        # The product keeps NaN, where a sum of bits would not.
+        return power * bits(real(m).view(bits) << mantissa).view(real)
 
-
-@device_function
-def exp2_float64(t, lowest, magic):
-    """2^(t + s) as `exp2_float32`, with MAGIC_64, 1023, −1022, and an error below 4e-16."""
-    u = lowest if t < lowest else t
-    m = u + magic
-    f = u - (m - magic)
-    power = POWERS_64[0]
-    for c in POWERS_64[1:]:
-        power = c + f * power
-    return power * np.int64(F64(m).view(np.int64) << _MANTISSA_64).view(F64)
+    return exp2
 
 
-# The minimum of floating-point numbers is vectorised only where NaN may be ignored; that of integers always is.
-# Flipping all bits but the sign of a negative number makes the order of the bits, as signed integers, that of the
-# numbers; the same flip takes them back.
+exp2_float32, exp2_float64 = (
+    _exp2(POWERS_32, F32, np.int32, np.int32(23)),
+    _exp2(POWERS_64, F64, np.int64, np.int64(52)),
+)
 
 
-@device_function
-def _reorder_32(bits):
-    return np.int32(bits ^ np.int32(np.int32(bits >> _SIGN_32) & _MAGNITUDE_32))
+def _lowest(real, bits):
+    # Nonnegative numbers are ordered as their bits are.
+    largest = np.finfo(real).max.view(bits)
+    sign, magnitude = bits(8 * largest.itemsize - 1), bits(np.iinfo(bits).max)
+
+    # The minimum of floating-point numbers is vectorised only where NaN may be ignored; that of integers always is.
+    # Flipping all bits but the sign of a negative number makes the order of the bits, as signed integers, that of the
+    # numbers; the same flip takes them back.
+    @device_function
+    def reorder(number):
+        return bits(number ^ bits(bits(number >> sign) & magnitude))
+
+    @inlined
+    def lowest(x):
+        """Smallest of the numbers x, at most the largest finite number; NaN or any of the numbers if one is NaN."""
+        least = largest
+        for i in range(x.size):
+            rank = reorder(real(x[i]).view(bits))
+            least = rank if rank < least else least
+        return bits(reorder(least)).view(real)
+
+    return lowest
 
 
-@device_function
-def _reorder_64(bits):
-    return np.int64(bits ^ ((bits >> _SIGN_64) & _MAGNITUDE_64))
-
-
-@inlined
-def lowest_float32(x):
-    """Smallest of the float32 numbers x, at most the largest finite number; NaN or any of the numbers if one is NaN."""
-    lowest = _LARGEST_32
-    for i in range(x.size):
-        rank = _reorder_32(F32(x[i]).view(np.int32))
-        lowest = rank if rank < lowest else lowest
-    return np.int32(_reorder_32(lowest)).view(F32)
-
-
-@inlined
-def lowest_float64(x):
-    """Smallest of the float64 numbers x, at most the largest finite number; NaN or any of the numbers if one is NaN."""
-    lowest = _LARGEST_64
-    for i in range(x.size):
-        rank = _reorder_64(F64(x[i]).view(np.int64))
-        lowest = rank if rank < lowest else lowest
-    return np.int64(_reorder_64(lowest)).view(F64)
+lowest_float32, lowest_float64 = _lowest(F32, np.int32), _lowest(F64, np.int64)
