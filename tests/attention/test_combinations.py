@@ -10,15 +10,9 @@ from simstudy.attention.combinations import combine_heads, fit_weights
 from simstudy.replicates.batch import simulate_batch
 from simstudy.replicates.moments import stack
 from simstudy.replicates.performance import performance
-from simstudy.weights import affine, front_greater, least_squares, simplex
 
 RIDGE = {"kind": "ridge", "amplitude": 2.0, "direction": [1.0, -0.5]}
 QUERIES = {"kind": "gaussian", "count": 5}
-
-
-def moment_of(n_heads: int, seed: int = 0) -> np.ndarray:
-    rows = np.random.default_rng(seed).normal(size=(2 * n_heads, n_heads)) + 0.7
-    return rows.T @ rows
 
 
 @pytest.mark.parametrize(
@@ -43,48 +37,6 @@ def test_fibonacci__saturates_at_4_236_effective_learners():
     for n_heads in (80, 3000):
         weights = np.array(minimal_cell(n_heads=n_heads, combination="fibonacci").weights)
         assert 1 / (weights @ weights) == pytest.approx(golden**3, rel=1e-12)
-
-
-@pytest.mark.parametrize("seed", range(5))
-def test_affine__has_equal_gradients(seed):
-    moment = moment_of(4, seed)
-    weights = affine(moment)
-    assert weights.sum() == pytest.approx(1)
-    gradient = moment @ weights
-    np.testing.assert_allclose(gradient, gradient.mean(), rtol=1e-9)
-
-
-@pytest.mark.parametrize("seed", range(5))
-def test_simplex__meets_the_conditions_of_karush_kuhn_and_tucker(seed):
-    moment = moment_of(5, seed)
-    weights = simplex(moment)
-    assert weights.sum() == pytest.approx(1) and weights.min() >= 0
-    gradient, risk = moment @ weights, weights @ moment @ weights
-    assert (gradient >= risk * (1 - 1e-9)).all()
-    np.testing.assert_allclose(gradient[weights > 0], risk, rtol=1e-9)
-
-
-@pytest.mark.parametrize("seed", range(5))
-def test_front_greater__is_best_of_its_class(seed):
-    moment = moment_of(4, seed)
-    weights = front_greater(moment)
-    assert (np.diff(weights) <= 1e-12).all() and weights.sum() == pytest.approx(1)
-    others = np.sort(np.random.default_rng(1).dirichlet(np.ones(4), 4000))[:, ::-1]
-    risks = np.einsum("ch,hg,cg->c", others, moment, others)
-    assert weights @ moment @ weights <= risks.min()
-    assert risks.min() < 1.2 * (weights @ moment @ weights)
-
-
-def test_identical_heads__share_their_weight():
-    moment = np.ones((3, 3))
-    for rule in (affine, simplex):
-        assert rule(moment).sum() == pytest.approx(1)
-    np.testing.assert_allclose(affine(moment), 1 / 3)
-
-
-def test_unconstrained__solves_the_normal_equations():
-    gram, cross = moment_of(3), np.array([1.0, 0.5, -2.0])
-    np.testing.assert_allclose(gram @ least_squares(gram, cross), cross)
 
 
 def test_fit__finds_the_weights_that_made_the_outcomes():

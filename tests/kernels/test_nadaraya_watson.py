@@ -211,18 +211,6 @@ def test_far_queries__would_round_badly_by_the_fast_formula(monkeypatch):
 
 
 @PRECISIONS
-def test_tile_order__does_not_matter(precision):
-    """The nearest key in the first, the last or a middle tile: earlier sums are rescaled, or the new ones are."""
-    sorted_keys = problem((1, 2, 2, 1, 3000), precision=precision, bandwidth=0.05)
-    order = np.argsort(sorted_keys.keys[0, 0, 0])
-    for ranked in (order, order[::-1], np.roll(order, 1500)):
-        assert_solved(replace(
-            sorted_keys, keys=np.ascontiguousarray(sorted_keys.keys[..., ranked]),
-            queries=np.full((2, 2, 1), 4.0, precision),
-        ))  # fmt: skip
-
-
-@PRECISIONS
 @LOGITS
 @pytest.mark.parametrize("bandwidth", [1e-3, 1e-25, 1e-200])
 def test_small_bandwidth__leaves_one_key(bandwidth, logits, precision):
@@ -270,16 +258,6 @@ def test_weights__sum_to_one(logits, precision):
     given = replace(given, values=np.ones_like(given.values))
     for estimates in (given.estimates(), given.moments()[0]):
         np.testing.assert_allclose(estimates, 1.0, rtol=0, atol=np.finfo(float).eps)
-
-
-@PRECISIONS
-@LOGITS
-def test_identical_heads__have_identical_moments(logits, precision):
-    one = problem((2, 3, 1, 3, 1100), logits, precision)
-    given = replace(one, keys=np.repeat(one.keys, 5, axis=1), queries=np.repeat(one.queries, 5, axis=1))
-    mean, gram, _ = given.moments()
-    np.testing.assert_array_equal(mean, np.broadcast_to(mean[..., :1], mean.shape))
-    np.testing.assert_allclose(gram, np.broadcast_to(gram[..., :1, :1], gram.shape), rtol=4 * np.finfo(precision).eps)
 
 
 @PRECISIONS

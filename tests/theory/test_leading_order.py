@@ -16,6 +16,7 @@ from theory_oracle import (
     variance_values,
 )
 
+from simstudy import theory
 from simstudy.design import settings as s
 from simstudy.theory import leading_order
 from simstudy.theory.leading import MIN_EFFECTIVE_SIZE, NEXT_TERM_LIMIT
@@ -321,12 +322,13 @@ def test_other_keys_have_no_leading_order(keys):
     assert keys.kind in prediction.reason
 
 
-def test_redrawn_heads_have_no_leading_order():
+@pytest.mark.parametrize("method", [leading_order, theory.exact_moments])
+def test_redrawn_heads_have_no_theory(method):
     cell = make_cell()
     redrawn = cell.model_copy(update={"heads": cell.heads.model_copy(update={"arrangement": "haar_redrawn"})})
-    prediction = leading_order(redrawn, np.empty((2, 2, 1)), np.empty((2, 2, 1)), QUERIES)
-    assert np.isnan(prediction.bias).all()
-    assert "redrawn" in prediction.reason
+    prediction = method(redrawn, np.empty((2, 2, 1)), np.empty((2, 2, 1)), QUERIES)
+    assert np.isnan(prediction.bias).all() and prediction.covariance.shape == (len(QUERIES), 2, 2)
+    assert np.isfinite(prediction.target).all() and "redrawn" in prediction.reason
 
 
 def test_neither_noise_nor_signal_leaves_zero_variance():
@@ -347,5 +349,6 @@ def test_neither_noise_nor_signal_leaves_zero_variance():
 )
 def test_functions_of_absent_features_are_refused(regression):
     heads = directions(0, 90)
-    with pytest.raises(ValueError, match="n_features"):
-        leading_order(make_cell(regression=regression), heads, heads, QUERIES)
+    for method in (leading_order, theory.exact_moments):
+        with pytest.raises(ValueError, match="n_features"):
+            method(make_cell(regression=regression), heads, heads, QUERIES)

@@ -100,16 +100,6 @@ def test_the_mean_is_not_that_of_infinitely_many_keys():
 # ---------------------------------------------------------------- what is refused
 
 
-def test_redrawn_heads_are_refused():
-    cell = make_cell()
-    redrawn = cell.model_copy(update={"heads": cell.heads.model_copy(update={"arrangement": "haar_redrawn"})})
-    prediction = exact_moments(redrawn, np.empty(0), np.empty(0), np.zeros((3, 2)))
-    assert prediction.covariance.shape == (3, 2, 2)
-    assert np.isnan(prediction.covariance).all()
-    assert np.isfinite(prediction.target).all()
-    assert "redrawn" in prediction.reason
-
-
 @pytest.mark.parametrize(("p", "bandwidth", "word"), [(2, 0.05, "narrow"), (1, 1e-4, "narrow")])
 def test_grids_that_would_be_too_large_are_refused(p, bandwidth, word):
     cell = make_cell(3, 3, 2, p, "distance", bandwidth)
@@ -135,12 +125,6 @@ def test_neither_noise_nor_signal_leaves_zero_variance():
         prediction = exact_moments(make_cell(5, 3, 2, p, noise_sd=0.0), heads, heads, QUERY[None])
         assert prediction.reason == ""
         assert not prediction.covariance.any()
-
-
-def test_functions_of_absent_features_are_refused():
-    cell = make_cell(regression=s.Linear(kind="linear", coefficients=(1.0, 1.0, 1.0)))
-    with pytest.raises(ValueError, match="n_features"):
-        exact_moments(cell, np.empty(0), np.empty(0), np.zeros((1, 2)))
 
 
 # ---------------------------------------------------------------- numerical error of the measures

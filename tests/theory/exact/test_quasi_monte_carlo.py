@@ -129,18 +129,6 @@ def test_first_uniforms_move_keys_along_the_directions():
 # ---------------------------------------------------------------- closed cases
 
 
-@pytest.mark.parametrize("keys", OTHERS, ids=names)
-def test_one_key_gives_its_response(keys):
-    linear = s.Linear(kind="linear", coefficients=(1.0, -0.5))
-    prediction = predict(make_cell(1, 3, 2, 2, regression=linear, noise_sd=0.7, key_distribution=keys), HEADS)
-    spread = {"sphere": 1.25 * 1.7**2 / 3, "student_t": 1.25}.get(
-        keys.kind, 1.25 + 2.5**2 * (1.25 / 3 - (0.5 / 3) ** 2)
-    )
-    assert (np.abs(prediction.bias + prediction.target[:, None]) <= 5 * prediction.bias_error).all()
-    assert (np.abs(prediction.covariance - spread - 0.49) <= 5 * prediction.covariance_error).all()
-    assert prediction.covariance_error.max() < 0.01 * spread
-
-
 def test_independent_projections_have_covariance_one_over_n():
     # The components of the mixture differ in the first two features only; those of a Student-t share their scale.
     heads, query = np.eye(4)[[2, 3]][:, :, None], np.full((1, 4), 0.4)
