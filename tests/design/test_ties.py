@@ -18,10 +18,11 @@ ANTS = {
     "n_keys": 6,
     "queries": {"kind": "points", "points": [[1]]},
 }
+SILENT = {"noise_sd": 0.0, "noise_treatment": "drawn"}
 LEVELS = [{"kind": "mixture", "levels": 1, "decay": decay} for decay in (1.0, 3.0)]
 SAME = {
     "shape of integrated noise": ({}, {"noise": STUDENT}),
-    "shape of no noise": ({"noise_sd": 0.0}, {"noise_sd": 0.0, "noise": STUDENT}),
+    "shape of no noise": (SILENT, SILENT | {"noise": STUDENT}),
     "draw of heads that are not random": ({}, {"head_seed": 3}),
     "angle of one head": ({"n_heads": 1}, {"n_heads": 1, "arrangement": "rotated", "angle": 30.0}),
     "correlation of independent features": ({}, {"key_distribution": {"kind": "gaussian", "correlation": 0.5}}),

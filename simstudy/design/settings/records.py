@@ -112,7 +112,7 @@ class Kinds:
         if isinstance(value, str):
             return {"kind": value}
         bare = {"number": (int, float), "array": (list, tuple)}.get(self.form, ())
-        return {"kind": self.kind, self.parameter: value} if isinstance(value, bare) and value is not True else value
+        return {"kind": self.kind, self.parameter: value} if isinstance(value, bare) else value
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         union = handler.generate_schema(Annotated[source, Field(discriminator="kind")])
