@@ -68,6 +68,7 @@ def check(
 ) -> None:
     """Check designs under every profile and list mistakes, each with place and remedy."""
     from simstudy.report.terminal import counted, say, say_json, warn
+    from simstudy.verdicts.power import powerless
 
     checked = _checked(designs, trust or ())
     if as_json:
@@ -78,6 +79,8 @@ def check(
                 say(f"{place}: {name}: {counted(len(design.cells), 'cell')}, {counted(len(design.claims), 'claim')}")
     notes = dict.fromkeys(f"{place}: {note}" for place, profiles, _ in checked for each in profiles.values()
                           for note in each.notes)  # fmt: skip
+    notes |= dict.fromkeys(f"{place}: {note}" for place, profiles, _ in checked for each in profiles.values()
+                           for note in powerless(each))  # fmt: skip
     if notes:
         warn(*notes)
     mistakes = [f"{place}: {problem}" for place, _, problems in checked for problem in problems]

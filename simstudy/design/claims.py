@@ -122,12 +122,19 @@ _VERSUS: Any = Field(None, description="settings of the cell to compare with, ot
 _COMPARED: Any = Field("difference", description='"difference" from, or "ratio" to the cell that versus selects')
 
 
+_EXCLUDES: Any = Field(
+    None, exclude_if=lambda value: value is None,
+    description="what would be found if the formula were wrong: farther from value than the margin",
+)  # fmt: skip
+
+
 class Equals(BaseClaim):
     """The measure, or its difference or ratio to the paired cell selected by ``versus``, is within margin of value."""
 
     kind: Literal["equals"]
     value: Value = Field(description="the value claimed, or the formula that gives it")
     margin: NonNegative = Field(description="largest absolute difference that still counts as equal")
+    excludes: Value | None = _EXCLUDES
     versus: Selection | None = _VERSUS
     compared: Literal["difference", "ratio"] = _COMPARED
 
@@ -174,6 +181,7 @@ class Slope(BaseClaim):
     scale: Literal["linear", "log_log", "log_x"] = Field("linear", description='"linear", "log_log" or "log_x"')
     value: Value = Field(description="the slope claimed, or the formula that gives it")
     margin: Positive = Field(description="largest absolute difference that still counts as equal")
+    excludes: Value | None = _EXCLUDES
 
 
 class Crossing(BaseClaim):
@@ -251,6 +259,7 @@ class OptimumSlope(OptimumClaim):
     value: Value | None = Field(None, description="the slope claimed, or the formula that gives it; or state source")
     source: Literal["exact", "leading"] | None = Field(None, description='theory that claims it: "leading" or "exact"')
     margin: Positive = Field(description="largest absolute difference that still counts as equal")
+    excludes: Value | None = _EXCLUDES
 
 
 class OptimumLaw(OptimumClaim):
