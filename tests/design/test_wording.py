@@ -57,5 +57,9 @@ def sizes(grids: dict) -> dict:
     return {name: (grid["factors"], grid["cells"]) for name, grid in grids.items()}
 
 
-def without_words(claims: dict) -> dict:
-    return {name: {key: value for key, value in claim.items() if key != "statement"} for name, claim in claims.items()}
+def without_words(claims: object) -> object:
+    """Claims without statements and reasons; older seals call the kind of a formula ``formula``."""
+    if not isinstance(claims, dict):
+        return claims
+    return {"kind" if key == "formula" else key: without_words(value) for key, value in claims.items()
+            if key not in ("statement", "these_draws")}  # fmt: skip
