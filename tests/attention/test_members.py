@@ -114,19 +114,6 @@ def test_forest__is_that_of_the_data_and_of_the_number_of_the_replicate():
     assert found.means.std(axis=2).min() > 0
 
 
-def test_forest__is_that_of_scikit_learn():
-    from sklearn.ensemble import RandomForestRegressor
-
-    cell = minimal_cell(
-        learner={"kind": "random_forest", "min_leaf": 2}, queries=QUERIES, n_heads=5, n_keys=40, **DRAWN
-    )
-    shared = SharedData(cell, 0, 1)
-    x, y = shared.keys(40)[0].T, shared.values(cell)[0]
-    forest = RandomForestRegressor(5, max_features=1, min_samples_leaf=2, random_state=7).fit(x, y)
-    expected = np.stack([tree.predict(query_points(cell)) for tree in forest.estimators_], axis=1)
-    np.testing.assert_array_equal(learner_of(cell)._trees(x, y, 7), expected)
-
-
 def test_boosting__adds_up_to_the_prediction_and_every_tree_lowers_the_error_on_its_data():
     learner = {"kind": "gradient_boosting", "shrinkage": 0.5, "subsample": 1.0}
     cell = minimal_cell(learner=learner, regression="linear", queries=QUERIES, n_heads=30, n_keys=200, noise_sd=0.1,
