@@ -16,6 +16,8 @@ from simstudy.text import printable
 
 QUOTED = "'([^']*)'"
 """A name in a message of pydantic."""
+MAX_ECHOED = 200
+"""Characters of a name in a design that a message shows."""
 RULE = "rule"
 """Type of the errors of validators whose message says all."""
 
@@ -31,7 +33,7 @@ class Problem:
     def __str__(self) -> str:
         shown = "" if self.value is None else f" = {self.value!r}"
         shown = shown if len(shown) <= 83 else shown[:80] + "..."
-        return printable(f"{self.path}{shown}: {self.remedy}" if self.path else self.remedy)
+        return _cut(printable(f"{self.path}{shown}: {self.remedy}" if self.path else self.remedy))
 
     def within(self, place: str) -> bool:
         """Whether it is about a place in the file, or about something inside of it."""
@@ -45,9 +47,14 @@ class Problem:
         return cls(path, value, f"unknown {what}; {hint(name, known)}")
 
 
+def _cut(text: str) -> str:
+    """Cut what a design may have made longer than anybody reads."""
+    return re.sub(rf"(\S{{{MAX_ECHOED}}})\S+", r"\1...", text)
+
+
 def hint(name: str, known: list[str]) -> str:
     """Return the nearest of the known names, or all of them."""
-    near = nearest(name, known)
+    near = nearest(name[:MAX_ECHOED], known)
     return f'did you mean "{near}"?' if near else "known: " + ", ".join(known)
 
 

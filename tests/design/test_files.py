@@ -140,3 +140,15 @@ def test_large_files__are_refused(tmp_path, monkeypatch):
     np.save(tmp_path / "heads.npy", np.random.default_rng(0).normal(size=(2, 6, 2)))
     text = of_heads("heads.npy")
     assert "heads.file = 'heads.npy': longer than 200 bytes" in mistakes(tmp_path, text)
+
+
+@pytest.mark.parametrize(
+    "key", ["a" * 100_000, "é" * 50_000, '"' + "b" * 90_000 + '"'], ids=["bare", "UTF-8", "quoted"]
+)
+def test_names_longer_than_anybody_reads__are_cut(tmp_path, key):
+    for text in (
+        f'{DESIGN}\n["{key.strip(chr(34))}"]\nx = 1\n',
+        edited(DESIGN, "n_keys = 40", f'"{key.strip(chr(34))}" = 40'),
+    ):
+        message = mistakes(tmp_path, text)
+        assert "unknown key" in message and max(map(len, message.splitlines())) < 1000
