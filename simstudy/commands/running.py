@@ -141,6 +141,7 @@ def submit(
     """
     from simstudy.design.shipped import find_design
     from simstudy.execution.clients import Network, job_script
+    from simstudy.execution.folder import Folder
     from simstudy.execution.jobs import Jobs
     from simstudy.execution.slurm_array import array_scripts, submit_array
     from simstudy.report.terminal import say
@@ -150,7 +151,7 @@ def submit(
     loaded, store = opened(path, profile, output, trust, to_write=True)
     asked = Jobs(
         system, jobs, threads, memory, walltime, queue, interface, scratch, tuple(directive), tuple(setup),
-        store.folder.absolute() / "logs", store.partial.absolute(),
+        store.folder.absolute() / "logs", Folder(store.folder.absolute()),
     )  # fmt: skip
     scripts = array_scripts(loaded, path, store, output, asked, trust or []) if array else None
     if show:

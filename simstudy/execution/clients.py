@@ -15,13 +15,14 @@ import signal
 import socket
 import subprocess
 import tempfile
+import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 from simstudy.errors import UserError, require_extra
+from simstudy.execution.folder import ASIDE, Folder
 from simstudy.execution.jobs import CHILDREN, TCP_TIMEOUT, Jobs
 from simstudy.kernels.devices import cuda_problem, visible_gpus
 
@@ -228,7 +229,7 @@ def job_cluster(jobs: Jobs, network: Network, claim: Callable[[], None]) -> Iter
 
 
 @contextlib.contextmanager
-def _key_files(folder: Path) -> Iterator[Any]:
+def _key_files(folder: Folder) -> Iterator[Any]:
     """Make certificates in files that the user alone can read, from their first byte to their end with the block.
 
     dask-jobqueue would write them, too, but leaves their end to the garbage collector.
@@ -239,10 +240,9 @@ def _key_files(folder: Path) -> Iterator[Any]:
     with contextlib.ExitStack() as files:
 
         def kept(content: str) -> str:
-            file = files.enter_context(tempfile.NamedTemporaryFile("w", prefix="tls-", suffix=".pem", dir=folder))
-            file.write(content)
-            file.flush()
-            return file.name
+            name = f"{ASIDE}/tls-{uuid.uuid4().hex}.pem"
+            files.callback(folder.delete, name)
+            return str(folder.write(name, content.encode(), flush=False, mode=0o600))
 
         authority, key = kept(made.tls_ca_file), kept(made.tls_worker_key)
         yield _shared_by_all(authority, key)
@@ -311,7 +311,8 @@ def _require_live(jobs: Jobs, cluster: Any) -> None:
 
 def job_script(jobs: Jobs) -> str:
     """Return the script of a job, as submitted apart from the scheduler's address, the worker's name and key files."""
-    security = _shared_by_all(str(jobs.keys / "CERTIFICATE"), str(jobs.keys / "KEY"))
+    place = jobs.keys.path / ASIDE
+    security = _shared_by_all(str(place / "CERTIFICATE"), str(place / "KEY"))
     job = _patient(_cluster_class(jobs).job_cls)
     options = {**_asked(jobs), "protocol": "tls://", "security": security}
     script: str = job("tls://SCHEDULER", name="WORKER", **options).job_script()

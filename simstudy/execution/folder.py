@@ -30,7 +30,7 @@ _HELD = ("", "figures", ASIDE, "logs", "replays", "batches")
 _OURS = re.compile(
     r"(results|details|heads)\.nc|report\.html|(verdicts|comparisons|cells)\.csv|(provenance|share|confirmation)\.json"
     r"|\.(lock|(owner|status)\.json)|batches(/[0-9a-f]{20})?|figures(/.*)?|\.partial(/.*)?"
-    r"|logs(/.*\.sh)?|replays(/.*\.nc)?|confirmed|shares"
+    r"|logs(/.*)?|replays(/.*\.nc)?|confirmed|shares"
 )
 """Names that the program makes."""
 _DELETED = re.compile(r"\.owner\.json|\.partial/([0-9a-f]{32}|tls-\w+\.pem)")
@@ -84,20 +84,20 @@ class Folder:
     def names(self) -> list[str]:
         """Return what lies here, in order; nothing if there is no such folder."""
         try:
-            with self._opened() as folder:
+            with self._told(), self._opened() as folder:
                 return sorted(os.listdir(folder))
         except Missing:
             return []
 
     def entries(self) -> list[tuple[str, bool]]:
         """Return what lies here, in order, and whether each is a folder; a link is none."""
-        with self._opened() as folder, os.scandir(folder) as found:
+        with self._told(), self._opened() as folder, os.scandir(folder) as found:
             return sorted((entry.name, entry.is_dir(follow_symlinks=False)) for entry in found)
 
     def exists(self, name: str) -> bool:
         """Whether anything has this name here."""
         try:
-            with self._above(name) as (folder, last):
+            with self._told(name), self._above(name) as (folder, last):
                 os.stat(last, dir_fd=folder, follow_symlinks=False)
         except (Missing, FileNotFoundError):
             return False
@@ -115,12 +115,10 @@ class Folder:
             If it cannot be read, or is no regular file.
         """
         try:
-            with self._file(name, os.O_RDONLY) as opened, open(opened, "rb", closefd=False) as file:
+            with self._told(name), self._file(name, os.O_RDONLY) as opened, open(opened, "rb", closefd=False) as file:
                 yield file
         except FileNotFoundError as error:
             raise Missing(f"{self.path / name}: cannot be read: {error.strerror}") from None
-        except OSError as error:
-            raise unreadable(self.path / name, error) from error
 
     def read(self, name: str, limit: int) -> bytes:
         """Return the contents of a regular file of so many bytes at most; raises as `reading` does."""
@@ -210,11 +208,21 @@ class Folder:
             folder = self.at(name) if name else self
             if name and not self.exists(name):
                 continue
-            with contextlib.suppress(Missing), folder._opened() as opened:
+            with contextlib.suppress(Missing), folder._told(), folder._opened() as opened:
                 for entry in sorted(os.listdir(opened)):
                     place = f"{name}/{entry}" if name else entry
                     if _OURS.fullmatch(place):
                         self._require_ours(place, opened, entry, folders=name in ("", "batches"))
+
+    @contextlib.contextmanager
+    def _told(self, name: str = "") -> Iterator[None]:
+        """Say of what cannot be read where it is; that there is no such file others say."""
+        try:
+            yield
+        except FileNotFoundError:
+            raise
+        except OSError as error:
+            raise unreadable(self.path / name, error) from error
 
     def _require_ours(self, name: str, folder: int, last: str, folders: bool = False) -> None:
         with contextlib.suppress(FileNotFoundError):

@@ -9,10 +9,11 @@ import os
 import re
 import shlex
 import shutil
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from simstudy.errors import UserError, require_plain
+from simstudy.execution.folder import Folder
 
 SUBMIT_COMMANDS = {"slurm": "sbatch", "pbs": "qsub", "sge": "qsub", "lsf": "bsub"}
 TCP_TIMEOUT = "11s"
@@ -54,7 +55,7 @@ class Jobs:
     logs
         Folder of the logs of the jobs.
     keys
-        Folder that jobs can read, for the keys of their connections as long as a run lasts.
+        Folder of the study, which takes the keys of their connections as long as a run lasts.
 
     Raises
     ------
@@ -73,7 +74,7 @@ class Jobs:
     directives: tuple[str, ...] = ()
     setup: tuple[str, ...] = ()
     logs: Path = Path("logs")
-    keys: Path = Path()
+    keys: Folder = field(default_factory=lambda: Folder(Path()))
 
     def __post_init__(self) -> None:
         import psutil

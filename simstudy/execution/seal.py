@@ -20,11 +20,11 @@ from pydantic import Field, ValidationError
 
 from simstudy.design.claims import LEVEL
 from simstudy.design.document import Design
-from simstudy.design.files import read_regular
 from simstudy.design.settings import Line, Record
 from simstudy.errors import UserError
 from simstudy.execution.beacons import OWN_WORD
 from simstudy.execution.engine import PACKAGE, code_of, keep_codes
+from simstudy.execution.folder import Folder, Missing
 from simstudy.execution.provenance import provenance
 from simstudy.text import printable
 
@@ -132,13 +132,12 @@ def read_seal(path: Path) -> Seal:
     UserError
         If there is none, if the file is none, or if its digest is not that of what it holds.
     """
-    if not path.exists():
-        raise UserError(printable(f"{path}: no seal; freeze the design first, and publish what simstudy freeze writes"))
     try:
-        seal = Seal.model_validate_json(read_regular(path, MAX_SEAL_BYTES))
+        seal = Seal.model_validate_json(Folder(path.parent.parent, (FOLDER,)).read(path.name, MAX_SEAL_BYTES))
         whole = digest_of(seal.sealed) == seal.digest
-    except UserError as error:
-        raise UserError(printable(f"{path}: {error}")) from None
+    except Missing:
+        remedy = "freeze the design first, and publish what simstudy freeze writes"
+        raise UserError(printable(f"{path}: no seal; {remedy}")) from None
     except (ValidationError, ValueError, RecursionError):  # the last: nested beyond what the digest bears
         raise UserError(printable(f"{path}: not a seal; take back what simstudy freeze wrote")) from None
     if not whole:

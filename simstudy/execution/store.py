@@ -120,11 +120,6 @@ class Store:
         """Path of the folder, for people and programs that read it."""
         return self.files.path
 
-    @property
-    def partial(self) -> Path:
-        """Hidden folder of what only the holder of the lock needs; the next holder empties it."""
-        return self.folder / ASIDE
-
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
         """Hold the folder against other writers, and remove what a killed one left half written.

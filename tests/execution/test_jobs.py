@@ -17,6 +17,7 @@ from simstudy.design.load import load_design
 from simstudy.errors import UserError
 from simstudy.execution import clients
 from simstudy.execution.clients import job_script
+from simstudy.execution.folder import Folder
 from simstudy.execution.jobs import SUBMIT_COMMANDS, Jobs
 from simstudy.execution.queue import open_queue
 from simstudy.execution.slurm_array import array_scripts
@@ -40,7 +41,7 @@ DIRECTIVES = {
 @pytest.mark.parametrize("system", SUBMIT_COMMANDS)
 def test_job_script__asks_for_what_was_asked(system, tmp_path, monkeypatch):
     monkeypatch.setenv("NUMBA_CPU_NAME", "generic cpu")
-    lines = job_script(Jobs(system, **ASKED, logs=tmp_path / "logs", keys=tmp_path / "a folder")).splitlines()
+    lines = job_script(Jobs(system, **ASKED, logs=tmp_path / "logs", keys=Folder(tmp_path / "a folder"))).splitlines()
     assert lines[0] == "#!/usr/bin/env bash"
     for expected in DIRECTIVES[system]:
         assert expected in lines
@@ -58,7 +59,7 @@ def test_job_script__asks_for_what_was_asked(system, tmp_path, monkeypatch):
         " --lifetime 8100s --lifetime-stagger 450s --no-dashboard --worker-class simstudy.execution.nodes.Pageless"
         in worker
     )
-    certificate, key = f"'{tmp_path}/a folder/CERTIFICATE'", f"'{tmp_path}/a folder/KEY'"
+    certificate, key = f"'{tmp_path}/a folder/.partial/CERTIFICATE'", f"'{tmp_path}/a folder/.partial/KEY'"
     assert worker.endswith(f" --protocol tls:// --tls-ca-file {certificate} --tls-cert {certificate} --tls-key {key}")
     assert "BEGIN" not in "".join(lines)  # of a key
 
@@ -170,16 +171,16 @@ def refusing(n_failures: int, answer: str = "Submitted batch job 7"):
 
 
 def test_key_files__are_closed_to_others_from_the_start_and_end_with_the_block(tmp_path):
-    modes = []
+    modes, folder = [], tmp_path / ".partial"
     tmp_path.chmod(0o777)
     old = os.umask(0)
     try:
-        with clients._key_files(tmp_path) as security:
-            modes += [path.stat().st_mode & 0o777 for path in tmp_path.iterdir()]
-            assert {security.tls_ca_file, security.tls_worker_key} == {str(path) for path in tmp_path.iterdir()}
+        with clients._key_files(Folder(tmp_path)) as security:
+            modes += [path.stat().st_mode & 0o777 for path in folder.iterdir()]
+            assert {security.tls_ca_file, security.tls_worker_key} == {str(path) for path in folder.iterdir()}
     finally:
         os.umask(old)
-    assert modes == [0o600, 0o600] and not list(tmp_path.iterdir())
+    assert modes == [0o600, 0o600] and not list(folder.iterdir())
 
 
 def test_first_job_that_is_refused__is_not_submitted_again(monkeypatch):
