@@ -153,6 +153,7 @@ def submit(
         system, jobs, threads, memory, walltime, queue, interface, scratch, tuple(directive), tuple(setup),
         store.folder.absolute() / "logs", Folder(store.folder.absolute()),
     )  # fmt: skip
+    store.files.require_ours()  # before Dask makes the folder of logs
     scripts = array_scripts(loaded, path, store, output, asked, trust or []) if array else None
     if show:
         say(*"\n".join(scripts or [job_script(asked)]).split("\n"))

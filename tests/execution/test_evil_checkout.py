@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -55,13 +56,29 @@ WALL = {
     "commands/designs.py": "writes a new design into the current folder, where nothing may lie",
 }
 """Modules that may open files, with the reason."""
+DEPENDENCIES = (
+    "numpy", "numba", "scipy", "xarray", "pandas", "netCDF4", "pydantic", "typer", "rich", "matplotlib", "jinja2",
+    "dask", "distributed", "threadpoolctl", "psutil", "tomlkit", "yaml", "PIL",
+)  # fmt: skip
+SIMSTUDY = Path(sys.executable).with_name("simstudy")
 OPENING = {
     "open", "fdopen", "write_text", "write_bytes", "read_text", "read_bytes", "unlink", "rename", "rmtree", "rmdir",
     "mkdir", "makedirs", "copyfile", "copytree", "fromfile", "tofile", "symlink_to", "hardlink_to", "touch",
 }  # fmt: skip
 
-THROUGH = re.compile(r"(^|\.)_?(store|files|folder)\.\w+$|Store\(.*\)\.\w+$|self\.write_(text|bytes)$")
-"""Calls that go through a store or a folder of it."""
+THROUGH = re.compile(r"(^|\.)_?(store|files|folder)\.\w+$|Store\(.*\)\.\w+$|self\.write_(text|bytes)$|^read_text$")
+"""Calls that go through a store or a folder of it, or through `design.files`."""
+COMMANDS = {
+    "run": "run design.toml --executor serial", "share": "run design.toml --share 1/1", "plan": "plan design.toml",
+    "report": "report design.toml", "gather": "report", "status": "status design.toml", "check": "check design.toml",
+    "replay": "replay design.toml --cell 0 --replicate 1", "freeze": "freeze design.toml",
+    "confirm": "confirm design.toml --beacon 0123456789abcdef01",
+    "merge": "merge outputs/tiny/quick --into outputs/new",
+    "merge into": "merge whole/tiny/quick --into outputs/tiny/quick", "verify": "verify outputs/tiny/quick",
+    "manifest": "verify outputs/tiny/quick --manifest",
+    "inspect": "inspect pipe --states pipe --output outputs/tiny/quick",
+    "submit": "submit design.toml --show", "array": "submit design.toml --array --show",
+}  # fmt: skip
 
 
 @pytest.fixture
@@ -121,6 +138,53 @@ def test_study_that_is_a_link__is_refused_unless_the_command_names_it(level, hom
     scratch = tiny.copied(tmp_path / "scratch")
     (tmp_path / "link").symlink_to(scratch, target_is_directory=True)
     assert in_process("run", path, "--output", tmp_path / "link", "--executor", "serial").returncode == 0
+
+
+@pytest.fixture
+def checkout(home, tmp_path, tiny, monkeypatch) -> Path:
+    """A folder that somebody else has made, in which a command is run: modules of all names, and files of settings."""
+    here = tmp_path / "here"
+    tiny.copied(here / "outputs")
+    tiny.copied(here / "whole")
+    write_design(here)
+    os.mkfifo(here / "pipe")
+    for name in (*sys.stdlib_module_names, *DEPENDENCIES, "sitecustomize", "usercustomize"):
+        (here / f"{name}.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')")
+    (here / ".numba_config.yaml").write_text("opt: '0'\nloop_vectorize: 0\n")
+    (here / "matplotlibrc").write_text("text.usetex: True\n")
+    monkeypatch.chdir(here)
+    return here
+
+
+def replaced_by(kind: str, home: Path, study: Path) -> None:
+    """Put a link or a pipe in the place of everything in a folder, and of seals."""
+    shutil.rmtree(study)
+    study.mkdir()
+    names = {name.split("/")[0] for name in (*FILES, *FOLDERS)} | {"heads.nc", "heads.html"}
+    for place in [*(study / name for name in names), study.parents[2] / "sealed"]:
+        if not os.path.lexists(place):
+            KINDS[kind](place, home)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_command__leaves_all_that_links_lead_to_as_it_was(kind, checkout, home, tmp_path, in_process):
+    before = contents(home)
+    for name, command in COMMANDS.items():
+        replaced_by(kind, home, checkout / "outputs" / "tiny" / "quick")
+        result = in_process(*command.split())
+        assert result.returncode in (0, 2, 5), (name, result.stderr)
+        assert result.stderr.count("\n") <= (1 if result.returncode == 2 else 3), (name, result.stderr)
+        assert contents(home) == before and not (tmp_path / "ran").exists(), name
+
+
+def test_nothing_in_the_current_folder__is_imported_or_read_as_settings(checkout, home, tmp_path):
+    """By processes as users have them: what is imported first, kernels, and pictures."""
+    calm = subprocess.run(
+        [SIMSTUDY, "report", "design.toml"], capture_output=True, text=True, check=False,
+        env=os.environ | {"PYTHONDONTWRITEBYTECODE": "1"},
+    )  # fmt: skip
+    assert calm.returncode == 0 and not (tmp_path / "ran").exists(), calm.stderr
+    assert (checkout / "outputs" / "tiny" / "quick" / "report.html").exists()
 
 
 def test_only_what_the_program_makes__is_deleted(tmp_path):
