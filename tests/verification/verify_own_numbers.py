@@ -7,14 +7,15 @@ from own_numbers import CLAIMS, LAWS, looks, rejudged, same, wrong_at_any_look
 
 import simstudy
 from simstudy.design.claims import LEVEL
-from simstudy.design.shipped import known_designs
+from simstudy.design.shipped import known_designs, shipped_folder
 
 STUDIES = 1000
 
 
 @pytest.mark.parametrize("name", [path.stem for path in known_designs()])
-def test_shipped_studies__get_their_verdicts_from_their_block_contributions(name, tmp_path):
+def test_shipped_studies__get_their_verdicts_from_their_block_contributions(name, tmp_path, monkeypatch):
     """With few replicates: the verdicts need not be those declared, but both ways must give the same."""
+    monkeypatch.chdir(shipped_folder())  # tables have no folder, to which paths of heads are relative
     study = simstudy.Study.of(name)
     few = {"min_replicates": 64, "max_replicates": 64, "stop": "precision"}
     study["profiles"]["quick"]["grids"] = {
