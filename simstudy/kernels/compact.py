@@ -137,7 +137,7 @@ def _moments(power, inverse, keys, values, variances, queries, memory, means, gr
             _normalise(memory.sums[q], memory.products[q], largest, means[r, q], grams[r : r + 1, q])
 
 
-@kernel
+@inlined
 def _lay(keys, start, size, inverse, laid):
     # laid[k, i] = keys[k, start + i] in units of the radius; keys that fill the last vectors lie out of every window.
     for k in range(len(keys)):
@@ -189,7 +189,7 @@ def _sums(power, laid, points, q, data, size, row, keep):
     return mass, total
 
 
-@kernel
+@inlined
 def _normalise(sums, products, largest, means, grams):
     # As `ratios.normalise`, but of an empty window every share is NaN.
     for h in range(0 if len(grams) else means.size):

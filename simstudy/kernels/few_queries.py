@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from simstudy.kernels.elementary import exp2_float32, exp2_float64, lowest_float32, lowest_float64
-from simstudy.kernels.jit import kernel
+from simstudy.kernels.jit import inlined, kernel
 from simstudy.kernels.memory import memory_for
 from simstudy.kernels.ratios import log_mass, mass_of, normalise
 from simstudy.kernels.shifts import Law, aim, nearest_score
@@ -79,7 +79,7 @@ def _moments(exp2, lowest, keys, values, variances, queries, law, memory, means,
             normalise(memory.sums[q], memory.products[q], largest, memory.near[:, q], means[r, q], grams[r : r + 1, q])
 
 
-@kernel
+@inlined
 def _multiply(exp2, keys, values, variances, largest, points, law, memory, first, last):
     # Sums of all heads at queries first .. last - 1, and their products if there are variances.
     n_heads, _, n_keys = keys.shape
@@ -108,7 +108,7 @@ def _multiply(exp2, keys, values, variances, largest, points, law, memory, first
                 add_products(rows, padded(size), memory.products[q])
 
 
-@kernel
+@inlined
 def _aim(lowest, keys, points, law, memory, h):
     near = memory.near[h]
     aim(lowest, keys, points, law, memory.rows[0], memory.centres[h], memory.slopes[h], memory.limits[h], near)
@@ -117,7 +117,7 @@ def _aim(lowest, keys, points, law, memory, h):
             _withdraw(lowest, keys, points[:, q], law, memory, h, q)
 
 
-@kernel
+@inlined
 def _withdraw(lowest, keys, point, law, memory, h, q):
     # From here on the careful formula serves this query.
     memory.near[h, q] = False

@@ -102,7 +102,7 @@ def _multiply(exp2, keys, values, variances, largest, law, memory, lane_memory):
             add_lanes(lane_products, products[v])
 
 
-@kernel
+@inlined
 def _constant(numbers):
     # Counted, which is done for as many numbers at once as a vector holds.
     others = 0

@@ -6,21 +6,21 @@ import math
 
 import numpy as np
 
-from simstudy.kernels.jit import kernel
+from simstudy.kernels.jit import inlined
 
 # Index legend: h and g head, k dimension of a head; of one query.
 
 _LN_2 = math.log(2.0)
 
 
-@kernel
+@inlined
 def mass_of(sums, near):
     """Return the sum of the weights sums[0], NaN if they are undefined; near: the fast formula served."""
     # In the careful formula the nearest key has weight 1, unless no logit is finite.
     return sums[0] if near or sums[0] >= 0.5 else np.nan
 
 
-@kernel
+@inlined
 def normalise(sums, products, largest, near, means, grams):
     """Set means (h,) and grams (1, h, g), if any, from sums (h, 2) and products (h, g), of weights times scales.
 
@@ -37,7 +37,7 @@ def normalise(sums, products, largest, near, means, grams):
             grams[0, h, g] = grams[0, g, h] = products[h, g] * largest * (sums[h, 0] * sums[g, 0])
 
 
-@kernel
+@inlined
 def log_mass(mass, near, nearest, low, point, centre, law):
     """Return ln Σ_i exp(logit_i) from the sum of the weights of either formula, the fast one if ``near``.
 

@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from simstudy.kernels.elementary import MAGIC_32, MAGIC_64
-from simstudy.kernels.jit import SCALES, inlined, kernel
+from simstudy.kernels.jit import SCALES, inlined
 from simstudy.kernels.tiles import TILE, fill_scores
 
 # Index legend: i key, q query, k dimension of a head.
@@ -65,7 +65,7 @@ def law_of(logits: str, bandwidth: float, real: np.dtype) -> Law:
     return Law(logits == "distance", *numbers, least)
 
 
-@kernel
+@inlined
 def set_centre(keys, centre):
     """Set the mean of the keys (p, n)."""
     for k in range(len(keys)):
@@ -123,7 +123,7 @@ def aim(lowest, keys, points, law, row, centre, slopes, limits, near):
             slopes[:, q] = 0
 
 
-@kernel
+@inlined
 def nearest_score(lowest, keys, point, distance, row):
     """Return the lowest score of the keys (p, n) at a query (p,), using the memory of one row."""
     nearest = row.dtype.type(np.inf)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from simstudy.kernels.jit import inlined, kernel
+from simstudy.kernels.jit import inlined
 from simstudy.kernels.vectors import lanes_of, load, store, store_four
 
 # Index legend: i key, k dimension of a head, h and g head.
@@ -34,7 +34,7 @@ def clear(start, stop, row):
         row[i] = 0
 
 
-@kernel
+@inlined
 def largest_of(variances):
     """Return the largest variance, 0 if there is none."""
     largest = variances[0] if variances.size else variances.dtype.type(0)
@@ -43,7 +43,7 @@ def largest_of(variances):
     return largest
 
 
-@kernel
+@inlined
 def copy(source, start, size, row):
     """Copy one tile of a row of numbers, padded with zeros."""
     # Of a part: an index with an offset is checked for its sign, which keeps the loop from being vectorised.
@@ -53,7 +53,7 @@ def copy(source, start, size, row):
     clear(size, padded(size), row)
 
 
-@kernel
+@inlined
 def copy_scales(variances, largest, start, size, row):
     """Set row[i] to the root of a variance relative to the largest one, so that products of weights stay in range."""
     inverse, part = 1 / largest if largest > 0 else largest * 0, variances[start : start + size]
@@ -62,7 +62,7 @@ def copy_scales(variances, largest, start, size, row):
     clear(part.size, padded(size), row)
 
 
-@kernel
+@inlined
 def lay_keys(keys, start, size, centre, rate, laid):
     """Set laid[2 + k, i] = keys[k, start + i] − centre[k] and laid[0, i] = −rate Σ_k laid[2 + k, i]².
 
@@ -137,7 +137,7 @@ def weighted_sums(exp2, laid, slopes, limits, q, values, scales, size, row, keep
     return mass, total
 
 
-@kernel
+@inlined
 def fill_scores(keys, start, size, query, distance, scores):
     """Set scores[i] = |query − k_i|², or −query·k_i."""
     clear(0, size, scores)
@@ -151,7 +151,7 @@ def fill_scores(keys, start, size, query, distance, scores):
                 scores[i] -= x[i] * a
 
 
-@kernel
+@inlined
 def score_sums_kept(exp2, nearest, rate, low, magic, values, scales, size, row):
     """As `weighted_sums` that keeps them, with w_i = exp2(rate (nearest − row_i), low, magic) of scores in the row."""
     mass = total = values.dtype.type(0)
@@ -166,7 +166,7 @@ def score_sums_kept(exp2, nearest, rate, low, magic, values, scales, size, row):
     return mass, total
 
 
-@kernel
+@inlined
 def add_products(rows, size, products):
     """Add Σ_{i < size} rows[h, i] rows[g, i] to products[h, g] for g ≤ h; rows go by fours."""
     for h in range(0, len(rows), 4):

@@ -116,7 +116,8 @@ def test_code__is_in_its_key():
         return variances[1]
 
     largest_of.__module__, largest_of.__qualname__ = tiles.__name__, "largest_of"
-    assert key_of(kernel(largest_of)) != key_of(tiles.largest_of) == key_of(again(tiles.largest_of))
+    own = key_of(again(tiles.largest_of))
+    assert key_of(kernel(largest_of)) != own == key_of(again(tiles.largest_of))
 
 
 def test_options__are_in_its_key():
@@ -227,18 +228,21 @@ def test_what_generates_code__is_in_the_digest_with_all_that_it_imports():
 # ---------------------------------------------------------------- processes
 
 EVALUATE = """
+import hashlib
 import numpy as np
 from numba.core import event
 from simstudy.kernels import nw_moments
 
+rng, found = np.random.default_rng(0), hashlib.sha256()
 with event.install_recorder("numba:compile") as compilations:
     for real in ("float32", "float64"):
-        keys, values, ones = np.ones((2, 3, 4, 40), real), np.ones((2, 40), real), np.ones((2, 40), real)
+        keys, values = rng.normal(size=(2, 3, 4, 200)).astype(real), rng.normal(size=(2, 200)).astype(real)
         for n_queries in (2, 16):
-            queries = np.zeros((n_queries, 3, 4))
-            nw_moments(keys, values, None, queries, 1.0, "distance")
-            nw_moments(keys, values, ones, queries, 1.0, "distance")
-print(len(compilations.buffer))
+            queries = 3.0 * rng.normal(size=(n_queries, 3, 4))
+            for variances in (None, np.abs(values)):
+                for array in nw_moments(keys, values, variances, queries, 1.0, "distance"):
+                    found.update(b"" if array is None else array.tobytes())
+print(len(compilations.buffer), found.hexdigest())
 """
 
 
@@ -248,7 +252,27 @@ def test_kernels_of_few_and_of_many_queries__are_compiled_in_no_later_process():
     command = [sys.executable, "-c", EVALUATE]
     compiled_anew = [subprocess.run(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, check=True).stdout
                      for _ in range(2)]  # fmt: skip
-    assert int(compiled_anew[1]) == 0
+    assert int(compiled_anew[1].split()[0]) == 0
+
+
+def test_kernels__call_no_other_that_is_not_inlined():
+    """Of two copies of a function, in a process that compiles both, the linker takes either: last bits would differ."""
+    for module in modules():
+        found = {each: value for each, value in vars(module).items() if isinstance(value, Dispatcher)}
+        for each in found.values():
+            called = [found[other] for other in compiled._names(each.py_func.__code__) & found.keys()]
+            options = [other.targetoptions for other in called]
+            assert all(given.get("forceinline") or not given.get("fastmath") for given in options), each
+
+
+@pytest.mark.rare
+def test_code_that_is_compiled__gives_the_bits_of_code_that_is_loaded():
+    """A kernel that another calls, not inlined, is there twice where both are compiled, once where one is loaded."""
+    command = [sys.executable, "-c", EVALUATE]
+    outcomes = [subprocess.run(command, cwd=ROOT, env=os.environ | own, stdout=subprocess.PIPE, check=True).stdout.split()
+                for own in ({}, {}, {"SIMSTUDY_CACHE": "off"})]  # fmt: skip
+    assert int(outcomes[1][0]) == 0 < int(outcomes[2][0])
+    assert outcomes[1][1] == outcomes[2][1]
 
 
 FILL = """

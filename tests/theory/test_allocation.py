@@ -7,6 +7,7 @@ import pytest
 from scipy.optimize import brentq
 
 from simstudy.design import settings as s
+from simstudy.design.settings.ensembles import AttentionBandwidth, RateBandwidth
 from simstudy.theory import allocation as al
 from simstudy.theory.closed_forms import averaged_noise_ratio, origin_correlation
 
@@ -82,8 +83,8 @@ def test_more_freedom_in_the_weights_never_costs():
 def test_bandwidth_rules_are_those_of_the_schema():
     data = make_data(10**6, 4, noise_sd=1.0)
     for rule, expected in (
-        (s.RateBandwidth(kind="rate", constant=2.0), lambda p: 2 * 1e6 ** (-1 / (4 + p))),
-        (s.AttentionBandwidth(kind="attention"), lambda p: p**0.25),
+        (RateBandwidth(kind="rate", constant=2.0), lambda p: 2 * 1e6 ** (-1 / (4 + p))),
+        (AttentionBandwidth(kind="attention"), lambda p: p**0.25),
     ):
         for a in al.predicted_allocations(data, 4, np.zeros((1, 4)), al.Policy(rule)):
             assert a.bandwidth == pytest.approx(expected(a.head_dim))

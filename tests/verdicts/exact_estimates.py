@@ -31,9 +31,9 @@ def account(coordinates: dict[str, Any], value: Any, contribution: Array, **sett
     )  # fmt: skip
     # An instance has no data whose moments might not exist.
     simulation = SimpleNamespace(seed=settings.get("seed", 1))
-    cell = SimpleNamespace(coordinates=coordinates, simulation=simulation, instance="any")
-    batch_size = settings.get("batch_size", 256)
-    return SimpleNamespace(planned=SimpleNamespace(cell=cell), performance=performance, batch_size=batch_size)
+    cell = SimpleNamespace(coordinates=coordinates, simulation=simulation, instance="any", population=())
+    counted = {"batch_size": settings.get("batch_size", 256), "done": 4}
+    return SimpleNamespace(planned=SimpleNamespace(cell=cell), performance=performance, **counted)
 
 
 def exact_accounts(levels: Sequence[dict[str, Any]], values: Sequence[float], error: Any) -> list[Any]:

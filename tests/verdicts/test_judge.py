@@ -33,8 +33,9 @@ def account(coordinates: dict, replicates: np.ndarray, stream: str = "s", measur
         given=None,
     )
     # An instance has no data whose moments might not exist.
-    cell = SimpleNamespace(coordinates=coordinates, simulation=SimpleNamespace(seed=stream), instance="any")
-    return SimpleNamespace(planned=SimpleNamespace(cell=cell, grid="g"), batch_size=32, performance=measured)
+    simulation = SimpleNamespace(seed=stream)
+    cell = SimpleNamespace(coordinates=coordinates, simulation=simulation, instance="any", population=())
+    return SimpleNamespace(planned=SimpleNamespace(cell=cell, grid="g"), batch_size=32, done=4, performance=measured)
 
 
 def claim(**entries):
