@@ -269,8 +269,9 @@ def test_kernels__call_no_other_that_is_not_inlined():
 def test_code_that_is_compiled__gives_the_bits_of_code_that_is_loaded():
     """A kernel that another calls, not inlined, is there twice where both are compiled, once where one is loaded."""
     command = [sys.executable, "-c", EVALUATE]
-    outcomes = [subprocess.run(command, cwd=ROOT, env=os.environ | own, stdout=subprocess.PIPE, check=True).stdout.split()
-                for own in ({}, {}, {"SIMSTUDY_CACHE": "off"})]  # fmt: skip
+    runs = [subprocess.run(command, cwd=ROOT, env=os.environ | own, stdout=subprocess.PIPE, check=True)
+            for own in ({}, {}, {"SIMSTUDY_CACHE": "off"})]  # fmt: skip
+    outcomes = [run.stdout.split() for run in runs]
     assert int(outcomes[1][0]) == 0 < int(outcomes[2][0])
     assert outcomes[1][1] == outcomes[2][1]
 
