@@ -58,8 +58,7 @@ def sizes(grids: dict) -> dict:
 
 
 def without_words(claims: object) -> object:
-    """Claims without statements and reasons; older seals call the kind of a formula ``formula``."""
+    """Claims without statements and reasons."""
     if not isinstance(claims, dict):
         return claims
-    return {"kind" if key == "formula" else key: without_words(value) for key, value in claims.items()
-            if key not in ("statement", "these_draws")}  # fmt: skip
+    return {key: without_words(value) for key, value in claims.items() if key not in ("statement", "these_draws")}
