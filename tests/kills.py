@@ -31,7 +31,7 @@ BATCHES = stored.PATTERN
 ENDS = ("details.nc", "results.nc", "provenance.json", "figures/*", "*.csv", "report.html")
 """What a run writes when all batches are stored, in this order."""
 PATIENCE = 240.0
-TRIES = 8
+TRIES = 40
 """Moments at which a kill is tried until it hits work."""
 
 # Twelve cells in two shares, and a batch every 3 ms or so.
