@@ -14,6 +14,7 @@ import shlex
 import signal
 import socket
 import subprocess
+import sys
 import tempfile
 import uuid
 from collections.abc import Callable, Iterator
@@ -334,6 +335,7 @@ def _asked(jobs: Jobs) -> dict[str, Any]:
     # Workers leave in order, a little apart, before the batch system ends them.
     lifetime = ["--lifetime", f"{0.9 * jobs.seconds:.0f}s", "--lifetime-stagger", f"{0.05 * jobs.seconds:.0f}s"]
     return {
+        "python": shlex.quote(sys.executable),
         "cores": jobs.threads,
         "processes": 1,
         "memory": jobs.memory,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -53,7 +54,7 @@ def test_job_script__asks_for_what_was_asked(system, tmp_path, monkeypatch):
     ):  # fmt: skip
         assert lines.index(expected) < len(lines) - 1
     worker = lines[-1]
-    assert worker.startswith(f"{sys.executable} -m distributed.cli.dask_worker tls://SCHEDULER ")
+    assert worker.startswith(f"{shlex.quote(sys.executable)} -m distributed.cli.dask_worker tls://SCHEDULER ")
     assert " --nthreads 4 " in worker and ' --local-directory "$scratch" ' in worker
     assert (
         " --lifetime 8100s --lifetime-stagger 450s --no-dashboard --worker-class simstudy.execution.nodes.Pageless"
@@ -72,7 +73,7 @@ def test_array_scripts__have_a_task_for_each_share_and_a_merge(tmp_path):
     task, merge = array_scripts(design, path, store, output, Jobs(**ASKED, logs=store.folder / "logs"))
     for line in ("#SBATCH --array=1-1", "#SBATCH --partition=long", "#SBATCH --requeue", "#SBATCH -X this"):
         assert line in task.splitlines()
-    assert "export PYTHONSAFEPATH=1\n" in task and f"exec {sys.executable} -P -m simstudy run" in task
+    assert "export PYTHONSAFEPATH=1\n" in task and f"exec {shlex.quote(sys.executable)} -P -m simstudy run" in task
     assert f"--output '{output}' --workers 4 --share $SLURM_ARRAY_TASK_ID/1\n" in task
     assert "--array" not in merge and f"rm -rf '{store.folder}/shares' || true" in merge
     assert merge.index("simstudy merge") < merge.index("rm -rf") < merge.index("simstudy run")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import os
+import shlex
 import signal
 import stat
 import subprocess
@@ -189,14 +190,14 @@ def test_hangup__is_ignored_under_nohup():
 )
 def test_output_that_nobody_reads__is_dropped(redirection, tmp_path):
     write_design(tmp_path)
-    line = f"set -o pipefail; {sys.executable} -m simstudy list {tmp_path} {redirection}"
+    line = f"set -o pipefail; {shlex.quote(sys.executable)} -m simstudy list {tmp_path} {redirection}"
     result = subprocess.run(["bash", "-c", line], capture_output=True, text=True, cwd=PACKAGE.parent, timeout=600)
     assert (result.returncode, result.stderr) == (0, "")
 
 
 def test_full_device__is_a_mistake_that_can_be_mended(tmp_path):
     write_design(tmp_path)
-    line = f"{sys.executable} -m simstudy list {tmp_path} > /dev/full"
+    line = f"{shlex.quote(sys.executable)} -m simstudy list {tmp_path} > /dev/full"
     result = subprocess.run(["bash", "-c", line], capture_output=True, text=True, cwd=PACKAGE.parent, timeout=600)
     assert result.returncode == 2 and "standard output cannot be written (No space left" in result.stderr
     assert Path("/dev/full").is_char_device()
