@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -19,10 +21,11 @@ def results(tmp_path_factory):
 
 def test_csv__holds_no_formulas():
     frame = pd.DataFrame({"text": ["=1+1", "+a", "-b", "@c", "\tx", "\rx", "a=b", ""], "number": -0.35 * np.arange(8)})
-    # Python 3.13 quotes a text with a carriage return, earlier versions do not.
-    lines = csv_of(frame).replace("\r", "CR").replace('"', "").splitlines()
+    lines = csv_of(frame).replace("\r", "CR").splitlines()
+    # Python quotes a text with a carriage return from 3.13 on.
+    returned = '"\'CRx"' if sys.version_info >= (3, 13) else "'CRx"
     assert lines[1:] == [
-        "'=1+1,-0.0", "'+a,-0.35", "'-b,-0.7", "'@c,-1.0499999999999998", "'\tx,-1.4", "'CRx,-1.75",
+        "'=1+1,-0.0", "'+a,-0.35", "'-b,-0.7", "'@c,-1.0499999999999998", "'\tx,-1.4", f"{returned},-1.75",
         "a=b,-2.0999999999999996", ",-2.4499999999999997",
     ]  # fmt: skip
 
