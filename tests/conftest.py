@@ -9,17 +9,22 @@ import platform
 import random
 import shutil
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import dask
+import hypothesis
 import pytest
 import xarray as xr
 from builders import write_design
 from commands import PRINTED
 
 from simstudy.design.load import Design, load_design
+
+# Examples that failed lie with the environment: the checkout may be read-only.
+hypothesis.configuration.set_hypothesis_home_dir(Path(sys.prefix) / ".hypothesis")
 
 
 class Finished(NamedTuple):
