@@ -14,21 +14,8 @@ MAX_NUMBERS = 1 << 30
 def real_array(name: str, given: ArrayLike, wanted: str = "an array of them", kinds: str = "fiub") -> np.ndarray:
     """Return an argument as an array of real numbers, of whatever type, copied only if it is none yet.
 
-    Parameters
-    ----------
-    name
-        Of the argument.
-    given
-        What the caller gave.
-    wanted
-        What to give, for the message.
-    kinds
-        Kinds of NumPy types that are numbers here; without ``b`` a truth value is none.
-
-    Raises
-    ------
-    ValueError
-        If it is no array of real numbers, has masked values, or has more than `MAX_NUMBERS`.
+    Its name and what is wanted stand in the message. ``kinds`` are NumPy's that are numbers here; without ``b`` a truth
+    value is none. Raises ValueError.
     """
     parts = given if isinstance(given, (list, tuple)) else [given]
     n_masked = sum(int(np.ma.count_masked(part)) for part in parts if isinstance(part, np.ma.MaskedArray))
@@ -47,13 +34,7 @@ def real_array(name: str, given: ArrayLike, wanted: str = "an array of them", ki
 
 
 def real_number(name: str, given: Any) -> float:
-    """Return an argument as one real number; a truth value is none.
-
-    Raises
-    ------
-    ValueError
-        If it is anything else.
-    """
+    """Return an argument as one real number; a truth value is none, and raises ValueError."""
     number = real_array(name, given, "one number", "fiu")
     if number.ndim:
         raise ValueError(f"{name} has shape {number.shape}; give one number")

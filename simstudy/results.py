@@ -125,13 +125,7 @@ def _levels(rows: list[Coordinates], factor: str) -> np.ndarray:
 
 
 def factors_of(results: xr.Dataset) -> dict[str, tuple[str, ...]]:
-    """Return the names of the factors of each grid, as the results record them.
-
-    Raises
-    ------
-    UserError
-        If the data set is not the results of a study.
-    """
+    """Return the names of the factors of each grid, as the results record them."""
     recorded = results.attrs.get("factors")
     if not isinstance(recorded, str) or "grid" not in results.coords:
         raise UserError("these are not the results of a study (no grids and factors); give the results.nc of a run")
@@ -196,13 +190,7 @@ MAX_NAMED = 4
 
 
 def require_layout(results: xr.Dataset, path: Path) -> None:
-    """Refuse results that another version has laid out in another way.
-
-    Raises
-    ------
-    UserError
-        If variables, coordinates or attributes are not those that a run writes, or if these are not results at all.
-    """
+    """Refuse results that another version has laid out in another way."""
     try:
         found = [*_of_variables(results), *_of_coordinates(results)] or [*_of_values(results)]
     except UserError as error:

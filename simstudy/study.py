@@ -186,12 +186,6 @@ def run_share(
 
     `simstudy merge` brings the shares together, and `run` then finds everything stored; but for what a verdict takes
     beyond the precision, as a share does not see the other cells.
-
-    Raises
-    ------
-    UserError
-        If there are not so many shares, the folder cannot be written or is in use, the executor cannot be used, or
-        another share was computed by another engine.
     """
     if executor == "cuda":
         raise UserError("executor = 'cuda': shares are computed on CPUs only; leave out --share, or choose another")

@@ -28,13 +28,7 @@ MAX_NAMED = 4
 
 
 def altered(store: Store, trust: Iterable[Path] = ()) -> Iterator[str]:
-    """Yield which files of results and report are not what the stored batches give, and what of them.
-
-    Raises
-    ------
-    UserError
-        If the design that the results state cannot be read.
-    """
+    """Yield which files of results and report are not what the stored batches give, and what of them."""
     if not store.files.exists(RESULTS_FILE):
         return
     try:

@@ -148,24 +148,10 @@ class Confirmation(Record):
 
 
 class Design(Record):
-    """A valid design under one profile.
+    """A valid design under one profile: cells of all grids in the order of the file, the last factor running fastest.
 
-    Attributes
-    ----------
-    cells
-        All cells of all grids, in the order of the file, the last factor of a grid running fastest.
-    factors
-        Names of the factors of each grid.
-    text
-        The design file, verbatim; that of a design given in Python is made of it.
-    path
-        The design file, if there is one.
-    notes
-        What the author should know although it is no mistake, a line each.
-    confirmation
-        Seal and beacon of which the seeds follow; None for a pilot, which runs on the seeds of the file.
-    budget
-        Time that one run may take.
+    The text is the file, verbatim, or what a design given in Python is as TOML. Notes are what the author should know
+    although it is no mistake. A pilot, which runs on the seeds of the file, has no confirmation.
     """
 
     study: Study

@@ -27,13 +27,7 @@ MAX_DIRECTORY_BYTES = 1 << 22
 
 
 def open_regular(path: Path, limit: int) -> BinaryIO:
-    """Open a regular file of so many bytes at most.
-
-    Raises
-    ------
-    UserError
-        If it is a folder, pipe, device or socket, if it is larger, or if it cannot be opened.
-    """
+    """Open a regular file of so many bytes at most."""
     try:
         opened = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except (OSError, ValueError) as error:
@@ -50,13 +44,7 @@ def open_regular(path: Path, limit: int) -> BinaryIO:
 
 
 def read_regular(path: Path, limit: int) -> bytes:
-    """Return the contents of a regular file of so many bytes at most.
-
-    Raises
-    ------
-    UserError
-        As `open_regular`, or if it cannot be read.
-    """
+    """Return the contents of a regular file of so many bytes at most."""
     with open_regular(path, limit) as file:
         try:
             return file.read()  # not so many at most: Python would set all of them aside
@@ -65,14 +53,7 @@ def read_regular(path: Path, limit: int) -> bytes:
 
 
 def open_archive(file: BinaryIO, limit: int) -> zipfile.ZipFile:
-    """Open a ZIP archive of which all members together expand to so many bytes at most.
-
-    Raises
-    ------
-    UserError
-        If they expand to more, or to much more than the file holds, or two have one name; what zipfile raises of a
-        damaged file.
-    """
+    """Open a ZIP archive of which all members together expand to so many bytes at most."""
     end = zipfile._EndRecData(file)  # type: ignore[attr-defined]  # the directory is read only if it is small
     if end and end[zipfile._ECD_SIZE] > MAX_DIRECTORY_BYTES:  # type: ignore[attr-defined]
         raise UserError(f"has a directory of more than {MAX_DIRECTORY_BYTES} bytes; is it the right file?")

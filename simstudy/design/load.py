@@ -27,23 +27,10 @@ from simstudy.design.written import Source, Written, read_design
 
 
 def load_design(design: Source, profile: str = "quick", trust: Iterable[str | Path] = ()) -> Design:
-    """Read and check a design.
+    """Return the design of a file, a shipped name, or tables, under one profile.
 
-    Parameters
-    ----------
-    design
-        Path of its file, name of a shipped one, or its tables: a `simstudy.Study`, or a dict as TOML parses it.
-    profile
-        Name of a table under ``[profiles]``; its entries replace those of the file.
-    trust
-        Python files whose code may run; that of others is read, but neither tried nor ever run.
-
-    Raises
-    ------
-    DesignError
-        With every mistake found, each with its path in the file, the value, and what to do.
-    UserError
-        If it is a name that no design has, or two have.
+    A DesignError has every mistake found, each with its path in the file, the value, and what to do. Code of files that
+    are not trusted is read, but neither tried nor ever run.
     """
     written = read_design(design)
     merged = _under_profile(written, profile)

@@ -337,19 +337,7 @@ _COORDINATES = {
 def labelled(arrays: Mapping[str, Any], coords: Mapping[str, Any], attrs: Mapping[str, Any]) -> xr.Dataset:
     """Return a data set of registered variables, each with its meaning in its attributes.
 
-    Parameters
-    ----------
-    arrays
-        Array of each variable, by registered name; its shape must fit the registered dimensions.
-    coords, attrs
-        Coordinates and global attributes, as `xarray.Dataset` takes them.
-
-    Raises
-    ------
-    KeyError
-        If a name is not registered.
-    ValueError
-        If an array does not have the registered dimensions.
+    Names must be registered, and shapes fit the registered dimensions; ValueError if not.
     """
     # Imported here: it takes a third of a second, and checks of a design do without.
     import xarray as xr

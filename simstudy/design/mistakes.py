@@ -84,21 +84,10 @@ def from_validation(
     prefix: str = "",
     place: Callable[[str], str] | None = None,
 ) -> list[Problem]:
-    """Translate a pydantic error into problems.
+    """Translate what pydantic raised on raw content into problems, with what the model accepts there.
 
-    Parameters
-    ----------
-    error
-        What pydantic raised.
-    raw
-        The content that was validated, to find the path of each entry.
-    model
-        What it was validated as, to find what each entry accepts.
-    prefix
-        Path of ``raw`` in the file.
-    place
-        For the tables of a cell: path in the file of a setting of that name; of "setting.parameter", too, but empty if
-        the file does not state the parameter apart.
+    ``prefix`` is the path of the content in the file. For tables of a cell, ``place`` gives the path of a setting, or
+    of "setting.parameter": empty if the file does not state the parameter apart.
     """
     problems = []
     for detail in error.errors(include_url=False):

@@ -38,13 +38,7 @@ _PROBES = 3, 5
 
 
 def texts_of(trust: Iterable[str | Path]) -> frozenset[str]:
-    """Return the texts of the files and entry points that a user trusts: what was there to be read.
-
-    Raises
-    ------
-    UserError
-        If one of them cannot be read.
-    """
+    """Return the texts of the files and entry points that a user trusts: what was there to be read."""
     if isinstance(trust, (str, Path)):
         trust = [trust]
     return frozenset(_text(*_located(str(path), Path()), f"--trust {path}: ") for path in trust)
@@ -91,13 +85,7 @@ def with_word(cell: Cell, trusted: frozenset[str]) -> Cell:
 
 
 def require_word(cells: Iterable[Cell]) -> None:
-    """Refuse to compute cells with functions that the user did not say may run, or that need what is not installed.
-
-    Raises
-    ------
-    UserError
-        With the file, and how to give the word; or with what is missing.
-    """
+    """Refuse to compute cells with functions that the user did not say may run, or that need what is not installed."""
     for cell in cells:
         if cell.instance is not None:
             cell.instance.require()
@@ -243,17 +231,7 @@ def _refuse(piece: Own, what: str) -> None:
 def source_of(path: Path, module: str | None = None) -> str:
     """Return the text of a file of functions, with a line on what it rests on, if that is anything.
 
-    Parameters
-    ----------
-    path
-        The file.
-    module
-        Its name, if an installed package offers it.
-
-    Raises
-    ------
-    UserError
-        If it cannot be read, or rests on what cannot be told.
+    The module is given if an installed package offers it. What rests on something that cannot be told is refused.
     """
     try:
         text = read_regular(path, MAX_BYTES).decode("utf-8-sig")

@@ -37,22 +37,10 @@ SELECTABLE = (*TABLE_OF, "bandwidth_rule")
 
 @dataclass(frozen=True)
 class PlannedGrid:
-    """What is known of a grid, be it faulty.
+    """What is known of a grid, be it faulty: factors are None if they cannot be told.
 
-    Attributes
-    ----------
-    name
-        Its name.
-    factors
-        Names of its factors as written; None if they cannot be told.
-    cells
-        Its possible cells.
-    complete
-        Whether these are all cells that it is meant to have: otherwise none is missed.
-    exact
-        Whether it asks for exact theory.
-    selectable
-        Names that a selection may use beside the factors.
+    Of a grid that is not complete some cells are faulty, and none is missed. ``selectable`` are the names that a
+    selection may use beside the factors.
     """
 
     name: str
@@ -74,17 +62,7 @@ class PlannedGrid:
 
 @dataclass(frozen=True)
 class Reference:
-    """A claim or a figure with what it refers to; cells by their numbers in the grid.
-
-    Attributes
-    ----------
-    path
-        Its path in the file.
-    entry
-        What it states.
-    grid
-        The grid that it names.
-    """
+    """A claim or a figure, with its path in the file and its grid; cells go by their numbers in the grid."""
 
     path: str
     entry: Entry

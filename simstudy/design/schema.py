@@ -35,13 +35,7 @@ class Described(NamedTuple):
 
 
 def describe(name: str | None = None) -> list[Described]:
-    """Describe a table, a setting, or an alternative such as ``ridge`` or ``larger_than``; all tables without a name.
-
-    Raises
-    ------
-    UserError
-        If nothing has the name.
-    """
+    """Describe a table, a setting, or an alternative such as ``ridge``; all tables without a name."""
     if name is None:
         return [_described(f"[{table}]", record) for table, record in RECORDS.items()]
     found = [_described(f"[{name}]", RECORDS[name])] if name in RECORDS else []

@@ -46,13 +46,7 @@ def known_designs() -> list[Path]:
 
 
 def find_design(design: str | Path) -> Path:
-    """Return the path of a design given by path or by name.
-
-    Raises
-    ------
-    UserError
-        If no design has the name, or two have it.
-    """
+    """Return the path of a design given by path or by name."""
     if os.path.isfile(design) or not re.fullmatch(NAME, str(design)):
         return Path(design)
     known = known_designs()

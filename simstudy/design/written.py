@@ -32,18 +32,9 @@ Source = str | Path | Mapping[str, Any]
 
 
 class Written(NamedTuple):
-    """A design as it is written.
+    """A design as it is written: the place is what messages call it, its path or the name of the study.
 
-    Attributes
-    ----------
-    place
-        What messages call it: the path of its file, or the name of the study.
-    path
-        Its file, if it is one.
-    text, tables
-        As TOML, and as TOML parses it.
-    problems
-        Entries given in Python that TOML cannot state, and that are left out.
+    Problems are entries given in Python that TOML cannot state, and that are left out.
     """
 
     place: str
@@ -59,15 +50,7 @@ class Written(NamedTuple):
 
 
 def read_design(design: Source) -> Written:
-    """Read a design as it is written.
-
-    Raises
-    ------
-    DesignError
-        If it cannot be read, or is no TOML.
-    UserError
-        If it is a name that no design has, or two have.
-    """
+    """Read a design as it is written."""
     if isinstance(design, Mapping):
         place = name_of(design)
         text, problems = to_toml(design)

@@ -14,15 +14,8 @@ from simstudy.replicates.stopping import Shortfall, needed, shortfall
 class Standing(NamedTuple):
     """How far one cell is, or the sum over many.
 
-    Attributes
-    ----------
-    work_done, work_expected
-        Estimated cost of the batches that are stored and wanted, and of those that the precision will take; every look
-        corrects it.
-    replicates
-        Replicates that are stored and wanted.
-    looked, finished
-        Cells that were looked at, and those that want no further batch.
+    Work is the estimated cost of batches: of those stored and wanted, and of those that the precision will take, which
+    every look corrects. Replicates are stored and wanted; cells were looked at, or want no further batch.
     """
 
     work_done: int = 0

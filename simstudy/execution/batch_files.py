@@ -33,13 +33,7 @@ class Statement(Record):
 
     @classmethod
     def parse(cls, content: bytes, identity: str) -> Statement:
-        """Return the statement of the cell with this name.
-
-        Raises
-        ------
-        ValueError
-            If it is damaged, another cell's, or of a cell that no design may have.
-        """
+        """Return the statement of the cell with this name; ValueError if it is damaged, another's or impossible."""
         stated = cls.model_validate_json(content)
         if stated.cell.identity(stated.engine) != identity or impossibilities(stated.cell):
             raise ValueError("states another cell, or an impossible one")

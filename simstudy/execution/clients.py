@@ -50,14 +50,8 @@ def no_workers(address: str, seconds: float) -> UserError:
 class Network:
     """What of an executor is open to others.
 
-    Attributes
-    ----------
-    dashboard
-        Port of Dask's dashboard on the loopback interface, where all users of the machine can read it; None: no
-        dashboard.
-    trusted
-        Whether a scheduler on another host may be used without TLS: anybody on that network can then run code as the
-        user.
+    The dashboard has a port of the loopback interface, where all users of the machine can read it. A trusted scheduler
+    on another host may be used without TLS: anybody on that network can then run code as the user.
     """
 
     dashboard: int | None = None

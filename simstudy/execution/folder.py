@@ -49,15 +49,7 @@ class Held(UserError):
 
 @dataclass(frozen=True)
 class Folder:
-    """A folder that the user named, or one below it.
-
-    Parameters
-    ----------
-    root
-        Path that the user named: links are followed.
-    below
-        Names of the folders below it: no link is followed.
-    """
+    """A folder that the user named, or one below it: only the path of the former may lead through links."""
 
     root: Path
     below: tuple[str, ...] = ()
@@ -105,15 +97,7 @@ class Folder:
 
     @contextlib.contextmanager
     def reading(self, name: str) -> Iterator[BufferedReader]:
-        """Open a regular file for reading.
-
-        Raises
-        ------
-        Missing
-            If there is none.
-        UserError
-            If it cannot be read, or is no regular file.
-        """
+        """Open a regular file for reading; raises Missing if there is none, UserError if it cannot be read."""
         try:
             with self._told(name), self._file(name, os.O_RDONLY) as opened, open(opened, "rb", closefd=False) as file:
                 yield file
@@ -180,15 +164,7 @@ class Folder:
 
     @contextlib.contextmanager
     def locked(self, name: str) -> Iterator[None]:
-        """Hold a lock on a file.
-
-        Raises
-        ------
-        Held
-            If another process holds it.
-        UserError
-            If the file cannot be locked.
-        """
+        """Hold a lock on a file; raises Held if another process holds it, UserError if the file cannot be locked."""
         with contextlib.ExitStack() as held:
             try:
                 opened = held.enter_context(self._file(name, os.O_RDWR | os.O_CREAT))

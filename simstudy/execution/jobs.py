@@ -32,35 +32,12 @@ _QUOTED = r"[^\w%@+=:,./-]"
 
 @dataclass(frozen=True)
 class Jobs:
-    """Equal jobs on a batch system.
+    """Equal jobs on a batch system; what is impossible is refused, as is a machine that cannot submit.
 
-    Attributes
-    ----------
-    system
-        ``slurm``, ``pbs``, ``sge`` or ``lsf``.
-    jobs
-        How many to keep running.
-    threads, memory
-        Cores and memory of each, as in ``"4GB"``.
-    walltime
-        Longest time of one job, hours:minutes:seconds.
-    queue
-        Queue, or partition; None for the default one.
-    interface
-        Network interface over which workers reach the scheduler, such as ``ib0``; None for the one of the host name.
-    scratch
-        Folder of workers for what they spill, node-local; the shell of the job expands it.
-    directives, setup
-        Further directives of the batch system, and shell lines before the computation.
-    logs
-        Folder of the logs of the jobs.
-    keys
-        Folder of the study, which takes the keys of their connections as long as a run lasts.
-
-    Raises
-    ------
-    UserError
-        If a value is impossible, or this machine cannot submit to the system.
+    Memory is written as in ``"4GB"``, walltime as hours:minutes:seconds. Without a queue it is the default one, without
+    an interface, such as ``ib0``, that of the host name. What workers spill lies in ``scratch``, node-local, which the
+    shell of the job expands. ``keys`` is the folder of the study, which takes the keys of connections as long as a run
+    lasts.
     """
 
     system: str = "slurm"

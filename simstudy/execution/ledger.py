@@ -98,15 +98,9 @@ def _bytes(parts: Mapping[int, Moments]) -> int:
 class Ledger:
     """Accounts of all cells of a design, kept up to date as batches arrive.
 
-    Parameters
-    ----------
-    design, store, device
-        What is run, where it is stored, and what computes it.
-    rule
-        What is wanted beyond the precision of each cell.  It is asked when no cell wants more for itself, so that what
-        it sees, and decides, does not depend on the order in which batches arrive.
-    control
-        What it makes of the performance of a cell: a control variate that this room cannot know.
+    The rule says what is wanted beyond the precision of each cell. It is asked when no cell wants more for itself, so
+    that what it sees, and decides, does not depend on the order in which batches arrive. A control variate that this
+    room cannot know may change the performance of a cell.
     """
 
     def __init__(

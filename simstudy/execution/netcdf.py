@@ -41,13 +41,7 @@ def netcdf(dataset: xr.Dataset) -> bytes:
 
 
 def read_results(path: Path) -> xr.Dataset:
-    """Load the labelled results of a study into memory.
-
-    Raises
-    ------
-    UserError
-        If the file is missing, damaged, or not one that `Store.write_dataset` wrote.
-    """
+    """Load the labelled results of a study into memory."""
     return read_dataset(Folder(path.parent), path.name)
 
 

@@ -26,17 +26,7 @@ PILOT_BATCHES = 4
 
 
 class GridPlan(NamedTuple):
-    """What one grid will take.
-
-    Attributes
-    ----------
-    grid, cells
-        Its name, and how many cells it has.
-    replicates, bytes
-        In the end, what is stored already included.
-    batches, cpu_seconds
-        Still to be computed, cells that an earlier grid computes left out.
-    """
+    """What one grid will take: replicates and bytes in the end, batches and processor seconds still to be computed."""
 
     grid: str
     cells: int
@@ -47,17 +37,7 @@ class GridPlan(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """Prediction for the rest of a study.
-
-    Attributes
-    ----------
-    grids
-        What each grid will take.
-    workers
-        Tasks that run at once on this machine.
-    peak_MiB
-        Most memory of one process, from the pilot and the batches that are held at once at the end.
-    """
+    """Prediction for the rest of a study: workers run at once here, and the peak is that of the largest process."""
 
     grids: list[GridPlan]
     workers: int

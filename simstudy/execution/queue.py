@@ -74,10 +74,7 @@ def engine_of(tasks: Sequence[Task], device: str) -> str:
 def compute(tasks: Sequence[Task], device: str, wanted: str) -> list[Outcome]:
     """Return the outcomes of tasks, on whatever worker this runs.
 
-    Raises
-    ------
-    EngineMismatchError
-        If the engine here is not the one wanted: its bits would be stored under the wrong name.
+    Raises EngineMismatchError if the engine here is not the one wanted: its bits would be stored under the wrong name.
     """
     here = engine_of(tasks, device)
     if here != wanted:
@@ -143,10 +140,7 @@ class TurnQueue(Queue, ABC):
 class ThreadQueue(TurnQueue):
     """The same queue, computed by threads of this process: kernels release the interpreter's lock.
 
-    Parameters
-    ----------
-    pool, workers
-        Threads, and how many.  Those of a `ThreadPool` do not keep an interrupted process from ending.
+    Threads of a `ThreadPool` do not keep an interrupted process from ending.
     """
 
     def __init__(self, pool: ThreadPool, workers: int) -> None:
@@ -175,14 +169,7 @@ class ThreadQueue(TurnQueue):
 class DaskQueue(TurnQueue):
     """The same queue, computed by the workers of a Dask client.
 
-    Parameters
-    ----------
-    client
-        The client.
-    without_workers
-        Called while there have been no workers for `WORKER_SECONDS`; raises if none will come.
-    device
-        What its workers compute on.
+    ``without_workers`` is called while there have been none for `WORKER_SECONDS`; it raises if none will come.
     """
 
     def __init__(self, client: Any, without_workers: Callable[[], None] | None = None, device: str = "cpu") -> None:
@@ -276,26 +263,10 @@ def open_queue(
     network: Network = CLOSED,
     claim: Callable[[], None] = lambda: None,
 ) -> Iterator[Queue]:
-    """Open a queue on an executor and close its workers at the end.
+    """Open a queue on an executor, a name, an address or jobs to submit, and close its workers at the end.
 
-    Parameters
-    ----------
-    executor
-        ``serial``; ``threads`` or ``processes`` on this machine; ``cuda``, one process for each of its GPUs; the
-        address of a running Dask scheduler, such as ``tls://host:8786``; or jobs to submit, which are replaced if they
-        are lost.
-    workers
-        Number of threads or processes, at least 1; all cores, or GPUs, by default.
-    network
-        What of it may be open to others: by default nothing.
-    claim
-        Called once the executor can be used, before a job is submitted or a key is written: locks the folder.
-
-    Raises
-    ------
-    UserError
-        If the executor is unknown, the number of workers is not positive, there are not so many GPUs, the scheduler
-        does not answer, has no workers or no encryption, or jobs cannot be submitted.
+    ``claim``, which locks the folder, is called once the executor can be used, before a job is submitted or a key is
+    written. An executor that cannot be used raises UserError.
     """
     if workers is not None and (isinstance(workers, bool) or not isinstance(workers, int) or workers < 1):
         raise UserError(f"workers = {workers!r}: must be a whole number of at least 1; leave it out for all cores")

@@ -125,13 +125,7 @@ def digest_of(content: Any) -> str:
 
 
 def read_seal(path: Path) -> Seal:
-    """Return the seal at a path.
-
-    Raises
-    ------
-    UserError
-        If there is none, if the file is none, or if its digest is not that of what it holds.
-    """
+    """Return the seal at a path."""
     try:
         seal = Seal.model_validate_json(Folder(path.parent.parent, (FOLDER,)).read(path.name, MAX_SEAL_BYTES))
         whole = digest_of(seal.sealed) == seal.digest
@@ -146,13 +140,7 @@ def read_seal(path: Path) -> Seal:
 
 
 def require_unbroken(seal: Seal, design: Design, path: Path) -> None:
-    """Refuse a design, or code, that is no longer what was sealed.
-
-    Raises
-    ------
-    UserError
-        With the first entry that differs.
-    """
+    """Refuse a design, or code, that is no longer what was sealed, with the first entry that differs."""
     require_same(seal, seal.sealed | {"design": meaning(design), "code": judging_code(design)}, path)
 
 

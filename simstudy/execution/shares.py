@@ -40,13 +40,7 @@ class Share(NamedTuple):
         return share
 
     def of(self, design: Design) -> Design:
-        """Return the design with the cells of this share only.
-
-        Raises
-        ------
-        UserError
-            If the design cannot be split into so many shares.
-        """
+        """Return the design with the cells of this share only."""
         found = units(design)
         if self.total > len(found):
             raise UserError(f"share = {str(self)!r}: the design has work for {len(found)} shares only; ask for fewer")
@@ -90,13 +84,7 @@ def open_share(store: Store) -> None:
 
 
 def require_engine(share: Store) -> None:
-    """Refuse a share whose bits differ from those computed here: a run would compute all of it again.
-
-    Raises
-    ------
-    UserError
-        If the folder is a share, and of another engine.
-    """
+    """Refuse a share whose bits differ from those computed here: a run would compute all of it again."""
     record = share.read_json(RECORD)
     theirs = record.get("engine", engine())
     if theirs != engine():

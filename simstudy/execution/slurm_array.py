@@ -30,24 +30,7 @@ class ArrayScripts(NamedTuple):
 def array_scripts(
     design: Design, path: Path, store: Store, output: Path, jobs: Jobs, trust: Sequence[Path] = ()
 ) -> ArrayScripts:
-    """Return the scripts of an array with a task for each job, but no more than the design has work for.
-
-    Parameters
-    ----------
-    design, path
-        The design, and its file.
-    store, output
-        Where it is stored, and the folder of all studies.
-    jobs
-        What each task is asked for.
-    trust
-        Python files whose code may run in the tasks.
-
-    Raises
-    ------
-    UserError
-        If the batch system is not Slurm.
-    """
+    """Return the scripts of an array with a task for each job, but no more than the design has work for."""
     if jobs.system != "slurm":
         raise UserError(
             f"system = {jobs.system!r}: job arrays are written for slurm only; leave out --array, or start "
@@ -95,13 +78,7 @@ def _header(jobs: Jobs, name: str, log: str) -> list[str]:
 
 
 def submit_array(scripts: ArrayScripts, store: Store) -> tuple[str, str]:
-    """Submit both scripts, and return the numbers of the array and of the job that waits for it.
-
-    Raises
-    ------
-    UserError
-        If Slurm refuses them, the folder of the study cannot be written, or a run holds it.
-    """
+    """Submit both scripts, and return the numbers of the array and of the job that waits for it."""
     _sbatch(scripts.task, "--test-only")
     # The scripts stay beside the logs, whose folder must exist before the first job starts.
     with store.locked():

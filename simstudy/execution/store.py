@@ -97,14 +97,9 @@ class Adopted(NamedTuple):
 
 
 class Store:
-    """Folder of one study under one profile.
+    """Folder of one study under one profile, created when the first file is written; its path may be that of a link.
 
-    Parameters
-    ----------
-    folder
-        ``outputs/<study>/<profile>``; created when the first file is written.  A path may be that of a link.
-    known
-        Other folders of the study, whose batches count as stored here; they are only read.
+    Batches of the known stores count as stored here; these are only read.
     """
 
     def __init__(self, folder: Path | Folder, known: tuple[Store, ...] = ()) -> None:
@@ -122,13 +117,7 @@ class Store:
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
-        """Hold the folder against other writers, and remove what a killed one left half written.
-
-        Raises
-        ------
-        UserError
-            If another process holds it, or the folder cannot be written.
-        """
+        """Hold the folder against other writers, and remove what a killed one left half written."""
         with contextlib.ExitStack() as held:
             self.files.require_ours()
             try:
@@ -182,13 +171,7 @@ class Store:
         return [name for name in self.files.at("batches").names() if _IDENTITY.fullmatch(name)]
 
     def stored_batches(self, identity: str) -> frozenset[int]:
-        """Return the numbers of the batches on disk, whole or damaged.
-
-        Raises
-        ------
-        UserError
-            If an earlier version has stored them, in a file each.
-        """
+        """Return the numbers of the batches on disk, whole or damaged."""
         self._write()
         own = (segment.batches() for segment in segments(self._cell(identity)))
         return frozenset().union(*own, *(store.stored_batches(identity) for store in self.known))
@@ -199,14 +182,7 @@ class Store:
         return digest_of(map(self._cell, sorted(set(identities))))
 
     def adopt(self, source: Store) -> Adopted:
-        """Copy the whole batches of another folder that are missing or damaged here.
-
-        Raises
-        ------
-        UserError
-            If the other folder holds no batches, if both have one under the same name with different contents, or if
-            this folder cannot be written.
-        """
+        """Copy the whole batches of another folder that are missing or damaged here; other contents are refused."""
         cells = source.stored_cells()
         if not cells:
             raise UserError(f"{source.folder}: holds no batches; give folders such as outputs/STUDY/PROFILE")
@@ -242,13 +218,7 @@ class Store:
         return sum(int((segment.entries()["stored"] > moment).sum()) for segment in stored)
 
     def write_batch(self, identity: str, batch: int, moments: Moments, shape: Shape) -> None:
-        """Store one batch, whole or not at all, and durably within a second of work or at the next `flush`.
-
-        Raises
-        ------
-        UserError
-            If this batch, or one that waited, cannot be written.
-        """
+        """Store one batch, whole or not at all, and durably within a second of work or at the next `flush`."""
         self._waiting[Segment(self._cell(identity), segment_of(batch))][batch] = pack(batch, moments, shape)
         now = time.monotonic()
         if now - self._flushed >= FLUSH_SECONDS:
@@ -294,13 +264,7 @@ class Store:
         return found
 
     def state_cell(self, identity: str, statement: Statement) -> None:
-        """Write down what a cell is, unless that stands there already.
-
-        Raises
-        ------
-        UserError
-            If the folder cannot be written.
-        """
+        """Write down what a cell is, unless that stands there already."""
         content = statement.model_dump_json().encode() + b"\n"
         with contextlib.suppress(Missing):
             if self._cell(identity).read(_STATEMENT, MAX_STATEMENT_BYTES) == content:

@@ -14,17 +14,7 @@ Result = TypeVar("Result")
 
 
 class Usage(NamedTuple):
-    """What one task took, where it ran.
-
-    Attributes
-    ----------
-    process
-        Host and number of the process.
-    cpu_seconds
-        Processor time of the thread that ran the task.
-    peak_MiB
-        Most memory that the process has held so far.
-    """
+    """What one task took, where it ran: host and process, seconds of its thread, most memory of the process so far."""
 
     process: str
     cpu_seconds: float

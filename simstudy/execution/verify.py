@@ -30,16 +30,8 @@ from simstudy.text import printable
 class Verification(NamedTuple):
     """What a sample of the batches of a folder shows.
 
-    Attributes
-    ----------
-    compared
-        Batches computed again, damaged ones included.
-    stored
-        Batches that could have been.
-    different, damaged
-        Where batches of the sample with other numbers lie, and without any; a run computes the latter again.
-    foreign
-        Cells that cannot be computed again here: engine that computed them, or "unknown", and their number.
+    Damaged batches, which a run computes again, count as compared. Foreign are cells that cannot be computed again
+    here: the engine that computed them, or "unknown", and their number.
     """
 
     compared: int
@@ -76,25 +68,8 @@ def verify(
 ) -> Verification:
     """Compute a random share of the stored batches of each cell again, one at least, and compare.
 
-    Parameters
-    ----------
-    folder
-        Of a study, or of a share of one.
-    share
-        Share of the batches of each cell, in (0, 1].
-    seed
-        Of the choice; at random by default, as whoever forges batches must not know it before.
-    executor
-        As for `simstudy.run`, but on CPUs.
-    track
-        Passes on the batches as they are computed, of which it is told the number, and shows how far they are.
-    trust
-        Python files whose code may run, if it is that of stored cells.
-
-    Raises
-    ------
-    UserError
-        If the share is none, the folder holds no batch that can be computed again here, or the executor cannot be used.
+    The seed of the choice is random by default, as whoever forges batches must not know it before. ``track`` passes on
+    the batches, of which it is told the number. Files in ``trust`` may run, if theirs is the code of stored cells.
     """
     if not 0 < share <= 1:
         raise UserError(f"share = {share}: must be above 0 and at most 1, such as 0.1")

@@ -60,15 +60,7 @@ class ClaimsFile(Record):
 
 
 class Stated(NamedTuple):
-    """Claims as they were stated.
-
-    Attributes
-    ----------
-    place
-        What messages call them: the path of their file, or "claims".
-    columns, claims
-        What they state.
-    """
+    """Claims as they were stated, and what messages call them: the path of their file, or "claims"."""
 
     place: str
     columns: Columns
@@ -76,13 +68,7 @@ class Stated(NamedTuple):
 
 
 def read_claims(claims: Any) -> Stated:
-    """Read claims, be they the path of a file, its text, tables by name, or a `simstudy.Study` that states claims.
-
-    Raises
-    ------
-    DesignError
-        With every mistake found.
-    """
+    """Read claims, be they the path of a file, its text, tables by name, or a `simstudy.Study` that states claims."""
     place, tables, problems = _tables(claims)
     try:
         document = ClaimsFile.model_validate(tables)
@@ -111,13 +97,7 @@ def _tables(claims: Any) -> tuple[str, dict[str, Any], list[Problem]]:
 
 
 def require_answerable(stated: Stated, conditions: list[Coordinates], factors: tuple[str, ...]) -> None:
-    """Refuse claims that name what the conditions do not have.
-
-    Raises
-    ------
-    DesignError
-        With every mistake found.
-    """
+    """Refuse claims that name what the conditions do not have."""
     cells: Any = [SimpleNamespace(coordinates=each) for each in conditions]
     grid = PlannedGrid(GRID, factors, cells, complete=True, exact=False, selectable=tuple(conditions[0]))
     entries = {f"claims.{name}": claim for name, claim in stated.claims.items()}

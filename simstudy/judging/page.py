@@ -24,21 +24,7 @@ MAX_BYTES = 1 << 32
 def write_page(found: Verdicts, path: Path, sources: tuple[Path, ...], seal: Seal | None = None) -> Path:
     """Write the page of verdicts, which needs nothing but itself, and return its path.
 
-    Parameters
-    ----------
-    found
-        The verdicts.
-    path
-        Of the page.
-    sources
-        Files of numbers and claims, of which the page names the digests.
-    seal
-        Of the claims, if they were confirmed.
-
-    Raises
-    ------
-    UserError
-        If it cannot be written.
+    It names the digests of the files of numbers and claims, and of the seal if the claims were confirmed.
     """
     lines, further = found.lines, found.dataset.further_units.values.tolist()
     wanted = [(line.claim, further_text(units)) for line, units in zip(lines, further, strict=True) if units]

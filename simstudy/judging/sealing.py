@@ -29,13 +29,7 @@ def meaning(stated: Stated) -> dict[str, Any]:
 
 
 def write_seal(path: Path) -> tuple[Path, Seal, bool]:
-    """Write the seal of a file of claims; one that still holds stays.
-
-    Returns
-    -------
-    tuple
-        Its path, the seal, and whether it is new.
-    """
+    """Write the seal of a file of claims; return path, seal, and whether it is new: one that holds stays."""
     place, sealed = seal_path(path), meaning(read_claims(path))
     if place.exists():
         seal = read_seal(place)
@@ -50,13 +44,7 @@ def write_seal(path: Path) -> tuple[Path, Seal, bool]:
 
 
 def require_sealed(path: Path, stated: Stated) -> Seal:
-    """Return the seal of a file of claims, which must hold.
-
-    Raises
-    ------
-    UserError
-        If there is none, or with the first entry that has changed since.
-    """
+    """Return the seal of a file of claims, which must hold."""
     place = seal_path(path)
     seal = read_seal(place)
     require_same(seal, meaning(stated), place)

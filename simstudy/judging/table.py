@@ -63,20 +63,7 @@ class Numbers(NamedTuple):
 
 
 def numbers_of(numbers: Any, columns: Columns) -> Numbers:
-    """Return the estimates that a table gives.
-
-    Parameters
-    ----------
-    numbers
-        As for `simstudy.judge`.
-    columns
-        Which columns are what.
-
-    Raises
-    ------
-    UserError
-        If it is no such table, with the first place at fault.
-    """
+    """Return the estimates that a table gives."""
     if isinstance(numbers, Estimates):
         factors = columns.factors or tuple(numbers.conditions[0])
         return Numbers(numbers, factors, int(np.max(numbers.n_blocks)))

@@ -24,27 +24,8 @@ from simstudy.report.page import describe, render_studies, require_same_design
 def gather(designs: Iterable[Path], profile: str, output: Path) -> Path:
     """Write ``report-<profile>.html``: every study that has been run, answered and shown by its first figure.
 
-    With a table of all verdicts, and links to the pages of the studies, which have all the rest.  A study of which only
-    confirmations are there is shown by the last of them.
-
-    Parameters
-    ----------
-    designs
-        Design files, in the order of the page; those without results in this profile are left out.
-    profile
-        Profile of the runs.
-    output
-        Folder of all studies.
-
-    Returns
-    -------
-    pathlib.Path
-        Of the page.
-
-    Raises
-    ------
-    UserError
-        If no study has results, or some come from another text of their design.
+    With a table of all verdicts, and links to the pages of the studies, which have all the rest. A study of which only
+    confirmations are there is shown by the last of them. Designs without results in this profile are left out.
     """
     studies, judged, shipped = [], [], []
     for path in designs:

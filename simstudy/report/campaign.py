@@ -25,15 +25,10 @@ class Campaign(NamedTuple):
 def campaign(studies: list[tuple[xr.Dataset, Design]]) -> Campaign:
     """Judge the claims of several studies such that any of all verdicts is wrong with probability LEVEL at most.
 
-    Each study is judged at LEVEL over the number of studies (Bonferroni).  So the claims of one study do not weigh on
-    those of another, and a study's level depends on how many there are, not on how many claims the others make.  Holm's
+    Each study is judged at LEVEL over the number of studies (Bonferroni). So the claims of one study do not weigh on
+    those of another, and a study's level depends on how many there are, not on how many claims the others make. Holm's
     method gains nothing that is sure here: of every claim either "it holds" or "it fails" is true, so that no decision
     makes the number of true hypotheses smaller.
-
-    Parameters
-    ----------
-    studies
-        Results and design of each.
     """
     claiming = [(results, design) for results, design in studies if design.claims]
     verdicts = {design.study.name: _verdicts(results, design, len(claiming)) for results, design in claiming}

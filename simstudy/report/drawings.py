@@ -22,15 +22,7 @@ _FORMATS = "png", "svg"
 
 
 class Shown(NamedTuple):
-    """What the figures of a study show.
-
-    Attributes
-    ----------
-    results, design
-        Labelled results with the cells and figures of the design.
-    lines
-        Its verdicts.
-    """
+    """What the figures of a study show: labelled results, the design that gave them, and its verdicts."""
 
     results: xr.Dataset
     design: Design

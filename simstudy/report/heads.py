@@ -35,27 +35,7 @@ _BAND = 2.0
 
 
 def write_heads_page(found: xr.Dataset, store: Store, title: str) -> Path:
-    """Write ``heads.nc`` and ``heads.html``, a page that needs nothing but itself.
-
-    Parameters
-    ----------
-    found
-        What `inspect_heads` returned.
-    store
-        Folder that takes both.
-    title
-        Of the page; the name of the model, say.
-
-    Returns
-    -------
-    pathlib.Path
-        Of the page.
-
-    Raises
-    ------
-    UserError
-        If the folder cannot be written.
-    """
+    """Write ``heads.nc`` and ``heads.html``, a page that needs nothing but itself, and return the path of the page."""
     store.write_dataset("heads.nc", found)
     with own_style():
         picture = image(agreement_figure({title: found}), "png")

@@ -70,27 +70,8 @@ MAX_COMPARED = 200
 def write_report(results: xr.Dataset, design: Design, store: Store) -> Path:
     """Write ``report.html``, ``figures/``, ``verdicts.csv``, ``comparisons.csv`` and ``cells.csv`` of a study.
 
-    The page needs nothing but itself: figures are inside it, and it loads nothing.  The same results and design give
-    the same bytes, and if these stand there already, nothing is drawn.
-
-    Parameters
-    ----------
-    results
-        Labelled results of the design, with verdicts if it makes claims.
-    design
-        The design that gave them.
-    store
-        Folder of the study.
-
-    Returns
-    -------
-    pathlib.Path
-        Of ``report.html``.
-
-    Raises
-    ------
-    UserError
-        If the results come from another text of the design, or if the folder cannot be written.
+    The page needs nothing but itself: figures are inside it, and it loads nothing. The same results and design give the
+    same bytes, and if these stand there already, nothing is drawn. Results of another text of the design are refused.
     """
     require_same_design(results, design, store)
     confirmed = confirmed_of(design, store)

@@ -40,18 +40,8 @@ def assemble(
 ) -> tuple[xr.Dataset, xr.Dataset]:  # fmt: skip
     """Return all measures of all cells, empirical and theoretical, and their details, as laid out in the registry.
 
-    Parameters
-    ----------
-    design
-        The design that was run.
-    accounts
-        One account for each cell of the design, in its order.
-    tell
-        Called before the theory of each cell is evaluated, with the number of cells before it.
-    device
-        Device that computed the batches.
-    told
-        What theories say of cells, as far as that was asked for before.
+    Accounts are in the order of cells. ``tell`` is called before the theory of each cell, with the number of cells
+    before it; ``told`` is what theories say of cells, as far as that was asked for before.
     """
     theories: list[dict[str, Theory]] = []
     predicted = predict([account.planned for account in accounts], told)

@@ -79,16 +79,9 @@ class Selected(NamedTuple):
 
 
 class OrderedPairs(NamedTuple):
-    """Pairs of cells that an index orders, in arrays (pair,).
+    """Pairs of cells, (pair,), that an index orders: the second has the larger index.
 
-    Attributes
-    ----------
-    first, second
-        Cells with the smaller and the larger index.
-    estimate, mcse
-        Of the measure of the second minus that of the first.
-    evidence
-        On each pair alone: for and against the order claimed.
+    The estimate is the measure of the second minus that of the first, the evidence that on each pair alone.
     """
 
     first: NDArray[np.intp]

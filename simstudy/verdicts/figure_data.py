@@ -29,19 +29,7 @@ Array = NDArray[np.float64]
 def stored_numbers(figure: BaseFigure, accounts: list[Account], factors: tuple[str, ...]) -> dict[str, Array]:
     """Return what a figure shows of draws from the joint distribution of the estimates: its variables, by name.
 
-    Parameters
-    ----------
-    figure
-        What the design declares.
-    accounts
-        Of the cells of its grid.
-    factors
-        Of its grid.
-
-    Returns
-    -------
-    dict of (cell, ...) arrays
-        NaN in cells that the figure does not select; empty for figures of estimates alone.
+    Arrays (cell, ...) are NaN in cells that the figure does not select; there are none for figures of estimates alone.
     """
     return {}
 

@@ -78,12 +78,7 @@ class Expansion(NamedTuple):
 def expand(statistic: Callable[[Array], Array], places: Array, covariance: Array) -> Expansion:
     """Return a smooth statistic of places (z,) with errors of a covariance (z, z) to second order, by differences.
 
-    Parameters
-    ----------
-    statistic
-        From (..., z) places to (...).
-    places, covariance
-        Estimates, and their Monte Carlo covariance.
+    The statistic maps (..., z) places to (...).
     """
     eye, both = np.eye(len(places)) * STEP, np.array([1.0, -1.0])
     gradient = np.einsum("s,sz->z", both, statistic(places + both[:, None, None] * eye)) / (2 * STEP)

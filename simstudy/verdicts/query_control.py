@@ -57,11 +57,8 @@ AT_ONCE = 1 << 13
 class QueryControl:
     """Takes theory off the measures of cells; what it has computed of a cell it keeps for the next look.
 
-    Parameters
-    ----------
-    planned
-        All cells of a design.  Where theory takes too long for one cell of a grid it is left off all of them: cells are
-        compared with one another, and what query points do to two cells alike cancels only if it is in both or neither.
+    Where theory takes too long for one cell of a grid it is left off all of them: cells are compared with one another,
+    and what query points do to two cells alike cancels only if it is in both or neither.
     """
 
     def __init__(self, planned: Iterable[PlannedCell] = ()) -> None:

@@ -21,21 +21,7 @@ from simstudy.verdicts.predictions import Told, predict
 def standing(
     claim: BaseClaim, found: Sequence[Comparison], of: Selected, accounts: Sequence[Account], told: Told
 ) -> str:
-    """Return the statistic of the comparison with the least margin that theory expects; empty if it does not tell.
-
-    Parameters
-    ----------
-    claim
-        What is claimed.
-    found
-        Its comparisons.
-    of
-        What it speaks of, in the cells of its grid.
-    accounts
-        These cells.
-    told
-        What theories say of cells.
-    """
+    """Return the statistic of the comparison with the least margin that theory expects; empty if it does not tell."""
     if len(found) < 2:
         return found[0].statistic if found else ""
     expected = dataclasses.replace(of.estimates, values=_expected(claim.measure, accounts, told))

@@ -93,13 +93,7 @@ class Cell(Record):
 
     @property
     def rows(self) -> Rows:
-        """The user's data that keys are drawn from: of the batch, where rows held out are a population.
-
-        Raises
-        ------
-        ValueError
-            If they have not been read: the cell comes from no loaded design.
-        """
+        """The user's data that keys are drawn from: of the batch, where rows held out are a population."""
         if self.file_rows is None:
             raise ValueError("the rows of the data have not been read; load the design they belong to")
         if "held_out" in self.population:

@@ -25,16 +25,9 @@ ENTRY_POINT = "entry_point:"
 
 @dataclass(frozen=True)
 class Code:
-    """The text of a Python file, by which two of them are equal.
+    """The text of a Python file, by which two of them are equal, and where it was found.
 
-    Attributes
-    ----------
-    text : str
-        What the file holds.
-    place : str
-        Where it was found, for messages.
-    trusted : bool
-        Whether the user said that it may run.  Never stored: what is read from a folder has yet to be trusted.
+    Whether the user trusts it to run is never stored: what is read from a folder has yet to be trusted.
     """
 
     text: str
@@ -48,23 +41,11 @@ class Code:
 
     @property
     def functions(self) -> dict[str, tuple[str, ...]]:
-        """Functions that the file defines and the names of what they take, told without running it.
-
-        Raises
-        ------
-        SyntaxError, ValueError
-            If it is not Python.
-        """
+        """Functions that the file defines and the names of what they take, told without running it."""
         return _functions(self.text)
 
     def function(self, name: str) -> Callable[..., Any]:
-        """Return a function that the file defines.
-
-        Raises
-        ------
-        UserError
-            If the user did not say that the code may run, or if it raises.
-        """
+        """Return a function that the file defines."""
         if not self.trusted:
             raise UserError(f"{self.place}: its code runs on your word only; read it, then add --trust {self.place}")
         return _namespace(self.text, self.place)[name]
@@ -96,13 +77,7 @@ def _namespace(text: str, place: str) -> dict[str, Any]:
 
 
 class Own(Choice):
-    """A function of the user's own Python file.
-
-    Attributes
-    ----------
-    takes
-        What the function may take, by name; nothing if it takes one array.
-    """
+    """A function of the user's own Python file; ``takes`` names what it may take, nothing if it takes one array."""
 
     takes: ClassVar[tuple[str, ...]] = ()
 
@@ -119,13 +94,7 @@ class Own(Choice):
         return self.model_copy(update={"path": ""})
 
     def call(self, shape: tuple[int, ...], *arrays: NDArray, **named: NDArray) -> NDArray[np.float64]:
-        """Return what the function makes of arrays, which it cannot change.
-
-        Raises
-        ------
-        UserError
-            If the code may not run, if it raises, or if it returns anything but numbers of this shape.
-        """
+        """Return what the function makes of arrays, which it cannot change; only numbers of this shape are accepted."""
         if self.code is None:
             raise ValueError(f"{self.path} has not been read; load the design it belongs to")
         function = self.code.function(self.name)
@@ -139,13 +108,7 @@ class Own(Choice):
         return found.astype(np.float64)
 
     def of(self, shape: tuple[int, ...], **arrays: NDArray) -> NDArray[np.float64]:
-        """Return what the function makes of those among named arrays that it takes.
-
-        Raises
-        ------
-        UserError
-            As `call`.
-        """
+        """Return what the function makes of those among named arrays that it takes."""
         wanted = () if self.code is None else self.code.functions[self.name]
         return self.call(shape, **{name: arrays[name] for name in wanted})
 

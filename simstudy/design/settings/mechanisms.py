@@ -158,17 +158,7 @@ Mask = Annotated[NoMask | CausalMask | BandedMask | FileMask, KINDS]
 
 
 def visible_keys(mask: Mask, n_queries: int, n_keys: int, contents: tuple[str, ...] | None) -> Visible | None:
-    """Return which of the keys each query sees, (query, key); None without a mask.
-
-    Parameters
-    ----------
-    mask
-        What a design states.
-    n_queries, n_keys
-        Q and n.
-    contents
-        A text of 0 and 1 for each query of a mask from a file.
-    """
+    """Return which of the keys each query sees, (query, key); None without a mask. Of a file it is told by 0 and 1."""
     match mask:
         case CausalMask():
             return _up_to(n_queries, n_keys, n_keys)

@@ -96,12 +96,7 @@ def _brief(value: Any) -> str:
 class Kinds:
     """Tells the alternatives of a setting apart by ``kind``; ``"name"`` is short for a table that states no more.
 
-    Attributes
-    ----------
-    kind, parameter
-        What a bare number or list is short for, if for anything: a parameter of an alternative.
-    form
-        Which of the two, as JSON calls it: "number" or "array".
+    A bare number or list, as JSON calls its form, may be short for a parameter of an alternative.
     """
 
     kind: str = ""

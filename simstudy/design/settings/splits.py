@@ -17,21 +17,9 @@ FOLDS = 5
 
 
 def split(raw: Rows, data: Data, seed: int, batch: int = 0) -> Rows:
-    """Return rows of which some are held out at random.
+    """Return rows of which some are held out at random; the split of batch 0 is the one of a study that keeps one.
 
-    Parameters
-    ----------
-    raw
-        All rows as they are in the file: features, responses, and nothing held out.
-    data
-        How many are held out, and what is made of the others.
-    seed, batch
-        What the order of the rows follows from: the split of batch 0 is the one of a study that keeps one.
-
-    Raises
-    ------
-    UserError
-        If too few are left to be fitted, or a fit leaves no residuals.
+    A UserError says that too few are left to be fitted, or that a fit leaves no residuals.
     """
     keys, regression = data.key_distribution, data.regression
     assert isinstance(keys, FileKeys)  # no others have rows

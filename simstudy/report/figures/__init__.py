@@ -44,17 +44,7 @@ for _function in (curve_figure, diversity_figure, law_figure, nested_loop_figure
 
 
 def draw(figure: BaseFigure, name: str, results: xr.Dataset) -> Drawing:
-    """Draw one figure of a design.
-
-    Parameters
-    ----------
-    figure
-        What the design declares.
-    name
-        Name of the figure in the design; it becomes the label of the drawing.
-    results
-        Labelled results of the study that declares the figure.
-    """
+    """Draw one figure of a design; its name there becomes the label of the drawing."""
     cells = chosen(figure, results)
     with own_style():
         drawing = _drawn(figure, cells.sel(figure=name) if figure.stored else cells)

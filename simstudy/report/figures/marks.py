@@ -75,14 +75,7 @@ def panelled(
 ) -> tuple[Drawing, np.ndarray, Panels]:
     """Return a drawing, its grid of axes, and the axes and cells of each level of the panel, titled by it.
 
-    Parameters
-    ----------
-    figure
-        What the design declares.
-    cells
-        All that it selects.
-    height, height_of_one
-        Of a row of panels, and of the only panel, in inches.
+    Heights are those of a row of panels, and of the only panel, in inches.
     """
     panels = list(split(cells, figure.panel))
     drawing, grid = canvas(len(panels), height_of_one if len(panels) == 1 else height)

@@ -39,15 +39,7 @@ def own_style() -> Iterator[None]:
 
 
 def canvas(n_panels: int, row_height: float) -> tuple[Figure, np.ndarray]:
-    """Return a drawing with panels in as few rows as MAX_COLUMNS allows, filled as evenly as can be.
-
-    Parameters
-    ----------
-    n_panels
-        Number of panels; places left over at the end are blank.
-    row_height
-        In inches.
-    """
+    """Return a drawing with panels in as few rows, of a height in inches, as MAX_COLUMNS allows, filled evenly."""
     rows, columns = _rows_and_columns(n_panels)
     drawing = Figure(figsize=(_WIDTHS[columns], rows * row_height + 0.9), layout="constrained")
     FigureCanvasAgg(drawing)
@@ -63,15 +55,7 @@ def _rows_and_columns(n_panels: int) -> tuple[int, int]:
 
 
 def canvas_over_strips(n_panels: int, row_height: float, strip_height: float) -> tuple[Figure, np.ndarray, np.ndarray]:
-    """Return a drawing as `canvas` does, and below each panel a strip with the same x axis: (row, column) of both.
-
-    Parameters
-    ----------
-    n_panels
-        Number of panels.
-    row_height, strip_height
-        Of a row of panels and of strips, in inches.
-    """
+    """Return a drawing as `canvas` does, and below each panel a strip with the same x axis: (row, column) of both."""
     rows, columns = _rows_and_columns(n_panels)
     drawing = Figure(figsize=(_WIDTHS[columns], rows * (row_height + strip_height) + 0.9), layout="constrained")
     FigureCanvasAgg(drawing)
@@ -86,20 +70,7 @@ def canvas_over_strips(n_panels: int, row_height: float, strip_height: float) ->
 
 
 def stacked(n_panels: int, *heights: float) -> tuple[Figure, np.ndarray]:
-    """Return a wide drawing with panels one below the other, each over strips with the same x axis.
-
-    Parameters
-    ----------
-    n_panels
-        Number of panels.
-    heights
-        Of a panel and of each of its strips, in inches.
-
-    Returns
-    -------
-    tuple
-        The drawing, and its axes: (panel, len(heights)).
-    """
+    """Return a wide drawing with panels one below the other, over strips with the same x axis: (panel, heights)."""
     drawing = Figure(figsize=(_WIDTHS[MAX_COLUMNS], n_panels * sum(heights) + 0.9), layout="constrained")
     FigureCanvasAgg(drawing)
     ratios = list(heights) * n_panels
