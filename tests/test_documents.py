@@ -27,6 +27,7 @@ from simstudy.commands import app
 from simstudy.design.load import load_design, profiles_of
 from simstudy.design.schema import alternatives_of, json_schema
 from simstudy.execution.register import note, read_register, write_register
+from simstudy.report import sentences
 from simstudy.report.formulas import EQUATIONS
 from simstudy.transformers import interventions
 from simstudy.transformers.heads import ARRAYS
@@ -79,11 +80,11 @@ def study(tmp_path_factory) -> Path:
 
 def test_abstracts__nothing_is_left_out_in_silence():
     """Each sentence has an answer, and claims if it is tested; every claim of such an origin stands beside one."""
-    sentences = [sentence for paper in findings.sources() for sentence in paper["sentences"]]
-    shown = {name for sentence in sentences for name in findings.claims_of(sentence)}
-    assert all(sentence["answer"] in findings.ANSWERS and sentence["because"] for sentence in sentences)
-    assert all(bool(findings.claims_of(sentence)) == ("test" in sentence) for sentence in sentences)
-    every = findings.origins()
+    every = {name: claim["origin"] for name, claim in findings._claims().items()}
+    told = [sentence for paper in sentences.papers() for sentence in paper["sentences"]]
+    shown = {name for sentence in told for name in sentences.claims_of(sentence, every)}
+    assert all(sentence["answer"] in findings.ANSWERS and sentence["because"] for sentence in told)
+    assert all(bool(sentences.claims_of(sentence, every)) == ("test" in sentence) for sentence in told)
     assert shown <= every.keys()
     assert {name for name, origin in every.items() if origin.startswith(("abstract", "related"))} <= shown
 
@@ -91,10 +92,11 @@ def test_abstracts__nothing_is_left_out_in_silence():
 def test_card__draws_and_tells_every_judged_claim_of_its_sentence():
     """A bar in a statement, |x|, cut a row of a Markdown table, and lost two claims."""
     cards = "\n".join(findings.cards())
-    judged = set(verdicts.read().study + "/" + verdicts.read().claim)
-    names = {name for paper in findings.sources() for each in paper["sentences"] for name in findings.claims_of(each)}
-    assert all(f"{name}, " in cards for name in names & judged)
-    assert cards.count('class="card"') == sum(len(paper["sentences"]) for paper in findings.sources())
+    every = {name: line.origin for name, line in findings._lines().items()}
+    told = [sentence for paper in sentences.papers() for sentence in paper["sentences"]]
+    names = {name for sentence in told for name in sentences.claims_of(sentence, every)}
+    assert all(f"{name}, " in cards for name in names & every.keys())
+    assert cards.count('class="card"') == len(told)
     assert "For the target |x|²/4" in cards
 
 

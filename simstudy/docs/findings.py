@@ -15,8 +15,10 @@ import pandas as pd
 import verdicts
 
 from simstudy.design.load import load_design
+from simstudy.report import sentences
 from simstudy.report.formulas import EQUATIONS
 from simstudy.report.pictures import Found, Picture, picture
+from simstudy.report.sentences import Line
 
 ROOT = verdicts.ROOT
 FOLDER = Path(__file__).parent
@@ -24,62 +26,48 @@ ANSWERS = ("holds", "holds if", "fails", "open", "not testable here")
 CHECKS = ("consequence", "foil", "negative control", "identity")
 """Origins of claims that check the instrument rather than a published sentence."""
 _NUMBER = r"[-+]?[\d.]+(?:e[-+]?\d+)?"
-_PAGES = jinja2.Environment(loader=jinja2.FileSystemLoader(FOLDER), autoescape=True, trim_blocks=True)
+_PAGES = jinja2.Environment(loader=jinja2.PackageLoader("simstudy.report"), autoescape=True, trim_blocks=True)
+_PAGES.globals["bibliography"] = "bibliography.html"
 
 
 def cards() -> Iterator[str]:
     """Yield a card for each sentence of each abstract, as HTML between headings of the papers."""
-    template = _PAGES.get_template("card.html")
-    for paper in sources():
-        yield from (f"## {paper['title']}", "")
-        for number, sentence in enumerate(paper["sentences"], start=1):
-            card = template.render(paper=paper, number=number, sentence=sentence, **_evidence(claims_of(sentence)))
-            yield from (re.sub(r"\n\s*\n", "\n", card), "")
+    for title, told in sentences.cards(_PAGES.get_template("card.html"), _lines()):
+        yield from (f"## {title}", "")
+        for card in told:
+            yield from (card, "")
 
 
 def answers() -> Iterator[str]:
     """Yield how many sentences have which answer: of the main paper, and of the related ones."""
-    main, *related = ([each["answer"] for each in paper["sentences"]] for paper in sources())
+    main, *related = ([each["answer"] for each in paper["sentences"]] for paper in sentences.papers())
     yield from ("| answer | main paper | related papers |", "|---|---|---|")
     others = [answer for paper in related for answer in paper]
     yield from (f"| {answer} | {main.count(answer)} | {others.count(answer)} |" for answer in ANSWERS)
     yield f"| sentences | {len(main)} | {len(others)} |"
 
 
-def _evidence(names: list[str]) -> dict[str, Any]:
-    """What the runs say of some claims, STUDY/CLAIM: lines with pictures, and the three marks."""
+@functools.cache
+def _lines() -> dict[str, Line]:
+    """What was found of every claim that was judged, by STUDY/CLAIM."""
     found = verdicts.read()
-    lines = [line for name in names if (line := _line(name, found)) is not None]
-    studies = list(dict.fromkeys(name.partition("/")[0] for name in names))
-    confirmed = [line for line in lines if line["runs"]]
-    printed = [line for line in lines if line["printed"]]
-    return {
-        "lines": lines,
-        "studies": studies,
-        "printed": f"{sum(line['verdict'] == 'supported' for line in printed)} of {len(printed)}" if printed else "",
-        "robust": f"{sum(line['verdict'] == 'supported' for line in lines)} of {len(lines)}",
-        "confirmed": f"{sum(line['agreed'] for line in confirmed)} of {len(lines)}",
-        "beacon": max((line["runs"][-1].partition(",")[0] for line in confirmed), default=""),
-        "command": f"make study STUDY={studies[0]}" if len(studies) == 1 else
-                   f"for s in {' '.join(studies)}; do make study STUDY=$s; done",
-    }  # fmt: skip
+    return {name: line for name in _claims() if (line := _line(name, found)) is not None}
 
 
-def _line(name: str, found: pd.DataFrame) -> dict[str, Any] | None:
+def _line(name: str, found: pd.DataFrame) -> Line | None:
     """One claim with its numbers; None if it was never judged."""
     study, _, claim = name.partition("/")
     rows = found[(found.study == study) & (found.claim == claim)]
     if rows.empty:
         return None
     row, stated = verdicts.row_of(study, claim, found), _claims()[name]
-    runs = [run for run in rows.run if run != verdicts.PILOT]
     verdict = verdicts.verdict_of(study, claim, found).partition(",")[0].partition(" (")[0]
-    return {
-        "name": name, "study": study, "statement": stated["statement"], "origin": stated.get("origin", "unstated"),
-        "verdict": verdict, "statistic": row.statistic, "estimate": row.estimate, "claimed": row.claimed, "runs": runs,
-        "agreed": rows[rows.run != verdicts.PILOT].verdict.nunique() == 1, "printed": stated["kind"] == "printed",
-        "picture": _picture(row),
-    }  # fmt: skip
+    confirmed = rows[rows.run != verdicts.PILOT]
+    return Line(
+        name, stated["statement"], stated.get("origin", "unstated"), verdict, row.estimate, row.claimed, _picture(row),
+        stated["kind"] == "printed", tuple(run.partition(",")[0] for run in confirmed.run),
+        confirmed.verdict.nunique() == 1,
+    )  # fmt: skip
 
 
 def _picture(row: Any) -> Picture | None:
@@ -105,29 +93,26 @@ def _interval(text: str) -> tuple[float, float] | None:
 
 def checks() -> Iterator[str]:
     """Yield the claims that check the instrument, counted by origin and verdict, and told study by study."""
-    found = verdicts.read()
-    lines = [line for name in _claims() if (line := _line(name, found)) and line["origin"] in CHECKS]
+    lines = [line for line in _lines().values() if line.origin in CHECKS]
     yield from ("| origin | claims | supported | contradicted | other |", "|---|---|---|---|---|")
     for origin in CHECKS:
-        counted = Counter(line["verdict"] for line in lines if line["origin"] == origin)
+        counted = Counter(line.verdict for line in lines if line.origin == origin)
         total, yes, no = counted.total(), counted["supported"], counted["contradicted"]
         yield f"| {origin} | {total} | {yes} | {no} | {total - yes - no} |"
     yield ""
     template = _PAGES.get_template("claims.html")
-    for study in dict.fromkeys(line["study"] for line in lines):
+    for study in dict.fromkeys(line.study for line in lines):
         yield from (f"## {study}", "")
-        yield from (template.render(lines=[line for line in lines if line["study"] == study]), "")
+        yield from (template.render(lines=[line for line in lines if line.study == study]), "")
 
 
 def others() -> Iterator[str]:
     """Yield the confirmed verdicts that are not those that were declared."""
     template, found = _PAGES.get_template("claims.html"), verdicts.read()
     last = found[found.run != verdicts.PILOT].drop_duplicates(["study", "claim"], keep="last")
-    lines = [
-        _line(f"{row.study}/{row.claim}", found) for row in last.itertuples() if f"{row.study}/{row.claim}" in _claims()
-    ]
     declared = {f"{row.study}/{row.claim}": row.declared for row in last.itertuples()}
-    other = [line for line in lines if line and line["verdict"] != declared[line["name"]]]
+    lines = [_lines()[name] for name in declared if name in _lines()]
+    other = [line for line in lines if line.verdict != declared[line.name]]
     yield from (f"Of {len(lines)} confirmed claims, {len(other)} were not as declared:", "")
     yield from (template.render(lines=other), "")
 
@@ -172,8 +157,7 @@ def _study(study: str) -> Iterator[str]:
 
 def claims_table(study: str) -> Iterator[str]:
     """Yield the claims of a study with their verdicts."""
-    found = verdicts.read()
-    lines = [line for name in _claims() if name.partition("/")[0] == study and (line := _line(name, found))]
+    lines = [line for line in _lines().values() if line.study == study]
     yield from (_PAGES.get_template("claims.html").render(lines=lines) if lines else "No verdicts are stored yet.", "")
 
 
@@ -183,22 +167,6 @@ def _formulas(claims: dict[str, Any]) -> Iterator[str]:
     if named:
         told = ", ".join(f"`{name}` {{eq}}`{EQUATIONS[name]}`" for name in named)
         yield from (f"Formulas that claims use: {told}.", "")
-
-
-def sources() -> list[dict[str, Any]]:
-    """Return the papers whose abstracts are put to the test: title, arxiv and sentences of each."""
-    return list(tomllib.loads((FOLDER / "abstracts.toml").read_text())["paper"])
-
-
-def claims_of(sentence: dict[str, Any]) -> list[str]:
-    """Return the claims, STUDY/CLAIM, that put a sentence to the test: those that it names, and all of an origin."""
-    named = sentence.get("claims", [])
-    return [*(name for name in named if "/" in name), *(name for name, origin in origins().items() if origin in named)]
-
-
-def origins() -> dict[str, str]:
-    """Return the origins of the claims of all designs, by STUDY/CLAIM."""
-    return {name: claim.get("origin", "unstated") for name, claim in _claims().items()}
 
 
 @functools.cache

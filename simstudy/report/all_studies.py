@@ -19,6 +19,7 @@ from simstudy.report.campaign import campaign
 from simstudy.report.confirmed import Run, confirmed_of, runs_of
 from simstudy.report.figures import draw, image
 from simstudy.report.page import describe, render_studies, require_same_design
+from simstudy.report.sentences import Line
 
 
 def gather(designs: Iterable[Path], profile: str, output: Path) -> Path:
@@ -27,7 +28,8 @@ def gather(designs: Iterable[Path], profile: str, output: Path) -> Path:
     With a table of all verdicts, and links to the pages of the studies, which have all the rest. A study of which only
     confirmations are there is shown by the last of them. Designs without results in this profile are left out.
     """
-    studies, judged, shipped = [], [], []
+    studies, judged = [], []
+    lines: dict[str, Line] = {}
     for path in designs:
         if profile not in profiles_of(path):
             continue
@@ -37,12 +39,10 @@ def gather(designs: Iterable[Path], profile: str, output: Path) -> Path:
         require_same_design(shown.results, shown.design, shown.store)
         studies.append(_described(shown, design, output))
         judged.append((shown.results, shown.design))
-        shipped.append(is_shipped(path))
+        lines |= _lines(design, studies[-1]) if is_shipped(path) else {}
     if not studies:
         raise UserError(f"{output}: no study has results in profile {profile!r}; run some: simstudy run DESIGN")
-    return Store(output).write_text(
-        f"report-{profile}.html", render_studies(studies, profile, campaign(judged), all(shipped))
-    )
+    return Store(output).write_text(f"report-{profile}.html", render_studies(studies, profile, campaign(judged), lines))
 
 
 def _shown(design: Design, output: Path) -> Run | None:
@@ -62,3 +62,16 @@ def _described(shown: Run, design: Design, output: Path) -> dict[str, Any]:
     return describe(shown.results, design, pictures, confirmed_of(design, store_of(design, output))) | {
         "own_page": link
     }
+
+
+def _lines(design: Design, study: dict[str, Any]) -> dict[str, Line]:
+    """What cards of published sentences tell of the claims of a study."""
+    return {
+        (name := f"{design.study.name}/{line.claim}"): Line(
+            name, line.statement, line.origin, line.verdict, line.estimate, line.claimed, line.picture,
+            design.claims[line.claim].kind == "printed",
+            tuple(f"{each.day}" for each in study["confirmed"] if line.claim in each.verdicts and not each.void),
+            line.confirmed == line.verdict,
+        )
+        for line in study["verdicts"]
+    }  # fmt: skip

@@ -8,7 +8,7 @@ from __future__ import annotations
 import base64
 import hashlib
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +45,7 @@ from simstudy.report.labels import (
     setting_name,
     with_error,
 )
+from simstudy.report.sentences import Line, cards
 from simstudy.report.standing import Standing
 from simstudy.report.tables import (
     cell_frame,
@@ -148,15 +149,15 @@ def render(
     )  # fmt: skip
 
 
-def render_studies(studies: list[dict[str, Any]], profile: str, campaign: Campaign, shipped: bool = False) -> str:
+def render_studies(studies: list[dict[str, Any]], profile: str, campaign: Campaign, shipped: Mapping[str, Line]) -> str:
     """Return one page for many studies, each as `describe` gives it, with a table of all verdicts.
 
-    Of ``shipped`` ones the page says which paper they test.
+    It begins with cards of the published sentences that ``shipped`` claims, by STUDY/CLAIM, put to the test.
     """
     lines = [line for study in studies for line in study["verdicts"]]
     return template("studies.html").render(
         studies=studies, profile=profile, n_claims=len(lines), headline=headline(lines), origins=count_origins(lines),
-        error_rate=LEVEL, campaign=campaign, shipped=shipped,
+        error_rate=LEVEL, campaign=campaign, papers=list(cards(template("card.html"), shipped)) if shipped else [],
     )  # fmt: skip
 
 

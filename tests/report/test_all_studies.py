@@ -20,6 +20,7 @@ from simstudy.design.shipped import designs_in, is_shipped, shipped_folder
 from simstudy.errors import UserError
 from simstudy.execution.confirmations import begin
 from simstudy.execution.seal import seal_of
+from simstudy.report import all_studies, sentences
 from simstudy.report.all_studies import gather
 
 
@@ -90,6 +91,35 @@ def test_page_of_own_studies__says_nothing_of_the_paper_and_of_no_origin_that_is
     assert "<title>All studies: claims and verdicts</title>" in text
     assert "2605.20271" not in text and "Nadaraya" not in text
     assert text.count("the design does not say") == 1 and text.count("unstated") == 1
+
+
+def test_page_of_shipped_studies__begins_with_cards_of_published_sentences(page, monkeypatch):
+    claim = next(iter(load_design(page[1][0]).claims))
+    sentence = {
+        "says": "The error falls.",
+        "answer": "open",
+        "because": "few keys",
+        "test": "it",
+        "claims": [f"first/{claim}"],
+    }
+    monkeypatch.setattr(all_studies, "is_shipped", lambda path: path.stem == "first")
+    monkeypatch.setattr(
+        sentences, "papers", lambda: [{"title": "A paper", "arxiv": "2605.20271", "sentences": [sentence]}]
+    )
+    before = page[0].read_text()
+    text = gather(page[1], "quick", page[0].parent).read_text()
+    page[0].write_text(before)
+    card = " ".join(text[text.index('<div class="card">') : text.index("All claims")].split())
+    for told in (
+        "The error falls.",
+        "few keys",
+        f"first/{claim}",
+        "make study STUDY=first",
+        "Robust: 0 of 1",
+        "Claims (1)",
+    ):
+        assert told in card, told
+    assert text.index("A paper: 1 sentences") < text.index('class="headline"')
 
 
 def test_designs_beside_one_another__are_found_and_other_files_are_not(tmp_path):
