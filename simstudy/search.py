@@ -31,17 +31,7 @@ MARGIN = 1e-3
 
 
 class Counterexample(NamedTuple):
-    """Two ensembles, the less diverse first.
-
-    Attributes
-    ----------
-    heads : (2, H, d, p) array
-        Orthonormal projections.
-    diversity : (2,) array
-        Their index.
-    mse : (2,) array
-        Their mean squared error at leading order.
-    """
+    """Two ensembles, the less diverse first: heads (2, H, d, p), their index (2,) and error at leading order (2,)."""
 
     heads: Array
     diversity: Array
@@ -56,24 +46,10 @@ class Counterexample(NamedTuple):
 def worst_pair(cell: Cell, index: str, gap: float, *, seed: int = 0, n_starts: int = 8) -> Counterexample:
     """Return the pair of ensembles that speaks most against the claim, of several local optima.
 
-    Parameters
-    ----------
-    cell : Cell
-        States the data, the numbers of heads and of their dimensions, the estimator and the queries; its own heads
-        do not matter.
-    index : str
-        A diversity index that follows from the heads alone.
-    gap : float
-        Least difference of the index between the two, positive.
-    seed : int
-        Of the random starts.
-    n_starts : int
-        Random starts; the same answer twice is a sign, not a proof, that no worse pair exists.
-
-    Raises
-    ------
-    UserError
-        If the index is unknown, if leading order does not apply to the cell, or if no pair with this gap is found.
+    The cell states the data, the numbers of heads and of their dimensions, the estimator and the queries; its own heads
+    do not matter. The index follows from the heads alone; the gap, positive, is its least difference. The same answer
+    of several starts is a sign, not a proof, that no worse pair exists. UserError if leading order does not apply, or
+    no pair with this gap is found.
     """
     if index not in GEOMETRIC_INDICES:
         raise UserError(f"index {index!r}: not an index of heads alone; use one of {', '.join(GEOMETRIC_INDICES)}")

@@ -15,21 +15,9 @@ BLOCK_BYTES = 1 << 20
 
 
 def moments(inputs: Inputs, bandwidth: float, logits: str, normaliser: Normaliser) -> tuple[Array, Array | None]:
-    """Return what the compiled kernels return, for any normaliser.
+    """Return what the compiled kernels return, for any normaliser: Σ_i w_hi Y_i, (r, q, h), and Σ_i w_hi w_gi Var_i.
 
-    Parameters
-    ----------
-    inputs
-        Keys, values, their variances or none, and queries.
-    bandwidth, logits, normaliser
-        Settings of the estimator.
-
-    Returns
-    -------
-    means : (r, q, h)
-        Σ_i w_hi Y_i.
-    gram : (r, q, h, g) or None
-        Σ_i w_hi w_gi Var_i, where there are variances.
+    The latter, (r, q, h, g), is None without variances.
     """
     n_replicates, n_heads, _, n_keys = inputs.keys.shape
     n_queries = inputs.queries.shape[-3]

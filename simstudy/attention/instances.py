@@ -29,13 +29,7 @@ class MeasuredInstance:
         self.instance, self.cell = instance, cell
 
     def evaluate(self, shared: SharedData) -> Members:
-        """Return the numbers of the replicates of the data, without estimates: at no query.
-
-        Raises
-        ------
-        ArithmeticError
-            If a number is not finite, so that its replicate is counted as failed.
-        """
+        """Return the numbers of the replicates of the data, without estimates: at no query."""
         numbers = measure(self.instance, self.cell, shared)
         for name, values in numbers.items():
             if not np.isfinite(values).all():

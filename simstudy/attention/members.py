@@ -87,21 +87,10 @@ def prepared(choice: Record, cell: Cell) -> Learner:
 
 
 def replicate_statistics(members: Members, target: Array, names: Sequence[str]) -> Array:
-    """Return diversity indices, and after them what is computed of each replicate by itself.
+    """Return diversity indices, and after them what is computed of each replicate by itself: (replicate, statistic).
 
-    Parameters
-    ----------
-    members
-        Estimates of a number of replicates.
-    target : (query,)
-        m(x_q).
-    names
-        Statistics, of `Cell.statistics`.
-
-    Returns
-    -------
-    (replicate, statistic) array, NaN where a statistic has no meaning: correlation over queries is that of estimates
-    with their noise, of two heads, at three queries or more.
+    NaN where a statistic has no meaning: correlation over queries is that of estimates with their noise, of two heads,
+    at three queries or more.
     """
     known = members.statistics | (_across_queries(members, target) if len(target) else {})
     n_indices = members.indices.shape[-1]

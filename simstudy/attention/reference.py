@@ -34,22 +34,10 @@ class MultiHeadAttention(NamedTuple):
 def attention(
     queries: Array, keys: Array, values: Array, temperature: float, visible: NDArray[np.bool_] | None = None
 ) -> Array:
-    """Scaled dot-product attention softmax(QKᵀ/τ)V of each head (Vaswani et al. 2017).
+    """Scaled dot-product attention softmax(QKᵀ/τ)V of each head (Vaswani et al. 2017): (r, q, h) or (r, q, h, j).
 
-    Parameters
-    ----------
-    queries : (r or 1, q, h, k)
-    keys : (r, h, k, i)
-    values : (r, i) or (r, i, j)
-        Numbers, or vectors that all heads share.
-    temperature
-        τ > 0; √k in a standard layer.
-    visible : (q, i), optional
-        Which keys each query may attend to; the logits of others are −∞.
-
-    Returns
-    -------
-    (r, q, h) or (r, q, h, j) array
+    Shapes: queries (r or 1, q, h, k), keys (r, h, k, i), values (r, i), or (r, i, j) for vectors that all heads share.
+    The temperature τ > 0 is √k in a standard layer. Logits of keys that are not visible, (q, i), are −∞.
     """
     logits = np.einsum("rqhk,rhki->rqhi", np.broadcast_to(queries, (len(keys), *queries.shape[1:])), keys) / temperature
     return np.einsum("rqhi,ri...->rqh...", _softmax(logits, visible), values)
@@ -94,20 +82,9 @@ def multi_head_attention(
     temperature: float,
     visible: NDArray[np.bool_] | None = None,
 ) -> Array:
-    """Concatenate the heads and project them, for each replicate.
+    """Concatenate the heads and project them, for each replicate, (r, q).
 
-    Parameters
-    ----------
-    points : (q, j)
-        Query tokens.
-    tokens : (r, i, j)
-        Key and value tokens.
-    temperature, visible
-        As of `attention`.
-
-    Returns
-    -------
-    (r, q) array
+    Query tokens are (q, j), key and value tokens (r, i, j); temperature and visible as of `attention`.
     """
     q = np.einsum("qj,hjk->qhk", points, weights.query)
     k = np.einsum("rij,hjk->rihk", tokens, weights.key)

@@ -13,18 +13,9 @@ from simstudy.kernels.tiled import RunningMoments
 
 
 def evaluate_in_tiles(cell: Cell, shared: SharedData, key: np.ndarray, queries: np.ndarray) -> Estimates:
-    """Return what `mechanism.evaluate` does, for a cell that `passes_in_tiles`.
+    """Return what `mechanism.evaluate` does, for a cell that `passes_in_tiles`; of its replicates no key is asked.
 
-    Parameters
-    ----------
-    cell
-        The cell.
-    shared
-        Its replicates, of which no key is asked.
-    key : (h, d, p) or (r, h, d, p)
-        Key projections.
-    queries : (q, h, p) or (r, q, h, p)
-        Projected query points.
+    Key projections are (h, d, p) or (r, h, d, p), projected query points (q, h, p) or (r, q, h, p).
     """
     integrated = cell.simulation.noise_treatment == "integrated"
     project = projector(key, key.dtype)

@@ -102,21 +102,10 @@ def _(low_rank: LowRankTransformation, inputs: Inputs) -> Inputs:
 
 
 def compressions(keys: np.ndarray, queries: np.ndarray, rank: int, method: str) -> tuple[np.ndarray, np.ndarray]:
-    """Matrices A, B such that K A Bᵀ Qᵀ approximates K Qᵀ at a rank R (arXiv 2512.05916).
+    """Matrices A, B (..., k, R) such that K A Bᵀ Qᵀ approximates K Qᵀ at a rank R ≤ k (arXiv 2512.05916).
 
-    Parameters
-    ----------
-    keys, queries : (..., key, k), (..., query, k)
-        K and Q.
-    rank
-        R ≤ k.
-    method
-        ``scores``: the best approximation of K Qᵀ (Eckart and Young 1936); ``keys``: A = B the leading right singular
-        vectors of K; ``stacked``: those of K above Q.
-
-    Returns
-    -------
-    A, B : (..., k, R)
+    Keys are (..., key, k), queries (..., query, k). ``scores``: the best approximation of K Qᵀ (Eckart and Young 1936);
+    ``keys``: A = B the leading right singular vectors of K; ``stacked``: those of K above Q.
     """
     if method != "scores":
         matrix = keys if method == "keys" else np.concatenate([keys, queries], axis=-2)

@@ -23,13 +23,9 @@ _NEAR_ONE = 1 - 1e-4
 
 
 def orthonormal_bases(projections: Array) -> Array:
-    """Return an orthonormal basis of the column space of each projection, by QR factorisation.
+    """Return orthonormal bases of the column spaces of projections (..., H, d, p) with d ≥ p, by QR factorisation.
 
-    Parameters
-    ----------
-    projections : (..., H, d, p)
-        Any real matrices with d ≥ p.  A rank-deficient one is completed to p directions, of which the last are
-        arbitrary: its angles then have no meaning.
+    A rank-deficient one is completed to p directions, of which the last are arbitrary: its angles then have no meaning.
     """
     return np.linalg.qr(np.asarray(projections, np.float64))[0]
 

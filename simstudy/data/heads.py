@@ -78,12 +78,7 @@ def _divided(cell: Cell, projections: np.ndarray) -> np.ndarray:
 
 
 def query_points(cell: Cell) -> np.ndarray:
-    """Query points x_q, fixed over the replicates of a batch and, for one seed, over the cells of a study.
-
-    Returns
-    -------
-    ndarray, shape (Q, d)
-    """
+    """Query points (Q, d), fixed over the replicates of a batch and, for one seed, over the cells of a study."""
     queries, d = cell.queries.queries, cell.data.n_features
     if isinstance(queries, GaussianQueries):
         geometry = cell.geometry if "queries" in cell.population else 0
@@ -120,12 +115,7 @@ def _normal_matrices(cell: Cell, role: Role, draws: tuple[int, int], n_rows: int
 
 
 def random_orthonormal(cell: Cell, role: Role, n_rows: int, n_columns: int) -> np.ndarray:
-    """Uniform draws of matrices with orthonormal columns, one for each head, the same in all replicates.
-
-    Returns
-    -------
-    ndarray, shape (H, n_rows, n_columns)
-    """
+    """Uniform draws (H, n_rows, n_columns) of matrices with orthonormal columns, the same in all replicates."""
     return _uniform(_normal_matrices(cell, role, (_draw_of_heads(cell), 1), n_rows, n_columns))[0]
 
 

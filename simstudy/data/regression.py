@@ -46,26 +46,7 @@ def at_queries(cell: Cell) -> np.ndarray:
 
 @singledispatch
 def evaluate(regression: Regression, x: np.ndarray) -> np.ndarray:
-    """Values m(x) of a regression function.
-
-    Parameters
-    ----------
-    regression : settings.Regression
-        Zero, Linear, Quadratic, Ridge, Additive, Interaction, Bumps, OwnFunction or Sum: one known at every point.
-    x : ndarray, shape (..., d, n)
-        Points, feature-major.
-
-    Returns
-    -------
-    ndarray, shape (..., n), of the type of ``x``
-
-    Raises
-    ------
-    TypeError
-        If ``regression`` is none of these records.
-    UserError
-        If a function of the user's own breaks its contract, or may not run.
-    """
+    """Values m(x), (..., n) of the type of x, of a regression function that is known at every point, x (..., d, n)."""
     raise TypeError(f"no regression function {regression!r}")
 
 

@@ -23,14 +23,8 @@ ComplexArray = NDArray[np.complex128]
 class Exponentials(NamedTuple):
     """x -> Re sum_t amplitude_t exp(offset_t + linear_t . x - precision |x|^2 / 2).
 
-    Attributes
-    ----------
-    amplitude : (T,) complex array
-    linear : (T, d) complex array
-    offset : (T,) array
-        Kept apart from the amplitude: exp(offset) of a narrow bump far from the origin underflows.
-    precision : float
-        Common to the terms, at least 0.
+    Amplitude (T,) and linear (T, d) are complex. The offset (T,) is kept apart from the amplitude: exp(offset) of a
+    narrow bump far from the origin underflows. The precision, at least 0, is common to the terms.
     """
 
     amplitude: ComplexArray
@@ -129,13 +123,7 @@ def _(record: settings.Sum, n_features: int) -> Function:
 
 
 def targets(cell: Cell, queries: Array) -> Array:
-    """Return m at the queries (Q, d) of a cell, which are rows held out if m is known at rows only.
-
-    Raises
-    ------
-    ValueError
-        If the regression function names more coordinates than the cell has features.
-    """
+    """Return m at the queries (Q, d) of a cell, which are rows held out if m is known at rows only."""
     if isinstance(cell.data.regression, settings.FileRegression | settings.FittedRegression):
         return cell.rows.targets[: len(queries)]
     return regression_function(cell.data.regression, cell.data.n_features)(queries)

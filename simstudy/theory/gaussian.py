@@ -11,18 +11,7 @@ from simstudy.theory.functions import Array, ComplexArray, Exponentials, Functio
 
 
 def expectation(function: Function, means: Array, covariance: Array) -> Array:
-    """E f(X) for X ~ N(mean, covariance).
-
-    Parameters
-    ----------
-    function : Function
-    means : (Q, d) array
-    covariance : (d, d) array
-
-    Returns
-    -------
-    (Q,) array
-    """
+    """E f(X), (Q,), for X ~ N(mean, covariance), with means (Q, d) and covariance (d, d)."""
     total = _polynomial_mean(function, means, covariance)
     for part in function.exponentials:
         if part.waves:

@@ -22,13 +22,8 @@ _COINCIDENT = 1e-12
 class TiltedKeys(NamedTuple):
     """E[K(X) f(X)] = exp(log_mass) E f(X~), X~ ~ N(means, covariances), for products K of head kernels.
 
-    Attributes
-    ----------
-    log_mass : (G, Q) array
-        log E K(X); a logarithm because K at a query far from the keys underflows.
-    means : (G, Q, d) array
-    covariances : (G, d, d) array
-        The same for every query.
+    ``log_mass`` (G, Q) is log E K(X), as K at a query far from the keys underflows. Means (G, Q, d) differ from query
+    to query, covariances (G, d, d) do not.
     """
 
     log_mass: Array
@@ -91,13 +86,7 @@ def head_kernels(cell: Cell, key_projections: Array, query_projections: Array, q
 
 
 def key_covariance(keys: Keys, n_features: int) -> Array:
-    """Covariance matrix (d, d) of Gaussian keys: identity, equicorrelated or autoregressive.
-
-    Raises
-    ------
-    TypeError
-        If the keys are not Gaussian: no tilted law below would hold.
-    """
+    """Covariance matrix (d, d) of Gaussian keys: identity, equicorrelated or autoregressive; ValueError for others."""
     if not isinstance(keys, GaussianKeys):
         raise TypeError(f"Gaussian keys are needed, and these are {keys.label}")
     if keys.structure == "identity":

@@ -96,17 +96,8 @@ def fitted_values(weights: Array, y: Array, tokens: Array, decay: float) -> tupl
 def loss_and_gradient(x: Array, y: Array, w: Array, bandwidth: float, tokens: Array, decay: float) -> Descent:
     """Leave-one-out mean squared error of the sum of heads with the values of least loss, and its gradient.
 
-    Parameters
-    ----------
-    x : (i, d)
-    y : (i,)
-    w : (h, d, p)
-    bandwidth
-        b > 0.
-    tokens : (k, j)
-        Of `tokens_of`.
-    decay
-        Penalty on the squared coefficients of the tokens; positive where there are tokens.
+    Shapes: x (i, d), y (i,), w (h, d, p), tokens (k, j) of `tokens_of`. The decay penalises squared coefficients of
+    tokens; it is positive where there are any.
     """
     z = x @ w
     weights = _leave_one_out_weights(z, bandwidth)

@@ -47,16 +47,9 @@ _EDITED = 2
 class _Group(NamedTuple):
     """The sequences of one replicate.
 
-    Attributes
-    ----------
-    found : Dataset
-        What `inspect_heads` makes of the sequences that theory is fitted on, and of those that it is judged on.
-    norms : (L, H) array
-        Mean square of what each head adds to the residual stream, on those sequences.
-    edited : list
-        Tokens of further sequences, to see the damage of edits.
-    address : tuple
-        Model, number of judged sequences and words of the random numbers: what the group follows from.
+    ``found`` is what `inspect_heads` makes of them; ``norms`` (L, H) the mean square of what each head adds to the
+    residual stream on those that theory is judged on; ``edited`` are tokens of further sequences, to see the damage of
+    edits. ``address`` is what the group follows from: model, number of judged sequences, words of the random numbers.
     """
 
     encoder: Encoder

@@ -31,17 +31,8 @@ _TABLES = 7
 
 
 class EqualKeysLaw:
-    """One key with its response, as seen by heads of any kind: N equally likely keys.
-
-    Parameters
-    ----------
-    heads : Heads
-    keys : (N, d) array
-    means, variances : (N,) arrays
-        Of Y given each of the keys.
-    n_keys : int
-    coarsening : float
-        Factor on the step in log t.
+    """One key with its response, as seen by heads of any kind: N equally likely keys (N, d), moments of Y (N,) given
+    each.
     """
 
     def __init__(

@@ -31,12 +31,8 @@ _SMALLEST_PHI = 1e-16
 class Factors(NamedTuple):
     """Functions of z = tK of one head: rows are values of log t, columns are coefficients on N basis functions.
 
-    Attributes
-    ----------
-    lost, first, second : (U, N) arrays, real or complex
-        1 - e^{-z}, z e^{-z} and z^2 e^{-z}.
-    steps : (U,) array
-        Weights of the quadrature rule in log t.
+    ``lost``, ``first`` and ``second``, (U, N), are 1 - e^{-z}, z e^{-z} and z^2 e^{-z}; ``steps``, (U,), are the
+    weights of the quadrature rule in log t.
     """
 
     lost: NDArray
@@ -86,15 +82,7 @@ def head_covariance(
 ) -> float:
     """E (f_h - centre_h)(f_g - centre_g); 1 if Y = 1 and the centres are 0.
 
-    Parameters
-    ----------
-    heads : pair of Factors
-    alone : pair of Moments
-        Law of one key as each head sees it, shapes (N,).
-    together : Moments
-        Law of one key as both heads see it.
-    n_keys : int
-    centres : pair of float
+    The law of one key is given as each head sees it alone, and as both see it, shapes (N,).
     """
     h, g = heads
     # e^{-z_h - z_g} = 1 - lost_h - lost_g + lost_h lost_g: only functions that vanish where kernels do are integrated,

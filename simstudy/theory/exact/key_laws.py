@@ -21,21 +21,11 @@ def n_uniforms(keys: Keys, n_features: int) -> int:
 
 
 def keys_at(keys: Keys, uniforms: Array, directions: Array) -> Array:
-    """Keys (N, d) at points of the unit cube.
+    """Keys (N, d) at points (N, n_uniforms(keys, d)) of the unit cube, each strictly between 0 and 1.
 
-    Parameters
-    ----------
-    keys : settings.Keys
-    uniforms : (N, n_uniforms(keys, d)) array
-        Strictly between 0 and 1.  The first decides what is common to all features, if anything is; the next ones how
-        far the key lies along the directions, one after another.
-    directions : (d, k) array
-        The linear functions of the key that matter most come first.
-
-    Raises
-    ------
-    TypeError
-        If the distribution is none of the schema.
+    The first uniform decides what is common to all features, if anything is; the next ones how far the key lies along
+    the directions (d, k), linear functions of the key of which those that matter most come first. ValueError for other
+    laws.
     """
     root = _root(keys, len(directions))
     # Rotations leave standard normal vectors what they are.

@@ -66,15 +66,8 @@ class _Evidence(NamedTuple):
 class MellinLaw:
     """One key N(0, covariance) with its response, as seen by distance heads of any dimension.
 
-    Parameters
-    ----------
-    kernels : HeadKernels
-        With distance logits.
-    regression, variance : Function
-        Mean and variance of Y given X; the variance a polynomial.
-    n_keys : int
-    coarsening : float
-        Factor on every step.
+    The regression function and the variance, a polynomial, are those of Y given X. A coarsening is a factor on every
+    step.
     """
 
     def __init__(

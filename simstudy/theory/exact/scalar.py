@@ -38,14 +38,8 @@ MAX_FINE = 200_000
 class ScalarLaw:
     """One key N(0, covariance) with its response, as seen by heads that depend on one linear function of it each.
 
-    Parameters
-    ----------
-    kernels : HeadKernels
-    regression, variance : Function
-        Mean and variance of Y given X.
-    n_keys : int
-    coarsening : float
-        Factor on every step of every grid.
+    The regression function and the variance are those of Y given X. A coarsening is a factor on every step of every
+    grid.
     """
 
     def __init__(
