@@ -273,7 +273,6 @@ def test_freeze_and_confirm__show_pilot_and_confirmed_side_by_side(here, capsys)
     assert simstudy("run", "design.toml") == 0
     assert "a pilot; not confirmed" in capsys.readouterr().out
     pilot = here.parent / "outputs" / "tiny" / "quick"
-    assert pd.read_csv(pilot / "verdicts.csv").confirmed.tolist() == ["not confirmed"] * 2
     assert "Not confirmed" in (pilot / "report.html").read_text()
 
     assert simstudy("freeze", "design.toml") == 0
@@ -290,7 +289,6 @@ def test_freeze_and_confirm__show_pilot_and_confirmed_side_by_side(here, capsys)
     assert capsys.readouterr() == ("", "")
     table = pd.read_csv(pilot / "verdicts.csv")
     assert table.confirmed.tolist() == ["supported"] * 2
-    assert table.origin.tolist() == ["unstated", "negative control"]
     assert [text.count("supported") for text in table.confirmations] == [2, 2]
     page = (pilot / "report.html").read_text()
     assert page.count(BEACON) == 2 and "Not confirmed" not in page
@@ -354,11 +352,8 @@ def test_seal_that_claims_what_a_terminal_obeys__is_one_line(here, capsys):
     ("beacon", "message"),
     [
         ("", "of 0 characters, must have 16 to 1000"),
-        ("   " * 10, "of 0 characters"),
-        ("short", "of 5 characters"),
         ("x" * 100_000, "of 100000 characters"),
         ("0123456789\x1b[2J0123456789", "U+001B is one"),
-        ("0123456789\n0123456789", "U+000A is one"),
         ("DIGEST", "stands in the seal, so it existed before"),
     ],
 )
@@ -370,16 +365,6 @@ def test_beacon_that_proves_nothing__is_refused(here, capsys, beacon, message):
     assert simstudy("confirm", "design.toml", "--beacon", beacon) == 2
     assert message in error_of(capsys)
     assert not (here.parent / "outputs").exists()
-
-
-def test_freeze__replaces_a_voided_seal_and_says_so(here, capsys):
-    simstudy("freeze", "design.toml")
-    first = read_seal(here.parent / "sealed" / "tiny.quick.json")
-    here.write_text(edited(PLAIN, "margin = 0.5", "margin = 0.6"))
-    capsys.readouterr()
-    assert simstudy("freeze", "design.toml") == 0
-    assert "replaced: the seal of" in capsys.readouterr().err
-    assert read_seal(here.parent / "sealed" / "tiny.quick.json").digest != first.digest
 
 
 def test_beacon_that_is_promised__counts_and_no_other(here, capsys):
@@ -397,10 +382,11 @@ def test_beacon_that_is_promised__counts_and_no_other(here, capsys):
     assert read_seal(here.parent / "sealed" / "tiny.quick.json").digest != first.digest
 
 
-def test_freeze__keeps_a_withdrawn_claim_in_the_register(here):
+def test_freeze__keeps_a_withdrawn_claim_in_the_register(here, capsys):
     simstudy("freeze", "design.toml")
     here.write_text(re.sub(r"\[claims\.small\].*?(?=\n\[)", "", PLAIN, flags=re.DOTALL))
-    simstudy("freeze", "design.toml", "--because", "too easy")
+    assert simstudy("freeze", "design.toml", "--because", "too easy") == 0
+    assert "replaced: the seal of" in capsys.readouterr().err
     rows = pd.read_csv(here.parent / "sealed" / "claims.csv").set_index("claim")
     assert rows.state.to_dict() == {"mse-falls": "stands", "small": "withdrawn"}
     assert rows.why["small"] == "too easy" and rows.statement["small"] == "The error is small."
@@ -411,10 +397,3 @@ def test_freeze__wants_a_claim(here, capsys):
     assert simstudy("freeze", "design.toml") == 2
     assert "makes no claim" in error_of(capsys)
     assert not (here.parent / "sealed").exists()
-
-
-def test_origin_that_does_not_exist__is_refused(here, capsys):
-    here.write_text(edited(PLAIN, '"negative control"', '"abstract C12"'))
-    assert simstudy("check", "design.toml") == 2
-    first, last = capsys.readouterr().err.splitlines()
-    assert "claims.small.origin = 'abstract C12'" in first and last.endswith("mend them, then check again")

@@ -7,11 +7,10 @@ memory and time follow what is stored and what is in flight.
 from __future__ import annotations
 
 import heapq
-from bisect import bisect_left
 from collections import defaultdict, deque
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
-from itertools import chain, groupby, islice
+from itertools import groupby, islice
 from typing import TypeVar
 
 from simstudy.design.document import Design
@@ -25,7 +24,7 @@ from simstudy.execution.queue import Task
 from simstudy.execution.segments import by_segment
 from simstudy.execution.store import Store
 from simstudy.replicates.batch import shares_data
-from simstudy.replicates.folding import FINE_BATCHES, block_lengths, fold, whole_blocks
+from simstudy.replicates.folding import block_lengths, fold, whole_blocks
 from simstudy.replicates.moments import Moments
 from simstudy.replicates.performance import Performance
 from simstudy.replicates.population import measured
@@ -35,8 +34,6 @@ T = TypeVar("T")
 
 CELLS_PER_TASK = 8
 """Cells that one task evaluates on shared data: more would save little drawing and make tasks long."""
-KEPT_BYTES = 1 << 28
-"""Room for batches that were read, so that the next look at their cell reads new ones alone."""
 IN_FLIGHT = 1 << 14
 """Batches handed out and not yet back beyond which no task is made: turns of many workers, and some tens of MiB."""
 
@@ -46,53 +43,6 @@ Rule = Callable[[Sequence[Account]], Sequence[int]]
 
 Control = Callable[[Cell, Performance], Performance]
 """From a cell and its performance to one with smaller errors."""
-
-
-class Kept:
-    """What was read of cells: each batch once, while there is room for those of all cells that are looked at.
-
-    Batches that are not folded are kept one by one, as cells that differ in the weights of heads alone have the same
-    ones, and want other numbers of them.
-    """
-
-    def __init__(self, store: Store) -> None:
-        self._store = store
-        self._cells: dict[str, dict[int, Moments]] = {}
-        self._room = KEPT_BYTES
-
-    def read(self, account: Account, batches: list[int]) -> tuple[list[Moments], set[int]]:
-        """Return what these batches of a cell, in order, fold to, and which of them are damaged and left out."""
-        identity, cell = account.identity, account.planned.cell
-        kept = self._cells[identity] = self._cells.pop(identity, {})  # behind the others: those in front go first
-        known = {stop: part for stop, part in kept.items() if batches[stop - 1 : stop] == [stop - 1]}
-        parts, done = list(known.values()), max(known, default=0)
-        unfolded: list[Moments] = []
-        damaged: set[int] = set()
-        # Few at first, as those that are kept one by one keep what was read with them.
-        n_fine = max(done, bisect_left(batches, FINE_BATCHES))
-        for _, numbers in chain(by_segment(batches[done:n_fine]), by_segment(batches[n_fine:])):
-            read = self._store.read_batches(identity, numbers, Shape.of(cell))
-            damaged.update(number for number in numbers if number not in read)
-            unfolded += [read[number] for number in numbers if number in read]
-            stop = done + len(unfolded)
-            whole = stop if cell.population else whole_blocks(stop)
-            now, unfolded = unfolded[: whole - done], unfolded[whole - done :]
-            n_single = len(now) if cell.population else max(0, FINE_BATCHES - done)
-            new = dict(enumerate(now[:n_single], done + 1))
-            if now[n_single:]:
-                new[whole] = fold(now[n_single:], whole - len(now[n_single:]))
-            if not damaged and done == max(kept, default=0) and batches[whole - 1 : whole] == [whole - 1]:
-                kept |= new
-                self._room -= _bytes(new)
-            parts += new.values()
-            done = whole
-        while self._room < 0 and len(self._cells) > 1:
-            self._room += _bytes(self._cells.pop(next(iter(self._cells))))
-        return parts + ([fold(unfolded, done)] if unfolded else []), damaged
-
-
-def _bytes(parts: Mapping[int, Moments]) -> int:
-    return sum(field.nbytes for part in parts.values() for field in part)
 
 
 class Ledger:
@@ -127,7 +77,6 @@ class Ledger:
         self._streams: deque[Iterator[Task]] = deque()
         self._queued: set[tuple[str, int]] = set()
         self._written: set[tuple[str, int]] = set()
-        self._kept = Kept(store)
 
     @property
     def known(self) -> Collection[str]:
@@ -207,7 +156,7 @@ class Ledger:
         For those who wait: the stopping rule itself looks at all batches or none.
         """
         stored = self._stored_of(account)
-        whole, damaged = self._kept.read(account, stored)
+        whole, damaged = self._read(account, stored)
         seen = replace(account, done=len(stored) - len(damaged), performance=None, failed=())
         if whole:
             self._measure(seen, whole)
@@ -220,7 +169,7 @@ class Ledger:
             account.missing = account.target - len(stored)
             if account.missing or account.finished:
                 break
-            whole, damaged = self._kept.read(account, stored)
+            whole, damaged = self._read(account, stored)
             if damaged:
                 self._discard(account, damaged)
             else:
@@ -236,7 +185,7 @@ class Ledger:
                 account.target = next((place for place, batch in enumerate(stored) if place != batch), len(stored))
                 if account.finished:
                     break
-                whole, damaged = self._kept.read(account, list(range(account.target)))
+                whole, damaged = self._read(account, list(range(account.target)))
                 if damaged:
                     self._discard(account, damaged)
                     continue
@@ -259,6 +208,27 @@ class Ledger:
                 self._advance(account)
             raised += [account for account, _ in further]
         return raised
+
+    def _read(self, account: Account, batches: list[int]) -> tuple[list[Moments], set[int]]:
+        """Return what these batches of a cell, in order, fold to, and which of them are damaged and left out.
+
+        They are folded as they are read, as all of a cell might not fit into memory; those of a population never.
+        """
+        cell, done = account.planned.cell, 0
+        parts: list[Moments] = []
+        unfolded: list[Moments] = []
+        damaged: set[int] = set()
+        for _, numbers in by_segment(batches):
+            read = self._store.read_batches(account.identity, numbers, Shape.of(cell))
+            damaged.update(number for number in numbers if number not in read)
+            unfolded += [read[number] for number in numbers if number in read]
+            whole = done if cell.population else whole_blocks(done + len(unfolded))
+            if whole > done:
+                parts.append(fold(unfolded[: whole - done], done))
+                unfolded, done = unfolded[whole - done :], whole
+        if unfolded and not cell.population:
+            return [*parts, fold(unfolded, done)], damaged
+        return parts or unfolded, damaged
 
     def _stored_of(self, account: Account) -> list[int]:
         """Return the numbers of the batches that are wanted and stored, in order."""

@@ -20,7 +20,6 @@ from pathlib import Path
 
 import numpy as np
 
-from simstudy.errors import UserError
 from simstudy.execution.batch_files import Shape, unpack
 from simstudy.execution.folder import Folder, Missing
 from simstudy.replicates.moments import Moments
@@ -34,7 +33,6 @@ MAX_INDEX_BYTES = 1 << 24
 CHUNK_BYTES = 1 << 24
 """Most bytes that are read at once."""
 _INDEX = re.compile(r"([0-9]{4})\.index")
-_FORMER = re.compile(r"[0-9]{7}\.npy")
 
 
 @dataclass(frozen=True)
@@ -136,20 +134,8 @@ def by_segment(batches: Sequence[int]) -> Iterator[tuple[int, Sequence[int]]]:
 
 
 def segments(folder: Folder) -> list[Segment]:
-    """Return the segments of the cell with this folder, in order.
-
-    Raises
-    ------
-    UserError
-        If an earlier version has stored batches there, which are not read any more.
-    """
-    names = folder.names()
-    if any(map(_FORMER.fullmatch, names)):
-        raise UserError(
-            f"{folder.path.parent}: holds batches of an earlier version, one a file; choose another --output, or "
-            "delete that folder and run again: reports are written without it"
-        )
-    return [Segment(folder, int(match[1])) for match in map(_INDEX.fullmatch, names) if match]
+    """Return the segments of the cell with this folder, in order."""
+    return [Segment(folder, int(match[1])) for match in map(_INDEX.fullmatch, folder.names()) if match]
 
 
 def digest_of(folders: Iterable[Folder]) -> str:

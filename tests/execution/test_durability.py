@@ -6,7 +6,6 @@ import contextlib
 import resource
 import subprocess
 import sys
-from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -77,49 +76,6 @@ def test_damage_in_the_cell_read_last__is_computed_again(design, tmp_path):
     flip(store_of(design, tmp_path).folder / "batches" / last.identity / "0000000.batch")
     results = run(design, output=tmp_path, executor="serial")
     assert '"batches_damaged": 1' in results.attrs["run"] and batches(tmp_path) == wanted
-
-
-def looked_at(design, output: Path, monkeypatch) -> tuple[Ledger, Counter]:
-    """The ledger of a study that was run, and how often each batch was read for it."""
-    read: Counter[tuple[str, int]] = Counter()
-    original = Store.read_batches
-
-    def counted(store, identity, batches, shape):
-        found = original(store, identity, batches, shape)
-        read.update((identity, batch) for batch in found)
-        return found
-
-    monkeypatch.setattr(Store, "read_batches", counted)
-    ledger = Ledger(design, store_of(design, output))
-    ledger.first_tasks()
-    return ledger, read
-
-
-def test_batches_that_cells_share__are_read_once(tmp_path, monkeypatch):
-    text = edited(DESIGN, "bandwidth = [0.5, 1.0]", 'combination = ["uniform", "optimal"]')
-    text = edited(text, 'hue = "bandwidth"', 'hue = "combination"')
-    design = load_design(write_design(tmp_path, text))
-    run(design, output=tmp_path, executor="serial")
-    ledger, read = looked_at(design, tmp_path, monkeypatch)
-    assert len({account.identity for account in ledger.accounts}) == len(ledger.accounts) // 2
-    assert read == Counter(
-        (account.identity, batch) for account in ledger.accounts[::2] for batch in range(account.done)
-    )
-
-
-@pytest.mark.parametrize("room", [1 << 28, 0])
-def test_looks__read_each_batch_once_where_there_is_room(tmp_path, monkeypatch, room):
-    """And without any room, again, with the same numbers."""
-    design = load_design(write_design(tmp_path, edited(DESIGN, "mse = 0.05", "mse = 0.02")))
-    results = run(design, output=tmp_path, executor="serial")
-    monkeypatch.setattr("simstudy.execution.ledger.KEPT_BYTES", room)
-    ledger, read = looked_at(design, tmp_path, monkeypatch)
-    assert max(len(account.looks) for account in ledger.accounts) > 1
-    assert [account.done for account in ledger.accounts] == results.n_batches.values.tolist()
-    once = Counter((account.identity, batch) for account in ledger.accounts for batch in range(account.done))
-    for account in ledger.accounts:
-        assert ledger.preview(account).performance.n_replicates == account.performance.n_replicates
-    assert (read == once) == (room > 0) and read.keys() == once.keys()
 
 
 def test_second_run_in_a_folder__is_refused_and_harmless(design, tmp_path, monkeypatch):

@@ -91,19 +91,6 @@ def test_foreign_files__are_no_batches(store):
     assert store.stored_batches("abc") == {0}
 
 
-@pytest.mark.parametrize("read", ["stored_batches", "adopt"])
-def test_batches_of_an_earlier_version__are_refused_in_one_line(store, read):
-    old = store.folder / "batches" / ("a" * 20)
-    old.mkdir(parents=True)
-    (old / "0000000.npy").write_bytes(b"")
-    refused = {
-        "stored_batches": lambda: store.stored_batches(old.name),
-        "adopt": lambda: Store(store.folder).adopt(store),
-    }
-    with pytest.raises(UserError, match=r"^[^\n]*batches: holds batches of an earlier version[^\n]*run again[^\n]*$"):
-        refused[read]()
-
-
 @settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_flipped_bit_or_cut_file__costs_the_batches_there_alone(store, data):
