@@ -57,6 +57,8 @@ class Members(NamedTuple):
         from the reference computation, or the numbers of an instance.
     control
         What has expectation 0 and lowers the Monte Carlo error of errors and their products, where a cell asks for it.
+    failed : (replicate,) or None
+        Which replicates of an instance have no defined numbers, where this is known without computing them again.
     """
 
     means: Array
@@ -64,6 +66,7 @@ class Members(NamedTuple):
     indices: Array
     statistics: dict[str, Array]
     control: Control | None = None
+    failed: NDArray[np.bool_] | None = None
 
 
 NO_INDICES = np.full((1, len(GEOMETRIC_INDICES)), np.nan)

@@ -24,7 +24,8 @@ class SharedData:
         self._cell = cell
         self._known: dict[tuple[Any, ...], Any] = {}
 
-    def _once(self, address: tuple[Any, ...], compute: Callable[[], Any]) -> Any:
+    def once(self, address: tuple[Any, ...], compute: Callable[[], Any]) -> Any:
+        """Return what is made once for all cells that ask for it by the same address."""
         # Addresses hold records, whose digest takes longer than the look.
         found = self._known.get(address)
         if found is None:
@@ -39,11 +40,11 @@ class SharedData:
 
     def keys(self, n_keys: int) -> np.ndarray:
         """X: (replicate, feature, key), the first keys."""
-        return self._once(("keys", n_keys), lambda: np.ascontiguousarray(np.asarray(self._drawn())[:, :, :n_keys]))
+        return self.once(("keys", n_keys), lambda: np.ascontiguousarray(np.asarray(self._drawn())[:, :, :n_keys]))
 
     def _drawn(self) -> Any:
         """All keys, on the GPU if it drew them."""
-        return self._once(("drawn",), lambda: training.draw_keys(self._cell, self.first, self.count))
+        return self.once(("drawn",), lambda: training.draw_keys(self._cell, self.first, self.count))
 
     def values(self, cell: Cell) -> np.ndarray:
         """E[Y | X], and the outcomes Y where the cell draws noise: (replicate, key)."""
@@ -67,7 +68,7 @@ class SharedData:
         """E[Y | X]: (replicate, key): m(X), with the residual that the row of X has of its own."""
         n, m, noise = cell.data.n_keys, cell.data.regression, cell.data.noise
         if not isinstance(m, FileRegression | FittedRegression):
-            return self._once(("regression", n, m), lambda: regression.evaluate(m, self.keys(n)))
+            return self.once(("regression", n, m), lambda: regression.evaluate(m, self.keys(n)))
         population = cell.rows
         paired = isinstance(noise, ResidualNoise) and noise.paired
         means = population.values + cell.data.noise_sd * population.residuals if paired else population.values
@@ -75,19 +76,19 @@ class SharedData:
 
     def rows(self, n_keys: int) -> np.ndarray:
         """Numbers of the rows of the user's data that are the first keys: (replicate, key)."""
-        drawn = self._once(("rows",), lambda: training.draw_rows(self._cell, self.first, self.count))
+        drawn = self.once(("rows",), lambda: training.draw_rows(self._cell, self.first, self.count))
         return drawn[:, :n_keys]
 
     def variances(self, cell: Cell) -> np.ndarray:
         """Var(ε | X): (replicate, key)."""
         n = cell.data.n_keys
         address = ("variances", n, cell.data.noise, cell.data.noise_sd, cell.file_rows)
-        return self._once(address, lambda: training.noise_variance(cell, self.keys(n)))
+        return self.once(address, lambda: training.noise_variance(cell, self.keys(n)))
 
     def noise(self, cell: Cell) -> np.ndarray:
         """Noise of unit variance: (replicate, key)."""
         address = ("noise", cell.data.n_keys, cell.data.noise, cell.file_rows)
-        return self._once(address, lambda: training.draw_noise(cell, self.first, self.count))
+        return self.once(address, lambda: training.draw_noise(cell, self.first, self.count))
 
     def normals(self, n_rows: int, n_columns: int) -> np.ndarray:
         """Standard normals of random instances: (replicate, column, row); fewer rows or columns are a prefix."""
@@ -95,19 +96,19 @@ class SharedData:
 
     def projections(self, cell: Cell) -> tuple[np.ndarray, np.ndarray]:
         """Key and query projections of redrawn heads: (replicate, head, feature, dimension) each."""
-        return self._once(("projections", *_own(cell)), lambda: projections_of(cell, self.first, self.count))
+        return self.once(("projections", *_own(cell)), lambda: projections_of(cell, self.first, self.count))
 
     def indices(self, cell: Cell) -> np.ndarray:
         """Diversity indices of redrawn heads: (replicate, index)."""
         address = "indices", *_own(cell), cell.bandwidth
-        return self._once(address, lambda: diversity_indices(self.projections(cell)[0], cell.bandwidth))
+        return self.once(address, lambda: diversity_indices(self.projections(cell)[0], cell.bandwidth))
 
     def projected(self, cell: Cell, projections: np.ndarray) -> np.ndarray:
         """Keys as each head sees them: (replicate, head, dimension, key), on the device that computes."""
         n, scale = cell.data.n_keys, cell.estimator.key_scale
         address = "projected", n, *_own(cell), scale
         keys = self._drawn()[:, :, :n] if is_there(self._drawn()) else self.keys(n)
-        return self._once(address, lambda: scaled(project(keys, projections), scale))
+        return self.once(address, lambda: scaled(project(keys, projections), scale))
 
 
 def scaled(keys: np.ndarray, scale: str) -> np.ndarray:

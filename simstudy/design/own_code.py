@@ -23,8 +23,9 @@ from numpy.typing import NDArray
 from simstudy.design.files import read_regular
 from simstudy.design.settings import Sum
 from simstudy.design.settings.cell import Cell
-from simstudy.design.settings.code import ENTRY_POINT, ENTRY_POINTS, Code, Own, OwnHeads, OwnKeys, OwnMeasure
+from simstudy.design.settings.code import ENTRY_POINT, ENTRY_POINTS, Code, Own, OwnCode, OwnHeads, OwnKeys, OwnMeasure
 from simstudy.design.settings.records import Impossibility
+from simstudy.design.settings.systems.simulation import MadeUp, SimulationInstance
 from simstudy.errors import UserError
 from simstudy.text import printable
 
@@ -33,6 +34,7 @@ MAX_BYTES = 1 << 18
 MAX_PACKAGE_BYTES = 64 << 20
 """Largest package that is read to identify what its functions compute."""
 _IDENTIFIED = {"numpy", "scipy", "numba"}
+_ALONE = "all randomness must come from draw or rng, and the first axis of arrays is that of replicates"
 _PROBES = 3, 5
 """Replicates and keys on which a function is tried."""
 
@@ -44,13 +46,14 @@ def texts_of(trust: Iterable[str | Path]) -> frozenset[str]:
     return frozenset(_text(*_located(str(path), Path()), f"--trust {path}: ") for path in trust)
 
 
-def own_pieces(cell: Cell) -> Iterator[tuple[str, Own]]:
+def own_pieces(cell: Cell) -> Iterator[tuple[str, OwnCode]]:
     """Yield the user's own functions of a cell, each with the setting that states it."""
     stated: list[tuple[str, Any]] = [("key_distribution", cell.data.key_distribution)]
     stated += [("heads_function", cell.heads.heads_function)]
     stated += [("regression", term) for term in cell.data.terms]
     stated += [("learner", cell.estimator.learner), ("measure_function", cell.estimator.measure_function)]
-    yield from ((setting, piece) for setting, piece in stated if isinstance(piece, Own))
+    stated += [("instance", cell.instance)]
+    yield from ((setting, piece) for setting, piece in stated if isinstance(piece, OwnCode))
 
 
 def read_code(cell: Cell, folder: Path, trusted: frozenset[str]) -> tuple[Cell, list[Impossibility]]:
@@ -59,7 +62,7 @@ def read_code(cell: Cell, folder: Path, trusted: frozenset[str]) -> tuple[Cell, 
     Functions of trusted texts are tried; no other one is run.
     """
     problems: list[Impossibility] = []
-    read: dict[Own, Own] = {}
+    read: dict[OwnCode, OwnCode] = {}
     for setting, piece in own_pieces(cell):
         try:
             if piece.code is not None:
@@ -77,7 +80,7 @@ def read_code(cell: Cell, folder: Path, trusted: frozenset[str]) -> tuple[Cell, 
 def with_word(cell: Cell, trusted: frozenset[str]) -> Cell:
     """Return a stored cell whose functions may run if their texts are trusted."""
 
-    def spoken(piece: Own) -> Own:
+    def spoken(piece: OwnCode) -> OwnCode:
         text = "" if piece.code is None else piece.code.text
         return piece.model_copy(update={"code": Code(text, piece.path, text in trusted)})
 
@@ -97,18 +100,23 @@ def require_word(cells: Iterable[Cell]) -> None:
                 raise UserError(printable(f"{setting} is code of {place}, {remedy}"))
 
 
-def _replaced(cell: Cell, change: Callable[[Own], Own]) -> Cell:
+def _replaced(cell: Cell, change: Callable[[OwnCode], OwnCode]) -> Cell:
     if not any(own_pieces(cell)):
         return cell
 
     def renewed(value: Any) -> Any:
         if isinstance(value, Sum):
             return value.model_copy(update={"terms": tuple(map(renewed, value.terms))})
-        return change(value) if isinstance(value, Own) else value
+        return change(value) if isinstance(value, OwnCode) else value
 
     changed = {
         name: table.model_copy(update={setting: renewed(value) for setting, value in table})
-        for name, table in (("data", cell.data), ("heads", cell.heads), ("estimator", cell.estimator))
+        for name, table in (
+            ("data", cell.data),
+            ("heads", cell.heads),
+            ("estimator", cell.estimator),
+            ("system", cell.system),
+        )
     }
     # Made anew: a copy would keep what the cell has already worked out of the former functions.
     return Cell(**{name: getattr(cell, name) for name in Cell.model_fields} | changed)
@@ -148,24 +156,29 @@ def _text(path: Path, module: str | None, before: str = "") -> str:
         raise UserError(f"{before or f'{path}: '}{error}") from None
 
 
-def _read(path: Path, module: str | None, piece: Own) -> Code:
-    """Return the code of a file that defines the function, as far as that shows without running it."""
+def _read(path: Path, module: str | None, piece: OwnCode) -> Code:
+    """Return the code of a file that defines the functions, as far as that shows without running it."""
     code = Code(_text(path, module), str(path))
     try:
         defined = code.functions
     except (SyntaxError, ValueError, RecursionError) as error:
         raise UserError(f"{path}: not Python: {' '.join(str(error).split())}") from None
-    if piece.name not in defined:
-        raise UserError(f"{path}: defines no function {piece.name!r}; it has {', '.join(defined) or 'none'}")
-    if piece.takes and (unknown := set(defined[piece.name]) - set(piece.takes)):
-        may = ", ".join(piece.takes)
-        raise UserError(f"{path}: {piece.name} takes {', '.join(sorted(unknown))}; it may take {may}")
+    for name, takes in piece.uses_functions.items():
+        if name not in defined:
+            raise UserError(f"{path}: defines no function {name!r}; it has {', '.join(defined) or 'none'}")
+        if takes and (unknown := set(defined[name]) - set(takes)):
+            raise UserError(f"{path}: {name} takes {', '.join(sorted(unknown))}; it may take {', '.join(takes)}")
     return code
 
 
 @functools.lru_cache(maxsize=64)
-def _try(piece: Own, n_features: int, n_queries: int, n_members: int, heads: tuple[int, int]) -> None:
+def _try(piece: OwnCode, n_features: int, n_queries: int, n_members: int, heads: tuple[int, int]) -> None:
     """Hold a function against its contract on a few made-up arrays; raises UserError if it breaks it."""
+    if isinstance(piece, SimulationInstance):
+        _try_simulation(piece)
+        return
+    if not isinstance(piece, Own):
+        raise TypeError(f"nothing tries {type(piece).__name__}")
     n_replicates, n_keys = _PROBES
     draw = np.random.Generator(np.random.Philox(key=1))
     if isinstance(piece, OwnHeads):
@@ -188,6 +201,25 @@ def _try(piece: Own, n_features: int, n_queries: int, n_members: int, heads: tup
         return piece.of(shape, keys=x[:, part], **fixed, **{name: array[part] for name, array in redrawn.items()})
 
     _hold(piece, compute)
+
+
+def _try_simulation(piece: SimulationInstance) -> None:
+    """Hold process, method and measures against their contract: numbers of a replicate follow from its draws alone."""
+
+    def compute(part: slice) -> NDArray:
+        numbers = piece.numbers(MadeUp(range(_PROBES[1])[part]))
+        return np.stack([*numbers.values()], axis=-1)
+
+    whole = compute(slice(None))
+    if np.isnan(whole).any(axis=-1).all():
+        fault = f"gives no finite numbers in any of {len(whole)} replicates on which it was tried"
+    elif not np.array_equal(whole, compute(slice(None)), equal_nan=True):
+        fault = f"gives other numbers when it is called again; {_ALONE}"
+    elif not np.allclose(whole[1:], compute(slice(1, None)), rtol=1e-9, atol=1e-12, equal_nan=True):
+        fault = f"gives a replicate other numbers among other replicates; {_ALONE}"
+    else:
+        return
+    raise UserError(f"{piece.path}: {piece.method} {fault}")
 
 
 def _try_heads(piece: OwnHeads, normals: NDArray) -> None:

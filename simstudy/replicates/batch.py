@@ -127,7 +127,7 @@ class Evaluation:
         """Add the replicates of the data to some blocks, the same number to each."""
         members = self._own_measure(self._learner.evaluate(shared), shared)
         statistics = replicate_statistics(members, self._target, self._names)
-        numbers = members.means, members.gram, members.control, statistics
+        numbers = members.means, members.gram, members.control, statistics, members.failed
         # Last, so that a replicate that raises leaves no trace in the sums.
         self.moments = update(self.moments, blocks, shared.first, *numbers)
 

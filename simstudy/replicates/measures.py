@@ -14,6 +14,7 @@ import numpy as np
 
 from simstudy.attention.combinations import Combine
 from simstudy.design.settings.cell import ATTENDED
+from simstudy.design.settings.systems.simulation import SPREAD
 from simstudy.kernels.errors import PairSums, sums_over_pairs
 from simstudy.replicates.moments import Array
 
@@ -144,6 +145,9 @@ def measures_of(average: Averages, combine: Combine, names: Sequence[str]) -> Me
     values["correlation"] = average.correlation
     indices, extra = np.split(average.statistics, [average.statistics.shape[-1] - len(names)], axis=-1)
     values |= dict(zip(names, extra.T, strict=True))
+    if SPREAD in values:
+        # It holds squared errors; without their mean's part, which the jackknife makes unbiased.
+        values[SPREAD] = values[SPREAD] - values["bias"] ** 2
     attended = values.pop(ATTENDED, np.full(len(covariance), np.nan))
     likeness = np.stack([average.value_cosine, attended, _scaled(average.output).mean(axis=(-2, -1))], axis=-1)
     outputs = (1.0 - values["correlation"][:, None], _spectral_indices(covariance), -likeness)

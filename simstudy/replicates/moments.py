@@ -69,6 +69,7 @@ def update(
     gram: Array | None,
     control: Control | None,
     statistics: Array,
+    failed: NDArray[np.bool_] | None = None,
 ) -> Moments:
     """Add consecutive replicates to consecutive blocks, to each the same number; ``moments`` is changed in place.
 
@@ -86,6 +87,8 @@ def update(
         What has expectation 0 and is subtracted, or None.
     statistics : (replicate, statistic)
         Geometric diversity indices, and the statistics of the cell after them.
+    failed : (replicate,) or None
+        Replicates of an instance that have no defined numbers.
     """
     # Imported here: it compiles, which those who read stored moments need not wait for.
     from simstudy.kernels.errors import add_errors
@@ -93,6 +96,7 @@ def update(
     rows_of = slice(blocks.start, blocks.stop)
     error_sums, product_sums = moments.error_sum[rows_of], moments.product_sum[rows_of]
     defined = add_errors(means, moments.target, gram, control, error_sums, product_sums)
+    defined = defined if failed is None else defined & ~failed
     if not defined.all():
         moments = moments._replace(failed=np.concatenate([moments.failed, first + np.flatnonzero(~defined)]))
         statistics = np.where(defined[:, None], statistics, 0.0)

@@ -119,7 +119,7 @@ class Cell(Record):
     def statistics(self) -> tuple[str, ...]:
         """Names of what is computed of each replicate by itself and averaged, in the order of a batch."""
         if self.instance is not None:
-            return tuple(self.instance.quantities)
+            return self.instance.measured
         compared = ("discrepancy",) if self.estimator.reference != "none" else ()
         own = (OWN_MEASURE,) if self.estimator.measure_function is not None else ()
         attended = (ATTENDED,) if self._noise_tells_positions else ()
@@ -218,7 +218,7 @@ class Cell(Record):
             if isinstance(value, Record):
                 labels |= {
                     f"{name}.{key}": label(getattr(value, key))
-                    for key in type(value).model_fields
+                    for key in (*type(value).model_fields, *(value.model_extra or ()))
                     if key not in ("kind", "label")
                 }
         labels["bandwidth_rule"] = labels["bandwidth"]

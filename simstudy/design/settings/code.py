@@ -23,6 +23,9 @@ ENTRY_POINT = "entry_point:"
 """What a path begins with that names an entry point."""
 
 
+FUNCTION_NAME: Any = Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", description="a function that the file defines")
+
+
 @dataclass(frozen=True)
 class Code:
     """The text of a Python file, by which two of them are equal, and where it was found.
@@ -76,35 +79,54 @@ def _namespace(text: str, place: str) -> dict[str, Any]:
     return names
 
 
-class Own(Choice):
-    """A function of the user's own Python file; ``takes`` names what it may take, nothing if it takes one array."""
-
-    takes: ClassVar[tuple[str, ...]] = ()
+class OwnCode(Choice):
+    """What rests on functions of the user's own Python file."""
 
     path: Line = Field(
         description=f'path of a Python file, relative to the design, or "{ENTRY_POINT}NAME": the module that an '
         f"installed package offers by that name in the group {ENTRY_POINTS}"
     )
-    name: Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", description="a function that the file defines")]
     code: Code | None = Field(None, description="nothing: it is read from the file")
 
     @property
     def decisive(self) -> Self:
-        """The same function, wherever its file lies."""
+        """The same functions, wherever their file lies."""
         return self.model_copy(update={"path": ""})
+
+    @property
+    def uses_functions(self) -> dict[str, tuple[str, ...]]:
+        """Functions of the file that it calls, each with the names that it may take; any if there are none."""
+        raise NotImplementedError
+
+    def run(self, name: str, *arrays: Any, **named: Any) -> Any:
+        """Return what a function of the file makes of arrays, which it cannot change; UserError if it raises."""
+        if self.code is None:
+            raise ValueError(f"{self.path} has not been read; load the design it belongs to")
+        function = self.code.function(name)
+        try:
+            return function(*map(_guarded, arrays), **{k: _guarded(v) for k, v in named.items()})
+        except Exception as error:
+            raise UserError(f"{self.code.place}: {name} raises {_brief(error)}") from error
+
+
+class Own(OwnCode):
+    """A function of the user's own Python file; ``takes`` names what it may take, nothing if it takes one array."""
+
+    takes: ClassVar[tuple[str, ...]] = ()
+
+    name: Annotated[str, FUNCTION_NAME]
+
+    @property
+    def uses_functions(self) -> dict[str, tuple[str, ...]]:
+        """The function, and what it may take."""
+        return {self.name: self.takes}
 
     def call(self, shape: tuple[int, ...], *arrays: NDArray, **named: NDArray) -> NDArray[np.float64]:
         """Return what the function makes of arrays, which it cannot change; only numbers of this shape are accepted."""
-        if self.code is None:
-            raise ValueError(f"{self.path} has not been read; load the design it belongs to")
-        function = self.code.function(self.name)
-        try:
-            found = np.asarray(function(*map(_guarded, arrays), **{k: _guarded(v) for k, v in named.items()}))
-        except Exception as error:
-            raise UserError(f"{self.code.place}: {self.name} raises {_brief(error)}") from None
+        found, place = np.asarray(self.run(self.name, *arrays, **named)), self.code.place if self.code else ""
         if found.shape != shape or found.dtype.kind not in "fiub":
             kind = f"{found.dtype} of shape {found.shape}"
-            raise UserError(f"{self.code.place}: {self.name} returns {kind}; return numbers of shape {shape}")
+            raise UserError(f"{place}: {self.name} returns {kind}; return numbers of shape {shape}")
         return found.astype(np.float64)
 
     def of(self, shape: tuple[int, ...], **arrays: NDArray) -> NDArray[np.float64]:
@@ -116,7 +138,9 @@ class Own(Choice):
         return f"{self.name} of {self.path}"
 
 
-def _guarded(array: NDArray) -> NDArray:
+def _guarded(array: Any) -> Any:
+    if not isinstance(array, np.ndarray):
+        return array
     view = array.view()
     view.flags.writeable = False
     return view

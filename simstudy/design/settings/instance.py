@@ -34,6 +34,11 @@ class Instance(Choice):
         """Return the name of the system: that of its file in every room."""
         return cls.__module__.rpartition(".")[2]
 
+    @property
+    def measured(self) -> tuple[str, ...]:
+        """Names of what is measured in each replicate: all quantities, if it does not choose."""
+        return tuple(self.quantities)
+
     def require(self) -> None:
         """Refuse to be measured where something is missing that is no part of this package; raises UserError."""
 

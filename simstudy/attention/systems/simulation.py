@@ -1,0 +1,64 @@
+"""Numbers of the user's own process and method: draws by address, data shared by all methods of a task."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from simstudy.attention.members import NO_INDICES, Members, prepared
+from simstudy.data.addresses import Role, normals, uniforms
+from simstudy.data.shared import SharedData
+from simstudy.design.settings.cell import Cell
+from simstudy.design.settings.systems.simulation import SimulationInstance
+
+Array = NDArray[np.float64]
+
+
+class AddressedDraw:
+    """Random numbers of consecutive replicates; each call has a stream of its own."""
+
+    def __init__(self, stream: str, first: int, count: int) -> None:
+        self.count, self._stream, self._first, self._calls = count, stream, first, 0
+
+    def _next(self) -> str:
+        self._calls += 1
+        return hashlib.blake2b(f"{self._stream}/{self._calls}".encode(), digest_size=16).hexdigest()
+
+    def _filled(self, fill: Callable[..., Array], shape: tuple[int, ...]) -> Array:
+        rows, columns = (*shape, 1)[:2] if shape else (1, 1)
+        found = fill(self._next(), Role.INSTANCE, self._first, self.count, rows, columns)
+        return np.ascontiguousarray(np.moveaxis(found, 1, 2)).reshape(self.count, *shape)
+
+    def normals(self, *shape: int) -> Array:
+        """Standard normals (replicate, *shape)."""
+        return self._filled(normals, shape)
+
+    def uniforms(self, *shape: int) -> Array:
+        """Uniforms in (0, 1), (replicate, *shape)."""
+        return self._filled(uniforms, shape)
+
+    def generators(self) -> Sequence[np.random.Generator]:
+        """A generator for each replicate, NumPy's Philox with the replicate in its counter."""
+        key = int(self._next(), 16)
+        bits = (np.random.Philox(key=key, counter=[0, 0, 0, self._first + i]) for i in range(self.count))
+        return [np.random.Generator(each) for each in bits]
+
+
+class Simulated:
+    """The process and the method of one cell."""
+
+    def __init__(self, simulation: SimulationInstance, cell: Cell) -> None:
+        self.simulation, self.cell = simulation, cell
+
+    def evaluate(self, shared: SharedData) -> Members:
+        """Return the numbers of the replicates of the data; a replicate without them has failed."""
+        draw = AddressedDraw(self.cell.data_id, shared.first, shared.count)
+        numbers = self.simulation.numbers(draw, shared.once)
+        failed: NDArray[np.bool_] = np.asarray(~np.isfinite(np.stack([*numbers.values()])).all(axis=0))
+        return Members(np.empty((shared.count, 0, 1)), None, NO_INDICES, numbers, failed=failed)
+
+
+prepared.register(SimulationInstance, Simulated)

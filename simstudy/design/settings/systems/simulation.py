@@ -1,0 +1,231 @@
+"""Any process, method and measure: functions of the user's own Python file, called for many replicates or for one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Annotated, Any, ClassVar, Literal, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import ConfigDict, Field
+
+from simstudy.design.settings.code import FUNCTION_NAME, OWN_MEASURE, OwnCode
+from simstudy.design.settings.instance import Instance
+from simstudy.design.settings.records import Impossibility, Line, Quantity
+from simstudy.design.settings.tables import Data, Heads
+from simstudy.errors import UserError
+
+Array = NDArray[np.float64]
+SPREAD = "variance"
+"""Measure that follows from two others: each replicate gives its squared error, of which the squared bias is taken."""
+_OF_ERRORS = ("bias", "mean_squared_error", SPREAD)
+_NEEDS = {
+    **dict.fromkeys(_OF_ERRORS, ("estimate", "truth")),
+    "coverage": ("lower", "upper", "truth"),
+    "interval_length": ("lower", "upper"),
+    "rejection_rate": ("reject",),
+}
+"""Measures that need no function, and the names of what they follow from."""
+FAILURES = (ArithmeticError, np.linalg.LinAlgError, ValueError, RuntimeError)
+"""What a method may raise in a replicate that is then counted as failed."""
+
+
+Once = Callable[[tuple[Any, ...], Callable[[], Any]], Any]
+"""Makes what is asked for by an address, or returns what was made before."""
+
+
+def _made(address: tuple[Any, ...], make: Callable[[], Any]) -> Any:
+    return make()
+
+
+class Draw(Protocol):
+    """Random numbers of consecutive replicates by address: a call's first n numbers are the same whatever n is."""
+
+    count: int
+
+    def normals(self, *shape: int) -> Array:
+        """Return standard normals (replicate, *shape), of one or two dimensions beside replicates."""
+
+    def uniforms(self, *shape: int) -> Array:
+        """Return uniforms in (0, 1), as `normals`."""
+
+    def generators(self) -> Sequence[np.random.Generator]:
+        """Return a generator for each replicate."""
+
+
+class MadeUp:
+    """Random numbers on which functions are tried before anything runs."""
+
+    def __init__(self, replicates: range) -> None:
+        self.count, self._rngs = len(replicates), [np.random.default_rng(r) for r in replicates]
+
+    def normals(self, *shape: int) -> Array:
+        """Return standard normals."""
+        return np.stack([rng.standard_normal(shape) for rng in self._rngs])
+
+    def uniforms(self, *shape: int) -> Array:
+        """Return uniforms."""
+        return np.stack([rng.random(shape) for rng in self._rngs])
+
+    def generators(self) -> Sequence[np.random.Generator]:
+        """Return the generators."""
+        return self._rngs
+
+
+class SimulationInstance(Instance, OwnCode):
+    """Numbers of a process and a method, functions of a Python file, and further parameters that they take by name.
+
+    The process takes `draw` (many replicates) or `rng` (one) and returns data by name.  The method takes data by name
+    and returns estimate, lower, upper, reject, or anything.  Both may take parameters.
+    """
+
+    model_config = ConfigDict(extra="allow")
+    __pydantic_extra__: dict[str, bool | int | float | Line]
+
+    kind: Literal["simulation"]
+    process: Annotated[str, FUNCTION_NAME]
+    method: Annotated[str, FUNCTION_NAME]
+    measures: Annotated[tuple[str, ...], Field(strict=False, min_length=1)] = Field(
+        description=f"any of {', '.join(_NEEDS)}, and at most one function of the file, averaged as {OWN_MEASURE}"
+    )
+    one_by_one: bool = Field(False, description="whether the method and the function of measures take one replicate")
+
+    uses: ClassVar[tuple[str, ...]] = ()
+    quantities: ClassVar[dict[str, Quantity]] = {
+        "bias": Quantity("see estimate", "difference between an estimate and the truth", "estimate - truth", True),
+        "mean_squared_error": Quantity(
+            "see estimate, squared",
+            "squared difference between an estimate and the truth",
+            "(estimate - truth)^2",
+            True,
+        ),
+        SPREAD: Quantity(
+            "see estimate, squared", "variance of the errors of an estimate", "mean_squared_error - bias^2", True
+        ),
+        "coverage": Quantity(
+            "1", "share of intervals that cover the truth, ends included", "lower <= truth <= upper", True
+        ),
+        "interval_length": Quantity("see estimate", "length of an interval", "upper - lower", True),
+        "rejection_rate": Quantity("1", "share of tests that reject", "reject", True),
+    }
+
+    @property
+    def measured(self) -> tuple[str, ...]:
+        """Measures stated; those of errors come together."""
+        of_errors = _OF_ERRORS if {*_OF_ERRORS} & {*self.measures} else ()
+        others = tuple(name for name in _NEEDS if name in self.measures and name not in _OF_ERRORS)
+        return (*of_errors, *others, *([OWN_MEASURE] if self.own else []))
+
+    @property
+    def own(self) -> list[str]:
+        """Measures that are functions of the file."""
+        return [name for name in self.measures if name not in _NEEDS]
+
+    @property
+    def uses_functions(self) -> dict[str, tuple[str, ...]]:
+        """Process, method and own measures."""
+        return dict.fromkeys((self.process, self.method, *self.own), ())
+
+    def impossibilities(self, data: Data, heads: Heads) -> Iterator[Impossibility]:
+        """Yield what the stated names and the functions of the file do not give."""
+        if len(self.own) > 1:
+            yield "instance", f"measures = {', '.join(self.own)} are functions; state one, and others in other cells"
+        taken = {name for function in self.uses_functions for name in self._takes(function)}
+        if self.code is not None and (idle := set(self.model_extra or ()) - taken - {"truth"}):
+            yield "instance", f"no function takes {', '.join(sorted(idle))}; remove it or take it by that name"
+
+    def _describe(self) -> str:
+        return f"{self.method} on {self.process}"
+
+    def _takes(self, function: str) -> tuple[str, ...]:
+        return self.code.functions[function] if self.code else ()
+
+    # ---------------------------------------------------------------- what the functions give
+
+    def _address(self) -> tuple[Any, ...]:
+        """What decides the data: cells that share it see the same ones."""
+        taken = self._takes(self.process)
+        return self.code, self.process, *((k, v) for k, v in sorted(self.parameters.items()) if k in taken)
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """Further parameters, by name."""
+        return dict(self.model_extra or {})
+
+    def _data(self, draw: Draw) -> dict[str, Any]:
+        """Return the data of the process, by name: arrays whose first axis is that of replicates, or constants."""
+        if "rng" not in self._takes(self.process):
+            return self._by_name(self.process, {"draw": draw}, draw.count)
+        rows = [self._by_name(self.process, {"rng": rng}, None) for rng in draw.generators()]
+        return {name: np.stack([row[name] for row in rows]) for name in rows[0]}
+
+    def numbers(self, draw: Draw, once: Once = _made) -> dict[str, Array]:
+        """Return what is measured of each replicate, (replicate,) by name; NaN in those that failed.
+
+        What fails numerically for many replicates at once raises that error.
+        """
+        try:
+            data = once(self._address(), lambda: self._data(draw))
+            if not self.one_by_one:
+                return self._measure(dict(data), draw.count)
+            rows = [self._of_one(data, replicate) for replicate in range(draw.count)]
+        except UserError as error:
+            if isinstance(error.__cause__, ArithmeticError | np.linalg.LinAlgError):
+                raise error.__cause__ from None
+            raise
+        return {name: np.array([row[name] for row in rows], float) for name in self.measured}
+
+    def _of_one(self, data: Mapping[str, Any], replicate: int) -> dict[str, Any]:
+        one = {k: v[replicate] if isinstance(v, np.ndarray) and v.ndim else v for k, v in data.items()}
+        try:
+            return self._measure(one, None)
+        except UserError as error:
+            if isinstance(error.__cause__, FAILURES):
+                return dict.fromkeys(self.measured, np.nan)
+            raise
+
+    def _measure(self, data: dict[str, Any], count: int | None) -> dict[str, Any]:
+        """Measures of replicates, or of one, from their data."""
+        known = self.parameters | data
+        known |= self._by_name(self.method, known, count)
+        numbers: dict[str, Any] = {}
+        for name in self.measured:
+            missing = [each for each in _NEEDS.get(name, ()) if each not in known]
+            if missing:
+                raise UserError(f"{self.path}: {name} needs {missing[0]!r}, which neither {self.process} nor "
+                                f"{self.method} returns and no parameter states")  # fmt: skip
+            numbers[name] = _number(name, known) if name in _NEEDS else self._call(self.own[0], known)
+            if count is not None and np.shape(numbers[name]) != (count,):
+                function = self.own[0] if name == OWN_MEASURE else self.method
+                raise UserError(f"{self.path}: {function} gives {name} of shape {np.shape(numbers[name])}; give one "
+                                f"number for each of {count} replicates")  # fmt: skip
+        return numbers
+
+    def _by_name(self, function: str, known: Mapping[str, Any], count: int | None) -> dict[str, Any]:
+        found = self._call(function, self.parameters | dict(known))
+        if not isinstance(found, Mapping) or not found:
+            raise UserError(f"{self.path}: {function} returns {type(found).__name__}; return a dict of arrays by name")
+        for name, values in found.items():
+            if count is not None and np.ndim(values) and len(values) != count:
+                raise UserError(f"{self.path}: {function} gives {name} of length {len(values)}; the first axis must be "
+                                f"that of {count} replicates")  # fmt: skip
+        return {str(name): values for name, values in found.items()}
+
+    def _call(self, function: str, known: Mapping[str, Any]) -> Any:
+        if missing := [name for name in self._takes(function) if name not in known]:
+            raise UserError(f"{self.path}: {function} takes {missing[0]!r}; known are {', '.join(known)}")
+        return self.run(function, **{name: known[name] for name in self._takes(function)})
+
+
+def _number(name: str, known: Mapping[str, Any]) -> Any:
+    """A measure that needs no function, of replicates or of one."""
+    first, *others = (np.asarray(known[each], float) for each in _NEEDS[name])
+    if name == "rejection_rate":
+        return first
+    if name == "coverage":
+        (upper, truth), undefined = others, np.isnan(first + others[0])
+        return np.where(undefined, np.nan, (first <= truth) & (truth <= upper))
+    if name == "interval_length":
+        return others[0] - first
+    error = first - others[0]
+    return error if name == "bias" else error**2

@@ -1,0 +1,169 @@
+"""Processes, methods and measures of the user's own: against a loop in NumPy over single replicates."""
+
+from __future__ import annotations
+
+import math
+import tomllib
+
+import numpy as np
+import pytest
+
+import simstudy
+from simstudy.attention.systems.simulation import AddressedDraw
+from simstudy.design.load import load_design
+from simstudy.errors import UserError
+
+N, BATCH = 12, 256
+
+
+def sample(draw, n, shift):
+    """A normal sample."""
+    return {"x": draw.normals(n) + shift, "truth": shift}
+
+
+def sample_of_one(rng, n, shift):
+    """A normal sample of one replicate."""
+    return {"x": rng.normal(shift, 1.0, n), "truth": shift}
+
+
+def mean(x, n):
+    """A mean and its interval; no estimate beyond 1."""
+    m = x.mean(axis=-1)
+    half = 2.0 * x.std(axis=-1, ddof=1) / math.sqrt(n)
+    return {"estimate": np.where(m > 1.0, np.nan, m), "lower": m - half, "upper": m + half, "reject": abs(m) > half}
+
+
+def fragile(x, n):
+    """As `mean`, of one replicate, and raises where that has no estimate."""
+    found = mean(x, n)
+    if np.isnan(found["estimate"]):
+        raise ValueError("no estimate")
+    return found
+
+
+def largest(x, estimate):
+    """How far the largest value is from the estimate."""
+    return x.max(axis=-1) - estimate
+
+
+ALL = ("variance", "coverage", "interval_length", "rejection_rate", largest)
+
+
+def study(output, process=sample, method=mean, measures=ALL, **how):
+    how = {"factors": {"n": [N], "shift": [0.5]}, "max_replicates": 4 * BATCH, "batch_size": BATCH, **how}
+    return simstudy.simulate("own", process, [method], measures, output=output, executor="serial", **how)
+
+
+def cell_of(results, **how):
+    return load_design(tomllib.loads(results.attrs["design"]), **how).cells[0].cell
+
+
+def naive(cell, process, n_replicates):
+    """Measures by a loop, and the number of failed replicates."""
+    rows, failed = [], 0
+    for r in range(n_replicates):
+        draw = AddressedDraw(cell.data_id, r, 1)
+        x = draw.normals(N)[0] + 0.5 if process is sample else draw.generators()[0].normal(0.5, 1.0, N)
+        m = sum(x) / N
+        if m > 1.0:
+            failed += 1
+            continue
+        half = 2.0 * math.sqrt(sum((v - m) ** 2 for v in x) / (N - 1) / N)
+        row = {"bias": m - 0.5, "mean_squared_error": (m - 0.5) ** 2, "coverage": abs(m - 0.5) <= half,
+               "interval_length": 2.0 * half, "rejection_rate": abs(m) > half, "own_measure": max(x) - m}  # fmt: skip
+        rows.append(row)
+    found = {name: np.mean([row[name] for row in rows]) for name in rows[0]}
+    found["variance"] = np.var([row["bias"] for row in rows], ddof=1)
+    return found, failed
+
+
+@pytest.mark.parametrize(
+    ("process", "method", "one_by_one"),
+    [(sample, mean, False), (sample, fragile, True), (sample_of_one, fragile, True)],
+)
+def test_measures__are_those_of_a_loop_and_failures_are_counted(process, method, one_by_one, tmp_path):
+    results = study(tmp_path, process, method, one_by_one=one_by_one)
+    cell = cell_of(results)
+    expected, failed = naive(cell, process, int(results.n_batches[0]) * BATCH)
+    assert 20 < failed == results.n_failed.item()
+    for name, value in expected.items():
+        # Blocks with failures differ in length, so that the variance is unbiased by another weighting.
+        tolerance = 2e-4 if name == "variance" else 1e-9
+        assert results[name].sel(source="empirical").item() == pytest.approx(value, rel=tolerance), name
+
+
+def shifted(x, n):
+    """The estimate of `mean`, less one."""
+    return {"estimate": x.mean(axis=-1) - 1.0}
+
+
+def plain(x, n):
+    """The estimate of `mean`, wherever it is."""
+    return {"estimate": x.mean(axis=-1)}
+
+
+def test_methods__see_the_same_data(tmp_path):
+    claim = {"kind": "equals", "measure": "bias", "value": 1.0, "margin": 1e-9, "where": {"instance.method": "plain"},
+             "versus": {"instance.method": "shifted"}}  # fmt: skip
+    factors = {"n": [N], "shift": [0.5]}
+    results = simstudy.simulate("pairs", sample, [plain, shifted], ["bias"], factors=factors, claims={"one": claim},
+                                output=tmp_path, executor="serial")  # fmt: skip
+    assert results.verdict_mcse.item() < 1e-8 and results.bias_mcse.min() > 1e-3
+    assert results.verdict_estimate.item() == pytest.approx(1.0)
+
+
+def test_run_from_the_stored_design__gives_the_same_bits(tmp_path):
+    results = study(tmp_path / "one")
+    text = tomllib.loads(results.attrs["design"])
+    again = simstudy.run(
+        text, output=tmp_path / "two", executor="processes", trust=[tmp_path / "one" / "own" / "functions.py"]
+    )
+    for name in ("variance", "coverage_mcse", "own_measure"):
+        assert np.array_equal(results[name], again[name], equal_nan=True), name
+
+
+def averaging(x, n):
+    """Sees other replicates."""
+    return {"estimate": x.mean(axis=-1) - x.mean()}
+
+
+def without_truth(draw, n, shift):
+    """A sample, and no truth."""
+    return {"x": draw.normals(n) + shift}
+
+
+def never(x, n):
+    """No estimate anywhere."""
+    return {"estimate": np.full(len(x), np.nan)}
+
+
+def short(x, n):
+    """Numbers of too few replicates."""
+    return {"estimate": x.mean(axis=-1)[1:]}
+
+
+def mistyped(x, n):
+    """Raises a mistake, which is no failure of a replicate."""
+    return {"estimate": x.means()}
+
+
+@pytest.mark.parametrize(
+    ("how", "message"),
+    [
+        (
+            {"method": averaging, "measures": ["bias"]},
+            "averaging gives a replicate other numbers among other replicates",
+        ),
+        ({"process": without_truth}, "bias needs 'truth', which neither without_truth nor mean returns"),
+        ({"method": never, "measures": ["bias"]}, "gives no finite numbers in any of 5 replicates"),
+        ({"method": short}, "the first axis must be that of 5 replicates"),
+        ({"method": mistyped, "one_by_one": True}, "mistyped raises AttributeError"),
+        ({"factors": {"n": [N], "shift": [0.5], "speed": [1]}}, "no function takes speed"),
+        ({"measures": [largest, mean]}, "state one, and others in other cells"),
+        ({"method": lambda x: {"estimate": x}}, "give a function that is defined by def"),
+    ],
+)
+def test_mistakes__are_told_in_one_line(how, message, tmp_path):
+    with pytest.raises(UserError, match=message) as refused:
+        study(tmp_path, **how)
+    assert "\n" not in str(refused.value)
