@@ -108,7 +108,7 @@ def test_methods__see_the_same_data(tmp_path):
     factors = {"n": [N], "shift": [0.5]}
     results = simstudy.simulate("pairs", sample, [plain, shifted], ["bias"], factors=factors, claims={"one": claim},
                                 output=tmp_path, executor="serial")  # fmt: skip
-    assert results.verdict_mcse.item() < 1e-8 and results.bias_mcse.min() > 1e-3
+    assert results.verdict_mcse.item() < 1e-8 and results.bias_mcse.min() > 5e-4
     assert results.verdict_estimate.item() == pytest.approx(1.0)
 
 
