@@ -44,7 +44,7 @@ DOCUMENTS = {path.relative_to(ROOT).as_posix(): path.read_text() for path in (
 )}  # fmt: skip
 README, DESIGNS, RESULTS = (DOCUMENTS[name] for name in ("README.md", "designs/README.md", "outputs/README.md"))
 STUDY = "third-head"
-ELSEWHERE = ("own-functions", "own-numbers", "tutorial")
+ELSEWHERE = ("any-estimator", "own-functions", "own-numbers", "tutorial")
 """Pages whose blocks need other files, or are run by tests of their own."""
 REQUIRED = {"GL08", "SS01", "PR01", "PR02", "PR03", "PR07", "RT01", "RT03"}
 """Checks of numpydoc: a summary, every parameter and what is returned, each described.  Annotations give the types."""

@@ -1,7 +1,7 @@
 """Lasso and ridge regression, each with the penalty that a validation sample chooses, for penalties.toml."""
 
 import numpy as np
-from sklearn.linear_model import lasso_path
+from sklearn.linear_model import lasso_path, ridge_regression
 
 BETA = {1: np.array([3, 1.5, 0, 0, 2, 0, 0, 0]), 2: np.full(8, 0.85)}
 SIGMA = 0.5 ** np.abs(np.subtract.outer(np.arange(8), np.arange(8)))
@@ -16,20 +16,20 @@ def linear_model(draw, example):
 
 def lasso(x, y):
     """Coefficients of the lasso."""
-    return _chosen(lasso_path(x[:20], y[:20], alphas=PENALTIES)[1], x, y)
+    return chosen(lasso_path(x[:20], y[:20], alphas=PENALTIES)[1], x[20:], y[20:])
 
 
 def ridge(x, y):
     """Coefficients of ridge regression."""
-    u, s, v = np.linalg.svd(x[:20], full_matrices=False)
-    shrunk = s[:, None] / (s[:, None] ** 2 + 20 * PENALTIES) * (u.T @ y[:20])[:, None]
-    return _chosen(v.T @ shrunk, x, y)
+    fits = [ridge_regression(x[:20], y[:20], 20 * penalty) for penalty in PENALTIES]
+    return chosen(np.transpose(fits), x[20:], y[20:])
+
+
+def chosen(fits, x, y):
+    """The fit (coefficient, penalty) with the smallest error."""
+    return {"beta": fits[:, ((y[:, None] - x @ fits) ** 2).sum(axis=0).argmin()]}
 
 
 def model_error(beta, example):
     """Expected squared error of predictions beyond that of the noise."""
     return (beta - BETA[example]) @ SIGMA @ (beta - BETA[example])
-
-
-def _chosen(paths, x, y):
-    return {"beta": paths[:, ((y[20:, None] - x[20:] @ paths) ** 2).sum(axis=0).argmin()]}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -15,6 +16,8 @@ from simstudy.design.settings.cell import Cell
 from simstudy.design.settings.systems.simulation import SimulationInstance
 
 Array = NDArray[np.float64]
+TILE = 128
+"""Replicates whose numbers are made together: rows of a whole tile of `data.addresses`."""
 
 
 class AddressedDraw:
@@ -28,9 +31,11 @@ class AddressedDraw:
         return hashlib.blake2b(f"{self._stream}/{self._calls}".encode(), digest_size=16).hexdigest()
 
     def _filled(self, fill: Callable[..., Array], shape: tuple[int, ...]) -> Array:
-        rows, columns = (*shape, 1)[:2] if shape else (1, 1)
-        found = fill(self._next(), Role.INSTANCE, self._first, self.count, rows, columns)
-        return np.ascontiguousarray(np.moveaxis(found, 1, 2)).reshape(self.count, *shape)
+        # Rows are replicates, of which whole tiles are made: few numbers to each would waste a tile of numbers.
+        start, stop = self._first // TILE, (self._first + self.count - 1) // TILE + 1
+        tiles = fill(self._next(), Role.INSTANCE, start, stop - start, TILE, math.prod(shape))
+        first = self._first - start * TILE
+        return np.moveaxis(tiles, 1, 2).reshape(-1, *shape)[first : first + self.count]
 
     def normals(self, *shape: int) -> Array:
         """Standard normals (replicate, *shape)."""

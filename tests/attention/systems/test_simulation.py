@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+import runpy
 import tomllib
 
 import numpy as np
 import pytest
+from commands import ROOT
 
 import simstudy
 from simstudy.attention.systems.simulation import AddressedDraw
@@ -167,3 +169,47 @@ def test_mistakes__are_told_in_one_line(how, message, tmp_path):
     with pytest.raises(UserError, match=message) as refused:
         study(tmp_path, **how)
     assert "\n" not in str(refused.value)
+
+
+def test_page__runs_as_a_script(tmp_path, monkeypatch):
+    page = (ROOT / "simstudy" / "docs" / "any-estimator.md").read_text()
+    script = tmp_path / "script.py"
+    script.write_text(page.split("```python\n")[1].split("```")[0])
+    monkeypatch.chdir(tmp_path)
+    found = runpy.run_path(str(script))["found"]
+    assert found.verdict.values.tolist() == ["supported"]
+
+
+EXAMPLES = ROOT / "designs" / "examples"
+
+
+@pytest.mark.parametrize("name", ["intervals", "t-tests", pytest.param("penalties", marks=pytest.mark.rare)])
+def test_example__finds_what_was_published_in_sixty_lines(name, tmp_path):
+    path, code = EXAMPLES / f"{name}.toml", EXAMPLES / f"{name.replace('-', '_')}.py"
+    assert sum(len(each.read_text().splitlines()) for each in (path, code)) <= 60
+    results = simstudy.run(path, output=tmp_path, executor="serial", trust=[code])
+    assert (results.verdict == results.declared_verdict).all()
+    for cell in range(results.sizes["cell"]) if name == "intervals" else ():
+        n, method = int(results["instance.n"][cell]), str(results["instance.method"].values[cell])
+        p = {"half": 0.5, "rare": 0.005}[str(results.grid.values[cell])]
+        error = results.coverage.values[0, cell] - covered(method, n, p)
+        assert abs(error) < 4.5 * results.coverage_mcse.values[cell], (n, p, method)
+
+
+def covered(method, n, p):
+    """Coverage by summation over all numbers of successes."""
+    total, z = 0.0, 1.959963984540054
+    for x in range(n + 1):
+        if method == "wilson":
+            inside = abs(x / n - p) <= z * math.sqrt(p * (1 - p) / n)
+        else:
+            more = z**2 if method == "agresti_coull" else 0.0
+            m = (x + more / 2) / (n + more)
+            inside = abs(m - p) <= z * math.sqrt(m * (1 - m) / (n + more))
+        total += (
+            math.exp(math.lgamma(n + 1) - math.lgamma(x + 1) - math.lgamma(n - x + 1))
+            * p**x
+            * (1 - p) ** (n - x)
+            * inside
+        )
+    return total
