@@ -140,9 +140,11 @@ class Equals(BaseClaim):
 
 
 class Printed(BaseClaim):
-    """The measure, or its difference or ratio to the paired cell, is the number that a source prints, to its digits.
+    """The measure, its difference or ratio to the paired cell, or its slope in x, is the number that a source prints.
 
-    It is judged as ``equals`` with half a unit of the last digit for a margin, which nobody chooses.
+    It is judged as ``equals`` with half a unit of the last digit for a margin, which nobody chooses.  A printed number
+    with a Monte Carlo error is one of two estimates: their difference is contradicted beyond that margin, and supported
+    within ``equivalent`` of it.
     """
 
     kind: Literal["printed"]
@@ -150,8 +152,25 @@ class Printed(BaseClaim):
         description='the number with the digits that are printed, as a text: "4.236"'
     )
     printed_in: Line = Field(min_length=1, description="the source that prints it")
+    printed_mcse: NonNegative = Field(
+        0.0, exclude_if=lambda value: value == 0.0,
+        description="Monte Carlo standard error of the printed number, 0 for a number without one",
+    )  # fmt: skip
+    equivalent: NonNegative = Field(
+        0.0, exclude_if=lambda value: value == 0.0,
+        description="largest difference of two expectations that counts as none; for printed_mcse above 0 only",
+    )  # fmt: skip
     versus: Selection | None = _VERSUS
     compared: Literal["difference", "ratio"] = _COMPARED
+    x: str | None = Field(
+        None, exclude_if=lambda value: value is None,
+        description="a numeric factor of the grid, if the printed number is the least-squares slope in it",
+    )  # fmt: skip
+    scale: Literal["linear", "log_log", "log_x"] = Field(
+        "linear",
+        exclude_if=lambda value: value == "linear",
+        description='of that slope: "linear", "log_log" or "log_x"',
+    )
 
     @property
     def margin(self) -> float:
@@ -161,7 +180,11 @@ class Printed(BaseClaim):
     @property
     def words(self) -> str:
         """The sentence, with the number and its source."""
-        return f"{self.statement} Printed: {self.value}, ± {self.margin:g} by its digits ({self.printed_in})."
+        runs = f", standard error {self.printed_mcse:g} by its runs" if self.printed_mcse else ""
+        same = f"; equivalent within {self.equivalent:g}" if self.equivalent else ""
+        return (
+            f"{self.statement} Printed: {self.value}, ± {self.margin:g} by its digits{runs} ({self.printed_in}){same}."
+        )
 
 
 class LargerThan(BaseClaim):

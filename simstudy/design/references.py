@@ -159,6 +159,13 @@ def _unsaid(path: str, claim: BaseClaim) -> Iterator[Problem]:
         yield Problem(f"{path}.index", claim.index, 'state index for measure = "hdi", and only then')
     if isinstance(claim, (Equals, LargerThan, Printed)) and claim.compared == "ratio" and claim.versus is None:
         yield Problem(f"{path}.compared", "ratio", "state versus, the settings of the cell to compare with")
+    if isinstance(claim, Printed) and claim.x is not None and claim.versus is not None:
+        yield Problem(
+            f"{path}.x", claim.x, "is the factor of a slope, which has no cell to compare with; remove versus"
+        )
+    if isinstance(claim, Printed) and claim.equivalent and not claim.printed_mcse:
+        remedy = "is for numbers with a Monte Carlo error; state printed_mcse, or remove it"
+        yield Problem(f"{path}.equivalent", claim.equivalent, remedy)
     if isinstance(claim, (Crossing, Optimum, OptimumSlope)) and (claim.value is None) == (claim.source is None):
         yield Problem(f"{path}.value", claim.value, "state either value or source, the theory that gives it")
 
@@ -254,7 +261,7 @@ def _has_axis(reference: Reference) -> Iterator[Problem]:
         )
     lines = [sorted(values[number] for number in line) for line in reference.lines]
     flat = next((line for line in lines if len(set(line)) < max(2, len(line))), None)
-    if flat is not None and isinstance(entry, (Monotone, Slope, Crossing)):
+    if flat is not None and isinstance(entry, (Monotone, Slope, Printed, Crossing)):
         found = ", ".join(f"{value:g}" for value in flat)
         yield Problem(f"{path}.x", x, f"needs two or more different values, other factors fixed; a line has {found}")
 

@@ -18,7 +18,7 @@ from simstudy.design.claims import LEVEL, AgreesWithTheory, Equals, LargerThan, 
 from simstudy.design.settings.levels import by_levels, label, level, selected
 from simstudy.verdicts.claimed import claimed
 from simstudy.verdicts.estimates import Estimates
-from simstudy.verdicts.evidence import Contrast, doubt, evidence_between, interval
+from simstudy.verdicts.evidence import Contrast, beside, doubt, evidence_between, interval
 from simstudy.verdicts.logic import NOTHING, Evidence, every
 
 Bounds = tuple[float, float]
@@ -189,18 +189,22 @@ def steps(claim: Monotone, of: Selected) -> Iterator[Comparison]:
 
 def slopes(claim: Slope, of: Selected) -> Iterator[Comparison]:
     """Least-squares slope; on a logarithmic scale of y by the delta method."""
-    value, log_log = claimed(claim.value), claim.scale == "log_log"
-    for cells in of.groups(claim.x):
+    return _slopes(claim, claim.x, of)
+
+
+def _slopes(claim: Slope | Printed, along: str, of: Selected) -> Iterator[Comparison]:
+    log_log = claim.scale == "log_log"
+    for cells in of.groups(along):
         if len(cells) < 2:
             yield undecided(claim.measure + of.place(cells[0]), "a single cell")
             continue
-        x = np.array([of.estimates.conditions[cell][claim.x] for cell in cells], float)
+        x = np.array([of.estimates.conditions[cell][along] for cell in cells], float)
         leverage = leverages(x if claim.scale == "linear" else np.log(x))
         y = of.estimates.values[cells]
         slope = of.estimates.combine(dict(zip(cells, leverage * (1.0 / y if log_log else 1.0), strict=True)))
         slope = slope._replace(value=float(leverage @ (np.log(y) if log_log else y)))
-        text = f"{claim.scale.replace('_', '-')} slope of {claim.measure} in {claim.x}{of.place(cells[0], claim.x)}"
-        yield inside(text, slope, (value - claim.margin, value + claim.margin), value, cells)
+        text = f"{claim.scale.replace('_', '-')} slope of {claim.measure} in {along}{of.place(cells[0], along)}"
+        yield _as_stated(claim, text, slope, cells)
 
 
 def leverages(x: np.ndarray) -> np.ndarray:
@@ -210,18 +214,32 @@ def leverages(x: np.ndarray) -> np.ndarray:
 
 def differences(claim: Equals | Printed | LargerThan, of: Selected) -> Iterator[Comparison]:
     """Yield the measure in each cell, or its difference or ratio to the cell to compare with (delta method)."""
-    stated = claimed(claim.value)
-    bounds = (stated, np.inf)
-    if not isinstance(claim, LargerThan):
-        bounds = (stated - claim.margin, stated + claim.margin)
+    if isinstance(claim, Printed) and claim.x is not None:
+        yield from _slopes(claim, claim.x, of)
+        return
     for cell in of.chosen:
         text = f"{claim.index or claim.measure}{of.place(cell)}"
         if claim.versus is None:
-            yield inside(text, of.estimates.combine({cell: 1.0}), bounds, stated, (cell,))
+            yield _as_stated(claim, text, of.estimates.combine({cell: 1.0}), (cell,))
         elif (partner := of.partner(cell, claim.versus)) is not None:
             contrast, other = paired(of.estimates, cell, partner, claim.compared)
             text += other + at(claim.versus, claim.versus).removeprefix(" at")
-            yield inside(text, contrast, bounds, stated, (cell, partner))
+            yield _as_stated(claim, text, contrast, (cell, partner))
+
+
+def _as_stated(
+    claim: Equals | Printed | LargerThan | Slope, text: str, contrast: Contrast, cells: Iterable[int]
+) -> Comparison:
+    """Return the comparison with what exceeds the value that a claim states, or is within its margin of it."""
+    stated = claimed(claim.value)
+    if isinstance(claim, LargerThan):
+        return inside(text, contrast, (stated, np.inf), stated, cells)
+    if not isinstance(claim, Printed):
+        return inside(text, contrast, (stated - claim.margin, stated + claim.margin), stated, cells)
+    contrast, reach = beside(contrast, claim.printed_mcse), claim.margin + claim.equivalent
+    found = inside(text, contrast, (stated - reach, stated + reach), stated, cells)
+    same = every(evidence_between(contrast, (stated - claim.margin, stated + claim.margin)))
+    return found._replace(evidence=Evidence(same.against, found.evidence.in_favour))
 
 
 def paired(

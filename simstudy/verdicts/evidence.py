@@ -69,6 +69,17 @@ class Contrast(NamedTuple):
         return Contrast(*(np.broadcast_to(field, np.shape(self.value))[place] for field in self))
 
 
+def beside(contrast: Contrast, mcse: float) -> Contrast:
+    """Return a contrast with the error of an independent normal estimate that it is compared with."""
+    total = np.hypot(contrast.mcse, mcse)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        own = np.where(total > 0.0, contrast.mcse / total, 1.0)
+    return contrast._replace(
+        mcse=total, given=np.hypot(contrast.given, mcse), skewness=contrast.skewness * own**3,
+        largest_share=contrast.largest_share * own**2,
+    )  # fmt: skip
+
+
 def doubt(contrast: Contrast) -> str:
     """Return why a contrast allows no verdict, or none but on what is far off; empty if it does."""
     if not np.isfinite(contrast.value):

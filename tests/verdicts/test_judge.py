@@ -19,6 +19,7 @@ from simstudy.verdicts.measured import estimates_of, without_error
 from simstudy.verdicts.paths import DOUBT
 
 N_BLOCKS = 64
+PRINTED = {"kind": "printed", "printed_in": "s"}
 
 
 def account(coordinates: dict, replicates: np.ndarray, stream: str = "s", measure: str = "mse"):
@@ -68,6 +69,12 @@ def cells(means, noise=0.01, shared=True, seed=0):
         ({"kind": "equals", "value": 1.0, "margin": 0.05}, [1.0, 1.0], "inconclusive"),
         ({"kind": "printed", "value": "1", "printed_in": "s"}, [1.0, 1.1], "supported"),
         ({"kind": "printed", "value": "1.0", "printed_in": "s"}, [1.0, 2.0], "contradicted"),
+        (PRINTED | {"value": "1.30"}, [1.0], "contradicted"),
+        (PRINTED | {"value": "1.30", "printed_mcse": 0.2}, [1.0], "inconclusive"),
+        (PRINTED | {"value": "1.30", "printed_mcse": 0.05, "equivalent": 9.0}, [1.0], "contradicted"),
+        (PRINTED | {"value": "1.10", "printed_mcse": 0.05, "equivalent": 0.5}, [1.0], "supported"),
+        (PRINTED | {"value": "0.1", "x": "x"}, [1.0, 1.1, 1.2], "supported"),
+        (PRINTED | {"value": "0.50", "x": "x", "printed_mcse": 0.05}, [1.0, 1.1, 1.2], "contradicted"),
         ({"kind": "larger_than", "value": 0.5}, [1.0, 2.0], "supported"),
         ({"kind": "larger_than", "value": 1.5}, [1.0, 2.0], "contradicted"),
         ({"kind": "monotone", "x": "x", "direction": "increasing"}, [1.0, 1.1, 1.2], "supported"),
@@ -81,6 +88,18 @@ def cells(means, noise=0.01, shared=True, seed=0):
 )
 def test_verdict__on_known_truth(entries, means, expected):
     assert verdict(claim(**entries), cells(means)) == expected
+
+
+def test_error_of_a_printed_number__adds_its_variance_and_leaves_the_margin():
+    accounts = cells([1.0])
+    contrast = estimates_of(accounts, "mse").combine({0: 1.0})
+    (found,) = compare(claim(**PRINTED, value="1.3", printed_mcse=0.1, equivalent=0.2), accounts, ("x",), None)
+    total = contrast._replace(mcse=np.sqrt(contrast.mcse**2 + 0.01), skewness=0.0)
+    assert found.mcse == pytest.approx(total.mcse) and (found.lower, found.upper) == pytest.approx((1.05, 1.55))
+    assert found.evidence.against == pytest.approx(
+        2 * p_below(total, 1.25), rel=0.1
+    )  # as skewness shrinks with its cube
+    assert found.evidence.in_favour == pytest.approx(p_above(total, 1.05), rel=0.1)
 
 
 def test_order_of_the_cells__does_not_matter():
