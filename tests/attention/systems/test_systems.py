@@ -35,6 +35,7 @@ INSTANCES = {
     "resolution": {"chunk": 4},
     "coarse_mass": {"chunk": 4},
     "pattern": {},
+    "published_colony": {"sites": 4},
     "hopfield_noise": {"memory": 0.5, "layers": 3},
     "hopfield_tower": {"memory": 0.5, "layers": 3},
     "masked_head": {"width": 18},
