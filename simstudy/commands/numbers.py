@@ -49,7 +49,7 @@ def judge(
     if as_json:
         say_json(record(found, seal))
     else:
-        show_table(verdict_table(found.lines))
+        show_table(verdict_table(found.lines, "standard error"))
         say(*found.summary, *found.wanted)
         if seal is not None:
             say(f"claims sealed on {seal.frozen}: {seal.digest}")

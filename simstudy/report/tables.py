@@ -167,13 +167,13 @@ def count_origins(lines: Sequence[VerdictLine]) -> list[OriginCount]:
     return counts
 
 
-def verdict_table(lines: Sequence[VerdictLine]) -> Table:
+def verdict_table(lines: Sequence[VerdictLine], error: str = "MCSE") -> Table:
     """Return the verdicts as a table for the terminal, readable at 80 columns."""
     level = f" (intervals of {lines[0].level}, at any number of looks)" if lines else ""
     table = Table(title=f"Verdicts{level}", title_justify="left", show_lines=True)
     table.add_column("claim, and the comparison that stands for it", overflow="fold")
     table.add_column("verdict", no_wrap=True)
-    table.add_column("estimate ± MCSE", justify="right", no_wrap=True)
+    table.add_column(f"estimate ± {error}", justify="right", no_wrap=True)
     for line in lines:
         decided = f"decided by {line.decided_by}" if line.decided_by else ""
         foreseen = "as declared" if line.as_declared else f"not {line.declared}!"
