@@ -23,7 +23,7 @@ from simstudy.design.measures import (
 )
 from simstudy.design.settings import TABLE_OF, TABLES
 from simstudy.design.settings.levels import Coordinates, label, level
-from simstudy.design.settings.systems import QUANTITIES
+from simstudy.design.settings.systems import NAMES
 from simstudy.errors import UserError
 from simstudy.execution.netcdf import read_results
 from simstudy.text import printable
@@ -255,9 +255,6 @@ _OCCASIONAL: tuple[frozenset[str], ...] = (
     _along("claim") | _along("comparison"),
     frozenset({"optimum_share"}),
     frozenset({"wrong_pair_share", "wrong_pair_share_mcse"}),
-    *(
-        frozenset(names) | {f"{name}_{error}" for name in names for error in ("mcse", "mcse_given")}
-        for names in (*QUANTITIES.values(), *((name,) for name in OCCASIONAL))
-    ),
+    *(frozenset({name, f"{name}_mcse", f"{name}_mcse_given"}) for name in (*NAMES, *OCCASIONAL)),
 )
 """Variables that only some designs ask for: results have all of a set, or none."""

@@ -20,6 +20,7 @@ from simstudy.execution.store import DEFAULT_OUTPUT, Store
 from simstudy.interactive import run
 
 GRID = "simulation"
+MIN_REPLICATES = 1024
 _CONSTANTS = (bool, int, float, str, type(None))
 
 
@@ -27,7 +28,8 @@ def simulate(
     name: str, process: Callable[..., Any], methods: Sequence[Callable[..., Any]],
     measures: Sequence[str | Callable[..., Any]], *, factors: Mapping[str, Sequence[Any]] | None = None,
     mcse: Mapping[str, float] | None = None, claims: Mapping[str, Mapping[str, Any]] | None = None,
-    one_by_one: bool = False, batch_size: int = 1024, seed: int = 0, max_replicates: int = 100_000,
+    one_by_one: bool = False, time_limit: float | None = None, batch_size: int = 1024, seed: int = 0,
+    min_replicates: int | None = None, max_replicates: int = 100_000, budget: Mapping[str, float] | None = None,
     output: str | Path = DEFAULT_OUTPUT, **how: Any,
 ) -> xr.Dataset:  # fmt: skip
     """Simulate methods on data of a process, under all combinations of factors, and judge claims.
@@ -50,8 +52,10 @@ def simulate(
         As in designs, with factors ``instance.NAME`` and ``instance.method``; ``grid`` can be left out.
     one_by_one
         Whether methods take one replicate.
-    batch_size, seed, max_replicates
-        As in designs.
+    time_limit
+        Seconds after which one replicate has failed; with ``one_by_one``.
+    batch_size, seed, min_replicates, max_replicates, budget
+        As in designs.  Without ``mcse`` and claims, cells stop at ``min_replicates``.
     output, **how
         As for `simstudy.run`.
 
@@ -65,26 +69,28 @@ def simulate(
     DesignError, UserError
         As by `simstudy.run`, and if a function rests on something that has no source.
     """
+    if not re.fullmatch(NAME, name):
+        raise UserError(f"name = {name!r}: lower-case letters, digits and single hyphens only")
     own = [each for each in measures if callable(each)]
-    path = Path(output) / name / "functions.py"
     text = source_text([process, *methods, *own])
     instance = {
-        "kind": "simulation", "path": str(path), "process": process.__name__, "one_by_one": one_by_one,
+        "kind": "simulation", "path": "functions.py", "process": process.__name__, "one_by_one": one_by_one,
         "method": methods[0].__name__, "measures": [each.__name__ if callable(each) else each for each in measures],
-    }  # fmt: skip
+    } | ({} if time_limit is None else {"time_limit": time_limit})  # fmt: skip
     study = Study(name, title=name, aim=f"Methods {', '.join(m.__name__ for m in methods)} on {process.__name__}.")
-    study.simulation(batch_size=batch_size, seed=seed).system(instance=instance)
+    study.simulation(batch_size=batch_size, seed=seed).system(instance=instance).budget(**(budget or {}))
     study.precision(
-        absolute_mcse=dict(mcse or {}), max_replicates=max_replicates, stop="both" if claims else "precision"
-    )
+        absolute_mcse=dict(mcse or {}), min_replicates=min_replicates or min(MIN_REPLICATES, max_replicates),
+        max_replicates=max_replicates, stop="both" if claims else "precision",
+    )  # fmt: skip
     levels = {f"instance.{factor}": list(values) for factor, values in (factors or {}).items()}
     study.grid(GRID, {**levels, "instance.method": [method.__name__ for method in methods]})
     for claim, entries in (claims or {}).items():
         study.setdefault("claims", {})[claim] = {"grid": GRID, "statement": claim, **entries}
-    if not re.fullmatch(NAME, name):
-        raise UserError(f"name = {name!r}: lower-case letters, digits and single hyphens only")
-    Store(Folder(Path(output), (name,))).write_text(path.name, text)
-    return run(study, output=output, trust=[path], **how)
+    folder, store = Path(output) / name, Store(Folder(Path(output), (name,)))
+    store.write_text("functions.py", text)
+    store.write_text("design.toml", study.toml())
+    return run(folder / "design.toml", output=output, trust=[folder / "functions.py"], **how)
 
 
 def source_text(functions: Sequence[Callable[..., Any]]) -> str:

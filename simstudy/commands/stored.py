@@ -109,7 +109,9 @@ def merge(
 
 @app.command()
 def verify(
-    folder: Annotated[Path, typer.Argument(help="Folder of a study, or of a share of one: outputs/STUDY/PROFILE.")],
+    folder: Annotated[
+        Path, typer.Argument(file_okay=False, help="Folder of a study, or of a share of one: outputs/STUDY/PROFILE.")
+    ],
     share: Annotated[float, typer.Option(help="Share of the batches of each cell; one batch at least.")] = 0.01,
     seed: Annotated[int | None, typer.Option(min=0, help="Of the choice; at random by default.")] = None,
     manifest: Annotated[bool, typer.Option("--manifest", help="Print the digest of each file, and stop.")] = False,

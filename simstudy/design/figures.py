@@ -15,6 +15,11 @@ _SCALE: Any = Field("linear", description='"linear" or "log"')
 _X: Any = Field(description="a numeric factor of the grid")
 
 
+_TARGET: Any = Field(
+    None, exclude_if=lambda value: value is None, description="value of y that is aimed at, drawn as a line: 0.95, say"
+)
+
+
 class BaseFigure(Record):
     """What all figures state: the sentence, and what is drawn of which cells."""
 
@@ -44,6 +49,7 @@ class CurveFigure(PanelFigure):
     limit: TheoreticalMeasure | None = Field(
         None, description="measure whose theoretical value is drawn as a dashed limit for each colour"
     )
+    target: float | None = _TARGET
 
 
 class DiversityFigure(PanelFigure):
@@ -82,6 +88,7 @@ class NestedLoopFigure(PanelFigure):
 
     kind: Literal["nested_loop"]
     y_scale: Scale = _SCALE
+    target: float | None = _TARGET
 
 
 class LawFigure(BaseFigure):

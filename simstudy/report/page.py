@@ -234,8 +234,10 @@ def _grid(results: xr.Dataset, design: Design, name: str) -> dict[str, Any]:
     cells = results.isel(cell=np.flatnonzero(results.grid.values == name))
     planned = [planned for planned in design.cells if planned.grid == name]
     levels = [[level_name(level(row, factor)) for factor in design.factors[name]] for row in coordinates_of(cells)]
-    measures = _measures(cells)
+    measures, theories = _measures(cells), [_applicability(cells, source) for source in THEORIES]
+    told = any(theory["n_applies"] for theory in theories)
     return {
+        "told": told,
         "measures": [measure_name(measure) for measure in measures],
         "name": name,
         "title": design.titles[name],
@@ -248,8 +250,8 @@ def _grid(results: xr.Dataset, design: Design, name: str) -> dict[str, Any]:
         "n_failed": int(cells.n_failed.sum()),
         "n_missed": int((~cells.precision_reached.values.astype(bool)).sum()),
         "wanted": precision_words(planned[0]),
-        "theories": [_applicability(cells, source) for source in THEORIES],
-        "rows": list(_rows(cells, levels[:MAX_ROWS], measures)),
+        "theories": theories,
+        "rows": list(_rows(cells, levels[:MAX_ROWS], measures, told)),
     }
 
 
@@ -279,8 +281,8 @@ def _measures(cells: xr.Dataset) -> list[str]:
     return numbers or list(MEASURES)
 
 
-def _rows(cells: xr.Dataset, levels: list[list[str]], measures: list[str]) -> Iterator[dict[str, Any]]:
-    """Cells in the table of results: levels, counts, and of each measure the estimate ± MCSE and the theories."""
+def _rows(cells: xr.Dataset, levels: list[list[str]], measures: list[str], told: bool) -> Iterator[dict[str, Any]]:
+    """Cells in the table of results: levels, counts, of each measure the estimate ± MCSE, and the theories if any."""
     # By columns: to take one cell of a data set copies its hundred variables.
     columns = {name: _columns(cells, name) for name in measures}
     replicates, failed, reached = (
@@ -293,8 +295,11 @@ def _rows(cells: xr.Dataset, levels: list[list[str]], measures: list[str]) -> It
             "n_failed": failed[i],
             "reached": bool(reached[i]),
             "measures": [
-                [with_error(estimate[i], mcse[i]) + given_draws(mcse[i], given[i]), *(number(each[i]) for each in told)]
-                for estimate, mcse, given, *told in columns.values()
+                [
+                    with_error(estimate[i], mcse[i]) + given_draws(mcse[i], given[i]),
+                    *(number(each[i]) for each in theories if told),
+                ]
+                for estimate, mcse, given, *theories in columns.values()
             ],
         }
 

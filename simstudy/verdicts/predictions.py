@@ -80,8 +80,7 @@ def _moments_of(planned: PlannedCell) -> tuple[bool, str]:
 
 def _theory(name: str, planned: PlannedCell, known: Moments) -> Theory:
     cell = planned.cell
-    reason = _NOT_ASKED if name == "exact" and not planned.exact else _outside_theory(cell)
-    if reason:
+    if reason := _outside_theory(cell) or (_NOT_ASKED if name == "exact" and not planned.exact else ""):
         return Theory({}, {}, {}, {}, reason)
     if cell.instance is not None or (name == "exact" and not cell.estimator.plain):
         return _numbers(name, cell)
@@ -124,7 +123,7 @@ def _outside_theory(cell: Cell) -> str:
     """Why no theory speaks of a cell; empty if one may."""
     if cell.estimator.learner.kind != "nadaraya_watson":
         return "theory speaks of Nadaraya-Watson heads with given projections"
-    if own := [setting for setting, _ in own_pieces(cell) if setting in ("key_distribution", "regression")]:
+    if own := [setting for setting, _ in own_pieces(cell) if setting in ("key_distribution", "regression", "instance")]:
         return f"{own[0]} is code of the user's own, of which no closed form is known"
     if cell.instance is not None:
         return ""

@@ -43,8 +43,8 @@ class Code:
         return hashlib.blake2b(self.text.encode(), digest_size=8).hexdigest()
 
     @property
-    def functions(self) -> dict[str, tuple[str, ...]]:
-        """Functions that the file defines and the names of what they take, told without running it."""
+    def functions(self) -> dict[str, dict[str, bool]]:
+        """Functions that the file defines, told without running it: what they take, and whether they must get it."""
         return _functions(self.text)
 
     def function(self, name: str) -> Callable[..., Any]:
@@ -63,9 +63,13 @@ class Code:
 
 
 @functools.lru_cache(maxsize=64)
-def _functions(text: str) -> dict[str, tuple[str, ...]]:
-    found = [node for node in ast.parse(text).body if isinstance(node, ast.FunctionDef)]
-    return {each.name: tuple(a.arg for a in (*each.args.args, *each.args.kwonlyargs)) for each in found}
+def _functions(text: str) -> dict[str, dict[str, bool]]:
+    found = {node.name: node.args for node in ast.parse(text).body if isinstance(node, ast.FunctionDef)}
+    return {
+        name: {each.arg: place < len(takes.args) - len(takes.defaults) for place, each in enumerate(takes.args)}
+        | {each.arg: value is None for each, value in zip(takes.kwonlyargs, takes.kw_defaults, strict=True)}
+        for name, takes in found.items()
+    }
 
 
 @functools.lru_cache(maxsize=64)

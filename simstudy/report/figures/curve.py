@@ -31,6 +31,7 @@ from simstudy.report.figures.marks import (
     unshown,
 )
 from simstudy.report.figures.panels import (
+    aim,
     canvas_over_strips,
     from_zero,
     label_y,
@@ -75,12 +76,13 @@ def curve_figure(figure: CurveFigure, cells: xr.Dataset) -> Drawing:
                 )
         _settle_x(axes, strips.flat[position] if limit else axes, figure, inside)
     drawn = [axes for axes, _ in panels]
+    aimed = aim(drawn, figure.target)
     share_y(drawn, figure.y_scale)
     words = from_zero(drawn, figure.y_scale)
     label_y(grid, measure_name(figure.y), len(panels))
     if limit:
         settle_strips(list(strips.flat[: len(panels)]), list(strips[:, 0]), limit)
-    entries = [*_reading(figure, hidden, notes), *uncovered_entries(cells, figure.y)]
+    entries = [*_reading(figure, hidden, notes), *aimed, *uncovered_entries(cells, figure.y)]
     entries += residual_entries(notes.beyond) if limit else []
     legends(drawing, looks, entries + [(Line2D([], [], linestyle=""), each) for each in words], figure.hue)
     return drawing

@@ -28,7 +28,7 @@ from simstudy.report.figures.marks import (
     split,
     unshown,
 )
-from simstudy.report.figures.panels import from_zero, set_scales, share_y, stacked, visible
+from simstudy.report.figures.panels import aim, from_zero, set_scales, share_y, stacked, visible
 from simstudy.report.figures.residuals import HEIGHT, draw_residuals, reach, residual_entries, settle_strips
 from simstudy.report.labels import level_name, measure_name, setting_and_level, setting_name
 from simstudy.verdicts.figure_data import residuals
@@ -66,8 +66,9 @@ def nested_loop_figure(figure: NestedLoopFigure, cells: xr.Dataset) -> Drawing:
         if figure.panel:
             axes.set_title(textwrap.shorten(setting_and_level(figure.panel, level), 110, placeholder=" …"), loc="left")
     drawn = list(grid[:, 0])
+    aimed = aim(drawn, figure.target)
     share_y(drawn, figure.y_scale)
-    entries = [*_reading(loops, theory), *uncovered_entries(cells, figure.y)]
+    entries = [*_reading(loops, theory), *aimed, *uncovered_entries(cells, figure.y)]
     entries += residual_entries(beyond) if limit else []
     entries += [(Line2D([], [], linestyle=""), each) for each in from_zero(drawn, figure.y_scale)]
     legends(drawing, looks, entries, figure.hue)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import matplotlib as mpl
@@ -11,6 +11,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogFormatter, MaxNLocator, NullLocator
 
 from simstudy.report.labels import number
@@ -83,6 +84,16 @@ def characters(axes: Axes) -> int:
     drawing = axes.get_figure(root=True)
     assert drawing is not None
     return int(axes.get_position().width * drawing.get_size_inches()[0] / 0.085)
+
+
+def aim(panels: Sequence[Axes], target: float | None) -> list[tuple[Line2D, str]]:
+    """Draw a line in all panels at the value that is aimed at, if there is one; return its entry of the legend."""
+    if target is None:
+        return []
+    style: Any = {"color": "black", "linestyle": (0, (1, 1.5)), "linewidth": 1.2}
+    for axes in panels:
+        axes.axhline(target, zorder=1, label="target", **style)
+    return [(Line2D([], [], **style), f"black dots: aimed at, {number(target)}")]
 
 
 def visible(values: np.ndarray, scale: str) -> np.ndarray:

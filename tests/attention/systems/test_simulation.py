@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import runpy
-import tomllib
+import time
 
 import numpy as np
 import pytest
@@ -56,8 +56,8 @@ def study(output, process=sample, method=mean, measures=ALL, **how):
     return simstudy.simulate("own", process, [method], measures, output=output, executor="serial", **how)
 
 
-def cell_of(results, **how):
-    return load_design(tomllib.loads(results.attrs["design"]), **how).cells[0].cell
+def cell_of(output):
+    return load_design(output / "own" / "design.toml").cells[0].cell
 
 
 def naive(cell, process, n_replicates):
@@ -85,7 +85,7 @@ def naive(cell, process, n_replicates):
 )
 def test_measures__are_those_of_a_loop_and_failures_are_counted(process, method, one_by_one, tmp_path):
     results = study(tmp_path, process, method, one_by_one=one_by_one)
-    cell = cell_of(results)
+    cell = cell_of(tmp_path)
     expected, failed = naive(cell, process, int(results.n_batches[0]) * BATCH)
     assert 20 < failed == results.n_failed.item()
     for name, value in expected.items():
@@ -116,9 +116,9 @@ def test_methods__see_the_same_data(tmp_path):
 
 def test_run_from_the_stored_design__gives_the_same_bits(tmp_path):
     results = study(tmp_path / "one")
-    text = tomllib.loads(results.attrs["design"])
+    folder = tmp_path / "one" / "own"
     again = simstudy.run(
-        text, output=tmp_path / "two", executor="processes", trust=[tmp_path / "one" / "own" / "functions.py"]
+        folder / "design.toml", output=tmp_path / "two", executor="processes", trust=[folder / "functions.py"]
     )
     for name in ("variance", "coverage_mcse", "own_measure"):
         assert np.array_equal(results[name], again[name], equal_nan=True), name
@@ -137,6 +137,20 @@ def without_truth(draw, n, shift):
 def never(x, n):
     """No estimate anywhere."""
     return {"estimate": np.full(len(x), np.nan)}
+
+
+def slow(x, n, seconds=0.02):
+    """As `mean`; every seventh replicate or so takes longer than it may."""
+    end = time.perf_counter() + (seconds if x[0] > 1.5 else 0.0)
+    while time.perf_counter() < end:
+        pass
+    return {"estimate": x.mean()}
+
+
+def test_replicate_beyond_its_time_limit__has_failed(tmp_path):
+    results = study(tmp_path, method=slow, measures=["bias"], one_by_one=True, time_limit=0.01, max_replicates=BATCH)
+    first = AddressedDraw(cell_of(tmp_path).data_id, 0, BATCH).normals(N)[:, 0] + 0.5
+    assert results.n_failed.item() == (first > 1.5).sum() > 20
 
 
 def short(x, n):
@@ -187,8 +201,14 @@ EXAMPLES = ROOT / "designs" / "examples"
 def test_example__finds_what_was_published_in_sixty_lines(name, tmp_path):
     path, code = EXAMPLES / f"{name}.toml", EXAMPLES / f"{name.replace('-', '_')}.py"
     assert sum(len(each.read_text().splitlines()) for each in (path, code)) <= 60
-    results = simstudy.run(path, output=tmp_path, executor="serial", trust=[code])
+    simstudy.run(path, output=tmp_path, executor="serial", trust=[code])
+    results = simstudy.open_results(tmp_path / name / "quick")
     assert (results.verdict == results.declared_verdict).all()
+    for figure in results.simstudy.figures:
+        (target,) = [
+            line for line in results.simstudy.plot(figure).drawing.axes[0].lines if line.get_label() == "target"
+        ]
+        assert target.get_ydata()[0] == 0.95
     for cell in range(results.sizes["cell"]) if name == "intervals" else ():
         n, method = int(results["instance.n"][cell]), str(results["instance.method"].values[cell])
         p = {"half": 0.5, "rare": 0.005}[str(results.grid.values[cell])]

@@ -11,8 +11,9 @@ from pydantic import ConfigDict, Field
 
 from simstudy.design.settings.code import FUNCTION_NAME, OWN_MEASURE, OwnCode
 from simstudy.design.settings.instance import Instance
-from simstudy.design.settings.records import Impossibility, Line, Quantity
+from simstudy.design.settings.records import Impossibility, Line, Positive, Quantity
 from simstudy.design.settings.tables import Data, Heads
+from simstudy.design.settings.time_limit import within
 from simstudy.errors import UserError
 
 Array = NDArray[np.float64]
@@ -26,7 +27,7 @@ _NEEDS = {
     "rejection_rate": ("reject",),
 }
 """Measures that need no function, and the names of what they follow from."""
-FAILURES = (ArithmeticError, np.linalg.LinAlgError, ValueError, RuntimeError)
+FAILURES = (ArithmeticError, np.linalg.LinAlgError, ValueError, RuntimeError, TimeoutError)
 """What a method may raise in a replicate that is then counted as failed."""
 
 
@@ -89,6 +90,10 @@ class SimulationInstance(Instance, OwnCode):
         description=f"any of {', '.join(_NEEDS)}, and at most one function of the file, averaged as {OWN_MEASURE}"
     )
     one_by_one: bool = Field(False, description="whether the method and the function of measures take one replicate")
+    time_limit: Positive | None = Field(
+        None, exclude_if=lambda limit: limit is None,
+        description="seconds on the clock after which a replicate has failed; with one_by_one only",
+    )  # fmt: skip
 
     uses: ClassVar[tuple[str, ...]] = ()
     quantities: ClassVar[dict[str, Quantity]] = {
@@ -130,6 +135,8 @@ class SimulationInstance(Instance, OwnCode):
         """Yield what the stated names and the functions of the file do not give."""
         if len(self.own) > 1:
             yield "instance", f"measures = {', '.join(self.own)} are functions; state one, and others in other cells"
+        if self.time_limit and not self.one_by_one:
+            yield "instance", "time_limit needs one_by_one = true: it is the time of one replicate"
         taken = {name for function in self.uses_functions for name in self._takes(function)}
         if self.code is not None and (idle := set(self.model_extra or ()) - taken - {"truth"}):
             yield "instance", f"no function takes {', '.join(sorted(idle))}; remove it or take it by that name"
@@ -137,8 +144,8 @@ class SimulationInstance(Instance, OwnCode):
     def _describe(self) -> str:
         return f"{self.method} on {self.process}"
 
-    def _takes(self, function: str) -> tuple[str, ...]:
-        return self.code.functions[function] if self.code else ()
+    def _takes(self, function: str) -> dict[str, bool]:
+        return self.code.functions[function] if self.code else {}
 
     # ---------------------------------------------------------------- what the functions give
 
@@ -178,9 +185,10 @@ class SimulationInstance(Instance, OwnCode):
     def _of_one(self, data: Mapping[str, Any], replicate: int) -> dict[str, Any]:
         one = {k: v[replicate] if isinstance(v, np.ndarray) and v.ndim else v for k, v in data.items()}
         try:
-            return self._measure(one, None)
-        except UserError as error:
-            if isinstance(error.__cause__, FAILURES):
+            with within(self.time_limit):
+                return self._measure(one, None)
+        except (UserError, TimeoutError) as error:
+            if isinstance(error.__cause__ or error, FAILURES):
                 return dict.fromkeys(self.measured, np.nan)
             raise
 
@@ -212,9 +220,10 @@ class SimulationInstance(Instance, OwnCode):
         return {str(name): values for name, values in found.items()}
 
     def _call(self, function: str, known: Mapping[str, Any]) -> Any:
-        if missing := [name for name in self._takes(function) if name not in known]:
+        takes = self._takes(function)
+        if missing := [name for name, needed in takes.items() if needed and name not in known]:
             raise UserError(f"{self.path}: {function} takes {missing[0]!r}; known are {', '.join(known)}")
-        return self.run(function, **{name: known[name] for name in self._takes(function)})
+        return self.run(function, **{name: known[name] for name in takes if name in known})
 
 
 def _number(name: str, known: Mapping[str, Any]) -> Any:

@@ -1,0 +1,37 @@
+"""A time limit of a call in any thread."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import threading
+import time
+from collections.abc import Iterator
+
+
+@contextlib.contextmanager
+def within(seconds: float | None) -> Iterator[None]:
+    """Raise TimeoutError in this thread after some seconds on the clock: in Python code at once, else at its end."""
+    if seconds is None:
+        yield
+        return
+    start, lock, over = time.perf_counter(), threading.Lock(), False
+    thread, raise_in = ctypes.c_ulong(threading.get_ident()), ctypes.pythonapi.PyThreadState_SetAsyncExc
+
+    def interrupt() -> None:
+        with lock:
+            if not over:
+                raise_in(thread, ctypes.py_object(TimeoutError))
+
+    timer = threading.Timer(seconds, interrupt)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+        with lock:
+            over = True
+            raise_in(thread, None)  # what has been asked for and not yet raised: the call has ended
+    if time.perf_counter() - start > seconds:
+        raise TimeoutError
