@@ -90,7 +90,8 @@ class Verdicts:
     def brief(self) -> pd.DataFrame:
         """Return the verdicts as text, with the units that would probably decide those that are open."""
         columns = {"claim": "claim", "verdict": "verdict", "declared": "declared", "statistic": "statistic",
-                   "estimate": "estimate ± standard error", "claimed": "claimed", "confidence": "truth within"}  # fmt: skip
+                   "estimate": "estimate ± standard error", "claimed": "claimed",
+                   "confidence": "truth within"}  # fmt: skip
         rows = [{words: getattr(line, name) for name, words in columns.items()} for line in self.lines]
         further = [further_text(each).removesuffix(" of") for each in self.dataset.further_units.values.tolist()]
         return pd.DataFrame(rows).set_index("claim").assign(**{"units more": further})
