@@ -168,27 +168,19 @@ def add_lane_products(rows, products):
 
 @inlined
 def _add_block(rows, h, g, s):
-    # 16 sums share 8 reads; with 4 sums and 4 reads, reading takes longer than multiplying.
+    # Two heads by four at a time: 8 sums share 6 reads, and fit into 16 registers with what they need.
     w = lanes_of(rows)
     n = ROW * w
-    left, right = h * n, g * n
-    s00 = s01 = s02 = s03 = s10 = s11 = s12 = s13 = spread(rows.dtype.type(0))
-    s20 = s21 = s22 = s23 = s30 = s31 = s32 = s33 = s00
-    for i in range(0, STRIP * w, w):
-        x, y = left + i, right + i
-        a, b, c, d = load(rows, y), load(rows, y + n), load(rows, y + 2 * n), load(rows, y + 3 * n)
-        e = load(rows, x)
-        s00, s01, s02, s03 = s00 + e * a, s01 + e * b, s02 + e * c, s03 + e * d
-        e = load(rows, x + n)
-        s10, s11, s12, s13 = s10 + e * a, s11 + e * b, s12 + e * c, s13 + e * d
-        e = load(rows, x + 2 * n)
-        s20, s21, s22, s23 = s20 + e * a, s21 + e * b, s22 + e * c, s23 + e * d
-        e = load(rows, x + 3 * n)
-        s30, s31, s32, s33 = s30 + e * a, s31 + e * b, s32 + e * c, s33 + e * d
-    _add_to_four(s, 0, w, s00, s01, s02, s03)
-    _add_to_four(s, 4 * w, w, s10, s11, s12, s13)
-    _add_to_four(s, 8 * w, w, s20, s21, s22, s23)
-    _add_to_four(s, 12 * w, w, s30, s31, s32, s33)
+    for k in range(0, 4, 2):
+        s00 = s01 = s02 = s03 = s10 = s11 = s12 = s13 = spread(rows.dtype.type(0))
+        for i in range(0, STRIP * w, w):
+            x, y = (h + k) * n + i, g * n + i
+            a, b, c, d = load(rows, y), load(rows, y + n), load(rows, y + 2 * n), load(rows, y + 3 * n)
+            e, f = load(rows, x), load(rows, x + n)
+            s00, s01, s02, s03 = s00 + e * a, s01 + e * b, s02 + e * c, s03 + e * d
+            s10, s11, s12, s13 = s10 + f * a, s11 + f * b, s12 + f * c, s13 + f * d
+        _add_to_four(s, 4 * k * w, w, s00, s01, s02, s03)
+        _add_to_four(s, (4 * k + 4) * w, w, s10, s11, s12, s13)
 
 
 @inlined

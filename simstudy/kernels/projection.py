@@ -74,7 +74,7 @@ def _project(keys, fours, tile, sums, projected):
                 _copy(keys[r, j, start:stop], tile[j])
             for c in range(0, n_columns, 4):
                 whole = stop - start == _TILE and c + 4 <= n_columns
-                for i in range(0, stop - start, 4 * width):
+                for i in range(0, stop - start, 2 * width):
                     if whole:
                         first = (r * n_columns + c) * n_keys + start + i
                         _sum_products(tile, weights, c, i, projected, first, n_keys)
@@ -92,20 +92,17 @@ def _copy(source, target):
 
 @inlined
 def _sum_products(tile, weights, c, i, sums, first, stride):
-    # sums[first + k stride + i'] = sum_j weights[c / 4, j, k] * tile[j, i + i'] for four columns and four vectors of
-    # keys: 16 sums in registers share 8 reads for each feature.  Columns are a, b, c, d, and vectors 0, 1, 2, 3.
+    # sums[first + k stride + i'] = sum_j weights[c / 4, j, k] * tile[j, i + i'] for four columns and two vectors of
+    # keys: 8 sums share 6 reads for each feature.  Columns are a, b, c, d, and vectors 0, 1: with what they need they
+    # fit into 16 registers.
     w, y = lanes_of(tile), c * tile.shape[0]
-    a0 = a1 = a2 = a3 = b0 = b1 = b2 = b3 = spread(weights.dtype.type(0))
-    c0 = c1 = c2 = c3 = d0 = d1 = d2 = d3 = a0
+    a0 = a1 = b0 = b1 = c0 = c1 = d0 = d1 = spread(weights.dtype.type(0))
     for x in range(i, i + len(tile) * _STRIDE, _STRIDE):
-        x0, x1, x2, x3 = load(tile, x), load(tile, x + w), load(tile, x + 2 * w), load(tile, x + 3 * w)
-        e, f, g, h = repeat(weights, y), repeat(weights, y + 1), repeat(weights, y + 2), repeat(weights, y + 3)
-        a0, a1, a2, a3 = a0 + e * x0, a1 + e * x1, a2 + e * x2, a3 + e * x3
-        b0, b1, b2, b3 = b0 + f * x0, b1 + f * x1, b2 + f * x2, b3 + f * x3
-        c0, c1, c2, c3 = c0 + g * x0, c1 + g * x1, c2 + g * x2, c3 + g * x3
-        d0, d1, d2, d3 = d0 + h * x0, d1 + h * x1, d2 + h * x2, d3 + h * x3
+        x0, x1 = load(tile, x), load(tile, x + w)
+        e, f = repeat(weights, y), repeat(weights, y + 1)
+        a0, a1, b0, b1 = a0 + e * x0, a1 + e * x1, b0 + f * x0, b1 + f * x1
+        e, f = repeat(weights, y + 2), repeat(weights, y + 3)
+        c0, c1, d0, d1 = c0 + e * x0, c1 + e * x1, d0 + f * x0, d1 + f * x1
         y += 4
-    store_four(sums, first, w, a0, a1, a2, a3)
-    store_four(sums, first + stride, w, b0, b1, b2, b3)
-    store_four(sums, first + 2 * stride, w, c0, c1, c2, c3)
-    store_four(sums, first + 3 * stride, w, d0, d1, d2, d3)
+    store_four(sums, first, stride, a0, b0, c0, d0)
+    store_four(sums, first + w, stride, a1, b1, c1, d1)

@@ -12,7 +12,11 @@ from contests import WORKS
 from measure import Ratio, Row
 from rich.table import Table
 
-_COLUMNS = ("work", "size", "who", "value", "unit")
+from simstudy.kernels.jit import VECTOR_BYTES, processor
+
+_COLUMNS = ("work", "size", "who", "value", "unit", "processor")
+PROCESSOR = f"{processor().split()[0]}, vectors of {8 * VECTOR_BYTES} bits"
+"""Class of the processor: ratios of one class say little about those of another."""
 
 
 def text(value: float | Ratio | None) -> str:
@@ -24,22 +28,22 @@ def text(value: float | Ratio | None) -> str:
 def show(rows: Sequence[Row]) -> None:
     table = Table(*_COLUMNS)
     for row in rows:
-        table.add_row(row.work, row.size, row.who, text(row.value), row.unit)
+        table.add_row(row.work, row.size, row.who, text(row.value), row.unit, PROCESSOR)
     rich.print(table)
 
 
 def write(rows: Sequence[Row], folder: Path) -> None:
     """Write ``table.md``, ``table.csv`` (medians and quartiles) and ``ratios.png``."""
     folder.mkdir(parents=True, exist_ok=True)
-    lines = [f"| {r.work} | {r.size} | {r.who} | {text(r.value)} | {r.unit} |" for r in rows]
+    lines = [f"| {r.work} | {r.size} | {r.who} | {text(r.value)} | {r.unit} | {PROCESSOR} |" for r in rows]
     head = "| " + " | ".join(_COLUMNS) + " |\n|" + "---|" * len(_COLUMNS)
     (folder / "table.md").write_text("\n".join([head, *lines]) + "\n", encoding="utf-8")
     with (folder / "table.csv").open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file)
-        writer.writerow([*_COLUMNS[:3], "median", "lower_quartile", "upper_quartile", "unit"])
+        writer.writerow([*_COLUMNS[:3], "median", "lower_quartile", "upper_quartile", *_COLUMNS[4:]])
         for r in rows:
             spread = (r.value.median, r.value.low, r.value.high) if isinstance(r.value, Ratio) else (r.value, "", "")
-            writer.writerow([r.work, r.size, r.who, *spread, r.unit])
+            writer.writerow([r.work, r.size, r.who, *spread, r.unit, PROCESSOR])
     _draw(rows, folder / "ratios.png")
 
 
