@@ -297,6 +297,13 @@ def _value_projections(cell: Cell) -> Iterator[Impossibility]:
         yield "value_projections", remedy
 
 
+_FOLLOWED: dict[str, set[str]] = {
+    "fixed": set(), "attention": {"head_dim"}, "rate": {"head_dim", "n_keys"}, "yarn": {"n_keys"}, "log": {"n_keys"},
+    "root_log": {"n_keys"}, "power": {"head_dim", "n_keys"},
+}  # fmt: skip
+"""Sizes that each rule of the bandwidth follows."""
+
+
 def _instance(cell: Cell) -> Iterator[Impossibility]:
     """What a random instance cannot have: what its system says, and heads or rules that go beyond the settings used."""
     data, heads, used = cell.data, cell.heads, cell.meaningful
@@ -304,8 +311,7 @@ def _instance(cell: Cell) -> Iterator[Impossibility]:
         yield from cell.instance.impossibilities(data, heads)
     if {"head_dim", "n_features"} <= used and heads.head_dim > data.n_features:
         yield "head_dim", f"a head of {heads.head_dim} dimensions does not fit n_features = {data.n_features}; lower it"
-    follows = {"attention": {"head_dim"}, "rate": {"head_dim", "n_keys"}}.get(cell.estimator.bandwidth.kind, set())
-    if missing := sorted(follows - used):
+    if missing := sorted(_FOLLOWED[cell.estimator.bandwidth.kind] - used):
         yield "bandwidth", f"follows {' and '.join(missing)}, which this instance does not have; give a number"
 
 

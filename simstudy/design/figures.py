@@ -83,6 +83,15 @@ class OptimumFigure(PanelFigure):
     )
 
 
+class WinnersFigure(BaseFigure):
+    """At each x, the level of factor ``over`` with the least y as colour, and this y as a number."""
+
+    kind: Literal["winners"]
+    x: str = Field(description="a factor of the grid")
+    over: str = Field(description="a factor of the grid, whose best level is shown")
+    rows: str | None = Field(None, description="factor told apart by row")
+
+
 class NestedLoopFigure(PanelFigure):
     """y in every cell, above the levels of the factors."""
 
@@ -106,7 +115,7 @@ def _curve_unless_stated(value: Any) -> Any:
 
 
 Figure = Annotated[
-    CurveFigure | DiversityFigure | OrderingFigure | OptimumFigure | NestedLoopFigure | LawFigure,
+    CurveFigure | DiversityFigure | OrderingFigure | OptimumFigure | WinnersFigure | NestedLoopFigure | LawFigure,
     Field(discriminator="kind"),
     BeforeValidator(_curve_unless_stated),
 ]

@@ -23,7 +23,7 @@ from simstudy.design.claims import (
     Slope,
 )
 from simstudy.design.document import Document
-from simstudy.design.figures import BaseFigure, LawFigure, OptimumFigure
+from simstudy.design.figures import BaseFigure, LawFigure, OptimumFigure, WinnersFigure
 from simstudy.design.mistakes import Problem
 from simstudy.design.settings import TABLE_OF
 from simstudy.design.settings.cell import Cell
@@ -184,7 +184,7 @@ def _wrong_grids(reference: Reference, grids: Mapping[str, PlannedGrid]) -> Iter
 
 def _unknown_factors(reference: Reference) -> Iterator[Problem]:
     factors = reference.grid.factors
-    for field in ("x", "hue", "panel", "by", "along", "over", "tune") if factors is not None else ():
+    for field in ("x", "hue", "panel", "rows", "by", "along", "over", "tune") if factors is not None else ():
         stated = getattr(reference.entry, field, None) or ()
         for name in (stated,) if isinstance(stated, str) else stated:
             if name not in (factors or ()):
@@ -239,7 +239,7 @@ def _nothing_selected(selection: Selection, grid: PlannedGrid) -> str:
 def _has_axis(reference: Reference) -> Iterator[Problem]:
     """An x must be a number in every cell, of two levels or more, positive where its logarithm is taken."""
     path, entry, x = reference.path, reference.entry, getattr(reference.entry, "x", None)
-    if x is None or not reference.chosen:
+    if x is None or not reference.chosen or isinstance(entry, WinnersFigure):
         return
     values: dict[int, Any] = {n: reference.grid.cells[n].coordinates.get(x) for n in reference.chosen}
     if not all(isinstance(value, (int, float)) for value in values.values()):

@@ -159,6 +159,11 @@ def test_all_mistakes__are_reported_together(tmp_path):
             'bandwidth = [{ kind = "rate", smoothness = 1e-9, constant = 1e-9 }]',
             "comes to 1.58114e-10, outside [1e-09, 1e+09]",
         ),
+        (
+            "bandwidth = [0.5, 1.0]",
+            'bandwidth = [{ kind = "power", add = -3, tuned_at = 20 }]',
+            "comes to inf, outside [1e-09, 1e+09]",
+        ),
         ("n_keys = 40", "n_keys = 40\nnoise_sd = 1e200", "data.noise_sd = 1e+200: must be less"),
         ("angle = [0, 45, 90]", "angle = [45]", "claims.mse-falls.x = 'angle': needs two or more different values"),
         ('x = "angle"\nd', 'x = "angle"\nwhere = { angle = 45 }\nd', "other factors fixed; a line has 45"),

@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
+import math
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
 from simstudy.design.settings.code import Own
-from simstudy.design.settings.records import KINDS, MAX_COUNT, Choice, Count, Kinds, Points, Positive, Vector
+from simstudy.design.settings.records import (
+    KINDS,
+    MAX_COUNT,
+    Choice,
+    Count,
+    Kinds,
+    NonNegative,
+    Points,
+    Positive,
+    Real,
+    Vector,
+)
 
 
 class RateBandwidth(Choice):
@@ -43,7 +55,81 @@ class FixedBandwidth(Choice):
         return self.value
 
 
-Bandwidth = Annotated[FixedBandwidth | AttentionBandwidth | RateBandwidth, Kinds("fixed", "value", "number")]
+class _LengthRule(Choice):
+    """b = value/√g: logits grow by the factor g from n₀ keys, where g = 1, to n keys."""
+
+    tuned_at: Annotated[int, Field(ge=2, le=MAX_COUNT)] = Field(description="number of keys n₀, at which b = value")
+    value: Positive = Field(1.0, description="a positive bandwidth")
+
+    def number(self, n_keys: int, head_dim: int) -> float:
+        """Return b; infinity where no factor is positive."""
+        factor = self.factor(n_keys, head_dim)
+        return self.value / math.sqrt(factor) if factor > 0.0 else math.inf
+
+    def factor(self, n_keys: int, head_dim: int) -> float:
+        """Return g."""
+        raise NotImplementedError
+
+
+class YarnBandwidth(_LengthRule):
+    """g = (rate·ln(n/n₀) + 1)² above n₀, and 1 up to it: YaRN (Peng et al. 2023)."""
+
+    kind: Literal["yarn"]
+    rate: Positive = Field(0.1, description="a positive rate, fitted by the authors")
+
+    def factor(self, n_keys: int, head_dim: int) -> float:
+        """Return g."""
+        return float((self.rate * math.log(max(n_keys / self.tuned_at, 1.0)) + 1.0) ** 2)
+
+
+class LogBandwidth(_LengthRule):
+    """g = (ln n/ln n₀)^power: 1 is scalable softmax (Nakanishi 2025), 2 is one of the laws of gap counting."""
+
+    kind: Literal["log"]
+    power: Positive = Field(1.0, description="a positive power")
+
+    def factor(self, n_keys: int, head_dim: int) -> float:
+        """Return g."""
+        return float((math.log(n_keys) / math.log(self.tuned_at)) ** self.power)
+
+
+class RootLogBandwidth(_LengthRule):
+    """g = (√(2 ln n) − offset)/(√(2 ln n₀) − offset): the largest of n Gaussian logits, less a constant."""
+
+    kind: Literal["root_log"]
+    offset: NonNegative = Field(0.0, description="a number of at least 0, below √(2 ln n₀)")
+
+    def factor(self, n_keys: int, head_dim: int) -> float:
+        """Return g."""
+        here, there = (math.sqrt(2.0 * math.log(n)) - self.offset for n in (n_keys, self.tuned_at))
+        return here / there if there > 0.0 else 0.0
+
+
+class PowerBandwidth(_LengthRule):
+    """g = (n/n₀)^(2/(p + add)); of keys on a sphere add = 3 has the least squared error for many keys, −1 is critical.
+
+    Of keys with a density in p dimensions, add = 4 has the least squared error.
+    """
+
+    kind: Literal["power"]
+    add: Real = Field(3.0, description="a number above −p")
+
+    def factor(self, n_keys: int, head_dim: int) -> float:
+        """Return g."""
+        rate = head_dim + self.add
+        return float((n_keys / self.tuned_at) ** (2.0 / rate)) if rate > 0.0 else 0.0
+
+
+Bandwidth = Annotated[
+    FixedBandwidth
+    | AttentionBandwidth
+    | RateBandwidth
+    | YarnBandwidth
+    | LogBandwidth
+    | RootLogBandwidth
+    | PowerBandwidth,
+    Kinds("fixed", "value", "number"),
+]
 
 
 class _Combination(Choice):

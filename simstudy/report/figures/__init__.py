@@ -24,6 +24,7 @@ from simstudy.report.figures.nested_loop import nested_loop_figure
 from simstudy.report.figures.optimum import optimum_figure
 from simstudy.report.figures.ordering import ordering_figure
 from simstudy.report.figures.panels import own_style
+from simstudy.report.figures.winners import winners_figure
 from simstudy.report.figures.z_scores import compared_measures, z_score_figure
 from simstudy.report.labels import ALL_CLAIMS, RESOLUTION
 from simstudy.report.tables import VerdictLine
@@ -39,7 +40,9 @@ def _drawn(figure: BaseFigure, cells: xr.Dataset) -> Drawing:
     raise TypeError(f"no drawing of {figure!r}")
 
 
-for _function in (curve_figure, diversity_figure, law_figure, nested_loop_figure, optimum_figure, ordering_figure):
+for _function in (
+    curve_figure, diversity_figure, law_figure, nested_loop_figure, optimum_figure, ordering_figure, winners_figure,
+):  # fmt: skip
     _drawn.register(_function)
 
 

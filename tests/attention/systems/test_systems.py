@@ -44,6 +44,7 @@ INSTANCES = {
     "random_heads": {"outputs": 2, "correlation": 0.4},
     "masked_heads": {"heads": 3, "width": 18, "tolerance": 0.1},
     "masked_stack": {"layers": 2, "width": 18},
+    "tempered_head": {"tuned_at": 20},
 }
 """Parameters of one small instance of each kind."""
 

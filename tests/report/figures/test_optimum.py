@@ -45,6 +45,15 @@ y = "mse"
 hue = "bandwidth"
 y_scale = "log"
 
+[figures.winners]
+title = "Which head dimension wins"
+kind = "winners"
+grid = "split"
+y = "mse"
+x = "noise_sd"
+rows = "regression"
+over = "head_dim"
+
 [profiles.quick]
 """
 OPTIMUM = {0.5: 4.0, 1.0: 2.0, 2.0: 1.0}
@@ -118,6 +127,14 @@ def test_optimum_figure__draws_places_with_their_bars_and_theory(design, results
     assert any("best bandwidth b at each level" in text for text in texts)
     assert any("1% or more of the draws" in text for text in texts)
     assert [tick for tick in panels[0].get_yticks()] == [1, 2, 4, 8]
+
+
+def test_winners__have_the_colour_and_the_value_of_the_least(design, results):
+    (axes,) = draw(design.figures["winners"], "winners", results).axes
+    markers = {line.get_xdata()[0]: line.get_marker() for line in axes.lines}
+    assert len(markers) == len(set(markers.values())) == len(OPTIMUM)
+    noise = split_cells(results, noise_sd=0.5).sel(source="empirical").mse.min()
+    assert [text.get_text().split("\n")[0] for text in axes.texts] == [f"{float(noise):.2g}"] * 6
 
 
 def test_nested_loop__has_a_step_for_each_combination_in_the_order_of_the_grid(design, results):
@@ -198,7 +215,7 @@ def test_ordering__draws_the_share_of_each_index_in_each_panel_and_colour(result
     ],
 )
 def test_figures__that_cannot_be_drawn_are_refused(tmp_path, old, new, message):
-    text = DESIGN.replace("[profiles.quick]\n", GRID)
+    text = DESIGN.replace("[profiles.quick]\n", GRID.partition("[figures.winners]")[0] + "[profiles.quick]\n")
     assert text.count(old) == 1
     path = tmp_path / "faulty.toml"
     path.write_text(text.replace(old, new))

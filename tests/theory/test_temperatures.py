@@ -1,0 +1,126 @@
+"""Exact risk of a head against double integrals over two keys; the exponents of simstudy/docs/temperature.md."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from scipy import special
+
+from simstudy.temperatures import Problem, best_sharpness, exact_head
+
+MIXTURE = Problem("unit", 5, 2.0, (0.5, 0.0, 0.5))
+PROBLEMS = [
+    Problem("unit", 3), Problem("unit", 2, 1.0, (0.0, 1.0)), MIXTURE, Problem("unit", 64, 0.25),
+    Problem("gaussian", 1), Problem("gaussian", 16, 4.0, query=0.5),
+]  # fmt: skip
+
+
+def along(problem):
+    """400 places of a key along the query with their probabilities, by a rule of Gauss that theory does not use."""
+    if problem.keys == "gaussian":
+        places, weights = np.polynomial.hermite_e.hermegauss(150)
+    else:
+        places, weights = special.roots_gegenbauer(150, max(problem.dimension / 2.0 - 1.0, 1e-9))
+    return places, weights / weights.sum()
+
+
+def polynomial(degree, dimension, u):
+    """Legendre polynomial of a dimension by Rodrigues' sum over k: no recurrence, no special function."""
+    if dimension == 2:
+        return np.cos(degree * np.arccos(u))
+    total = 0.0
+    for k in range(degree // 2 + 1):
+        size = (-1) ** k * math.gamma(degree - k + dimension / 2 - 1)
+        size /= math.factorial(k) * math.factorial(degree - 2 * k)
+        total = total + size * (2 * u) ** (degree - 2 * k)
+    ones = special.binom(degree + dimension - 3, degree) * math.gamma(dimension / 2 - 1)
+    return total / ones
+
+
+@pytest.mark.parametrize("problem", PROBLEMS, ids=str)
+@pytest.mark.parametrize("sharpness", [0.3, 2.0])
+def test_risk_of_two_keys__is_a_double_integral(problem, sharpness):
+    places, weights = along(problem)
+    u, v = places[:, None], places[None]
+    first = 1.0 / (1.0 + np.exp(sharpness * (v - u)))
+    second, d = 1.0 - first, problem.dimension
+    risk = first**2 + second**2
+    if problem.keys == "gaussian":
+        gap = first * u + second * v - problem.query * math.sqrt(d)
+        risk = risk + problem.signal / d * (gap**2 + (d - 1) * (first**2 + second**2))
+    else:
+        for degree, share in enumerate(problem.shares, start=1):
+            p, q = polynomial(degree, d, u), polynomial(degree, d, v)
+            both = first**2 + second**2 + 2.0 * first * second * p * q
+            risk = risk + problem.signal * share * (1.0 - 2.0 * (first * p + second * q) + both)
+    expected = float(weights @ risk @ weights)
+    assert exact_head(problem, sharpness, 2).risk == pytest.approx(expected, rel=1e-5)
+
+
+@pytest.mark.parametrize("n_keys", [16, 1024, 2**24])
+@pytest.mark.parametrize("problem", PROBLEMS, ids=str)
+def test_integrals_of_one__are_one_and_the_best_temperature_has_least_risk(problem, n_keys):
+    best = best_sharpness(problem, n_keys)
+    for factor in (0.1, 1.0, 3.0):
+        assert exact_head(problem, factor * best, n_keys).checks == pytest.approx((1.0, 1.0), abs=1e-7)
+    near = [exact_head(problem, factor * best, n_keys).risk for factor in (0.9, 1.0, 1.1)]
+    assert near[1] < min(near[0], near[2])
+
+
+def slope(problem, n_keys):
+    """Slope of ln β* in ln n from n keys to 16 n."""
+    return math.log(best_sharpness(problem, 16 * n_keys) / best_sharpness(problem, n_keys)) / math.log(16)
+
+
+@pytest.mark.parametrize(("dimension", "degree", "signal"), [(3, 1, 1.0), (4, 1, 4.0), (4, 2, 1.0), (5, 1, 0.25)])
+def test_exponent_on_the_sphere__tends_to_two_over_d_plus_three(dimension, degree, signal):
+    shares = (0.0,) * (degree - 1) + (1.0,)
+    gaps = [abs(slope(Problem("unit", dimension, signal, shares), n) - 2 / (dimension + 3)) for n in (2**12, 2**24)]
+    assert gaps[1] < 0.006 and gaps[1] < gaps[0]
+
+
+@pytest.mark.parametrize(("dimension", "n_keys"), [(3, 2**20), (4, 2**24)])
+def test_best_sharpness__is_that_of_the_formula_for_many_keys(dimension, n_keys):
+    d, laplace = dimension, dimension - 1  # l(l + d - 2) of degree 1
+    c = 2.0 ** (2 - d) * math.sqrt(math.pi) / math.gamma(d / 2)
+    formula = (n_keys * laplace**2 / (c * (d - 1))) ** (2 / (d + 3))
+    assert best_sharpness(Problem("unit", d), n_keys) == pytest.approx(formula, rel=0.02)
+
+
+def noise_slope(d, beta):
+    """-2 d ln n_eff/d ln β, of leading order: the apparent dimension."""
+    ratio = lambda b: special.ive(d / 2, b) / special.ive(d / 2 - 1, b)  # noqa: E731
+    return 4 * beta * (ratio(2 * beta) - ratio(beta))
+
+
+def test_apparent_dimension__tends_to_that_of_the_sphere_and_falls_short_of_it_before():
+    assert noise_slope(4, 1e4) == pytest.approx(3.0, rel=1e-3)
+    at_best = [noise_slope(d, best_sharpness(Problem("unit", d), 4096)) for d in (4, 16, 64)]
+    assert at_best == pytest.approx([2.9, 10.2, 17.6], abs=0.06)
+
+
+def test_exponents__fall_with_the_dimension_and_stop_above_the_formula():
+    found = [slope(Problem("unit", d), 4096) for d in (4, 8, 16, 32, 64, 128)]
+    assert found == sorted(found, reverse=True)
+    assert found[-1] > 6 * (2 / 131)
+
+
+def test_gaussian_keys__have_a_square_root_law_with_an_offset():
+    offsets = [
+        math.sqrt(2 * math.log(n)) - best_sharpness(Problem("gaussian", 64), n) for n in (2**12, 2**16, 2**20, 2**24)
+    ]
+    assert min(offsets) > 1.45 and max(offsets) < 1.70
+    temperature = math.sqrt(8) / best_sharpness(Problem("gaussian", 8), 2**24)
+    assert temperature == pytest.approx(1.0, abs=0.01)  # many keys: no law of length
+
+
+def test_best_factor__hardly_depends_on_the_signal():
+    for d, limit in itertools.product((4, 16, 128), [0.09]):
+        factors = [
+            best_sharpness(Problem("unit", d, signal), 65_536) / best_sharpness(Problem("unit", d, signal), 4096)
+            for signal in (0.25, 4.0)
+        ]
+        assert abs(factors[1] / factors[0] - 1) < limit
