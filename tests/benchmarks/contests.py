@@ -16,6 +16,7 @@ import limits
 import measure
 import numpy as np
 import reductions
+import simulations
 import workloads
 from measure import Row, interleaved, ratio, several
 from peers import PEERS, Peer
@@ -150,6 +151,7 @@ def costs(rounds: int) -> Iterator[Row]:
     yield from digits.sharing_rows(rounds)
     yield from reductions.reduction_rows(replace(digits.SIZE, replicates=1024), rounds)
     yield from inspections.inspection_rows()
+    yield from simulations.simulation_rows(rounds)
     yield from large.large_rows(rounds)
 
 

@@ -11,9 +11,11 @@ import large
 import numpy as np
 import pytest
 import reductions
+import simulations
 from builders import DESIGN, needs, write_design
 from digits import DIFFERENCE, MEASURES, SIZE, TARGETS
 
+from simstudy import study
 from simstudy.design.settings import tiling
 from simstudy.execution.store import Store
 
@@ -100,6 +102,16 @@ def test_144_heads__are_inspected_in_less_than_a_gigabyte():
     rows = {row.who: row.value for row in inspections.inspection_rows()}
     print(f"\n144 heads: {rows['processor']:.1f} processor seconds, {rows['memory']:.0f} MB")
     assert rows["memory"] < 1024
+
+
+@pytest.mark.parametrize("one_by_one", [False, True])
+def test_simulation_by_hand__estimates_the_same(tmp_path, one_by_one):
+    how = (simulations.mean, simulations.jackknifed)[: 2 if one_by_one else 1], (30,), simulations.BATCH, one_by_one
+    found = study.run(simulations.design_of(tmp_path, *how), output=tmp_path, executor="serial")
+    by_hand = simulations.by_hand(*how)[0, :, :, 1].ravel()
+    errors = found.mean_squared_error_mcse.values
+    assert (np.abs(found.mean_squared_error.sel(source="empirical").values - by_hand) < 6 * errors).all()
+    assert (errors < 0.05 * by_hand).all()
 
 
 def test_reduction_rows():
