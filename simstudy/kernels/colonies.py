@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from simstudy.kernels.jit import device_function, exact_kernel
 
 # Index legend: r replicate, t step, a ant, s site; luck and noise of the ants of a step lie side by side.
@@ -69,3 +71,45 @@ def run_colonies(luck, noise, qualities, rates, visits, means, pheromone, recrui
                 break
             for s in range(n_sites):
                 recruitment[r, s] *= _MEMORY
+
+
+@exact_kernel
+def run_waves(luck, noise, qualities, heuristic, rates, each_ant, pheromone, trail, visits, fitness):
+    """Let waves of ants follow pheromone and heuristic to sites, and lay pheromone by what they observe.
+
+    Parameters
+    ----------
+    luck, noise : (r, t·a) uniforms and (r, s, t) standard normals
+    qualities, heuristic : (s,)
+    rates : (4,)
+        Share of pheromone lost in a wave, pheromone for a unit of observed quality, standard deviation of the
+        observation error, and the least pheromone.
+    each_ant : bool
+        Whether each ant observes with an error of its own, in place of one observation of a site in a wave, which is
+        then at least 0.
+    pheromone : (r, s)
+        At the start, and then at the end.
+    trail, visits : (s,)
+    fitness : (r,)
+        Mean quality observed by the ants of the last wave.
+    """
+    n_waves = noise.shape[2]
+    n_ants = luck.shape[1] // n_waves
+    for r in range(luck.shape[0]):
+        for t in range(n_waves):
+            total = 0.0
+            for s in range(visits.size):
+                visits[s] = 0.0
+                total += pheromone[r, s] * heuristic[s]
+                trail[s] = total
+            for a in range(n_ants):
+                visits[_followed(luck[r, t * n_ants + a], trail)] += 1.0
+            fitness[r] = 0.0
+            for s in range(visits.size):
+                seen = visits[s] * qualities[s]
+                if each_ant:
+                    seen += np.sqrt(visits[s]) * rates[2] * noise[r, s, t]
+                else:
+                    seen = max(seen + visits[s] * rates[2] * noise[r, s, t], 0.0)
+                pheromone[r, s] = max((1.0 - rates[0]) * pheromone[r, s] + rates[1] * seen, rates[3])
+                fitness[r] += seen / n_ants

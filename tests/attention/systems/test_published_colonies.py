@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import itertools
+import math
 
 import numpy as np
 import pytest
 from builders import minimal_cell
 
 from simstudy.attention.instances import measure
-from simstudy.data.addresses import Role, uniforms
+from simstudy.data.addresses import Role, normals, uniforms
 from simstudy.data.shared import SharedData
 
 
@@ -71,3 +72,107 @@ def test_colony__is_that_of_ants_one_by_one(parameters, n_keys):
         assert (found["best_site_share"][r], found["colony_steps"][r]) == (decided == 0, step)
         steps.add(step)
     assert len(steps) > 1 or steps == {n_keys}
+
+
+def waves_of(luck, noise, quality, power, evaporation, spread, each_ant, trail):
+    """Trail (site,) after waves of ants (wave, ant), and the mean quality that the last ants observe, in loops."""
+    fitness = 0.0
+    for choices, errors in zip(luck, noise, strict=True):
+        pull = [t * (q / max(quality)) ** power for t, q in zip(trail, quality, strict=True)]
+        cumulative = np.cumsum(pull) / sum(pull)
+        went = [next(s for s in range(len(quality)) if where <= cumulative[s] + 1e-15) for where in choices]
+        laid = []
+        for s, q in enumerate(quality):
+            ants = went.count(s)
+            seen = [max(q + spread * errors[s], 0.0)] * ants
+            if each_ant:  # the sum of independent errors, by its standard deviation
+                seen = [q + spread * errors[s] / math.sqrt(ants)] * ants if ants else []
+            laid.append(sum(seen))
+        floor = 0.0 if each_ant else 0.01
+        trail = [max((1 - evaporation) * t + 0.5 * x, floor) for t, x in zip(trail, laid, strict=True)]
+        fitness = sum(laid) / len(choices)
+    return trail, fitness
+
+
+@pytest.mark.parametrize("observation", ["wave", "ant"])
+def test_acar__is_that_of_waves_one_by_one(observation):
+    instance = {"kind": "acar", "weakness": 0.3, "evaporation": 0.1, "heuristic": 0.5, "observation": observation}
+    cell = minimal_cell(instance=instance, n_heads=3, n_keys=6, noise_sd=8.0)
+    shared = SharedData(cell, 3, 24)
+    found = measure(cell.instance, cell, shared)
+    luck = uniforms(cell.data_id, Role.LEARNER, 3, 24, 18, 1)[:, 0].reshape(24, 6, 3)
+    noise = shared.normals(6, 2)
+    trails = [
+        waves_of(luck[r], noise[r].T, [10, 8.5], 0.5, 0.1, 8.0, observation == "ant", [1, 1])[0] for r in range(24)
+    ]
+    correct = np.array([a >= b for a, b in trails], float)
+    assert 0 < correct.mean() < 1
+    np.testing.assert_array_equal(found["acar_share"], correct)
+    first = math.sqrt(10) / (math.sqrt(10) + math.sqrt(8.5)) - 0.5
+    for name, g in (("acar_bound_excess", 0.3), ("acar_first_bound_excess", first)):
+        np.testing.assert_allclose(found[name], correct - (1 - math.exp(-(g**2) * 6 / 2)))
+
+
+def boosted(points, labels, at, n_rounds):
+    """Stumps of AdaBoost and their weights as textbooks have them: every threshold of every feature in turn."""
+    shares, stumps = np.full(len(labels), 1 / len(labels)), []
+    for _ in range(n_rounds):
+        options = []
+        for j in range(points.shape[1]):
+            for cut in np.quantile(points[:, j], np.linspace(0, 1, min(50, len(labels)))):
+                for way in (1, -1):
+                    says = np.where(points[:, j] <= cut, way, -way)
+                    options.append((shares[says != labels].sum(), j, cut, way))
+        error, j, cut, way = min(options, key=lambda option: option[0])
+        weight = math.log((1 - error) / error) / 2
+        shares = shares * np.exp(-weight * labels * np.where(points[:, j] <= cut, way, -way))
+        shares /= shares.sum()
+        stumps.append((weight, np.where(at[:, j] <= cut, way, -way)))
+    return stumps
+
+
+def test_boosting__is_that_of_stumps_one_by_one_and_its_coded_vote_counts_stumps_alike():
+    instance = {"kind": "boosting_and_ants", "label_noise": 0.2, "colonies": 2}
+    cell = minimal_cell(instance=instance, n_heads=10, n_keys=60, n_features=4)
+    shared = SharedData(cell, 1, 4)
+    found = measure(cell.instance, cell, shared)
+    for r, points in enumerate(shared.normals(560, 4).swapaxes(1, 2)):
+        labels = np.array([1 if x[0] + x[1] * x[2] + x[2] ** 2 / 2 >= 0 else -1 for x in points])
+        flipped = labels[:60] * np.where(np.arange(60) < 12, -1, 1)
+        stumps = boosted(points[:60], flipped, points[60:], 10)
+        weighted, counted = sum(w * v for w, v in stumps), sum(v for _, v in stumps)
+        assert found["weighted_accuracy"][r] == pytest.approx(np.mean(np.sign(weighted) == labels[60:]))
+        assert found["coded_accuracy"][r] == pytest.approx(np.mean(np.sign(counted) == labels[60:]))
+        assert (np.sign(counted) == 0).any()
+    luck = uniforms(cell.data_id, Role.LEARNER, 1, 4, 30, 8).reshape(4, 8, 2, 15).transpose(0, 2, 3, 1)
+    noise = normals(cell.data_id, Role.NOISE, 1, 4, 30, 2).reshape(4, 2, 2, 15).transpose(0, 2, 3, 1)
+    for r in range(4):
+        ends = [waves_of(luck[r, c], noise[r, c], [10, 9], 1, 0.1, 2.4, False, [1, 1])[0] for c in range(2)]
+        assert found["ants_share"][r] == np.mean([a >= b for a, b in ends])
+        assert found["ants_less_coded"][r] == found["ants_share"][r] - found["coded_accuracy"][r]
+
+
+def test_generations__are_those_of_waves_with_a_scaled_trail_between():
+    instance = {"kind": "gacl", "generations": 8, "waves": 2, "generation_rate": 0.3}
+    cell = minimal_cell(instance=instance, n_heads=7, noise_sd=1.0)
+    shared = SharedData(cell, 2, 3)
+    found, quality = measure(cell.instance, cell, shared), [10, 7, 5, 4, 3]
+    drawn = shared.normals(16, 10)
+    for r in range(3):
+        runs = []
+        for run in range(2):
+            trail, fitness = [1.0] * 5, []
+            for g in range(8):
+                luck = uniforms(cell.data_id, Role.LEARNER, 2 + r, 1, range(128 * g, 128 * g + 14), 2)[0, run]
+                noise = drawn[r, 5 * run : 5 * run + 5, 2 * g : 2 * g + 2].T
+                trail, now = waves_of(luck.reshape(2, 7), noise, quality, 1, 0.3, 1.0, False, trail)
+                fitness.append(now)
+                gain = now - np.mean(fitness[-6:])
+                trail = [max(0.7 * t + 0.5 * gain * t / sum(trail), 0.01) for t in trail]
+            runs.append(np.array(fitness))
+        scaled = [(run.max() - run) / (run.max() - run.min()) for run in runs]
+        for name, (one, other) in (("gacl_variance", runs), ("scaled_gacl_variance", scaled)):
+            assert found[name][r] == pytest.approx(
+                np.mean([np.var([a, b], ddof=1) for a, b in zip(one, other, strict=True)])
+            )
+        assert found["gacl_fitness"][r] == pytest.approx(np.mean([run[-6:] for run in runs]))
