@@ -165,10 +165,11 @@ def _boosted(points: Array, labels: Array, at: Array, n_rounds: int) -> tuple[Ar
 
 @measure.register
 def pass_on(instance: GaclInstance, cell: Cell, shared: SharedData) -> dict[str, Array]:
-    """Fitness of two runs of generations of n_heads ants: its size at the end, and how the runs differ."""
+    """Fitness of two runs of generations of ants: its size at the end, and how the runs differ."""
     fitness = _generations(instance, cell, shared)
     worst, best = fitness.min(axis=2, keepdims=True), fitness.max(axis=2, keepdims=True)
-    scaled = (best - fitness) / (best - worst)
+    span = best - worst
+    scaled = np.divide(best - fitness, span, out=np.full_like(fitness, 0.5), where=span > 0.0)
     return {
         "gacl_variance": ((fitness[:, 0] - fitness[:, 1]) ** 2).mean(axis=1) / 2.0,
         "scaled_gacl_variance": ((scaled[:, 0] - scaled[:, 1]) ** 2).mean(axis=1) / 2.0,
@@ -178,7 +179,7 @@ def pass_on(instance: GaclInstance, cell: Cell, shared: SharedData) -> dict[str,
 
 def _generations(instance: GaclInstance, cell: Cell, shared: SharedData) -> Array:
     """Fitness (r, run, g) of all generations of two runs."""
-    n_waves, n_sites, draws = instance.waves, len(_SITES), instance.waves * cell.heads.n_heads
+    n_waves, n_sites, draws = instance.waves, len(_SITES), instance.waves * instance.ants
     noise = shared.normals(instance.generations * n_waves, 2 * n_sites).reshape(2 * shared.count, n_sites, -1)
     rates = np.array([instance.evaporation, instance.reinforcement, cell.data.noise_sd, _FLOOR])
     pheromone, fitness = np.ones((len(noise), n_sites)), np.zeros((len(noise), instance.generations))

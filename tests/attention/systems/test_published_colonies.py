@@ -153,8 +153,8 @@ def test_boosting__is_that_of_stumps_one_by_one_and_its_coded_vote_counts_stumps
 
 
 def test_generations__are_those_of_waves_with_a_scaled_trail_between():
-    instance = {"kind": "gacl", "generations": 8, "waves": 2, "generation_rate": 0.3}
-    cell = minimal_cell(instance=instance, n_heads=7, noise_sd=1.0)
+    instance = {"kind": "gacl", "generations": 8, "waves": 2, "generation_rate": 0.3, "ants": 7}
+    cell = minimal_cell(instance=instance, noise_sd=1.0)
     shared = SharedData(cell, 2, 3)
     found, quality = measure(cell.instance, cell, shared), [10, 7, 5, 4, 3]
     drawn = shared.normals(16, 10)
@@ -176,3 +176,11 @@ def test_generations__are_those_of_waves_with_a_scaled_trail_between():
                 np.mean([np.var([a, b], ddof=1) for a, b in zip(one, other, strict=True)])
             )
         assert found["gacl_fitness"][r] == pytest.approx(np.mean([run[-6:] for run in runs]))
+
+
+def test_runs_that_never_change__are_scaled_to_one_half():
+    instance = {"kind": "gacl", "generations": 6, "waves": 40, "ants": 1}
+    cell = minimal_cell(instance=instance, noise_sd=0.0)
+    found = measure(cell.instance, cell, SharedData(cell, 0, 64))
+    settled = found["gacl_variance"] == 0
+    assert settled.any() and (found["scaled_gacl_variance"][settled] == 0).all()

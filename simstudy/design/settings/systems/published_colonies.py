@@ -138,19 +138,20 @@ class BoostingAndAntsInstance(Instance):
 
 
 class GaclInstance(Instance):
-    """Generations of waves of n_heads ants, GACL (arXiv 2604.09677): two runs in each replicate.
+    """Generations of waves of ants, GACL (arXiv 2604.09677): two runs in each replicate.
 
     Qualities of the five sites are 10, 7, 5, 4 and 3.  Between generations pheromone is scaled as a whole.
     """
 
     kind: Literal["gacl"]
+    ants: Count = Field(100, description="number of ants, at least 1")
     generations: Annotated[int, Field(ge=6)] = Field(50, description="number of generations, at least 6")
     waves: Count = Field(10, description="waves of ants in a generation, at least 1")
     evaporation: Probability = Field(0.3, description="share of pheromone lost in a wave, in [0, 1]")
     generation_rate: Probability = Field(0.1, description="share of pheromone lost between generations, in [0, 1]")
     reinforcement: Positive = Field(0.5, description="pheromone laid for one unit of observed quality")
 
-    uses: ClassVar[tuple[str, ...]] = ("n_heads", "noise_sd")
+    uses: ClassVar[tuple[str, ...]] = ("noise_sd",)
     quantities: ClassVar[dict[str, Quantity]] = {
         "gacl_variance": Quantity(
             "1", "variance over runs of the mean quality observed in the last wave of a generation, averaged over "
@@ -158,11 +159,12 @@ class GaclInstance(Instance):
         ),
         "scaled_gacl_variance": Quantity(
             "1", "the same after each run is scaled by itself to [0, 1], as the authors plot it",
-            "mean_g (c_g - c'_g)^2 / 2, c = (max F - F) / (max F - min F)",
+            "mean_g (c_g - c'_g)^2 / 2, c = (max F - F) / (max F - min F), or 1/2 where F is constant",
         ),
         "gacl_fitness": Quantity("1", "mean quality observed in the last six generations of a run"),
     }  # fmt: skip
     words: ClassVar[dict[str, Setting]] = {
+        "ants": Setting("ants", "N"),
         "generations": Setting("generations"),
         "generation_rate": Setting("share of pheromone lost between generations"),
     }
