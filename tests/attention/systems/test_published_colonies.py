@@ -55,7 +55,11 @@ def correlation_of(rows, signal):
 
 @pytest.mark.parametrize(
     ("parameters", "n_keys"),
-    [({"exploration": 0.2, "sites": 4, "gap": 4.0}, 9), ({"exploration": 0.8, "sites": 3, "quorum": 4.0}, 12)],
+    [
+        ({"exploration": 0.2, "sites": 4, "gap": 4.0}, 9),
+        ({"exploration": 0.8, "sites": 3, "quorum": 4.0}, 12),
+        ({"exploration": 0.5, "sites": 3}, 2),  # some ants see one site
+    ],
 )
 def test_colony__is_that_of_ants_one_by_one(parameters, n_keys):
     cell = minimal_cell(
@@ -94,16 +98,23 @@ def waves_of(luck, noise, quality, power, evaporation, spread, each_ant, trail):
     return trail, fitness
 
 
-@pytest.mark.parametrize("observation", ["wave", "ant"])
-def test_acar__is_that_of_waves_one_by_one(observation):
-    instance = {"kind": "acar", "weakness": 0.3, "evaporation": 0.1, "heuristic": 0.5, "observation": observation}
+@pytest.mark.parametrize(("observation", "evaporation"), [("wave", 0.1), ("wave", 1.0), ("ant", 0.1)])
+def test_acar__is_that_of_waves_one_by_one(observation, evaporation):
+    instance = {
+        "kind": "acar",
+        "weakness": 0.3,
+        "evaporation": evaporation,
+        "heuristic": 0.5,
+        "observation": observation,
+    }
     cell = minimal_cell(instance=instance, n_heads=3, n_keys=6, noise_sd=8.0)
     shared = SharedData(cell, 3, 24)
     found = measure(cell.instance, cell, shared)
     luck = uniforms(cell.data_id, Role.LEARNER, 3, 24, 18, 1)[:, 0].reshape(24, 6, 3)
     noise = shared.normals(6, 2)
     trails = [
-        waves_of(luck[r], noise[r].T, [10, 8.5], 0.5, 0.1, 8.0, observation == "ant", [1, 1])[0] for r in range(24)
+        waves_of(luck[r], noise[r].T, [10, 8.5], 0.5, evaporation, 8.0, observation == "ant", [1, 1])[0]
+        for r in range(24)
     ]
     correct = np.array([a >= b for a, b in trails], float)
     assert 0 < correct.mean() < 1
@@ -153,22 +164,22 @@ def test_boosting__is_that_of_stumps_one_by_one_and_its_coded_vote_counts_stumps
 
 
 def test_generations__are_those_of_waves_with_a_scaled_trail_between():
-    instance = {"kind": "gacl", "generations": 8, "waves": 2, "generation_rate": 0.3, "ants": 7}
-    cell = minimal_cell(instance=instance, noise_sd=1.0)
-    shared = SharedData(cell, 2, 3)
+    instance = {"kind": "gacl", "generations": 20, "waves": 1, "generation_rate": 0.9, "ants": 7}
+    cell = minimal_cell(instance=instance, noise_sd=8.0)
+    shared = SharedData(cell, 2, 12)
     found, quality = measure(cell.instance, cell, shared), [10, 7, 5, 4, 3]
-    drawn = shared.normals(16, 10)
-    for r in range(3):
+    drawn = shared.normals(20, 10)
+    for r in range(12):
         runs = []
         for run in range(2):
             trail, fitness = [1.0] * 5, []
-            for g in range(8):
-                luck = uniforms(cell.data_id, Role.LEARNER, 2 + r, 1, range(128 * g, 128 * g + 14), 2)[0, run]
-                noise = drawn[r, 5 * run : 5 * run + 5, 2 * g : 2 * g + 2].T
-                trail, now = waves_of(luck.reshape(2, 7), noise, quality, 1, 0.3, 1.0, False, trail)
+            for g in range(20):
+                luck = uniforms(cell.data_id, Role.LEARNER, 2 + r, 1, range(128 * g, 128 * g + 7), 2)[0, run]
+                noise = drawn[r, 5 * run : 5 * run + 5, g : g + 1].T
+                trail, now = waves_of(luck[None], noise, quality, 1, 0.3, 8.0, False, trail)
                 fitness.append(now)
                 gain = now - np.mean(fitness[-6:])
-                trail = [max(0.7 * t + 0.5 * gain * t / sum(trail), 0.01) for t in trail]
+                trail = [max(0.1 * t + 0.5 * gain * t / sum(trail), 0.01) for t in trail]
             runs.append(np.array(fitness))
         scaled = [(run.max() - run) / (run.max() - run.min()) for run in runs]
         for name, (one, other) in (("gacl_variance", runs), ("scaled_gacl_variance", scaled)):
