@@ -33,6 +33,7 @@ ABSTRACT: dict[str, str] = {
 
 OTHERS: dict[str, str] = {
     "related paper": "what the authors of a related system assert of it",
+    "full text": "what authors print or assert beyond an abstract: in figures, tables, theorems and code",
     "consequence": "what follows from theory: sizes, conditions, exceptions",
     "negative control": "what fails because a condition is taken away: it shows that the test can contradict",
     "foil": "a rival statement that one might believe, held against the facts",

@@ -62,6 +62,7 @@ def ceilings() -> Iterator[str]:
 
 FILLED = {
     "cards": findings.cards, "answers": findings.answers, "checks": findings.checks, "others": findings.others,
-    "table": findings.table, "ceiling": ceiling, "ceilings": ceilings, "commands": commands, "targets": targets,
-    "theories": theories, "settings": language.reference, "sealed": verdicts.sealed,
+    "replicated": findings.replicated, "replication": findings.replication, "table": findings.table, "ceiling": ceiling,
+    "ceilings": ceilings, "commands": commands, "targets": targets, "theories": theories,
+    "settings": language.reference, "sealed": verdicts.sealed,
 }  # fmt: skip

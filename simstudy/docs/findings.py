@@ -6,7 +6,7 @@ import functools
 import re
 import tomllib
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,15 @@ FOLDER = Path(__file__).parent
 ANSWERS = ("holds", "holds if", "fails", "open", "not testable here")
 CHECKS = ("consequence", "foil", "negative control", "identity")
 """Origins of claims that check the instrument rather than a published sentence."""
+RECORD = "published-colonies"
+_RECORDED: dict[str, Callable[[dict[str, Any]], bool]] = {
+    "Of {total} printed numbers, {yes} are reproduced, {no} are not, and {open} stay open, as too few runs are behind "
+    "them to show agreement.": lambda claim: claim["kind"] == "printed",
+    "Of {total} sentences of the authors under stated conditions, {yes} hold, {no} do not, and {open} stay open.":
+        lambda claim: claim["origin"] == "full text" and claim["kind"] != "printed",
+    "Of {total} claims of this project on the reasons, {yes} hold, {no} do not, and {open} stay open.":
+        lambda claim: claim["origin"] != "full text",
+}  # fmt: skip
 _NUMBER = r"[-+]?[\d.]+(?:e[-+]?\d+)?"
 _PAGES = jinja2.Environment(loader=jinja2.PackageLoader("simstudy.report"), autoescape=True, trim_blocks=True)
 _PAGES.globals["bibliography"] = "bibliography.html"
@@ -104,6 +113,45 @@ def checks() -> Iterator[str]:
     for study in dict.fromkeys(line.study for line in lines):
         yield from (f"## {study}", "")
         yield from (template.render(lines=[line for line in lines if line.study == study]), "")
+
+
+def replicated() -> Iterator[str]:
+    """Yield how many printed numbers and sentences of the authors hold, by confirmations alone."""
+    claims, told = _recorded()
+    if not told:
+        yield "Nothing is confirmed yet, and pilots are not quoted."
+        return
+    for words, which in _RECORDED.items():
+        counted = Counter(verdict for name, (_, verdict) in told.items() if which(claims["claims"][name]))
+        yes, no, total = counted["supported"], counted["contradicted"], counted.total()
+        yield words.format(total=total, yes=yes, no=no, open=total - yes - no)
+
+
+def replication() -> Iterator[str]:
+    """Yield printed numbers and sentences grid by grid, beside what confirmations alone found."""
+    design, told = _recorded()
+    for grid, stated in design["grids"].items():
+        claims = {name: claim for name, claim in design["claims"].items() if claim["grid"] == grid and name in told}
+        if claims:
+            yield from (
+                "",
+                f"## {stated['title']}",
+                "",
+                "| claim | printed or claimed | found | verdict |",
+                "|---|---|---|---|",
+            )
+        for name, claim in claims.items():
+            row, verdict = told[name]
+            printed = f"{claim['value']} ± {claim['printed_mcse']}" if claim["kind"] == "printed" else row.claimed
+            yield f"| {claim['statement']} `{name}` | {printed} | {row.estimate} | {verdict} |"
+
+
+def _recorded() -> tuple[dict[str, Any], dict[str, tuple[Any, str]]]:
+    """The design of printed numbers, and the last confirmed row and the verdict of all confirmations by claim."""
+    design, found = tomllib.loads((ROOT / "designs" / f"{RECORD}.toml").read_text()), verdicts.read()
+    rows = found[(found.study == RECORD) & (found.run != verdicts.PILOT) & found.claim.isin(design["claims"])]
+    last = rows.drop_duplicates("claim", keep="last").itertuples()
+    return design, {row.claim: (row, verdicts.verdict_of(RECORD, row.claim, found).partition(",")[0]) for row in last}
 
 
 def others() -> Iterator[str]:
