@@ -117,14 +117,14 @@ def run(
                 return store.read_dataset(RESULTS_FILE)
             told: dict[int, Any] = {}
             ledger = open_ledger(design, store, queue.device, told)
-            teller = Teller(store, origin_of(design, queue.device))
+            teller = Teller(store, origin_of(design, store, queue.device))
             simulate(ledger, queue, meter, teller, tell, budget=design.budget)
             teller.tell(ledger)
             how = {"executor": str(executor), "workers": queue.workers()}
         store.flush()  # a disk that took no batch takes no results
         how |= {**ledger.tally(), **meter.read()}
         _write_results(ledger, design, store, tell, queue.device, how, told)
-        made = _RESULTS, _origin(ledger, design, queue.device), (RESULTS_FILE, DETAILS_FILE, PROVENANCE_FILE)
+        made = _RESULTS, _origin(ledger, design, store, queue.device), (RESULTS_FILE, DETAILS_FILE, PROVENANCE_FILE)
         note_made(store, *made, store.digest(ledger.known))
     # As they will be read ever after: reports are the same bytes whoever writes them, and when.
     return store.read_dataset(RESULTS_FILE)
@@ -141,7 +141,7 @@ def _write_results(
     results.attrs["run"] = json.dumps(record)
     store.write_dataset(DETAILS_FILE, details)
     store.write_dataset(RESULTS_FILE, results)
-    file = None if design.path is None else str(design.path.absolute())
+    file = None if design.path is None else os.path.relpath(design.path, store.folder)
     store.write_json(PROVENANCE_FILE, {**results.attrs, **machine, "run": record, "design_file": file})
 
 
@@ -201,7 +201,7 @@ def run_share(
 def recalled(design: Design, store: Store, device: str = "cpu") -> Ledger | None:
     """Return the ledger as its last looks left it, without looking, if the results of exactly this stand; else None."""
     ledger = Ledger(design, store, device)
-    if not is_made(store, _RESULTS, _origin(ledger, design, device), lambda: store.digest(ledger.known)):
+    if not is_made(store, _RESULTS, _origin(ledger, design, store, device), lambda: store.digest(ledger.known)):
         return None
     results = store.read_dataset(RESULTS_FILE)
     if results.n_failed.values.any():  # which replicates failed only their batches tell
@@ -223,8 +223,8 @@ def _looks_of(results: xr.Dataset) -> Iterator[tuple[int, Performance | None, bo
         yield done, found if np.isfinite(mcse["failure_rate"]) else None, bool(reached)
 
 
-def _origin(ledger: Ledger, design: Design, device: str) -> str:
-    return origin_of(design, device, sorted(ledger.known))
+def _origin(ledger: Ledger, design: Design, store: Store, device: str) -> str:
+    return origin_of(design, store, device, sorted(ledger.known))
 
 
 def open_ledger(design: Design, store: Store, device: str = "cpu", told: dict[int, Any] | None = None) -> Ledger:
@@ -270,13 +270,19 @@ def simulate(
             break
 
 
+def design_file_of(store: Store) -> Path | None:
+    """Return where the design lies whose results a folder holds: stated from there, as both may have moved."""
+    stated = store.read_json(PROVENANCE_FILE).get("design_file")
+    return Path(os.path.normpath(store.folder.absolute() / stated)) if isinstance(stated, str) else None
+
+
 def _require_own_folder(design: Design, store: Store) -> None:
     """Refuse to write over the results of another file that states a design of the same name."""
-    other = store.read_json(PROVENANCE_FILE).get("design_file")
-    if design.path is None or not isinstance(other, str) or not os.path.isfile(other):
+    other = design_file_of(store)
+    if design.path is None or other is None or not other.is_file():
         return
     try:
-        name = name_of(read_design(Path(other)).tables)
+        name = name_of(read_design(other).tables)
     except UserError:  # it is no design any more
         return
     if name == design.study.name and not os.path.samefile(other, design.path):

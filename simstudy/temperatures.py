@@ -22,7 +22,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import optimize, special
+from scipy import special
 
 Array = NDArray[np.float64]
 
@@ -124,6 +124,8 @@ def exact_head(problem: Problem, sharpness: float, n_keys: int) -> Head:
 @functools.lru_cache(maxsize=4096)
 def best_sharpness(problem: Problem, n_keys: int) -> float:
     """Sharpness of least risk at n keys, by exact theory."""
+    from scipy import optimize  # its import takes a tenth of a second, which few studies need
+
     d, n = problem.dimension, float(n_keys)
     largest = 10.0 * (d + n ** (2.0 / (d + 3.0))) if problem.keys == "unit" else 1.0 + math.sqrt(2.0 * math.log(n))
     found = optimize.minimize_scalar(

@@ -20,7 +20,7 @@ from simstudy.execution.store import DETAILS_FILE, Store
 from simstudy.report.confirmed import confirmed_of, standing_in
 from simstudy.report.page import report_files
 from simstudy.results import open_results
-from simstudy.study import PROVENANCE_FILE, RESULTS_FILE, judged_again
+from simstudy.study import RESULTS_FILE, design_file_of, judged_again
 
 _OF_THE_RUN = "run", "simstudy_version", "commit", "libraries"
 """Attributes that tell of the run and the installation, which no batch gives."""
@@ -75,8 +75,7 @@ def _as_stored(dataset: xr.Dataset, store: Store) -> xr.Dataset:
 
 def _design_of(results: xr.Dataset, store: Store, trust: Iterable[Path]) -> Design:
     """Return the design that results state, from its file as long as that is unchanged."""
-    told, text, profile = store.read_json(PROVENANCE_FILE), results.attrs["design"], results.attrs["profile"]
-    file = Path(str(told["design_file"])) if told.get("design_file") else None
+    text, profile, file = results.attrs["design"], results.attrs["profile"], design_file_of(store)
     design = load_design(file, profile, trust) if file and file.is_file() else None
     if design is None or design.text != text:
         design = load_design(tomllib.loads(text), profile, trust)

@@ -174,25 +174,18 @@ def status(
 ) -> None:
     """Show the progress of each cell of a study, also while another process runs it.
 
-    The command writes and locks nothing. Standard errors are those of the last look of a run, or of the batches stored
-    so far. Use the numbers of cells with `simstudy replay --cell`.
+    The command writes and locks nothing. Standard errors are those of the last look of a run; where none has told them,
+    batches are counted. Use the numbers of cells with `simstudy replay --cell`.
     """
     from simstudy.execution.shares import with_shares
-    from simstudy.execution.status import looked_at, told
+    from simstudy.execution.status import counted, told
     from simstudy.report.progress import status_line, status_table
     from simstudy.report.records import status_record
     from simstudy.report.terminal import say, say_json, show_table
 
     loaded, store = opened(design, profile, output)
     store = with_shares(store)
-    found = told(loaded, store)
-    if found is None:
-        # Imported here: with the compiler and the theory of claims it takes seconds, and what was told needs neither.
-        from simstudy.study import open_ledger
-
-        ledger = open_ledger(loaded, store)
-        ledger.first_tasks()
-        found = looked_at(ledger)
+    found = told(loaded, store) or counted(loaded, store)
     if as_json:
         say_json(status_record(found, loaded, store))
     else:

@@ -3,7 +3,8 @@
 A record states the digest of everything that went into the files of a study (sources of the whole package, versions of
 libraries, the machine, the design, stored batches) and that of each file.  If any of these differs, was damaged, or
 cannot be read, the record says nothing, and the files are made anew.  Records lie in the user's cache, not beside the
-files: whoever forges results in a folder cannot say that they were made here.
+files: whoever forges results in a folder cannot say that they were made here.  Where the folder lies does not count,
+as long as the design lies where it did from there: a checkout may be moved or copied with its results.
 """
 
 from __future__ import annotations
@@ -31,15 +32,17 @@ _DRAWING = ("pandas", "jinja2", "pillow")
 """Libraries that decide pages and pictures, beside those of which the provenance tells."""
 
 
-def origin_of(design: Design, device: str, *further: Any) -> str:
+def origin_of(design: Design, store: Store, device: str, *further: Any) -> str:
     """Return the digest of what decides all that is made of a design here, and of further things, by their `repr`.
+
+    The design's file counts by its path from the results: both may move together.
 
     The engine is not asked for, as to compile takes longer than to read all sources, on which it depends.
     """
     machine = {**installation(device), "data": contents([planned.cell for planned in design.cells])}
     machine |= {name: value for name, value in os.environ.items() if name.startswith("NUMBA_")}
     versions = [importlib.metadata.version(name) for name in _DRAWING]
-    path = design.path and design.path.absolute()
+    path = design.path and os.path.relpath(design.path, store.folder)
     stated = design.text, design.profile, design.confirmation, path, json.dumps(machine), versions, *further
     return hashlib.sha256(repr((_package(), stated)).encode()).hexdigest()
 
@@ -59,7 +62,7 @@ def is_made(store: Store, name: str, origin: str, batches: Callable[[], str] = s
     That of batches is asked for last: to read them may take a second.
     """
     folder = _records()
-    content = folder.read(_key(store, name, origin)) if folder else None
+    content = folder.read(_key(name, origin)) if folder else None
     if content is None:
         return False
     told, files = json.loads(content)
@@ -77,7 +80,7 @@ def note_made(store: Store, name: str, origin: str, files: Iterable[str], batche
     """Keep of what these files of a study have just been made."""
     if folder := _records():
         digests = {file: _digest(store.files.read(file, MAX_RESULTS_BYTES)) for file in files}
-        folder.write(_key(store, name, origin), json.dumps([batches, digests]).encode())
+        folder.write(_key(name, origin), json.dumps([batches, digests]).encode())
 
 
 def _records() -> Any:
@@ -87,8 +90,8 @@ def _records() -> Any:
     return kept("made", lambda: _package()[:32])
 
 
-def _key(store: Store, name: str, origin: str) -> bytes:
-    return f"{name} {origin} {store.folder.absolute()}".encode()
+def _key(name: str, origin: str) -> bytes:
+    return f"{name} {origin}".encode()
 
 
 def digest_of(dataset: xr.Dataset) -> str:

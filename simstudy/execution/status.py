@@ -1,4 +1,4 @@
-"""How far each cell of a study is: as a run last told it beside its batches, or as these say when they are looked at.
+"""How far each cell of a study is: as a run last told it beside its batches, or else how many of these there are.
 
 To look takes all that a run needs, the compiled kernels and often the theory; to read what was told takes neither.
 So a run tells every second where it stands.  Batches that have come since are counted in their indices; errors,
@@ -15,6 +15,8 @@ from pydantic import ValidationError
 
 from simstudy.design.document import Design
 from simstudy.design.settings import Record
+from simstudy.design.settings.cell import Cell
+from simstudy.execution.engine import engine
 from simstudy.execution.folder import Missing
 from simstudy.execution.made import origin_of
 from simstudy.execution.store import MAX_STATEMENT_BYTES, Owner, Store
@@ -70,7 +72,7 @@ class Status(Record):
     Attributes
     ----------
     origin
-        Digest of the design, code, libraries and machine of the run.
+        Digest of the design, code, libraries and machine of the run; empty where batches are counted, not looked at.
     as_of
         When that was told, in seconds of `time.time`.
     cells
@@ -113,7 +115,7 @@ class Teller:
 
     def tell(self, ledger: Ledger) -> None:
         """Write down where each cell stands, as of the last look at it."""
-        status = _status(ledger, ledger.accounts, self._origin)
+        status = status_of(ledger, self._origin)
         self._store.write_text(FILE, status.model_dump_json(), flush=False)
 
 
@@ -126,7 +128,7 @@ def told(design: Design, store: Store) -> Status | None:
         status = Status.model_validate_json(store.files.read(FILE, MAX_STATEMENT_BYTES))
     except (Missing, ValidationError):
         return None
-    if status.origin != origin_of(design, "cpu") or len(status.cells) != len(design.cells):
+    if status.origin != origin_of(design, store, "cpu") or len(status.cells) != len(design.cells):
         return None
     numbers = {cell.identity: store.stored_batches(cell.identity) for cell in status.cells}
     stored = [sum(number < cell.target for number in numbers[cell.identity]) for cell in status.cells]
@@ -136,29 +138,37 @@ def told(design: Design, store: Store) -> Status | None:
     return status.model_copy(update={"cells": tuple(cells)})
 
 
-def looked_at(ledger: Ledger) -> Status:
-    """Return where a study stands, as its batches say: errors are those of all that are stored so far."""
-    seen = [account if account.finished else ledger.preview(account) for account in ledger.accounts]
-    return _status(ledger, seen, "")
+def counted(design: Design, store: Store) -> Status:
+    """Return how many batches are stored of each cell, without what a look at them would tell."""
+    return Status(origin="", as_of=time.time(), cells=tuple(_counted(planned.cell, store) for planned in design.cells))
 
 
-def _status(ledger: Ledger, seen: list[Account], origin: str) -> Status:
-    pairs = zip(ledger.accounts, seen, strict=True)
-    return Status(origin=origin, as_of=time.time(), cells=tuple(_of_cell(*pair) for pair in pairs))
+def _counted(cell: Cell, store: Store) -> CellStatus:
+    identity = cell.identity(engine("cpu", [cell]))
+    stored = len(store.stored_batches(identity))
+    return CellStatus(
+        identity=identity, work=0.0, batch_size=cell.simulation.batch_size, stored=stored, target=stored,
+        expected=stored, looked=False, finished=False, reached=False, defined=False, failed=0, first_failed=None,
+        measure=None, mcse=None, wanted=None,
+    )  # fmt: skip
 
 
-def _of_cell(account: Account, seen: Account) -> CellStatus:
-    """Where a cell stands, with what was seen of it."""
+def status_of(ledger: Ledger, origin: str) -> Status:
+    """Return where a study stands, as of the last look at each cell."""
+    return Status(origin=origin, as_of=time.time(), cells=tuple(map(_of_cell, ledger.accounts)))
+
+
+def _of_cell(account: Account) -> CellStatus:
     # Imported here: who reads what was told computes nothing.
     from simstudy.execution.account import cost
 
-    worst = seen.shortfall
+    worst = account.shortfall
     return CellStatus(
         identity=account.identity, work=cost(account.planned.cell), batch_size=account.batch_size,
-        stored=account.target - account.missing, target=account.target, expected=seen.expected,
+        stored=account.target - account.missing, target=account.target, expected=account.expected,
         looked=account.done > 0, finished=account.finished, reached=account.finished and account.reached,
-        defined=account.performance is not None, failed=seen.n_failed,
-        first_failed=seen.failed[0] if seen.failed else None,
+        defined=account.performance is not None, failed=account.n_failed,
+        first_failed=account.failed[0] if account.failed else None,
         measure=worst and worst.measure, mcse=worst and worst.mcse, wanted=worst and worst.wanted,
     )  # fmt: skip
 

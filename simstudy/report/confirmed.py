@@ -81,10 +81,9 @@ def standing_in(design: Design, store: Store) -> dict[str, str]:
 
 def confirmed_of(design: Design, pilot: Store) -> list[Confirmed]:
     """Return all confirmations of a study that were begun, oldest first; none of a confirmation itself."""
-    if design.confirmation is not None:
-        return []
-    standing = standing_in(design, pilot) or None
-    return [_confirmed(begun, store, design, standing) for begun, store in confirmations(pilot)]
+    begun = [] if design.confirmation is not None else list(confirmations(pilot))
+    standing = standing_in(design, pilot) if begun else None
+    return [_confirmed(*each, design, standing or None) for each in begun]
 
 
 def _confirmed(begun: Begun, store: Store, design: Design, standing: Standing | None = None) -> Confirmed:

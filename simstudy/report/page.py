@@ -77,7 +77,7 @@ def write_report(results: xr.Dataset, design: Design, store: Store) -> Path:
     require_same_design(results, design, store)
     confirmed = confirmed_of(design, store)
     standing = standing_in(design, store)
-    origin = origin_of(design, "cpu", digest_of(results), confirmed, standing)
+    origin = origin_of(design, store, "cpu", digest_of(results), confirmed, standing)
     if is_made(store, "report", origin):
         return store.folder / PAGE
     files = report_files(results, design, confirmed, standing)

@@ -158,6 +158,8 @@ def _row(cell: CellStatus) -> tuple[str | Text, ...]:
 
 
 def _state(cell: CellStatus) -> str:
+    if not cell.looked and cell.stored == cell.expected:
+        return f"{cell.stored} batches"
     if not cell.finished:
         return f"{cell.stored} of about {cell.expected} batches"
     if not cell.defined:
@@ -168,6 +170,8 @@ def _state(cell: CellStatus) -> str:
 def status_line(status: Status, store: Store) -> str:
     """Return how many cells are finished, whether somebody computes the rest, and how long that will take."""
     text = f"{status.finished} of {len(status.cells)} cells finished"
+    if not status.origin:
+        text = "batches are counted, simstudy run examines them"
     if status.finished < len(status.cells):
         text += f", as of {time.strftime('%Y-%m-%d %H:%M:%S', time.localtime(status.as_of))}"
     owner = owner_of(store)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+
 import numpy as np
 import pytest
 from builders import DESIGN, edited, write_design
@@ -9,9 +11,11 @@ from stored import flip, rows
 
 from simstudy import study
 from simstudy.design.load import load_design
+from simstudy.errors import UserError
 from simstudy.execution import made
 from simstudy.execution.ledger import Ledger
 from simstudy.execution.netcdf import read_results
+from simstudy.execution.status import told
 from simstudy.execution.store import store_of
 from simstudy.report import drawings, page
 
@@ -88,6 +92,21 @@ def test_record_that_is_not_kept_or_of_another_place__says_nothing(again, folder
     looked = []
     study.run(tiny.design, output=tmp_path / "out", executor="serial", observer=lambda *it: looked.append(it))
     assert len(looked) > 1  # as whoever copied it here may have forged it
+
+
+@pytest.mark.parametrize("keep", [True, False])
+def test_results__are_found_after_the_checkout_was_moved_or_copied(tmp_path, keep):
+    (tmp_path / "here").mkdir()
+    write_design(tmp_path / "here")
+    study.run(tmp_path / "here" / "design.toml", output=tmp_path / "here" / "outputs", executor="serial")
+    (shutil.copytree if keep else shutil.move)(tmp_path / "here", tmp_path / "there")
+    looked = []
+    there = tmp_path / "there" / "design.toml", tmp_path / "there" / "outputs"
+    study.run(there[0], output=there[1], executor="serial", observer=lambda *it: looked.append(it))
+    assert len(looked) == 1 and told(load_design(there[0]), store_of(load_design(there[0]), there[1])).finished == 6
+    if keep:
+        with pytest.raises(UserError, match=r"holds the results of .*here.design.toml, whose study has the same name"):
+            study.run(there[0], output=tmp_path / "here" / "outputs", executor="serial")
 
 
 def test_forged_results__are_judged_again_from_the_batches(again, folder, tiny):

@@ -269,7 +269,7 @@ def test_share_that_is_none__is_refused(share, store):
 
 def test_millions_of_batches__cost_what_is_in_flight(tmp_path, monkeypatch):
     from simstudy.execution import ledger as module
-    from simstudy.execution.status import looked_at
+    from simstudy.execution.status import status_of
     from simstudy.report.progress import status_line, status_table
 
     text = edited(DESIGN, "batch_size = 32", "batch_size = 16").replace("_replicates = 64", "_replicates = 160_000_000")
@@ -281,7 +281,7 @@ def test_millions_of_batches__cost_what_is_in_flight(tmp_path, monkeypatch):
     ledger = Ledger(vast, store)
     tasks = ledger.first_tasks()
     assert sum(account.missing for account in ledger.accounts) == 6 * 10_000_000
-    status = looked_at(ledger)
+    status = status_of(ledger, "x")
     status_table(status, vast)
     assert "0 of 6 cells finished" in status_line(status, store)
     # Six cells share each batch.

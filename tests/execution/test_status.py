@@ -12,7 +12,7 @@ from simstudy.design.load import load_design
 from simstudy.execution import made, status
 from simstudy.execution.ledger import Ledger
 from simstudy.execution.made import origin_of
-from simstudy.execution.status import FILE, Status, Teller, looked_at, told
+from simstudy.execution.status import FILE, Status, Teller, counted, status_of, told
 from simstudy.execution.store import store_of
 from simstudy.study import open_ledger, run
 
@@ -29,9 +29,13 @@ def test_status_told__is_that_of_all_batches(finished):
     design, store = finished
     ledger = open_ledger(design, store)
     ledger.first_tasks()
-    found, wanted = told(design, store), looked_at(ledger)
+    found, wanted = told(design, store), status_of(ledger, "x")
     assert found.finished == 6 and found.as_of <= wanted.as_of
     assert found.cells == wanted.cells and found.cells[0].mcse > 0.0
+    (store.folder / FILE).unlink()
+    assert [(cell.identity, cell.stored) for cell in counted(design, store).cells] == [
+        (cell.identity, cell.stored) for cell in wanted.cells
+    ]
 
 
 def test_status_of_a_run_that_goes_on__counts_batches_that_came_since(tmp_path, monkeypatch):
@@ -85,7 +89,7 @@ def test_telling__takes_a_small_share_of_the_time(tmp_path, monkeypatch):
         times.append(now[0])
         now[0] += 1.0
 
-    teller = Teller(store, origin_of(design, "cpu"))
+    teller = Teller(store, origin_of(design, store, "cpu"))
     monkeypatch.setattr(teller, "tell", slow)
     ledger = Ledger(design, store)
     while now[0] < 500.0:

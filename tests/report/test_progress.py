@@ -14,7 +14,7 @@ from simstudy.design.document import Precision
 from simstudy.design.load import load_design
 from simstudy.execution.account import Standing
 from simstudy.execution.ledger import Ledger
-from simstudy.execution.status import looked_at
+from simstudy.execution.status import status_of
 from simstudy.execution.store import Store
 from simstudy.replicates.performance import Performance
 from simstudy.report import progress
@@ -112,13 +112,13 @@ def test_open_claims__are_told_with_what_would_decide_them(stop, used, told):
 def test_table_of_very_many_cells__has_those_furthest_from_what_is_wanted(tmp_path, monkeypatch):
     design = load_design(write_design(tmp_path))
     ledger = Ledger(design, Store(tmp_path))
-    assert [*progress.status_table(looked_at(ledger), design).columns[0].cells] == ["", *"012345"]
+    assert [*progress.status_table(status_of(ledger, "x"), design).columns[0].cells] == ["", *"012345"]
     monkeypatch.setattr(progress, "MOST_ROWS", 3)
     for account, ratio in zip(ledger.accounts, (0.9, 0.2, 1.4, 0.3, 0.0, 0.0), strict=True):
         account.done = account.target
         precise = Performance({"mse": 1.0}, {"mse": 0.05 * ratio}, {}, {}, 0, account.done, 64, 0)
         account.performance = precise if ratio else None
     ledger.accounts[4].done = 0
-    table = progress.status_table(looked_at(ledger), design)
+    table = progress.status_table(status_of(ledger, "x"), design)
     assert [*table.columns[0].cells] == ["", "2", "4", "5", ""]
     assert [*table.columns[1].cells][-1] == "3 cells nearer to what is wanted: see --json"
