@@ -80,6 +80,12 @@ _SELECTION: Any = Field(
 )
 
 
+_EXCLUDES: Any = Field(
+    None, exclude_if=lambda value: value is None,
+    description="what would be found if the claim were wrong: farther from value than the margin, or not above it",
+)  # fmt: skip
+
+
 class BaseClaim(Record):
     """What all claims state: the sentence, where it is tested, on what, and the verdict foreseen."""
 
@@ -93,6 +99,10 @@ class BaseClaim(Record):
         "", description="why the claim speaks of the query points, heads and rows that were drawn, and of no others"
     )
     origin: Origin = Field("unstated", description="where the claim comes from: one of " + ", ".join(ORIGINS))
+    stands: Selection | None = Field(
+        None, exclude_if=lambda value: value is None,
+        description="settings of a cell whose first comparison stands for the claim in all runs; else theory chooses",
+    )  # fmt: skip
 
     @property
     def words(self) -> str:
@@ -109,6 +119,10 @@ class AgreesWithTheory(BaseClaim):
         "leading", description='"leading": leading order in n; "exact": any n, in a grid with exact = true'
     )
     margin: Positive = Field(description="largest relative difference that still counts as agreement")
+    excludes: Value | None = Field(
+        None, exclude_if=lambda value: value is None,
+        description="ratio to theory that would be found if the claim were wrong: farther from 1 than the margin",
+    )  # fmt: skip
 
 
 class Monotone(BaseClaim):
@@ -121,12 +135,6 @@ class Monotone(BaseClaim):
 
 _VERSUS: Any = Field(None, description="settings of the cell to compare with, other factors equal")
 _COMPARED: Any = Field("difference", description='"difference" from, or "ratio" to the cell that versus selects')
-
-
-_EXCLUDES: Any = Field(
-    None, exclude_if=lambda value: value is None,
-    description="what would be found if the formula were wrong: farther from value than the margin",
-)  # fmt: skip
 
 
 class Equals(BaseClaim):
@@ -193,6 +201,7 @@ class LargerThan(BaseClaim):
 
     kind: Literal["larger_than"]
     value: Value = Field(0.0, description="the value that must be exceeded, or the formula that gives it")
+    excludes: Value | None = _EXCLUDES
     versus: Selection | None = _VERSUS
     compared: Literal["difference", "ratio"] = _COMPARED
 

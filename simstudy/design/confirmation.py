@@ -50,7 +50,7 @@ def _reseeded(planned: PlannedCell, seeds: dict[int, int]) -> PlannedCell:
 def _selecting(record: _Selecting, seeds: dict[int, int]) -> _Selecting:
     """Return a claim or figure that selects, where it selects by seed, the cells that took the place of its own."""
     changed: dict[str, Any] = {}
-    for name in ("where", "versus"):
+    for name in ("where", "versus", "stands"):
         selection = getattr(record, name, None)
         if selection and "seed" in selection:
             changed[name] = selection | {"seed": seeds.get(selection["seed"], selection["seed"])}

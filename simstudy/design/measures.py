@@ -221,8 +221,8 @@ _VERDICTS: dict[str, Variable] = {
     "origin": Variable(("claim",), "text", "where the claim comes from, as its design says"),
     "statistic": Variable(("claim",), "text", "what was estimated, in the cell or pair that decides the claim"),
     "standing_statistic": Variable(
-        ("claim",), "text", "what stands for the claim in all its runs: the comparison that theory puts nearest "
-        "to its bounds; empty where theory does not tell: then it is what decides the pilot",
+        ("claim",), "text", "what stands for the claim in all its runs: the comparison that the design names, or "
+        "that theory puts nearest to its bounds; empty where neither tells: then it is what decides the pilot",
     ),
     "no_verdict_because": Variable(("claim",), "text", "why the deciding statistic allows no verdict, if so"),
     "verdict_estimate": Variable(("claim",), "see statistic", "estimate of the deciding statistic"),

@@ -193,7 +193,8 @@ def _unknown_factors(reference: Reference) -> Iterator[Problem]:
 
 def _unknown_settings(reference: Reference) -> Iterator[Problem]:
     factors = reference.grid.factors
-    for field, selection in (("where", reference.entry.where), ("versus", reference.versus or {})):
+    stands = getattr(reference.entry, "stands", None) or {}
+    for field, selection in (("where", reference.entry.where), ("versus", reference.versus or {}), ("stands", stands)):
         known = (*reference.grid.selectable, *(factors or ()))
         unknown = [key for key in selection if key not in known]
         for key in unknown:
@@ -209,6 +210,8 @@ def _selects(reference: Reference) -> Iterator[Problem]:
     path, entry, grid = reference.path, reference.entry, reference.grid
     if not reference.chosen:
         yield Problem(f"{path}.where", entry.where, _nothing_selected(entry.where, grid))
+    elif (stands := getattr(entry, "stands", None)) and not {*grid.select(stands)} & {*reference.chosen}:
+        yield Problem(f"{path}.stands", stands, "is no cell that the claim selects; state levels of one")
     if reference.versus is not None and not reference.partners:
         yield Problem(f"{path}.versus", reference.versus, _nothing_selected(reference.versus, grid))
     elif reference.versus is not None and not reference.compared:

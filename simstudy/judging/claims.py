@@ -29,6 +29,7 @@ _FIXED: dict[str, Any] = {
     "measure": (Literal["mean"], "mean"),
     "index": (None, None),
     "these_draws": (Literal[""], ""),
+    "stands": (None, None),
     "statement": (Line, Field("", description="the claim as a sentence")),
 }
 _CHANGED: dict[type[BaseClaim], dict[str, Any]] = {

@@ -1,7 +1,7 @@
 """Which comparison stands for a claim in all its runs: the one that theory says is nearest to its bounds.
 
-What decides a claim differs from run to run, by chance.  So what is shown of it is chosen before any run, by theory;
-where theory does not tell, readers take what decides the pilot.
+What decides a claim differs from run to run, by chance.  So what is shown of it is chosen before any run, by the design
+or else by theory; where neither tells, readers take what decides the pilot.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from simstudy.design.claims import BaseClaim
+from simstudy.design.settings.levels import selected
 from simstudy.execution.account import Account
 from simstudy.verdicts.comparisons import Comparison, Selected
 from simstudy.verdicts.engine import comparisons_of
@@ -21,7 +22,11 @@ from simstudy.verdicts.predictions import Told, predict
 def standing(
     claim: BaseClaim, found: Sequence[Comparison], of: Selected, accounts: Sequence[Account], told: Told
 ) -> str:
-    """Return the statistic of the comparison with the least margin that theory expects; empty if it does not tell."""
+    """Return the statistic of the comparison that the claim names, or of least margin by theory; empty if neither."""
+    if claim.stands is not None:
+        cells = {i for i in of.chosen if selected(of.estimates.conditions[i], claim.stands)}
+        if named := [each.statistic for each in found if cells & {*each.cells}]:
+            return named[0]
     if len(found) < 2:
         return found[0].statistic if found else ""
     expected = dataclasses.replace(of.estimates, values=_expected(claim.measure, accounts, told))

@@ -23,19 +23,34 @@ margin = 0.05
 """
 
 
-def told(tmp_path, claim):
-    return list(
-        powerless(load_design(write_design(tmp_path, edited(DESIGN, "\n[figures.mse]", f"{claim}\n[figures.mse]"))))
-    )
+FORMULA = '{ kind = "correlation_floor", head_dim = 2, bandwidth = 0.5 }'
+LARGER = FLOOR.replace("equals", "larger_than").replace(FORMULA, "0.3").replace("margin = 0.05\n", "")
+THEORY = FLOOR.replace("equals", "agrees_with_theory").replace(f"value = {FORMULA}\n", "").replace("= 90,", "= 45,")
+EXACT, LEADING = THEORY + 'source = "exact"\n', THEORY.replace("0.05", "0.0001")
 
 
-def test_margin_that_reaches_the_alternative__is_noted(tmp_path):
-    assert told(tmp_path, FLOOR + "excludes = 0.0\n") == []
-    (note,) = told(tmp_path, FLOOR + "excludes = 0.4\n")
-    assert note.startswith("claims.floor: margin = 0.05 reaches the alternative 0.4, 0.04 from 0.36")
-    (note,) = told(tmp_path, FLOOR)
-    assert "state in excludes what would be found if it were wrong" in note
-    assert told(tmp_path, FLOOR.replace('{ kind = "correlation_floor", head_dim = 2, bandwidth = 0.5 }', "0.36")) == []
+@pytest.mark.parametrize(
+    ("claim", "note"),
+    [
+        (FLOOR + "excludes = 0.0\n", ""),
+        (FLOOR + "excludes = 0.4\n", "margin = 0.05 reaches the alternative 0.4, 0.04 from 0.36"),
+        (FLOOR, "state in excludes what would be found if it were wrong"),
+        (FLOOR.replace(FORMULA, "0.36"), ""),
+        (LARGER + "excludes = 0.2\n", ""),
+        (LARGER + "excludes = 0.3\n", "excludes = 0.3: is not below value = 0.3"),
+        (EXACT + "excludes = 1.2\n", "margin = 0.05 reaches leading order, at most 0.0"),
+        (EXACT.replace("0.05", "0.0001") + "excludes = 1.2\n", ""),
+        (EXACT.replace("0.05", "0.0001") + "excludes = 1.00005\n", "reaches the alternative 1.00005"),
+        (THEORY, ""),
+        (LEADING, "from leading order, beyond margin = 0.0001; raise n_keys"),
+        (LEADING + 'expected = "contradicted"\n', ""),
+    ],
+)
+def test_claim_that_its_alternative_does_not_contradict__is_noted(tmp_path, claim, note):
+    text = edited(DESIGN, "[grids.angles.factors]", "[grids.angles]\nexact = true\n[grids.angles.factors]")
+    text = edited(edited(text, "n_keys = 40", "n_keys = 400"), "\n[figures.mse]", f"{claim}\n[figures.mse]")
+    found = list(powerless(load_design(write_design(tmp_path, text))))
+    assert len(found) == bool(note) and all(each.startswith("claims.floor") and note in each for each in found)
 
 
 @pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)

@@ -1,9 +1,9 @@
-"""The comparison that stands for a claim: by theory, before any run; whatever decides the run."""
+"""The comparison that stands for a claim: by the design or theory, before any run; whatever decides the run."""
 
 from __future__ import annotations
 
 import numpy as np
-from builders import DESIGN, edited, write_design
+from builders import DESIGN, edited, mistakes, write_design
 
 from simstudy.study import run
 
@@ -21,6 +21,17 @@ def test_comparison_of_least_margin_by_theory__stands_for_a_claim_under_every_se
     step, bandwidth = np.unravel_index(np.argmin(steps), steps.shape)
     place = f"angle {(0, 45)[step]} → {(45, 90)[step]} at bandwidth = {(0.5, 1)[bandwidth]:g}"
     assert place in standing and standing in found[0].comparison_statistic.values.tolist()
+
+
+def test_comparison_that_the_design_names__stands_for_the_claim(tmp_path):
+    text = edited(
+        DESIGN, 'direction = "decreasing"', 'direction = "decreasing"\nstands = { angle = 90, bandwidth = 1.0 }'
+    )
+    results = run(write_design(tmp_path, text), output=tmp_path, executor="serial")
+    assert results.standing_statistic.item() == "change of mse, angle 45 → 90 at bandwidth = 1"
+    assert "stands = {'angle': 30}: is no cell that the claim selects" in mistakes(
+        tmp_path, text.replace("angle = 90, bandwidth = 1.0", "angle = 30")
+    )
 
 
 def test_a_population__has_no_theory_and_leaves_it_to_the_pilot(tmp_path):
