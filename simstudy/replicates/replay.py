@@ -48,27 +48,11 @@ _ESTIMATES = ("head_estimate", "gram", "ensemble_estimate", "ensemble_variance",
 
 
 def replay(cell: Cell, replicate: int) -> xr.Dataset:
-    """Rebuild one replicate of a cell.
+    """Rebuild one replicate of a cell, to the bit as in the study; UserError if the number is negative.
 
-    Parameters
-    ----------
-    cell
-        A cell of a design.
-    replicate
-        Number of the replicate, from 0 on; those that failed are in `simstudy status`.
-
-    Returns
-    -------
-    xarray.Dataset
-        Keys, values, noise, projections, queries, head estimates and their conditional covariance (``gram``, unless
-        noise is drawn), to the bit as in the study; of a random instance its numbers alone, and
-        of a process and a method of the user's own what they return.  The attribute ``failure``
-        says why the replicate has no defined estimate; it is empty otherwise.
-
-    Raises
-    ------
-    UserError
-        If the number is negative.
+    It holds keys, values, noise, projections, queries, head estimates and their conditional covariance (``gram``,
+    unless noise is drawn); of a random instance its numbers alone, and of a process and a method of the user's own what
+    they return.  The attribute ``failure`` says why the replicate has no defined estimate, and is empty otherwise.
     """
     if replicate < 0:
         raise UserError(f"replicate = {replicate}: must be at least 0")
@@ -142,13 +126,7 @@ def _labelled(cell: Cell, replicate: int, arrays: dict[str, Any], failure: str) 
 
 
 def select(design: Design, selection: str) -> int:
-    """Return the number of the cell that a text selects: a number, or "angle=45, bandwidth=0.5".
-
-    Raises
-    ------
-    UserError
-        If no cell or more than one fits.
-    """
+    """Return the number of the only cell that a text selects, "3" or "angle=45, bandwidth=0.5"; else a UserError."""
     if re.fullmatch(r"\s*[0-9]{1,9}\s*", selection):
         number = int(selection)
         if number >= len(design.cells):
