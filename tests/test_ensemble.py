@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 import xarray as xr
 
-import simstudy
 from simstudy import head_diversity, nw_ensemble, principal_angles, theory
 from simstudy.data.geometry import GEOMETRIC_INDICES
 
@@ -129,6 +128,8 @@ def test_ensemble__takes_lists_labelled_arrays_and_other_precisions():
     xr.testing.assert_identical(nw_ensemble(**listed), expected)
     labelled = given | {"keys": xr.DataArray(given["keys"], dims=("pair", "feature"))}
     xr.testing.assert_identical(nw_ensemble(**labelled), expected)
+    masked = given | {"keys": np.ma.asarray(given["keys"])}  # of which nothing is masked
+    xr.testing.assert_identical(nw_ensemble(**masked), expected)
     strided = given | {"keys": np.repeat(given["keys"], 2, axis=0)[::2], "queries": np.asfortranarray(given["queries"])}
     xr.testing.assert_identical(nw_ensemble(**strided), expected)
     single = {name: np.asarray(value, np.float32) for name, value in given.items()}
@@ -148,12 +149,6 @@ def test_single_projection__is_one_head():
     expected = nw_ensemble(**given).head_estimate[:, :1]
     np.testing.assert_array_equal(one.head_estimate, expected)
     np.testing.assert_array_equal(one.estimate, expected[:, 0])
-
-
-def test_query_at_a_key__gets_its_value_at_a_tiny_bandwidth():
-    given = arguments()
-    at_keys = given | {"queries": given["keys"], "bandwidth": 1e-12}
-    np.testing.assert_array_equal(nw_ensemble(**at_keys).head_estimate, np.repeat(given["values"][:, None], H, axis=1))
 
 
 def test_far_queries__are_defined():
@@ -265,11 +260,6 @@ def test_geometry__refuses_heads_that_span_no_subspace(function):
         function(projections)
 
 
-def test_masked_arrays__without_masked_values_are_arrays():
-    found = nw_ensemble(**GIVEN | {"keys": np.ma.asarray(GIVEN["keys"])})
-    assert found.identical(nw_ensemble(**GIVEN))
-
-
 VAST, MASKED = np.broadcast_to(1.0, (10**9, 2)), np.ma.masked_less([0.5, 1.0], 0.7)
 UNFIT = [(VAST, "shape (1000000000, 2), more than"), (MASKED, "1 masked values"), ([1j, 0], "dtype complex128"),
          (np.array([0.5, None]), "dtype object"), (["a", "b"], "dtype <U1")]  # fmt: skip
@@ -299,16 +289,7 @@ def test_arrays_that_are_none__are_refused_by_theory_too(function, unfit):
 
 
 @pytest.mark.parametrize("bandwidth", [True, "1", 1j, [1.0, 2.0], np.ma.masked])
-def test_bandwidth_of_theory__is_a_number(bandwidth):
-    for function in (theory.origin_correlation, theory.averaged_noise_ratio):
+def test_bandwidth_of_theory_and_of_indices__is_a_number(bandwidth):
+    for function in (theory.origin_correlation, theory.averaged_noise_ratio, lambda _, b: head_diversity(np.eye(3), b)):
         with pytest.raises(ValueError, match="bandwidth"):
             function([0.5, 1.0], bandwidth)
-
-
-def test_head_diversity__refuses_a_bandwidth_of_zero():
-    with pytest.raises(ValueError, match="bandwidth = 0; give one positive number"):
-        head_diversity(GIVEN["projections"], 0)
-
-
-def test_library__is_exported():
-    assert {"nw_ensemble", "principal_angles", "head_diversity"} <= set(simstudy.__all__)

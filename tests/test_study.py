@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import xarray as xr
 from builders import DESIGN, FIGURES, edited, write_design
-from stored import batches, flip, overwrite, rows
+from stored import batches, rows
 
 import simstudy
 from simstudy import __main__ as process
@@ -87,26 +87,6 @@ def test_interrupted_run__continues_to_the_same_bits(design, serial, tmp_path):
     assert places.items() < rows(tmp_path).items()  # nothing was computed twice
 
 
-@pytest.mark.parametrize("damage", [b"", b"rubbish", None])
-def test_damaged_batch__is_computed_again(tiny, design, serial, tmp_path, damage):
-    tiny.copied(tmp_path)
-    batch = tmp_path / sorted(rows(tmp_path))[1]
-    if damage is None:
-        flip(batch, 100)
-    else:
-        overwrite(batch, damage)
-    assert_same(serial, (run(design, output=tmp_path, executor="serial"), tmp_path), design)
-
-
-def test_tighter_precision__extends_what_is_stored(tiny, serial, tmp_path):
-    before = batch_digests(tiny.design, tiny.copied(tmp_path))
-    tighter = load_design(write_design(tmp_path, edited(DESIGN, "mse = 0.05", "mse = 0.02")))
-    results = run(tighter, output=tmp_path, executor="serial")
-    after = batch_digests(tighter, tmp_path)
-    assert before.items() < after.items()
-    assert (results.n_replicates >= serial[0].n_replicates).all()
-
-
 def test_precision__is_reached_or_the_ceiling(serial):
     results, _ = serial
     empirical = results.mse.sel(source="empirical")
@@ -127,17 +107,6 @@ def test_results__open_with_xarray_alone_and_explain_themselves(serial):
         assert variable.attrs["long_name"] and variable.attrs["units"]
     assert results.attrs["design"] == DESIGN
     xr.testing.assert_identical(simstudy.open_results(output / "tiny" / "quick"), simstudy.open_results(path))
-
-
-def test_to_grid__lays_cells_out_by_factor(serial):
-    results, _ = serial
-    grid = simstudy.to_grid(results, "angles")
-    assert dict(grid.sizes) | {"angle": 3, "bandwidth": 2} == dict(grid.sizes)
-    picked = grid.mse.sel(angle=45, bandwidth=1.0, source="empirical")
-    flat = results.mse.sel(source="empirical")[((results.angle == 45) & (results.bandwidth == 1.0)).values]
-    assert picked.item() == flat.item()
-    with pytest.raises(UserError, match="not in these results"):
-        simstudy.to_grid(results, "other")
 
 
 def test_wrong_claim__comes_out_contradicted(tmp_path):
@@ -184,24 +153,11 @@ def test_integrated_and_drawn_noise__agree(tmp_path, data):
     assert (grid.mse_mcse.sel(noise_treatment="integrated") <= grid.mse_mcse.sel(noise_treatment="drawn") * 1.05).all()
 
 
-def test_unwritable_output__is_one_clear_message(design, tmp_path):
-    (tmp_path / "tiny").write_text("in the way")
-    with pytest.raises(UserError, match="cannot be written"):
-        run(design, output=tmp_path, executor="serial")
-
-
 def test_more_heads_than_a_gpu_takes__are_refused_before_anything_is_written(tmp_path, monkeypatch):
     monkeypatch.setattr(study, "MOST_HEADS", 1)
     with pytest.raises(UserError, match=r"heads.n_heads = \d: executor = 'cuda' takes 1 heads at most"):
         run(write_design(tmp_path), output=tmp_path / "out", executor="cuda")
     assert not (tmp_path / "out").exists()
-
-
-def test_unknown_executor__is_refused(design, tmp_path):
-    for executor in ("gpu", "tcp://127.0.0.1:1"):
-        with pytest.raises(UserError, match="executor"):
-            run(design, output=tmp_path, executor=executor)
-    assert not list(tmp_path.iterdir())
 
 
 def contents(folder: Path) -> dict[str, bytes]:
@@ -277,7 +233,9 @@ def test_unwritable_output__is_found_before_anything_is_computed(design, tmp_pat
         run(design, output=tmp_path / "new", executor="serial")
 
 
-@pytest.mark.parametrize("bad", [{"workers": 0}, {"workers": -1}, {"executor": None}, {"executor": ""}])
+@pytest.mark.parametrize(
+    "bad", [{"workers": 0}, {"workers": -1}, *({"executor": each} for each in (None, "", "gpu", "tcp://127.0.0.1:1"))]
+)
 def test_bad_executor_or_workers__are_refused(design, tmp_path, bad):
     with pytest.raises(UserError, match=next(iter(bad))):
         run(design, output=tmp_path, **bad)

@@ -19,9 +19,18 @@ from simstudy.design.settings.mechanisms import (
 
 
 class Inputs(NamedTuple):
-    """Projected keys (r, h, k, i), values (r, i), queries (q, h, k) or (r, q, h, k) that heads attend to.
+    """What heads attend to.
 
-    Values are outcomes; or their means given the keys, with variances (r, i), where noise is integrated out.
+    Attributes
+    ----------
+    keys : (r, h, k, i)
+        Projected keys.
+    values : (r, i)
+        Outcomes, or their means given the keys.
+    variances : (r, i) or None
+        Their variances given the keys, where noise is integrated out.
+    queries : (q, h, k) or (r, q, h, k)
+        Projected query points.
     """
 
     keys: np.ndarray

@@ -69,15 +69,6 @@ def test_damaged_batches__are_all_that_is_computed_again(design, tmp_path, monke
     assert '"batches_computed": 4, "batches_damaged": 3' in results.attrs["run"]
 
 
-def test_damage_in_the_cell_read_last__is_computed_again(design, tmp_path):
-    """What was read last before the run began is the damage itself: it must not stand for what was computed since."""
-    wanted = batches(tmp_path)
-    last = Ledger(design, store_of(design, tmp_path)).accounts[-1]
-    flip(store_of(design, tmp_path).folder / "batches" / last.identity / "0000000.batch")
-    results = run(design, output=tmp_path, executor="serial")
-    assert '"batches_damaged": 1' in results.attrs["run"] and batches(tmp_path) == wanted
-
-
 def test_second_run_in_a_folder__is_refused_and_harmless(design, tmp_path, monkeypatch):
     store = store_of(design, tmp_path)
     before = batches(tmp_path)

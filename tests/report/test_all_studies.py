@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import html
-import html.parser
 import json
 import re
-import shutil
-import subprocess
 
 import pytest
 from builders import DESIGN, edited
+from pages import Page, dom, needs_browser
 
 from simstudy import run
 from simstudy.design.confirmation import confirmatory
@@ -51,29 +49,12 @@ def confirmed_alone(folder):
     return path
 
 
-class Tags(html.parser.HTMLParser):
-    def __init__(self):
-        super().__init__()
-        self.open, self.ids, self.images = [], [], []
-
-    def handle_starttag(self, tag, attrs):
-        attributes = dict(attrs)
-        self.ids += [attributes["id"]] if "id" in attributes else []
-        self.images += [attributes["src"][:22]] if tag == "img" else []
-        if tag not in ("meta", "br", "img"):
-            self.open.append(tag)
-
-    def handle_endtag(self, tag):
-        assert self.open.pop() == tag
-
-
 def test_page__holds_every_study_that_was_run_and_is_whole(page):
     text = page[0].read_text()
-    tags = Tags()
-    tags.feed(text)
-    assert tags.open == [] and len(set(tags.ids)) == len(tags.ids)
-    assert {"first", "second", "third"} <= set(tags.ids) and "absent" not in tags.ids
-    assert tags.images == ["data:image/png;base64,"] * 3
+    read = Page(text)
+    assert read.open == [] and len(set(read.ids)) == len(read.ids)
+    assert {"first", "second", "third"} <= set(read.ids) and "absent" not in read.ids
+    assert [image["src"][:22] for image in read.attributes("img")] == ["data:image/png;base64,"] * 3
     without_script = re.sub(r"<script>.*?</script>", "", text, flags=re.DOTALL)
     assert "http://" not in without_script and "https://" not in text
     for name in ("first", "second"):
@@ -170,45 +151,32 @@ def test_no_results__is_a_message(tmp_path):
         gather([], "quick", tmp_path)
 
 
-class Wide(html.parser.HTMLParser):
-    """Tables outside anything that scrolls or stacks, and cells of stacked rows that do not name their column."""
+class Wide(Page):
+    """Counts tables outside what scrolls or stacks, and cells of stacked rows that do not name their column."""
 
-    def __init__(self):
-        super().__init__()
-        self.inside, self.tables, self.loose, self.nameless = [], 0, 0, 0
+    def __init__(self, html: str) -> None:
+        self.tables = self.loose = self.nameless = 0
+        super().__init__(html)
 
     def handle_starttag(self, tag, attrs):
-        attributes = dict(attrs)
-        if tag not in ("meta", "br", "img"):
-            self.inside.append((tag, attributes.get("class", "")))
+        super().handle_starttag(tag, attrs)
+        stacked = any("stack" in name.split() for _, name in self.open)
         self.tables += tag == "table"
-        stacked = any("stack" in name.split() for _, name in self.inside)
-        self.loose += tag == "table" and ("div", "scroll") not in self.inside and not stacked
-        self.nameless += (
-            tag == "td" and stacked and attributes.get("class") == "number" and "data-column" not in attributes
-        )
-
-    def handle_endtag(self, tag):
-        self.inside.pop()
-
-
-def wide(text: str) -> Wide:
-    parsed = Wide()
-    parsed.feed(text)
-    return parsed
+        self.loose += tag == "table" and ("div", "scroll") not in self.open and not stacked
+        number = tag == "td" and dict(attrs).get("class") == "number"
+        self.nameless += number and stacked and "data-column" not in dict(attrs)
 
 
 def test_page__keeps_what_is_wide_in_a_box_of_its_own(page):
     text = page[0].read_text()
-    found = wide(text)
+    found = Wide(text)
     assert found.tables == 4 and found.loose == 0 and found.nameless == 0
-    assert wide(text.replace('class="stack ', 'class="')).loose == 4
-    assert wide(text.replace("data-column", "data-other")).nameless > 0
+    assert Wide(text.replace('class="stack ', 'class="')).loose == 4
+    assert Wide(text.replace("data-column", "data-other")).nameless > 0
     for rule in (".scroll { overflow-x: auto; }", "figure img { max-width: 100%;", "pre { overflow-x: auto;"):
         assert rule in text
 
 
-BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 PROBE = """<!DOCTYPE html><iframe src="{page}" width="{width}" height="800" style="border: 0"></iframe><script>
 const frame = document.querySelector("iframe");
 onload = () => {{
@@ -226,21 +194,18 @@ def seen(page, width: int, folder) -> dict:
     """What a browser makes of a page in a window of this width."""
     probe = folder / f"probe-{width}.html"
     probe.write_text(PROBE.format(page=page.as_uri(), width=width))
-    command = [BROWSER, "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars",
-               "--allow-file-access-from-files", f"--user-data-dir={folder / 'profile'}", "--virtual-time-budget=20000",
-               "--dump-dom", probe.as_uri()]  # fmt: skip
-    dom = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    return json.loads(html.unescape(dom[dom.index("{") : dom.rindex("}") + 1]))
+    shown = dom(probe.as_uri(), folder, "--hide-scrollbars", "--allow-file-access-from-files")
+    return json.loads(html.unescape(shown[shown.index("{") : shown.rindex("}") + 1]))
 
 
-@pytest.mark.skipif(BROWSER is None, reason="no Chromium here")
+@needs_browser
 @pytest.mark.parametrize("width", [390, 1280])
 def test_page__in_a_browser_is_no_wider_than_its_window_and_shows_every_figure(page, tmp_path, width):
     found = seen(page[0], width, tmp_path)
     assert found == {"width": width, "out": [], "pictures": 3, "missing": 0}
 
 
-@pytest.mark.skipif(BROWSER is None, reason="no Chromium here")
+@needs_browser
 def test_page__the_browser_would_see_overflow_and_a_missing_figure(page, tmp_path):
     broken = tmp_path / "broken.html"
     text = page[0].read_text().replace('<div class="scroll">', "<div>").replace('class="stack ', 'class="')

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import pytest
-from builders_results import build_design, build_results
 
 from simstudy.report.answer import groups, headline, said_of, standing_of
 from simstudy.report.tables import verdict_lines
 
 
 @pytest.fixture(scope="module")
-def lines(tmp_path_factory):
-    return verdict_lines(build_results(build_design(tmp_path_factory.mktemp("design"))))
+def lines(results):
+    return verdict_lines(results)
 
 
 def test_headline__counts_verdicts_and_says_whether_they_are_as_declared(lines):

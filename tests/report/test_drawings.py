@@ -3,22 +3,14 @@
 from __future__ import annotations
 
 import matplotlib as mpl
-import pytest
-from builders_results import build_design, build_results
 
 from simstudy.report.drawings import Shown, figure_files
 from simstudy.report.labels import ALL_CLAIMS, Z_SCORES
 from simstudy.report.tables import verdict_lines
 
 
-@pytest.fixture(scope="module")
-def shown(tmp_path_factory):
-    design = build_design(tmp_path_factory.mktemp("design"))
-    results = build_results(design)
-    return Shown(results, design, verdict_lines(results, []))
-
-
-def test_figure_files__are_those_of_the_design_and_the_same_whatever_matplotlib_is_told(shown):
+def test_figure_files__are_those_of_the_design_and_the_same_whatever_matplotlib_is_told(design, results):
+    shown = Shown(results, design, verdict_lines(results, []))
     files = figure_files(shown)
     assert list(files) == [*shown.design.figures, Z_SCORES, ALL_CLAIMS]
     for each in files.values():

@@ -5,28 +5,17 @@ from __future__ import annotations
 import html
 import json
 import re
-import shutil
-import subprocess
 
 import numpy as np
 import pytest
 from builders_results import DESIGN, build_design, build_results
+from pages import dom, needs_browser
 
 from simstudy.design.load import load_design
 from simstudy.design.shipped import shipped_folder
 from simstudy.report import explorer
 from simstudy.report.explorer import explored
 from simstudy.report.page import render
-
-
-@pytest.fixture(scope="module")
-def design(tmp_path_factory):
-    return build_design(tmp_path_factory.mktemp("design"))
-
-
-@pytest.fixture(scope="module")
-def results(design):
-    return build_results(design)
 
 
 def test_explored__has_every_cell_with_its_numbers_and_address(design, results):
@@ -76,22 +65,16 @@ def test_large_study__holds_a_part_and_says_so(design, results, monkeypatch):
     assert "The last 14 cells are left out" in render(results, design, {})
 
 
-BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-
-
 def shown(page, fragment: str, folder) -> str:
-    """What a browser without a network makes of a page, as the text of its elements."""
-    command = [BROWSER, "--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={folder / 'profile'}",
-               "--proxy-server=127.0.0.1:9", "--virtual-time-budget=20000", "--dump-dom",
-               f"{page.as_uri()}{fragment}"]  # fmt: skip
-    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    """What a browser without a network makes of a page."""
+    return dom(f"{page.as_uri()}{fragment}", folder, "--proxy-server=127.0.0.1:9")
 
 
-def told(dom: str) -> list[str]:
-    return html.unescape(re.search(r'id="explored"[^>]*>(.*?)</p>', dom, re.DOTALL)[1]).split("\n")
+def told(page: str) -> list[str]:
+    return html.unescape(re.search(r'id="explored"[^>]*>(.*?)</p>', page, re.DOTALL)[1]).split("\n")
 
 
-@pytest.mark.skipif(BROWSER is None, reason="no Chromium here")
+@needs_browser
 def test_browser__goes_from_a_verdict_to_its_cells_and_from_a_cell_to_its_command(design, results, tmp_path):
     page = tmp_path / "report.html"
     page.write_text(render(results, design, {}), encoding="utf-8")
@@ -107,12 +90,12 @@ def test_browser__goes_from_a_verdict_to_its_cells_and_from_a_cell_to_its_comman
     assert cell[5] == "replay: simstudy replay made-up.toml --profile quick --cell 3 --replicate 0"
 
 
-@pytest.mark.skipif(BROWSER is None, reason="no Chromium here")
+@needs_browser
 def test_browser__runs_no_script_that_got_into_the_page(design, results, tmp_path):
     page = tmp_path / "report.html"
     text = render(results, design, {}).replace("<h1>", "<script>document.title = 'broken in'</script><h1>")
     page.write_text(text, encoding="utf-8")
-    dom = shown(page, "", tmp_path)
-    assert "<title>A made-up study</title>" in dom and "data-cell=" in dom
+    seen = shown(page, "", tmp_path)
+    assert "<title>A made-up study</title>" in seen and "data-cell=" in seen
     page.write_text(text.replace("Content-Security-Policy", "nothing"), encoding="utf-8")
     assert "<title>broken in</title>" in shown(page, "", tmp_path)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
-from html.parser import HTMLParser
 
 import numpy as np
 import pandas as pd
 import pytest
 from builders_results import DESIGN, build_design, build_results
 from matplotlib.colors import to_rgb
+from pages import Page
 
 from simstudy.design.measures import MEASURES, THEORIES
 from simstudy.errors import UserError
@@ -38,33 +38,6 @@ WITHOUT_FIGURES = re.sub(r"\[figures\..*?(?=\n\[profiles)", "", DESIGN, flags=re
 """Figures take seconds to draw; pages are written for many tests that look at none."""
 TWO_FIGURES = re.sub(r"\[figures\.(saturation|unshown|which-index).*?(?=\n\[)", "", DESIGN, flags=re.DOTALL)
 """Of the kinds of figures tests of their own see; a page holds whatever is drawn."""
-VOID = {"meta", "br", "img", "link", "hr"}
-
-
-class Page(HTMLParser):
-    """Reads a page and keeps its tags, its text, and whether every tag is closed where it was opened."""
-
-    def __init__(self, html: str) -> None:
-        super().__init__()
-        self.open, self.tags, self.text = [], [], ""
-        self.feed(html)
-        self.close()
-
-    def handle_starttag(self, tag, attrs):
-        self.tags.append((tag, dict(attrs)))
-        if tag not in VOID:
-            self.open.append(tag)
-
-    def handle_endtag(self, tag):
-        assert self.open.pop() == tag
-        self.text += " " if tag in ("td", "th") else ""
-
-    def handle_data(self, data):
-        if not self.open or self.open[-1] not in ("script", "style"):
-            self.text += data
-
-    def attributes(self, tag):
-        return [attrs for name, attrs in self.tags if name == tag]
 
 
 @pytest.fixture(scope="module")
@@ -137,10 +110,9 @@ def test_page__lets_no_script_run_but_its_own(html):
 
 def test_contents__lead_to_parts_of_the_page(html, design):
     page = Page(html)
-    ids = {attrs["id"] for _, attrs in page.tags if "id" in attrs}
     links = [attrs["href"][1:] for _, attrs in page.tags if "href" in attrs]
     assert {"answer", "claims", "figures", "explore", "conditions", "results", "reading", "provenance"} <= set(links)
-    assert {link for link in links if not link.startswith("explore?")} <= ids
+    assert {link for link in links if not link.startswith("explore?")} <= {*page.ids}
     assert [link for link in links if "?" in link] == [f"explore?claim={name}" for name in ("falls", "agrees", "floor")]
 
 

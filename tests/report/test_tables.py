@@ -6,17 +6,10 @@ import sys
 
 import numpy as np
 import pandas as pd
-import pytest
 import xarray as xr
-from builders_results import build_design, build_results
 
 from simstudy.report.tables import count_origins, csv_of, verdict_frame, verdict_lines, verdict_table
 from simstudy.report.terminal import show_table
-
-
-@pytest.fixture(scope="module")
-def results(tmp_path_factory):
-    return build_results(build_design(tmp_path_factory.mktemp("tables")))
 
 
 def test_csv__holds_no_formulas():

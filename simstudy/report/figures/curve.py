@@ -32,7 +32,7 @@ from simstudy.report.figures.marks import (
 )
 from simstudy.report.figures.panels import (
     aim,
-    canvas_over_strips,
+    canvas,
     from_zero,
     label_y,
     set_scales,
@@ -93,7 +93,7 @@ def _laid_out(figure: CurveFigure, cells: xr.Dataset, limit: float) -> tuple[Dra
     if not limit:
         return *panelled(figure, cells, 3.2, 3.9), np.array([])
     levels = list(split(cells, figure.panel))
-    drawing, grid, strips = canvas_over_strips(len(levels), 3.6 if len(levels) == 1 else 2.9, HEIGHT)
+    drawing, grid, strips = canvas(len(levels), 3.6 if len(levels) == 1 else 2.9, HEIGHT)
     return drawing, grid, entitled(figure, levels, grid), strips
 
 

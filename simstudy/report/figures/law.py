@@ -9,7 +9,7 @@ from matplotlib.lines import Line2D
 
 from simstudy.design.figures import LawFigure
 from simstudy.report.figures.marks import COVERAGE, NEUTRAL, Entries, Look, legends
-from simstudy.report.figures.panels import canvas_over_strips, set_scales
+from simstudy.report.figures.panels import canvas, set_scales
 from simstudy.report.figures.residuals import HEIGHT, draw_residuals, reach, residual_entries, settle_strips
 from simstudy.results import factors_of
 from simstudy.verdicts.figure_data import LawShare, Residuals, law_shares
@@ -20,7 +20,7 @@ _LAW = Line2D([], [], color=NEUTRAL, linestyle=(0, (5, 3)), linewidth=1.0)
 
 def law_figure(figure: LawFigure, cells: xr.Dataset) -> Drawing:
     """Draw what is found against the law, a colour for each grid, and below that the share by which it misses it."""
-    drawing, ((axes,),), ((strip,),) = canvas_over_strips(1, 4.6, HEIGHT)
+    drawing, ((axes,),), ((strip,),) = canvas(1, 4.6, HEIGHT)
     names = (figure.grid, *figure.beside)
     looks = {name: Look.of(position) for position, name in enumerate(names)}
     shares = {name: _shares(cells, name) for name in names}

@@ -28,7 +28,7 @@ from simstudy.report.figures.marks import (
     split,
     unshown,
 )
-from simstudy.report.figures.panels import aim, from_zero, set_scales, share_y, stacked, visible
+from simstudy.report.figures.panels import aim, canvas, from_zero, set_scales, share_y, visible
 from simstudy.report.figures.residuals import HEIGHT, draw_residuals, reach, residual_entries, settle_strips
 from simstudy.report.labels import level_name, measure_name, setting_and_level, setting_name
 from simstudy.verdicts.figure_data import residuals
@@ -46,7 +46,8 @@ def nested_loop_figure(figure: NestedLoopFigure, cells: xr.Dataset) -> Drawing:
     limit, beyond = reach(residuals(cells, figure.y)), list[float]()
     # A single factor is named on the axis, and its strip stays empty.
     heights = (3.6, 0.05) if len(loops) == 1 else (3.0, 0.3 + 0.42 * len(loops))
-    drawing, grid = stacked(len(panels), heights[0], *([HEIGHT] if limit else []), heights[1])
+    drawing, *grids = canvas(len(panels), heights[0], *([HEIGHT] if limit else []), heights[1], columns=1)
+    grid = np.hstack(grids)
     looks = looks_of(cells, figure.hue)
     theory = False
     for (axes, *strips, stairs), (level, inside) in zip(grid, panels, strict=True):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from typing import Any
 
 import matplotlib as mpl
@@ -39,44 +40,26 @@ def own_style() -> Iterator[None]:
         yield
 
 
-def canvas(n_panels: int, row_height: float) -> tuple[Figure, np.ndarray]:
-    """Return a drawing with panels in as few rows, of a height in inches, as MAX_COLUMNS allows, filled evenly."""
-    rows, columns = _rows_and_columns(n_panels)
-    drawing = Figure(figsize=(_WIDTHS[columns], rows * row_height + 0.9), layout="constrained")
+def canvas(n_panels: int, *heights: float, columns: int = MAX_COLUMNS) -> tuple[Any, ...]:
+    """Return a drawing with panels in as few rows as `columns` allows, filled evenly, and its axes: (row, column).
+
+    Each height, in inches, is that of the panels, then of a strip below each of them with the same x axis, whose axes
+    follow. Panels in one column are as wide as those of a full row.
+    """
+    rows = -(-n_panels // columns)
+    across = -(-n_panels // rows)
+    width = _WIDTHS[MAX_COLUMNS if columns == 1 else across]
+    drawing = Figure(figsize=(width, rows * sum(heights) + 0.9), layout="constrained")
     FigureCanvasAgg(drawing)
-    grid = drawing.subplots(rows, columns, squeeze=False)
-    for axes in grid.flat[n_panels:]:
+    every = drawing.subplots(len(heights) * rows, across, squeeze=False, height_ratios=list(heights) * rows)
+    grids = [every[start :: len(heights)] for start in range(len(heights))]
+    for upper, lower in pairwise(grids):
+        for axes, strip in zip(upper.flat, lower.flat, strict=True):
+            strip.sharex(axes)
+            axes.tick_params(which="both", labelbottom=False)
+    for axes in (axes for grid in grids for axes in grid.flat[n_panels:]):
         axes.set_visible(False)
-    return drawing, grid
-
-
-def _rows_and_columns(n_panels: int) -> tuple[int, int]:
-    rows = -(-n_panels // MAX_COLUMNS)
-    return rows, -(-n_panels // rows)
-
-
-def canvas_over_strips(n_panels: int, row_height: float, strip_height: float) -> tuple[Figure, np.ndarray, np.ndarray]:
-    """Return a drawing as `canvas` does, and below each panel a strip with the same x axis: (row, column) of both."""
-    rows, columns = _rows_and_columns(n_panels)
-    drawing = Figure(figsize=(_WIDTHS[columns], rows * (row_height + strip_height) + 0.9), layout="constrained")
-    FigureCanvasAgg(drawing)
-    both = drawing.subplots(2 * rows, columns, squeeze=False, height_ratios=[row_height, strip_height] * rows)
-    grid, strips = both[::2], both[1::2]
-    for position, (axes, strip) in enumerate(zip(grid.flat, strips.flat, strict=True)):
-        strip.sharex(axes)
-        axes.tick_params(which="both", labelbottom=False)
-        for each in (axes, strip) if position >= n_panels else ():
-            each.set_visible(False)
-    return drawing, grid, strips
-
-
-def stacked(n_panels: int, *heights: float) -> tuple[Figure, np.ndarray]:
-    """Return a wide drawing with panels one below the other, over strips with the same x axis: (panel, heights)."""
-    drawing = Figure(figsize=(_WIDTHS[MAX_COLUMNS], n_panels * sum(heights) + 0.9), layout="constrained")
-    FigureCanvasAgg(drawing)
-    ratios = list(heights) * n_panels
-    grid = drawing.subplots(len(ratios), 1, squeeze=False, sharex=True, height_ratios=ratios)
-    return drawing, grid.reshape(n_panels, len(heights))
+    return drawing, *grids
 
 
 def characters(axes: Axes) -> int:

@@ -6,7 +6,6 @@ import matplotlib as mpl
 import numpy as np
 import pytest
 import xarray as xr
-from builders_results import build_design, build_results
 from matplotlib.container import ErrorbarContainer
 
 from simstudy.design.figures import CurveFigure, DiversityFigure
@@ -16,16 +15,6 @@ from simstudy.report.figures.marks import COLOURS, COVERAGE, MARKERS, Look
 from simstudy.report.figures.panels import PlainLog
 from simstudy.report.figures.residuals import STRIP
 from simstudy.verdicts.figure_data import rank_correlation
-
-
-@pytest.fixture(scope="module")
-def design(tmp_path_factory):
-    return build_design(tmp_path_factory.mktemp("design"))
-
-
-@pytest.fixture(scope="module")
-def results(design):
-    return build_results(design)
 
 
 def visible_axes(drawing):

@@ -1,0 +1,51 @@
+"""Pages as tests read them: their tags and text, and what a browser makes of them."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+VOID = {"meta", "br", "img", "link", "hr"}
+BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+needs_browser = pytest.mark.skipif(BROWSER is None, reason="no Chromium here")
+
+
+class Page(HTMLParser):
+    """Reads a page and keeps its tags, its text, and whether every tag is closed where it was opened."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.open, self.tags, self.text = [], [], ""
+        self.feed(html)
+        self.close()
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+        if tag not in VOID:
+            self.open.append((tag, dict(attrs).get("class", "")))
+
+    def handle_endtag(self, tag):
+        assert self.open.pop()[0] == tag
+        self.text += " " if tag in ("td", "th") else ""
+
+    def handle_data(self, data):
+        if not self.open or self.open[-1][0] not in ("script", "style"):
+            self.text += data
+
+    def attributes(self, tag):
+        return [attrs for name, attrs in self.tags if name == tag]
+
+    @property
+    def ids(self):
+        return [attrs["id"] for _, attrs in self.tags if "id" in attrs]
+
+
+def dom(address: str, folder: Path, *options: str) -> str:
+    """What a browser makes of a page, as text of its elements."""
+    command = [BROWSER, "--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={folder / 'profile'}",
+               "--virtual-time-budget=20000", "--dump-dom", *options, address]  # fmt: skip
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
