@@ -6,21 +6,30 @@ saved or changed.  Nothing of `matplotlib.pyplot` is used, and nothing global ch
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 import numpy as np
 import xarray as xr
 from matplotlib.figure import Figure as Drawing
 
+from simstudy.attention.systems.simulation import results_of
+from simstudy.design.document import Design
 from simstudy.design.figures import CurveFigure, NestedLoopFigure, PanelFigure
+from simstudy.design.load import load_design
 from simstudy.design.measures import MEASURES, STATISTICS
 from simstudy.design.mistakes import hint
+from simstudy.design.own_code import require_word
+from simstudy.design.written import Source
 from simstudy.errors import UserError
+from simstudy.replicates.replay import select
 from simstudy.report.figures import draw, draw_claims
 from simstudy.report.figures.nested_loop import LEVELS
 from simstudy.report.figures.panels import own_style
 from simstudy.report.figures.residuals import STRIP
 from simstudy.report.figures.z_scores import compared_measures, z_score_figure
+from simstudy.report.figures.zip_plot import INTERVAL, draw_zip
 from simstudy.report.tables import verdict_lines
 from simstudy.results import factors_of
 
@@ -151,6 +160,50 @@ def z_scores(results: xr.Dataset, *measures: str) -> np.ndarray:
             raise UserError(f"measures = {name!r}: nothing to compare with theory; {hint(name, known)}")
     with own_style():
         return _panels(z_score_figure(results, list(measures) or known))
+
+
+def zip_plot(
+    design: Design | Source, cell: str, *, replicates: int = 400, profile: str = "quick",
+    trust: Iterable[str | Path] = (),
+) -> np.ndarray:  # fmt: skip
+    """Draw intervals of a cell of a simulation, the worst on top.
+
+    See Morris, White and Crowther (2019, Statistics in Medicine 38, 2074).  Replicates are computed again from their
+    numbers, so that functions must be trusted.
+
+    Parameters
+    ----------
+    design
+        As for `simstudy.run`.
+    cell
+        Number of a cell, or levels of factors: ``"instance.n=40, instance.method=wald"``.
+    replicates
+        How many of the first replicates are drawn.
+    profile, trust
+        As for `simstudy.run`.
+
+    Returns
+    -------
+    array of matplotlib.axes.Axes, shape (1,)
+        One panel.
+
+    Raises
+    ------
+    UserError
+        If the functions give no ``lower``, ``upper`` and ``truth``, or are not trusted.
+    """
+    loaded = design if isinstance(design, Design) else load_design(design, profile, trust)
+    chosen = loaded.cells[select(loaded, cell)].cell
+    require_word([chosen])
+    found = [results_of(chosen, replicate) for replicate in range(replicates)]
+    parameters = getattr(chosen.instance, "parameters", {})
+    given = [[(parameters | results).get(name) for name in INTERVAL] for results, _ in found]
+    rows = np.array(given, float).reshape(-1, len(INTERVAL))  # NaN where nothing is given
+    rows = rows[np.isfinite(rows).all(axis=1)]
+    if not len(rows):
+        raise UserError(f"cell = {cell!r}: its replicates give no {', '.join(INTERVAL)}; take one with intervals")
+    with own_style():
+        return _panels(draw_zip(rows, replicates))
 
 
 def _figure(

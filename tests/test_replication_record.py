@@ -17,13 +17,13 @@ FOUND = [
 
 
 def test_record__quotes_confirmations_alone_and_counts_what_divides_them_as_open(monkeypatch):
-    columns = {"study": findings.RECORD, "claimed": "≥ 0", "statement": ""}
+    columns = {"study": findings.RECORD, "claimed": "≥ 0", "confidence": "a to b"}
     table = pd.DataFrame(
         [dict(zip(("run", "claim", "verdict", "estimate"), row, strict=True)) | columns for row in FOUND]
     )
     monkeypatch.setattr(verdicts, "read", lambda: table)
     rows = "\n".join(findings.replication())
-    for quoted in ("0.314 ± 0.019 | 0.444 ± 0.019 | contradicted |", "≥ 0 | -0.02 ± 0.001 | divided"):
+    for quoted in ("0.314 ± 0.019 | 0.444 ± 0.019 | a to b | contradicted |", "≥ 0 | -0.02 ± 0.001 | a to b | divided"):
         assert quoted in rows
     for kept_out in ("0.311", "0.755", "renamed-since", "0.01 ±"):
         assert kept_out not in rows

@@ -47,16 +47,10 @@ Array = NDArray[np.float64]
 
 
 class Estimates(NamedTuple):
-    """What a mechanism makes of its inputs.
+    """Means (replicate, query, head), given the keys where noise is integrated out; NaN where a head has no weights.
 
-    Attributes
-    ----------
-    means : (replicate, query, head)
-        Estimates; their means given the keys where noise is integrated out.  NaN where a head has no weights.
-    gram : (replicate, query, head, head) or None
-        Covariance given the keys, where there are variances.
-    log_mass : (replicate, query, head) or None
-        Logarithm of the sum of kernels over keys, if asked for.
+    The gram (replicate, query, head, head) is the covariance given the keys, where there are variances; ``log_mass``,
+    as the means, is the logarithm of the sum of kernels over keys, if asked for.
     """
 
     means: Array
@@ -69,18 +63,8 @@ def evaluate(
 ) -> Estimates:
     """Return the estimates of heads under a mechanism, and their covariance given the keys.
 
-    Parameters
-    ----------
-    estimator
-        Transformation, logits, normaliser; of the combination whether it is a product of kernels.
-    bandwidth
-        b > 0.
-    inputs
-        Projected keys and queries, values, and their variances or none where noise is drawn.
-    with_mass
-        Whether to return the logarithm of the sum of kernels, too; for softmax and given variances only.
-    visible : (query, key), optional
-        Which keys each query may attend to; all of them by default.  Never along with the mass.
+    The mass is told for softmax and given variances only, and never for queries to which some keys alone are
+    ``visible``, (query, key).
     """
     if visible is not None:
         return _masked(functools.partial(evaluate, estimator, bandwidth), _on_host(inputs), visible)

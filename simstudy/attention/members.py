@@ -18,14 +18,9 @@ from simstudy.kernels.errors import correlations_over_queries, mean_squares
 
 
 class Control(NamedTuple):
-    """Control variates of replicates, of expectation 0.
+    """Control variates: of errors (replicate, query, head) and products P_hg (replicate, query, pair).
 
-    Attributes
-    ----------
-    errors : (replicate, query, head)
-        What is taken off head errors.
-    products : (replicate, query, pair)
-        What is taken off P_hg, over pairs in the order of `pairs_of`.
+    Their expectation is 0.  Pairs are in the order of `pairs_of`.
     """
 
     errors: Array

@@ -80,17 +80,10 @@ def entmax(logits: Array, power: int) -> Array:
 
 
 def threshold(logits: Array, power: int) -> Array:
-    """Return τ with Σ_i (z_i/r − τ)_+^r = 1, along the last axis.
+    """Return τ with Σ_i (z_i/r − τ)_+^r = 1 for logits z, along the last axis, and a power r ≥ 1.
 
     Newton's method on the r-norm of (z/r − τ)_+, which is convex and falls in τ with a slope of −1 or steeper: from the
     left, where it is at least 1, every step stays there.
-
-    Parameters
-    ----------
-    logits : (..., key)
-        z, at least one key.
-    power
-        r ≥ 1.
     """
     largest = logits.max(axis=-1, keepdims=True)
     rows = ((logits - largest) / power).reshape(-1, logits.shape[-1])

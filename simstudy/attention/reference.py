@@ -15,14 +15,9 @@ Array = NDArray[np.float64]
 
 
 class MultiHeadAttention(NamedTuple):
-    """Weights of a multi-head attention layer on tokens (X, Y) of d + 1 features, with one output feature.
+    """A layer on tokens (X, Y) of d + 1 features: query, key and value (head, token feature, k), output (head, k).
 
-    Attributes
-    ----------
-    query, key, value : (head, token feature, k)
-        Input projections.
-    output : (head, k)
-        Output projection, a row for each feature of the concatenated heads.
+    The output projection has a row for each feature of the concatenated heads, and one column.
     """
 
     query: Array
@@ -52,17 +47,10 @@ def _softmax(logits: Array, visible: NDArray[np.bool_] | None) -> Array:
 
 
 def layer(key: Array, query: Array, combination: Array) -> MultiHeadAttention:
-    """Return a layer on tokens (X, Y) whose output is Σ_h a_h Σ_i w_hi Y_i.
+    """Return a layer on tokens (X, Y) whose output is Σ_h a_h Σ_i w_hi Y_i, with projections (h, d, k) and a (h,).
 
-    The value projection of head h writes Y in the direction v_h of its k features; the output projection reads o_h
-    with v_h·o_h = a_h.  Any such pair will do; these have all components different from zero.
-
-    Parameters
-    ----------
-    key, query : (h, d, k)
-        Projections of the ensemble.
-    combination : (h,)
-        a_h.
+    The value projection of head h writes Y in the direction v_h of its k features; the output projection reads o_h with
+    v_h·o_h = a_h.  Any such pair will do; these have all components different from zero.
     """
     n_heads, d, k = key.shape
     no_outcome = np.zeros((n_heads, 1, k))

@@ -19,18 +19,9 @@ from simstudy.design.settings.mechanisms import (
 
 
 class Inputs(NamedTuple):
-    """What heads attend to.
+    """Projected keys (r, h, k, i), values (r, i), queries (q, h, k) or (r, q, h, k) that heads attend to.
 
-    Attributes
-    ----------
-    keys : (r, h, k, i)
-        Projected keys.
-    values : (r, i)
-        Outcomes, or their means given the keys.
-    variances : (r, i) or None
-        Their variances given the keys, where noise is integrated out.
-    queries : (q, h, k) or (r, q, h, k)
-        Projected query points.
+    Values are outcomes; or their means given the keys, with variances (r, i), where noise is integrated out.
     """
 
     keys: np.ndarray

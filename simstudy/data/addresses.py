@@ -114,32 +114,11 @@ def normals(
     stream: str, role: Role, first: int, count: int, n_rows: int | range, n_columns: int, dtype: str = "float64",
     stay: bool = False,
 ) -> np.ndarray:  # fmt: skip
-    """Standard normals of replicates first .. first + count - 1, feature-major.
+    """Return standard normals (replicate, column, row) of replicates first .. first + count - 1.
 
-    Parameters
-    ----------
-    stream : str
-        Hexadecimal digest that names the stream, of at least 16 digits.
-    role : Role
-        What the numbers are for.
-    first, count : int
-        First replicate and number of replicates; all below 2**56.
-    n_rows, n_columns : int
-        Rows (keys) and columns (features).  A smaller number gives a prefix of the same numbers, and a range of rows
-        that begins at a multiple of 128 this part of them.
-    dtype : {"float64", "float32"}
-        Both are made of the same words: they are the same numbers to 5e-7 relative.
-    stay : bool
-        Whether they stay on the GPU, where one computes.
-
-    Returns
-    -------
-    ndarray, shape (count, n_columns, n_rows)
-
-    Raises
-    ------
-    ValueError
-        If an address does not exist: a negative or too large replicate or number of rows.
+    The stream is a hexadecimal digest of 16 digits or more.  Fewer rows or columns are a prefix, and a range of rows
+    that begins at a multiple of 128 is this part of them.  Both types are the same numbers to 5e-7 relative; ``stay``
+    leaves them on the GPU where one computes.  ValueError if an address does not exist.
     """
     rows = _rows(n_rows)
     out = aligned((count, n_columns, len(rows)), dtype)
@@ -147,13 +126,9 @@ def normals(
 
 
 def uniforms(stream: str, role: Role, first: int, count: int, n_rows: int | range, n_columns: int) -> np.ndarray:
-    """Uniforms in (0, 1) under the addresses of :func:`normals`, of which they use the same words.
+    """Return uniforms in (0, 1) under the addresses of :func:`normals`, of which they use the same words.
 
     Always float64: the largest would round to 1 in float32.
-
-    Returns
-    -------
-    ndarray, shape (count, n_columns, n_rows)
     """
     rows = _rows(n_rows)
     return _filled(uniform_pair, stream, role, first, rows, aligned((count, n_columns, len(rows)), np.float64))

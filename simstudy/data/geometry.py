@@ -31,18 +31,10 @@ def orthonormal_bases(projections: Array) -> Array:
 
 
 def principal_angles(projections: Array) -> Array:
-    """Return the principal angles between the column spaces of every two heads, in radians, ascending.
+    """Return the principal angles (..., H, H, p) between the column spaces of every two heads, in radians, ascending.
 
-    Large angles come from the cosines, the singular values of U_hᵀU_g; small ones from the sines, the singular
-    values of (I − U_hU_hᵀ)U_g, since the arc cosine loses half of the digits near 1 (Björck and Golub 1973).
-
-    Parameters
-    ----------
-    projections : (..., H, d, p)
-
-    Returns
-    -------
-    (..., H, H, p) array
+    Large angles come from the cosines, the singular values of U_hᵀU_g; small ones from the sines, the singular values
+    of (I − U_hU_hᵀ)U_g, since the arc cosine loses half of the digits near 1 (Björck and Golub 1973).
     """
     return angles_between(orthonormal_bases(projections))
 
@@ -79,25 +71,16 @@ def _angles(left: Array, right: Array) -> Array:
 
 
 def diversity_indices(projections: Array, bandwidth: float = np.nan) -> Array:
-    """Return the geometric diversity indices of an ensemble, in the order of `GEOMETRIC_INDICES`.
+    """Return the geometric diversity indices (..., index) of heads (..., H, d, p), in the order of `GEOMETRIC_INDICES`.
 
-    With t_j the principal angles of a pair, c2 the mean over pairs of |U_hᵀU_g|²_F/p = mean cos² t_j, S = Σ_h Π_h,
-    Γ_hg = tr(Π_hΠ_g)/p and κ = 1/(1 + b²):
+    With t_j the principal angles of a pair, c2 the mean over pairs of |U_hᵀU_g|²_F/p = mean cos² t_j, S = Σ_h Π_h, Γ_hg
+    = tr(Π_hΠ_g)/p and κ = 1/(1 + b²):
 
-    ``chordal`` 1 − c2; ``participation`` H/(1 + (H − 1)c2); ``entropy`` exp(entropy of eig S/tr S)/p; ``logdet``
-    −½ Σ_j log[(1 − κ²)/(1 − κ² cos² t_j)] averaged over pairs, which is −log ρ of Gaussian distance heads at x = 0;
-    ``volume`` Π_j sin t_j averaged over pairs; ``vendi`` exp(entropy of eig Γ/H) (Friedman and Dieng 2023);
-    ``min_angle`` sine of the smallest angle, averaged over pairs.  Indices of pairs are NaN for a single head.
-
-    Parameters
-    ----------
-    projections : (..., H, d, p)
-    bandwidth
-        b > 0, for ``logdet``, which is NaN without it.
-
-    Returns
-    -------
-    (..., 7) array
+    ``chordal`` 1 − c2; ``participation`` H/(1 + (H − 1)c2); ``entropy`` exp(entropy of eig S/tr S)/p; ``logdet`` −½ Σ_j
+    log[(1 − κ²)/(1 − κ² cos² t_j)] averaged over pairs, which is −log ρ of Gaussian distance heads at x = 0 and NaN
+    without a bandwidth; ``volume`` Π_j sin t_j averaged over pairs; ``vendi`` exp(entropy of eig Γ/H) (Friedman and
+    Dieng 2023); ``min_angle`` sine of the smallest angle, averaged over pairs.  Indices of pairs are NaN for a single
+    head.
     """
     bases = orthonormal_bases(projections)
     return indices_of(bases, angles_between(bases), bandwidth)

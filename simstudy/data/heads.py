@@ -18,25 +18,10 @@ from simstudy.design.settings.cell import Cell, Matrices
 
 
 def key_projections(cell: Cell, first: int = 0, count: int = 1) -> np.ndarray:
-    """Projections W_h that are applied to the keys, with orthonormal columns unless a file or function gives them.
+    """Return W_h (H, d, p), or (count, H, d, p) for redrawn heads: orthonormal unless a file or function gives them.
 
-    A head of s times the bandwidth of the cell is one of that bandwidth whose projection is divided by s.
-
-    Parameters
-    ----------
-    cell : Cell
-        A cell that has passed validation.
-    first, count : int
-        Range of replicates; used for redrawn heads only.
-
-    Returns
-    -------
-    ndarray, shape (H, d, p), or (count, H, d, p) for redrawn heads
-
-    Raises
-    ------
-    ValueError
-        If heads from a file are missing or do not have the shape that the cell states.
+    A head of s times the bandwidth of the cell is one of that bandwidth whose projection is divided by s.  ValueError
+    if heads of a file are missing or do not have the shape that the cell states.
     """
     return _divided(cell, _directions(cell, first, count))
 

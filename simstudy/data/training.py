@@ -36,13 +36,9 @@ from simstudy.kernels.waves import wave
 
 
 def draw_keys(cell: Cell, first: int, count: int) -> np.ndarray:
-    """Keys X of replicates first .. first + count - 1.
+    """Return the keys X (R, d, n) of replicates first .. first + count - 1, on the GPU if it draws independent normals.
 
-    Returns
-    -------
-    ndarray, shape (R, d, n), of ``cell.simulation.dtype``
-        Feature-major.  Both types show the same data: independent normals to 5e-7 relative, others rounded.
-        Independent normals stay on the GPU, where one computes.
+    Both types show the same data: independent normals to 5e-7 relative, others rounded.
     """
     data, dtype = cell.data, cell.simulation.dtype
     rows = (first, count, cell.key_rows)
@@ -56,18 +52,11 @@ def draw_keys(cell: Cell, first: int, count: int) -> np.ndarray:
 
 
 def draw_rows(cell: Cell, first: int, count: int) -> np.ndarray:
-    """Numbers of the rows of the user's data that are the keys of replicates first .. first + count - 1.
+    """Return the numbers (R, n) of the rows of the user's data that are the keys of these replicates.
 
     Without replacement they are the first of a random order of all rows.  Where rows are a population, each batch draws
-    from a bootstrap sample of them: what another data set of that size might have held.
-
-    Returns
-    -------
-    ndarray of int, shape (R, n)
-
-    Notes
-    -----
-    Uniforms have 32 bits: of N rows drawn with replacement, no two differ in probability by more than N / 2^32 of it.
+    from a bootstrap sample of them: what another data set of that size might have held.  Uniforms have 32 bits: of N
+    rows drawn with replacement, no two differ in probability by more than N / 2^32 of it.
     """
     keys, n, size = cell.data.key_distribution, cell.data.n_keys, len(cell.rows.keys)
     if isinstance(keys, FileKeys) and keys.sampling == "without":
@@ -146,23 +135,11 @@ def _(keys: AutoregressiveKeys, z: np.ndarray, latent: tuple) -> np.ndarray:
 
 
 def draw_noise(cell: Cell, first: int, count: int) -> np.ndarray:
-    """Noise of unit variance for replicates first .. first + count - 1.
+    """Return noise (R, n) of unit variance, which the root of :func:`noise_variance` scales.
 
-    The noise of an outcome is this number times the root of :func:`noise_variance`.
-
-    Returns
-    -------
-    ndarray, shape (R, n), of ``cell.simulation.dtype``
-
-    Notes
-    -----
-    The smallest uniform is 2^-33, so Student noise lacks about 2^(-33 (1 - 2/df)) of its variance in the far tail:
-    1 % at df = 2.5, 0.05 % at df = 3, nothing that a simulation can show from df = 4 on.
-
-    References
-    ----------
-    Bailey, "Polar generation of random variates with the t-distribution", Mathematics of Computation 62 (1994):
-    sqrt(df (U^(-2/df) - 1)) cos(2 pi V) is exactly Student-t for independent uniforms U, V.
+    sqrt(df (U^(-2/df) - 1)) cos(2 pi V) is exactly Student-t for independent uniforms U, V (Bailey 1994, Mathematics of
+    Computation 62).  The smallest uniform is 2^-33, so about 2^(-33 (1 - 2/df)) of its variance is lacking in the far
+    tail: 1 % at df = 2.5, 0.05 % at df = 3, nothing that a simulation can show from df = 4 on.
     """
     noise, n = cell.data.noise, cell.key_rows
     if isinstance(noise, StudentNoise):
@@ -194,19 +171,7 @@ def _(noise: HeteroscedasticNoise, x1: np.ndarray) -> np.ndarray:
 
 
 def noise_variance(cell: Cell, keys: np.ndarray) -> np.ndarray:
-    """Variance of the noise given the keys, Var(Y - m(X) | X).
-
-    Parameters
-    ----------
-    cell : Cell
-        Its ``noise_sd`` and ``noise`` are used.
-    keys : ndarray, shape (R, d, n)
-
-    Returns
-    -------
-    ndarray, shape (R, n), of the type of ``keys``
-        In squared units of the outcome.
-    """
+    """Return Var(Y - m(X) | X), (R, n), at keys (R, d, n)."""
     noise, sd = cell.data.noise, cell.data.noise_sd
     if isinstance(noise, ResidualNoise):
         return np.full_like(keys[:, 0], 0.0 if noise.paired else (sd * cell.rows.residuals.std()) ** 2)

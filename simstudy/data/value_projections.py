@@ -27,14 +27,10 @@ Array = NDArray[np.float64]
 
 
 def overlap(cell: Cell) -> Array | None:
-    """Return Ω, by which errors of numbers become errors of vectors, pair by pair of heads; None for numbers.
+    """Return Ω (H, H), by which errors of numbers become errors of vectors, pair by pair; None for numbers.
 
     Ω_hg = H² tr(A_h'A_g) / |Σ_h A_h|²_F: in units in which the layer as a whole neither shrinks nor inflates values, so
     that its mean over all pairs is 1.  Without that, maps that cancel one another would pass for heads that agree.
-
-    Returns
-    -------
-    ndarray, shape (H, H)
     """
     found = _overlap(cell.heads.value_projections, cell)
     return None if found is None else found / found.mean()

@@ -5,6 +5,8 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Iterator
+from functools import partial
+from typing import Literal
 
 import findings
 import language
@@ -14,6 +16,8 @@ import verdicts
 
 from simstudy import theory
 from simstudy.commands import app as command_line
+from simstudy.design.load import load_design
+from simstudy.temperatures import Problem, best_sharpness, exact_head
 
 ROOT = verdicts.ROOT
 
@@ -60,9 +64,37 @@ def ceilings() -> Iterator[str]:
     yield ""
 
 
+def hot() -> Iterator[str]:
+    """Yield the picture of the study of temperatures, once there is one, and its verdicts."""
+    path = verdicts.GALLERY / "studies" / "temperature.png"
+    if path.exists():
+        yield from (f"![Which rule wins where](../../{path.relative_to(ROOT)})", "")
+    yield from findings.claims_table("temperature")
+
+
+def lengths(grid: str, keys: Literal["unit", "gaussian"]) -> Iterator[str]:
+    """Yield a table of the excess of the rules of a grid at 4, 16 and 64 times 4096 keys, by exact theory."""
+    planned = load_design(ROOT / "designs" / "temperature.toml").cells
+    rules = list(dict.fromkeys(each.cell.estimator.bandwidth for each in planned if each.grid == grid))
+    yield "| d | best factor | " + " | ".join(rule.label for rule in rules) + " |"
+    yield "|---|---|" + "---|" * len(rules)
+    for d in (4, 8, 12, 16, 32, 64, 128):
+        problem, lengths = Problem(keys, d), (16384, 65536, 262_144)
+        tuned, best = best_sharpness(problem, 4096), [best_sharpness(problem, n) for n in lengths]
+        least = [exact_head(problem, sharpness, n).risk for sharpness, n in zip(best, lengths, strict=True)]
+        row = [" / ".join(f"{sharpness / tuned:.2f}" for sharpness in best)]
+        for rule in rules:
+            risks = [exact_head(problem, tuned / rule.number(n, d) ** 2, n).risk for n in lengths]
+            excess = (100.0 * (risk / low - 1.0) for risk, low in zip(risks, least, strict=True))
+            row.append(" / ".join(f"{each:.1f}" if each < 9.95 else f"{each:.0f}" for each in excess))
+        yield f"| {d} | " + " | ".join(row) + " |"
+    yield ""
+
+
 FILLED = {
     "cards": findings.cards, "answers": findings.answers, "checks": findings.checks, "others": findings.others,
     "replicated": findings.replicated, "replication": findings.replication, "table": findings.table, "ceiling": ceiling,
-    "ceilings": ceilings, "commands": commands, "targets": targets, "theories": theories,
+    "ceilings": ceilings, "commands": commands, "targets": targets, "theories": theories, "hot": hot,
+    "lengths": partial(lengths, "one-length", "unit"), "lengths-gaussian": partial(lengths, "gaussian", "gaussian"),
     "settings": language.reference, "sealed": verdicts.sealed,
 }  # fmt: skip

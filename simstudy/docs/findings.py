@@ -137,13 +137,13 @@ def replication() -> Iterator[str]:
                 "",
                 f"## {stated['title']}",
                 "",
-                "| claim | printed or claimed | found | verdict |",
-                "|---|---|---|---|",
+                "| claim | printed or claimed | found | interval | verdict |",
+                "|---|---|---|---|---|",
             )
         for name, claim in claims.items():
             row, verdict = told[name]
             printed = f"{claim['value']} ± {claim['printed_mcse']}" if claim["kind"] == "printed" else row.claimed
-            yield f"| {claim['statement']} `{name}` | {printed} | {row.estimate} | {verdict} |"
+            yield f"| {claim['statement']} `{name}` | {printed} | {row.estimate} | {row.confidence} | {verdict} |"
 
 
 def _recorded() -> tuple[dict[str, Any], dict[str, tuple[Any, str]]]:

@@ -41,8 +41,8 @@ class CellStatus(Record):
         Name under which its batches are stored, what each of them costs in arbitrary units, and its replicates.
     stored, target, expected
         Batches that are stored of those wanted so far, how many these are, and how many the precision will take.
-    looked, finished, reached, defined
-        Whether it was looked at, wants nothing more, has its precision, and has estimates.
+    looked, finished, reached, cut, defined
+        Whether it was looked at, wants nothing more, has its precision, was stopped by the budget, and has estimates.
     failed, first_failed
         Replicates without a defined estimate, and the number of the first.
     measure, mcse, wanted
@@ -58,6 +58,7 @@ class CellStatus(Record):
     looked: bool
     finished: bool
     reached: bool
+    cut: bool
     defined: bool
     failed: int
     first_failed: int | None
@@ -148,8 +149,8 @@ def _counted(cell: Cell, store: Store) -> CellStatus:
     stored = len(store.stored_batches(identity))
     return CellStatus(
         identity=identity, work=0.0, batch_size=cell.simulation.batch_size, stored=stored, target=stored,
-        expected=stored, looked=False, finished=False, reached=False, defined=False, failed=0, first_failed=None,
-        measure=None, mcse=None, wanted=None,
+        expected=stored, looked=False, finished=False, reached=False, cut=False, defined=False, failed=0,
+        first_failed=None, measure=None, mcse=None, wanted=None,
     )  # fmt: skip
 
 
@@ -167,6 +168,7 @@ def _of_cell(account: Account) -> CellStatus:
         identity=account.identity, work=cost(account.planned.cell), batch_size=account.batch_size,
         stored=account.target - account.missing, target=account.target, expected=account.expected,
         looked=account.done > 0, finished=account.finished, reached=account.finished and account.reached,
+        cut=account.cut,
         defined=account.performance is not None, failed=account.n_failed,
         first_failed=account.failed[0] if account.failed else None,
         measure=worst and worst.measure, mcse=worst and worst.mcse, wanted=worst and worst.wanted,

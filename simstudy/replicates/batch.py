@@ -56,21 +56,9 @@ def _piece_length(cell: Cell) -> int:
 
 
 def simulate_batch(cells: Sequence[Cell], batch: int, device: str = "cpu") -> list[Moments]:
-    """Evaluate one batch of replicates for cells that share their data.
+    """Return the moments of one batch for each of some cells with equal `shares_data`, on ``cpu`` or ``cuda``.
 
-    Parameters
-    ----------
-    cells
-        Cells with equal `shares_data`.
-    batch
-        Number of the batch: its replicates are batch·batch_size, …, (batch + 1)·batch_size − 1.
-    device
-        ``cpu`` or ``cuda``: they differ by rounding.
-
-    Returns
-    -------
-    list of Moments
-        One for each cell; the same to the bit whichever other cells are evaluated with it.
+    They are the same to the bit whichever other cells are evaluated with one; devices differ by rounding.
     """
     # Of cells with one identity, each gives the same bits.
     cells = [cell.decisive for cell in cells]

@@ -62,14 +62,8 @@ class Averages(NamedTuple):
 def averages(means: Means, target: Array, overlap: Array) -> tuple[Averages, PairSums]:
     """Return the averages over queries, and sums over heads and pairs at each of them.
 
-    Parameters
-    ----------
-    means
-        Of errors, of products of errors, and of statistics.
-    target : (query,), or (case, query) where each case has its own
-        What is estimated.
-    overlap : (head, head), or (case, head, head)
-        Makes products of numbers those of vectors.
+    The target is (query,), or (case, query) where each case has its own; the overlap (head, head) or (case, head, head)
+    makes products of numbers those of vectors.
     """
     bias, products, statistics = means
     n_heads = bias.shape[-1]
@@ -122,16 +116,9 @@ def _over_pairs(total: Array, n_heads: int) -> Array:
 
 
 def measures_of(average: Averages, combine: Combine, names: Sequence[str]) -> Measures:
-    """Return every measure that is an average over queries, or a function of such averages.
+    """Return every measure that is an average over queries, or a function of such averages, case by case.
 
-    Parameters
-    ----------
-    average
-        Whose leading axis, of cases, is kept.
-    combine
-        Gives the combination weights (case, head).
-    names
-        Of the statistics but for the diversity indices, which come first.
+    The names are those of the statistics after the diversity indices.
     """
     covariance, n_heads = average.covariance, average.covariance.shape[-1]
     weights = combine(average.second, average.bias_target, average.target_square)

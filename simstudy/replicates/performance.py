@@ -76,23 +76,9 @@ def performance(
 ) -> Performance:  # fmt: skip
     """Return every measure of a cell with its Monte Carlo standard error.
 
-    Parameters
-    ----------
-    blocks
-        Moments of all batches, stacked in index order; at least two blocks with a defined replicate.
-    weights : (head,) array, or a function
-        Combination weights a_h, or what gives them from means of errors: see `simstudy.attention.combinations`.
-    statistics
-        Names of the statistics that the moments hold, as `Cell.statistics` gives them.
-    overlap : (head, head), optional
-        Of vectors as values: see `simstudy.data.value_projections`.
-    lengths : (block,), optional
-        Of the blocks, in blocks of one batch; 1 by default.
-
-    Raises
-    ------
-    ValueError
-        If fewer than two blocks have a defined replicate: there is no Monte Carlo error to compute.
+    Blocks are those of all batches in index order, of lengths (block,) in blocks of one batch.  Weights are (head,), or
+    what gives them from means of errors; statistics are named as by `Cell.statistics`; the overlap (head, head) is that
+    of vectors as values.  ValueError with fewer than two blocks of a defined replicate.
     """
     combine = weights if callable(weights) else fixed(weights)
     used, sums = _defined(blocks)

@@ -9,6 +9,7 @@ import numpy as np
 import xarray as xr
 
 from simstudy.attention import Members, learner_of
+from simstudy.attention.systems.simulation import results_of
 from simstudy.data.geometry import GEOMETRIC_INDICES
 from simstudy.data.heads import query_points
 from simstudy.data.regression import at_queries
@@ -47,42 +48,27 @@ _ESTIMATES = ("head_estimate", "gram", "ensemble_estimate", "ensemble_variance",
 
 
 def replay(cell: Cell, replicate: int) -> xr.Dataset:
-    """Rebuild one replicate of a cell.
+    """Rebuild one replicate of a cell, to the bit as in the study; UserError if the number is negative.
 
-    Parameters
-    ----------
-    cell
-        A cell of a design.
-    replicate
-        Number of the replicate, from 0 on; those that failed are in `simstudy status`.
-
-    Returns
-    -------
-    xarray.Dataset
-        Keys, values, noise, projections, queries, head estimates and their conditional covariance (``gram``, unless
-        noise is drawn), to the bit as in the study; of a random instance its numbers alone.  The attribute ``failure``
-        says why the replicate has no defined estimate; it is empty otherwise.
-
-    Raises
-    ------
-    UserError
-        If the number is negative.
+    It holds keys, values, noise, projections, queries, head estimates and their conditional covariance (``gram``,
+    unless noise is drawn); of a random instance its numbers alone, and of a process and a method of the user's own what
+    they return.  The attribute ``failure`` says why the replicate has no defined estimate, and is empty otherwise.
     """
     if replicate < 0:
         raise UserError(f"replicate = {replicate}: must be at least 0")
     cell = cell.in_batch(replicate // cell.simulation.batch_size)
     shared = SharedData(cell, replicate, 1)
     arrays = _inputs(cell, shared) if cell.instance is None else {}
-    failure = ""
+    own, why = results_of(cell, replicate)
     try:
         members = learner_of(cell).evaluate(shared)
         arrays |= _estimates(members, cell.n_members < cell.heads.n_heads)
+        estimates = [arrays[name] for name in _ESTIMATES if name in arrays]
+        defined = all(np.isfinite(values).all() for values in estimates) and not np.any(members.failed or False)
+        failure = "" if defined else why or "an estimate is not finite"
     except NUMERICAL_FAILURES as error:
         failure = f"{type(error).__name__}: {error}"
-    else:
-        estimates = [arrays[name] for name in _ESTIMATES if name in arrays]
-        failure = "" if all(np.isfinite(values).all() for values in estimates) else "an estimate is not finite"
-    return _labelled(cell, replicate, arrays, failure)
+    return _labelled(cell, replicate, arrays, failure).assign(_of_own(own))
 
 
 def _inputs(cell: Cell, shared: SharedData) -> dict[str, Any]:
@@ -112,6 +98,16 @@ def _estimates(members: Members, combined: bool) -> dict[str, Any]:
     return indices | {"head_estimate": members.means[0]} | ({} if gram is None else {"gram": gram[0]}) | control
 
 
+def _of_own(results: dict[str, Any]) -> dict[str, Any]:
+    """Numbers that a process and a method of the user's own return, each with dimensions of its own."""
+    arrays = {name: np.asarray(values) for name, values in results.items()}
+    numeric = {name: values for name, values in arrays.items() if values.dtype.kind in "fiub"}
+    return {
+        name: ([f"{name}_{axis}" for axis in range(values.ndim)], values, {"long_name": "as the functions return it"})
+        for name, values in numeric.items()
+    }
+
+
 def _one(array: np.ndarray, n_dims: int) -> np.ndarray:
     return array[0] if array.ndim > n_dims else array
 
@@ -130,13 +126,7 @@ def _labelled(cell: Cell, replicate: int, arrays: dict[str, Any], failure: str) 
 
 
 def select(design: Design, selection: str) -> int:
-    """Return the number of the cell that a text selects: a number, or "angle=45, bandwidth=0.5".
-
-    Raises
-    ------
-    UserError
-        If no cell or more than one fits.
-    """
+    """Return the number of the only cell that a text selects, "3" or "angle=45, bandwidth=0.5"; else a UserError."""
     if re.fullmatch(r"\s*[0-9]{1,9}\s*", selection):
         number = int(selection)
         if number >= len(design.cells):

@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure as Drawing
 from matplotlib.ticker import MaxNLocator
-from scipy.stats import spearmanr
+from scipy.stats import t as student
 
 from simstudy.execution.store import Store
 from simstudy.report.figures import image
@@ -22,12 +22,15 @@ from simstudy.text import printable
 
 SOURCE_NAMES = {
     "observed": "observed",
+    "constant": "a constant",
+    "half": "other half of the texts",
     "angles": "angles of key subspaces",
     "leading": "leading order",
     "exact": "exact, Gaussian logits",
     "redrawn": "tokens redrawn",
 }
 _COLOURS = {"observed": "#222222", "angles": "#d1495b", "exact": "#2a6f97", "random": "#a0a0a0"}
+_THEORIES = ("angles", "leading", "exact")
 _LISTED = 10
 """Pairs of heads that the page lists; all are in the data."""
 _BAND = 2.0
@@ -57,11 +60,12 @@ def write_heads_page(found: xr.Dataset, store: Store, title: str) -> Path:
             usual=_usual(found),
             diversity=[_diversity(found, layer) for layer in range(found.sizes["layer"])],
             reasons=_reasons(found),
+            compared=[said for source in _THEORIES if (said := compared(found, source))],
         ),
     )
 
 
-def agreement_figure(models: dict[str, xr.Dataset], sources: tuple[str, ...] = ("angles", "exact")) -> Drawing:
+def agreement_figure(models: dict[str, xr.Dataset], sources: tuple[str, ...] = ("angles", "exact", "half")) -> Drawing:
     """Draw observed against predicted correlations of all pairs of heads: a row of panels for each source."""
     drawing, grid = canvas(len(models) * len(sources), 3.0)
     cases = [(source, name, found) for source in sources for name, found in models.items()]
@@ -77,14 +81,17 @@ def _agreement(axes: Axes, found: xr.Dataset, source: str) -> None:
     axes.scatter(predicted, observed, c=layer, cmap="viridis", s=9)
     rank, error = scores(found, source)[1:]
     axes.set(xlim=(0, 1), ylim=(0, 1), aspect="equal", xlabel=SOURCE_NAMES[source], ylabel="observed correlation")
+    axes.axhline(
+        found.weight_correlation.sel(source="constant")[0, 0, -1], color="#999999", linewidth=0.8, linestyle=":"
+    )
     axes.annotate(f"rank correlation {rank}, error {error}", (0.03, 0.95), fontsize=9)
 
 
 def models_figure(models: dict[str, xr.Dataset], damage: dict[str, xr.Dataset]) -> Drawing:
     """Draw what is known of the heads of some models, a column for each.
 
-    From above: observed against predicted correlations of pairs of heads, by angles and by exact theory (colours:
-    layers); damage of sharing patterns against the share given up; and effective heads of each layer.
+    From above: observed against predicted correlations of pairs of heads, by angles, by exact theory and by other
+    sequences (colours: layers; dotted: a constant); damage of sharing patterns; and effective heads of each layer.
 
     Parameters
     ----------
@@ -94,16 +101,16 @@ def models_figure(models: dict[str, xr.Dataset], damage: dict[str, xr.Dataset]) 
         As `intervene` returns it, for the same names, with a dimension ``share`` and edits that are called by what
         chose the pairs of heads: a source, or "random".
     """
-    drawing = Drawing(figsize=(9.8, 12.4), layout="constrained")
+    drawing = Drawing(figsize=(9.8, 15.4), layout="constrained")
     FigureCanvasAgg(drawing)
-    grid = drawing.subplots(4, len(models), squeeze=False)
+    grid = drawing.subplots(5, len(models), squeeze=False)
     for column, (name, found) in zip(grid.T, models.items(), strict=True):
-        for axes, source in zip(column, ("angles", "exact"), strict=False):
+        for axes, source in zip(column, ("angles", "exact", "half"), strict=False):
             _agreement(axes, found, source)
         column[0].set_title(name)
-        _damage(column[2], damage[name])
-        _effective(column[3], found)
-    drawing.legend(*grid[2, 0].get_legend_handles_labels(), loc="outside lower center", ncols=len(_COLOURS))
+        _damage(column[3], damage[name])
+        _effective(column[4], found)
+    drawing.legend(*grid[3, 0].get_legend_handles_labels(), loc="outside lower center", ncols=len(_COLOURS))
     return drawing
 
 
@@ -127,14 +134,29 @@ def _effective(axes: Axes, found: xr.Dataset) -> None:
 
 
 def scores(found: xr.Dataset, source: str) -> tuple[str, str, str]:
-    """Return of a theory: pairs of heads that it speaks of, rank correlation with what is observed, and error."""
-    predicted, observed, _ = _pairs(found, source)
-    known = np.isfinite(predicted)
-    share = f"{known.sum()} of {len(known)}"
-    if known.sum() < 3:
-        return share, UNDEFINED, UNDEFINED
-    gaps = predicted[known] - observed[known]
-    return share, f"{spearmanr(predicted[known], observed[known])[0]:.2f}", f"{np.sqrt(np.mean(gaps**2)):.3f}"
+    """Return of a source: pairs of heads that it speaks of, rank correlation with what is observed, and error."""
+    known = np.isfinite(_pairs(found, source)[0])
+    own = found.sel(source=source)
+    rank, error = (
+        with_error(float(own[name]), float(own[f"{name}_mcse"])) for name in ("prediction_rank", "prediction_error")
+    )
+    return f"{known.sum()} of {len(known)}", rank, error
+
+
+def compared(found: xr.Dataset, source: str) -> str:
+    """Say in one sentence whether a theory predicts better than a constant."""
+    own = found.sel(source=source)
+    gain, error = float(own.prediction_gain), float(own.prediction_gain_mcse)
+    if not np.isfinite(gain):
+        return ""
+    name = SOURCE_NAMES[source][0].upper() + SOURCE_NAMES[source][1:]
+    bound = float(student.ppf(0.975, found.attrs["n_judged"] - 1)) * error
+    said = (
+        f"root mean squared error {with_error(abs(gain), error)} {'below' if gain > 0 else 'above'} that of a constant"
+    )
+    if abs(gain) <= bound:
+        return f"{name}: not told apart from a constant ({said})."
+    return f"{name}: better than a constant ({said})." if gain > 0 else f"{name}: lost to a constant ({said})."
 
 
 def answer(found: xr.Dataset) -> str:

@@ -164,7 +164,7 @@ def _state(cell: CellStatus) -> str:
         return f"{cell.stored} of about {cell.expected} batches"
     if not cell.defined:
         return "stopped: estimates undefined"
-    return "done" if cell.reached else "ceiling reached"
+    return "done" if cell.reached else "budget spent" if cell.cut else "ceiling reached"
 
 
 def status_line(status: Status, store: Store) -> str:

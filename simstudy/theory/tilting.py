@@ -33,16 +33,9 @@ class TiltedKeys(NamedTuple):
 
 @dataclass(frozen=True)
 class Heads:
-    """Kernels of all heads at all queries, whatever the law of the keys.
+    """Kernels of all heads at all queries, by projections (H, d, p) and projected queries (H, Q, p).
 
     Distance logits: K_h(z) = exp(-|c - W_h'z|^2 / 2b^2), c = W_qh'x.  Dot-product logits: K_h(z) = exp(c.W_h'z / b^2).
-
-    Attributes
-    ----------
-    logits : {"distance", "dot_product"}
-    bandwidth : float
-    projections : (H, d, p) array
-    projected_queries : (H, Q, p) array
     """
 
     logits: str

@@ -40,6 +40,17 @@ MEANINGS = {
         ("layer", "source"), "the same for the sum of contributions to the residual stream",
         "H sum_i G_ii O_ii / sum_ij G_ij O_ij",
     ),
+    "prediction_rank": Meaning(
+        ("source",), "rank correlation with the observed correlation over all pairs of heads", "Spearman",
+    ),
+    "prediction_error": Meaning(
+        ("source",), "root mean squared error over all pairs of heads that the source speaks of",
+        "(mean of (c_ij - c_ij observed)^2)^(1/2)",
+    ),
+    "prediction_gain": Meaning(
+        ("source",), "error of the constant less the error of the source, over the same pairs of heads",
+        "prediction_error(constant) - prediction_error(source)",
+    ),
     "pair_layer": Meaning(("pair",), "layer of two heads, most alike first", "rank of pair_correlation"),
     "pair_head_i": Meaning(("pair",), "the first of the two heads", "from 0"),
     "pair_head_j": Meaning(("pair",), "the second of the two heads", "from 0"),

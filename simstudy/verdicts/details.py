@@ -36,17 +36,7 @@ def details(
     coordinates: Mapping[str, Any],
     attributes: Mapping[str, Any],
 ) -> xr.Dataset:
-    """Return the details of all cells, as laid out in the registry of variables.
-
-    Parameters
-    ----------
-    accounts
-        One for each cell of the design.
-    theories
-        What each theory says of each cell, by source.
-    coordinates, attributes
-        Settings along ``cell``, and attributes of the results.
-    """
+    """Return the details of all cells, as laid out in the registry of variables, with what theories say by source."""
     measured = [account.performance for account in accounts]
     queries = [_queries(account, theory) for account, theory in zip(accounts, theories, strict=True)]
     asked = list(dict.fromkeys(name for each in queries for name in each if name != "query_point"))

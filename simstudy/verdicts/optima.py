@@ -117,19 +117,10 @@ def told_of(of: Selected, cells: list[int], claim: OptimumClaim) -> Profile:
 
 
 def told_profile(levels: Array, tuned: Sequence[Sequence[Any]], values: Array) -> Profile:
-    """Return the least values by theory at each level of a factor.
+    """Return the least values by theory (cell,) at each level of a factor, tuned ones by their levels (cell,) each.
 
     Infinite where the least of them has a neighbour, one step of a tuned factor away, to which the theory does not
-    apply: that may be better.
-
-    Parameters
-    ----------
-    levels : (cell,) array
-        Of the factor.
-    tuned
-        For each tuned factor its levels, (cell,).
-    values : (cell,) array
-        NaN where the theory does not apply.
+    apply (NaN): that may be better.
     """
     ranks = np.array([np.unique(column, return_inverse=True)[1] for column in tuned]).reshape(len(tuned), len(levels))
     known, distinct, least = np.where(np.isnan(values), np.inf, values), np.unique(levels), []

@@ -47,8 +47,9 @@ def test_run__judges_what_stands_when_the_budget_is_spent(cut, tmp_path):
     assert results.look_replicates.max(dim="look").values.tolist() == results.n_replicates.values.tolist()
 
 
-def test_stopped_run__is_found_again_without_computing_and_judged_again_alike(cut, tmp_path, after):
+def test_stopped_run__is_found_again_without_computing_and_judged_again_alike(cut, tmp_path, after, in_process):
     path, results = cut
+    assert in_process("status", path, "--output", tmp_path).stdout.count("budget spent") == 6
     after(1)
     again = simstudy.run(path, output=tmp_path, executor="serial")
     assert again.identical(results)

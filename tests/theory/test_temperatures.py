@@ -1,4 +1,4 @@
-"""Exact risk of a head against double integrals over two keys; the exponents of simstudy/docs/temperature.md."""
+"""Exact risk of a head against double integrals over two keys; the exponents of simstudy/docs/how-hot.md."""
 
 from __future__ import annotations
 
@@ -90,16 +90,59 @@ def test_best_sharpness__is_that_of_the_formula_for_many_keys(dimension, n_keys)
     assert best_sharpness(Problem("unit", d), n_keys) == pytest.approx(formula, rel=0.02)
 
 
-def noise_slope(d, beta):
-    """-2 d ln n_eff/d ln β, of leading order: the apparent dimension."""
-    ratio = lambda b: special.ive(d / 2, b) / special.ive(d / 2 - 1, b)  # noqa: E731
-    return 4 * beta * (ratio(2 * beta) - ratio(beta))
+def bessel_ratio(d, beta, degree=1):
+    """A_l(β) = I_{d/2-1+l}(β)/I_{d/2-1}(β)."""
+    return special.ive(d / 2 - 1 + degree, beta) / special.ive(d / 2 - 1, beta)
+
+
+def concentration(d, beta):
+    """M(2β)/M(β)² by quadrature."""
+    mean = lambda b: along_integral(d, lambda u: np.exp(b * (u - 1)))  # noqa: E731
+    return mean(2 * beta) / mean(beta) ** 2
+
+
+def along_integral(d, function):
+    u, w = special.roots_legendre(4000)
+    density = w * (1 - u**2) ** ((d - 3) / 2)
+    return float(density @ function(u) / density.sum())
+
+
+@pytest.mark.parametrize(("dimension", "degree"), [(4, 1), (4, 2), (5, 3)])
+def test_risk_of_many_keys__is_that_of_the_formula(dimension, degree):
+    d, n, v, beta = dimension, 2**26, 0.5, 40.0
+    here, twice = bessel_ratio(d, beta, degree), bessel_ratio(d, 2 * beta, degree)
+    noise = concentration(d, beta) / n
+    expected = v * (1 - here) ** 2 + noise * (1 + v * (1 - 2 * here * twice + here**2))
+    problem = Problem("unit", d, v, (0.0,) * (degree - 1) + (1.0,))
+    assert exact_head(problem, beta, n).risk == pytest.approx(expected, rel=1e-5)
+    ratio = noise * n / (2.0 ** (2 - d) * math.sqrt(math.pi) / math.gamma(d / 2) * beta ** ((d - 1) / 2))
+    assert ratio == pytest.approx(1.0, abs=0.1)
+
+
+def apparent_dimension(d, beta):
+    """D = -2 d ln n_eff/d ln β by differences."""
+    step = 1e-4
+    sizes = [math.log(concentration(d, beta * math.exp(each))) for each in (-step, step)]
+    return (sizes[1] - sizes[0]) / step
 
 
 def test_apparent_dimension__tends_to_that_of_the_sphere_and_falls_short_of_it_before():
-    assert noise_slope(4, 1e4) == pytest.approx(3.0, rel=1e-3)
-    at_best = [noise_slope(d, best_sharpness(Problem("unit", d), 4096)) for d in (4, 16, 64)]
+    assert apparent_dimension(4, 1e3) == pytest.approx(3.0, rel=1e-3)
+    at_best = [apparent_dimension(d, best_sharpness(Problem("unit", d), 4096)) for d in (4, 16, 64)]
     assert at_best == pytest.approx([2.9, 10.2, 17.6], abs=0.06)
+
+
+@pytest.mark.parametrize("dimension", [4, 8, 16, 32, 64, 128])
+def test_exponent_at_finite_n__is_nearly_that_of_slopes(dimension):
+    d, problem, step = dimension, Problem("unit", dimension), 1e-4
+    beta = best_sharpness(problem, 4096)
+    gaps = [math.log(1 - bessel_ratio(d, beta * math.exp(each))) for each in (-step, step)]
+    slopes = apparent_dimension(d, beta) / 2 + (gaps[0] - gaps[1]) / step
+    assert apparent_dimension(d, beta) == pytest.approx(
+        4 * beta * (bessel_ratio(d, 2 * beta) - bessel_ratio(d, beta)), rel=1e-5
+    )
+    exact = math.log(best_sharpness(problem, 8192) / best_sharpness(problem, 2048)) / math.log(4)
+    assert 1 / slopes == pytest.approx(exact, abs=0.022)
 
 
 def test_exponents__fall_with_the_dimension_and_stop_above_the_formula():

@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 import simstudy
 from simstudy.commands import app
 from simstudy.errors import UserError
+from simstudy.report.heads import compared
 from simstudy.report.labels import with_error
 
 CONFIG = {"model_type": "gpt2", "n_layer": 2, "n_head": 3, "n_embd": 6}
@@ -56,6 +57,8 @@ def test_inspect__writes_what_python_gives_and_a_page(files):
     assert result.output.count("alike    ") == 5
     page = (files / "out" / "heads.html").read_text()
     assert result.output.splitlines()[0] in page
+    said = compared(expected, "angles")
+    assert said in page and said in result.output and "that of a constant" in said
     assert "&lt;b&gt;model" in page and "<b>model" not in page
     assert page.count(" and ".join(map(str, (first, second))) + "</td>") and f">{alike}</td>" in page
     assert page.count("± one error") == 1 and "contributions</th>" in page
@@ -96,3 +99,12 @@ def test_states_that_do_not_fit__are_refused_and_nothing_is_written(arrays, said
     result = inspect(files)
     assert isinstance(result.exception, UserError) and said in str(result.exception)
     assert "states.npz" in str(result.exception) and not (files / "out").exists()
+
+
+@pytest.mark.parametrize("gain, said", [(0.1, "better than"), (-0.1, "lost to"), (0.03, "not told apart from")])
+def test_a_theory_that_lost_to_a_constant__is_called_so(gain, said):
+    found = xr.Dataset(
+        {"prediction_gain": ("source", [gain]), "prediction_gain_mcse": ("source", [0.02])},
+        {"source": ["exact"]}, {"n_judged": 6},
+    )  # fmt: skip
+    assert f"Exact, Gaussian logits: {said} a constant" in compared(found, "exact")

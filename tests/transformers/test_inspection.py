@@ -152,6 +152,33 @@ def test_pairs__are_ranked_from_most_alike():
             assert found[f"pair_{name}"][pair] == observed[f"weight_{name}"][layer, h, g]
 
 
+def test_predictions__stand_beside_a_constant_and_the_other_half():
+    rng = np.random.default_rng(9)
+    heads = random_heads(rng)
+    states = rng.standard_normal((L, 6, 9, D))
+    found = simstudy.inspect_heads(heads, states)
+    swapped = simstudy.inspect_heads(heads, states, judged=[True, False] * 3).weight_correlation.sel(source="observed")
+    np.testing.assert_array_equal(found.weight_correlation.sel(source="half"), swapped)
+    one = [simstudy.inspect_heads(heads, states[:, [0, k, k, 2]], judged=[0, 1, 1, 0]) for k in (1, 3, 5)]
+    pairs = lambda of, source: of.weight_correlation.sel(source=source).values[:, [0, 0, 1], [1, 2, 2]]  # noqa: E731
+    constant = np.mean(pairs(found, "half"))
+    assert np.all(pairs(found, "constant") == pytest.approx(constant))
+
+    def errors(kept):
+        observed = np.mean([pairs(one[s], "observed") for s in kept], axis=0)
+        gaps = (pairs(found, "half") - observed, constant - observed)
+        return [np.sqrt(np.mean(gap**2)) for gap in gaps]
+
+    own, flat = errors([0, 1, 2])
+    without = np.array([errors(kept) for kept in ([1, 2], [0, 2], [0, 1])])
+    half = found.sel(source="half")
+    assert half.prediction_error == pytest.approx(own) and half.prediction_gain == pytest.approx(flat - own)
+    for name, values in (("error", without[:, 0]), ("gain", without[:, 1] - without[:, 0])):
+        assert half[f"prediction_{name}_mcse"] == pytest.approx(np.sqrt(2 / 3 * np.sum((values - values.mean()) ** 2)))
+    rank = spearmanr(pairs(found, "half").ravel(), pairs(found, "observed").ravel())[0]
+    assert half.prediction_rank == pytest.approx(rank)
+
+
 def test_indices__stand_beside_random_subspaces():
     rng = np.random.default_rng(4)
     heads = random_heads(rng)

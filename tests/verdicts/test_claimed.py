@@ -7,7 +7,7 @@ from math import exp, isclose, log, sqrt
 from typing import get_args
 
 import pytest
-from builders import DESIGN, edited, write_design
+from builders import DESIGN, edited, mistakes, write_design
 from exact_estimates import compare
 from pydantic import ValidationError
 from test_judge import cells, claim, verdict
@@ -128,3 +128,19 @@ def test_formula_that_is_none__is_refused(tmp_path, old, new, message):
     with pytest.raises(DesignError) as refused:
         load_design(path)
     assert message in str(refused.value) and len(str(refused.value).splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("entries", "message"),
+    [
+        (
+            "equivalent = 0.1",
+            "claims.floor.equivalent = 0.1: is for numbers with a Monte Carlo error; state printed_mcse",
+        ),
+        ('x = "angle"\nversus = { bandwidth = 1.0 }', "claims.floor.x = 'angle': is the factor of a slope"),
+    ],
+)
+def test_printed_number_with_entries_that_mean_nothing__is_refused(tmp_path, entries, message):
+    printed = CLAIM[: CLAIM.index('kind = "equals"')] + CLAIM[CLAIM.index("grid =") : CLAIM.index("value =")]
+    printed += f'kind = "printed"\nvalue = "0.4"\nprinted_in = "s"\n{entries}\n'
+    assert message in mistakes(tmp_path, edited(DESIGN, "[figures.mse]", printed + "\n[figures.mse]"))

@@ -187,7 +187,7 @@ def test_picture__shows_three_models():
         drawing = models_figure(found, {name: shared_patterns(name) for name in MODELS})
         OUTPUT.mkdir(parents=True, exist_ok=True)
         (OUTPUT / "real-heads.png").write_bytes(image(drawing, "png"))
-    assert len([axes for axes in drawing.axes if axes.has_data()]) == 12
+    assert len([axes for axes in drawing.axes if axes.has_data()]) == 15
 
 
 def test_patterns_of_similar_heads__may_be_shared():

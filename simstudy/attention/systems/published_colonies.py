@@ -126,9 +126,9 @@ def _colonies(instance: BoostingAndAntsInstance, cell: Cell, shared: SharedData)
     n_colonies, n_waves, n_ants = instance.colonies, 15, 8
     qualities = np.array([10.0, 9.0])
     address = cell.data_id, Role.LEARNER, shared.first, shared.count, n_colonies * n_waves
-    luck = uniforms(*address, n_ants).reshape(-1, n_ants, n_colonies, n_waves)
+    luck: Array = uniforms(*address, n_ants).reshape(-1, n_ants, n_colonies, n_waves)
     luck = np.ascontiguousarray(luck.transpose(0, 2, 3, 1)).reshape(-1, n_waves * n_ants)
-    noise = normals(cell.data_id, Role.NOISE, *address[2:], 2).reshape(-1, 2, n_colonies, n_waves)
+    noise: Array = normals(cell.data_id, Role.NOISE, *address[2:], 2).reshape(-1, 2, n_colonies, n_waves)
     noise = np.ascontiguousarray(noise.transpose(0, 2, 1, 3)).reshape(-1, 2, n_waves)
     rates = np.array([0.1, 0.5, max(12.0 * instance.label_noise, 0.01), _FLOOR])
     pheromone = _waves(luck, noise, qualities, qualities / 10.0, rates)[0]

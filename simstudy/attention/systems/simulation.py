@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -64,6 +65,13 @@ class Simulated:
         numbers = self.simulation.numbers(draw, shared.once)
         failed: NDArray[np.bool_] = np.asarray(~np.isfinite(np.stack([*numbers.values()])).all(axis=0))
         return Members(np.empty((shared.count, 0, 1)), None, NO_INDICES, numbers, failed=failed)
+
+
+def results_of(cell: Cell, replicate: int) -> tuple[dict[str, Any], str]:
+    """Return data and results of one replicate, by name, and why the method failed; nothing of another kind of cell."""
+    if not isinstance(cell.instance, SimulationInstance):
+        return {}, ""
+    return cell.instance.results(AddressedDraw(cell.data_id, replicate, 1))
 
 
 prepared.register(SimulationInstance, Simulated)

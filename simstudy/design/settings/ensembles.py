@@ -244,15 +244,7 @@ def _normalised(weights: list[float] | list[int]) -> tuple[float, ...]:
 
 
 class Learner(Choice):
-    """What the members of an ensemble are.
-
-    Attributes
-    ----------
-    ignores
-        Settings of the tables that decide none of its numbers.
-    statistics
-        What it tells of each replicate beside estimates.
-    """
+    """Members of an ensemble: settings that decide none of their numbers, and what they tell beside estimates."""
 
     ignores: ClassVar[frozenset[str]] = frozenset()
     statistics: ClassVar[tuple[str, ...]] = ()

@@ -12,16 +12,10 @@ from simstudy.design.settings.tables import Data, Heads
 class Instance(Choice):
     """A random instance of a system, whose numbers are measured in each replicate in place of estimates.
 
-    Attributes
-    ----------
-    uses
-        Settings of other tables that mean something for it; all others are refused where a design states them.
-    quantities
-        What is measured, each with unit, meaning and formula; every name becomes a measure.
-    rests_on
-        Folders and files of this package that decide its numbers, beside those that decide all numbers.
-    words
-        What people call its parameters, where neither their own names do nor another system has said it.
+    It ``uses`` settings of other tables, and all others are refused where a design states them; every name of its
+    ``quantities`` becomes a measure.  Files and folders that it ``rests_on`` decide its numbers beside those that
+    decide all numbers; ``words`` say what people call its parameters, where neither their names do nor another system
+    has.
     """
 
     uses: ClassVar[tuple[str, ...]]

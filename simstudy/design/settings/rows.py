@@ -22,15 +22,11 @@ MAX_NUMBERS = 1 << 23
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """The rows that keys are drawn from and those held out as queries: contents, by which two of them are equal.
+    """The rows that keys are drawn from, and the last ``n_held_out``, held out as queries.
 
-    Attributes
-    ----------
-    table : (rows, features + 2) array
-        Keys as heads see them, then the value of the regression function and the cross-fitted residual, of mean 0:
-        NaN where a cell has none.
-    n_held_out : int
-        How many of them, the last ones, are held out: none of rows that each batch splits anew (`settings.splits`).
+    The table (rows, features + 2) has keys as heads see them, then the value of the regression function and the cross-
+    fitted residual, of mean 0: NaN where a cell has none.  Rows that each batch splits anew (`settings.splits`) hold
+    out none.
     """
 
     table: Array

@@ -57,10 +57,11 @@ def observed(encoder, sequences):
 def test_prediction__is_judged_on_sequences_of_its_own(group):
     group, sequences = group
     own = observed(group.encoder, sequences[1:4:2])
-    for predictor in ("angles", "exact", "redrawn"):
+    for predictor in ("angles", "exact", "redrawn", "half", "constant"):
         predicted = group.correlation(predictor)[:, FIRST, SECOND].ravel()
         found = numbers("head_prediction", predictor=predictor)
-        assert found["prediction_rank"] == pytest.approx(spearmanr(predicted, own)[0], abs=1e-3)
+        rank = 0.0 if predictor == "constant" else spearmanr(predicted, own)[0]
+        assert found["prediction_rank"] == pytest.approx(rank, abs=1e-3)
         assert found["prediction_error"] == pytest.approx(np.sqrt(np.mean((predicted - own) ** 2)), abs=1e-5)
     assert abs(numbers("head_prediction", predictor="shuffled")["prediction_rank"][0]) < 0.3
 

@@ -49,12 +49,13 @@ class HeadPredictionInstance(_OnSequences, Instance):
     """How well the correlation of heads' attention weights is predicted from the model and other sequences.
 
     By the closed form in the angles of key subspaces, by exact finite-n theory with Gaussian logits, by tokens redrawn
-    from other sequences, or, which must fail, by exact theory with its pairs of heads shuffled.
+    from other sequences, by what is observed on these ("half"), by one constant, their mean, or, which must fail, by
+    exact theory with its pairs of heads shuffled.
     """
 
     kind: Literal["head_prediction"]
-    predictor: Literal["angles", "exact", "redrawn", "shuffled"] = Field(
-        "exact", description='"angles", "exact", "redrawn" or "shuffled"'
+    predictor: Literal["angles", "exact", "redrawn", "half", "constant", "shuffled"] = Field(
+        "exact", description='"angles", "exact", "redrawn", "half", "constant" or "shuffled"'
     )
 
     quantities: ClassVar[dict[str, Quantity]] = {

@@ -182,11 +182,20 @@ class SimulationInstance(Instance, OwnCode):
             raise
         return {name: np.array([row[name] for row in rows], float) for name in self.measured}
 
+    def results(self, draw: Draw) -> tuple[dict[str, Any], str]:
+        """Return data and what the method makes of them in the one replicate of a draw, by name; and why not, if so."""
+        found, failure = self._data(draw), ""
+        found = _one(found, 0) if self.one_by_one else found
+        try:
+            found = self._known(found, None if self.one_by_one else 1)
+        except UserError as error:
+            failure = str(error)
+        return found if self.one_by_one else _one(found, 0), failure
+
     def _of_one(self, data: Mapping[str, Any], replicate: int) -> dict[str, Any]:
-        one = {k: v[replicate] if isinstance(v, np.ndarray) and v.ndim else v for k, v in data.items()}
         try:
             with within(self.time_limit):
-                return self._measure(one, None)
+                return self._measure(_one(data, replicate), None)
         except (UserError, TimeoutError) as error:
             if isinstance(error.__cause__ or error, FAILURES):
                 return dict.fromkeys(self.measured, np.nan)
@@ -194,8 +203,7 @@ class SimulationInstance(Instance, OwnCode):
 
     def _measure(self, data: dict[str, Any], count: int | None) -> dict[str, Any]:
         """Measures of replicates, or of one, from their data."""
-        known = self.parameters | data
-        known |= self._by_name(self.method, known, count)
+        known = self.parameters | self._known(data, count)
         numbers: dict[str, Any] = {}
         for name in self.measured:
             missing = [each for each in _NEEDS.get(name, ()) if each not in known]
@@ -208,6 +216,10 @@ class SimulationInstance(Instance, OwnCode):
                 raise UserError(f"{self.path}: {function} gives {name} of shape {np.shape(numbers[name])}; give one "
                                 f"number for each of {count} replicates")  # fmt: skip
         return numbers
+
+    def _known(self, data: dict[str, Any], count: int | None) -> dict[str, Any]:
+        """Data and what the method makes of them."""
+        return data | self._by_name(self.method, data, count)
 
     def _by_name(self, function: str, known: Mapping[str, Any], count: int | None) -> dict[str, Any]:
         found = self._call(function, self.parameters | dict(known))
@@ -224,6 +236,11 @@ class SimulationInstance(Instance, OwnCode):
         if missing := [name for name, needed in takes.items() if needed and name not in known]:
             raise UserError(f"{self.path}: {function} takes {missing[0]!r}; known are {', '.join(known)}")
         return self.run(function, **{name: known[name] for name in takes if name in known})
+
+
+def _one(many: Mapping[str, Any], replicate: int) -> dict[str, Any]:
+    """What is known of one replicate."""
+    return {k: v[replicate] if isinstance(v, np.ndarray) and v.ndim else v for k, v in many.items()}
 
 
 def _number(name: str, known: Mapping[str, Any]) -> Any:
