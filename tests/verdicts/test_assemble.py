@@ -10,7 +10,6 @@ from simstudy import details
 from simstudy.data import training
 from simstudy.design.load import load_design
 from simstudy.design.measures import MEASURES, THEORIES
-from simstudy.design.mistakes import DesignError
 from simstudy.study import run
 from simstudy.theory import exact_moments, leading_order
 from simstudy.verdicts import predictions
@@ -157,12 +156,6 @@ def test_pairs_in_the_wrong_order__stand_in_the_results_for_the_figure_that_show
 def test_observer__is_told_how_far_theory_is(results, told):
     assert told[-results.sizes["cell"] :] == list(range(results.sizes["cell"]))
     assert None in told
-
-
-def test_claim_on_exact_theory__needs_a_grid_that_asks_for_it(tmp_path):
-    text = edited(few_keys_text(), "exact = true\n", "")
-    with pytest.raises(DesignError, match=r"claims\.exact\.source.*set exact = true in \[grids\.angles\]"):
-        load_design(write_design(tmp_path, text))
 
 
 @pytest.mark.parametrize("lost", [False, True], ids=["some", "all"])
