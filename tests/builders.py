@@ -125,6 +125,15 @@ def edited(text: str, old: str, new: str) -> str:
     return text.replace(old, new)
 
 
+def faults(folder: Path, text: str) -> str:
+    """Return the mistakes of a design, one in a line; empty without any."""
+    try:
+        load_design(write_design(folder, text))
+    except DesignError as refused:
+        return str(refused)
+    return ""
+
+
 def mistakes(folder: Path, text: str, profile: str = "quick") -> str:
     with pytest.raises(DesignError) as refused:
         load_design(write_design(folder, text), profile)

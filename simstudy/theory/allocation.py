@@ -17,11 +17,7 @@ from simstudy.theory.closed_forms import averaged_noise_ratio
 from simstudy.theory.functions import Array
 from simstudy.theory.leading import Prediction, leading_order
 from simstudy.theory.measures import predicted_measures
-from simstudy.theory.weighting import (
-    error_moments,
-    optimal_weights,
-    unconstrained_weights,
-)
+from simstudy.theory.weighting import error_moments, optimal_weights, unconstrained_weights
 
 # Enough that the mean of 8 arrangements is known to some percent; its standard error is part of every result.
 N_ARRANGEMENTS = 8

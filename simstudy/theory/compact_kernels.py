@@ -12,13 +12,7 @@ import numpy as np
 import scipy
 from scipy.special import gammaln
 
-from simstudy.design.settings import (
-    CompactNormaliser,
-    GaussianKeys,
-    HeteroscedasticNoise,
-    Quadratic,
-    Zero,
-)
+from simstudy.design.settings import CompactNormaliser, GaussianKeys, HeteroscedasticNoise, Quadratic, Zero
 from simstudy.design.settings.cell import Cell
 from simstudy.theory.functions import Array, targets
 from simstudy.theory.leading import MIN_EFFECTIVE_SIZE, NEXT_TERM_LIMIT, Prediction
@@ -59,12 +53,8 @@ def empty_window_rate(cell: Cell, query_projections: Array, queries: Array) -> t
 
     Parameters
     ----------
-    cell : Cell
-        The cell of a design, one of ``Design.cells``.
-    query_projections : (H, d, p) array
-        Orthonormal.
-    queries : (Q, d) array
-        Of one point, or of points with the same window.
+    cell, query_projections, queries
+        As of :func:`leading_order`: orthonormal projections, points with the same window.
 
     Returns
     -------
@@ -95,12 +85,8 @@ def compact_leading_order(cell: Cell, key_projections: Array, query_projections:
 
     Parameters
     ----------
-    cell : Cell
-        The cell of a design, one of ``Design.cells``.
-    key_projections, query_projections : (H, d, p) arrays
-        Projections W_h of keys and of queries; of heads with tied projections the same.
-    queries : (Q, d) array
-        Query points.
+    cell, key_projections, query_projections, queries
+        As of :func:`leading_order`.
 
     Returns
     -------

@@ -103,12 +103,8 @@ def damped_leading_order(cell: Cell, key_projections: Array, query_projections: 
 
     Parameters
     ----------
-    cell : Cell
-        The cell of a design, one of ``Design.cells``.
-    key_projections, query_projections : (H, d, p) arrays
-        Projections W_h of keys and of queries; of heads with tied projections the same.
-    queries : (Q, d) array
-        Query points.
+    cell, key_projections, query_projections, queries
+        As of :func:`leading_order`.
 
     Returns
     -------

@@ -28,12 +28,8 @@ def masked(
     ----------
     method : callable
         Theory of all keys: of a cell, key and query projections (H, d, p), and queries (Q, d).
-    cell : Cell
-        The cell of a design, one of ``Design.cells``.
-    key_projections, query_projections : (H, d, p) arrays
+    cell, key_projections, query_projections, queries
         As `method` takes them.
-    queries : (Q, d) array
-        Query points.
 
     Returns
     -------

@@ -70,12 +70,8 @@ def predicted_measures(
 
     Parameters
     ----------
-    prediction : Prediction or ExactPrediction
-        Bias and covariance of the heads.
-    weights : (H,) array
-        Combination weights a_h; they need not sum to 1.
-    overlap : (H, H) array, optional
-        As in :func:`measures_by_query`.
+    prediction, weights, overlap
+        As of :func:`measures_by_query`.
 
     Returns
     -------
@@ -100,12 +96,8 @@ def measure_errors_by_query(
 
     Parameters
     ----------
-    prediction : ExactPrediction
-        With the numerical errors of its moments.
-    weights : (H,) array
-        Combination weights a_h; they need not sum to 1.
-    overlap : (H, H) array, optional
-        As in :func:`measures_by_query`.
+    prediction, weights, overlap
+        As of :func:`measures_by_query`, with the numerical errors of moments.
 
     Returns
     -------
@@ -149,12 +141,8 @@ def predicted_measure_errors(
 
     Parameters
     ----------
-    prediction : ExactPrediction
-        With the numerical errors of its moments.
-    weights : (H,) array
-        Combination weights a_h; they need not sum to 1.
-    overlap : (H, H) array, optional
-        As in :func:`measures_by_query`.
+    prediction, weights, overlap
+        As of :func:`measures_by_query`, with the numerical errors of moments.
 
     Returns
     -------

@@ -39,12 +39,8 @@ def merged_leading_order(cell: Cell, key_projections: Array, query_projections: 
 
     Parameters
     ----------
-    cell : Cell
-        The cell of a design, one of ``Design.cells``.
-    key_projections, query_projections : (H, d, p) arrays
-        Orthonormal.
-    queries : (Q, d) array
-        Query points.
+    cell, key_projections, query_projections, queries
+        As of :func:`leading_order`; orthonormal projections.
 
     Returns
     -------

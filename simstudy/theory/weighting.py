@@ -182,7 +182,7 @@ def simplex_weights(error_moment: ArrayLike) -> Weighting:
     Raises
     ------
     ValueError
-        If the matrix is not finite, symmetric and positive semidefinite.
+        As in :func:`optimal_weights`.
     """
     matrix = _checked(error_moment)
     return _constrained(matrix, simplex(_lifted(matrix)))

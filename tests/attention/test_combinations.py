@@ -32,13 +32,6 @@ def test_fixed_weights__by_hand(combination, expected):
     np.testing.assert_allclose(given, [expected, expected], rtol=1e-15)
 
 
-def test_fibonacci__saturates_at_4_236_effective_learners():
-    golden = (1 + 5**0.5) / 2
-    for n_heads in (80, 3000):
-        weights = np.array(minimal_cell(n_heads=n_heads, combination="fibonacci").weights)
-        assert 1 / (weights @ weights) == pytest.approx(golden**3, rel=1e-12)
-
-
 def test_fit__finds_the_weights_that_made_the_outcomes():
     outputs = np.random.default_rng(2).normal(size=(50, 3))
     truth = np.array([0.6, 0.4, 0.0])

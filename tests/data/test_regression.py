@@ -109,8 +109,3 @@ def test_points_are_not_changed(x):
     for f in FUNCTIONS:
         evaluate(parsed(f), x)
     np.testing.assert_array_equal(x, before)
-
-
-def test_something_else_is_refused(x):
-    with pytest.raises(TypeError, match="no regression function"):
-        evaluate("sin", x)

@@ -172,6 +172,12 @@ def test_all_mistakes__are_reported_together(tmp_path):
         ('x = "angle"\nd', "x = 3\nd", "must be a valid string; give a numeric factor of the grid\n"),
         ("min_replicates = 64", "", "precision.max_replicates = 512: below min_replicates = 1024"),
         ("[profiles.quick]", "[profiles.quick]\n[data]", "not valid TOML"),
+        ("n_keys = 40\n", "", "data.n_keys: missing; give number of training pairs n, at least 1"),
+        (
+            'kind = "monotone"\ngrid = "angles"\nmeasure = "mse"\nx = "angle"\ndirection = "decreasing"',
+            'kind = "equals"\ngrid = "angles"\nmeasure = "mse"\ncompared = "ratio"\nvalue = 1.0\nmargin = 0.9',
+            "claims.mse-falls.compared = 'ratio': state versus",
+        ),
     ],
 )
 def test_mistake__is_named_with_its_place(tmp_path, old, new, expected):
@@ -264,11 +270,6 @@ def test_table_given_as_a_number__is_one_mistake(tmp_path):
     text = edited(DESIGN, '[data]\nn_keys = 40\nn_features = 6\nregression = { kind = "ridge" }\n', "")
     message = mistakes(tmp_path, "data = 3\n" + text)
     assert message.endswith("data = 3: must be a table")
-
-
-def test_absent_entry__is_shown_without_a_value(tmp_path):
-    message = mistakes(tmp_path, edited(DESIGN, "n_keys = 40\n", ""))
-    assert "data.n_keys: missing; give number of training pairs n" in message and "None" not in message
 
 
 def test_profile__changes_a_grid_that_is_named_like_a_setting(tmp_path):

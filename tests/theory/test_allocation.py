@@ -7,7 +7,6 @@ import pytest
 from scipy.optimize import brentq
 
 from simstudy.design import settings as s
-from simstudy.design.settings.ensembles import AttentionBandwidth, RateBandwidth
 from simstudy.theory import allocation as al
 from simstudy.theory.closed_forms import averaged_noise_ratio, origin_correlation
 
@@ -78,16 +77,6 @@ def test_more_freedom_in_the_weights_never_costs():
         # With one head, sum and uniform agree and only the free weight can do better.
         assert smaller[0] < 0.99 * larger[0]
     assert best[-1] == uniform[-1] == total[-1] > free[-1]
-
-
-def test_bandwidth_rules_are_those_of_the_schema():
-    data = make_data(10**6, 4, noise_sd=1.0)
-    for rule, expected in (
-        (RateBandwidth(kind="rate", constant=2.0), lambda p: 2 * 1e6 ** (-1 / (4 + p))),
-        (AttentionBandwidth(kind="attention"), lambda p: p**0.25),
-    ):
-        for a in al.predicted_allocations(data, 4, np.zeros((1, 4)), al.Policy(rule)):
-            assert a.bandwidth == pytest.approx(expected(a.head_dim))
 
 
 def test_dot_product_logits_are_another_estimator():

@@ -51,14 +51,6 @@ def test_dot_product_form_follows_from_the_general_formula(angles):
     np.testing.assert_allclose(cf.dot_product_correlation(*pulled, np.eye(5)), expected, rtol=1e-10)
 
 
-def test_opposite_queries_are_less_correlated_than_orthogonal_heads():
-    # Identical key subspaces: principal angles of the keys do not decide.
-    covariance, k = np.eye(2), np.array([1.0, 0.0])
-    opposite = cf.dot_product_correlation(k, -k, covariance)
-    assert opposite == pytest.approx(np.exp(-2))
-    assert opposite < cf.dot_product_correlation(k, k[::-1], covariance)
-
-
 def test_origin_correlation_runs_from_one_to_the_floor():
     for bandwidth in (1e-3, 0.5, 4.0):
         assert cf.origin_correlation(np.zeros(3), bandwidth) == 1.0

@@ -120,35 +120,6 @@ def test_only_the_variance_of_the_noise_matters():
         np.testing.assert_array_equal(first, second)
 
 
-def rotation(d):
-    return np.linalg.qr(RNG.normal(size=(d, d)))[0]
-
-
-@pytest.mark.parametrize("logits", ["distance", "dot_product"])
-def test_symmetries(logits):
-    d, p = 5, 2
-    quadratic = s.Quadratic(kind="quadratic")
-    cell = make_cell(n_features=d, n_heads=3, head_dim=p, logits=logits, bandwidth=1.1, regression=quadratic)
-    heads, queries = 0.4 * RNG.normal(size=(3, d, p)), RNG.normal(size=(4, d)) / 2
-    base = leading_order(cell, heads, heads, queries)
-    assert base.reason == ""
-
-    turn = rotation(d)
-    turned = leading_order(cell, turn @ heads, turn @ heads, queries @ turn.T)
-    wider = cell.model_copy(
-        update={"estimator": cell.estimator.model_copy(update={"bandwidth": s.FixedBandwidth(kind="fixed", value=2.2)})}
-    )
-    scaled = leading_order(wider, 2 * heads, 2 * heads, queries)
-    for other in (turned, scaled):
-        np.testing.assert_allclose(other.bias, base.bias, rtol=1e-10, atol=1e-13)
-        np.testing.assert_allclose(other.covariance, base.covariance, rtol=1e-10, atol=1e-18)
-
-    order = [2, 0, 1]
-    swapped = leading_order(cell, heads[order], heads[order], queries)
-    np.testing.assert_allclose(swapped.bias, base.bias[:, order], rtol=1e-12)
-    np.testing.assert_allclose(swapped.covariance, base.covariance[:, order][:, :, order], rtol=1e-12)
-
-
 @pytest.mark.parametrize("logits", ["distance", "dot_product"])
 def test_a_feature_that_nothing_uses_changes_nothing(logits):
     target = s.Additive(kind="additive", n_active=2)
@@ -230,42 +201,6 @@ def test_effective_size_alone_would_admit_large_errors():
         assert np.isnan(variance_error)
         assert prediction.next_term[0, 0] < -NEXT_TERM_LIMIT
         assert "next term" in prediction.reason
-
-
-def test_plain_monte_carlo_agrees_and_rejects_a_missing_signal():
-    n_replicates, n_keys = 6000, 300
-    target = s.Sum(kind="sum", terms=(s.Linear(kind="linear", coefficients=(1.5, 1.0)), TARGETS["quadratic"][0]))
-    cell = make_cell(
-        n_keys,
-        2,
-        2,
-        1,
-        bandwidth=0.7,
-        regression=target,
-        key_distribution=CORRELATED,
-        noise=HETEROSCEDASTIC,
-        noise_sd=0.5,
-    )
-    heads, query = directions(10, 80), np.array([0.6, -0.3])
-    keys = RNG.normal(size=(n_replicates * n_keys, 2)) @ np.linalg.cholesky([[1, 0.5], [0.5, 1]]).T
-    noise = RNG.normal(size=len(keys)) * np.sqrt(variance_values(cell.data, keys))
-    values = (regression_values(target, keys) + noise).reshape(n_replicates, n_keys)
-    weights = [kernel_values(cell, w, w, query, keys).reshape(n_replicates, n_keys) for w in heads]
-    estimates = np.stack([(w * values).sum(axis=1) / w.sum(axis=1) for w in weights], axis=1)
-
-    prediction = leading_order(cell, heads, heads, query[None])
-    centred = estimates - estimates.mean(axis=0)
-    products = centred[:, :, None] * centred[:, None, :]
-    mcse = products.std(axis=0) / np.sqrt(n_replicates)
-    mean_z = (estimates.mean(axis=0) - prediction.target - prediction.bias[0]) / (
-        estimates.std(axis=0) / np.sqrt(n_replicates)
-    )
-    assert np.abs(mean_z).max() < 4
-    assert np.abs((products.mean(axis=0) - prediction.covariance[0]) / mcse).max() < 4
-
-    silent = cell.model_copy(update={"data": cell.data.model_copy(update={"regression": s.Zero(kind="zero")})})
-    noise_only = leading_order(silent, heads, heads, query[None])
-    assert np.abs((products.mean(axis=0) - noise_only.covariance[0]) / mcse).max() > 10
 
 
 # ---------------------------------------------------------------- where the formula does not apply

@@ -177,18 +177,6 @@ def test_a_general_solver_finds_no_better_front_greater_weights():
         assert ours.risk == pytest.approx(found.fun, abs=1e-8)
 
 
-def test_classes_are_nested():
-    for seed in range(5):
-        moment = random_moment(6, seed)
-        risks = [
-            w.optimal_weights(moment).risk,
-            w.simplex_weights(moment).risk,
-            w.front_greater_weights(moment).risk,
-            w.risk(np.full(6, 1 / 6), moment),
-        ]
-        assert np.all(np.diff(risks) >= -1e-10 * risks[-1])
-
-
 def test_front_greater_edges():
     rising = np.diag([3.0, 2.0, 1.0])
     # The unordered optimum rises: the order binds everywhere.
@@ -220,18 +208,3 @@ def test_unconstrained_weights_are_least_squares():
     np.testing.assert_allclose(twins.weights, expected[[0, 0, 1, 2]] / [2, 2, 1, 1], rtol=1e-9)
     assert "rank 3 of 4" in twins.reason
     assert twins.risk == pytest.approx(best.risk)
-
-
-def test_unconstrained_weights_of_a_noisy_unbiased_head_shrink():
-    # f = m + noise of variance v, E m^2 = t: the best multiple is t / (t + v).
-    best = w.unconstrained_weights(w.ErrorMoments(np.array([[0.5]]), np.zeros(1), 2.0))
-    assert best.weights == pytest.approx([0.8])
-    assert best.risk == pytest.approx(0.4)
-
-
-def test_half_blind_heads_want_their_sum():
-    # Additive target of unit parts: each head sees one part, no noise.
-    moments = w.ErrorMoments(np.eye(2), np.full(2, -1.0), 2.0)
-    np.testing.assert_allclose(w.unconstrained_weights(moments).weights, np.ones(2))
-    assert w.mean_squared_error(np.ones(2), moments) == 0
-    assert w.optimal_weights(moments.errors).risk == pytest.approx(0.5, rel=1e-15)

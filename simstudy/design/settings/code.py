@@ -7,14 +7,14 @@ import functools
 import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, GetCoreSchemaHandler
 from pydantic_core import CoreSchema, core_schema
 
-from simstudy.design.settings.records import Choice, Line
+from simstudy.design.settings.records import Line, Located
 from simstudy.errors import UserError
 
 ENTRY_POINTS = "simstudy.functions"
@@ -83,7 +83,7 @@ def _namespace(text: str, place: str) -> dict[str, Any]:
     return names
 
 
-class OwnCode(Choice):
+class OwnCode(Located):
     """What rests on functions of the user's own Python file."""
 
     path: Line = Field(
@@ -91,11 +91,6 @@ class OwnCode(Choice):
         f"installed package offers by that name in the group {ENTRY_POINTS}"
     )
     code: Code | None = Field(None, description="nothing: it is read from the file")
-
-    @property
-    def decisive(self) -> Self:
-        """The same functions, wherever their file lies."""
-        return self.model_copy(update={"path": ""})
 
     @property
     def uses_functions(self) -> dict[str, tuple[str, ...]]:

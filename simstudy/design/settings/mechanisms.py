@@ -5,13 +5,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from simstudy.design.settings.records import KINDS, Choice, Count, Line, Positive, Real
+from simstudy.design.settings.records import KINDS, Choice, Count, Line, Located, Positive, Real
 
 Power = Annotated[int, Field(ge=1, le=10_000)]
 
@@ -142,16 +142,11 @@ class BandedMask(Choice):
     width: Count = Field(description="number of keys, at least 1")
 
 
-class FileMask(Choice):
+class FileMask(Located):
     """Which keys each query sees, from a file: every query at least one."""
 
     kind: Literal["file"]
     path: Line = Field(description="path of a .npy array of booleans (queries, keys), relative to the design")
-
-    @property
-    def decisive(self) -> Self:
-        """The same mask, wherever its file lies: its contents travel with the cell."""
-        return self.model_copy(update={"path": ""})
 
 
 Mask = Annotated[NoMask | CausalMask | BandedMask | FileMask, KINDS]
@@ -210,18 +205,13 @@ class DisjointValueProjections(Choice):
     kind: Literal["disjoint"]
 
 
-class FileValueProjections(Choice):
+class FileValueProjections(Located):
     """W_V and W_O of every head from a file, such as those of a trained layer."""
 
     kind: Literal["file"]
     path: Line = Field(
         description="path of a .npz file with W_V (n_heads, v, k) and W_O (n_heads, k, c), relative to the design"
     )
-
-    @property
-    def decisive(self) -> Self:
-        """The same projections, wherever their file lies: what decides errors travels with the cell."""
-        return self.model_copy(update={"path": ""})
 
 
 ValueProjections = Annotated[

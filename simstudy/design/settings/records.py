@@ -84,6 +84,17 @@ class Choice(Record):
         return f"{self.kind}({inside})" if inside else self.kind
 
 
+class Located(Choice):
+    """A choice that names a file, whose contents travel with the cell."""
+
+    path: Line
+
+    @property
+    def decisive(self) -> Self:
+        """The same choice, wherever its file lies."""
+        return self.model_copy(update={"path": ""})
+
+
 def _brief(value: Any) -> str:
     if isinstance(value, (tuple, list)):
         return "[" + ", ".join(_brief(v) for v in value) + "]"

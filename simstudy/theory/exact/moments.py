@@ -83,12 +83,8 @@ def exact_moments(cell: Cell, key_projections: Array, query_projections: Array, 
 
     Parameters
     ----------
-    cell : Cell
-        The cell of a design, one of ``Design.cells``.
-    key_projections, query_projections : (H, d, p) arrays
-        Not looked at when the method cannot apply to the cell.
-    queries : (Q, d) array
-        Query points.
+    cell, key_projections, query_projections, queries
+        As of :func:`leading_order`.
 
     Returns
     -------

@@ -1,4 +1,4 @@
-"""Best masks and changes of logits: against all subsets one by one, and against bounds that must and must not hold."""
+"""Best masks of heads and stacks, changes of logits: against all subsets one by one, bounds, and theory."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import naive_mechanisms as naive
 import numpy as np
 import pytest
 from builders import minimal_cell, numbers_of
+from scipy import integrate, stats
 
 from simstudy.attention.instances import measure
 from simstudy.attention.systems.masks import nearest_subset_sums, subset_sums
@@ -18,8 +19,12 @@ from simstudy.theory.instances import instance_leading_order
 from simstudy.theory.systems.masks import (
     best_average_error,
     best_average_rate,
+    largest_entry_error,
+    missed_share,
     nearest_sum_error,
     nearest_sum_rate,
+    needed_units,
+    needed_width_rate,
 )
 
 RNG = np.random.default_rng(5)
@@ -175,12 +180,116 @@ def test_formulas__are_silent_where_they_do_not_hold():
     assert not numbers_of(cell_of("random_heads", n_heads=8, correlation=0.5), instance_leading_order)
 
 
+# ---------------------------------------------------------------- many heads, and stacks of layers
+
+
+def blocks(columns, d, scale, units):
+    """Entries (i, j) of each matrix in turn, as the target has them and the numbers that a mask picks from."""
+    u = [[math.erf(z / math.sqrt(2)) for z in column] for column in columns]
+    for start in range(0, len(u), d + 2 * d * d):
+        target = [[scale * u[start + d * i + j][0] for j in range(d)] for i in range(d)]
+        first, second = u[start + d * d :], u[start + d * d + d :]
+        numbers = [[[first[i][k] * second[d * i + j][k] for k in range(units)] for j in range(d)] for i in range(d)]
+        yield target, numbers
+
+
+def test_masked_heads__are_those_of_loops():
+    cell = cell_of("masked_heads", n_keys=5, heads=2, width=8, tolerance=0.25, scale=0.4)
+    shared = SharedData(cell, 0, 2)
+    found, drawn = measure(cell.instance, cell, shared), shared.normals(9, 2 * 2 * 10)
+    for r in range(2):
+        entries = [
+            (numbers[i][j], target[i][j])
+            for target, numbers in blocks(drawn[r], 2, 0.4, 9)
+            for i in range(2)
+            for j in range(2)
+        ]
+        assert len(entries) == 16
+        largest = max(abs(nearest(numbers[:4], target) - target) for numbers, target in entries)
+        assert found["log_largest_error"][r] == pytest.approx(math.log(largest), rel=1e-9)
+        units = [k for k in range(2, 10) if all(abs(nearest(x[:k], t) - t) <= 0.25 for x, t in entries)]
+        assert found["needed_width"][r] == 2 * units[0] > 4
+
+
+def attended(states, logits, values, normalised):
+    """Tokens after one layer, by loops over tokens and features."""
+    d, out = len(logits), []
+    for query in states:
+        z = [sum(query[i] * logits[i][j] * key[j] for i in range(d) for j in range(d)) / 0.64 for key in states]
+        weights = [math.exp(each) / sum(map(math.exp, z)) for each in z]
+        mean = [sum(w * key[i] for w, key in zip(weights, states, strict=True)) for i in range(d)]
+        row = [query[j] + sum(mean[i] * values[i][j] for i in range(d)) for j in range(d)]
+        if normalised:
+            centre = sum(row) / d
+            row = [(x - centre) / math.sqrt(sum((y - centre) ** 2 for y in row) / d) for x in row]
+        out.append(row)
+    return out
+
+
+@pytest.mark.parametrize("normalisation", ["none", "layer_norm"])
+def test_masked_stack__is_that_of_loops(normalisation):
+    cell = cell_of("masked_stack", n_keys=5, n_features=3, layers=2, width=15, scale=0.7, normalisation=normalisation)
+    shared = SharedData(cell, 0, 2)
+    found, drawn = measure(cell.instance, cell, shared), shared.normals(5, 3 + 2 * 2 * 21)
+    for r in range(2):
+        matrices = list(blocks(drawn[r, 3:], 3, 0.7, 5))
+        masked = [[[nearest(n[i][j], t[i][j]) for j in range(3)] for i in range(3)] for t, n in matrices]
+        ends = []
+        for stack in ([target for target, _ in matrices], masked):
+            states = drawn[r, :3].T.tolist()
+            for layer in (0, 2):
+                states = attended(states, stack[layer], stack[layer + 1], normalisation == "layer_norm")
+            ends.append(np.array(states))
+        assert found["log_stack_error"][r] == pytest.approx(math.log(np.abs(ends[1] - ends[0]).max()), rel=1e-9)
+
+
+def test_missed_share__is_the_mean_over_normal_places():
+    count, scale = 14, 0.3
+    deviation = math.sqrt(14 / 36)
+    wide = math.sqrt(1 + 0.03 / 14 * 36)
+    for error in (1e-5, 1e-3):
+
+        def missed(z, error=error):
+            rate = 2 * error * 2**14 * stats.norm.pdf(wide * z) / deviation
+            return stats.norm.pdf(z) * math.exp(-rate)
+
+        expected = integrate.quad(missed, -12, 12, limit=200)[0]
+        assert missed_share(count, error, scale) == pytest.approx(expected, rel=1e-6)
+
+
+def test_theory_of_masked_heads__is_that_of_many_draws_where_it_speaks():
+    cell = cell_of("masked_heads", n_keys=5, heads=2, width=28, tolerance=0.003)
+    predicted, found = numbers_of(cell, instance_leading_order), measure(cell.instance, cell, SharedData(cell, 0, 150))
+    assert set(predicted) == {"log_largest_error", "needed_width"}
+    for name, values in found.items():
+        error = values.std(ddof=1) / math.sqrt(len(values))
+        assert abs(values.mean() - predicted[name]) < 0.05 * abs(predicted[name]) + 4 * error
+    # The controls: half the units, and ten times the accuracy, are told apart.
+    assert abs(found["log_largest_error"].mean() - largest_entry_error(7, 16, 0.1)) > 2
+    assert abs(found["needed_width"].mean() - 2 * needed_units(0.0003, 16, 0.1)) > 4
+
+
+def test_rate_of_the_width__is_that_at_which_theory_grows():
+    # Two features: 2d² = 8 entries for each head.
+    few, many = (2 * needed_units(1e-4, 8 * heads, 1e-6) for heads in (2**4, 2**6))
+    assert needed_width_rate(2, 32, 19) == pytest.approx((many - few) / math.log(4), rel=0.03)
+    assert needed_width_rate(2, 10**300, 10**9) == pytest.approx(2 / math.log(2), rel=1e-3)
+
+
+def test_theory_of_masked_heads__is_silent_where_rare_sources_reach_no_target():
+    cell = cell_of("masked_heads", n_keys=5, heads=64, width=28, tolerance=0.01, scale=0.5)
+    assert not numbers_of(cell, instance_leading_order)
+
+
 @pytest.mark.parametrize(
     ("cell", "setting"),
     [
         (cell_of("masked_head", width=9), "instance"), (cell_of("masked_head", width=2), "instance"),
         (cell_of("masked_head", width=66), "instance"), (cell_of("random_heads", n_heads=17), "n_heads"),
         (cell_of("perturbed_logits", n_keys=1, error=1.0), "n_keys"), (cell_of("latent_cache", stride=2), "head_dim"),
+        (cell_of("masked_heads", n_keys=5, heads=1, width=9, tolerance=0.1), "instance"),
+        (cell_of("masked_stack", n_keys=5, n_features=3, layers=1, width=3), "instance"),
+        (cell_of("masked_stack", n_keys=5, layers=1, width=8, normalisation="layer_norm"), "n_features"),
     ],
 )  # fmt: skip
 def test_what_an_instance_cannot_have__is_named(cell, setting):

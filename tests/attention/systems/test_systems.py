@@ -6,7 +6,7 @@ import naive_mechanisms as naive
 import numpy as np
 import pandas as pd
 import pytest
-from builders import DESIGN, edited, minimal_cell, write_design
+from builders import edited, faults, minimal_cell, write_design
 
 import simstudy
 from simstudy.attention import instances
@@ -16,7 +16,6 @@ from simstudy.attention.systems.kq_svd import turned
 from simstudy.data.shared import SharedData
 from simstudy.design.load import load_design
 from simstudy.design.measures import MEASURES
-from simstudy.design.mistakes import DesignError
 from simstudy.design.settings.systems import KINDS, NAMES, QUANTITIES
 from simstudy.execution.store import Store
 from simstudy.replicates.batch import simulate_batch
@@ -238,13 +237,8 @@ def test_parameter__is_a_factor_an_axis_and_a_coordinate(tmp_path):
     ],
 )
 def test_faulty_parameter__is_named_where_it_stands(tmp_path, old, new, message):
-    path = write_design(tmp_path, edited(INSTANCE_DESIGN, old, new))
-    if not message:
-        load_design(path)
-        return
-    with pytest.raises(DesignError) as refused:
-        load_design(path)
-    assert message in str(refused.value)
+    found = faults(tmp_path, edited(INSTANCE_DESIGN, old, new))
+    assert message in found and bool(found) == bool(message)
 
 
 @pytest.mark.parametrize(
@@ -262,10 +256,8 @@ def test_faulty_parameter__is_named_where_it_stands(tmp_path, old, new, message)
     ],
 )  # fmt: skip
 def test_settings_that_mean_nothing__are_refused_where_they_stand(tmp_path, old, new, places):
-    with pytest.raises(DesignError) as refused:
-        load_design(write_design(tmp_path, edited(INSTANCE_DESIGN, old, new)))
-    assert [place in str(refused.value) for place in places] == [True] * len(places)
-    assert len(refused.value.problems) == len(places)
+    found = faults(tmp_path, edited(INSTANCE_DESIGN, old, new))
+    assert [place in found for place in places] == [True] * len(places) == [True] * len(found.splitlines())
 
 
 def test_settings_that_mean_nothing__tell_no_cells_apart():
@@ -287,29 +279,3 @@ def test_batch__holds_the_statistics_of_its_cell_alone():
 def test_results_of_a_study_without_instances__have_no_numbers_of_them(tmp_path):
     results = simstudy.run(load_design(write_design(tmp_path)), output=tmp_path, executor="serial")
     assert not set(NAMES) & set(results)
-
-
-RATIO = """
-[claims.ratio]
-statement = "A ratio."
-kind = "equals"
-grid = "angles"
-where = { angle = 0 }
-versus = { angle = 90 }
-compared = "ratio"
-measure = "mean_variance"
-value = 1.0
-margin = 0.9
-"""
-
-
-def test_ratio__is_compared_with_its_error(tmp_path):
-    text = edited(DESIGN, "[figures.mse]", RATIO + "\n[figures.mse]")
-    text = edited(text, "min_replicates = 64", "min_replicates = 512")
-    results = simstudy.run(load_design(write_design(tmp_path, text)), output=tmp_path, executor="serial")
-    row = results.sel(claim="ratio")
-    assert row.verdict == "supported" and 0 < row.verdict_mcse < 0.2
-    values = results.mean_variance.sel(source="empirical").values
-    assert float(row.verdict_estimate) in (pytest.approx(values[0] / values[4]), pytest.approx(values[1] / values[5]))
-    with pytest.raises(DesignError, match=r"claims.ratio.compared = 'ratio': state versus"):
-        load_design(write_design(tmp_path, edited(text, "versus = { angle = 90 }\n", "")))

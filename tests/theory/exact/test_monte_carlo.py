@@ -12,7 +12,6 @@ from simstudy.design import settings as s
 from simstudy.theory import (
     ExactPrediction,
     exact_moments,
-    leading_order,
     measure_errors_by_query,
     measures_by_query,
     predicted_measure_errors,
@@ -85,16 +84,6 @@ def test_monte_carlo_agrees_and_rejects_formulas_with_a_term_dropped(monkeypatch
     monkeypatch.setattr(integrals, "_second", lambda own, cross, lost, n: n * (n - 1) * cross * power(lost, n - 2))
     covariance = exact_moments(cell, heads, heads, QUERY[None]).covariance
     assert z_scores(estimates, prediction._replace(covariance=covariance))[1] > 10
-
-
-def test_the_mean_is_not_that_of_infinitely_many_keys():
-    cell = make_cell(3, head_dim=1, bandwidth=0.5, **DATA)
-    heads = HEADS[:, :, :1]
-    estimates = simulate(cell, heads, 100_000)
-    prediction = exact_moments(cell, heads, heads, QUERY[None])
-    large = cell.model_copy(update={"data": cell.data.model_copy(update={"n_keys": 10**7})})
-    limit = leading_order(large, heads, heads, QUERY[None])
-    assert z_scores(estimates, prediction._replace(bias=limit.bias))[0] > 10
 
 
 # ---------------------------------------------------------------- what is refused
