@@ -209,6 +209,9 @@ def _layer(layer: xr.Dataset) -> dict[str, Any]:
         "variance": _range(layer.logit_variance),
         "rank": _range(layer.logit_rank),
         "sink": _range(layer.sink_share),
+        "apparent": _range(layer.apparent_dimension),
+        "gaps": _range(layer.gap_dimension.isel(gaps=0)),
+        "lengths": _range(layer.key_length_variation),
     }
 
 

@@ -5,7 +5,7 @@ Index legend: l layer; h, g head; s sequence; d feature.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import xarray as xr
@@ -23,6 +23,7 @@ from simstudy.data.geometry import (
 )
 from simstudy.theory import origin_correlation
 from simstudy.transformers.attention import Projected, project
+from simstudy.transformers.dimensions import GAPS, Dimensions, dimensions
 from simstudy.transformers.heads import TransformerHeads
 from simstudy.transformers.observations import contribution_overlap, logit_rank, observe
 from simstudy.transformers.predictions import pool_of, predict
@@ -48,6 +49,8 @@ class _Layer(NamedTuple):
         As the correlations, but not brought to unit diagonal at each query.
     overlap : (H, H) array, or None of heads whose values or outputs are not known
     sink_share : (S, H) array
+    dimensions : Dimensions
+        Each along the first axis.
     logit_rank, logit_variance : (H,) arrays
     inapplicable : tuple of str
         By source.
@@ -57,6 +60,7 @@ class _Layer(NamedTuple):
     gram: np.ndarray
     overlap: np.ndarray | None
     sink_share: np.ndarray
+    dimensions: Dimensions
     logit_rank: np.ndarray
     logit_variance: np.ndarray
     inapplicable: tuple[str, ...]
@@ -172,7 +176,7 @@ def _layer(
     fitted = [each for each, left_out in zip(projected, judged, strict=True) if not left_out]
     half, half_gram = np.mean([(every[s].correlation, every[s].gram) for s in np.flatnonzero(~judged)], axis=0)
     pool = pool_of([each.key for each in fitted])
-    rows, reasons = [], []
+    rows, reasons, counted = [], [], []
     variances: list[np.ndarray] = []
     for each, seen in ((projected[s], every[s]) for s in np.flatnonzero(judged)):
         places = rng.choice(each.query.shape[1], min(queries, each.query.shape[1]), replace=False)
@@ -185,13 +189,15 @@ def _layer(
         rows.append(
             (correlation, np.stack([seen.gram, half_gram, half_gram, closed, *grams.mean(axis=0)]), seen.sink_share)
         )
+        counted.append(dimensions(each, heads.scale, heads.causal))
         variances += [np.diag(one.covariance) for one in predicted]
         reasons += [one.reason for one in predicted if one.reason]
     correlation, gram, sinks = (np.array(values) for values in zip(*rows, strict=True))
     tokens = np.concatenate([each.query for each in fitted], axis=1)
     overlap = None if heads.value is None or heads.output is None else contribution_overlap(heads, layer)
     return _Layer(
-        correlation, gram, overlap, sinks, logit_rank(tokens, pool.keys),
+        correlation, gram, overlap, sinks, Dimensions(*map(np.array, zip(*counted, strict=True))),
+        logit_rank(tokens, pool.keys),
         np.mean(variances, axis=0), ("", "", "", "", _void(gram[:, 4]), "; ".join(dict.fromkeys(reasons)), ""),
     )  # fmt: skip
 
@@ -318,11 +324,25 @@ def _labelled(layers: list[_Layer], indices: np.ndarray, null: np.ndarray, judge
     found |= (
         _agreement(np.stack(weights, axis=2))
         | _contributions(layers)
+        | _dimensions([layer.dimensions for layer in layers])
         | _ranked(found["weight_correlation"][:, 0], found["weight_correlation_mcse"][:, 0])
     )
-    coordinates = {"source": list(SOURCES), "index": list(GEOMETRIC_INDICES)}
+    coordinates: dict[str, list[Any]] = {"source": list(SOURCES), "index": list(GEOMETRIC_INDICES), "gaps": list(GAPS)}
     counts = {"n_judged": int(judged.sum()), "n_fitted": int((~judged).sum())}
     return described(found, coordinates, counts).set_coords(["pair_layer", "pair_head_i", "pair_head_j"])
+
+
+def _dimensions(layers: list[Dimensions]) -> dict[str, np.ndarray]:
+    """Dimensions of each head with errors over sequences."""
+    gaps = np.array([layer.log_gaps.mean(axis=0) for layer in layers])
+    return {
+        "apparent_dimension": np.array([layer.apparent.mean(axis=0) for layer in layers]),
+        "apparent_dimension_mcse": np.array([_error(layer.apparent) for layer in layers]),
+        "gap_dimension": 2.0 / gaps,
+        "gap_dimension_mcse": 2.0 / gaps**2 * np.array([_error(layer.log_gaps) for layer in layers]),
+        "key_length_variation": np.array([layer.length_variation.mean(axis=0) for layer in layers]),
+        "key_length_variation_mcse": np.array([_error(layer.length_variation) for layer in layers]),
+    }
 
 
 def _contributions(layers: list[_Layer]) -> dict[str, np.ndarray]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import xarray as xr
@@ -71,12 +71,24 @@ MEANINGS = {
     "sink_share": Meaning(
         _HEAD, "largest part of a head's weight that one token gets", "max_s mean_t w_ts, averaged over sequences",
     ),
+    "apparent_dimension": Meaning(
+        _HEAD, "dimension by how fast fewer keys count as logits grow; a lower limit beyond about 10",
+        "-2 d ln n_eff / d ln beta = 4 (E_w^2 logit - E_w logit), averaged over queries",
+    ),
+    "gap_dimension": Meaning(
+        (*_HEAD, "gaps"), "dimension by gaps below the largest logit; a lower limit beyond about 3, NaN of few tokens",
+        "2 / mean_(j < k) ln(gap_k / gap_j)",
+    ),
+    "key_length_variation": Meaning(
+        _HEAD, "deviation over mean of lengths of keys about their mean: 0 on a sphere, 1/(2p)^(1/2) of Gaussian keys",
+        "sd |k| / mean |k|",
+    ),
     "inapplicable": Meaning(("layer", "source"), "where the prediction is blank, and why", "text"),
 }  # fmt: skip
 
 
 def described(
-    found: Mapping[str, np.ndarray], coordinates: Mapping[str, list[str]], counts: Mapping[str, int]
+    found: Mapping[str, np.ndarray], coordinates: Mapping[str, list[Any]], counts: Mapping[str, int]
 ) -> xr.Dataset:
     """Label the variables found; each ``_mcse`` has the dimensions of what it is the error of."""
     variables = {}

@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import TypeAdapter
 
-from simstudy.design.claims import LEVEL
+from simstudy.design.claims import LEVEL, Claim
 from simstudy.verdicts.comparisons import Comparison, Predictions
 from simstudy.verdicts.engine import Judgement, comparisons_of, judge_claim
 from simstudy.verdicts.estimates import Estimates
@@ -22,18 +23,34 @@ N_BLOCKS = 64
 
 
 def account(coordinates: dict[str, Any], value: Any, contribution: Array, **settings: Any) -> Any:
-    """Return an account of one cell; settings are seed, batch_size, remainder, n_blocks, n_replicates and measure."""
+    """Return an account of one cell; settings are seed, batch_size, remainder, n_blocks, n_replicates and measure.
+
+    Of several measures, value and contribution are dicts.
+    """
     measure = settings.get("measure", "mse")
+    values, parts = (each if isinstance(each, dict) else {measure: each} for each in (value, contribution))
     performance = SimpleNamespace(
-        estimate={measure: value}, contribution={measure: contribution},
-        remainder={measure: settings.get("remainder", 0.0)}, n_blocks=settings.get("n_blocks", len(contribution)),
-        n_replicates=settings.get("n_replicates", 0), given=settings.get("given"),
+        estimate=values, contribution=parts, remainder={measure: settings.get("remainder", 0.0)},
+        n_blocks=settings.get("n_blocks", len(parts[measure])), n_replicates=settings.get("n_replicates", 0),
+        given=settings.get("given"),
     )  # fmt: skip
     # An instance has no data whose moments might not exist.
     simulation = SimpleNamespace(seed=settings.get("seed", 1))
     cell = SimpleNamespace(coordinates=coordinates, simulation=simulation, instance="any", population=())
     counted = {"batch_size": settings.get("batch_size", 256), "done": 4}
-    return SimpleNamespace(planned=SimpleNamespace(cell=cell), performance=performance, **counted)
+    return SimpleNamespace(planned=SimpleNamespace(cell=cell, grid="g"), performance=performance, **counted)
+
+
+def averaged(coordinates: dict[str, Any], replicates: Array, **settings: Any) -> Any:
+    """Return an account whose measure is the mean of one number for each block."""
+    mean, n = replicates.mean(), len(replicates)
+    return account(coordinates, mean, (replicates - mean) / np.sqrt(n * (n - 1)), **settings)
+
+
+def claim(**entries: Any) -> Any:
+    """Return a claim on the mean squared error, unless it states another measure."""
+    common = {"statement": "s", "grid": "g", "measure": "mse"}
+    return TypeAdapter(Claim).validate_python(common | entries, strict=True)
 
 
 def exact_accounts(levels: Sequence[dict[str, Any]], values: Sequence[float], error: Any) -> list[Any]:

@@ -7,10 +7,10 @@ from math import exp, isclose, log, sqrt
 from typing import get_args
 
 import pytest
-from builders import DESIGN, edited, faults, mistakes
-from exact_estimates import compare
+from builders import DESIGN, edited, mistakes
+from exact_estimates import claim, compare
 from pydantic import ValidationError
-from test_judge import cells, claim, verdict
+from test_judge import cells, verdict
 from test_optima import allocation, of
 
 from simstudy.design.formulas import Formula
@@ -107,7 +107,6 @@ margin = 0.1
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ("", "", ""),
         ('"correlation_floor"', '"corelation_flor"', 'unknown kind; did you mean "correlation_floor"?'),
         ('"correlation_floor"', '"xyz"', "unknown kind; known: tuned_risk_ratio, "),
         (", bandwidth = 0.5 }", " }", "claims.floor.value.bandwidth: missing"),
@@ -118,9 +117,8 @@ margin = 0.1
     ],
 )
 def test_formula_that_is_none__is_refused(tmp_path, old, new, message):
-    text = edited(CLAIM, old, new) if old else CLAIM
-    found = faults(tmp_path, edited(DESIGN, "[figures.mse]", text + "\n[figures.mse]"))
-    assert message in found and len(found.splitlines()) == bool(message)
+    told = mistakes(tmp_path, edited(DESIGN, "[figures.mse]", edited(CLAIM, old, new) + "\n[figures.mse]"))
+    assert message in told and len(told.splitlines()) == 1
 
 
 @pytest.mark.parametrize(

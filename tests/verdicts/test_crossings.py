@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from builders import DESIGN, edited, faults
-from exact_estimates import derived, exact_accounts, exact_estimates
-from test_optima import BASE, noisy
+from builders import DESIGN, edited, mistakes
+from exact_estimates import claim, derived, exact_accounts, exact_estimates
+from test_optima import noisy
 
-from simstudy.design.claims import Crossing
 from simstudy.verdicts.comparisons import Predictions, Selected
 from simstudy.verdicts.crossings import crossing, crossings
 from simstudy.verdicts.engine import decide
@@ -31,34 +30,35 @@ def lines(place: float, error: float, **settings):
     return noisy(levels, values, error, **settings), list(range(len(levels)))
 
 
-def claim(value: float | None) -> Crossing:
-    return Crossing(
-        kind="crossing", x="n_keys", versus={"rule": "average"}, value=value, measure="mse", ratio=1.1,
-        source="leading" if value is None else None, **BASE,
-    )  # fmt: skip
+AGAINST = {"kind": "crossing", "x": "n_keys", "versus": {"rule": "average"}}
+LEADING = claim(source="leading", ratio=1.1, **AGAINST)
+
+
+def at(value: float):
+    return claim(value=value, ratio=1.1, **AGAINST)
 
 
 def test_crossing__is_found_and_judged_by_its_draws():
     estimates, chosen = lines(150.0, 0.005)
-    (comparison,) = crossings(claim(150.0), of(estimates, chosen))
+    (comparison,) = crossings(at(150.0), of(estimates, chosen))
     assert comparison.estimate == pytest.approx(150.0)
     assert decide([comparison], 0.01).verdict == "supported"
-    assert decide(list(crossings(claim(200.0), of(estimates, chosen))), 0.01).verdict == "contradicted"
+    assert decide(list(crossings(at(200.0), of(estimates, chosen))), 0.01).verdict == "contradicted"
     vague, chosen = lines(150.0, 0.5)
-    assert decide(list(crossings(claim(150.0), of(vague, chosen))), 0.01).verdict == "inconclusive"
+    assert decide(list(crossings(at(150.0), of(vague, chosen))), 0.01).verdict == "inconclusive"
 
 
 def test_crossing_by_theory__is_that_of_its_values_and_nowhere_if_they_do_not_cross():
     estimates, chosen = lines(150.0, 0.005)
     for place, verdict in ((150.0, "supported"), (200.0, "contradicted"), (600.0, "inconclusive")):
         theory = lines(place, 0.0)[0].values
-        found = list(crossings(claim(None), of(estimates, chosen, theory)))
+        found = list(crossings(LEADING, of(estimates, chosen, theory)))
         assert decide(found, 0.01).verdict == verdict
         assert [comparison.claimed for comparison in found] == ([pytest.approx(place)] if place < X[-1] else [])
     for n_keys, told in ((32, 1), (128, 0), (256, 0)):  # unknown far from the crossing, and beside it
         theory = lines(150.0, 0.0)[0].values
         theory[2 * list(X).index(n_keys)] = np.nan
-        assert len(list(crossings(claim(None), of(estimates, chosen, theory)))) == told
+        assert len(list(crossings(LEADING, of(estimates, chosen, theory)))) == told
 
 
 def test_error_of_a_crossing__is_that_of_repeated_draws():
@@ -68,12 +68,12 @@ def test_error_of_a_crossing__is_that_of_repeated_draws():
         # noisy keeps values: what differs between seeds is added here.
         noise = np.random.default_rng(seed).normal(scale=0.02, size=len(estimates.values))
         estimates.values = estimates.values + noise
-        (comparison,) = crossings(claim(150.0), of(estimates, chosen))
+        (comparison,) = crossings(at(150.0), of(estimates, chosen))
         found.append(comparison.estimate)
         told.append(comparison.mcse)
     assert np.std(found) == pytest.approx(np.mean(told), rel=0.2)
     common, chosen = lines(150.0, 0.5, common=True)
-    (paired,) = crossings(claim(150.0), of(common, chosen))
+    (paired,) = crossings(at(150.0), of(common, chosen))
     assert paired.mcse < 1e-6  # errors that both rules share move no crossing
 
 
@@ -91,8 +91,7 @@ def differing(difference: list[float], value: float, ratio: float, error=0.01):
     """Judge a crossing of cells that differ by so much at the levels X."""
     levels = [{"n_keys": n, "rule": rule} for n in X for rule in ("product", "average")]
     values = [share for d in difference for share in (d, 0.0)]
-    stated = Crossing(kind="crossing", x="n_keys", versus={"rule": "average"}, value=value, ratio=ratio,
-                      where={"rule": "product"}, measure="mse", **BASE)  # fmt: skip
+    stated = claim(value=value, ratio=ratio, where={"rule": "product"}, **AGAINST)
     estimates = exact_estimates(levels, values, error)
     (comparison,) = crossings(stated, of(estimates, list(range(0, len(levels), 2))))
     return comparison
@@ -113,7 +112,7 @@ def test_error_that_all_levels_of_one_rule_share__moves_the_crossing_as_a_whole(
     shared = accounts[0].performance.contribution["mse"]
     for cell, each in enumerate(accounts):
         each.performance.contribution["mse"] = shared * (cell % 2 == 0)
-    (found,) = crossings(claim(150.0), of(estimates_of(accounts, "mse"), list(range(10))))
+    (found,) = crossings(at(150.0), of(estimates_of(accounts, "mse"), list(range(10))))
     moved = [crossing(X, difference[None] + step)[0] for step in (1e-6, -1e-6)]
     assert found.mcse == pytest.approx(0.01 * (moved[0] - moved[1]) / 2e-6, rel=1e-5)
 
@@ -165,7 +164,7 @@ def test_interval_that_holds_all_levels__says_nothing():
 
 def test_single_pair__decides_nothing():
     estimates, _ = lines(150.0, 0.01)
-    assert decide(list(crossings(claim(150.0), of(estimates, [0, 1]))), 0.01).verdict == "inconclusive"
+    assert decide(list(crossings(at(150.0), of(estimates, [0, 1]))), 0.01).verdict == "inconclusive"
 
 
 CLAIM = """
@@ -190,12 +189,10 @@ ratio = 1.2
             "angle = [30, 45, 65]",
             "claims.crossing.value = 60.0: must lie with its ratio between 30",
         ),
-        ("angle = [0, 45, 90]", "angle = [30, 60, 90]", ""),
         ("value = 60", 'source = "exact"', "claims.crossing.source = 'exact': set exact = true in [grids.angles]"),
         ("value = 60", 'value = 60\nsource = "leading"', "claims.crossing.value = 60.0: state either value or source"),
     ],
 )
 def test_crossing_that_cannot_be_sought__is_refused(tmp_path, old, new, message):
     text = edited(DESIGN, "[figures.mse]", CLAIM + "\n[figures.mse]")
-    found = faults(tmp_path, edited(text, old, new) if old else text)
-    assert message in found and bool(found) == bool(message)
+    assert message in mistakes(tmp_path, edited(text, old, new) if old else text)

@@ -7,8 +7,8 @@ from typing import get_args
 
 import numpy as np
 import pytest
-from exact_estimates import compare, exact_accounts, exact_estimates
-from test_judge import N_BLOCKS, account, cells, claim, verdict
+from exact_estimates import N_BLOCKS, averaged, claim, compare, exact_accounts, exact_estimates
+from test_judge import cells, verdict
 
 from simstudy.design.claims import LEVEL, Claim
 from simstudy.verdicts.comparisons import Comparison, Selected
@@ -83,7 +83,7 @@ def test_judge__stores_the_parts_of_a_comparison_after_it():
 
 def test_error_given_what_was_drawn__is_stored_beside_that_over_the_population():
     (population,), (drawn,) = (exact_accounts([{"x": 0.0}], [1.0], error) for error in (4.0, 2.0))
-    population.performance.given, population.planned.grid = drawn.performance, "g"
+    population.performance.given = drawn.performance
     stated = {"large": claim(kind="larger_than"), "near": claim(kind="agrees_with_theory", source="exact", margin=0.2)}
     design, _ = study(stated, [0.0])
     judged = judge(design, [population], told_of([population], exact=[1.0], errors=[3.0])).verdicts
@@ -97,7 +97,7 @@ def test_reason__is_stored_where_there_is_no_verdict_alone():
     blocks[7] = 9.0  # its square is more than a fifth of all: only what is far off decides
     stated = {str(value): claim(kind="larger_than", value=value) for value in (-100.0, 0.0, 100.0)}
     design, _ = study(stated, [0.0])
-    judged = judge(design, [account({"x": 0.0}, blocks)], {}).verdicts
+    judged = judge(design, [averaged({"x": 0.0}, blocks)], {}).verdicts
     assert judged.verdict.values.tolist() == ["supported", "inconclusive", "contradicted"]
     for reasons in (judged.no_verdict_because, judged.comparison_no_verdict_because):
         assert [reason[:12] for reason in reasons.values] == ["", "one block of", ""]
@@ -135,7 +135,6 @@ def test_order__is_doubtful_where_any_cell_is_if_no_replicate_would_help(monkeyp
 def test_pairs_of_an_order__are_stored_with_the_numbers_of_their_cells_in_the_study():
     accounts = exact_accounts([{"x": float(k)} for k in range(3)], [1.0, 2.0, 0.0], 0.5)
     for k, each in enumerate(accounts):
-        each.planned.grid = "g"
         each.performance.estimate["hdi"], each.performance.contribution["hdi"] = np.full(8, k), np.zeros((N_BLOCKS, 8))
     first = exact_accounts([{"x": 0.0}], [1.0], 0.5)
     first[0].planned.grid = "other"
@@ -160,7 +159,7 @@ def test_index__is_the_one_that_a_claim_names():
         ordered = claim(kind="violated_pairs", against=index, direction=direction, at_most=0.0)
         assert verdict(ordered, accounts) == "supported"
         above = claim(kind="larger_than", measure="hdi", index=index, where={"x": 2.0}, value=-3.0)
-        (found,) = compare(above, accounts, ("x",), None)
+        (found,) = compare(above, accounts)
         assert found.estimate == (2.0 if index == "chordal" else -2.0)
 
 

@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 import xarray as xr
 from builders import DESIGN, edited, write_design
-from exact_estimates import N_BLOCKS, exact_accounts
+from exact_estimates import N_BLOCKS, claim, exact_accounts
 from stored import remove, rows
-from test_judge import claim
 
 from simstudy.design.claims import LEVEL
 from simstudy.design.load import load_design

@@ -4,22 +4,26 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from exact_estimates import exact_estimates
+from exact_estimates import claim, exact_estimates
 from scipy import stats
 
-from simstudy.design.claims import Optimum, OptimumLaw, OptimumSlope
 from simstudy.verdicts.comparisons import Comparison, Predictions, Selected
 from simstudy.verdicts.engine import decide
 from simstudy.verdicts.estimates import Estimates
 from simstudy.verdicts.evidence import interval
 from simstudy.verdicts.figure_data import optimum_shares, wrong_pairs
 from simstudy.verdicts.laws import LAWS, akaike
-from simstudy.verdicts.optima import Profile, optima, told_profile
-from simstudy.verdicts.orderings import violated_share
+from simstudy.verdicts.optima import (
+    Profile,
+    optima,
+    told_profile,
+)
+from simstudy.verdicts.orderings import rank_correlations, spearman, violated_share, violations
 from simstudy.verdicts.paths import optimum_laws, optimum_slopes
 
 N_BLOCKS = 64
-BASE = {"statement": "…", "grid": "g"}
+TUNED = {"x": "head_dim", "tune": ("bandwidth",)}
+SLOPE = TUNED | {"kind": "optimum_slope", "along": "n_keys"}
 
 
 def noisy(levels: list[dict], values, error: float, seed: int = 0, common: bool = False) -> Estimates:
@@ -79,9 +83,7 @@ def of(estimates: Estimates, chosen: list[int], theory=None) -> Selected:
 
 def test_optimum__is_found_with_what_is_tuned_and_judged_by_its_draws():
     estimates, chosen = allocation(0.01, lambda n: 4.0)
-    right, wrong = (
-        Optimum(kind="optimum", x="head_dim", tune=("bandwidth",), value=value, **BASE) for value in (4.0, 8.0)
-    )
+    right, wrong = (claim(kind="optimum", value=value, **TUNED) for value in (4.0, 8.0))
     comparisons = list(optima(right, of(estimates, chosen)))
     assert [c.estimate for c in comparisons] == [4.0] * 5
     assert decide(comparisons, 0.01).verdict == "supported"
@@ -105,7 +107,7 @@ def one_profile(values: list[float], **entries) -> Comparison:
     """The comparison of a claim on the least of some levels, whose error is 0.01 in each."""
     levels = [{"x": 2.0**k} for k in range(len(values))]
     judged = Selected(exact_estimates(levels, values, 0.01), list(range(len(values))), ("x",))
-    (found,) = optima(Optimum(kind="optimum", x="x", **BASE | {"measure": "mse"} | entries), judged)
+    (found,) = optima(claim(kind="optimum", x="x", **entries), judged)
     return found
 
 
@@ -135,53 +137,49 @@ def test_set_of_possible_optima__is_at_the_level_that_is_asked():
 
 def test_optimum__may_be_claimed_by_theory():
     estimates, chosen = allocation(0.01, lambda n: 4.0)
-    claim = Optimum(kind="optimum", x="head_dim", tune=("bandwidth",), source="leading", ratio=2.0, **BASE)
+    stated = claim(kind="optimum", source="leading", ratio=2.0, **TUNED)
     theory, _ = allocation(0.0, lambda n: 8.0)
-    assert decide(list(optima(claim, of(estimates, chosen, theory.values))), 0.01).verdict == "supported"
+    assert decide(list(optima(stated, of(estimates, chosen, theory.values))), 0.01).verdict == "supported"
     far, _ = allocation(0.0, lambda n: 16.0)
-    assert decide(list(optima(claim, of(estimates, chosen, far.values))), 0.01).verdict == "contradicted"
+    assert decide(list(optima(stated, of(estimates, chosen, far.values))), 0.01).verdict == "contradicted"
 
 
 def test_slope_of_the_optimum__is_recovered_within_its_error():
     estimates, chosen = allocation(0.02, lambda n: -2.0 + 1.1 * np.log(n))
-    claim = OptimumSlope(
-        kind="optimum_slope", x="head_dim", tune=("bandwidth",), along="n_keys", value=1.1, margin=0.15, **BASE
-    )
-    (comparison,) = optimum_slopes(claim, of(estimates, chosen))
+    stated = claim(value=1.1, margin=0.15, **SLOPE)
+    (comparison,) = optimum_slopes(stated, of(estimates, chosen))
     # The parabola in the logarithm is exact here, so the slope is that of the law.
     assert comparison.estimate == pytest.approx(1.1, abs=1e-9)
     assert 0.001 < comparison.mcse < 0.1
     assert decide([comparison], 0.01).verdict == "supported"
-    other = claim.model_copy(update={"value": 2.0})
+    other = stated.model_copy(update={"value": 2.0})
     assert decide(list(optimum_slopes(other, of(estimates, chosen))), 0.01).verdict == "contradicted"
 
 
 def test_slope_of_the_optimum__may_be_claimed_by_theory_where_it_has_one():
     estimates, chosen = allocation(0.02, lambda n: -2.0 + 1.1 * np.log(n))
-    claim = OptimumSlope(
-        kind="optimum_slope", x="head_dim", tune=("bandwidth",), along="n_keys", source="leading", margin=0.3, **BASE
-    )
+    stated = claim(source="leading", margin=0.3, **SLOPE)
     for slope, verdict in ((1.0, "supported"), (0.2, "contradicted")):
         theory, _ = allocation(0.0, lambda n, slope=slope: 5.0 + slope * (np.log(n) - np.log(2048)))
-        (comparison,) = optimum_slopes(claim, of(estimates, chosen, theory.values))
+        (comparison,) = optimum_slopes(stated, of(estimates, chosen, theory.values))
         assert comparison.claimed == pytest.approx(slope, abs=1e-9)
         assert decide([comparison], 0.01).verdict == verdict
     # Theory that ends beside its least value has no optimum there: the slope is then over the other levels.
     coordinates = estimates.conditions
     gone = [c["n_keys"] == 32768 and c["head_dim"] >= 4 for c in coordinates]
-    (comparison,) = optimum_slopes(claim, of(estimates, chosen, np.where(gone, np.nan, theory.values)))
+    (comparison,) = optimum_slopes(stated, of(estimates, chosen, np.where(gone, np.nan, theory.values)))
     assert "along n_keys = 128, 512, 2048, 8192" in comparison.statistic and "32768" not in comparison.statistic
     nowhere = np.where([c["head_dim"] >= 4 for c in coordinates], np.nan, theory.values)
-    assert not list(optimum_slopes(claim, of(estimates, chosen, nowhere)))
+    assert not list(optimum_slopes(stated, of(estimates, chosen, nowhere)))
 
 
 def test_optimum__by_theory_that_ends_beside_it_is_not_compared():
     estimates, chosen = allocation(0.01, lambda n: 4.0)
-    claim = Optimum(kind="optimum", x="head_dim", tune=("bandwidth",), source="leading", **BASE)
+    stated = claim(kind="optimum", source="leading", **TUNED)
     theory, _ = allocation(0.0, lambda n: 4.0)
     ends = np.where([c["head_dim"] > 4 and c["n_keys"] < 8192 for c in estimates.conditions], np.nan, theory.values)
-    assert len(list(optima(claim, of(estimates, chosen, theory.values)))) == 5
-    assert len(list(optima(claim, of(estimates, chosen, ends)))) == 2
+    assert len(list(optima(stated, of(estimates, chosen, theory.values)))) == 5
+    assert len(list(optima(stated, of(estimates, chosen, ends)))) == 2
 
 
 def test_told_profile__is_silent_where_what_is_tuned_may_be_better_beyond_theory():
@@ -223,8 +221,8 @@ def test_law_of_the_optimum__is_told_from_the_others(law, truth):
     estimates, chosen = allocation(0.0005, truth)
     verdicts = {}
     for name in LAWS:
-        claim = OptimumLaw(kind="optimum_law", x="head_dim", tune=("bandwidth",), along="n_keys", law=name, **BASE)
-        verdicts[name] = decide(list(optimum_laws(claim, of(estimates, chosen))), 0.01).verdict
+        stated = claim(kind="optimum_law", along="n_keys", law=name, **TUNED)
+        verdicts[name] = decide(list(optimum_laws(stated, of(estimates, chosen))), 0.01).verdict
     own, others = verdicts.pop(law), set(verdicts.values())
     if law == "constant":
         # Laws with a slope follow the noise around a constant as well as the constant does.
@@ -238,6 +236,14 @@ def test_akaike__charges_two_for_a_parameter_and_counts_residuals_by_hand():
     residuals = np.array([1 / 6, -1 / 3, 1 / 6])
     assert akaike("log", z, x) == pytest.approx(3 * np.log((residuals**2).mean()) + 4)
     assert akaike("constant", z, x) == pytest.approx(3 * np.log(np.var([1, 2, 4])) + 2)
+
+
+def test_spearman__is_that_of_scipy():
+    rng = np.random.default_rng(5)
+    x, y = rng.normal(size=(3, 20)), rng.normal(size=(3, 20)).round(1)
+    found = spearman(x, y)
+    for row in range(3):
+        assert found[row] == pytest.approx(stats.spearmanr(x[row], y[row]).statistic)
 
 
 def test_violated_share__by_counting_pairs():
@@ -264,3 +270,18 @@ def test_wrong_pairs__compares_within_levels_and_knows_its_error():
     assert shares[:3, 0] == pytest.approx(1 / 3) and errors[:3, 0] == pytest.approx(0.0, abs=1e-12)
     assert shares[3:5, 0] == pytest.approx(0.0) and errors[3:5, 0] == pytest.approx(0.5, abs=0.01)
     assert np.isnan(shares[5, 0]) and np.isnan(errors[5, 0])
+
+
+def test_orderings__are_judged_at_their_error():
+    rng = np.random.default_rng(0)
+    index = np.sort(rng.normal(size=40))
+    levels = [{"head_seed": k} for k in range(40)]
+    exact = noisy(levels, index, 0.0)
+    falling, mixed = noisy(levels, 2.0 - index, 0.01), noisy(levels, rng.normal(size=40), 0.01)
+    large = claim(kind="rank_correlation", against="chordal", at_least=0.5)
+    few = claim(kind="violated_pairs", against="chordal", at_most=0.1)
+    chosen = list(range(40))
+    for estimates, verdict in ((falling, "supported"), (mixed, "contradicted")):
+        ordered = Selected(estimates, chosen, (), None, exact)
+        assert decide(list(rank_correlations(large, ordered)), 0.01).verdict == verdict
+        assert decide(list(violations(few, ordered)), 0.01).verdict == verdict

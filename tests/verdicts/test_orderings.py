@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from exact_estimates import exact_estimates
+from exact_estimates import claim, exact_estimates
 from scipy import stats
-from test_judge import claim
 
 from simstudy.verdicts.comparisons import Comparison, Selected
 from simstudy.verdicts.evidence import p_above, p_below

@@ -7,33 +7,27 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from builders import DESIGN, edited, mistakes
-from exact_estimates import compare
-from pydantic import TypeAdapter
+from exact_estimates import account, claim, compare
 
-from simstudy.design.claims import Claim
 from simstudy.verdicts.measured import estimates_of
 
 N_HEADS = 64
 
 
-def account(values: dict, errors: dict, n_blocks: int = 64, given=None, **coordinates):
+def signed(values: dict, errors: dict, n_blocks: int = 64, given=None, **coordinates):
     """Return an account whose contributions are of one size, and of signs of its own."""
     signs = np.random.default_rng(sum(coordinates.values())).choice([1.0, -1.0], n_blocks) / np.sqrt(n_blocks)
     contribution = {name: np.multiply.outer(signs, error) for name, error in errors.items()}
-    performance = SimpleNamespace(estimate=values, contribution=contribution, remainder={}, n_blocks=n_blocks)
-    performance.given = given
-    cell = SimpleNamespace(coordinates=coordinates, simulation=SimpleNamespace(seed=1), instance="any")
-    return SimpleNamespace(planned=SimpleNamespace(cell=cell, grid="g"), batch_size=32, performance=performance)
+    return account(coordinates, values, contribution, given=given)
 
 
 def compared(diversity: np.ndarray, measure: np.ndarray, error: float = 1e-6, **entries):
     accounts = [
-        account({"mse": m, "hdi": np.full(8, h)}, {"mse": error, "hdi": np.zeros(8)}, head_seed=seed)
+        signed({"mse": m, "hdi": np.full(8, h)}, {"mse": error, "hdi": np.zeros(8)}, head_seed=seed)
         for seed, (h, m) in enumerate(zip(diversity, measure, strict=True))
     ]
-    stated = {"statement": "s", "grid": "g", "against": "chordal", "direction": "increasing", "over": "head_seed"}
-    claim = TypeAdapter(Claim).validate_python(stated | entries, strict=True)
-    (found,) = compare(claim, accounts, ("head_seed",), None)
+    stated = {"against": "chordal", "direction": "increasing", "over": "head_seed"}
+    (found,) = compare(claim(**stated | entries), accounts, ("head_seed",))
     return found
 
 
@@ -91,8 +85,8 @@ def test_few_heads__give_no_verdict():
 def test_two_cells_of_one_head_seed__are_refused(tmp_path):
     design = edited(DESIGN, 'arrangement = "rotated"', 'arrangement = "haar"')
     design = edited(design, "angle = [0, 45, 90]", "head_seed = [1, 2, 3]")
-    claim = 'kind = "violated_pairs"\nat_most = 0.5\nagainst = "chordal"\nover = "head_seed"\n'
-    design = edited(edited(design, 'kind = "monotone"\n', claim), 'x = "angle"\ndirection = "decreasing"\n', "")
+    stated = 'kind = "violated_pairs"\nat_most = 0.5\nagainst = "chordal"\nover = "head_seed"\n'
+    design = edited(edited(design, 'kind = "monotone"\n', stated), 'x = "angle"\ndirection = "decreasing"\n', "")
     design = edited(design, 'x = "angle"', 'x = "head_seed"')
     assert "several cells have one level" in mistakes(tmp_path, design)
 
@@ -101,9 +95,9 @@ def test_cells_with_fixed_points__are_paired_by_batch_with_those_of_a_population
     """A difference of two cells that share data, of which one has a contribution for each batch of 16 blocks."""
     given = SimpleNamespace(estimate={"mse": 1.0}, contribution={"mse": np.full(64, 0.01)}, remainder={}, n_blocks=64)
     given.given = None
-    over = account({"mse": 1.0}, {"mse": 0.0}, n_blocks=4, given=given, x=1)
+    over = signed({"mse": 1.0}, {"mse": 0.0}, n_blocks=4, given=given, x=1)
     over.performance.contribution["mse"] = np.array([0.1, -0.2, 0.05, 0.05])
-    fixed = account({"mse": 0.4}, {"mse": 0.0}, x=2)
+    fixed = signed({"mse": 0.4}, {"mse": 0.0}, x=2)
     blocks = np.random.default_rng(4).normal(size=64) / 100
     fixed.performance.contribution["mse"] = blocks
     difference = estimates_of([over, fixed], "mse").combine({0: 1.0, 1: -1.0})

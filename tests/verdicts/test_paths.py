@@ -6,8 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import pytest
-from exact_estimates import derived, exact_estimates
-from test_judge import claim
+from exact_estimates import claim, derived, exact_estimates
 
 from simstudy.verdicts.comparisons import Comparison, Predictions, Selected
 from simstudy.verdicts.evidence import interval, p_above, p_below
