@@ -7,14 +7,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 from kills import BATCHES, ENDS, FOLDER, Aim, Fork, Forks, Target
-from stored import remove
-
-from simstudy.design.load import load_design
-from simstudy.execution.ledger import Ledger
-from simstudy.execution.plan import PILOT_BATCHES
-from simstudy.execution.store import Store
-
-REPORT = ("figures/*", "*.csv", "report.html")
 
 
 class Bench:
@@ -83,40 +75,12 @@ def simulation(executor: str) -> Callable[[Bench, int], Target]:
     return killed
 
 
-def theory(bench: Bench, n: int) -> Target:
-    """Runs that have stored all batches, and derive theory."""
-    target = bench.copied("theory")
-    lost = min(target.paths(BATCHES))
-    for _ in range(n):
-
-        def one_batch_left() -> Fork:
-            remove(target.folder / lost)
-            target.forget(lost)
-            return bench.forks.start(*bench.run("theory"))
-
-        (target.folder / "results.nc").unlink(missing_ok=True)
-        target.hit(one_batch_left, Aim(most=1, delay=0.1), {"results.nc"})
-    bench.end(target)
-    return target
-
-
 def results(bench: Bench, n: int) -> Target:
     """Runs that write results and the report."""
     target = bench.copied("results")
     for _ in range(n):
         target.hit(lambda: bench.start_over(target, *bench.run("results")), Aim(ENDS, 4), target.paths(*ENDS))
     bench.end(target)
-    return target
-
-
-def report(bench: Bench, n: int) -> Target:
-    """The report, written again."""
-    target = bench.copied("report")
-    arguments = ("report", bench.design, "--output", bench.place / "report")
-    for _ in range(n):
-        target.hit(lambda: bench.start_over(target, *arguments), Aim(REPORT, 3), target.paths(*REPORT))
-    bench.forks.finish(*arguments)
-    target.assert_equal()
     return target
 
 
@@ -131,32 +95,5 @@ def merge(bench: Bench, n: int) -> Target:
     return target
 
 
-def plan(bench: Bench, n: int) -> Target:
-    """Pilots, whose batches belong to the study."""
-    target, loaded = bench.target("plan"), load_design(bench.design)
-    for _ in range(n):
-        ledger = Ledger(loaded, Store(target.folder))
-        tasks = ledger.pilot_tasks(PILOT_BATCHES)
-        pilot = {f"batches/{cell}/{task.batch:07d}.batch" for task in tasks for cell in ledger.identities(task)}
-        arguments = ("plan", bench.design, "--output", bench.place / "plan")
-        target.hit(lambda: bench.forks.start(*arguments), Aim(most=6, delay=0.005), pilot)  # noqa: B023
-    bench.end(target)
-    return target
-
-
-def share(bench: Bench, n: int) -> Target:
-    """Half of the cells, in a folder of their own."""
-    bench.forks.finish(*bench.run("calm share", "--share", "1/2", "--executor", "serial"))
-    target = bench.target("share", FOLDER / "shares" / "1-of-2", "calm share")
-    arguments = bench.run("share", "--share", "1/2", "--executor", "threads")
-    for _ in range(n):
-        target.hit(lambda: bench.forks.start(*arguments), Aim(most=6))
-    bench.forks.finish(*arguments)
-    target.assert_equal()
-    return target
-
-
-KINDS = {
-    "serial": simulation("serial"), "threads": simulation("threads"), "theory": theory, "results": results,
-    "report": report, "merge": merge, "plan": plan, "share": share,
-}  # fmt: skip
+KINDS = {"serial": simulation("serial"), "threads": simulation("threads"), "results": results, "merge": merge}
+"""Pilots and shares compute and store batches as runs do, and a report is written as at the end of a run."""

@@ -33,30 +33,9 @@ class Standing(NamedTuple):
 class Account:
     """Where one planned cell stands.
 
-    Attributes
-    ----------
-    planned
-        The cell and the precision it is to be run to.
-    identity
-        Name under which its batches are stored.
-    target
-        Batches wanted so far.
-    done
-        Batches folded at the last look; equal to ``target`` once the stopping rule wants no more.
-    performance
-        Measures at the last look; None before the first, or if fewer than two blocks have a defined replicate.
-    failed
-        Numbers of the replicates without a defined estimate at the last look.
-    missing
-        How many of the batches wanted are not stored.
-    damaged
-        Stored batches that turned out damaged and have to be computed again.
-    looks
-        Batches at each look so far.
-    cut
-        Whether the budget of the study was spent before the stopping rule, or an open claim, wanted no more.
-    noted
-        Its standing when the ledger last took note of it.
+    Of its batches, named by ``identity``, ``target`` are wanted so far and ``done`` were folded at the last look: all
+    of these once the stopping rule wants no more. That look gave ``performance``, None if fewer than two blocks have a
+    defined replicate, and the numbers of the ``failed`` replicates. ``cut``: a budget was spent before.
     """
 
     planned: PlannedCell

@@ -57,21 +57,7 @@ def plan(
 ) -> Plan:
     """Compute the first missing batches of every unfinished cell, and predict what the rest will take.
 
-    Parameters
-    ----------
-    design
-        The design.
-    output
-        Folder of all studies; batches of the pilot are those of the run, and not computed again.
-    executor
-        As for `simstudy.run`.
-    track
-        Passes on the tasks of the pilot, of which it is told the number, and shows how far they are.
-
-    Raises
-    ------
-    UserError
-        If the output cannot be written or the executor cannot be used.
+    Batches of the pilot are those of the run. ``track`` passes on its tasks, of which it is told the number.
     """
     require_word(planned.cell for planned in design.cells)
     store = store_of(design, output)

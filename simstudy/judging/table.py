@@ -41,18 +41,9 @@ class Columns(Record):
 
 
 class Numbers(NamedTuple):
-    """What claims are judged on.
+    """The mean under each condition, the names of what tells conditions apart, and the units judged and left out.
 
-    Attributes
-    ----------
-    estimates
-        The mean under each condition, with what each unit, or each cluster of them, contributes to its error.
-    factors
-        Names of what tells conditions apart.
-    n_units, n_dropped
-        Units that the means are of, and those left out.
-    independent
-        What is independent of one another: "unit" or "cluster".
+    ``independent`` of one another is each "unit" or each "cluster".
     """
 
     estimates: Estimates

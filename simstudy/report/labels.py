@@ -108,20 +108,7 @@ def given_draws(mcse: float, given: float) -> str:
 
 
 def with_error(estimate: float, mcse: float) -> str:
-    """Return an estimate and its Monte Carlo standard error, rounded to two significant digits of the error.
-
-    Parameters
-    ----------
-    estimate, mcse
-        In the same unit.  An undefined estimate gives an en dash; an undefined error is shown as one.
-
-    Examples
-    --------
-    >>> with_error(0.51234, 0.0021)
-    '0.5123 ± 0.0021'
-    >>> with_error(5.1234e-8, 2.1e-10)
-    '(5.123 ± 0.021)e-8'
-    """
+    """Return an estimate and its error to two significant digits of the error, ``0.5123 ± 0.0021``, or "–"."""
     if math.isnan(estimate):
         return UNDEFINED
     if not (math.isfinite(estimate) and math.isfinite(mcse)) or mcse == 0:

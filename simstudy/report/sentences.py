@@ -40,29 +40,13 @@ def papers() -> list[dict[str, Any]]:
 
 
 def claims_of(sentence: Mapping[str, Any], origins: Mapping[str, str]) -> list[str]:
-    """Return the claims that put a sentence to the test: those that it names, and all of an origin that it names.
-
-    Parameters
-    ----------
-    sentence
-        One of a paper.
-    origins
-        Origins of claims by STUDY/CLAIM.
-    """
+    """Return the claims that test a sentence: those that it names, and all of an origin that it names."""
     named = sentence.get("claims", [])
     return [*(name for name in named if "/" in name), *(name for name, origin in origins.items() if origin in named)]
 
 
 def cards(template: Any, lines: Mapping[str, Line]) -> Iterator[tuple[str, list[str]]]:
-    """Yield the title of each paper with the cards of its sentences, as HTML without empty lines.
-
-    Parameters
-    ----------
-    template
-        Of a card.
-    lines
-        Claims that were judged, by STUDY/CLAIM.
-    """
+    """Yield the title of each paper with the cards of its sentences, as HTML without empty lines."""
     origins = {name: line.origin for name, line in lines.items()}
     for paper in papers():
         told = [(sentence, [lines[name] for name in claims_of(sentence, origins) if name in lines])

@@ -24,6 +24,25 @@ from simstudy.execution.queue import Task, open_queue
 from simstudy.replicates.batch import simulate_batch
 
 
+@pytest.fixture
+def local():
+    """A cluster of one worker in this process."""
+    from distributed import LocalCluster
+
+    with LocalCluster(n_workers=1, threads_per_worker=1, processes=False, dashboard_address=":0") as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def queue(local):
+    with open_queue(local.scheduler_address) as queue:
+        yield queue
+
+
+def batches(count: int, **settings) -> list[Task]:
+    return [Task((minimal_cell(**settings),), batch) for batch in range(count)]
+
+
 def test_scheduler_without_workers__is_refused_after_a_while(monkeypatch):
     from distributed import LocalCluster
 
@@ -36,18 +55,12 @@ def test_scheduler_without_workers__is_refused_after_a_while(monkeypatch):
         raise AssertionError("opened")
 
 
-def test_workers_that_do_not_come_back__are_waited_for_only_so_long(monkeypatch):
-    from distributed import LocalCluster
-
+def test_workers_that_do_not_come_back__are_waited_for_only_so_long(monkeypatch, local, queue):
     monkeypatch.setattr(queue_module, "WORKER_SECONDS", 1)
-    with (
-        LocalCluster(n_workers=1, processes=False, dashboard_address=":0") as cluster,
-        open_queue(cluster.scheduler_address) as queue,
-    ):
-        cluster.scale(0)
-        queue.add([Task((minimal_cell(n_keys=10_000),), batch) for batch in range(20)])
-        with pytest.raises(UserError, match=r"no workers for 1 s; start some.*finished batches are stored"):
-            list(queue)
+    local.scale(0)
+    queue.add(batches(20, n_keys=10_000))
+    with pytest.raises(UserError, match=r"no workers for 1 s; start some.*finished batches are stored"):
+        list(queue)
 
 
 @pytest.mark.parametrize("protocol", [pytest.param("tcp", marks=pytest.mark.rare), "tls"])
@@ -67,7 +80,7 @@ def test_lost_scheduler__is_a_message_with_a_remedy(protocol, tmp_path):
     with subprocess.Popen(host, **common) as scheduler, subprocess.Popen(hand, **common) as worker:
         try:
             with dask.config.set(settings), open_queue(address) as queue:
-                queue.add([Task((minimal_cell(n_keys=10_000),), batch) for batch in range(1000)])
+                queue.add(batches(1000, n_keys=10_000))
                 with pytest.raises(UserError, match=r"^[^\n]*scheduler is lost[^\n]*finished batches are stored$"):
                     for _ in queue:
                         scheduler.kill()
@@ -76,21 +89,15 @@ def test_lost_scheduler__is_a_message_with_a_remedy(protocol, tmp_path):
             worker.kill()
 
 
-def test_scheduler_that_is_silent__is_waited_for_and_then_lost(monkeypatch):
-    from distributed import LocalCluster
-
+def test_scheduler_that_is_silent__is_waited_for_and_then_lost(monkeypatch, queue):
     def unanswered():
         raise OSError("Timed out trying to connect")
 
-    with (
-        LocalCluster(n_workers=1, processes=False, dashboard_address=":0") as cluster,
-        open_queue(cluster.scheduler_address) as queue,
-    ):
-        assert queue._client.rpc.timeout == clients.BUSY_SECONDS > 30.0
-        queue.add([Task((minimal_cell(),), 0)])
-        monkeypatch.setattr(queue._client, "nthreads", unanswered)
-        with pytest.raises(UserError, match=r"scheduler is lost.*finished batches are stored$"):
-            list(queue)
+    assert queue._client.rpc.timeout == clients.BUSY_SECONDS > 30.0
+    queue.add(batches(1))
+    monkeypatch.setattr(queue._client, "nthreads", unanswered)
+    with pytest.raises(UserError, match=r"scheduler is lost.*finished batches are stored$"):
+        list(queue)
 
 
 def test_certificates_of_another_cluster__are_refused_in_one_line(tmp_path):
@@ -127,13 +134,13 @@ def test_workers_that_die__are_a_message_with_a_remedy(monkeypatch):
     # A lambda travels to the worker by value; the signature is that of `compute`.
     monkeypatch.setattr(queue_module, "compute", lambda task, device, engine: os._exit(1))
     with dask.config.set({"distributed.scheduler.allowed-failures": 0}), open_queue("processes", 1) as queue:
-        queue.add([Task((minimal_cell(),), 0)])
+        queue.add(batches(1))
         with pytest.raises(UserError, match=r"workers died.*lower batch_size"):
             list(queue)
 
 
 def test_queue__returns_every_task_also_those_added_while_iterating():
-    tasks = [Task((minimal_cell(),), batch) for batch in range(3)]
+    tasks = batches(3)
     with open_queue("threads", 2) as queue:
         queue.add(tasks[:2])
         done = set()
@@ -169,7 +176,7 @@ def test_next_turn__is_handed_out_before_outcomes_are_stored(monkeypatch):
     with open_queue("threads", 1) as queue:
         start = queue._start
         monkeypatch.setattr(queue, "_start", lambda tasks: started.append(len(tasks)) or start(tasks))
-        queue.add(Task((minimal_cell(batch_size=16),), batch) for batch in range(3))
+        queue.add(batches(3, batch_size=16))
         outcomes = iter(queue)
         next(outcomes)
         assert started == [1, 1]
@@ -177,19 +184,13 @@ def test_next_turn__is_handed_out_before_outcomes_are_stored(monkeypatch):
 
 
 @pytest.mark.parametrize("seconds", [3600.0, 0.0])
-def test_workers__are_counted_once_in_a_while_and_not_for_each_task(seconds, monkeypatch):
+def test_workers__are_counted_once_in_a_while_and_not_for_each_task(seconds, monkeypatch, queue):
     """To ask the scheduler for them takes as long as a short batch."""
-    from distributed import LocalCluster
-
     monkeypatch.setattr(queue_module, "COUNT_SECONDS", seconds)
-    with (
-        LocalCluster(n_workers=1, threads_per_worker=1, processes=False, dashboard_address=":0") as cluster,
-        open_queue(cluster.scheduler_address) as queue,
-    ):
-        counted, original = [], queue._client.nthreads
-        monkeypatch.setattr(queue._client, "nthreads", lambda: counted.append(1) or original())
-        queue.add([Task((minimal_cell(batch_size=16),), batch) for batch in range(12)])
-        assert len(list(queue)) == 12
+    counted, original = [], queue._client.nthreads
+    monkeypatch.setattr(queue._client, "nthreads", lambda: counted.append(1) or original())
+    queue.add(batches(12, batch_size=16))
+    assert len(list(queue)) == 12
     assert (len(counted) == 1) == (seconds > 0.0)  # without any time between, at each pass
 
 
@@ -202,27 +203,20 @@ def when_told(*_: object) -> list:
     return []
 
 
-def test_end_of_a_task__wakes_the_client_which_looks_at_no_clock_before(monkeypatch):
-    from distributed import LocalCluster
-
-    looked = []
+def test_end_of_a_task__wakes_the_client_which_looks_at_no_clock_before(monkeypatch, queue):
     monkeypatch.setattr(queue_module, "COUNT_SECONDS", 3600.0)
     monkeypatch.setattr(queue_module, "compute", when_told)
-    with (
-        LocalCluster(n_workers=1, processes=False, dashboard_address=":0") as cluster,
-        open_queue(cluster.scheduler_address) as queue,
-    ):
-        ready = queue._completed.has_ready
+    looked, ready = [], queue._completed.has_ready
 
-        def has_ready():
-            looked.append(1)
-            if len(looked) == 1:
-                threading.Timer(0.3, GO_ON.set).start()
-            return ready()
+    def has_ready():
+        looked.append(1)
+        if len(looked) == 1:
+            threading.Timer(0.3, GO_ON.set).start()
+        return ready()
 
-        monkeypatch.setattr(queue._completed, "has_ready", has_ready)
-        queue._start([Task((minimal_cell(),), 0)])
-        queue._next_ended()
+    monkeypatch.setattr(queue._completed, "has_ready", has_ready)
+    queue._start(batches(1))
+    queue._next_ended()
     assert GO_ON.is_set() and len(looked) <= 4  # a client that looks every 10 ms does so thirty times
 
 
@@ -275,21 +269,15 @@ def test_numerical_library__has_one_thread_in_each_that_computes(executor, monke
 
     monkeypatch.setattr(queue_module, "simulate_batch", spied)
     with open_queue(executor, 2 if executor == "threads" else None) as queue:
-        queue.add([Task((minimal_cell(),), 0)])
+        queue.add(batches(1))
         list(queue)
     assert seen and set(seen) == {1}
 
 
-def test_worker_of_another_engine__is_refused(monkeypatch):
+def test_worker_of_another_engine__is_refused(monkeypatch, queue):
     """Such a worker would store its bits under the name of ours."""
-    from distributed import LocalCluster
-
     asked = iter(["that of the client"])
     monkeypatch.setattr(queue_module, "engine", lambda device, cells: next(asked, "that of the worker"))
-    with (
-        LocalCluster(n_workers=1, processes=False, dashboard_address=":0") as cluster,
-        open_queue(cluster.scheduler_address) as queue,
-    ):
-        queue.add([Task((minimal_cell(),), 0)])
-        with pytest.raises(UserError, match=r"other bits \(engine that of the worker on .*that of the client wanted\)"):
-            list(queue)
+    queue.add(batches(1))
+    with pytest.raises(UserError, match=r"other bits \(engine that of the worker on .*that of the client wanted\)"):
+        list(queue)

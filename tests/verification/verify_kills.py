@@ -24,7 +24,7 @@ from simstudy.execution.jobs import Jobs
 from simstudy.execution.slurm_array import array_scripts
 from simstudy.execution.store import store_of
 
-N_KILLS = {"serial": 6, "threads": 6, "theory": 4, "results": 5, "report": 4, "merge": 4, "plan": 3, "share": 4}
+N_KILLS = {"serial": 10, "threads": 10, "results": 9, "merge": 7}
 LONG = edited(WORK, "n_keys = 2_000", "n_keys = 10_000").replace("max_replicates = 512", "max_replicates = 2048")
 """Some 800 batches: workers that start anew take seconds to compile, in which others go on."""
 
