@@ -21,7 +21,8 @@ def inspect(
     states: Annotated[
         Path,
         typer.Option(
-            help='"states" (layer, sequence, token, feature) as .npy; as .npz with "mask" (sequence, token) if padded.'
+            help='"states" (layer, sequence, token, feature) as .npy; as .npz with "mask" (sequence, token) if padded '
+            'and the model\'s own "attention" (layer, sequence, head, token, token) to be compared.'
         ),
     ],
     output: Annotated[Path, typer.Option(help="Folder of heads.nc and heads.html.", callback=plain_path)],
@@ -47,11 +48,13 @@ def inspect(
     require_plain("weights", str(weights))
     require_writable(output)
     given = read_weights(states)
-    if unknown := given.keys() - {"states", "mask"} or {"states"} - given.keys():
-        raise UserError(f'{states}: {", ".join(sorted(unknown))}; give "states", and "mask" if padded, alone')
+    if unknown := given.keys() - {"states", "mask", "attention"} or {"states"} - given.keys():
+        raise UserError(f'{states}: {", ".join(sorted(unknown))}; give "states", "mask" and "attention" alone')
     heads = read_heads(weights, config)
     try:
-        found = inspect_heads(heads, given["states"], given.get("mask"), queries=queries, seed=seed)
+        found = inspect_heads(
+            heads, given["states"], given.get("mask"), attention=given.get("attention"), queries=queries, seed=seed
+        )
     except ValueError as error:
         raise UserError(f"{states}: {error}") from None
     path = write_heads_page(found, Store(output), weights.stem)

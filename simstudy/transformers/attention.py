@@ -11,6 +11,11 @@ import numpy as np
 
 from simstudy.transformers.heads import TransformerHeads
 
+_EPSILON = 1e-6
+"""Added to mean squares of queries and keys by models that norm them."""
+_SAME = 5e-3
+"""Difference of weights that half precision makes."""
+
 
 class Projected(NamedTuple):
     """By what the heads of one layer weigh the tokens of one sequence: (H, T, p) each, positions applied."""
@@ -35,19 +40,25 @@ def project(heads: TransformerHeads, layer: int, states: np.ndarray, places: np.
         states @ matrix[layer] + bias[layer][:, None]
         for matrix, bias in ((heads.query, heads.query_bias), (heads.key, heads.key_bias))
     )
+    if heads.query_norm is not None:
+        query, key = (_normed(query, heads.query_norm[layer]), _normed(key, heads.key_norm[layer]))
     if heads.rotary_base is not None:
         places = np.arange(len(states)) if places is None else places
-        query, key = (_rotated(array, heads.rotary_base, places) for array in (query, key))
+        query, key = (_rotated(array, heads.rotary_base, heads.rotary_factors, places) for array in (query, key))
     return Projected(query, key)
 
 
-def _rotated(array: np.ndarray, base: float, places: np.ndarray) -> np.ndarray:
-    """Turn the pairs (j, j + p/2) of dimensions by the angle t base^(-2j/p) at place t (Su et al. 2021)."""
-    half = array.shape[-1] // 2
-    angles = np.outer(places, base ** (-np.arange(half) / half)).astype(array.dtype)
+def _normed(array: np.ndarray, weight: np.ndarray) -> np.ndarray:
+    return array / np.sqrt((array**2).mean(axis=-1, keepdims=True) + _EPSILON) * weight
+
+
+def _rotated(array: np.ndarray, base: float, factors: np.ndarray, places: np.ndarray) -> np.ndarray:
+    """Turn the pairs (j, j + r/2) of the first r dimensions by t base^(-2j/r) factor at place t (Su et al. 2021)."""
+    half = len(factors)
+    angles = np.outer(places, factors * base ** (-np.arange(half) / half)).astype(array.dtype)
     cosine, sine = np.cos(angles), np.sin(angles)
-    first, second = array[..., :half], array[..., half:]
-    return np.concatenate([first * cosine - second * sine, second * cosine + first * sine], axis=-1)
+    first, second, rest = array[..., :half], array[..., half : 2 * half], array[..., 2 * half :]
+    return np.concatenate([first * cosine - second * sine, second * cosine + first * sine, rest], axis=-1)
 
 
 def attention_weights(query: np.ndarray, key: np.ndarray, scale: float, first: int | None = None) -> np.ndarray:
@@ -65,3 +76,32 @@ def attention_weights(query: np.ndarray, key: np.ndarray, scale: float, first: i
         logits = np.where(np.tri(logits.shape[1], logits.shape[2], first, dtype=bool), logits, -np.inf)
     powers = np.exp(logits - logits.max(axis=-1, keepdims=True))
     return powers / powers.sum(axis=-1, keepdims=True)
+
+
+def require_attention(own: np.ndarray, given: np.ndarray, causal: bool, where: str) -> None:
+    """Refuse heads and states that do not give the attention (H, T, T) that the model itself computed.
+
+    Raises
+    ------
+    ValueError
+        If they do not: with the gap and, as far as the weights tell, the cause.
+    """
+    if given.shape != own.shape:
+        raise ValueError(f"attention of {where}: shape {given.shape}; give (head, token, token) = {own.shape}")
+    if (gap := float(np.abs(own - given).max())) <= _SAME:
+        return
+    back = np.subtract.outer(np.arange(len(own[0])), np.arange(len(own[0])))
+    seen = (given > 0).any(axis=0)
+    if causal and seen[back < 0].any():
+        cause = "the model looks at later tokens; read the heads with causal = False"
+    elif not causal and not seen[back < 0].any():
+        cause = "the model looks at no later token; read the heads with causal = True"
+    elif not seen[back >= 0].all():
+        width = np.abs(back)[~seen & (back >= 0)].min()
+        cause = f"the model looks back {width} tokens, itself included, and no further; give texts no longer than that"
+    else:
+        cause = (
+            "states, scale or positions are others than the model's; give the states that enter attention, after the "
+            "norm if one stands there"
+        )
+    raise ValueError(f"attention of {where}: weights differ by up to {gap:.2g} from the model's own: {cause}")

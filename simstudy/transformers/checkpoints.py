@@ -55,7 +55,7 @@ def read_weights(path: str | Path) -> Weights:
     Parameters
     ----------
     path
-        Of the file; what it is, its content tells.
+        Of the file, or of the index of safetensors in several; what it is, its content tells.
 
     Returns
     -------
@@ -73,6 +73,8 @@ def read_weights(path: str | Path) -> Weights:
         with open_regular(path, MAX_BYTES) as file:
             start = file.read(9)
             file.seek(0)
+            if start[:1] == b"{" and b"\0" not in start:
+                return _read_parts(path, file.read(MAX_HEADER_BYTES + 1))
             return _reader(start)(file)
     except UserError as error:
         raise UserError(printable(f"{path}: {error}")) from None
@@ -94,6 +96,16 @@ def _reader(start: bytes) -> Callable[[BinaryIO], Weights]:
     if start[:1] == b"\x80":
         return _read_legacy
     raise UserError("neither safetensors, nor a checkpoint of PyTorch, nor NumPy's; give one of these")
+
+
+def _read_parts(path: Path, index: bytes) -> Weights:
+    """Read the parts of safetensors that an index (``model.safetensors.index.json``) beside them names."""
+    if len(index) > MAX_HEADER_BYTES:
+        raise ValueError(f"an index of more than {MAX_HEADER_BYTES} bytes")
+    parts = sorted(set(json.loads(index)["weight_map"].values()))
+    if wrong := [part for part in parts if Path(part).name != part or not part.endswith(".safetensors")]:
+        raise UserError(f"names {wrong[0]!r}; give the index of .safetensors files that lie beside it")
+    return {name: array for part in parts for name, array in read_weights(path.with_name(part)).items()}
 
 
 def _size(file: BinaryIO) -> int:

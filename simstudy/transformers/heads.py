@@ -8,7 +8,7 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -16,9 +16,9 @@ from simstudy.arguments import real_array
 from simstudy.design.files import read_regular
 from simstudy.errors import UserError
 from simstudy.transformers.checkpoints import Weights, read_weights
+from simstudy.transformers.conventions import Sizes, sizes_of
 
-_MAX_CONFIG_BYTES, _MAX_SIZE = 1 << 20, 1 << 20
-_MAX_LAYERS = 1 << 10
+_MAX_CONFIG_BYTES = 1 << 20
 _BIASES = ("query_bias", "key_bias", "value_bias")
 
 
@@ -41,7 +41,13 @@ class TransformerHeads:
     causal : bool
         Whether a token sees those before it and itself only.
     rotary_base : float or None
-        Of rotary positions, in pairs (j, j + p/2) of dimensions, if the model has them.
+        Of rotary positions, in pairs (j, j + r/2) of the first r dimensions, if the model has them.
+    rotary_factors : (r/2,) array
+        On their frequencies: ones for all dimensions by default.
+    query_norm, key_norm : (L, p) arrays or None
+        Weights of root mean square norms on queries and keys, before positions.
+    window : int or None
+        Tokens that a token can look back to, itself included, where not to all.
     """
 
     query: np.ndarray
@@ -55,6 +61,10 @@ class TransformerHeads:
     scale: Any = None
     causal: bool = False
     rotary_base: float | None = None
+    rotary_factors: Any = None
+    query_norm: Any = None
+    key_norm: Any = None
+    window: int | None = None
 
     def __post_init__(self) -> None:
         shape = np.shape(self.query)
@@ -71,8 +81,10 @@ class TransformerHeads:
                 raise ValueError(f"{field.name} has shape {np.shape(array)}; give {wanted}, as query has {shape}")
             if not np.isfinite(array).all():
                 raise ValueError(f"{field.name} holds NaN or infinity; give finite weights")
-        if self.rotary_base is not None and shape[3] % 2:
-            raise ValueError(f"rotary positions of heads of dimension {shape[3]}; give an even dimension")
+        if self.rotary_base is not None and self.rotary_factors is None:
+            if shape[3] % 2:
+                raise ValueError(f"rotary positions of heads of dimension {shape[3]}; give an even dimension")
+            object.__setattr__(self, "rotary_factors", np.ones(shape[3] // 2))
 
     def _fill(self, scale: float, bias: np.ndarray) -> None:
         """Set what is not given, and require that numbers are positive."""
@@ -83,64 +95,6 @@ class TransformerHeads:
             if (number := getattr(self, name)) is not None and not 0 < number < math.inf:
                 raise ValueError(f"{name} = {number}; give a positive number")
 
-
-class Convention(NamedTuple):
-    """What a family of models calls its projections; {0} is the number of the layer.
-
-    Attributes
-    ----------
-    query, key, value, output : str
-        Names without ``.weight`` and ``.bias``; all of the first three are one name if they are one matrix.
-    input_first : bool
-        Whether matrices map rows, (in, out), as GPT-2's do, or columns, (out, in), as PyTorch's linear maps.
-    causal : bool
-    """
-
-    query: str
-    key: str
-    value: str
-    output: str
-    input_first: bool = False
-    causal: bool = False
-
-
-_BERT = Convention(
-    "encoder.layer.{0}.attention.self.query",
-    "encoder.layer.{0}.attention.self.key",
-    "encoder.layer.{0}.attention.self.value",
-    "encoder.layer.{0}.attention.output.dense",
-)
-_ALBERT = Convention(
-    "encoder.albert_layer_groups.{0}.albert_layers.0.attention.query",
-    "encoder.albert_layer_groups.{0}.albert_layers.0.attention.key",
-    "encoder.albert_layer_groups.{0}.albert_layers.0.attention.value",
-    "encoder.albert_layer_groups.{0}.albert_layers.0.attention.dense",
-)
-_DISTILBERT = Convention(
-    "transformer.layer.{0}.attention.q_lin",
-    "transformer.layer.{0}.attention.k_lin",
-    "transformer.layer.{0}.attention.v_lin",
-    "transformer.layer.{0}.attention.out_lin",
-)
-_GPT2 = Convention(
-    "h.{0}.attn.c_attn", "h.{0}.attn.c_attn", "h.{0}.attn.c_attn", "h.{0}.attn.c_proj", input_first=True, causal=True
-)
-_LLAMA = Convention(
-    "layers.{0}.self_attn.q_proj",
-    "layers.{0}.self_attn.k_proj",
-    "layers.{0}.self_attn.v_proj",
-    "layers.{0}.self_attn.o_proj",
-    causal=True,
-)
-
-CONVENTIONS = {
-    **dict.fromkeys(("bert", "roberta", "camembert", "xlm-roberta", "electra"), _BERT),
-    "albert": _ALBERT,
-    "distilbert": _DISTILBERT,
-    "gpt2": _GPT2,
-    **dict.fromkeys(("llama", "mistral", "qwen2"), _LLAMA),
-}
-"""By the ``model_type`` of the configuration that lies beside the weights of a model."""
 
 ARRAYS = {
     "W_Q": "query", "W_K": "key", "W_V": "value", "W_O": "output", "b_Q": "query_bias", "b_K": "key_bias",
@@ -159,13 +113,15 @@ def read_heads(weights: Any, config: Mapping[str, Any] | str | Path | None = Non
     Parameters
     ----------
     weights
-        Path of a file (safetensors, PyTorch's, or .npz), arrays by name, or a ``torch.nn.Module``.  Without a
-        configuration: ``W_Q`` and ``W_K`` (head, feature, dimension), or with layers before that; and, where there are
-        such, ``W_V`` of the same shape, ``W_O`` (..., dimension, feature), biases ``b_Q``, ``b_K`` and ``b_V``
-        (..., dimension), numbers ``scale`` of the logits and ``rotary_base``, and a truth value ``causal``.
+        Path of a file (safetensors or the index of its parts, PyTorch's, or .npz), arrays by name, or a
+        ``torch.nn.Module``.  Without a configuration: ``W_Q`` and ``W_K`` (head, feature, dimension), or with layers
+        before that; and, where there are such, ``W_V``, of which as of ``W_K`` several heads may share one; ``W_O``
+        (..., dimension, feature), biases ``b_Q``, ``b_K`` and ``b_V`` (..., dimension), numbers ``scale`` of the logits
+        and ``rotary_base``, and a truth value ``causal``.
     config
         The model's configuration as Hugging Face writes it, or the path of its ``config.json``; of a module its own by
-        default.  Its ``model_type`` is one of `CONVENTIONS`.
+        default.  Its ``model_type`` is one of `conventions.CONVENTIONS`.  A module without one has its heads in
+        ``torch.nn.MultiheadAttention``; whether they are causal it does not say.
 
     Returns
     -------
@@ -180,20 +136,24 @@ def read_heads(weights: Any, config: Mapping[str, Any] | str | Path | None = Non
     if config is None and hasattr(weights, "config"):
         config = weights.config.to_dict()
     if config is None:
-        arrays = load_arrays(weights)
+        arrays = _module_arrays(weights) if hasattr(weights, "modules") else load_arrays(weights)
         with _named(weights):
             return _heads_of(arrays)
     entries = read_config(config)
     with _named(config):
-        said = _sizes(entries)
+        said = sizes_of(entries)
     arrays = load_arrays(weights)
-    convention = CONVENTIONS[said.model_type]
     with _named(weights):
-        layers = [_layer(arrays, said, convention, group) for group in range(said.n_groups)]
+        layers = [_layer(arrays, said, group) for group in range(said.n_groups)]
+        norms = (
+            np.stack([_array(arrays, f"{place.format(group)}.weight") for group in range(said.n_groups)])
+            for place in said.convention.norms
+        )
         query, key, value, output, *biases = (_stack([layer[k] for layer in layers], said.n_layers) for k in range(7))
         return TransformerHeads(
             query, key, value, output, biases[0], biases[1], biases[2],
-            scale=said.head_dim**-0.5, causal=said.causal, rotary_base=said.rotary_base,
+            said.head_dim**-0.5, said.causal, said.rotary_base, said.rotary_factors, *(*norms, None, None)[:2],
+            window=said.window,
         )  # fmt: skip
 
 
@@ -210,6 +170,10 @@ def _heads_of(arrays: Weights) -> TransformerHeads:
     *outer, features, p = shape
     wanted = dict.fromkeys(ARRAYS, ()) | dict.fromkeys(("W_Q", "W_K", "W_V"), shape)
     wanted |= {"W_O": (*outer, p, features)} | dict.fromkeys(("b_Q", "b_K", "b_V"), (*outer, p))
+    for name in ("W_K", "W_V", "b_K", "b_V"):
+        axis = -3 if name.startswith("W") else -2
+        if name in arrays and arrays[name].ndim == len(wanted[name]) and shape[-3] % arrays[name].shape[axis] == 0:
+            arrays[name] = np.repeat(arrays[name], shape[-3] // arrays[name].shape[axis], axis)
     for name, array in arrays.items():
         real_array(name, array, f"of shape {wanted[name]}", "b" if name == "causal" else "fiu")
         if array.shape != wanted[name]:
@@ -219,6 +183,27 @@ def _heads_of(arrays: Weights) -> TransformerHeads:
         fields_of["output"] = arrays["W_O"].mT
     one = len(shape) == 3
     return TransformerHeads(**{name: each[None] if one and np.ndim(each) else each for name, each in fields_of.items()})
+
+
+def _module_arrays(module: Any) -> Weights:
+    """Arrays of every ``torch.nn.MultiheadAttention`` in a module in which tokens look at one another."""
+    found = [
+        each for name, each in module.named_modules()
+        if getattr(each, "in_proj_weight", None) is not None and not name.endswith("multihead_attn")
+    ]  # fmt: skip
+    if not found:
+        return load_arrays(module)
+    layers = []
+    for each in found:
+        held, n_heads = load_arrays(each), each.num_heads
+        queries_keys_values = held["in_proj_weight"].reshape(3, n_heads, -1, held["in_proj_weight"].shape[1]).mT
+        biases = held.get("in_proj_bias", np.zeros(queries_keys_values.shape[:2] + queries_keys_values.shape[3:]))
+        output = held["out_proj.weight"].T.reshape(n_heads, -1, len(held["out_proj.weight"]))
+        layers.append([*queries_keys_values, output, *biases.reshape(3, n_heads, -1)])
+    shapes = [[part.shape for part in layer] for layer in layers]
+    if shapes != shapes[:1] * len(shapes):
+        raise UserError(f"{len(layers)} attentions of several sizes; give one of them, or layers of one size")
+    return {name: np.stack(parts) for name, parts in zip(ARRAYS, map(list, zip(*layers, strict=True)), strict=False)}
 
 
 @contextlib.contextmanager
@@ -241,19 +226,6 @@ def load_arrays(weights: Any) -> Weights:
     raise UserError(f"weights are of type {type(weights).__name__}; give a path, arrays by name, or a torch.nn.Module")
 
 
-class _Sizes(NamedTuple):
-    """What of a configuration the heads depend on."""
-
-    model_type: str
-    n_layers: int
-    n_groups: int
-    n_heads: int
-    n_key_heads: int
-    head_dim: int
-    causal: bool
-    rotary_base: float | None
-
-
 def read_config(config: Mapping[str, Any] | str | Path) -> dict[str, Any]:
     """Return a configuration given as such, or as the path of a JSON file.
 
@@ -273,54 +245,17 @@ def read_config(config: Mapping[str, Any] | str | Path) -> dict[str, Any]:
     return found
 
 
-def _sizes(said: Mapping[str, Any]) -> _Sizes:
-    model_type = said.get("model_type")
-    if model_type not in CONVENTIONS:
-        raise UserError(f"model_type = {model_type!r} in the configuration; known are {', '.join(CONVENTIONS)}")
-
-    def whole(*names: str, default: int | None = None) -> int:
-        found = next((said[name] for name in names if said.get(name) is not None), default)
-        most = _MAX_LAYERS if "n_layer" in names else _MAX_SIZE
-        if isinstance(found, bool) or not isinstance(found, int) or not 1 <= found <= most:
-            raise UserError(f"{names[0]} = {found!r} in the configuration; give a whole number from 1 to {most}")
-        return found
-
-    # Where transformers keeps what it says of rotary positions depends on its version.
-    rotary = {"rope_theta": 10_000.0, **said, **(said.get("rope_scaling") or said.get("rope_parameters") or {})}
-    _require_usual({**said, "rope_type": rotary.get("rope_type", rotary.get("type"))})
-    n_layers = whole("num_hidden_layers", "n_layer", "n_layers")
-    n_heads = whole("num_attention_heads", "n_head", "n_heads")
-    return _Sizes(
-        model_type,
-        n_layers,
-        whole("num_hidden_groups", default=1) if model_type == "albert" else n_layers,
-        n_heads,
-        whole("num_key_value_heads", default=n_heads),
-        whole("head_dim", default=max(whole("hidden_size", "n_embd", "dim") // n_heads, 1)),
-        CONVENTIONS[model_type].causal or bool(said.get("is_decoder")),
-        float(rotary["rope_theta"]) if CONVENTIONS[model_type] is _LLAMA else None,
-    )
-
-
-def _require_usual(said: Mapping[str, Any]) -> None:
-    """Refuse models whose logits are others than their projections give."""
-    usual = {
-        "rope_type": "default", "position_embedding_type": "absolute", "scale_attn_by_inverse_layer_idx": False,
-        "scale_attn_weights": True,
-    }  # fmt: skip
-    for name, value in usual.items():
-        if said.get(name) not in (None, value):
-            raise UserError(f"{name} = {said[name]!r} in the configuration; heads are read of models with {value!r}")
-
-
-def _layer(arrays: Weights, said: _Sizes, convention: Convention, group: int) -> list[np.ndarray]:
+def _layer(arrays: Weights, said: Sizes, group: int) -> list[np.ndarray]:
     """Query, key, value, output (H, d, p) and the biases (H, p) of the first three."""
+    convention = said.convention
     names = [name.format(group) for name in convention[:4]]
     fused = names[0] == names[1]
     widths = [said.head_dim * count for count in (said.n_heads, said.n_key_heads, said.n_key_heads)]
     matrices, biases = [], []
     for k, width in enumerate(widths):
-        columns = slice(sum(widths[:k]), sum(widths[: k + 1])) if fused else slice(None)
+        columns: Any = slice(sum(widths[:k]), sum(widths[: k + 1])) if fused else slice(None)
+        if convention.by_head:
+            columns = np.arange(3 * width).reshape(said.n_heads, 3, -1)[:, k].ravel()
         weight = _array(arrays, f"{names[k]}.weight")
         weight = (weight if convention.input_first else weight.T)[:, columns]
         bias = _array(arrays, f"{names[k]}.bias", np.zeros(3 * width if fused else width, np.float32))[columns]

@@ -22,7 +22,7 @@ from simstudy.data.geometry import (
     orthonormal_bases,
 )
 from simstudy.theory import origin_correlation
-from simstudy.transformers.attention import Projected, project
+from simstudy.transformers.attention import Projected, attention_weights, project, require_attention
 from simstudy.transformers.dimensions import GAPS, Dimensions, dimensions
 from simstudy.transformers.heads import TransformerHeads
 from simstudy.transformers.observations import contribution_overlap, logit_rank, observe
@@ -71,6 +71,7 @@ def inspect_heads(
     states: ArrayLike | list[np.ndarray],
     mask: ArrayLike | None = None,
     *,
+    attention: ArrayLike | list[np.ndarray] | None = None,
     judged: ArrayLike | None = None,
     queries: int = 2,
     seed: int = 0,
@@ -88,6 +89,8 @@ def inspect_heads(
         What enters the attention of each layer: after the norm, in models that have one before attention.
     mask : (sequence, token) array of truth values, optional
         Which tokens are real; padding is left out.
+    attention : (layer, sequence, head, token, token) array, or a list of (layer, head, token, token) arrays, optional
+        Weights that the model itself computed, compared with those of heads and states.
     judged : (sequence,) array of truth values, optional
         Sequences that heads are observed on; theory is fitted on the others.  Every second one by default.
     queries
@@ -110,9 +113,12 @@ def inspect_heads(
     Raises
     ------
     ValueError
-        If shapes do not fit, numbers are not finite, or fewer than two sequences are left on either side.
+        If shapes do not fit, numbers are not finite, fewer than two sequences are left on either side, a sequence is
+        longer than the window of the model, or heads and states do not give its attention; then with the cause.
     """
     sequences = _sequences(heads, states, mask)
+    if attention is not None:
+        _require_own(heads, sequences, attention)
     chosen = _judged(judged, len(sequences))
     if queries < 1:
         raise ValueError(f"queries = {queries}; give at least 1")
@@ -155,7 +161,25 @@ def _sequences(heads: TransformerHeads, states: ArrayLike | list[np.ndarray], ma
         if not np.isfinite(one[:, real]).all():
             raise ValueError(f"states of sequence {s} hold NaN or infinity; mask such tokens")
         found.append(Tokens(one[:, real], np.flatnonzero(real)))
+        if heads.window is not None and np.ptp(found[-1].places) >= heads.window:
+            raise ValueError(
+                f"states of sequence {s}: {np.ptp(found[-1].places) + 1} tokens, of which the model sees "
+                f"{heads.window} at a time; give texts no longer than that"
+            )
     return found
+
+
+def _require_own(heads: TransformerHeads, sequences: list[Tokens], attention: ArrayLike | list[np.ndarray]) -> None:
+    """Compare what heads and states give with the attention of the model."""
+    given = list(attention) if isinstance(attention, (list, tuple)) else list(np.asarray(attention).swapaxes(0, 1))
+    if len(given) != len(sequences):
+        raise ValueError(f"attention of {len(given)} sequences; give {len(sequences)}, as of states")
+    for s, (tokens, one) in enumerate(zip(sequences, given, strict=True)):
+        for layer, weights in enumerate(np.asarray(one)):
+            seen = project(heads, layer, tokens.states[layer], tokens.places)
+            own = attention_weights(seen.query, seen.key, heads.scale, 0 if heads.causal else None)
+            real = weights[:, tokens.places][:, :, tokens.places] if weights.shape != own.shape else weights
+            require_attention(own, real, heads.causal, f"sequence {s}, layer {layer}")
 
 
 def _judged(given: ArrayLike | None, n_sequences: int) -> np.ndarray:

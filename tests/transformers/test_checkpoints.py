@@ -117,6 +117,20 @@ def test_type_that_is_not_read__is_told(tmp_path):
         read_weights(path)
 
 
+def test_parts_of_safetensors__are_read_by_their_index(tmp_path):
+    entry = {"dtype": "F32", "shape": [3, 4], "data_offsets": [0, 48]}
+    for name in "ab":
+        write_safetensors(tmp_path / f"{name}.safetensors", {f"{name}.weight": entry}, CONTENT)
+    index = tmp_path / "model.safetensors.index.json"
+    index.write_text(json.dumps({"weight_map": {f"{name}.weight": f"{name}.safetensors" for name in "ab"}}, indent=2))
+    found = read_weights(index)
+    assert set(found) == {"a.weight", "b.weight"} and (found["b.weight"] == MATRIX).all()
+    for beyond in ("../a.safetensors", "model.safetensors.index.json"):
+        index.write_text(json.dumps({"weight_map": {"a.weight": beyond}}))
+        with pytest.raises(UserError, match=r"index\.json: names .* give the index of \.safetensors files"):
+            read_weights(index)
+
+
 def test_safetensors_and_numpys__are_read(tmp_path):
     entry = {"w": {"dtype": "F32", "shape": [3, 4], "data_offsets": [4, 52]}}
     found = read_weights(write_safetensors(tmp_path / "a.safetensors", entry, b"\0\0\0\0" + MATRIX.tobytes()))

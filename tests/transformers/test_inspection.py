@@ -152,6 +152,36 @@ def test_pairs__are_ranked_from_most_alike():
             assert found[f"pair_{name}"][pair] == observed[f"weight_{name}"][layer, h, g]
 
 
+@pytest.mark.parametrize(
+    "causal, spoil, said",
+    [
+        (False, lambda own: own, None),
+        (False, np.tril, "no later token"),
+        (True, lambda own: own + 0.1, "looks at later tokens"),
+        (True, lambda own: np.triu(np.tril(own) + 0.01 * np.tri(9), -3), "looks back 4 tokens, itself included"),
+        (False, lambda own: 0.9 * own + 0.1 / 9, "after the norm"),
+    ],
+)
+def test_attention_of_the_model__tells_what_is_wrong(causal, spoil, said):
+    rng = np.random.default_rng(10)
+    heads = random_heads(rng, causal=causal)
+    states = rng.standard_normal((L, 4, 9, D))
+    own = np.array([[[softmax_weights(heads, layer, h, one, causal) for h in range(H)] for one in states[layer]]
+                    for layer in range(L)])  # fmt: skip
+    if said is None:
+        simstudy.inspect_heads(heads, states, attention=spoil(own))
+        return
+    with pytest.raises(ValueError, match=f"attention of sequence 0, layer 0: weights differ by up to .*{said}"):
+        simstudy.inspect_heads(heads, states, attention=list(spoil(own).swapaxes(0, 1)))
+
+
+def test_texts_beyond_the_window__are_refused():
+    heads = random_heads(np.random.default_rng(11), causal=True, window=5)
+    simstudy.inspect_heads(heads, np.ones((L, 4, 5, D)))
+    with pytest.raises(ValueError, match="6 tokens, of which the model sees 5 at a time"):
+        simstudy.inspect_heads(heads, np.ones((L, 4, 6, D)))
+
+
 def test_predictions__stand_beside_a_constant_and_the_other_half():
     rng = np.random.default_rng(9)
     heads = random_heads(rng)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import subprocess
 import sys
@@ -12,6 +13,7 @@ import pytest
 import simstudy
 from simstudy.errors import UserError
 from simstudy.transformers.attention import attention_weights, project
+from simstudy.transformers.conventions import sizes_of
 from simstudy.transformers.heads import TransformerHeads
 
 L, H, D, P = 3, 4, 8, 2
@@ -89,6 +91,60 @@ def test_grouped_queries__share_keys_and_values(parts):
     assert simstudy.read_heads(arrays, newer).rotary_base == 3e5
 
 
+def test_gpt_neox__fuses_by_head_and_turns_a_part(parts):
+    arrays = {}
+    for layer in range(L):
+        place = f"gpt_neox.layers.{layer}.attention"
+        by_head = (part[:, layer].reshape(3, -1, H, P) for part in (parts["matrices"], parts["biases"][:, :, None]))
+        matrix, bias = (each.transpose(2, 0, 3, 1).reshape(3 * H * P, -1) for each in by_head)
+        arrays |= {f"{place}.query_key_value.weight": matrix, f"{place}.query_key_value.bias": bias.ravel()}
+        arrays[f"{place}.dense.weight"] = parts["output"][layer].T
+    heads = simstudy.read_heads(arrays, {"model_type": "gpt_neox", **CONFIG, "rotary_pct": 0.5, "rotary_emb_base": 50})
+    require_same(heads, parts)
+    assert (heads.rotary_base, len(heads.rotary_factors), heads.causal) == (50, P // 4, True)
+    turned = TransformerHeads(heads.query, heads.key, rotary_base=10.0, rotary_factors=np.array([]))
+    plain = TransformerHeads(heads.query, heads.key)
+    np.testing.assert_array_equal(project(turned, 0, np.eye(D)).key, project(plain, 0, np.eye(D)).key)
+
+
+def test_scaled_rotary_positions__have_the_published_frequencies():
+    llama3 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+              "original_max_position_embeddings": 8192}  # fmt: skip
+    config = {"model_type": "llama", **CONFIG, "head_dim": 128, "rope_theta": 5e5}
+    found = sizes_of({**config, "rope_scaling": llama3}).rotary_factors
+    for j, factor in enumerate(found):
+        wavelength = 2 * np.pi * 5e5 ** (2 * j / 128)
+        smooth = (8192 / wavelength - 1) / 3
+        expected = 1 if wavelength < 2048 else 1 / 8 if wavelength > 8192 else (1 - smooth) / 8 + smooth
+        assert factor == pytest.approx(expected)
+    assert len(set(found)) > 3
+    np.testing.assert_array_equal(
+        sizes_of({**config, "rope_scaling": {"type": "linear", "factor": 4}}).rotary_factors, 0.25
+    )
+
+
+def test_norms_of_queries_and_keys__are_applied(parts):
+    names = [f"layers.{{0}}.self_attn.{name}" for name in ("q_proj", "k_proj", "v_proj")]
+    arrays = by_linear_maps(parts, names, "layers.{0}.self_attn.o_proj", "model.")
+    rng = np.random.default_rng(5)
+    norms = rng.standard_normal((2, L, P))
+    for layer, (name, norm) in itertools.product(range(L), zip("qk", norms, strict=True)):
+        arrays[f"model.layers.{layer}.self_attn.{name}_norm.weight"] = norm[layer]
+    heads = simstudy.read_heads(arrays, {"model_type": "qwen3", **CONFIG})
+    seen, state = project(heads, 1, np.ones((1, D))), np.ones(D)
+    for own, matrix, bias, norm in zip(
+        seen, (heads.query, heads.key), (heads.query_bias, heads.key_bias), norms, strict=True
+    ):
+        raw = state @ matrix[1, 2] + bias[1, 2]
+        np.testing.assert_allclose(own[2, 0], raw / np.sqrt(np.mean(raw**2) + 1e-6) * norm[1], rtol=1e-6)
+
+
+def test_windows__are_those_that_are_used():
+    for change, expected in (({}, None), ({"sliding_window": 64}, 64), ({"sliding_window": None}, None)):
+        assert sizes_of({"model_type": "mistral", **CONFIG, **change}).window == expected
+    assert sizes_of({"model_type": "qwen2", **CONFIG, "sliding_window": 64, "use_sliding_window": False}).window is None
+
+
 def test_albert__shares_one_layer_in_memory(parts):
     place = "encoder.albert_layer_groups.0.albert_layers.0.attention"
     for array in (parts["matrices"], parts["biases"]):
@@ -120,6 +176,31 @@ class Module:
 
     def state_dict(self):
         return {name: self.Tensor(array) for name, array in self.arrays.items()}
+
+
+class Attention(Module):
+    """As much of a torch.nn.MultiheadAttention."""
+
+    def __init__(self, layer, parts):
+        matrix, bias = parts["matrices"][:, layer].transpose(0, 2, 1), parts["biases"][:, layer]
+        self.in_proj_weight, self.num_heads = matrix.reshape(-1, D), H
+        self.arrays = {"in_proj_weight": self.in_proj_weight, "in_proj_bias": bias.ravel(),
+                       "out_proj.weight": parts["output"][layer].T}  # fmt: skip
+
+
+def test_attention_of_torch__is_found_in_any_module(parts):
+    layers = {f"layers.{layer}.self_attn": Attention(layer, parts) for layer in range(L)}
+    across = {"layers.0.multihead_attn": Attention(0, parts)}
+
+    class Whole(Module):
+        modules = None
+
+        def named_modules(self):
+            return ({"": self} | layers | across).items()
+
+    whole = Whole({}, None)
+    del whole.config
+    require_same(simstudy.read_heads(whole), parts)
 
 
 def test_module__is_read_by_its_own_configuration(parts):
@@ -164,7 +245,11 @@ def test_causal_weights__see_the_past_alone():
         ({"num_hidden_layers": L + 1}, "lack encoder.layer.3"),
         ({"position_embedding_type": "relative_key"}, "position_embedding_type = 'relative_key'.*'absolute'"),
         ({"scale_attn_weights": False}, "scale_attn_weights = False.*True"),
-        ({"rope_scaling": {"rope_type": "llama3", "factor": 8.0}}, "rope_type = 'llama3'.*'default'"),
+        (
+            {"model_type": "llama", "rope_scaling": {"rope_type": "yarn", "factor": 8.0}},
+            "'yarn'.*default, linear, llama3",
+        ),
+        ({"model_type": "llama", "rope_scaling": {"type": "linear"}}, "factor = None .* positive number"),
     ],
 )
 def test_configuration_that_does_not_fit__is_refused(change, said, parts):
@@ -235,6 +320,14 @@ def test_arrays_by_name__need_no_configuration(shape, tmp_path):
         wanted = arrays[name].mT if name == "W_O" else arrays[name]
         np.testing.assert_array_equal(getattr(heads, field), wanted if len(shape) == 4 else wanted[None])
     assert (heads.scale, heads.causal, heads.rotary_base) == (0.3, True, 100.0)
+
+
+def test_fewer_key_than_query_heads__are_shared_in_order():
+    arrays = own_arrays((H, D, P))
+    arrays |= {name: arrays[name][:2] for name in ("W_K", "W_V", "b_K", "b_V")}
+    heads = simstudy.read_heads(arrays)
+    for name, field in (("W_K", "key"), ("W_V", "value"), ("b_K", "key_bias")):
+        np.testing.assert_array_equal(getattr(heads, field)[0], arrays[name][[0, 0, 1, 1]])
 
 
 def test_queries_and_keys_alone__are_heads_without_biases():

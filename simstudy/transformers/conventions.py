@@ -1,0 +1,164 @@
+"""What families of models call their projections, and what their configurations say of them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from simstudy.errors import UserError
+
+_MAX_SIZE, _MAX_LAYERS = 1 << 20, 1 << 10
+
+
+class Convention(NamedTuple):
+    """What a family of models calls its projections; {0} is the number of the layer.
+
+    Attributes
+    ----------
+    query, key, value, output : str
+        Names without ``.weight`` and ``.bias``; all of the first three are one name if they are one matrix.
+    input_first : bool
+        Whether matrices map rows, (in, out), as GPT-2's do, or columns, (out, in), as PyTorch's linear maps.
+    causal, rotary : bool
+    by_head : bool
+        Whether one matrix holds query, key and value of one head after the other.
+    norms : tuple of str
+        Names of the norms of queries and keys, if there are such.
+    """
+
+    query: str
+    key: str
+    value: str
+    output: str
+    input_first: bool = False
+    causal: bool = False
+    rotary: bool = False
+    by_head: bool = False
+    norms: tuple[str, ...] = ()
+
+
+def _at(place: str, names: str, **how: Any) -> Convention:
+    return Convention(*(place + name for name in names.split()), **how)
+
+
+_PROJECTIONS = "q_proj k_proj v_proj o_proj"
+_BERT = _at("encoder.layer.{0}.attention.", "self.query self.key self.value output.dense")
+_VIT = _at("encoder.layer.{0}.attention.", "attention.query attention.key attention.value output.dense")
+_BART = _at("encoder.layers.{0}.self_attn.", "q_proj k_proj v_proj out_proj")
+_LLAMA = _at("layers.{0}.self_attn.", _PROJECTIONS, causal=True, rotary=True)
+
+CONVENTIONS = {
+    **dict.fromkeys(("bert", "roberta", "camembert", "xlm-roberta", "electra"), _BERT),
+    "esm": _BERT._replace(rotary=True),
+    "albert": _at("encoder.albert_layer_groups.{0}.albert_layers.0.attention.", "query key value dense"),
+    "distilbert": _at("transformer.layer.{0}.attention.", "q_lin k_lin v_lin out_lin"),
+    **dict.fromkeys(("vit", "deit", "dinov2"), _VIT),
+    **dict.fromkeys(("bart", "mbart", "whisper"), _BART),
+    "gpt2": _at("h.{0}.attn.", "c_attn c_attn c_attn c_proj", input_first=True, causal=True),
+    "gpt_neox": _at(
+        "layers.{0}.attention.", "query_key_value query_key_value query_key_value dense",
+        causal=True, rotary=True, by_head=True,
+    ),
+    "phi": _at("layers.{0}.self_attn.", "q_proj k_proj v_proj dense", causal=True, rotary=True),
+    **dict.fromkeys(("llama", "mistral", "qwen2", "gemma", "stablelm"), _LLAMA),
+    "qwen3": _LLAMA._replace(norms=("layers.{0}.self_attn.q_norm", "layers.{0}.self_attn.k_norm")),
+}  # fmt: skip
+"""By the ``model_type`` of the configuration beside the weights of a model; of BART and Whisper the encoder."""
+
+
+class Sizes(NamedTuple):
+    """What of a configuration the heads depend on."""
+
+    convention: Convention
+    n_layers: int
+    n_groups: int
+    n_heads: int
+    n_key_heads: int
+    head_dim: int
+    causal: bool
+    rotary_base: float | None
+    rotary_factors: np.ndarray | None
+    window: int | None
+
+
+def sizes_of(said: Mapping[str, Any]) -> Sizes:
+    """Read a configuration.
+
+    Raises
+    ------
+    UserError
+        If the model is of no known family, or its logits are others than its projections give.
+    """
+    model_type = said.get("model_type")
+    if model_type not in CONVENTIONS:
+        raise UserError(f"model_type = {model_type!r} in the configuration; known are {', '.join(CONVENTIONS)}")
+    convention = CONVENTIONS[model_type]
+
+    def whole(*names: str, default: int | None = None) -> int:
+        found = next((said[name] for name in names if said.get(name) is not None), default)
+        most = _MAX_LAYERS if "n_layer" in names else _MAX_SIZE
+        if isinstance(found, bool) or not isinstance(found, int) or not 1 <= found <= most:
+            raise UserError(f"{names[0]} = {found!r} in the configuration; give a whole number from 1 to {most}")
+        return found
+
+    rotary = convention.rotary and said.get("position_embedding_type") in (None, "rotary")
+    _require_usual({**said, "position_embedding_type": None} if rotary else said)
+    n_layers = whole("num_hidden_layers", "n_layer", "n_layers", "encoder_layers")
+    n_heads = whole("num_attention_heads", "n_head", "n_heads", "encoder_attention_heads")
+    head_dim = whole("head_dim", default=max(whole("hidden_size", "n_embd", "dim", "d_model") // n_heads, 1))
+    base, factors = _rotary(said, head_dim) if rotary else (None, None)
+    windowed = said.get("use_sliding_window", model_type == "mistral") and said.get("sliding_window")
+    return Sizes(
+        convention,
+        n_layers,
+        whole("num_hidden_groups", default=1) if model_type == "albert" else n_layers,
+        n_heads,
+        whole("num_key_value_heads", default=n_heads),
+        head_dim,
+        convention.causal or bool(said.get("is_decoder")),
+        base,
+        factors,
+        whole("sliding_window") if windowed else None,
+    )
+
+
+def _rotary(said: Mapping[str, Any], head_dim: int) -> tuple[float, np.ndarray]:
+    """Base of rotary positions, and factors on the frequencies of as many pairs of dimensions as are turned."""
+    # Where transformers keeps what it says of rotary positions depends on its version.
+    given = {
+        "rope_theta": said.get("rotary_emb_base", 10_000.0), "partial_rotary_factor": said.get("rotary_pct", 1.0),
+        **said, **(said.get("rope_scaling") or said.get("rope_parameters") or {}),
+    }  # fmt: skip
+    kind = given.get("rope_type", given.get("type")) or "default"
+    names = {
+        "default": (), "linear": ("factor",),
+        "llama3": ("factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings"),
+    }  # fmt: skip
+    if kind not in names:
+        raise UserError(f"rope_type = {kind!r} in the configuration; heads are read of models with {', '.join(names)}")
+    values = {}
+    for name in ("rope_theta", "partial_rotary_factor", *names[kind]):
+        value = given.get(name)
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < math.inf:
+            raise UserError(f"{name} = {value!r} in the configuration; give a positive number")
+        values[name] = float(value)
+    half = int(head_dim * min(values["partial_rotary_factor"], 1.0)) // 2
+    share = np.zeros(half)  # of each frequency that stays
+    if kind == "llama3":
+        turns = values["original_max_position_embeddings"] * values["rope_theta"] ** (-np.arange(half) / half)
+        low, high = values["low_freq_factor"], values["high_freq_factor"]
+        share = np.clip((turns / (2 * np.pi) - low) / (high - low), 0.0, 1.0)
+    return values["rope_theta"], share + (1 - share) / values.get("factor", 1.0)
+
+
+def _require_usual(said: Mapping[str, Any]) -> None:
+    """Refuse models whose logits are others than their projections give."""
+    usual = {
+        "position_embedding_type": "absolute", "scale_attn_by_inverse_layer_idx": False, "scale_attn_weights": True,
+    }  # fmt: skip
+    for name, value in usual.items():
+        if said.get(name) not in (None, value):
+            raise UserError(f"{name} = {said[name]!r} in the configuration; heads are read of models with {value!r}")
