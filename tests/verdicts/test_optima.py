@@ -13,12 +13,8 @@ from simstudy.verdicts.estimates import Estimates
 from simstudy.verdicts.evidence import interval
 from simstudy.verdicts.figure_data import optimum_shares, wrong_pairs
 from simstudy.verdicts.laws import LAWS, akaike
-from simstudy.verdicts.optima import (
-    Profile,
-    optima,
-    told_profile,
-)
-from simstudy.verdicts.orderings import rank_correlations, spearman, violated_share, violations
+from simstudy.verdicts.optima import Profile, optima, told_profile
+from simstudy.verdicts.orderings import violated_share
 from simstudy.verdicts.paths import optimum_laws, optimum_slopes
 
 N_BLOCKS = 64
@@ -34,16 +30,6 @@ def noisy(levels: list[dict], values, error: float, seed: int = 0, common: bool 
     contributions = [own * error / np.linalg.norm(own) for own in blocks]
     counts = np.full(n, N_BLOCKS), np.zeros(n), np.full(n, np.inf)
     return Estimates(levels, np.array(values, float), contributions, [(3, 256)] * n, *counts)
-
-
-def test_draws__have_the_errors_and_the_pairing_of_the_estimates():
-    levels = [{"head_dim": p} for p in (1, 2)]
-    for common, expected in ((False, 0.1 * 2**0.5), (True, 0.0)):
-        drawn = noisy(levels, [1.0, 2.0], 0.1, common=common).draws([0, 1])
-        assert drawn.std(axis=0) == pytest.approx([0.1, 0.1], rel=0.05)
-        difference = drawn[:, 0] - drawn[:, 1]
-        assert difference.mean() == pytest.approx(-1.0, abs=0.01)
-        assert difference.std() == pytest.approx(expected, rel=0.2, abs=1e-12)
 
 
 def test_profile__finds_the_vertex_of_a_parabola_in_the_logarithm():
@@ -144,18 +130,6 @@ def test_optimum__may_be_claimed_by_theory():
     assert decide(list(optima(stated, of(estimates, chosen, far.values))), 0.01).verdict == "contradicted"
 
 
-def test_slope_of_the_optimum__is_recovered_within_its_error():
-    estimates, chosen = allocation(0.02, lambda n: -2.0 + 1.1 * np.log(n))
-    stated = claim(value=1.1, margin=0.15, **SLOPE)
-    (comparison,) = optimum_slopes(stated, of(estimates, chosen))
-    # The parabola in the logarithm is exact here, so the slope is that of the law.
-    assert comparison.estimate == pytest.approx(1.1, abs=1e-9)
-    assert 0.001 < comparison.mcse < 0.1
-    assert decide([comparison], 0.01).verdict == "supported"
-    other = stated.model_copy(update={"value": 2.0})
-    assert decide(list(optimum_slopes(other, of(estimates, chosen))), 0.01).verdict == "contradicted"
-
-
 def test_slope_of_the_optimum__may_be_claimed_by_theory_where_it_has_one():
     estimates, chosen = allocation(0.02, lambda n: -2.0 + 1.1 * np.log(n))
     stated = claim(source="leading", margin=0.3, **SLOPE)
@@ -238,14 +212,6 @@ def test_akaike__charges_two_for_a_parameter_and_counts_residuals_by_hand():
     assert akaike("constant", z, x) == pytest.approx(3 * np.log(np.var([1, 2, 4])) + 2)
 
 
-def test_spearman__is_that_of_scipy():
-    rng = np.random.default_rng(5)
-    x, y = rng.normal(size=(3, 20)), rng.normal(size=(3, 20)).round(1)
-    found = spearman(x, y)
-    for row in range(3):
-        assert found[row] == pytest.approx(stats.spearmanr(x[row], y[row]).statistic)
-
-
 def test_violated_share__by_counting_pairs():
     index, measure = np.array([1.0, 2.0, 2.0, 3.0]), np.array([[5.0, 1.0, 7.0, 6.0]])
     # Ordered pairs: 1-2, 1-2', 1-3, 2-3, 2'-3; the measure falls in 5 > 1 and in 7 > 6.
@@ -270,18 +236,3 @@ def test_wrong_pairs__compares_within_levels_and_knows_its_error():
     assert shares[:3, 0] == pytest.approx(1 / 3) and errors[:3, 0] == pytest.approx(0.0, abs=1e-12)
     assert shares[3:5, 0] == pytest.approx(0.0) and errors[3:5, 0] == pytest.approx(0.5, abs=0.01)
     assert np.isnan(shares[5, 0]) and np.isnan(errors[5, 0])
-
-
-def test_orderings__are_judged_at_their_error():
-    rng = np.random.default_rng(0)
-    index = np.sort(rng.normal(size=40))
-    levels = [{"head_seed": k} for k in range(40)]
-    exact = noisy(levels, index, 0.0)
-    falling, mixed = noisy(levels, 2.0 - index, 0.01), noisy(levels, rng.normal(size=40), 0.01)
-    large = claim(kind="rank_correlation", against="chordal", at_least=0.5)
-    few = claim(kind="violated_pairs", against="chordal", at_most=0.1)
-    chosen = list(range(40))
-    for estimates, verdict in ((falling, "supported"), (mixed, "contradicted")):
-        ordered = Selected(estimates, chosen, (), None, exact)
-        assert decide(list(rank_correlations(large, ordered)), 0.01).verdict == verdict
-        assert decide(list(violations(few, ordered)), 0.01).verdict == verdict
