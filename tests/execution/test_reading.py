@@ -243,9 +243,11 @@ def test_verify__judges_again_and_names_what_differs(tiny, tmp_path, in_process)
 
     assert wrong() == []
     sound = {name: (study / name).read_bytes() for name in ("results.nc", "verdicts.csv", "cells.csv", "report.html")}
-    for name in ("verdicts.csv", "cells.csv", "report.html"):
+    altered = ("verdicts.csv", "cells.csv", "report.html")
+    for name in altered:
         (study / name).write_bytes(sound[name].replace(b"inconclusive", b"supported") + b" ")
-        assert wrong() == [name]
+    assert sorted(wrong()) == sorted(altered)
+    for name in altered:
         (study / name).write_bytes(sound[name])
     forged = tiny.results.copy(deep=True)
     forged["verdict"] = forged.verdict.copy(data=["supported"])
