@@ -7,7 +7,7 @@ import math
 
 import numpy as np
 import pytest
-from builders import minimal_cell
+from builders import minimal_cell, numbers_of
 
 from simstudy.attention.instances import measure
 from simstudy.data.addresses import Role, normals, uniforms
@@ -195,3 +195,15 @@ def test_runs_that_never_change__are_scaled_to_one_half():
     found = measure(cell.instance, cell, SharedData(cell, 0, 64))
     settled = found["gacl_variance"] == 0
     assert settled.any() and (found["scaled_gacl_variance"][settled] == 0).all()
+
+
+@pytest.mark.parametrize(("n_ants", "spread"), [(2, 8.0), (5, 3.0)])
+def test_first_wave__decides_as_the_formula_says(n_ants, spread):
+    cell = minimal_cell(
+        instance={"kind": "acar", "weakness": 0.6, "heuristic": 2.0}, n_heads=n_ants, n_keys=1, noise_sd=spread
+    )
+    formula = numbers_of(cell)["acar_share"]
+    found = measure(cell.instance, cell, SharedData(cell, 0, 40_000))["acar_share"]
+    assert found.mean() == pytest.approx(formula, abs=4 * found.std() / 200)
+    later = minimal_cell(instance={"kind": "acar"}, n_heads=n_ants, n_keys=2, noise_sd=spread)
+    assert not numbers_of(later)
