@@ -43,7 +43,7 @@ DOCUMENTS = {path.relative_to(ROOT).as_posix(): path.read_text() for path in (
     *ROOT.glob("simstudy/docs/*.md"), *ROOT.glob("simstudy/C*.md"), ROOT / "tests" / "benchmarks" / "README.md",
 )}  # fmt: skip
 README, DESIGNS, RESULTS = (DOCUMENTS[name] for name in ("README.md", "designs/README.md", "outputs/README.md"))
-STUDY = "third-head"
+STUDY, OWN_DATA = "third-head", "simstudy/docs/own-data.md"
 ELSEWHERE = ("any-estimator", "own-functions", "own-numbers", "tutorial")
 """Pages whose blocks need other files, or are run by tests of their own."""
 REQUIRED = {"GL08", "SS01", "PR01", "PR02", "PR03", "PR07", "RT01", "RT03"}
@@ -171,29 +171,17 @@ def test_arrays_of_own_heads__are_those_that_the_page_names():
     assert named == [*ARRAYS]
 
 
-def test_whole_design__is_a_valid_study(tmp_path):
-    path = tmp_path / "my-study.toml"
-    path.write_text(blocks("toml", "designs/README.md")[0])
-    assert set(profiles_of(path)) == {"quick", "full"}
-    assert len(load_design(path).cells) == 4
-
-
-def test_design_block_of_a_population__fits_into_that_study(tmp_path):
+def test_whole_design__is_a_valid_study_into_which_the_other_blocks_fit(tmp_path):
     whole, population = blocks("toml", "designs/README.md")[:2]
     random_heads = re.sub("batch_size = .*", "", whole).replace('"orthogonal"', '"haar"')
-    path = tmp_path / "my-study.toml"
-    path.write_text(re.sub(r"\[simulation\]\n", population, random_heads))
-    assert {planned.cell.population for planned in load_design(path).cells} == {("heads", "queries")}
-
-
-def test_design_block_of_own_data__fits_into_that_study(tmp_path):
-    own, text = blocks("toml", "simstudy/docs/own-data.md")[0], blocks("toml", "designs/README.md")[0]
-    for table in ("data", "queries", "simulation"):
-        text = re.sub(rf"^\[{table}\].*?(?=^\[)", "", text, flags=re.DOTALL | re.MULTILINE)
-    path = tmp_path / "my-study.toml"
-    path.write_text(text + own)
-    cells = [planned.cell for planned in load_design(path).cells]
-    assert {(cell.rows.keys.shape, cell.population) for cell in cells} == {((410, 10), ("held_out",))}
+    others = re.sub(r"^\[(data|queries|simulation)\].*?(?=^\[)", "", whole, flags=re.DOTALL | re.MULTILINE)
+    path, found = tmp_path / "my-study.toml", []
+    for text in (whole, random_heads.replace("[simulation]\n", population), others + blocks("toml", OWN_DATA)[0]):
+        path.write_text(text)
+        assert set(profiles_of(path)) == {"quick", "full"}
+        found.append([planned.cell for planned in load_design(path).cells])
+    assert len(found[0]) == 4 and {cell.population for cell in found[1]} == {("heads", "queries")}
+    assert {(cell.rows.keys.shape, cell.population) for cell in found[2]} == {((410, 10), ("held_out",))}
 
 
 def test_example_of_own_functions__is_the_one_that_runs():

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import xarray as xr
 from builders import DESIGN, FIGURES, edited, write_design
-from stored import batches, rows
+from stored import batches
 
 import simstudy
 from simstudy import __main__ as process
@@ -19,7 +19,6 @@ from simstudy import study
 from simstudy.design.load import load_design
 from simstudy.design.measures import INDICES, MEASURES, VARIABLES
 from simstudy.errors import UserError
-from simstudy.execution.ledger import Ledger
 from simstudy.execution.netcdf import read_results
 from simstudy.execution.store import store_of
 from simstudy.kernels import compiled
@@ -64,27 +63,6 @@ def test_running_scheduler__gives_the_same_bits(design, serial, tmp_path):
         results = run(design, output=tmp_path, executor=cluster.scheduler_address)
     # In-process clusters are addressed by inproc://; what counts is that an address is used as given.
     assert_same(serial, (results, tmp_path), design)
-
-
-def test_interrupted_run__continues_to_the_same_bits(design, serial, tmp_path):
-    class Stop(Exception):
-        pass
-
-    calls = 0
-
-    def interrupt(ledger: Ledger, predicted: int | None = None) -> None:
-        nonlocal calls
-        calls += 1
-        if calls == 2:
-            raise Stop
-
-    with pytest.raises(Stop):
-        run(design, output=tmp_path, executor="serial", observer=interrupt)
-    kept = batch_digests(design, tmp_path)
-    assert 0 < len(kept) < len(batch_digests(design, serial[1]))
-    places = rows(tmp_path)
-    assert_same(serial, (run(design, output=tmp_path, executor="serial"), tmp_path), design)
-    assert places.items() < rows(tmp_path).items()  # nothing was computed twice
 
 
 def test_precision__is_reached_or_the_ceiling(serial):

@@ -55,13 +55,6 @@ def test_batches__are_read_back_to_the_bit_from_any_segment_in_order_of_their_nu
     assert store.stored_batches("other") == frozenset() and store.read_batches("abc", [4], SHAPE) == {}
 
 
-def test_failures__are_read_back(store):
-    failed = np.array([96, 127])
-    counts = np.array([1, *[2] * 14, 1])
-    store.write_batch("abc", 3, some_moments()._replace(n_defined=counts, failed=failed), SHAPE)
-    assert store.read_batches("abc", [3], SHAPE)[3].failed.tolist() == failed.tolist()
-
-
 def test_large_segments__are_read_a_piece_at_a_time(store, monkeypatch):
     written = {batch: some_moments(batch) for batch in (5, 1, 4, 0, 3)}
     for batch, moments in written.items():

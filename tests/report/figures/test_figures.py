@@ -276,14 +276,6 @@ def test_panels__are_at_most_four_to_a_row(results):
     assert columns == {0, 1, 2}
 
 
-def test_panels__of_very_different_height_have_axes_of_their_own(results):
-    drawing = draw(curve(y="squared_bias", panel="regression"), "f", results)
-    zero, ridge = visible_axes(drawing)
-    assert zero.get_ylim()[1] < ridge.get_ylim()[1] / 100
-    drawing.draw_without_rendering()
-    assert any(label.get_visible() and label.get_text() for label in ridge.get_yticklabels())
-
-
 def test_looks__differ_in_colour_or_marker():
     n_looks = len(COLOURS) * len(MARKERS)
     assert len({Look.of(position) for position in range(n_looks)}) == n_looks

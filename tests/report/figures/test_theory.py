@@ -119,6 +119,10 @@ def test_panels_with_axes_of_their_own__say_so(results):
     where = {"n_keys": 400}
     apart = draw(curve(where=where, y="squared_bias", panel="regression"), "f", results)
     assert "panels have y axes of their own" in reading(apart)
+    zero, ridge = (axes for axes in apart.axes if axes.get_label() != STRIP)
+    assert zero.get_ylim()[1] < ridge.get_ylim()[1] / 100
+    apart.draw_without_rendering()
+    assert any(label.get_visible() and label.get_text() for label in ridge.get_yticklabels())
     together = draw(curve(where=where, y="correlation", panel="regression"), "f", results)
     assert "axes of their own" not in reading(together)
 
