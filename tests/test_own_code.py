@@ -29,7 +29,7 @@ from simstudy.replicates.batch import simulate_batch
 
 EXAMPLE = ROOT / "designs" / "examples"
 BREACHES = {
-    "nothing_there": "defines no function 'nothing_there'; it has",
+    "nothing_there": "defines no function 'nothing_there'; known are",
     "flat": "returns float64 of shape (2, 3, 5); return numbers of shape (3, 5)",
     "text": "return numbers of shape (3, 5)",
     "not_finite": "returns values that are not finite",

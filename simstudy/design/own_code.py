@@ -165,7 +165,8 @@ def _read(path: Path, module: str | None, piece: OwnCode) -> Code:
         raise UserError(f"{path}: not Python: {' '.join(str(error).split())}") from None
     for name, takes in piece.uses_functions.items():
         if name not in defined:
-            raise UserError(f"{path}: defines no function {name!r}; it has {', '.join(defined) or 'none'}")
+            known = (*defined, *piece.needless)
+            raise UserError(f"{path}: defines no function {name!r}; known are {', '.join(known) or 'none'}")
         if takes and (unknown := set(defined[name]) - set(takes)):
             raise UserError(f"{path}: {name} takes {', '.join(sorted(unknown))}; it may take {', '.join(takes)}")
     return code

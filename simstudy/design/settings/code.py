@@ -86,6 +86,9 @@ def _namespace(text: str, place: str) -> dict[str, Any]:
 class OwnCode(Located):
     """What rests on functions of the user's own Python file."""
 
+    needless: ClassVar[tuple[str, ...]] = ()
+    """Names that may stand for a function and need none."""
+
     path: Line = Field(
         description=f'path of a Python file, relative to the design, or "{ENTRY_POINT}NAME": the module that an '
         f"installed package offers by that name in the group {ENTRY_POINTS}"

@@ -205,6 +205,7 @@ def mistyped(x, n):
         ({"method": short}, "the first axis must be that of 5 replicates"),
         ({"method": mistyped, "one_by_one": True}, "mistyped raises AttributeError"),
         ({"factors": {"n": [N], "shift": [0.5], "speed": [1]}}, "no function takes speed"),
+        ({"measures": ["biass"]}, "defines no function 'biass'; known are sample, mean, bias, mean_squared_error"),
         ({"measures": [largest, mean]}, "state one, and others in other cells"),
         ({"method": lambda x: {"estimate": x}}, "give a function that is defined by def"),
     ],

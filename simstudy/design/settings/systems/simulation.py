@@ -96,6 +96,7 @@ class SimulationInstance(Instance, OwnCode):
     )  # fmt: skip
 
     uses: ClassVar[tuple[str, ...]] = ()
+    needless: ClassVar[tuple[str, ...]] = tuple(_NEEDS)
     quantities: ClassVar[dict[str, Quantity]] = {
         "bias": Quantity("see estimate", "difference between an estimate and the truth", "estimate - truth", True),
         "mean_squared_error": Quantity(
