@@ -31,7 +31,7 @@ from simstudy.report.figures.residuals import STRIP
 from simstudy.report.figures.z_scores import compared_measures, z_score_figure
 from simstudy.report.figures.zip_plot import INTERVAL, draw_zip
 from simstudy.report.tables import verdict_lines
-from simstudy.results import factors_of
+from simstudy.results import named_grid
 
 Scale = Literal["linear", "log"]
 _Figure = TypeVar("_Figure", bound=PanelFigure)
@@ -211,15 +211,10 @@ def _figure(
     **entries: Any,
 ) -> _Figure:  # fmt: skip
     """Return what a design would declare for a drawing."""
-    known = factors_of(results)
-    if grid is None and len(known) > 1:
-        raise UserError(f"grid: left out, but these results have several; choose one of {', '.join(known)}")
-    grid = next(iter(known)) if grid is None else grid
-    if grid not in known:
-        raise UserError(f"grid = {grid!r}: not in these results; {hint(grid, list(known))}")
+    grid, known = named_grid(results, grid)
     for factor in factors:
-        if factor is not None and factor not in known[grid]:
-            raise UserError(f"{factor!r}: no factor of grid {grid!r}; {hint(factor, list(known[grid]))}")
+        if factor is not None and factor not in known:
+            raise UserError(f"{factor!r}: no factor of grid {grid!r}; {hint(factor, list(known))}")
     measures = [measure for measure in MEASURES | STATISTICS if measure in results]
     if entries["y"] not in measures:
         raise UserError(f"y = {entries['y']!r}: not in these results; {hint(entries['y'], measures)}")

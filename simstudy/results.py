@@ -21,6 +21,7 @@ from simstudy.design.measures import (
     VARIABLES,
     coordinates_of,
 )
+from simstudy.design.mistakes import hint
 from simstudy.design.settings import TABLE_OF, TABLES
 from simstudy.design.settings.levels import Coordinates, label, level
 from simstudy.design.settings.systems import NAMES
@@ -87,13 +88,7 @@ def to_grid(results: xr.Dataset, grid: str | None = None) -> xr.Dataset:
     """
     if not isinstance(results, xr.Dataset):
         raise UserError(f"results are of type {type(results).__name__}; give what open_results or run returned")
-    factors = factors_of(results)
-    if grid is None and len(factors) > 1:
-        raise UserError(f"grid: left out, but these results have several; choose one of {', '.join(factors)}")
-    grid = next(iter(factors)) if grid is None else grid
-    if grid not in factors:
-        raise UserError(f"grid = {grid!r}: not in these results; they have {', '.join(factors)}")
-    names = factors[grid]
+    grid, names = named_grid(results, grid)
     _require_factors(results, names)
     inside = results.isel(cell=np.flatnonzero(results.grid.values == grid))
     rows = coordinates_of(inside)
@@ -106,6 +101,17 @@ def to_grid(results: xr.Dataset, grid: str | None = None) -> xr.Dataset:
     if len(names) > 1:
         return inside.set_index(cell=names).unstack("cell")
     return inside.swap_dims(cell=names[0]) if names else inside.isel(cell=0)
+
+
+def named_grid(results: xr.Dataset, grid: str | None) -> tuple[str, tuple[str, ...]]:
+    """Return the name of a grid, which may be left out if there is only one, and its factors."""
+    factors = factors_of(results)
+    if grid is None and len(factors) > 1:
+        raise UserError(f"grid: left out, but these results have several; choose one of {', '.join(factors)}")
+    grid = next(iter(factors)) if grid is None else grid
+    if grid not in factors:
+        raise UserError(f"grid = {grid!r}: not in these results; {hint(grid, list(factors))}")
+    return grid, factors[grid]
 
 
 def _require_factors(results: xr.Dataset, names: tuple[str, ...]) -> None:

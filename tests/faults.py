@@ -220,15 +220,9 @@ class Tree(NamedTuple):
 
 
 def lost(done: list[Operation], folders: set[int], synced: bool, data: str) -> Tree:
-    """What is left after these operations: names in order, all or those that are flushed, and data as told.
+    """What is left after these operations: names in order, all or, if ``synced``, those up to the last flush.
 
-    Parameters
-    ----------
-    synced
-        Whether names are lost that came after the last flush of anything; a journal keeps them in order.
-    data
-        What becomes of bytes that were not flushed: ``kept``, ``dropped``, ``zeroed``, or ``paged``, zeroed with the
-        pages in which they lie.
+    Bytes that were not flushed are ``kept``, ``dropped``, ``zeroed``, or ``paged``: zeroed with the pages they lie in.
     """
     last = max((i for i, each in enumerate(done) if each.kind == "fsync"), default=-1)
     tree, flushed = Tree({}, {}), dict[int, bytes]()

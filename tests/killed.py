@@ -10,17 +10,7 @@ from kills import BATCHES, ENDS, FOLDER, Aim, Fork, Forks, Target
 
 
 class Bench:
-    """A study, a calm run of it, and a process that forks others; use it as a context manager.
-
-    Parameters
-    ----------
-    place
-        An empty folder.
-    work
-        Text of the design.
-    first
-        Code to execute before all commands.
-    """
+    """A study, a calm run of it, and a process that forks others, after some code; use it as a context manager."""
 
     def __init__(self, place: Path, work: str, first: str = "") -> None:
         self.place, self.log = place, place / "log"

@@ -122,16 +122,9 @@ class Fork:
 
 
 class Forks:
-    """A process that forks one command after another; use it as a context manager.
+    """A process that forks one command after another.
 
-    Parameters
-    ----------
-    design, output
-        A study that is run first, so that everything is imported and compiled.
-    log
-        File that takes what the commands say on standard error.
-    first
-        Code to execute before all else.
+    It runs some code and a study first, so that everything is imported and compiled. The log takes standard errors.
     """
 
     def __init__(self, design: Path, output: Path, log: Path, first: str = "") -> None:
@@ -157,14 +150,9 @@ class Forks:
 
 
 class Aim(NamedTuple):
-    """When a process is killed: once it has written some of its files, and a little later.
+    """When a process is killed: once it has written some of its files, ``most`` at most, and ``delay`` s later at most.
 
-    Attributes
-    ----------
-    patterns, most
-        The files, as globs below the folder, and how many at most.
-    delay
-        Most seconds of later.  Half of the kills come when the next file is half written instead.
+    Half of the kills come when the next file is half written instead.
     """
 
     patterns: tuple[str, ...] = (BATCHES,)
@@ -176,15 +164,7 @@ BATCH = Aim()
 
 
 class Target:
-    """A folder whose writers are killed, and the calm one that it must equal in the end.
-
-    Parameters
-    ----------
-    name
-        Of this kind of kills, for their table.
-    folder, calm
-        Folders of a study or of a share.
-    """
+    """A folder whose writers are killed, and the calm one that it must equal in the end; the name is for the table."""
 
     def __init__(self, name: str, folder: Path, calm: Path) -> None:
         self.name, self.folder = name, folder
@@ -209,16 +189,9 @@ class Target:
     def shoot(
         self, process: Process, aim: Aim = BATCH, wanted: set[str] | None = None, victim: Callable | None = None
     ) -> bool:
-        """Kill a process, or a victim that works for it, and return whether that hit work.
+        """Kill a process, or by ``victim`` one that works for it, and return whether that hit work.
 
-        Parameters
-        ----------
-        process
-            Who writes in the folder.
-        aim, wanted
-            When, and the files that it has to write, all of the calm folder by default.
-        victim
-            Kills another one than the process.
+        The files ``wanted`` are those that the process has to write, all of the calm folder by default.
         """
         before = state(self.folder)
         self._wait(process, aim, before, process.kill if victim is None else lambda: None)

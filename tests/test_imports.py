@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import re
 import shutil
 import subprocess
 import sys
@@ -135,31 +134,6 @@ def test_contracts__see_what_they_forbid(tmp_path):
     command = [Path(sys.executable).parent / "lint-imports"]
     result = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
     assert "Contracts: 0 kept, 3 broken." in result.stdout
-
-
-def test_only_named_modules__touch_files():
-    """Writing is for `execution`, whose store writes pages, and for new designs; reading also for designs and heads."""
-    pattern = re.compile(r"\.(write_text|write_bytes|open|savez?|to_netcdf|unlink|mkdir)\(")
-    touching = {p.relative_to(PACKAGE).as_posix() for p in SOURCES if pattern.search(p.read_text())}
-    outside = {name for name in touching if not name.startswith("execution/")}
-    assert outside <= {
-        "design/load.py",
-        "design/files.py",
-        "commands/designs.py",
-        "kernels/sealed.py",
-        "report/page.py",
-        "simulation.py",  # by the store, as the next
-        "judging/page.py",
-        "judging/sealing.py",
-        "report/heads.py",
-        "report/figures/__init__.py",  # saves pictures, to memory
-        "report/preregistration.py",
-        "report/all_studies.py",
-        "report/defects.py",
-        "report/terminal.py",
-        "transformers/checkpoints.py",
-        "__main__.py",
-    }
 
 
 @pytest.mark.parametrize("system", [None, *sorted({record.system() for record in KINDS.values()})])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import sys
 from concurrent.futures import ProcessPoolExecutor
 from importlib import metadata
 from pathlib import Path
@@ -21,7 +20,6 @@ from simstudy.design import own_code
 from simstudy.design.load import load_design
 from simstudy.design.mistakes import DesignError
 from simstudy.design.own_code import require_word, texts_of
-from simstudy.design.settings import code
 from simstudy.errors import UserError
 from simstudy.execution.batch_files import Statement
 from simstudy.execution.verify import verify
@@ -238,22 +236,6 @@ def test_entry_point__is_identified_by_all_of_its_package(installed, tmp_path):
     before = texts_of(["entry_point:mine"])
     helper.write_text("FACTOR = 0.75\n")
     assert before.isdisjoint(texts_of(["entry_point:mine"]))
-
-
-def test_run_after_a_helper_changed__keeps_no_batch_of_before(installed, tmp_path):
-    installed.write_text(HELPED)
-    path = study(tmp_path)
-    path.write_text(edited(path.read_text(), 'path = "mine.py"', 'path = "entry_point:mine"'))
-    found = []
-    for factor in ("0.25", "0.5"):
-        installed.with_name("helper.py").write_text(f"FACTOR = {factor}\n")
-        for name in ("mine_too", "mine_too.helper"):
-            sys.modules.pop(name, None)
-        code._namespace.cache_clear()
-        results = package.run(path, output=tmp_path, executor="serial", trust="entry_point:mine")
-        found.append(results.squared_bias.sel(source="empirical").values)
-    # Errors of noise-free heads grow with the function: of old batches they would be the same.
-    assert (found[1] != found[0]).all()
 
 
 def test_import_of_a_file_beside_it__is_refused(tmp_path):

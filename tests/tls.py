@@ -1,4 +1,4 @@
-"""A Dask scheduler and its workers as a user starts them: over TLS, with certificates in Dask's configuration."""
+"""A Dask scheduler and its workers as a user starts them: over TLS, with certificates of Dask's settings."""
 
 from __future__ import annotations
 
@@ -14,21 +14,14 @@ from strangers import certificates, in_environment
 
 
 class Cluster:
-    """A scheduler on this machine, and workers of one thread each that can be killed.
+    """A scheduler on this machine, and workers of one thread each that can be killed."""
 
-    Parameters
-    ----------
-    place
-        An empty folder.
-    variables
-        Of the environment of all of them.
-    """
-
-    def __init__(self, place: Path, **variables: str) -> None:
+    def __init__(self, place: Path, protocol: str, **variables: str) -> None:
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
-            self.address = f"tls://127.0.0.1:{free.getsockname()[1]}"
-        self.environment = environment(**in_environment(certificates(place)), **variables)
+            self.address = f"{protocol}://127.0.0.1:{free.getsockname()[1]}"
+        self.settings = certificates(place) if protocol == "tls" else {}
+        self.environment = environment(**in_environment(self.settings), **variables)
         self._place = place
         self.scheduler = self._start("scheduler", "--host", self.address, "--no-dashboard")
         self.workers = [self.add_worker(), self.add_worker()]
@@ -55,10 +48,10 @@ class Cluster:
 
 
 @contextlib.contextmanager
-def cluster(place: Path, **variables: str) -> Iterator[Cluster]:
+def cluster(place: Path, protocol: str = "tls", **variables: str) -> Iterator[Cluster]:
     """Make a folder, start a cluster that uses it, and end that with the block."""
     place.mkdir()
-    started = Cluster(place, **variables)
+    started = Cluster(place, protocol, **variables)
     try:
         yield started
     finally:

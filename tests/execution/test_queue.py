@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
-import subprocess
 import sys
 import threading
 
@@ -13,9 +11,9 @@ import distributed  # noqa: F401  # its defaults must be there before any are se
 import numpy as np
 import pytest
 from builders import minimal_cell
-from kills import ROOT
-from strangers import certificates, in_environment
+from strangers import certificates
 from threadpoolctl import threadpool_info
+from tls import cluster
 
 from simstudy.errors import UserError
 from simstudy.execution import clients
@@ -65,28 +63,17 @@ def test_workers_that_do_not_come_back__are_waited_for_only_so_long(monkeypatch,
 
 @pytest.mark.parametrize("protocol", [pytest.param("tcp", marks=pytest.mark.rare), "tls"])
 def test_lost_scheduler__is_a_message_with_a_remedy(protocol, tmp_path):
-    """Killed, as by the end of its job; its worker leaves by itself."""
-    settings = certificates(tmp_path) if protocol == "tls" else {}
-    start = [sys.executable, "-W", "ignore", "-m"]
-    common = {
-        "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "cwd": ROOT,
-        "env": os.environ | in_environment(settings),
-    }  # fmt: skip
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        address = f"{protocol}://127.0.0.1:{free.getsockname()[1]}"
-    host = [*start, "distributed.cli.dask_scheduler", "--host", address, "--no-dashboard"]
-    hand = [*start, "distributed.cli.dask_worker", address, "--nthreads", "1", "--no-dashboard", "--no-nanny"]
-    with subprocess.Popen(host, **common) as scheduler, subprocess.Popen(hand, **common) as worker:
-        try:
-            with dask.config.set(settings), open_queue(address) as queue:
-                queue.add(batches(1000, n_keys=10_000))
-                with pytest.raises(UserError, match=r"^[^\n]*scheduler is lost[^\n]*finished batches are stored$"):
-                    for _ in queue:
-                        scheduler.kill()
-        finally:
-            scheduler.kill()
-            worker.kill()
+    """Killed, as by the end of its job; its workers leave by themselves."""
+    lost = pytest.raises(UserError, match=r"^[^\n]*scheduler is lost[^\n]*finished batches are stored$")
+    with (
+        cluster(tmp_path / "cluster", protocol) as found,
+        dask.config.set(found.settings),
+        lost,
+        open_queue(found.address) as queue,
+    ):
+        queue.add(batches(1000, n_keys=10_000))
+        for _ in queue:
+            found.scheduler.kill()
 
 
 def test_scheduler_that_is_silent__is_waited_for_and_then_lost(monkeypatch, queue):

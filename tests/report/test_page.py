@@ -224,17 +224,6 @@ def test_page__shows_the_design_and_where_the_numbers_come_from(html, design, re
         assert results.attrs[name] in page.text
 
 
-@pytest.mark.rare  # `test_report_after_a_run__writes_the_same_bytes` does so for a study that was run
-def test_report__is_the_same_every_time(design, stored, folder, tmp_path):
-    write_report(stored, design, Store(tmp_path))
-    # Not the hidden one, which tells what the others were made of.
-    files = sorted(path.relative_to(folder) for path in folder.rglob("[!.]*") if path.is_file())
-    assert len(files) == 4 + 2 * (len(design.figures) + 2)
-    assert (folder / "figures" / "all_claims.png").read_bytes().startswith(b"\x89PNG")
-    for file in files:
-        assert (tmp_path / file).read_bytes() == (folder / file).read_bytes(), file
-
-
 def test_cells__round_trip_through_csv(folder, results):
     table = pd.read_csv(folder / "cells.csv")
     assert len(table) == results.sizes["cell"]
