@@ -21,6 +21,7 @@ if hasattr(os, "sched_setaffinity"):
 sys.path[:0] = [str(Path(__file__).resolve().parents[1]), str(Path(__file__).resolve().parents[2])]
 
 import contests  # noqa: E402
+import recorded  # noqa: E402
 import table  # noqa: E402
 
 
@@ -32,6 +33,8 @@ def main() -> None:
     rows = contests.all_rows(contests.workloads.SIZES, options.rounds)
     table.show(rows)
     table.write(rows, options.output)
+    if found := recorded.lost(rows):
+        sys.exit("\n".join(["kernels lost more than 30 % of what they reached:", *found]))
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ import large
 import limits
 import measure
 import numpy as np
+import recorded
 import reductions
 import simulations
 import workloads
@@ -75,7 +76,7 @@ def bound_rows(size: Size, rounds: int) -> Iterator[Row]:
         yield Row(work, label, "share of the bound by products", ratio(bound, each), "1")
         needed = limits.operations_needed(size, with_gram)
         bound = [needed * t / n_mixed for t in seconds[2]]
-        yield Row(work, label, "share of the bound by all operations", ratio(bound, each), "1")
+        yield Row(work, label, recorded.SHARE, ratio(bound, each), "1")
 
 
 def contest_rows(size: Size, work: str, rounds: int) -> Iterator[Row]:

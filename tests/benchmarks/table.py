@@ -10,13 +10,10 @@ import matplotlib.pyplot as plt
 import rich
 from contests import WORKS
 from measure import Ratio, Row
+from recorded import PROCESSOR
 from rich.table import Table
 
-from simstudy.kernels.jit import VECTOR_BYTES, processor
-
 _COLUMNS = ("work", "size", "who", "value", "unit", "processor")
-PROCESSOR = f"{processor().split()[0]}, vectors of {8 * VECTOR_BYTES} bits"
-"""Class of the processor: ratios of one class say little about those of another."""
 
 
 def text(value: float | Ratio | None) -> str:

@@ -12,6 +12,7 @@ import measure
 import naive
 import numpy as np
 import pytest
+import recorded
 import table
 import workloads
 from peers import PEERS
@@ -111,6 +112,15 @@ def test_missing_peers__are_named_in_the_table(monkeypatch):
     monkeypatch.setattr(contests, "PEERS", (absent,))
     first = next(iter(contests.contest_rows(SMALL, "W0", 1)))
     assert first.value is None and "no_such_module is not installed" in first.unit
+
+
+def test_kernel_that_lost_a_third_of_its_share__is_named():
+    (processor, known), *_ = recorded.RECORDED.items()
+    key = "W1", "S2 float32"
+    shares = [measure.spread([factor * known[key]]) for factor in (1.0, 0.72, 0.66)]
+    rows = [measure.Row(*key, recorded.SHARE, share, "1") for share in shares]
+    assert recorded.lost(rows, processor) == ["W1 S2 float32: 0.28 of the bound, recorded 0.43"]
+    assert recorded.lost(rows, "another") == []
 
 
 @pytest.mark.rare

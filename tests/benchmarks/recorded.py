@@ -1,0 +1,35 @@
+"""Shares of the port bound that kernels once reached, by the class of the processor: what is lost since is a defect."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from measure import Ratio, Row
+
+from simstudy.kernels.jit import VECTOR_BYTES, processor
+
+PROCESSOR = f"{processor().split()[0]}, vectors of {8 * VECTOR_BYTES} bits"
+"""Class of the processor: ratios of one class say little about those of another."""
+SHARE = "share of the bound by all operations"
+LOSS = 0.3
+"""Part of a recorded share that noise may take: other programs on the machine took a tenth, once."""
+RECORDED = {
+    "znver4, vectors of 512 bits": {
+        ("W0", "S1 float32"): 0.54, ("W0", "S2 float32"): 0.44, ("W0", "S3 float32"): 0.47,
+        ("W1", "S1 float32"): 0.53, ("W1", "S2 float32"): 0.43, ("W1", "S3 float32"): 0.47,
+        ("W0", "S1 float64"): 0.52, ("W0", "S2 float64"): 0.46, ("W0", "S3 float64"): 0.44,
+        ("W1", "S1 float64"): 0.53, ("W1", "S2 float64"): 0.46, ("W1", "S3 float64"): 0.47,
+    },
+}  # fmt: skip
+"""Medians of 25 November 2026.  Of a further class: those of its own table."""
+
+
+def lost(rows: Iterable[Row], kind: str = PROCESSOR) -> list[str]:
+    """Return a line for each kernel that reaches too little of its recorded share."""
+    known = RECORDED.get(kind, {})
+    return [
+        f"{row.work} {row.size}: {row.value.median:.2f} of the bound, recorded {known[row.work, row.size]:.2f}"
+        for row in rows
+        if row.who == SHARE and isinstance(row.value, Ratio) and (row.work, row.size) in known
+        and row.value.median < (1 - LOSS) * known[row.work, row.size]
+    ]  # fmt: skip
