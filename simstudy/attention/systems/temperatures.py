@@ -1,4 +1,4 @@
-"""Risk of one head at a temperature, given its logits, beside that at the best temperature on the same keys."""
+"""Heads at a temperature, given their logits: their risk beside that at the best one, pairs, sinks and shared keys."""
 
 from __future__ import annotations
 
@@ -13,7 +13,11 @@ from simstudy.attention.instances import measure
 from simstudy.attention.normalisers import softmax
 from simstudy.data.shared import SharedData
 from simstudy.design.settings.cell import Cell
-from simstudy.design.settings.systems.temperatures import TemperedHeadInstance
+from simstudy.design.settings.systems.temperatures import (
+    GroupedHeadsInstance,
+    HeadPairInstance,
+    TemperedHeadInstance,
+)
 from simstudy.temperatures import Problem, best_sharpness, exact_head
 
 Array = NDArray[np.float64]
@@ -21,7 +25,7 @@ Array = NDArray[np.float64]
 # Normal numbers beyond have a probability below 1e-14; steps of the table in one unit.
 _FARTHEST, _STEPS = 8, 1024
 
-# Index legend: i key.
+# Index legend: h head; i key; p dimension of a head.
 
 
 @measure.register
@@ -97,3 +101,60 @@ def conditional_risk(weights: Array, moments: Moments) -> float:
     for scale, target, mean, variance in moments:
         risk += scale * float((weights @ mean - target) ** 2 + squares @ variance)
     return risk
+
+
+@measure.register
+def measure_head_pair(instance: HeadPairInstance, cell: Cell, shared: SharedData) -> dict[str, Array]:
+    """Risk and noise of a head and its partner, from the coordinates of keys along both queries."""
+    n, d = cell.data.n_keys, cell.heads.head_dim
+    problem = Problem("unit", d, instance.signal, instance.shares)
+    best = best_sharpness(problem, n)
+    rows = []
+    for drawn in shared.normals(n, 2):
+        along = cosines(drawn[0], d)
+        moments, other = target_moments(problem, along), along
+        if instance.weight and instance.partner == "orthogonal":
+            other = np.sqrt(1.0 - along**2) * cosines(drawn[1], d - 1)
+            moments = _beside(instance.signal, along, other)
+        weights = _head(along, instance.first * best, d, instance.sink)
+        if instance.weight:
+            partner = _head(other, instance.second * best, d, instance.sink)
+            weights = (weights - instance.weight * partner) / (1.0 - instance.weight)
+        rows.append((conditional_risk(weights, moments), n * float(weights @ weights)))
+    return dict(zip(instance.quantities, np.array(rows).T, strict=True))
+
+
+def _head(places: Array, sharpness: float, dimension: int, sink: float) -> Array:
+    """Softmax weights (i,); a key of value 0 takes its part of the mass."""
+    weights = softmax(sharpness * places)
+    if not sink:
+        return weights
+    order = dimension / 2.0 - 1.0
+    log_mean = (
+        special.gammaln(order + 1.0) + order * math.log(2.0 / sharpness) + math.log(special.ive(order, sharpness))
+    )
+    mass = np.exp(sharpness * (places - 1.0)).mean() / math.exp(log_mean)
+    return np.asarray(weights * mass / (mass + sink))
+
+
+def _beside(signal: float, along: Array, other: Array) -> Moments:
+    """Of a linear target, given keys along the query and along an orthogonal one."""
+    return [(signal, 1.0, along, 1.0 - along**2 - other**2), (signal, 0.0, other, np.zeros_like(other))]
+
+
+@measure.register
+def measure_grouped_heads(instance: GroupedHeadsInstance, cell: Cell, shared: SharedData) -> dict[str, Array]:
+    """Noise of the average of heads; within a group their logits are correlated like their queries."""
+    n, p, n_heads = cell.data.n_keys, cell.heads.head_dim, instance.heads
+    size = n_heads // instance.groups
+    found = []
+    for drawn in shared.normals(max(n, p), 2 * n_heads):
+        logits = drawn[:n_heads, :n].reshape(instance.groups, size, n)
+        queries = drawn[n_heads:, :p].reshape(instance.groups, size, p)
+        queries = queries / np.linalg.norm(queries, axis=-1, keepdims=True)
+        # More heads than dimensions make the matrix singular: roots by its eigenvectors.
+        values, vectors = np.linalg.eigh(queries @ queries.mT)
+        root = vectors * np.sqrt(np.maximum(values, 0.0))[:, None]
+        mean = softmax(root @ logits).mean(axis=(0, 1))
+        found.append(n * float(mean @ mean))
+    return {"grouped_noise": np.array(found)}

@@ -1,11 +1,19 @@
-"""Risk of a head at a temperature that follows a rule, at any number of keys."""
+"""Heads at a temperature: exact risk of one at any number of keys, and of pairs and shared keys for many."""
 
 from __future__ import annotations
 
+import math
+
+from scipy import special
+
 from simstudy.design.settings.cell import Cell
-from simstudy.design.settings.systems.temperatures import TemperedHeadInstance
+from simstudy.design.settings.systems.temperatures import (
+    GroupedHeadsInstance,
+    HeadPairInstance,
+    TemperedHeadInstance,
+)
 from simstudy.temperatures import Problem, best_sharpness, exact_head
-from simstudy.theory.instances import instance_numbers
+from simstudy.theory.instances import instance_leading_order, instance_numbers
 
 
 @instance_numbers.register
@@ -16,3 +24,46 @@ def tempered_head(instance: TemperedHeadInstance, cell: Cell) -> dict[str, float
     risk = exact_head(problem, best_sharpness(problem, instance.tuned_at) / cell.bandwidth**2, n).risk
     least = exact_head(problem, best_sharpness(problem, n), n).risk
     return {"tempered_risk": risk, "excess_risk": 100.0 * (risk / least - 1.0)}
+
+
+@instance_leading_order.register
+def head_pair(instance: HeadPairInstance, cell: Cell) -> dict[str, float]:
+    """Risk and noise of an aligned pair without a sink: the limit in simstudy/docs/how-hot.md, with two heads."""
+    n, d = cell.data.n_keys, cell.heads.head_dim
+    if instance.sink or (instance.weight and instance.partner != "aligned"):
+        return {}
+    best = best_sharpness(Problem("unit", d, instance.signal, instance.shares), n)
+    rest = 1.0 - instance.weight
+    heads = [(1.0 / rest, instance.first * best)]
+    heads += [(-instance.weight / rest, instance.second * best)] if instance.weight else []
+    scales = [(degree, instance.signal * share) for degree, share in enumerate(instance.shares, start=1)]
+    risk = sum(scale * (1.0 - sum(c * _shrinkage(d, b, degree) for c, b in heads)) ** 2 for degree, scale in scales)
+    noise = 0.0
+    for c, b in heads:
+        for other, beside in heads:
+            size = c * other * math.exp(_log_mean(d, b + beside) - _log_mean(d, b) - _log_mean(d, beside))
+            noise += size
+            for degree, scale in scales:
+                first, second, both = (_shrinkage(d, each, degree) for each in (b, beside, b + beside))
+                risk += size * scale * (1.0 - both * (first + second) + first * second) / n
+    return {"pair_risk": risk + noise / n, "pair_noise": noise}
+
+
+@instance_leading_order.register
+def grouped_heads(instance: GroupedHeadsInstance, cell: Cell) -> dict[str, float]:
+    """Noise of the average of heads: n Σ w_h w_g tends to e^{cos} of the angle of queries on shared keys, else 1."""
+    size = instance.heads // instance.groups
+    sharing = math.exp(_log_mean(cell.heads.head_dim, 1.0))
+    return {"grouped_noise": (math.e + (size - 1) * sharing + instance.heads - size) / instance.heads}
+
+
+def _shrinkage(d: int, sharpness: float, degree: int) -> float:
+    """A_l: what a head leaves of a harmonic of degree l (Funk and Hecke)."""
+    return float(special.ive(d / 2.0 - 1.0 + degree, sharpness) / special.ive(d / 2.0 - 1.0, sharpness))
+
+
+def _log_mean(d: int, sharpness: float) -> float:
+    """ln E e^{sharpness·cosine} of uniform directions."""
+    order = d / 2.0 - 1.0
+    bessel = math.log(special.ive(order, sharpness)) + sharpness
+    return float(special.gammaln(order + 1.0) + order * math.log(2.0 / sharpness) + bessel)

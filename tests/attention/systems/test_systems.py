@@ -47,6 +47,8 @@ INSTANCES = {
     "masked_heads": {"heads": 3, "width": 18, "tolerance": 0.1},
     "masked_stack": {"layers": 2, "width": 18},
     "tempered_head": {"tuned_at": 20},
+    "head_pair": {"weight": 0.5, "second": 0.5, "sink": 0.1},
+    "grouped_heads": {"heads": 6, "groups": 2},
 }
 """Parameters of one small instance of each kind."""
 

@@ -1,4 +1,4 @@
-"""One head that is tuned at some number of keys and used at others: what is stated, and which numbers are measured."""
+"""Heads at a temperature: tuned at some number of keys, with a partner or a sink, or on shared keys: what is stated."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 
 from simstudy.design.settings.instance import Instance
-from simstudy.design.settings.records import MAX_COUNT, Impossibility, NonNegative, Positive, Quantity, Setting
+from simstudy.design.settings.records import MAX_COUNT, Count, Impossibility, NonNegative, Positive, Quantity, Setting
 from simstudy.design.settings.tables import Data, Heads
 
 Shares = Annotated[tuple[NonNegative, ...], Field(strict=False, min_length=1, max_length=32)]
@@ -59,3 +59,78 @@ class TemperedHeadInstance(Instance):
             yield "head_dim", 'needs 2 or more dimensions for keys = "unit"'
         if not sum(self.shares) or (self.keys == "gaussian" and len(self.shares) > 1):
             yield "instance", 'shares must not all be 0, and are those of keys = "unit"; remove shares'
+
+
+class HeadPairInstance(Instance):
+    """A head less a share of a partner, over what is left: (f₁ − λ f₂)/(1 − λ), on keys of one length.
+
+    Differential attention (arXiv 2410.05258).  The partner is aligned (the same query) or has an orthogonal query.
+    Both may have a key of value 0, a sink.  Noise has variance 1, the target is a random harmonic or a sum of them.
+    """
+
+    kind: Literal["head_pair"]
+    weight: Annotated[float, Field(ge=0, lt=1, allow_inf_nan=False)] = Field(0.0, description="λ, below 1")
+    first: Positive = Field(1.0, description="logits of the head, over those that are best for one head")
+    second: Positive = Field(1.0, description="the same of its partner")
+    partner: Literal["aligned", "orthogonal"] = Field("aligned", description='"aligned" or "orthogonal"')
+    sink: NonNegative = Field(0.0, description="mass of a key of value 0, over the expected mass of all keys")
+    signal: Positive = Field(1.0, description="variance of the target over keys; that of the noise is 1")
+    shares: Shares = Field((1.0,), description="shares of harmonics of degree 1, 2, … in that variance")
+
+    uses: ClassVar[tuple[str, ...]] = ("n_keys", "head_dim")
+    quantities: ClassVar[dict[str, Quantity]] = {
+        "pair_risk": Quantity(
+            "Y^2", "mean squared error of the pair, given its logits: averaged over noise, targets and what keys are "
+            "across the queries", "E[(sum_i w_i Y_i - m(q))^2 | logits], w = (w_1 - λ w_2)/(1 - λ)",
+        ),
+        "pair_noise": Quantity("1", "variance that noise gives the pair, times keys", "n sum_i w_i^2"),
+    }  # fmt: skip
+    rests_on: ClassVar[tuple[str, ...]] = ("temperatures.py",)
+    words: ClassVar[dict[str, Setting]] = {
+        "weight": Setting("weight of the partner", "λ"),
+        "signal": Setting("signal-to-noise ratio"),
+        "sink": Setting("mass of the sink"),
+    }
+
+    @property
+    def idle(self) -> dict[str, str]:
+        """Of a single head, what its partner is."""
+        return {} if self.weight else dict.fromkeys(("second", "partner"), "weight = 0")
+
+    def impossibilities(self, data: Data, heads: Heads) -> Iterator[Impossibility]:
+        """Two orthogonal queries need three dimensions, and what is known of targets then is linear."""
+        if data.n_keys < 2:
+            yield "n_keys", "one key has all weight; state 2 or more"
+        if heads.head_dim < 3:
+            yield "head_dim", "needs 3 or more dimensions"
+        if not sum(self.shares) or (self.partner == "orthogonal" and len(self.shares) > 1):
+            yield (
+                "instance",
+                'shares must not all be 0; with partner = "orthogonal" the target is linear: remove shares',
+            )
+
+
+class GroupedHeadsInstance(Instance):
+    """Dot-product heads of random queries of length √p on Gaussian keys, where groups of heads share their keys.
+
+    Of as many groups as heads it is multi-head attention, of one group multi-query attention.  Values are noise.
+    """
+
+    kind: Literal["grouped_heads"]
+    heads: Annotated[int, Field(ge=2, le=64)] = Field(description="number of heads, from 2 to 64")
+    groups: Count = Field(description="number of key groups, which divides heads")
+
+    uses: ClassVar[tuple[str, ...]] = ("n_keys", "head_dim")
+    quantities: ClassVar[dict[str, Quantity]] = {
+        "grouped_noise": Quantity(
+            "1", "variance that noise gives the average of heads, times keys", "n sum_i (mean_h w_hi)^2"
+        ),
+    }
+    words: ClassVar[dict[str, Setting]] = {"groups": Setting("key groups"), "heads": Setting("heads")}
+
+    def impossibilities(self, data: Data, heads: Heads) -> Iterator[Impossibility]:
+        """All groups have the same number of heads."""
+        if self.heads % self.groups:
+            yield "instance", f"groups = {self.groups} does not divide heads = {self.heads}"
+        if heads.head_dim < 2:
+            yield "head_dim", "needs 2 or more dimensions"
