@@ -183,7 +183,7 @@ def _share_blocks(one: Coordinates, other: Coordinates) -> bool:
     """Whether two cells see the same replicates, block by block; refused if blocks have other lengths."""
     if one["seed"] == other["seed"] and one["batch_size"] != other["batch_size"]:
         raise UserError(
-            f"a and b share replicates (seed = {one['seed']}) in blocks of other lengths (batch_size = "
+            f"a and b share replicates (seed = {one['seed']}) in blocks of different lengths (batch_size = "
             f"{one['batch_size']:g} and {other['batch_size']:g}), their covariance being unknown; run both with one"
         )
     return bool(one["seed"] == other["seed"])

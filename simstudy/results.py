@@ -202,7 +202,7 @@ def require_layout(results: xr.Dataset, path: Path) -> None:
     except UserError as error:
         raise UserError(f"{path}: {error}") from None
     found += [f"no attribute {name}" for name in ATTRIBUTES if name not in results.attrs]
-    found += [f"attribute {name} is no text" for name, text in results.attrs.items() if not isinstance(text, str)]
+    found += [f"attribute {name} is not text" for name, text in results.attrs.items() if not isinstance(text, str)]
     if found:
         more = f" and {len(found) - MAX_NAMED} more" if len(found) > MAX_NAMED else ""
         version, commit = (results.attrs.get(name) or "unknown" for name in ("simstudy_version", "commit"))

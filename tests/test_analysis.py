@@ -91,7 +91,7 @@ def test_contrast__knows_the_covariance_of_cells_that_share_data_and_of_no_other
     assert simstudy.contrast(results, a, b, "mse").mcse < 0.9 * np.hypot(*own[:2])
     apart = simstudy.contrast(results, a, ELSEWHERE, "mse")
     assert not apart.paired and apart.mcse == pytest.approx(np.hypot(own[0], own[2]), rel=1e-6)
-    with pytest.raises(UserError, match=r"share replicates \(seed = 7\) in blocks of other lengths"):
+    with pytest.raises(UserError, match=r"share replicates \(seed = 7\) in blocks of different lengths"):
         simstudy.contrast(results, a, {"grid": "coarse"}, "mse")
 
 

@@ -351,10 +351,10 @@ def test_seal_that_claims_what_a_terminal_obeys__is_one_line(here, capsys):
 @pytest.mark.parametrize(
     ("beacon", "message"),
     [
-        ("", "of 0 characters, must have 16 to 1000"),
-        ("x" * 100_000, "of 100000 characters"),
+        ("", "has 0 characters, but needs 16 to 1000"),
+        ("x" * 100_000, "has 100000 characters"),
         ("0123456789\x1b[2J0123456789", "U+001B is one"),
-        ("DIGEST", "stands in the seal, so it existed before"),
+        ("DIGEST", "occurs in the seal, so it existed before"),
     ],
 )
 def test_beacon_that_proves_nothing__is_refused(here, capsys, beacon, message):
@@ -369,7 +369,7 @@ def test_beacon_that_proves_nothing__is_refused(here, capsys, beacon, message):
 
 def test_beacon_that_is_promised__counts_and_no_other(here, capsys):
     assert simstudy("freeze", "design.toml", "--beacon", "hello") == 2
-    assert "names no beacon" in error_of(capsys)
+    assert "is not a known beacon" in error_of(capsys)
     assert simstudy("freeze", "design.toml", "--beacon", "drand 4242424") == 0
     assert "that this is the randomness of that round" in " ".join(capsys.readouterr().out.split())
     assert "drand 4242424" in (here.parent / "sealed" / "tiny.quick.md").read_text()

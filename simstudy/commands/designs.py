@@ -125,7 +125,7 @@ def init(name: Annotated[str, typer.Argument(help="Name of the study.")] = "my-s
     from simstudy.report.terminal import say
 
     if not re.fullmatch(NAME, name):
-        raise UserError(f"{name}: no name of a study; give lower-case letters and digits, joined by single hyphens")
+        raise UserError(f"{name}: not a valid study name; use lower-case letters and digits, joined by single hyphens")
     template = importlib.resources.files("simstudy.commands").joinpath("template.toml").read_text(encoding="utf-8")
     path = Path(f"{name}.toml")
     try:

@@ -162,10 +162,10 @@ def _confirmation(seal: Seal, beacon: str) -> Confirmation:
     text = beacon.strip()
     if not MIN_BEACON <= len(text) <= MAX_BEACON:
         remedy = "give a text that did not exist when the seal was published, such as the hash of a later commit"
-        raise UserError(f"beacon: of {len(text)} characters, must have {MIN_BEACON} to {MAX_BEACON}; {remedy}")
+        raise UserError(f"beacon: has {len(text)} characters, but needs {MIN_BEACON} to {MAX_BEACON}; {remedy}")
     require_plain("beacon", text)
     if text in seal.model_dump_json():
-        raise UserError(f"beacon = {text!r}: stands in the seal, so it existed before; give a text that is younger")
+        raise UserError(f"beacon = {text!r}: occurs in the seal, so it existed before; give a later text")
     require_fit(seal.promise, text)
     return Confirmation(seal=seal.digest, beacon=text)
 

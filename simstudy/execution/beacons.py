@@ -42,7 +42,7 @@ def require_promise(text: str) -> str:
     if text == OWN_WORD or (kind in BEACONS and re.fullmatch(BEACONS[kind].promise, rest)):
         return text
     known = "; ".join(each.promised for each in BEACONS.values())
-    raise UserError(f"beacon = {text!r}: names no beacon; give {known}; or {OWN_WORD}")
+    raise UserError(f"beacon = {text!r}: is not a known beacon; give {known}; or {OWN_WORD}")
 
 
 def require_fit(promise: str, text: str) -> None:

@@ -70,7 +70,7 @@ class Network:
             try:
                 probe.bind((LOOPBACK, self.dashboard))
             except (OSError, OverflowError) as error:
-                raise UserError(f"{asked}: no port that can be opened ({error}); choose another") from None
+                raise UserError(f"{asked}: this port cannot be opened ({error}); choose another") from None
 
     def scheduler(self) -> tuple[Any, dict[str, Any]]:
         """Return the class of the scheduler and the options that concern its dashboard."""

@@ -304,7 +304,7 @@ def unwritable(path: Path, error: Exception) -> UserError:
 def require_writable(folder: Path) -> None:
     """Refuse a folder that cannot be written before anything is computed for it."""
     if "\0" in str(folder):
-        raise UserError(f"output = {str(folder)!r}: no name of a folder; choose another --output")
+        raise UserError(f"output = {str(folder)!r}: not a folder name; choose another --output")
     place = next(path for path in (folder, *folder.absolute().parents) if os.path.lexists(path))
     if not place.is_dir():
         raise UserError(f"{place}: cannot be written (a file is in the way); move it or choose another --output")

@@ -74,7 +74,7 @@ class Jobs:
             raise UserError(f"interface = {self.interface!r}: this machine has none of that name; choose from {known}")
         # sbatch ends an argument at a space, also after a backslash, but not between quotes.  The others know none.
         if re.search(r'[\\"]' if self.system == "slurm" else rf"{_QUOTED}|%", str(self.logs)):
-            raise UserError(f"{self.logs}: no folder into which {self.system} can write logs; choose another --output")
+            raise UserError(f"{self.logs}: {self.system} cannot write logs to such a name; choose another --output")
 
     def __str__(self) -> str:
         return f"{self.jobs} {self.system} jobs of {self.threads} threads"

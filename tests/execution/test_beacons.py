@@ -18,7 +18,7 @@ def test_promise__is_one_of_a_public_beacon_or_the_own_word(text):
 
 @pytest.mark.parametrize("text", ["", "drand", "drand soon", "bitcoin tomorrow", "hello", "drand 0", "own words"])
 def test_promise_of_nothing__is_refused(text):
-    with pytest.raises(UserError, match="names no beacon; give a round, drand 4242424"):
+    with pytest.raises(UserError, match="is not a known beacon; give a round, drand 4242424"):
         require_promise(text)
 
 

@@ -129,7 +129,7 @@ def test_folder_of_logs__is_quoted_as_slurm_reads_it(tmp_path):
     ("system", "name"), [("slurm", "a\\b"), ("slurm", 'a"b'), ("pbs", "a b"), ("lsf", "%J"), ("sge", "a'b")]
 )
 def test_folder_of_logs_that_cannot_be_named__is_refused(system, name):
-    with pytest.raises(UserError, match=f"no folder into which {system} can write logs"):
+    with pytest.raises(UserError, match=f"{system} cannot write logs to such a name"):
         Jobs(system, logs=Path(name))
 
 

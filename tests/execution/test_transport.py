@@ -67,7 +67,7 @@ def test_dashboard__is_on_loopback_at_the_port_asked_for(monkeypatch):
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
         taken = Network(dashboard=port)
-        with pytest.raises(UserError, match=f"dashboard = {port}: no port that can be opened"):
+        with pytest.raises(UserError, match=f"dashboard = {port}: this port cannot be opened"):
             taken.require_usable("processes")
     before = listeners(os.getpid())
     with open_queue("processes", 1, Network(dashboard=port)):
