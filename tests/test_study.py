@@ -22,6 +22,8 @@ from simstudy.errors import UserError
 from simstudy.execution.netcdf import read_results
 from simstudy.execution.store import store_of
 from simstudy.kernels import compiled
+from simstudy.report.page import write_report
+from simstudy.report.tables import estimator_words
 from simstudy.study import run
 
 
@@ -129,6 +131,22 @@ def test_integrated_and_drawn_noise__agree(tmp_path, data):
         if name == "mse":
             assert (abs(wrong) > 4).any()  # the control
     assert (grid.mse_mcse.sel(noise_treatment="integrated") <= grid.mse_mcse.sel(noise_treatment="drawn") * 1.05).all()
+
+
+def test_results__say_which_estimator_each_cell_rests_on(tmp_path):
+    """And a plain arm beside the expansion has the same numbers but for errors, of the same data."""
+    factors = 'angle = [45]\nn_keys = [2, 40]\ncontrol = ["none", "expansion"]'
+    text = DESIGN.partition("[claims")[0] + "[profiles.quick]\n"
+    text = edited(text, "angle = [0, 45, 90]\nbandwidth = [0.5, 1.0]", factors)
+    design = load_design(write_design(tmp_path, text))
+    results = run(design, output=tmp_path, executor="serial")
+    few = "plain: few keys carry weight"
+    assert results.estimator.values.tolist() == ["plain", few, "plain", "expansion"]
+    plain, found = results.mse.values[0, 2:], results.mse_mcse.values[2:]
+    assert abs(plain[1] - plain[0]) < 4 * found[0] and found[1] < found[0] / 3
+    assert estimator_words(results) == f"plain (2 cells); {few} (1 cell); expansion (1 cell)"
+    page = write_report(results, design, store_of(design, tmp_path)).read_text(encoding="utf-8")
+    assert f"estimator: {estimator_words(results)}" in page
 
 
 def test_more_heads_than_a_gpu_takes__are_refused_before_anything_is_written(tmp_path, monkeypatch):

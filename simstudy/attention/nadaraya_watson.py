@@ -8,7 +8,7 @@ from collections.abc import Callable
 import numpy as np
 
 from simstudy.attention.combinations import fit_weights
-from simstudy.attention.control_variate import linear_parts
+from simstudy.attention.expansion import expansion
 from simstudy.attention.mechanism import Estimates, Inputs, evaluate
 from simstudy.attention.members import Array, Members, prepared
 from simstudy.attention.reference import attention, layer, multi_head_attention, torch_multi_head_attention
@@ -97,7 +97,7 @@ class NadarayaWatson:
         if isinstance(combination, FittedCombination):
             weights = self._fitted_weights(combination, shared, shared.projected(cell, key), shared.values(cell))
             means = np.einsum("rqh,rh->rq", means, weights)[..., None]
-        control = None if log_mass is None else linear_parts(cell, means, log_mass)
+        control = None if log_mass is None else expansion(cell, means, np.asarray(gram), log_mass)
         return Members(means, gram, indices, statistics, control)
 
     def _discrepancy(self, shared: SharedData, projections: np.ndarray, means: Array) -> Array:
@@ -136,8 +136,7 @@ class NadarayaWatson:
 
 def _evaluate(cell: Cell, shared: SharedData, key: np.ndarray, queries: np.ndarray) -> Estimates:
     inputs = Inputs(shared.projected(cell, key), *shared.outcomes(cell), queries)
-    controlled = cell.simulation.control_variate != "none"
-    return evaluate(cell.estimator, cell.bandwidth, inputs, controlled, cell.visible)
+    return evaluate(cell.estimator, cell.bandwidth, inputs, cell.controlled, cell.visible)
 
 
 prepared.register(NadarayaWatsonLearner, NadarayaWatson)

@@ -27,5 +27,5 @@ def evaluate_in_tiles(cell: Cell, shared: SharedData, key: np.ndarray, queries: 
         variances = data.variances(tile) if integrated else np.ones_like(values)
         keys = scaled(project(data.keys(tile.data.n_keys)), cell.estimator.key_scale)
         running.add(keys, values, variances)
-    log_mass = None if cell.simulation.control_variate == "none" else running.log_mass
+    log_mass = running.log_mass if cell.controlled else None
     return Estimates(running.means, running.grams if integrated else None, log_mass)

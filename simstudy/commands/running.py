@@ -61,7 +61,14 @@ def run_and_report(loaded: Design, output: Path, quiet: bool = False, **how: Any
     """Run a study as `simstudy.run` is told to, show its verdicts or else measures, and return the exit code."""
     from simstudy.report.confirmed import confirmed_of, standing_in
     from simstudy.report.progress import ProgressDisplay, missed_lines, open_lines
-    from simstudy.report.tables import count_confirmed, count_verdicts, measure_table, verdict_lines, verdict_table
+    from simstudy.report.tables import (
+        count_confirmed,
+        count_verdicts,
+        estimator_words,
+        measure_table,
+        verdict_lines,
+        verdict_table,
+    )  # fmt: skip
     from simstudy.report.terminal import counted, say, show_table, warn
     from simstudy.study import run as run_study
 
@@ -79,6 +86,7 @@ def run_and_report(loaded: Design, output: Path, quiet: bool = False, **how: Any
             say(count_verdicts(lines), kind)
         say(
             f"{counted(results.sizes['cell'], 'cell')}, {total:,} replicates, {n_failed} failed",
+            *([f"estimator: {words}"] if (words := estimator_words(results)) else []),
             f"results  {store.folder / 'results.nc'}",
         )
     # Imported and drawn here: nobody has to wait for pictures to read a verdict.

@@ -64,7 +64,7 @@ def too_many_batches(cell: Cell, max_replicates: int) -> list[Impossibility]:
 
 def impossibilities(cell: Cell) -> list[Impossibility]:
     """Return every rule that the settings of a cell break together."""
-    of_ensembles = (_heads, _value_projections, _estimator, _population, _control, _own_measure)
+    of_ensembles = (_heads, _value_projections, _estimator, _population, _own_measure)
     rules = of_ensembles if cell.instance is None else (_instance,)
     return [broken for rule in (_data, _own_data, _regression, *rules, _bandwidth, _sizes) for broken in rule(cell)]
 
@@ -204,23 +204,6 @@ def _bandwidth(cell: Cell) -> Iterator[Impossibility]:
         yield "bandwidth", f"comes to {cell.bandwidth:g}, outside [{SMALLEST:g}, {LARGEST:g}]; change the rule"
 
 
-def _control(cell: Cell) -> Iterator[Impossibility]:
-    """Where the expectations that a control variate needs are not known."""
-    if cell.simulation.control_variate == "none":
-        return
-    estimator, keys = cell.estimator, cell.data.key_distribution
-    softmax = estimator.plain and estimator.key_scale == "raw" and estimator.combination.kind != "product"
-    needs = {
-        'noise_treatment = "integrated"': cell.simulation.noise_treatment == "integrated",
-        'learner = "nadaraya_watson"': estimator.learner.kind == "nadaraya_watson",
-        'transformation = "none", normaliser = "softmax", key_scale = "raw" and no product of kernels': softmax,
-        "heads that are the same in all replicates": not cell.heads.redrawn,
-        'key_distribution = "gaussian"': keys.kind == "gaussian",
-        "a regression function without bumps": all(term.kind != "bumps" for term in cell.data.terms),
-    }
-    yield from _lacking("control_variate", cell.simulation.control_variate, needs)
-
-
 def _lacking(setting: str, stated: str, needs: dict[str, bool]) -> Iterator[Impossibility]:
     """Yield each thing that a setting needs and the cell does not have."""
     for remedy, given in needs.items():
@@ -274,7 +257,6 @@ def _mask(cell: Cell) -> Iterator[Impossibility]:
     needs = {
         'learner = "nadaraya_watson"': estimator.learner.kind == "nadaraya_watson",
         'transformation = "none"': estimator.transformation.kind == "none",
-        'control_variate = "none"': cell.simulation.control_variate == "none",
         "weights that are not fitted": estimator.combination.kind != "fitted",
     }
     yield from _lacking("mask", estimator.mask.kind, needs)
@@ -328,8 +310,6 @@ def _sizes(cell: Cell) -> Iterator[Impossibility]:
     }
     if isinstance(values := cell.heads.value_projections, RandomValueProjections):
         numbers["value_projections"] = n_heads * values.value_dim * max(values.n_components, n_heads * values.value_dim)
-    if cell.simulation.control_variate != "none":
-        numbers["control_variate"] = data.n_features**2
     for setting, count in numbers.items():
         if 8 * count > MAX_ARRAY_BYTES:
             gib = 8 * count / 2**30

@@ -196,6 +196,10 @@ _COUNTS: dict[str, Variable] = {
     "precision_reached": Variable(("cell",), "bool", "whether every wanted Monte Carlo error was met"),
     "n_looks": Variable(("cell",), "1", "looks at the cell so far: each decided whether more replicates are wanted"),
     "look_replicates": Variable(("cell", "look"), "1", "replicates at each look, failed ones included; then 0"),
+    "estimator": Variable(
+        ("cell",), "text", "what the measures rest on: plain replicates, with the reason why not an expansion, or an "
+        "expansion of known mean that is taken off them; only if some cell asks for one",
+    ),
     "inapplicable": Variable(
         _BY_SOURCE, "text", "why a theory does not apply to a cell; empty where it does"
     ),

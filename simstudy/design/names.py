@@ -48,7 +48,7 @@ SETTINGS: dict[str, Setting] = {
     "seed": Setting("seed"),
     "batch_size": Setting("batch size"),
     "noise_treatment": Setting("noise treatment"),
-    "control_variate": Setting("control variate"),
+    "control": Setting("control"),
     "population": Setting("population"),
     "dtype": Setting("floating-point type"),
     **{f"instance.{name}": words for record in KINDS.values() for name, words in record.words.items()},

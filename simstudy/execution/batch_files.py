@@ -47,12 +47,13 @@ class Shape(NamedTuple):
     n_members: int
     n_statistics: int
     batch_size: int
+    controlled: bool = False
 
     @classmethod
     def of(cls, cell: Cell) -> Shape:
         """Return the shape of the batches of a cell."""
         n_statistics = len(GEOMETRIC_INDICES) + len(cell.statistics)
-        return cls(cell.n_queries, cell.n_members, n_statistics, cell.simulation.batch_size)
+        return cls(cell.n_queries, cell.n_members, n_statistics, cell.simulation.batch_size, cell.controlled)
 
     @property
     def record(self) -> np.dtype:
@@ -68,6 +69,7 @@ def _record(shape: Shape) -> np.dtype:
         ("error_sum", "<f8", (N_BLOCKS, shape.n_queries, shape.n_members)),
         ("product_sum", "<f8", (N_BLOCKS, shape.n_queries, n_pairs)),
         ("statistic_sum", "<f8", (N_BLOCKS, shape.n_statistics)),
+        ("control_sum", "<f8", (N_BLOCKS, shape.n_queries, (shape.n_members + n_pairs) * shape.controlled)),
         ("target", "<f8", (shape.n_queries,)),
         ("failed", "u1", (-(-shape.batch_size // 64) * 8,)),  # so that all numbers of the next record are aligned
     ])  # fmt: skip
@@ -94,7 +96,7 @@ def unpack(records: np.ndarray, batches: Sequence[int], shape: Shape) -> dict[in
     per_block = shape.batch_size // N_BLOCKS
     n_failed = failed.reshape(-1, N_BLOCKS, per_block).sum(axis=2, dtype=np.int64)
     sound = (records["n_defined"] + n_failed == per_block).all(axis=1)
-    for name in ("error_sum", "product_sum", "target"):
+    for name in ("error_sum", "product_sum", "control_sum", "target"):
         sums = np.abs(records[name])
         sound &= (sums <= LARGEST_SUM).all(axis=tuple(range(1, sums.ndim)))
     fields = [records[name] for name in Moments._fields[:-1]]

@@ -19,7 +19,6 @@ def add_errors(
     means: np.ndarray,
     target: np.ndarray,
     gram: np.ndarray | None,
-    control: tuple[np.ndarray, np.ndarray] | None,
     error_sums: np.ndarray,
     product_sums: np.ndarray,
 ) -> np.ndarray:
@@ -34,8 +33,6 @@ def add_errors(
     gram : array (R, Q, H, H) or None
         Covariance of the estimates given the keys, which is added to the products; on a GPU, as ``means``, it is
         summed there.
-    control : arrays (R, Q, H) and (R, Q, P), or None
-        What is taken off errors and products.
     error_sums : float64 array (B, Q, H)
     product_sums : float64 array (B, Q, P)
         Over pairs h ≤ g, in the order of `numpy.triu_indices`.
@@ -54,10 +51,9 @@ def add_errors(
         return defined
     defined = np.empty(len(means), np.bool_)
     added = _NONE[1] if gram is None else writable(gram, float)
-    taken = [_NONE[0], _NONE[0]] if control is None else [writable(each, float) for each in control]
-    sums, taken = _in_rows(error_sums, product_sums), _in_rows(*taken)
+    sums = _in_rows(error_sums, product_sums)
     memory = _memory(*(each.shape[1:] for each in sums))
-    _add_errors(writable(means, float), target, added, *taken, *memory, *sums, defined)
+    _add_errors(writable(means, float), target, added, *memory, *sums, defined)
     return defined
 
 
@@ -200,18 +196,15 @@ def _memory(*shapes: tuple[int, ...]) -> list[np.ndarray]:
 
 
 @exact_kernel
-def _add_errors(means, target, gram, less_errors, less_products, errors, products, error_sums, product_sums, defined):
+def _add_errors(means, target, gram, errors, products, error_sums, product_sums, defined):
     # errors[0, (q, h)] = means[r, q, h] - target[q] and products[0, (q, k)] = errors[0, (q, h)] errors[0, (q, g)] +
-    # gram[r, q, h, g], less what control takes off; errors[1] and products[1] are the sums of one block.  All queries
+    # gram[r, q, h, g]; errors[1] and products[1] are the sums of one block.  All queries
     # stand in one row, as short ones take longer.
     length = len(means) // max(1, len(error_sums))
     for b in range(len(error_sums)):
         errors[1], products[1] = 0, 0
         for r in range(b * length, (b + 1) * length):
             _multiply_errors(means[r], target, gram[r : r + 1], errors[0], products[0])
-            if less_errors.size:
-                _subtract(less_errors[r], errors[0])
-                _subtract(less_products[r], products[0])
             defined[r] = _finite(products[0])
             if defined[r]:
                 _add(errors[0], errors[1])
@@ -249,9 +242,3 @@ def _finite(row):
 def _add(numbers, sums):
     for k in range(sums.size):
         sums[k] += numbers[k]
-
-
-@exact_kernel
-def _subtract(numbers, sums):
-    for k in range(sums.size):
-        sums[k] -= numbers[k]

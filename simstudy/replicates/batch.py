@@ -109,7 +109,7 @@ class Evaluation:
         self._queries = query_points(cell)[: cell.n_queries].T
         self._names = cell.statistics
         n_statistics = len(GEOMETRIC_INDICES) + len(self._names)
-        self.moments = empty(N_BLOCKS, self._target, cell.n_members, n_statistics)
+        self.moments = empty(N_BLOCKS, self._target, cell.n_members, n_statistics, controlled=cell.controlled)
 
     def add(self, shared: SharedData, blocks: range) -> None:
         """Add the replicates of the data to some blocks, the same number to each."""

@@ -18,9 +18,9 @@ def fold(batches: list[Moments], first: int = 0) -> Moments:
     start = first * N_BLOCKS
     starts = block_starts(start + len(blocks.n_defined))
     places = starts[np.searchsorted(starts, start) :] - start
-    n_defined, errors, products, statistics = (np.add.reduceat(sums, places) for sums in blocks[:4])
+    sums = (np.add.reduceat(each, places) for each in blocks[:5])
     # A copy, as what it is part of would be kept with it.
-    return Moments(n_defined, errors, products, statistics, blocks.target.copy(), blocks.failed)
+    return Moments(*sums, blocks.target.copy(), blocks.failed)
 
 
 def block_starts(n_blocks: int) -> NDArray[np.int64]:

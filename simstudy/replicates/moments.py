@@ -4,7 +4,7 @@ Everything that the performance measures need is a smooth function of the means 
 each query: the head errors e_h and the products P_hg, with E e_h the bias of head h and E P_hg the second moment of
 head errors.  When noise is drawn, e_h = f_h − m(x) and P_hg = e_h e_g.  When noise is integrated out
 (Rao–Blackwell), e_h = c_h − m(x) and P_hg = e_h e_g + Σ_i w_hi w_gi Var(ε_i), which have the same expectations.
-A control variate of expectation 0 may be taken off both.
+An expansion of mean 0 may be taken off both: its sums stand beside, and `controlled` judges them.
 """
 
 from __future__ import annotations
@@ -33,6 +33,8 @@ class Moments(NamedTuple):
         Sum of P_hg over pairs h ≤ g, in the order of `numpy.triu_indices`.
     statistic_sum : float64 (block, statistic)
         Sum of the geometric diversity indices of the heads, and of the statistics of the cell after them.
+    control_sum : float64 (block, query, head + pair), or (block, query, 0) without a control
+        Sum of what may be taken off the errors, and off the products after them.
     target : float64 (query,)
         m(x_q), the same in every batch of the cell.
     failed : int64 (n_failed,)
@@ -43,11 +45,12 @@ class Moments(NamedTuple):
     error_sum: Array
     product_sum: Array
     statistic_sum: Array
+    control_sum: Array
     target: Array
     failed: NDArray[np.int64]
 
 
-def empty(n_blocks: int, target: Array, n_heads: int, n_statistics: int) -> Moments:
+def empty(n_blocks: int, target: Array, n_heads: int, n_statistics: int, *, controlled: bool = False) -> Moments:
     """Return the moments of no replicate."""
     n_queries = len(target)
     n_pairs = n_heads * (n_heads + 1) // 2
@@ -56,6 +59,7 @@ def empty(n_blocks: int, target: Array, n_heads: int, n_statistics: int) -> Mome
         error_sum=np.zeros((n_blocks, n_queries, n_heads)),
         product_sum=np.zeros((n_blocks, n_queries, n_pairs)),
         statistic_sum=np.zeros((n_blocks, n_statistics)),
+        control_sum=np.zeros((n_blocks, n_queries, (n_heads + n_pairs) * controlled)),
         target=target,
         failed=np.zeros(0, np.int64),
     )
@@ -84,7 +88,7 @@ def update(
     gram : (replicate, query, head, head) or None
         Conditional covariance of the head estimates given the keys; None if noise was drawn.
     control
-        What has expectation 0 and is subtracted, or None.
+        What has expectation 0, or None.
     statistics : (replicate, statistic)
         Geometric diversity indices, and the statistics of the cell after them.
     failed : (replicate,) or None
@@ -95,11 +99,14 @@ def update(
 
     rows_of = slice(blocks.start, blocks.stop)
     error_sums, product_sums = moments.error_sum[rows_of], moments.product_sum[rows_of]
-    defined = add_errors(means, moments.target, gram, control, error_sums, product_sums)
+    defined = add_errors(means, moments.target, gram, error_sums, product_sums)
     defined = defined if failed is None else defined & ~failed
     if not defined.all():
         moments = moments._replace(failed=np.concatenate([moments.failed, first + np.flatnonzero(~defined)]))
         statistics = np.where(defined[:, None], statistics, 0.0)
+    if moments.control_sum.size and control is not None:
+        taken = np.where(defined[:, None, None], np.concatenate(control, axis=-1), 0.0)
+        moments.control_sum[rows_of] += _by_block(taken, blocks)
     moments.n_defined[rows_of] += _by_block(defined, blocks)
     moments.statistic_sum[rows_of] += _by_block(statistics, blocks)
     return moments
@@ -112,6 +119,35 @@ def _by_block(values: NDArray[Any], blocks: range) -> NDArray[Any]:
 
 def stack(batches: list[Moments]) -> Moments:
     """Return the blocks of consecutive batches as one row of blocks, in the order given."""
-    n_defined, error_sum, product_sum, statistic_sum, targets, failed = zip(*batches, strict=True)
-    sums = (np.concatenate(error_sum), np.concatenate(product_sum), np.concatenate(statistic_sum))
-    return Moments(np.concatenate(n_defined), *sums, targets[0], np.concatenate(failed))
+    *sums, targets, failed = zip(*batches, strict=True)
+    return Moments(*map(np.concatenate, sums), targets[0], np.concatenate(failed))
+
+
+EXPANSION = "expansion"
+FARTHEST = 4.0
+"""Standard errors by which the mean of a control may miss 0: beyond, its closed form is wrong or its tail unseen."""
+
+
+def controlled(blocks: Moments) -> tuple[Moments, str]:
+    """Return the moments less their control, and the estimator that this makes of them.
+
+    The control must average to 0 over replicates: the means over queries of its errors, of its squares of heads, and of
+    all its products.  One that does not is left off.
+    """
+    taken = blocks.control_sum
+    if not taken.size:
+        return blocks, "plain"
+    bare = blocks._replace(control_sum=taken[..., :0])
+    if not taken.any():
+        return bare, "plain: few keys carry weight"
+    n_heads = blocks.error_sum.shape[-1]
+    squares = n_heads + np.flatnonzero(np.equal(*np.triu_indices(n_heads)))
+    averages = (taken[..., :n_heads], taken[..., squares], taken[..., n_heads:])
+    sums = np.stack([each.mean(axis=(1, 2)) for each in averages], axis=-1)
+    mean = sums.sum(axis=0) / blocks.n_defined.sum()
+    error = np.sqrt(((sums - blocks.n_defined[:, None] * mean) ** 2).sum(axis=0))
+    farthest = float(np.max(np.abs(sums.sum(axis=0)) / np.maximum(error, np.finfo(float).tiny)))
+    if farthest > FARTHEST:
+        return bare, f"plain: the expansion averages to {farthest:.1f} standard errors, not to 0"
+    less = blocks.error_sum - taken[..., :n_heads], blocks.product_sum - taken[..., n_heads:]
+    return bare._replace(error_sum=less[0], product_sum=less[1]), EXPANSION

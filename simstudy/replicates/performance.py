@@ -57,6 +57,8 @@ class Performance(NamedTuple):
         these are fixed, as all errors are given them.
     gain : dict of float or None
         Variance over the population without a control variate over that with one, where there is one.
+    estimator : str
+        ``plain``, with the reason where an expansion was asked for, or ``expansion``.
     """
 
     estimate: Measures
@@ -68,6 +70,7 @@ class Performance(NamedTuple):
     n_failed: int
     given: Performance | None = None
     gain: dict[str, float] | None = None
+    estimator: str = "plain"
 
 
 def performance(

@@ -18,7 +18,7 @@ from simstudy.attention.combinations import Combine, combine_heads
 from simstudy.data.value_projections import overlap
 from simstudy.design.settings.cell import Cell
 from simstudy.replicates.measures import NUMBERS, Averages, Measures, averages, measures_of
-from simstudy.replicates.moments import Array, Moments, stack
+from simstudy.replicates.moments import EXPANSION, Array, Moments, controlled, stack
 from simstudy.replicates.performance import Performance, failures, jackknife, performance, placed, quadratic_errors
 
 # Index legend: g geometry (batch), k block within it, then what `Averages` says.
@@ -37,11 +37,15 @@ def measured(cell: Cell, batches: Sequence[Moments], lengths: np.ndarray | None 
         if sum(map(_usable, batches)) < 2:
             return None
         overlaps = [_overlap(cell.in_batch(number)) for number in range(len(batches))]
-        return population_performance(batches, combine, cell.statistics, overlaps)
-    blocks = stack(list(batches))
+        blocks, estimator = controlled(stack(list(batches)))
+        if estimator == EXPANSION:
+            sums = zip(*(np.split(each, len(batches)) for each in blocks[1:3]), strict=True)
+            batches = [each._replace(error_sum=e, product_sum=p) for each, (e, p) in zip(batches, sums, strict=True)]
+        return population_performance(batches, combine, cell.statistics, overlaps)._replace(estimator=estimator)
+    blocks, estimator = controlled(stack(list(batches)))
     if np.count_nonzero(blocks.n_defined) < 2:
         return None
-    return performance(blocks, combine, cell.statistics, _overlap(cell), lengths)
+    return performance(blocks, combine, cell.statistics, _overlap(cell), lengths)._replace(estimator=estimator)
 
 
 def _overlap(cell: Cell) -> Array:

@@ -52,6 +52,7 @@ from simstudy.report.tables import (
     comparison_frame,
     count_origins,
     csv_of,
+    estimator_words,
     verdict_frame,
     verdict_lines,
 )
@@ -250,6 +251,7 @@ def _grid(results: xr.Dataset, design: Design, name: str) -> dict[str, Any]:
         "n_failed": int(cells.n_failed.sum()),
         "n_missed": int((~cells.precision_reached.values.astype(bool)).sum()),
         "wanted": precision_words(planned[0]),
+        "estimators": estimator_words(cells),
         "theories": theories,
         "rows": list(_rows(cells, levels[:MAX_ROWS], measures, told)),
     }

@@ -241,11 +241,17 @@ def csv_of(frame: pd.DataFrame) -> str:
     return frame.map(as_text).to_csv(index=False, lineterminator="\n")
 
 
+def estimator_words(results: xr.Dataset) -> str:
+    """Return which estimators the measures rest on, and in how many cells; empty where none but the plain was asked."""
+    found = Counter(results["estimator"].values.tolist() if "estimator" in results else [])
+    return "; ".join(f"{estimator} ({counted(count, 'cell')})" for estimator, count in found.most_common())
+
+
 def cell_frame(results: xr.Dataset) -> pd.DataFrame:
     """Return one row for each cell: settings, counts, and each measure with its MCSE and theory."""
     settings = [str(name) for name, coordinate in results.coords.items() if coordinate.dims == ("cell",)]
     columns: dict[str, Any] = {name: results[name].values for name in sorted(settings, key=lambda name: name != "grid")}
-    columns |= {name: results[name].values for name in _COUNTS}
+    columns |= {name: results[name].values for name in (*_COUNTS, "estimator") if name in results}
     for name in (name for name in STATISTICS if name in results):
         columns[name] = results[name].sel(source="empirical").values
         columns |= {f"{name}_{error}": results[f"{name}_{error}"].values for error in ("mcse", "mcse_given")}

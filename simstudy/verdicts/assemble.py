@@ -41,6 +41,8 @@ def assemble(
         tell(len(theories))
         theories.append(next(predicted))
     arrays = _counts(accounts)
+    if any(account.planned.cell.simulation.control != "none" for account in accounts):
+        arrays["estimator"] = np.array([_estimator(account) for account in accounts], dtype=object)
     arrays |= _by_source(accounts, theories)
     undefined = np.full(len(INDICES), np.nan)
     arrays["hdi"] = np.array([a.performance.estimate["hdi"] if a.performance else undefined for a in accounts])
@@ -86,6 +88,14 @@ def _counts(accounts: Sequence[Account]) -> dict[str, Any]:
         "n_looks": np.array([len(account.looks) for account in accounts]),
         "look_replicates": looks,
     }
+
+
+def _estimator(account: Account) -> str:
+    cell = account.planned.cell
+    if cell.controlled and account.performance:
+        return account.performance.estimator
+    why = cell.idle.get("control") if cell.simulation.control != "none" else None
+    return f"plain: {why}" if why else "plain"
 
 
 def _drawn(design: Design, accounts: Sequence[Account], figures: Sequence[BaseFigure]) -> dict[str, np.ndarray]:

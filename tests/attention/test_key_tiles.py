@@ -57,7 +57,7 @@ def test_tiles__hold_keys_and_noise_of_the_whole(name, noise, _tiny):
     [
         {"noise": {"kind": "heteroscedastic", "strength": 2.0}},
         {"noise_treatment": "drawn"},
-        {"control_variate": "linear_part"},
+        {"control": "expansion"},
         {"arrangement": "haar_redrawn", "key_scale": "normalised"},
     ],
     ids=["integrated", "drawn", "controlled", "redrawn"],

@@ -145,7 +145,6 @@ def test_mask_from_a_file__travels_with_the_cell_and_identifies_it_by_its_conten
     [
         ({"transformation": {"kind": "merge", "stride": 3}}, 'transformation = "none"'),
         ({"learner": "trained", "noise_treatment": "drawn"}, 'learner = "nadaraya_watson"'),
-        ({"control_variate": "linear_part"}, 'control_variate = "none"'),
         ({"combination": {"kind": "fitted", "n_validation": 9}, "noise_treatment": "drawn"}, "not fitted"),
     ],
 )

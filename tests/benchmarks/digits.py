@@ -25,8 +25,7 @@ from simstudy.data.heads import key_projections, query_points
 from simstudy.design.load import load_design
 from simstudy.design.settings.cell import Cell
 from simstudy.replicates.batch import shares_data, simulate_batch
-from simstudy.replicates.moments import stack
-from simstudy.replicates.performance import performance
+from simstudy.replicates.population import measured
 
 MEASURES = ("ensemble_variance", "mean_covariance", "mse")
 DIFFERENCE = "difference of mse"
@@ -35,13 +34,13 @@ GRIDS = ("closed-form", "rotation", "few-keys")
 
 
 class Target(NamedTuple):
-    """What is estimated: regression function m of the schema, the same of keys (R, d, n), noise; control variate."""
+    """What is estimated: regression function m of the schema, the same of keys (R, d, n), noise."""
 
     name: str
     regression: Any
     values: Any
     noise_sd: float
-    control_variate: str
+    control: str = "expansion"
 
 
 def _no_signal(keys: np.ndarray) -> np.ndarray:
@@ -60,8 +59,8 @@ SIGNAL = {
     ],
 }
 TARGETS = (
-    Target("noise alone", "zero", _no_signal, 1.0, "none"),
-    Target("signal", SIGNAL, _signal, 0.3, "linear_part"),
+    Target("noise alone", "zero", _no_signal, 1.0),
+    Target("signal", SIGNAL, _signal, 0.3),
 )
 ANGLES = (30.0, 90.0)
 SIZE = Size("two geometries", 256, 8, 4, 16, 4096, p=2)
@@ -79,10 +78,7 @@ def digit_rows(size: Size, rounds: int) -> Iterator[Row]:
     """Seconds to 1 % by this package, and the cost of other ways over it, round by round."""
     for target in TARGETS:
         rivals = {"NumPy, noise drawn": partial(numpy_study, size, target)}
-        if target.control_variate != "none":
-            rivals["simstudy without control variate"] = partial(
-                own_study, size, target._replace(control_variate="none")
-            )
+        rivals["simstudy, plain"] = partial(own_study, size, target._replace(control="none"))
         ways = [partial(own_study, size, target), *rivals.values()]
         for way in ways:
             way(0)
@@ -109,7 +105,7 @@ def cells(size: Size, target: Target) -> list[Cell]:
         minimal_cell(
             n_keys=size.keys, n_features=size.features, n_heads=size.heads, head_dim=size.p, arrangement="rotated",
             angle=angle, bandwidth=0.5, regression=target.regression, noise_sd=target.noise_sd, dtype=size.dtype,
-            control_variate=target.control_variate,
+            control=target.control,
             queries={"kind": "gaussian", "count": size.queries, "scale": 0.8}, batch_size=size.replicates // 4,
         )
         for angle in ANGLES
@@ -120,10 +116,7 @@ def own_study(size: Size, target: Target, number: int) -> Found:
     """Replicates of one round by this package: four batches, so that errors are known from 64 blocks."""
     made, start = cells(size, target), time.process_time()
     batches = [simulate_batch(made, 4 * number + k) for k in range(4)]
-    results = [
-        performance(stack(list(blocks)), np.array(cell.weights), cell.statistics)
-        for blocks, cell in zip(zip(*batches, strict=True), made, strict=True)
-    ]
+    results = [measured(cell, blocks) for blocks, cell in zip(zip(*batches, strict=True), made, strict=True)]
     first, second = (result.contribution["mse"] for result in results)
     apart = np.sqrt(np.sum((first - second) ** 2) + sum(result.remainder["squared_bias"] ** 2 for result in results))
     seconds = time.process_time() - start

@@ -3,7 +3,7 @@
 - Antithetic keys: every second replicate has the keys of the one before, with the other sign; in plain NumPy.
 - Moments of keys: regression on the means of x_j, x_j^2 and x_j x_k over the keys of a replicate, of known expectation;
   in plain NumPy.
-- Linear part: the control variate of this package, by the Monte Carlo errors that it states.
+- Expansion: the control of this package, by the Monte Carlo errors that it states.
 """
 
 from __future__ import annotations
@@ -36,13 +36,12 @@ def reduction_rows(size: Size, rounds: int) -> Iterator[Row]:
         made = cells(size, target)
         found = [_variances(size, target, made, np.random.default_rng(k)) for k in range(rounds)]
         stated = [
-            [_stated(size, target._replace(control_variate=way), k) for k in range(rounds)]
-            for way in ("none", "linear_part")
+            [_stated(size, target._replace(control=way), k) for k in range(rounds)] for way in ("none", "expansion")
         ]
         for name in MEASURES:
             plain = [one["plain"][name] for one in found]
             ways = {way: (plain, [one[way][name] for one in found]) for way in ("antithetic keys", "moments of keys")}
-            ways["linear part"] = tuple([one[name] for one in way] for way in stated)
+            ways["expansion"] = tuple([one[name] for one in way] for way in stated)
             for way, pair in ways.items():
                 yield Row("variance", f"{target.name}, {name}", way, measure.ratio(*pair), "times less variance")
 

@@ -117,8 +117,8 @@ def test_simulation_by_hand__estimates_the_same(tmp_path, one_by_one):
 def test_reduction_rows():
     rows = list(reductions.reduction_rows(replace(SMALL, replicates=128), 1))
     assert len(rows) == 18 and all(row.value.median > 0 for row in rows)
-    noise_alone = [row.value.median for row in rows if row.size.startswith("noise") and row.who == "linear part"]
-    assert noise_alone == pytest.approx([1.0] * 3)
+    noise_alone = [row.value.median for row in rows if row.size.startswith("noise") and row.who == "expansion"]
+    assert min(noise_alone) > 1.0
 
 
 def test_client_rows__count_every_batch_and_each_takes_its_time():

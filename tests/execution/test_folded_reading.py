@@ -17,7 +17,7 @@ from simstudy.replicates.moments import Moments, stack
 
 def batch(number: int) -> Moments:
     rng = np.random.default_rng(number)
-    sums = (rng.normal(size=(16, 1, 2)), rng.normal(size=(16, 1, 3)), rng.normal(size=(16, 7)))
+    sums = (rng.normal(size=(16, 1, 2)), rng.normal(size=(16, 1, 3)), rng.normal(size=(16, 7)), np.zeros((16, 1, 0)))
     return Moments(np.ones(16, np.int64), *sums, np.zeros(1), np.array([number]))
 
 

@@ -21,13 +21,13 @@ from simstudy.execution.segments import LENGTH, Segment, segments
 from simstudy.execution.store import Store
 from simstudy.replicates.moments import Moments, empty
 
-SHAPE = Shape(n_queries=1, n_members=2, n_statistics=9, batch_size=32)
+SHAPE = Shape(n_queries=1, n_members=2, n_statistics=9, batch_size=32, controlled=True)
 
 
 def some_moments(seed: int = 0) -> Moments:
     sums = np.random.default_rng(seed).normal(size=(16, 1, 2))
-    moments = empty(16, np.array([0.5]), 2, SHAPE.n_statistics)
-    return moments._replace(n_defined=np.full(16, 2), error_sum=sums)
+    moments = empty(16, np.array([0.5]), 2, SHAPE.n_statistics, controlled=True)
+    return moments._replace(n_defined=np.full(16, 2), error_sum=sums, control_sum=np.repeat(sums, 5, axis=2)[..., :5])
 
 
 @pytest.fixture

@@ -38,7 +38,7 @@ SETTINGS: dict[str, list[Any]] = {
                    "zero", "linear", "quadratic", "additive", "interaction", {"kind": "bumps", "width": 1e-9},
                    {"kind": "linear", "coefficients": [1e9]}],
     "seed": [0, 2**63 - 1], "batch_size": [16, 32], "noise_treatment": ["integrated", "drawn"],
-    "control_variate": ["linear_part", "none"],
+    "control": ["expansion", "none"],
     "dtype": ["float32", "float64"], "query_projections": ["same", "opposite", "haar"],
     "file": ["/dev/zero", "../x.npy"], "key_distributions": ["typo"],
     "normaliser": ["sparsemax", {"kind": "compact", "power": 2, "window": 1e-9}, {"kind": "relu", "threshold": -1.0},

@@ -228,7 +228,7 @@ def test_outcomes__stay_on_the_device_where_it_knows_them(given, on_gpu):
 # Largest difference of a sum of moments between devices, relative to the largest such sum: some hundred roundings.
 BOUND = {"float32": 1e-5, "float64": 1e-13}
 REGRESSION = {"kind": "ridge", "amplitude": 2.0, "direction": [1.0, -0.5]}
-PLAIN = {"regression": REGRESSION, "n_features": 4, "batch_size": 16, "control_variate": "none"}
+PLAIN = {"regression": REGRESSION, "n_features": 4, "batch_size": 16, "control": "none"}
 
 
 @pytest.mark.parametrize(("logits", "precision", "treatment"), [
@@ -268,7 +268,7 @@ def test_batch__moves_as_many_bytes_for_more_keys_and_few_for_each_replicate(mon
 
 @pytest.mark.parametrize("given", [
     {"arrangement": "haar_redrawn"}, pytest.param({"mask": {"kind": "banded", "width": 2}}, marks=pytest.mark.rare),
-    pytest.param({"control_variate": "linear_part"}, marks=pytest.mark.rare),
+    pytest.param({"control": "expansion"}, marks=pytest.mark.rare),
     pytest.param({"regression": {"kind": "bumps"}}, marks=pytest.mark.rare),
     pytest.param({"key_scale": "normalised"}, marks=pytest.mark.rare),
     pytest.param({"key_distribution": {"kind": "student_t", "df": 5.0}}, marks=pytest.mark.rare),

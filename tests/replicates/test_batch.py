@@ -61,7 +61,7 @@ def test_shared_data__changes_no_bit():
         minimal_cell(n_keys=33),
         minimal_cell(n_keys=130, bandwidth=0.4, regression=RIDGE),
         minimal_cell(n_keys=130, n_heads=3, noise_sd=0.1),
-        minimal_cell(n_keys=130, bandwidth=0.4, regression=RIDGE, control_variate="linear_part"),
+        minimal_cell(n_keys=130, bandwidth=0.4, regression=RIDGE, control="expansion"),
         minimal_cell(n_keys=130, arrangement="haar_redrawn", noise_treatment="drawn"),
     ]
     assert len({shares_data(cell) for cell in cells}) == 1

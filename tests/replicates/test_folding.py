@@ -21,8 +21,8 @@ def some_batches(n: int, seed: int = 0, n_queries: int = 1) -> list[Moments]:
     products = errors[..., [0, 0, 1]] * errors[..., [0, 1, 1]]
     defined, target, none = np.ones(16, np.int64), np.zeros(n_queries), np.zeros(0, np.int64)
     return [
-        Moments(defined, e.sum(1), p.sum(1), np.zeros((16, 7)), target, none)
-        for e, p in zip(errors, products, strict=True)
+        Moments(defined, e, p, np.zeros((16, 7)), np.concatenate([e, p], axis=-1), target, none)
+        for e, p in zip(errors.sum(axis=2), products.sum(axis=2), strict=True)
     ]
 
 

@@ -23,7 +23,7 @@ CELLS = {
     "drawn": {"noise_treatment": "drawn", "noise": {"kind": "student_t", "df": 4}, "batch_size": 64},
     "redrawn": {"arrangement": "haar_redrawn", "batch_size": 32, "logits": "dot_product"},
     "float32": {"dtype": "float32", "noise": {"kind": "heteroscedastic"}, "batch_size": 64},
-    "controlled": {"control_variate": "linear_part", "batch_size": 32},
+    "controlled": {"control": "expansion", "batch_size": 32},
     "queries": {"queries": {"kind": "gaussian", "count": 3}, "query_projections": "haar", "batch_size": 16},
 }
 
@@ -34,7 +34,7 @@ def test_replayed_replicates__add_up_to_the_moments_of_their_batch(settings):
     size = cell.simulation.batch_size
     (batch,) = simulate_batch([cell], 2)
     parts = [replay(cell, 2 * size + k) for k in range(size)]
-    summed = empty(16, parts[0].target.values, 2, batch.statistic_sum.shape[1])
+    summed = empty(16, parts[0].target.values, 2, batch.statistic_sum.shape[1], controlled=cell.controlled)
     for block in range(16):
         inside = parts[block * size // 16 : (block + 1) * size // 16]
         gram = np.stack([part.gram for part in inside]) if "gram" in inside[0] else None

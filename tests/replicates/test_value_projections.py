@@ -154,7 +154,7 @@ def test_error_of_a_squared_bias__counts_each_component():
 
     def blocks_of(sums):
         empty = np.zeros((n_blocks, 0))
-        return Moments(np.ones(n_blocks, int), sums, empty, empty, empty, np.zeros(0, int))
+        return Moments(np.ones(n_blocks, int), sums, empty, empty, empty, empty, np.zeros(0, int))
 
     found = quadratic_errors(blocks_of(errors), weights, through, ones)
     by_component = quadratic_errors(blocks_of(apart), np.ones(1), np.ones((1, 1)), ones)

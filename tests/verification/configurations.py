@@ -108,7 +108,7 @@ def configuration(number: int) -> Configuration:
         seed=number,
         **_arrangement(draw, p),
         # Last, so that other levels are drawn alike with it and without.
-        control_variate=draw.choice(("none", "linear_part")) if known else "none",
+        control=draw.choice(("none", "expansion")) if known else "none",
     )
     # Quasi-Monte Carlo takes longer than the simulation that it is compared with: that may as well be precise.
     return Configuration(number, cell, statistic, n_batches=32 if other else 16)

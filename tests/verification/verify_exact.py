@@ -24,7 +24,7 @@ from zscores import Value, Verdict, exact, judge, leading, noise_only, simulated
 OUTPUT = Path(__file__).parents[2] / "outputs" / "verification"
 SHOWN = (
     *("n_keys", "n_features", "head_dim", "logits", "bandwidth", "arrangement", "angle", "principal_angles"),
-    *("query_projections", "regression", "noise", "noise_treatment", "control_variate", "key_distribution", "queries"),
+    *("query_projections", "regression", "noise", "noise_treatment", "control", "key_distribution", "queries"),
 )
 CONTROLS = {
     "z_noise_dropped": "noise term dropped",

@@ -12,7 +12,7 @@ from scipy import stats
 from simstudy.data.heads import key_projections, query_points, query_projections
 from simstudy.design.settings.cell import Cell
 from simstudy.replicates.batch import simulate_batch
-from simstudy.replicates.moments import Moments, stack
+from simstudy.replicates.moments import Moments, controlled, stack
 from simstudy.replicates.performance import performance
 from simstudy.theory import exact_moments, leading_order
 
@@ -57,7 +57,7 @@ class Verdict(NamedTuple):
 def simulated(configuration: Configuration) -> Value:
     """Statistic of a configuration by Monte Carlo, averaged over queries."""
     cell = configuration.cell
-    blocks = stack([simulate_batch([cell], batch)[0] for batch in range(configuration.n_batches)])
+    blocks, _ = controlled(stack([simulate_batch([cell], batch)[0] for batch in range(configuration.n_batches)]))
     assert not blocks.failed.size
     if configuration.statistic == "bias":
         return _mean_error(blocks, head=1)

@@ -128,11 +128,22 @@ class Cell(Record):
         return (*of_numbers, *compared, *own, *attended, *self.estimator.learner.statistics)
 
     @property
+    def even_noise(self) -> bool:
+        """Whether the variance of the noise is the same at all keys."""
+        return not isinstance(self.data.noise, HeteroscedasticNoise | ResidualNoise)
+
+    @property
+    def controlled(self) -> bool:
+        """Whether an expansion of known mean is taken off the moments of replicates."""
+        return self.simulation.control == "expansion" and not any(lacks(self) for _, lacks in _NOT_EXPANDED)
+
+    @property
     def _noise_tells_positions(self) -> bool:
         """Whether the covariance of heads given the keys is the overlap of their attention, times σ²."""
-        uneven = isinstance(self.data.noise, HeteroscedasticNoise | ResidualNoise)
         attends = self.estimator.learner.kind == "nadaraya_watson" and self.n_members == self.heads.n_heads
-        return attends and self.simulation.noise_treatment == "integrated" and self.data.noise_sd > 0.0 and not uneven
+        return (
+            attends and self.simulation.noise_treatment == "integrated" and self.data.noise_sd > 0.0 and self.even_noise
+        )
 
     @property
     def drawn(self) -> frozenset[str]:
@@ -289,16 +300,37 @@ class Cell(Record):
         return _digest({"settings": settings, "engine": engine} | stated)[:20]
 
 
+_WAVES = {"zero", "linear", "quadratic", "ridge", "additive", "interaction"}
+_MOST_EXPANDED = 1024
+"""Most features of keys of which covariances are formed for the known means."""
 _PLACED = ("aligned", "orthogonal", "rotated", "principal_angles")
 _RANDOM = ("haar", "haar_redrawn", "scattered", "own")
+_NOT_EXPANDED: tuple[tuple[str, Callable[[Cell], bool]], ...] = (
+    ("noise is drawn", lambda cell: cell.simulation.noise_treatment != "integrated"),
+    ("members are not given heads", lambda cell: cell.estimator.learner.kind != "nadaraya_watson"),
+    (
+        "heads are not softmax attention on the keys themselves",
+        lambda cell: not cell.estimator.plain or cell.estimator.key_scale != "raw",
+    ),
+    ("heads are merged into one estimate", lambda cell: cell.estimator.combination.kind in ("product", "fitted")),
+    ("queries see different keys", lambda cell: cell.estimator.mask.kind != "none"),
+    ("heads are redrawn", lambda cell: cell.heads.redrawn),
+    ("keys are not Gaussian", lambda cell: cell.data.key_distribution.kind != "gaussian"),
+    (
+        "the means of the regression function are not known",
+        lambda cell: not {term.kind for term in cell.data.terms} <= _WAVES,
+    ),
+    (
+        f"n_features is above {_MOST_EXPANDED}",
+        lambda cell: cell.data.n_features > _MOST_EXPANDED,
+    ),
+)
+"""Why the known means that `Simulation.control` needs are lacking, and of which cells that holds."""
 _IDLE: tuple[tuple[tuple[str, ...], str, Callable[[Cell], bool]], ...] = (
     (
         ("noise",),
         "of noise that is integrated out only the variance counts",
-        lambda cell: (
-            cell.simulation.noise_treatment == "integrated"
-            and not isinstance(cell.data.noise, HeteroscedasticNoise | ResidualNoise)
-        ),
+        lambda cell: cell.simulation.noise_treatment == "integrated" and cell.even_noise,
     ),
     (("noise",), "noise_sd is 0", lambda cell: cell.data.noise_sd == 0.0),
     (
@@ -315,6 +347,7 @@ _IDLE: tuple[tuple[tuple[str, ...], str, Callable[[Cell], bool]], ...] = (
         "one head is at no angle to another",
         lambda cell: cell.heads.n_heads == 1 and cell.heads.arrangement in _PLACED,
     ),
+    *((("control",), why, lacks) for why, lacks in _NOT_EXPANDED),
     (("population",), "nothing of it is drawn once", lambda cell: not cell.population),
     (
         ("query_projections",),

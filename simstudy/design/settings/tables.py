@@ -214,10 +214,11 @@ class Simulation(Record):
     noise_treatment: Literal["integrated", "drawn"] = Field(
         "integrated", description='"integrated" (Rao–Blackwell: noise enters by its variance) or "drawn"'
     )
-    control_variate: Literal["none", "linear_part"] = Field(
+    control: Literal["none", "expansion"] = Field(
         "none",
-        description='"none", or "linear_part" of the ratios of sums over keys, of known expectation: less Monte Carlo '
-        "error under a signal",
+        exclude_if=lambda control: control == "none",
+        description='"none", or "expansion": an expansion of known mean is taken off each replicate, where such means '
+        "are known: less Monte Carlo error",
     )
     dtype: Literal["float64", "float32"] = Field("float64", description='"float64" or "float32"')
     population: Population = Field(

@@ -1,28 +1,26 @@
-"""Control variates: their expectations against sums over keys, and what they do to a run: no bias, less error."""
+"""Control by expansion: expectations against sums over keys, and what it does to a run: no bias, less error."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
-from builders import DESIGN, edited, minimal_cell, write_design
+from builders import minimal_cell
 
-from simstudy.attention import control_variate
+from simstudy.attention import expansion
 from simstudy.attention.combinations import combine_heads
-from simstudy.attention.control_variate import expectations
+from simstudy.attention.expansion import expectations
 from simstudy.attention.members import pairs_of
 from simstudy.data.heads import key_projections, query_points, query_projections
 from simstudy.data.regression import evaluate
 from simstudy.data.training import draw_keys
-from simstudy.design.feasibility import impossibilities
-from simstudy.design.load import load_design
-from simstudy.errors import UserError
+from simstudy.replicates import moments
 from simstudy.replicates.batch import simulate_batch
-from simstudy.replicates.moments import stack
+from simstudy.replicates.moments import EXPANSION, controlled, stack
 from simstudy.replicates.performance import performance
 from simstudy.theory import exact_moments, predicted_measures
 
 LOGITS = pytest.mark.parametrize("logits", ["distance", "dot_product"])
-CONTROL = {"control_variate": "linear_part"}
+CONTROL = {"control": "expansion"}
 AUTOREGRESSIVE = {"kind": "gaussian", "structure": "autoregressive", "correlation": 0.6}
 EQUICORRELATED = {"kind": "gaussian", "structure": "equicorrelated", "correlation": 0.3}
 WAVE = {"kind": "ridge", "amplitude": 2.0, "direction": [1.0, -0.5], "frequency": 1.3}
@@ -36,6 +34,7 @@ FUNCTIONS = {
     "interaction": {"kind": "interaction", "amplitude": -1.5},
 }
 SUM = {"kind": "sum", "terms": list(FUNCTIONS.values())}
+MEASURES = ("mse", "squared_bias", "ensemble_variance", "mean_variance", "mean_covariance", "correlation")
 POINTS = {"kind": "points", "points": [[0.4, -0.3], [-1.1, 0.8]]}
 
 
@@ -57,12 +56,13 @@ def standardised(cell, known, points):
     """Functions of a key (function, i) of expectation 0 if the expectations are right."""
     k, m = kernels(cell, points), evaluate(cell.data.regression, points)
     rows, columns = pairs_of(cell.heads.n_heads)
-    gaps, both = m - known.mean[..., None], k[:, rows] * k[:, columns]
-    both /= np.exp(known.log_product)[..., None]
-    alone = k / np.exp(known.log_mass)[..., None]
-    fourth = k**4 / np.exp(known.log_fourth)[..., None]
-    squares = both * (gaps[:, rows] * gaps[:, columns] - known.spread[..., None])
-    return np.concatenate([alone - 1, fourth - 1, alone * gaps, both - 1, squares], axis=1).reshape(-1, len(m))
+    gaps, both, of = m - known.mean[..., None], k[:, rows] * k[:, columns], lambda logs: np.exp(logs)[..., None]
+    alone, pairs = k / of(known.log_mass), both / of(known.log_product)
+    masses = [alone, pairs, both**2 / of(known.log_fourth), both * k[:, rows] / of(known.log_first)]
+    masses.append(both * k[:, columns] / of(known.log_second))
+    tilted = pairs[:, rows == columns] * (gaps - known.tilt[..., None])
+    squares = pairs * (gaps[:, rows] * gaps[:, columns] - known.spread[..., None])
+    return np.concatenate([*(each - 1 for each in masses), alone * gaps, tilted, squares], axis=1).reshape(-1, len(m))
 
 
 # ---------------------------------------------------------------- expectations
@@ -128,9 +128,9 @@ def test_expectations__of_heads_that_coincide_and_are_narrow():
 
 
 def measured(cell, n_batches=4):
-    blocks = stack([simulate_batch([cell], batch)[0] for batch in range(n_batches)])
+    blocks, estimator = controlled(stack([simulate_batch([cell], batch)[0] for batch in range(n_batches)]))
     assert not blocks.failed.size
-    return blocks, performance(blocks, combine_heads(cell), cell.statistics)
+    return blocks, performance(blocks, combine_heads(cell), cell.statistics)._replace(estimator=estimator)
 
 
 def gaps_from_theory(cell, blocks, found):
@@ -152,70 +152,69 @@ def gaps_from_theory(cell, blocks, found):
 
 
 CELLS = {
-    "distance": {"n_keys": 12, "bandwidth": 0.6, "query_projections": "same"},
-    "few keys": {"n_keys": 2, "bandwidth": 0.8, "query_projections": "same"},
-    "one key": {"n_keys": 1, "bandwidth": 0.8, "query_projections": "same"},
+    "distance": {"n_keys": 12, "bandwidth": 0.9, "query_projections": "same"},
+    "uneven noise": {"n_keys": 12, "bandwidth": 0.9, "noise": {"kind": "heteroscedastic"}},
     "opposite queries, correlated keys": {
-        "n_keys": 12, "query_projections": "opposite", "key_distribution": AUTOREGRESSIVE,
+        "n_keys": 20, "query_projections": "opposite", "key_distribution": AUTOREGRESSIVE,
     },
-    "dot product": {"n_keys": 12, "logits": "dot_product", "bandwidth": 1.2},
+    "dot product": {"n_keys": 12, "logits": "dot_product", "bandwidth": 2.2},
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("name", CELLS)
-def test_run__is_that_without_control_and_that_of_the_exact_theory(name, monkeypatch):
-    settings = {"n_features": 3, "head_dim": 1, "noise_sd": 0.3, "noise": {"kind": "heteroscedastic"}}
-    settings |= {"batch_size": 4096} | CELLS[name]
-    cell, plain = cell_of(**settings, **CONTROL), cell_of(**settings)
+def test_run__is_that_of_the_exact_theory_or_shows_that_it_is_not(name, monkeypatch):
+    settings = {"n_features": 3, "head_dim": 1, "noise_sd": 0.9, "batch_size": 4096} | CELLS[name]
+    cell = cell_of(**settings, **CONTROL)
     blocks, found = measured(cell)
+    assert found.estimator == EXPANSION
     assert gaps_from_theory(cell, blocks, found).max() < 4.5
-    _, other = measured(plain)
-    for measure, share in found.contribution.items():
-        if measure in ("mse", "ensemble_variance", "mean_variance", "mean_covariance", "squared_bias", "correlation"):
-            apart = np.hypot(
-                np.sqrt(((share - other.contribution[measure]) ** 2).sum()), found.remainder.get(measure, 0)
-            )
-            assert abs(found.estimate[measure] - other.estimate[measure]) < 4 * apart, measure
-    if name == "one key":
-        return
-    # Negative controls: a centre that is off, and squares whose expectation is left out.
-    right = control_variate._known(cell)
-    for wrong in (right._replace(mean=right.mean + 0.1), right._replace(square=0 * right.square)):
-        monkeypatch.setattr(control_variate, "_known", lambda _, wrong=wrong: wrong)
+    _, plain = measured(cell_of(**settings))
+    assert all(plain.mcse[measure] > 1.5 * found.mcse[measure] for measure in MEASURES)
+    # Negative controls: a centre that is off, and terms of second order whose expectation is left out.
+    right = expansion._known(cell)
+    for wrong in (right._replace(mean=right.mean + 0.1), right._replace(product_mean=0 * right.product_mean)):
+        monkeypatch.setattr(expansion, "_known", lambda _, wrong=wrong: wrong)
+        monkeypatch.setattr(moments, "FARTHEST", np.inf)
         assert gaps_from_theory(cell, *measured(cell)).max() > 8
+        monkeypatch.setattr(moments, "FARTHEST", 4.0)
+        _, audited = measured(cell)
+        assert "standard errors, not to 0" in audited.estimator
+        assert audited.estimate["mse"] == plain.estimate["mse"]
 
 
-def gain(measure="mse", **settings):
-    """How many times fewer replicates the control variate needs."""
+def gains(**settings):
+    """How many times fewer replicates the expansion needs, for each measure, and the estimator."""
     settings = {"n_features": 8, "n_heads": 4, "arrangement": "rotated", "angle": 30.0, "batch_size": 512} | settings
     settings = {"query_projections": "same", "queries": {"kind": "gaussian", "count": 8, "scale": 0.8}} | settings
     (_, plain), (_, found) = measured(cell_of(**settings)), measured(cell_of(**settings, **CONTROL))
-    return (plain.mcse[measure] / found.mcse[measure]) ** 2
+    return [(plain.mcse[name] / found.mcse[name]) ** 2 for name in MEASURES if plain.mcse[name]], found.estimator
 
 
 @pytest.mark.parametrize(
-    "measure",
-    ["mse", *(pytest.param(name, marks=pytest.mark.rare) for name in ("ensemble_variance", "mean_covariance")),
-     "squared_bias"],
-)  # fmt: skip
-def test_control__saves_replicates_under_a_signal(measure):
-    assert gain(measure, n_keys=256, bandwidth=0.5, noise_sd=0.3) > 5
-    assert gain(measure, n_keys=256, bandwidth=0.5, noise_sd=0.3, dtype="float32") > 5
+    ("least", "settings"),
+    [
+        (1000, {"regression": "zero"}),
+        pytest.param(5, {"noise_sd": 0.3}, marks=pytest.mark.rare),
+        pytest.param(5, {"noise_sd": 0.3, "dtype": "float32"}, marks=pytest.mark.rare),
+        pytest.param(5, {"head_dim": 1, "head_bandwidths": [1.0, 0.5, 2.0, 1.5]}, marks=pytest.mark.rare),
+        (5, {"combination": [2.0, -1.0, 0.5, -0.5], "regression": "quadratic"}),
+        (1.5, {"n_keys": 60, "bandwidth": 0.5, "noise_sd": 1.0}),
+    ],
+)
+def test_expansion__saves_replicates(least, settings):
+    found, estimator = gains(**{"n_keys": 512, "bandwidth": 1.0} | settings)
+    assert estimator == EXPANSION
+    assert min(found) > least
 
 
-def test_control__does_no_harm_where_kernels_catch_few_keys(monkeypatch):
-    """Their sums have heavy tails.  Control: with factors of 1 it does."""
-    few = {"n_keys": 30, "logits": "dot_product", "bandwidth": 1.0, "measure": "ensemble_variance"}
-    assert gain(**few) > 1
-    assert gain(n_keys=8, bandwidth=0.25) > 1
-    damped = control_variate._known
-
-    def undamped(cell):
-        found = damped(cell)
-        return found._replace(share=np.ones_like(found.share), square=found.square / found.share)
-
-    monkeypatch.setattr(control_variate, "_known", undamped)
-    assert gain(**few) < 0.7
+@pytest.mark.parametrize(
+    "settings", [{"n_keys": 30, "logits": "dot_product"}, {"n_keys": 8, "bandwidth": 0.25}, {"n_keys": 1}]
+)
+def test_expansion__is_switched_off_where_few_keys_carry_weight(settings):
+    """Its terms have heavy tails there."""
+    found, estimator = gains(**{"bandwidth": 1.0} | settings)
+    assert estimator == "plain: few keys carry weight"
+    assert found == [1.0] * len(found)
 
 
 @LOGITS
@@ -231,51 +230,37 @@ def test_far_queries__leave_every_replicate_defined(bandwidth, point, logits):
         assert abs(found.estimate["mse"] - plain.estimate["mse"]) <= 6 * plain.mcse["mse"] + 1e-9
 
 
-def test_function_without_signal__has_nothing_to_take_off():
-    (with_control,), (without,) = (
-        simulate_batch([cell_of(regression="zero", **settings)], 0) for settings in (CONTROL, {})
-    )
-    for one, other in zip(with_control, without, strict=True):
+def test_sums_of_plain_replicates__are_those_without_control():
+    (with_control,), (without,) = (simulate_batch([cell_of(**settings)], 0) for settings in (CONTROL, {}))
+    assert with_control.control_sum.any()
+    for one, other in zip(with_control._replace(control_sum=without.control_sum), without, strict=True):
         np.testing.assert_array_equal(one, other)
 
 
-def test_direct_mse__stays_the_plain_average():
-    (with_control,), (without,) = (simulate_batch([cell_of(**settings)], 0) for settings in (CONTROL, {}))
-    np.testing.assert_array_equal(with_control.statistic_sum, without.statistic_sum)
-    assert not np.array_equal(with_control.product_sum, without.product_sum)
-
-
-# ---------------------------------------------------------------- what is refused
+# ---------------------------------------------------------------- where means are not known
 
 
 @pytest.mark.parametrize(
-    ("settings", "remedy"),
+    ("settings", "why"),
     [
-        ({"noise_treatment": "drawn"}, 'noise_treatment = "integrated"'),
-        ({"noise_treatment": "drawn", "learner": "random_forest"}, 'learner = "nadaraya_watson"'),
-        ({"normaliser": "sparsemax"}, 'normaliser = "softmax"'),
-        ({"transformation": {"kind": "merge", "stride": 2}}, 'transformation = "none"'),
-        ({"combination": "product"}, "no product of kernels"),
-        ({"key_scale": "normalised"}, 'key_scale = "raw"'),
-        ({"arrangement": "haar_redrawn"}, "the same in all replicates"),
-        ({"key_distribution": {"kind": "student_t", "df": 5}}, 'key_distribution = "gaussian"'),
-        ({"key_distribution": {"kind": "autoregressive", "coefficient": 0.5}}, 'key_distribution = "gaussian"'),
-        ({"regression": {"kind": "sum", "terms": ["linear", "bumps"]}}, "without bumps"),
-        ({"n_features": 2**17, "n_keys": 2}, "needs an array"),
+        ({"noise_treatment": "drawn"}, "noise is drawn"),
+        ({"noise_treatment": "drawn", "learner": "random_forest"}, "not given heads"),
+        ({"normaliser": "sparsemax"}, "not softmax attention"),
+        ({"transformation": {"kind": "merge", "stride": 2}}, "not softmax attention"),
+        ({"combination": "product"}, "merged"),
+        ({"key_scale": "normalised"}, "not softmax attention"),
+        ({"mask": "causal"}, "different keys"),
+        ({"arrangement": "haar_redrawn"}, "redrawn"),
+        ({"key_distribution": {"kind": "student_t", "df": 5}}, "not Gaussian"),
+        ({"key_distribution": {"kind": "autoregressive", "coefficient": 0.5}}, "not Gaussian"),
+        ({"regression": {"kind": "sum", "terms": ["linear", "bumps"]}}, "means of the regression function"),
+        ({"n_features": 2**17, "n_keys": 2}, "n_features"),
     ],
 )
-def test_cells_without_known_expectations__are_refused(settings, remedy):
-    def told(**others):
-        return [text for name, text in impossibilities(minimal_cell(**others)) if name == "control_variate"]
-
+def test_cells_without_known_expectations__stay_plain_and_say_why(settings, why):
     settings = {"regression": "linear"} | settings
-    assert any(remedy in text for text in told(**settings, **CONTROL))
-    assert not told(**settings) and not told(regression=SUM, **CONTROL)
-
-
-def test_refusal__is_one_line(tmp_path):
-    text = edited(DESIGN, "batch_size = 32", 'batch_size = 32\ncontrol_variate = "linear_part"')
-    text = edited(text, 'regression = { kind = "ridge" }', 'regression = "bumps"')
-    with pytest.raises(UserError, match=r"control_variate.*without bumps.*\"none\"") as raised:
-        load_design(write_design(tmp_path, text))
-    assert len(str(raised.value).splitlines()) <= 2
+    cell, plain = minimal_cell(**settings, **CONTROL), minimal_cell(**settings)
+    assert not cell.controlled
+    assert cell.identity("") == plain.identity("")
+    assert why in cell.idle["control"]
+    assert minimal_cell(regression=SUM, **CONTROL).controlled

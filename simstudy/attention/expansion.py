@@ -1,0 +1,259 @@
+"""Control by expansion: the moments of heads to second order in averages over keys, whose means are known at every n.
+
+The theory that runs are compared with derives its own expectations.
+
+Given the keys, head h estimates c_h = Σ_i K_hi m(X_i) / S_h, S_h = Σ_i K_hi, and G_hg is the covariance of two heads.
+With μ_h = E[K_h m] / E K_h, b_h = μ_h − m(x) and the leading covariance G⁰_hg = σ² E[K_h K_g] / (n E K_h · E K_g),
+
+- a_h = S_h / (n E K_h) − 1, l_h = (1 + a_h) (c_h − μ_h) and γ_hg = G_hg (1 + a_h) (1 + a_g) / G⁰_hg − 1 are averages
+  over independent keys, each of mean 0,
+- c_h − μ_h = l_h / (1 + a_h), G_hg = G⁰_hg (1 + γ_hg) / ((1 + a_h) (1 + a_g)).
+
+The terms of first and second order in a, l and γ, less their means, are taken off the error e_h = c_h − m(x) and the
+product P_hg = e_h e_g + G_hg.  That changes no expectation, whatever factors are put before the terms.
+
+Where few keys carry weight the terms have heavy tails, which c_h and G_hg have not.  The measure of this is
+u_hg = E[K_h² K_g²] / (n (E[K_h K_g])²), the variance of G_hg (1 + a_h) (1 + a_g) over its squared mean but for 1/n.
+Terms of first order get the factor 1 / (1 + u³), of second order 1 / (1 + 3 u²): both near 1 at many keys.  Where u_hh
+reaches 1 for one head at one query, nothing is taken off at any: errors at two queries cancel in part, and would not if
+one of them were corrected alone.
+
+For keys X ~ N(0, Σ), a kernel times the density of a key is a Gaussian again, and so is a product of kernels.  m is a
+polynomial of degree 2 plus waves A cos(k·x + φ), and of such functions mean and variance under any Gaussian are closed.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from simstudy.attention.members import Control, pairs_of
+from simstudy.data.heads import key_projections, query_points, query_projections
+from simstudy.data.regression import Waves, as_waves, evaluate
+from simstudy.design.settings import GaussianKeys, Keys
+from simstudy.design.settings.cell import Cell
+
+Array = NDArray[np.float64]
+
+# Index legend: r replicate, q query, h and g head, k dimension of one head or of two, j feature, a wave.
+
+_LARGEST_EXPONENT = 1e4
+"""Beyond, rounding decides differences of logarithms, and no key is near."""
+_LARGEST_SHARE = 100.0
+"""Logarithm of u beyond which its factors are 0."""
+
+
+class Expectations(NamedTuple):
+    """Expectations over one key of a cell.
+
+    Attributes
+    ----------
+    log_mass : (query, head)
+        ln E K_h.
+    mean, bias : (query, head)
+        μ_h and μ_h − m(x_q).
+    tilt : (query, head)
+        E[K_h² (m − μ_h)] / E K_h².
+    log_product : (query, pair)
+        ln E[K_h K_g], over pairs h ≤ g in the order of `members.pairs_of`.
+    log_fourth : (query, pair)
+        ln E[K_h² K_g²].
+    log_first, log_second : (query, pair)
+        ln E[K_h² K_g] and ln E[K_h K_g²].
+    spread : (query, pair)
+        E[K_h K_g (m − μ_h)(m − μ_g)] / E[K_h K_g].
+    """
+
+    log_mass: Array
+    mean: Array
+    bias: Array
+    tilt: Array
+    log_product: Array
+    log_fourth: Array
+    log_first: Array
+    log_second: Array
+    spread: Array
+
+
+class Known(NamedTuple):
+    """What all replicates of a cell have in common."""
+
+    log_scale: Array  # (query, head) ln (n E K_h)
+    mean: Array  # (query, head)
+    bias: Array  # (query, head)
+    first: Array  # (query, pair) factor on terms of first order
+    second: Array  # (query, pair) factor on terms of second order
+    leading: Array  # (query, pair) G⁰_hg; 0 where the variance of the noise is not the same at all keys
+    error_mean: Array  # (query, head) E[l_h a_h]
+    product_mean: Array  # (query, pair) mean of the second-order terms of P_hg that are products of two averages
+
+
+class _Tilted(NamedTuple):
+    """The law of a key, in coordinates in which it is N(0, I), under a kernel as its density: N(mean, covariance)."""
+
+    log_mass: Array  # (q,) ln of the expectation of the kernel
+    mean: Array  # (q, j)
+    covariance: Array  # (j, j)
+
+
+def expansion(cell: Cell, means: Array, gram: Array, log_mass: Array) -> Control:
+    """Return what is taken off the errors of replicates and their products.
+
+    Parameters
+    ----------
+    cell
+        One that is `Cell.controlled`.
+    means, log_mass : (replicate, query, head)
+        c_h and ln S_h.
+    gram : (replicate, query, head, head)
+        G_hg.
+    """
+    known, n_heads = _known(cell), means.shape[-1]
+    rows, columns = pairs_of(n_heads)
+    if known is None:
+        return Control(np.zeros_like(log_mass), np.zeros((*means.shape[:2], len(rows))))
+    own = np.flatnonzero(rows == columns)
+    scale = np.exp(log_mass - known.log_scale)
+    a = scale - 1.0
+    linear = scale * (means - known.mean)
+    errors = known.first[:, own] * linear - known.second[:, own] * (linear * a - known.error_mean)
+    products = known.bias[:, rows] * errors[..., columns] + known.bias[:, columns] * errors[..., rows]
+    both = linear[..., rows] * linear[..., columns]
+    if known.leading.any():
+        one, other = a[..., rows], a[..., columns]
+        total = one + other
+        packed = gram.reshape(*gram.shape[:2], -1)[..., rows * n_heads + columns]
+        excess = packed * scale[..., rows] * scale[..., columns] - known.leading
+        products += known.first * (excess - known.leading * total)
+        both += known.leading * (total * total - one * other) - excess * total
+    products += known.second * (both - known.product_mean)
+    return Control(errors, products)
+
+
+# Every batch of a cell asks again.
+@functools.lru_cache(maxsize=256)
+def _known(cell: Cell) -> Known | None:
+    """What is known of a cell; None where few keys carry weight."""
+    found, n = expectations(cell), cell.data.n_keys
+    rows, columns = pairs_of(cell.heads.n_heads)
+    own, of_pairs = rows == columns, found.log_mass[:, rows] + found.log_mass[:, columns]
+    # As a logarithm, since kernels may catch hardly any key.
+    log_share = found.log_fourth - 2.0 * found.log_product - math.log(n)
+    if not (log_share[:, own] < 0.0).all() or np.abs(of_pairs).max() > _LARGEST_EXPONENT:
+        return None
+    share = np.exp(np.minimum(log_share, _LARGEST_SHARE))
+    product = np.exp(found.log_product - of_pairs)
+    first = np.exp(found.log_first - of_pairs - found.log_mass[:, rows])
+    second = np.exp(found.log_second - of_pairs - found.log_mass[:, columns])
+    square = product[:, own]
+    leading = product * (cell.data.noise_sd**2 / n if cell.even_noise else 0.0)
+    # Of a², aa' and a'², then of γ a and γ a', all times n.
+    of_masses = square[:, rows] + square[:, columns] + product - 3.0
+    of_masses -= (first + second) / product - 2.0
+    return Known(
+        found.log_mass + math.log(n), found.mean, found.bias, 1.0 / (1.0 + share**3), 1.0 / (1.0 + 3.0 * share**2),
+        leading, square * found.tilt / n, (product * found.spread + leading * of_masses) / n,
+    )  # fmt: skip
+
+
+def expectations(cell: Cell) -> Expectations:
+    """Return the expectations of kernels, and of the regression function under them, at all queries of a cell.
+
+    Raises
+    ------
+    TypeError
+        If keys are not Gaussian, or the regression function has bumps, which are neither polynomials nor waves.
+    """
+    points, projections = query_points(cell), key_projections(cell)
+    images = np.einsum("qj,hjk->hqk", points, query_projections(cell))
+    root = _root(cell.data.key_distribution, cell.data.n_features)
+    projections = root.T @ projections
+    m = _in_coordinates(as_waves(cell.data.regression, cell.data.n_features), root)
+
+    def law(*powers: tuple[int, float]) -> _Tilted:
+        # A power of a kernel is that of keys and queries times its root, a product that of all dimensions together.
+        of = (np.concatenate([math.sqrt(r) * each[h] for h, r in powers], axis=-1) for each in (projections, images))
+        return _tilted(cell, *of)
+
+    heads, pairs = range(cell.heads.n_heads), list(zip(*pairs_of(cell.heads.n_heads), strict=True))
+    alone = [law((h, 1.0)) for h in heads]
+    mean = np.stack([_mean_and_variance(m, each)[0] for each in alone], axis=1)
+    products = [law((h, 1.0), (g, 1.0)) for h, g in pairs]
+    centres, variances = zip(*(_mean_and_variance(m, each) for each in products), strict=True)
+    centre, variance = np.stack(centres, axis=1), np.stack(variances, axis=1)
+    rows, columns = pairs_of(cell.heads.n_heads)
+    spread = variance + (centre - mean[:, rows]) * (centre - mean[:, columns])
+    bias = mean - evaluate(cell.data.regression, np.ascontiguousarray(points.T))[:, None]
+    logs = (
+        np.stack([each.log_mass for each in laws], axis=1)
+        for laws in (
+            alone, products, [law((h, 2.0), (g, 2.0)) for h, g in pairs],
+            [law((h, 2.0), (g, 1.0)) for h, g in pairs], [law((h, 1.0), (g, 2.0)) for h, g in pairs],
+        )
+    )  # fmt: skip
+    log_mass, *others = logs
+    return Expectations(log_mass, mean, bias, centre[:, rows == columns] - mean, *others, spread)
+
+
+@functools.singledispatch
+def _root(keys: Keys, d: int) -> Array:
+    """R with R Rᵀ = Σ: a key is R z, z ~ N(0, I)."""
+    raise TypeError(f"no expectations under {keys!r}")
+
+
+@_root.register
+def _(keys: GaussianKeys, d: int) -> Array:
+    if keys.structure == "identity":
+        return np.eye(d)
+    gaps = np.abs(np.subtract.outer(np.arange(d), np.arange(d)))
+    covariance = keys.correlation ** (gaps if keys.structure == "autoregressive" else np.sign(gaps))
+    return np.asarray(np.linalg.cholesky(covariance), np.float64)
+
+
+def _tilted(cell: Cell, projection: Array, images: Array) -> _Tilted:
+    """Return the law under exp(−|a − Wᵀz|²/(2b²)) or exp(a·Wᵀz/b²), W (j, k) and a (q, k): of one head or of two."""
+    scaled, targets = projection / cell.bandwidth, images / cell.bandwidth
+    if cell.estimator.logits == "dot_product":
+        mean = targets @ scaled.T
+        return _Tilted(0.5 * (mean**2).sum(axis=1), mean, np.eye(len(projection)))
+    # By singular values, since two heads that coincide leave a singular matrix beside b² I.
+    left, sizes, right = np.linalg.svd(scaled)
+    turned = targets @ right.T
+    shrinkage = 1.0 / (1.0 + np.pad(sizes, (0, max(scaled.shape) - len(sizes))) ** 2)
+    mean = (turned[:, : len(sizes)] * sizes * shrinkage[: len(sizes)]) @ left[:, : len(sizes)].T
+    exponent = -0.5 * (turned**2 * shrinkage[: turned.shape[1]]).sum(axis=1)
+    # 1 where there is no singular value, so that both products have all factors that they need.
+    covariance = (left * shrinkage[: len(left)]) @ left.T
+    return _Tilted(exponent + 0.5 * np.log(shrinkage).sum(), mean, covariance)
+
+
+def _mean_and_variance(m: Waves, law: _Tilted) -> tuple[Array, Array]:
+    """Mean and variance (q,) of a function under a tilted law.
+
+    With z = ν + y, y ~ N(0, T): E cos(k·y + θ) = e^{−kᵀTk/2} cos θ, and its derivatives in k give the products with y
+    (Stein's lemma).  Means are taken off before anything is added.
+    """
+    slope, bent = m.gradient + 2.0 * law.mean @ m.curvature, m.curvature @ law.covariance
+    mean = law.mean @ m.gradient + ((law.mean @ m.curvature) * law.mean).sum(axis=1) + np.trace(bent)
+    variance = ((slope @ law.covariance) * slope).sum(axis=1) + 2.0 * (bent * bent.T).sum()
+    along = m.waves @ law.covariance
+    gram = along @ m.waves.T
+    half = 0.5 * np.diagonal(gram)
+    sizes, angles = m.amplitudes * np.exp(-half), law.mean @ m.waves.T + m.phases
+    cosines, sines = np.cos(angles), np.sin(angles)
+    curved = ((along @ m.curvature) * along).sum(axis=1)
+    variance -= 2.0 * (cosines @ (sizes * curved) + ((slope @ along.T) * sines) @ sizes)
+    ends, amplitudes = half[:, None] + half, np.outer(m.amplitudes, m.amplitudes)
+    alike, opposite = (amplitudes * (np.exp(sign * gram - ends) - np.exp(-ends)) for sign in (1.0, -1.0))
+    variance += 0.5 * ((cosines @ (alike + opposite)) * cosines + (sines @ (alike - opposite)) * sines).sum(axis=1)
+    return mean + cosines @ sizes, variance
+
+
+def _in_coordinates(m: Waves, root: Array) -> Waves:
+    """Return z -> m(R z)."""
+    curvature = root.T @ m.curvature @ root
+    return m._replace(gradient=root.T @ m.gradient, curvature=curvature, waves=m.waves @ root)
