@@ -126,7 +126,7 @@ class GroupedHeadsInstance(Instance):
             "1", "variance that noise gives the average of heads, times keys", "n sum_i (mean_h w_hi)^2"
         ),
     }
-    words: ClassVar[dict[str, Setting]] = {"groups": Setting("key groups"), "heads": Setting("heads")}
+    words: ClassVar[dict[str, Setting]] = {"groups": Setting("key groups")}
 
     def impossibilities(self, data: Data, heads: Heads) -> Iterator[Impossibility]:
         """All groups have the same number of heads."""
