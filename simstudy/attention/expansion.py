@@ -196,7 +196,7 @@ def expectations(cell: Cell) -> Expectations:
         )
     )  # fmt: skip
     log_mass, *others = logs
-    return Expectations(log_mass, mean, bias, centre[:, rows == columns] - mean, *others, spread)
+    return Expectations._make([log_mass, mean, bias, centre[:, rows == columns] - mean, *others, spread])
 
 
 @functools.singledispatch

@@ -20,7 +20,7 @@ def fold(batches: list[Moments], first: int = 0) -> Moments:
     places = starts[np.searchsorted(starts, start) :] - start
     sums = (np.add.reduceat(each, places) for each in blocks[:5])
     # A copy, as what it is part of would be kept with it.
-    return Moments(*sums, blocks.target.copy(), blocks.failed)
+    return Moments._make([*sums, blocks.target.copy(), blocks.failed])
 
 
 def block_starts(n_blocks: int) -> NDArray[np.int64]:

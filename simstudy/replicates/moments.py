@@ -120,7 +120,7 @@ def _by_block(values: NDArray[Any], blocks: range) -> NDArray[Any]:
 def stack(batches: list[Moments]) -> Moments:
     """Return the blocks of consecutive batches as one row of blocks, in the order given."""
     *sums, targets, failed = zip(*batches, strict=True)
-    return Moments(*map(np.concatenate, sums), targets[0], np.concatenate(failed))
+    return Moments._make([*map(np.concatenate, sums), targets[0], np.concatenate(failed)])
 
 
 EXPANSION = "expansion"

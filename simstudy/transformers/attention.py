@@ -90,8 +90,8 @@ def require_attention(own: np.ndarray, given: np.ndarray, causal: bool, where: s
         raise ValueError(f"attention of {where}: shape {given.shape}; give (head, token, token) = {own.shape}")
     if (gap := float(np.abs(own - given).max())) <= _SAME:
         return
-    back = np.subtract.outer(np.arange(len(own[0])), np.arange(len(own[0])))
-    seen = (given > 0).any(axis=0)
+    places = np.arange(own.shape[1])
+    back, seen = places[:, None] - places, np.any(given > 0, axis=0)
     if causal and seen[back < 0].any():
         cause = "the model looks at later tokens; read the heads with causal = False"
     elif not causal and not seen[back < 0].any():

@@ -41,7 +41,8 @@ class Convention(NamedTuple):
 
 
 def _at(place: str, names: str, **how: Any) -> Convention:
-    return Convention(*(place + name for name in names.split()), **how)
+    query, key, value, output = (place + name for name in names.split())
+    return Convention(query, key, value, output, **how)
 
 
 _PROJECTIONS = "q_proj k_proj v_proj o_proj"

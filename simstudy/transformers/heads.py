@@ -145,15 +145,15 @@ def read_heads(weights: Any, config: Mapping[str, Any] | str | Path | None = Non
     arrays = load_arrays(weights)
     with _named(weights):
         layers = [_layer(arrays, said, group) for group in range(said.n_groups)]
-        norms = (
+        norms = [
             np.stack([_array(arrays, f"{place.format(group)}.weight") for group in range(said.n_groups)])
             for place in said.convention.norms
-        )
+        ]
         query, key, value, output, *biases = (_stack([layer[k] for layer in layers], said.n_layers) for k in range(7))
         return TransformerHeads(
             query, key, value, output, biases[0], biases[1], biases[2],
-            said.head_dim**-0.5, said.causal, said.rotary_base, said.rotary_factors, *(*norms, None, None)[:2],
-            window=said.window,
+            said.head_dim**-0.5, said.causal, said.rotary_base, said.rotary_factors,
+            query_norm=norms[0] if norms else None, key_norm=norms[1] if norms else None, window=said.window,
         )  # fmt: skip
 
 
