@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-from scipy import integrate, stats
 
 from simstudy.design.settings.cell import Cell
 from simstudy.design.settings.systems.published_colonies import AcarInstance
@@ -24,6 +23,8 @@ def first_decision(n_ants: int, qualities: np.ndarray, heuristic: float, noise_s
 
     v is binomial, with probabilities in proportion to the qualities to the power ``heuristic``.
     """
+    from scipy import integrate, stats  # their import takes most of a second, which few studies need
+
     one, other = (stats.norm(q, noise_sd) for q in qualities)
     choice = stats.binom(n_ants, qualities[0] ** heuristic / (qualities**heuristic).sum())
     reach = qualities[1] + 9.0 * noise_sd
