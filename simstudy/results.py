@@ -14,16 +14,14 @@ from simstudy.design.claims import Verdict
 from simstudy.design.measures import (
     ATTRIBUTES,
     INDICES,
-    MEASURES,
     OCCASIONAL,
     SOURCES,
-    STATISTICS,
     VARIABLES,
     coordinates_of,
 )
 from simstudy.design.mistakes import hint
-from simstudy.design.settings import TABLE_OF, TABLES
-from simstudy.design.settings.levels import Coordinates, label, level
+from simstudy.design.settings import TABLE_OF
+from simstudy.design.settings.levels import Coordinates, level
 from simstudy.design.settings.systems import NAMES
 from simstudy.errors import UserError
 from simstudy.execution.netcdf import read_results
@@ -46,8 +44,7 @@ def open_results(path: str | Path) -> xr.Dataset:
     Returns
     -------
     xarray.Dataset
-        One entry along ``cell`` for each combination of factor values.  Measures and diversity indices that the version
-        of simstudy which wrote them did not know are NaN, and settings have their default.
+        One entry along ``cell`` for each combination of factor values.
 
     Raises
     ------
@@ -56,7 +53,7 @@ def open_results(path: str | Path) -> xr.Dataset:
     """
     path = Path(path)
     path = path / "results.nc" if path.is_dir() else path
-    results = _with_later_verdicts(_with_later_settings(_with_later_measures(read_results(path))))
+    results = read_results(path)
     require_layout(results, path)
     return results
 
@@ -150,43 +147,6 @@ def text_of(row: Coordinates, name: str) -> Any:
     return "" if isinstance(value, float) and math.isnan(value) else value
 
 
-def _with_later_measures(results: xr.Dataset) -> xr.Dataset:
-    """Return results with NaN for what came after them: a confirmation stands, though nobody can run its code again."""
-    measures = (MEASURES | STATISTICS).keys() - set().union(*_OCCASIONAL)
-    families = [{name, *(f"{name}_{error}" for error in _COMPANIONS)} & VARIABLES.keys() for name in measures]
-    known = [family for family in families if family & results.keys()]
-    if not known or len(known) == len(families):
-        return results
-    if "index" in results.indexes and {*results["index"].values.tolist()} < {*INDICES}:
-        results = results.reindex(index=list(INDICES))
-    later = [name for family in families if family not in known for name in family]
-    shapes = {name: tuple(results.sizes[dimension] for dimension in VARIABLES[name].dims) for name in later}
-    return results.assign({name: (VARIABLES[name].dims, np.full(shapes[name], np.nan)) for name in later})
-
-
-def _with_later_verdicts(results: xr.Dataset) -> xr.Dataset:
-    """Return results in which theory names no comparison, if they are older than that it may."""
-    if "claim" not in results.sizes or "standing_statistic" in results:
-        return results
-    return results.assign(standing_statistic=("claim", np.full(results.sizes["claim"], "", object)))
-
-
-def _with_later_settings(results: xr.Dataset) -> xr.Dataset:
-    """Return results with the default of settings that came after them: those that no cell states while it has none.
-
-    They mean nothing for random instances.
-    """
-    fields = {name: TABLES[table].model_fields[name] for name, table in TABLE_OF.items()}
-    later = [name for name, field in fields.items() if field.exclude_if is not None and name not in results.coords]
-    defaults = {name: label(fields[name].get_default(call_default_factory=True)) for name in later}
-    found = results.coords.get("instance")
-    instances = found.values if found is not None and found.dims == ("cell",) else [""] * results.sizes.get("cell", 0)
-    return results.assign_coords(
-        {name: ("cell", [label(None) if each else level for each in instances]) for name, level in defaults.items()}
-    )
-
-
-_COMPANIONS = ("mcse", "mcse_given", "numerical_error", "gain")
 _KINDS = {"text": "OTU", "bool": "b"}
 """Kinds of NumPy types, by unit; of what is neither text nor truth, whole numbers if they count, or else any."""
 
