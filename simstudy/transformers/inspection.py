@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import xarray as xr
 from numpy.typing import ArrayLike
-from scipy.stats import spearmanr
 from threadpoolctl import threadpool_limits
 
 from simstudy.arguments import real_array
@@ -22,13 +21,13 @@ from simstudy.data.geometry import (
     orthonormal_bases,
 )
 from simstudy.theory import origin_correlation
+from simstudy.transformers.agreement import SOURCES, agreement, set_constant
 from simstudy.transformers.attention import Projected, attention_weights, project, require_attention
 from simstudy.transformers.dimensions import GAPS, Dimensions, dimensions
 from simstudy.transformers.heads import TransformerHeads
 from simstudy.transformers.observations import contribution_overlap, logit_rank, observe
-from simstudy.transformers.predictions import pool_of, predict
+from simstudy.transformers.predictions import Looking, pool_of, predict
 
-SOURCES = ("observed", "constant", "half", "angles", "leading", "exact", "redrawn")
 _HAAR_DRAWS = 8
 
 
@@ -104,7 +103,8 @@ def inspect_heads(
         Along layer, head_i, head_j and ``source``, among others: ``observed``; ``half``, the same on the other
         sequences; ``constant``, the mean of that over all pairs; ``angles``, the closed form in the principal angles of
         the key subspaces; ``leading``, theory for many tokens with Gaussian logits; ``exact``, the same at the number
-        of tokens that there are; ``redrawn``, tokens drawn from those of the other sequences.  ``prediction_rank``,
+        of tokens that there are, with the token that looks and attention sinks at the ends of the sequence apart;
+        ``redrawn``, tokens drawn from those of the other sequences.  ``prediction_rank``,
         ``prediction_error`` and ``prediction_gain`` compare each with what is observed.  Errors ``_mcse`` are over
         judged sequences.  ``inapplicable`` says where a theory is blank, and why.  Along
         ``pair`` lie all two heads of a layer, most alike first.  Nothing is said of contributions of heads whose values
@@ -130,7 +130,7 @@ def inspect_heads(
             for layer in range(len(heads.query))
         ]
         null = _haar_indices(heads.key.shape[1:], rng)
-    _set_constant(layers)
+    set_constant([array for layer in layers for array in (layer.correlation, layer.gram)])
     return _labelled(layers, geometry.indices, null, chosen)
 
 
@@ -199,15 +199,18 @@ def _layer(
     every = [observe(each, heads.scale, heads.causal) for each in projected]
     fitted = [each for each, left_out in zip(projected, judged, strict=True) if not left_out]
     half, half_gram = np.mean([(every[s].correlation, every[s].gram) for s in np.flatnonzero(~judged)], axis=0)
-    pool = pool_of([each.key for each in fitted])
+    shares = np.mean([every[s].end_share for s in np.flatnonzero(~judged)], axis=(0, 1))
+    pool = pool_of([each.key for each in fitted], shares * [1, not heads.causal])
     rows, reasons, counted = [], [], []
     variances: list[np.ndarray] = []
     for each, seen in ((projected[s], every[s]) for s in np.flatnonzero(judged)):
         places = rng.choice(each.query.shape[1], min(queries, each.query.shape[1]), replace=False)
-        counts = [int(place) + 1 if heads.causal else each.query.shape[1] for place in places]
+        looking = [
+            Looking(each.query[:, t], each.key[:, t], int(t), int(t) + 1 if heads.causal else each.query.shape[1])
+            for t in places
+        ]
         # Whether quadrature converges is seen at the first query of each layer: it takes as long again.
-        predicted = [predict(each.query[:, t], pool, n, heads.scale, rng, error=not variances)
-                     for t, n in zip(places, counts, strict=True)]  # fmt: skip
+        predicted = [predict(one, pool, heads.scale, rng, causal=heads.causal, error=not variances) for one in looking]
         grams = np.array([(one.leading, one.exact, one.redrawn) for one in predicted])
         correlation = np.stack([seen.correlation, half, half, closed, *_normalised(grams).mean(axis=0)])
         rows.append(
@@ -224,41 +227,6 @@ def _layer(
         logit_rank(tokens, pool.keys),
         np.mean(variances, axis=0), ("", "", "", "", _void(gram[:, 4]), "; ".join(dict.fromkeys(reasons)), ""),
     )  # fmt: skip
-
-
-def _set_constant(layers: list[_Layer]) -> None:
-    """Make the correlation of all two heads, as ``constant`` has it, their mean as ``half`` has it."""
-    n_heads = layers[0].correlation.shape[-1]
-    pairs = ~np.eye(n_heads, dtype=bool)
-    values = np.array([layer.correlation[0, SOURCES.index("half")][pairs] for layer in layers])
-    for layer in layers:
-        for array in (layer.correlation, layer.gram):
-            array[:, SOURCES.index("constant")] = np.where(pairs, values.mean() if values.size else 1.0, 1.0)
-
-
-def _agreement(correlation: np.ndarray) -> dict[str, np.ndarray]:
-    """How near predictions are, from correlations (S, source, L, H, H); errors by leaving out sequences in turn."""
-    pairs = correlation[..., *np.triu_indices(correlation.shape[-1], 1)]
-    n_judged = len(pairs)
-    whole = _scores(pairs.mean(axis=0))
-    parts = np.array([_scores(np.delete(pairs, s, axis=0).mean(axis=0)) for s in range(n_judged)])
-    errors = np.sqrt((n_judged - 1) * parts.var(axis=0))
-    names = ("prediction_rank", "prediction_error", "prediction_gain")
-    return dict(zip(names, whole, strict=True)) | dict(zip((f"{name}_mcse" for name in names), errors, strict=True))
-
-
-def _scores(pairs: np.ndarray) -> np.ndarray:
-    """Rank correlation with what is observed, error, and by how much that of a constant is larger: (3, source)."""
-    observed, constant = pairs[:2].reshape(2, -1)
-    scores = np.full((3, len(pairs)), np.nan)
-    for k, predicted in enumerate(pairs.reshape(len(pairs), -1)):
-        known = np.isfinite(predicted)
-        if known.sum() > 2:
-            error, other = (np.sqrt(np.mean((each - observed)[known] ** 2)) for each in (predicted, constant))
-            varies = min(np.ptp(predicted[known]), np.ptp(observed[known])) > 0
-            rank = spearmanr(predicted[known], observed[known])[0] if varies else np.nan
-            scores[:, k] = rank, error, other - error
-    return scores
 
 
 def _projected(heads: TransformerHeads, layer: int, sequences: list[Tokens]) -> list[Projected]:
@@ -346,7 +314,7 @@ def _labelled(layers: list[_Layer], indices: np.ndarray, null: np.ndarray, judge
         "inapplicable": np.array([layer.inapplicable for layer in layers]),
     }
     found |= (
-        _agreement(np.stack(weights, axis=2))
+        agreement(np.stack(weights, axis=2))
         | _contributions(layers)
         | _dimensions([layer.dimensions for layer in layers])
         | _ranked(found["weight_correlation"][:, 0], found["weight_correlation_mcse"][:, 0])

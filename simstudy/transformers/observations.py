@@ -24,11 +24,14 @@ class Observed(NamedTuple):
         sum_i w_hi w_gi, and the same over the square root of the product of its diagonal, averaged over queries.
     sink_share : (H,) array
         The largest part of a head's weight that one token gets, averaged over queries.
+    end_share : (H, 2) array
+        The parts that the first and the last token get.
     """
 
     gram: np.ndarray
     correlation: np.ndarray
     sink_share: np.ndarray
+    end_share: np.ndarray
 
 
 def observe(projected: Projected, scale: float, causal: bool) -> Observed:
@@ -46,7 +49,11 @@ def observe(projected: Projected, scale: float, causal: bool) -> Observed:
         gram += grams.sum(axis=0)
         correlation += (grams / (deviations[:, :, None] * deviations[:, None, :])).sum(axis=0)
         received += weights.sum(axis=1)
-    return Observed(gram / n_tokens, correlation / n_tokens, received.max(axis=1) / n_tokens)
+    return Observed(
+        gram / n_tokens,
+        correlation / n_tokens,
+        *(each / n_tokens for each in (received.max(axis=1), received[:, [0, -1]])),
+    )
 
 
 def contribution_overlap(heads: TransformerHeads, layer: int) -> np.ndarray:

@@ -1,38 +1,70 @@
 """What theory says of the weights of the heads of one layer, from tokens of other sequences than those it speaks of.
 
 Of a query, the logits of every head over a pool of tokens are what a new token would give: their covariance, which is
-k̂_h' Σ k̂_g for the pulled-back queries k̂ and the covariance Σ of states, decides all but `redrawn`.
+k̂_h' Σ k̂_g for the pulled-back queries k̂ and the covariance Σ of states, decides `leading`.  `exact` takes some tokens
+apart, whose logits are known: the token that looks, as its state is given, and attention sinks at the ends of the
+sequence, whose keys are those of another sequence.  The logits of all others are Gaussian, with the covariance of
+tokens of other sequences at places that the query sees.
 
 Index legend: h, g head; s sequence; m token of the pool; p dimension of a head.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
 
 from simstudy.theory import logit_moments
+from simstudy.theory.exact.logits import LogitMoments
 
 MAX_POOL = 4096
 """Tokens of the pool that logits are computed over; more change nothing that matters."""
 _REDRAWS = 64
+SINK = 0.2
+"""Part of the weight of a mean head above which an end of sequences is a sink; set on pilot sequences of two models."""
 
 
 class Pool(NamedTuple):
-    """Keys (H, M, p) of tokens of many sequences, each about the mean of its own: no softmax sees that."""
+    """Keys of tokens of many sequences, each about the mean of its own: no softmax sees that.
+
+    Attributes
+    ----------
+    keys : (H, M, p) array
+    places, places_from_end : (M,) arrays
+        From 0 on.
+    ends : (S, 2, H, p) array
+        Keys of the first and the last token of each sequence.
+    sinks : list of int
+        Which of the ends are attention sinks.
+    centre : (H, p) array
+        Mean of the means of sequences.
+    freedom : float
+        Share of the tokens that the means of sequences leave free.
+    """
 
     keys: np.ndarray
+    places: np.ndarray
+    places_from_end: np.ndarray
+    ends: np.ndarray
+    sinks: list[int]
+    centre: np.ndarray
     freedom: float
-    """Share of the tokens that the means of sequences leave free."""
 
 
-def pool_of(keys: list[np.ndarray]) -> Pool:
-    """Pool the keys (H, T, p) of some sequences."""
-    centred = np.concatenate([each - each.mean(axis=1, keepdims=True) for each in keys], axis=1)
-    n_tokens = centred.shape[1]
-    kept = np.linspace(0, n_tokens - 1, min(n_tokens, MAX_POOL)).astype(int)
-    return Pool(centred[:, kept], 1 - len(keys) / n_tokens)
+def pool_of(keys: list[np.ndarray], end_share: np.ndarray) -> Pool:
+    """Pool the keys (H, T, p) of some sequences, at whose ends heads look with these parts (2,) of their weight."""
+    centred = [each - each.mean(axis=1, keepdims=True) for each in keys]
+    places = np.concatenate([np.arange(each.shape[1]) for each in keys])
+    from_end = np.concatenate([np.arange(each.shape[1])[::-1] for each in keys])
+    kept = np.linspace(0, len(places) - 1, min(len(places), MAX_POOL)).astype(int)
+    return Pool(
+        np.concatenate(centred, axis=1)[:, kept], places[kept], from_end[kept],
+        np.array([each[:, [0, -1]].swapaxes(0, 1) for each in centred]), np.flatnonzero(end_share > SINK).tolist(),
+        np.mean([each.mean(axis=1) for each in keys], axis=0),
+        1 - len(keys) / len(places),
+    )  # fmt: skip
 
 
 class Predicted(NamedTuple):
@@ -48,26 +80,43 @@ class Predicted(NamedTuple):
     reason: str
 
 
+class Looking(NamedTuple):
+    """A token that looks: query and key (H, p), its place, and how many tokens of its sequence it sees."""
+
+    query: np.ndarray
+    key: np.ndarray
+    place: int
+    n_seen: int
+
+
 def predict(
-    query: np.ndarray, pool: Pool, n_keys: int, scale: float, rng: np.random.Generator, *, error: bool
+    token: Looking, pool: Pool, scale: float, rng: np.random.Generator, *, causal: bool, error: bool
 ) -> Predicted:
-    """Predict the Gram matrix of the weights of heads at one query that sees n tokens.
+    """Predict the Gram matrix of the weights of heads at one query.
 
     Parameters
     ----------
-    query : (H, p) array
+    token : Looking
     pool : Pool
-    n_keys : int
     scale : float
         Of the logits.
     rng
         For tokens redrawn from the pool.
+    causal
+        Whether tokens see those before them and themselves alone.
     error
         Whether to see that exact moments have converged.
     """
-    logits = scale * (pool.keys @ query[:, :, None].astype(pool.keys.dtype))[:, :, 0].astype(np.float64)
+    n_keys = token.n_seen
+
+    def logits_of(keys: np.ndarray) -> np.ndarray:
+        """Logits (H, N) of keys (H, N, p)."""
+        return scale * (keys @ token.query[:, :, None].astype(keys.dtype))[:, :, 0].astype(np.float64)
+
+    logits = logits_of(pool.keys)
     covariance = logits @ logits.T / (logits.shape[1] * pool.freedom)
-    exact = logit_moments(covariance, n_keys, error=error)
+    ends = pool.ends[rng.integers(len(pool.ends))]
+    exact = _exact(token, pool, ends, logits_of, causal, error)
     # The effective number of keys is n exp(-variance): of beyond half of ln n too few are left for a law of many.
     valid = np.diag(covariance) <= 0.5 * np.log(n_keys)
     leading = np.where(
@@ -75,5 +124,22 @@ def predict(
     )
     drawn = logits[:, rng.integers(logits.shape[1], size=(_REDRAWS, n_keys))]
     powers = np.exp(drawn - drawn.max(axis=2, keepdims=True))
-    weights = (powers / powers.sum(axis=2, keepdims=True)).reshape(len(query), -1)
+    weights = (powers / powers.sum(axis=2, keepdims=True)).reshape(len(logits), -1)
     return Predicted(leading, exact.gram, weights @ weights.T / _REDRAWS, covariance, exact.reason)
+
+
+def _exact(
+    token: Looking, pool: Pool, ends: np.ndarray, logits_of: Callable[[np.ndarray], np.ndarray], causal: bool,
+    error: bool,
+) -> LogitMoments:  # fmt: skip
+    """Exact moments: the token itself and sinks, of keys ``ends`` (2, H, p), apart, and all others Gaussian."""
+    inner = (pool.places < token.place) if causal else np.ones(len(pool.places), bool)
+    for end in pool.sinks:
+        inner &= (pool.places, pool.places_from_end)[end] > 0
+    apart = [end for end in pool.sinks if token.place != (0, token.n_seen - 1)[end]]
+    known = logits_of(np.stack([token.key - pool.centre, *ends[apart]], axis=1))
+    n_others = token.n_seen - known.shape[1]
+    others = logits_of(pool.keys[:, inner] if inner.any() else pool.keys)
+    mean = others.mean(axis=1, keepdims=True)
+    covariance = (others - mean) @ (others - mean).T / (others.shape[1] * pool.freedom)
+    return logit_moments(covariance, n_others, known=known - mean, error=error)

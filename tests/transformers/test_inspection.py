@@ -77,16 +77,34 @@ def test_exact__is_the_theory_of_the_fitted_covariance():
     for layer in range(L):
         keys = [np.concatenate([s[layer] @ heads.key[layer, h] for s in (one - one.mean(axis=1, keepdims=True),
                                 two - two.mean(axis=1, keepdims=True))]) for h in range(H)]  # fmt: skip
+        keys = [each - each.mean(axis=0) for each in keys]
+        centres = [np.mean([s[layer].mean(axis=0) @ heads.key[layer, h] for s in (one, two)], axis=0) for h in range(H)]
         correlations = []
         for state in judged[:, layer].reshape(-1, D):
-            logits = [
-                heads.scale * keys[h] @ (heads.query[layer, h].T @ state + heads.query_bias[layer, h]) for h in range(H)
-            ]
+            queries = [heads.query[layer, h].T @ state + heads.query_bias[layer, h] for h in range(H)]
+            logits = [heads.scale * keys[h] @ queries[h] for h in range(H)]
+            own = [[heads.scale * queries[h] @ (heads.key[layer, h].T @ state - centres[h])] for h in range(H)]
             covariance = np.array([[a @ b / (80 - 2) for a in logits] for b in logits])
-            correlations.append(logit_moments(covariance, 9).correlation)
+            correlations.append(logit_moments(covariance, 8, known=own).correlation)
         np.testing.assert_allclose(
             found.weight_correlation.sel(source="exact", layer=layer), np.mean(correlations, axis=0), atol=1e-9
         )
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_a_sink_at_the_beginning__is_taken_apart(causal):
+    """Every sequence begins with one token that all heads look at: tokens drawn at random are none like it."""
+    rng = np.random.default_rng(12)
+    heads = random_heads(rng, causal=causal)
+    heads.query_bias[:], heads.key[:, :, -1] = 3.0, 1.0
+    states = rng.standard_normal((L, 40, 12, D))
+    states[..., -1] = 0.0
+    states[:, :, 0] = 4.0 * np.eye(D)[-1]
+    found = simstudy.inspect_heads(heads, states, queries=4).weight_correlation
+    first, second = np.triu_indices(H, 1)
+    gaps = (found.sel(source="exact") - found.sel(source="observed")).values[:, first, second]
+    others = (found.sel(source="redrawn") - found.sel(source="observed")).values[:, first, second]
+    assert np.abs(gaps).max() < 0.1 < np.abs(others).max()
 
 
 def test_gaussian_tokens__have_the_exact_correlation():
@@ -177,9 +195,10 @@ def test_attention_of_the_model__tells_what_is_wrong(causal, spoil, said):
 
 def test_texts_beyond_the_window__are_refused():
     heads = random_heads(np.random.default_rng(11), causal=True, window=5)
-    simstudy.inspect_heads(heads, np.ones((L, 4, 5, D)))
+    states = np.random.default_rng(11).standard_normal((L, 4, 6, D))
+    simstudy.inspect_heads(heads, states[:, :, :5])
     with pytest.raises(ValueError, match="6 tokens, of which the model sees 5 at a time"):
-        simstudy.inspect_heads(heads, np.ones((L, 4, 6, D)))
+        simstudy.inspect_heads(heads, states)
 
 
 def test_predictions__stand_beside_a_constant_and_the_other_half():

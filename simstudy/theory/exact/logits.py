@@ -2,9 +2,11 @@
 
 Under noise alone the covariance of two heads' estimates is the noise variance times E sum_i w_hi w_gi.  With S = sum
 of e^L over keys and 1/S = int_0^inf e^{-tS} dt that is the integral of :mod:`simstudy.theory.exact.integrals` with
-m = 0, v = 1; a logit is one normal number for each key, so expectations over a key are sums over two axes.
+m = 0, v = 1; a logit is one normal number for each key, so expectations over a key are sums over two axes.  Tokens
+whose logits l_ha are known, as those of attention sinks, add A_h = sum_a e^{l_ha} to S: a factor e^{-tA} under the
+integral, and their own part of sum_i w_hi w_gi, sum_a e^{l_ha + l_ga} E 1/(S_h S_g).
 
-Index legend: h, g head; U values of log t; X nodes of the first logit, Y nodes of the second.
+Index legend: h, g head; a known token; U values of log t; X nodes of the first logit, Y nodes of the second.
 """
 
 from __future__ import annotations
@@ -16,10 +18,10 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy.special import logsumexp, softmax
 
 from simstudy.arguments import real_array
 from simstudy.theory.exact.heads import ScalarHead, log_grid
-from simstudy.theory.exact.integrals import Factors, Moments, head_covariance, head_variance
 from simstudy.theory.functions import Array
 
 # Sums are computed at both; convergence is exponential in 1/step, so their difference exceeds the error of the finer.
@@ -40,6 +42,8 @@ _LARGE = 100.0
 _NEARLY_ALIGNED = 0.01
 MAX_NODES = 2000
 ERROR_LIMIT = 1e-4
+# phi is a difference from 1 of rounded numbers; below this it cannot be told from 0.
+_SMALLEST_PHI = 1e-16
 # Of the variances; negative eigenvalues of a covariance that are no larger are rounding.
 _ROUNDING = 1e-9
 
@@ -65,7 +69,9 @@ class LogitMoments(NamedTuple):
     reason: str
 
 
-def logit_moments(covariance: ArrayLike, n_keys: int, *, error: bool = True) -> LogitMoments:
+def logit_moments(
+    covariance: ArrayLike, n_keys: int, *, known: ArrayLike | None = None, error: bool = True
+) -> LogitMoments:
     """Moments of the weights of softmax heads over n keys whose logits are N(mean, covariance), exactly at any n.
 
     Formula :eq:`exact-product`.
@@ -78,7 +84,9 @@ def logit_moments(covariance: ArrayLike, n_keys: int, *, error: bool = True) -> 
     covariance : (H, H) array
         Of the logits of H heads at one key; positive semidefinite.
     n_keys
-        n, at least 1.
+        n, at least 1; 0 beside known logits.
+    known : (H, A) array, optional
+        Logits of A further tokens that are known, less the mean logit of the n others: of attention sinks, say.
     error
         Whether to estimate the numerical error, too, which takes as long again, and blank what has not converged.
 
@@ -93,12 +101,17 @@ def logit_moments(covariance: ArrayLike, n_keys: int, *, error: bool = True) -> 
         If the covariance is not symmetric and positive semidefinite, or n is no positive whole number.
     """
     matrix = _covariance(covariance)
-    if isinstance(n_keys, bool) or not isinstance(n_keys, (int, np.integer)) or n_keys < 1:
-        raise ValueError(f"n_keys = {n_keys!r}; give a whole number, at least 1")
+    logits = _known(known, len(matrix))
+    least = 0 if logits.size else 1
+    if isinstance(n_keys, bool) or not isinstance(n_keys, (int, np.integer)) or n_keys < least:
+        raise ValueError(f"n_keys = {n_keys!r}; give a whole number, at least {least}")
     deviations = np.sqrt(np.maximum(np.diag(matrix), 0.0))
     correlations = np.clip(matrix / np.maximum(np.outer(deviations, deviations), np.finfo(float).tiny), -1.0, 1.0)
-    fine = _grams(deviations, correlations, int(n_keys), _FINE)
-    coarse = _grams(deviations, correlations, int(n_keys), _COARSE) if error else np.full_like(fine, np.nan)
+    if n_keys == 0:
+        weights = softmax(logits, axis=1)
+        return _moments(weights @ weights.T, np.zeros_like(matrix), deviations)
+    fine = _grams(deviations, correlations, int(n_keys), _FINE, logits)
+    coarse = _grams(deviations, correlations, int(n_keys), _COARSE, logits) if error else np.full_like(fine, np.nan)
     return _moments(fine, np.abs(fine - coarse), deviations)
 
 
@@ -117,7 +130,7 @@ def _moments(gram: Array, error: Array, deviations: Array) -> LogitMoments:
 class _Rows(NamedTuple):
     """Functions (3, U, X) of one head at values (U,) of log t, of weights ``steps``, and at nodes (X,) of its logit.
 
-    ``density`` (X,) are the weights of the nodes.
+    ``density`` (X,) are the weights of the nodes; ``known`` (U, A) are t e^l of the known tokens.
     """
 
     functions: Array
@@ -125,21 +138,26 @@ class _Rows(NamedTuple):
     steps: Array
     nodes: Array
     density: Array
+    known: Array
 
 
-def _grams(deviations: Array, correlations: Array, n_keys: int, step: float) -> Array:
+def _grams(deviations: Array, correlations: Array, n_keys: int, step: float, known: Array) -> Array:
     """E sum_i w_hi w_gi of all pairs of heads; NaN where that would need too many nodes."""
 
     @functools.cache
     def grid(head: int, distinctness: float) -> tuple[Array, Array]:
-        return _log_t(ScalarHead(np.ones(1), 0.0, 0.0, float(deviations[head])), n_keys, distinctness, step)
+        log_mass = float(logsumexp(known[head])) if known.size else -np.inf
+        one = ScalarHead(np.ones(1), 0.0, 0.0, float(deviations[head]))
+        return _log_t(one, n_keys, 0.0 if known.size else distinctness, step, log_mass)
 
     @functools.cache
     def rows(head: int, variance: float, distinctness: float) -> _Rows:
         slope = deviations[head]
         log_t, steps = grid(head, distinctness)
         nodes = _nodes(slope, variance, step)
-        return _Rows(_functions(log_t[:, None] + slope * nodes), log_t, steps, nodes, _normal(nodes, variance))
+        masses = np.exp(np.minimum(log_t[:, None] + known[head], np.log(_LARGE)))
+        functions = _functions(log_t[:, None] + slope * nodes)
+        return _Rows(functions, log_t, steps * np.exp(-masses.sum(axis=1)), nodes, _normal(nodes, variance), masses)
 
     grams = np.full_like(correlations, np.nan)
     # Nodes of the steeper head of a pair serve both.
@@ -159,10 +177,10 @@ def _product(
     floor = _floor(left)
     distinctness = np.sqrt(_NEARLY_ALIGNED) if floor or pair[0] == pair[1] else 0.0
     first = rows(pair[0], 1.0, distinctness)
-    law = Moments(first.density, np.zeros_like(first.density), first.density)
-    factors = _factors(first.functions, first.steps)
+    lost, once, twice = first.functions
     if pair[0] == pair[1]:
-        return head_variance(factors, law, n_keys, 0.0)
+        masses = np.sum(first.known**2, axis=1)
+        return float(first.steps @ _density(twice @ first.density, lost @ first.density, n_keys, masses))
     second = rows(pair[1], floor or 1.0, distinctness)
     if floor:
         seen = _expected(second.functions[:2], _conditional(first.nodes, second.nodes, correlation, left).T)
@@ -170,12 +188,16 @@ def _product(
         rest = _nodes(slope * np.sqrt(left), 1.0, step)
         logits = slope * (correlation * first.nodes[:, None] + np.sqrt(left) * rest)
         seen = _expected(_functions(second.log_t[:, None, None] + logits)[:2], _normal(rest, 1.0))
-    return head_covariance((factors, _factors(seen, second.steps)), (law, law), law, n_keys, (0.0, 0.0))
+    # 1 - e^{-z_h - z_g} from functions that vanish where kernels do, so that phi^n keeps its digits when n is large.
+    either = (lost @ first.density)[:, None] + seen[0] @ first.density - (lost * first.density) @ seen[0].T
+    density = _density((once * first.density) @ seen[1].T, either, n_keys, first.known @ second.known.T)
+    return float(first.steps @ density @ second.steps)
 
 
-def _factors(functions: Array, steps: Array) -> Factors:
-    # Two heads have no need of the third function.
-    return Factors(functions[0], functions[1], functions[-1], steps)
+def _density(own: Array, lost: Array, n_keys: int, known: Array) -> Array:
+    """Integrand over log t of what n keys give and, with phi = 1 - lost, what known tokens do."""
+    log_phi = np.log1p(-np.minimum(lost, 1 - _SMALLEST_PHI))
+    return n_keys * own * np.exp((n_keys - 1) * log_phi) + known * np.exp(n_keys * log_phi)
 
 
 def _floor(left: float) -> float:
@@ -183,17 +205,19 @@ def _floor(left: float) -> float:
     return 2.0 ** (np.floor(2 * np.log2(left)) / 2) if left > _NEARLY_ALIGNED else 0.0
 
 
-def _log_t(head: ScalarHead, n_keys: int, distinctness: float, step: float) -> tuple[Array, Array]:
-    """Nodes and weights in log t, equally spaced where t matters.
+def _log_t(head: ScalarHead, n_keys: int, distinctness: float, step: float, log_known: float) -> tuple[Array, Array]:
+    """Nodes and weights in log t, equally spaced where t matters beside a known sum, of which the logarithm is given.
 
     Below, integrands are proportional to t: there spaced by the doubly exponential rule (Takahasi and Mori 1974).
     """
     y, steps = log_grid(head, n_keys, distinctness, step)
     width = max(1.0, float(steps[0]) / _WIDEST)
-    bulk = -np.log(n_keys) - head.log_mass()
+    bulk = -np.logaddexp(np.log(n_keys) + head.log_mass(), log_known)
+    below = steps[0] * np.arange(np.ceil((-np.log(n_keys) - head.log_mass() - bulk) / steps[0]), 0, -1)
+    y, steps = np.concatenate([y[0] - below, y]), np.concatenate([np.full_like(below, steps[0]), steps])
     bend = np.exp((bulk - _BELOW * width - y) / width)
     log_t = y - width * bend
-    kept = log_t > np.log(_NEGLIGIBLE) + bulk
+    kept = (log_t > np.log(_NEGLIGIBLE) + bulk) & (log_t + log_known < np.log(_LARGE))
     return log_t[kept], (steps * (1 + bend))[kept]
 
 
@@ -239,6 +263,15 @@ def _conditional(given: Array, nodes: Array, correlation: float, left: float) ->
     """Weights (X, Y) of nodes under N(correlation x, left); of x and -x, both of which are given, the same reversed."""
     half = _normal(nodes - correlation * given[: len(given) // 2 + 1, None], left)
     return np.concatenate([half, half[-2::-1, ::-1]])
+
+
+def _known(given: ArrayLike | None, n_heads: int) -> Array:
+    if given is None:
+        return np.zeros((n_heads, 0))
+    logits = np.asarray(real_array("known", given, "(H, A)", "fiu"), np.float64)
+    if logits.ndim != 2 or len(logits) != n_heads or not np.isfinite(logits).all():
+        raise ValueError(f"known has shape {logits.shape}; give finite logits (H = {n_heads}, A)")
+    return logits
 
 
 def _covariance(given: ArrayLike) -> Array:

@@ -9,10 +9,12 @@ from scipy.integrate import quad
 from simstudy.theory import dot_product_correlation, logit_moments
 
 
-def drawn_gram(covariance, n_keys, n_draws, rng):
+def drawn_gram(covariance, n_keys, n_draws, rng, known=None):
     """Mean and standard error of sum_i w_hi w_gi over draws of all logits, from the definition."""
     factor = np.linalg.cholesky(covariance + 1e-14 * np.trace(covariance) * np.eye(len(covariance)))
     logits = rng.standard_normal((n_draws, n_keys, len(covariance))) @ factor.T
+    if known is not None:
+        logits = np.concatenate([logits, np.broadcast_to(known.T, (n_draws, *known.T.shape))], axis=1)
     powers = np.exp(logits - logits.max(axis=1, keepdims=True))
     weights = powers / powers.sum(axis=1, keepdims=True)
     grams = np.einsum("rih,rig->rhg", weights, weights)
@@ -34,6 +36,22 @@ def test_moments__are_those_of_drawn_logits(seed):
     assert not found.reason
     assert np.abs((found.gram - mean) / (error + 1e-9)).max() < 4
     assert (found.numerical_error <= 1e-4 * np.sqrt(np.outer(np.diag(found.gram), np.diag(found.gram)))).all()
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_known_tokens__share_the_weight_of_drawn_ones(seed):
+    """Attention sinks: from far below the sum of all others to far above, and beside no other token."""
+    rng = np.random.default_rng(seed)
+    covariance, n_keys = random_case(rng)
+    known = rng.uniform(-2, 14, (len(covariance), int(rng.integers(1, 4))))
+    found = logit_moments(covariance, n_keys, known=known)
+    mean, error = drawn_gram(covariance, n_keys, 20_000, rng, known)
+    assert not found.reason
+    assert np.abs((found.gram - mean) / (error + 1e-5)).max() < 4
+    alone = logit_moments(covariance, 0, known=known).gram
+    weights = np.exp(known) / np.exp(known).sum(axis=1, keepdims=True)
+    np.testing.assert_allclose(alone, weights @ weights.T)
+    assert np.abs(logit_moments(1e-6 * covariance, 1, known=known - 40).gram - 1.0).max() < 1e-5
 
 
 @pytest.mark.parametrize("slope", [0.3, 2.0, 8.0])
@@ -99,3 +117,9 @@ def test_narrow_heads__are_blank_with_the_reason():
 def test_mistakes__are_refused(covariance, n_keys, said):
     with pytest.raises(ValueError, match=said):
         logit_moments(covariance, n_keys)
+
+
+@pytest.mark.parametrize("known, said", [([1.0], "known has shape"), ([[np.inf]], "finite"), ([[1.0], [2.0]], "H = 1")])
+def test_known_logits_that_do_not_fit__are_refused(known, said):
+    with pytest.raises(ValueError, match=said):
+        logit_moments([[1.0]], 2, known=known)
