@@ -176,6 +176,13 @@ def slow(x, n, seconds=60.0):
     return {"estimate": x.mean()}
 
 
+def test_time_limit__leaves_an_interpreter_that_can_be_profiled():
+    """In a process of its own, which would hang."""
+    code = "import cProfile\nfrom simstudy.design.settings.time_limit import within\n" \
+           "with within(9.0): pass\ncProfile.Profile().runcall(lambda: None)"  # fmt: skip
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60, cwd=ROOT)
+
+
 def test_replicate_beyond_its_time_limit__has_failed(tmp_path):
     results = study(tmp_path, method=slow, measures=["bias"], one_by_one=True, time_limit=0.3, max_replicates=BATCH)
     first = AddressedDraw(cell_of(tmp_path).data_id, 0, BATCH).normals(N)[:, 0] + 0.5
