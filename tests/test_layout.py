@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import numpy as np
 import pytest
 import xarray as xr
 from builders import DESIGN, FIGURES, edited, write_design
@@ -62,32 +61,6 @@ def test_results_of_this_version__are_opened(stored):
     results = open_results(stored[0].folder)
     assert {"optimum_share", "wrong_pair_share", "verdict"} <= results.keys()
     assert set(results.attrs) == set(ATTRIBUTES)
-
-
-def test_results_older_than_a_measure_and_an_index__have_neither(results, tmp_path):
-    family = ["correlation", *(name for name in results.data_vars if name.startswith("correlation_")
-                               and "gap" not in name)]  # fmt: skip
-    older = results.drop_vars(family).isel(index=slice(1, None))
-    found = open_results(Store(tmp_path).write_dataset("results.nc", older))
-    assert all(np.isnan(found[name]).all() for name in family) and len(family) == 5
-    assert np.isnan(found.hdi.isel(index=0)).all()
-    assert found.mse.equals(results.mse) and found.hdi.isel(index=1).equals(results.hdi.isel(index=1))
-    assert "no correlation" in refusal(results.drop_vars(family[:-1]), tmp_path)
-
-
-def test_results_older_than_a_setting__have_its_default(results, tmp_path):
-    later = ["value_projections", "mask", "query_file", "heads_function"]
-    found = open_results(Store(tmp_path).write_dataset("results.nc", results.drop_vars(later)))
-    for name in later:
-        assert found[name].values.tolist() == results[name].values.tolist()
-    assert "no bandwidth along cell;" in refusal(results.drop_vars("bandwidth"), tmp_path)
-
-
-def test_random_instances_older_than_a_setting__state_nothing_of_it(results, tmp_path):
-    instances = ["kq_svd" if cell == 1 else "" for cell in range(results.sizes["cell"])]
-    older = results.drop_vars("value_projections").assign_coords(instance=("cell", instances))
-    found = open_results(Store(tmp_path).write_dataset("results.nc", older))
-    assert found.value_projections.values[:3].tolist() == ["none", "", "none"]
 
 
 @pytest.mark.parametrize("step", [4, pytest.param(1, marks=pytest.mark.rare)], ids="each {}".format)

@@ -32,6 +32,6 @@ def within(seconds: float | None) -> Iterator[None]:
         timer.cancel()
         with lock:
             over = True
-    # What was asked for is raised by now: to take it back would leave the interpreter in a state in which profilers hang.
+    # What was asked for is raised by now.  Taking it back would leave an interpreter in which profilers hang.
     if time.perf_counter() - start > seconds:
         raise TimeoutError

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 import runpy
+import subprocess
+import sys
 import time
 
 import numpy as np
