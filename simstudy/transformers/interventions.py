@@ -16,7 +16,7 @@ Edit = Callable[[int, np.ndarray], np.ndarray]
 """Of a layer and the weights (H, T, T) of its heads, the weights to take instead."""
 
 
-def donor_map(similarity: np.ndarray, share: float) -> dict[tuple[int, int], int]:
+def donor_map(similarity: np.ndarray, share: float, seed: int = 0) -> dict[tuple[int, int], int]:
     """Choose heads that take the pattern of another head of their layer, the most similar pairs first.
 
     Parameters
@@ -26,6 +26,8 @@ def donor_map(similarity: np.ndarray, share: float) -> dict[tuple[int, int], int
         weights, say; numbers at random for a choice at random.
     share
         Part of all patterns that is to be given up, at least 0 and below 1.
+    seed
+        Of the random order of pairs that are equally similar, such as those of one key group by angles.
 
     Returns
     -------
@@ -42,7 +44,8 @@ def donor_map(similarity: np.ndarray, share: float) -> dict[tuple[int, int], int
         raise ValueError(f"similarity has shape {similarity.shape}; give (layer, head, head)")
     if not 0 <= share < 1:
         raise ValueError(f"share = {share}; give at least 0, and less than 1")
-    order = np.argsort(-similarity, axis=None, kind="stable")[: int(np.isfinite(similarity).sum())]
+    ties = np.random.default_rng(seed).random(similarity.size)
+    order = np.lexsort((ties, -similarity.ravel()))[: int(np.isfinite(similarity).sum())]
     wanted = round(share * similarity.shape[0] * similarity.shape[1])
     donors: dict[tuple[int, int], int] = {}
     kept = set()

@@ -14,9 +14,18 @@ def test_most_similar_pairs__share_first_and_donors_keep_their_own():
     for layer, head, other, value in ((0, 0, 1, 0.9), (0, 1, 2, 0.8), (1, 2, 3, 0.7), (0, 2, 3, 0.6)):
         similarity[layer, head, other] = similarity[layer, other, head] = value
     # 0 takes from 1; so 1 takes from nobody, but may give to 2; 3 would take from 2, which has none of its own by then.
+    similarity += 1e-6 * np.tri(4).T  # of two heads that tie, the first takes
     assert donor_map(similarity, 0.25) == {(0, 0): 1, (0, 2): 1}
     assert donor_map(similarity, 0.375) == {(0, 0): 1, (0, 2): 1, (1, 2): 3}
     assert donor_map(similarity, 0.0) == {}
+
+
+def test_ties__are_broken_at_random_by_the_seed():
+    """All pairs are alike: no layer comes first."""
+    chosen = [donor_map(np.ones((8, 4, 4)), 0.25, seed) for seed in range(20)]
+    layers = [layer for each in chosen for layer, _ in each]
+    assert np.bincount(layers, minlength=8).min() > 0 and len({tuple(each) for each in chosen}) > 1
+    assert donor_map(np.ones((8, 4, 4)), 0.25, 3) == chosen[3]
 
 
 @pytest.mark.parametrize("seed", range(3))
