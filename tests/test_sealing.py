@@ -118,11 +118,12 @@ def test_seal__is_voided_by_other_code(tmp_path, monkeypatch):
         require_unbroken(seal, design, Path("x.json"))
 
 
-def test_seal__covers_what_a_system_rests_on(monkeypatch):
-    own, other = load_design("real-heads"), load_design("kq-svd")
+@pytest.mark.parametrize(("study", "part"), [("real-heads", "transformers"), ("temperature", "temperatures.py")])
+def test_seal__covers_what_its_own_systems_rest_on(study, part, monkeypatch):
+    own, other = load_design(study), load_design("kq-svd")
     before = [sealing.judging_code(design) for design in (own, other)]
     real = sealing.code_of
-    monkeypatch.setattr(sealing, "code_of", lambda path: "changed" if "transformers" in path.parts else real(path))
+    monkeypatch.setattr(sealing, "code_of", lambda path: "changed" if part in path.parts else real(path))
     assert sealing.judging_code(own) != before[0] and sealing.judging_code(other) == before[1]
 
 

@@ -30,7 +30,7 @@ SOURCES = (
     "text.py", "weights.py",
 )  # fmt: skip
 # Of these, folders whose files serve one kind of cell each, that of their name; a test sees that nothing imports them.
-APART = ("attention/learners", "attention/systems", "design/settings/systems")
+APART = ("attention/learners", "attention/systems", "design/settings/systems", "theory/systems")
 
 # All threads of a worker ask at once.  Python 3.11 loses count of its recursion where several parse, and each would
 # parse everything.
@@ -44,11 +44,11 @@ def engine(device: str = "cpu", cells: Iterable[Cell] = ()) -> str:
     and the files of a system or learner for its own cells alone.
     """
     with _ASKING:
-        return _engine(device, frozenset(map(_own, cells)), PACKAGE)
+        return _engine(device, frozenset(map(own_files, cells)), PACKAGE)
 
 
-def _own(cell: Cell) -> str:
-    """Name of the files that serve cells of this kind alone, where there are any."""
+def own_files(cell: Cell) -> str:
+    """Return the name of the files in `APART` that serve cells of this kind alone, where there are any."""
     return cell.estimator.learner.kind if cell.instance is None else cell.instance.system()
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import datetime
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -23,7 +23,7 @@ from simstudy.design.document import Design
 from simstudy.design.settings import Line, Record
 from simstudy.errors import UserError
 from simstudy.execution.beacons import OWN_WORD
-from simstudy.execution.engine import PACKAGE, code_of, keep_codes
+from simstudy.execution.engine import APART, PACKAGE, code_of, keep_codes, own_files
 from simstudy.execution.folder import Folder, Missing
 from simstudy.execution.provenance import provenance
 from simstudy.text import printable
@@ -101,18 +101,28 @@ def meaning(design: Design) -> dict[str, Any]:
 
 
 def judging_code(design: Design) -> str:
-    """Return a digest of the sources that decide its verdicts, without comments, formatting and docstrings."""
+    """Return a digest of the sources that decide its verdicts, without comments, formatting and docstrings.
+
+    Files that serve one kind of cell count for designs with such cells alone.
+    """
     instances = (planned.cell.instance for planned in design.cells)
     further = {entry for instance in instances if instance is not None for entry in instance.rests_on}
-    return code_digest(*JUDGING, *sorted(further.difference(JUDGING)))
+    own = {own_files(planned.cell) for planned in design.cells}
+    return code_digest(*JUDGING, *sorted(further.difference(JUDGING)), own=own)
 
 
-def code_digest(*entries: str) -> str:
-    """Return a digest of folders and files of the package, without comments, formatting and docstrings."""
+def code_digest(*entries: str, own: Collection[str] = ()) -> str:
+    """Return a digest of folders and files of the package, without comments, formatting and docstrings.
+
+    Of the folders in `APART`, files count whose names are ``own``.
+    """
     digest = hashlib.blake2b(digest_size=16)
+    apart, kept = {PACKAGE / folder for folder in APART}, {"__init__", *own}
     for entry in entries:
         path = PACKAGE / entry
         for source in sorted(path.rglob("*.py")) if path.is_dir() else [path]:
+            if source.parent in apart and source.stem not in kept:
+                continue
             digest.update(f"{source.relative_to(PACKAGE).as_posix()}\0{code_of(source)}\0".encode())
     keep_codes()
     return digest.hexdigest()
