@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy import special
 
-from simstudy.temperatures import Problem, best_sharpness, exact_head
+from simstudy.temperatures import Problem, best_sharpness, exact_head, log_bessel
 
 MIXTURE = Problem("unit", 5, 2.0, (0.5, 0.0, 0.5))
 PROBLEMS = [
@@ -167,3 +167,21 @@ def test_best_factor__hardly_depends_on_the_signal():
             for signal in (0.25, 4.0)
         ]
         assert abs(factors[1] / factors[0] - 1) < limit
+
+
+@pytest.mark.parametrize(("order", "x"), [(3.0, 2.0), (0.5, 40.0), (31.0, 1.0), (191.0, 1.0), (511.0, 30.0)])
+def test_logarithm_of_bessel_functions__is_that_of_the_integral(order, x):
+    """Poisson's integral (DLMF 10.32.2); the last two functions are below the smallest float or near it."""
+    u, weights = np.polynomial.legendre.leggauss(2000)
+    logs = (order - 0.5) * np.log1p(-(u**2)) + x * (u - 1.0) + np.log(weights)
+    expected = (
+        order * math.log(x / 2) - 0.5 * math.log(math.pi) - special.gammaln(order + 0.5) + special.logsumexp(logs)
+    )
+    assert log_bessel(order, x) == pytest.approx(expected, rel=1e-10)
+
+
+def test_strong_signals__have_their_optimum_inside_of_the_search():
+    problem = Problem("unit", 2, 1e4)
+    best = best_sharpness(problem, 1000)
+    risks = [exact_head(problem, best * factor, 1000).risk for factor in (0.7, 1.0, 1.4)]
+    assert risks[1] < min(risks[0], risks[2])

@@ -18,7 +18,7 @@ from simstudy.design.settings.systems.temperatures import (
     HeadPairInstance,
     TemperedHeadInstance,
 )
-from simstudy.temperatures import Problem, best_sharpness, exact_head
+from simstudy.temperatures import Problem, best_sharpness, exact_head, log_bessel
 
 Array = NDArray[np.float64]
 
@@ -130,9 +130,7 @@ def _head(places: Array, sharpness: float, dimension: int, sink: float) -> Array
     if not sink:
         return weights
     order = dimension / 2.0 - 1.0
-    log_mean = (
-        special.gammaln(order + 1.0) + order * math.log(2.0 / sharpness) + math.log(special.ive(order, sharpness))
-    )
+    log_mean = special.gammaln(order + 1.0) + order * math.log(2.0 / sharpness) + log_bessel(order, sharpness)
     mass = np.exp(sharpness * (places - 1.0)).mean() / math.exp(log_mean)
     return np.asarray(weights * mass / (mass + sink))
 

@@ -12,7 +12,7 @@ from simstudy.design.settings.systems.temperatures import (
     HeadPairInstance,
     TemperedHeadInstance,
 )
-from simstudy.temperatures import Problem, best_sharpness, exact_head
+from simstudy.temperatures import Problem, best_sharpness, exact_head, log_bessel
 from simstudy.theory.instances import instance_leading_order, instance_numbers
 
 
@@ -59,11 +59,11 @@ def grouped_heads(instance: GroupedHeadsInstance, cell: Cell) -> dict[str, float
 
 def _shrinkage(d: int, sharpness: float, degree: int) -> float:
     """A_l: what a head leaves of a harmonic of degree l (Funk and Hecke)."""
-    return float(special.ive(d / 2.0 - 1.0 + degree, sharpness) / special.ive(d / 2.0 - 1.0, sharpness))
+    return math.exp(log_bessel(d / 2.0 - 1.0 + degree, sharpness) - log_bessel(d / 2.0 - 1.0, sharpness))
 
 
 def _log_mean(d: int, sharpness: float) -> float:
     """ln E e^{sharpness·cosine} of uniform directions."""
     order = d / 2.0 - 1.0
-    bessel = math.log(special.ive(order, sharpness)) + sharpness
-    return float(special.gammaln(order + 1.0) + order * math.log(2.0 / sharpness) + bessel)
+    power = order * math.log(2.0 / sharpness)
+    return float(special.gammaln(order + 1.0) + power + log_bessel(order, sharpness) + sharpness)
