@@ -68,12 +68,17 @@ def read_weights(path: str | Path) -> Weights:
     UserError
         If it cannot be read, is of no such format or damaged, or asks for more than to hold numbers.
     """
-    path = Path(path)
+    return _read(Path(path))
+
+
+def _read(path: Path, is_part: bool = False) -> Weights:
     try:
         with open_regular(path, MAX_BYTES) as file:
             start = file.read(9)
             file.seek(0)
             if start[:1] == b"{" and b"\0" not in start:
+                if is_part:  # indices of indices could go on for ever
+                    raise UserError("an index, named by another; give the index of .safetensors files with weights")
                 return _read_parts(path, file.read(MAX_HEADER_BYTES + 1))
             return _reader(start)(file)
     except UserError as error:
@@ -105,7 +110,7 @@ def _read_parts(path: Path, index: bytes) -> Weights:
     parts = sorted(set(json.loads(index)["weight_map"].values()))
     if wrong := [part for part in parts if Path(part).name != part or not part.endswith(".safetensors")]:
         raise UserError(f"names {wrong[0]!r}; give the index of .safetensors files that lie beside it")
-    return {name: array for part in parts for name, array in read_weights(path.with_name(part)).items()}
+    return {name: array for part in parts for name, array in _read(path.with_name(part), True).items()}
 
 
 def _size(file: BinaryIO) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -10,7 +9,7 @@ import numpy as np
 
 from simstudy.errors import UserError
 
-_MAX_SIZE, _MAX_LAYERS = 1 << 20, 1 << 10
+_MAX_SIZE, _MAX_LAYERS, _MAX_NUMBER = 1 << 20, 1 << 10, 1e15
 
 
 class Convention(NamedTuple):
@@ -94,7 +93,7 @@ def sizes_of(said: Mapping[str, Any]) -> Sizes:
         If the model is of no known family, or its logits are others than its projections give.
     """
     model_type = said.get("model_type")
-    if model_type not in CONVENTIONS:
+    if not isinstance(model_type, str) or model_type not in CONVENTIONS:
         raise UserError(f"model_type = {model_type!r} in the configuration; known are {', '.join(CONVENTIONS)}")
     convention = CONVENTIONS[model_type]
 
@@ -129,28 +128,34 @@ def sizes_of(said: Mapping[str, Any]) -> Sizes:
 def _rotary(said: Mapping[str, Any], head_dim: int) -> tuple[float, np.ndarray]:
     """Base of rotary positions, and factors on the frequencies of as many pairs of dimensions as are turned."""
     # Where transformers keeps what it says of rotary positions depends on its version.
+    place = "rope_scaling" if said.get("rope_scaling") else "rope_parameters"
+    scaling = said.get(place) or {}
+    if not isinstance(scaling, Mapping):
+        raise UserError(f"{place} = {scaling!r} in the configuration; give a table with rope_type, or null")
     given = {
         "rope_theta": said.get("rotary_emb_base", 10_000.0), "partial_rotary_factor": said.get("rotary_pct", 1.0),
-        **said, **(said.get("rope_scaling") or said.get("rope_parameters") or {}),
+        **said, **scaling,
     }  # fmt: skip
     kind = given.get("rope_type", given.get("type")) or "default"
     names = {
         "default": (), "linear": ("factor",),
         "llama3": ("factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings"),
     }  # fmt: skip
-    if kind not in names:
+    if not isinstance(kind, str) or kind not in names:
         raise UserError(f"rope_type = {kind!r} in the configuration; heads are read of models with {', '.join(names)}")
-    values = {}
+    values, least, most = {}, 1 / _MAX_NUMBER, _MAX_NUMBER
     for name in ("rope_theta", "partial_rotary_factor", *names[kind]):
         value = given.get(name)
-        if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < math.inf:
-            raise UserError(f"{name} = {value!r} in the configuration; give a positive number")
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or not least <= value <= most:
+            raise UserError(f"{name} = {value!r} in the configuration; give a positive number, {least:g} to {most:g}")
         values[name] = float(value)
     half = int(head_dim * min(values["partial_rotary_factor"], 1.0)) // 2
     share = np.zeros(half)  # of each frequency that stays
     if kind == "llama3":
         turns = values["original_max_position_embeddings"] * values["rope_theta"] ** (-np.arange(half) / half)
         low, high = values["low_freq_factor"], values["high_freq_factor"]
+        if low >= high:
+            raise UserError(f"low_freq_factor = {low} in the configuration; give less than high_freq_factor = {high}")
         share = np.clip((turns / (2 * np.pi) - low) / (high - low), 0.0, 1.0)
     return values["rope_theta"], share + (1 - share) / values.get("factor", 1.0)
 
@@ -159,6 +164,7 @@ def _require_usual(said: Mapping[str, Any]) -> None:
     """Refuse models whose logits are others than their projections give."""
     usual = {
         "position_embedding_type": "absolute", "scale_attn_by_inverse_layer_idx": False, "scale_attn_weights": True,
+        "qk_layernorm": False,
     }  # fmt: skip
     for name, value in usual.items():
         if said.get(name) not in (None, value):

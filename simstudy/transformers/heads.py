@@ -133,7 +133,7 @@ def read_heads(weights: Any, config: Mapping[str, Any] | str | Path | None = Non
     UserError
         If the weights cannot be read, lack a projection, hold NaN, or do not fit the configuration.
     """
-    if config is None and hasattr(weights, "config"):
+    if config is None and hasattr(getattr(weights, "config", None), "to_dict"):
         config = weights.config.to_dict()
     if config is None:
         arrays = _module_arrays(weights) if hasattr(weights, "modules") else load_arrays(weights)
@@ -165,15 +165,17 @@ def _heads_of(arrays: Weights) -> TransformerHeads:
             f"config is missing, and weights hold {held}; give the model's config.json, or {_WANTED}, alone"
         )
     shape = arrays["W_Q"].shape
-    if len(shape) not in (3, 4):
+    if len(shape) not in (3, 4) or not all(shape):
         raise UserError(f"W_Q has shape {shape}; give {_WANTED}")
     *outer, features, p = shape
     wanted = dict.fromkeys(ARRAYS, ()) | dict.fromkeys(("W_Q", "W_K", "W_V"), shape)
     wanted |= {"W_O": (*outer, p, features)} | dict.fromkeys(("b_Q", "b_K", "b_V"), (*outer, p))
     for name in ("W_K", "W_V", "b_K", "b_V"):
         axis = -3 if name.startswith("W") else -2
-        if name in arrays and arrays[name].ndim == len(wanted[name]) and shape[-3] % arrays[name].shape[axis] == 0:
-            arrays[name] = np.repeat(arrays[name], shape[-3] // arrays[name].shape[axis], axis)
+        if name in arrays and arrays[name].ndim == len(wanted[name]):
+            n_heads = arrays[name].shape[axis]
+            if n_heads and shape[-3] % n_heads == 0:
+                arrays[name] = np.repeat(arrays[name], shape[-3] // n_heads, axis)
     for name, array in arrays.items():
         real_array(name, array, f"of shape {wanted[name]}", "b" if name == "causal" else "fiu")
         if array.shape != wanted[name]:
@@ -253,26 +255,36 @@ def _layer(arrays: Weights, said: Sizes, group: int) -> list[np.ndarray]:
     widths = [said.head_dim * count for count in (said.n_heads, said.n_key_heads, said.n_key_heads)]
     matrices, biases = [], []
     for k, width in enumerate(widths):
+        given = sum(widths) if fused else width
+        weight = _matrix(arrays, names[k], given, not convention.input_first)
         columns: Any = slice(sum(widths[:k]), sum(widths[: k + 1])) if fused else slice(None)
         if convention.by_head:
-            columns = np.arange(3 * width).reshape(said.n_heads, 3, -1)[:, k].ravel()
-        weight = _array(arrays, f"{names[k]}.weight")
-        weight = (weight if convention.input_first else weight.T)[:, columns]
-        bias = _array(arrays, f"{names[k]}.bias", np.zeros(3 * width if fused else width, np.float32))[columns]
-        if weight.shape[1] != width or bias.shape != (width,):
-            raise UserError(
-                f"{names[k]}.weight gives {weight.shape[1]} numbers, bias {bias.shape}; the configuration says "
-                f"{width // said.head_dim} heads of dimension {said.head_dim}"
-            )
+            columns = np.arange(given).reshape(said.n_heads, 3, -1)[:, k].ravel()
+        bias = _array(arrays, f"{names[k]}.bias", np.zeros(given, np.float32))
+        if bias.shape != (given,):
+            raise _unfit(f"{names[k]}.bias", bias.shape, given)
         shared = said.n_heads * said.head_dim // width
-        split = weight.reshape(len(weight), -1, said.head_dim).transpose(1, 0, 2)
+        split = weight[:, columns].reshape(len(weight), -1, said.head_dim).transpose(1, 0, 2)
         matrices.append(np.repeat(split, shared, axis=0))
-        biases.append(np.repeat(bias.reshape(-1, said.head_dim), shared, axis=0))
-    out = _array(arrays, f"{names[3]}.weight")
-    out = out.T if convention.input_first else out
-    if out.shape[1] != widths[0]:
-        raise UserError(f"{names[3]}.weight takes {out.shape[1]} numbers; the configuration says {widths[0]}")
+        biases.append(np.repeat(bias[columns].reshape(-1, said.head_dim), shared, axis=0))
+    out = _matrix(arrays, names[3], widths[0], convention.input_first)
     return [*matrices, out.reshape(len(out), said.n_heads, said.head_dim).transpose(1, 0, 2), *biases]
+
+
+def _matrix(arrays: Weights, name: str, width: int, turned: bool) -> np.ndarray:
+    """Weights (d, width); others are refused before anything is made of the size that the configuration says."""
+    found = _array(arrays, f"{name}.weight")
+    weight = found.T if turned else found
+    if weight.ndim != 2 or not weight.size or weight.shape[1] != width:
+        raise _unfit(f"{name}.weight", found.shape, width)
+    return weight
+
+
+def _unfit(name: str, shape: tuple[int, ...], width: int) -> UserError:
+    return UserError(
+        f"{name} has shape {shape}; the configuration says {width} numbers, dimensions of all heads; "
+        "give the config.json of these weights"
+    )
 
 
 def _array(arrays: Weights, name: str, default: np.ndarray | None = None) -> np.ndarray:

@@ -19,7 +19,7 @@ from test_checkpoints import CONTENT, LEGACY_MAGIC, Tensor, matrix, pickled, wri
 
 from simstudy.errors import UserError
 from simstudy.transformers.checkpoints import read_weights
-from simstudy.transformers.heads import read_config
+from simstudy.transformers.heads import read_config, read_heads
 
 SECONDS, BYTES = 2.0, 200 << 20
 MAGIC = pickled(LEGACY_MAGIC)
@@ -146,7 +146,19 @@ HOSTILE: dict[str, Callable[[], bytes]] = {
     "a global with an endless name": lambda: checkpoint(b"\x80\x02c" + b"a" * 5_000_000 + b"\nb\n."),
     "code": lambda: checkpoint(b"\x80\x02cos\nsystem\nU\x05touch\x85R."),
 }  # fmt: skip
+
+
+def indices_of_indices(path: Path) -> None:
+    """Each of 24 names the next two, the last none: 16 million to read."""
+    for k in range(25):
+        named = {half: f"{half}{k + 1}.safetensors" for half in "ab" if k < 24}
+        for half in "ab":
+            path.with_name(f"{half}{k}.safetensors").write_text(json.dumps({"weight_map": named}))
+    path.write_text(json.dumps({"weight_map": {"w": "a0.safetensors"}}))
+
+
 WRITTEN = {
+    "indices of indices": indices_of_indices,
     "a tensor larger than its storage": lambda path: write_archive(
         path, {"w": matrix(shape=(1 << 40, 1), strides=(0, 0))}
     ),
@@ -208,6 +220,36 @@ def test_hostile_configuration__is_refused_in_one_line(content, tmp_path):
     (tmp_path / "config.json").write_bytes(content)
     with pytest.raises(UserError, match=r"^[^\n]*config\.json: [^\n]*$"):
         read_config(tmp_path / "config.json")
+
+
+LLAMA = {"model_type": "llama", "num_hidden_layers": 1, "num_attention_heads": 2, "hidden_size": 8}
+LLAMA3 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 4.0, "high_freq_factor": 4.0,
+          "original_max_position_embeddings": 8192}  # fmt: skip
+HUGE = {"num_attention_heads": 1 << 20, "head_dim": 1 << 20}
+
+
+@pytest.mark.parametrize(
+    "change, shapes, said",
+    [
+        ({"model_type": ["llama"]}, {}, r"model_type = \['llama'\]"),
+        ({"rope_scaling": "linear"}, {}, "rope_scaling = 'linear' .* give a table"),
+        ({"rope_parameters": [1]}, {}, r"rope_parameters = \[1\] .* give a table"),
+        ({"rope_scaling": {"type": ["linear"]}}, {}, r"rope_type = \['linear'\]"),
+        ({"rope_theta": 10**400}, {}, "rope_theta = 10{400} .* give a positive number, 1e-15 to 1e[+]15"),
+        ({"rope_scaling": LLAMA3}, {}, "low_freq_factor = 4.0 .* give less than high_freq_factor = 4.0"),
+        (HUGE, {}, r"q_proj.weight has shape \(8, 8\); .* give the config.json"),
+        (HUGE, {"q_proj": (1 << 40, 0)}, r"q_proj.weight has shape \(1099511627776, 0\); .* give the config.json"),
+        (HUGE | {"model_type": "gpt_neox"}, {}, r"query_key_value.weight has shape \(8, 8\); .* give the config.json"),
+        ({}, {"k_proj": (8,)}, r"k_proj.weight has shape \(8,\); .* give the config.json"),
+        ({}, {"o_proj": (8,)}, r"o_proj.weight has shape \(8,\); .* give the config.json"),
+    ],
+)
+def test_configuration_that_none_can_be__is_refused_in_one_line(change, shapes, said):
+    shapes = dict.fromkeys(("q_proj", "k_proj", "v_proj", "o_proj"), (8, 8)) | shapes
+    arrays = {f"layers.0.self_attn.{name}.weight": np.ones(shape) for name, shape in shapes.items()}
+    arrays["layers.0.attention.query_key_value.weight"] = np.ones((8, 8))
+    with pytest.raises(UserError, match=rf"^[^\n]*{said}[^\n]*$"):
+        read_heads(arrays, LLAMA | change)
 
 
 def test_numbers_as_they_are_saved__are_still_read(tmp_path):

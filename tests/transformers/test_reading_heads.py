@@ -6,6 +6,7 @@ import itertools
 import json
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -250,6 +251,7 @@ def test_causal_weights__see_the_past_alone():
             "'yarn'.*default, linear, llama3",
         ),
         ({"model_type": "llama", "rope_scaling": {"type": "linear"}}, "factor = None .* positive number"),
+        ({"model_type": "phi", "qk_layernorm": True}, "qk_layernorm = True.*False"),
     ],
 )
 def test_configuration_that_does_not_fit__is_refused(change, said, parts):
@@ -283,6 +285,7 @@ def test_two_models_in_one_file__are_refused(parts):
 
 @pytest.mark.parametrize("weights, config, said", [(3, {"model_type": "bert", **CONFIG}, "type int"),
                                                    ({}, None, "config is missing"),
+                                                   (SimpleNamespace(config=1, state_dict=dict), None, "is missing"),
                                                    ({}, "nowhere.json", "nowhere.json: no configuration")])  # fmt: skip
 def test_other_arguments__are_refused(weights, config, said):
     with pytest.raises(UserError, match=said):
@@ -348,6 +351,8 @@ def test_queries_and_keys_alone__are_heads_without_biases():
         ),
         ({"W_Q": np.ones((D, P))}, r"W_Q has shape \(8, 2\); give W_Q and W_K of shape \(head, feature, dimension\)"),
         ({"W_K": np.ones((H, D, P + 1))}, r"W_K has shape .*; give \(4, 8, 2\), as W_Q has"),
+        ({"W_K": np.ones((0, D, P))}, r"W_K has shape \(0, 8, 2\); give \(4, 8, 2\), as W_Q has"),
+        ({"W_Q": np.ones((0, D, P))}, r"W_Q has shape \(0, 8, 2\); give W_Q and W_K of shape"),
         ({"W_O": np.ones((H, D, P))}, r"W_O has shape \(4, 8, 2\); give \(4, 2, 8\)"),
         ({"b_Q": np.ones(P)}, r"b_Q has shape \(2,\); give \(4, 2\)"),
         ({"W_K": np.full((H, D, P), np.nan)}, "key holds NaN"),
