@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import builtins
+import dis
 import inspect
+import math
 import re
+import sys
 import textwrap
 import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from importlib.metadata import packages_distributions
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import xarray as xr
 
 from simstudy.design.builder import Study
@@ -21,7 +27,8 @@ from simstudy.interactive import run
 
 GRID = "simulation"
 MIN_REPLICATES = 1024
-_CONSTANTS = (bool, int, float, str, type(None))
+_CONSTANTS = (bool, int, float, str, type(None), np.float64)
+_FUTURE = "from __future__ import annotations"
 
 
 def simulate(
@@ -71,6 +78,8 @@ def simulate(
     """
     if not re.fullmatch(NAME, name):
         raise UserError(f"name = {name!r}: lower-case letters, digits and single hyphens only")
+    if not methods:
+        raise UserError("methods = []: give at least one function")
     own = [each for each in measures if callable(each)]
     text = source_text([process, *methods, *own])
     instance = {
@@ -95,46 +104,83 @@ def simulate(
 
 def source_text(functions: Sequence[Callable[..., Any]]) -> str:
     """Return a Python file that defines functions and everything of their modules that they use."""
-    parts: dict[str, str] = {}
+    known: dict[str, Any] = {}
+    texts = [_FUTURE]
     for function in functions:
-        if not isinstance(function, types.FunctionType) or function.__name__ == "<lambda>" or function.__closure__:
-            raise UserError(f"{function!r}: give a function that is defined by def and uses no local name around it")
-        _add(function.__name__, function, parts)
-    return "\n\n".join(parts.values()) + "\n"
+        if not isinstance(function, types.FunctionType):
+            raise UserError(f"{function!r}: give a function that is defined by def")
+        _add(function.__name__, function, "a design", known, texts)
+    return "\n\n".join(texts) + "\n"
 
 
-def _add(name: str, value: Any, parts: dict[str, str]) -> None:
-    if name in parts:
+def _add(name: str, value: Any, user: str, known: dict[str, Any], texts: list[str]) -> None:
+    """Add the text that defines a name, after the texts of what it needs."""
+    if name in known:
+        if known[name] is value or (type(value) in _CONSTANTS and repr(known[name]) == repr(value)):
+            return
+        raise UserError(f"{name}, which {user} uses, is the name of another object too: rename one of them")
+    known[name] = value
+    is_module = isinstance(value, types.ModuleType)
+    module = value.__name__ if is_module else getattr(value, "__module__", None) or ""
+    if vars(builtins).get(name) is value:
         return
-    if isinstance(value, types.ModuleType):
-        parts[name] = f"import {value.__name__} as {name}"
-    elif isinstance(value, _CONSTANTS):
-        parts[name] = f"{name} = {value!r}"
-    elif isinstance(value, types.FunctionType) and _is_own(value):
-        for used in _names(value.__code__):
-            if used in value.__globals__ and value.__globals__[used] is not value:
-                _add(used, value.__globals__[used], parts)
-        parts[name] = _source(value)
-    elif getattr(value, "__module__", None) and getattr(value, "__qualname__", "") == getattr(value, "__name__", None):
-        parts[name] = f"from {value.__module__} import {value.__name__} as {name}"
+    if type(value) in _CONSTANTS:
+        texts.append(f"{name} = {_literal(value)}")
+    elif isinstance(value, types.FunctionType) and not _installed(module):
+        _add_function(name, value, user, known, texts)
+    elif not is_module and getattr(value, "__qualname__", module) != getattr(value, "__name__", None):
+        raise UserError(f"{name}, which {user} uses, is {type(value).__name__}: define it inside the function")
+    elif not _installed(module):
+        remedy = f"put what {user} uses of it into the same file" if is_module else f"define it inside {user}"
+        raise UserError(f"{name}, which {user} uses, is of {module}, which is not installed: {remedy}, or install it")
     else:
-        raise UserError(f"{name}, which a function uses, is {type(value).__name__}: define it inside the function")
+        texts.append(f"import {module} as {name}" if is_module else f"from {module} import {value.__name__} as {name}")
 
 
-def _is_own(function: types.FunctionType) -> bool:
-    """Whether a function is of a script, a notebook or a file outside installed packages."""
-    return "site-packages" not in function.__code__.co_filename and "lib/python" not in function.__code__.co_filename
+def _add_function(
+    name: str, function: types.FunctionType, user: str, known: dict[str, Any], texts: list[str]
+) -> None:  # fmt: skip
+    own = function.__name__
+    if own == "<lambda>" or function.__closure__:
+        raise UserError(f"{name}, which {user} uses, is {function!r}: give a function that is defined by def and uses "
+                        "no local name around it")  # fmt: skip
+    if own != name:
+        _add(own, function, user, known, texts)
+        texts.append(f"{name} = {own}")
+        return
+    try:
+        source = textwrap.dedent(inspect.getsource(function)).rstrip()
+        code = compile(f"{_FUTURE}\n{source}", own, "exec")
+    except (OSError, SyntaxError):
+        raise UserError(f"{own}: has no source to read; define it in a file or a notebook") from None
+    for module in _named(code, "IMPORT_NAME"):
+        if not _installed(module):
+            raise UserError(f"{own} imports {module}, which is not installed: put what it uses of it into the same "
+                            "file, or install it")  # fmt: skip
+    for used in _named(code, "LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS"):
+        if used in function.__globals__ or hasattr(builtins, used):
+            _add(used, function.__globals__.get(used, getattr(builtins, used, None)), own, known, texts)
+    texts.append(source)
 
 
-def _names(code: types.CodeType) -> Iterator[str]:
-    yield from code.co_names
+def _literal(value: Any) -> str:
+    if not isinstance(value, float):
+        return repr(value)
+    return repr(float(value)) if math.isfinite(value) else f'float("{float(value)}")'
+
+
+def _installed(module: str) -> bool:
+    """Whether a module is Python's or an installed package's, for which a version stands in the identity of results."""
+    top, file = module.partition(".")[0], getattr(sys.modules.get(module), "__file__", None)
+    if top not in sys.stdlib_module_names and top not in packages_distributions():
+        return False
+    # A file of the user's own may have the name of an installed one.
+    return file is None or "-packages" in file or file.startswith((sys.prefix, sys.base_prefix))
+
+
+def _named(code: types.CodeType, *operations: str) -> Iterator[str]:
+    """Names that operations of a code take."""
+    yield from (step.argval for step in dis.get_instructions(code) if step.opname in operations)
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):
-            yield from _names(constant)
-
-
-def _source(function: types.FunctionType) -> str:
-    try:
-        return textwrap.dedent(inspect.getsource(function)).rstrip()
-    except OSError:
-        raise UserError(f"{function.__name__}: has no source to read; define it in a file or a notebook") from None
+            yield from _named(constant, *operations)

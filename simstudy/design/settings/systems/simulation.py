@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Literal, Protocol
 
@@ -165,7 +166,29 @@ class SimulationInstance(Instance, OwnCode):
         if "rng" not in self._takes(self.process):
             return self._by_name(self.process, {"draw": draw}, draw.count)
         rows = [self._by_name(self.process, {"rng": rng}, None) for rng in draw.generators()]
-        return {name: np.stack([row[name] for row in rows]) for name in rows[0]}
+        return {name: self._stacked(name, rows) for name in dict.fromkeys(name for row in rows for name in row)}
+
+    def _stacked(self, name: str, rows: Sequence[Mapping[str, Any]]) -> NDArray[Any]:
+        if len({np.shape(row[name]) if name in row else None for row in rows}) > 1:
+            raise UserError(f"{self.path}: {self.process} gives {name} in different shapes in two replicates; give "
+                            "arrays of one shape, filled up with NaN")  # fmt: skip
+        array = np.stack([row[name] for row in rows])
+        array.flags.writeable = False
+        return array
+
+    def _fixed(self, name: str, values: Any) -> Any:
+        """Data of the process as what no method can change: a scalar, or a copy that is a read-only array."""
+        if isinstance(values, bool | int | float | complex | str):
+            return values
+        array = np.empty(0, object)
+        if isinstance(values, list | tuple | np.generic) or type(values) is np.ndarray:
+            with contextlib.suppress(ValueError):  # lists of different lengths
+                array = np.array(values)
+        if array.dtype.kind not in "biufcU":
+            raise UserError(f"{self.path}: {self.process} gives {name} as {type(values).__name__}; give an array of "
+                            "numbers, truth values or texts, or one of them")  # fmt: skip
+        array.flags.writeable = False
+        return array if array.ndim else array[()]
 
     def numbers(self, draw: Draw, once: Once = _made) -> dict[str, Array]:
         """Return what is measured of each replicate, (replicate,) by name; NaN in those that failed.
@@ -212,10 +235,11 @@ class SimulationInstance(Instance, OwnCode):
                 raise UserError(f"{self.path}: {name} needs {missing[0]!r}, which neither {self.process} nor "
                                 f"{self.method} returns and no parameter states")  # fmt: skip
             numbers[name] = _number(name, known) if name in _NEEDS else self._call(self.own[0], known)
-            if count is not None and np.shape(numbers[name]) != (count,):
+            if np.shape(numbers[name]) != (() if count is None else (count,)):
                 function = self.own[0] if name == OWN_MEASURE else self.method
+                each = "the one replicate" if count is None else f"each of {count} replicates"
                 raise UserError(f"{self.path}: {function} gives {name} of shape {np.shape(numbers[name])}; give one "
-                                f"number for each of {count} replicates")  # fmt: skip
+                                f"number for {each}")  # fmt: skip
         return numbers
 
     def _known(self, data: dict[str, Any], count: int | None) -> dict[str, Any]:
@@ -226,6 +250,8 @@ class SimulationInstance(Instance, OwnCode):
         found = self._call(function, self.parameters | dict(known))
         if not isinstance(found, Mapping) or not found:
             raise UserError(f"{self.path}: {function} returns {type(found).__name__}; return a dict of arrays by name")
+        if function == self.process:
+            found = {name: self._fixed(name, values) for name, values in found.items()}
         for name, values in found.items():
             if count is not None and np.ndim(values) and len(values) != count:
                 raise UserError(f"{self.path}: {function} gives {name} of length {len(values)}; the first axis must be "
@@ -250,7 +276,8 @@ def _number(name: str, known: Mapping[str, Any]) -> Any:
     if name == "rejection_rate":
         return first
     if name == "coverage":
-        (upper, truth), undefined = others, np.isnan(first + others[0])
+        upper, truth = others
+        undefined = np.isnan(first) | np.isnan(upper) | np.isnan(truth)
         return np.where(undefined, np.nan, (first <= truth) & (truth <= upper))
     if name == "interval_length":
         return others[0] - first
