@@ -128,8 +128,8 @@ def _add(name: str, value: Any, user: str, known: dict[str, Any], texts: list[st
         texts.append(f"{name} = {_literal(value)}")
     elif isinstance(value, types.FunctionType) and not _installed(module):
         _add_function(name, value, user, known, texts)
-    elif not is_module and getattr(value, "__qualname__", module) != getattr(value, "__name__", None):
-        raise UserError(f"{name}, which {user} uses, is {type(value).__name__}: define it inside the function")
+    elif not is_module and (not module or getattr(value, "__qualname__", "") != getattr(value, "__name__", None)):
+        raise UserError(f"{name}, which {user} uses, is {type(value).__name__}: define it inside {user}")
     elif not _installed(module):
         remedy = f"put what {user} uses of it into the same file" if is_module else f"define it inside {user}"
         raise UserError(f"{name}, which {user} uses, is of {module}, which is not installed: {remedy}, or install it")
