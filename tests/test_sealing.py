@@ -118,7 +118,7 @@ def test_seal__is_voided_by_other_code(tmp_path, monkeypatch):
         require_unbroken(seal, design, Path("x.json"))
 
 
-@pytest.mark.parametrize(("study", "part"), [("real-heads", "transformers"), ("temperature", "temperatures.py")])
+@pytest.mark.parametrize(("study", "part"), [("real-heads", "transformers"), ("hierarchical", "hierarchy.py")])
 def test_seal__covers_what_its_own_systems_rest_on(study, part, monkeypatch):
     own, other = load_design(study), load_design("kq-svd")
     before = [sealing.judging_code(design) for design in (own, other)]
