@@ -36,7 +36,7 @@ def normalised(powers):
 def weights(normaliser, logits):
     """Weights of a normaliser, given as the table of a design file."""
     kind = normaliser["kind"]
-    if kind == "softmax":
+    if kind in ("softmax", "local_linear"):
         return normalised([math.exp(z - max(logits)) for z in logits])
     if kind == "top_k":
         least = sorted(logits)[-normaliser["k"] :][0]
@@ -47,6 +47,14 @@ def weights(normaliser, logits):
         squares = [-2 * z / normaliser.get("window", 1.0) ** 2 for z in logits]
         return normalised([max(1 - u2, 0.0) ** normaliser["power"] for u2 in squares])
     return entmax(logits, normaliser.get("power", 1))
+
+
+def intercept(kernel, keys, query, ridge):
+    """Weights (i,) of the intercept at a query of a line by weighted least squares, its slope penalised."""
+    columns = np.array([[1.0, *(key - query)] for key in keys])
+    normal = sum(k * np.outer(row, row) for k, row in zip(kernel, columns, strict=True))
+    normal += ridge * np.diag([0.0] + [1.0] * len(query))
+    return np.array([k * np.linalg.inv(normal)[0] @ row for k, row in zip(kernel, columns, strict=True)])
 
 
 def level_means(keys, level):
@@ -107,4 +115,8 @@ def moments(mechanism, keys, values, variances, queries, bandwidth):
     if product:
         table = table.sum(axis=1, keepdims=True) / (len(keys) if product == "mean" else 1)
     w = np.array([[weights(normaliser, list(row)) for row in rows] for rows in table])
+    if normaliser["kind"] == "local_linear":
+        ridge = normaliser.get("ridge", 0.0) * bandwidth**2
+        for q, h in np.ndindex(w.shape[:2]):
+            w[q, h] = intercept(w[q, h], keys[h], queries[q, h], ridge)
     return w @ values, np.einsum("qhi,qgi,i->qhg", w, w, variances)

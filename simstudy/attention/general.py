@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from simstudy.attention.normalisers import Array, normalise
+from simstudy.attention.normalisers import Array, normalise, tilted
 from simstudy.attention.transformations import Inputs
 from simstudy.design.settings import Normaliser
+from simstudy.design.settings.mechanisms import LocalLinearNormaliser
 
 # Index legend: r replicate, q query, h and g head, k dimension of a head, i key.
 
@@ -31,6 +32,8 @@ def moments(inputs: Inputs, bandwidth: float, logits: str, normaliser: Normalise
         for first in range(0, n_queries, step):
             part = slice(first, first + step)
             weights = normalise(normaliser, scores(keys, points[part], bandwidth, logits))
+            if isinstance(normaliser, LocalLinearNormaliser):
+                weights = tilted(weights, keys, points[part], normaliser.ridge * bandwidth**2)
             means[r, part] = np.einsum("qhi,i->qh", weights, inputs.values[r].astype(np.float64))
             if gram is not None and inputs.variances is not None:
                 gram[r, part] = np.einsum("qhi,qgi->qhg", weights * inputs.variances[r], weights)

@@ -4,7 +4,7 @@ A design states the pieces in the table ``[estimator]``::
 
     transformation = { kind = "low_rank", rank = 4 }       # or "none", merge, mixture
     logits = "dot_product"                                 # or "distance"
-    normaliser = { kind = "entmax", power = 2 }            # or "softmax", sparsemax, relu, compact
+    normaliser = { kind = "entmax", power = 2 }            # or "softmax", compact, local_linear, …
     mask = "causal"                                        # or "none", banded, file
     combination = { kind = "product" }                     # or "uniform", "sum", weights, …
 

@@ -1,4 +1,7 @@
-"""From logits to weights: pure functions along the last axis, in which the keys lie."""
+"""From logits to weights: pure functions along the last axis, in which the keys lie.
+
+Index legend of `tilted`: q query, h head, k and l dimensions of a head, i key.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,7 @@ from simstudy.design.settings import Normaliser
 from simstudy.design.settings.mechanisms import (
     CompactNormaliser,
     EntmaxNormaliser,
+    LocalLinearNormaliser,
     ReluNormaliser,
     SoftmaxNormaliser,
     SparsemaxNormaliser,
@@ -31,7 +35,7 @@ def normalise(normaliser: Normaliser, logits: Array) -> Array:
 
 
 @normalise.register
-def _(_: SoftmaxNormaliser, logits: Array) -> Array:
+def _(_: SoftmaxNormaliser | LocalLinearNormaliser, logits: Array) -> Array:
     return softmax(logits)
 
 
@@ -58,6 +62,19 @@ def _(normaliser: CompactNormaliser, logits: Array) -> Array:
 def softmax(logits: Array) -> Array:
     """w ∝ exp(z)."""
     return _share(np.exp(logits - logits.max(axis=-1, keepdims=True)))
+
+
+def tilted(weights: Array, keys: Array, queries: Array, ridge: float) -> Array:
+    """Return w_i {1 − c'(V + ridge I)⁻¹ (k_i − k̄)}, (q, h, i): weights of the intercept at k_q of a line.
+
+    The line is that of least squares under given weights, with a penalised slope.  Weighted keys (h, k, i) have the
+    mean k̄ = k_q + c and the covariance V.  Directions in which keys of weight do not differ have no slope.
+    """
+    mean = np.einsum("qhi,hki->qhk", weights, keys)
+    around = keys - mean[..., None]
+    spread = (weights[:, :, None] * around) @ around.mT + ridge * np.eye(keys.shape[1])
+    slope = np.linalg.pinv(spread, hermitian=True) @ (mean - queries)[..., None]
+    return np.asarray(weights * (1.0 - (slope * around).sum(axis=2)))
 
 
 def top_k(logits: Array, k: int) -> Array:

@@ -140,14 +140,14 @@ def _scratch() -> Iterator[None]:
 @contextlib.contextmanager
 def remote_client(address: str, network: Network) -> Iterator[Any]:
     """Connect to a running scheduler that has a worker."""
-    from distributed import Client
+    from simstudy.execution.nodes import FirmClient
 
     security = _credentials(address, network)
     # A scheduler that is lost is reported once, by us.
     for name in ("distributed", "distributed.client"):
         logging.getLogger(name).setLevel(logging.CRITICAL)
     try:
-        client = Client(address, security=security, timeout="10s")
+        client = FirmClient(address, security=security, timeout="10s")
     except (OSError, ValueError, RuntimeError) as error:
         reason = " ".join(str(error).split())
         remedy = "start one, or mend the certificates" if address.startswith("tls://") else "start one"

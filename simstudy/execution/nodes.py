@@ -1,11 +1,11 @@
-"""Scheduler, nanny and worker of Dask that serve no pages and import nothing from their folders."""
+"""Scheduler, nanny and worker of Dask that serve no pages and import nothing from their folders; and a client."""
 
 from __future__ import annotations
 
 import sys
 from typing import Any
 
-from distributed import Nanny, Scheduler, Worker
+from distributed import Client, Nanny, Scheduler, Worker
 
 
 class _Pathless:
@@ -36,3 +36,15 @@ class PathlessNanny(_Pathless, Nanny):
 
 class PagelessWorker(_Pageless, Worker):
     """A worker without a web server; the jobs of a batch system name it on their command line."""
+
+
+class FirmClient(Client):
+    """A client that does not connect again to a scheduler that is lost: its work is lost with it.
+
+    A connection to a scheduler that just ends may leave its TLS socket open (Python 3.11).
+    """
+
+    async def _reconnect(self) -> None:
+        """End all work as cancelled, in place of Dask's attempts."""
+        self._handle_cancelled_keys(list(self.futures), reason="scheduler-connection-lost")
+        self.scheduler_comm = None

@@ -26,6 +26,8 @@ MECHANISMS = {
     "sparsemax": {"normaliser": {"kind": "sparsemax"}, **DOT},
     "the largest three": {"normaliser": {"kind": "top_k", "k": 3}},
     "the largest five products": {"normaliser": {"kind": "top_k", "k": 5}, **DOT},
+    "local linear": {"normaliser": {"kind": "local_linear"}},
+    "local linear of products": {"normaliser": {"kind": "local_linear", "ridge": 0.3}, **DOT},
     "relu": {"normaliser": {"kind": "relu", "threshold": -3.0}},
     "merge": {"transformation": {"kind": "merge", "stride": 3}},
     "merge, sparse": {"transformation": {"kind": "merge", "stride": 4}, "normaliser": {"kind": "entmax", "power": 2}},

@@ -62,8 +62,14 @@ def test_workers_that_do_not_come_back__are_waited_for_only_so_long(monkeypatch,
 
 
 @pytest.mark.parametrize("protocol", [pytest.param("tcp", marks=pytest.mark.rare), "tls"])
-def test_lost_scheduler__is_a_message_with_a_remedy(protocol, tmp_path):
-    """Killed, as by the end of its job; its workers leave by themselves."""
+def test_lost_scheduler__is_a_message_with_a_remedy(protocol, tmp_path, monkeypatch):
+    """Killed, as by the end of its job; its workers leave by themselves, and nobody connects to it again."""
+    again = []
+
+    async def connect(address, **_):
+        again.append(address)
+        raise OSError("refused")
+
     lost = pytest.raises(UserError, match=r"^[^\n]*scheduler is lost[^\n]*finished batches are stored$")
     with (
         cluster(tmp_path / "cluster", protocol) as found,
@@ -72,8 +78,10 @@ def test_lost_scheduler__is_a_message_with_a_remedy(protocol, tmp_path):
         open_queue(found.address) as queue,
     ):
         queue.add(batches(1000, n_keys=10_000))
+        monkeypatch.setattr("distributed.client.connect", connect)
         for _ in queue:
             found.scheduler.kill()
+    assert not again
 
 
 def test_scheduler_that_is_silent__is_waited_for_and_then_lost(monkeypatch, queue):

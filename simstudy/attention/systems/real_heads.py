@@ -19,6 +19,7 @@ from simstudy.data.geometry import principal_angles
 from simstudy.data.shared import SharedData
 from simstudy.design.settings.cell import Cell
 from simstudy.design.settings.systems.real_heads import (
+    HeadDimensionsInstance,
     HeadOverlapInstance,
     HeadPredictionInstance,
     HeadPruningInstance,
@@ -187,6 +188,23 @@ def overlap_heads(instance: HeadOverlapInstance, cell: Cell, shared: SharedData)
             "weight_overlap": float(_pairs(found.weight_correlation.values).mean()),
             "contribution_overlap": float(np.abs(_pairs(found.contribution_correlation.values)).mean()),
             "haar_excess": float(found.hdi_haar_mean - found.hdi.max()),
+        }
+
+    return _measured(instance, shared, numbers)
+
+
+@measure.register
+def count_dimensions(instance: HeadDimensionsInstance, cell: Cell, shared: SharedData) -> dict[str, Array]:
+    """Dimensions and lengths of the keys of the median head."""
+
+    def numbers(group: _Group) -> dict[str, float]:
+        apparent, gaps = group.found.apparent_dimension.values.ravel(), group.found.gap_dimension.values[..., 0].ravel()
+        gaussian = 1.0 / np.sqrt(2.0 * group.encoder.heads.key.shape[3])
+        return {
+            "apparent_dimension": float(np.median(apparent)),
+            "gap_dimension": float(np.median(gaps)),
+            "length_variation": float(np.median(group.found.key_length_variation)) / gaussian,
+            "dimension_rank": _rank(apparent, gaps),
         }
 
     return _measured(instance, shared, numbers)

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from simstudy.design.settings.records import KINDS, Choice, Count, Line, Located, Positive, Real
+from simstudy.design.settings.records import KINDS, Choice, Count, Line, Located, NonNegative, Positive, Real
 
 Power = Annotated[int, Field(ge=1, le=10_000)]
 
@@ -64,8 +64,25 @@ class CompactNormaliser(Choice):
     window: Positive = Field(1.0, description="radius of the window in bandwidths, a positive number")
 
 
+class LocalLinearNormaliser(Choice):
+    """Weights of the intercept of a line fitted under softmax weights: local linear attention (arXiv 2510.01450).
+
+    They sum to 1 and may be negative.  The squared slope is penalised: without a penalty it is local linear regression,
+    with a large one softmax attention.
+    """
+
+    kind: Literal["local_linear"]
+    ridge: NonNegative = Field(0.0, description="penalty of the squared slope, in squared bandwidths")
+
+
 Normaliser = Annotated[
-    SoftmaxNormaliser | EntmaxNormaliser | SparsemaxNormaliser | TopKNormaliser | ReluNormaliser | CompactNormaliser,
+    SoftmaxNormaliser
+    | EntmaxNormaliser
+    | SparsemaxNormaliser
+    | TopKNormaliser
+    | ReluNormaliser
+    | CompactNormaliser
+    | LocalLinearNormaliser,
     KINDS,
 ]
 

@@ -160,7 +160,7 @@ class Estimator(Record):
     )
     normaliser: Normaliser = Field(
         SoftmaxNormaliser(kind="softmax"),
-        description="how logits become weights: softmax, entmax, sparsemax, relu or compact",
+        description="how logits become weights: softmax, entmax, sparsemax, top_k, relu, compact or local_linear",
     )
     # Left out where it is not used, as are other later settings: numbers stored without them keep their identity.
     mask: Mask = Field(

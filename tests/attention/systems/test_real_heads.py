@@ -109,6 +109,32 @@ def test_contributions__are_measured_by_their_size():
     assert 0.0 < found["contribution_overlap"][0] < 0.1 < found["weight_overlap"][0]
 
 
+def test_dimensions__are_those_of_loops_over_tokens(group):
+    group, sequences = group
+    heads, rows = group.encoder.heads, []
+    for tokens in sequences[1:4:2]:
+        states, found = group.encoder(tokens).states, np.zeros((3, 12, 8))
+        places = np.unique(np.linspace(0, len(tokens) - 1, 32).astype(int))
+        for layer, head in np.ndindex(12, 8):
+            query = states[layer] @ heads.query[layer, head] + heads.query_bias[layer, head]
+            key = states[layer] @ heads.key[layer, head] + heads.key_bias[layer, head]
+            lengths = [np.linalg.norm(one - key.mean(axis=0)) for one in key]
+            found[2, layer, head] = np.std(lengths) / np.mean(lengths)
+            for place in places:
+                logits = np.delete(heads.scale * (key @ query[place]).astype(float), place)
+                kernel = np.exp(logits - logits.max())
+                slope = (logits @ kernel**2) / (kernel**2).sum() - logits @ kernel / kernel.sum()
+                gaps = logits.max() - np.sort(logits)[::-1][1:11]
+                found[:2, layer, head] += np.array([4 * slope, np.mean(np.log(gaps[-1] / gaps[:-1]))]) / len(places)
+        rows.append(found)
+    apparent, gaps, lengths = np.mean(rows, axis=0).reshape(3, -1)
+    found = numbers("head_dimensions")
+    assert found["apparent_dimension"] == pytest.approx(np.median(apparent), rel=1e-3)
+    assert found["gap_dimension"] == pytest.approx(np.median(2 / gaps), rel=1e-3)
+    assert found["length_variation"] == pytest.approx(np.median(lengths) * np.sqrt(2 * heads.key.shape[3]), rel=1e-3)
+    assert found["dimension_rank"] == pytest.approx(spearmanr(apparent, 2 / gaps)[0], abs=1e-3)
+
+
 def test_replicates__have_sequences_of_their_own_wherever_they_stand():
     both = numbers("head_overlap", 0, 2)["weight_overlap"]
     assert both[0] != both[1]

@@ -159,3 +159,31 @@ class HeadPruningInstance(_OnSequences, Instance):
             "Spearman(score_h, damage if h is set to zero)",
         ),
     }  # fmt: skip
+
+
+class HeadDimensionsInstance(_OnSequences, Instance):
+    """What two estimators say of the dimension of keys at the trained temperature, and how much their lengths vary.
+
+    Both are lower limits, as few keys have weight: 16 dimensions cannot be told from more.
+    """
+
+    kind: Literal["head_dimensions"]
+
+    quantities: ClassVar[dict[str, Quantity]] = {
+        "apparent_dimension": Quantity(
+            "1", "dimension of keys by how fast fewer keys have weight as logits grow, of the median head",
+            "median over heads of 4 (E_{w^2} logit - E_w logit)",
+        ),
+        "gap_dimension": Quantity(
+            "1", "dimension of keys by the ten gaps below the largest logit, of the median head",
+            "median over heads of 2 / mean ln(gap_10 / gap_j)",
+        ),
+        "length_variation": Quantity(
+            "1", "variation of the lengths of keys about their mean, over that of Gaussian keys, of the median head",
+            "median over heads of (2 p)^(1/2) sd|k| / E|k|",
+        ),
+        "dimension_rank": Quantity(
+            "1", "rank correlation of both dimensions, over the heads of a model",
+            "Spearman(apparent dimension, gap dimension)",
+        ),
+    }  # fmt: skip
