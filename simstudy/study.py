@@ -5,12 +5,11 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
-import numpy as np
 import xarray as xr
 from threadpoolctl import threadpool_limits
 
@@ -24,7 +23,6 @@ from simstudy.execution.clients import CLOSED, Network
 from simstudy.execution.folder import require_writable
 from simstudy.execution.jobs import Jobs
 from simstudy.execution.ledger import Ledger
-from simstudy.execution.made import is_made, note_made, origin_of
 from simstudy.execution.provenance import provenance
 from simstudy.execution.queue import Queue, open_queue
 from simstudy.execution.shares import Share, open_share
@@ -32,11 +30,8 @@ from simstudy.execution.status import Teller
 from simstudy.execution.store import DEFAULT_OUTPUT, DETAILS_FILE, Store, store_of
 from simstudy.execution.usage import Meter
 from simstudy.kernels.devices import MOST_HEADS
-from simstudy.replicates.performance import Performance
 
 RESULTS_FILE, PROVENANCE_FILE = "results.nc", "provenance.json"
-_RESULTS = "results"
-"""Name of what is made of a run."""
 TORCH_REFERENCE = "torch_multi_head_attention"
 
 
@@ -111,21 +106,15 @@ def run(
         # The executor comes first: if it cannot be used, no folder is made.  It also ends first: the theory of all
         # cells may take minutes, in which jobs of a cluster would idle.
         with open_queue(executor, workers, network, lambda: held.enter_context(store.locked())) as queue:
-            ledger = recalled(design, store, queue.device)
-            if ledger is not None:
-                tell(ledger)
-                return store.read_dataset(RESULTS_FILE)
             told: dict[int, Any] = {}
             ledger = open_ledger(design, store, queue.device, told)
-            teller = Teller(store, origin_of(design, store, queue.device))
+            teller = Teller(store, design)
             simulate(ledger, queue, meter, teller, tell, budget=design.budget)
             teller.tell(ledger)
             how = {"executor": str(executor), "workers": queue.workers()}
         store.flush()  # a disk that took no batch takes no results
         how |= {**ledger.tally(), **meter.read()}
         _write_results(ledger, design, store, tell, queue.device, how, told)
-        made = _RESULTS, _origin(ledger, design, store, queue.device), (RESULTS_FILE, DETAILS_FILE, PROVENANCE_FILE)
-        note_made(store, *made, store.digest(ledger.known))
     # As they will be read ever after: reports are the same bytes whoever writes them, and when.
     return store.read_dataset(RESULTS_FILE)
 
@@ -196,35 +185,6 @@ def run_share(
         open_share(store)
         simulate(Ledger(part, store), queue, Meter(), observer or (lambda *_: None), budget=part.budget)
     return store
-
-
-def recalled(design: Design, store: Store, device: str = "cpu") -> Ledger | None:
-    """Return the ledger as its last looks left it, without looking, if the results of exactly this stand; else None."""
-    ledger = Ledger(design, store, device)
-    if not is_made(store, _RESULTS, _origin(ledger, design, store, device), lambda: store.digest(ledger.known)):
-        return None
-    results = store.read_dataset(RESULTS_FILE)
-    if results.n_failed.values.any():  # which replicates failed only their batches tell
-        return None
-    ledger.recall(_looks_of(results))
-    return ledger
-
-
-def _looks_of(results: xr.Dataset) -> Iterator[tuple[int, Performance | None, bool]]:
-    """Yield of each cell the batches of its last look, and what that found: no influence values, None if undefined."""
-    told = results.sel(source="empirical")
-    names = [str(name) for name in told.data_vars if f"{name}_mcse" in told and told[name].dims == ("cell",)]
-    columns = [{name: told[f"{name}{suffix}"].values for name in names} for suffix in ("", "_mcse")]
-    counted = ("n_batches", "precision_reached", "n_replicates", "n_failed")
-    counts = zip(*(told[name].values.tolist() for name in counted), strict=True)
-    for i, (done, reached, *numbers) in enumerate(counts):
-        estimate, mcse = ({name: values[i] for name, values in column.items()} for column in columns)
-        found = Performance(estimate, mcse, {}, {}, 0, *numbers)
-        yield done, found if np.isfinite(mcse["failure_rate"]) else None, bool(reached)
-
-
-def _origin(ledger: Ledger, design: Design, store: Store, device: str) -> str:
-    return origin_of(design, store, device, sorted(ledger.known))
 
 
 def open_ledger(design: Design, store: Store, device: str = "cpu", told: dict[int, Any] | None = None) -> Ledger:

@@ -170,12 +170,9 @@ def test_report_after_a_run__writes_the_same_bytes(tmp_path, monkeypatch):
     first = contents(tmp_path / "out" / "tiny" / "quick")
     assert {"cells.csv", "verdicts.csv", "report.html", "figures/least.svg", "figures/mse.png"} <= first.keys()
     folder = tmp_path / "out" / "tiny" / "quick"
-    assert process.command(["run", *command, "--executor", "serial"]) == 0
-    assert contents(folder) == first
     (folder / "report.html").unlink()  # without it all is drawn again
     assert process.command(["report", *command]) == 0
     assert contents(folder) == first
-    (folder / "provenance.json").unlink()
     assert process.command(["run", *command, "--executor", "serial"]) == 0
     again = contents(folder)
     assert again.keys() == first.keys()

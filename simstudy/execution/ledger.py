@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import heapq
 from collections import defaultdict, deque
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import groupby, islice
 from typing import TypeVar
 
 from simstudy.design.document import Design
-from simstudy.design.feasibility import batches_of
 from simstudy.design.settings.cell import Cell
 from simstudy.errors import UserError
 from simstudy.execution.account import Account, Standing
@@ -78,11 +77,6 @@ class Ledger:
         self._queued: set[tuple[str, int]] = set()
         self._written: set[tuple[str, int]] = set()
 
-    @property
-    def known(self) -> Collection[str]:
-        """Names under which the batches of the cells are stored."""
-        return self._sharers.keys()
-
     def state_cells(self) -> None:
         """Write down beside the batches of each cell what it is, for those who compute them again."""
         for identity, sharers in self._sharers.items():
@@ -95,14 +89,6 @@ class Ledger:
             self._advance(account)
         self._look_at_all()
         return self._further(self.accounts)
-
-    def recall(self, looks: Iterable[tuple[int, Performance | None, bool]]) -> None:
-        """Take the last look at each cell as given: the batches it was at, what it found, and whether that sufficed."""
-        for account, (done, found, reached) in zip(self.accounts, looks, strict=True):
-            account.target, account.done, account.missing, account.performance = done, done, 0, found
-            ceiling = batches_of(account.planned.precision.max_replicates, account.batch_size)
-            account.cut = not reached and found is not None and done < ceiling
-            self._note(account)
 
     def pilot_tasks(self, n_batches: int) -> list[Task]:
         """Look at what is stored and return tasks for the first missing batches of each cell, so many at most."""

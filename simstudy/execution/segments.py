@@ -8,7 +8,6 @@ stands there twice, and the last one counts.
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import os
 import re
@@ -136,17 +135,6 @@ def by_segment(batches: Sequence[int]) -> Iterator[tuple[int, Sequence[int]]]:
 def segments(folder: Folder) -> list[Segment]:
     """Return the segments of the cell with this folder, in order."""
     return [Segment(folder, int(match[1])) for match in map(_INDEX.fullmatch, folder.names()) if match]
-
-
-def digest_of(folders: Iterable[Folder]) -> str:
-    """Return the digest of all bytes of the segments of cells, whole or damaged."""
-    whole = hashlib.sha256()
-    for segment in (segment for folder in folders for segment in segments(folder)):
-        for name in segment.names:
-            whole.update(f"{segment.folder.name}/{name}".encode())
-            with contextlib.suppress(Missing), segment.folder.reading(name) as file:
-                whole.update(hashlib.file_digest(file, "sha256").digest())
-    return whole.hexdigest()
 
 
 def _digest(identity: str, batch: int, record: bytes | memoryview) -> bytes:

@@ -7,6 +7,7 @@ failures and what is still to come are those of the last look at each cell.
 
 from __future__ import annotations
 
+import hashlib
 import math
 import time
 from typing import TYPE_CHECKING
@@ -18,7 +19,6 @@ from simstudy.design.settings import Record
 from simstudy.design.settings.cell import Cell
 from simstudy.execution.engine import engine
 from simstudy.execution.folder import Missing
-from simstudy.execution.made import origin_of
 from simstudy.execution.store import MAX_STATEMENT_BYTES, Owner, Store
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ class Status(Record):
     Attributes
     ----------
     origin
-        Digest of the design, code, libraries and machine of the run; empty where batches are counted, not looked at.
+        Digest of the design of the run; empty where batches are counted, not looked at.
     as_of
         When that was told, in seconds of `time.time`.
     cells
@@ -97,13 +97,13 @@ class Teller:
     ----------
     store
         Where its batches are stored.
-    origin
-        What `origin_of` says of the run.
+    design
+        What is run.
     """
 
-    def __init__(self, store: Store, origin: str) -> None:
+    def __init__(self, store: Store, design: Design) -> None:
         self._store = store
-        self._origin = origin
+        self._origin = _origin(design)
         self._due = -math.inf
 
     def __call__(self, ledger: Ledger) -> None:
@@ -123,13 +123,13 @@ class Teller:
 def told(design: Design, store: Store) -> Status | None:
     """Return where a study stands, as the last run told it; None if none has, or batches are gone since.
 
-    None as well if that was another design, code, installation or machine.
+    None as well if that was another design, or another engine.
     """
     try:
         status = Status.model_validate_json(store.files.read(FILE, MAX_STATEMENT_BYTES))
     except (Missing, ValidationError):
         return None
-    if status.origin != origin_of(design, store, "cpu") or len(status.cells) != len(design.cells):
+    if status.origin != _origin(design) or [cell.identity for cell in status.cells] != _identities(design):
         return None
     numbers = {cell.identity: store.stored_batches(cell.identity) for cell in status.cells}
     stored = [sum(number < cell.target for number in numbers[cell.identity]) for cell in status.cells]
@@ -139,13 +139,22 @@ def told(design: Design, store: Store) -> Status | None:
     return status.model_copy(update={"cells": tuple(cells)})
 
 
+def _origin(design: Design) -> str:
+    return hashlib.sha256(repr((design.text, design.profile, design.confirmation)).encode()).hexdigest()
+
+
+def _identities(design: Design) -> list[str]:
+    return [planned.cell.identity(engine("cpu", [planned.cell])) for planned in design.cells]
+
+
 def counted(design: Design, store: Store) -> Status:
     """Return how many batches are stored of each cell, without what a look at them would tell."""
-    return Status(origin="", as_of=time.time(), cells=tuple(_counted(planned.cell, store) for planned in design.cells))
+    named = zip(design.cells, _identities(design), strict=True)
+    cells = tuple(_counted(planned.cell, identity, store) for planned, identity in named)
+    return Status(origin="", as_of=time.time(), cells=cells)
 
 
-def _counted(cell: Cell, store: Store) -> CellStatus:
-    identity = cell.identity(engine("cpu", [cell]))
+def _counted(cell: Cell, identity: str, store: Store) -> CellStatus:
     stored = len(store.stored_batches(identity))
     return CellStatus(
         identity=identity, work=0.0, batch_size=cell.simulation.batch_size, stored=stored, target=stored,

@@ -38,7 +38,7 @@ from simstudy.errors import UserError
 from simstudy.execution.batch_files import Shape, Statement, pack, same, sealed
 from simstudy.execution.folder import ASIDE, Folder, Held, Missing, unwritable
 from simstudy.execution.netcdf import netcdf, read_dataset
-from simstudy.execution.segments import Segment, by_segment, digest_of, segment_of, segments
+from simstudy.execution.segments import Segment, by_segment, segment_of, segments
 from simstudy.replicates.moments import Moments
 
 if TYPE_CHECKING:
@@ -175,11 +175,6 @@ class Store:
         self._write()
         own = (segment.batches() for segment in segments(self._cell(identity)))
         return frozenset().union(*own, *(store.stored_batches(identity) for store in self.known))
-
-    def digest(self, identities: Collection[str]) -> str:
-        """Return the digest of all that is stored here of some cells."""
-        self._write()
-        return digest_of(map(self._cell, sorted(set(identities))))
 
     def adopt(self, source: Store) -> Adopted:
         """Copy the whole batches of another folder that are missing or damaged here; other contents are refused."""

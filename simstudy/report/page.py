@@ -24,7 +24,6 @@ from simstudy.design.settings.levels import level
 from simstudy.design.settings.systems import NAMES
 from simstudy.errors import UserError
 from simstudy.execution.beacons import described
-from simstudy.execution.made import digest_of, is_made, note_made, origin_of
 from simstudy.execution.store import Store
 from simstudy.report import drawings
 from simstudy.report.answer import groups, headline, said_of, sentence, standing_of
@@ -73,18 +72,13 @@ def write_report(results: xr.Dataset, design: Design, store: Store) -> Path:
     """Write ``report.html``, ``figures/``, ``verdicts.csv``, ``comparisons.csv`` and ``cells.csv`` of a study.
 
     The page needs nothing but itself: figures are inside it, and it loads nothing. The same results and design give the
-    same bytes, and if these stand there already, nothing is drawn. Results of another text of the design are refused.
+    same bytes. Results of another text of the design are refused.
     """
     require_same_design(results, design, store)
     confirmed = confirmed_of(design, store)
     standing = standing_in(design, store)
-    origin = origin_of(design, store, "cpu", digest_of(results), confirmed, standing)
-    if is_made(store, "report", origin):
-        return store.folder / PAGE
-    files = report_files(results, design, confirmed, standing)
-    for name, content in files.items():
+    for name, content in report_files(results, design, confirmed, standing).items():
         store.write_bytes(name, content)
-    note_made(store, "report", origin, files)
     return store.folder / PAGE
 
 

@@ -9,9 +9,8 @@ from builders import DESIGN, edited, write_design
 from stored import flip, remove, rows
 
 from simstudy.design.load import load_design
-from simstudy.execution import made, status
+from simstudy.execution import status
 from simstudy.execution.ledger import Ledger
-from simstudy.execution.made import origin_of
 from simstudy.execution.status import FILE, Status, Teller, counted, status_of, told
 from simstudy.execution.store import store_of
 from simstudy.study import open_ledger, run
@@ -69,7 +68,7 @@ def test_status_that_does_not_hold__is_not_told(finished, change, monkeypatch, t
     if change == "design":
         design = load_design(write_design(tmp_path, edited(DESIGN, "mse = 0.05", "mse = 0.04")))
     elif change == "code":
-        monkeypatch.setattr(made, "_package", lambda: "another")
+        monkeypatch.setattr(status, "engine", lambda *_: "another")
     elif change == "batch gone":
         remove(store.folder / min(rows(store.folder)))
     elif change == "damaged":
@@ -89,7 +88,7 @@ def test_telling__takes_a_small_share_of_the_time(tmp_path, monkeypatch):
         times.append(now[0])
         now[0] += 1.0
 
-    teller = Teller(store, origin_of(design, store, "cpu"))
+    teller = Teller(store, design)
     monkeypatch.setattr(teller, "tell", slow)
     ledger = Ledger(design, store)
     while now[0] < 500.0:
