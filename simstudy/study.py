@@ -19,7 +19,6 @@ from simstudy.design.own_code import require_word
 from simstudy.design.settings.ensembles import GradientBoostingLearner, RandomForestLearner
 from simstudy.design.written import Source, name_of, read_design
 from simstudy.errors import UserError, require_extra
-from simstudy.execution.clients import CLOSED, Network
 from simstudy.execution.folder import require_writable
 from simstudy.execution.jobs import Jobs
 from simstudy.execution.ledger import Ledger
@@ -49,7 +48,7 @@ def run(
     output: str | Path = DEFAULT_OUTPUT,
     executor: str | Jobs = "threads",
     workers: int | None = None,
-    network: Network = CLOSED,
+    trust_network: bool = False,
     observer: Observer | None = None,
     trust: Iterable[str | Path] = (),
 ) -> xr.Dataset:
@@ -72,8 +71,8 @@ def run(
         jobs to submit.
     workers
         Threads or processes, at least 1; all cores by default.
-    network
-        Access of others to the executor; none by default.
+    trust_network
+        Use a Dask scheduler on another host without TLS: anybody on that network can then run code as you.
     observer
         Called at the start, after each task, and before the theory of each cell.
     trust
@@ -105,7 +104,7 @@ def run(
     with contextlib.ExitStack() as held:
         # The executor comes first: if it cannot be used, no folder is made.  It also ends first: the theory of all
         # cells may take minutes, in which jobs of a cluster would idle.
-        with open_queue(executor, workers, network, lambda: held.enter_context(store.locked())) as queue:
+        with open_queue(executor, workers, trust_network, lambda: held.enter_context(store.locked())) as queue:
             told: dict[int, Any] = {}
             ledger = open_ledger(design, store, queue.device, told)
             teller = Teller(store, design)
@@ -168,7 +167,7 @@ def run_share(
     output: str | Path = DEFAULT_OUTPUT,
     executor: str = "threads",
     workers: int | None = None,
-    network: Network = CLOSED,
+    trust_network: bool = False,
     observer: Observer | None = None,
 ) -> Store:
     """Compute what is missing of the cells of a share, and return the folder where it is stored.
@@ -181,7 +180,7 @@ def run_share(
     require_word(planned.cell for planned in design.cells)
     part, store = share.of(design), share.store(store_of(design, output))
     require_writable(store.folder)
-    with open_queue(executor, workers, network) as queue, store.locked():
+    with open_queue(executor, workers, trust_network) as queue, store.locked():
         open_share(store)
         simulate(Ledger(part, store), queue, Meter(), observer or (lambda *_: None), budget=part.budget)
     return store

@@ -38,7 +38,7 @@ def python(installed: Path, cwd: Path, *arguments: str) -> subprocess.CompletedP
 COMMANDS = """
 import sys
 from pathlib import Path
-for extra in ("dask", "distributed", "cryptography", "dask_jobqueue", "sklearn", "pyarrow", "bokeh", "torch"):
+for extra in ("dask", "distributed", "cryptography", "dask_jobqueue", "sklearn", "pyarrow", "torch"):
     sys.modules[extra] = None
 from simstudy.__main__ import command
 from simstudy.design.shipped import known_designs

@@ -90,7 +90,6 @@ TrustOption = Annotated[
     list[Path] | None,
     typer.Option("--trust", help="Python file or entry_point:NAME that the design names: its code may run."),
 ]
-DashboardOption = Annotated[int | None, typer.Option(min=1, max=65535, help="Port of Dask's dashboard, for this host.")]
 OUTPUT = Path("outputs")
 
 

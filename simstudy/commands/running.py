@@ -11,7 +11,6 @@ from simstudy.commands.app import (
     EXIT_PRECISION_MISSED,
     EXIT_UNLIKE_DECLARED,
     OUTPUT,
-    DashboardOption,
     DesignArgument,
     ExecutorOption,
     JsonOption,
@@ -40,18 +39,15 @@ def run(
     workers: WorkersOption = None,
     output: OutputOption = OUTPUT,
     share: Annotated[str | None, typer.Option(help='Only share "3/8" of the cells, in a folder to be merged.')] = None,
-    dashboard: DashboardOption = None,
     trust_network: Annotated[bool, typer.Option("--trust-network", help=_TRUST)] = False,
     quiet: QuietOption = False,
     trust: TrustOption = None,
 ) -> None:
     """Run or continue a study: stored batches are not computed again."""
     from simstudy.design.load import load_design
-    from simstudy.execution.clients import Network
 
     loaded = load_design(design, profile, trust or ())
-    network = Network(dashboard, trust_network)
-    how: dict[str, Any] = {"executor": executor, "workers": workers, "network": network, "quiet": quiet}
+    how: dict[str, Any] = {"executor": executor, "workers": workers, "trust_network": trust_network, "quiet": quiet}
     if share is None:
         raise typer.Exit(run_and_report(loaded, output, **how))
     _run_share(loaded, share, output, **how)
@@ -138,7 +134,6 @@ def submit(
     scratch: Annotated[str, typer.Option(help="Node-local folder; the shell of a job expands it.")] = "${TMPDIR:-/tmp}",
     directive: Annotated[list[str], typer.Option(help='More for the batch system: "--account=me".')] = [],  # noqa: B006
     setup: Annotated[list[str], typer.Option(help='Shell line of a job, such as "module load x".')] = [],  # noqa: B006
-    dashboard: DashboardOption = None,
     show: Annotated[bool, typer.Option("--show", help="Print the job scripts, and submit nothing.")] = False,
     trust: TrustOption = None,
 ) -> None:
@@ -148,7 +143,7 @@ def submit(
     and computes what lost tasks did not. The same command continues an interrupted study.
     """
     from simstudy.design.shipped import find_design
-    from simstudy.execution.clients import Network, job_script
+    from simstudy.execution.clients import job_script
     from simstudy.execution.folder import Folder
     from simstudy.execution.jobs import Jobs
     from simstudy.execution.slurm_array import array_scripts, submit_array
@@ -170,7 +165,7 @@ def submit(
         tasks, merged = submit_array(scripts, store)
         say(f"array    {tasks}", f"merge    {merged}, after it", f"logs     {asked.logs}")
     else:
-        raise typer.Exit(run_and_report(loaded, output, executor=asked, network=Network(dashboard)))
+        raise typer.Exit(run_and_report(loaded, output, executor=asked))
 
 
 @app.command()

@@ -12,13 +12,11 @@ import logging
 import os
 import shlex
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
 import uuid
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -46,71 +44,33 @@ def no_workers(address: str, seconds: float) -> UserError:
     )
 
 
-@dataclass(frozen=True)
-class Network:
-    """What of an executor is open to others.
-
-    The dashboard has a port of the loopback interface, where all users of the machine can read it. A trusted scheduler
-    on another host may be used without TLS: anybody on that network can then run code as the user.
-    """
-
-    dashboard: int | None = None
-    trusted: bool = False
-
-    def require_usable(self, executor: object) -> None:
-        """Refuse a dashboard that cannot be had."""
-        if self.dashboard is None:
-            return
-        asked = f"dashboard = {self.dashboard}"
-        if not isinstance(executor, Jobs) and executor not in ("processes", "cuda"):
-            raise UserError(f"{asked}: executor = {executor!r} starts no Dask scheduler; leave the dashboard out")
-        require_extra(asked, "bokeh", "dashboard")
-        with socket.socket() as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                probe.bind((LOOPBACK, self.dashboard))
-            except (OSError, OverflowError) as error:
-                raise UserError(f"{asked}: this port cannot be opened ({error}); choose another") from None
-
-    def scheduler(self) -> tuple[Any, dict[str, Any]]:
-        """Return the class of the scheduler and the options that concern its dashboard."""
-        from simstudy.execution.nodes import PagelessScheduler, PathlessScheduler
-
-        if self.dashboard is None:
-            return PagelessScheduler, {"dashboard_address": None}
-        return PathlessScheduler, {"dashboard": True, "dashboard_address": f"{LOOPBACK}:{self.dashboard}"}
-
-
-CLOSED = Network()
-
-
 @contextlib.contextmanager
-def process_client(workers: int, network: Network) -> Iterator[Any]:
+def process_client(workers: int) -> Iterator[Any]:
     """Start worker processes on this machine."""
-    with _local_client({str(number): {} for number in range(workers)}, network) as client:
+    with _local_client({str(number): {} for number in range(workers)}) as client:
         yield client
 
 
 @contextlib.contextmanager
-def cuda_client(workers: int | None, network: Network) -> Iterator[Any]:
+def cuda_client(workers: int | None) -> Iterator[Any]:
     """Start a process for each GPU, which sees that one alone."""
     if problem := cuda_problem():
         raise UserError(f"executor = 'cuda': {problem}, or choose another executor")
     gpus = visible_gpus()
     if workers is not None and workers > len(gpus):
         raise UserError(f"workers = {workers}: more than the GPUs that can be used ({len(gpus)}); leave it out for all")
-    with _local_client({name: {"CUDA_VISIBLE_DEVICES": name} for name in gpus[:workers]}, network) as client:
+    with _local_client({name: {"CUDA_VISIBLE_DEVICES": name} for name in gpus[:workers]}) as client:
         yield client
 
 
 @contextlib.contextmanager
-def _local_client(environments: dict[str, dict[str, str]], network: Network) -> Iterator[Any]:
+def _local_client(environments: dict[str, dict[str, str]]) -> Iterator[Any]:
     """Start a process for each name, with an environment of its own and one thread."""
     import dask
     from distributed import Client, Security, SpecCluster
     from distributed.system import MEMORY_LIMIT
 
-    from simstudy.execution.nodes import PagelessWorker, PathlessNanny
+    from simstudy.execution.nodes import PagelessScheduler, PagelessWorker, PathlessNanny
 
     place = {"host": LOOPBACK, "protocol": "tls://", "security": Security.temporary()}
     # One thread: a task keeps its GPU busy, and the simulator runs one kernel at a time.
@@ -119,8 +79,7 @@ def _local_client(environments: dict[str, dict[str, str]], network: Network) -> 
         "silence_logs": logging.CRITICAL,
     }  # fmt: skip
     nannies = {name: {"cls": PathlessNanny, "options": {**worker, "env": env}} for name, env in environments.items()}
-    kind, pages = network.scheduler()
-    scheduler = {"cls": kind, "options": {**place, **pages}}
+    scheduler = {"cls": PagelessScheduler, "options": {**place, "dashboard_address": None}}
     os.environ |= CHILDREN  # before any child: Python starts one of its own for its semaphores
     with _scratch(), dask.config.set({"distributed.nanny.pre-spawn-environ": CHILDREN}):
         cluster = SpecCluster(nannies, scheduler, security=place["security"], silence_logs=logging.CRITICAL)
@@ -138,11 +97,11 @@ def _scratch() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def remote_client(address: str, network: Network) -> Iterator[Any]:
+def remote_client(address: str, trust_network: bool) -> Iterator[Any]:
     """Connect to a running scheduler that has a worker."""
     from simstudy.execution.nodes import FirmClient
 
-    security = _credentials(address, network)
+    security = _credentials(address, trust_network)
     # A scheduler that is lost is reported once, by us.
     for name in ("distributed", "distributed.client"):
         logging.getLogger(name).setLevel(logging.CRITICAL)
@@ -161,7 +120,7 @@ def remote_client(address: str, network: Network) -> Iterator[Any]:
         yield client
 
 
-def _credentials(address: str, network: Network) -> Any:
+def _credentials(address: str, trust_network: bool) -> Any:
     """Return the user's certificates, which an address on a network has to take."""
     from distributed import Security
 
@@ -173,7 +132,7 @@ def _credentials(address: str, network: Network) -> Any:
                 f"executor = {address!r}: certificates are missing; set distributed.comm.tls.ca-file and "
                 "distributed.comm.tls.client.cert (and .key) in Dask's configuration"
             )
-    elif not (network.trusted or address.startswith("inproc://") or _is_loopback(address)):
+    elif not (trust_network or address.startswith("inproc://") or _is_loopback(address)):
         raise UserError(
             f"executor = {address!r}: without TLS anybody on the network can run code as you; use tls:// with "
             "certificates in Dask's configuration, or --trust-network if nobody else is on it"
@@ -190,23 +149,28 @@ def _is_loopback(address: str) -> bool:
 
 
 @contextlib.contextmanager
-def job_cluster(jobs: Jobs, network: Network, claim: Callable[[], None]) -> Iterator[tuple[Any, Callable[[], None]]]:
+def job_cluster(jobs: Jobs, claim: Callable[[], None]) -> Iterator[tuple[Any, Callable[[], None]]]:
     """Keep jobs running that are workers of a scheduler in this process."""
     import dask
     from distributed import Client
+
+    from simstudy.execution.nodes import PagelessScheduler
 
     jobs.require_command()
     kind = _cluster_class(jobs)
     config = {"distributed.comm.timeouts.tcp": TCP_TIMEOUT, "distributed.scheduler.allowed-failures": LOST_WORKERS}
     submissions = _patient(kind.job_cls)
-    scheduler, pages = network.scheduler()
     claim()
     with (
         _scratch(),
         _key_files(jobs.keys) as security,
         dask.config.set(config),
         kind(
-            job_cls=submissions, **_asked(jobs), security=security, scheduler_cls=scheduler, scheduler_options=pages
+            job_cls=submissions,
+            **_asked(jobs),
+            security=security,
+            scheduler_cls=PagelessScheduler,
+            scheduler_options={"dashboard_address": None},
         ) as cluster,
         Client(cluster) as client,
     ):

@@ -19,11 +19,7 @@ class _Pathless:
 
 class _Pageless(_Pathless):
     def start_http_server(self, *_: Any, **__: Any) -> None:
-        """Do nothing: Dask opens a web server on all interfaces also where no dashboard is wanted."""
-
-
-class PathlessScheduler(_Pathless, Scheduler):
-    """A scheduler with Dask's dashboard."""
+        """Do nothing: Dask opens a web server on all interfaces whether or not a dashboard is wanted."""
 
 
 class PagelessScheduler(_Pageless, Scheduler):

@@ -23,9 +23,7 @@ from threadpoolctl import threadpool_limits
 from simstudy.design.settings.cell import Cell
 from simstudy.errors import UserError, require_extra
 from simstudy.execution.clients import (
-    CLOSED,
     WORKER_SECONDS,
-    Network,
     cuda_client,
     job_cluster,
     no_workers,
@@ -260,7 +258,7 @@ def _outcomes(future: Any) -> list[Outcome]:
 def open_queue(
     executor: str | Jobs,
     workers: int | None = None,
-    network: Network = CLOSED,
+    trust_network: bool = False,
     claim: Callable[[], None] = lambda: None,
 ) -> Iterator[Queue]:
     """Open a queue on an executor, a name, an address or jobs to submit, and close its workers at the end.
@@ -272,18 +270,17 @@ def open_queue(
         raise UserError(f"workers = {workers!r}: must be a whole number of at least 1; leave it out for all cores")
     if executor in ("processes", "cuda") or isinstance(executor, Jobs) or "://" in str(executor):
         require_extra(f"executor = {str(executor)!r}", "distributed", "cluster", ", or choose executor = 'threads'")
-    network.require_usable(executor)
     if isinstance(executor, Jobs):
-        with job_cluster(executor, network, claim) as (client, without_workers):
+        with job_cluster(executor, claim) as (client, without_workers):
             yield DaskQueue(client, without_workers)
     else:
-        with _opened(executor, workers, network) as opened:
+        with _opened(executor, workers, trust_network) as opened:
             claim()
             yield opened
 
 
 @contextlib.contextmanager
-def _opened(executor: str, workers: int | None, network: Network) -> Iterator[Queue]:
+def _opened(executor: str, workers: int | None, trust_network: bool) -> Iterator[Queue]:
     cores = os.cpu_count() or 1
     if executor == "serial":
         with threadpool_limits(1):
@@ -293,13 +290,13 @@ def _opened(executor: str, workers: int | None, network: Network) -> Iterator[Qu
         with threadpool_limits(1), ThreadPool(workers or cores) as pool:
             yield ThreadQueue(pool, workers or cores)
     elif executor == "processes":
-        with process_client(workers or cores, network) as client:
+        with process_client(workers or cores) as client:
             yield DaskQueue(client)
     elif executor == "cuda":
-        with cuda_client(workers, network) as client:
+        with cuda_client(workers) as client:
             yield DaskQueue(client, device="cuda")
     elif "://" in str(executor):
-        with remote_client(executor, network) as client:
+        with remote_client(executor, trust_network) as client:
             yield DaskQueue(client)
     else:
         known = ", ".join(EXECUTORS)

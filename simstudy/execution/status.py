@@ -17,8 +17,9 @@ from pydantic import ValidationError
 from simstudy.design.document import Design
 from simstudy.design.settings import Record
 from simstudy.design.settings.cell import Cell
-from simstudy.execution.engine import engine
+from simstudy.execution.engine import PACKAGE, engine
 from simstudy.execution.folder import Missing
+from simstudy.execution.provenance import contents, installation
 from simstudy.execution.store import MAX_STATEMENT_BYTES, Owner, Store
 
 if TYPE_CHECKING:
@@ -73,7 +74,7 @@ class Status(Record):
     Attributes
     ----------
     origin
-        Digest of the design of the run; empty where batches are counted, not looked at.
+        Digest of the design, code and installation of the run; empty where batches are counted, not looked at.
     as_of
         When that was told, in seconds of `time.time`.
     cells
@@ -123,13 +124,13 @@ class Teller:
 def told(design: Design, store: Store) -> Status | None:
     """Return where a study stands, as the last run told it; None if none has, or batches are gone since.
 
-    None as well if that was another design, or another engine.
+    None as well if that was another design, code or installation.
     """
     try:
         status = Status.model_validate_json(store.files.read(FILE, MAX_STATEMENT_BYTES))
     except (Missing, ValidationError):
         return None
-    if status.origin != _origin(design) or [cell.identity for cell in status.cells] != _identities(design):
+    if status.origin != _origin(design) or len(status.cells) != len(design.cells):
         return None
     numbers = {cell.identity: store.stored_batches(cell.identity) for cell in status.cells}
     stored = [sum(number < cell.target for number in numbers[cell.identity]) for cell in status.cells]
@@ -140,21 +141,20 @@ def told(design: Design, store: Store) -> Status | None:
 
 
 def _origin(design: Design) -> str:
-    return hashlib.sha256(repr((design.text, design.profile, design.confirmation)).encode()).hexdigest()
-
-
-def _identities(design: Design) -> list[str]:
-    return [planned.cell.identity(engine("cpu", [planned.cell])) for planned in design.cells]
+    # The engine is not asked for, as to compile takes longer than to read all sources, on which it depends.
+    read = contents([planned.cell for planned in design.cells]), installation()
+    stated = repr((design.text, design.profile, design.confirmation, read))
+    sources = (path.read_bytes() for path in sorted(PACKAGE.rglob("*.py")))
+    return hashlib.sha256(b"".join([stated.encode(), *sources])).hexdigest()
 
 
 def counted(design: Design, store: Store) -> Status:
     """Return how many batches are stored of each cell, without what a look at them would tell."""
-    named = zip(design.cells, _identities(design), strict=True)
-    cells = tuple(_counted(planned.cell, identity, store) for planned, identity in named)
-    return Status(origin="", as_of=time.time(), cells=cells)
+    return Status(origin="", as_of=time.time(), cells=tuple(_counted(planned.cell, store) for planned in design.cells))
 
 
-def _counted(cell: Cell, identity: str, store: Store) -> CellStatus:
+def _counted(cell: Cell, store: Store) -> CellStatus:
+    identity = cell.identity(engine("cpu", [cell]))
     stored = len(store.stored_batches(identity))
     return CellStatus(
         identity=identity, work=0.0, batch_size=cell.simulation.batch_size, stored=stored, target=stored,

@@ -68,7 +68,7 @@ def test_status_that_does_not_hold__is_not_told(finished, change, monkeypatch, t
     if change == "design":
         design = load_design(write_design(tmp_path, edited(DESIGN, "mse = 0.05", "mse = 0.04")))
     elif change == "code":
-        monkeypatch.setattr(status, "engine", lambda *_: "another")
+        monkeypatch.setattr(status, "installation", lambda: "another")
     elif change == "batch gone":
         remove(store.folder / min(rows(store.folder)))
     elif change == "damaged":

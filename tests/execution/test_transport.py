@@ -11,7 +11,6 @@ from strangers import break_in, listeners, require_second_user
 
 from simstudy.errors import UserError
 from simstudy.execution import clients
-from simstudy.execution.clients import Network
 from simstudy.execution.queue import Task, open_queue
 
 pytestmark = pytest.mark.usefixtures("warm_processes")
@@ -61,45 +60,18 @@ def test_plain_cluster__lets_a_second_user_in():
     assert {"as_client tcp", "as_peer tcp", "as_worker tcp"} <= set(ways) and users == ["uid-0"]
 
 
-def test_dashboard__is_on_loopback_at_the_port_asked_for(monkeypatch):
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: name)
-    with clients.socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-        taken = Network(dashboard=port)
-        with pytest.raises(UserError, match=f"dashboard = {port}: this port cannot be opened"):
-            taken.require_usable("processes")
-    before = listeners(os.getpid())
-    with open_queue("processes", 1, Network(dashboard=port)):
-        opened = listeners(os.getpid()) - before
-    assert {one.host for one in opened} == {"127.0.0.1"} and len(opened) == 4
-    assert port in {one.port for one in opened}
-
-
-@pytest.mark.parametrize("executor", ["serial", "threads", "tls://host:8786", "tcp://127.0.0.1:8786"])
-def test_dashboard__where_there_is_none_is_refused(executor):
-    with pytest.raises(UserError, match=r"dashboard = 8787: executor = .* starts no Dask scheduler"):
-        Network(dashboard=8787).require_usable(executor)
-
-
-def test_dashboard__needs_bokeh(monkeypatch):
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    with pytest.raises(UserError, match=r"bokeh is not installed; pip install 'simstudy\[dashboard\]'"):
-        Network(dashboard=8787).require_usable("processes")
-
-
 @pytest.mark.parametrize("address", ["tcp://10.77.0.1:8786", "tcp://host:8786", "tcp://127.0.0.1.org:1", "ws://host:1"])
 def test_scheduler_elsewhere_without_tls__needs_a_word_of_trust(address):
     with pytest.raises(UserError, match=r"anybody on the network can run code as you; use tls://.*--trust-network"):
-        clients._credentials(address, Network())
-    assert clients._credentials(address, Network(trusted=True))
+        clients._credentials(address, False)
+    assert clients._credentials(address, True)
 
 
 @pytest.mark.parametrize("address", ["tcp://127.0.0.1:1", "tcp://127.9.9.9:1", "tcp://[::1]:1", "tcp://localhost:1"])
 def test_scheduler_on_this_machine__needs_none(address):
-    assert clients._credentials(address, Network())
+    assert clients._credentials(address, False)
 
 
 def test_scheduler_with_tls__wants_certificates_of_the_configuration():
     with pytest.raises(UserError, match=r"certificates are missing; set distributed.comm.tls.ca-file and"):
-        clients._credentials("tls://host:8786", Network())
+        clients._credentials("tls://host:8786", False)
