@@ -20,6 +20,7 @@ import xarray as xr
 
 from simstudy.design.builder import Study
 from simstudy.design.document import NAME
+from simstudy.design.settings.systems.simulation import OWN_MEASURES
 from simstudy.errors import UserError
 from simstudy.execution.folder import Folder
 from simstudy.execution.store import DEFAULT_OUTPUT, Store
@@ -50,7 +51,7 @@ def simulate(
     methods
         Functions of data and factors that return estimates, ends of intervals, or anything by name.
     measures
-        Names of measures, and at most one function of data, results and factors.
+        Names of measures, and functions of data, results and factors; ``mcse`` and claims may name these too.
     factors
         Levels by the name that the functions take.
     mcse
@@ -81,6 +82,7 @@ def simulate(
     if not methods:
         raise UserError("methods = []: give at least one function")
     own = [each for each in measures if callable(each)]
+    called = {each.__name__: measure for each, measure in zip(own, OWN_MEASURES, strict=False)}
     text = source_text([process, *methods, *own])
     instance = {
         "kind": "simulation", "path": "functions.py", "process": process.__name__, "one_by_one": one_by_one,
@@ -89,13 +91,15 @@ def simulate(
     study = Study(name, title=name, aim=f"Methods {', '.join(m.__name__ for m in methods)} on {process.__name__}.")
     study.simulation(batch_size=batch_size, seed=seed).system(instance=instance).budget(**(budget or {}))
     study.precision(
-        absolute_mcse=dict(mcse or {}), min_replicates=min_replicates or min(MIN_REPLICATES, max_replicates),
+        absolute_mcse={called.get(measure, measure): error for measure, error in (mcse or {}).items()},
+        min_replicates=min_replicates or min(MIN_REPLICATES, max_replicates),
         max_replicates=max_replicates, stop="both" if claims else "precision",
     )  # fmt: skip
     levels = {f"instance.{factor}": list(values) for factor, values in (factors or {}).items()}
     study.grid(GRID, {**levels, "instance.method": [method.__name__ for method in methods]})
     for claim, entries in (claims or {}).items():
-        study.setdefault("claims", {})[claim] = {"grid": GRID, "statement": claim, **entries}
+        measure = {"measure": called.get(entries["measure"], entries["measure"])} if "measure" in entries else {}
+        study.setdefault("claims", {})[claim] = {"grid": GRID, "statement": claim, **entries, **measure}
     folder, store = Path(output) / name, Store(Folder(Path(output), (name,)))
     store.write_text("functions.py", text)
     store.write_text("design.toml", study.toml())
@@ -172,6 +176,8 @@ def _literal(value: Any) -> str:
 def _installed(module: str) -> bool:
     """Whether a module is Python's or an installed package's, for which a version stands in the identity of results."""
     top, file = module.partition(".")[0], getattr(sys.modules.get(module), "__file__", None)
+    if top == __name__.partition(".")[0]:
+        return True
     if top not in sys.stdlib_module_names and top not in packages_distributions():
         return False
     # A file of the user's own may have the name of an installed one.

@@ -15,8 +15,6 @@
     The same two for GPUs; modules that use them are imported only where a GPU is asked for.
 ``VECTOR_BYTES``
     Width of the vectors of this processor.
-``SCALES``
-    Whether it splits float32 numbers into whole part and fraction, and scales by powers of 2, by one instruction each.
 ``aligned``, ``kept_by_thread``, ``writable``
     Memory for large arrays that kernels read or write, what each thread has of its own, and arguments.
 """
@@ -80,7 +78,6 @@ VECTOR_BYTES = next(
     (width for feature, width in (("+avx512f", 64), ("+avx2", 32)) if feature in numba.config.CPU_FEATURES),  # type: ignore[attr-defined]
     16,
 )
-SCALES = "+avx512dq" in numba.config.CPU_FEATURES  # type: ignore[attr-defined]
 
 
 @functools.cache

@@ -10,19 +10,16 @@ from __future__ import annotations
 
 import numpy as np
 
-from simstudy.kernels.elementary import PARTS_32, PARTS_64, POWERS_32, POWERS_64
-from simstudy.kernels.jit import SCALES, inlined
+from simstudy.kernels.elementary import POWERS_32, POWERS_64
+from simstudy.kernels.jit import inlined
 from simstudy.kernels.tiles import STRIDE
 from simstudy.kernels.vectors import (
     add_in_float64,
     at_least,
     exponent_of_low_bits,
-    fraction,
     lanes_of,
     load,
-    power_of_part,
     repeat,
-    scale,
     spread,
     store,
     store_four,
@@ -39,7 +36,7 @@ ROW = STRIP + 1
 # Powers of 2 of four vectors at a time: the operations of one would wait for each other.
 
 
-def _exp2_by_rounding(powers):
+def _exp2(powers):
     @inlined
     def exp2(t0, t1, t2, t3, lowest, magic):
         # As `elementary.exp2_float32`.
@@ -55,29 +52,7 @@ def _exp2_by_rounding(powers):
     return exp2
 
 
-def _exp2_by_scaling(powers):
-    @inlined
-    def exp2(t0, t1, t2, t3, lowest, magic):
-        # As by rounding, for any t, and for s that leave 2^s and its products normal, but denormal powers vanish: see
-        # `flush_denormals`.  2^t of whole parts of an octave, from a table, multiplies a polynomial of the rest, times
-        # 2^s from the magic number, and is scaled by the whole octaves last, lest 2^t overflow: 3 operations of the
-        # units that multiply for 6, 7 for 12 in float64.
-        p0, p1, p2, p3 = power_of_part(t0), power_of_part(t1), power_of_part(t2), power_of_part(t3)
-        f0, f1, f2, f3 = fraction(t0), fraction(t1), fraction(t2), fraction(t3)
-        # The compiler takes its products out of the loop over keys.
-        factor = exponent_of_low_bits(magic)
-        r0 = r1 = r2 = r3 = factor * powers[0]
-        for c in powers[1:]:
-            a = factor * c
-            r0, r1, r2, r3 = f0 * r0 + a, f1 * r1 + a, f2 * r2 + a, f3 * r3 + a
-        return scale(p0 * r0, t0), scale(p1 * r1, t1), scale(p2 * r2, t2), scale(p3 * r3, t3)
-
-    return exp2
-
-
-exp2_by_rounding = {"float32": _exp2_by_rounding(POWERS_32), "float64": _exp2_by_rounding(POWERS_64)}
-exp2_by_scaling = {"float32": _exp2_by_scaling(PARTS_32), "float64": _exp2_by_scaling(PARTS_64)}
-EXP2 = exp2_by_scaling if SCALES else exp2_by_rounding
+EXP2 = {"float32": _exp2(POWERS_32), "float64": _exp2(POWERS_64)}
 
 
 @inlined

@@ -24,7 +24,7 @@ from simstudy.kernels.memory import lane_memory_for, memory_for
 from simstudy.kernels.ratios import log_mass
 from simstudy.kernels.shifts import Law, aim
 from simstudy.kernels.tiles import TILE, copy, copy_scales, largest_of, lay_keys, padded
-from simstudy.kernels.vectors import flush_denormals, lanes, lanes_of, restore_denormals
+from simstudy.kernels.vectors import lanes, lanes_of
 
 # Index legend: r replicate, i key, q query, h and g head, k dimension of a head.
 
@@ -54,7 +54,6 @@ def _moments(exp2, lowest, keys, values, variances, queries, law, memory, lane_m
     n_replicates, n_heads, n_queries, width = len(keys), keys.shape[1], queries.shape[3], lanes_of(keys)
     row, centres, near, limits = memory.rows[0], memory.centres, memory.near, memory.limits
     sums, products = lane_memory.sums, lane_memory.totals
-    mode = flush_denormals()
     done[:] = True
     for r in range(n_replicates):
         points = queries[r if len(queries) > 1 else 0]
@@ -70,7 +69,6 @@ def _moments(exp2, lowest, keys, values, variances, queries, law, memory, lane_m
             set_means(sums[v], v * width, law.least, near, means[r], done[r])
             if len(grams):
                 set_grams(products[v], sums[v], v * width, largest, grams[r])
-    restore_denormals(mode)
 
 
 @inlined

@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from simstudy.kernels.elementary import MAGIC_32, MAGIC_64
-from simstudy.kernels.jit import SCALES, inlined
+from simstudy.kernels.jit import inlined
 from simstudy.kernels.tiles import TILE, fill_scores
 
 # Index legend: i key, q query, k dimension of a head.
@@ -48,8 +48,6 @@ class Law(NamedTuple):
 _LN_2 = math.log(2.0)
 _RATES = {"distance": 0.5, "dot_product": 1.0}
 _FARTHEST = {"distance": 128.0, "dot_product": 1024.0}
-_FARTHEST_SCALED = 160.0
-"""The same where powers are scaled in float32: 2^s_q and its products are normal numbers."""
 _RANGES = {"float32": (MAGIC_32, -58.0, 50.0, 2.0**-12), "float64": (MAGIC_64, -500.0, 400.0, 2.0**-400)}
 
 
@@ -60,8 +58,7 @@ def law_of(logits: str, bandwidth: float, real: np.dtype) -> Law:
     rate = real.type(min(_RATES[logits] / math.log(2.0) / bandwidth / bandwidth, float(np.finfo(real).max)))
     magic, low, ceiling, least = _RANGES[real.name]
     curvature = rate if logits == "distance" else real.type(0)
-    farthest = min(_FARTHEST[logits], _FARTHEST_SCALED if SCALES and real == np.float32 else np.inf)
-    numbers = (rate, curvature, real.type(farthest), magic, real.type(low), real.type(ceiling))
+    numbers = (rate, curvature, real.type(_FARTHEST[logits]), magic, real.type(low), real.type(ceiling))
     return Law(logits == "distance", *numbers, least)
 
 

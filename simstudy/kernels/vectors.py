@@ -13,12 +13,11 @@ import operator
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 from llvmlite import ir
-from numba.core import cgutils, types
+from numba.core import types
 from numba.extending import intrinsic, lower_builtin, models, register_model, type_callable
 
-from simstudy.kernels.jit import SCALES, VECTOR_BYTES, inlined
+from simstudy.kernels.jit import VECTOR_BYTES, inlined
 
 # Typed loosely: Numba gives the decorator no type for what the decorated function becomes.
 _operation: Callable[..., Any] = intrinsic
@@ -167,110 +166,6 @@ def exponent_of_low_bits(_context, vector):  # type: ignore[no-untyped-def]
         return builder.bitcast(builder.shl(bits, width), vector.code)
 
     return vector(vector), generate
-
-
-def _avx512(name: str, builder: ir.IRBuilder, vector: Vector, *arguments: ir.Value) -> ir.Value:
-    # An instruction of AVX-512 on all lanes.
-    kind = ir.FunctionType(vector.code, [argument.type for argument in arguments])
-    name = f"llvm.x86.avx512.{name}.{'ps' if vector.dtype == types.float32 else 'pd'}.512"
-    return builder.call(builder.module.declare_intrinsic(name, fnty=kind), arguments)
-
-
-def _masked(name: str, builder: ir.IRBuilder, vector: Vector, first: ir.Value, second: ir.Value) -> ir.Value:
-    # On all lanes, rounding as is: f(first, second, result elsewhere, mask, mode).
-    rest = ir.Constant(vector.code, ir.Undefined), ir.IntType(vector.code.count)(-1), ir.IntType(32)(4)
-    return _avx512(f"mask.{name}", builder, vector, first, second, *rest)
-
-
-PART_BITS = {types.float32: 5, types.float64: 4}
-"""Powers of 2 that are parts of an octave: as many as two registers hold numbers."""
-
-
-@_operation
-def fraction(_context, vector):  # type: ignore[no-untyped-def]
-    """What t exceeds the next lower part of an octave by, 32nds or 16ths, 0 for infinities; where `SCALES`."""
-
-    def generate(_context, builder, _signature, arguments):  # type: ignore[no-untyped-def]
-        # Down, to so many bits, without raising the flag of inexact results.
-        mode = ir.IntType(32)(PART_BITS[vector.dtype] << 4 | 0b1001)
-        return _masked("reduce", builder, vector, arguments[0], mode)
-
-    return vector(vector), generate
-
-
-@_operation
-def power_of_part(_context, vector):  # type: ignore[no-untyped-def]
-    """2^(p − ⌊p⌋) for the part p of an octave at or next below t, for t below 2^17 in size; where `SCALES`.
-
-    Of other numbers any number between 1 and 2.
-    """
-
-    def generate(_context, builder, _signature, arguments):  # type: ignore[no-untyped-def]
-        # A sum with a number whose mantissa ends with parts of an octave, rounded down, ends with whole ones.
-        bits, count = PART_BITS[vector.dtype], vector.code.count
-        magic = ir.Constant(vector.code, [1.5 * 2.0 ** (_MANTISSA_BITS[vector.dtype] - bits)] * count)
-        rounded = _avx512("add", builder, vector, arguments[0], magic, ir.IntType(32)(0b1001))
-        powers = [_rounded(2.0 ** (k / 2**bits), vector) for k in range(2**bits)]
-        low, high = (ir.Constant(vector.code, half) for half in (powers[:count], powers[count:]))
-        return _avx512("vpermi2var", builder, vector, low, builder.bitcast(rounded, vector.bits), high)
-
-    return vector(vector), generate
-
-
-def _rounded(number: float, vector: Vector) -> float:
-    return float(np.float32(number)) if vector.dtype == types.float32 else number
-
-
-@_operation
-def scale(_context, vector, exponents):  # type: ignore[no-untyped-def]
-    """x 2^⌊t⌋ lane by lane, 0 where t is −∞; where `SCALES`."""
-
-    def generate(_context, builder, _signature, arguments):  # type: ignore[no-untyped-def]
-        return _masked("scalef", builder, vector, *arguments)
-
-    return vector(vector, exponents), generate
-
-
-_FLUSH = 1 << 15 | 1 << 6
-"""Bits of the control word of SSE: results, and operands, that are denormal count as zero."""
-
-
-def _control(builder: ir.IRBuilder, name: str, place: ir.Value) -> None:
-    kind = ir.FunctionType(ir.VoidType(), [ir.IntType(8).as_pointer()])
-    builder.call(builder.module.declare_intrinsic(f"llvm.x86.sse.{name}", fnty=kind), [place])
-
-
-@_operation
-def flush_denormals(_context):  # type: ignore[no-untyped-def]
-    """Let denormal numbers count as zero in this thread, if `SCALES`; return what was."""
-
-    def generate(_context, builder, _signature, _arguments):  # type: ignore[no-untyped-def]
-        place = cgutils.alloca_once_value(builder, ir.IntType(32)(0))
-        if SCALES:
-            _control(builder, "stmxcsr", builder.bitcast(place, ir.IntType(8).as_pointer()))
-            before = builder.load(place)
-            _set_control(builder, builder.or_(before, ir.IntType(32)(_FLUSH)))
-            return before
-        return ir.IntType(32)(0)
-
-    return types.int32(), generate
-
-
-@_operation
-def restore_denormals(_context, before):  # type: ignore[no-untyped-def]
-    """Undo `flush_denormals`, given what it returned."""
-
-    def generate(context, builder, _signature, arguments):  # type: ignore[no-untyped-def]
-        if SCALES:
-            _set_control(builder, arguments[0])
-        return context.get_dummy_value()
-
-    return types.void(types.int32), generate
-
-
-def _set_control(builder: ir.IRBuilder, word: ir.Value) -> None:
-    place = cgutils.alloca_once_value(builder, word)
-    _control(builder, "ldmxcsr", builder.bitcast(place, ir.IntType(8).as_pointer()))
 
 
 def _define(operation: Callable[[Any, Any], Any], instruction: str) -> None:

@@ -17,6 +17,7 @@ from simstudy.data.shared import SharedData, projections_of
 from simstudy.design.document import Design
 from simstudy.design.settings.cell import Cell
 from simstudy.design.settings.levels import level
+from simstudy.design.settings.systems.simulation import as_array
 from simstudy.errors import UserError
 from simstudy.replicates.batch import NUMERICAL_FAILURES
 
@@ -100,7 +101,7 @@ def _estimates(members: Members, combined: bool) -> dict[str, Any]:
 
 def _of_own(results: dict[str, Any]) -> dict[str, Any]:
     """Numbers that a process and a method of the user's own return, each with dimensions of its own."""
-    arrays = {name: np.asarray(values) for name, values in results.items()}
+    arrays = {name: as_array(values) for name, values in results.items()}
     numeric = {name: values for name, values in arrays.items() if values.dtype.kind in "fiub"}
     return {
         name: ([f"{name}_{axis}" for axis in range(values.ndim)], values, {"long_name": "as the functions return it"})

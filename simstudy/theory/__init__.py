@@ -12,13 +12,11 @@ What answers which question:
   :func:`predicted_measure_errors` and :func:`measure_errors_by_query` bound the numerical error of exact theory.
 - How does the correlation of two heads depend on their principal angles? :func:`origin_correlation` at x = 0;
   :func:`noise_ratio` at any query and :func:`averaged_noise_ratio` over queries; for dot-product logits
-  :func:`dot_product_correlation` and :func:`averaged_dot_product_correlation`.
+  :func:`dot_product_correlation`.  How fast does the best dimension of heads grow with ln n in the end?
+  :func:`limiting_slope`.
 - Which weights of the heads are best? :func:`error_moments` of a prediction, then :func:`optimal_weights` of sum 1,
   :func:`simplex_weights`, :func:`front_greater_weights` or :func:`unconstrained_weights`.  :func:`risk`,
   :func:`mean_squared_error` and :func:`effective_learners` evaluate any weights.
-- How should a budget D = H p be split into heads and dimensions? :func:`predicted_allocations` under a :class:`Policy`,
-  :func:`optimal_allocation` among them; queries from :func:`quasi_random_queries`.  How fast does the best dimension
-  grow with ln n in the end? :func:`limiting_slope`.
 - What of other mechanisms than softmax? :func:`compact_leading_order` for compact kernels of fixed bandwidth, whose
   windows are empty at the :func:`empty_window_rate`; :func:`tuned_risk_ratio` of Gaussian to compact kernels;
   :func:`merged_leading_order` for keys that are merged in chunks; :func:`product_head`, the one head that a product of
@@ -29,18 +27,10 @@ What answers which question:
 
 # Formulas of systems are found by the type of a record.
 from simstudy.theory import systems as systems
-from simstudy.theory.allocation import (
-    Allocation,
-    Policy,
-    limiting_slope,
-    optimal_allocation,
-    predicted_allocations,
-    quasi_random_queries,
-)
 from simstudy.theory.closed_forms import (
-    averaged_dot_product_correlation,
     averaged_noise_ratio,
     dot_product_correlation,
+    limiting_slope,
     noise_ratio,
     origin_correlation,
 )
@@ -71,15 +61,12 @@ from simstudy.theory.weighting import (
 )
 
 __all__ = [
-    "Allocation",
     "ErrorMoments",
     "ExactPrediction",
     "Function",
     "LogitMoments",
-    "Policy",
     "Prediction",
     "Weighting",
-    "averaged_dot_product_correlation",
     "averaged_noise_ratio",
     "compact_leading_order",
     "damped_leading_order",
@@ -99,14 +86,11 @@ __all__ = [
     "merged_leading_order",
     "noise_ratio",
     "noise_variance",
-    "optimal_allocation",
     "optimal_weights",
     "origin_correlation",
-    "predicted_allocations",
     "predicted_measure_errors",
     "predicted_measures",
     "product_head",
-    "quasi_random_queries",
     "regression_function",
     "risk",
     "simplex_weights",

@@ -115,22 +115,27 @@ def dot_product_correlation(first: ArrayLike, second: ArrayLike, covariance: Arr
     return np.exp(-0.5 * np.sum((difference @ real_array("covariance", covariance)) * difference, axis=-1))
 
 
-def averaged_dot_product_correlation(angles: ArrayLike, temperature: float) -> Array:
-    """Average of :func:`dot_product_correlation` over queries x ~ N(0, I).
+def limiting_slope(bandwidth: float, query_scale: float = 1.0, bias_rate: float = 0.0) -> float:
+    """Slope in ln n of the head dimension at which squared bias and variance balance, at one bandwidth: 1/(g + ln L).
 
-    Formula :eq:`averaged-dot-product-correlation`.
+    Formula :eq:`limiting-slope`.
+
+    L is what one more dimension multiplies the variance of a head by, averaged over queries x ~ N(0, s^2 I).  The
+    slope is that far above p ln L = 1, of heads that are averaged and whose squared bias falls like exp(-g p).
 
     Parameters
     ----------
-    angles : (..., p) array
-        Principal angles in radians.
-    temperature : float
-        tau > 0; sqrt(p) in attention.
+    bandwidth : float
+        b > 0, in units of the standard deviation of the keys.
+    query_scale : float
+        s in (0, 1]: standard deviation of queries, in units of that of the keys.
+    bias_rate : float
+        g >= 0: rate at which the squared bias falls with the dimension.
 
     Returns
     -------
-    (...) array
-        In (0, 1].
+    float
+        Dimensions for each unit of ln n.
     """
-    sine, temperature = np.sin(real_array("angles", angles)), real_number("temperature", temperature)
-    return np.prod(1 / (1 + sine**2 / temperature**2), axis=-1)
+    inflation = averaged_noise_ratio(np.zeros(1), bandwidth, query_scale)
+    return float(1 / (bias_rate + np.log(inflation)))

@@ -10,7 +10,7 @@ import numpy as np
 from workloads import Size
 
 from simstudy.kernels.elementary import MAGIC_32, MAGIC_64, exp2_float32, exp2_float64
-from simstudy.kernels.jit import SCALES, aligned, kernel
+from simstudy.kernels.jit import aligned, kernel
 from simstudy.kernels.vectors import at_least, lanes, load, store_four
 
 EXP2 = {"float32": (exp2_float32, np.float32(-58.0), MAGIC_32), "float64": (exp2_float64, np.float64(-500.0), MAGIC_64)}
@@ -121,10 +121,10 @@ def memory_rate(megabytes: int = 256) -> float:
 def products_needed(size: Size, with_gram: bool) -> float:
     """Fused multiply-adds that one replicate needs at least.
 
-    Projection: d for each projected number.  Then, for every query, key and head: p for the score, 5 (11 in float64;
-    beside a table 3 and 7) for the power, 1 or 2 for the sums and (H + 1)/2 for the Gram matrix.
+    Projection: d for each projected number.  Then, for every query, key and head: p for the score, 5 (11 in float64)
+    for the power, 1 or 2 for the sums and (H + 1)/2 for the Gram matrix.
     """
-    power = {"float32": (5, 3), "float64": (11, 7)}[size.dtype][SCALES]
+    power = {"float32": 5, "float64": 11}[size.dtype]
     each = size.p + power + (2 + (size.heads + 1) / 2 if with_gram else 1)
     return size.keys * size.heads * (size.p * size.features + size.queries * each)
 
@@ -132,6 +132,6 @@ def products_needed(size: Size, with_gram: bool) -> float:
 def operations_needed(size: Size, with_gram: bool) -> float:
     """All vector operations of the kernels: beside `products_needed`, some for a power, one for the sum of weights.
 
-    A power takes six more by rounding; by scaling four, of which two take the time of two.
+    A power takes six more.
     """
     return products_needed(size, with_gram) + 7 * size.keys * size.heads * size.queries

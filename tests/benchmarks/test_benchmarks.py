@@ -18,8 +18,6 @@ import workloads
 from peers import PEERS
 from workloads import TINY
 
-from simstudy.kernels.jit import SCALES
-
 SMALL = replace(TINY, replicates=16)
 
 
@@ -88,11 +86,10 @@ def test_limits__are_rates_of_the_work_named():
 
 def test_bounds__count_by_hand():
     size = replace(TINY, keys=1, features=3, heads=2, queries=1, p=4)
-    power, in_float64 = (3, 7) if SCALES else (5, 11)
-    assert limits.products_needed(size, False) == 2 * (4 * 3 + 4 + power + 1)
-    assert limits.products_needed(size, True) == 2 * (4 * 3 + 4 + power + 2 + 1.5)
-    assert limits.operations_needed(size, False) == 2 * (4 * 3 + 4 + power + 6 + 2)
-    assert limits.operations_needed(replace(size, dtype="float64"), False) == 2 * (4 * 3 + 4 + in_float64 + 6 + 2)
+    assert limits.products_needed(size, False) == 2 * (4 * 3 + 4 + 5 + 1)
+    assert limits.products_needed(size, True) == 2 * (4 * 3 + 4 + 5 + 2 + 1.5)
+    assert limits.operations_needed(size, False) == 2 * (4 * 3 + 4 + 5 + 6 + 2)
+    assert limits.operations_needed(replace(size, dtype="float64"), False) == 2 * (4 * 3 + 4 + 11 + 6 + 2)
 
 
 def test_runner__writes_table_and_figure(tmp_path, monkeypatch):

@@ -5,19 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from simstudy.kernels.jit import SCALES, kernel
+from simstudy.kernels.jit import kernel
 from simstudy.kernels.vectors import (
     add_in_float64,
     at_least,
     exponent_of_low_bits,
-    flush_denormals,
-    fraction,
     lanes,
     load,
-    power_of_part,
     repeat,
-    restore_denormals,
-    scale,
     spread,
     store,
     store_four,
@@ -90,62 +85,3 @@ def test_exponent_of_low_bits__is_a_power_of_two(precision):
     x = np.append(powers + bias, 0).astype(bits).view(precision)
     _choices(x, np.zeros_like(x), out, width)
     np.testing.assert_array_equal(out[width:], 2.0**powers)
-
-
-needs_scaling = pytest.mark.skipif(not SCALES, reason="this processor lacks the instructions (AVX-512 DQ)")
-
-
-@kernel
-def _multiply(x, y, width, out):
-    mode = flush_denormals()
-    store(out, 0, load(x, 0) * load(y, 0))
-    restore_denormals(mode)
-    store(out, width, load(x, 0) * load(y, 0))
-
-
-@kernel
-def _split(x, y, width, out):
-    store(out, 0, fraction(load(x, 0)))
-    store(out, width, scale(load(y, 0), load(x, 0)))
-    store(out, 2 * width, power_of_part(load(x, 0)))
-
-
-FINITE = [0.0, 0.26, -0.26, 3.78, -3.78, 100.53, -100.53, -140.0, 7.0, -(2.0**-20), 1.999, -1.5, 41.03125, -5.96875]
-
-
-@needs_scaling
-@PRECISIONS
-def test_fraction_power_and_scale__at_every_kind_of_number(precision):
-    width, parts = lanes(np.dtype(precision).itemsize), {"float32": 32, "float64": 16}[precision]
-    for numbers in np.resize(np.array(FINITE, precision), (2, width)):
-        out = np.zeros(3 * width, precision)
-        _split(numbers, np.full(width, 1.5, precision), width, out)
-        whole, x = np.floor(parts * numbers), numbers.astype(float)
-        np.testing.assert_array_equal(out[:width], numbers - whole / numbers.dtype.type(parts))
-        np.testing.assert_array_equal(out[width : 2 * width], (1.5 * 2.0 ** np.floor(x)).astype(precision))
-        powers = (2.0 ** (whole.astype(float) % parts / parts)).astype(precision)
-        np.testing.assert_array_equal(out[2 * width :], powers)
-
-
-@needs_scaling
-@PRECISIONS
-def test_fraction_power_and_scale__of_what_is_not_finite_or_huge(precision):
-    width = lanes(np.dtype(precision).itemsize)
-    numbers, out = (
-        np.resize(np.array([-np.inf, np.inf, np.nan, -1e30], precision), width),
-        np.zeros(3 * width, precision),
-    )
-    _split(numbers, np.full(width, 1.5, precision), width, out)
-    np.testing.assert_array_equal(out[[0, 1, 3]], 0)
-    assert np.isnan(out[2])
-    np.testing.assert_array_equal(out[width : width + 4], [0, np.inf, np.nan, 0])
-    assert ((out[2 * width :] >= 1) & (out[2 * width :] < 2)).all()
-
-
-@needs_scaling
-@pytest.mark.parametrize(("precision", "small"), [("float32", 1e-20), ("float64", 1e-155)])
-def test_denormal_numbers__count_as_zero_until_they_are_restored(precision, small):
-    width = lanes(np.dtype(precision).itemsize)
-    x, out = np.full(width, small, precision), np.full(2 * width, 7, precision)
-    _multiply(x, x, width, out)
-    assert (out[:width] == 0).all() and (out[width:] == x * x).all() and out[width] > 0

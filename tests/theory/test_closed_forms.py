@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from scipy.optimize import brentq
 from theory_oracle import gaussian_grid, make_cell
 
 from simstudy.theory import closed_forms as cf
@@ -71,20 +72,31 @@ def test_query_averages_are_the_integrals_they_claim(degrees, bandwidth):
         ratio = weights @ cf.noise_ratio(scale * head, scale * other, angle, bandwidth)
         np.testing.assert_allclose(cf.averaged_noise_ratio(angle, bandwidth, scale), ratio, rtol=1e-9)
 
-    direction = np.array([np.cos(angle[0]), np.sin(angle[0])])
-    pulled = head * np.array([1.0, 0.0]) / bandwidth**2, other * direction / bandwidth**2
-    correlation = weights @ cf.dot_product_correlation(*pulled, np.eye(2))
-    np.testing.assert_allclose(cf.averaged_dot_product_correlation(angle, bandwidth**2), correlation, rtol=1e-9)
-
 
 def test_averages_factor_over_principal_angles():
     angles = np.radians([25.0, 80.0])
-    for form in (cf.averaged_noise_ratio, cf.averaged_dot_product_correlation, cf.origin_correlation):
+    for form in (cf.averaged_noise_ratio, cf.origin_correlation):
         assert form(angles, 0.9) == pytest.approx(form(angles[:1], 0.9) * form(angles[1:], 0.9), rel=1e-12)
         assert form(ANGLES, 0.9).shape == (5,)
 
 
-def test_orthogonal_heads_at_standard_scaling_keep_correlation():
-    p = 4000
-    assert cf.averaged_dot_product_correlation(np.full(p, np.pi / 2), np.sqrt(p)) == pytest.approx(np.exp(-1), rel=1e-3)
-    assert cf.averaged_noise_ratio(np.full(3, np.pi / 2), 0.2) == pytest.approx(1.0)
+@pytest.mark.parametrize("bias_rate", [0.5, 2.0])
+def test_limiting_slope__is_that_of_the_balance_at_enormous_n(bias_rate):
+    """Squared bias exp(-g p) against the variance (p/D) L^p / n of averaged heads, n given by its logarithm."""
+    bandwidth, scale, total_dim = 0.7, 0.5, 24
+
+    def log_variance_fall(p):
+        inflation = np.log(cf.averaged_noise_ratio(np.zeros(1), bandwidth, scale))
+        return p * inflation + np.log1p(p * inflation) - np.log(total_dim)
+
+    def optimum(log_n):
+        def gap(p):
+            return np.log(bias_rate) - bias_rate * p - log_variance_fall(p) + log_n
+
+        return brentq(gap, 1e-6, 1e6)
+
+    slope = (optimum(1.01e5) - optimum(1e5)) / 1e3
+    assert cf.limiting_slope(bandwidth, scale, bias_rate) == pytest.approx(slope, rel=1e-3)
+    # The controls: other queries, and common sizes, which are far from the limit.
+    assert abs(cf.limiting_slope(bandwidth, 1.0, bias_rate) / slope - 1) > 0.01
+    assert optimum(12.0) - optimum(11.0) < 0.97 * slope

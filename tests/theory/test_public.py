@@ -11,7 +11,7 @@ import pytest
 from simstudy import theory
 
 FOR_USERS = (
-    "allocation", "closed_forms", "compact_kernels", "exact.logits", "exact.moments", "leading", "measures",
+    "closed_forms", "compact_kernels", "exact.logits", "exact.moments", "leading", "measures",
     "weighting",
 )  # fmt: skip
 

@@ -56,7 +56,12 @@ def largest(x, estimate):
     return x.max(axis=-1) - estimate
 
 
-ALL = ("variance", "coverage", "interval_length", "rejection_rate", largest)
+def spread(x):
+    """How far the smallest value is from the largest."""
+    return np.ptp(x, axis=-1)
+
+
+ALL = ("variance", "coverage", "interval_length", "rejection_rate", largest, spread)
 
 
 def study(output, process=sample, method=mean, measures=ALL, **how):
@@ -81,7 +86,8 @@ def naive(cell, process, n_replicates):
             continue
         half = 2.0 * math.sqrt(sum((v - m) ** 2 for v in x) / (N - 1) / N)
         row = {"bias": m - 0.5, "mean_squared_error": (m - 0.5) ** 2, "coverage": abs(m - 0.5) <= half,
-               "interval_length": 2.0 * half, "rejection_rate": abs(m) > half, "own_measure": max(x) - m}  # fmt: skip
+               "interval_length": 2.0 * half, "rejection_rate": abs(m) > half, "own_measure": max(x) - m,
+               "own_measure_2": max(x) - min(x)}  # fmt: skip
         rows.append(row)
     found = {name: np.mean([row[name] for row in rows]) for name in rows[0]}
     found["variance"] = np.var([row["bias"] for row in rows], ddof=1)
@@ -114,13 +120,15 @@ def plain(x, n):
 
 
 def test_methods__see_the_same_data(tmp_path):
-    claim = {"kind": "equals", "measure": "bias", "value": 1.0, "margin": 1e-9, "where": {"instance.method": "plain"},
+    apart = {"kind": "equals", "margin": 1e-9, "where": {"instance.method": "plain"},
              "versus": {"instance.method": "shifted"}}  # fmt: skip
+    told = {"bias": 1.0, "largest": -1.0}
+    claims = {name: {**apart, "measure": name, "value": value} for name, value in told.items()}
     factors = {"n": [N], "shift": [0.5]}
-    results = simstudy.simulate("pairs", sample, [plain, shifted], ["bias"], factors=factors, claims={"one": claim},
-                                output=tmp_path, executor="serial")  # fmt: skip
-    assert results.verdict_mcse.item() < 1e-8 and results.bias_mcse.min() > 5e-4
-    assert results.verdict_estimate.item() == pytest.approx(1.0)
+    results = simstudy.simulate("pairs", sample, [plain, shifted], ["bias", spread, largest], factors=factors,
+                                claims=claims, output=tmp_path, executor="serial")  # fmt: skip
+    assert results.verdict_mcse.max() < 1e-8 and results.bias_mcse.min() > 5e-4
+    assert results.verdict_estimate.values == pytest.approx([*told.values()])
 
 
 def test_run_from_the_stored_design__gives_the_same_bits(tmp_path):
@@ -233,6 +241,20 @@ def greedy(x, n):
     return {"estimate": x.mean(axis=-1)}
 
 
+def uneven(x, n):
+    """Interval ends in lists of different lengths."""
+    return mean(x, n) | {"lower": [[0.0] * (i + 1) for i in range(len(x))]}
+
+
+def worded(x, n):
+    """A text in place of a number."""
+    return mean(x, n) | {"estimate": "nothing"}
+
+
+def silent(x):
+    """Returns nothing."""
+
+
 def vector(x, n):
     """Two estimates in one replicate."""
     return {"estimate": x[:2]}
@@ -256,7 +278,10 @@ def unbounded(x, n):
         ({"method": mistyped, "one_by_one": True}, "mistyped raises AttributeError"),
         ({"factors": {"n": [N], "shift": [0.5], "speed": [1]}}, "no function takes speed"),
         ({"measures": ["biass"]}, "defines no function 'biass'; known are sample, mean, bias, mean_squared_error"),
-        ({"measures": [largest, mean]}, "state one, and others in other cells"),
+        ({"measures": [largest] * 9}, "measures has 9 functions; state at most 8"),
+        ({"method": uneven}, "uneven on sample gives lower as list; give real numbers, NaN where there is none"),
+        ({"method": worded}, "worded on sample gives estimate as text; give real numbers"),
+        ({"measures": [silent], "one_by_one": True}, "silent gives own_measure as NoneType; give real numbers"),
         ({"process": as_dict}, "as_dict gives x as dict; give an array of numbers"),
         ({"process": as_objects}, "as_objects gives x as ndarray; give an array of numbers"),
         ({"process": ragged}, "ragged gives x in different shapes in two replicates; give arrays of one shape"),
@@ -295,6 +320,8 @@ HELPERS = {
     "alias": ("def _g(x):\n    return x\ng = _g\ndef f(x):\n    return g(x)", lambda x: x),
     "installed": ("import os.path as p\nfrom numpy.linalg import norm as n\ndef f(x):\n    return p.sep and n(x)",
                   np.linalg.norm),
+    "ours": ("from simstudy import head_diversity as h\ndef f(x):\n    return h(x[:, None]).sel(index='vendi')",
+             lambda x: 1.0),
 }  # fmt: skip
 OURS = "def g(x):\n    return 2 * x\ndef h(x):\n    return g(x)\ndef sum(x):\n    return 0\ndef k(x):\n  return sum(x)"
 
@@ -320,8 +347,8 @@ def test_source__holds_all_that_functions_use_or_says_what_it_cannot_hold(name, 
 def test_coverage__is_that_of_unbounded_intervals_and_of_no_missing_truth(tmp_path):
     results = study(tmp_path, method=unbounded, measures=["coverage"], max_replicates=BATCH)
     assert results.coverage.sel(source="empirical").item() == 1.0 and results.n_failed.item() == 0
-    known = {"lower": [0.0, 0.0, np.nan], "upper": [1.0, np.inf, 1.0], "truth": [np.nan, 1.0, 0.5]}
-    assert np.array_equal(_number("coverage", known), [np.nan, 1.0, np.nan], equal_nan=True)
+    known = np.array([[0.0, 0.0, np.nan], [1.0, np.inf, 1.0], [np.nan, 1.0, 0.5]])
+    assert np.array_equal(_number("coverage", *known), [np.nan, 1.0, np.nan], equal_nan=True)
 
 
 def test_page__runs_as_a_script(tmp_path, monkeypatch):
@@ -336,8 +363,11 @@ def test_page__runs_as_a_script(tmp_path, monkeypatch):
 EXAMPLES = ROOT / "designs" / "examples"
 
 
-@pytest.mark.parametrize("name", ["intervals", "t-tests", pytest.param("penalties", marks=pytest.mark.rare)])
-def test_example__finds_what_was_published_in_sixty_lines(name, tmp_path):
+RARE = [pytest.param(name, marks=pytest.mark.rare) for name in ("penalties", "attention")]
+
+
+@pytest.mark.parametrize("name", ["intervals", "t-tests", *RARE])
+def test_example__finds_what_it_declares_in_sixty_lines(name, tmp_path):
     path, code = EXAMPLES / f"{name}.toml", EXAMPLES / f"{name.replace('-', '_')}.py"
     assert sum(len(each.read_text().splitlines()) for each in (path, code)) <= 60
     simstudy.run(path, output=tmp_path, executor="serial", trust=[code])

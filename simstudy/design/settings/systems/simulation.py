@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Literal, Protocol
 
@@ -28,6 +27,8 @@ _NEEDS = {
     "rejection_rate": ("reject",),
 }
 """Measures that need no function, and the names of what they follow from."""
+OWN_MEASURES = (OWN_MEASURE, *(f"{OWN_MEASURE}_{number}" for number in range(2, 9)))
+"""Measures that functions of the file give, in their order."""
 FAILURES = (ArithmeticError, np.linalg.LinAlgError, ValueError, RuntimeError, TimeoutError)
 """What a method may raise in a replicate that is then counted as failed."""
 
@@ -88,7 +89,8 @@ class SimulationInstance(Instance, OwnCode):
     process: Annotated[str, FUNCTION_NAME]
     method: Annotated[str, FUNCTION_NAME]
     measures: Annotated[tuple[str, ...], Field(strict=False, min_length=1)] = Field(
-        description=f"any of {', '.join(_NEEDS)}, and at most one function of the file, averaged as {OWN_MEASURE}"
+        description=f"any of {', '.join(_NEEDS)}, and functions of the file, averaged as {OWN_MEASURES[0]}, "
+        f"{OWN_MEASURES[1]}, …"
     )
     one_by_one: bool = Field(False, description="whether the method and the function of measures take one replicate")
     time_limit: Positive | None = Field(
@@ -97,6 +99,7 @@ class SimulationInstance(Instance, OwnCode):
     )  # fmt: skip
 
     uses: ClassVar[tuple[str, ...]] = ()
+    rests_on: ClassVar[tuple[str, ...]] = ("arguments.py", "ensemble.py")  # a method may call them
     needless: ClassVar[tuple[str, ...]] = tuple(_NEEDS)
     quantities: ClassVar[dict[str, Quantity]] = {
         "bias": Quantity("see estimate", "difference between an estimate and the truth", "estimate - truth", True),
@@ -114,6 +117,10 @@ class SimulationInstance(Instance, OwnCode):
         ),
         "interval_length": Quantity("see estimate", "length of an interval", "upper - lower", True),
         "rejection_rate": Quantity("1", "share of tests that reject", "reject", True),
+        **{
+            name: Quantity("see measures", "what a further function of the user's own gives", "see measures", True)
+            for name in OWN_MEASURES[1:]
+        },
     }
 
     @property
@@ -121,7 +128,7 @@ class SimulationInstance(Instance, OwnCode):
         """Measures stated; those of errors come together."""
         of_errors = _OF_ERRORS if {*_OF_ERRORS} & {*self.measures} else ()
         others = tuple(name for name in _NEEDS if name in self.measures and name not in _OF_ERRORS)
-        return (*of_errors, *others, *([OWN_MEASURE] if self.own else []))
+        return (*of_errors, *others, *OWN_MEASURES[: len(self.own)])
 
     @property
     def own(self) -> list[str]:
@@ -135,8 +142,8 @@ class SimulationInstance(Instance, OwnCode):
 
     def impossibilities(self, data: Data, heads: Heads) -> Iterator[Impossibility]:
         """Yield what the stated names and the functions of the file do not give."""
-        if len(self.own) > 1:
-            yield "instance", f"measures = {', '.join(self.own)} are functions; state one, and others in other cells"
+        if len(self.own) > len(OWN_MEASURES):
+            yield "instance", f"measures has {len(self.own)} functions; state at most {len(OWN_MEASURES)}"
         if self.time_limit and not self.one_by_one:
             yield "instance", "time_limit needs one_by_one = true: it is the time of one replicate"
         taken = {name for function in self.uses_functions for name in self._takes(function)}
@@ -180,10 +187,8 @@ class SimulationInstance(Instance, OwnCode):
         """Data of the process as what no method can change: a scalar, or a copy that is a read-only array."""
         if isinstance(values, bool | int | float | complex | str):
             return values
-        array = np.empty(0, object)
-        if isinstance(values, list | tuple | np.generic) or type(values) is np.ndarray:
-            with contextlib.suppress(ValueError):  # lists of different lengths
-                array = np.array(values)
+        known = isinstance(values, list | tuple | np.generic) or type(values) is np.ndarray
+        array = as_array(values).copy() if known else np.empty(0, object)
         if array.dtype.kind not in "biufcU":
             raise UserError(f"{self.path}: {self.process} gives {name} as {type(values).__name__}; give an array of "
                             "numbers, truth values or texts, or one of them")  # fmt: skip
@@ -234,13 +239,25 @@ class SimulationInstance(Instance, OwnCode):
             if missing:
                 raise UserError(f"{self.path}: {name} needs {missing[0]!r}, which neither {self.process} nor "
                                 f"{self.method} returns and no parameter states")  # fmt: skip
-            numbers[name] = _number(name, known) if name in _NEEDS else self._call(self.own[0], known)
+            function = self.own[OWN_MEASURES.index(name)] if name in OWN_MEASURES else self.method
+            if name in OWN_MEASURES:
+                numbers[name] = self._real(name, self._call(function, known), function)
+            else:
+                numbers[name] = _number(name, *(self._real(each, known[each]) for each in _NEEDS[name]))
             if np.shape(numbers[name]) != (() if count is None else (count,)):
-                function = self.own[0] if name == OWN_MEASURE else self.method
                 each = "the one replicate" if count is None else f"each of {count} replicates"
                 raise UserError(f"{self.path}: {function} gives {name} of shape {np.shape(numbers[name])}; give one "
                                 f"number for {each}")  # fmt: skip
         return numbers
+
+    def _real(self, name: str, values: Any, function: str = "") -> Array:
+        """Numbers that functions give, refused if they are none: a replicate that fails has NaN."""
+        array = as_array(values)
+        if array.dtype.kind not in "biuf":
+            kind = {"U": "text", "O": type(values).__name__}.get(array.dtype.kind, array.dtype.name)
+            raise UserError(f"{self.path}: {function or self._describe()} gives {name} as {kind}; give real numbers, "
+                            "NaN where there is none")  # fmt: skip
+        return array.astype(float, copy=False)
 
     def _known(self, data: dict[str, Any], count: int | None) -> dict[str, Any]:
         """Data and what the method makes of them."""
@@ -253,7 +270,7 @@ class SimulationInstance(Instance, OwnCode):
         if function == self.process:
             found = {name: self._fixed(name, values) for name, values in found.items()}
         for name, values in found.items():
-            if count is not None and np.ndim(values) and len(values) != count:
+            if count is not None and (isinstance(values, list | tuple) or np.ndim(values)) and len(values) != count:
                 raise UserError(f"{self.path}: {function} gives {name} of length {len(values)}; the first axis must be "
                                 f"that of {count} replicates")  # fmt: skip
         return {str(name): values for name, values in found.items()}
@@ -265,14 +282,21 @@ class SimulationInstance(Instance, OwnCode):
         return self.run(function, **{name: known[name] for name in takes if name in known})
 
 
+def as_array(values: Any) -> NDArray[Any]:
+    """Return values as an array; without any, of objects, where lists have different lengths."""
+    try:
+        return np.asarray(values)
+    except ValueError:
+        return np.empty(0, object)
+
+
 def _one(many: Mapping[str, Any], replicate: int) -> dict[str, Any]:
     """What is known of one replicate."""
     return {k: v[replicate] if isinstance(v, np.ndarray) and v.ndim else v for k, v in many.items()}
 
 
-def _number(name: str, known: Mapping[str, Any]) -> Any:
-    """A measure that needs no function, of replicates or of one."""
-    first, *others = (np.asarray(known[each], float) for each in _NEEDS[name])
+def _number(name: str, first: Array, *others: Array) -> Any:
+    """A measure that needs no function, of replicates or of one, from the numbers that it needs."""
     if name == "rejection_rate":
         return first
     if name == "coverage":
