@@ -49,6 +49,7 @@ INSTANCES = {
     "tempered_head": {"tuned_at": 20},
     "head_pair": {"weight": 0.5, "second": 0.5, "sink": 0.1},
     "grouped_heads": {"heads": 6, "groups": 2},
+    "in_context_heads": {"steps": 5},
 }
 """Parameters of one small instance of each kind."""
 

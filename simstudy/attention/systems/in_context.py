@@ -1,0 +1,76 @@
+"""Heads that are trained to solve new linear tasks in context: the signs of their output weights, and their error.
+
+Given the coordinates z_i of tokens along a query of length l, heads predict Σ_i w_i y_i, w = Σ_h o_h softmax(k_h l z).
+Over tasks, noise, and what tokens are across the query, the mean squared error is
+
+    L = (σ² + (d − 1)/d) |w|² + (w'z − l)²/d.
+
+Index legend: r replicate; b prompt; h head; i token.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from simstudy.attention.instances import measure
+from simstudy.attention.normalisers import softmax
+from simstudy.data.shared import SharedData
+from simstudy.design.settings.cell import Cell
+from simstudy.design.settings.systems.in_context import InContextHeadsInstance
+
+Array = NDArray[np.float64]
+
+PROMPTS, TESTED, START = 8, 256, 0.1
+"""New prompts in each step, prompts that the risk is measured on, and the deviation of weights before training."""
+
+
+class _Descent(NamedTuple):
+    """Error of prompts, averaged over them (r,), and its gradient in the weights of heads (r, h)."""
+
+    error: Array
+    outputs: Array
+    logits: Array
+
+
+@measure.register
+def train_in_context(instance: InContextHeadsInstance, cell: Cell, shared: SharedData) -> dict[str, Array]:
+    """Signs and error of heads after training, one run in each replicate."""
+    n, d, n_heads = cell.data.n_keys, cell.data.n_features, cell.heads.n_heads
+    noise, last = cell.data.noise_sd**2, instance.steps * PROMPTS
+    positive = instance.outputs == "positive"
+    normals = shared.normals(max(n + d, 2 * n_heads), last + TESTED + 1)
+    logits, outputs = START * normals[:, -1, :n_heads], START * normals[:, -1, n_heads : 2 * n_heads]
+    outputs = np.abs(outputs) if positive else outputs
+    for step in range(instance.steps):
+        found = _descent(logits, outputs, normals[:, step * PROMPTS : (step + 1) * PROMPTS, : n + d], n, noise)
+        size = instance.rate * (1.0 - step / instance.steps)
+        logits, outputs = logits - size * found.logits, outputs - size * found.outputs
+        outputs = np.maximum(outputs, 0.0) if positive else outputs
+    tested = _descent(logits, outputs, normals[:, last : last + TESTED, : n + d], n, noise)
+    total = np.abs(outputs).sum(axis=1)
+    numbers = (
+        (outputs.min(axis=1) < 0.0) & (outputs.max(axis=1) > 0.0),
+        np.abs(outputs.sum(axis=1)) / np.where(total > 0.0, total, 1.0),
+        (outputs * logits > 0.0).mean(axis=1),
+        tested.error,
+    )
+    return {name: each.astype(np.float64) for name, each in zip(instance.quantities, numbers, strict=True)}
+
+
+def _descent(logits: Array, outputs: Array, prompts: Array, n: int, noise: float) -> _Descent:
+    """Error and gradient on prompts (r, b, n + d): tokens along the query, and the query."""
+    z, query = prompts[..., :n], prompts[..., n:]
+    d, length = query.shape[-1], np.sqrt((query * query).sum(axis=-1))
+    # Sums are over the last axis, or of few heads: so the bits of a replicate do not depend on others.
+    heads = softmax(logits[:, None, :, None] * (length[..., None] * z)[:, :, None])
+    w = (outputs[:, None, :, None] * heads).sum(axis=2)
+    spread, missed = noise + (d - 1.0) / d, (w * z).sum(axis=-1) - length
+    error = spread * (w * w).sum(axis=-1) + missed**2 / d
+    pulled = heads * (2.0 * (spread * w + missed[..., None] * z / d))[:, :, None]
+    pull = pulled.sum(axis=-1)
+    turn = (pulled * z[:, :, None]).sum(axis=-1) - (heads * z[:, :, None]).sum(axis=-1) * pull
+    turn = turn * outputs[:, None] * length[..., None]
+    return _Descent(error.mean(axis=1), pull.mean(axis=1), turn.mean(axis=1))
