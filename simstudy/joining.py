@@ -62,7 +62,7 @@ def concat(studies: Sequence[xr.Dataset]) -> xr.Dataset:
 
 def _part(results: xr.Dataset) -> xr.Dataset:
     """What lies along the cells of one study, with what tells it from others as settings."""
-    apart = [name for name in ("claim", "comparison", "figure") if name in results.dims]
+    apart = [name for name in ("claim", "comparison", "figure", "drawn") if name in results.dims]
     own = {name: ("cell", [results.attrs[name]] * results.sizes["cell"]) for name in OF_STUDY if name in results.attrs}
     return results.drop_dims(apart).drop_attrs(deep=False).assign_attrs(results.attrs).assign_coords(own)
 

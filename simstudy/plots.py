@@ -14,22 +14,21 @@ import numpy as np
 import xarray as xr
 from matplotlib.figure import Figure as Drawing
 
-from simstudy.attention.systems.simulation import results_of
 from simstudy.design.document import Design
-from simstudy.design.figures import CurveFigure, NestedLoopFigure, PanelFigure
+from simstudy.design.figures import CurveFigure, LollipopFigure, NestedLoopFigure, PanelFigure
 from simstudy.design.load import load_design
 from simstudy.design.measures import MEASURES, STATISTICS
 from simstudy.design.mistakes import hint
 from simstudy.design.own_code import require_word
 from simstudy.design.written import Source
 from simstudy.errors import UserError
-from simstudy.replicates.replay import select
+from simstudy.replicates.replay import INTERVAL, intervals_of, select
 from simstudy.report.figures import draw, draw_claims
 from simstudy.report.figures.nested_loop import LEVELS
 from simstudy.report.figures.panels import own_style
 from simstudy.report.figures.residuals import STRIP
 from simstudy.report.figures.z_scores import compared_measures, z_score_figure
-from simstudy.report.figures.zip_plot import INTERVAL, draw_zip
+from simstudy.report.figures.zip_plot import draw_zip
 from simstudy.report.tables import verdict_lines
 from simstudy.results import named_grid
 
@@ -105,6 +104,34 @@ def nested_loop(
     """
     figure = _figure(NestedLoopFigure, results, "nested_loop", grid, (hue, panel), y=y, hue=hue, panel=panel,
                      where=where or {}, y_scale=y_scale)  # fmt: skip
+    return _panels(draw(figure, y, results))
+
+
+def lollipop(
+    results: xr.Dataset, y: str, *, grid: str | None = None, hue: str | None = None, panel: str | None = None,
+    where: dict[str, Any] | None = None, target: float | None = None,
+) -> np.ndarray:  # fmt: skip
+    """Draw a measure in every cell of a grid as a stick from its target, or from 0.
+
+    Parameters
+    ----------
+    results, y, grid, hue, panel, where
+        As of `curve`.
+    target
+        Value that is aimed at, such as 0.95 for coverage.
+
+    Returns
+    -------
+    array of matplotlib.axes.Axes, shape (panels,)
+        A row for each combination of the factors that neither colour nor panel shows.
+
+    Raises
+    ------
+    UserError
+        If the results have no such measure, grid or factor.
+    """
+    figure = _figure(LollipopFigure, results, "lollipop", grid, (hue, panel), y=y, hue=hue, panel=panel,
+                     where=where or {}, target=target)  # fmt: skip
     return _panels(draw(figure, y, results))
 
 
@@ -195,15 +222,11 @@ def zip_plot(
     loaded = design if isinstance(design, Design) else load_design(design, profile, trust)
     chosen = loaded.cells[select(loaded, cell)].cell
     require_word([chosen])
-    found = [results_of(chosen, replicate) for replicate in range(replicates)]
-    parameters = getattr(chosen.instance, "parameters", {})
-    given = [[(parameters | results).get(name) for name in INTERVAL] for results, _ in found]
-    rows = np.array(given, float).reshape(-1, len(INTERVAL))  # NaN where nothing is given
-    rows = rows[np.isfinite(rows).all(axis=1)]
-    if not len(rows):
+    rows = intervals_of(chosen, replicates)
+    if not np.isfinite(rows).all(axis=1).any():
         raise UserError(f"cell = {cell!r}: its replicates give no {', '.join(INTERVAL)}; take one with intervals")
     with own_style():
-        return _panels(draw_zip(rows, replicates))
+        return _panels(draw_zip(rows))
 
 
 def _figure(

@@ -221,6 +221,7 @@ _OCCASIONAL: tuple[frozenset[str], ...] = (
     _along("claim") | _along("comparison"),
     frozenset({"optimum_share"}),
     frozenset({"estimator"}),
+    frozenset({"interval"}),
     frozenset({"wrong_pair_share", "wrong_pair_share_mcse"}),
     *(frozenset({name, f"{name}_mcse", f"{name}_mcse_given"}) for name in (*NAMES, *OCCASIONAL)),
 )

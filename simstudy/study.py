@@ -5,18 +5,22 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
+import numpy as np
 import xarray as xr
 from threadpoolctl import threadpool_limits
 
 from simstudy.design.document import Budget, Design
+from simstudy.design.figures import ZIPPED, ZipFigure
 from simstudy.design.load import load_design
+from simstudy.design.measures import labelled
 from simstudy.design.own_code import require_word
 from simstudy.design.settings.ensembles import GradientBoostingLearner, RandomForestLearner
+from simstudy.design.settings.levels import selected
 from simstudy.design.written import Source, name_of, read_design
 from simstudy.errors import UserError, require_extra
 from simstudy.execution.folder import require_writable
@@ -145,8 +149,23 @@ def _judged(
     with threadpool_limits(1):
         joined, details = assemble(design, ledger.accounts, tell, device, told)
         verdicts, pairs = judge(design, ledger.accounts, told)
-    whole, inside = (xr.merge(each, combine_attrs="override") for each in ([joined, verdicts], [details, pairs]))
+    both = [joined, verdicts, *_zipped(design)], [details, pairs]
+    whole, inside = (xr.merge(each, combine_attrs="override") for each in both)
     return whole, inside
+
+
+def _zipped(design: Design) -> Iterator[xr.Dataset]:
+    """Yield the intervals of single replicates, if a figure shows any."""
+    figures = [figure for figure in design.figures.values() if isinstance(figure, ZipFigure)]
+    if not figures:
+        return
+    from simstudy.replicates.replay import INTERVAL, intervals_of
+
+    intervals = np.full((len(design.cells), ZIPPED, len(INTERVAL)), np.nan)
+    for number, (grid, cell) in enumerate((planned.grid, planned.cell) for planned in design.cells):
+        if any(figure.grid == grid and selected(cell.coordinates, figure.where) for figure in figures):
+            intervals[number] = intervals_of(cell, ZIPPED)
+    yield labelled({"interval": intervals}, {"drawn": np.arange(ZIPPED), "end": list(INTERVAL)}, {})
 
 
 def judged_again(design: Design, store: Store) -> tuple[xr.Dataset, xr.Dataset] | None:

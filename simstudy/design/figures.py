@@ -10,6 +10,8 @@ from simstudy.design.claims import _SELECTION, AveragedMeasure, IndexName, Selec
 from simstudy.design.measures import MEASURES, STATISTICS
 from simstudy.design.settings import Line, Record
 
+ZIPPED, MOST_ZIPS = 200, 12
+"""Replicates of a cell, and cells, whose intervals a figure shows."""
 Scale = Literal["linear", "log"]
 _SCALE: Any = Field("linear", description='"linear" or "log"')
 _X: Any = Field(description="a numeric factor of the grid")
@@ -100,6 +102,20 @@ class NestedLoopFigure(PanelFigure):
     target: float | None = _TARGET
 
 
+class LollipopFigure(PanelFigure):
+    """y in every cell as a stick from ``target``, or from 0."""
+
+    kind: Literal["lollipop"]
+    target: float | None = _TARGET
+
+
+class ZipFigure(BaseFigure):
+    """Intervals of the first 200 replicates of each cell of a simulation, the worst on top."""
+
+    kind: Literal["zip"]
+    y: Literal["coverage"] = Field("coverage", description='"coverage"')
+
+
 class LawFigure(BaseFigure):
     """Variance of ensembles of n_heads members, a colour for each grid, against the law for exchangeable ones."""
 
@@ -115,7 +131,15 @@ def _curve_unless_stated(value: Any) -> Any:
 
 
 Figure = Annotated[
-    CurveFigure | DiversityFigure | OrderingFigure | OptimumFigure | WinnersFigure | NestedLoopFigure | LawFigure,
+    CurveFigure
+    | DiversityFigure
+    | OrderingFigure
+    | OptimumFigure
+    | WinnersFigure
+    | NestedLoopFigure
+    | LawFigure
+    | LollipopFigure
+    | ZipFigure,
     Field(discriminator="kind"),
     BeforeValidator(_curve_unless_stated),
 ]

@@ -211,6 +211,10 @@ _COUNTS: dict[str, Variable] = {
         ("figure", "cell", "index"), "1", "share of pairs of cells of which that with the larger diversity index has "
         "the larger value, among the cells that a figure of an ordering compares with this one; NaN in other cells",
     ),
+    "interval": Variable(
+        ("cell", "drawn", "end"), "see estimate", "ends of the interval of each of the first replicates, and truth; "
+        "NaN in replicates that failed, and in cells that no figure of intervals selects",
+    ),
     "wrong_pair_share_mcse": Variable(
         ("figure", "cell", "index"), "1", "Monte Carlo standard error of wrong_pair_share, over draws from the joint "
         "distribution of the estimates",
@@ -332,6 +336,8 @@ _COORDINATES = {
     "figure": "figure of the design",
     "comparison": "number of the comparison",
     "look": "number of the look",
+    "drawn": "number of the replicate",
+    "end": "end of an interval, or the truth",
     "study": "study that the cell belongs to",
     "profile": "profile of the study that the cell belongs to",
 }

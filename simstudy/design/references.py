@@ -23,7 +23,7 @@ from simstudy.design.claims import (
     Slope,
 )
 from simstudy.design.document import Document
-from simstudy.design.figures import BaseFigure, LawFigure, OptimumFigure, WinnersFigure
+from simstudy.design.figures import MOST_ZIPS, BaseFigure, LawFigure, OptimumFigure, WinnersFigure, ZipFigure
 from simstudy.design.mistakes import Problem
 from simstudy.design.settings import TABLE_OF
 from simstudy.design.settings.cell import Cell
@@ -217,6 +217,9 @@ def _selects(reference: Reference) -> Iterator[Problem]:
     elif reference.versus is not None and not reference.compared:
         remedy = "compares every selected cell with itself, or with none; select others in where"
         yield Problem(f"{path}.versus", reference.versus, remedy)
+    if isinstance(entry, ZipFigure) and len(reference.chosen) > MOST_ZIPS:
+        remedy = f"selects {len(reference.chosen)} cells; select at most {MOST_ZIPS}"
+        yield Problem(f"{path}.where", entry.where or None, remedy)
     if isinstance(entry, OrderingClaim) and entry.over is not None:
         coordinates = [cell.coordinates for cell in grid.cells]
         if any(

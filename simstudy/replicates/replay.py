@@ -21,6 +21,7 @@ from simstudy.design.settings.systems.simulation import as_array
 from simstudy.errors import UserError
 from simstudy.replicates.batch import NUMERICAL_FAILURES
 
+INTERVAL = ("lower", "upper", "truth")
 # name: dimensions, meaning
 _ARRAYS: dict[str, tuple[tuple[str, ...], str]] = {
     "keys": (("feature", "key"), "keys X"),
@@ -70,6 +71,14 @@ def replay(cell: Cell, replicate: int) -> xr.Dataset:
     except NUMERICAL_FAILURES as error:
         failure = f"{type(error).__name__}: {error}"
     return _labelled(cell, replicate, arrays, failure).assign(_of_own(own))
+
+
+def intervals_of(cell: Cell, replicates: int) -> np.ndarray:
+    """Return `INTERVAL` of the first replicates of a simulation, (replicate, 3); NaN where functions give none."""
+    found = [results_of(cell, replicate)[0] for replicate in range(replicates)]
+    parameters = getattr(cell.instance, "parameters", {})
+    rows = [[(parameters | results).get(name, np.nan) for name in INTERVAL] for results in found]
+    return np.array(rows, float).reshape(-1, len(INTERVAL))
 
 
 def _inputs(cell: Cell, shared: SharedData) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from markupsafe import Markup
 
 from simstudy.design.claims import LEVEL
 from simstudy.design.document import Design, PlannedCell
+from simstudy.design.figures import ZipFigure
 from simstudy.design.measures import MEASURES, THEORIES, coordinates_of
 from simstudy.design.settings.levels import level
 from simstudy.design.settings.systems import NAMES
@@ -121,6 +122,8 @@ def _has_all_of(results: xr.Dataset, design: Design) -> bool:
     if factors_of(results) != design.factors:
         return False
     if any(_names(results, name) != list(map(str, names)) for name, names in wanted.items()):
+        return False
+    if "interval" not in results and any(isinstance(figure, ZipFigure) for figure in design.figures.values()):
         return False
     stored = {name: figure.stored for name, figure in design.figures.items() if figure.stored}
     return _names(results, "figure") == list(stored) and set().union(*stored.values()) <= set(results.data_vars)

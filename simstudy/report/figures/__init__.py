@@ -20,12 +20,14 @@ from simstudy.report.figures.claims import claims_figure
 from simstudy.report.figures.curve import curve_figure
 from simstudy.report.figures.diversity import diversity_figure
 from simstudy.report.figures.law import law_figure
+from simstudy.report.figures.lollipop import lollipop_figure
 from simstudy.report.figures.nested_loop import nested_loop_figure
 from simstudy.report.figures.optimum import optimum_figure
 from simstudy.report.figures.ordering import ordering_figure
 from simstudy.report.figures.panels import own_style
 from simstudy.report.figures.winners import winners_figure
 from simstudy.report.figures.z_scores import compared_measures, z_score_figure
+from simstudy.report.figures.zip_plot import zip_figure
 from simstudy.report.labels import ALL_CLAIMS, RESOLUTION
 from simstudy.report.tables import VerdictLine
 
@@ -41,7 +43,8 @@ def _drawn(figure: BaseFigure, cells: xr.Dataset) -> Drawing:
 
 
 for _function in (
-    curve_figure, diversity_figure, law_figure, nested_loop_figure, optimum_figure, ordering_figure, winners_figure,
+    curve_figure, diversity_figure, law_figure, lollipop_figure, nested_loop_figure, optimum_figure, ordering_figure,
+    winners_figure, zip_figure,
 ):  # fmt: skip
     _drawn.register(_function)
 

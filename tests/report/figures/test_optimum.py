@@ -9,7 +9,7 @@ from builders_results import DESIGN, build_design, build_results
 from matplotlib.container import ErrorbarContainer
 from matplotlib.patches import StepPatch
 
-from simstudy.design.figures import NestedLoopFigure, OrderingFigure
+from simstudy.design.figures import LollipopFigure, NestedLoopFigure, OrderingFigure
 from simstudy.design.load import load_design
 from simstudy.design.measures import INDICES
 from simstudy.design.mistakes import DesignError
@@ -199,6 +199,28 @@ def test_ordering__draws_the_share_of_each_index_in_each_panel_and_colour(result
             np.testing.assert_allclose(np.round(bar.lines[0].get_ydata()), np.arange(len(INDICES)))
             segments = np.array(bar.lines[2][0].get_segments())
             np.testing.assert_allclose(np.diff(segments[:, :, 0])[:, 0], 2 * COVERAGE * 0.01)
+
+
+def test_lollipop__has_a_stick_from_the_target_to_each_estimate_in_its_row(results):
+    figure = LollipopFigure.model_validate(
+        {"kind": "lollipop", "title": "t", "grid": "split", "y": "mse", "hue": "bandwidth", "panel": "regression",
+         "target": 0.25}
+    )  # fmt: skip
+    panels = draw(figure, "f", results).axes
+    for axes, regression in zip(panels, dict.fromkeys(split_cells(results).regression.values), strict=True):
+        sticks = [item for item in axes.collections if item.get_label() == "stick"]
+        bars = [item.lines[0] for item in axes.containers]
+        for stick, bar, bandwidth in zip(sticks, bars, (0.4, 0.8), strict=True):
+            cells = split_cells(results, regression=regression, bandwidth=bandwidth)
+            ends = np.array(stick.get_segments())
+            np.testing.assert_allclose(
+                np.sort(ends[:, :, 0], axis=1),
+                np.sort([np.full(12, 0.25), cells.mse.sel(source="empirical").values], axis=0).T,
+            )
+            np.testing.assert_allclose(bar.get_xdata(), cells.mse.sel(source="empirical"))
+            np.testing.assert_array_equal(np.round(bar.get_ydata()), np.arange(12))
+    texts = [tick.get_text() for tick in panels[0].get_yticklabels()]
+    assert texts[:2] == ["0.5, 1", "0.5, 2"] and panels[0].get_ylim() == (11.5, -0.5)
 
 
 @pytest.mark.parametrize(

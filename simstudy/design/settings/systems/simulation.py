@@ -292,7 +292,7 @@ def as_array(values: Any) -> NDArray[Any]:
 
 def _one(many: Mapping[str, Any], replicate: int) -> dict[str, Any]:
     """What is known of one replicate."""
-    return {k: v[replicate] if isinstance(v, np.ndarray) and v.ndim else v for k, v in many.items()}
+    return {k: v[replicate] if isinstance(v, list | tuple) or np.ndim(v) else v for k, v in many.items()}
 
 
 def _number(name: str, first: Array, *others: Array) -> Any:
