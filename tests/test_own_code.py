@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 from concurrent.futures import ProcessPoolExecutor
 from importlib import metadata
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -19,7 +18,6 @@ from simstudy.data.shared import SharedData
 from simstudy.design import own_code
 from simstudy.design.load import load_design
 from simstudy.design.mistakes import DesignError
-from simstudy.design.own_code import require_word, texts_of
 from simstudy.errors import UserError
 from simstudy.execution.batch_files import Statement
 from simstudy.execution.verify import verify
@@ -190,57 +188,9 @@ def test_own_measure__takes_estimates_with_their_noise(tmp_path):
         load_design(path)
 
 
-@pytest.fixture
-def installed(tmp_path, monkeypatch) -> Path:
-    """A package that offers a module of functions; importing its parent leaves a trace."""
-    site = tmp_path / "site"
-    (site / "mine_too").mkdir(parents=True)
-    (site / "mine_too" / "__init__.py").write_text(f"open({str(tmp_path / 'trace')!r}, 'w').close()\n")
-    (site / "mine_too" / "functions.py").write_text(SOURCE)
-    information = site / "mine_too-1.0.dist-info"
-    information.mkdir()
-    (information / "METADATA").write_text("Metadata-Version: 2.1\nName: mine-too\nVersion: 1.0\n")
-    entries = "mine = mine_too.functions\nlost = mine_too.lost\n"
-    (information / "entry_points.txt").write_text(f"[simstudy.functions]\n{entries}")
-    monkeypatch.syspath_prepend(site)
-    return site / "mine_too" / "functions.py"
-
-
-def test_entry_point__is_the_file_that_it_names_behind_the_same_word(installed, tmp_path):
-    path = study(tmp_path)
-    filed = cells(path, tmp_path / "mine.py")
-    path.write_text(edited(path.read_text(), 'path = "mine.py"', 'path = "entry_point:mine"'))
-    with pytest.raises(UserError, match=f"code of {installed}, .* add --trust entry_point:mine"):
-        require_word(cells(path))
-    offered = cells(path, "entry_point:mine")
-    assert same_bits(simulate_batch(offered, 0), simulate_batch(filed, 0))
-    assert not (tmp_path / "trace").exists()
-
-
-HELPED = "from mine_too.helper import FACTOR\ndef quadratic(x):\n    return FACTOR * x[0] ** 2\n"
-
-
-def test_entry_point__is_identified_by_all_of_its_package(installed, tmp_path):
-    """A helper that changes changes what is computed: batches that were stored before are no longer used."""
-    installed.write_text(HELPED)
-    helper = installed.with_name("helper.py")
-    path = study(tmp_path)
-    path.write_text(edited(path.read_text(), 'path = "mine.py"', 'path = "entry_point:mine"'))
-    identities = []
-    for factor in ("0.25", "0.25", "0.5"):
-        helper.write_text(f"FACTOR = {factor}\n")
-        identities.append([cell.identity("e") for cell in cells(path, "entry_point:mine")])
-    first, again, changed = identities
-    assert first == again and not set(first) & set(changed)
-    # What was trusted is what was there: a helper that came later is not.
-    before = texts_of(["entry_point:mine"])
-    helper.write_text("FACTOR = 0.75\n")
-    assert before.isdisjoint(texts_of(["entry_point:mine"]))
-
-
 def test_import_of_a_file_beside_it__is_refused(tmp_path):
     (tmp_path / "helper.py").write_text("FACTOR = 0.25\n")
-    path = study(tmp_path, text=HELPED.replace("mine_too.helper", "helper"))
+    path = study(tmp_path, text="from helper import FACTOR\ndef quadratic(x):\n    return FACTOR * x[0] ** 2\n")
     with pytest.raises(DesignError, match=r"mine.py: imports helper from beside it, which would not identify"):
         load_design(path)
 
@@ -251,22 +201,6 @@ def test_packages_that_a_file_imports__identify_it_by_their_versions(tmp_path, m
     assert first.data.regression.code.text.endswith(f"\n# rests on scikit-learn {metadata.version('scikit-learn')}\n")
     monkeypatch.setattr(own_code, "version", lambda name: "9.9")
     assert cells(path)[0].identity("e") != first.identity("e")
-
-
-@pytest.mark.parametrize(
-    ("name", "message"),
-    [
-        ("yours", "no installed package offers that entry point of the group simstudy.functions, which has lost, mine"),
-        ("lost", "mine_too.lost, which it names, is no Python file; install its package again"),
-    ],
-)
-@pytest.mark.usefixtures("installed")
-def test_entry_point__that_is_not_there_is_refused(name, message, tmp_path):
-    path = study(tmp_path)
-    path.write_text(edited(path.read_text(), 'path = "mine.py"', f'path = "entry_point:{name}"'))
-    with pytest.raises(DesignError) as refused:
-        load_design(path)
-    assert message in str(refused.value) and str(refused.value).count("\n") == 0
 
 
 def test_own_measure__without_a_number_of_a_replicate_is_told(tmp_path):

@@ -88,7 +88,7 @@ OutputOption = Annotated[Path, typer.Option(help="Folder of all studies.", callb
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, whose keys the documentation lists.")]
 TrustOption = Annotated[
     list[Path] | None,
-    typer.Option("--trust", help="Python file or entry_point:NAME that the design names: its code may run."),
+    typer.Option("--trust", help="Python file that the design names: its code may run."),
 ]
 OUTPUT = Path("outputs")
 

@@ -1,19 +1,16 @@
 """The user's own functions: read from their files, and held against their contract where they are trusted.
 
-The text of a file identifies results, and so does what it rests on, which a last line names: the package that offers
-it, by a digest of its files, and the packages that it imports, by version.  Versions of NumPy and SciPy stand in the
-identity of everything that is stored.
+The text of a file identifies results, and so do the packages that it imports, which a last line names by version.
+Versions of NumPy and SciPy stand in the identity of everything that is stored.
 """
 
 from __future__ import annotations
 
 import ast
 import functools
-import hashlib
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from importlib.machinery import PathFinder
-from importlib.metadata import entry_points, packages_distributions, version
+from importlib.metadata import packages_distributions, version
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +20,7 @@ from numpy.typing import NDArray
 from simstudy.design.files import read_regular
 from simstudy.design.settings import Sum
 from simstudy.design.settings.cell import Cell
-from simstudy.design.settings.code import ENTRY_POINT, ENTRY_POINTS, Code, Own, OwnCode, OwnHeads, OwnKeys, OwnMeasure
+from simstudy.design.settings.code import Code, Own, OwnCode, OwnHeads, OwnKeys, OwnMeasure
 from simstudy.design.settings.records import Impossibility
 from simstudy.design.settings.systems.simulation import MadeUp, SimulationInstance
 from simstudy.errors import UserError
@@ -31,8 +28,6 @@ from simstudy.text import printable
 
 MAX_BYTES = 1 << 18
 """Largest Python file that is read: it travels with every task."""
-MAX_PACKAGE_BYTES = 64 << 20
-"""Largest package that is read to identify what its functions compute."""
 _IDENTIFIED = {"numpy", "scipy", "numba"}
 _ALONE = "all randomness must come from draw or rng, and the first axis of arrays is that of replicates"
 _PROBES = 3, 5
@@ -40,10 +35,10 @@ _PROBES = 3, 5
 
 
 def texts_of(trust: Iterable[str | Path]) -> frozenset[str]:
-    """Return the texts of the files and entry points that a user trusts: what was there to be read."""
+    """Return the texts of the files that a user trusts: what was there to be read."""
     if isinstance(trust, (str, Path)):
         trust = [trust]
-    return frozenset(_text(*_located(str(path), Path()), f"--trust {path}: ") for path in trust)
+    return frozenset(_text(Path(path), f"--trust {path}: ") for path in trust)
 
 
 def own_pieces(cell: Cell) -> Iterator[tuple[str, OwnCode]]:
@@ -67,7 +62,7 @@ def read_code(cell: Cell, folder: Path, trusted: frozenset[str]) -> tuple[Cell, 
         try:
             if piece.code is not None:
                 raise UserError("code is read from the file at path; leave it out of the design")
-            code = _read(*_located(piece.path, folder), piece)
+            code = _read(folder / piece.path, piece)
             read[piece] = piece.model_copy(update={"code": Code(code.text, code.place, code.text in trusted)})
             if code.text in trusted:
                 heads = cell.heads.n_heads, cell.heads.head_dim
@@ -95,8 +90,7 @@ def require_word(cells: Iterable[Cell]) -> None:
         for setting, piece in own_pieces(cell):
             if piece.code is None or not piece.code.trusted:
                 place = piece.path if piece.code is None else piece.code.place
-                word = piece.path if piece.path.startswith(ENTRY_POINT) else place
-                remedy = f"which runs on your word only: read that file, then add --trust {word}"
+                remedy = f"which runs on your word only: read that file, then add --trust {place}"
                 raise UserError(printable(f"{setting} is code of {place}, {remedy}"))
 
 
@@ -122,43 +116,16 @@ def _replaced(cell: Cell, change: Callable[[OwnCode], OwnCode]) -> Cell:
     return Cell(**{name: getattr(cell, name) for name in Cell.model_fields} | changed)
 
 
-def _located(path: str, folder: Path) -> tuple[Path, str | None]:
-    """Return the place of a Python file, relative to a folder; or that of the module an entry point names, and it."""
-    if not path.startswith(ENTRY_POINT):
-        return folder / path, None
-    name, offered = path.removeprefix(ENTRY_POINT), entry_points(group=ENTRY_POINTS)
-    modules = {point.module for point in offered if point.name == name}
-    if len(modules) != 1:
-        known = ", ".join(sorted(offered.names)) or "none"
-        count = "several packages offer" if modules else "no installed package offers"
-        raise UserError(f"{path}: {count} that entry point of the group {ENTRY_POINTS}, which has {known}")
-    (module,) = modules
-    if (file := _file_of(module)) is None:
-        raise UserError(f"{path}: {module}, which it names, is no Python file; install its package again")
-    return file, module
-
-
-def _file_of(module: str) -> Path | None:
-    """Return the file of a module; the packages around it are looked up, but not imported, as that would run them."""
-    where, names, spec = None, module.split("."), None
-    for depth in range(1, len(names) + 1):
-        spec = PathFinder.find_spec(".".join(names[:depth]), where)
-        if spec is None:
-            return None
-        where = list(spec.submodule_search_locations or ())
-    return None if spec is None or spec.origin is None else Path(spec.origin)
-
-
-def _text(path: Path, module: str | None, before: str = "") -> str:
+def _text(path: Path, before: str = "") -> str:
     try:
-        return source_of(path, module)
+        return source_of(path)
     except UserError as error:
         raise UserError(f"{before or f'{path}: '}{error}") from None
 
 
-def _read(path: Path, module: str | None, piece: OwnCode) -> Code:
+def _read(path: Path, piece: OwnCode) -> Code:
     """Return the code of a file that defines the functions, as far as that shows without running it."""
-    code = Code(_text(path, module), str(path))
+    code = Code(_text(path), str(path))
     try:
         defined = code.functions
     except (SyntaxError, ValueError, RecursionError) as error:
@@ -261,33 +228,25 @@ def _refuse(piece: Own, what: str) -> None:
 # ---------------------------------------------------------------- what identifies a text
 
 
-def source_of(path: Path, module: str | None = None) -> str:
+def source_of(path: Path) -> str:
     """Return the text of a file of functions, with a line on what it rests on, if that is anything.
 
-    The module is given if an installed package offers it. What rests on something that cannot be told is refused.
+    What rests on something that cannot be told is refused.
     """
     try:
         text = read_regular(path, MAX_BYTES).decode("utf-8-sig")
     except UnicodeDecodeError:
         raise UserError("not UTF-8 text; save it as UTF-8") from None
-    folder = None if module is None else _package(path, module)
-    files = [path] if folder is None else sorted(folder.rglob("*.py"))
-    rests = [] if folder is None else [f"{folder.name} {_digest(folder)}"]
-    names = {
-        name
-        for file in files
-        for name in _imported(file, text if folder is None else file.read_text("utf-8", "replace"))
-    }
-    own = path.stem if folder is None else folder.name
-    for name in sorted(names - _IDENTIFIED - {own} - sys.stdlib_module_names):
-        if folder is None and ((path.parent / f"{name}.py").exists() or (path.parent / name).is_dir()):
-            remedy = "which would not identify what is computed; write it into this file, or offer a package"
+    rests = []
+    for name in sorted(set(_imported(text)) - _IDENTIFIED - {path.stem} - sys.stdlib_module_names):
+        if (path.parent / f"{name}.py").exists() or (path.parent / name).is_dir():
+            remedy = "which would not identify what is computed; write it into this file, or install it as a package"
             raise UserError(f"imports {name} from beside it, {remedy}")
         rests += [f"{package} {version(package)}" for package in _distributions().get(name, ())]
     return f"{text}\n# rests on {', '.join(rests)}\n" if rests else text
 
 
-def _imported(path: Path, text: str) -> Iterator[str]:
+def _imported(text: str) -> Iterator[str]:
     """Yield the names of the packages that a file imports anywhere; of what is not Python, nothing."""
     try:
         nodes = list(ast.walk(ast.parse(text)))
@@ -298,24 +257,6 @@ def _imported(path: Path, text: str) -> Iterator[str]:
             yield from (alias.name.partition(".")[0] for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and not node.level:
             yield str(node.module).partition(".")[0]
-
-
-def _package(path: Path, module: str) -> Path | None:
-    """Return the folder of the topmost package around a module; None if it is in none."""
-    depth = module.count(".") - (path.name != "__init__.py")
-    return path.parents[depth] if depth >= 0 else None
-
-
-def _digest(folder: Path) -> str:
-    """Digest of everything in a folder but what Python compiles from it."""
-    files = sorted(file for file in folder.rglob("*") if file.is_file() and file.suffix != ".pyc")
-    if sum(file.stat().st_size for file in files) > MAX_PACKAGE_BYTES:
-        raise UserError(f"its package is larger than {MAX_PACKAGE_BYTES} bytes, too large to be told from others")
-    digest = hashlib.blake2b(digest_size=8)
-    for file in files:
-        content = file.read_bytes()
-        digest.update(f"{file.relative_to(folder).as_posix()}\0{len(content)}\0".encode() + content)
-    return digest.hexdigest()
 
 
 @functools.cache

@@ -17,12 +17,6 @@ from pydantic_core import CoreSchema, core_schema
 from simstudy.design.settings.records import Line, Located
 from simstudy.errors import UserError
 
-ENTRY_POINTS = "simstudy.functions"
-"""Group of the entry points by which installed packages offer modules of functions."""
-ENTRY_POINT = "entry_point:"
-"""What a path begins with that names an entry point."""
-
-
 FUNCTION_NAME: Any = Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", description="a function that the file defines")
 
 
@@ -89,10 +83,7 @@ class OwnCode(Located):
     needless: ClassVar[tuple[str, ...]] = ()
     """Names that may stand for a function and need none."""
 
-    path: Line = Field(
-        description=f'path of a Python file, relative to the design, or "{ENTRY_POINT}NAME": the module that an '
-        f"installed package offers by that name in the group {ENTRY_POINTS}"
-    )
+    path: Line = Field(description="path of a Python file, relative to the design")
     code: Code | None = Field(None, description="nothing: it is read from the file")
 
     @property
