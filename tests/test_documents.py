@@ -24,8 +24,9 @@ from test_imports import ALLOWED
 import simstudy.theory
 from simstudy import plots
 from simstudy.commands import app
+from simstudy.design.document import Document
 from simstudy.design.load import load_design, profiles_of
-from simstudy.design.schema import alternatives_of, json_schema
+from simstudy.design.schema import RECORDS, alternatives_of
 from simstudy.execution.register import note, read_register, write_register
 from simstudy.report import sentences
 from simstudy.report.formulas import EQUATIONS
@@ -261,8 +262,9 @@ def test_table_of_verdicts__keeps_other_confirmations_of_the_same_design_alone(m
 
 def test_reference__names_every_value():
     reference = "\n".join(language.reference())
-    unnamed = {value for value in spelt_out(json_schema()) if f"{value}" not in reference}
-    assert not unnamed and len(set(spelt_out(json_schema()))) > 150
+    schemas = [record.model_json_schema() for record in (Document, *RECORDS.values())]
+    unnamed = {value for value in spelt_out(schemas) if f"{value}" not in reference}
+    assert not unnamed and len(set(spelt_out(schemas))) > 150
 
 
 def spelt_out(schema: object) -> list[str]:

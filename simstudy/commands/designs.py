@@ -151,18 +151,13 @@ def describe(
             help="Table, setting or alternative: heads, regression, ridge, larger_than.", autocompletion=_described
         ),
     ] = None,
-    schema: Annotated[bool, typer.Option("--schema", help="Print the JSON Schema of designs, for editors.")] = False,
 ) -> None:
     """Explain what a design can state: all tables, or one table, setting or alternative."""
     from rich.table import Table
 
     from simstudy.design.schema import describe as describe_setting
-    from simstudy.design.schema import json_schema
-    from simstudy.report.terminal import entry, say_json, show_table
+    from simstudy.report.terminal import entry, show_table
 
-    if schema:
-        say_json(json_schema())
-        return
     table = Table("entry", "what to give", "default", show_lines=False)
     for title, meaning, entries in describe_setting(setting):
         table.add_section()

@@ -1,4 +1,4 @@
-"""What a design may state, for people and for editors: read off the records that validate it."""
+"""What a design may state, for people: read off the records that validate it."""
 
 from __future__ import annotations
 
@@ -6,10 +6,9 @@ import json
 from typing import Any, NamedTuple
 
 from pydantic.fields import FieldInfo
-from pydantic.json_schema import models_json_schema
 
 from simstudy.design.claims import Claim
-from simstudy.design.document import NAME, Budget, Document, Grid, Precision, Study
+from simstudy.design.document import Budget, Grid, Precision, Study
 from simstudy.design.figures import Figure
 from simstudy.design.formulas import Formula
 from simstudy.design.mistakes import alternatives, hint, tags
@@ -23,7 +22,6 @@ CHOICES: dict[str, Any] = {
     "claims": Claim, "figures": Figure, "formulas": Formula,
 }  # fmt: skip
 """Types of what may have alternatives."""
-_RANGE = {"type": "array", "items": {"type": "integer"}, "minItems": 2, "maxItems": 3}
 
 
 class Described(NamedTuple):
@@ -75,40 +73,3 @@ def _entry(name: str, field: FieldInfo) -> tuple[str, str, str]:
     default = field.get_default(call_default_factory=True)
     shown = getattr(default, "label", None) or ("" if default is None else json.dumps(default, default=dict))
     return name, field.description or "", shown
-
-
-def json_schema() -> dict[str, Any]:
-    """Return the JSON Schema of a design file, by which editors complete and check what is typed.
-
-    Rules that tie several settings together are not in it: ``simstudy check`` knows them.
-    """
-    models: list[type[Record]] = [Document, Grid, Precision, *TABLES.values()]
-    _, schema = models_json_schema([(model, "validation") for model in models], ref_template="#/$defs/{model}")
-    records = schema["$defs"]
-    for model in TABLES.values():
-        records[model.__name__].pop("required", None)  # a grid may state what a table leaves out
-    _type_grid(records)
-    whole = records.pop("Document")
-    tables = {table: {"$ref": f"#/$defs/{model.__name__}"} for table, model in TABLES.items()}
-    whole["properties"] |= tables
-    free = {name: {"type": "object"} for name in ("grids", "claims", "figures")}
-    further = {
-        name: {"$ref": f"#/$defs/{model.__name__}"} for name, model in (("precision", Precision), ("budget", Budget))
-    }
-    profile = {"type": "object", "properties": {**tables, **further, **free}}
-    whole["properties"]["profiles"] = {"type": "object", "patternProperties": {NAME: profile}}
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **whole, "title": "simstudy design", **schema}
-
-
-def _type_grid(records: dict[str, Any]) -> None:
-    """State what the settings and factors of a grid may be, which the record leaves to the check of each cell."""
-    models = {name: TABLES[table].__name__ for name, table in TABLE_OF.items()}
-    settings = {name: {"$ref": f"#/$defs/{model}/properties/{name}"} for name, model in models.items()}
-    parameters: dict[str, Any] = {f"^({'|'.join(TABLE_OF)})\\..+$": {}}
-    grid = records["Grid"]["properties"]
-    grid["precision"] = {"$ref": "#/$defs/Precision"}
-    grid["settings"] |= {"properties": settings, "patternProperties": parameters, "additionalProperties": False}
-    ranges = {"type": "object", "properties": {"range": _RANGE}, "required": ["range"], "additionalProperties": False}
-    lists = {name: {"type": "array", "items": each, "minItems": 1} for name, each in settings.items()}
-    factors = {name: {"anyOf": [each, ranges]} for name, each in lists.items()}
-    grid["factors"] |= {"properties": factors, "patternProperties": parameters, "additionalProperties": False}

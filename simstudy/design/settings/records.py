@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Any, NamedTuple, Self
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, GetCoreSchemaHandler, GetJsonSchemaHandler
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, GetCoreSchemaHandler
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
 from simstudy.text import control_character
@@ -123,17 +123,6 @@ class Kinds:
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         union = handler.generate_schema(Annotated[source, Field(discriminator="kind")])
         return core_schema.no_info_before_validator_function(self._table, union)
-
-    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
-        union = handler(schema)
-        kinds = union.pop("discriminator")["mapping"].items()
-        names = [
-            name
-            for name, ref in kinds
-            if handler.resolve_ref_schema({"$ref": ref}).get("required", ["kind"]) == ["kind"]
-        ]
-        short = [{"enum": names}, *([{"type": self.form}] if self.form else [])]
-        return {"anyOf": [*short, union]}
 
 
 KINDS = Kinds()
