@@ -147,7 +147,8 @@ def controlled(blocks: Moments) -> tuple[Moments, str]:
     mean = sums.sum(axis=0) / blocks.n_defined.sum()
     error = np.sqrt(((sums - blocks.n_defined[:, None] * mean) ** 2).sum(axis=0))
     farthest = float(np.max(np.abs(sums.sum(axis=0)) / np.maximum(error, np.finfo(float).tiny)))
-    if farthest > FARTHEST:
+    # So written, since a control that is not finite compares as false.
+    if not farthest <= FARTHEST:
         return bare, f"plain: the expansion averages to {farthest:.1f} standard errors, not to 0"
     less = blocks.error_sum - taken[..., :n_heads], blocks.product_sum - taken[..., n_heads:]
     return bare._replace(error_sum=less[0], product_sum=less[1]), EXPANSION

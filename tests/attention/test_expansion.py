@@ -172,11 +172,13 @@ def test_run__is_that_of_the_exact_theory_or_shows_that_it_is_not(name, monkeypa
     assert all(plain.mcse[measure] > 1.5 * found.mcse[measure] for measure in MEASURES)
     # Negative controls: a centre that is off, and terms of second order whose expectation is left out.
     right = expansion._known(cell)
-    for wrong in (right._replace(mean=right.mean + 0.1), right._replace(product_mean=0 * right.product_mean)):
-        monkeypatch.setattr(expansion, "_known", lambda _, wrong=wrong: wrong)
-        monkeypatch.setattr(moments, "FARTHEST", np.inf)
-        assert gaps_from_theory(cell, *measured(cell)).max() > 8
-        monkeypatch.setattr(moments, "FARTHEST", 4.0)
+    wrongs = [{"mean": right.mean + 0.1}, {"product_mean": 0 * right.product_mean}, {"bias": np.nan * right.bias}]
+    for changes in wrongs:
+        monkeypatch.setattr(expansion, "_known", lambda _, changes=changes: right._replace(**changes))
+        if "bias" not in changes:
+            monkeypatch.setattr(moments, "FARTHEST", np.inf)
+            assert gaps_from_theory(cell, *measured(cell)).max() > 8
+            monkeypatch.setattr(moments, "FARTHEST", 4.0)
         _, audited = measured(cell)
         assert "standard errors, not to 0" in audited.estimator
         assert audited.estimate["mse"] == plain.estimate["mse"]
