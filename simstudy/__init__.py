@@ -23,14 +23,16 @@ if TYPE_CHECKING:
     from simstudy.simulation import simulate
     from simstudy.transformers.heads import read_heads
     from simstudy.transformers.inspection import inspect_heads
+    from simstudy.transformers.modules import collect_states
 
 __all__ = [
-    "Study", "check", "concat", "contrast", "details", "head_diversity", "inspect_heads",
+    "Study", "check", "collect_states", "concat", "contrast", "details", "head_diversity", "inspect_heads",
     "judge", "leave_one_out", "nw_ensemble", "open_results", "plan", "principal_angles", "read_heads", "run",
     "simulate", "to_grid",
 ]  # fmt: skip
 _HOMES = {
-    "Study": "design.builder", "check": "design.load", "concat": "joining", "contrast": "analysis",
+    "Study": "design.builder", "check": "design.load", "collect_states": "transformers.modules",
+    "concat": "joining", "contrast": "analysis",
     "details": "analysis", "inspect_heads": "transformers.inspection", "judge": "judging.judged",
     "leave_one_out": "analysis", "open_results": "interactive", "plan": "interactive",
     "read_heads": "transformers.heads", "run": "interactive", "simulate": "simulation", "to_grid": "results",

@@ -31,7 +31,7 @@ from simstudy.execution.register import note, read_register, write_register
 from simstudy.report import sentences
 from simstudy.report.formulas import EQUATIONS
 from simstudy.transformers import interventions
-from simstudy.transformers.heads import ARRAYS
+from simstudy.transformers.modules import ARRAYS
 
 sys.path.insert(0, str(ROOT / "simstudy" / "docs"))
 import contents

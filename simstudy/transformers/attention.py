@@ -44,7 +44,8 @@ def project(heads: TransformerHeads, layer: int, states: np.ndarray, places: np.
         query, key = (_normed(query, heads.query_norm[layer]), _normed(key, heads.key_norm[layer]))
     if heads.rotary_base is not None:
         places = np.arange(len(states)) if places is None else places
-        query, key = (_rotated(array, heads.rotary_base, heads.rotary_factors, places) for array in (query, key))
+        factors = heads.rotary_factors[layer]
+        query, key = (_rotated(array, heads.rotary_base, factors, places) for array in (query, key))
     return Projected(query, key)
 
 
@@ -61,7 +62,14 @@ def _rotated(array: np.ndarray, base: float, factors: np.ndarray, places: np.nda
     return np.concatenate([first * cosine - second * sine, second * cosine + first * sine, rest], axis=-1)
 
 
-def attention_weights(query: np.ndarray, key: np.ndarray, scale: float, first: int | None = None) -> np.ndarray:
+def capped(logits: np.ndarray, cap: float | None) -> np.ndarray:
+    """Logits cap · tanh(logit / cap), as some models have them; as they are without a cap."""
+    return logits if cap is None else cap * np.tanh(logits / cap)
+
+
+def attention_weights(
+    query: np.ndarray, key: np.ndarray, scale: float, first: int | None = None, cap: float | None = None
+) -> np.ndarray:
     """Weights (H, T, S) of every head, from queries (H, T, p) and keys (H, S, p).
 
     Parameters
@@ -70,8 +78,10 @@ def attention_weights(query: np.ndarray, key: np.ndarray, scale: float, first: i
     scale : float
     first : int, optional
         Place of the first of the queries among the keys, if each sees the keys up to its own place only.
+    cap : float, optional
+        Logits are cap · tanh(logit / cap).
     """
-    logits = scale * (query @ key.mT)
+    logits = capped(scale * (query @ key.mT), cap)
     if first is not None:
         logits = np.where(np.tri(logits.shape[1], logits.shape[2], first, dtype=bool), logits, -np.inf)
     powers = np.exp(logits - logits.max(axis=-1, keepdims=True))

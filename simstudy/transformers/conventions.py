@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from simstudy.errors import UserError
 
-_MAX_SIZE, _MAX_LAYERS, _MAX_NUMBER = 1 << 20, 1 << 10, 1e15
+_MAX_SIZE, _MAX_LAYERS, _MAX_HEAD, _MAX_NUMBER = 1 << 20, 1 << 10, 1 << 12, 1e15
 
 
 class Convention(NamedTuple):
@@ -26,6 +26,8 @@ class Convention(NamedTuple):
         Whether one matrix holds query, key and value of one head after the other.
     norms : tuple of str
         Names of the norms of queries and keys, if there are such.
+    newer : str
+        Where modules of newer versions of transformers have q_proj, k_proj, v_proj and o_proj; files keep the names.
     """
 
     query: str
@@ -37,6 +39,13 @@ class Convention(NamedTuple):
     rotary: bool = False
     by_head: bool = False
     norms: tuple[str, ...] = ()
+    newer: str = ""
+
+    def of(self, names: Iterable[str]) -> Convention:
+        """The same by the names of this version, of which some are given."""
+        newer = _at(self.newer, _PROJECTIONS)
+        is_newer = self.newer and any(newer.query.format(0) in name for name in names)
+        return newer if is_newer else self
 
 
 def _at(place: str, names: str, **how: Any) -> Convention:
@@ -55,18 +64,37 @@ CONVENTIONS = {
     "esm": _BERT._replace(rotary=True),
     "albert": _at("encoder.albert_layer_groups.{0}.albert_layers.0.attention.", "query key value dense"),
     "distilbert": _at("transformer.layer.{0}.attention.", "q_lin k_lin v_lin out_lin"),
-    **dict.fromkeys(("vit", "deit", "dinov2"), _VIT),
+    **dict.fromkeys(("vit", "deit"), _VIT._replace(newer="layers.{0}.attention.")),
+    "dinov2": _VIT._replace(newer="encoder.layer.{0}.attention."),
     **dict.fromkeys(("bart", "mbart", "whisper"), _BART),
     "gpt2": _at("h.{0}.attn.", "c_attn c_attn c_attn c_proj", input_first=True, causal=True),
+    "modernbert": _at("layers.{0}.attn.", "Wqkv Wqkv Wqkv Wo", rotary=True),
     "gpt_neox": _at(
         "layers.{0}.attention.", "query_key_value query_key_value query_key_value dense",
         causal=True, rotary=True, by_head=True,
     ),
     "phi": _at("layers.{0}.self_attn.", "q_proj k_proj v_proj dense", causal=True, rotary=True),
-    **dict.fromkeys(("llama", "mistral", "qwen2", "gemma", "stablelm"), _LLAMA),
+    **dict.fromkeys(("llama", "mistral", "qwen2", "gemma", "gemma2", "stablelm"), _LLAMA),
     "qwen3": _LLAMA._replace(norms=("layers.{0}.self_attn.q_norm", "layers.{0}.self_attn.k_norm")),
+    "torch": _at("layers.{0}.self_attn.", "in_proj in_proj in_proj out_proj"),
+    "timm": _at("blocks.{0}.attn.", "qkv qkv qkv proj"),
 }  # fmt: skip
-"""By the ``model_type`` of the configuration beside the weights of a model; of BART and Whisper the encoder."""
+"""By the ``model_type`` of the configuration beside the weights of a model; of BART and Whisper the encoder.
+
+``torch`` is a ``torch.nn.TransformerEncoder`` and ``timm`` a vision transformer of that library: they have no
+configuration, and the caller writes one.
+"""
+
+_OTHERS = {
+    "logits have a term for the distance of two tokens": "t5 mt5 umt5 bloom mpt deberta deberta-v2 xlnet swin beit",
+    "rotary positions turn dimensions side by side": "gptj codegen cohere cohere2 glm glm4 roformer ernie4_5",
+    "queries and keys are normed across heads or with an offset": "olmo2 olmo3 gemma3 gemma3_text chameleon",
+    "keys come from a latent vector": "deepseek_v2 deepseek_v3 minicpm3",
+    "a learnt logit stands beside the tokens": "gpt_oss",
+    "some tokens see few others": "longformer big_bird led gpt_neo",
+}
+_REASONS = {name: reason for reason, names in _OTHERS.items() for name in names.split()}
+"""Why models are refused that people may try, as their logits are others than projections alone give."""
 
 
 class Sizes(NamedTuple):
@@ -82,6 +110,8 @@ class Sizes(NamedTuple):
     rotary_base: float | None
     rotary_factors: np.ndarray | None
     window: int | None
+    scale: float
+    cap: float | None
 
 
 def sizes_of(said: Mapping[str, Any]) -> Sizes:
@@ -93,13 +123,15 @@ def sizes_of(said: Mapping[str, Any]) -> Sizes:
         If the model is of no known family, or its logits are others than its projections give.
     """
     model_type = said.get("model_type")
+    if isinstance(model_type, str) and model_type in _REASONS:
+        raise UserError(f"model_type = {model_type!r} in the configuration: {_REASONS[model_type]}; give another model")
     if not isinstance(model_type, str) or model_type not in CONVENTIONS:
         raise UserError(f"model_type = {model_type!r} in the configuration; known are {', '.join(CONVENTIONS)}")
     convention = CONVENTIONS[model_type]
 
     def whole(*names: str, default: int | None = None) -> int:
         found = next((said[name] for name in names if said.get(name) is not None), default)
-        most = _MAX_LAYERS if "n_layer" in names else _MAX_SIZE
+        most = {"num_hidden_layers": _MAX_LAYERS, "head_dim": _MAX_HEAD}.get(names[0], _MAX_SIZE)
         if isinstance(found, bool) or not isinstance(found, int) or not 1 <= found <= most:
             raise UserError(f"{names[0]} = {found!r} in the configuration; give a whole number from 1 to {most}")
         return found
@@ -109,8 +141,10 @@ def sizes_of(said: Mapping[str, Any]) -> Sizes:
     n_layers = whole("num_hidden_layers", "n_layer", "n_layers", "encoder_layers")
     n_heads = whole("num_attention_heads", "n_head", "n_heads", "encoder_attention_heads")
     head_dim = whole("head_dim", default=max(whole("hidden_size", "n_embd", "dim", "d_model") // n_heads, 1))
-    base, factors = _rotary(said, head_dim) if rotary else (None, None)
-    windowed = said.get("use_sliding_window", model_type == "mistral") and said.get("sliding_window")
+    base, factors = _rotary(said, head_dim, n_layers) if rotary else (None, None)
+    windowed = said.get("use_sliding_window", model_type in ("mistral", "gemma2")) and said.get("sliding_window")
+    window = whole("sliding_window") if windowed else None
+    cap = said.get("attn_logit_softcapping")
     return Sizes(
         convention,
         n_layers,
@@ -121,17 +155,37 @@ def sizes_of(said: Mapping[str, Any]) -> Sizes:
         convention.causal or bool(said.get("is_decoder")),
         base,
         factors,
-        whole("sliding_window") if windowed else None,
+        whole("local_attention") // 2 + 1 if model_type == "modernbert" else window,
+        _positive("query_pre_attn_scalar", said.get("query_pre_attn_scalar", head_dim)) ** -0.5,
+        None if cap is None else _positive("attn_logit_softcapping", cap),
     )
 
 
-def _rotary(said: Mapping[str, Any], head_dim: int) -> tuple[float, np.ndarray]:
-    """Base of rotary positions, and factors on the frequencies of as many pairs of dimensions as are turned."""
+def _rotary(said: Mapping[str, Any], head_dim: int, n_layers: int) -> tuple[float, np.ndarray]:
+    """Base of rotary positions, and factors (L, r/2) on the frequencies of all pairs of dimensions that turn."""
     # Where transformers keeps what it says of rotary positions depends on its version.
     place = "rope_scaling" if said.get("rope_scaling") else "rope_parameters"
     scaling = said.get(place) or {}
+    kinds = said.get("layer_types")
+    if "global_rope_theta" in said:  # ModernBERT's, before rope_parameters
+        every = _positive("global_attn_every_n_layers", said.get("global_attn_every_n_layers"))
+        kinds = [("local" if layer % every else "global") for layer in range(n_layers)]
+        scaling = {kind: {"rope_theta": said.get(f"{kind}_rope_theta")} for kind in ("local", "global")}
     if not isinstance(scaling, Mapping):
         raise UserError(f"{place} = {scaling!r} in the configuration; give a table with rope_type, or null")
+    by_layer = [scaling]
+    if any(isinstance(each, Mapping) for each in scaling.values()):
+        if not isinstance(kinds, list) or len(kinds) != n_layers or not all(kind in scaling for kind in kinds):
+            raise UserError(f"layer_types = {kinds!r} in the configuration; give one of {', '.join(scaling)} a layer")
+        by_layer = [scaling[kind] for kind in kinds]
+    found = [_frequencies(said, each, head_dim) for each in by_layer]
+    base = found[0][0]
+    factors = [own * (other / base) ** (-np.arange(len(own)) / max(len(own), 1)) for other, own in found]
+    return base, np.broadcast_to(factors, (n_layers, len(factors[0])))
+
+
+def _frequencies(said: Mapping[str, Any], scaling: Mapping[str, Any], head_dim: int) -> tuple[float, np.ndarray]:
+    """Base of rotary positions of one layer, and factors on its frequencies."""
     given = {
         "rope_theta": said.get("rotary_emb_base", 10_000.0), "partial_rotary_factor": said.get("rotary_pct", 1.0),
         **said, **scaling,
@@ -143,12 +197,7 @@ def _rotary(said: Mapping[str, Any], head_dim: int) -> tuple[float, np.ndarray]:
     }  # fmt: skip
     if not isinstance(kind, str) or kind not in names:
         raise UserError(f"rope_type = {kind!r} in the configuration; heads are read of models with {', '.join(names)}")
-    values, least, most = {}, 1 / _MAX_NUMBER, _MAX_NUMBER
-    for name in ("rope_theta", "partial_rotary_factor", *names[kind]):
-        value = given.get(name)
-        if isinstance(value, bool) or not isinstance(value, (int, float)) or not least <= value <= most:
-            raise UserError(f"{name} = {value!r} in the configuration; give a positive number, {least:g} to {most:g}")
-        values[name] = float(value)
+    values = {name: _positive(name, given.get(name)) for name in ("rope_theta", "partial_rotary_factor", *names[kind])}
     half = int(head_dim * min(values["partial_rotary_factor"], 1.0)) // 2
     share = np.zeros(half)  # of each frequency that stays
     if kind == "llama3":
@@ -158,6 +207,13 @@ def _rotary(said: Mapping[str, Any], head_dim: int) -> tuple[float, np.ndarray]:
             raise UserError(f"low_freq_factor = {low} in the configuration; give less than high_freq_factor = {high}")
         share = np.clip((turns / (2 * np.pi) - low) / (high - low), 0.0, 1.0)
     return values["rope_theta"], share + (1 - share) / values.get("factor", 1.0)
+
+
+def _positive(name: str, value: Any) -> float:
+    least, most = 1 / _MAX_NUMBER, _MAX_NUMBER
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not least <= value <= most:
+        raise UserError(f"{name} = {value!r} in the configuration; give a positive number, {least:g} to {most:g}")
+    return float(value)
 
 
 def _require_usual(said: Mapping[str, Any]) -> None:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from simstudy.transformers.attention import Projected
+from simstudy.transformers.attention import Projected, capped
 
 GAPS = (10, 20, 40)
 """How many logits below the largest one are counted."""
@@ -35,7 +35,7 @@ class Dimensions(NamedTuple):
     length_variation: np.ndarray
 
 
-def dimensions(projected: Projected, scale: float, causal: bool) -> Dimensions:
+def dimensions(projected: Projected, scale: float, causal: bool, cap: float | None = None) -> Dimensions:
     """Estimate them at some queries; no token looks at itself, and causal ones see at least two others."""
     key, n_tokens = projected.key, projected.key.shape[1]
     lengths = np.linalg.norm(key - key.mean(axis=1, keepdims=True), axis=-1)
@@ -43,7 +43,8 @@ def dimensions(projected: Projected, scale: float, causal: bool) -> Dimensions:
     seen = places[:, None] != np.arange(n_tokens)
     if causal:
         seen &= np.arange(n_tokens) < places[:, None]
-    logits = np.where(seen, scale * (projected.query[:, places] @ key.mT), -np.inf).astype(np.float64)
+    logits = capped(scale * (projected.query[:, places] @ key.mT), cap)
+    logits = np.where(seen, logits, -np.inf).astype(np.float64)
     below = -np.sort(-logits, axis=-1)
     gaps = below[..., :1] - below[..., 1:]
     powers = np.exp(logits - below[..., :1])

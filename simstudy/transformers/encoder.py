@@ -15,8 +15,9 @@ from scipy.special import erf, softmax
 
 from simstudy.errors import UserError
 from simstudy.transformers.attention import attention_weights, project
-from simstudy.transformers.heads import TransformerHeads, load_arrays, read_config, read_heads
+from simstudy.transformers.heads import TransformerHeads, read_config, read_heads
 from simstudy.transformers.interventions import Edit
+from simstudy.transformers.modules import load_arrays
 
 
 class Encoding(NamedTuple):

@@ -15,8 +15,9 @@ import numpy as np
 from simstudy.arguments import real_array
 from simstudy.design.files import read_regular
 from simstudy.errors import UserError
-from simstudy.transformers.checkpoints import Weights, read_weights
+from simstudy.transformers.checkpoints import Weights
 from simstudy.transformers.conventions import Sizes, sizes_of
+from simstudy.transformers.modules import ARRAYS, load_arrays, named_arrays
 
 _MAX_CONFIG_BYTES = 1 << 20
 _BIASES = ("query_bias", "key_bias", "value_bias")
@@ -42,12 +43,14 @@ class TransformerHeads:
         Whether a token sees those before it and itself only.
     rotary_base : float or None
         Of rotary positions, in pairs (j, j + r/2) of the first r dimensions, if the model has them.
-    rotary_factors : (r/2,) array
+    rotary_factors : (L, r/2) or (r/2,) array
         On their frequencies: ones for all dimensions by default.
     query_norm, key_norm : (L, p) arrays or None
         Weights of root mean square norms on queries and keys, before positions.
     window : int or None
         Tokens that a token can look back to, itself included, where not to all.
+    cap : float or None
+        Logits are cap · tanh(logit / cap), if given; theory is then blank.
     """
 
     query: np.ndarray
@@ -65,6 +68,7 @@ class TransformerHeads:
     query_norm: Any = None
     key_norm: Any = None
     window: int | None = None
+    cap: float | None = None
 
     def __post_init__(self) -> None:
         shape = np.shape(self.query)
@@ -81,10 +85,11 @@ class TransformerHeads:
                 raise ValueError(f"{field.name} has shape {np.shape(array)}; give {wanted}, as query has {shape}")
             if not np.isfinite(array).all():
                 raise ValueError(f"{field.name} holds NaN or infinity; give finite weights")
-        if self.rotary_base is not None and self.rotary_factors is None:
-            if shape[3] % 2:
+        if self.rotary_base is not None:
+            if self.rotary_factors is None and shape[3] % 2:
                 raise ValueError(f"rotary positions of heads of dimension {shape[3]}; give an even dimension")
-            object.__setattr__(self, "rotary_factors", np.ones(shape[3] // 2))
+            factors = np.ones(shape[3] // 2) if self.rotary_factors is None else self.rotary_factors
+            object.__setattr__(self, "rotary_factors", np.broadcast_to(factors, (shape[0], factors.shape[-1])))
 
     def _fill(self, scale: float, bias: np.ndarray) -> None:
         """Set what is not given, and require that numbers are positive."""
@@ -96,11 +101,6 @@ class TransformerHeads:
                 raise ValueError(f"{name} = {number}; give a positive number")
 
 
-ARRAYS = {
-    "W_Q": "query", "W_K": "key", "W_V": "value", "W_O": "output", "b_Q": "query_bias", "b_K": "key_bias",
-    "b_V": "value_bias", "scale": "scale", "causal": "causal", "rotary_base": "rotary_base",
-}  # fmt: skip
-"""What arrays are called that come without a configuration, and the fields of `TransformerHeads` that they fill."""
 _WANTED = (
     "W_Q and W_K of shape (head, feature, dimension), or (layer, head, feature, dimension), and where there are such "
     f"{', '.join(list(ARRAYS)[2:])}"
@@ -116,12 +116,13 @@ def read_heads(weights: Any, config: Mapping[str, Any] | str | Path | None = Non
         Path of a file (safetensors or the index of its parts, PyTorch's, or .npz), arrays by name, or a
         ``torch.nn.Module``.  Without a configuration: ``W_Q`` and ``W_K`` (head, feature, dimension), or with layers
         before that; and, where there are such, ``W_V``, of which as of ``W_K`` several heads may share one; ``W_O``
-        (..., dimension, feature), biases ``b_Q``, ``b_K`` and ``b_V`` (..., dimension), numbers ``scale`` of the logits
-        and ``rotary_base``, and a truth value ``causal``.
+        (..., dimension, feature), biases ``b_Q``, ``b_K`` and ``b_V`` (..., dimension), numbers ``scale`` of the
+        logits, ``rotary_base`` and ``rotary_dim``, and a truth value ``causal``.  These are TransformerLens' names,
+        whose models and their weights by layer (``blocks.0.attn.W_Q``) are read too.
     config
         The model's configuration as Hugging Face writes it, or the path of its ``config.json``; of a module its own by
         default.  Its ``model_type`` is one of `conventions.CONVENTIONS`.  A module without one has its heads in
-        ``torch.nn.MultiheadAttention``; whether they are causal it does not say.
+        ``torch.nn.MultiheadAttention`` (whether they are causal it does not say), or is of TransformerLens.
 
     Returns
     -------
@@ -136,13 +137,14 @@ def read_heads(weights: Any, config: Mapping[str, Any] | str | Path | None = Non
     if config is None and hasattr(getattr(weights, "config", None), "to_dict"):
         config = weights.config.to_dict()
     if config is None:
-        arrays = _module_arrays(weights) if hasattr(weights, "modules") else load_arrays(weights)
+        arrays = named_arrays(weights)
         with _named(weights):
             return _heads_of(arrays)
     entries = read_config(config)
     with _named(config):
         said = sizes_of(entries)
     arrays = load_arrays(weights)
+    said = said._replace(convention=said.convention.of(arrays))
     with _named(weights):
         layers = [_layer(arrays, said, group) for group in range(said.n_groups)]
         norms = [
@@ -152,8 +154,9 @@ def read_heads(weights: Any, config: Mapping[str, Any] | str | Path | None = Non
         query, key, value, output, *biases = (_stack([layer[k] for layer in layers], said.n_layers) for k in range(7))
         return TransformerHeads(
             query, key, value, output, biases[0], biases[1], biases[2],
-            said.head_dim**-0.5, said.causal, said.rotary_base, said.rotary_factors,
+            said.scale, said.causal, said.rotary_base, said.rotary_factors,
             query_norm=norms[0] if norms else None, key_norm=norms[1] if norms else None, window=said.window,
+            cap=said.cap,
         )  # fmt: skip
 
 
@@ -183,29 +186,10 @@ def _heads_of(arrays: Weights) -> TransformerHeads:
     fields_of: dict[str, Any] = {ARRAYS[name]: array if array.ndim else array.item() for name, array in arrays.items()}
     if "W_O" in arrays:
         fields_of["output"] = arrays["W_O"].mT
+    if "rotary_dim" in arrays:
+        fields_of["rotary_factors"] = _unscaled(fields_of["rotary_factors"], p)
     one = len(shape) == 3
     return TransformerHeads(**{name: each[None] if one and np.ndim(each) else each for name, each in fields_of.items()})
-
-
-def _module_arrays(module: Any) -> Weights:
-    """Arrays of every ``torch.nn.MultiheadAttention`` in a module in which tokens look at one another."""
-    found = [
-        each for name, each in module.named_modules()
-        if getattr(each, "in_proj_weight", None) is not None and not name.endswith("multihead_attn")
-    ]  # fmt: skip
-    if not found:
-        return load_arrays(module)
-    layers = []
-    for each in found:
-        held, n_heads = load_arrays(each), each.num_heads
-        queries_keys_values = held["in_proj_weight"].reshape(3, n_heads, -1, held["in_proj_weight"].shape[1]).mT
-        biases = held.get("in_proj_bias", np.zeros(queries_keys_values.shape[:2] + queries_keys_values.shape[3:]))
-        output = held["out_proj.weight"].T.reshape(n_heads, -1, len(held["out_proj.weight"]))
-        layers.append([*queries_keys_values, output, *biases.reshape(3, n_heads, -1)])
-    shapes = [[part.shape for part in layer] for layer in layers]
-    if shapes != shapes[:1] * len(shapes):
-        raise UserError(f"{len(layers)} attentions of several sizes; give one of them, or layers of one size")
-    return {name: np.stack(parts) for name, parts in zip(ARRAYS, map(list, zip(*layers, strict=True)), strict=False)}
 
 
 @contextlib.contextmanager
@@ -215,17 +199,6 @@ def _named(source: Any) -> Iterator[None]:
         yield
     except (UserError, ValueError) as error:
         raise UserError(f"{source}: {error}" if isinstance(source, (str, Path)) else str(error)) from None
-
-
-def load_arrays(weights: Any) -> Weights:
-    """Return the arrays of a file, a mapping or a module, by name."""
-    if isinstance(weights, (str, Path)):
-        return read_weights(weights)
-    if hasattr(weights, "state_dict"):
-        return {name: tensor.detach().cpu().float().numpy() for name, tensor in weights.state_dict().items()}
-    if isinstance(weights, Mapping):
-        return {str(name): np.asarray(array) for name, array in weights.items()}
-    raise UserError(f"weights are of type {type(weights).__name__}; give a path, arrays by name, or a torch.nn.Module")
 
 
 def read_config(config: Mapping[str, Any] | str | Path) -> dict[str, Any]:
@@ -245,6 +218,13 @@ def read_config(config: Mapping[str, Any] | str | Path) -> dict[str, Any]:
     if not isinstance(found, dict):
         raise UserError(f"{config}: holds no table; give the model's config.json")
     return found
+
+
+def _unscaled(turned: float, head_dim: int) -> np.ndarray:
+    """Factors on the frequencies of so many dimensions that are turned."""
+    if not 2 <= turned <= head_dim or turned % 2:
+        raise UserError(f"rotary_dim = {turned}; give an even number from 2 to the dimension of heads, {head_dim}")
+    return np.ones(int(turned) // 2)
 
 
 def _layer(arrays: Weights, said: Sizes, group: int) -> list[np.ndarray]:

@@ -29,6 +29,7 @@ from simstudy.transformers.observations import contribution_overlap, logit_rank,
 from simstudy.transformers.predictions import Looking, pool_of, predict
 
 _HAAR_DRAWS = 8
+_CAPPED = ("", "", "", "", *["theory knows no caps on logits"] * 3)
 
 
 class Tokens(NamedTuple):
@@ -177,7 +178,7 @@ def _require_own(heads: TransformerHeads, sequences: list[Tokens], attention: Ar
     for s, (tokens, one) in enumerate(zip(sequences, given, strict=True)):
         for layer, weights in enumerate(np.asarray(one)):
             seen = project(heads, layer, tokens.states[layer], tokens.places)
-            own = attention_weights(seen.query, seen.key, heads.scale, 0 if heads.causal else None)
+            own = attention_weights(seen.query, seen.key, heads.scale, 0 if heads.causal else None, heads.cap)
             real = weights[:, tokens.places][:, :, tokens.places] if weights.shape != own.shape else weights
             require_attention(own, real, heads.causal, f"sequence {s}, layer {layer}")
 
@@ -196,7 +197,7 @@ def _layer(
     rng: np.random.Generator,
 ) -> _Layer:  # fmt: skip
     projected = _projected(heads, layer, sequences)
-    every = [observe(each, heads.scale, heads.causal) for each in projected]
+    every = [observe(each, heads.scale, heads.causal, heads.cap) for each in projected]
     fitted = [each for each, left_out in zip(projected, judged, strict=True) if not left_out]
     half, half_gram = np.mean([(every[s].correlation, every[s].gram) for s in np.flatnonzero(~judged)], axis=0)
     shares = np.mean([every[s].end_share for s in np.flatnonzero(~judged)], axis=(0, 1))
@@ -212,11 +213,12 @@ def _layer(
         # Whether quadrature converges is seen at the first query of each layer: it takes as long again.
         predicted = [predict(one, pool, heads.scale, rng, causal=heads.causal, error=not variances) for one in looking]
         grams = np.array([(one.leading, one.exact, one.redrawn) for one in predicted])
+        grams[:] = grams if heads.cap is None else np.nan
         correlation = np.stack([seen.correlation, half, half, closed, *_normalised(grams).mean(axis=0)])
         rows.append(
             (correlation, np.stack([seen.gram, half_gram, half_gram, closed, *grams.mean(axis=0)]), seen.sink_share)
         )
-        counted.append(dimensions(each, heads.scale, heads.causal))
+        counted.append(dimensions(each, heads.scale, heads.causal, heads.cap))
         variances += [np.diag(one.covariance) for one in predicted]
         reasons += [one.reason for one in predicted if one.reason]
     correlation, gram, sinks = (np.array(values) for values in zip(*rows, strict=True))
@@ -225,7 +227,8 @@ def _layer(
     return _Layer(
         correlation, gram, overlap, sinks, Dimensions(*map(np.array, zip(*counted, strict=True))),
         logit_rank(tokens, pool.keys),
-        np.mean(variances, axis=0), ("", "", "", "", _void(gram[:, 4]), "; ".join(dict.fromkeys(reasons)), ""),
+        np.mean(variances, axis=0),
+        ("", "", "", "", _void(gram[:, 4]), "; ".join(dict.fromkeys(reasons)), "") if heads.cap is None else _CAPPED,
     )  # fmt: skip
 
 

@@ -34,7 +34,7 @@ class Observed(NamedTuple):
     end_share: np.ndarray
 
 
-def observe(projected: Projected, scale: float, causal: bool) -> Observed:
+def observe(projected: Projected, scale: float, causal: bool, cap: float | None = None) -> Observed:
     """Compute the weights of one layer on one sequence, some queries at a time, and reduce them."""
     n_heads, n_tokens, _ = projected.query.shape
     size = max(1, _NUMBERS_AT_A_TIME // (n_heads * n_tokens))
@@ -42,7 +42,7 @@ def observe(projected: Projected, scale: float, causal: bool) -> Observed:
     received = np.zeros((n_heads, n_tokens))
     for start in range(0, n_tokens, size):
         block = slice(start, start + size)
-        weights = attention_weights(projected.query[:, block], projected.key, scale, start if causal else None)
+        weights = attention_weights(projected.query[:, block], projected.key, scale, start if causal else None, cap)
         by_query = weights.transpose(1, 0, 2)
         grams = (by_query @ by_query.mT).astype(np.float64)
         deviations = np.sqrt(np.diagonal(grams, axis1=1, axis2=2))

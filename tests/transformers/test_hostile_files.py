@@ -225,7 +225,7 @@ def test_hostile_configuration__is_refused_in_one_line(content, tmp_path):
 LLAMA = {"model_type": "llama", "num_hidden_layers": 1, "num_attention_heads": 2, "hidden_size": 8}
 LLAMA3 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 4.0, "high_freq_factor": 4.0,
           "original_max_position_embeddings": 8192}  # fmt: skip
-HUGE = {"num_attention_heads": 1 << 20, "head_dim": 1 << 20}
+HUGE = {"num_attention_heads": 1 << 20, "head_dim": 1 << 12}
 
 
 @pytest.mark.parametrize(
@@ -237,6 +237,8 @@ HUGE = {"num_attention_heads": 1 << 20, "head_dim": 1 << 20}
         ({"rope_scaling": {"type": ["linear"]}}, {}, r"rope_type = \['linear'\]"),
         ({"rope_theta": 10**400}, {}, "rope_theta = 10{400} .* give a positive number, 1e-15 to 1e[+]15"),
         ({"rope_scaling": LLAMA3}, {}, "low_freq_factor = 4.0 .* give less than high_freq_factor = 4.0"),
+        ({"head_dim": 1 << 13}, {}, "head_dim = 8192 .* from 1 to 4096"),
+        ({"rope_parameters": {"a": {}}, "layer_types": ["b"]}, {}, r"layer_types = \['b'\] .* give one of a a layer"),
         (HUGE, {}, r"q_proj.weight has shape \(8, 8\); .* give the config.json"),
         (HUGE, {"q_proj": (1 << 40, 0)}, r"q_proj.weight has shape \(1099511627776, 0\); .* give the config.json"),
         (HUGE | {"model_type": "gpt_neox"}, {}, r"query_key_value.weight has shape \(8, 8\); .* give the config.json"),

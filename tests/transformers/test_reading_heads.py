@@ -10,50 +10,13 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from layouts import BERT, CONFIG, D, H, L, P, by_linear_maps, require_same
 
 import simstudy
 from simstudy.errors import UserError
 from simstudy.transformers.attention import attention_weights, project
 from simstudy.transformers.conventions import sizes_of
 from simstudy.transformers.heads import TransformerHeads
-
-L, H, D, P = 3, 4, 8, 2
-CONFIG = {"num_hidden_layers": L, "num_attention_heads": H, "hidden_size": D}
-
-
-@pytest.fixture
-def parts():
-    """Matrices (d, H p), biases (H p,) of query, key and value, and output (H p, d), of three layers."""
-    rng = np.random.default_rng(0)
-    return {
-        "matrices": rng.standard_normal((3, L, D, H * P)).astype(np.float32),
-        "biases": rng.standard_normal((3, L, H * P)).astype(np.float32),
-        "output": rng.standard_normal((L, H * P, D)).astype(np.float32),
-    }
-
-
-def by_linear_maps(parts, names, output, prefix=""):
-    arrays = {}
-    for layer in range(L):
-        for k, name in enumerate(names):
-            arrays[f"{prefix}{name.format(layer)}.weight"] = parts["matrices"][k, layer].T
-            arrays[f"{prefix}{name.format(layer)}.bias"] = parts["biases"][k, layer]
-        arrays[f"{prefix}{output.format(layer)}.weight"] = parts["output"][layer].T
-    return arrays
-
-
-def require_same(heads, parts):
-    biases = heads.query_bias, heads.key_bias, heads.value_bias
-    for k, (matrix, bias) in enumerate(zip((heads.query, heads.key, heads.value), biases, strict=True)):
-        for layer, head in np.ndindex(L, H):
-            columns = slice(head * P, head * P + P)
-            np.testing.assert_array_equal(matrix[layer, head], parts["matrices"][k, layer][:, columns])
-            np.testing.assert_array_equal(bias[layer, head], parts["biases"][k, layer][columns])
-            np.testing.assert_array_equal(heads.output[layer, head], parts["output"][layer][columns].T)
-    assert heads.scale == pytest.approx(P**-0.5)
-
-
-BERT = [f"encoder.layer.{{0}}.attention.self.{name}" for name in ("query", "key", "value")]
 
 
 def test_bert(parts):
@@ -102,7 +65,7 @@ def test_gpt_neox__fuses_by_head_and_turns_a_part(parts):
         arrays[f"{place}.dense.weight"] = parts["output"][layer].T
     heads = simstudy.read_heads(arrays, {"model_type": "gpt_neox", **CONFIG, "rotary_pct": 0.5, "rotary_emb_base": 50})
     require_same(heads, parts)
-    assert (heads.rotary_base, len(heads.rotary_factors), heads.causal) == (50, P // 4, True)
+    assert (heads.rotary_base, heads.rotary_factors.shape, heads.causal) == (50, (L, P // 4), True)
     turned = TransformerHeads(heads.query, heads.key, rotary_base=10.0, rotary_factors=np.array([]))
     plain = TransformerHeads(heads.query, heads.key)
     np.testing.assert_array_equal(project(turned, 0, np.eye(D)).key, project(plain, 0, np.eye(D)).key)
@@ -112,7 +75,7 @@ def test_scaled_rotary_positions__have_the_published_frequencies():
     llama3 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
               "original_max_position_embeddings": 8192}  # fmt: skip
     config = {"model_type": "llama", **CONFIG, "head_dim": 128, "rope_theta": 5e5}
-    found = sizes_of({**config, "rope_scaling": llama3}).rotary_factors
+    found = sizes_of({**config, "rope_scaling": llama3}).rotary_factors[1]
     for j, factor in enumerate(found):
         wavelength = 2 * np.pi * 5e5 ** (2 * j / 128)
         smooth = (8192 / wavelength - 1) / 3
@@ -140,6 +103,37 @@ def test_norms_of_queries_and_keys__are_applied(parts):
         np.testing.assert_allclose(own[2, 0], raw / np.sqrt(np.mean(raw**2) + 1e-6) * norm[1], rtol=1e-6)
 
 
+def test_modernbert__turns_by_the_base_of_each_kind_of_layer(parts):
+    config = {"model_type": "modernbert", **CONFIG, "hidden_size": 4 * H, "local_attention": 128}
+    older = {"global_rope_theta": 160_000.0, "local_rope_theta": 10_000.0, "global_attn_every_n_layers": 2}
+    newer = {"layer_types": ["full", "sliding", "full"],
+             "rope_parameters": {"full": {"rope_theta": 160_000.0}, "sliding": {"rope_theta": 10_000.0}}}  # fmt: skip
+    for said in (sizes_of(config | older), sizes_of(config | newer)):
+        frequencies = said.rotary_factors * said.rotary_base ** -np.array([0, 0.5])
+        np.testing.assert_allclose(frequencies, [[1, 1 / 400], [1, 1 / 100], [1, 1 / 400]])
+        assert said.window == 65
+
+
+def test_gemma2__scales_and_caps_logits(parts):
+    names = [f"layers.{{0}}.self_attn.{name}" for name in ("q_proj", "k_proj", "v_proj")]
+    arrays = by_linear_maps(parts, names, "layers.{0}.self_attn.o_proj", "model.")
+    config = {"model_type": "gemma2", **CONFIG, "query_pre_attn_scalar": 16, "attn_logit_softcapping": 0.5}
+    heads = simstudy.read_heads(arrays, config)
+    assert (heads.scale, heads.cap) == (0.25, 0.5)
+    rng = np.random.default_rng(4)
+    found = simstudy.inspect_heads(heads, rng.standard_normal((L, 4, 6, D)))
+    weights = []
+    for tokens in np.random.default_rng(4).standard_normal((L, 4, 6, D))[0, [1, 3]]:
+        seen = project(heads, 0, tokens)
+        powers = np.tri(6) * np.exp(0.5 * np.tanh(0.25 * (seen.query @ seen.key.mT)[:2] / 0.5))
+        weights.append(powers / powers.sum(axis=2, keepdims=True))
+    products = [[a @ b / np.sqrt((a @ a) * (b @ b)) for a, b in zip(*each, strict=True)] for each in weights]
+    values = found.weight_correlation.sel(layer=0, head_i=0, head_j=1)
+    assert values.sel(source="observed") == pytest.approx(np.mean(products))
+    assert values.sel(source=["leading", "exact", "redrawn"]).isnull().all()
+    assert (found.inapplicable.sel(source="exact") == "theory knows no caps on logits").all()
+
+
 def test_windows__are_those_that_are_used():
     for change, expected in (({}, None), ({"sliding_window": 64}, 64), ({"sliding_window": None}, None)):
         assert sizes_of({"model_type": "mistral", **CONFIG, **change}).window == expected
@@ -155,58 +149,6 @@ def test_albert__shares_one_layer_in_memory(parts):
     heads = simstudy.read_heads(arrays, {"model_type": "albert", **CONFIG, "num_hidden_groups": 1})
     require_same(heads, parts)
     assert heads.key.strides[0] == 0
-
-
-class Module:
-    """As much of a torch.nn.Module as is asked for: torch itself is no dependency."""
-
-    class Tensor:
-        def __init__(self, array):
-            self.array = array
-
-        def detach(self):
-            return self
-
-        cpu = float = detach
-
-        def numpy(self):
-            return self.array
-
-    def __init__(self, arrays, config):
-        self.arrays, self.config = arrays, type("Config", (), {"to_dict": lambda _: config})()
-
-    def state_dict(self):
-        return {name: self.Tensor(array) for name, array in self.arrays.items()}
-
-
-class Attention(Module):
-    """As much of a torch.nn.MultiheadAttention."""
-
-    def __init__(self, layer, parts):
-        matrix, bias = parts["matrices"][:, layer].transpose(0, 2, 1), parts["biases"][:, layer]
-        self.in_proj_weight, self.num_heads = matrix.reshape(-1, D), H
-        self.arrays = {"in_proj_weight": self.in_proj_weight, "in_proj_bias": bias.ravel(),
-                       "out_proj.weight": parts["output"][layer].T}  # fmt: skip
-
-
-def test_attention_of_torch__is_found_in_any_module(parts):
-    layers = {f"layers.{layer}.self_attn": Attention(layer, parts) for layer in range(L)}
-    across = {"layers.0.multihead_attn": Attention(0, parts)}
-
-    class Whole(Module):
-        modules = None
-
-        def named_modules(self):
-            return ({"": self} | layers | across).items()
-
-    whole = Whole({}, None)
-    del whole.config
-    require_same(simstudy.read_heads(whole), parts)
-
-
-def test_module__is_read_by_its_own_configuration(parts):
-    arrays = by_linear_maps(parts, BERT, "encoder.layer.{0}.attention.output.dense")
-    require_same(simstudy.read_heads(Module(arrays, {"model_type": "bert", **CONFIG})), parts)
 
 
 def test_rotary_positions__turn_by_their_distance_alone(parts):
@@ -252,6 +194,7 @@ def test_causal_weights__see_the_past_alone():
         ),
         ({"model_type": "llama", "rope_scaling": {"type": "linear"}}, "factor = None .* positive number"),
         ({"model_type": "phi", "qk_layernorm": True}, "qk_layernorm = True.*False"),
+        ({"model_type": "t5"}, "model_type = 't5' .* a term for the distance"),
     ],
 )
 def test_configuration_that_does_not_fit__is_refused(change, said, parts):
@@ -347,7 +290,7 @@ def test_queries_and_keys_alone__are_heads_without_biases():
         ({"W_K": None}, r"config is missing, and weights hold W_Q, .*W_Q and W_K of shape"),
         (
             {"W_U": np.ones(3)},
-            r"config is missing, and weights hold W_U; give .*W_V, W_O, b_Q, b_K, b_V, scale, causal, rotary_base",
+            r"config is missing, and weights hold W_U; give .*W_V, W_O, b_Q, .*, rotary_base, rotary_dim, alone",
         ),
         ({"W_Q": np.ones((D, P))}, r"W_Q has shape \(8, 2\); give W_Q and W_K of shape \(head, feature, dimension\)"),
         ({"W_K": np.ones((H, D, P + 1))}, r"W_K has shape .*; give \(4, 8, 2\), as W_Q has"),
@@ -360,6 +303,7 @@ def test_queries_and_keys_alone__are_heads_without_biases():
         ({"causal": 1}, "causal = .*; give real numbers"),
         ({"scale": -1.0}, "scale = -1.0; give a positive number"),
         ({"rotary_base": np.inf}, "rotary_base = inf; give a positive number"),
+        ({"rotary_base": 9.0, "rotary_dim": 4}, "rotary_dim = 4; give an even number from 2 to .* heads, 2"),
     ],
 )
 def test_arrays_by_name_that_do_not_fit__are_refused_in_one_line(change, said, tmp_path):

@@ -1,0 +1,1 @@
+from layouts import parts  # noqa: F401
