@@ -29,6 +29,8 @@ from simstudy.interactive import run
 GRID = "simulation"
 MIN_REPLICATES = 1024
 _CONSTANTS = (bool, int, float, str, type(None), np.float64)
+_NAMING = ("measure", "where", "versus", "stands", "x", "by", "along", "over", "tune")
+"""Entries of claims that name measures or factors."""
 _FUTURE = "from __future__ import annotations"
 
 
@@ -57,7 +59,7 @@ def simulate(
     mcse
         Monte Carlo standard errors wanted, by measure; then replicates stop.
     claims
-        As in designs, with factors ``instance.NAME`` and ``instance.method``; ``grid`` can be left out.
+        As in designs, of factors and ``method``; ``grid`` can be left out.
     one_by_one
         Whether methods take one replicate.
     time_limit
@@ -95,15 +97,23 @@ def simulate(
         min_replicates=min_replicates or min(MIN_REPLICATES, max_replicates),
         max_replicates=max_replicates, stop="both" if claims else "precision",
     )  # fmt: skip
-    levels = {f"instance.{factor}": list(values) for factor, values in (factors or {}).items()}
-    study.grid(GRID, {**levels, "instance.method": [method.__name__ for method in methods]})
+    levels = {**(factors or {}), "method": [method.__name__ for method in methods]}
+    called |= {factor: f"instance.{factor}" for factor in levels}
+    study.grid(GRID, {called[factor]: list(values) for factor, values in levels.items()})
     for claim, entries in (claims or {}).items():
-        measure = {"measure": called.get(entries["measure"], entries["measure"])} if "measure" in entries else {}
-        study.setdefault("claims", {})[claim] = {"grid": GRID, "statement": claim, **entries, **measure}
+        stated = {field: _renamed(value, called) if field in _NAMING else value for field, value in entries.items()}
+        study.setdefault("claims", {})[claim] = {"grid": GRID, "statement": claim, **stated}
     folder, store = Path(output) / name, Store(Folder(Path(output), (name,)))
     store.write_text("functions.py", text)
     store.write_text("design.toml", study.toml())
     return run(folder / "design.toml", output=output, trust=[folder / "functions.py"], **how)
+
+
+def _renamed(value: Any, called: Mapping[str, str]) -> Any:
+    """Names that a claim states, as a design has them."""
+    if isinstance(value, Mapping):
+        return {called.get(name, name): level for name, level in value.items()}
+    return called.get(value, value) if isinstance(value, str) else [called.get(each, each) for each in value]
 
 
 def source_text(functions: Sequence[Callable[..., Any]]) -> str:

@@ -59,8 +59,8 @@ def hint(name: str, known: list[str]) -> str:
 
 
 def nearest(name: str, known: list[str]) -> str:
-    """Return the known name of the same words in another order, or else the most alike; empty if none is."""
-    same = [each for each in known if _words(each) == _words(name)]
+    """Return the known name of the same words, or of a parameter, or else the most alike; empty if none is."""
+    same = [each for each in known if _words(each) == _words(name) or each.rpartition(".")[2] == name]
     return next(iter(same or difflib.get_close_matches(name, known, n=1)), "")
 
 

@@ -195,10 +195,11 @@ def _unknown_settings(reference: Reference) -> Iterator[Problem]:
     factors = reference.grid.factors
     stands = getattr(reference.entry, "stands", None) or {}
     for field, selection in (("where", reference.entry.where), ("versus", reference.versus or {}), ("stands", stands)):
-        known = (*reference.grid.selectable, *(factors or ()))
+        known = tuple(dict.fromkeys((*reference.grid.selectable, *(factors or ()))))
         unknown = [key for key in selection if key not in known]
+        meant = [name for name in known if any(each.coordinates.get(name, "") != "" for each in reference.grid.cells)]
         for key in unknown:
-            yield Problem.unknown(f"{reference.path}.{field}.{key}", selection[key], known, what="setting")
+            yield Problem.unknown(f"{reference.path}.{field}.{key}", selection[key], meant or known, what="setting")
         outside = factors is not None and not set(selection) <= set(factors)
         if field == "versus" and outside and not unknown:
             remedy = f"may name factors of the grid only: {', '.join(factors or ())}"

@@ -18,6 +18,7 @@ from simstudy.design.settings.levels import selected
 from simstudy.judging.claims import Stated, read_claims, require_answerable
 from simstudy.judging.further import repeated, times_needed
 from simstudy.judging.table import Numbers, numbers_of
+from simstudy.report.labels import level_name
 from simstudy.report.tables import VerdictLine, comparison_frame, count_verdicts, verdict_frame, verdict_lines
 from simstudy.report.terminal import counted
 from simstudy.verdicts.comparisons import Selected
@@ -34,6 +35,10 @@ _LEFT_OUT = (
     "verdict_draws",
     "these_draws",
 )
+
+
+NAMED = 6
+"""Conditions that a summary names."""
 
 
 class Verdicts:
@@ -77,7 +82,10 @@ class Verdicts:
         size = counted(self.n_units, "unit")
         if self.independent != "unit":
             size += f" in {counted(int(self._estimates.n_blocks[0]), self.independent)}"
-        size += f", {counted(len(self._estimates.conditions), 'condition')}"
+        size += f", {counted(len(conditions := self._estimates.conditions), 'condition')}"
+        # A column of numbers that should be no condition shows.
+        if len(conditions) <= NAMED and len(conditions[0]) == 1:
+            size += f" ({', '.join(level_name(level) for each in conditions for level in each.values())})"
         dropped = f", {counted(self.n_dropped, 'unit')} without all numbers left out" if self.n_dropped else ""
         return [size + dropped, count_verdicts(self.lines)]
 

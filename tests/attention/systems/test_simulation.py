@@ -121,7 +121,7 @@ def plain(x, n):
 
 
 def test_methods__see_the_same_data(tmp_path):
-    apart = {"kind": "equals", "margin": 1e-9, "where": {"instance.method": "plain"},
+    apart = {"kind": "equals", "margin": 1e-9, "where": {"n": N, "method": "plain"},
              "versus": {"instance.method": "shifted"}}  # fmt: skip
     told = {"bias": 1.0, "largest": -1.0}
     claims = {name: {**apart, "measure": name, "value": value} for name, value in told.items()}
