@@ -12,13 +12,11 @@ from simstudy.attention.expansion import expansion
 from simstudy.attention.mechanism import Estimates, Inputs, evaluate
 from simstudy.attention.members import Array, Members, prepared
 from simstudy.attention.reference import attention, layer, multi_head_attention, torch_multi_head_attention
-from simstudy.attention.tiled import evaluate_in_tiles
 from simstudy.data import heads
 from simstudy.data.geometry import diversity_indices
 from simstudy.data.shared import SharedData, projections_of
 from simstudy.design.settings.cell import ATTENDED, Cell
 from simstudy.design.settings.ensembles import FittedCombination, NadarayaWatsonLearner
-from simstudy.design.settings.tiling import passes_in_tiles
 from simstudy.kernels import project
 from simstudy.kernels.devices import on_cuda
 from simstudy.kernels.errors import mean_variances
@@ -85,9 +83,7 @@ class NadarayaWatson:
         """Return the estimates of all heads at all queries in the replicates of the data."""
         cell = self.cell
         key, queries, indices = self._redrawn(shared) if cell.heads.redrawn else self._fixed
-        # A GPU has memory for all keys.
-        tiled = passes_in_tiles(cell) and not on_cuda()
-        means, gram, log_mass = (evaluate_in_tiles if tiled else _evaluate)(cell, shared, key, queries)
+        means, gram, log_mass = _evaluate(cell, shared, key, queries)
         statistics = {}
         if gram is not None and self._attends:
             statistics[ATTENDED] = mean_variances(means, gram) / cell.data.noise_sd**2

@@ -79,7 +79,7 @@ def _filler(transform):
     fill_pair = _pair_filler(transform)
 
     @kernel
-    def fill(out, k0, k1, role, first, first_row, words, tile, spare):
+    def fill(out, k0, k1, role, first, words, tile, spare):
         # r: replicate; b: block of four columns; i: row; j: column
         n_replicates, n_columns, n_rows = out.shape
         for r in range(n_replicates):
@@ -90,7 +90,7 @@ def _filler(transform):
                 for start in range(0, n_rows, _BLOCK):
                     stop = min(start + _BLOCK, n_rows)
                     half = (stop - start + _TILE - 1) // _TILE * (_TILE // 2)
-                    _fill_words(words, half, np.uint64(b), first_row + np.uint64(start), c2, c3, k0, k1)
+                    _fill_words(words, half, np.uint64(b), np.uint64(start), c2, c3, k0, k1)
                     for j in range(4 * b, min(4 * b + 4, n_columns), 2):
                         x, y = out[r, j, start:stop], spare[: stop - start]
                         if j + 1 < n_columns:
@@ -111,50 +111,40 @@ _NORMALS = {np.dtype(np.float64): box_muller, np.dtype(np.float32): box_muller_f
 
 
 def normals(
-    stream: str, role: Role, first: int, count: int, n_rows: int | range, n_columns: int, dtype: str = "float64",
+    stream: str, role: Role, first: int, count: int, n_rows: int, n_columns: int, dtype: str = "float64",
     stay: bool = False,
 ) -> np.ndarray:  # fmt: skip
     """Return standard normals (replicate, column, row) of replicates first .. first + count - 1.
 
-    The stream is a hexadecimal digest of 16 digits or more.  Fewer rows or columns are a prefix, and a range of rows
-    that begins at a multiple of 128 is this part of them.  Both types are the same numbers to 5e-7 relative; ``stay``
-    leaves them on the GPU where one computes.  ValueError if an address does not exist.
+    The stream is a hexadecimal digest of 16 digits or more.  Fewer rows or columns are a prefix.  Both types are the
+    same numbers to 5e-7 relative; ``stay`` leaves them on the GPU where one computes.  ValueError if an address does
+    not exist.
     """
-    rows = _rows(n_rows)
-    out = aligned((count, n_columns, len(rows)), dtype)
-    return _filled(_NORMALS[out.dtype], stream, role, first, rows, out, stay)
+    out = aligned((count, n_columns, n_rows), dtype)
+    return _filled(_NORMALS[out.dtype], stream, role, first, out, stay)
 
 
-def uniforms(stream: str, role: Role, first: int, count: int, n_rows: int | range, n_columns: int) -> np.ndarray:
+def uniforms(stream: str, role: Role, first: int, count: int, n_rows: int, n_columns: int) -> np.ndarray:
     """Return uniforms in (0, 1) under the addresses of :func:`normals`, of which they use the same words.
 
     Always float64: the largest would round to 1 in float32.
     """
-    rows = _rows(n_rows)
-    return _filled(uniform_pair, stream, role, first, rows, aligned((count, n_columns, len(rows)), np.float64))
+    return _filled(uniform_pair, stream, role, first, aligned((count, n_columns, n_rows), np.float64))
 
 
-def _rows(n_rows: int | range) -> range:
-    return n_rows if isinstance(n_rows, range) else range(n_rows)
-
-
-def _filled(
-    transform, stream: str, role: Role, first: int, rows: range, out: np.ndarray, stay: bool = False
-) -> np.ndarray:
+def _filled(transform, stream: str, role: Role, first: int, out: np.ndarray, stay: bool = False) -> np.ndarray:
     if not 0 <= first <= MAX_REPLICATES - out.shape[0]:
         raise ValueError(f"replicates {first} + {out.shape[0]} reach beyond [0, 2**56)")
-    if rows.stop > MAX_ROWS:
-        raise ValueError(f"{rows.stop} rows are more than 2**32")
-    if rows.start % _TILE:
-        raise ValueError(f"rows begin at {rows.start}, which is no multiple of {_TILE}")
+    if out.shape[2] > MAX_ROWS:
+        raise ValueError(f"{out.shape[2]} rows are more than 2**32")
     key = int(stream[:16], 16)
     address = np.uint64(key & 0xFFFFFFFF), np.uint64(key >> 32), np.uint64(role), np.uint64(first)
-    if on_cuda() and not rows.start:
+    if on_cuda():
         from simstudy.kernels import cuda
 
         there = cuda.fill(transform, out.shape, out.dtype, *address)
         return there if stay else there.copy_to_host(out)
-    _FILLERS[transform](out, *address, np.uint64(rows.start), *_memory(out.dtype))
+    _FILLERS[transform](out, *address, *_memory(out.dtype))
     return out
 
 

@@ -41,7 +41,7 @@ def draw_keys(cell: Cell, first: int, count: int) -> np.ndarray:
     Both types show the same data: independent normals to 5e-7 relative, others rounded.
     """
     data, dtype = cell.data, cell.simulation.dtype
-    rows = (first, count, cell.key_rows)
+    rows = (first, count, cell.data.n_keys)
     if isinstance(data.key_distribution, FileKeys):
         table = cell.rows.keys.T.astype(dtype)
         return table[:, draw_rows(cell, first, count)].swapaxes(0, 1)
@@ -141,7 +141,7 @@ def draw_noise(cell: Cell, first: int, count: int) -> np.ndarray:
     Computation 62).  The smallest uniform is 2^-33, so about 2^(-33 (1 - 2/df)) of its variance is lacking in the far
     tail: 1 % at df = 2.5, 0.05 % at df = 3, nothing that a simulation can show from df = 4 on.
     """
-    noise, n = cell.data.noise, cell.key_rows
+    noise, n = cell.data.noise, cell.data.n_keys
     if isinstance(noise, StudentNoise):
         u = uniforms(cell.data_id, Role.NOISE, first, count, n, 2)
         radius = np.sqrt((noise.df - 2.0) * np.expm1(np.log(u[:, 0]) * (-2.0 / noise.df)))

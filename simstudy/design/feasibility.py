@@ -19,7 +19,6 @@ from simstudy.design.settings import (
 from simstudy.design.settings.cell import N_BLOCKS, Cell
 from simstudy.design.settings.mechanisms import RandomValueProjections
 from simstudy.design.settings.records import Impossibility
-from simstudy.design.settings.tiling import keys_in_tile, passes_in_tiles
 
 MAX_ARRAY_BYTES = 8 << 30
 """Largest array that one replicate may need: beyond it, no worker of usual size finishes a batch."""
@@ -302,7 +301,7 @@ def _sizes(cell: Cell) -> Iterator[Impossibility]:
     data, n_heads, p = cell.data, cell.heads.n_heads, cell.heads.head_dim
     numbers = {
         # Keys as drawn, and as projected by every head.
-        "n_keys": (keys_in_tile(cell) if passes_in_tiles(cell) else data.n_keys) * max(data.n_features, n_heads * p),
+        "n_keys": data.n_keys * max(data.n_features, n_heads * p),
         # Query points, and the moments of every pair of heads at each.
         "queries": cell.n_queries * max(data.n_features, N_BLOCKS * n_heads**2),
         # Both bases of every pair of heads.

@@ -53,19 +53,19 @@ def nw_moments(
         All are NaN where they are undefined: a NaN among the keys, or no finite logit.  The bits for one replicate do
         not depend on the others.
     """
-    keys, queries, law = arguments_of(projected_keys, projected_queries, bandwidth, logits)
+    keys, queries, law = _arguments_of(projected_keys, projected_queries, bandwidth, logits)
     noise = np.empty((len(keys), 0)) if variances is None else variances
     data = writable(values, keys.dtype), writable(noise, keys.dtype)
     if many_queries.worth_while(keys, queries):
         *found, done = many_queries.moments(keys, *data, queries, law, with_mass)
-        recompute(found, done, keys, data, queries, law)
+        _recompute(found, done, keys, data, queries, law)
     else:
         found = list(few_queries.moments(keys, *data, queries, law, with_mass))
     means, grams, logs = found
     return means, None if variances is None else grams, logs if with_mass else None
 
 
-def recompute(
+def _recompute(
     found: list[np.ndarray], done: np.ndarray, keys: np.ndarray, data: tuple[np.ndarray, ...], queries: np.ndarray,
     law: Law,
 ) -> None:  # fmt: skip
@@ -80,7 +80,7 @@ def recompute(
                 whole[r, left] = piece[0]
 
 
-def arguments_of(
+def _arguments_of(
     projected_keys: np.ndarray, projected_queries: np.ndarray, bandwidth: float, logits: str
 ) -> tuple[np.ndarray, np.ndarray, Law]:
     """Return keys and queries as kernels take them, and the law of the weights."""

@@ -5,8 +5,6 @@ No BLAS: its bits depend on its threads and on how replicates are grouped, those
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 
 from simstudy.kernels.jit import aligned, inlined, kept_by_thread, kernel, writable
@@ -34,11 +32,7 @@ def project(keys: np.ndarray, projections: np.ndarray) -> np.ndarray:
     array (R, H, p, n)
         W_hᵀ X_i in the precision of the keys.  The bits for one replicate do not depend on the others.
     """
-    return projector(projections, keys.dtype)(keys)
-
-
-def projector(projections: np.ndarray, real: np.dtype) -> Callable[[np.ndarray], np.ndarray]:
-    """Return what `project` does with these projections, prepared for many calls with keys of one precision."""
+    real = keys.dtype
     n_heads, n_features, head_dim = projections.shape[-3:]
     n_columns = n_heads * head_dim
     stacked = projections.reshape((-1, *projections.shape[-3:])).swapaxes(-1, -2)
@@ -47,13 +41,9 @@ def projector(projections: np.ndarray, real: np.dtype) -> Callable[[np.ndarray],
     rows[:, :n_columns] = stacked.reshape(len(stacked), n_columns, -1)
     # Weights that are used together lie together, (·, four columns, feature, column): one pointer reads them all.
     fours = np.ascontiguousarray(rows.reshape(len(rows), -1, 4, n_features).swapaxes(2, 3))
-
-    def call(keys: np.ndarray) -> np.ndarray:
-        projected = aligned((len(keys), n_columns, keys.shape[2]), real)
-        _project(writable(keys, real), fours, *_memory(n_features, real), projected)
-        return projected.reshape(len(keys), n_heads, head_dim, keys.shape[2])
-
-    return call
+    projected = aligned((len(keys), n_columns, keys.shape[2]), real)
+    _project(writable(keys, real), fours, *_memory(n_features, real), projected)
+    return projected.reshape(len(keys), n_heads, head_dim, keys.shape[2])
 
 
 @kept_by_thread

@@ -11,7 +11,6 @@ from typing import Any
 import bookkeeping
 import digits
 import inspections
-import large
 import limits
 import measure
 import numpy as np
@@ -147,13 +146,12 @@ def peer_job(peer: Peer, size: Size, work: str) -> Callable[[], Any] | None:
 
 
 def costs(rounds: int) -> Iterator[Row]:
-    """CPU seconds to a given error, what saves them, what heads of a transformer take, and those with many keys."""
+    """CPU seconds to a given error, what saves them, and what heads of a transformer take."""
     yield from digits.digit_rows(digits.SIZE, rounds)
     yield from digits.sharing_rows(rounds)
     yield from reductions.reduction_rows(replace(digits.SIZE, replicates=1024), rounds)
     yield from inspections.inspection_rows()
     yield from simulations.simulation_rows(rounds)
-    yield from large.large_rows(rounds)
 
 
 def surroundings(sizes: Sequence[Size], rounds: int) -> Iterator[Row]:

@@ -7,19 +7,16 @@ from dataclasses import replace
 import bookkeeping
 import digits
 import inspections
-import large
 import numpy as np
 import pytest
 import reductions
 import simulations
-from builders import DESIGN, needs, write_design
+from builders import DESIGN, write_design
 from digits import DIFFERENCE, MEASURES, SIZE, TARGETS
 
 from simstudy import study
-from simstudy.design.settings import tiling
 from simstudy.execution.store import Store
 
-TINY = large.Large(keys=2048, features=32, heads=2, queries=16, p=8)
 SMALL = replace(SIZE, keys=64, queries=3, replicates=1024)
 
 
@@ -66,33 +63,6 @@ def test_inspection_rows__tell_time_and_memory():
     # Queries and keys of 16 sequences of 128 tokens of one layer, at least; the layers come one after another.
     needed = 2 * 16 * 128 * 3 * 2 * 4 / 2**20
     assert needed < rows["memory"] < 100
-
-
-def test_growth_rows__are_exponents_of_each_size(monkeypatch):
-    monkeypatch.setattr(tiling, "HELD_BYTES", 0)
-    monkeypatch.setattr(tiling, "TILE_BYTES", 1 << 16)
-    rows = {(row.work, row.size.split()[0]): row for row in large.growth_rows(TINY, 1) if row.unit == "exponent"}
-    assert len(rows) == 10
-    memory = {size: row.value.median for (work, size), row in rows.items() if work == "growth of memory"}
-    # Tiles are there one at a time, and cells one after another.
-    assert abs(memory["keys"]) < 0.1 and abs(memory["cells"]) < 0.3
-
-
-@needs("torch")
-def test_torch__does_the_same_work_on_tiles_as_at_once(monkeypatch):
-    import torch
-
-    for work in ("estimates", "moments"):
-        found = []
-        for tile_bytes in (1 << 16, 1 << 24):
-            monkeypatch.setattr(tiling, "TILE_BYTES", tile_bytes)
-            torch.manual_seed(1)
-            found.append(large.torch_job(TINY, work)())
-        shapes = [each.shape for each in found[0]]
-        assert shapes == [each.shape for each in found[1]] and len(shapes) == 1 + (work == "moments")
-        assert all(torch.isfinite(each).all() for each in found[0])
-        # As many keys of one law: estimates of the same.
-        assert (found[0][0] - found[1][0]).abs().mean() < 0.2
 
 
 @pytest.mark.rare

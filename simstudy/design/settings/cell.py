@@ -63,8 +63,6 @@ class Cell(Record):
     file_projections: Matrices | None = None
     # Number of the draw of query points, heads and rows that are looked at, where these are a population.
     geometry: int = Field(0, exclude=True)
-    # Number of keys before those that are looked at, where keys pass in tiles.
-    keys_before: int = Field(0, exclude=True)
     # As well the contents of the data that keys are drawn from, of ``heads.query_file``, of a mask: 0 and 1, and of
     # value projections the overlap.
     file_rows: Rows | None = None
@@ -99,11 +97,6 @@ class Cell(Record):
         if "held_out" in self.population:
             return split(self.file_rows, self.data, self.simulation.seed, self.geometry)
         return self.file_rows
-
-    @property
-    def key_rows(self) -> range:
-        """Addresses of the keys that are looked at."""
-        return range(self.keys_before, self.keys_before + self.data.n_keys)
 
     @property
     def visible(self) -> Visible | None:
