@@ -19,7 +19,7 @@ GEOMETRIC_INDICES = ("chordal", "participation", "entropy", "logdet", "volume", 
 # Of the bases of pairs: 4 MB, which with what is computed of them stays in the cache of a processor.
 _NUMBERS_AT_A_TIME = 500_000
 # Beyond this cos² of an angle the arc cosine loses more than two digits.
-_NEAR_ONE = 1 - 1e-4
+NEAR_ONE = 1 - 1e-4
 
 
 def orthonormal_bases(projections: Array) -> Array:
@@ -61,13 +61,13 @@ def _angles(left: Array, right: Array) -> Array:
     overlap = np.swapaxes(left, -1, -2) @ right
     cosines = np.clip(np.linalg.svd(overlap, compute_uv=False), 0.0, 1.0)
     # Sines cost most, and pairs without a small angle need none.
-    small = (cosines**2 > _NEAR_ONE).any(axis=-1)
+    small = (cosines**2 > NEAR_ONE).any(axis=-1)
     sines = np.zeros_like(cosines)
     rest = right[small] - left[small] @ overlap[small]
     sines[small] = np.clip(np.linalg.svd(rest, compute_uv=False), 0.0, 1.0)
     # Turned round last: of an array in reverse the arc sine takes other instructions, and so other last bits, if the
     # array is short; a replicate by itself would differ from the same among others.
-    return np.where(cosines**2 > _NEAR_ONE, np.arcsin(sines)[..., ::-1], np.arccos(cosines))
+    return np.where(cosines**2 > NEAR_ONE, np.arcsin(sines)[..., ::-1], np.arccos(cosines))
 
 
 def diversity_indices(projections: Array, bandwidth: float = np.nan) -> Array:
@@ -83,12 +83,12 @@ def diversity_indices(projections: Array, bandwidth: float = np.nan) -> Array:
     head.
     """
     bases = orthonormal_bases(projections)
-    return indices_of(bases, angles_between(bases), bandwidth)
+    return indices_of(angles_between(bases), spectral_entropy(bases) / bases.shape[-1], bandwidth)
 
 
-def indices_of(bases: Array, angles_of_heads: Array, bandwidth: float) -> Array:
-    """Return `diversity_indices` of heads with these orthonormal bases (..., H, d, p) and angles (..., H, H, p)."""
-    n_heads, _, head_dim = bases.shape[-3:]
+def indices_of(angles_of_heads: Array, entropy: Array, bandwidth: float) -> Array:
+    """Return `diversity_indices` of heads with these angles (..., H, H, p) and this index ``entropy`` (...)."""
+    n_heads = angles_of_heads.shape[-2]
     first, second = np.triu_indices(n_heads, 1)
     angles = angles_of_heads[..., first, second, :]
     cosines2, sines = np.cos(angles) ** 2, np.sin(angles)
@@ -97,7 +97,7 @@ def indices_of(bases: Array, angles_of_heads: Array, bandwidth: float) -> Array:
     indices = (
         1.0 - c2,
         n_heads / (1.0 + (n_heads - 1) * c2) if n_heads > 1 else np.ones_like(c2),
-        _spectral_entropy(bases) / head_dim,
+        entropy,
         _mean_over_pairs(_logdet(sines, bandwidth)),
         _mean_over_pairs(sines.prod(axis=-1)),
         _vendi(angles_of_heads),
@@ -121,20 +121,20 @@ def _mean_over_pairs(values: Array) -> Array:
     return values.mean(axis=-1) if values.shape[-1] else np.full(values.shape[:-1], np.nan)
 
 
-def _exp_entropy(spectrum: Array) -> Array:
+def exp_entropy(spectrum: Array) -> Array:
     """exp of the Shannon entropy of a spectrum that sums to 1; zeros (and rounding below 0) count nothing."""
     positive = np.where(spectrum > 0.0, spectrum, 1.0)
     return np.exp(-(positive * np.log(positive)).sum(axis=-1))
 
 
-def _spectral_entropy(bases: Array) -> Array:
+def spectral_entropy(bases: Array) -> Array:
     """exp entropy of eig(S)/tr S: the squared singular values of all bases side by side are the eigenvalues of S."""
     n_heads, n_features, head_dim = bases.shape[-3:]
     stacked = np.moveaxis(bases, -3, -2).reshape(*bases.shape[:-3], n_features, n_heads * head_dim)
     turned = np.swapaxes(stacked, -1, -2)
     square = stacked @ turned if n_features < n_heads * head_dim else turned @ stacked
-    return _exp_entropy(np.linalg.eigvalsh(square) / (n_heads * head_dim))
+    return exp_entropy(np.linalg.eigvalsh(square) / (n_heads * head_dim))
 
 
 def _vendi(angles: Array) -> Array:
-    return _exp_entropy(np.linalg.eigvalsh((np.cos(angles) ** 2).mean(axis=-1) / angles.shape[-2]))
+    return exp_entropy(np.linalg.eigvalsh((np.cos(angles) ** 2).mean(axis=-1) / angles.shape[-2]))

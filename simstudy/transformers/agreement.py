@@ -1,6 +1,7 @@
 """How near predictions of the correlation of two heads are to what is observed, beside those of a constant.
 
-Index legend: s judged sequence; l layer; h, g head.
+Heads of one key group count once: every two groups of a layer give one number, the mean over their pairs of heads, and
+a group of several heads gives one more for the pairs within it.  Index legend: s judged sequence; l layer; h, g head.
 """
 
 from __future__ import annotations
@@ -11,26 +12,40 @@ from scipy.stats import spearmanr
 SOURCES = ("observed", "constant", "half", "angles", "leading", "exact", "redrawn")
 
 
-def set_constant(arrays: list[np.ndarray]) -> None:
+def set_constant(arrays: list[np.ndarray], groups: np.ndarray) -> None:
     """Make the correlation of all two heads, as ``constant`` has it, their mean as ``half`` has it.
 
-    Arrays are (S, source, H, H): correlations of a layer, then its Grams.
+    Arrays are (S, source, H, H): correlations of a layer, then its Grams.  Groups are (L, H).
     """
-    pairs = ~np.eye(arrays[0].shape[-1], dtype=bool)
-    values = np.array([array[0, SOURCES.index("half")][pairs] for array in arrays[::2]])
+    values = _by_group(np.stack([array[0, SOURCES.index("half")] for array in arrays[::2]]), groups)
+    off_diagonal = ~np.eye(groups.shape[1], dtype=bool)
     for array in arrays:
-        array[:, SOURCES.index("constant")] = np.where(pairs, values.mean() if values.size else 1.0, 1.0)
+        array[:, SOURCES.index("constant")] = np.where(off_diagonal, values.mean() if values.size else 1.0, 1.0)
 
 
-def agreement(correlation: np.ndarray) -> dict[str, np.ndarray]:
-    """How near predictions are, from correlations (S, source, L, H, H); errors by leaving out sequences in turn."""
-    pairs = correlation[..., *np.triu_indices(correlation.shape[-1], 1)]
+def agreement(correlation: np.ndarray, groups: np.ndarray) -> dict[str, np.ndarray]:
+    """How near predictions are, from correlations (S, source, L, H, H) of heads that are in key groups (L, H).
+
+    Errors are found by leaving out sequences in turn.
+    """
+    pairs = _by_group(correlation, groups)
     n_judged = len(pairs)
     whole = _scores(pairs.mean(axis=0))
     parts = np.array([_scores(np.delete(pairs, s, axis=0).mean(axis=0)) for s in range(n_judged)])
     errors = np.sqrt((n_judged - 1) * parts.var(axis=0))
     names = ("prediction_rank", "prediction_error", "prediction_gain")
     return dict(zip(names, whole, strict=True)) | dict(zip((f"{name}_mcse" for name in names), errors, strict=True))
+
+
+def _by_group(correlation: np.ndarray, groups: np.ndarray) -> np.ndarray:
+    """Mean correlations (..., every two groups of every layer) of correlations (..., L, H, H)."""
+    first, second = np.triu_indices(groups.shape[1], 1)
+    pairs = correlation[..., first, second].reshape(*correlation.shape[:-3], -1)
+    ends = np.sort([groups[:, first], groups[:, second]], axis=0)
+    own = ((np.arange(len(groups))[:, None] * groups.shape[1] + ends[0]) * groups.shape[1] + ends[1]).ravel()
+    order = np.argsort(own, kind="stable")
+    _, starts, counts = np.unique(own[order], return_index=True, return_counts=True)
+    return np.add.reduceat(pairs[..., order], starts, axis=-1) / counts if len(starts) else pairs
 
 
 def _scores(pairs: np.ndarray) -> np.ndarray:

@@ -5,6 +5,8 @@ Index legend: l layer; h, g head; s sequence; d feature.
 
 from __future__ import annotations
 
+import functools
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,23 +15,18 @@ from numpy.typing import ArrayLike
 from threadpoolctl import threadpool_limits
 
 from simstudy.arguments import real_array
-from simstudy.data.geometry import (
-    GEOMETRIC_INDICES,
-    angles_between,
-    diversity_indices,
-    indices_of,
-    orthonormal_bases,
-)
-from simstudy.theory import origin_correlation
+from simstudy.data.geometry import GEOMETRIC_INDICES
 from simstudy.transformers.agreement import SOURCES, agreement, set_constant
 from simstudy.transformers.attention import Projected, attention_weights, project, require_attention
 from simstudy.transformers.dimensions import GAPS, Dimensions, dimensions
 from simstudy.transformers.heads import TransformerHeads
 from simstudy.transformers.observations import contribution_overlap, logit_rank, observe
 from simstudy.transformers.predictions import Looking, pool_of, predict
+from simstudy.transformers.subspaces import Geometry, geometry, key_groups
 
-_HAAR_DRAWS = 8
 _CAPPED = ("", "", "", "", *["theory knows no caps on logits"] * 3)
+_THREADS = 2
+"""A layer of 32 heads of 4096 by 128 fills 0.6 GB."""
 
 
 class Tokens(NamedTuple):
@@ -123,16 +120,14 @@ def inspect_heads(
     chosen = _judged(judged, len(sequences))
     if queries < 1:
         raise ValueError(f"queries = {queries}; give at least 1")
-    with threadpool_limits(1):
-        rng = np.random.default_rng(seed)
-        geometry = _geometry(heads.key)
-        layers = [
-            _layer(heads, layer, sequences, chosen, geometry.correlation[layer], queries, rng)
-            for layer in range(len(heads.query))
-        ]
-        null = _haar_indices(heads.key.shape[1:], rng)
-    set_constant([array for layer in layers for array in (layer.correlation, layer.gram)])
-    return _labelled(layers, geometry.indices, null, chosen)
+    rng, n_layers = np.random.default_rng(seed), len(heads.query)
+    groups = key_groups(heads.key, heads.key_bias)
+    with threadpool_limits(1), ThreadPoolExecutor(_THREADS) as pool:
+        subspaces = geometry(heads.key, groups, rng, pool.map)
+        of_layer = functools.partial(_layer, heads, sequences, chosen, queries)
+        layers = list(pool.map(of_layer, range(n_layers), subspaces.correlation, rng.spawn(n_layers)))
+    set_constant([array for layer in layers for array in (layer.correlation, layer.gram)], groups)
+    return _labelled(layers, subspaces, groups, chosen)
 
 
 def _sequences(heads: TransformerHeads, states: ArrayLike | list[np.ndarray], mask: ArrayLike | None) -> list[Tokens]:
@@ -161,7 +156,7 @@ def _sequences(heads: TransformerHeads, states: ArrayLike | list[np.ndarray], ma
             )
         if not np.isfinite(one[:, real]).all():
             raise ValueError(f"states of sequence {s} hold NaN or infinity; mask such tokens")
-        found.append(Tokens(one[:, real], np.flatnonzero(real)))
+        found.append(Tokens(one if real.all() else one[:, real], np.flatnonzero(real)))
         if heads.window is not None and np.ptp(found[-1].places) >= heads.window:
             raise ValueError(
                 f"states of sequence {s}: {np.ptp(found[-1].places) + 1} tokens, of which the model sees "
@@ -193,7 +188,7 @@ def _judged(given: ArrayLike | None, n_sequences: int) -> np.ndarray:
 
 
 def _layer(
-    heads: TransformerHeads, layer: int, sequences: list[Tokens], judged: np.ndarray, closed: np.ndarray, queries: int,
+    heads: TransformerHeads, sequences: list[Tokens], judged: np.ndarray, queries: int, layer: int, closed: np.ndarray,
     rng: np.random.Generator,
 ) -> _Layer:  # fmt: skip
     projected = _projected(heads, layer, sequences)
@@ -253,38 +248,6 @@ def _void(leading: np.ndarray) -> str:
     return f"the variance of logits of {blank.sum()} of {len(blank)} heads exceeds half of the logarithm of the tokens"
 
 
-class _Geometry(NamedTuple):
-    """What the angles of key subspaces say of each layer.
-
-    Attributes
-    ----------
-    correlation : (L, H, H) array
-        Closed form at x = 0 of distance heads with these subspaces, at the temperature of attention.
-    indices : (L, index) array
-        Of diversity.
-    """
-
-    correlation: np.ndarray
-    indices: np.ndarray
-
-
-def _geometry(keys: np.ndarray) -> _Geometry:
-    bandwidth = keys.shape[3] ** 0.25
-    correlations, indices = [], []
-    for own in keys[:1] if keys.strides[0] == 0 else keys:
-        bases = orthonormal_bases(own)
-        angles = angles_between(bases)
-        correlations.append(origin_correlation(angles, bandwidth))
-        indices.append(indices_of(bases, angles, bandwidth))
-    return _Geometry(*(np.broadcast_to(each, (len(keys), *each[0].shape)) for each in (correlations, indices)))
-
-
-def _haar_indices(shape: tuple[int, ...], rng: np.random.Generator) -> np.ndarray:
-    """Diversity indices (draw, index) of Haar-random subspaces, as many as a layer has."""
-    bandwidth = shape[2] ** 0.25
-    return np.array([diversity_indices(rng.standard_normal(shape), bandwidth) for _ in range(_HAAR_DRAWS)])
-
-
 def _effective_heads(gram: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Sum of variances over the variance of the sum, times H, of Grams (S, ..., H, H), and its error over S."""
     own, whole = np.trace(gram, axis1=-2, axis2=-1), gram.sum(axis=(-2, -1))
@@ -297,7 +260,7 @@ def _error(values: np.ndarray) -> np.ndarray:
     return values.std(axis=0, ddof=1) / np.sqrt(len(values))
 
 
-def _labelled(layers: list[_Layer], indices: np.ndarray, null: np.ndarray, judged: np.ndarray) -> xr.Dataset:
+def _labelled(layers: list[_Layer], subspaces: Geometry, groups: np.ndarray, judged: np.ndarray) -> xr.Dataset:
     from simstudy.transformers.labels import described
 
     weights = [layer.correlation for layer in layers]
@@ -307,9 +270,10 @@ def _labelled(layers: list[_Layer], indices: np.ndarray, null: np.ndarray, judge
         "weight_correlation_mcse": np.array([_error(each) for each in weights]),
         "effective_heads": np.array([value for value, _ in effective]),
         "effective_heads_mcse": np.array([error for _, error in effective]),
-        "hdi": indices,
-        "hdi_haar_mean": null.mean(axis=0),
-        "hdi_haar_deviation": null.std(axis=0, ddof=1),
+        "key_group": groups,
+        "hdi": subspaces.indices,
+        "hdi_haar_mean": subspaces.null.mean(axis=0),
+        "hdi_haar_deviation": subspaces.null.std(axis=0, ddof=1),
         "logit_rank": np.array([layer.logit_rank for layer in layers]),
         "logit_variance": np.array([layer.logit_variance for layer in layers]),
         "sink_share": np.array([layer.sink_share.mean(axis=0) for layer in layers]),
@@ -317,7 +281,7 @@ def _labelled(layers: list[_Layer], indices: np.ndarray, null: np.ndarray, judge
         "inapplicable": np.array([layer.inapplicable for layer in layers]),
     }
     found |= (
-        agreement(np.stack(weights, axis=2))
+        agreement(np.stack(weights, axis=2), groups)
         | _contributions(layers)
         | _dimensions([layer.dimensions for layer in layers])
         | _ranked(found["weight_correlation"][:, 0], found["weight_correlation_mcse"][:, 0])

@@ -41,10 +41,11 @@ MEANINGS = {
         "H sum_i G_ii O_ii / sum_ij G_ij O_ij",
     ),
     "prediction_rank": Meaning(
-        ("source",), "rank correlation with the observed correlation over all pairs of heads", "Spearman",
+        ("source",), "rank correlation with the observed correlation over pairs of heads; key groups count once",
+        "Spearman",
     ),
     "prediction_error": Meaning(
-        ("source",), "root mean squared error over all pairs of heads that the source speaks of",
+        ("source",), "root mean squared error over pairs of heads that the source speaks of; key groups count once",
         "(mean of (c_ij - c_ij observed)^2)^(1/2)",
     ),
     "prediction_gain": Meaning(
@@ -57,8 +58,10 @@ MEANINGS = {
     "pair_correlation": Meaning(
         ("pair",), "weight_correlation of the two heads as observed, in falling order", "see weight_correlation",
     ),
+    "key_group": Meaning(_HEAD, "the first head of the layer that has the same key", "from 0"),
     "hdi": Meaning(
-        ("layer", "index"), "diversity index of the key subspaces", "see simstudy.data.geometry.diversity_indices",
+        ("layer", "index"), "diversity index of the key subspaces; heads of one key group count once",
+        "see simstudy.data.geometry.diversity_indices",
     ),
     "hdi_haar_mean": Meaning(("index",), "mean of the index of as many Haar-random subspaces", "mean over draws"),
     "hdi_haar_deviation": Meaning(("index",), "standard deviation of the same", "deviation over draws"),

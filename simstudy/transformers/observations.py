@@ -62,13 +62,10 @@ def contribution_overlap(heads: TransformerHeads, layer: int) -> np.ndarray:
     Summed over features: tr(OV_h' OV_g), OV_h = W_o W_v' of head h.
     """
     values, outputs = (np.concatenate(list(part[layer]), axis=1) for part in (heads.value, heads.output))
+    # A trace of a product of four is a sum over two products of two, which are small.
+    both = (outputs.T @ outputs) * (values.T @ values)
     n_heads, _, p = heads.value[layer].shape
-    overlap = np.empty((n_heads, n_heads))
-    for h, own in enumerate(slice(start, start + p) for start in range(0, n_heads * p, p)):
-        # A trace of a product of four is a sum over two products of two, which are small.
-        both = (outputs[:, own].T @ outputs) * (values[:, own].T @ values)
-        overlap[h] = both.reshape(p, n_heads, p).sum(axis=(0, 2))
-    return overlap
+    return both.reshape(n_heads, p, n_heads, p).sum(axis=(1, 3))
 
 
 def logit_rank(query: np.ndarray, key: np.ndarray) -> np.ndarray:

@@ -13,7 +13,9 @@ from __future__ import annotations
 
 import functools
 import itertools
+import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -37,6 +39,9 @@ _NEGLIGIBLE = 1e-9
 _WIDEST, _BELOW = 0.45, 2.0
 # e^-100 counts as nothing.  Smaller numbers are kept out: their products fall below what a processor computes at speed.
 _LARGE = 100.0
+# Up to this correlation a series in its powers stands for the density of two logits (Mehler 1866).  Its terms are
+# summed to 1e-9; nodes must do for logits that leave half of their variance unexplained.
+_SERIES, _N_TERMS, _SERIES_VARIANCE = 0.7, 60, 0.5
 # Below this share of its variance that the first logit leaves unexplained, the second is read along what is left.
 # Heads share nodes, which do for pairs that leave as little.
 _NEARLY_ALIGNED = 0.01
@@ -127,7 +132,8 @@ def _moments(gram: Array, error: Array, deviations: Array) -> LogitMoments:
     return LogitMoments(gram, gram / products, error, reason)
 
 
-class _Rows(NamedTuple):
+@dataclass(frozen=True)
+class _Rows:
     """Functions (3, U, X) of one head at values (U,) of log t, of weights ``steps``, and at nodes (X,) of its logit.
 
     ``density`` (X,) are the weights of the nodes; ``known`` (U, A) are t e^l of the known tokens.
@@ -139,6 +145,15 @@ class _Rows(NamedTuple):
     nodes: Array
     density: Array
     known: Array
+
+    @functools.cached_property
+    def series(self) -> Array:
+        """Coefficients (2, U, K) of the first two functions in orthonormal Hermite polynomials of the logit."""
+        polynomials = [np.ones_like(self.nodes), self.nodes]
+        for k in range(1, _N_TERMS - 1):
+            last = self.nodes * polynomials[k] - math.sqrt(k) * polynomials[k - 1]
+            polynomials.append(last / math.sqrt(k + 1))
+        return _expected(self.functions[:2], _normal(self.nodes, 1.0)[:, None] * np.transpose(polynomials))
 
 
 def _grams(deviations: Array, correlations: Array, n_keys: int, step: float, known: Array) -> Array:
@@ -173,25 +188,37 @@ def _product(
     step: float,
 ) -> float:  # fmt: skip
     """E sum_i w_hi w_gi of two heads, or of one; ``slope`` is that of the second."""
-    left = max(1.0 - correlation**2, 0.0)
-    floor = _floor(left)
-    distinctness = np.sqrt(_NEARLY_ALIGNED) if floor or pair[0] == pair[1] else 0.0
-    first = rows(pair[0], 1.0, distinctness)
-    lost, once, twice = first.functions
+    distinctness = np.sqrt(_NEARLY_ALIGNED)
     if pair[0] == pair[1]:
+        first = rows(pair[0], 1.0, distinctness)
+        lost, _, twice = first.functions
         masses = np.sum(first.known**2, axis=1)
         return float(first.steps @ _density(twice @ first.density, lost @ first.density, n_keys, masses))
-    second = rows(pair[1], floor or 1.0, distinctness)
+    if abs(correlation) <= _SERIES:
+        first, second = (rows(head, _SERIES_VARIANCE, distinctness) for head in pair)
+        both, own = (first.series * correlation ** np.arange(_N_TERMS)) @ second.series.mT
+        either = first.series[0, :, :1] + second.series[0, :, 0] - both
+        return _over_log_t(first, second, own, either, n_keys)
+    left = max(1.0 - correlation**2, 0.0)
+    floor = _floor(left)
+    first, second = rows(pair[0], 1.0, distinctness if floor else 0.0), rows(pair[1], floor or 1.0, distinctness)
     if floor:
         seen = _expected(second.functions[:2], _conditional(first.nodes, second.nodes, correlation, left).T)
     else:
         rest = _nodes(slope * np.sqrt(left), 1.0, step)
         logits = slope * (correlation * first.nodes[:, None] + np.sqrt(left) * rest)
         seen = _expected(_functions(second.log_t[:, None, None] + logits)[:2], _normal(rest, 1.0))
-    # 1 - e^{-z_h - z_g} from functions that vanish where kernels do, so that phi^n keeps its digits when n is large.
-    either = (lost @ first.density)[:, None] + seen[0] @ first.density - (lost * first.density) @ seen[0].T
-    density = _density((once * first.density) @ seen[1].T, either, n_keys, first.known @ second.known.T)
-    return float(first.steps @ density @ second.steps)
+    lost, once, _ = first.functions * first.density
+    either = lost.sum(axis=1)[:, None] + seen[0] @ first.density - lost @ seen[0].T
+    return _over_log_t(first, second, once @ seen[1].T, either, n_keys)
+
+
+def _over_log_t(first: _Rows, second: _Rows, own: Array, either: Array, n_keys: int) -> float:
+    """Integrate over log t of both heads.
+
+    ``either`` is 1 - e^{-z_h - z_g}, from functions that vanish where kernels do: phi^n keeps its digits at large n.
+    """
+    return float(first.steps @ _density(own, either, n_keys, first.known @ second.known.T) @ second.steps)
 
 
 def _density(own: Array, lost: Array, n_keys: int, known: Array) -> Array:
