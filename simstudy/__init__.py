@@ -2,7 +2,7 @@
 
 `run` runs a study from its design file or from a `Study` written in Python. `check` lists its mistakes and `plan`
 predicts its cost. `open_results` loads results and `to_grid` arranges them by factor. `contrast` compares two cells,
-`details` shows one cell, `leave_one_out` computes the error without each head, and `concat` joins studies.
+`details` shows one cell, and `leave_one_out` computes the error without each head.
 `judge` judges claims about a table of the caller's numbers. `simulate` studies any methods on data of any process.
 `nw_ensemble`, `principal_angles` and `head_diversity` evaluate one ensemble on arrays of the caller. `read_heads` and
 `inspect_heads` measure how correlated the heads of a trained transformer are and compare this with theory.
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from simstudy.design.load import check
     from simstudy.ensemble import head_diversity, nw_ensemble, principal_angles
     from simstudy.interactive import open_results, plan, run
-    from simstudy.joining import concat
     from simstudy.judging.judged import judge
     from simstudy.results import to_grid
     from simstudy.simulation import simulate
@@ -26,13 +25,13 @@ if TYPE_CHECKING:
     from simstudy.transformers.modules import collect_states
 
 __all__ = [
-    "Study", "check", "collect_states", "concat", "contrast", "details", "head_diversity", "inspect_heads",
+    "Study", "check", "collect_states", "contrast", "details", "head_diversity", "inspect_heads",
     "judge", "leave_one_out", "nw_ensemble", "open_results", "plan", "principal_angles", "read_heads", "run",
     "simulate", "to_grid",
 ]  # fmt: skip
 _HOMES = {
     "Study": "design.builder", "check": "design.load", "collect_states": "transformers.modules",
-    "concat": "joining", "contrast": "analysis",
+    "contrast": "analysis",
     "details": "analysis", "inspect_heads": "transformers.inspection", "judge": "judging.judged",
     "leave_one_out": "analysis", "open_results": "interactive", "plan": "interactive",
     "read_heads": "transformers.heads", "run": "interactive", "simulate": "simulation", "to_grid": "results",

@@ -16,7 +16,7 @@ from simstudy.errors import UserError
 from simstudy.execution.netcdf import read_results
 from simstudy.execution.store import DETAILS_FILE
 from simstudy.replicates.performance import Performance
-from simstudy.results import OF_STUDY, factors_of, files_of, text_of
+from simstudy.results import factors_of, text_of
 from simstudy.verdicts.comparisons import at, paired
 from simstudy.verdicts.evidence import doubt, interval
 from simstudy.verdicts.measured import estimates_from
@@ -191,10 +191,10 @@ def _share_blocks(one: Coordinates, other: Coordinates) -> bool:
 
 def _statement(one: Coordinates, other: Coordinates, factors: Mapping[str, tuple[str, ...]], word: str) -> str:
     """Levels of one cell, and those in which the other differs; of cells of two grids what they share, then both."""
-    settings = [name for name in dict.fromkeys(["study", "grid", *one]) if name not in _DERIVED]
+    settings = [name for name in dict.fromkeys(["grid", *one]) if name not in _DERIVED]
     apart = [name for name in settings if text_of(one, name) != text_of(other, name)]
-    told = [name for name in dict.fromkeys(("study", *factors[one["grid"]], *factors[other["grid"]])) if name in one]
-    if not {"study", "grid"} & set(apart):
+    told = [name for name in dict.fromkeys((*factors[one["grid"]], *factors[other["grid"]])) if name in one]
+    if "grid" not in apart:
         return f"{at(one, told)}{word}{at(other, apart).removeprefix(' at')}"
     shared = at(one, [name for name in told if name not in apart])
     here, there = (", ".join(at(row, [name]).removeprefix(" at ") for name in apart if text_of(row, name) != "")
@@ -251,19 +251,16 @@ def _levels(rows: Sequence[Coordinates], key: str) -> list[str]:
 def _read(results: xr.Dataset, cell: int) -> xr.Dataset:
     """Return the details of one cell, from the file beside the results that it came from."""
     row = coordinates_of(results)[cell]
-    files = [Path(path).with_name(DETAILS_FILE) for path in files_of(results)]
-    for file in files:
+    if path := results.encoding.get("source"):
+        file = Path(path).with_name(DETAILS_FILE)
         stored = _stored(file, _state(file))
-        of_study = {name: row.get(name, results.attrs.get(name)) for name in OF_STUDY}
-        if any(stored.attrs.get(name) != value for name, value in of_study.items()):
-            continue
-        for position, other in enumerate(coordinates_of(stored)):
+        same = all(stored.attrs.get(name) == results.attrs[name] for name in ("study", "profile", "engine"))
+        for position, other in enumerate(coordinates_of(stored) if same else ()):
             if all(text_of(row, name) == text_of(other, name) for name in other):
                 return _of_one_cell(stored, position)
-    looked = ", ".join(map(str, files)) or "the results were not read from a file"
     raise UserError(
-        f"no details of cell {cell} ({looked}); open the results with simstudy.open_results, join them with "
-        "simstudy.concat, and leave details.nc beside results.nc"
+        f"no details of cell {cell} ({path or 'the results were not read from a file'}); open the results with "
+        "simstudy.open_results, and leave details.nc beside results.nc"
     )
 
 

@@ -27,11 +27,6 @@ from simstudy.errors import UserError
 from simstudy.execution.netcdf import read_results
 from simstudy.text import printable
 
-OF_STUDY = ("study", "profile", "engine")
-"""Attributes that become settings along ``cell`` where studies are joined."""
-FILES = "files_of_results"
-"""Where results that were joined came from, in their encoding: paths are no part of what is written."""
-
 
 def open_results(path: str | Path) -> xr.Dataset:
     """Load the results of a study.
@@ -134,11 +129,6 @@ def factors_of(results: xr.Dataset) -> dict[str, tuple[str, ...]]:
         raise UserError("these are not the results of a study (no grids and factors); give the results.nc of a run")
     entries = (entry.partition(":") for entry in recorded.split("; "))
     return {grid: tuple(names.replace(",", " ").split()) for grid, _, names in entries}
-
-
-def files_of(results: xr.Dataset) -> list[str]:
-    """Return the paths of the files that the results came from."""
-    return results.encoding.get(FILES) or [path for path in [results.encoding.get("source")] if path]
 
 
 def text_of(row: Coordinates, name: str) -> Any:

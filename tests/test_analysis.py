@@ -14,7 +14,6 @@ from simstudy.design.load import load_design
 from simstudy.design.measures import LENGTHS
 from simstudy.errors import UserError
 from simstudy.execution.netcdf import read_results
-from simstudy.results import files_of
 
 PAIRS = [({"angle": 0, "bandwidth": 0.5}, {"angle": 90, "bandwidth": 0.5}), (0, 5)]
 COMPARED = """[claims.{name}]
@@ -170,7 +169,7 @@ def test_details__hold_every_cell_at_its_own_size(results):
 
 
 def test_details__pad_nothing(results):
-    stored = read_results(Path(files_of(results)[0]).with_name("details.nc"))
+    stored = read_results(Path(results.encoding["source"]).with_name("details.nc"))
     for dimension, count in LENGTHS.items():
         assert stored.sizes[dimension] == stored[count].sum() and stored[count].attrs["sample_dimension"] == dimension
     assert np.isfinite(stored.mse_contribution).all() and np.isfinite(stored.head_error_moment).all()
@@ -206,7 +205,7 @@ def test_cells_without_errors_of_two_heads__have_none_to_leave_out(where, n_head
 
 
 def test_pairs_of_an_order__are_stored_one_by_one(results):
-    stored = read_results(Path(files_of(results)[0]).with_name("details.nc"))
+    stored = read_results(Path(results.encoding["source"]).with_name("details.nc"))
     assert stored.pair_claim.values.tolist() == ["order"] * 6
     for pair in range(6):
         first, second = int(stored.pair_first[pair]), int(stored.pair_second[pair])
