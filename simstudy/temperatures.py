@@ -16,6 +16,7 @@ Index legend: c component; N nodes of v; U nodes of log t.
 
 from __future__ import annotations
 
+import bisect
 import functools
 import math
 from typing import Literal, NamedTuple
@@ -129,7 +130,7 @@ def best_sharpness(problem: Problem, n_keys: int) -> float:
     d, n = problem.dimension, float(n_keys)
     # The textbook's optimum grows with n times the signal: this is far beyond it.
     power = (n * max(problem.signal / 4.0, 1.0)) ** (2.0 / (d + 3.0))
-    largest = 10.0 * (d + power) if problem.keys == "unit" else 1.0 + math.sqrt(2.0 * math.log(n))
+    largest = 30.0 * (d + power) if problem.keys == "unit" else 1.0 + math.sqrt(2.0 * math.log(n))
     found = optimize.minimize_scalar(
         lambda x: exact_head(problem, math.exp(x), n_keys).risk,
         bounds=(math.log(0.02), math.log(largest)), method="bounded", options={"xatol": 1e-4},
@@ -178,6 +179,10 @@ def _grid(log_kernel: Array, weights: Array, n_keys: int) -> Array:
     low = math.log(_FIRST / n_keys) - float(special.logsumexp(log_kernel, b=weights))
     high = math.log(_LAST) - float(log_kernel.min())
     coarse = np.arange(low, high, 2.0)
-    lost = -np.expm1(-np.exp(np.minimum(coarse[:, None] + log_kernel, math.log(700.0)))) @ weights
-    enough = np.flatnonzero(n_keys * lost > _LAST)
-    return np.arange(low, coarse[enough[0]] + 2.0 if len(enough) else high, _STEP)
+
+    def lost(log_t: float) -> float:
+        """Keys that are gone at t: it grows with t."""
+        return n_keys * float(-np.expm1(-np.exp(np.minimum(log_t + log_kernel, math.log(700.0)))) @ weights)
+
+    enough = bisect.bisect_right(coarse, _LAST, key=lost)
+    return np.arange(low, coarse[enough] + 2.0 if enough < len(coarse) else high, _STEP)

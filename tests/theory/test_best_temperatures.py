@@ -172,7 +172,7 @@ def test_best_factor__hardly_depends_on_the_signal():
 @pytest.mark.parametrize(("order", "x"), [(3.0, 2.0), (0.5, 40.0), (31.0, 1.0), (191.0, 1.0), (511.0, 30.0)])
 def test_logarithm_of_bessel_functions__is_that_of_the_integral(order, x):
     """Poisson's integral (DLMF 10.32.2); the last two functions are below the smallest float or near it."""
-    u, weights = np.polynomial.legendre.leggauss(2000)
+    u, weights = special.roots_legendre(2000)
     logs = (order - 0.5) * np.log1p(-(u**2)) + x * (u - 1.0) + np.log(weights)
     expected = (
         order * math.log(x / 2) - 0.5 * math.log(math.pi) - special.gammaln(order + 0.5) + special.logsumexp(logs)
@@ -181,7 +181,7 @@ def test_logarithm_of_bessel_functions__is_that_of_the_integral(order, x):
 
 
 def test_strong_signals__have_their_optimum_inside_of_the_search():
-    problem = Problem("unit", 2, 1e4)
+    problem = Problem("unit", 2, 1e3)
     best = best_sharpness(problem, 1000)
-    risks = [exact_head(problem, best * factor, 1000).risk for factor in (0.7, 1.0, 1.4)]
+    risks = [exact_head(problem, best * factor, 1000).risk for factor in (0.9, 1.0, 1.1)]
     assert risks[1] < min(risks[0], risks[2])
