@@ -118,7 +118,7 @@ def leave_one_out(results: xr.Dataset, where: Where) -> xr.Dataset:
     moment = inside.head_error_moment.values
     n_heads = len(moment)
     if n_heads < 2:
-        raise UserError(f"where = {where!r}: errors of {n_heads} heads are known; give a cell with two or more")
+        raise UserError(f"where = {where!r}: the cell has {n_heads} head; give a cell with two or more heads")
     weights = (1.0 - np.eye(n_heads)) / (n_heads - 1)
     # The error of a weighted sum is at most the weighted sum of errors: of moments none has a negative weight here.
     values = {"mse": moment, "mse_mcse": inside.head_error_moment_mcse.values}
@@ -183,8 +183,8 @@ def _share_blocks(one: Coordinates, other: Coordinates) -> bool:
     """Whether two cells see the same replicates, block by block; refused if blocks have other lengths."""
     if one["seed"] == other["seed"] and one["batch_size"] != other["batch_size"]:
         raise UserError(
-            f"a and b share replicates (seed = {one['seed']}) in blocks of different lengths (batch_size = "
-            f"{one['batch_size']:g} and {other['batch_size']:g}), their covariance being unknown; run both with one"
+            f"a and b share replicates (seed = {one['seed']}) in batches of different sizes (batch_size = "
+            f"{one['batch_size']:g} and {other['batch_size']:g}), so their covariance is unknown; use one size"
         )
     return bool(one["seed"] == other["seed"])
 
@@ -226,7 +226,7 @@ def _find(results: xr.Dataset, where: Where, name: str) -> int:
     inside = [rows[cell] for cell in found]
     apart = {key: levels for key in inside[0] if len(levels := _levels(inside, key)) > 1 and key not in _DERIVED}
     told = "; ".join(f"{key} ({', '.join(levels)})" for key, levels in apart.items())
-    raise UserError(f"{name} = {dict(where)}: {len(found)} cells; state more of what tells them apart: {told}")
+    raise UserError(f"{name} = {dict(where)}: {len(found)} cells fit; choose one by stating more of {told}")
 
 
 def _levels_that_exist(rows: Sequence[Coordinates], where: Mapping[str, Any]) -> str:
@@ -312,7 +312,7 @@ def _measured(results: xr.Dataset, cell: int, measure: str, index: str | None) -
     if measure in MEASURES or measure in STATISTICS:
         estimate = estimate.sel(source="empirical")
     if not np.allclose(np.sqrt((share**2).sum(axis=0) + remainder**2), mcse.values, rtol=1e-9, equal_nan=True):
-        raise UserError(f"{DETAILS_FILE}: of another run than these results; open the results again")
+        raise UserError(f"{DETAILS_FILE}: belongs to another run than these results; open the results again")
     measured = Performance(
         {measure: estimate.values}, {measure: mcse.values}, {measure: share}, {measure: remainder},
         int(inside.n_used_blocks), int(own.n_replicates), int(own.n_failed),
@@ -329,4 +329,4 @@ def _require_measure(results: xr.Dataset, measure: str, index: str | None) -> No
     if measure not in known:
         raise UserError(f"measure = {measure!r}: not in these results; they have {', '.join(known)}")
     if (index is not None) != (measure == "hdi") or (index is not None and index not in INDICES):
-        raise UserError(f"index = {index!r}: one of {', '.join(INDICES)} for measure = 'hdi', and only then")
+        raise UserError(f"index = {index!r}: state one of {', '.join(INDICES)} with measure = 'hdi' only")

@@ -89,7 +89,9 @@ def to_grid(results: xr.Dataset, grid: str | None = None) -> xr.Dataset:
     inside = inside.drop_vars(settings).assign_coords(levels)
     combinations = list(zip(*(inside[name].values.tolist() for name in names), strict=True))
     if len(set(combinations)) < len(combinations) or inside.sizes["cell"] == 0:
-        raise UserError(f"grid = {grid!r}: its cells in these results repeat levels of {', '.join(names)}, or are gone")
+        raise UserError(
+            f"grid = {grid!r}: cells are missing or repeat levels of {', '.join(names)}; give one run's results"
+        )
     if len(names) > 1:
         return inside.set_index(cell=names).unstack("cell")
     return inside.swap_dims(cell=names[0]) if names else inside.isel(cell=0)

@@ -90,7 +90,7 @@ def test_contrast__knows_the_covariance_of_cells_that_share_data_and_of_no_other
     assert simstudy.contrast(results, a, b, "mse").mcse < 0.9 * np.hypot(*own[:2])
     apart = simstudy.contrast(results, a, ELSEWHERE, "mse")
     assert not apart.paired and apart.mcse == pytest.approx(np.hypot(own[0], own[2]), rel=1e-6)
-    with pytest.raises(UserError, match=r"share replicates \(seed = 7\) in blocks of different lengths"):
+    with pytest.raises(UserError, match=r"share replicates \(seed = 7\) in batches of different sizes"):
         simstudy.contrast(results, a, {"grid": "coarse"}, "mse")
 
 
@@ -136,11 +136,11 @@ def test_contrast__without_a_sound_error_has_no_interval_and_says_why(results):
 @pytest.mark.parametrize(
     ("where", "expected"),
     [
-        ({"grid": "angles", "angle": 45}, r"2 cells; state more of what tells them apart: bandwidth \(0.5, 1.0\)"),
+        ({"grid": "angles", "angle": 45}, r"2 cells fit; choose one by stating more of bandwidth \(0.5, 1.0\)"),
         ({"grid": "angles", "angle": 31}, r"no cell; angle may be 0.0, 45.0, 90.0"),
         ({"angle": 0, "bandwidth": 0.8}, r"no cell; angle may be .*; bandwidth may be 0.5, 1.0"),
         ({"colour": 1}, "where.colour: no setting of these results; they have angle, "),
-        ({}, r"10 cells; .*grid \('angles', 'elsewhere', 'coarse', 'few', 'lost'\)"),
+        ({}, r"10 cells fit; .*grid \('angles', 'elsewhere', 'coarse', 'few', 'lost'\)"),
         (10, "or a number below 10"),
         (-1, "or a number below 10"),
         (True, "or a number below 10"),
@@ -200,7 +200,7 @@ def test_one_head_less__is_the_run_without_it(tmp_path):
 
 @pytest.mark.parametrize("where, n_heads", [({"grid": "coarse"}, 1), ({"grid": "lost"}, 0)])
 def test_cells_without_errors_of_two_heads__have_none_to_leave_out(where, n_heads, results):
-    with pytest.raises(UserError, match=rf"where = .*: errors of {n_heads} heads are known; give"):
+    with pytest.raises(UserError, match=rf"where = .*: the cell has {n_heads} head; give"):
         simstudy.leave_one_out(results, where)
 
 
@@ -222,7 +222,7 @@ def test_details_that_are_gone_or_of_another_run__are_told(results, tmp_path):
         simstudy.details(results.drop_encoding(), 0)
     other = results.copy()
     other["mse_mcse"] = results.mse_mcse * 1.001
-    with pytest.raises(UserError, match="of another run than these results; open the results again"):
+    with pytest.raises(UserError, match="belongs to another run than these results; open the results again"):
         simstudy.contrast(other, 0, 1, "mse")
     with pytest.raises(UserError, match="no details of cell 0"):
         simstudy.details(results.assign_attrs(engine="0"), 0)

@@ -96,7 +96,7 @@ def test_any_coordinate_or_attribute_that_is_missing__is_named(results):
     ids=["cells", "no-claim", "claim", "angle", "figure", "share", "grid"],
 )
 def test_results_with_other_contents_than_the_design__get_no_report(stored, results, tmp_path, change):
-    with pytest.raises(UserError, match="without all cells, claims and figures of the design; run the study again"):
+    with pytest.raises(UserError, match="lacks cells, claims or figures of the design; run the study again"):
         require_same_design(change(results), load_design(stored[1]), Store(tmp_path))
 
 

@@ -132,7 +132,7 @@ def _idle_in_grid(cell: Cell, path: str, sections: dict[str, dict[str, Any]]) ->
         for name in content:
             if cell.instance is not None and setting_of(name) not in cell.meaningful:
                 knows = ", ".join(sorted(cell.meaningful))
-                remedy = f"means nothing for instance = {cell.instance.kind!r}, which knows {knows}; remove it"
+                remedy = f"is not used by instance = {cell.instance.kind!r}, which uses {knows}; remove it"
                 yield Problem(f"{path}.{section}.{name}", content[name], remedy)
 
 
@@ -143,4 +143,4 @@ def _idle_in_tables(document: Document, planned: list[PlannedCell]) -> Iterator[
     for table in TABLES if len(planned) == size else ():
         for setting, value in getattr(document, table).items():
             if setting in TABLE_OF.keys() - known:
-                yield Problem(f"{table}.{setting}", value, "means nothing for any of the instances measured; remove it")
+                yield Problem(f"{table}.{setting}", value, "is used by none of the instances; remove it")

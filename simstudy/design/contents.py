@@ -132,7 +132,7 @@ def _value_overlap(path: str, cell: Cell) -> Overlap:
     value, output = _real(value), _real(output)
     found = np.einsum("hva,gvb,hac,gbc->hg", value, value, output, output, optimize=True)
     if not (np.diagonal(found) > 0.0).all() or found.sum() <= _CANCELLED * np.trace(found):
-        raise UserError("maps W_V W_O of a head, or their sum over heads, come to 0: no value comes out of them")
+        raise UserError("the map W_V W_O of a head, or their sum over heads, is 0; give other maps")
     return tuple(tuple(map(float, row)) for row in found)
 
 
@@ -186,7 +186,7 @@ def _table(path: str) -> dict[str, Array]:
         return _shipped(path.removeprefix(_PREFIX))
     kind = Path(path).suffix.lower()
     if kind not in _KINDS:
-        raise UserError(f"of no kind that is read; give {', '.join(_KINDS)}, or {_PREFIX}NAME")
+        raise UserError(f"has no file type that is read; give {', '.join(_KINDS)}, or {_PREFIX}NAME")
     return _columns(kind, read_regular(Path(path), MAX_DATA_BYTES))
 
 

@@ -99,9 +99,12 @@ def _own_data(cell: Cell) -> Iterator[Impossibility]:
     if cell.instance is not None:
         yield "key_distribution", "rows of data serve ensembles at query points, and no random instance"
     if queries.kind == "held_out" and queries.count > keys.held_out:
-        yield "queries", f"count = {queries.count} of held_out = {keys.held_out} rows; lower it or raise that"
+        yield "queries", f"count = {queries.count} exceeds held_out = {keys.held_out}; lower count or raise held_out"
     if data.n_features != rows.keys.shape[1]:
-        yield "n_features", f"the data have {rows.keys.shape[1]} columns of features; state that, or other columns"
+        yield (
+            "n_features",
+            f"the data have {rows.keys.shape[1]} columns of features; state their number, or other columns",
+        )
     combination = cell.estimator.combination
     needed = data.n_keys + (combination.n_validation if combination.kind == "fitted" else 0)
     kept = len(rows.table) - keys.held_out
@@ -143,7 +146,7 @@ def _coordinates_used(term: Regression) -> int:
 def _heads(cell: Cell) -> Iterator[Impossibility]:
     heads, d = cell.heads, cell.data.n_features
     if heads.head_dim > d:
-        yield "head_dim", f"a head of {heads.head_dim} dimensions does not fit n_features = {d}; lower it or raise that"
+        yield "head_dim", f"exceeds n_features = {d}; lower head_dim or raise n_features"
     elif (needed := features_needed(heads)) > d:
         yield (
             "n_heads",
@@ -222,7 +225,7 @@ def _learner(cell: Cell) -> Iterator[Impossibility]:
     if estimator.combination.kind == "fitted":
         yield "combination", f'cannot be fitted for learner = "{learner.kind}"'
     if learner.kind == "random_forest" and learner.max_features > cell.data.n_features:
-        yield "learner", f"max_features = {learner.max_features} of n_features = {cell.data.n_features}; lower it"
+        yield "learner", f"max_features = {learner.max_features} exceeds n_features = {cell.data.n_features}; lower it"
     if learner.kind == "trained" and (estimator.logits, estimator.key_scale) != ("distance", "raw"):
         yield "learner", 'trains heads with logits = "distance" and key_scale = "raw" only'
     if learner.kind == "trained" and cell.data.n_keys < 3:
@@ -238,7 +241,7 @@ def _mechanism(cell: Cell) -> Iterator[Impossibility]:
     if normaliser.kind == "compact" and normaliser.power > 8 and cell.simulation.dtype == "float32":
         yield "dtype", f"(1 − |u|²)^{normaliser.power} falls below the smallest float32; use float64"
     if transformation.kind == "low_rank" and transformation.rank > cell.heads.head_dim:
-        yield "transformation", f"rank {transformation.rank} of head_dim = {cell.heads.head_dim}; lower it"
+        yield "transformation", f"rank = {transformation.rank} exceeds head_dim = {cell.heads.head_dim}; lower it"
     if transformation.kind == "low_rank" and transformation.method == "scores" and estimator.logits == "distance":
         yield "transformation", 'method "scores" approximates products; use logits = "dot_product"'
     if estimator.learner.kind != "nadaraya_watson" and not plain:

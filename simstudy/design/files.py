@@ -66,7 +66,7 @@ def open_archive(file: BinaryIO, limit: int) -> zipfile.ZipFile:
     if len({each.filename for each in members}) < len(members):
         raise UserError("holds two members of one name")
     if any(each.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED) for each in members):
-        raise UserError("is compressed in a way that NumPy does not; save it again")
+        raise UserError("has a compression that NumPy cannot read; save it with numpy.savez")
     return archive
 
 

@@ -90,7 +90,7 @@ def require_word(cells: Iterable[Cell]) -> None:
         for setting, piece in own_pieces(cell):
             if piece.code is None or not piece.code.trusted:
                 place = piece.path if piece.code is None else piece.code.place
-                remedy = f"which runs on your word only: read that file, then add --trust {place}"
+                remedy = f"which runs only if you trust it: read that file, then add --trust {place}"
                 raise UserError(printable(f"{setting} is code of {place}, {remedy}"))
 
 

@@ -264,7 +264,9 @@ def _has_axis(reference: Reference) -> Iterator[Problem]:
     )
     if not inside:
         yield Problem(
-            f"{path}.value", getattr(entry, "value", None), f"must lie with its ratio between {low:g} and {high:g}"
+            f"{path}.value",
+            getattr(entry, "value", None),
+            f"must lie between {low:g} and {high:g}, times and over ratio too",
         )
     lines = [sorted(values[number] for number in line) for line in reference.lines]
     flat = next((line for line in lines if len(set(line)) < max(2, len(line))), None)

@@ -164,7 +164,7 @@ def _plain(value: Any, path: str, problems: list[Problem], depth: int = 0) -> An
         return value
     else:
         kind = type(value).__name__
-        problems.append(Problem(path, None, f"of type {kind}, which TOML has not; give text, numbers or tables"))
+        problems.append(Problem(path, None, f"of type {kind}, which TOML does not have; give text, numbers or tables"))
     return None
 
 

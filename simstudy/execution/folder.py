@@ -175,7 +175,7 @@ class Folder:
                 if error.errno not in _NO_LOCKS:
                     raise unwritable(self.path / name, error) from error
                 remedy = "mount it with locks (flock), or choose an --output on another"
-                raise UserError(f"{self.path / name}: the file system knows no locks; {remedy}") from error
+                raise UserError(f"{self.path / name}: the file system has no file locks; {remedy}") from error
             yield
 
     def require_ours(self) -> None:

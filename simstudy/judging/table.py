@@ -64,7 +64,7 @@ def numbers_of(numbers: Any, columns: Columns) -> Numbers:
     kept = _complete(values, wide.index, conditions, columns.missing)
     values, codes = values[kept], None if clusters is None else pd.factorize(clusters[kept])[0]
     if codes is not None and (codes < 0).any():
-        raise UserError(f"{columns.cluster}: empty for a unit; name the cluster of each")
+        raise UserError(f"{columns.cluster}: empty for a unit; name the cluster of each unit")
     if not len(values):
         raise UserError("numbers: no unit with a number under each condition")
     independent = "unit" if codes is None else "cluster"
@@ -115,7 +115,9 @@ def _from_array(numbers: xr.DataArray, columns: Columns) -> tuple[pd.DataFrame, 
     unit = str(numbers.dims[0]) if columns.unit is None else columns.unit
     factors = [str(name) for name in numbers.dims if name != unit]
     if unit not in numbers.dims or not factors:
-        raise UserError(f"numbers: dimensions {numbers.dims}; give one of units, named by unit, and one or more others")
+        raise UserError(
+            f"numbers: dimensions {numbers.dims}; give one for units, named by unit=, and others for conditions"
+        )
     _real("numbers", pd.Series(numbers.values.ravel()[:1]))
     clusters = None if columns.cluster is None else numbers.coords.get(columns.cluster)
     if columns.cluster is not None and (clusters is None or clusters.dims != (unit,)):

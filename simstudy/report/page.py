@@ -108,11 +108,9 @@ def require_same_design(results: xr.Dataset, design: Design, store: Store) -> No
         design.confirmation is None
         and results.attrs.get("design_hash") != hashlib.sha256(design.text.encode()).hexdigest()
     ):
-        raise UserError(
-            f"{store.folder / 'results.nc'}: not of this text of the design, which has changed since; {_AGAIN}"
-        )
+        raise UserError(f"{store.folder / 'results.nc'}: the design has changed since; {_AGAIN}")
     if not _has_all_of(results, design):
-        raise UserError(f"{store.folder / 'results.nc'}: without all cells, claims and figures of the design; {_AGAIN}")
+        raise UserError(f"{store.folder / 'results.nc'}: lacks cells, claims or figures of the design; {_AGAIN}")
 
 
 def _has_all_of(results: xr.Dataset, design: Design) -> bool:

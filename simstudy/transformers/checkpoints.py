@@ -78,7 +78,7 @@ def _read(path: Path, is_part: bool = False) -> Weights:
             file.seek(0)
             if start[:1] == b"{" and b"\0" not in start:
                 if is_part:  # indices of indices could go on for ever
-                    raise UserError("an index, named by another; give the index of .safetensors files with weights")
+                    raise UserError("an index that an index names; give the index of .safetensors files with weights")
                 return _read_parts(path, file.read(MAX_HEADER_BYTES + 1))
             return _reader(start)(file)
     except UserError as error:

@@ -196,7 +196,7 @@ def _frequencies(said: Mapping[str, Any], scaling: Mapping[str, Any], head_dim: 
         "llama3": ("factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings"),
     }  # fmt: skip
     if not isinstance(kind, str) or kind not in names:
-        raise UserError(f"rope_type = {kind!r} in the configuration; heads are read of models with {', '.join(names)}")
+        raise UserError(f"rope_type = {kind!r} in the configuration; known are {', '.join(names)}")
     values = {name: _positive(name, given.get(name)) for name in ("rope_theta", "partial_rotary_factor", *names[kind])}
     half = int(head_dim * min(values["partial_rotary_factor"], 1.0)) // 2
     share = np.zeros(half)  # of each frequency that stays
@@ -224,4 +224,4 @@ def _require_usual(said: Mapping[str, Any]) -> None:
     }  # fmt: skip
     for name, value in usual.items():
         if said.get(name) not in (None, value):
-            raise UserError(f"{name} = {said[name]!r} in the configuration; heads are read of models with {value!r}")
+            raise UserError(f"{name} = {said[name]!r} in the configuration; only models with {value!r} can be read")

@@ -90,7 +90,7 @@ def test_all_mistakes__are_in_one_exception():
         check(study)
     message = str(refused.value)
     for expected in (
-        "tiny: data.n_keyz: of type NoneType, which TOML has not",
+        "tiny: data.n_keyz: of type NoneType, which TOML does not have",
         "tiny: grids.more.factors.angle: of type set",
         "tiny: data.n_keys = -1: must be greater than or equal to 1; give number of training pairs",
         'tiny: estimator.bandwith = 1: unknown key; did you mean "bandwidth"?',

@@ -92,7 +92,7 @@ def test_all_mistakes__are_reported_together(tmp_path):
     ("old", "new", "expected"),
     [
         ("n_features = 6", "n_features = 3", "take up 4 features; n_features is 3"),
-        ("head_dim = 2", "head_dim = 7", "head_dim = 7: a head of 7 dimensions does not fit"),
+        ("head_dim = 2", "head_dim = 7", "head_dim = 7: exceeds n_features"),
         ("bandwidth = 0.8", "bandwidth = inf", "must be a finite number"),
         ("bandwidth = 0.8", "bandwidth = true", "estimator.bandwidth"),
         ("seed = 7", "seed = -1", "simulation.seed = -1"),

@@ -223,13 +223,13 @@ FILES = {
         ('path = "none.csv"', "cannot be read as .csv"),
         ('path = "broken.npz"', "cannot be read as .npz"),
         ('path = "broken.parquet"', ".parquet"),
-        ('path = "other.txt"', "of no kind that is read; give .npy, .npz, .csv, .parquet, or sklearn:NAME"),
+        ('path = "other.txt"', "has no file type that is read; give .npy, .npz, .csv, .parquet, or sklearn:NAME"),
         ('path = "sklearn:boston"', "scikit-learn ships no 'boston'; choose diabetes"),
-        ('path = "twice.csv"', "the data have 2 columns of features; state that, or other columns"),
+        ('path = "twice.csv"', "the data have 2 columns of features; state their number, or other columns"),
         ('path = "twice.csv", response = "z"', "the data have no column 'z', but a, b"),
         ('path = "twice.csv", columns = ["a", "a"]', "columns must name each feature once, and not the response"),
         ('path = "twice.csv", columns = ["a"], response = "a"', "and not the response"),
-        ('path = "sklearn:diabetes", held_out = 441', "442 rows are too few: held_out = 441"),
+        ('path = "sklearn:diabetes", held_out = 441', "442 rows are too few for held_out = 441"),
         ('path = "sklearn:diabetes", sampling = "twice"', 'give "with_replacement", or "without"'),
     ],
 )
@@ -258,7 +258,7 @@ def test_settings_that_speak_of_rows__need_them(tmp_path):
     load_design(write_design(tmp_path, design_with(DIABETES, a=fitted, b=QUERIES)))
     assert "is known at rows only" in mistakes(tmp_path, design_with(DIABETES, a=fitted))
     more = (QUERIES[0], QUERIES[1].replace("count = 4", "count = 5"))
-    assert "count = 5 of held_out = 4 rows" in mistakes(tmp_path, design_with(DIABETES, b=more))
+    assert "count = 5 exceeds held_out = 4" in mistakes(tmp_path, design_with(DIABETES, b=more))
     noise = (REGRESSION, 'noise = "residuals"')
     assert "residuals are those of a fit" in mistakes(tmp_path, design_with(DIABETES, a=noise))
     bare = DIABETES.replace('response = "target", ', "")

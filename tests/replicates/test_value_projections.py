@@ -206,7 +206,7 @@ def test_file__travels_with_the_cell_and_identifies_it_by_its_contents(tmp_path)
         ({"W_V": VALUE, "W_O": OUTPUT}, "holds W_V (3, 4, 2), W_O (3, 2, 5); save W_V of shape (2, v, k)"),
         ({"W_V": VALUE[:2], "W_O": OUTPUT[:2, :1]}, "holds W_V (2, 4, 2), W_O (2, 1, 5)"),
         ({"W_V": VALUE[:2] * np.nan, "W_O": OUTPUT[:2]}, "must hold real numbers only"),
-        ({"W_V": VALUE[[0, 0]], "W_O": np.stack([OUTPUT[0], -OUTPUT[0]])}, "or their sum over heads, come to 0"),
+        ({"W_V": VALUE[[0, 0]], "W_O": np.stack([OUTPUT[0], -OUTPUT[0]])}, "or their sum over heads, is 0"),
         ({"W_V": np.zeros((2, 300, 400, 300), bool), "W_O": OUTPUT}, "expands to more than"),
     ],
 )

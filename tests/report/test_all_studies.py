@@ -142,7 +142,7 @@ def test_study_without_a_pilot__is_shown_by_its_confirmation(page):
 def test_results_of_an_edited_design__are_refused(page):
     path, designs = page
     designs[0].write_text(designs[0].read_text() + "\n# edited\n")
-    with pytest.raises(UserError, match=r"first/quick/results.nc: not of this text of the design"):
+    with pytest.raises(UserError, match=r"first/quick/results.nc: the design has changed since"):
         gather(designs, "quick", path.parent)
 
 

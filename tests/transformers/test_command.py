@@ -89,7 +89,7 @@ def test_queries_and_keys_alone__are_enough(n_heads, tmp_path):
 @pytest.mark.parametrize(
     "arrays, said",
     [
-        ({"hidden": np.ones(3)}, "hidden; give"),
+        ({"hidden": np.ones(3)}, "hidden wrong or missing; give"),
         ({"states": np.ones((2, 6, 9, 5))}, "states of sequence 0"),
         ({"states": np.ones((2, 3, 9, 6))}, "1 of 3 sequences"),
     ],

@@ -177,7 +177,7 @@ ratio = 1.2
         (
             "angle = [0, 45, 90]",
             "angle = [30, 45, 65]",
-            "claims.crossing.value = 60.0: must lie with its ratio between 30",
+            "claims.crossing.value = 60.0: must lie between 30",
         ),
         ("angle = [0, 45, 90]", "angle = [30, 60, 90]", ""),
         ("value = 60", 'source = "exact"', "claims.crossing.source = 'exact': set exact = true in [grids.angles]"),

@@ -44,7 +44,7 @@ class Code:
     def function(self, name: str) -> Callable[..., Any]:
         """Return a function that the file defines."""
         if not self.trusted:
-            raise UserError(f"{self.place}: its code runs on your word only; read it, then add --trust {self.place}")
+            raise UserError(f"{self.place}: its code runs only if you trust it; read it, then add --trust {self.place}")
         return _namespace(self.text, self.place)[name]
 
     @classmethod

@@ -35,7 +35,7 @@ def _split(
     order = np.argsort(np.random.Philox(key=seed + (batch << 64)).random_raw(len(raw.table)), kind="stable")
     out, kept = order[:held_out], np.sort(order[held_out:])
     if len(kept) < 2:
-        raise UserError(f"{len(raw.table)} rows are too few: held_out = {held_out}, and 2 others at least")
+        raise UserError(f"{len(raw.table)} rows are too few for held_out = {held_out} and 2 others; lower held_out")
     features, values, residuals = raw.keys, raw.values, raw.residuals
     if standardise:
         scale = features[kept].std(axis=0)

@@ -247,13 +247,13 @@ def test_faulty_parameter__is_named_where_it_stands(tmp_path, old, new, message)
 @pytest.mark.parametrize(
     ("old", "new", "places"),
     [
-        ("n_features = 6", "n_features = 6\nnoise_sd = 0.5", ["data.noise_sd = 0.5: means nothing for any"]),
+        ("n_features = 6", "n_features = 6\nnoise_sd = 0.5", ["data.noise_sd = 0.5: is used by none"]),
         ("[estimator]\n", '[heads]\narrangement = "haar"\n\n[queries]\nqueries = "origin"\n\n[estimator]\n',
          ["heads.arrangement = 'haar'", "queries.queries = 'origin'"]),
         ("[grids.powers.factors]\n", "[grids.powers.factors]\nhead_dim = [1, 2]\n",
-         ["grids.powers.factors.head_dim = [1, 2]: means nothing for instance = 'normaliser', which knows b"]),
+         ["grids.powers.factors.head_dim = [1, 2]: is not used by instance = 'normaliser', which uses b"]),
         ("[grids.powers.factors]\n", '[grids.powers]\nsettings = { logits = "distance" }\n[grids.powers.factors]\n',
-         ["grids.powers.settings.logits = 'distance': means nothing for instance = 'normaliser'"]),
+         ["grids.powers.settings.logits = 'distance': is not used by instance = 'normaliser'"]),
         ("bandwidth = 0.8", 'bandwidth = "attention"', ["estimator.bandwidth = 'attention': follows head_dim, which"]),
         ("[estimator]\nbandwidth = 0.8\n", "", ["estimator.bandwidth: missing"]),
     ],
