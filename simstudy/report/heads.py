@@ -31,6 +31,7 @@ SOURCE_NAMES = {
 }
 _COLOURS = {"observed": "#222222", "angles": "#d1495b", "exact": "#2a6f97", "random": "#a0a0a0"}
 _THEORIES = ("angles", "leading", "exact")
+_MAPPED = ("observed", "exact", "half", "angles", "leading", "redrawn")
 _LISTED = 10
 """Pairs of heads that the page lists; all are in the data."""
 _BAND = 2.0
@@ -54,6 +55,7 @@ def write_heads_page(found: xr.Dataset, store: Store, title: str) -> Path:
             contributions="effective_contributions" in found,
             agreement=[(SOURCE_NAMES[source], *scores(found, source)) for source in _theories(found)],
             figure=figure_of("agreement", agreement, picture),
+            maps=_maps(found),
             sources=list(SOURCE_NAMES.values()),
             layers=[_layer(found.isel(layer=layer)) for layer in range(found.sizes["layer"])],
             indices=[INDEX_NAMES[name] for name in found["index"].values.tolist()],
@@ -84,7 +86,9 @@ def _agreement(axes: Axes, found: xr.Dataset, source: str) -> None:
     axes.axhline(
         found.weight_correlation.sel(source="constant")[0, 0, -1], color="#999999", linewidth=0.8, linestyle=":"
     )
-    axes.annotate(f"rank correlation {rank}, error {error}", (0.03, 0.95), fontsize=9)
+    # Out of the layout: a panel would shrink to make room for a text that it does not hold.
+    text = f"rank correlation {rank}\nerror {error}"
+    axes.annotate(text, (0.03, 0.97), fontsize=8, va="top").set_in_layout(False)
 
 
 def models_figure(models: dict[str, xr.Dataset], damage: dict[str, xr.Dataset]) -> Drawing:
@@ -212,6 +216,20 @@ def _layer(layer: xr.Dataset) -> dict[str, Any]:
         "apparent": _range(layer.apparent_dimension),
         "gaps": _range(layer.gap_dimension.isel(gaps=0)),
         "lengths": _range(layer.key_length_variation),
+    }
+
+
+def _maps(found: xr.Dataset) -> dict[str, Any]:
+    """Correlations of all two heads of each layer, to three digits, as plain data without NaN."""
+    pairs = np.triu_indices(found.sizes["head_i"], 1)
+    columns = {source: found.weight_correlation.sel(source=source).values[:, *pairs] for source in _MAPPED}
+    return {
+        "heads": found.sizes["head_i"],
+        "predictions": [(source, SOURCE_NAMES[source]) for source in _MAPPED[1:]],
+        "values": {
+            source: [[round(value, 3) if np.isfinite(value) else None for value in row] for row in values.tolist()]
+            for source, values in columns.items()
+        },
     }
 
 

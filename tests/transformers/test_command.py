@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 
 import numpy as np
 import pytest
 import xarray as xr
+from pages import dom, needs_browser
 from typer.testing import CliRunner
 
 import simstudy
@@ -62,8 +64,40 @@ def test_inspect__writes_what_python_gives_and_a_page(files):
     assert "&lt;b&gt;model" in page and "<b>model" not in page
     assert page.count(" and ".join(map(str, (first, second))) + "</td>") and f">{alike}</td>" in page
     assert page.count("± one error") == 1 and "contributions</th>" in page
-    assert "2 layers of 3 heads" in page and page.count("exact, Gaussian logits") == 2
+    assert "2 layers of 3 heads" in page and page.count("exact, Gaussian logits") == 3
     assert "Blank: leading order: the variance of logits of 3 of 3 heads" in page
+
+
+def test_page__maps_the_heads_of_each_layer(files):
+    inspect(files, "--seed", 5)
+    with xr.open_dataset(files / "out" / "heads.nc") as found:
+        correlation = found.weight_correlation.load()
+    page = (files / "out" / "heads.html").read_text()
+    data = json.loads(page.split('id="pairs">')[1].split("</script>")[0])
+    assert [name for name, _ in data["predictions"]] == ["exact", "half", "angles", "leading", "redrawn"]
+    for source, layers in data["values"].items():
+        expected = correlation.sel(source=source).values[:, [0, 0, 1], [1, 2, 2]]
+        np.testing.assert_allclose(np.array(layers, float), expected, atol=6e-4)
+
+
+@needs_browser
+def test_browser__draws_the_layer_that_the_slider_stands_at(files, tmp_path):
+    """The reader's hand is a script, which the policy of the page keeps out."""
+    inspect(files, "--seed", 5)
+    page = files / "out" / "heads.html"
+    with xr.open_dataset(files / "out" / "heads.nc") as found:
+        values = found.weight_correlation.sel(layer=1, head_i=2, head_j=1)
+        observed, half = (round(values.sel(source=source).item(), 3) for source in ("observed", "half"))
+    hand = """<script>const [slider, source] = document.querySelectorAll("#layers input, #layers select");
+      slider.value = 1; source.value = "half"; source.dispatchEvent(new Event("input"));
+      document.querySelector('[data-pair="2 1"]').dispatchEvent(new Event("pointerenter"));</script></body>"""
+    text = re.sub(r"<meta http-equiv.*?>", "", page.read_text()).replace("</body>", hand)
+    page.write_text(text)
+    found = dom(page.as_uri(), tmp_path)
+    told = found.split('id="paired"')[1].split(">")[1].split("<")[0]
+    assert told == (f"layer 1, heads 2 and 1: observed {observed:.2f}, predicted {half:.2f}, "
+                    f"difference {half - observed:.2f}")  # fmt: skip
+    assert found.count("data-pair=") - text.count("data-pair=") == 3 * 6
 
 
 @pytest.mark.parametrize("n_heads", [1, 4])

@@ -241,5 +241,71 @@ function explore(data) {
   follow();
 }
 
+// ---------------------------------------------------------------- heads: every two of a layer, as heat maps
+function compare(data) {
+  const box = document.getElementById("maps"), told = document.getElementById("paired"), n = data.heads;
+  const slider = make("input", { type: "range", min: 0, max: data.values.observed.length - 1, value: 0 });
+  const prediction = make("select"), layer = make("output");
+  for (const [name, label] of data.predictions) prediction.append(make("option", { value: name }, label));
+  for (const [text, input] of [["layer ", slider], ["prediction", prediction]]) {
+    const label = make("label", {}, text);
+    label.append(...(input === slider ? [layer] : []), input);
+    document.getElementById("layers").append(label);
+    input.addEventListener("input", draw);
+  }
+  // Pairs lie row by row above the diagonal.
+  const above = (i, j) => i * n - (i * (i + 3)) / 2 + j - 1;
+  const at = (name, i, j) => data.values[name][slider.value][i < j ? above(i, j) : above(j, i)];
+  const mixed = (dark, share) =>
+    `rgb(${dark.map((each) => Math.round(255 + (each - 255) * Math.min(share, 1))).join(" ")})`;
+  const one = (value) => mixed([8, 48, 107], value);
+  const two = (gap) => mixed(gap > 0 ? [178, 24, 43] : [33, 102, 172], 2 * Math.abs(gap));
+  const said = (value) => (value === null ? "unknown" : value.toFixed(2));
+
+  function panel(title, value, colour) {
+    const svg = shape("svg", { class: "chart", viewBox: "0 0 220 226", role: "group", "aria-label": title });
+    const side = 200 / n, every = Math.ceil(n / 16);
+    svg.append(shape("text", { x: 20, y: 10 }, title),
+               shape("rect", { class: "unknown", x: 20, y: 26, width: 200, height: 200 }));
+    for (let i = 0; i < n; i++) {
+      if (i % every === 0) svg.append(
+        shape("text", { x: 16, y: 26 + side * (i + 0.5) + 3, "text-anchor": "end" }, i),
+        shape("text", { x: 20 + side * (i + 0.5), y: 23, "text-anchor": "middle" }, i));
+      for (let j = 0; j < n; j++) {
+        const found = i === j ? null : value(i, j);
+        if (found === null) continue;
+        const place = { x: 20 + side * j, y: 26 + side * i, width: side, height: side };
+        const cell = shape("rect", { ...place, fill: colour(found), "data-pair": `${i} ${j}` });
+        cell.addEventListener("pointerenter", () => tell(i, j));
+        svg.append(cell);
+      }
+    }
+    return svg;
+  }
+
+  const gap = (i, j) => {
+    const [seen, predicted] = [at("observed", i, j), at(prediction.value, i, j)];
+    return seen === null || predicted === null ? null : predicted - seen;
+  };
+
+  function tell(i, j) {
+    told.textContent = `layer ${slider.value}, heads ${i} and ${j}: observed ${said(at("observed", i, j))}, ` +
+      `predicted ${said(at(prediction.value, i, j))}, difference ${said(gap(i, j))}`;
+  }
+
+  function draw() {
+    layer.textContent = slider.value;
+    told.textContent = "";
+    box.replaceChildren(
+      panel("observed", (i, j) => at("observed", i, j), one),
+      panel("predicted", (i, j) => at(prediction.value, i, j), one),
+      panel("predicted less observed", gap, two));
+  }
+  draw();
+}
+
+const pairs = document.getElementById("pairs");
+if (pairs) compare(JSON.parse(pairs.textContent));
+
 const cells = document.getElementById("cells");
 if (cells) explore(JSON.parse(cells.textContent));
