@@ -32,30 +32,19 @@ _DERIVED = ("bandwidth_rule", "total_dim")
 
 
 class ExploratoryContrast(NamedTuple):
-    """Two cells compared after the fact: no claim that was stated before the run, and no verdict.
+    """Two cells compared after the fact: no claim that was stated before the run, and no verdict."""
 
-    Attributes
-    ----------
-    statistic
-        What is estimated, in words.
-    estimate, mcse
-        Difference or ratio, in the unit of the measure or 1, and its Monte Carlo standard error.
-    lower, upper
-        The truth lies between them with 95 %, at all looks at the study together; for this contrast alone, however many
-        are asked for.  Infinite where `doubt` says why.
-    paired
-        Whether the cells have their replicates in common, so that the error is that of differences block by block.
-    doubt
-        Why the error allows no interval; empty if it does.
-    """
-
-    statistic: str
+    statistic: str  # What is estimated, in words
+    # estimate, mcse: Difference or ratio, in the unit of the measure or 1, and its Monte Carlo standard error
     estimate: float
     mcse: float
+    # lower, upper: The truth lies between them with 95 %, at all looks at the study together; for this contrast
+    # alone, however many are asked for.  Infinite where `doubt` says why.
     lower: float
     upper: float
+    # Whether the cells have their replicates in common, so that the error is that of differences block by block
     paired: bool
-    doubt: str = ""
+    doubt: str = ""  # Why the error allows no interval; empty if it does
 
     def __repr__(self) -> str:
         pairing = "paired block by block" if self.paired else "independent cells"

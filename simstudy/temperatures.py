@@ -37,27 +37,14 @@ SELF_CHECK = 1e-5
 
 
 class Problem(NamedTuple):
-    """Keys, query and target of one head.
+    """Keys, query and target of one head."""
 
-    Attributes
-    ----------
-    keys
-        ``unit``: uniform on the unit sphere; ``gaussian``: N(0, I).
-    dimension
-        Of keys, d.
-    signal
-        Variance of the target over keys; the noise has variance 1.
-    shares
-        Of random harmonics of degree 1, 2, … in that variance; of Gaussian keys the target is linear: (1,).
-    query
-        Length of the query over √d, with Gaussian keys.
-    """
-
-    keys: Literal["unit", "gaussian"]
-    dimension: int
-    signal: float = 1.0
+    keys: Literal["unit", "gaussian"]  # ``unit``: uniform on the unit sphere; ``gaussian``: N(0, I)
+    dimension: int  # Of keys, d
+    signal: float = 1.0  # Variance of the target over keys; the noise has variance 1
+    # Of random harmonics of degree 1, 2, … in that variance; of Gaussian keys the target is linear: (1,)
     shares: tuple[float, ...] = (1.0,)
-    query: float = 1.0
+    query: float = 1.0  # Length of the query over √d, with Gaussian keys
 
 
 class Head(NamedTuple):

@@ -37,30 +37,17 @@ Array = NDArray[np.float64]
 
 
 class Members(NamedTuple):
-    """Estimates of the members of an ensemble in consecutive replicates.
+    """Estimates of the members of an ensemble in consecutive replicates."""
 
-    Attributes
-    ----------
-    means : (replicate, query, head)
-        Estimates; or their means given the keys, where noise is integrated out.
-    gram : (replicate, query, head, head) or None
-        Their covariance given the keys, where noise is integrated out.
-    indices : (replicate or 1, index)
-        Geometric diversity indices of the heads.
-    statistics : dict of (replicate,) arrays
-        What is computed of each replicate by itself, by its name in `Cell.statistics`: the relative difference
-        from the reference computation, or the numbers of an instance.
-    control
-        What has expectation 0 and lowers the Monte Carlo error of errors and their products, where a cell asks for it.
-    failed : (replicate,) or None
-        Which replicates of an instance have no defined numbers, where this is known without computing them again.
-    """
-
-    means: Array
-    gram: Array | None
-    indices: Array
+    means: Array  # (replicate, query, head) Estimates; or their means given the keys, where noise is integrated out
+    gram: Array | None  # Their covariance given the keys, where noise is integrated out
+    indices: Array  # (replicate or 1, index) Geometric diversity indices of the heads
+    # What is computed of each replicate by itself, by its name in `Cell.statistics`: the relative difference from
+    # the reference computation, or the numbers of an instance
     statistics: dict[str, Array]
+    # What has expectation 0 and lowers the Monte Carlo error of errors and their products, where a cell asks for it
     control: Control | None = None
+    # Which replicates of an instance have no defined numbers, where this is known without computing them again
     failed: NDArray[np.bool_] | None = None
 
 

@@ -34,56 +34,41 @@ TELL_SHARE = 0.02
 
 
 class CellStatus(Record):
-    """Where one cell stands.
+    """Where one cell stands."""
 
-    Attributes
-    ----------
-    identity, work, batch_size
-        Name under which its batches are stored, what each of them costs in arbitrary units, and its replicates.
-    stored, target, expected
-        Batches that are stored of those wanted so far, how many these are, and how many the precision will take.
-    looked, finished, reached, cut, defined
-        Whether it was looked at, wants nothing more, has its precision, was stopped by the budget, and has estimates.
-    failed, first_failed
-        Replicates without a defined estimate, and the number of the first.
-    measure, mcse, wanted
-        The Monte Carlo error furthest from the one wanted; None where nothing was measured.
-    """
-
+    # identity, work, batch_size: Name under which its batches are stored, what each of them costs in arbitrary
+    # units, and its replicates
     identity: str
     work: float
     batch_size: int
+    # stored, target, expected: Batches that are stored of those wanted so far, how many these are, and how many the
+    # precision will take
     stored: int
     target: int
     expected: int
+    # looked, finished, reached, cut, defined: Whether it was looked at, wants nothing more, has its precision, was
+    # stopped by the budget, and has estimates
     looked: bool
     finished: bool
     reached: bool
     cut: bool
     defined: bool
+    # failed, first_failed: Replicates without a defined estimate, and the number of the first
     failed: int
     first_failed: int | None
+    # measure, mcse, wanted: The Monte Carlo error furthest from the one wanted; None where nothing was measured
     measure: str | None
     mcse: float | None
     wanted: float | None
 
 
 class Status(Record):
-    """Where all cells of a study stand, in the order of the design.
+    """Where all cells of a study stand, in the order of the design."""
 
-    Attributes
-    ----------
-    origin
-        Digest of the design, code and installation of the run; empty where batches are counted, not looked at.
-    as_of
-        When that was told, in seconds of `time.time`.
-    cells
-        Each cell.
-    """
-
+    # Digest of the design, code and installation of the run; empty where batches are counted, not looked at
     origin: str
-    as_of: float
-    cells: tuple[CellStatus, ...]
+    as_of: float  # When that was told, in seconds of `time.time`
+    cells: tuple[CellStatus, ...]  # Each cell
 
     @property
     def finished(self) -> int:

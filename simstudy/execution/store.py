@@ -18,7 +18,6 @@ tells, and it is computed again.  Whoever writes holds the lock of the folder; w
 from __future__ import annotations
 
 import contextlib
-import io
 import json
 import os
 import platform
@@ -29,7 +28,6 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
-import numpy as np
 from pydantic import Field
 
 from simstudy.design.document import Design
@@ -290,12 +288,6 @@ class Store:
     def write_bytes(self, name: str, content: bytes) -> Path:
         """Store a binary file of the study and return its path."""
         return self.files.write(name, content)
-
-    def write_array(self, name: str, array: np.ndarray) -> Path:
-        """Store one array as .npy and return the path."""
-        buffer = io.BytesIO()
-        np.save(buffer, array, allow_pickle=False)
-        return self.write_bytes(name, buffer.getvalue())
 
     def write_json(self, name: str, content: Any) -> Path:
         """Store plain data as JSON and return the path."""

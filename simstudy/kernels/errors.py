@@ -98,18 +98,12 @@ def correlations_over_queries(numbers: np.ndarray) -> np.ndarray:
 
 
 class PairSums(NamedTuple):
-    """Sums over heads, or over ordered pairs of different heads, at each query: float64 (C, Q).
+    """Sums over heads, or over ordered pairs of different heads, at each query: float64 (C, Q)."""
 
-    Attributes
-    ----------
-    error, variance
-        Over heads: of second moments, and of variances.
-    second, covariance, correlation
-        Over pairs.
-    """
-
+    # error, variance: Over heads: of second moments, and of variances
     error: np.ndarray
     variance: np.ndarray
+    # second, covariance, correlation: Over pairs
     second: np.ndarray
     covariance: np.ndarray
     correlation: np.ndarray

@@ -30,33 +30,21 @@ SINGULAR = 1e-12
 
 
 class Averages(NamedTuple):
-    """Averages over queries, of which all measures are functions.
+    """Averages over queries, of which all measures are functions."""
 
-    Attributes
-    ----------
-    bias_product, covariance, second : (case, head, head)
-        Of b_h b_g, of the covariance of errors, and of their second moment.
-    bias_target : (case, head)
-        Of b_h m.
-    output : (case, head, head)
-        Of the second moment of estimates f_h f_g.
-    target_square, correlation : (case,)
-        Of m², and of the correlation of errors over pairs of heads.
-    value_cosine : (case,)
-        No average: the mean over all pairs, of a head with itself too, of the cosine of their values.
-    statistics : (case, statistic)
-        Geometric diversity indices, and the statistics of the cell after them.
-    """
-
+    # bias_product, covariance, second: (case, head, head) Of b_h b_g, of the covariance of errors, and of their
+    # second moment
     bias_product: Array
     covariance: Array
     second: Array
-    bias_target: Array
-    output: Array
+    bias_target: Array  # (case, head) Of b_h m
+    output: Array  # (case, head, head) Of the second moment of estimates f_h f_g
+    # target_square, correlation: (case,) Of m², and of the correlation of errors over pairs of heads
     target_square: Array
     correlation: Array
+    # (case,) No average: the mean over all pairs, of a head with itself too, of the cosine of their values
     value_cosine: Array
-    statistics: Array
+    statistics: Array  # (case, statistic) Geometric diversity indices, and the statistics of the cell after them
 
 
 def averages(means: Means, target: Array, overlap: Array) -> tuple[Averages, PairSums]:

@@ -36,41 +36,30 @@ CHUNK_BYTES = 64 << 20
 
 
 class Performance(NamedTuple):
-    """Measures of one cell.
+    """Measures of one cell."""
 
-    Attributes
-    ----------
-    estimate, mcse : dict of arrays
-        By measure: a scalar, (index,) for ``hdi``, (head,) and (head, head) for heads and
-        pairs, (query,) for ``*_by_query``.
-    contribution : dict of float64 (block, ...)
-        Influence values of the scalar measures and ``hdi``, scaled so that the squares sum to MCSE² (but for the
-        remainder) and products of two cells that share data sum to the covariance of their estimates.
-    remainder : dict of float
-        Standard error of a measure beyond its contributions: of the quadratic part of the squared bias, and of a
-        failure rate of which few failures say little.
-    n_blocks, n_replicates, n_failed : int
-        Blocks and replicates with a defined estimate, and replicates without.  For a population of query points and
-        heads a block, which is what errors and contributions are of, is a whole batch.
-    given : Performance or None
-        For a population, the same with errors and contributions given the points and heads that were drawn; None where
-        these are fixed, as all errors are given them.
-    gain : dict of float or None
-        Variance over the population without a control variate over that with one, where there is one.
-    estimator : str
-        ``plain``, with the reason where an expansion was asked for, or ``expansion``.
-    """
-
+    # estimate, mcse: By measure: a scalar, (index,) for ``hdi``, (head,) and (head, head) for heads and pairs,
+    # (query,) for ``*_by_query``
     estimate: Measures
     mcse: Measures
+    # Influence values of the scalar measures and ``hdi``, scaled so that the squares sum to MCSE² (but for the
+    # remainder) and products of two cells that share data sum to the covariance of their estimates
     contribution: Measures
+    # Standard error of a measure beyond its contributions: of the quadratic part of the squared bias, and of a
+    # failure rate of which few failures say little
     remainder: dict[str, float]
+    # n_blocks, n_replicates, n_failed: Blocks and replicates with a defined estimate, and replicates without.  For
+    # a population of query points and heads a block, which is what errors and contributions are of, is a whole
+    # batch.
     n_blocks: int
     n_replicates: int
     n_failed: int
+    # For a population, the same with errors and contributions given the points and heads that were drawn; None
+    # where these are fixed, as all errors are given them
     given: Performance | None = None
+    # Variance over the population without a control variate over that with one, where there is one
     gain: dict[str, float] | None = None
-    estimator: str = "plain"
+    estimator: str = "plain"  # ``plain``, with the reason where an expansion was asked for, or ``expansion``
 
 
 def performance(

@@ -32,32 +32,15 @@ class Predictions(NamedTuple):
 
 
 class Selected(NamedTuple):
-    """What a claim speaks of: all that the engine knows.
+    """What a claim speaks of: all that the engine knows."""
 
-    Attributes
-    ----------
-    estimates
-        The measure under all conditions of the grid, which are called its cells.
-    chosen
-        The cells that the claim selects.
-    factors
-        Factors of the grid.
-    theory
-        What theory says of the measure in these cells, for claims that compare with it.
-    diversity
-        The diversity index in these cells, for claims that compare with one.
-    level
-        At which the claim is judged: statistics of optima divide it between two questions.
-    doubtful
-        Cells whose estimates have no Monte Carlo error, and why: no verdict rests on them.
-    """
-
-    estimates: Estimates
-    chosen: list[int]
-    factors: tuple[str, ...]
-    theory: Predictions | None = None
-    diversity: Estimates | None = None
-    level: float = LEVEL
+    estimates: Estimates  # The measure under all conditions of the grid, which are called its cells
+    chosen: list[int]  # The cells that the claim selects
+    factors: tuple[str, ...]  # Factors of the grid
+    theory: Predictions | None = None  # What theory says of the measure in these cells, for claims that compare with it
+    diversity: Estimates | None = None  # The diversity index in these cells, for claims that compare with one
+    level: float = LEVEL  # At which the claim is judged: statistics of optima divide it between two questions
+    # Cells whose estimates have no Monte Carlo error, and why: no verdict rests on them
     doubtful: Mapping[int, str] = MappingProxyType({})
 
     def groups(self, *without: str) -> Iterator[list[int]]:
@@ -92,46 +75,25 @@ class OrderedPairs(NamedTuple):
 
 
 class Comparison(NamedTuple):
-    """An estimate, the interval in which the claim puts it, and the evidence on that.
+    """An estimate, the interval in which the claim puts it, and the evidence on that."""
 
-    Attributes
-    ----------
-    statistic
-        What is estimated, in words.
-    estimate, mcse
-        The error is NaN if the statistic is no smooth function of estimates; over the population of query points and
-        heads, where there is one.
-    lower, upper, claimed
-        The interval claimed, and the value or bound that it was made of.
-    evidence
-        On the truth being in the interval.
-    confidence
-        From a level to the bounds beyond which the truth lies with less probability on each side, at all looks.
-    cells
-        What it is computed from.
-    doubt
-        Why there can be no verdict; empty if there can.
-    parts
-        Comparisons that the evidence of this one comes from, if it is not its own.
-    given
-        Error given the points and heads that were drawn.
-    ordered
-        Pairs of cells that it comes from, if it is on an order.
-    """
-
-    statistic: str
+    statistic: str  # What is estimated, in words
+    # estimate, mcse: The error is NaN if the statistic is no smooth function of estimates; over the population of
+    # query points and heads, where there is one
     estimate: float
     mcse: float
+    # lower, upper, claimed: The interval claimed, and the value or bound that it was made of
     lower: float
     upper: float
     claimed: float
-    evidence: Evidence
+    evidence: Evidence  # On the truth being in the interval
+    # From a level to the bounds beyond which the truth lies with less probability on each side, at all looks
     confidence: Callable[[float], Bounds]
-    cells: tuple[int, ...] = ()
-    doubt: str = ""
-    parts: tuple[Comparison, ...] = ()
-    given: float = np.nan
-    ordered: OrderedPairs | None = None
+    cells: tuple[int, ...] = ()  # What it is computed from
+    doubt: str = ""  # Why there can be no verdict; empty if there can
+    parts: tuple[Comparison, ...] = ()  # Comparisons that the evidence of this one comes from, if it is not its own
+    given: float = np.nan  # Error given the points and heads that were drawn
+    ordered: OrderedPairs | None = None  # Pairs of cells that it comes from, if it is on an order
 
     def without_evidence(self, why: str) -> Comparison:
         """Return the comparison as one that decides nothing."""

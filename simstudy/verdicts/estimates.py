@@ -26,34 +26,21 @@ N_DRAWS = 4999
 
 @dataclass
 class Estimates:
-    """Estimates of one measure, θ_j under condition j, with the contributions of blocks of replicates to their errors.
+    """Estimates of one measure, θ_j under condition j, with contributions of blocks of replicates to their errors."""
 
-    Attributes
-    ----------
-    conditions
-        Levels of factors.
-    values : (condition,) array
-        NaN where there is no estimate.
-    contributions
-        For each condition (block,): their squares sum to MCSE² but for the remainder, and products of two conditions of
-        one stream to the covariance of their estimates.
-    streams
-        Conditions of equal streams see the same replicates, block by block.
-    n_blocks, remainders : (condition,) arrays
-        Blocks that hold replicates, and the part of the standard error that no block contributes.
-    trials : (condition,) array
-        Replicates of a measure that counts events, infinite for other measures: see `Contrast`.
-    given
-        The same with the errors given the query points and heads that were drawn, where these are a population.
-    """
-
-    conditions: Sequence[Coordinates]
-    values: Array
+    conditions: Sequence[Coordinates]  # Levels of factors
+    values: Array  # (condition,) NaN where there is no estimate
+    # For each condition (block,): their squares sum to MCSE² but for the remainder, and products of two conditions
+    # of one stream to the covariance of their estimates
     contributions: list[Array]
-    streams: Sequence[tuple[int, int]]
+    streams: Sequence[tuple[int, int]]  # Conditions of equal streams see the same replicates, block by block
+    # n_blocks, remainders: Blocks that hold replicates, and the part of the standard error that no block
+    # contributes
     n_blocks: NDArray[Any]
     remainders: Array
+    # (condition,) Replicates of a measure that counts events, infinite for other measures: see `Contrast`
     trials: Array
+    # The same with the errors given the query points and heads that were drawn, where these are a population
     given: Estimates | None = None
 
     def combine(self, terms: dict[int, float]) -> Contrast:

@@ -37,31 +37,19 @@ LARGEST_SHARE = 0.2
 
 
 class Contrast(NamedTuple):
-    """A smooth function of estimates with its Monte Carlo error: numbers, or arrays of one shape.
+    """A smooth function of estimates with its Monte Carlo error: numbers, or arrays of one shape."""
 
-    Attributes
-    ----------
-    value, mcse
-        Estimate and its standard error; over the population of query points and heads, where there is one.
-    n_blocks
-        Blocks of replicates that the error comes from; draws of points and heads where these are a population.
-    skewness
-        Of the contributions of blocks.
-    largest_share
-        Share of MCSE² that the largest contribution has.
-    given
-        Standard error given the points and heads that were drawn.
-    unseen
-        Replicates over what an exception by one in all of them moves the value by, if the measure counts events and no
-        block differs from the others; infinite otherwise.
-    """
-
+    # value, mcse: Estimate and its standard error; over the population of query points and heads, where there is
+    # one
     value: Any
     mcse: Any
+    # Blocks of replicates that the error comes from; draws of points and heads where these are a population
     n_blocks: Any
-    skewness: Any
-    largest_share: Any
-    given: Any = np.nan
+    skewness: Any  # Of the contributions of blocks
+    largest_share: Any  # Share of MCSE² that the largest contribution has
+    given: Any = np.nan  # Standard error given the points and heads that were drawn
+    # Replicates over what an exception by one in all of them moves the value by, if the measure counts events and
+    # no block differs from the others; infinite otherwise
     unseen: Any = np.inf
 
     def at(self, *place: int) -> Contrast:

@@ -33,30 +33,16 @@ SIMULATED = 0.1
 
 
 class Statistic(NamedTuple):
-    """A statistic of the order of cells, and what a claim says of it.
+    """A statistic of the order of cells, and what a claim says of it."""
 
-    Attributes
-    ----------
-    words
-        What it is.
-    of
-        From the index (cell,) and draws of the measure (draw, cell), which the claim says rises, to (draw,).
-    pairs
-        From the index to the weights of pairs in the wrong order, and from a bound to what these may weigh in all.
-    bounds
-        The interval claimed, of which one end is finite.
-    tried
-        Ever weaker bounds, for the confidence interval.
-    scale
-        By how much a rare head that lies anywhere moves it, over the share of pairs that this head turns.
-    """
-
-    words: str
+    words: str  # What it is
+    # From the index (cell,) and draws of the measure (draw, cell), which the claim says rises, to (draw,)
     of: Callable[[Array, Array], Array]
+    # From the index to the weights of pairs in the wrong order, and from a bound to what these may weigh in all
     pairs: Callable[[Array], tuple[Array, Callable[[float], float]]]
-    bounds: Bounds
-    tried: Array
-    scale: float
+    bounds: Bounds  # The interval claimed, of which one end is finite
+    tried: Array  # Ever weaker bounds, for the confidence interval
+    scale: float  # By how much a rare head that lies anywhere moves it, over the share of pairs that this head turns
 
 
 def rank_correlations(claim: RankCorrelation, of: Selected) -> Iterator[Comparison]:
