@@ -1,16 +1,22 @@
-"""What redundancy means: heads that take the pattern of another head, or nothing, and what that does to the output.
+"""What redundancy means: heads that take the pattern of another head, a mean pattern, or none, and what that costs.
 
+A head that is like another one may be able to share its pattern.  That does not make it unimportant: only an edit tells.
 The forward pass is the user's own: any function that lets weights of attention be replaced.
+
+Index legend: h head; d feature; p dimension of a head.
 """
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import scipy
 import xarray as xr
+
+from simstudy.transformers.heads import TransformerHeads
 
 Edit = Callable[[int, np.ndarray], np.ndarray]
 """Of a layer and the weights (H, T, T) of its heads, the weights to take instead."""
@@ -83,13 +89,16 @@ def sharing(donors: Mapping[tuple[int, int], int]) -> Edit:
     return edit
 
 
-def zeroing(*heads: tuple[int, int]) -> Edit:
-    """Return the edit by which heads, given as (layer, head), look at nothing.
+def zeroing(*heads: tuple[int, int], kept: float = 0.0) -> Edit:
+    """Return the edit by which heads, given as (layer, head), look at nothing, or at all with less weight.
 
     Parameters
     ----------
     *heads : (int, int)
         Layer and head, from 0 on.
+    kept
+        Factor on the weights.  Near 1 the damage over 1 - kept is the slope of a loss against it: importance by
+        gradients.
 
     Returns
     -------
@@ -98,24 +107,90 @@ def zeroing(*heads: tuple[int, int]) -> Edit:
     """
 
     def edit(layer: int, weights: np.ndarray) -> np.ndarray:
-        gone = [head for of, head in heads if of == layer]
         edited = weights.copy()
-        edited[gone] = 0.0
+        edited[[head for of, head in heads if of == layer]] *= kept
         return edited
 
     return edit
 
 
+def averaging(*heads: tuple[int, int], causal: bool = False) -> Edit:
+    """Return the edit by which heads add the mean of what they would add to the tokens of the sequence.
+
+    Parameters
+    ----------
+    *heads : (int, int)
+        Layer and head, from 0 on.
+    causal
+        Whether the mean is over the token and those before it only, as in a model that sees no others.
+
+    Returns
+    -------
+    Edit
+        For `intervene`.
+    """
+
+    def edit(layer: int, weights: np.ndarray) -> np.ndarray:
+        edited = weights.copy()
+        for head in (head for of, head in heads if of == layer):
+            n_tokens = np.arange(1, len(weights[head]) + 1)[:, None]
+            edited[head] = weights[head].cumsum(axis=0) / n_tokens if causal else weights[head].mean(axis=0)
+        return edited
+
+    return edit
+
+
+def merged(heads: TransformerHeads, donors: Mapping[tuple[int, int], int]) -> TransformerHeads:
+    """Return heads of which the donors do what others did, too: W_o W_v' of both, at the rank of one head.
+
+    Beside `sharing`, that takes away whole heads where that takes away patterns.  The product of rank p is the nearest
+    one in sum of squares.  What the biases of both values add stays, as the value of a token in the head that is gone.
+
+    Parameters
+    ----------
+    heads : TransformerHeads
+        With values and outputs.
+    donors : mapping of (int, int) to int
+        As `donor_map` gives it.
+
+    Returns
+    -------
+    TransformerHeads
+        For a forward pass that takes heads, with the edit `sharing` of the same donors.
+
+    Raises
+    ------
+    ValueError
+        If values or outputs are not known.
+    """
+    if heads.value is None or heads.output is None:
+        raise ValueError("heads without values and outputs cannot be merged; give W_V and W_O")
+    value, output, bias = heads.value.copy(), heads.output.copy(), heads.value_bias.copy()
+    p = value.shape[3]
+    for layer, donor in {(layer, donor) for (layer, _), donor in donors.items()}:
+        gone = [head for (of, head), other in donors.items() if (of, other) == (layer, donor)]
+        every = [donor, *gone]
+        constant = np.einsum("hdp,hp->d", heads.output[layer, every], heads.value_bias[layer, every])
+        writes, reads = (np.concatenate(part[layer, every], axis=1) for part in (heads.output, heads.value))
+        (basis, left), (other, right) = np.linalg.qr(writes), np.linalg.qr(reads)
+        u, sizes, v = np.linalg.svd(left @ right.T)
+        output[layer, donor] = basis @ u[:, :p] * np.sqrt(sizes[:p])
+        value[layer, donor] = other @ v[:p].T * np.sqrt(sizes[:p])
+        value[layer, gone] = output[layer, gone] = bias[layer, every] = 0.0
+        output[layer, gone[0], :, 0], bias[layer, gone[0], 0] = constant, 1.0
+    return dataclasses.replace(heads, value=value, output=output, value_bias=bias)
+
+
 def intervene(
     forward: Callable[[Any, Edit | None], np.ndarray], sequences: Sequence[Any], edits: Mapping[str, Edit]
 ) -> xr.Dataset:
-    """Measure the damage of edits to the output of a transformer.
+    """Measure the damage of edits to the output of a transformer, or to its loss.
 
     Parameters
     ----------
     forward
-        Of a sequence and an edit (or None) the output (token, feature): it hands the weights of every layer to the edit
-        and goes on with what that returns.
+        Of a sequence and an edit (or None) the output (token, feature), or the loss, a number: it hands the weights of
+        every layer to the edit and goes on with what that returns.
     sequences
         Whatever ``forward`` takes; not those that edits were chosen by.
     edits
@@ -124,7 +199,8 @@ def intervene(
     Returns
     -------
     xarray.Dataset
-        ``damage`` (edit, sequence): squared change of the output over its variance about the mean token.
+        ``damage`` (edit, sequence): rise of the loss, or squared change of the output over its variance about the mean
+        token.
         ``mean_damage`` and ``mean_damage_mcse`` (edit) over sequences; ``difference`` (edit, other) of the mean damage
         of two edits, paired by sequence, with ``difference_mcse``, and its 95 % interval (Student's t)
         ``difference_interval`` (edit, other, bound).
@@ -139,10 +215,11 @@ def intervene(
     damage = np.empty((len(edits), len(sequences)))
     for s, sequence in enumerate(sequences):
         own = np.asarray(forward(sequence, None), np.float64)
-        variance = np.sum((own - own.mean(axis=0)) ** 2)
+        scale = np.sum((own - own.mean(axis=0)) ** 2) if own.ndim else 1.0
         for k, edit in enumerate(edits.values()):
-            damage[k, s] = np.sum((np.asarray(forward(sequence, edit), np.float64) - own) ** 2) / variance
-    about = _described("squared change of the output over its variance")
+            change = np.asarray(forward(sequence, edit), np.float64) - own
+            damage[k, s] = (np.sum(change**2) if own.ndim else change) / scale
+    about = _described("squared change of the output over its variance" if own.ndim else "rise of the loss")
     differences = damage[:, None] - damage
     mean, error = differences.mean(axis=2), _error(differences)
     half_width = error * scipy.stats.t.ppf(0.975, len(sequences) - 1)
