@@ -39,7 +39,7 @@ def inspect(
     """
     from simstudy.execution.folder import require_writable
     from simstudy.execution.store import Store
-    from simstudy.report.heads import answer, compared, most_alike, scores, write_heads_page
+    from simstudy.report.heads import CAUTION, answer, compared, most_alike, scores, write_heads_page
     from simstudy.report.terminal import say
     from simstudy.transformers.checkpoints import read_weights
     from simstudy.transformers.heads import read_heads
@@ -63,6 +63,7 @@ def inspect(
     say(answer(found))
     for layer, first, second, correlation in most_alike(found, _LISTED):
         say(f"alike    layer {layer}, heads {first} and {second}: {correlation}")
+    say(CAUTION)
     for source in ("constant", "half", "angles", "exact", "redrawn"):
         pairs, rank, gap = scores(found, source)
         say(f"{source:8} {pairs} pairs of heads, Spearman {rank}, RMSE {gap}")

@@ -29,6 +29,10 @@ SOURCE_NAMES = {
     "exact": "exact, Gaussian logits",
     "redrawn": "tokens redrawn",
 }
+CAUTION = (
+    "Heads that are alike may be able to share a pattern. Likeness does not say that a head is unimportant: measure "
+    "the loss without a head before you remove it (simstudy.transformers.interventions)."
+)
 _COLOURS = {"observed": "#222222", "angles": "#d1495b", "exact": "#2a6f97", "random": "#a0a0a0"}
 _THEORIES = ("angles", "leading", "exact")
 _MAPPED = ("observed", "exact", "half", "angles", "leading", "redrawn")
@@ -51,7 +55,8 @@ def write_heads_page(found: xr.Dataset, store: Store, title: str) -> Path:
             sizes={name: found.sizes[name] for name in ("layer", "head")},
             counts={name: found.attrs[name] for name in ("n_judged", "n_fitted")},
             answer=answer(found),
-            alike=most_alike(found, _LISTED),
+            caution=CAUTION,
+            alike=[(*pair, _sizes(found, *pair[:3])) for pair in most_alike(found, _LISTED)],
             contributions="effective_contributions" in found,
             agreement=[(SOURCE_NAMES[source], *scores(found, source)) for source in _theories(found)],
             figure=figure_of("agreement", agreement, picture),
@@ -182,6 +187,14 @@ def most_alike(found: xr.Dataset, count: int) -> list[tuple[int, int, int, str]]
     correlation = map(with_error, best.pair_correlation.values, best.pair_correlation_mcse.values)
     places = (best[name].values.tolist() for name in ("pair_layer", "pair_head_i", "pair_head_j"))
     return list(zip(*places, correlation, strict=True))
+
+
+def _sizes(found: xr.Dataset, layer: int, *heads: int) -> str:
+    """Sizes of what two heads add, over that of the mean head of their layer."""
+    if "output_size" not in found:
+        return ""
+    size = found.output_size[layer].values
+    return " and ".join(number(float(size[head] / size.mean()), 2) for head in heads)
 
 
 def _theories(found: xr.Dataset) -> list[str]:

@@ -52,6 +52,7 @@ class Encoder:
     Attributes
     ----------
     heads : TransformerHeads
+        Others may be put in their place.
 
     Raises
     ------
@@ -109,7 +110,8 @@ class Encoder:
             names = ("attention.output.dense", "attention.output.LayerNorm", "intermediate.dense", "output.dense",
                      "output.LayerNorm")  # fmt: skip
         dense, first_norm, inner, outer, second_norm = (f"{place}.{name}" for name in names)
-        attended = self._linear(mixed.swapaxes(0, 1).reshape(len(state), -1), dense)
+        output = self.heads.output[layer].swapaxes(0, 1).reshape(state.shape[1], -1)
+        attended = mixed.swapaxes(0, 1).reshape(len(state), -1) @ output.T + self._array(f"{dense}.bias")
         state = self._norm(state + attended, first_norm)
         return self._norm(state + self._linear(_gelu(self._linear(state, inner)), outer), second_norm)
 

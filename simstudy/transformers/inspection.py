@@ -45,7 +45,7 @@ class _Layer(NamedTuple):
     gram : (S, source, H, H) array
         As the correlations, but not brought to unit diagonal at each query.
     overlap : (H, H) array, or None of heads whose values or outputs are not known
-    sink_share : (S, H) array
+    sink_share, output_size : (S, H) arrays
     dimensions : Dimensions
         Each along the first axis.
     logit_rank, logit_variance : (H,) arrays
@@ -57,6 +57,7 @@ class _Layer(NamedTuple):
     gram: np.ndarray
     overlap: np.ndarray | None
     sink_share: np.ndarray
+    output_size: np.ndarray
     dimensions: Dimensions
     logit_rank: np.ndarray
     logit_variance: np.ndarray
@@ -105,8 +106,8 @@ def inspect_heads(
         ``redrawn``, tokens drawn from those of the other sequences.  ``prediction_rank``,
         ``prediction_error`` and ``prediction_gain`` compare each with what is observed.  Errors ``_mcse`` are over
         judged sequences.  ``inapplicable`` says where a theory is blank, and why.  Along
-        ``pair`` lie all two heads of a layer, most alike first.  Nothing is said of contributions of heads whose values
-        or outputs are not known.
+        ``pair`` lie all two heads of a layer, most alike first.  ``output_size`` is the mean square of what each head
+        adds.  Nothing is said of what heads add whose values or outputs are not known.
 
     Raises
     ------
@@ -192,7 +193,13 @@ def _layer(
     rng: np.random.Generator,
 ) -> _Layer:  # fmt: skip
     projected = _projected(heads, layer, sequences)
-    every = [observe(each, heads.scale, heads.causal, heads.cap) for each in projected]
+    writes = heads.value is not None and heads.output is not None
+    every = [
+        observe(
+            each, heads.scale, heads.causal, heads.cap, *(_written(heads, layer, tokens) if seen and writes else ())
+        )
+        for each, tokens, seen in zip(projected, sequences, judged, strict=True)
+    ]
     fitted = [each for each, left_out in zip(projected, judged, strict=True) if not left_out]
     half, half_gram = np.mean([(every[s].correlation, every[s].gram) for s in np.flatnonzero(~judged)], axis=0)
     shares = np.mean([every[s].end_share for s in np.flatnonzero(~judged)], axis=(0, 1))
@@ -210,17 +217,16 @@ def _layer(
         grams = np.array([(one.leading, one.exact, one.redrawn) for one in predicted])
         grams[:] = grams if heads.cap is None else np.nan
         correlation = np.stack([seen.correlation, half, half, closed, *_normalised(grams).mean(axis=0)])
-        rows.append(
-            (correlation, np.stack([seen.gram, half_gram, half_gram, closed, *grams.mean(axis=0)]), seen.sink_share)
-        )
+        gram = np.stack([seen.gram, half_gram, half_gram, closed, *grams.mean(axis=0)])
+        rows.append((correlation, gram, seen.sink_share, seen.output_size))
         counted.append(dimensions(each, heads.scale, heads.causal, heads.cap))
         variances += [np.diag(one.covariance) for one in predicted]
         reasons += [one.reason for one in predicted if one.reason]
-    correlation, gram, sinks = (np.array(values) for values in zip(*rows, strict=True))
+    correlation, gram, sinks, sizes = (np.array(values) for values in zip(*rows, strict=True))
     tokens = np.concatenate([each.query for each in fitted], axis=1)
-    overlap = None if heads.value is None or heads.output is None else contribution_overlap(heads, layer)
+    overlap = contribution_overlap(heads, layer) if writes else None
     return _Layer(
-        correlation, gram, overlap, sinks, Dimensions(*map(np.array, zip(*counted, strict=True))),
+        correlation, gram, overlap, sinks, sizes, Dimensions(*map(np.array, zip(*counted, strict=True))),
         logit_rank(tokens, pool.keys),
         np.mean(variances, axis=0),
         ("", "", "", "", _void(gram[:, 4]), "; ".join(dict.fromkeys(reasons)), "") if heads.cap is None else _CAPPED,
@@ -233,6 +239,11 @@ def _projected(heads: TransformerHeads, layer: int, sequences: list[Tokens]) -> 
     states = np.concatenate([tokens.states[layer] for tokens in sequences])
     whole = project(heads, layer, states, np.concatenate([tokens.places for tokens in sequences]))
     return [Projected(*parts) for parts in zip(*(np.split(array, ends, axis=1) for array in whole), strict=True)]
+
+
+def _written(heads: TransformerHeads, layer: int, tokens: Tokens) -> tuple[np.ndarray, np.ndarray]:
+    """Values of one sequence, and the matrix by which heads write their means."""
+    return tokens.states[layer] @ heads.value[layer] + heads.value_bias[layer][:, None], heads.output[layer]
 
 
 def _normalised(grams: np.ndarray) -> np.ndarray:
@@ -312,6 +323,8 @@ def _contributions(layers: list[_Layer]) -> dict[str, np.ndarray]:
     correlations = [layer.correlation * _normalised(overlap) for layer, overlap in known]
     effective = [_effective_heads(layer.gram * overlap) for layer, overlap in known]
     return {
+        "output_size": np.array([layer.output_size.mean(axis=0) for layer, _ in known]),
+        "output_size_mcse": np.array([_error(layer.output_size) for layer, _ in known]),
         "contribution_correlation": np.array([each.mean(axis=0) for each in correlations]),
         "contribution_correlation_mcse": np.array([_error(each) for each in correlations]),
         "contribution_overlap": np.array([overlap for _, overlap in known]),

@@ -1,6 +1,6 @@
 """What redundancy means: heads that take the pattern of another head, a mean pattern, or none, and what that costs.
 
-A head that is like another one may be able to share its pattern.  That does not make it unimportant: only an edit tells.
+A head that is like another one may be able to share its pattern.  It may still be important: only an edit tells.
 The forward pass is the user's own: any function that lets weights of attention be replaced.
 
 Index legend: h head; d feature; p dimension of a head.

@@ -74,6 +74,9 @@ MEANINGS = {
     "sink_share": Meaning(
         _HEAD, "largest part of a head's weight that one token gets", "max_s mean_t w_ts, averaged over sequences",
     ),
+    "output_size": Meaning(
+        _HEAD, "mean square of what a head adds to the residual stream", "mean_t |W_o sum_s w_ts v_s|^2 / d",
+    ),
     "apparent_dimension": Meaning(
         _HEAD, "dimension by how fast fewer keys count as logits grow; a lower limit beyond about 10",
         "-2 d ln n_eff / d ln beta = 4 (E_w^2 logit - E_w logit), averaged over queries",

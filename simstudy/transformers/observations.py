@@ -26,20 +26,32 @@ class Observed(NamedTuple):
         The largest part of a head's weight that one token gets, averaged over queries.
     end_share : (H, 2) array
         The parts that the first and the last token get.
+    output_size : (H,) array
+        Mean square of what a head adds to the residual stream, NaN where that is not known.
     """
 
     gram: np.ndarray
     correlation: np.ndarray
     sink_share: np.ndarray
     end_share: np.ndarray
+    output_size: np.ndarray
 
 
-def observe(projected: Projected, scale: float, causal: bool, cap: float | None = None) -> Observed:
-    """Compute the weights of one layer on one sequence, some queries at a time, and reduce them."""
+def observe(
+    projected: Projected, scale: float, causal: bool, cap: float | None = None, values: np.ndarray | None = None,
+    output: np.ndarray | None = None,
+) -> Observed:  # fmt: skip
+    """Compute the weights of one layer on one sequence, some queries at a time, and reduce them.
+
+    Values (H, T, p) and the matrix W_o (H, d, p) tell what heads add.
+    """
     n_heads, n_tokens, _ = projected.query.shape
     size = max(1, _NUMBERS_AT_A_TIME // (n_heads * n_tokens))
     gram, correlation = np.zeros((2, n_heads, n_heads))
     received = np.zeros((n_heads, n_tokens))
+    # The norm of W_o x follows from the p by p matrix of its products, which is small.
+    products = None if output is None else output.mT @ output / output.shape[1]
+    sizes = np.full(n_heads, np.nan if products is None else 0.0)
     for start in range(0, n_tokens, size):
         block = slice(start, start + size)
         weights = attention_weights(projected.query[:, block], projected.key, scale, start if causal else None, cap)
@@ -49,10 +61,13 @@ def observe(projected: Projected, scale: float, causal: bool, cap: float | None 
         gram += grams.sum(axis=0)
         correlation += (grams / (deviations[:, :, None] * deviations[:, None, :])).sum(axis=0)
         received += weights.sum(axis=1)
+        if products is not None:
+            mixed = weights @ values
+            sizes += np.sum(mixed @ products * mixed, axis=(1, 2))
     return Observed(
         gram / n_tokens,
         correlation / n_tokens,
-        *(each / n_tokens for each in (received.max(axis=1), received[:, [0, -1]])),
+        *(each / n_tokens for each in (received.max(axis=1), received[:, [0, -1]], sizes)),
     )
 
 

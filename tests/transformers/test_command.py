@@ -57,12 +57,15 @@ def test_inspect__writes_what_python_gives_and_a_page(files):
     layer, first, second = (int(expected[f"pair_{name}"][0]) for name in ("layer", "head_i", "head_j"))
     assert f"alike    layer {layer}, heads {first} and {second}: {alike}\n" in result.output
     assert result.output.count("alike    ") == 5
+    size = expected.output_size[layer].values / expected.output_size[layer].values.mean()
+    assert result.output.count("Likeness does not say that a head is unimportant") == 1
     page = (files / "out" / "heads.html").read_text()
     assert result.output.splitlines()[0] in page
     said = compared(expected, "angles")
     assert said in page and said in result.output and "that of a constant" in said
     assert "&lt;b&gt;model" in page and "<b>model" not in page
     assert page.count(" and ".join(map(str, (first, second))) + "</td>") and f">{alike}</td>" in page
+    assert f">{size[first]:.2g} and {size[second]:.2g}</td>" in page
     assert page.count("± one error") == 1 and "contributions</th>" in page
     assert "2 layers of 3 heads" in page and page.count("exact, Gaussian logits") == 3
     assert "Blank: leading order: the variance of logits of 3 of 3 heads" in page

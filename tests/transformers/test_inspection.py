@@ -137,6 +137,13 @@ def test_contributions__have_the_covariance_of_noise_on_states():
                 covariance = np.einsum("hrd,grd->hg", added, added) / len(noise)
                 deviation = np.sqrt(np.diag(covariance))
                 drawn += covariance / np.outer(deviation, deviation) / 10
+        sizes = []
+        for s in (1, 3):
+            values = states[layer, s] @ heads.value[layer] + heads.value_bias[layer][:, None]
+            mixed = [softmax_weights(heads, layer, h, states[layer, s]) @ values[h] for h in range(H)]
+            sizes.append([np.mean((mixed[h] @ heads.output[layer, h].T) ** 2) for h in range(H)])
+        np.testing.assert_allclose(found.output_size.sel(layer=layer), np.mean(sizes, axis=0))
+        np.testing.assert_allclose(found.output_size_mcse.sel(layer=layer), np.ptp(sizes, axis=0) / 2)
         expected = found.contribution_correlation.sel(source="observed", layer=layer).values
         assert np.sqrt(np.mean((drawn - expected) ** 2)) < 0.01
 
@@ -146,12 +153,13 @@ def test_heads_whose_values_are_not_known__have_all_but_contributions():
     heads = random_heads(rng)
     states = rng.standard_normal((L, 4, 5, D))
     whole = simstudy.inspect_heads(heads, states)
+    added = [name for name in whole if "contribution" in name or "output" in name]
     biases = {"query_bias": heads.query_bias, "key_bias": heads.key_bias}
     for known in ({}, {"value": heads.value}, {"output": heads.output}):
         given = TransformerHeads(query=heads.query, key=heads.key, scale=heads.scale, **biases, **known)
         part = simstudy.inspect_heads(given, states)
-        xr.testing.assert_identical(part, whole.drop_vars([name for name in whole if "contribution" in name]))
-    assert sum("contribution" in name for name in whole) == 5
+        xr.testing.assert_identical(part, whole.drop_vars(added))
+    assert len(added) == 7
 
 
 def test_pairs__are_ranked_from_most_alike():
