@@ -124,8 +124,7 @@ def submit(
     profile: ProfileOption = "quick",
     output: OutputOption = OUTPUT,
     system: Annotated[str, typer.Option(help="Batch system: slurm, pbs, sge or lsf.")] = "slurm",
-    array: Annotated[bool, typer.Option("--array", help="A Slurm job array, which needs no network.")] = False,
-    jobs: Annotated[int, typer.Option(help="Jobs to keep running, or tasks of the array.")] = 2,
+    jobs: Annotated[int, typer.Option(help="Jobs to keep running.")] = 2,
     threads: Annotated[int, typer.Option(help="Cores of a job.")] = 1,
     memory: Annotated[str, typer.Option(help="Memory of a job; simstudy plan predicts it.")] = "2GB",
     walltime: Annotated[str, typer.Option(help="Longest time of a job, hours:minutes:seconds.")] = "01:00:00",
@@ -137,16 +136,14 @@ def submit(
     show: Annotated[bool, typer.Option("--show", help="Print the job scripts, and submit nothing.")] = False,
     trust: TrustOption = None,
 ) -> None:
-    """Run a study on a cluster, by jobs that this process supervises or by a job array.
+    """Run a study on a cluster, by jobs that this process supervises.
 
-    Without --array, this process replaces lost jobs, and Ctrl-C ends all. With --array, a last job merges the shares
-    and computes what lost tasks did not. The same command continues an interrupted study.
+    It replaces lost jobs, and Ctrl-C ends all. The same command continues an interrupted study.
     """
     from simstudy.design.shipped import find_design
     from simstudy.execution.clients import job_script
     from simstudy.execution.folder import Folder
     from simstudy.execution.jobs import Jobs
-    from simstudy.execution.slurm_array import array_scripts, submit_array
     from simstudy.report.terminal import say
 
     path = find_design(design)
@@ -157,13 +154,8 @@ def submit(
         store.folder.absolute() / "logs", Folder(store.folder.absolute()),
     )  # fmt: skip
     store.files.require_ours()  # before Dask makes the folder of logs
-    scripts = array_scripts(loaded, path, store, output, asked, trust or []) if array else None
     if show:
-        say(*"\n".join(scripts or [job_script(asked)]).split("\n"))
-    elif scripts is not None:
-        asked.require_command()
-        tasks, merged = submit_array(scripts, store)
-        say(f"array    {tasks}", f"merge    {merged}, after it", f"logs     {asked.logs}")
+        say(*job_script(asked).split("\n"))
     else:
         raise typer.Exit(run_and_report(loaded, output, executor=asked))
 

@@ -279,7 +279,7 @@ def job_script(jobs: Jobs) -> str:
 
 
 def _cluster_class(jobs: Jobs) -> Any:
-    require_extra(f"system = {jobs.system!r}", "dask_jobqueue", "cluster", ", or use --array, which does without")
+    require_extra(f"system = {jobs.system!r}", "dask_jobqueue", "cluster", ", or run --share in jobs of your own")
     handler = signal.getsignal(signal.SIGINT)
     import dask_jobqueue  # takes Ctrl-C for itself
 
@@ -305,7 +305,7 @@ def _asked(jobs: Jobs) -> dict[str, Any]:
         "log_directory": str(jobs.logs),
         # Paths of logs are quoted by us; dask-jobqueue writes them as they are.
         **({"job_directives_skip": ["#SBATCH -e ", "#SBATCH -o "]} if jobs.system == "slurm" else {}),
-        "job_extra_directives": [*([jobs.slurm_log("%j.log")] if jobs.system == "slurm" else []), *jobs.directives],
+        "job_extra_directives": [*([jobs.slurm_log] if jobs.system == "slurm" else []), *jobs.directives],
         "job_script_prologue": [
             f"export DASK_DISTRIBUTED__COMM__TIMEOUTS__TCP={TCP_TIMEOUT}",
             *jobs.prologue,

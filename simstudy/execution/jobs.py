@@ -92,10 +92,11 @@ class Jobs:
         exports = [f"export {name}={shlex.quote(value)}" for name, value in (CHILDREN | passed).items()]
         return [*exports, *self.setup]
 
-    def slurm_log(self, name: str) -> str:
-        """Return the directive by which Slurm writes logs of that name, such as ``%j.log``, whatever their folder."""
+    @property
+    def slurm_log(self) -> str:
+        """Directive by which Slurm writes a log for each job, whatever their folder."""
         folder = str(self.logs).replace("%", "%%")
-        return f'--output="{folder}/{name}"'
+        return f'--output="{folder}/%j.log"'
 
     def require_command(self) -> None:
         """Refuse a machine that cannot submit to the system."""

@@ -77,7 +77,7 @@ COMMANDS = {
     "merge into": "merge whole/tiny/quick --into outputs/tiny/quick", "verify": "verify outputs/tiny/quick",
     "manifest": "verify outputs/tiny/quick --manifest",
     "inspect": "inspect pipe --states pipe --output outputs/tiny/quick",
-    "submit": "submit design.toml --show", "array": "submit design.toml --array --show",
+    "submit": "submit design.toml --show",
 }  # fmt: skip
 
 

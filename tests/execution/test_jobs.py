@@ -12,17 +12,13 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from builders import write_design
 
-from simstudy.design.load import load_design
 from simstudy.errors import UserError
 from simstudy.execution import clients
 from simstudy.execution.clients import job_script
 from simstudy.execution.folder import Folder
 from simstudy.execution.jobs import SUBMIT_COMMANDS, Jobs
 from simstudy.execution.queue import open_queue
-from simstudy.execution.slurm_array import array_scripts
-from simstudy.execution.store import store_of
 
 ASKED = {
     "jobs": 3, "threads": 4, "memory": "8GB", "walltime": "02:30:00", "queue": "long", "directives": ("-X this",),
@@ -65,21 +61,6 @@ def test_job_script__asks_for_what_was_asked(system, tmp_path, monkeypatch):
     assert "BEGIN" not in "".join(lines)  # of a key
 
 
-def test_array_scripts__have_a_task_for_each_share_and_a_merge(tmp_path):
-    path = write_design(tmp_path)
-    design = load_design(path)
-    output = tmp_path / "a folder"
-    store = store_of(design, output)
-    task, merge = array_scripts(design, path, store, output, Jobs(**ASKED, logs=store.folder / "logs"))
-    for line in ("#SBATCH --array=1-1", "#SBATCH --partition=long", "#SBATCH --requeue", "#SBATCH -X this"):
-        assert line in task.splitlines()
-    assert "export PYTHONSAFEPATH=1\n" in task and f"exec {shlex.quote(sys.executable)} -P -m simstudy run" in task
-    assert f"--output '{output}' --workers 4 --share $SLURM_ARRAY_TASK_ID/1\n" in task
-    assert "--array" not in merge and f"rm -rf '{store.folder}/shares' || true" in merge
-    assert merge.index("simstudy merge") < merge.index("rm -rf") < merge.index("simstudy run")
-    assert not output.exists()
-
-
 @pytest.mark.parametrize(
     ("asked", "message"),
     [
@@ -119,10 +100,6 @@ def test_folder_of_logs__is_quoted_as_slurm_reads_it(tmp_path):
     quoted = f"#SBATCH --output=\"{tmp_path}/a b%%j 'c' #e é/"
     script = job_script(Jobs(logs=logs))
     assert f'{quoted}%j.log"\n' in script and script.count(str(tmp_path)) == 1
-    path = write_design(tmp_path)
-    design = load_design(path)
-    task, merge = array_scripts(design, path, store_of(design, tmp_path), tmp_path, Jobs(logs=logs))
-    assert f'{quoted}%A-%a.log"\n' in task and f'{quoted}%j.log"\n' in merge
 
 
 @pytest.mark.parametrize(
@@ -143,15 +120,8 @@ def test_no_batch_system__is_one_message(system, monkeypatch, tmp_path):
 
 def test_missing_extra__is_one_message(monkeypatch):
     monkeypatch.setitem(sys.modules, "dask_jobqueue", None)
-    with pytest.raises(UserError, match=r"not installed; pip install 'simstudy\[cluster\]', or use --array"):
+    with pytest.raises(UserError, match=r"not installed; pip install 'simstudy\[cluster\]', or run --share in jobs"):
         job_script(Jobs())
-
-
-def test_array_elsewhere__is_one_message(tmp_path):
-    path = write_design(tmp_path)
-    design = load_design(path)
-    with pytest.raises(UserError, match="written for slurm only; leave out --array"):
-        array_scripts(design, path, store_of(design, tmp_path), tmp_path, Jobs("pbs", logs=Path("logs")))
 
 
 def refusing(n_failures: int, answer: str = "Submitted batch job 7"):
@@ -226,29 +196,3 @@ def test_jobs_that_slurm_knows_no_more__are_told(code, shown, complaint, lost, m
     clients._require_live(pbs, cluster)
     clients._require_live(slurm, SimpleNamespace(workers={}))
     assert len(asked) == 1
-
-
-@pytest.mark.parametrize(
-    ("shares", "merged"),
-    [
-        ({"1-of-2/batches/cell": 1, "2-of-2/batches/cell": 1}, [1, 2]),
-        ({"1-of-2": 1, "2-of-2/batches/cell": 1}, [2]),
-        ({}, []),
-    ],
-    ids=["all", "one without a batch", "none: started again after they were removed"],
-)
-def test_merge_job__merges_what_there_is_and_runs(shares, merged, tmp_path, monkeypatch):
-    path, calls = write_design(tmp_path), tmp_path / "calls"
-    python = tmp_path / "python"
-    python.write_text(f'#!/bin/sh\necho "$4" "$@" >>{calls}\n')
-    python.chmod(0o755)
-    monkeypatch.setattr(sys, "executable", str(python))
-    store = store_of(load_design(path), tmp_path)
-    for name in shares:
-        (store.folder / "shares" / name).mkdir(parents=True)
-    script = array_scripts(load_design(path), path, store, tmp_path, Jobs(logs=tmp_path)).merge
-    subprocess.run(["bash", "-c", script], check=True)
-    *merges, run = calls.read_text().splitlines()
-    assert [line.count("-of-2/") for line in merges] == ([len(merged)] if merged else [])
-    assert all(f"/shares/{number}-of-2/" in merges[0] for number in merged)
-    assert run.startswith("run ") and not (store.folder / "shares").exists()

@@ -5,9 +5,6 @@ The name keeps this out of the ordinary test suite, which takes one kill of each
 
 from __future__ import annotations
 
-import contextlib
-import os
-import signal
 import subprocess
 from collections.abc import Callable, Iterator
 
@@ -15,14 +12,8 @@ import psutil
 import pytest
 from builders import edited
 from killed import KINDS, Bench
-from kills import BATCHES, ENDS, ROOT, WORK, Aim, Target, command, environment
-from stored import remove, rows
+from kills import BATCHES, ROOT, WORK, Aim, Target, command, environment
 from tls import cluster
-
-from simstudy.design.load import load_design
-from simstudy.execution.jobs import Jobs
-from simstudy.execution.slurm_array import array_scripts
-from simstudy.execution.store import store_of
 
 N_KILLS = {"serial": 10, "threads": 10, "results": 9, "merge": 7}
 LONG = edited(WORK, "n_keys = 2_000", "n_keys = 10_000").replace("max_replicates = 512", "max_replicates = 2048")
@@ -104,38 +95,3 @@ def test_killed_members_of_a_cluster__cost_nothing(bench):
     assert bench.log.read_text().count("scheduler is lost") == 1
     for target in targets:
         bench.end(target)
-
-
-class Job(subprocess.Popen):
-    """A script whose commands die with it, as those of a job do."""
-
-    def kill(self) -> None:
-        with contextlib.suppress(ProcessLookupError):  # it has just ended
-            os.killpg(self.pid, signal.SIGKILL)
-
-
-def test_killed_merge_job_of_an_array__is_started_again(bench):
-    """The script that `submit --array` hands to Slurm, which starts it again if its node is lost."""
-    target, loaded = bench.target("merge job of an array"), load_design(bench.design)
-    output = bench.place / target.name
-    store = store_of(loaded, output)
-    script = bench.place / "merge.sh"
-    script.write_text(array_scripts(loaded, bench.design, store, output, Jobs(logs=bench.place)).merge)
-    for number in (1, 2):
-        bench.forks.finish(*bench.run(target.name, "--share", f"{number}/2"))
-    shares = store.folder / "shares"
-    for name in sorted(rows(shares))[::10]:
-        remove(shares / name)  # what tasks that were lost did not compute
-
-    def start() -> Job:
-        with bench.log.open("a") as log:
-            return Job(["bash", script], stdout=log, stderr=log, env=environment(), start_new_session=True)
-
-    stored = target.paths(BATCHES)
-    target.hit(start, Aim(most=len(stored) // 2), stored)
-    assert shares.exists()
-    target.hit(start, Aim(most=len(stored) // 4), stored)
-    for _ in range(3):
-        target.hit(start, Aim(ENDS, 4, 0.1), target.paths(*ENDS))
-    assert not shares.exists() and start().wait(300) in (0, 3)
-    target.assert_equal()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import signal
@@ -13,7 +12,6 @@ from pathlib import Path
 
 import psutil
 import pytest
-import xarray as xr
 from builders import write_design
 from clusters import ENDLESS, PATIENCE, Calm, Slurm, stored, wait_until
 from kills import FOLDER, command, environment
@@ -70,36 +68,6 @@ def test_jobs_that_are_lost__are_replaced(slurm: Slurm, design: Path, calm: Calm
     wait_until(lambda: not slurm.known())  # no job outlives the study
 
 
-@pytest.mark.rare
-def test_array_that_loses_tasks__is_completed_by_its_merge(slurm: Slurm, design: Path, calm: Calm, tmp_path: Path):
-    """The task of the lost node starts again and continues; the merge does the rest of the cancelled one.
-
-    It is lost itself while it computes that, with all shares merged, and starts again on a node that is back.
-    """
-    output = tmp_path / "out"
-    shares = output / FOLDER / "shares"
-    arguments = command("submit", design, "--output", output, *SMALL, "--array")
-    done = subprocess.run(arguments, capture_output=True, text=True, env=environment(SLURM_CONF=slurm.conf))
-    assert done.returncode == 0, done.stderr
-    merge = done.stdout.split("merge")[1].split(",")[0].strip()
-    wait_until(lambda: all(stored(shares / name) >= 6 for name in ("1-of-2", "2-of-2")))
-    lose_a_job_and_a_node(slurm)
-    assert stored(shares) < len(calm.batches)
-    wait_until(lambda: stored(output / FOLDER / "batches") and not shares.exists())
-    slurm("scontrol", "update", f"nodename={slurm.running()[merge]}", "state=down", "reason=test")
-    assert stored(output) < len(calm.batches)
-    wait_until(lambda: merge not in slurm.known())
-    logs = "".join(path.read_text() for path in sorted((output / FOLDER / "logs").glob("*.log")))
-    calm.assert_equals(output)
-    assert ("simstudy-tiny-merge", "COMPLETED") in slurm.ended(), logs
-    losses = {("simstudy-tiny", "CANCELLED"), ("simstudy-tiny", "NODE_FAIL"), ("simstudy-tiny-merge", "NODE_FAIL")}
-    assert losses <= set(slurm.ended())
-    assert logs.count("6 cells done") == 1 and not shares.exists()
-    with xr.open_dataset(output / FOLDER / "results.nc") as results:
-        tally = json.loads(results.attrs["run"])
-    assert tally["batches_reused"] > len(calm.batches) / 2 > tally["batches_computed"] > 0
-
-
 @pytest.fixture
 def open_folder() -> Iterator[Path]:
     """A folder that a second user can enter, unlike those of pytest."""
@@ -149,9 +117,8 @@ def test_submission__is_closed_to_others_and_leaves_neither_jobs_nor_keys(slurm:
     assert not any(path.exists() for path in keys)
 
 
-@pytest.mark.parametrize("form", [pytest.param([], marks=pytest.mark.rare), ["--array"]], ids=["dask", "array"])
-def test_refused_job__is_one_message_and_exit_code_2(slurm: Slurm, design: Path, tmp_path: Path, form: list[str]):
-    arguments = command("submit", design, "--output", tmp_path / "out", "--queue", "nowhere", *form)
+def test_refused_job__is_one_message_and_exit_code_2(slurm: Slurm, design: Path, tmp_path: Path):
+    arguments = command("submit", design, "--output", tmp_path / "out", "--queue", "nowhere")
     done = subprocess.run(arguments, capture_output=True, text=True, env=environment(SLURM_CONF=slurm.conf))
     assert done.returncode == 2 and len(done.stderr.strip().splitlines()) == 1, done.stderr
     assert "nvalid partition" in done.stderr and "mend --queue" in done.stderr
