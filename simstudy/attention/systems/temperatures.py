@@ -120,6 +120,7 @@ def measure_head_pair(instance: HeadPairInstance, cell: Cell, shared: SharedData
         if instance.weight:
             partner = _head(other, instance.second * best, d, instance.sink)
             weights = (weights - instance.weight * partner) / (1.0 - instance.weight)
+        weights = instance.gate * weights
         rows.append((conditional_risk(weights, moments), n * float(weights @ weights)))
     return dict(zip(instance.quantities, np.array(rows).T, strict=True))
 

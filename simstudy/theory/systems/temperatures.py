@@ -33,7 +33,7 @@ def head_pair(instance: HeadPairInstance, cell: Cell) -> dict[str, float]:
     if instance.sink or (instance.weight and instance.partner != "aligned"):
         return {}
     best = best_sharpness(Problem("unit", d, instance.signal, instance.shares), n)
-    rest = 1.0 - instance.weight
+    rest = (1.0 - instance.weight) / instance.gate
     heads = [(1.0 / rest, instance.first * best)]
     heads += [(-instance.weight / rest, instance.second * best)] if instance.weight else []
     scales = [(degree, instance.signal * share) for degree, share in enumerate(instance.shares, start=1)]

@@ -38,7 +38,7 @@ def covariance(degree, u, v, first, second):
     [
         {"shares": [0, 1.0], "weight": 0.4, "second": 0.3},
         {"weight": 0.4, "second": 0.7, "partner": "orthogonal", "sink": 0.2},
-        {"shares": [0, 0, 1.0], "first": 1.5, "sink": 0.5},
+        {"shares": [0, 0, 1.0], "first": 1.5, "sink": 0.5, "gate": 0.6},
     ],
     ids=str,
 )
@@ -59,7 +59,7 @@ def test_pair__is_that_of_loops(parameters):
             # The mean of e^{βu} over a sphere of three dimensions is sinh(β)/β.
             null = parameters.get("sink", 0) * N * math.sinh(size) / size
             heads.append([each / (sum(kernel) + null) for each in kernel])
-        w = [(a - weight * b) / (1 - weight) for a, b in zip(*heads, strict=True)]
+        w = [parameters.get("gate", 1.0) * (a - weight * b) / (1 - weight) for a, b in zip(*heads, strict=True)]
         risk = 1.0
         for i in range(N):
             risk += 2 * w[i] ** 2 - 2 * w[i] * special.eval_legendre(degree, u[i])
@@ -69,7 +69,7 @@ def test_pair__is_that_of_loops(parameters):
 
 
 def test_leading_order_of_a_pair__is_near_at_many_keys():
-    parameters = {"weight": 0.5, "first": 0.6, "second": 0.15, "shares": [0.6, 0.3, 0.1]}
+    parameters = {"gate": 0.8, "weight": 0.5, "first": 0.6, "second": 0.15, "shares": [0.6, 0.3, 0.1]}
     cell = cell_of("head_pair", n_keys=4096, head_dim=8, **parameters)
     found = measure(cell.instance, cell, SharedData(cell, 0, 400))
     for name, expected in instance_leading_order(cell.instance, cell).items():

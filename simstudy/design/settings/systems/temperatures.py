@@ -65,7 +65,8 @@ class HeadPairInstance(Instance):
     """A head less a share of a partner, over what is left: (f₁ − λ f₂)/(1 − λ), on keys of one length.
 
     Differential attention (arXiv 2410.05258).  The partner is aligned (the same query) or has an orthogonal query.
-    Both may have a key of value 0, a sink.  Noise has variance 1, the target is a random harmonic or a sum of them.
+    Both may have a key of value 0, a sink, and a gate: a factor on what they give.  Noise has variance 1, the target is
+    a random harmonic or a sum of them.
     """
 
     kind: Literal["head_pair"]
@@ -74,6 +75,7 @@ class HeadPairInstance(Instance):
     second: Positive = Field(1.0, description="the same of its partner")
     partner: Literal["aligned", "orthogonal"] = Field("aligned", description='"aligned" or "orthogonal"')
     sink: NonNegative = Field(0.0, description="mass of a key of value 0, over the expected mass of all keys")
+    gate: Annotated[float, Field(gt=0, le=1)] = Field(1.0, description="factor on what the heads give, in (0, 1]")
     signal: Positive = Field(1.0, description="variance of the target over keys; that of the noise is 1")
     shares: Shares = Field((1.0,), description="shares of harmonics of degree 1, 2, … in that variance")
 
@@ -90,6 +92,7 @@ class HeadPairInstance(Instance):
         "weight": Setting("weight of the partner", "λ"),
         "signal": Setting("signal-to-noise ratio"),
         "sink": Setting("mass of the sink"),
+        "gate": Setting("gate"),
     }
 
     @property
