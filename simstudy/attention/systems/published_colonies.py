@@ -184,9 +184,10 @@ def _generations(instance: GaclInstance, cell: Cell, shared: SharedData) -> Arra
     rates = np.array([instance.evaporation, instance.reinforcement, cell.data.noise_sd, _FLOOR])
     pheromone, fitness = np.ones((len(noise), n_sites)), np.zeros((len(noise), instance.generations))
     length = -(-draws // _TILE) * _TILE
+    rows = instance.generations * length
+    every = uniforms(cell.data_id, Role.LEARNER, shared.first, shared.count, rows, 2).reshape(len(noise), rows)
     for g in range(instance.generations):
-        rows = range(g * length, g * length + draws)
-        luck = uniforms(cell.data_id, Role.LEARNER, shared.first, shared.count, rows, 2).reshape(len(noise), draws)
+        luck = np.ascontiguousarray(every[:, g * length : g * length + draws])
         now = np.ascontiguousarray(noise[:, :, g * n_waves : (g + 1) * n_waves])
         fitness[:, g] = _waves(luck, now, _SITES, _SITES / _SITES.max(), rates, pheromone=pheromone)[1]
         gain = fitness[:, g] - fitness[:, max(0, g - 5) : g + 1].mean(axis=1)
