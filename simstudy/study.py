@@ -191,8 +191,8 @@ def run_share(
 ) -> Store:
     """Compute what is missing of the cells of a share, and return the folder where it is stored.
 
-    `simstudy merge` brings the shares together, and `run` then finds everything stored; but for what a verdict takes
-    beyond the precision, as a share does not see the other cells.
+    `simstudy merge` brings the shares together, and `run` then finds everything stored, except replicates that a
+    verdict needs beyond the precision, because a share does not see the other cells.
     """
     if executor == "cuda":
         raise UserError("executor = 'cuda': shares are computed on CPUs only; leave out --share, or choose another")

@@ -25,7 +25,7 @@ NEAR_ONE = 1 - 1e-4
 def orthonormal_bases(projections: Array) -> Array:
     """Return orthonormal bases of the column spaces of projections (..., H, d, p) with d ≥ p, by QR factorisation.
 
-    A rank-deficient one is completed to p directions, of which the last are arbitrary: its angles then have no meaning.
+    A rank-deficient matrix is completed to p directions.  The last ones are arbitrary; their angles mean nothing.
     """
     return np.linalg.qr(np.asarray(projections, np.float64))[0]
 

@@ -54,7 +54,7 @@ def plan_cells(
 
 
 def planned_grids(raw: dict[str, Any], planned: list[PlannedCell], problems: list[Problem]) -> dict[str, PlannedGrid]:
-    """Return every grid that the file writes, be it faulty."""
+    """Return every grid that the file writes, also faulty ones."""
     grids = {}
     for name, grid in raw["grids"].items():
         factors = grid.get("factors", {}) if isinstance(grid, dict) else None
@@ -114,7 +114,7 @@ def _place(name: str, grid: Grid, levels: dict[str, int], setting: str) -> str:
 
 
 def _assign(tables: dict[str, dict[str, Any]], factor: str, value: Any) -> None:
-    """Set a setting, or one parameter of it, in raw tables of which the settings themselves are not changed."""
+    """Set a setting, or one parameter of it, in raw tables, without changing the settings themselves."""
     name, _, parameter = factor.partition(".")
     table = tables[TABLE_OF[name]]
     before = table.get(name)

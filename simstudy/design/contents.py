@@ -154,7 +154,7 @@ def _array(path: str, shape: tuple[int, ...], names: str, kind: str) -> NDArray:
 
 
 def _rows(path: str, cell: Cell) -> Rows:
-    """Return the rows that keys are drawn from: split, but for those of which each batch holds out others."""
+    """Return the rows that keys are drawn from: split once, unless each batch holds out its own rows."""
     data, keys = cell.data, cell.data.key_distribution
     assert isinstance(keys, FileKeys)  # no others have rows
     table = _table(path)

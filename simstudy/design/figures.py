@@ -64,7 +64,7 @@ class DiversityFigure(PanelFigure):
 
 
 class OrderingFigure(PanelFigure):
-    """The share of pairs of cells of which the more diverse has the larger y, for every index."""
+    """Share of pairs of cells in which the more diverse cell has the larger y, for every index."""
 
     stored = ("wrong_pair_share", "wrong_pair_share_mcse")
 

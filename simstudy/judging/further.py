@@ -19,7 +19,7 @@ HALVINGS = 6
 
 @dataclasses.dataclass
 class Repeated(Estimates):
-    """Estimates as they would be of so many times the units, all means and the law of the units being as estimated."""
+    """Expected estimates from that multiple of the units, with means and distribution of units as estimated."""
 
     times: float = 1.0
 
@@ -45,7 +45,7 @@ class Repeated(Estimates):
 
 
 def repeated(estimates: Estimates, times: float) -> Repeated:
-    """Return estimates as they would be of so many times the units."""
+    """Return the expected estimates from that multiple of the units."""
     fields = {field.name: getattr(estimates, field.name) for field in dataclasses.fields(Estimates)}
     fields["n_blocks"] = np.floor(estimates.n_blocks * times)
     return Repeated(**fields, times=times)

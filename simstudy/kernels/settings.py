@@ -19,6 +19,6 @@ _DECIDING = re.compile(
 
 
 def deciding_settings() -> str:
-    """Return Numba's settings that change the code that it makes, but for the processor."""
+    """Return Numba's settings that change its code, except the processor."""
     stated = sorted(vars(numba.config).items())
     return " ".join(f"{name}={value}" for name, value in stated if _DECIDING.fullmatch(name))

@@ -59,7 +59,7 @@ def _waves(x, cosine, found):
 
 @device_function
 def _split(x):
-    # A function of its own, whose operations are not reordered: differences would be taken for zero.
+    # A separate function without reordering of operations, which would turn these differences into zero.
     turns = x * _TURNS + _MAGIC
     n = turns - _MAGIC
     t = ((x - n * _HALF_PI[0]) - n * _HALF_PI[1]) - n * _HALF_PI[2]

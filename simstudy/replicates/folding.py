@@ -19,7 +19,7 @@ def fold(batches: list[Moments], first: int = 0) -> Moments:
     starts = block_starts(start + len(blocks.n_defined))
     places = starts[np.searchsorted(starts, start) :] - start
     sums = (np.add.reduceat(each, places) for each in blocks[:5])
-    # A copy, as what it is part of would be kept with it.
+    # A copy: a view would keep the whole array in memory.
     return Moments._make([*sums, blocks.target.copy(), blocks.failed])
 
 

@@ -42,7 +42,7 @@ class Performance(NamedTuple):
     # (query,) for ``*_by_query``
     estimate: Measures
     mcse: Measures
-    # Influence values of the scalar measures and ``hdi``, scaled so that the squares sum to MCSE² (but for the
+    # Influence values of the scalar measures and ``hdi``, scaled so that the squares sum to MCSE² (without the
     # remainder) and products of two cells that share data sum to the covariance of their estimates
     contribution: Measures
     # Standard error of a measure beyond its contributions: of the quadratic part of the squared bias, and of a

@@ -26,7 +26,7 @@ class Group(NamedTuple):
 
 
 def sentence(lines: Sequence[VerdictLine]) -> str:
-    """Return what is said of the first claim, which answers the question of a study; empty without a claim."""
+    """Return the sentence on the first claim, which answers the question of a study; empty without a claim."""
     return f"{lines[0].statement.rstrip('.')}: {said_of(lines[0])}." if lines else ""
 
 

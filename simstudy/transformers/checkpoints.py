@@ -46,7 +46,7 @@ _STEPS = (
     "APPEND", "APPENDS", "EMPTY_DICT", "BINPUT", "LONG_BINPUT", "BINGET", "LONG_BINGET", "NONE", "NEWTRUE", "NEWFALSE",
     "BININT", "BININT1", "BININT2", "LONG1", "BINFLOAT", "BINUNICODE", "BINSTRING", "SHORT_BINSTRING",
 )  # fmt: skip
-"""What a pickle of PyTorch does, but for what `_TensorPickle` does in its own way."""
+"""Operations of a PyTorch pickle, except those that `_TensorPickle` handles itself."""
 
 
 def read_weights(path: str | Path) -> Weights:

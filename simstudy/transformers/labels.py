@@ -1,4 +1,4 @@
-"""Names, dimensions, units and meanings of what is said of the heads of a transformer."""
+"""Names, dimensions, units and meanings of the numbers of the heads of a transformer."""
 
 from __future__ import annotations
 

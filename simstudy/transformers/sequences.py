@@ -28,7 +28,7 @@ _ALKYL = (
     "C", "CC", "CCC", "C(C)C", "CC(C)C", "C1CC1", "C1CCCCC1", "CC1CC1", "CCOC", "CCc1ccccc1", "Cc1ccccc1",
     "Cc1ccc(F)cc1", "Cc1ccco1", "C1CCOCC1", "C1CCN(C)CC1", "CCN1CCOCC1",
 )  # fmt: skip
-# Reactants, agents but for solvent and base, product; a: aryl, x: alkyl, r and s: either.
+# Reactants, agents except solvent and base, product; a: aryl, x: alkyl, r and s: either.
 _REACTIONS = (
     ("O=C(O){r}.N{s}", "CCN=C=NCCCN(C)C", "O=C(N{s}){r}"),
     ("O=C(Cl){r}.N{s}", "", "O=C(N{s}){r}"),

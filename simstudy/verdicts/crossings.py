@@ -106,9 +106,9 @@ class Line:
         return found, float(found * linear.mcse), float(found * linear.given)
 
     def _confidence(self, beyond: Mapping[float, Evidence], level: float) -> Bounds:
-        """Levels between which the crossing lies: differences are positive up to one, and another is not.
+        """Levels between which the crossing lies: differences are positive at the lower one, and not at the upper one.
 
-        So do the ends that were claimed, by the evidence that decides the claim, on the crossing being beyond them.
+        The claimed ends count as levels too, with the evidence that decides the claim.
         """
         positive = [self._positive(float(place)).evidence for place in self._x]
         falls = np.array([part.against for part in positive]) * len(positive) < level

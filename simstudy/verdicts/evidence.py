@@ -90,7 +90,7 @@ def p_above(contrast: Contrast, bound: ArrayLike) -> Array:
     value, mcse, n_blocks, skewness, share = (np.asarray(field, float) for field in contrast[:5])
     distance = value - np.asarray(bound, float)
     with np.errstate(invalid="ignore", divide="ignore"):
-        # Without error any difference is certain, but for exceptions that were not seen.
+        # Without error any difference is certain, except for exceptions that were not seen.
         t = np.where(distance == 0.0, 0.0, distance / mcse)
         exceptions = np.where(distance > 0.0, np.exp(-np.maximum(distance, 0.0) * contrast.unseen), 0.0)
     sound = np.isfinite(value) & (n_blocks >= MIN_BLOCKS) & ~np.isnan(t)

@@ -68,7 +68,7 @@ def optimum_shares(of: Selected, within: Sequence[str]) -> Array:
 
 
 def wrong_pairs(of: Selected, indices: Sequence[Estimates], apart: Sequence[str]) -> tuple[Array, Array]:
-    """Return the share of pairs of cells of which the more diverse has the larger measure, and its MCSE.
+    """Return the share of pairs of cells in which the more diverse cell has the larger measure, and its MCSE.
 
     For each index, (cell, index): the same in all cells that are compared with one another, which are those of equal
     levels of the factors ``apart``; NaN in cells not chosen, and where no two differ.
@@ -192,7 +192,7 @@ def _estimate(cells: xr.Dataset, measure: str, cell: int) -> tuple[float, float]
 def rank_correlation(cells: xr.Dataset, measure: str) -> tuple[float, int]:
     """Return Spearman's rank correlation of a diversity index and a measure, and the cells in which both are defined.
 
-    NaN as correlation if either is constant, but for rounding.
+    The correlation is NaN if either is constant up to rounding.
     """
     x, y = cells.hdi.values, cells[measure].sel(source="empirical").values
     both = np.isfinite(x) & np.isfinite(y)

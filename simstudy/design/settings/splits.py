@@ -39,7 +39,7 @@ def _split(
     features, values, residuals = raw.keys, raw.values, raw.residuals
     if standardise:
         scale = features[kept].std(axis=0)
-        # What is constant but for rows held out has no scale of its own.
+        # A column that is constant except in held-out rows has no scale.
         scale = np.where(np.ptp(features[kept], axis=0) > 0.0, scale, 1.0)
         features = (features - features[kept].mean(axis=0)) / scale
     if learner:

@@ -37,7 +37,7 @@ _NEGLIGIBLE = 1e-9
 # Steps in log t at which the doubly exponential rule is as exact as the equally spaced one, and where it begins, below
 # the inverse of the mean sum of e^L.
 _WIDEST, _BELOW = 0.45, 2.0
-# e^-100 counts as nothing.  Smaller numbers are kept out: their products fall below what a processor computes at speed.
+# e^-100 is negligible.  Smaller numbers are avoided: their products fall below what a processor computes at speed.
 _LARGE = 100.0
 # Up to this correlation a series in its powers stands for the density of two logits (Mehler 1866).  Its terms are
 # summed to 1e-9; nodes must do for logits that leave half of their variance unexplained.
