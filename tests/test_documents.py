@@ -188,8 +188,6 @@ def test_whole_design__is_a_valid_study_into_which_the_other_blocks_fit(tmp_path
 def test_example_of_own_functions__is_the_one_that_runs():
     folder, document = ROOT / "designs" / "examples", "simstudy/docs/own-functions.md"
     assert blocks("python", document) == [(folder / "own_functions.py").read_text()]
-    (design,) = blocks("toml", document)
-    assert (folder / "own-functions.toml").read_text().endswith(design)
 
 
 @pytest.mark.rare
