@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -34,7 +35,14 @@ def figure_files(shown: Shown) -> dict[str, Files]:
     with contextlib.chdir(Path(__file__).parent):
         # Matplotlib reads a file of settings in the current folder when it is imported.
         import matplotlib as _  # noqa: F401
-    return {name: _files(shown, name) for name in (*shown.design.figures, Z_SCORES, ALL_CLAIMS)}
+    # A drawing leaves little behind, and to look for it through all that is in memory takes a fifth of the time.
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        return {name: _files(shown, name) for name in (*shown.design.figures, Z_SCORES, ALL_CLAIMS)}
+    finally:
+        if collecting:
+            gc.enable()
 
 
 def _files(shown: Shown, name: str) -> Files:

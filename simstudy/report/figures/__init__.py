@@ -24,12 +24,13 @@ from simstudy.report.figures.lollipop import lollipop_figure
 from simstudy.report.figures.nested_loop import nested_loop_figure
 from simstudy.report.figures.optimum import optimum_figure
 from simstudy.report.figures.ordering import ordering_figure
-from simstudy.report.figures.panels import own_style
+from simstudy.report.figures.panels import arrange, own_style
 from simstudy.report.figures.winners import winners_figure
 from simstudy.report.figures.z_scores import compared_measures, z_score_figure
 from simstudy.report.figures.zip_plot import zip_figure
 from simstudy.report.labels import ALL_CLAIMS, RESOLUTION
 from simstudy.report.tables import VerdictLine
+from simstudy.results import factors_of
 
 COLOURS_OF_PNG = 64
 PACKED = 7
@@ -62,7 +63,12 @@ def chosen(figure: BaseFigure, results: xr.Dataset) -> xr.Dataset:
     """Return the cells that a figure shows."""
     grids = (figure.grid, *figure.beside) if isinstance(figure, LawFigure) else (figure.grid,)
     rows = coordinates_of(results)
-    return results.isel(cell=[i for i, row in enumerate(rows) if row["grid"] in grids and selected(row, figure.where)])
+    cells = results.isel(cell=[i for i, row in enumerate(rows) if row["grid"] in grids and selected(row, figure.where)])
+    # Without the others: each part of the cells copies all that it has.
+    known = {"grid", "bandwidth_rule"}.union(*(factors_of(results)[grid] for grid in grids))
+    return cells.drop_vars(
+        [name for name, each in cells.coords.items() if each.dims == ("cell",) and name not in known]
+    )
 
 
 def draw_claims(lines: Sequence[VerdictLine]) -> Drawing:
@@ -94,7 +100,7 @@ def image(drawing: Drawing, suffix: str) -> bytes:
         width, height = (int(inches * RESOLUTION) for inches in drawing.get_size_inches())
         pixels = frombuffer("RGBA", (width, height), buffer.getvalue()).convert("RGB")
         buffer = io.BytesIO()
-        flat = pixels.quantize(COLOURS_OF_PNG, Quantize.MAXCOVERAGE, dither=Dither.NONE)
+        flat = pixels.quantize(COLOURS_OF_PNG, Quantize.FASTOCTREE, dither=Dither.NONE)
         flat.save(buffer, "png", compress_level=PACKED)
     return buffer.getvalue()
 
@@ -104,5 +110,8 @@ def lay_out(drawing: Drawing) -> None:
     if (engine := drawing.get_layout_engine()) is not None:
         with own_style():
             drawing.set_dpi(RESOLUTION)
-            engine.execute(drawing)
+            if drawing.get_label() == ALL_CLAIMS:
+                engine.execute(drawing)
+            else:
+                arrange(drawing)
             drawing.set_layout_engine(None)
