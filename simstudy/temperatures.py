@@ -65,24 +65,8 @@ class _Component(NamedTuple):
 def exact_head(problem: Problem, sharpness: float, n_keys: int) -> Head:
     """Risk of a head at any number of keys, over keys, noise and random targets; a few milliseconds.
 
-    Parameters
-    ----------
-    problem : Problem
-        Keys, query and target.
-    sharpness : float
-        Logits are this times the coordinate along the query: β on the sphere, their standard deviation otherwise.
-    n_keys : int
-        Number of keys n.
-
-    Returns
-    -------
-    Head
-        The risk and its self-check.
-
-    Raises
-    ------
-    ArithmeticError
-        If the self-check is off by more than `SELF_CHECK`.
+    Logits are the sharpness times the coordinate along the query: β on the sphere, their standard deviation otherwise.
+    ArithmeticError if the self-check is off by more than `SELF_CHECK`.
     """
     nodes, weights = _nodes(problem, sharpness)
     log_kernel = sharpness * nodes

@@ -114,24 +114,19 @@ def verify(
     ],
     share: Annotated[float, typer.Option(help="Share of the batches of each cell; one batch at least.")] = 0.01,
     seed: Annotated[int | None, typer.Option(min=0, help="Of the choice; at random by default.")] = None,
-    manifest: Annotated[bool, typer.Option("--manifest", help="Print the digest of each file, and stop.")] = False,
     trust: TrustOption = None,
 ) -> None:
     """Compute a random share of the stored batches again and judge all claims again; exit code 4 if anything differs.
 
     Batches are compared bit by bit. Results, tables and page are compared with those of the stored batches. Damaged
-    batches differ. You can sign the output of --manifest, and sha256sum --check compares it.
+    batches differ.
     """
     from simstudy.commands.judging import altered
     from simstudy.execution.confirmations import left_out
     from simstudy.execution.store import Store
-    from simstudy.execution.verify import manifest as manifest_of
     from simstudy.execution.verify import verify as compute_again
     from simstudy.report.terminal import say, track
 
-    if manifest:
-        say(*manifest_of(folder))
-        return
     found = compute_again(folder, share, seed, track=track, trust=trust or ())
     wrong = [f"{name}: a confirmation before it is missing or changed" for name in left_out(Store(folder))]
     if found.foreign:

@@ -8,10 +8,9 @@ its cell shows only the computation: the one defence against a forged or foreign
 
 from __future__ import annotations
 
-import hashlib
 import secrets
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,10 +20,8 @@ from simstudy.design.own_code import require_word, texts_of, with_word
 from simstudy.errors import UserError
 from simstudy.execution.batch_files import Shape, same
 from simstudy.execution.engine import engine
-from simstudy.execution.folder import Folder
 from simstudy.execution.queue import Task, open_queue
 from simstudy.execution.store import Store
-from simstudy.text import printable
 
 
 class Verification(NamedTuple):
@@ -97,22 +94,6 @@ def verify(
             elif not same(found[task.batch], computed):
                 different.append(store.place(identity, task.batch))
     return Verification(len(tasks), stored, sorted(different), sorted(damaged), foreign, seed)
-
-
-def manifest(folder: str | Path) -> Iterator[str]:
-    """Yield "digest  path" of each file of a study that lasts, as ``sha256sum --check`` reads it, in order of paths."""
-    yield from _manifest(Folder(Path(folder)), "")
-
-
-def _manifest(folder: Folder, above: str) -> Iterator[str]:
-    for name, is_folder in folder.entries():
-        if name.startswith("."):  # who writes, and how far that is
-            continue
-        if is_folder:
-            yield from _manifest(folder.at(name), f"{above}{name}/")
-        else:
-            with folder.reading(name) as file:
-                yield f"{hashlib.file_digest(file, 'sha256').hexdigest()}  {printable(above + name)}"
 
 
 def _sample(store: Store, share: float, rng: np.random.Generator) -> tuple[list[Task], int, dict[str, int]]:

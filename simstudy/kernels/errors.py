@@ -24,23 +24,10 @@ def add_errors(
 ) -> np.ndarray:
     """Add errors of heads and their products to the sums of blocks, to each those of as many consecutive replicates.
 
-    Parameters
-    ----------
-    means : array (R, Q, H)
-        Estimates, or their means given the keys.
-    target : array (Q,)
-        m(x_q).
-    gram : array (R, Q, H, H) or None
-        Covariance of the estimates given the keys, which is added to the products; on a GPU, as ``means``, it is
-        summed there.
-    error_sums : float64 array (B, Q, H)
-    product_sums : float64 array (B, Q, P)
-        Over pairs h ≤ g, in the order of `numpy.triu_indices`.
-
-    Returns
-    -------
-    bool array (R,)
-        Whether all products are finite; other replicates are not added.
+    ``means`` (R, Q, H) are estimates, or their means given the keys. ``gram`` (R, Q, H, H), their covariance given the
+    keys, is added to the products; on a GPU, as ``means``, it is summed there. Sums of errors are (B, Q, H), those of
+    products (B, Q, P) over pairs h ≤ g in the order of `numpy.triu_indices`. Returns (R,) whether all products are
+    finite; other replicates are not added.
     """
     if is_there(gram):
         from simstudy.kernels import cuda

@@ -18,19 +18,10 @@ _STRIDE = _TILE + 16
 
 
 def project(keys: np.ndarray, projections: np.ndarray) -> np.ndarray:
-    """Project the keys of each replicate by each head.
+    """Project the keys (R, d, n) of each replicate by each head: W_hᵀ X_i, (R, H, p, n), in the precision of the keys.
 
-    Parameters
-    ----------
-    keys : array (R, d, n)
-        Keys, feature-major.
-    projections : array (H, d, p) or (R, H, d, p)
-        Projections W_h: the same for all replicates, or one set for each.
-
-    Returns
-    -------
-    array (R, H, p, n)
-        W_hᵀ X_i in the precision of the keys.  The bits for one replicate do not depend on the others.
+    Projections are (H, d, p), the same for all replicates, or (R, H, d, p). The bits for one replicate do not depend on
+    the others.
     """
     real = keys.dtype
     n_heads, n_features, head_dim = projections.shape[-3:]

@@ -20,20 +20,9 @@ _QUARTERS = np.uint64(3)
 
 
 def wave(kind: str, x: np.ndarray) -> np.ndarray:
-    """Return the sine or cosine of every number.
+    """Return the sine or cosine of every angle, in its precision; the error is below 4e-16 in float64.
 
-    Parameters
-    ----------
-    kind : {"sin", "cos"}
-        Which.
-    x : array
-        Angles, float64 or float32.
-
-    Returns
-    -------
-    array
-        Of the shape and type of the angles; error below 4e-16 in float64.  The bits for one number do not depend on
-        the others.
+    The bits for one number do not depend on the others.
     """
     numpys = np.sin if kind == "sin" else np.cos
     if x.dtype != np.float64:

@@ -75,7 +75,6 @@ COMMANDS = {
     "confirm": "confirm design.toml --beacon 0123456789abcdef01",
     "merge": "merge outputs/tiny/quick --into outputs/new",
     "merge into": "merge whole/tiny/quick --into outputs/tiny/quick", "verify": "verify outputs/tiny/quick",
-    "manifest": "verify outputs/tiny/quick --manifest",
     "inspect": "inspect pipe --states pipe --output outputs/tiny/quick",
     "submit": "submit design.toml --show",
 }  # fmt: skip
@@ -217,16 +216,6 @@ def test_no_other_module__opens_files_of_studies():
         if opening and not name.startswith("docs/"):
             found.add(name)
     assert not found - WALL.keys()
-
-
-def test_manifest__tells_the_digest_of_each_file_that_lasts(tmp_path, tiny, in_process):
-    study = tiny.copied(tmp_path / "out") / "tiny" / "quick"
-    told = in_process("verify", study, "--manifest").stdout
-    assert "  results.nc\n" in told and "0000.records\n" in told and "  .lock" not in told
-    checked = subprocess.run(["sha256sum", "--check", "--quiet"], input=told, text=True, cwd=study, check=False)
-    assert checked.returncode == 0
-    (study / "results.nc").write_bytes(b"forged")
-    assert in_process("verify", study, "--manifest").stdout != told
 
 
 def test_confirmation_left_out__breaks_the_chain(tmp_path):
