@@ -101,6 +101,8 @@ def image(drawing: Drawing, suffix: str) -> bytes:
         pixels = frombuffer("RGBA", (width, height), buffer.getvalue()).convert("RGB")
         buffer = io.BytesIO()
         flat = pixels.quantize(COLOURS_OF_PNG, Quantize.FASTOCTREE, dither=Dither.NONE)
+        # The octree has no pure white.
+        flat.putpalette([255 if each >= 254 else each for each in flat.getpalette() or []])
         flat.save(buffer, "png", compress_level=PACKED)
     return buffer.getvalue()
 
