@@ -48,6 +48,7 @@ WALL = {
     "transformers/checkpoints.py": "reads checkpoints that the user names",
     "kernels/compiled.py": "reads sources of the package",
     "execution/engine.py": "reads sources of the package",
+    "execution/status.py": "reads sources of the package",
     "execution/provenance.py": "reads what the system says of the processor",
     "execution/jobs.py": "looks for commands of the batch system",
     "report/terminal.py": "opens the null device",
