@@ -170,11 +170,12 @@ def test_generations__are_those_of_waves_with_a_scaled_trail_between():
     found, quality = measure(cell.instance, cell, shared), [10, 7, 5, 4, 3]
     drawn = shared.normals(20, 10)
     for r in range(12):
+        every = uniforms(cell.data_id, Role.LEARNER, 2 + r, 1, 20 * 128, 2)
         runs = []
         for run in range(2):
             trail, fitness = [1.0] * 5, []
             for g in range(20):
-                luck = uniforms(cell.data_id, Role.LEARNER, 2 + r, 1, range(128 * g, 128 * g + 7), 2)[0, run]
+                luck = every[0, run, 128 * g : 128 * g + 7]
                 noise = drawn[r, 5 * run : 5 * run + 5, g : g + 1].T
                 trail, now = waves_of(luck[None], noise, quality, 1, 0.3, 8.0, False, trail)
                 fitness.append(now)
