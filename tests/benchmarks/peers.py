@@ -1,4 +1,4 @@
-"""The same work by other libraries, each as well as it can be had without writing kernels.
+"""The same work by other libraries, each as well as it can be had without writing kernels, and a loop in C.
 
 Every peer gives W0 and W1 of `workloads` from drawn keys, and draws keys and noise by its own generator for the whole
 job.  Distances are products with keys that carry −|k|²/2 as one more dimension.  For NumPy, |k_q|²/2 is taken off by
@@ -8,11 +8,13 @@ another: exponents are never positive, and no pass looks for the largest; elsewh
 from __future__ import annotations
 
 import importlib.util
+import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from rival import COMPILER, job_of
 from workloads import Arrays, Size
 
 Job = Callable[[np.ndarray, np.ndarray], Any]
@@ -37,7 +39,8 @@ class Peer:
     @property
     def missing(self) -> str:
         """Why the peer cannot run, or nothing."""
-        return "" if importlib.util.find_spec(self.needs) else f"{self.needs} is not installed"
+        found = shutil.which(self.needs) if self.needs == COMPILER else importlib.util.find_spec(self.needs)
+        return "" if found else f"{self.needs} is not installed"
 
 
 # ---------------------------------------------------------------- NumPy and BLAS
@@ -245,6 +248,7 @@ def keops_estimates(arrays: Arrays) -> Job:
 
 PEERS = (
     Peer("NumPy + BLAS", "numpy", numpy_estimates, numpy_moments, numpy_drawn),
+    Peer("C", COMPILER, lambda a: job_of(a, False), lambda a: job_of(a, True), None),
     Peer("torch", "torch", torch_estimates, torch_moments, torch_drawn, _ENSEMBLES_AT_ONCE),
     Peer("JAX", "jax", lambda a: _jax_job(a, False), lambda a: _jax_job(a, True), jax_drawn),
     Peer("PyKeOps", "pykeops", keops_estimates, None, None),
