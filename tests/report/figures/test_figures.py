@@ -10,7 +10,7 @@ from matplotlib.container import ErrorbarContainer
 
 from simstudy.design.figures import CurveFigure, DiversityFigure
 from simstudy.design.measures import INDICES
-from simstudy.report.figures import draw, image
+from simstudy.report.figures import draw, image, lay_out
 from simstudy.report.figures.marks import COLOURS, COVERAGE, MARKERS, Look
 from simstudy.report.figures.panels import PlainLog
 from simstudy.report.figures.residuals import STRIP
@@ -293,6 +293,18 @@ def test_image__is_the_same_every_time(design, results, name, suffix):
     first, second = (image(draw(figure, "f", results), suffix) for _ in range(2))
     assert first == second
     assert first != image(draw(design.figures["unshown"], "f", results), suffix)
+
+
+@pytest.mark.parametrize("name", ["variance-by-angle", "saturation", "which-index"])
+def test_layout__leaves_room_for_all_that_is_said(design, results, name):
+    drawing = draw(design.figures[name], name, results)
+    lay_out(drawing)
+    renderer = drawing.canvas.get_renderer()
+    said = [each.get_tightbbox(renderer, for_layout_only=True) for each in drawing.axes if each.get_visible()]
+    said += [each.get_window_extent(renderer) for each in drawing.legends]
+    for number, box in enumerate(said):
+        assert all(drawing.bbox.contains(*corner) for corner in box.corners())
+        assert not any(box.overlaps(other) for other in said[:number])
 
 
 def test_letters__are_at_least_nine_points(design, results):
