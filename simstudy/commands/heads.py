@@ -16,7 +16,7 @@ _LISTED = 5
 @app.command()
 def inspect(
     weights: Annotated[
-        Path, typer.Argument(help="Weights: safetensors, PyTorch's, or .npz; a model's, or W_Q and W_K.")
+        Path, typer.Argument(help="Weights: safetensors, PyTorch's, GGUF, or .npz; a model's, or W_Q and W_K.")
     ],
     states: Annotated[
         Path,

@@ -110,7 +110,7 @@ def models_figure(models: dict[str, xr.Dataset], damage: dict[str, xr.Dataset]) 
         As `intervene` returns it, for the same names, with a dimension ``share`` and edits that are called by what
         chose the pairs of heads: a source, or "random".
     """
-    drawing = Drawing(figsize=(9.8, 15.4), layout="constrained")
+    drawing = Drawing(figsize=(3.3 * len(models), 15.4), layout="constrained")
     FigureCanvasAgg(drawing)
     grid = drawing.subplots(5, len(models), squeeze=False)
     for column, (name, found) in zip(grid.T, models.items(), strict=True):

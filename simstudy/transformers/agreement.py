@@ -17,7 +17,7 @@ def set_constant(arrays: list[np.ndarray], groups: np.ndarray) -> None:
 
     Arrays are (S, source, H, H): correlations of a layer, then its Grams.  Groups are (L, H).
     """
-    values = _by_group(np.stack([array[0, SOURCES.index("half")] for array in arrays[::2]]), groups)
+    values = by_group(np.stack([array[0, SOURCES.index("half")] for array in arrays[::2]]), groups)
     off_diagonal = ~np.eye(groups.shape[1], dtype=bool)
     for array in arrays:
         array[:, SOURCES.index("constant")] = np.where(off_diagonal, values.mean() if values.size else 1.0, 1.0)
@@ -28,7 +28,7 @@ def agreement(correlation: np.ndarray, groups: np.ndarray) -> dict[str, np.ndarr
 
     Errors are found by leaving out sequences in turn.
     """
-    pairs = _by_group(correlation, groups)
+    pairs = by_group(correlation, groups)
     n_judged = len(pairs)
     whole = _scores(pairs.mean(axis=0))
     parts = np.array([_scores(np.delete(pairs, s, axis=0).mean(axis=0)) for s in range(n_judged)])
@@ -37,7 +37,7 @@ def agreement(correlation: np.ndarray, groups: np.ndarray) -> dict[str, np.ndarr
     return dict(zip(names, whole, strict=True)) | dict(zip((f"{name}_mcse" for name in names), errors, strict=True))
 
 
-def _by_group(correlation: np.ndarray, groups: np.ndarray) -> np.ndarray:
+def by_group(correlation: np.ndarray, groups: np.ndarray) -> np.ndarray:
     """Mean correlations (..., every two groups of every layer) of correlations (..., L, H, H)."""
     first, second = np.triu_indices(groups.shape[1], 1)
     pairs = correlation[..., first, second].reshape(*correlation.shape[:-3], -1)

@@ -21,6 +21,7 @@ import numpy as np
 from simstudy.design.files import open_archive, open_regular, read_array, read_arrays, read_member
 from simstudy.errors import UserError
 from simstudy.text import printable
+from simstudy.transformers.quantised import read_quantised
 
 Weights = dict[str, np.ndarray]
 
@@ -50,7 +51,7 @@ _STEPS = (
 
 
 def read_weights(path: str | Path) -> Weights:
-    """Read the arrays of a file: safetensors, a checkpoint of PyTorch, or NumPy's.
+    """Read the arrays of a file: safetensors, a checkpoint of PyTorch, GGUF, or NumPy's.
 
     Parameters
     ----------
@@ -61,7 +62,7 @@ def read_weights(path: str | Path) -> Weights:
     -------
     dict
         Arrays by name, "states" if there is but one (.npy); bfloat16, which NumPy lacks, as float32.  Those of
-        safetensors are read when they are used.
+        safetensors and GGUF are read when they are used.
 
     Raises
     ------
@@ -100,7 +101,9 @@ def _reader(start: bytes) -> Callable[[BinaryIO], Weights]:
         return _read_archive
     if start[:1] == b"\x80":
         return _read_legacy
-    raise UserError("neither safetensors, nor a checkpoint of PyTorch, nor NumPy's; give one of these")
+    if start[:4] == b"GGUF":
+        return read_quantised
+    raise UserError("neither safetensors, nor a checkpoint of PyTorch, nor GGUF, nor NumPy's; give one of these")
 
 
 def _read_parts(path: Path, index: bytes) -> Weights:

@@ -113,12 +113,12 @@ def read_heads(weights: Any, config: Mapping[str, Any] | str | Path | None = Non
     Parameters
     ----------
     weights
-        Path of a file (safetensors or the index of its parts, PyTorch's, or .npz), arrays by name, or a
-        ``torch.nn.Module``.  Without a configuration: ``W_Q`` and ``W_K`` (head, feature, dimension), or with layers
-        before that; and, where there are such, ``W_V``, of which as of ``W_K`` several heads may share one; ``W_O``
-        (..., dimension, feature), biases ``b_Q``, ``b_K`` and ``b_V`` (..., dimension), numbers ``scale`` of the
-        logits, ``rotary_base`` and ``rotary_dim``, and a truth value ``causal``.  These are TransformerLens' names,
-        whose models and their weights by layer (``blocks.0.attn.W_Q``) are read too.
+        Path of a file (safetensors or the index of its parts, PyTorch's, GGUF, or .npz), arrays by name, or a
+        ``torch.nn.Module``.  GGUF has its configuration.  Without one: ``W_Q`` and ``W_K`` (head, feature, dimension),
+        or with layers before that; and, where there are such, ``W_V``, of which as of ``W_K`` several heads may share
+        one; ``W_O`` (..., dimension, feature), biases ``b_Q``, ``b_K`` and ``b_V`` (..., dimension), numbers ``scale``
+        of the logits, ``rotary_base`` and ``rotary_dim``, and a truth value ``causal``.  These are TransformerLens'
+        names, whose models and their weights by layer (``blocks.0.attn.W_Q``) are read too.
     config
         The model's configuration as Hugging Face writes it, or the path of its ``config.json``; of a module its own by
         default.  Its ``model_type`` is one of `conventions.CONVENTIONS`.  A module without one has its heads in
@@ -136,14 +136,13 @@ def read_heads(weights: Any, config: Mapping[str, Any] | str | Path | None = Non
     """
     if config is None and hasattr(getattr(weights, "config", None), "to_dict"):
         config = weights.config.to_dict()
-    if config is None:
-        arrays = named_arrays(weights)
+    arrays = named_arrays(weights) if config is None else load_arrays(weights)
+    if config is None and (config := getattr(arrays, "config", None)) is None:
         with _named(weights):
             return _heads_of(arrays)
     entries = read_config(config)
     with _named(config):
         said = sizes_of(entries)
-    arrays = load_arrays(weights)
     said = said._replace(convention=said.convention.of(arrays))
     with _named(weights):
         layers = [_layer(arrays, said, group) for group in range(said.n_groups)]
@@ -151,10 +150,12 @@ def read_heads(weights: Any, config: Mapping[str, Any] | str | Path | None = Non
             np.stack([_array(arrays, f"{place.format(group)}.weight") for group in range(said.n_groups)])
             for place in said.convention.norms
         ]
+        slower = _array(arrays, "rope_freqs.weight", np.ones(1))  # in GGUF of Llama 3
+        factors = None if said.rotary_factors is None else said.rotary_factors / slower
         query, key, value, output, *biases = (_stack([layer[k] for layer in layers], said.n_layers) for k in range(7))
         return TransformerHeads(
             query, key, value, output, biases[0], biases[1], biases[2],
-            said.scale, said.causal, said.rotary_base, said.rotary_factors,
+            said.scale, said.causal, said.rotary_base, factors,
             query_norm=norms[0] if norms else None, key_norm=norms[1] if norms else None, window=said.window,
             cap=said.cap,
         )  # fmt: skip

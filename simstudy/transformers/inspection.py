@@ -71,6 +71,7 @@ def inspect_heads(
     *,
     attention: ArrayLike | list[np.ndarray] | None = None,
     judged: ArrayLike | None = None,
+    length: int | None = None,
     queries: int = 2,
     seed: int = 0,
 ) -> xr.Dataset:
@@ -91,6 +92,9 @@ def inspect_heads(
         Weights that the model itself computed, compared with those of heads and states.
     judged : (sequence,) array of truth values, optional
         Sequences that heads are observed on; theory is fitted on the others.  Every second one by default.
+    length
+        Tokens of the sequences that theory speaks of, whose tokens stand as much farther apart: those that are given by
+        default.  Observations are of these as they are.
     queries
         Tokens of each judged sequence at which theory is evaluated; observations use all tokens.
     seed
@@ -121,11 +125,13 @@ def inspect_heads(
     chosen = _judged(judged, len(sequences))
     if queries < 1:
         raise ValueError(f"queries = {queries}; give at least 1")
+    if length is not None and length < (longest := max(len(tokens.places) for tokens in sequences)):
+        raise ValueError(f"length = {length}; give {longest} or more, as the longest sequence has")
     rng, n_layers = np.random.default_rng(seed), len(heads.query)
     groups = key_groups(heads.key, heads.key_bias)
     with threadpool_limits(1), ThreadPoolExecutor(_THREADS) as pool:
         subspaces = geometry(heads.key, groups, rng, pool.map)
-        of_layer = functools.partial(_layer, heads, sequences, chosen, queries)
+        of_layer = functools.partial(_layer, heads, sequences, chosen, length, queries)
         layers = list(pool.map(of_layer, range(n_layers), subspaces.correlation, rng.spawn(n_layers)))
     set_constant([array for layer in layers for array in (layer.correlation, layer.gram)], groups)
     return _labelled(layers, subspaces, groups, chosen)
@@ -189,8 +195,8 @@ def _judged(given: ArrayLike | None, n_sequences: int) -> np.ndarray:
 
 
 def _layer(
-    heads: TransformerHeads, sequences: list[Tokens], judged: np.ndarray, queries: int, layer: int, closed: np.ndarray,
-    rng: np.random.Generator,
+    heads: TransformerHeads, sequences: list[Tokens], judged: np.ndarray, length: int | None, queries: int, layer: int,
+    closed: np.ndarray, rng: np.random.Generator,
 ) -> _Layer:  # fmt: skip
     projected = _projected(heads, layer, sequences)
     writes = heads.value is not None and heads.output is not None
@@ -200,17 +206,22 @@ def _layer(
         )
         for each, tokens, seen in zip(projected, sequences, judged, strict=True)
     ]
-    fitted = [each for each, left_out in zip(projected, judged, strict=True) if not left_out]
+    stands = [np.linspace(0, (length or len(tokens.places)) - 1, len(tokens.places)) for tokens in sequences]
+    moved = projected if length is None else _projected(heads, layer, [_stretched(each, length) for each in sequences])
+    fitted = [moved[s] for s in np.flatnonzero(~judged)]
     half, half_gram = np.mean([(every[s].correlation, every[s].gram) for s in np.flatnonzero(~judged)], axis=0)
     shares = np.mean([every[s].end_share for s in np.flatnonzero(~judged)], axis=(0, 1))
-    pool = pool_of([each.key for each in fitted], shares * [1, not heads.causal])
+    places = [stands[s] for s in np.flatnonzero(~judged)]
+    pool = pool_of([each.key for each in fitted], places, shares * [1, not heads.causal])
     rows, reasons, counted = [], [], []
     variances: list[np.ndarray] = []
-    for each, seen in ((projected[s], every[s]) for s in np.flatnonzero(judged)):
-        places = rng.choice(each.query.shape[1], min(queries, each.query.shape[1]), replace=False)
+    for s in np.flatnonzero(judged):
+        seen, each, stand = every[s], moved[s], np.rint(stands[s]).astype(int)
+        # Of few tokens that stand for more, the first would too often look at itself alone.
+        every_place = np.arange(length is not None and heads.causal, len(stand))
         looking = [
-            Looking(each.query[:, t], each.key[:, t], int(t), int(t) + 1 if heads.causal else each.query.shape[1])
-            for t in places
+            Looking(each.query[:, t], each.key[:, t], int(stand[t]), int(stand[t if heads.causal else -1]) + 1)
+            for t in rng.choice(every_place, min(queries, len(every_place)), replace=False)
         ]
         # Whether quadrature converges is seen at the first query of each layer: it takes as long again.
         predicted = [predict(one, pool, heads.scale, rng, causal=heads.causal, error=not variances) for one in looking]
@@ -219,7 +230,7 @@ def _layer(
         correlation = np.stack([seen.correlation, half, half, closed, *_normalised(grams).mean(axis=0)])
         gram = np.stack([seen.gram, half_gram, half_gram, closed, *grams.mean(axis=0)])
         rows.append((correlation, gram, seen.sink_share, seen.output_size))
-        counted.append(dimensions(each, heads.scale, heads.causal, heads.cap))
+        counted.append(dimensions(projected[s], heads.scale, heads.causal, heads.cap))
         variances += [np.diag(one.covariance) for one in predicted]
         reasons += [one.reason for one in predicted if one.reason]
     correlation, gram, sinks, sizes = (np.array(values) for values in zip(*rows, strict=True))
@@ -231,6 +242,12 @@ def _layer(
         np.mean(variances, axis=0),
         ("", "", "", "", _void(gram[:, 4]), "; ".join(dict.fromkeys(reasons)), "") if heads.cap is None else _CAPPED,
     )  # fmt: skip
+
+
+def _stretched(tokens: Tokens, length: int) -> Tokens:
+    """The same tokens, as far apart as they are in a sequence of so many."""
+    first = tokens.places[0]
+    return tokens._replace(places=first + (tokens.places - first) * (length - 1) / (tokens.places[-1] - first))
 
 
 def _projected(heads: TransformerHeads, layer: int, sequences: list[Tokens]) -> list[Projected]:

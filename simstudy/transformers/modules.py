@@ -12,6 +12,7 @@ import numpy as np
 from simstudy.errors import UserError
 from simstudy.transformers.checkpoints import Weights, read_weights
 from simstudy.transformers.conventions import sizes_of
+from simstudy.transformers.quantised import Quantised
 
 ARRAYS = {
     "W_Q": "query", "W_K": "key", "W_V": "value", "W_O": "output", "b_Q": "query_bias", "b_K": "key_bias",
@@ -99,6 +100,8 @@ def load_arrays(weights: Any) -> Weights:
     else:
         kind = type(weights).__name__
         raise UserError(f"weights are of type {kind}; give a path, arrays by name, or a torch.nn.Module")
+    if isinstance(arrays, Quantised):
+        return arrays
     # TransformerLens wraps the modules of others, and torch.nn.MultiheadAttention joins words otherwise than all.
     return {
         str(name).replace("._original_component", "").replace("in_proj_", "in_proj."): _as_array(array)

