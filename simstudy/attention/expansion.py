@@ -93,11 +93,11 @@ class Known(NamedTuple):
 
 
 class _Tilted(NamedTuple):
-    """The law of a key, in coordinates in which it is N(0, I), under a kernel as its density: N(mean, covariance)."""
+    """Laws of a key, in coordinates in which it is N(0, I), under kernels as densities: normal ones."""
 
-    log_mass: Array  # (q,) ln of the expectation of the kernel
-    mean: Array  # (q, j)
-    covariance: Array  # (j, j)
+    log_mass: Array  # (law, q) ln of the expectation of the kernel
+    mean: Array  # (law, q, j)
+    lost: Array  # (law, j, direction): the covariance is I less these times their transpose
 
 
 def expansion(cell: Cell, means: Array, gram: Array, log_mass: Array) -> Control:
@@ -174,29 +174,19 @@ def expectations(cell: Cell) -> Expectations:
     projections = root.T @ projections
     m = _in_coordinates(as_waves(cell.data.regression, cell.data.n_features), root)
 
-    def law(*powers: tuple[int, float]) -> _Tilted:
+    def laws(*powers: tuple[NDArray[np.int64], float]) -> _Tilted:
         # A power of a kernel is that of keys and queries times its root, a product that of all dimensions together.
         of = (np.concatenate([math.sqrt(r) * each[h] for h, r in powers], axis=-1) for each in (projections, images))
         return _tilted(cell, *of)
 
-    heads, pairs = range(cell.heads.n_heads), list(zip(*pairs_of(cell.heads.n_heads), strict=True))
-    alone = [law((h, 1.0)) for h in heads]
-    mean = np.stack([_mean_and_variance(m, each)[0] for each in alone], axis=1)
-    products = [law((h, 1.0), (g, 1.0)) for h, g in pairs]
-    centres, variances = zip(*(_mean_and_variance(m, each) for each in products), strict=True)
-    centre, variance = np.stack(centres, axis=1), np.stack(variances, axis=1)
     rows, columns = pairs_of(cell.heads.n_heads)
+    alone, products = laws((np.arange(cell.heads.n_heads), 1.0)), laws((rows, 1.0), (columns, 1.0))
+    mean, (centre, variance) = _mean_and_variance(m, alone)[0], _mean_and_variance(m, products)
     spread = variance + (centre - mean[:, rows]) * (centre - mean[:, columns])
     bias = mean - evaluate(cell.data.regression, np.ascontiguousarray(points.T))[:, None]
-    logs = (
-        np.stack([each.log_mass for each in laws], axis=1)
-        for laws in (
-            alone, products, [law((h, 2.0), (g, 2.0)) for h, g in pairs],
-            [law((h, 2.0), (g, 1.0)) for h, g in pairs], [law((h, 1.0), (g, 2.0)) for h, g in pairs],
-        )
-    )  # fmt: skip
-    log_mass, *others = logs
-    return Expectations._make([log_mass, mean, bias, centre[:, rows == columns] - mean, *others, spread])
+    fourth, first, second = (laws((rows, r), (columns, s)).log_mass.T for r, s in ((2.0, 2.0), (2.0, 1.0), (1.0, 2.0)))
+    tilt = centre[:, rows == columns] - mean
+    return Expectations(alone.log_mass.T, mean, bias, tilt, products.log_mass.T, fourth, first, second, spread)
 
 
 @functools.singledispatch
@@ -214,43 +204,47 @@ def _(keys: GaussianKeys, d: int) -> Array:
     return np.asarray(np.linalg.cholesky(covariance), np.float64)
 
 
-def _tilted(cell: Cell, projection: Array, images: Array) -> _Tilted:
-    """Return the law under exp(−|a − Wᵀz|²/(2b²)) or exp(a·Wᵀz/b²), W (j, k) and a (q, k): of one head or of two."""
-    scaled, targets = projection / cell.bandwidth, images / cell.bandwidth
+def _tilted(cell: Cell, projections: Array, images: Array) -> _Tilted:
+    """Return laws under exp(−|a − Wᵀz|²/(2b²)) or exp(a·Wᵀz/b²), W (law, j, k) and a (law, q, k): of heads or pairs."""
+    scaled, targets = projections / cell.bandwidth, images / cell.bandwidth
     if cell.estimator.logits == "dot_product":
-        mean = targets @ scaled.T
-        return _Tilted(0.5 * (mean**2).sum(axis=1), mean, np.eye(len(projection)))
+        mean = targets @ scaled.swapaxes(1, 2)
+        return _Tilted(0.5 * (mean**2).sum(axis=2), mean, np.zeros((*scaled.shape[:2], 0)))
     # By singular values, since two heads that coincide leave a singular matrix beside b² I.
-    left, sizes, right = np.linalg.svd(scaled)
-    turned = targets @ right.T
-    shrinkage = 1.0 / (1.0 + np.pad(sizes, (0, max(scaled.shape) - len(sizes))) ** 2)
-    mean = (turned[:, : len(sizes)] * sizes * shrinkage[: len(sizes)]) @ left[:, : len(sizes)].T
-    exponent = -0.5 * (turned**2 * shrinkage[: turned.shape[1]]).sum(axis=1)
-    # 1 where there is no singular value, so that both products have all factors that they need.
-    covariance = (left * shrinkage[: len(left)]) @ left.T
-    return _Tilted(exponent + 0.5 * np.log(shrinkage).sum(), mean, covariance)
+    n_features, n_dims = scaled.shape[1:]
+    left, sizes, right = np.linalg.svd(scaled, full_matrices=n_features < n_dims)
+    turned, most = targets @ right.swapaxes(1, 2), sizes.shape[1]
+    # 1 where there is no singular value.
+    shrinkage = 1.0 / (1.0 + np.pad(sizes, ((0, 0), (0, n_dims - most)))[:, None] ** 2)
+    exponent = -0.5 * (turned**2 * shrinkage).sum(axis=2)
+    log_mass = exponent + 0.5 * np.log(shrinkage).sum(axis=2)
+    kept = sizes[:, None] * shrinkage[..., :most]
+    mean = (turned[..., :most] * kept) @ left.swapaxes(1, 2)
+    return _Tilted(log_mass, mean, left * np.sqrt(sizes[:, None] * kept))
 
 
 def _mean_and_variance(m: Waves, law: _Tilted) -> tuple[Array, Array]:
-    """Mean and variance (q,) of a function under a tilted law.
+    """Mean and variance (q, law) of a function under tilted laws.
 
     With z = ν + y, y ~ N(0, T): E cos(k·y + θ) = e^{−kᵀTk/2} cos θ, and its derivatives in k give the products with y
     (Stein's lemma).  Means are taken off before anything is added.
     """
-    slope, bent = m.gradient + 2.0 * law.mean @ m.curvature, m.curvature @ law.covariance
-    mean = law.mean @ m.gradient + ((law.mean @ m.curvature) * law.mean).sum(axis=1) + np.trace(bent)
-    variance = ((slope @ law.covariance) * slope).sum(axis=1) + 2.0 * (bent * bent.T).sum()
-    along = m.waves @ law.covariance
+    covariance = np.eye(law.mean.shape[2]) - law.lost @ law.lost.swapaxes(1, 2)
+    slope, bent = m.gradient + 2.0 * law.mean @ m.curvature, m.curvature @ covariance
+    mean = law.mean @ m.gradient + ((law.mean @ m.curvature) * law.mean).sum(axis=2)
+    mean += np.trace(bent, axis1=1, axis2=2)[:, None]
+    variance = ((slope @ covariance) * slope).sum(axis=2) + 2.0 * (bent * bent.swapaxes(1, 2)).sum(axis=(1, 2))[:, None]
+    along = m.waves @ covariance
     gram = along @ m.waves.T
-    half = 0.5 * np.diagonal(gram)
-    sizes, angles = m.amplitudes * np.exp(-half), law.mean @ m.waves.T + m.phases
+    half = 0.5 * np.diagonal(gram, axis1=1, axis2=2)
+    sizes, angles = (m.amplitudes * np.exp(-half))[:, None], law.mean @ m.waves.T + m.phases
     cosines, sines = np.cos(angles), np.sin(angles)
-    curved = ((along @ m.curvature) * along).sum(axis=1)
-    variance -= 2.0 * (cosines @ (sizes * curved) + ((slope @ along.T) * sines) @ sizes)
-    ends, amplitudes = half[:, None] + half, np.outer(m.amplitudes, m.amplitudes)
+    curved = ((along @ m.curvature) * along).sum(axis=2)[:, None]
+    variance -= 2.0 * ((cosines * curved + (slope @ along.swapaxes(1, 2)) * sines) * sizes).sum(axis=2)
+    ends, amplitudes = half[:, :, None] + half[:, None], np.outer(m.amplitudes, m.amplitudes)
     alike, opposite = (amplitudes * (np.exp(sign * gram - ends) - np.exp(-ends)) for sign in (1.0, -1.0))
-    variance += 0.5 * ((cosines @ (alike + opposite)) * cosines + (sines @ (alike - opposite)) * sines).sum(axis=1)
-    return mean + cosines @ sizes, variance
+    variance += 0.5 * ((cosines @ (alike + opposite)) * cosines + (sines @ (alike - opposite)) * sines).sum(axis=2)
+    return (mean + (cosines * sizes).sum(axis=2)).T, variance.T
 
 
 def _in_coordinates(m: Waves, root: Array) -> Waves:
