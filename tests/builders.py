@@ -24,6 +24,7 @@ BASE: dict[str, Any] = {
     "bandwidth": 0.8,
     "batch_size": 32,
     "seed": 7,
+    "control": "none",
 }
 
 

@@ -135,7 +135,7 @@ def expansion(cell: Cell, means: Array, gram: Array, log_mass: Array) -> Control
 
 
 # Every batch of a cell asks again.
-@functools.lru_cache(maxsize=256)
+@functools.lru_cache(maxsize=512)
 def _known(cell: Cell) -> Known | None:
     """What is known of a cell; None where few keys carry weight."""
     found, n = expectations(cell), cell.data.n_keys
@@ -214,8 +214,8 @@ def _tilted(cell: Cell, projections: Array, images: Array) -> _Tilted:
     n_features, n_dims = scaled.shape[1:]
     left, sizes, right = np.linalg.svd(scaled, full_matrices=n_features < n_dims)
     turned, most = targets @ right.swapaxes(1, 2), sizes.shape[1]
-    # 1 where there is no singular value.
-    shrinkage = 1.0 / (1.0 + np.pad(sizes, ((0, 0), (0, n_dims - most)))[:, None] ** 2)
+    shrinkage = np.ones((len(scaled), 1, n_dims))
+    shrinkage[:, 0, :most] /= 1.0 + sizes**2
     exponent = -0.5 * (turned**2 * shrinkage).sum(axis=2)
     log_mass = exponent + 0.5 * np.log(shrinkage).sum(axis=2)
     kept = sizes[:, None] * shrinkage[..., :most]

@@ -43,14 +43,29 @@ def plan_cells(
         stripped = any(problem.within(f"grids.{name}") for problem in earlier)
         precision, found = _precision(document, grid, f"grids.{name}.precision")
         problems += found
+        cells = []
         for cell, found in _crossed(document, name, grid, precision, read):
             problems += [problem for problem in found if not (stripped and problem.value is None)]
-            if cell is not None:
-                planned.append(
-                    PlannedCell(grid=name, cell=cell, precision=precision, by_query=grid.by_query, exact=grid.exact)
-                )
+            cells += [] if cell is None else [cell]
+        further = {"precision": precision, "by_query": grid.by_query, "exact": grid.exact}
+        planned += [PlannedCell(grid=name, cell=cell, **further) for cell in _of_one_estimator(cells)]
     problems += _idle_in_tables(document, planned)
     return planned, list({(problem.path, problem.remedy): problem for problem in reversed(problems)}.values())[::-1]
+
+
+def _of_one_estimator(cells: list[Cell]) -> list[Cell]:
+    """Leave the expansion off a grid of which a cell has no known means, unless the design asks for it.
+
+    Cells of a grid are compared with one another, and what random keys do to two cells alike cancels only if it is in
+    both or in neither.
+    """
+    if all(cell.controlled for cell in cells):
+        return cells
+    changed = [cell.simulation.model_copy(update={"control": "none"}) for cell in cells]
+    return [
+        cell if "control" in cell.simulation.model_fields_set else cell.model_copy(update={"simulation": plain})
+        for cell, plain in zip(cells, changed, strict=True)
+    ]
 
 
 def planned_grids(raw: dict[str, Any], planned: list[PlannedCell], problems: list[Problem]) -> dict[str, PlannedGrid]:

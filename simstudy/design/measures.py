@@ -198,7 +198,7 @@ _COUNTS: dict[str, Variable] = {
     "look_replicates": Variable(("cell", "look"), "1", "replicates at each look, failed ones included; then 0"),
     "estimator": Variable(
         ("cell",), "text", "what the measures rest on: plain replicates, with the reason why not an expansion, or an "
-        "expansion of known mean that is taken off them; only if some cell asks for one",
+        "expansion of known mean that is taken off them; only if some cell has known means",
     ),
     "inapplicable": Variable(
         _BY_SOURCE, "text", "why a theory does not apply to a cell; empty where it does"

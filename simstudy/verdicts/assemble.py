@@ -41,7 +41,7 @@ def assemble(
         tell(len(theories))
         theories.append(next(predicted))
     arrays = _counts(accounts)
-    if any(account.planned.cell.simulation.control != "none" for account in accounts):
+    if any(account.planned.cell.controlled for account in accounts):
         arrays["estimator"] = np.array([_estimator(account) for account in accounts], dtype=object)
     arrays |= _by_source(accounts, theories)
     undefined = np.full(len(INDICES), np.nan)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from builders import minimal_cell
+from builders import DESIGN, edited, minimal_cell, write_design
 
 from simstudy.attention import expansion
 from simstudy.attention.combinations import combine_heads
@@ -13,6 +13,7 @@ from simstudy.attention.members import pairs_of
 from simstudy.data.heads import key_projections, query_points, query_projections
 from simstudy.data.regression import evaluate
 from simstudy.data.training import draw_keys
+from simstudy.design.load import load_design
 from simstudy.replicates import moments
 from simstudy.replicates.batch import simulate_batch
 from simstudy.replicates.moments import EXPANSION, controlled, stack
@@ -243,6 +244,21 @@ def test_sums_of_plain_replicates__are_those_without_control():
 
 
 @pytest.mark.parametrize(
+    ("treatments", "stated", "expanded"),
+    [
+        ('["integrated"]', "", [True] * 6),
+        ('["integrated"]', 'control = "none"\n', [False] * 6),
+        ('["integrated", "drawn"]', "", [False] * 12),
+        ('["integrated", "drawn"]', 'control = "expansion"\n', [True, False] * 6),
+    ],
+)
+def test_grids__are_expanded_as_a_whole_unless_the_design_says_more(treatments, stated, expanded, tmp_path):
+    text = edited(DESIGN, "bandwidth = [0.5, 1.0]", f"bandwidth = [0.5, 1.0]\nnoise_treatment = {treatments}")
+    cells = load_design(write_design(tmp_path, edited(text, "seed = 7\n", f"seed = 7\n{stated}"))).cells
+    assert [planned.cell.controlled for planned in cells] == expanded
+
+
+@pytest.mark.parametrize(
     ("settings", "why"),
     [
         ({"noise_treatment": "drawn"}, "noise is drawn"),
@@ -256,7 +272,7 @@ def test_sums_of_plain_replicates__are_those_without_control():
         ({"key_distribution": {"kind": "student_t", "df": 5}}, "not Gaussian"),
         ({"key_distribution": {"kind": "autoregressive", "coefficient": 0.5}}, "not Gaussian"),
         ({"regression": {"kind": "sum", "terms": ["linear", "bumps"]}}, "means of the regression function"),
-        ({"n_features": 2**17, "n_keys": 2}, "n_features"),
+        ({"n_features": 2**17, "n_keys": 2}, "features take too long"),
     ],
 )
 def test_cells_without_known_expectations__stay_plain_and_say_why(settings, why):

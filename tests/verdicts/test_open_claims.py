@@ -132,7 +132,7 @@ value = THRESHOLD
 def design_of(folder, threshold: float, stop: str = "verdict", ceiling: int = 8192):
     text = edited(DESIGN, DESIGN[DESIGN.index("[claims.mse-falls]") : DESIGN.index("[figures.mse]")], "")
     text = edited(text, "[figures.mse]", CLAIMS.replace("THRESHOLD", str(threshold)))
-    text = edited(text, "batch_size = 32", "batch_size = 128")  # fewer files for as many replicates
+    text = edited(text, "batch_size = 32", 'batch_size = 128\ncontrol = "none"')  # fewer files for as many replicates
     text = edited(text, "relative_mcse = { mse = 0.05 }", f'stop = "{stop}"\nrelative_mcse = {{ mse = 0.01 }}')
     text = edited(text, "min_replicates = 64", f"min_replicates = {FLOOR}")
     text = edited(text, "max_replicates = 512", f"max_replicates = {ceiling}")

@@ -40,8 +40,9 @@ _NEUTRAL: dict[str, dict[str, Any]] = {
     "data": {"n_keys": 1, "n_features": 1},
     "heads": {"n_heads": 1, "head_dim": 1, "arrangement": "aligned"},
     "estimator": {"bandwidth": 1.0},
+    "simulation": {"control": "none"},
 }
-"""Settings that every ensemble must state, where they mean nothing."""
+"""Settings where they mean nothing, if these are no defaults."""
 _WHERE_FROM = {"path", "columns", "response"}
 """Parameters of keys that say where the contents of ``file_rows`` are: these, not those, identify data."""
 
@@ -294,10 +295,18 @@ class Cell(Record):
 
 
 _WAVES = {"zero", "linear", "quadratic", "ridge", "additive", "interaction"}
-_MOST_EXPANDED = 1024
-"""Most features of keys of which covariances are formed for the known means."""
+_MOST_EXPANDED = 4e9
+"""Most operations that the known means of a cell may take: about a second."""
 _PLACED = ("aligned", "orthogonal", "rotated", "principal_angles")
 _RANDOM = ("haar", "haar_redrawn", "scattered", "own")
+
+
+def _operations(cell: Cell) -> float:
+    """Estimated operations of singular values and covariances of all pairs of heads."""
+    d, heads = cell.data.n_features, cell.heads
+    return d * heads.n_heads * (heads.n_heads + 1) * (2.0 * d**2 + 40.0 * heads.head_dim**2)
+
+
 _NOT_EXPANDED: tuple[tuple[str, Callable[[Cell], bool]], ...] = (
     ("noise is drawn", lambda cell: cell.simulation.noise_treatment != "integrated"),
     ("members are not given heads", lambda cell: cell.estimator.learner.kind != "nadaraya_watson"),
@@ -313,10 +322,7 @@ _NOT_EXPANDED: tuple[tuple[str, Callable[[Cell], bool]], ...] = (
         "the means of the regression function are not known",
         lambda cell: not {term.kind for term in cell.data.terms} <= _WAVES,
     ),
-    (
-        f"n_features is above {_MOST_EXPANDED}",
-        lambda cell: cell.data.n_features > _MOST_EXPANDED,
-    ),
+    ("the means of so many pairs and features take too long", lambda cell: _operations(cell) > _MOST_EXPANDED),
 )
 """Why the known means that `Simulation.control` needs are lacking, and of which cells that holds."""
 _IDLE: tuple[tuple[tuple[str, ...], str, Callable[[Cell], bool]], ...] = (

@@ -215,10 +215,9 @@ class Simulation(Record):
         "integrated", description='"integrated" (Rao–Blackwell: noise enters by its variance) or "drawn"'
     )
     control: Literal["none", "expansion"] = Field(
-        "none",
-        exclude_if=lambda control: control == "none",
-        description='"none", or "expansion": an expansion of known mean is taken off each replicate, where such means '
-        "are known: less Monte Carlo error",
+        "expansion",
+        description='"expansion": an expansion of known mean is taken off each replicate, where such means are known: '
+        'less Monte Carlo error; or "none". Unless stated, "none" in grids of which a cell has no known means',
     )
     dtype: Literal["float64", "float32"] = Field("float64", description='"float64" or "float32"')
     population: Population = Field(
