@@ -68,11 +68,14 @@ def geometry(keys: np.ndarray, groups: np.ndarray, rng: np.random.Generator, eac
     bandwidth = keys.shape[3] ** 0.25
     n_distinct = max(len(np.unique(group)) for group in groups)
     n_layers = 1 if keys.strides[0] == 0 else len(keys)
-    found = zip(*each(functools.partial(_of_layer, bandwidth), keys[:n_layers], groups[:n_layers]), strict=True)
-    return Geometry(
-        *(np.broadcast_to(values, (len(keys), *values[0].shape)) for values in found),
-        haar_indices(n_distinct, keys.shape[2], min(keys.shape[2:]), bandwidth, rng),
+    found = each(functools.partial(_of_layer, bandwidth), keys[:n_layers], groups[:n_layers])
+    correlations, indices = (
+        np.broadcast_to(values, (len(keys), *values[0].shape)) for values in zip(*found, strict=True)
     )
+    return Geometry(
+        correlations, indices,
+        haar_indices(n_distinct, keys.shape[2], min(keys.shape[2:]), bandwidth, rng),
+    )  # fmt: skip
 
 
 def _of_layer(bandwidth: float, keys: np.ndarray, group: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -84,8 +87,8 @@ def _of_layer(bandwidth: float, keys: np.ndarray, group: np.ndarray) -> tuple[np
 def _angles_and_entropy(bases: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Principal angles (H, H, p) and spectral entropy, both from one product of all bases (H, d, p) with all."""
     n_heads, n_features, p = bases.shape
-    number = np.float32 if n_heads * p > _LARGE else np.float64
-    stacked = bases.swapaxes(0, 1).reshape(n_features, -1).astype(number)
+    stacked: np.ndarray = bases.swapaxes(0, 1).reshape(n_features, -1)
+    stacked = stacked.astype(np.float32) if n_heads * p > _LARGE else stacked
     gram = stacked.T @ stacked
     first, second = np.triu_indices(n_heads, 1)
     overlaps = gram.reshape(n_heads, p, n_heads, p).swapaxes(1, 2)[first, second]
