@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import functools
 import importlib.util
+import json
+import re
 import time
 from pathlib import Path
 
@@ -221,3 +223,15 @@ def test_patterns_of_similar_heads__may_be_shared():
     print("; ".join(f"{name}: {float(damage.sel(edit=name)):.4f}" for name in ("observed", "exact", "angles")),
           f"random: {random:.4f}")  # fmt: skip
     assert float(damage.sel(edit="observed")) <= 0.6 * random
+
+
+def test_notebook__prints_what_it_ships(capsys):
+    """Areas and ranks in the notebook of head affinity; digits that BLAS libraries may round otherwise are left out."""
+    book = json.loads((Path(__file__).parents[2] / "designs" / "examples" / "head-affinity.ipynb").read_text())
+    space = {}
+    for cell in (each for each in book["cells"] if each["cell_type"] == "code"):
+        exec("".join(cell["source"]), space)
+        printed, shipped = (re.findall(r"\d\.\d{2}", text) for text in (
+            capsys.readouterr().out, "".join(line for each in cell["outputs"] for line in each["text"])
+        ))  # fmt: skip
+        np.testing.assert_allclose(np.array(printed, float), np.array(shipped, float), atol=0.011)

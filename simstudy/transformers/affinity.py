@@ -1,0 +1,285 @@
+"""How near the weights of two heads lie, for any roles and layers, and whether that finds pairs that are labelled.
+
+The matrices W_Q, W_K, W_V and W_O of a head are all (feature, dimension): what it reads of the residual stream, or
+writes into it, lies in the span of their columns.
+
+Index legend: i, j head, of any layer; d feature; p dimension of a head.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+import xarray as xr
+from scipy.stats import rankdata, spearmanr
+from threadpoolctl import threadpool_limits
+
+from simstudy.transformers.heads import TransformerHeads
+
+ROLES = ("Q", "K", "V", "O")
+MEASURES = ("projection_kernel", "normalised_kernel", "composition", "simple_composition")
+_PARTNERS = {"Q": "K", "K": "Q", "V": "O", "O": "V"}
+"""What stands beside the matrix of a role in the forms W_Q W_K' and W_O W_V'."""
+_DTYPES = {"float64": "f8", "float32": "f4", "bfloat16": "f4", "float16": "f2"}
+_EPSILON = {"float64": 2.0**-52, "float32": 2.0**-23, "bfloat16": 2.0**-7, "float16": 2.0**-10}
+_NUMBERS_AT_A_TIME = 1 << 26
+_BETWEEN = ("all", "across", "within", "forward")
+
+Head = tuple[int, int]
+
+
+def head_affinity(
+    heads: TransformerHeads,
+    labels: Mapping[Head, Any] | Iterable[tuple[Head, Head]] | None = None,
+    *,
+    between: str = "all",
+    dtype: str = "float32",
+    tolerance: float | None = None,
+    device: str = "numpy",
+) -> xr.Dataset:
+    """Compare the weights of all two heads in every two roles, and say how well that finds labelled pairs.
+
+    Parameters
+    ----------
+    heads : TransformerHeads
+        From `read_heads`.
+    labels : mapping from (layer, head) to a class, or pairs of (layer, head), optional
+        Two heads of one class are a labelled pair; of pairs, the first is the source.
+    between
+        Pairs that are ranked: ``all``, ``across`` layers, ``within`` a layer, or ``forward``, the source in an earlier
+        layer.  Two heads in one role are ranked once.
+    dtype
+        That weights are rounded to: ``float64``, ``float32``, ``bfloat16`` or ``float16``.  Of the last two, single
+        precision computes.
+    tolerance : float, optional
+        Singular values below this part of the largest count as zero.  Rounding of the dtype by default.
+    device
+        ``numpy``, or one of torch's, as ``cuda`` and ``cpu``.
+
+    Returns
+    -------
+    xarray.Dataset
+        ``affinity`` along ``measure``, ``role_i``, ``role_j``, ``head_i`` and ``head_j``.  The projection kernel is
+        ‖U'V‖² of orthonormal bases, the sum of the squared cosines of principal angles; of random subspaces it is
+        rank_i rank_j / d on average.  Normalised, it is over (rank_i rank_j)^(1/2).  Composition is
+        ‖W_O W_V' form‖ over the product of norms (Elhage et al. 2021) from O to Q, K and V; simple composition takes
+        the two matrices themselves.  Heads that share a key or value count once: others are NaN there.
+        With labels: ``roc_auc`` and ``pr_auc`` (average precision, by chance ``positive_share``), with jackknife
+        standard errors over heads.
+
+    Raises
+    ------
+    ValueError
+        If an argument is none of those above, or a head is not there.
+    """
+    for name, value, known in (("between", between, _BETWEEN), ("dtype", dtype, tuple(_DTYPES))):
+        if value not in known:
+            raise ValueError(f"{name} = {value!r}; give one of {', '.join(known)}")
+    weights, n_heads = _by_role(heads)
+    positive = _positive(labels, next(iter(weights.values())).shape[0] // n_heads, n_heads)
+    library = np if device == "numpy" else importlib.import_module("torch")
+    stored = {role: _rounded(each, dtype) for role, each in weights.items()}
+    on = stored if device == "numpy" else {role: library.as_tensor(each).to(device) for role, each in stored.items()}
+    n_features, head_dim = next(iter(weights.values())).shape[1:]
+    compute = _EPSILON["float64" if dtype == "float64" else "float32"]
+    least = max(max(n_features, head_dim) * compute, _EPSILON[dtype]) if tolerance is None else tolerance
+    with threadpool_limits(1):  # the matrices are small
+        affinity, ranks = _affinities(on, least, library)
+    for role in set(weights) & {"K", "V"}:
+        shared = [_repeated(part) for part in weights[role].reshape(-1, n_heads, n_features, head_dim)]
+        affinity[:, ROLES.index(role), :, np.concatenate(shared)] = np.nan
+        affinity[:, :, ROLES.index(role), :, np.concatenate(shared)] = np.nan
+    index = np.arange(len(ranks[0]))
+    names = [f"L{k // n_heads}H{k % n_heads}" for k in index]
+    found = xr.Dataset(
+        {
+            "affinity": (("measure", "role_i", "role_j", "head_i", "head_j"), affinity),
+            "rank": (("role_i", "head_i"), ranks),
+        },
+        {"measure": list(MEASURES), "role_i": list(ROLES), "role_j": list(ROLES), "head_i": names, "head_j": names,
+         "layer_i": ("head_i", index // n_heads), "layer_j": ("head_j", index // n_heads)},
+        {"features": n_features, "tolerance": least, "dtype": dtype, "device": device},
+    )  # fmt: skip
+    return found if positive is None else found.assign(_scores(affinity, positive, index // n_heads, between))
+
+
+def affinity_stability(
+    heads: TransformerHeads,
+    labels: Mapping[Head, Any] | Iterable[tuple[Head, Head]] | None = None,
+    *,
+    dtypes: Iterable[str] = ("float64", "float32", "bfloat16", "float16"),
+    tolerances: Iterable[float | None] = (None, 1e-6, 1e-3, 1e-1),
+    devices: Iterable[str] = ("numpy",),
+    between: str = "all",
+) -> xr.Dataset:
+    """Say how far the projection kernel moves with the dtype of weights, the tolerance of ranks and the device.
+
+    Parameters
+    ----------
+    heads, labels, between
+        As `head_affinity` takes them.
+    dtypes, tolerances, devices
+        Values of its arguments; differences are from the first of each.
+
+    Returns
+    -------
+    xarray.Dataset
+        Along device, dtype and tolerance (NaN: the default): ``largest_change`` of the normalised kernel,
+        ``rank_correlation`` over all pairs, ``lost_ranks`` of all matrices together, and with labels
+        ``largest_auc_change``.
+    """
+    dtypes, tolerances, devices = list(dtypes), list(tolerances), list(devices)
+    whole = (len(devices), len(dtypes), len(tolerances))
+    rows: list[list[float]] = []
+    first: xr.Dataset | None = None
+    for place in np.ndindex(whole):
+        how: dict[str, Any] = {
+            "device": devices[place[0]],
+            "dtype": dtypes[place[1]],
+            "tolerance": tolerances[place[2]],
+        }
+        found = head_affinity(heads, labels, between=between, **how)
+        first = found if first is None else first
+        kernels = [each.affinity.sel(measure="normalised_kernel").values.ravel() for each in (first, found)]
+        known = np.isfinite(kernels[0])
+        change = float(np.abs(kernels[1] - kernels[0])[known].max())
+        auc = float(np.abs(found.roc_auc - first.roc_auc).max()) if "roc_auc" in found else np.nan
+        rows.append([change, spearmanr(*(each[known] for each in kernels))[0],
+                     float((first["rank"] - found["rank"]).sum()), auc])  # fmt: skip
+    dims = ("device", "dtype", "tolerance")
+    names = ("largest_change", "rank_correlation", "lost_ranks", "largest_auc_change")[: 3 if labels is None else 4]
+    columns = zip(names, np.array(rows).T, strict=False)
+    coordinates = dict(zip(dims, (devices, dtypes, np.array(tolerances, float)), strict=True))
+    return xr.Dataset({name: (dims, values.reshape(whole)) for name, values in columns}, coordinates)
+
+
+def _by_role(heads: TransformerHeads) -> tuple[dict[str, np.ndarray], int]:
+    """Matrices (i, d, p) by role, and heads a layer; layers that share their weights are one."""
+    arrays = zip(ROLES, (heads.query, heads.key, heads.value, heads.output), strict=True)
+    known = {role: array for role, array in arrays if array is not None}
+    n_layers = 1 if heads.query.strides[0] == 0 else len(heads.query)
+    return {role: array[:n_layers].reshape(-1, *array.shape[2:]) for role, array in known.items()}, heads.query.shape[1]
+
+
+def _repeated(part: np.ndarray) -> np.ndarray:
+    """Which heads (H, d, p) of a layer have the matrix of the one before them."""
+    return np.array([False, *(np.array_equal(part[h], part[h - 1]) for h in range(1, len(part)))])
+
+
+def _rounded(array: np.ndarray, dtype: str) -> np.ndarray:
+    """Weights rounded to a type, as numbers that are computed with."""
+    stored = np.ascontiguousarray(array, _DTYPES[dtype])
+    if dtype == "bfloat16":  # the upper half of single precision, to the nearest even
+        bits = stored.view("u4")
+        stored = ((bits + 0x7FFF + ((bits >> 16) & 1)) & np.uint32(0xFFFF0000)).view("f4")
+    return stored if dtype == "float64" else stored.astype("f4")
+
+
+def _affinities(weights: Mapping[str, Any], tolerance: float, library: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Affinities (measure, role, role, i, j), and ranks (role, i); NaN of roles that are not known."""
+    n = len(next(iter(weights.values())))
+    affinity, ranks = np.full((len(MEASURES), 4, 4, n, n), np.nan), np.full((4, n), np.nan)
+    bases, factors = {}, {}
+    for role, each in weights.items():
+        left, values, right = library.linalg.svd(each, full_matrices=False)
+        kept = values > tolerance * values[:, :1]
+        bases[role], factors[role] = left * kept[:, None, :], right.swapaxes(1, 2) * values[:, None, :]
+        ranks[ROLES.index(role)] = _numbers(kept.sum(axis=1))
+    whole = {
+        role: each @ factors[_PARTNERS[role]] for role, each in weights.items() if _PARTNERS[role] in weights
+    }  # as large as the forms, and as near to one another
+    for a, b in zip(*np.triu_indices(4), strict=True):
+        one, other = ROLES[a], ROLES[b]
+        if one not in weights or other not in weights:
+            continue
+        kernel = _products(bases[one], bases[other])
+        affinity[:2, a, b] = kernel, kernel / np.sqrt(np.outer(ranks[a], ranks[b]))
+        affinity[3, a, b] = _relative(weights[one], weights[other])
+        if other == "O" != one and {one, other} <= whole.keys():
+            affinity[2, b, a] = _relative(whole[other], whole[one])
+        affinity[[0, 1, 3], b, a] = affinity[[0, 1, 3], a, b].swapaxes(1, 2)
+    return affinity, ranks
+
+
+def _products(left: Any, right: Any) -> np.ndarray:
+    """Squared norms ‖A_i' B_j‖² = tr(A_i A_i' B_j B_j') of matrices (i, d, p) and (j, d, q), some at a time."""
+    size = max(1, _NUMBERS_AT_A_TIME // left.shape[1] ** 2)
+    rows = []
+    for start in range(0, len(left), size):
+        one = _squares(left[start : start + size])
+        parts = [one @ _squares(right[k : k + size]).T for k in range(0, len(right), size)]
+        rows.append(np.concatenate([_numbers(part) for part in parts], axis=1))
+    return np.maximum(np.concatenate(rows), 0.0)
+
+
+def _squares(matrices: Any) -> Any:
+    return (matrices @ matrices.swapaxes(1, 2)).reshape(len(matrices), -1)
+
+
+def _relative(left: Any, right: Any) -> np.ndarray:
+    norms = [np.sqrt(_numbers((each**2).sum(axis=(1, 2)))) for each in (left, right)]
+    return np.sqrt(_products(left, right)) / np.outer(*norms)
+
+
+def _numbers(array: Any) -> np.ndarray:
+    return np.asarray(array.cpu() if hasattr(array, "cpu") else array, np.float64)
+
+
+def _positive(labels: Any, n_layers: int, n_heads: int) -> np.ndarray | None:
+    """Labelled pairs (i, j), the source first."""
+    if labels is None:
+        return None
+    size = n_layers * n_heads
+
+    def place(head: Head) -> int:
+        layer, number = head
+        if not (0 <= layer < n_layers and 0 <= number < n_heads):
+            raise ValueError(f"labels name head {head}; there are {n_layers} layers of {n_heads} heads")
+        return layer * n_heads + number
+
+    positive = np.zeros((size, size), bool)
+    if isinstance(labels, Mapping):
+        classes = [(place(head), label) for head, label in labels.items()]
+        pairs: list[tuple[int, int]] = [(i, j) for i, one in classes for j, other in classes if one == other and i != j]
+    else:
+        pairs = [(place(one), place(other)) for one, other in labels]
+    if not pairs:
+        raise ValueError("labels have no pair of heads; give two heads of one class, or pairs of heads")
+    positive[tuple(np.transpose(pairs))] = True
+    return positive
+
+
+def _scores(affinity: np.ndarray, positive: np.ndarray, layer: np.ndarray, between: str) -> dict[str, Any]:
+    """Areas under both curves of every measure and two roles, with jackknife errors over heads."""
+    first, second = np.divmod(np.arange(positive.size).reshape(positive.shape), len(positive))
+    ranked = {
+        "all": first != second, "across": layer[first] != layer[second],
+        "within": (layer[first] == layer[second]) & (first != second), "forward": layer[first] < layer[second],
+    }[between]  # fmt: skip
+    shape = affinity.shape[:3]
+    found = {name: np.full(shape, np.nan) for name in
+             ("roc_auc", "pr_auc", "roc_auc_error", "pr_auc_error", "positive_share")}  # fmt: skip
+    for m, a, b in np.ndindex(shape):
+        # Two heads in one role are one pair, labelled if either order is.
+        wanted = positive | positive.T if a == b else positive
+        used = ranked & np.isfinite(affinity[m, a, b]) & ((first < second) | (a != b))
+        values, true, heads = affinity[m, a, b][used], wanted[used], np.stack([first[used], second[used]])
+        if 0 < true.sum() < true.size:
+            found["roc_auc"][m, a, b], found["pr_auc"][m, a, b] = _areas(values, true)
+            kept = [~(heads == k).any(axis=0) for k in np.unique(heads)]
+            parts = np.array([_areas(values[each], true[each]) for each in kept if 0 < true[each].sum() < each.sum()])
+            errors = np.sqrt((len(parts) - 1) * parts.var(axis=0))
+            found["roc_auc_error"][m, a, b], found["pr_auc_error"][m, a, b] = errors
+            found["positive_share"][m, a, b] = true.mean()
+    return {name: (("measure", "role_i", "role_j"), values) for name, values in found.items()}
+
+
+def _areas(values: np.ndarray, true: np.ndarray) -> tuple[float, float]:
+    """Areas under the receiver operating characteristic and under precision over recall (average precision)."""
+    n_true, n_false = true.sum(), (~true).sum()
+    roc = (rankdata(values)[true].sum() - n_true * (n_true + 1) / 2) / (n_true * n_false)
+    above, true_above = rankdata(-values, "max")[true], rankdata(-values[true], "max")
+    return float(roc), float(np.mean(true_above / above))
