@@ -9,6 +9,8 @@ from __future__ import annotations
 import numpy as np
 from scipy.stats import spearmanr
 
+ROUNDING = 1e-12
+"""Difference of means over several pairs of what is one number for all."""
 SOURCES = ("observed", "constant", "half", "angles", "leading", "exact", "redrawn")
 
 
@@ -56,7 +58,7 @@ def _scores(pairs: np.ndarray) -> np.ndarray:
         known = np.isfinite(predicted)
         if known.sum() > 2:
             error, other = (np.sqrt(np.mean((each - observed)[known] ** 2)) for each in (predicted, constant))
-            varies = min(np.ptp(predicted[known]), np.ptp(observed[known])) > 0
+            varies = min(np.ptp(predicted[known]), np.ptp(observed[known])) > ROUNDING
             rank = spearmanr(predicted[known], observed[known])[0] if varies else np.nan
             scores[:, k] = rank, error, other - error
     return scores

@@ -181,9 +181,11 @@ def _rank(scores: Array, values: Array) -> float:
     """Spearman's correlation where both are known; 0 with what is always the same."""
     from scipy.stats import spearmanr
 
+    from simstudy.transformers.agreement import ROUNDING
+
     known = np.isfinite(scores)
     scores, values = scores[known], values[known]
-    return float(spearmanr(scores, values)[0]) if min(np.ptp(scores), np.ptp(values)) > 0 else 0.0
+    return float(spearmanr(scores, values)[0]) if min(np.ptp(scores), np.ptp(values)) > ROUNDING else 0.0
 
 
 @measure.register

@@ -187,6 +187,8 @@ def test_longer_texts__are_predicted_from_short_ones():
     found = measure(cell.instance.model_copy(update={"predictor": "measured"}), cell, SharedData(cell, 0, 1))
     assert found["prediction_error"][0] == pytest.approx(np.sqrt(np.mean((measured - observed) ** 2)), rel=1e-3)
     assert found["prediction_rank"][0] == pytest.approx(spearmanr(measured, observed)[0], abs=1e-3)
+    constant = measure(cell.instance.model_copy(update={"predictor": "constant"}), cell, SharedData(cell, 0, 1))
+    assert constant["prediction_rank"][0] == 0.0
 
 
 def key_groups(weights):
