@@ -217,7 +217,8 @@ class Simulation(Record):
     control: Literal["none", "expansion"] = Field(
         "expansion",
         description='"expansion": an expansion of known mean is taken off each replicate, where such means are known: '
-        'less Monte Carlo error; or "none". Unless stated, "none" in grids of which a cell has no known means',
+        'less Monte Carlo error; or "none". Unless stated, "none" in grids of which a cell has no known means or a '
+        "population",
     )
     dtype: Literal["float64", "float32"] = Field("float64", description='"float64" or "float32"')
     population: Population = Field(
