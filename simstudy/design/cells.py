@@ -47,8 +47,10 @@ def plan_cells(
         for cell, found in _crossed(document, name, grid, precision, read):
             problems += [problem for problem in found if not (stripped and problem.value is None)]
             cells += [] if cell is None else [cell]
-        further = {"precision": precision, "by_query": grid.by_query, "exact": grid.exact}
-        planned += [PlannedCell(grid=name, cell=cell, **further) for cell in _of_one_estimator(cells)]
+        planned += [
+            PlannedCell(grid=name, cell=cell, precision=precision, by_query=grid.by_query, exact=grid.exact)
+            for cell in _of_one_estimator(cells)
+        ]
     problems += _idle_in_tables(document, planned)
     return planned, list({(problem.path, problem.remedy): problem for problem in reversed(problems)}.values())[::-1]
 

@@ -68,8 +68,9 @@ def arrange(drawing: Figure) -> None:
 
     Matplotlib's constrained layout does the same and measures every label twice.
     """
-    drawn = [(axes, axes.get_subplotspec()) for axes in drawing.axes if axes.get_visible()]
-    grid, renderer, pad = drawn[0][1].get_gridspec(), drawing.canvas.get_renderer(), 0.05 * drawing.dpi
+    drawn: list[tuple[Any, Any]] = [(axes, axes.get_subplotspec()) for axes in drawing.axes if axes.get_visible()]
+    backend: Any = drawing.canvas
+    grid, renderer, pad = drawn[0][1].get_gridspec(), backend.get_renderer(), 0.05 * drawing.dpi
     places = [(axes, spec.rowspan.start, spec.colspan.start) for axes, spec in drawn]
     left, right, bottom, top = (np.full(n, pad) for n in (grid.ncols, grid.ncols, grid.nrows, grid.nrows))
     for axes, row, column in places:
@@ -82,7 +83,8 @@ def arrange(drawing: Figure) -> None:
         extent = legend.get_window_extent(renderer)
         above = extent.y0 > height / 2
         (top if above else bottom)[0 if above else -1] += extent.height + pad
-    high = (height - bottom.sum() - top.sum()) * np.array(grid.get_height_ratios()) / sum(grid.get_height_ratios())
+    shares = np.array(grid.get_height_ratios())
+    high = (height - bottom.sum() - top.sum()) * shares / shares.sum()
     wide = np.full(grid.ncols, (width - left.sum() - right.sum()) / grid.ncols)
     for axes, row, column in places:
         x = (left + wide + right)[:column].sum() + left[column]

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure as Drawing
 from matplotlib.lines import Line2D
 
 from simstudy.design.figures import ZipFigure
-from simstudy.report.figures.marks import COLOURS, COVERAGE, legends, levels_of
+from simstudy.report.figures.marks import COLOURS, COVERAGE, Look, legends, levels_of
 from simstudy.report.figures.panels import canvas, characters
 from simstudy.report.labels import setting_and_level
 from simstudy.results import factors_of
@@ -27,7 +27,7 @@ def zip_figure(figure: ZipFigure, cells: xr.Dataset) -> Drawing:
     for cell, (axes, rows) in enumerate(zip(grid.flat, cells.interval.values, strict=False)):
         text = ", ".join(setting_and_level(name, each[cell]) for name, each in zip(factors, levels, strict=True))
         _zip(axes, rows, textwrap.fill(text, characters(axes)) + "\n" if text else "")
-    legends(drawing, {None: None}, [(Line2D([], [], color=colour), text) for colour, text in _COLOURS.items()])
+    legends(drawing, _ONE_LOOK, [(Line2D([], [], color=colour), text) for colour, text in _COLOURS.items()])
     return drawing
 
 
@@ -36,10 +36,11 @@ def draw_zip(rows: np.ndarray) -> Drawing:
     drawing, ((axes,),) = canvas(1, 4.8)
     _zip(axes, rows, "")
     axes.set_ylabel(_HEIGHT)
-    legends(drawing, {None: None}, [(Line2D([], [], color=colour), text) for colour, text in _COLOURS.items()])
+    legends(drawing, _ONE_LOOK, [(Line2D([], [], color=colour), text) for colour, text in _COLOURS.items()])
     return drawing
 
 
+_ONE_LOOK = {None: Look.of(0)}
 _HEIGHT = "centile of distance over half length"
 _COLOURS = {COLOURS[0]: "covers the truth", COLOURS[1]: "does not"}
 
