@@ -164,11 +164,11 @@ def test_damaged_batches__are_told(in_process, tmp_path):
 
 
 def test_missed_precision__has_its_own_exit_code(in_process, tmp_path):
-    text = edited(edited(DESIGN, "mse = 0.05", "mse = 0.0001"), '"inconclusive"', '"supported"')
+    text = edited(edited(DESIGN, "mse = 0.05", "mse = 1e-9"), '"inconclusive"', '"supported"')
     path = write_design(tmp_path, text)
     result = in_process("run", path, "--output", tmp_path / "out", "--executor", "serial")
     assert result.returncode == 3 and "6 cells stopped without the precision wanted; see" in result.stderr
-    assert result.stderr.count("MCSE of mse 0.0") == 6 and "ceiling of 512 replicates" in result.stderr
+    assert result.stderr.count(": MCSE of mse ") == 6 and "ceiling of 512 replicates" in result.stderr
     assert "angles: angle = 45.0, bandwidth = 0.5: MCSE" in result.stderr
     shown = in_process("status", path, "--output", tmp_path / "out")
     assert shown.stdout.count("ceiling reached") == 6

@@ -12,9 +12,9 @@ from simstudy.execution.store import store_of
 from simstudy.study import run
 
 # Sixteen replicates in each of many batches; one grid repeats a cell of another.
-TEXT = edited(DESIGN, "mse = 0.05", "mse = 0.02").replace("max_replicates = 512", "max_replicates = 100_000") + (
-    "\n[grids.again]\nsettings = { angle = 45 }\n[grids.again.factors]\nbandwidth = [0.5]\n"
-)
+TEXT = edited(edited(DESIGN, "mse = 0.05", "mse = 0.02"), "[simulation]", '[simulation]\ncontrol = "none"').replace(
+    "max_replicates = 512", "max_replicates = 100_000"
+) + ("\n[grids.again]\nsettings = { angle = 45 }\n[grids.again.factors]\nbandwidth = [0.5]\n")
 
 
 @pytest.fixture

@@ -25,9 +25,9 @@ KINDS: dict[str, type[Instance]] = {
 """Records of all kinds of instances, by the name that designs state."""
 
 QUANTITIES: dict[str, dict[str, Quantity]] = {kind: record.quantities for kind, record in KINDS.items()}
-"""Numbers of each kind of instance; names are unique over all kinds, as each becomes a measure."""
+"""Numbers of each kind of instance; a name is one quantity in all kinds, as it becomes a measure."""
 
-NAMES = tuple(name for kind in QUANTITIES.values() for name in kind)
+NAMES = tuple(dict.fromkeys(name for kind in QUANTITIES.values() for name in kind))
 """Names of all quantities."""
 
 if TYPE_CHECKING:
