@@ -62,7 +62,7 @@ def details(results: xr.Dataset, where: Where) -> xr.Dataset:
     Parameters
     ----------
     results
-        What `run`, `open_results` or `concat` returned; their folder must still hold ``details.nc``.
+        What `run` or `open_results` returned; their folder must still hold ``details.nc``.
     where
         One cell: levels of settings that no other cell has, as ``{"grid": "rotation", "angle": 60}``, or its number.
 
@@ -87,7 +87,7 @@ def leave_one_out(results: xr.Dataset, where: Where) -> xr.Dataset:
     Parameters
     ----------
     results
-        What `run`, `open_results` or `concat` returned; their folder must still hold ``details.nc``.
+        What `run` or `open_results` returned; their folder must still hold ``details.nc``.
     where
         One cell: levels of settings that no other cell has, as ``{"grid": "rotation", "angle": 60}``, or its number.
 
@@ -132,7 +132,7 @@ def contrast(
     Parameters
     ----------
     results
-        Results of `run`, `open_results` or `concat`; their folders must still hold ``details.nc``.
+        Results of `run` or `open_results`; their folders must still hold ``details.nc``.
     a, b
         One cell each: levels of settings that no other cell has, or its number.
     measure
