@@ -258,6 +258,14 @@ def test_grids__are_expanded_as_a_whole_unless_the_design_says_more(treatments, 
     assert [planned.cell.controlled for planned in cells] == expanded
 
 
+@pytest.mark.parametrize("stated", ["", 'control = "expansion"\n'])
+def test_grids_of_a_population__are_plain_unless_the_design_says_more(stated, tmp_path):
+    text = edited(DESIGN, "seed = 7\n", f'seed = 7\npopulation = ["queries"]\n{stated}')
+    text += '[queries]\nqueries = { kind = "gaussian", count = 2 }\n'
+    cells = load_design(write_design(tmp_path, text)).cells
+    assert {planned.cell.controlled for planned in cells} == {bool(stated)}
+
+
 @pytest.mark.parametrize(
     ("settings", "why"),
     [

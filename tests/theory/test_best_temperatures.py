@@ -181,7 +181,7 @@ def test_logarithm_of_bessel_functions__is_that_of_the_integral(order, x):
 
 
 def test_strong_signals__have_their_optimum_inside_of_the_search():
-    problem = Problem("unit", 2, 1e3)
+    problem = Problem("unit", 2, 2e3)
     best = best_sharpness(problem, 1000)
     risks = [exact_head(problem, best * factor, 1000).risk for factor in (0.9, 1.0, 1.1)]
     assert risks[1] < min(risks[0], risks[2])

@@ -63,6 +63,12 @@ def test_areas__are_those_of_scikit_learn(heads, between):
         assert cell.roc_auc_error == pytest.approx(np.sqrt((len(parts) - 1) * np.var(parts)))
 
 
+def test_pairs__have_a_direction_between_two_roles_and_none_within_one(heads):
+    one, other = (simstudy.head_affinity(heads, [pair]) for pair in (((0, 0), (2, 1)), ((2, 1), (0, 0))))
+    one, other = (found.roc_auc.sel(measure="projection_kernel", role_j="K") for found in (one, other))
+    assert one.sel(role_i="K") == other.sel(role_i="K") and one.sel(role_i="O") != other.sel(role_i="O")
+
+
 def test_shared_keys__count_once_and_layers_that_are_one_are_one(heads):
     heads.key[:, 1] = heads.key[:, 0]
     found = simstudy.head_affinity(heads).affinity.sel(measure="projection_kernel")

@@ -136,6 +136,18 @@ def test_theory__speaks_of_longer_sequences_than_it_has_seen(how):
     assert change.values[pairs].mean() > 0.1
 
 
+def test_tokens_of_short_sequences__stand_as_far_apart_as_in_long_ones():
+    """Logits fall with distance, over 60 tokens far more than over 15, by biases that turn slowly."""
+    rng = np.random.default_rng(4)
+    arrays, biases = 0.3 * rng.standard_normal((4, 1, H, D, 4)), np.zeros((2, 1, H, 4))
+    biases[..., 1::2] = 2.5 * rng.standard_normal((2, 1, H, 2))
+    heads = TransformerHeads(*arrays, query_bias=biases[0], key_bias=biases[1], scale=0.8, causal=True, rotary_base=900)
+    short, long = (rng.standard_normal((1, *shape, D)) for shape in ((40, 15), (20, 60)))
+    seen, found = simstudy.inspect_heads(heads, short, length=60), simstudy.inspect_heads(heads, long)
+    gap = (seen.weight_correlation - found.weight_correlation).sel(source="exact", layer=0)
+    assert np.abs(gap).max() < 0.05  # 0.25 if tokens stood next to one another
+
+
 def test_contributions__have_the_covariance_of_noise_on_states():
     """Gram times overlap, against drawing the noise."""
     rng = np.random.default_rng(3)

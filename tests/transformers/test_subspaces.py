@@ -39,6 +39,12 @@ def test_many_directions__keep_six_digits(monkeypatch):
     np.testing.assert_allclose(found, diversity_indices(keys, 3**0.25), rtol=2e-6)
 
 
+def test_keys_that_differ_in_their_bias_alone__are_two():
+    keys, biases = np.ones((1, 3, 6, 2)), np.zeros((1, 3, 2))
+    biases[0, 1] = 1.0
+    assert subspaces.key_groups(keys, biases).tolist() == [[0, 1, 0]]
+
+
 def test_heads_of_one_key_group__count_once():
     rng = np.random.default_rng(2)
     query, key = rng.standard_normal((2, 2, 4, 6, 2))

@@ -177,6 +177,8 @@ def test_zip_plot__has_the_intervals_of_the_first_replicates(tmp_path):
     inside = (found["lower"] <= 0.5) & (found["upper"] >= 0.5)
     # An interval is drawn where the estimate alone has failed.
     assert drawn == [inside.sum(), 200 - inside.sum()] and drawn[1] > 0
+    covers = [np.prod([part[:, 0] for part in lines.get_segments()], axis=1) <= 0 for lines in axes.collections]
+    assert covers[0].all() and not covers[1].any()
     text = (folder / "design.toml").read_text().replace('name = "own"', 'name = "zip"')
     text += '[figures.zip]\ntitle = "Intervals"\nkind = "zip"\ngrid = "simulation"\ny = "coverage"\n'
     (folder / "zip.toml").write_text(text)

@@ -206,6 +206,8 @@ def test_lollipop__has_a_stick_from_the_target_to_each_estimate_in_its_row(resul
         {"kind": "lollipop", "title": "t", "grid": "split", "y": "mse", "hue": "bandwidth", "panel": "regression",
          "target": 0.25}
     )  # fmt: skip
+    exact = np.where(results.noise_sd == 1.0, results.mse.sel(source="empirical") + 0.2, np.nan)
+    results.mse.loc[{"source": "exact"}] = exact
     panels = draw(figure, "f", results).axes
     for axes, regression in zip(panels, dict.fromkeys(split_cells(results).regression.values), strict=True):
         sticks = [item for item in axes.collections if item.get_label() == "stick"]
@@ -219,6 +221,9 @@ def test_lollipop__has_a_stick_from_the_target_to_each_estimate_in_its_row(resul
             )
             np.testing.assert_allclose(bar.get_xdata(), cells.mse.sel(source="empirical"))
             np.testing.assert_array_equal(np.round(bar.get_ydata()), np.arange(12))
+            told = [line for line in axes.lines if line.get_label() == "theory"][(0.4, 0.8).index(bandwidth)]
+            leading, exact = (cells.mse.sel(source=source).values for source in ("leading", "exact"))
+            np.testing.assert_array_equal(told.get_xdata(), np.where(cells.noise_sd == 1.0, exact, leading))
     texts = [tick.get_text() for tick in panels[0].get_yticklabels()]
     assert texts[:2] == ["0.5, 1", "0.5, 2"] and panels[0].get_ylim() == (11.5, -0.5)
 
