@@ -54,6 +54,7 @@ PUBLIC = [f"simstudy.{name}" for name in simstudy.__all__] + [
 ]
 PUBLIC += [f"{module.__name__}.{name}" for module in (plots, interventions) for name, value in vars(module).items()
            if inspect.isfunction(value) and value.__module__ == module.__name__ and name[0] != "_"]  # fmt: skip
+TEMPLATE = ROOT / "simstudy" / "commands" / "template.toml"
 COMMANDS = typer.main.get_group(app).commands
 
 
@@ -172,16 +173,17 @@ def test_arrays_of_own_heads__are_those_that_the_page_names():
     assert named == [*ARRAYS]
 
 
-def test_whole_design__is_a_valid_study_into_which_the_other_blocks_fit(tmp_path):
-    whole, population = blocks("toml", "designs/README.md")[:2]
-    random_heads = re.sub("batch_size = .*", "", whole).replace('"orthogonal"', '"haar"')
+def test_template__is_a_valid_study_into_which_the_other_blocks_fit(tmp_path):
+    whole, (population,) = TEMPLATE.read_text(), blocks("toml", "designs/README.md")
+    random_heads = re.sub(r"^\[simulation\].*?(?=^\[)", population, whole, flags=re.DOTALL | re.MULTILINE)
+    random_heads = random_heads.replace('"orthogonal"', '"haar"')
     others = re.sub(r"^\[(data|queries|simulation)\].*?(?=^\[)", "", whole, flags=re.DOTALL | re.MULTILINE)
     path, found = tmp_path / "my-study.toml", []
-    for text in (whole, random_heads.replace("[simulation]\n", population), others + blocks("toml", OWN_DATA)[0]):
+    for text in (whole, random_heads, others + blocks("toml", OWN_DATA)[0]):
         path.write_text(text)
         assert set(profiles_of(path)) == {"quick", "full"}
         found.append([planned.cell for planned in load_design(path).cells])
-    assert len(found[0]) == 4 and {cell.population for cell in found[1]} == {("heads", "queries")}
+    assert len(found[0]) == 8 and {cell.population for cell in found[1]} == {("heads", "queries")}
     assert {(cell.rows.keys.shape, cell.population) for cell in found[2]} == {((410, 10), ("held_out",))}
 
 
@@ -192,13 +194,11 @@ def test_example_of_own_functions__is_the_one_that_runs():
 
 @pytest.mark.rare
 def test_commands_of_long_runs__work_in_their_order(tmp_path):
-    (tmp_path / "my-study.toml").write_text(blocks("toml", "designs/README.md")[0])
     long_runs = [each for each in shown("simstudy/execution/README.md") if "principal-angles" not in each]
-    assert [arguments[0] for arguments in long_runs] == ["plan", "status", "replay", "merge", "verify"]
-    for arguments in (["check", "my-study.toml"], ["run", "my-study.toml", "--workers", "1"], *long_runs):
+    assert [arguments[0] for arguments in long_runs] == ["init", "plan", "run", "status", "replay", "merge", "verify"]
+    for arguments in long_runs:
         result = command(*arguments, cwd=tmp_path)
-        # The example's claim is contradicted, as the page says.
-        assert result.returncode == (5 if arguments[0] == "run" else 0), result.stderr
+        assert result.returncode == 0, result.stderr
     folder = tmp_path / "outputs" / "my-study" / "quick"
     assert (folder / "report.html").exists() and list((folder / "replays").glob("*.nc"))
 
