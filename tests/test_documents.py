@@ -45,7 +45,7 @@ DOCUMENTS = {path.relative_to(ROOT).as_posix(): path.read_text() for path in (
 )}  # fmt: skip
 README, DESIGNS, RESULTS = (DOCUMENTS[name] for name in ("README.md", "designs/README.md", "outputs/README.md"))
 STUDY, OWN_DATA = "third-head", "simstudy/docs/own-data.md"
-ELSEWHERE = ("any-estimator", "own-functions", "own-numbers", "tutorial")
+ELSEWHERE = ("any-estimator", "own-numbers", "tutorial")
 """Pages whose blocks need other files, or are run by tests of their own."""
 REQUIRED = {"GL08", "SS01", "PR01", "PR02", "PR03", "PR07", "RT01", "RT03"}
 """Checks of numpydoc: a summary, every parameter and what is returned, each described.  Annotations give the types."""
@@ -185,11 +185,6 @@ def test_template__is_a_valid_study_into_which_the_other_blocks_fit(tmp_path):
         found.append([planned.cell for planned in load_design(path).cells])
     assert len(found[0]) == 8 and {cell.population for cell in found[1]} == {("heads", "queries")}
     assert {(cell.rows.keys.shape, cell.population) for cell in found[2]} == {((410, 10), ("held_out",))}
-
-
-def test_example_of_own_functions__is_the_one_that_runs():
-    folder, document = ROOT / "designs" / "examples", "simstudy/docs/own-functions.md"
-    assert blocks("python", document) == [(folder / "own_functions.py").read_text()]
 
 
 @pytest.mark.rare
