@@ -17,6 +17,7 @@ import verdicts
 from simstudy import theory
 from simstudy.commands import app as command_line
 from simstudy.design.load import load_design
+from simstudy.report import sentences
 from simstudy.temperatures import Problem, best_sharpness, exact_head
 
 ROOT = verdicts.ROOT
@@ -46,6 +47,14 @@ def theories() -> Iterator[str]:
     for name in theory.__all__:
         kind = "autoclass" if inspect.isclass(getattr(theory, name)) else "autofunction"
         yield from (f".. {kind}:: simstudy.theory.{name}", "")
+
+
+def papers() -> Iterator[str]:
+    """Yield a table of the papers whose abstracts are tested."""
+    yield from ("| paper | arXiv |", "|---|---|")
+    for each in sentences.papers():
+        yield f"| {each['title']} | [{each['arxiv']}](https://arxiv.org/abs/{each['arxiv']}) |"
+    yield ""
 
 
 def ceiling() -> Iterator[str]:
@@ -96,5 +105,5 @@ FILLED = {
     "replicated": findings.replicated, "replication": findings.replication, "table": findings.table, "ceiling": ceiling,
     "ceilings": ceilings, "commands": commands, "targets": targets, "theories": theories, "hot": hot,
     "lengths": partial(lengths, "one-length", "unit"), "lengths-gaussian": partial(lengths, "gaussian", "gaussian"),
-    "settings": language.reference, "sealed": verdicts.sealed,
+    "settings": language.reference, "papers": papers, "sealed": verdicts.sealed,
 }  # fmt: skip
