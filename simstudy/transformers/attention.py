@@ -67,8 +67,17 @@ def capped(logits: np.ndarray, cap: float | None) -> np.ndarray:
     return logits if cap is None else cap * np.tanh(logits / cap)
 
 
+def visible(heads: TransformerHeads, layer: int, places: np.ndarray) -> np.ndarray | None:
+    """Which tokens (S) each token (T) at these places sees, (T, S), if not all see all."""
+    back, window = places[:, None] - places, heads.window[layer]
+    seen = None if window is None else np.abs(back) < window
+    if not heads.causal:
+        return seen
+    return back >= 0 if seen is None else seen & (back >= 0)
+
+
 def attention_weights(
-    query: np.ndarray, key: np.ndarray, scale: float, first: int | None = None, cap: float | None = None
+    query: np.ndarray, key: np.ndarray, scale: float, seen: np.ndarray | None = None, cap: float | None = None
 ) -> np.ndarray:
     """Weights (H, T, S) of every head, from queries (H, T, p) and keys (H, S, p).
 
@@ -76,19 +85,19 @@ def attention_weights(
     ----------
     query, key : arrays
     scale : float
-    first : int, optional
-        Place of the first of the queries among the keys, if each sees the keys up to its own place only.
+    seen : (T, S) array of truth values, optional
+        Which keys each query sees; all by default.
     cap : float, optional
         Logits are cap · tanh(logit / cap).
     """
     logits = capped(scale * (query @ key.mT), cap)
-    if first is not None:
-        logits = np.where(np.tri(logits.shape[1], logits.shape[2], first, dtype=bool), logits, -np.inf)
+    if seen is not None:
+        logits = np.where(seen, logits, -np.inf)
     powers = np.exp(logits - logits.max(axis=-1, keepdims=True))
     return powers / powers.sum(axis=-1, keepdims=True)
 
 
-def require_attention(own: np.ndarray, given: np.ndarray, causal: bool, where: str) -> None:
+def require_attention(own: np.ndarray, given: np.ndarray, causal: bool, may_see: np.ndarray | None, where: str) -> None:
     """Refuse heads and states that do not give the attention (H, T, T) that the model itself computed.
 
     Raises
@@ -106,9 +115,10 @@ def require_attention(own: np.ndarray, given: np.ndarray, causal: bool, where: s
         cause = "the model looks at later tokens; read the heads with causal = False"
     elif not causal and not seen[back < 0].any():
         cause = "the model looks at no later token; read the heads with causal = True"
-    elif not seen[back >= 0].all():
-        width = np.abs(back)[~seen & (back >= 0)].min()
-        cause = f"the model looks back {width} tokens, itself included, and no further; give texts no longer than that"
+    elif (missed := ~seen & (back >= 0) & (True if may_see is None else may_see)).any():
+        cause = f"the model looks back {back[missed].min()} tokens, itself included; read the heads with that window"
+    elif may_see is not None and seen[~may_see].any():
+        cause = "the model looks further than the window of the heads; give its own"
     else:
         cause = (
             "states, scale or positions are others than the model's; give the states that enter attention, after the "

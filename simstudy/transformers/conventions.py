@@ -11,6 +11,8 @@ from simstudy.errors import UserError
 
 _MAX_SIZE, _MAX_LAYERS, _MAX_HEAD, _MAX_NUMBER = 1 << 20, 1 << 10, 1 << 12, 1e15
 
+_FULL, _SLIDES = "full_attention", "sliding_attention"
+
 
 class Convention(NamedTuple):
     """What a family of models calls its projections; {0} is the number of the layer.
@@ -109,7 +111,7 @@ class Sizes(NamedTuple):
     causal: bool
     rotary_base: float | None
     rotary_factors: np.ndarray | None
-    window: int | None
+    window: tuple[int | None, ...]
     scale: float
     cap: float | None
 
@@ -144,6 +146,7 @@ def sizes_of(said: Mapping[str, Any]) -> Sizes:
     base, factors = _rotary(said, head_dim, n_layers) if rotary else (None, None)
     windowed = said.get("use_sliding_window", model_type in ("mistral", "gemma2")) and said.get("sliding_window")
     window = whole("sliding_window") if windowed else None
+    window = whole("local_attention") // 2 + 1 if model_type == "modernbert" else window
     cap = said.get("attn_logit_softcapping")
     return Sizes(
         convention,
@@ -155,7 +158,7 @@ def sizes_of(said: Mapping[str, Any]) -> Sizes:
         convention.causal or bool(said.get("is_decoder")),
         base,
         factors,
-        whole("local_attention") // 2 + 1 if model_type == "modernbert" else window,
+        tuple(window if kind == _SLIDES else None for kind in _kinds(said, n_layers)),
         _positive("query_pre_attn_scalar", said.get("query_pre_attn_scalar", head_dim)) ** -0.5,
         None if cap is None else _positive("attn_logit_softcapping", cap),
     )
@@ -166,22 +169,35 @@ def _rotary(said: Mapping[str, Any], head_dim: int, n_layers: int) -> tuple[floa
     # Where transformers keeps what it says of rotary positions depends on its version.
     place = "rope_scaling" if said.get("rope_scaling") else "rope_parameters"
     scaling = said.get(place) or {}
-    kinds = said.get("layer_types")
     if "global_rope_theta" in said:  # ModernBERT's, before rope_parameters
-        every = _positive("global_attn_every_n_layers", said.get("global_attn_every_n_layers"))
-        kinds = [("local" if layer % every else "global") for layer in range(n_layers)]
-        scaling = {kind: {"rope_theta": said.get(f"{kind}_rope_theta")} for kind in ("local", "global")}
+        places = {_SLIDES: "local", _FULL: "global"}
+        scaling = {kind: {"rope_theta": said.get(f"{name}_rope_theta")} for kind, name in places.items()}
     if not isinstance(scaling, Mapping):
         raise UserError(f"{place} = {scaling!r} in the configuration; give a table with rope_type, or null")
     by_layer = [scaling]
     if any(isinstance(each, Mapping) for each in scaling.values()):
-        if not isinstance(kinds, list) or len(kinds) != n_layers or not all(kind in scaling for kind in kinds):
-            raise UserError(f"layer_types = {kinds!r} in the configuration; give one of {', '.join(scaling)} a layer")
+        kinds = _kinds(said, n_layers)
+        if missing := set(kinds) - scaling.keys():
+            raise UserError(f"{place} = {scaling!r} in the configuration; give {', '.join(sorted(missing))}, too")
         by_layer = [scaling[kind] for kind in kinds]
     found = [_frequencies(said, each, head_dim) for each in by_layer]
     base = found[0][0]
     factors = [own * (other / base) ** (-np.arange(len(own)) / max(len(own), 1)) for other, own in found]
     return base, np.broadcast_to(factors, (n_layers, len(factors[0])))
+
+
+def _kinds(said: Mapping[str, Any], n_layers: int) -> list[str]:
+    """Which layers slide if there is a window; older versions of transformers did not write it down."""
+    if (kinds := said.get("layer_types")) is None:
+        every, first = (said.get(name) for name in ("global_attn_every_n_layers", "max_window_layers"))
+        full = {
+            "gemma2": lambda: range(1, n_layers, 2),
+            "modernbert": lambda: range(0, n_layers, max(1, int(_positive("global_attn_every_n_layers", every)))),
+        }.get(said["model_type"], lambda: range(int(_positive("max_window_layers", first)) if first else 0))()
+        return [_FULL if layer in full else _SLIDES for layer in range(n_layers)]
+    if not isinstance(kinds, list) or len(kinds) != n_layers or not all(kind in (_FULL, _SLIDES) for kind in kinds):
+        raise UserError(f"layer_types = {kinds!r} in the configuration; give {_FULL} or {_SLIDES} for each layer")
+    return kinds
 
 
 def _frequencies(said: Mapping[str, Any], scaling: Mapping[str, Any], head_dim: int) -> tuple[float, np.ndarray]:

@@ -13,7 +13,7 @@ from typing import cast
 import numpy as np
 from scipy.special import expit, log_softmax
 
-from simstudy.transformers.attention import attention_weights, project
+from simstudy.transformers.attention import attention_weights, project, visible
 from simstudy.transformers.checkpoints import read_weights
 from simstudy.transformers.encoder import Encoding
 from simstudy.transformers.heads import TransformerHeads, read_heads
@@ -47,8 +47,8 @@ class Decoder:
         stream = self._array("model.embed_tokens")[np.asarray(tokens)]
         for layer in range(len(self.heads.query)):
             state = self._normed(stream, f"model.layers.{layer}.input_layernorm")
-            projected = project(self.heads, layer, state)
-            weights = attention_weights(projected.query, projected.key, self.heads.scale, 0)
+            projected, seen = project(self.heads, layer, state), visible(self.heads, layer, np.arange(len(state)))
+            weights = attention_weights(projected.query, projected.key, self.heads.scale, seen)
             weights = weights if edit is None else edit(layer, weights)
             states.append(state)
             patterns.append(weights)

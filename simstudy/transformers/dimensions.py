@@ -35,14 +35,18 @@ class Dimensions(NamedTuple):
     length_variation: np.ndarray
 
 
-def dimensions(projected: Projected, scale: float, causal: bool, cap: float | None = None) -> Dimensions:
-    """Estimate them at some queries; no token looks at itself, and causal ones see at least two others."""
+def dimensions(projected: Projected, scale: float, seen: np.ndarray | None, cap: float | None = None) -> Dimensions:
+    """Estimate them at some queries; no token looks at itself, and each sees at least two others if any does.
+
+    ``seen`` (T, T) is as `visible` gives it.
+    """
     key, n_tokens = projected.key, projected.key.shape[1]
     lengths = np.linalg.norm(key - key.mean(axis=1, keepdims=True), axis=-1)
-    places = np.unique(np.linspace(min(2, n_tokens - 1) if causal else 0, n_tokens - 1, _QUERIES).astype(int))
-    seen = places[:, None] != np.arange(n_tokens)
-    if causal:
-        seen &= np.arange(n_tokens) < places[:, None]
+    seen = np.ones((n_tokens, n_tokens), bool) if seen is None else seen
+    counts = seen.sum(axis=1)
+    able = np.flatnonzero(counts >= min(3, counts.max()))
+    places = np.intersect1d(np.linspace(able[0], able[-1], _QUERIES).astype(int), able)
+    seen = seen[places] & (places[:, None] != np.arange(n_tokens))
     logits = capped(scale * (projected.query[:, places] @ key.mT), cap)
     logits = np.where(seen, logits, -np.inf).astype(np.float64)
     below = -np.sort(-logits, axis=-1)

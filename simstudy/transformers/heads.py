@@ -47,8 +47,8 @@ class TransformerHeads:
         On their frequencies: ones for all dimensions by default.
     query_norm, key_norm : (L, p) arrays or None
         Weights of root mean square norms on queries and keys, before positions.
-    window : int or None
-        Tokens that a token can look back to, itself included, where not to all.
+    window : (L,) tuple of int or None, or one for all layers
+        A token sees those that are fewer places than this away from it; None where it sees all.
     cap : float or None
         Logits are cap · tanh(logit / cap), if given; theory is then blank.
     """
@@ -67,7 +67,7 @@ class TransformerHeads:
     rotary_factors: Any = None
     query_norm: Any = None
     key_norm: Any = None
-    window: int | None = None
+    window: Any = None
     cap: float | None = None
 
     def __post_init__(self) -> None:
@@ -90,6 +90,10 @@ class TransformerHeads:
                 raise ValueError(f"rotary positions of heads of dimension {shape[3]}; give an even dimension")
             factors = np.ones(shape[3] // 2) if self.rotary_factors is None else self.rotary_factors
             object.__setattr__(self, "rotary_factors", np.broadcast_to(factors, (shape[0], factors.shape[-1])))
+        windows = self.window if isinstance(self.window, tuple) else (self.window,) * shape[0]
+        if len(windows) != shape[0] or any(each is not None and each not in range(2, 1 << 31) for each in windows):
+            raise ValueError(f"window = {self.window}; give a whole number from 2 on, or one or None for each layer")
+        object.__setattr__(self, "window", windows)
 
     def _fill(self, scale: float, bias: np.ndarray) -> None:
         """Set what is not given, and require that numbers are positive."""
@@ -117,8 +121,8 @@ def read_heads(weights: Any, config: Mapping[str, Any] | str | Path | None = Non
         ``torch.nn.Module``.  GGUF has its configuration.  Without one: ``W_Q`` and ``W_K`` (head, feature, dimension),
         or with layers before that; and, where there are such, ``W_V``, of which as of ``W_K`` several heads may share
         one; ``W_O`` (..., dimension, feature), biases ``b_Q``, ``b_K`` and ``b_V`` (..., dimension), numbers ``scale``
-        of the logits, ``rotary_base`` and ``rotary_dim``, and a truth value ``causal``.  These are TransformerLens'
-        names, whose models and their weights by layer (``blocks.0.attn.W_Q``) are read too.
+        of the logits, ``rotary_base``, ``rotary_dim`` and ``window``, and a truth value ``causal``.  These are
+        TransformerLens' names, whose models and their weights by layer (``blocks.0.attn.W_Q``) are read too.
     config
         The model's configuration as Hugging Face writes it, or the path of its ``config.json``; of a module its own by
         default.  Its ``model_type`` is one of `conventions.CONVENTIONS`.  A module without one has its heads in

@@ -17,7 +17,7 @@ from threadpoolctl import threadpool_limits
 from simstudy.arguments import real_array
 from simstudy.data.geometry import GEOMETRIC_INDICES
 from simstudy.transformers.agreement import SOURCES, agreement, set_constant
-from simstudy.transformers.attention import Projected, attention_weights, project, require_attention
+from simstudy.transformers.attention import Projected, attention_weights, project, require_attention, visible
 from simstudy.transformers.dimensions import GAPS, Dimensions, dimensions
 from simstudy.transformers.heads import TransformerHeads
 from simstudy.transformers.observations import contribution_overlap, logit_rank, observe
@@ -116,8 +116,8 @@ def inspect_heads(
     Raises
     ------
     ValueError
-        If shapes do not fit, numbers are not finite, fewer than two sequences are left on either side, a sequence is
-        longer than the window of the model, or heads and states do not give its attention; then with the cause.
+        If shapes do not fit, numbers are not finite, fewer than two sequences are left on either side, or heads and
+        states do not give the attention of the model; then with the cause.
     """
     sequences = _sequences(heads, states, mask)
     if attention is not None:
@@ -164,11 +164,6 @@ def _sequences(heads: TransformerHeads, states: ArrayLike | list[np.ndarray], ma
         if not np.isfinite(one[:, real]).all():
             raise ValueError(f"states of sequence {s} hold NaN or infinity; mask such tokens")
         found.append(Tokens(one if real.all() else one[:, real], np.flatnonzero(real)))
-        if heads.window is not None and np.ptp(found[-1].places) >= heads.window:
-            raise ValueError(
-                f"states of sequence {s}: {np.ptp(found[-1].places) + 1} tokens, of which the model sees "
-                f"{heads.window} at a time; give texts no longer than that"
-            )
     return found
 
 
@@ -180,9 +175,10 @@ def _require_own(heads: TransformerHeads, sequences: list[Tokens], attention: Ar
     for s, (tokens, one) in enumerate(zip(sequences, given, strict=True)):
         for layer, weights in enumerate(np.asarray(one)):
             seen = project(heads, layer, tokens.states[layer], tokens.places)
-            own = attention_weights(seen.query, seen.key, heads.scale, 0 if heads.causal else None, heads.cap)
+            may_see = visible(heads, layer, tokens.places)
+            own = attention_weights(seen.query, seen.key, heads.scale, may_see, heads.cap)
             real = weights[:, tokens.places][:, :, tokens.places] if weights.shape != own.shape else weights
-            require_attention(own, real, heads.causal, f"sequence {s}, layer {layer}")
+            require_attention(own, real, heads.causal, may_see, f"sequence {s}, layer {layer}")
 
 
 def _judged(given: ArrayLike | None, n_sequences: int) -> np.ndarray:
@@ -199,12 +195,11 @@ def _layer(
     closed: np.ndarray, rng: np.random.Generator,
 ) -> _Layer:  # fmt: skip
     projected = _projected(heads, layer, sequences)
+    visibles, window = [visible(heads, layer, tokens.places) for tokens in sequences], heads.window[layer]
     writes = heads.value is not None and heads.output is not None
     every = [
-        observe(
-            each, heads.scale, heads.causal, heads.cap, *(_written(heads, layer, tokens) if seen and writes else ())
-        )
-        for each, tokens, seen in zip(projected, sequences, judged, strict=True)
+        observe(each, heads.scale, seen, heads.cap, *(_written(heads, layer, tokens) if chosen and writes else ()))
+        for each, seen, tokens, chosen in zip(projected, visibles, sequences, judged, strict=True)
     ]
     stands = [np.linspace(0, (length or len(tokens.places)) - 1, len(tokens.places)) for tokens in sequences]
     moved = projected if length is None else _projected(heads, layer, [_stretched(each, length) for each in sequences])
@@ -219,8 +214,10 @@ def _layer(
         seen, each, stand = every[s], moved[s], np.rint(stands[s]).astype(int)
         # Of few tokens that stand for more, the first would too often look at itself alone.
         every_place = np.arange(length is not None and heads.causal, len(stand))
+        if window is not None:  # no text that theory is fitted to goes further
+            every_place = every_place[stand[every_place] <= pool.places.max()]
         looking = [
-            Looking(each.query[:, t], each.key[:, t], int(stand[t]), int(stand[t if heads.causal else -1]) + 1)
+            Looking(each.query[:, t], each.key[:, t], int(stand[t]), int(stand[-1] - stand[t]), window)
             for t in rng.choice(every_place, min(queries, len(every_place)), replace=False)
         ]
         # Whether quadrature converges is seen at the first query of each layer: it takes as long again.
@@ -230,7 +227,7 @@ def _layer(
         correlation = np.stack([seen.correlation, half, half, closed, *_normalised(grams).mean(axis=0)])
         gram = np.stack([seen.gram, half_gram, half_gram, closed, *grams.mean(axis=0)])
         rows.append((correlation, gram, seen.sink_share, seen.output_size))
-        counted.append(dimensions(projected[s], heads.scale, heads.causal, heads.cap))
+        counted.append(dimensions(projected[s], heads.scale, visibles[s], heads.cap))
         variances += [np.diag(one.covariance) for one in predicted]
         reasons += [one.reason for one in predicted if one.reason]
     correlation, gram, sinks, sizes = (np.array(values) for values in zip(*rows, strict=True))

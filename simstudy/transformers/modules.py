@@ -17,7 +17,7 @@ from simstudy.transformers.quantised import Quantised
 ARRAYS = {
     "W_Q": "query", "W_K": "key", "W_V": "value", "W_O": "output", "b_Q": "query_bias", "b_K": "key_bias",
     "b_V": "value_bias", "scale": "scale", "causal": "causal", "rotary_base": "rotary_base",
-    "rotary_dim": "rotary_factors",
+    "rotary_dim": "rotary_factors", "window": "window",
 }  # fmt: skip
 """What arrays are called that come without a configuration, and the fields of `TransformerHeads` that they fill."""
 _LENS = re.compile(r"blocks\.(\d+)\.attn\._?([Wb]_[QKV]|W_O)")

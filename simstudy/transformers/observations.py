@@ -25,7 +25,7 @@ class Observed(NamedTuple):
     sink_share : (H,) array
         The largest part of a head's weight that one token gets, averaged over queries.
     end_share : (H, 2) array
-        The parts that the first and the last token get.
+        The parts that the first and the last token get, averaged over queries that see them.
     output_size : (H,) array
         Mean square of what a head adds to the residual stream, NaN where that is not known.
     """
@@ -38,12 +38,12 @@ class Observed(NamedTuple):
 
 
 def observe(
-    projected: Projected, scale: float, causal: bool, cap: float | None = None, values: np.ndarray | None = None,
-    output: np.ndarray | None = None,
+    projected: Projected, scale: float, seen: np.ndarray | None, cap: float | None = None,
+    values: np.ndarray | None = None, output: np.ndarray | None = None,
 ) -> Observed:  # fmt: skip
     """Compute the weights of one layer on one sequence, some queries at a time, and reduce them.
 
-    Values (H, T, p) and the matrix W_o (H, d, p) tell what heads add.
+    ``seen`` (T, T) is as `visible` gives it.  Values (H, T, p) and the matrix W_o (H, d, p) tell what heads add.
     """
     n_heads, n_tokens, _ = projected.query.shape
     size = max(1, _NUMBERS_AT_A_TIME // (n_heads * n_tokens))
@@ -54,7 +54,8 @@ def observe(
     sizes = np.full(n_heads, np.nan if products is None else 0.0)
     for start in range(0, n_tokens, size):
         block = slice(start, start + size)
-        weights = attention_weights(projected.query[:, block], projected.key, scale, start if causal else None, cap)
+        of_block = None if seen is None else seen[block]
+        weights = attention_weights(projected.query[:, block], projected.key, scale, of_block, cap)
         by_query = weights.transpose(1, 0, 2)
         grams = (by_query @ by_query.mT).astype(np.float64)
         deviations = np.sqrt(np.diagonal(grams, axis1=1, axis2=2))
@@ -64,11 +65,9 @@ def observe(
         if products is not None:
             mixed = weights @ values
             sizes += np.sum(mixed @ products * mixed, axis=(1, 2))
-    return Observed(
-        gram / n_tokens,
-        correlation / n_tokens,
-        *(each / n_tokens for each in (received.max(axis=1), received[:, [0, -1]], sizes)),
-    )
+    looking = n_tokens if seen is None else seen[:, [0, -1]].sum(axis=0)
+    gram, correlation, sizes, most = (each / n_tokens for each in (gram, correlation, sizes, received.max(axis=1)))
+    return Observed(gram, correlation, most, received[:, [0, -1]] / looking, sizes)
 
 
 def contribution_overlap(heads: TransformerHeads, layer: int) -> np.ndarray:

@@ -66,6 +66,17 @@ def pool_of(keys: list[np.ndarray], where: list[np.ndarray], end_share: np.ndarr
     )  # fmt: skip
 
 
+def _near(pool: Pool, place: int, reach: int) -> Pool:
+    """Tokens no further than this from a place, or the nearest ones, about their own mean."""
+    distances = np.abs(pool.places - place)
+    near = distances <= max(reach, distances.min())
+    mean = pool.keys[:, near].mean(axis=1)
+    return pool._replace(
+        keys=pool.keys[:, near] - mean[:, None], places=pool.places[near], places_from_end=pool.places_from_end[near],
+        ends=pool.ends - mean, centre=pool.centre + mean,
+    )  # fmt: skip
+
+
 class Predicted(NamedTuple):
     """Grams E sum_i w_hi w_gi (H, H) of one query, by source, and the covariance of its logits.
 
@@ -80,12 +91,13 @@ class Predicted(NamedTuple):
 
 
 class Looking(NamedTuple):
-    """A token that looks: query and key (H, p), its place, and how many tokens of its sequence it sees."""
+    """A token that looks: query and key (H, p), its place from 0 on from either end, and its window, if any."""
 
     query: np.ndarray
     key: np.ndarray
     place: int
-    n_seen: int
+    place_from_end: int
+    window: int | None
 
 
 def predict(
@@ -106,7 +118,9 @@ def predict(
     error
         Whether to see that exact moments have converged.
     """
-    n_keys = token.n_seen
+    reach = token.place + token.place_from_end if token.window is None else token.window - 1
+    n_keys = 1 + min(token.place, reach) + (0 if causal else min(token.place_from_end, reach))
+    pool = pool if token.window is None else _near(pool, token.place, reach)
 
     def logits_of(keys: np.ndarray) -> np.ndarray:
         """Logits (H, N) of keys (H, N, p)."""
@@ -115,7 +129,9 @@ def predict(
     logits = logits_of(pool.keys)
     covariance = logits @ logits.T / (logits.shape[1] * pool.freedom)
     ends = pool.ends[rng.integers(len(pool.ends))]
-    exact = _exact(token, pool, ends, logits_of, causal, error)
+    inner = (pool.places < token.place) if causal else np.ones(len(pool.places), bool)
+    apart = [end for end in pool.sinks if 0 < (token.place, token.place_from_end)[end] <= reach]
+    exact = _exact(token, n_keys, pool, ends[apart], inner, logits_of, error)
     # The effective number of keys is n exp(-variance): of beyond half of ln n too few are left for a law of many.
     valid = np.diag(covariance) <= 0.5 * np.log(n_keys)
     leading = np.where(
@@ -128,16 +144,14 @@ def predict(
 
 
 def _exact(
-    token: Looking, pool: Pool, ends: np.ndarray, logits_of: Callable[[np.ndarray], np.ndarray], causal: bool,
-    error: bool,
+    token: Looking, n_keys: int, pool: Pool, ends: np.ndarray, inner: np.ndarray,
+    logits_of: Callable[[np.ndarray], np.ndarray], error: bool,
 ) -> LogitMoments:  # fmt: skip
-    """Exact moments: the token itself and sinks, of keys ``ends`` (2, H, p), apart, and all others Gaussian."""
-    inner = (pool.places < token.place) if causal else np.ones(len(pool.places), bool)
+    """Exact moments: the token itself and sinks, of keys ``ends`` (k, H, p), apart; others as the inner of the pool."""
     for end in pool.sinks:
         inner &= (pool.places, pool.places_from_end)[end] > 0
-    apart = [end for end in pool.sinks if token.place != (0, token.n_seen - 1)[end]]
-    known = logits_of(np.stack([token.key - pool.centre, *ends[apart]], axis=1))
-    n_others = token.n_seen - known.shape[1]
+    known = logits_of(np.stack([token.key - pool.centre, *ends], axis=1))
+    n_others = n_keys - known.shape[1]
     others = logits_of(pool.keys[:, inner] if inner.any() else pool.keys)
     mean = others.mean(axis=1, keepdims=True)
     covariance = (others - mean) @ (others - mean).T / (others.shape[1] * pool.freedom)

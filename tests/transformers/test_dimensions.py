@@ -12,15 +12,18 @@ from simstudy.transformers.attention import Projected
 from simstudy.transformers.dimensions import GAPS, dimensions
 
 
+@pytest.mark.parametrize("window", [99, 15])
 @pytest.mark.parametrize("causal", [False, True])
-def test_dimensions__are_those_of_loops(causal):
+def test_dimensions__are_those_of_loops(causal, window):
     rng = np.random.default_rng(0)
     query, key = rng.standard_normal((2, 3, 25, 4))
-    found = dimensions(Projected(query, key), 0.5, causal)
+    back = np.subtract.outer(np.arange(25), np.arange(25))
+    found = dimensions(Projected(query, key), 0.5, (np.abs(back) < window) & (back >= 0 if causal else True))
     for h in range(3):
         apparent, logs = [], {k: [] for k in GAPS}
         for t in range(2 if causal else 0, 25):
-            logits = [0.5 * float(query[h, t] @ key[h, s]) for s in range(t if causal else 25) if s != t]
+            seen = [s for s in range(t if causal else 25) if 0 < abs(s - t) < window]
+            logits = [0.5 * float(query[h, t] @ key[h, s]) for s in seen]
             entries = [np.average(logits, weights=[math.exp(power * each) for each in logits]) for power in (2, 1)]
             apparent.append(4 * (entries[0] - entries[1]))
             gaps = sorted(max(logits) - each for each in logits)[1:]
@@ -43,7 +46,7 @@ def test_dimension_of_the_sphere__is_found_at_four_and_not_beyond_sixteen():
     rng, found = np.random.default_rng(1), {}
     for d in (4, 16, 64):
         key = sphere(rng, 4096, d)
-        found[d] = dimensions(Projected(key, key), best_sharpness(Problem("unit", d), 4096), False)
+        found[d] = dimensions(Projected(key, key), best_sharpness(Problem("unit", d), 4096), None)
         assert found[d].length_variation.max() < 0.02
     assert found[4].apparent.mean() == pytest.approx(3.0, abs=0.2)
     assert 2 / found[4].log_gaps[:, -1].mean() == pytest.approx(3.0, abs=0.5)
@@ -53,5 +56,5 @@ def test_dimension_of_the_sphere__is_found_at_four_and_not_beyond_sixteen():
 
 def test_gaussian_keys__vary_in_length():
     key = np.random.default_rng(2).standard_normal((1, 4096, 64))
-    found = dimensions(Projected(key, key), 0.1, False)
+    found = dimensions(Projected(key, key), 0.1, None)
     assert found.length_variation == pytest.approx(1 / math.sqrt(128), rel=0.1)

@@ -106,12 +106,12 @@ def test_norms_of_queries_and_keys__are_applied(parts):
 def test_modernbert__turns_by_the_base_of_each_kind_of_layer(parts):
     config = {"model_type": "modernbert", **CONFIG, "hidden_size": 4 * H, "local_attention": 128}
     older = {"global_rope_theta": 160_000.0, "local_rope_theta": 10_000.0, "global_attn_every_n_layers": 2}
-    newer = {"layer_types": ["full", "sliding", "full"],
-             "rope_parameters": {"full": {"rope_theta": 160_000.0}, "sliding": {"rope_theta": 10_000.0}}}  # fmt: skip
+    bases = {"full_attention": {"rope_theta": 160_000.0}, "sliding_attention": {"rope_theta": 10_000.0}}
+    newer = {"layer_types": [list(bases)[layer % 2] for layer in range(3)], "rope_parameters": bases}
     for said in (sizes_of(config | older), sizes_of(config | newer)):
         frequencies = said.rotary_factors * said.rotary_base ** -np.array([0, 0.5])
         np.testing.assert_allclose(frequencies, [[1, 1 / 400], [1, 1 / 100], [1, 1 / 400]])
-        assert said.window == 65
+        assert said.window == (None, 65, None)
 
 
 def test_gemma2__scales_and_caps_logits(parts):
@@ -134,10 +134,20 @@ def test_gemma2__scales_and_caps_logits(parts):
     assert (found.inapplicable.sel(source="exact") == "theory knows no caps on logits").all()
 
 
-def test_windows__are_those_that_are_used():
-    for change, expected in (({}, None), ({"sliding_window": 64}, 64), ({"sliding_window": None}, None)):
-        assert sizes_of({"model_type": "mistral", **CONFIG, **change}).window == expected
-    assert sizes_of({"model_type": "qwen2", **CONFIG, "sliding_window": 64, "use_sliding_window": False}).window is None
+@pytest.mark.parametrize(
+    "model_type, change, expected",
+    [
+        ("mistral", {"sliding_window": None}, (None, None, None)),
+        ("mistral", {}, (64, 64, 64)),
+        ("gemma2", {}, (64, None, 64)),
+        ("qwen2", {"use_sliding_window": False, "max_window_layers": 28}, (None, None, None)),
+        ("qwen2", {"use_sliding_window": True, "max_window_layers": 1}, (None, 64, 64)),
+        ("qwen3", {"use_sliding_window": True, "layer_types": ["sliding_attention", *["full_attention"] * 2]},
+         (64, None, None)),
+    ],
+)  # fmt: skip
+def test_windows__are_those_that_are_used(model_type, change, expected):
+    assert sizes_of({"model_type": model_type, **CONFIG, "sliding_window": 64, **change}).window == expected
 
 
 def test_albert__shares_one_layer_in_memory(parts):
@@ -172,11 +182,11 @@ def test_rotary_positions__turn_by_their_distance_alone(parts):
 def test_causal_weights__see_the_past_alone():
     rng = np.random.default_rng(2)
     query, key = rng.standard_normal((2, 3, 5, 4))
-    whole = attention_weights(query, key, 0.5, 0)
+    whole = attention_weights(query, key, 0.5, np.tri(5, dtype=bool))
     for t in range(5):
         np.testing.assert_allclose(whole[:, t, : t + 1], attention_weights(query[:, [t]], key[:, : t + 1], 0.5)[:, 0])
         assert not whole[:, t, t + 1 :].any()
-    np.testing.assert_array_equal(attention_weights(query[:, 2:], key, 0.5, 2), whole[:, 2:])
+    np.testing.assert_array_equal(attention_weights(query[:, 2:], key, 0.5, np.tri(5, dtype=bool)[2:]), whole[:, 2:])
 
 
 @pytest.mark.parametrize(
@@ -290,7 +300,7 @@ def test_queries_and_keys_alone__are_heads_without_biases():
         ({"W_K": None}, r"config is missing, and weights hold W_Q, .*W_Q and W_K of shape"),
         (
             {"W_U": np.ones(3)},
-            r"config is missing, and weights hold W_U; give .*W_V, W_O, b_Q, .*, rotary_base, rotary_dim, alone",
+            r"config is missing, and weights hold W_U; give .*W_V, W_O, b_Q, .*, rotary_dim, window, alone",
         ),
         ({"W_Q": np.ones((D, P))}, r"W_Q has shape \(8, 2\); give W_Q and W_K of shape \(head, feature, dimension\)"),
         ({"W_K": np.ones((H, D, P + 1))}, r"W_K has shape .*; give \(4, 8, 2\), as W_Q has"),
@@ -303,6 +313,7 @@ def test_queries_and_keys_alone__are_heads_without_biases():
         ({"causal": 1}, "causal = .*; give real numbers"),
         ({"scale": -1.0}, "scale = -1.0; give a positive number"),
         ({"rotary_base": np.inf}, "rotary_base = inf; give a positive number"),
+        ({"window": 1}, "window = 1; give a whole number from 2 on"),
         ({"rotary_base": 9.0, "rotary_dim": 4}, "rotary_dim = 4; give an even number from 2 to .* heads, 2"),
     ],
 )

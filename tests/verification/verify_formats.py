@@ -13,7 +13,7 @@ import pytest
 
 import simstudy
 from simstudy.errors import UserError
-from simstudy.transformers.attention import attention_weights, project
+from simstudy.transformers.attention import attention_weights, project, visible
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
@@ -47,8 +47,12 @@ FAMILIES = {
     **dict.fromkeys(("qwen2", "qwen3", "gemma", "stablelm"), GROUPED),
     "gemma2": {**GROUPED, "query_pre_attn_scalar": 5, "attn_logit_softcapping": 2.0},
 }  # fmt: skip
-WINDOWS = {"mistral": {"sliding_window": 16}, "gemma2": {"sliding_window": 16}, "modernbert": {"local_attention": 32},
-           "qwen2": {"use_sliding_window": True, "sliding_window": 16, "max_window_layers": 0}}  # fmt: skip
+SLIDES = {"use_sliding_window": True, "sliding_window": 7, "max_window_layers": 1}
+WINDOWS = {"mistral": {"sliding_window": 7}, "gemma2": {"sliding_window": 7}, "modernbert": {"local_attention": 12},
+           "qwen2": SLIDES, "qwen3": SLIDES}  # fmt: skip
+EXPECTED = {"mistral": (7, 7, 7), "gemma2": (7, None, 7)} | dict.fromkeys(
+    ("modernbert", "qwen2", "qwen3"), (None, 7, 7)
+)
 
 
 def randomised(model):
@@ -91,9 +95,9 @@ def grams(weights):
 
 def gap(heads, states, attention):
     """Largest difference of a Gram matrix at a query from that of the library's own attention."""
-    first = 0 if heads.causal else None
+    seen = [visible(heads, layer, np.arange(states.shape[2])) for layer in range(len(states))]
     found = [
-        [attention_weights(*project(heads, layer, each), heads.scale, first, heads.cap) for each in of]
+        [attention_weights(*project(heads, layer, each), heads.scale, seen[layer], heads.cap) for each in of]
         for layer, of in enumerate(states)
     ]
     assert attention.std() > 0.02  # not even
@@ -114,26 +118,29 @@ def test_heads__give_the_attention_of_the_library(family, tmp_path):
 
 
 @pytest.mark.parametrize("family", WINDOWS)
-def test_texts_beyond_a_window__are_refused(family):
+def test_windows__are_those_of_the_library(family):
     model = built(family, **WINDOWS[family])
     inputs = inputs_of(family, model)
-    states, heads = simstudy.collect_states(model, **inputs), simstudy.read_heads(model)
-    assert heads.window in (16, 17)
-    with pytest.raises(ValueError, match=f"24 tokens, of which the model sees {heads.window} at a time"):
-        simstudy.inspect_heads(heads, states)
-    short = {name: ids[:, : heads.window] for name, ids in inputs.items()}
-    assert gap(heads, simstudy.collect_states(model, **short), own_attention(family, model, short)) < 1e-6
-    longer = {name: ids[:, : heads.window + 1] for name, ids in inputs.items()}
-    assert gap(heads, simstudy.collect_states(model, **longer), own_attention(family, model, longer)) > 1e-3
+    states, attention = simstudy.collect_states(model, **inputs), own_attention(family, model, inputs)
+    heads = simstudy.read_heads(model)
+    assert heads.window == EXPECTED[family]
+    largest = gap(heads, states, attention)
+    print(f"\n{family}, window 7: {largest:.1e}")
+    assert largest < 1e-6
+    observed = simstudy.inspect_heads(heads, states, attention=attention).weight_correlation.sel(source="observed")
+    by_query = grams(attention[:, 1::2])
+    deviations = np.sqrt(np.diagonal(by_query, axis1=-2, axis2=-1))
+    own = by_query / (deviations[..., :, None] * deviations[..., None, :])
+    np.testing.assert_allclose(observed, own.mean(axis=(1, 2)), atol=1e-6)
 
 
-def test_modernbert__has_two_bases_in_older_configurations_too():
+def test_modernbert__has_two_bases_and_windows_in_older_configurations_too():
     model = built("modernbert")
     older = {**FAMILIES["modernbert"], "model_type": "modernbert", "global_rope_theta": 160_000.0,
              "local_rope_theta": 10_000.0, "global_attn_every_n_layers": 3}  # fmt: skip
-    np.testing.assert_allclose(
-        simstudy.read_heads(model, older).rotary_factors, simstudy.read_heads(model).rotary_factors
-    )
+    found, expected = simstudy.read_heads(model, older), simstudy.read_heads(model)
+    np.testing.assert_allclose(found.rotary_factors, expected.rotary_factors)
+    assert found.window == expected.window
 
 
 @pytest.mark.parametrize("batch_first", [True, False])

@@ -28,7 +28,7 @@ from simstudy.design.settings.systems.real_heads import (
     PairSharingInstance,
     PatternSharingInstance,
 )
-from simstudy.transformers.attention import project
+from simstudy.transformers.attention import project, visible
 from simstudy.transformers.encoder import Encoder, Encoding, restored_probabilities
 from simstudy.transformers.heads import TransformerHeads
 from simstudy.transformers.interventions import Edit, donor_map, intervene, sharing, zeroing
@@ -148,8 +148,9 @@ def _by_length(model: str, count: int, key: tuple[int, ...]) -> dict[int, dict[s
         said = inspect_heads(heads, short, length=length, queries=1, seed=seed)
         by = {source: _pairs(said, source) for source in ("observed", "constant", "angles", "exact", "redrawn", "half")}
         if found:
-            projected = (project(heads, layer, states[:length]) for layer, states in enumerate(long))
-            seen = np.array([observe(each, heads.scale, heads.causal).correlation for each in projected])
+            projected = ((layer, project(heads, layer, states[:length])) for layer, states in enumerate(long))
+            masks = [visible(heads, layer, np.arange(length)) for layer in range(len(long))]
+            seen = np.array([observe(each, heads.scale, masks[layer]).correlation for layer, each in projected])
             by["observed"] = by_group(seen, said.key_group.values)
         change = np.nanmean(by["exact"] - found.get(_LENGTHS[0], by)["exact"])
         found[length] = by | {"measured": by["half"], "moved": np.clip(by["half"] + change, 0, 1)}
