@@ -213,7 +213,7 @@ def test_tutorial__finds_what_it_says(tmp_path, monkeypatch):
     assert command("run", path.name, cwd=tmp_path).returncode == 5
     results = simstudy.open_results(tmp_path / "outputs" / "my-question" / "quick")
     assert set(results.verdict.values) == {"supported"}
-    assert "0.0044 ± 0.0003" in tutorial and f"{results.verdict_estimate.values[1]:.4f}" == "0.0044"
+    assert "0.0044 ± 0.0003" in tutorial and f"{results.verdict_estimate.values[1]:.4f}" == "-0.0044"
 
 
 def test_quoted_verdicts__are_those_of_the_table():
