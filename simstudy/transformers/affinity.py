@@ -14,18 +14,16 @@ from typing import Any
 
 import numpy as np
 import xarray as xr
-from scipy.stats import rankdata, spearmanr
+from scipy.stats import spearmanr
 from threadpoolctl import threadpool_limits
 
 from simstudy.transformers.heads import TransformerHeads
 
 ROLES = ("Q", "K", "V", "O")
 MEASURES = ("projection_kernel", "normalised_kernel", "composition", "simple_composition")
-_PARTNERS = {"Q": "K", "K": "Q", "V": "O", "O": "V"}
-"""What stands beside the matrix of a role in the forms W_Q W_K' and W_O W_V'."""
 _DTYPES = {"float64": "f8", "float32": "f4", "bfloat16": "f4", "float16": "f2"}
 _EPSILON = {"float64": 2.0**-52, "float32": 2.0**-23, "bfloat16": 2.0**-7, "float16": 2.0**-10}
-_NUMBERS_AT_A_TIME = 1 << 26
+_NUMBERS_AT_A_TIME, _LEAST_ROWS = 1 << 24, 8
 _BETWEEN = ("all", "across", "within", "forward")
 
 Head = tuple[int, int]
@@ -81,13 +79,13 @@ def head_affinity(
     weights, n_heads = _by_role(heads)
     positive = _positive(labels, next(iter(weights.values())).shape[0] // n_heads, n_heads)
     library = np if device == "numpy" else importlib.import_module("torch")
-    stored = {role: _rounded(each, dtype) for role, each in weights.items()}
-    on = stored if device == "numpy" else {role: library.as_tensor(each).to(device) for role, each in stored.items()}
-    n_features, head_dim = next(iter(weights.values())).shape[1:]
+    stored = np.stack([_rounded(each, dtype) for each in weights.values()])
+    on = stored if device == "numpy" else library.as_tensor(stored).to(device)
+    n_features, head_dim = stored.shape[2:]
     compute = _EPSILON["float64" if dtype == "float64" else "float32"]
     least = max(max(n_features, head_dim) * compute, _EPSILON[dtype]) if tolerance is None else tolerance
-    with threadpool_limits(1):  # the matrices are small
-        affinity, ranks = _affinities(on, least, library)
+    with threadpool_limits(1):  # most matrices are small
+        affinity, ranks = _affinities(on, [ROLES.index(role) for role in weights], least, library)
     for role in set(weights) & {"K", "V"}:
         shared = [_repeated(part) for part in weights[role].reshape(-1, n_heads, n_features, head_dim)]
         affinity[:, ROLES.index(role), :, np.concatenate(shared)] = np.nan
@@ -178,50 +176,47 @@ def _rounded(array: np.ndarray, dtype: str) -> np.ndarray:
     return stored if dtype == "float64" else stored.astype("f4")
 
 
-def _affinities(weights: Mapping[str, Any], tolerance: float, library: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Affinities (measure, role, role, i, j), and ranks (role, i); NaN of roles that are not known."""
-    n = len(next(iter(weights.values())))
+def _affinities(weights: Any, roles: list[int], tolerance: float, library: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Affinities (measure, role, role, i, j), and ranks (role, i), of matrices (role, i, d, p); NaN of other roles."""
+    n = weights.shape[1]
     affinity, ranks = np.full((len(MEASURES), 4, 4, n, n), np.nan), np.full((4, n), np.nan)
-    bases, factors = {}, {}
-    for role, each in weights.items():
-        left, values, right = library.linalg.svd(each, full_matrices=False)
-        kept = values > tolerance * values[:, :1]
-        bases[role], factors[role] = left * kept[:, None, :], right.swapaxes(1, 2) * values[:, None, :]
-        ranks[ROLES.index(role)] = _numbers(kept.sum(axis=1))
-    whole = {
-        role: each @ factors[_PARTNERS[role]] for role, each in weights.items() if _PARTNERS[role] in weights
-    }  # as large as the forms, and as near to one another
-    for a, b in zip(*np.triu_indices(4), strict=True):
-        one, other = ROLES[a], ROLES[b]
-        if one not in weights or other not in weights:
-            continue
-        kernel = _products(bases[one], bases[other])
-        affinity[:2, a, b] = kernel, kernel / np.sqrt(np.outer(ranks[a], ranks[b]))
-        affinity[3, a, b] = _relative(weights[one], weights[other])
-        if other == "O" != one and {one, other} <= whole.keys():
-            affinity[2, b, a] = _relative(whole[other], whole[one])
-        affinity[[0, 1, 3], b, a] = affinity[[0, 1, 3], a, b].swapaxes(1, 2)
+    bases, values, right = library.linalg.svd(weights, full_matrices=False)
+    kept = values > tolerance * values[..., :1]
+    ranks[roles], norms = _numbers(kept.sum(axis=-1)), np.sqrt(_numbers((values**2).sum(axis=-1)))
+    every = np.ix_(roles, roles)
+    affinity[0][every] = _products(bases * kept[..., None, :])
+    affinity[1] = affinity[0] / np.sqrt(ranks[:, None, :, None] * ranks[:, None])
+    affinity[3][every] = np.sqrt(_products(weights)) / (norms[:, None, :, None] * norms[:, None])
+    if len(roles) == len(ROLES):
+        # W_Q W_K' and so on, times what turns its columns: as large, and as near to one another.
+        whole = weights @ (right.swapaxes(-1, -2) * values[..., None, :])[[1, 0, 3, 2]]
+        norms = np.sqrt(_numbers((whole**2).sum(axis=(-1, -2))))
+        affinity[2, 3, :3] = np.sqrt(_products(whole[3:], whole[:3]))[0] / (norms[3, :, None] * norms[:3, None])
     return affinity, ranks
 
 
-def _products(left: Any, right: Any) -> np.ndarray:
-    """Squared norms ‖A_i' B_j‖² = tr(A_i A_i' B_j B_j') of matrices (i, d, p) and (j, d, q), some at a time."""
-    size = max(1, _NUMBERS_AT_A_TIME // left.shape[1] ** 2)
-    rows = []
-    for start in range(0, len(left), size):
-        one = _squares(left[start : start + size])
-        parts = [one @ _squares(right[k : k + size]).T for k in range(0, len(right), size)]
-        rows.append(np.concatenate([_numbers(part) for part in parts], axis=1))
-    return np.maximum(np.concatenate(rows), 0.0)
+def _products(left: Any, right: Any = None) -> np.ndarray:
+    """Squared norms (a, b, i, j) ‖A_i' B_j‖² = tr(A_i A_i' B_j B_j') of matrices (a, i, d, p) and (b, j, d, p).
+
+    One product of matrices for some rows of all A_i A_i' at a time, of which the upper triangle does.
+    """
+    sides = [each.reshape(-1, *each.shape[2:]) for each in (left, right) if each is not None]
+    n, n_features, _ = sides[0].shape
+    size = max(_LEAST_ROWS, _NUMBERS_AT_A_TIME // (n * n_features))
+    total = sum(
+        _numbers(rows[0] @ rows[-1].T)
+        for start in range(0, n_features, size)
+        for rows in [[_squares(each, start, start + size) for each in sides]]
+    )
+    shapes = [each.shape[:2] for each in (left, left if right is None else right)]
+    return np.maximum(total, 0.0).reshape(*shapes[0], *shapes[1]).swapaxes(1, 2)
 
 
-def _squares(matrices: Any) -> Any:
-    return (matrices @ matrices.swapaxes(1, 2)).reshape(len(matrices), -1)
-
-
-def _relative(left: Any, right: Any) -> np.ndarray:
-    norms = [np.sqrt(_numbers((each**2).sum(axis=(1, 2)))) for each in (left, right)]
-    return np.sqrt(_products(left, right)) / np.outer(*norms)
+def _squares(matrices: Any, start: int, stop: int) -> Any:
+    """Some rows (i, ...) of A_i A_i' from the diagonal on, what stands on both sides of it times the root of 2."""
+    rows = matrices[:, start:stop] @ matrices[:, start:].swapaxes(1, 2)
+    rows[:, :, stop - start :] *= 2**0.5
+    return rows.reshape(len(matrices), -1)
 
 
 def _numbers(array: Any) -> np.ndarray:
@@ -260,26 +255,38 @@ def _scores(affinity: np.ndarray, positive: np.ndarray, layer: np.ndarray, betwe
         "within": (layer[first] == layer[second]) & (first != second), "forward": layer[first] < layer[second],
     }[between]  # fmt: skip
     shape = affinity.shape[:3]
-    found = {name: np.full(shape, np.nan) for name in
-             ("roc_auc", "pr_auc", "roc_auc_error", "pr_auc_error", "positive_share")}  # fmt: skip
+    names = ("roc_auc", "pr_auc", "positive_share", "roc_auc_error", "pr_auc_error")
+    found = np.full((len(names), *shape), np.nan)
     for m, a, b in np.ndindex(shape):
         # Two heads in one role are one pair, labelled if either order is.
         wanted = positive | positive.T if a == b else positive
         used = ranked & np.isfinite(affinity[m, a, b]) & ((first < second) | (a != b))
-        values, true, heads = affinity[m, a, b][used], wanted[used], np.stack([first[used], second[used]])
-        if 0 < true.sum() < true.size:
-            found["roc_auc"][m, a, b], found["pr_auc"][m, a, b] = _areas(values, true)
-            kept = [~(heads == k).any(axis=0) for k in np.unique(heads)]
-            parts = np.array([_areas(values[each], true[each]) for each in kept if 0 < true[each].sum() < each.sum()])
+        if 0 < (true := used & wanted).sum() < used.sum():
+            areas, parts = _areas(affinity[m, a, b], used, true)
             errors = np.sqrt((len(parts) - 1) * parts.var(axis=0))
-            found["roc_auc_error"][m, a, b], found["pr_auc_error"][m, a, b] = errors
-            found["positive_share"][m, a, b] = true.mean()
-    return {name: (("measure", "role_i", "role_j"), values) for name, values in found.items()}
+            found[:, m, a, b] = *areas, true.sum() / used.sum(), *errors
+    return {name: (("measure", "role_i", "role_j"), values) for name, values in zip(names, found, strict=True)}
 
 
-def _areas(values: np.ndarray, true: np.ndarray) -> tuple[float, float]:
-    """Areas under the receiver operating characteristic and under precision over recall (average precision)."""
-    n_true, n_false = true.sum(), (~true).sum()
-    roc = (rankdata(values)[true].sum() - n_true * (n_true + 1) / 2) / (n_true * n_false)
-    above, true_above = rankdata(-values, "max")[true], rankdata(-values[true], "max")
-    return float(roc), float(np.mean(true_above / above))
+def _areas(values: np.ndarray, used: np.ndarray, true: np.ndarray) -> tuple[tuple[float, float], np.ndarray]:
+    """Areas from the values of used pairs (i, j), some true; then without each head in turn (head, area).
+
+    Under the receiver operating characteristic, and under precision over recall (average precision).
+    """
+    at, ends = values[true], np.argwhere(true)
+
+    def below(several: list[np.ndarray]) -> np.ndarray:
+        """How many of each are below the true ones, and how many are not above: (each, 2, true)."""
+        return np.array([[np.searchsorted(np.sort(each), at, side) for side in ("left", "right")] for each in several])
+
+    def areas(counts: np.ndarray, n_pairs: int, n_true: int) -> tuple[float, float]:
+        roc = (counts[0] - counts[1]).mean() / (n_pairs - n_true)
+        return float(roc), float(np.mean((n_true - counts[1, 0]) / (n_pairs - counts[0, 0])))
+
+    whole, sizes, parts = below([values[used], at]), np.array([used.sum(), true.sum()]), []
+    for k in np.flatnonzero((used | used.T).any(axis=0)):
+        own = [np.concatenate([values[k, each[k]], values[each[:, k], k]]) for each in (used, true)]
+        n_pairs, n_true = sizes - [len(each) for each in own]
+        if 0 < n_true < n_pairs:
+            parts.append(areas((whole - below(own))[..., (ends != k).all(axis=1)], n_pairs, n_true))
+    return areas(whole, *sizes), np.array(parts)

@@ -7,6 +7,7 @@ import pytest
 from sklearn.metrics import average_precision_score, roc_auc_score
 
 import simstudy
+from simstudy.transformers import affinity
 from simstudy.transformers.affinity import affinity_stability
 from simstudy.transformers.heads import TransformerHeads
 
@@ -19,7 +20,10 @@ def heads():
     return TransformerHeads(*np.random.default_rng(0).standard_normal((4, L, H, D, P)))
 
 
-def test_affinities__are_those_of_angles_and_whole_forms(heads):
+@pytest.mark.parametrize("rows", [5, 99])
+def test_affinities__are_those_of_angles_and_whole_forms(heads, rows, monkeypatch):
+    monkeypatch.setattr(affinity, "_NUMBERS_AT_A_TIME", 1)
+    monkeypatch.setattr(affinity, "_LEAST_ROWS", rows)
     found = simstudy.head_affinity(heads, dtype="float64")
     by_role = dict(zip("QKVO", (heads.query, heads.key, heads.value, heads.output), strict=True))
     forms = {"Q": heads.query @ heads.key.mT, "K": heads.key @ heads.query.mT, "V": heads.value @ heads.output.mT}
