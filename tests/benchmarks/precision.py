@@ -1,0 +1,99 @@
+"""Processor seconds to a relative Monte Carlo error of 1 %, .1 % and 1e-4: ``python tests/benchmarks/precision.py``.
+
+By control by expansion, by plain replicates, and by NumPy in single precision with the noise integrated out.  NumPy
+has the errors of plain replicates, so only its time is its own.  Known means are part of the time of the expansion.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from functools import partial
+from pathlib import Path
+
+for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+    os.environ[_name] = "1"
+sys.path[:0] = [str(Path(__file__).resolve().parents[1]), str(Path(__file__).resolve().parents[2])]
+
+import numpy as np  # noqa: E402
+from builders import minimal_cell  # noqa: E402
+from measure import interleaved  # noqa: E402
+from recorded import PROCESSOR  # noqa: E402
+
+from simstudy.attention.expansion import expectations  # noqa: E402
+from simstudy.data.heads import key_projections, query_points  # noqa: E402
+from simstudy.replicates.batch import simulate_batch  # noqa: E402
+from simstudy.replicates.population import measured  # noqa: E402
+
+MEASURES = ("mse", "ensemble_variance", "mean_variance", "mean_covariance", "correlation", "effective_heads")
+WANTED, BATCH, BATCHES, ROUNDS, LEAST = (1e-2, 1e-3, 1e-4), 256, 4, 5, 64
+NOISE, RIDGE = {"regression": "zero", "queries": "origin"}, {"regression": {"kind": "ridge", "amplitude": 2.0}}
+QUADRATIC = {"regression": {"kind": "quadratic", "coefficients": [0.25]}}
+QUERIES = {"queries": {"kind": "gaussian", "count": 16, "scale": 0.5}}
+ROTATED = {"n_features": 8, "arrangement": "rotated", "head_dim": 2, "bandwidth": 0.5}
+CELLS = {
+    "noise, 4096 keys, 2 heads at 45°": {**NOISE, **ROTATED, "n_keys": 4096, "angle": 45.0},
+    "noise, 1024 keys, 8 heads at 60°": {
+        **NOISE, **ROTATED, "n_keys": 1024, "n_features": 32, "n_heads": 8, "angle": 60.0,
+    },
+    "noise, 100 keys, 2 heads at 60°": {**NOISE, **ROTATED, "n_keys": 100, "n_features": 4, "angle": 60.0},
+    "2 sin x₁, 1024 keys, 2 heads at 60°": {**RIDGE, **QUERIES, **ROTATED, "n_keys": 1024, "angle": 60.0},
+    "2 sin x₁, 400 keys, 4 heads at 60°": {
+        **RIDGE, **QUERIES, **ROTATED, "n_keys": 400, "n_heads": 4, "angle": 60.0,
+    },
+    "quadratic, 400 keys, 2 heads at 60°": {**QUADRATIC, **QUERIES, **ROTATED, "n_keys": 400, "angle": 60.0},
+}  # fmt: skip
+
+
+def target(settings, x):
+    """The regression function at x (..., feature, point)."""
+    kind = settings["regression"]
+    if kind == "zero":
+        return np.zeros_like(x[..., 0, :])
+    return 2 * np.sin(x[..., 0, :]) if kind["kind"] == "ridge" else 0.25 * (x**2).sum(axis=-2)
+
+
+def rival(cell, settings, count, rng):
+    """Sums over replicates of errors of heads (Q, H) and of their products with noise integrated (Q, H, H)."""
+    points, projections = query_points(cell).astype(np.float32), key_projections(cell).astype(np.float32)
+    truth, images = target(settings, points.T), points @ projections / np.float32(cell.bandwidth)
+    errors = products = 0.0
+    for size in [8] * (count // 8):
+        keys = rng.standard_normal((size, cell.data.n_features, cell.data.n_keys), dtype=np.float32)
+        projected = projections.mT @ keys[:, None] / np.float32(cell.bandwidth)
+        weights = images @ projected
+        weights -= 0.5 * (projected**2).sum(axis=2, keepdims=True) + 0.5 * (images**2).sum(axis=2, keepdims=True)
+        np.exp(weights, out=weights)
+        weights /= weights.sum(axis=3, keepdims=True)
+        error = (weights @ target(settings, keys)[:, None, :, None])[..., 0].swapaxes(1, 2) - truth[:, None]
+        by_query = weights.swapaxes(1, 2)
+        gram = cell.data.noise_sd**2 * (by_query @ by_query.mT)
+        errors = errors + error.sum(axis=0)
+        products = products + (gram + error[..., None] * error[..., None, :]).sum(axis=0)
+    return errors, products
+
+
+def row(name, settings):
+    """Lines of the table for one cell: seconds to each error wanted, by measure and way."""
+    ways = {way: minimal_cell(**settings, batch_size=BATCH, control=way) for way in ("expansion", "none")}
+    found = {way: measured(each, [simulate_batch([each], k)[0] for k in range(BATCHES)]) for way, each in ways.items()}
+    plain, rng = ways["none"], np.random.default_rng(0)
+    products = rival(plain, settings, BATCH, rng)[1] / BATCH
+    mse, known = products.mean(), found["none"]
+    assert abs(mse - known.estimate["mse"]) < 5 * known.mcse["mse"] * np.sqrt(1 + BATCHES), "the rival errs"
+    jobs = [partial(simulate_batch, [each], 0) for each in ways.values()]
+    jobs += [partial(rival, plain, settings, BATCH, rng), partial(expectations, ways["expansion"])]
+    *times, means = (float(np.median(each)) for each in interleaved(jobs, ROUNDS))
+    for measure in MEASURES:
+        cells = []
+        for way, taken, fixed in zip(("expansion", "none", "none"), times, (means, 0.0, 0.0), strict=True):
+            error = found[way].mcse[measure] / abs(found[way].estimate[measure])
+            needed = [max(LEAST, BATCH * BATCHES * (error / wanted) ** 2) for wanted in WANTED]
+            cells.append(", ".join(f"{float(f'{fixed + taken * count / BATCH:.2g}'):g}" for count in needed))
+        yield f"| {name if measure == MEASURES[0] else ''} | {measure} | {' | '.join(cells)} |"
+
+
+if __name__ == "__main__":
+    print(f"Processor: {PROCESSOR}\n\n| cell | measure | expansion | plain | NumPy |\n|---|---|---|---|---|")
+    for cell_name, cell_settings in CELLS.items():
+        print("\n".join(row(cell_name, cell_settings)), flush=True)
