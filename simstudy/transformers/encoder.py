@@ -5,6 +5,7 @@ Index legend: l layer; h head; t, s token; j feature.
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -52,7 +53,6 @@ class Encoder:
     Attributes
     ----------
     heads : TransformerHeads
-        Others may be put in their place.
 
     Raises
     ------
@@ -90,6 +90,12 @@ class Encoder:
             values = state @ self.heads.value[layer] + self.heads.value_bias[layer][:, None]
             state = self._after(layer, state, weights @ values)
         return Encoding(np.stack(states), np.stack(patterns), state, self._scores(state))
+
+    def with_heads(self, heads: TransformerHeads) -> Encoder:
+        """Return the same model with other heads."""
+        other = copy.copy(self)
+        other.heads = heads
+        return other
 
     def _embed(self, tokens: np.ndarray) -> np.ndarray:
         parts = "word_embeddings", "position_embeddings", "token_type_embeddings"

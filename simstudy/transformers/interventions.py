@@ -181,6 +181,28 @@ def merged(heads: TransformerHeads, donors: Mapping[tuple[int, int], int]) -> Tr
     return dataclasses.replace(heads, value=value, output=output, value_bias=bias)
 
 
+def reduced(heads: TransformerHeads, rank: int) -> TransformerHeads:
+    """Return heads with the nearest product W_q W_k' of a rank, in sum of squares: keys lose the other dimensions.
+
+    Parameters
+    ----------
+    heads : TransformerHeads
+        As many keys as queries, without rotary positions.
+    rank
+        Dimensions that each head keeps.
+
+    Returns
+    -------
+    TransformerHeads
+        For a forward pass that takes heads.
+    """
+    query, key = (np.linalg.qr(part).R for part in (heads.query, heads.key))
+    kept = np.linalg.svd(query @ key.mT)[0][..., :rank]
+    onto = (np.linalg.solve(query, kept) @ (kept.mT @ query)).mT
+    bias = (heads.key_bias[:, :, None] @ onto)[:, :, 0]
+    return dataclasses.replace(heads, key=heads.key @ onto, key_bias=bias)
+
+
 def intervene(
     forward: Callable[[Any, Edit | None], np.ndarray], sequences: Sequence[Any], edits: Mapping[str, Edit]
 ) -> xr.Dataset:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from simstudy.transformers.attention import Projected, attention_weights
+from simstudy.transformers.attention import Projected, attention_weights, project, visible
 from simstudy.transformers.heads import TransformerHeads
 
 _NUMBERS_AT_A_TIME = 8_000_000
@@ -96,3 +96,13 @@ def logit_rank(query: np.ndarray, key: np.ndarray) -> np.ndarray:
     trace = np.trace(product, axis1=1, axis2=2)
     with np.errstate(invalid="ignore"):
         return trace**2 / np.trace(product @ product, axis1=1, axis2=2)
+
+
+def mean_correlation(heads: TransformerHeads, texts: list[np.ndarray]) -> np.ndarray:
+    """Correlations (L, H, H) of weights, averaged over the states (L, T, d) of texts."""
+    return np.mean([[_seen(heads, *each) for each in enumerate(states)] for states in texts], axis=0)
+
+
+def _seen(heads: TransformerHeads, layer: int, states: np.ndarray) -> np.ndarray:
+    mask = visible(heads, layer, np.arange(len(states)))
+    return observe(project(heads, layer, states), heads.scale, mask, heads.cap).correlation

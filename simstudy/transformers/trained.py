@@ -5,12 +5,17 @@ from __future__ import annotations
 import functools
 import hashlib
 import importlib.util
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.special import log_softmax
 
 from simstudy.errors import UserError
 from simstudy.transformers.decoder import Decoder
 from simstudy.transformers.encoder import Encoder
+from simstudy.transformers.interventions import Edit
 
 
 class _Files(NamedTuple):
@@ -24,6 +29,9 @@ class _Files(NamedTuple):
     vocabulary: str
     digest: str
 
+
+_MASKED = 7
+"""One token in so many is masked where a loss is measured."""
 
 # With this source the digests are part of the identity of cells that use a model.
 _FILES = {
@@ -56,6 +64,15 @@ class Trained(NamedTuple):
 
     encoder: Any
     vocabulary: dict[str, int]
+
+    def loss(self, tokens: Sequence[int], edit: Edit | None = None) -> float:
+        """Return the mean loss of the next token, or of an encoder, that of every seventh token, masked."""
+        if isinstance(self.encoder, Decoder):
+            return float(self.encoder.losses(self.encoder(tokens, edit), tokens).mean())
+        places, masked = np.arange(_MASKED // 2, len(tokens) - 1, _MASKED), np.array(tokens)
+        masked[places] = self.vocabulary["[MASK]"]
+        known = log_softmax(self.encoder(masked, edit).scores[places], axis=1)
+        return -float(known[np.arange(len(places)), np.array(tokens)[places]].mean())
 
 
 @functools.cache

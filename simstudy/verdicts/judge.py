@@ -95,7 +95,7 @@ def _claim_table(
 def _behind(claim: BaseClaim, design: Design, accounts: Sequence[Account]) -> str:
     """What a claim rests on, in words: what is a population and what is fixed, and how many replicates and draws."""
     instances = [each.planned.cell.instance for each in accounts]
-    texts = {2 * count + 2 for each in instances if (count := getattr(each, "sequences", None))}
+    texts = {count for each in instances if (count := getattr(each, "texts", None))}
     of_texts = f" of {_range(texts)} random texts each" if texts else ""
     replicates = f"{_range({each.done * each.batch_size for each in accounts})} replicates{of_texts}"
     draws = {each.done for each in accounts if each.planned.cell.population}

@@ -19,7 +19,9 @@ from simstudy.data.geometry import principal_angles
 from simstudy.data.shared import SharedData
 from simstudy.design.settings.cell import Cell
 from simstudy.design.settings.systems.real_heads import (
+    EditedHeadsInstance,
     HeadDimensionsInstance,
+    HeadLossInstance,
     HeadOverlapInstance,
     HeadPredictionInstance,
     HeadPruningInstance,
@@ -28,10 +30,9 @@ from simstudy.design.settings.systems.real_heads import (
     PairSharingInstance,
     PatternSharingInstance,
 )
-from simstudy.transformers.attention import project, visible
 from simstudy.transformers.encoder import Encoder, Encoding, restored_probabilities
 from simstudy.transformers.heads import TransformerHeads
-from simstudy.transformers.interventions import Edit, donor_map, intervene, sharing, zeroing
+from simstudy.transformers.interventions import Edit, averaging, donor_map, intervene, reduced, sharing, zeroing
 from simstudy.transformers.sequences import draw_tokens
 from simstudy.transformers.trained import load_trained
 
@@ -134,7 +135,7 @@ def _by_length(model: str, count: int, key: tuple[int, ...]) -> dict[int, dict[s
     """Correlations of pairs of heads at each length, by predictor and as "observed"."""
     from simstudy.transformers.agreement import by_group
     from simstudy.transformers.inspection import inspect_heads
-    from simstudy.transformers.observations import observe
+    from simstudy.transformers.observations import mean_correlation
 
     encoder, vocabulary = load_trained(model)
     heads, rng = encoder.heads, np.random.default_rng(key)
@@ -148,9 +149,7 @@ def _by_length(model: str, count: int, key: tuple[int, ...]) -> dict[int, dict[s
         said = inspect_heads(heads, short, length=length, queries=1, seed=seed)
         by = {source: _pairs(said, source) for source in ("observed", "constant", "angles", "exact", "redrawn", "half")}
         if found:
-            projected = ((layer, project(heads, layer, states[:length])) for layer, states in enumerate(long))
-            masks = [visible(heads, layer, np.arange(length)) for layer in range(len(long))]
-            seen = np.array([observe(each, heads.scale, masks[layer]).correlation for layer, each in projected])
+            seen = mean_correlation(heads, [long[:, :length]])
             by["observed"] = by_group(seen, said.key_group.values)
         change = np.nanmean(by["exact"] - found.get(_LENGTHS[0], by)["exact"])
         found[length] = by | {"measured": by["half"], "moved": np.clip(by["half"] + change, 0, 1)}
@@ -220,6 +219,42 @@ def predict_lengths(instance: LengthPredictionInstance, cell: Cell, shared: Shar
 
 
 @measure.register
+def predict_edited(instance: EditedHeadsInstance, cell: Cell, shared: SharedData) -> dict[str, Array]:
+    """Correlations predicted from before an edit beside those observed after it."""
+
+    def numbers(key: tuple[int, ...]) -> dict[str, float]:
+        with _ONE_AT_A_TIME:
+            found = _by_edit(instance.model, instance.sequences, instance.rank, key)
+        return _compared(found[instance.predictor], found["observed"])
+
+    return _rows(shared, numbers)
+
+
+@functools.lru_cache(maxsize=_GROUPS)
+def _by_edit(model: str, count: int, rank: int, key: tuple[int, ...]) -> dict[str, Array]:
+    """Correlations of pairs of heads by predictor, and as "observed"."""
+    from simstudy.transformers.observations import mean_correlation
+
+    (encoder, vocabulary), rng = load_trained(model), np.random.default_rng(key)
+    edited = encoder.with_heads(reduced(encoder.heads, rank))
+    texts = [draw_tokens(model, vocabulary, rng) for _ in range(2 * count)]
+    old, new = [encoder(tokens).states for tokens in texts[:count]], [edited(tokens).states for tokens in texts]
+    first, second = np.triu_indices(edited.heads.query.shape[1], 1)
+
+    def pairs(heads: TransformerHeads, states: list[np.ndarray]) -> Array:
+        return mean_correlation(heads, states)[:, first, second].ravel()
+
+    before = pairs(encoder.heads, old)
+    return {
+        "before": before,
+        "constant": np.full_like(before, before.mean()),
+        "states": pairs(edited.heads, old),
+        "after": pairs(edited.heads, new[:count]),
+        "observed": pairs(edited.heads, new[count:]),
+    }
+
+
+@measure.register
 def order_layers(instance: LayerOrderInstance, cell: Cell, shared: SharedData) -> dict[str, Array]:
     """Concordance of layers by a score and by their effective heads."""
 
@@ -276,6 +311,36 @@ def share_patterns(instance: PatternSharingInstance, cell: Cell, shared: SharedD
         return {"sharing_damage": float(group.damage([sharing(donor_map(similarity, instance.share))])[0])}
 
     return _measured(instance, shared, numbers)
+
+
+@measure.register
+def raise_losses(instance: HeadLossInstance, cell: Cell, shared: SharedData) -> dict[str, Array]:
+    """Rise of the loss on other texts than those that chose the heads that are edited."""
+
+    def numbers(key: tuple[int, ...]) -> dict[str, float]:
+        with _ONE_AT_A_TIME:
+            alike, judged = _alike(instance.model, instance.sequences, key)
+        at_random = instance.chosen_by == "random"
+        donors = donor_map(np.random.default_rng([*key, 1]).random(alike.shape) if at_random else alike, instance.share)
+        if instance.edit == "average":
+            edit = averaging(*donors, causal=load_trained(instance.model).encoder.heads.causal)
+        else:
+            edit = sharing(donors) if instance.edit == "share" else zeroing(*donors)
+        model = load_trained(instance.model)
+        return {"loss_rise": float(np.mean([model.loss(tokens, edit) - own for tokens, own in judged]))}
+
+    return _rows(shared, numbers)
+
+
+@functools.lru_cache(maxsize=_GROUPS)
+def _alike(model: str, count: int, key: tuple[int, ...]) -> tuple[Array, list[tuple[list[int], float]]]:
+    """Correlations (L, H, H) of heads on some texts; the tokens of as many others, with the loss of each."""
+    from simstudy.transformers.observations import mean_correlation
+
+    own, rng = load_trained(model), np.random.default_rng(key)
+    texts = [draw_tokens(model, own.vocabulary, rng, _LENGTHS[0]) for _ in range(2 * count)]
+    alike = mean_correlation(own.encoder.heads, [own.encoder(tokens).states for tokens in texts[:count]])
+    return alike, [(tokens, own.loss(tokens)) for tokens in texts[count:]]
 
 
 @measure.register

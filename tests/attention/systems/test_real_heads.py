@@ -105,6 +105,79 @@ def test_ranks__are_those_of_damage(group):
     assert found == pytest.approx(spearmanr(group.norms[layer], damage)[0])
 
 
+@pytest.mark.parametrize("edit", ["share", "average", "zero"])
+def test_losses__are_of_masked_tokens_of_texts_that_chose_nothing(edit, group):
+    """A model that is run again with the most alike head of each of two pairs edited, of 96."""
+    group, sequences = group
+    alike = np.zeros((12, 8, 8))
+    for tokens in sequences[:2]:
+        weights = group.encoder(tokens).weights.astype(float)
+        unit = weights / np.sqrt((weights**2).sum(axis=3, keepdims=True))
+        alike += np.einsum("lhts,lgts->lhg", unit, unit) / len(tokens) / 2
+    donors = donor_map(alike, 2 / 96)
+    assert len(donors) == 2
+
+    def change(layer, own):
+        changed = own.copy()
+        for (of, head), donor in donors.items():
+            if of == layer:
+                changed[head] = {"share": own[donor], "average": own[head].mean(axis=0), "zero": 0.0}[edit]
+        return changed
+
+    _, vocabulary = load_trained("rxnmapper")
+    rises = []
+    for tokens in sequences[2:4]:
+        places = [place for place in range(1, len(tokens) - 1) if place % 7 == 3]
+        masked = [vocabulary["[MASK]"] if place in places else token for place, token in enumerate(tokens)]
+        own, edited = (restored_probabilities(group.encoder(masked, each)) for each in (None, change))
+        rises.append(np.mean([np.log(own[place, tokens[place]] / edited[place, tokens[place]]) for place in places]))
+    found = numbers("head_loss", edit=edit, chosen_by="observed", share=2 / 96)["loss_rise"][0]
+    assert found == pytest.approx(np.mean(rises), rel=1e-3, abs=1e-5)
+    assert found != numbers("head_loss", edit=edit, share=2 / 96)["loss_rise"][0]
+
+
+def test_edited_heads__are_predicted_from_before_the_edit():
+    """Logits of the nearest product of rank 8 of biased queries and keys, in loops over layers and heads."""
+    cell = cell_of("edited_heads")
+    model, vocabulary = load_trained("rxnmapper")
+    rng = np.random.default_rng([int(word) for word in SharedData(cell, 0, 1).normals(4, 1).ravel().view(np.uint64)])
+    texts, heads = [draw_tokens("rxnmapper", vocabulary, rng) for _ in range(cell.instance.texts)], model.heads
+
+    def weights(states, layer):
+        found = []
+        for head in range(8):
+            u, sizes, v = np.linalg.svd(heads.query[layer, head] @ heads.key[layer, head].T, full_matrices=False)
+            sizes[8:] = 0.0
+            # The bias of queries goes where its product with the keys that are kept goes; keys lose theirs alike.
+            onto = np.linalg.pinv(heads.query[layer, head]) @ (u * sizes) @ v @ np.linalg.pinv(heads.key[layer, head]).T
+            query = states @ heads.query[layer, head] + heads.query_bias[layer, head]
+            key = states @ heads.key[layer, head] + heads.key_bias[layer, head]
+            logits = np.exp(heads.scale * (query @ onto @ key.T).astype(float))
+            found.append(logits / logits.sum(axis=1, keepdims=True))
+        return np.array(found)
+
+    def correlations(every):
+        unit = [each / np.sqrt((each**2).sum(axis=3, keepdims=True)) for each in every]
+        return np.mean([(each[:, FIRST] * each[:, SECOND]).sum(axis=3).mean(axis=2).ravel() for each in unit], axis=0)
+
+    def run(tokens):
+        """The model whose patterns an edit replaces, which begins at each layer anew."""
+        state, patterns = model(tokens).states[0], []
+        for layer in range(12):
+            patterns.append(weights(state, layer))
+            found = model(tokens, lambda _, own: patterns[-1], (layer, state))
+            state = found.states[1] if layer < 11 else None
+        return np.array(patterns)
+
+    old = [model(tokens) for tokens in texts[:2]]
+    states = correlations([np.array([weights(each.states[at], at) for at in range(12)]) for each in old])
+    before = correlations([each.weights.astype(float) for each in old])
+    after, seen = (correlations([run(tokens) for tokens in some]) for some in (texts[:2], texts[2:]))
+    for name, said in (("before", before), ("states", states), ("after", after), ("constant", before.mean())):
+        error = numbers("edited_heads", predictor=name)["prediction_error"][0]
+        assert error == pytest.approx(np.sqrt(np.mean((said - seen) ** 2)), rel=1e-3)
+
+
 def test_contributions__are_measured_by_their_size():
     found = numbers("head_overlap")
     assert 0.0 < found["contribution_overlap"][0] < 0.1 < found["weight_overlap"][0]

@@ -40,13 +40,19 @@ class _OnSequences(Choice):
         4, description="2, 4, 8 or 16 are judged; theory is fitted on as many others"
     )
 
+    further: ClassVar[int] = 2  # sequences of a replicate that judge something else
     uses: ClassVar[tuple[str, ...]] = ()
     rests_on: ClassVar[tuple[str, ...]] = ("arguments.py", "design/files.py", "theory", "transformers")
     words: ClassVar[dict[str, Setting]] = {
-        "chosen_by": Setting("pairs chosen by"),
-        "share": Setting("share of patterns given up"),
+        "chosen_by": Setting("heads chosen by"),
+        "share": Setting("share of heads edited"),
         "tokens": Setting("tokens of a text"),
     }
+
+    @property
+    def texts(self) -> int:
+        """Sequences of a replicate."""
+        return 2 * self.sequences + self.further
 
     def require(self) -> None:
         """Refuse to measure a model that is not installed."""
@@ -94,6 +100,25 @@ class LengthPredictionInstance(_OnSequences, Instance):
     )
     tokens: Literal[64, 256, 512] = Field(256, description="64, 256 or 512 tokens are judged")
 
+    further: ClassVar[int] = 1
+    quantities: ClassVar[dict[str, Quantity]] = _PREDICTION
+
+
+class EditedHeadsInstance(_OnSequences, Instance):
+    """How well the correlation of heads' attention weights is predicted where queries and keys lose dimensions.
+
+    Every head keeps the nearest product W_q W_k' of a rank.  Observed is what ``sequences`` texts show in the edited
+    model.  Predicted from as many others: by what they show before the edit ("before"), its mean ("constant"), the
+    edited weights on states from before the edit ("states"), or what they show in the edited model ("after").
+    """
+
+    kind: Literal["edited_heads"]
+    predictor: Literal["before", "constant", "states", "after"] = Field(
+        "states", description='"before", "constant", "states" or "after"'
+    )
+    rank: Literal[4, 8, 16] = Field(8, description="4, 8 or 16")
+
+    further: ClassVar[int] = 0
     quantities: ClassVar[dict[str, Quantity]] = _PREDICTION
 
 
@@ -166,6 +191,30 @@ class PairSharingInstance(_OnSequences, Instance):
         "sharing_rank": Quantity(
             "1", "rank correlation of damage with 1 - correlation, over random pairs of heads of a random layer",
             "Spearman(1 - c_hg, damage if h takes the pattern of g)",
+        ),
+    }  # fmt: skip
+
+
+class HeadLossInstance(_OnSequences, Instance):
+    """Rise of the loss if a share of all heads takes the pattern of another head of its layer, its own mean, or none.
+
+    Heads and donors are those most correlated on ``sequences`` texts, or random; donors stay as they are.  The loss is
+    that of the next token of SmolLM2, on texts of 64 tokens, and that of every seventh token, masked, of the others.
+    """
+
+    kind: Literal["head_loss"]
+    model: Literal["rxnmapper", "antiberty", "smollm2"] = Field(  # type: ignore[assignment]
+        description='"rxnmapper", "antiberty" or "smollm2"'
+    )
+    edit: Literal["share", "average", "zero"] = Field("share", description='"share", "average" or "zero"')
+    chosen_by: Literal["random", "observed"] = Field("random", description='"random" or "observed"')
+    share: Share = Field(0.25, description="share of all heads that is edited, at least 0 and less than 1")
+
+    further: ClassVar[int] = 0
+    quantities: ClassVar[dict[str, Quantity]] = {
+        "loss_rise": Quantity(
+            "nat", "rise of the mean loss of a token if heads are edited, on texts that did not choose them",
+            "mean over texts of (loss if edited - loss)",
         ),
     }  # fmt: skip
 
