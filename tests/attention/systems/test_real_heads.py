@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib.metadata
 import importlib.util
 
@@ -107,15 +108,15 @@ def test_ranks__are_those_of_damage(group):
 
 @pytest.mark.parametrize("edit", ["share", "average", "zero"])
 def test_losses__are_of_masked_tokens_of_texts_that_chose_nothing(edit, group):
-    """A model that is run again with the most alike head of each of two pairs edited, of 96."""
+    """A model that is run again with three of 96 heads edited; the texts that lose would choose others."""
     group, sequences = group
     alike = np.zeros((12, 8, 8))
     for tokens in sequences[:2]:
         weights = group.encoder(tokens).weights.astype(float)
         unit = weights / np.sqrt((weights**2).sum(axis=3, keepdims=True))
         alike += np.einsum("lhts,lgts->lhg", unit, unit) / len(tokens) / 2
-    donors = donor_map(alike, 2 / 96)
-    assert len(donors) == 2
+    donors = donor_map(alike, 3 / 96)
+    assert len(donors) == 3
 
     def change(layer, own):
         changed = own.copy()
@@ -131,11 +132,12 @@ def test_losses__are_of_masked_tokens_of_texts_that_chose_nothing(edit, group):
         masked = [vocabulary["[MASK]"] if place in places else token for place, token in enumerate(tokens)]
         own, edited = (restored_probabilities(group.encoder(masked, each)) for each in (None, change))
         rises.append(np.mean([np.log(own[place, tokens[place]] / edited[place, tokens[place]]) for place in places]))
-    found = numbers("head_loss", edit=edit, chosen_by="observed", share=2 / 96)["loss_rise"][0]
+    found = numbers("head_loss", edit=edit, chosen_by="observed", share=3 / 96)["loss_rise"][0]
     assert found == pytest.approx(np.mean(rises), rel=1e-3, abs=1e-5)
-    assert found != numbers("head_loss", edit=edit, share=2 / 96)["loss_rise"][0]
+    assert found != numbers("head_loss", edit=edit, share=3 / 96)["loss_rise"][0]
 
 
+@pytest.mark.rare
 def test_edited_heads__are_predicted_from_before_the_edit():
     """Logits of the nearest product of rank 8 of biased queries and keys, in loops over layers and heads."""
     cell = cell_of("edited_heads")
@@ -143,16 +145,19 @@ def test_edited_heads__are_predicted_from_before_the_edit():
     rng = np.random.default_rng([int(word) for word in SharedData(cell, 0, 1).normals(4, 1).ravel().view(np.uint64)])
     texts, heads = [draw_tokens("rxnmapper", vocabulary, rng) for _ in range(cell.instance.texts)], model.heads
 
+    @functools.cache
+    def onto(head):  # all layers of RXNMapper share their weights
+        u, sizes, v = np.linalg.svd(heads.query[0, head] @ heads.key[0, head].T, full_matrices=False)
+        # The biases of queries and keys lose what the dimensions lose.
+        kept = (u[:, :8] * sizes[:8]) @ v[:8]
+        return np.linalg.pinv(heads.query[0, head]) @ kept @ np.linalg.pinv(heads.key[0, head]).T
+
     def weights(states, layer):
         found = []
         for head in range(8):
-            u, sizes, v = np.linalg.svd(heads.query[layer, head] @ heads.key[layer, head].T, full_matrices=False)
-            sizes[8:] = 0.0
-            # The bias of queries goes where its product with the keys that are kept goes; keys lose theirs alike.
-            onto = np.linalg.pinv(heads.query[layer, head]) @ (u * sizes) @ v @ np.linalg.pinv(heads.key[layer, head]).T
             query = states @ heads.query[layer, head] + heads.query_bias[layer, head]
             key = states @ heads.key[layer, head] + heads.key_bias[layer, head]
-            logits = np.exp(heads.scale * (query @ onto @ key.T).astype(float))
+            logits = np.exp(heads.scale * (query @ onto(head) @ key.T).astype(float))
             found.append(logits / logits.sum(axis=1, keepdims=True))
         return np.array(found)
 
