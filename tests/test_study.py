@@ -19,6 +19,7 @@ from simstudy import study
 from simstudy.design.load import load_design
 from simstudy.design.measures import INDICES, MEASURES, VARIABLES
 from simstudy.errors import UserError
+from simstudy.execution import nodes
 from simstudy.execution.netcdf import read_results
 from simstudy.execution.store import store_of
 from simstudy.kernels import compiled
@@ -229,7 +230,9 @@ def test_unwritable_output__is_found_before_anything_is_computed(design, tmp_pat
 @pytest.mark.parametrize(
     "bad", [{"workers": 0}, {"workers": -1}, *({"executor": each} for each in (None, "", "gpu", "tcp://127.0.0.1:1"))]
 )
-def test_bad_executor_or_workers__are_refused(design, tmp_path, bad):
+def test_bad_executor_or_workers__are_refused(design, tmp_path, monkeypatch, bad):
+    patient = nodes.FirmClient  # it asks for ten seconds
+    monkeypatch.setattr(nodes, "FirmClient", lambda address, **how: patient(address, **how | {"timeout": "1s"}))
     with pytest.raises(UserError, match=next(iter(bad))):
         run(design, output=tmp_path, **bad)
     assert not list(tmp_path.iterdir())

@@ -132,7 +132,7 @@ def test_apparent_dimension__tends_to_that_of_the_sphere_and_falls_short_of_it_b
     assert at_best == pytest.approx([2.9, 10.2, 17.6], abs=0.06)
 
 
-@pytest.mark.parametrize("dimension", [4, 8, 16, 32, 64, 128])
+@pytest.mark.parametrize("dimension", [4, 32, 128])
 def test_exponent_at_finite_n__is_nearly_that_of_slopes(dimension):
     d, problem, step = dimension, Problem("unit", dimension), 1e-4
     beta = best_sharpness(problem, 4096)
