@@ -26,7 +26,8 @@ from simstudy.replicates.batch import simulate_batch  # noqa: E402
 from simstudy.replicates.population import measured  # noqa: E402
 
 MEASURES = ("mse", "ensemble_variance", "mean_variance", "mean_covariance", "correlation", "effective_heads")
-WANTED, BATCH, BATCHES, ROUNDS, LEAST = (1e-2, 1e-3, 1e-4), 256, 4, 5, 64
+WANTED = {1e-2: "1&nbsp;%", 1e-3: "0.1&nbsp;%", 1e-4: "1e-4"}
+BATCH, BATCHES, ROUNDS, LEAST = 256, 4, 5, 64
 NOISE, RIDGE = {"regression": "zero", "queries": "origin"}, {"regression": {"kind": "ridge", "amplitude": 2.0}}
 QUADRATIC = {"regression": {"kind": "quadratic", "coefficients": [0.25]}}
 QUERIES = {"queries": {"kind": "gaussian", "count": 16, "scale": 0.5}}
@@ -73,8 +74,8 @@ def rival(cell, settings, count, rng):
     return errors, products
 
 
-def row(name, settings):
-    """Lines of the table for one cell: seconds to each error wanted, by measure and way."""
+def rows(name, settings):
+    """Lines of the table for one cell, one for each error wanted: seconds by measure, of the three ways."""
     ways = {way: minimal_cell(**settings, batch_size=BATCH, control=way) for way in ("expansion", "none")}
     found = {way: measured(each, [simulate_batch([each], k)[0] for k in range(BATCHES)]) for way, each in ways.items()}
     plain, rng = ways["none"], np.random.default_rng(0)
@@ -84,16 +85,21 @@ def row(name, settings):
     jobs = [partial(simulate_batch, [each], 0) for each in ways.values()]
     jobs += [partial(rival, plain, settings, BATCH, rng), partial(expectations, ways["expansion"])]
     *times, means = (float(np.median(each)) for each in interleaved(jobs, ROUNDS))
-    for measure in MEASURES:
+    for wanted, label in WANTED.items():
         cells = []
-        for way, taken, fixed in zip(("expansion", "none", "none"), times, (means, 0.0, 0.0), strict=True):
-            error = found[way].mcse[measure] / abs(found[way].estimate[measure])
-            needed = [max(LEAST, BATCH * BATCHES * (error / wanted) ** 2) for wanted in WANTED]
-            cells.append(", ".join(f"{float(f'{fixed + taken * count / BATCH:.2g}'):g}" for count in needed))
-        yield f"| {name if measure == MEASURES[0] else ''} | {measure} | {' | '.join(cells)} |"
+        for measure in MEASURES:
+            seconds = []
+            for way, taken, fixed in zip(("expansion", "none", "none"), times, (means, 0.0, 0.0), strict=True):
+                error = found[way].mcse[measure] / abs(found[way].estimate[measure])
+                needed = max(LEAST, BATCH * BATCHES * (error / wanted) ** 2)
+                seconds.append(f"{float(f'{fixed + taken * needed / BATCH:.2g}'):g}")
+            cells.append("/".join(seconds))
+        yield f"| {name} | {label} | {' | '.join(cells)} |"
+        name = ""
 
 
 if __name__ == "__main__":
-    print(f"Processor: {PROCESSOR}\n\n| cell | measure | expansion | plain | NumPy |\n|---|---|---|---|---|")
+    print(f"Processor: {PROCESSOR}\n\n| cell | to | {' | '.join(f'`{name}`' for name in MEASURES)} |")
+    print("|---" * (2 + len(MEASURES)) + "|")
     for cell_name, cell_settings in CELLS.items():
-        print("\n".join(row(cell_name, cell_settings)), flush=True)
+        print("\n".join(rows(cell_name, cell_settings)), flush=True)
