@@ -11,8 +11,10 @@ from scipy.stats import spearmanr
 
 import simstudy
 from simstudy.theory import logit_moments
+from simstudy.transformers.attention import project, visible
 from simstudy.transformers.encoder import restored_probabilities
 from simstudy.transformers.heads import TransformerHeads
+from simstudy.transformers.observations import observe
 from simstudy.transformers.sequences import draw_tokens
 from simstudy.transformers.trained import load_trained
 
@@ -157,6 +159,24 @@ def test_windows__leave_theory_the_tokens_that_are_seen(how):
     error = np.hypot(errors.sel(source="exact"), errors.sel(source="observed")).max()
     assert gap[0].max() < 3 * error < 0.03
     assert heads.causal or gap[1].max() < 0.1
+
+
+def test_shares_of_the_ends__are_averaged_over_the_queries_that_see_them():
+    """With a window of 3, three of nine queries see either end."""
+    rng = np.random.default_rng(6)
+    heads, states = random_heads(rng, window=3), rng.standard_normal((9, D))
+    found = observe(project(heads, 0, states), heads.scale, visible(heads, 0, np.arange(9))).end_share
+    weights = [softmax_weights(heads, 0, h, states, window=3) for h in range(H)]
+    np.testing.assert_allclose(found, [[each[:3, 0].mean(), each[-3:, -1].mean()] for each in weights])
+
+
+def test_windows__leave_out_queries_beyond_every_fitted_text():
+    """Theory is fitted to six tokens: the later tokens of the judged texts must not matter to it."""
+    rng = np.random.default_rng(7)
+    heads, texts = random_heads(rng, window=3), [rng.standard_normal((L, n, D)) for n in (6, 12, 6, 12)]
+    changed = [np.concatenate([text[:, :6], 2 * text[:, 6:]], axis=1) for text in texts]
+    one, other = (simstudy.inspect_heads(heads, given, queries=12).weight_correlation for given in (texts, changed))
+    np.testing.assert_allclose(one.sel(source="exact"), other.sel(source="exact"), rtol=1e-12)
 
 
 def test_tokens_of_short_sequences__stand_as_far_apart_as_in_long_ones():
