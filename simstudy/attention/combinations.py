@@ -22,10 +22,7 @@ target (case, head) and of squared targets (case,)."""
 
 
 def combine_heads(cell: Cell) -> Combine:
-    """Return the function that gives the weights of the heads of a cell, case by case.
-
-    Weights fitted within each replicate, and products of kernels, leave a single estimate, whose weight is 1.
-    """
+    """Return the function that gives the weights of the heads of a cell, case by case."""
     combination = cell.estimator.combination
     if combination.kind in ("fitted", "product"):
         return fixed(np.ones(1))

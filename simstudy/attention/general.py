@@ -16,10 +16,7 @@ BLOCK_BYTES = 1 << 20
 
 
 def moments(inputs: Inputs, bandwidth: float, logits: str, normaliser: Normaliser) -> tuple[Array, Array | None]:
-    """Return what the compiled kernels return, for any normaliser: Σ_i w_hi Y_i, (r, q, h), and Σ_i w_hi w_gi Var_i.
-
-    The latter, (r, q, h, g), is None without variances.
-    """
+    """Return what the kernels return, for any normaliser: Σ_i w_hi Y_i, (r, q, h), and Σ_i w_hi w_gi Var_i."""
     n_replicates, n_heads, _, n_keys = inputs.keys.shape
     n_queries = inputs.queries.shape[-3]
     means = np.empty((n_replicates, n_queries, n_heads))

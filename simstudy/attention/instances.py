@@ -15,10 +15,7 @@ from simstudy.design.settings.cell import Cell
 
 @singledispatch
 def measure(instance: Instance, cell: Cell, shared: SharedData) -> dict[str, NDArray[np.float64]]:
-    """Return the quantities of an instance in the replicates of the data, by name: (replicate,) arrays.
-
-    The file of its system registers what measures an instance, by the type of its record.
-    """
+    """Return the quantities of an instance in the replicates of the data, by name: (replicate,) arrays."""
     raise NotImplementedError(f"nothing measures {type(instance).__name__}")
 
 

@@ -47,11 +47,7 @@ Array = NDArray[np.float64]
 
 
 class Estimates(NamedTuple):
-    """Means (replicate, query, head), given the keys where noise is integrated out; NaN where a head has no weights.
-
-    The gram (replicate, query, head, head) is the covariance given the keys, where there are variances; ``log_mass``,
-    as the means, is the logarithm of the sum of kernels over keys, if asked for.
-    """
+    """Means (replicate, query, head), NaN without weights; their covariance given the keys; ln Σ K, if asked for."""
 
     means: Array
     gram: Array | None
@@ -61,11 +57,7 @@ class Estimates(NamedTuple):
 def evaluate(
     estimator: Estimator, bandwidth: float, inputs: Inputs, with_mass: bool = False, visible: Visible | None = None
 ) -> Estimates:
-    """Return the estimates of heads under a mechanism, and their covariance given the keys.
-
-    The mass is told for softmax and given variances only, and never for queries to which some keys alone are
-    ``visible``, (query, key).
-    """
+    """Return the estimates of heads; the mass of softmax with variances alone, and never where keys are masked."""
     if visible is not None:
         return _masked(functools.partial(evaluate, estimator, bandwidth), _on_host(inputs), visible)
     if estimator.transformation.kind != "none":

@@ -64,19 +64,12 @@ class Learner(Protocol):
 
 @singledispatch
 def prepared(choice: Record, cell: Cell) -> Learner:
-    """Return the learner of a cell, with everything computed that its replicates have in common.
-
-    Registered by the type of what the cell states: the record of its learner, or that of a random instance.
-    """
+    """Return the learner of a cell, with everything computed that its replicates have in common."""
     raise NotImplementedError(f"nothing computes {type(choice).__name__}")
 
 
 def replicate_statistics(members: Members, target: Array, names: Sequence[str]) -> Array:
-    """Return diversity indices, and after them what is computed of each replicate by itself: (replicate, statistic).
-
-    NaN where a statistic has no meaning: correlation over queries is that of estimates with their noise, of two heads,
-    at three queries or more.
-    """
+    """Return diversity indices and statistics of each replicate by itself, (replicate, statistic)."""
     known = members.statistics | (_across_queries(members, target) if len(target) else {})
     n_indices = members.indices.shape[-1]
     found = np.empty((len(members.means), n_indices + len(names)))

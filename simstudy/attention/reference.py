@@ -15,10 +15,7 @@ Array = NDArray[np.float64]
 
 
 class MultiHeadAttention(NamedTuple):
-    """A layer on tokens (X, Y) of d + 1 features: query, key and value (head, token feature, k), output (head, k).
-
-    The output projection has a row for each feature of the concatenated heads, and one column.
-    """
+    """A layer on tokens (X, Y) of d + 1 features: query, key, value (head, token feature, k), output (head, k)."""
 
     query: Array
     key: Array
@@ -70,10 +67,7 @@ def multi_head_attention(
     temperature: float,
     visible: NDArray[np.bool_] | None = None,
 ) -> Array:
-    """Concatenate the heads and project them, for each replicate, (r, q).
-
-    Query tokens are (q, j), key and value tokens (r, i, j); temperature and visible as of `attention`.
-    """
+    """Concatenate the heads and project them, for each replicate, (r, q)."""
     q = np.einsum("qj,hjk->qhk", points, weights.query)
     k = np.einsum("rij,hjk->rihk", tokens, weights.key)
     v = np.einsum("rij,hjk->rihk", tokens, weights.value)

@@ -114,21 +114,16 @@ def normals(
     stream: str, role: Role, first: int, count: int, n_rows: int, n_columns: int, dtype: str = "float64",
     stay: bool = False,
 ) -> np.ndarray:  # fmt: skip
-    """Return standard normals (replicate, column, row) of replicates first .. first + count - 1.
+    """Return standard normals (replicate, column, row) of a hexadecimal stream; fewer rows or columns are a prefix.
 
-    The stream is a hexadecimal digest of 16 digits or more.  Fewer rows or columns are a prefix.  Both types are the
-    same numbers to 5e-7 relative; ``stay`` leaves them on the GPU where one computes.  ValueError if an address does
-    not exist.
+    Both types are the same numbers to 5e-7 relative.  ``stay`` leaves them on a GPU.  ValueError beyond all addresses.
     """
     out = aligned((count, n_columns, n_rows), dtype)
     return _filled(_NORMALS[out.dtype], stream, role, first, out, stay)
 
 
 def uniforms(stream: str, role: Role, first: int, count: int, n_rows: int, n_columns: int) -> np.ndarray:
-    """Return uniforms in (0, 1) under the addresses of :func:`normals`, of which they use the same words.
-
-    Always float64: the largest would round to 1 in float32.
-    """
+    """Return float64 uniforms in (0, 1) under the addresses of :func:`normals`, of the same words."""
     return _filled(uniform_pair, stream, role, first, aligned((count, n_columns, n_rows), np.float64))
 
 

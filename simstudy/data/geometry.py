@@ -23,10 +23,7 @@ NEAR_ONE = 1 - 1e-4
 
 
 def orthonormal_bases(projections: Array) -> Array:
-    """Return orthonormal bases of the column spaces of projections (..., H, d, p) with d ≥ p, by QR factorisation.
-
-    A rank-deficient matrix is completed to p directions.  The last ones are arbitrary; their angles mean nothing.
-    """
+    """Return orthonormal bases of the column spaces of projections (..., H, d, p) with d ≥ p, by QR."""
     return np.linalg.qr(np.asarray(projections, np.float64))[0]
 
 
@@ -107,10 +104,7 @@ def indices_of(angles_of_heads: Array, entropy: Array, bandwidth: float) -> Arra
 
 
 def _logdet(sines: Array, bandwidth: float) -> Array:
-    """½ Σ_j log[1 + sin² t_j κ²/(1 − κ²)] with κ²/(1 − κ²) = 1/(b²(b² + 2)), taken by logarithms.
-
-    So nothing cancels at small b and nothing overflows at any b.
-    """
+    """½ Σ_j log[1 + sin² t_j κ²/(1 − κ²)] with κ²/(1 − κ²) = 1/(b²(b² + 2)), by logarithms: no overflow."""
     # A common direction has log 0 = −∞ and adds nothing; without a bandwidth all is NaN.
     with np.errstate(divide="ignore", invalid="ignore"):
         log_ratio = 2.0 * (np.log(sines) - math.log(bandwidth) - math.log(math.hypot(bandwidth, math.sqrt(2.0))))

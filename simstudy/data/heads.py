@@ -41,11 +41,7 @@ def _directions(cell: Cell, first: int, count: int) -> np.ndarray:
 
 
 def query_projections(cell: Cell, first: int = 0, count: int = 1) -> np.ndarray:
-    """Projections W_qh that are applied to the query points; shapes as :func:`key_projections`.
-
-    Equal to the key projections; or with the opposite sign in every second head, beginning with the second; or Haar
-    draws of their own; or those of a file.
-    """
+    """Projections W_qh of query points: those of keys, opposite in every second head, Haar draws or a file's."""
     if cell.heads.query_projections == "file":
         own = _divided(cell, _from_file(cell, cell.heads.query_file, cell.file_query_projections))
         return np.broadcast_to(own, (count, *own.shape)) if cell.heads.redrawn else own
@@ -122,10 +118,7 @@ def _uniform(matrices: np.ndarray) -> np.ndarray:
 
 
 def _scattered(cell: Cell) -> np.ndarray:
-    """Heads around the span of e_1 .. e_p: the orthonormal factor of it plus spread/√d times a Gaussian matrix.
-
-    The random part has about spread times the length of the part that all heads share, whatever d is.
-    """
+    """Heads around the span of e_1 .. e_p: the orthonormal factor of it plus spread/√d times a Gaussian matrix."""
     d, p = cell.data.n_features, cell.heads.head_dim
     scale = (cell.heads.spread or 0.0) / math.sqrt(d)
     return _orthonormal(cell, np.eye(d, p) + scale * _random_matrices(cell, Role.PROJECTIONS))
@@ -167,11 +160,7 @@ def _angles(heads: Heads) -> tuple[float, ...]:
 
 
 def _equiangular(n: int, degrees: float) -> np.ndarray:
-    """Rows: n unit vectors, any two of them at the given angle in (0, 90] degrees.
-
-    The Cholesky factor of the matrix with cos t off a unit diagonal, in closed form: no difference is taken, so
-    that vectors at a small angle keep their full precision.
-    """
+    """Rows: n unit vectors at one angle in (0, 90] degrees, by a Cholesky factor that takes no difference."""
     # The complement makes the cosine of a right angle exactly 0.
     c, s = math.sin(math.radians(90.0 - degrees)), math.sin(math.radians(degrees))
     gap = s * s / (1.0 + c)  # 1 - c

@@ -36,10 +36,7 @@ from simstudy.kernels.waves import wave
 
 
 def draw_keys(cell: Cell, first: int, count: int) -> np.ndarray:
-    """Return the keys X (R, d, n) of replicates first .. first + count - 1, on the GPU if it draws independent normals.
-
-    Both types show the same data: independent normals to 5e-7 relative, others rounded.
-    """
+    """Return the keys X (R, d, n) of consecutive replicates, on the GPU if it draws independent normals."""
     data, dtype = cell.data, cell.simulation.dtype
     rows = (first, count, cell.data.n_keys)
     if isinstance(data.key_distribution, FileKeys):
@@ -54,9 +51,8 @@ def draw_keys(cell: Cell, first: int, count: int) -> np.ndarray:
 def draw_rows(cell: Cell, first: int, count: int) -> np.ndarray:
     """Return the numbers (R, n) of the rows of the user's data that are the keys of these replicates.
 
-    Without replacement they are the first of a random order of all rows.  Where rows are a population, each batch draws
-    from a bootstrap sample of them: what another data set of that size might have held.  Uniforms have 32 bits: of N
-    rows drawn with replacement, no two differ in probability by more than N / 2^32 of it.
+    Where rows are a population, each batch draws from a bootstrap sample of them.  Uniforms have 32 bits: of N rows no
+    two differ in probability by more than N / 2^32 of it.
     """
     keys, n, size = cell.data.key_distribution, cell.data.n_keys, len(cell.rows.keys)
     if isinstance(keys, FileKeys) and keys.sampling == "without":

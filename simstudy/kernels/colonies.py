@@ -32,20 +32,11 @@ def _largest(x):
 
 @exact_kernel
 def run_colonies(luck, noise, qualities, rates, visits, means, pheromone, recruitment, trail, ended):
-    """Let ants visit sites until their recruitment to one exceeds the quorum, or all steps are done.
+    """Let ants visit sites until their recruitment to one exceeds the quorum, or all steps are done: ``ended`` (r, 2).
 
-    Parameters
-    ----------
-    luck, noise : (r, 2, t·a) uniforms and (r, t·a) observation errors
-        Of the uniforms the first decides whether an ant explores, the second where it goes.
-    qualities : (s,)
-    rates : (6,)
-        Probability of exploring, recruitment for a unit of quality above the mean, the mean quality, pheromone for a
-        unit of recruitment, share of pheromone lost in a step, and quorum.
-    visits, means : (r, a, s), pheromone, recruitment : (r, s), trail : (s,)
-        All 0; `means` are then the mean observations.
-    ended : (r, 2)
-        The site decided for and the steps used.
+    Of the uniforms ``luck`` (r, 2, t·a) the first decides whether an ant explores, the second where it goes.  Rates are
+    the probability of exploring, recruitment for a unit of quality above the mean, the mean quality, pheromone for a
+    unit of recruitment, share of pheromone lost in a step, and quorum.  What is written to begins at 0.
     """
     n_ants, n_sites = means.shape[1:]
     for r in range(means.shape[0]):
@@ -77,21 +68,9 @@ def run_colonies(luck, noise, qualities, rates, visits, means, pheromone, recrui
 def run_waves(luck, noise, qualities, heuristic, rates, each_ant, pheromone, trail, visits, fitness):
     """Let waves of ants follow pheromone and heuristic to sites, and lay pheromone by what they observe.
 
-    Parameters
-    ----------
-    luck, noise : (r, t·a) uniforms and (r, s, t) standard normals
-    qualities, heuristic : (s,)
-    rates : (4,)
-        Share of pheromone lost in a wave, pheromone for a unit of observed quality, standard deviation of the
-        observation error, and the least pheromone.
-    each_ant : bool
-        Whether each ant observes with an error of its own, in place of one observation of a site in a wave, which is
-        then at least 0.
-    pheromone : (r, s)
-        At the start, and then at the end.
-    trail, visits : (s,)
-    fitness : (r,)
-        Mean quality observed by the ants of the last wave.
+    Rates are the share of pheromone lost in a wave, pheromone for a unit of observed quality, standard deviation of the
+    observation error, and the least pheromone.  Without ``each_ant`` a wave observes a site once, at least as 0.  The
+    ``fitness`` (r,) is the mean quality that the ants of the last wave observe.
     """
     n_waves = noise.shape[2]
     n_ants = luck.shape[1] // n_waves

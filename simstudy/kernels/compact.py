@@ -37,25 +37,7 @@ def compact_moments(
     radius: float,
     power: int,
 ) -> tuple[np.ndarray, np.ndarray | None]:
-    """Estimates of every head at every query in every replicate; their covariance given the keys, where noise has one.
-
-    Parameters
-    ----------
-    projected_keys, values, variances, projected_queries
-        As in `nw_moments`.
-    radius : float
-        h > 0, beyond which keys have no weight.
-    power : int
-        r ≥ 1.
-
-    Returns
-    -------
-    mean : float64 array (R, Q, H)
-        Σ_i w_i Y_i / Σ_i w_i, w_i = (1 − |k_q − k_i|²/h²)_+^r.
-    noise_gram : float64 array (R, Q, H, H) or None
-        Σ_i w_hi w_gi Var(ε_i | X_i), the weights of a head divided by their sum.
-        Both are NaN in an empty window, and where a key is NaN.  The bits of one replicate do not depend on others.
-    """
+    """As `nw_moments`, of weights (1 − |k_q − k_i|²/radius²)_+^power; NaN in an empty window."""
     real = projected_keys.dtype
     inverse = real.type(1.0 / radius)
     # Feature-major as the keys are, (R or 1, H, p, Q), and in units of the radius.

@@ -86,18 +86,7 @@ class Unstated(Exception):
 
 
 class Statement:
-    """All that decides the code of a kernel for given types of arguments.
-
-    Attributes
-    ----------
-    key : bytes
-    reached : list of Dispatcher
-        The kernel and the compiled functions that it reaches, in the order in which the key names them.
-
-    Raises
-    ------
-    Unstated
-    """
+    """All that decides the code of a kernel for given types of arguments: its key, and what it reaches."""
 
     def __init__(self, kernel: Dispatcher, arguments: tuple[types.Type, ...]) -> None:
         self.reached: list[Any] = [kernel]

@@ -62,10 +62,7 @@ def evaluate(function: Any, keys: Any) -> Any:
 def nw_moments(
     keys: Any, values: Any, variances: Any, queries: np.ndarray, bandwidth: float, logits: str, with_mass: bool = False
 ) -> tuple[Any, Any, np.ndarray | None]:
-    """Estimates of heads, and their covariance given the keys: as `kernels.nw_moments`.
-
-    Both stay on the device if the values are there and the mass is not asked for.
-    """
+    """Estimates of heads, and their covariance given the keys: as `kernels.nw_moments`."""
     queries, real = queries.reshape((-1, *queries.shape[-3:])), np.dtype(keys.dtype)
     shape = n_replicates, n_queries, n_heads = keys.shape[0], queries.shape[1], keys.shape[1]
     grams = (1,) * 4 if variances is None else (*shape, n_heads)

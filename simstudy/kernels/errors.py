@@ -22,12 +22,9 @@ def add_errors(
     error_sums: np.ndarray,
     product_sums: np.ndarray,
 ) -> np.ndarray:
-    """Add errors of heads and their products to the sums of blocks, to each those of as many consecutive replicates.
+    """Add errors (Q, H) and products (Q, P) of R replicates to the sums of B blocks; return (R,) which are finite.
 
-    ``means`` (R, Q, H) are estimates, or their means given the keys. ``gram`` (R, Q, H, H), their covariance given the
-    keys, is added to the products; on a GPU, as ``means``, it is summed there. Sums of errors are (B, Q, H), those of
-    products (B, Q, P) over pairs h ≤ g in the order of `numpy.triu_indices`. Returns (R,) whether all products are
-    finite; other replicates are not added.
+    Products of the pairs of `numpy.triu_indices` hold the gram (R, Q, H, H), if any; what a GPU has is summed there.
     """
     if is_there(gram):
         from simstudy.kernels import cuda
@@ -50,10 +47,7 @@ def _in_rows(*arrays: np.ndarray) -> list[np.ndarray]:
 
 
 def mean_squares(means: np.ndarray, gram: np.ndarray | None, target: np.ndarray) -> np.ndarray:
-    """Mean over queries of the squared error of the average of heads, and of its variance: float64 (R,).
-
-    Arguments are those of `add_errors`.
-    """
+    """Mean over queries of the squared error of the average of heads, and of its variance: float64 (R,)."""
     if is_there(gram):
         from simstudy.kernels import cuda
 
@@ -97,17 +91,7 @@ class PairSums(NamedTuple):
 
 
 def sums_over_pairs(bias: np.ndarray, products: np.ndarray, overlap: np.ndarray) -> PairSums:
-    """Sums over pairs of heads at each query, without a matrix at each: these would pass memory many times.
-
-    Parameters
-    ----------
-    bias : array (C, Q, H)
-        Mean errors.
-    products : array (C, Q, P)
-        Mean products of errors over pairs h ≤ g, in the order of `numpy.triu_indices`.
-    overlap : array (C, H, H) or (1, H, H)
-        What products of numbers are multiplied with to be those of vectors.
-    """
+    """Sums over pairs of heads at each query, of errors (C, Q, H), products (C, Q, P), overlaps (C or 1, H, H)."""
     sums = np.empty((len(PairSums._fields), *bias.shape[:2]))
     arguments = (writable(each, float) for each in (bias, products, overlap))
     _sum_over_pairs(*arguments, np.empty((2, bias.shape[2])), sums)

@@ -121,10 +121,7 @@ def aligned(shape: tuple[int, ...], dtype: np.typing.DTypeLike) -> np.ndarray:
 
 
 def kept_by_thread(make: Callable[..., Any]) -> Callable[..., Any]:
-    """Let a function return the memory that it made last time for these arguments in this thread.
-
-    Making it took as long as a small replicate.  Whoever asks leaves it as it must be found.
-    """
+    """Let a function return the memory that it made last time for these arguments in this thread."""
     own = threading.local()
 
     @functools.wraps(make)

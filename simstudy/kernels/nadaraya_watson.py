@@ -23,35 +23,12 @@ def nw_moments(
     logits: str,
     with_mass: bool = False,
 ) -> tuple[np.ndarray, np.ndarray | None, np.ndarray | None]:
-    """Estimates of every head at every query in every replicate; their covariance given the keys, where noise has one.
+    """Return estimates (R, Q, H), their covariance given the keys, and logarithms of sums of kernels (R, Q, H).
 
-    Parameters
-    ----------
-    projected_keys : array (R, H, p, n), float64 or float32
-        W_hᵀ X_i, feature-major; its precision is that of the computation.
-    values : array (R, n)
-        Y_i, or m(X_i).
-    variances : array (R, n) or None
-        Var(ε_i | X_i) ≥ 0, so that noise need not be drawn; None if the values have theirs.
-    projected_queries : array (Q, H, p) or (R, Q, H, p)
-        W_hᵀ x_q: the same for all replicates, or one set for each.
-    bandwidth : float
-        b > 0; the softmax temperature is b².
-    logits : {"distance", "dot_product"}
-        −|·|²/(2b²) or (·)/b².
-    with_mass : bool
-        Whether the third array is wanted, which takes 12 ns for each head at each query.
-
-    Returns
-    -------
-    mean : float64 array (R, Q, H)
-        sum_i w_hi values_i.
-    noise_gram : float64 array (R, Q, H, H) or None
-        sum_i w_hi w_gi Var(ε_i | X_i), symmetric to the bit; σ² times the weight Gram where the variance is σ².
-    log_mass : float64 array (R, Q, H) or None
-        ln sum_i exp(logit_hi): what the softmax divides by.
-        All are NaN where they are undefined: a NaN among the keys, or no finite logit.  The bits for one replicate do
-        not depend on the others.
+    Of keys (R, H, p, n), whose precision is that of the computation, values (R, n), variances (R, n) or None, queries
+    (Q, H, p) or (R, Q, H, p), a bandwidth b > 0 and logits −|·|²/(2b²) or (·)/b².  The covariance (R, Q, H, H) is None
+    without variances, the logarithm if not asked for.  All are NaN where a key is NaN or no logit is finite.  The bits
+    for one replicate do not depend on the others.
     """
     keys, queries, law = _arguments_of(projected_keys, projected_queries, bandwidth, logits)
     noise = np.empty((len(keys), 0)) if variances is None else variances

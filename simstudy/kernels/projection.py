@@ -18,11 +18,7 @@ _STRIDE = _TILE + 16
 
 
 def project(keys: np.ndarray, projections: np.ndarray) -> np.ndarray:
-    """Project the keys (R, d, n) of each replicate by each head: W_hᵀ X_i, (R, H, p, n), in the precision of the keys.
-
-    Projections are (H, d, p), the same for all replicates, or (R, H, d, p). The bits for one replicate do not depend on
-    the others.
-    """
+    """Project the keys (R, d, n) by heads (H, d, p) or (R, H, d, p), to (R, H, p, n), in the precision of the keys."""
     real = keys.dtype
     n_heads, n_features, head_dim = projections.shape[-3:]
     n_columns = n_heads * head_dim

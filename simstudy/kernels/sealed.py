@@ -42,13 +42,7 @@ def unseal(key: bytes, entry: bytes) -> bytes | None:
 
 
 class SealedFolder:
-    """Entries of one user, in a folder that nobody else may enter; without such a folder, nothing is kept.
-
-    Parameters
-    ----------
-    path : Path
-        The folder, made when the first entry is written.  Of the folders beside it, those used last are kept.
-    """
+    """Entries in a folder that nobody else may enter; of the folders beside it those used last are kept."""
 
     def __init__(self, path: Path) -> None:
         self.path = path

@@ -20,10 +20,7 @@ _QUARTERS = np.uint64(3)
 
 
 def wave(kind: str, x: np.ndarray) -> np.ndarray:
-    """Return the sine or cosine of every angle, in its precision; the error is below 4e-16 in float64.
-
-    The bits for one number do not depend on the others.
-    """
+    """Return the sine or cosine of every angle, in its precision; errors below 4e-16, bits of each its own."""
     numpys = np.sin if kind == "sin" else np.cos
     if x.dtype != np.float64:
         return numpys(x)

@@ -31,11 +31,7 @@ NUMERICAL_FAILURES = (np.linalg.LinAlgError, ArithmeticError)
 
 
 def shares_data(cell: Cell) -> tuple[Any, ...]:
-    """Return what two cells must have in common for one drawing of the data to serve both.
-
-    The number of keys may differ: fewer keys are a prefix of more.  But the pieces in which replicates are summed
-    must not, or the company of a cell would show in its rounding.
-    """
+    """Return what two cells have in common if one drawing serves both: all but n_keys, and pieces, for the rounding."""
     cell = cell.decisive
     simulation = cell.simulation
     sizes = cell.data.n_features, simulation.batch_size, simulation.dtype, _piece_length(cell)
@@ -56,10 +52,7 @@ def _piece_length(cell: Cell) -> int:
 
 
 def simulate_batch(cells: Sequence[Cell], batch: int, device: str = "cpu") -> list[Moments]:
-    """Return the moments of one batch for each of some cells with equal `shares_data`, on ``cpu`` or ``cuda``.
-
-    They are the same to the bit whichever other cells are evaluated with one; devices differ by rounding.
-    """
+    """Return the moments of one batch for each of some cells with equal `shares_data`, on ``cpu`` or ``cuda``."""
     # Of cells with one identity, each gives the same bits.
     cells = [cell.decisive for cell in cells]
     with computing_on(device):
@@ -120,10 +113,7 @@ class Evaluation:
         self.moments = update(self.moments, blocks, shared.first, *numbers)
 
     def _own_measure(self, members: Members, shared: SharedData) -> Members:
-        """Add the number that the user's own function gives of each replicate, if the cell names one.
-
-        One NaN would spread to the averages of the cell without a trace of where it came from.
-        """
+        """Add the number that the user's own function gives of each replicate; none of them may be NaN."""
         measure = self._cell.estimator.measure_function
         if measure is None:
             return members

@@ -24,11 +24,7 @@ def fold(batches: list[Moments], first: int = 0) -> Moments:
 
 
 def block_starts(n_blocks: int) -> NDArray[np.int64]:
-    """Return where blocks begin that are folded, among those of batches.
-
-    Those of the first `FINE_BATCHES` stay as they are.  From there on 16 are one, and 256 from 16 times as many on, and
-    so forth: a million batches have some thirty thousand blocks, and those of more begin with those of fewer.
-    """
+    """Return where folded blocks begin: after `FINE_BATCHES` 16 are one, from 16 times as many on 256, and so forth."""
     begin, length = FINE_BATCHES * N_BLOCKS, N_BLOCKS
     found = [np.arange(min(n_blocks, begin))]
     while begin < n_blocks:

@@ -48,11 +48,7 @@ class Averages(NamedTuple):
 
 
 def averages(means: Means, target: Array, overlap: Array) -> tuple[Averages, PairSums]:
-    """Return the averages over queries, and sums over heads and pairs at each of them.
-
-    The target is (query,), or (case, query) where each case has its own; the overlap (head, head) or (case, head, head)
-    makes products of numbers those of vectors.
-    """
+    """Return the averages over queries, and sums over heads and pairs at each; targets (query,) or (case, query)."""
     bias, products, statistics = means
     n_heads = bias.shape[-1]
     of_values = _of_heads(overlap, n_heads)
@@ -104,10 +100,7 @@ def _over_pairs(total: Array, n_heads: int) -> Array:
 
 
 def measures_of(average: Averages, combine: Combine, names: Sequence[str]) -> Measures:
-    """Return every measure that is an average over queries, or a function of such averages, case by case.
-
-    The names are those of the statistics after the diversity indices.
-    """
+    """Return every measure that is an average over queries, or a function of such averages, case by case."""
     covariance, n_heads = average.covariance, average.covariance.shape[-1]
     weights = combine(average.second, average.bias_target, average.target_square)
     squared_bias = _of_excess(weights, average.bias_target, average.target_square)
@@ -177,11 +170,7 @@ def _of_moments(
     squared_bias: Array, ensemble_variance: Array, covariance: tuple[Array, Array], second: tuple[Array, Array],
     n_heads: int,
 ) -> Measures:  # fmt: skip
-    """Measures that follow from bias, covariance and second moments, averaged over queries or at each of them.
-
-    Of the covariance: the mean of variances, and that over pairs of different heads.  Of second moments: the mean over
-    heads, and that over all pairs.
-    """
+    """Measures from (mean variance, mean covariance) and (mean over heads, mean over all pairs) of second moments."""
     variance, between = covariance
     error, product = second
     return {

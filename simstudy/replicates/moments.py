@@ -21,33 +21,15 @@ Array = NDArray[np.float64]
 
 
 class Moments(NamedTuple):
-    """Sums over each block of consecutive replicates of a batch.
+    """Sums over each block of consecutive replicates of a batch; products over pairs as `numpy.triu_indices` orders."""
 
-    Attributes
-    ----------
-    n_defined : int64 (block,)
-        Replicates with a defined estimate.
-    error_sum : float64 (block, query, head)
-        Sum of head errors.
-    product_sum : float64 (block, query, pair)
-        Sum of P_hg over pairs h ≤ g, in the order of `numpy.triu_indices`.
-    statistic_sum : float64 (block, statistic)
-        Sum of the geometric diversity indices of the heads, and of the statistics of the cell after them.
-    control_sum : float64 (block, query, head + pair), or (block, query, 0) without a control
-        Sum of what may be taken off the errors, and off the products after them.
-    target : float64 (query,)
-        m(x_q), the same in every batch of the cell.
-    failed : int64 (n_failed,)
-        Replicates without a defined estimate, which entered no sum.
-    """
-
-    n_defined: NDArray[np.int64]
-    error_sum: Array
-    product_sum: Array
-    statistic_sum: Array
-    control_sum: Array
-    target: Array
-    failed: NDArray[np.int64]
+    n_defined: NDArray[np.int64]  # (block,) Replicates with a defined estimate
+    error_sum: Array  # (block, query, head)
+    product_sum: Array  # (block, query, pair) Of P_hg
+    statistic_sum: Array  # (block, statistic) Of geometric diversity indices, and after them statistics of the cell
+    control_sum: Array  # (block, query, head + pair) Of what may be taken off errors and products; 0 without a control
+    target: Array  # (query,) m(x_q), the same in every batch of the cell
+    failed: NDArray[np.int64]  # (n_failed,) Replicates without a defined estimate, which entered no sum
 
 
 def empty(n_blocks: int, target: Array, n_heads: int, n_statistics: int, *, controlled: bool = False) -> Moments:
@@ -75,25 +57,7 @@ def update(
     statistics: Array,
     failed: NDArray[np.bool_] | None = None,
 ) -> Moments:
-    """Add consecutive replicates to consecutive blocks, to each the same number; ``moments`` is changed in place.
-
-    Parameters
-    ----------
-    moments
-        What is accumulated.
-    blocks, first
-        Blocks that the replicates belong to, and number of the first replicate.
-    means : (replicate, query, head)
-        Head estimates, or their conditional means given the keys; NaN where undefined.
-    gram : (replicate, query, head, head) or None
-        Conditional covariance of the head estimates given the keys; None if noise was drawn.
-    control
-        What has expectation 0, or None.
-    statistics : (replicate, statistic)
-        Geometric diversity indices, and the statistics of the cell after them.
-    failed : (replicate,) or None
-        Replicates of an instance that have no defined numbers.
-    """
+    """Add consecutive replicates to consecutive blocks, to each the same number, changing ``moments`` in place."""
     # Imported here: it compiles, which those who read stored moments need not wait for.
     from simstudy.kernels.errors import add_errors
 
@@ -129,11 +93,7 @@ FARTHEST = 4.0
 
 
 def controlled(blocks: Moments) -> tuple[Moments, str]:
-    """Return the moments less their control, and the estimator that this makes of them.
-
-    The control must average to 0 over replicates: the means over queries of its errors, of its squares of heads, and of
-    all its products.  One that does not is left off.
-    """
+    """Return the moments less their control, unless that does not average to 0, and the name of the estimator."""
     taken = blocks.control_sum
     if not taken.size:
         return blocks, "plain"

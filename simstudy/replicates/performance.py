@@ -66,12 +66,7 @@ def performance(
     blocks: Moments, weights: Array | Combine, statistics: Sequence[str], overlap: Array = NUMBERS,
     lengths: np.ndarray | None = None,
 ) -> Performance:  # fmt: skip
-    """Return every measure of a cell with its Monte Carlo standard error.
-
-    Blocks are those of all batches in index order, of lengths (block,) in blocks of one batch.  Weights are (head,), or
-    what gives them from means of errors; statistics are named as by `Cell.statistics`; the overlap (head, head) is that
-    of vectors as values.  ValueError with fewer than two blocks of a defined replicate.
-    """
+    """Return every measure of a cell with its Monte Carlo standard error; ValueError with fewer than two blocks."""
     combine = weights if callable(weights) else fixed(weights)
     used, sums = _defined(blocks)
     if len(sums.n_defined) < 2:

@@ -28,10 +28,7 @@ CHUNK_BYTES = 64 << 20
 
 
 def measured(cell: Cell, batches: Sequence[Moments], lengths: np.ndarray | None = None) -> Performance | None:
-    """Return the performance of a cell, from its batches in index order; None with too few defined estimates.
-
-    Those of a cell with fixed points may be folded, several in each, to blocks of these lengths.
-    """
+    """Return the performance of a cell, from its batches in index order; None with too few defined estimates."""
     combine = combine_heads(cell)
     if cell.population:
         if sum(map(_usable, batches)) < 2:
@@ -56,20 +53,7 @@ def _overlap(cell: Cell) -> Array:
 def population_performance(
     batches: Sequence[Moments], combine: Combine, statistics: Sequence[str], overlaps: Sequence[Array]
 ) -> Performance:
-    """Return every measure of a cell with its error over the population, and the error given what was drawn.
-
-    Parameters
-    ----------
-    batches
-        In index order, each with query points and heads of its own.  Those without two blocks that have a defined
-        replicate have no estimate; at least two must have one.
-    combine
-        What gives the combination weights: see `simstudy.attention.combinations`.
-    statistics
-        Names of the statistics that the moments hold, as `Cell.statistics` gives them.
-    overlaps
-        Of vectors as values, for each batch: see `simstudy.data.value_projections`.
-    """
+    """Return every measure of a cell with its error over the population, and the error given what was drawn."""
     used = np.array([_usable(batch) for batch in batches])
     kept = [drawn for drawn, use in zip(zip(batches, overlaps, strict=True), used, strict=True) if use]
     own, share = _within(kept)
@@ -156,10 +140,7 @@ def _jackknifed(drawn: Sequence[tuple[Moments, Array]]) -> tuple[Averages, Avera
 
 
 def _combined(values: Array, counts: Array) -> tuple[Array, Array]:
-    """Jackknife of all geometries at once, from values (g, 1 + k, ...) of all blocks and with each left out.
-
-    An empty block changes nothing: it is no block, and contributes nothing.
-    """
+    """Jackknife of all geometries at once, from values (g, 1 + k, ...) of all blocks and with each left out."""
     shape = (*counts.shape, *[1] * (values.ndim - 2))
     size = (counts / counts.sum(axis=1, keepdims=True)).reshape(shape)
     some = size > 0.0

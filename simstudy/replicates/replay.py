@@ -50,12 +50,7 @@ _ESTIMATES = ("head_estimate", "gram", "ensemble_estimate", "ensemble_variance",
 
 
 def replay(cell: Cell, replicate: int) -> xr.Dataset:
-    """Rebuild one replicate of a cell, to the bit as in the study; UserError if the number is negative.
-
-    It holds keys, values, noise, projections, queries, head estimates and their conditional covariance (``gram``,
-    unless noise is drawn); of a random instance its numbers alone, and of a process and a method of the user's own what
-    they return.  The attribute ``failure`` says why the replicate has no defined estimate, and is empty otherwise.
-    """
+    """Rebuild one replicate of a cell to the bit; the attribute ``failure`` says why it has no estimate."""
     if replicate < 0:
         raise UserError(f"replicate = {replicate}: must be at least 0")
     cell = cell.in_batch(replicate // cell.simulation.batch_size)

@@ -21,10 +21,7 @@ GROWTH = 4
 
 
 def first_target(precision: Precision, batch_size: int, *, population: bool = False) -> int:
-    """Return the number of batches before the first look: the floor on replicates, and enough for an MCSE.
-
-    A ceiling below that is kept: it is the user's last word.
-    """
+    """Return the batches before the first look: the floor, and enough for an MCSE, but no more than the ceiling."""
     floor = batches_of(precision.min_replicates, batch_size)
     least = MIN_BLOCKS if population else MIN_BATCHES
     return min(max(floor, least), batches_of(precision.max_replicates, batch_size))
@@ -40,11 +37,7 @@ class Shortfall(NamedTuple):
 
 
 def shortfall(performance: Performance, precision: Precision) -> Shortfall:
-    """Return the largest ratio of an MCSE to the MCSE wanted, over the measures with a target.
-
-    A measure that is undefined (the correlation of a single head) has nothing to reach; a relative target on a
-    measure that is exactly 0 is reached only by an MCSE of 0.  Where verdicts alone are asked for, none is wanted.
-    """
+    """Return the largest ratio of an MCSE to the MCSE wanted; undefined measures want none, nor do verdicts."""
     if precision.stop == "verdict":
         return Shortfall(0.0, "", 0.0, 0.0)
     known = performance.estimate
@@ -59,11 +52,7 @@ def shortfall(performance: Performance, precision: Precision) -> Shortfall:
 
 
 def needed(done: int, performance: Performance, precision: Precision, batch_size: int) -> int:
-    """Return how many batches in all the precision will take, judged from the first ``done`` of them.
-
-    The MCSE falls like the root of the number of batches, so the ratio of MCSEs squared is the factor needed; a
-    tenth more is taken to spare a further look.
-    """
+    """Return how many batches the precision will take, by the root law of the MCSE, and a tenth more."""
     ceiling = batches_of(precision.max_replicates, batch_size)
     ratio = shortfall(performance, precision).ratio
     if ratio <= 1.0 or done >= ceiling:

@@ -30,11 +30,7 @@ def assemble(
     design: Design, accounts: Sequence[Account], tell: Callable[[int], None] = lambda _: None, device: str = "cpu",
     told: Told | None = None,
 ) -> tuple[xr.Dataset, xr.Dataset]:  # fmt: skip
-    """Return all measures of all cells, empirical and theoretical, and their details, as laid out in the registry.
-
-    Accounts are in the order of cells. ``tell`` is called before the theory of each cell, with the number of cells
-    before it; ``told`` is what theories say of cells, as far as that was asked for before.
-    """
+    """Return all measures of all cells, empirical and theoretical, and their details; ``tell`` counts cells."""
     theories: list[dict[str, Theory]] = []
     predicted = predict([account.planned for account in accounts], told)
     for _ in accounts:

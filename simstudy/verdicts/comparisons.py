@@ -62,10 +62,7 @@ class Selected(NamedTuple):
 
 
 class OrderedPairs(NamedTuple):
-    """Pairs of cells, (pair,), that an index orders: the second has the larger index.
-
-    The estimate is the measure of the second minus that of the first, the evidence that on each pair alone.
-    """
+    """Pairs of cells, (pair,), that an index orders: the second has the larger index."""
 
     first: NDArray[np.intp]
     second: NDArray[np.intp]

@@ -106,10 +106,7 @@ class Line:
         return found, float(found * linear.mcse), float(found * linear.given)
 
     def _confidence(self, beyond: Mapping[float, Evidence], level: float) -> Bounds:
-        """Levels between which the crossing lies: differences are positive at the lower one, and not at the upper one.
-
-        The claimed ends count as levels too, with the evidence that decides the claim.
-        """
+        """Levels between which the crossing lies, the claimed ends among them."""
         positive = [self._positive(float(place)).evidence for place in self._x]
         falls = np.array([part.against for part in positive]) * len(positive) < level
         upper = float(self._x[np.argmax(falls)]) if falls.any() else np.inf

@@ -44,11 +44,7 @@ class Estimates:
     given: Estimates | None = None
 
     def combine(self, terms: dict[int, float]) -> Contrast:
-        """Return Σ c_j θ_j over conditions j with its Monte Carlo error.
-
-        Conditions of one stream are paired block by block, whatever they share.  For conditions that share nothing the
-        pairing costs nothing, as their contributions are independent.
-        """
+        """Return Σ c_j θ_j over conditions j with its Monte Carlo error, paired block by block in a stream."""
         chosen, factors = list(terms), np.array(list(terms.values()), float)
         rounding = RESOLUTION * np.abs(factors * self.values[chosen]).max()
         extra = ((factors * self.remainders[chosen]) ** 2).sum() + rounding**2
@@ -89,12 +85,7 @@ class Estimates:
         return np.asarray(influence.T @ influence + np.diag(self.remainders[chosen] ** 2))
 
     def draws(self, chosen: list[int], count: int = N_DRAWS) -> Array:
-        """Return draws from the joint distribution of the estimates under some conditions, (draw, condition).
-
-        Gaussian multipliers on the contributions of blocks, the same for conditions that are paired (Chernozhukov,
-        Chetverikov and Kato 2013); for statistics that are no smooth functions of estimates, such as ranks and optima.
-        The multipliers are fixed by the number of the block, so that draws of two measures are paired as well.
-        """
+        """Return draws (draw, condition) of the estimates, by Gaussian multipliers that blocks fix."""
         drawn = np.tile(self.values[chosen], (count, 1))
         for stream in sorted({self.streams[j] for j in chosen}):
             inside = [place for place, j in enumerate(chosen) if self.streams[j] == stream]
@@ -107,10 +98,7 @@ class Estimates:
 def contrast_of(
     value: Any, influence: Array, extra: Any, n_blocks: Any, rounding: Any = 0.0, unseen: Any = np.inf
 ) -> Contrast:
-    """Return values with the errors that their influence values (row, ...) give, and that ``extra`` variance adds.
-
-    Where all blocks are alike, up to rounding, there are exceptions that may have been ``unseen``: see `Contrast`.
-    """
+    """Return values with the errors that influence values (row, ...) give and ``extra`` variance adds."""
     squares = influence**2
     alike = squares.sum(axis=0) <= np.square(rounding)
     variance = squares.sum(axis=0) + extra

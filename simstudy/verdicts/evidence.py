@@ -125,10 +125,7 @@ def _shares_spent(n_blocks: Array) -> Array:
 
 
 def interval(contrast: Contrast, level: float) -> tuple[float, float]:
-    """Return the bounds beyond which the truth lies with probability below the level on each side, at all looks.
-
-    They are those at which `p_above` and `p_below` are the level; infinite where there is no verdict.
-    """
+    """Return the bounds at which `p_above` and `p_below` are the level; infinite where there is no verdict."""
     if not np.isfinite(contrast.value) or contrast.n_blocks < MIN_BLOCKS:
         return -np.inf, np.inf
     n_blocks, skewness = int(contrast.n_blocks), float(contrast.skewness)

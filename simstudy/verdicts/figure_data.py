@@ -27,10 +27,7 @@ Array = NDArray[np.float64]
 
 @singledispatch
 def stored_numbers(figure: BaseFigure, accounts: list[Account], factors: tuple[str, ...]) -> dict[str, Array]:
-    """Return what a figure shows of draws from the joint distribution of the estimates: its variables, by name.
-
-    Arrays (cell, ...) are NaN in cells that the figure does not select; there are none for figures of estimates alone.
-    """
+    """Return what a figure shows of draws of the estimates, by name; NaN in cells that it does not select."""
     return {}
 
 
@@ -55,10 +52,7 @@ def _selected(figure: BaseFigure, accounts: list[Account], factors: tuple[str, .
 
 
 def optimum_shares(of: Selected, within: Sequence[str]) -> Array:
-    """Return the share of draws in which each cell has the least measure of those that differ ``within`` alone.
-
-    That is the factor over which the measure is minimised, and those that are tuned.  NaN in cells not chosen.
-    """
+    """Return the share of draws in which each cell is the least of those that differ ``within`` alone."""
     shares = np.full(len(of.estimates.values), np.nan)
     for group in of.groups(*within):
         draws = of.estimates.draws(group)
@@ -68,11 +62,7 @@ def optimum_shares(of: Selected, within: Sequence[str]) -> Array:
 
 
 def wrong_pairs(of: Selected, indices: Sequence[Estimates], apart: Sequence[str]) -> tuple[Array, Array]:
-    """Return the share of pairs of cells in which the more diverse cell has the larger measure, and its MCSE.
-
-    For each index, (cell, index): the same in all cells that are compared with one another, which are those of equal
-    levels of the factors ``apart``; NaN in cells not chosen, and where no two differ.
-    """
+    """Return the share of pairs, within levels of ``apart``, that each index orders wrongly, and its MCSE."""
     shares, errors = (np.full((len(of.estimates.values), len(indices)), np.nan) for _ in range(2))
     for cells in by_levels(of.estimates.conditions, apart, of.chosen):
         draws = of.estimates.draws(cells, SHARE_DRAWS)
@@ -96,10 +86,7 @@ class Place(NamedTuple):
 
 
 def places(figure: OptimumFigure, cells: xr.Dataset) -> list[Place]:
-    """Return the optimum at each level of x at which the measure is defined.
-
-    Cells are those that differ in x, ``over`` and tuned factors alone, with ``optimum_share`` of this figure.
-    """
+    """Return the optimum at each level of x at which the measure is defined, of cells that share the rest."""
     found, rows = [], coordinates_of(cells)
     # Both by their numbers, also a bandwidth that follows a rule.
     along, over = (cells[name].values.astype(float) for name in (figure.x, figure.over))
@@ -141,10 +128,7 @@ def residuals(cells: xr.Dataset, measure: str) -> Residuals:
 
 
 def z_scores(cells: xr.Dataset, measure: str, source: str) -> Array:
-    """Return (Monte Carlo − theory) / error of each cell; NaN where the theory has no value, or there is no error.
-
-    The error holds the Monte Carlo standard error and, of exact theory, its numerical error.
-    """
+    """Return (Monte Carlo − theory) / error of each cell, numerical errors included; NaN where undefined."""
     errors = cells[f"{measure}_mcse"].values
     if source == "exact" and f"{measure}_numerical_error" in cells:
         errors = np.hypot(errors, np.nan_to_num(cells[f"{measure}_numerical_error"].values))
@@ -162,12 +146,7 @@ class LawShare(NamedTuple):
 
 
 def law_shares(cells: xr.Dataset, factors: tuple[str, ...]) -> list[LawShare]:
-    """Return what is found and by the law, for every ensemble larger than the smallest with the same other factors.
-
-    For members of any kind the average of M has the variance of one over M plus 1 − 1/M times their covariance: an
-    identity at each M.  The law says more, that variance and covariance are the same at every M.  So both are taken
-    from the smallest ensemble, and put to the test at the others.  ``n_heads`` is among the factors of the grid.
-    """
+    """Return what is found and by the law, whose variance and covariance are those of the smallest ensemble."""
     found, rows = [], coordinates_of(cells)
     for stratum in by_levels(rows, (name for name in factors if name != "n_heads"), range(len(rows))):
         small, *larger = sorted(stratum, key=lambda cell: float(rows[cell]["n_heads"]))
@@ -190,20 +169,14 @@ def _estimate(cells: xr.Dataset, measure: str, cell: int) -> tuple[float, float]
 
 
 def rank_correlation(cells: xr.Dataset, measure: str) -> tuple[float, int]:
-    """Return Spearman's rank correlation of a diversity index and a measure, and the cells in which both are defined.
-
-    The correlation is NaN if either is constant up to rounding.
-    """
+    """Return Spearman's rank correlation of an index and a measure, and in how many cells; NaN if constant."""
     x, y = cells.hdi.values, cells[measure].sel(source="empirical").values
     both = np.isfinite(x) & np.isfinite(y)
     return (float(spearman(tied(x[both]), tied(y[both]))), int(both.sum())) if both.any() else (np.nan, 0)
 
 
 def mean_within(cells: list[xr.Dataset], measure: str) -> float:
-    """Return the mean of the rank correlations within groups of cells; NaN if none has any.
-
-    Correlations pooled over groups can differ in sign from those within each (Simpson 1951).
-    """
+    """Return the mean of the rank correlations within groups of cells; NaN if none has any."""
     within = [correlation for correlation, _ in (rank_correlation(part, measure) for part in cells)]
     defined = [correlation for correlation in within if np.isfinite(correlation)]
     return float(np.mean(defined)) if defined else np.nan

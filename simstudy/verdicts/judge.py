@@ -53,10 +53,7 @@ def tabled(
     shown: Mapping[str, str] = MappingProxyType({}),
     draws: Mapping[str, str] = MappingProxyType({}),
 ) -> xr.Dataset:
-    """Return verdicts and comparisons as labelled tables.
-
-    ``shown`` names the comparison that stands for each claim, and ``draws`` what each rests on.
-    """
+    """Return verdicts and comparisons as labelled tables: which are ``shown``, and on what ``draws`` they rest."""
     verdicts = _claim_table(claims, judgements, shown, draws)
     return xr.merge([verdicts, _comparison_table(judgements)], combine_attrs="override")
 

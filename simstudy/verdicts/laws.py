@@ -53,11 +53,7 @@ def akaike(law: str, z: Array, x: Array) -> float:
 
 
 def advantage(law: str, other: str, margin: float, z: Array) -> Callable[[Array], Array]:
-    """Return the statistic of optima (..., z) that is positive where AIC(other) − AIC(law) > −margin.
-
-    n ln(RSS_other/RSS_law) + 2(p_other − p_law) > −margin, solved for the sums of squares: smooth where a law fits
-    perfectly, and without a logarithm to blow up.
-    """
+    """Return the statistic of optima (..., z) that is positive where AIC(other) − AIC(law) > −margin."""
     own, against = fit(law, z), fit(other, z)
     allowed = np.exp((-margin - 2.0 * (against.n_coefficients - own.n_coefficients)) / len(z))
 
@@ -76,10 +72,7 @@ class Expansion(NamedTuple):
 
 
 def expand(statistic: Callable[[Array], Array], places: Array, covariance: Array) -> Expansion:
-    """Return a smooth statistic of places (z,) with errors of a covariance (z, z) to second order, by differences.
-
-    The statistic maps (..., z) places to (...).
-    """
+    """Return a smooth statistic of places (z,) with errors of a covariance to second order, by differences."""
     eye, both = np.eye(len(places)) * STEP, np.array([1.0, -1.0])
     gradient = np.einsum("s,sz->z", both, statistic(places + both[:, None, None] * eye)) / (2 * STEP)
     # (sign, sign, i, j): both steps in turn.

@@ -42,12 +42,7 @@ def together(parts: Sequence[Evidence]) -> Evidence:
 
 
 def failing_weigh_at_most(budget: float, weights: Array, parts: Evidence) -> Evidence:
-    """Return the evidence on "the weights of the parts that fail sum to at most the budget".
-
-    Contradicted if the parts that are refuted weigh more than the budget; supported if those that are not proven weigh
-    no more than that.  Errors are controlled whatever the dependence: see `_declared`.  Weights (part,) are positive,
-    as parts without weight would count as at stake.
-    """
+    """Return the evidence on "failing parts weigh at most the budget", under any dependence; weights are positive."""
     total = float(weights.sum())
     slack = ROUNDING * total
     against = _declared(parts.against, weights, total - budget - slack)
@@ -88,9 +83,7 @@ def some(parts: Evidence) -> Evidence:
 def least_among(inside: NDArray[np.bool_], larger: Array) -> Evidence:
     """Return the evidence on "the least mean is one of those ``inside``", of which some are and some are not.
 
-    It holds if some level inside exceeds no level outside, and fails if some level outside exceeds no level inside:
-    intersection-union tests over the former, Bonferroni's correction over the latter.  ``larger[i, j]`` is small if
-    mean i is proven to exceed mean j.
+    ``larger[i, j]`` is small if mean i is proven to exceed mean j.
     """
 
     def refuted(some_of: NDArray[np.intp], every_of: NDArray[np.intp]) -> Array:
@@ -107,11 +100,7 @@ def possible_minima(larger: Array) -> Array:
 
 
 def spearman_budget(ranks: Array, at_least: float) -> float:
-    """Return what discordant pairs may weigh for Spearman's correlation to be at least so much.
-
-    With c the centred ranks of the index, the correlation with untied ranks of n values is
-    (|c|² − Σ over discordant pairs of |c_i − c_j|)/(|c| √(n(n² − 1)/12)).
-    """
+    """Return what discordant pairs may weigh, by differences of centred ranks, for a correlation of so much."""
     n = len(ranks)
     norm = np.linalg.norm(ranks - ranks.mean())
     return float(norm**2 - at_least * norm * np.sqrt(n * (n * n - 1) / 12))

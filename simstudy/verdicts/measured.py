@@ -68,11 +68,7 @@ def estimates_from(
     conditions: Sequence[Coordinates], streams: Sequence[tuple[int, int]], measured: Sequence[Performance | None],
     measure: str, index: str | None = None,
 ) -> Estimates:  # fmt: skip
-    """Return the estimates of one measure from the performance of each cell.
-
-    Errors are those over a population of query points and heads where cells have one, with those given the points and
-    heads that were drawn beside them.
-    """
+    """Return the estimates of one measure from the performance of each cell, over a population where cells have one."""
     population = any(p and p.given for p in measured)
     place = ... if index is None else (..., INDICES.index(index))
     rows = [_of_cell(p, measure, place, population) for p in measured]

@@ -18,10 +18,8 @@ from simstudy.verdicts.predictions import Told
 def wanted_by_claims(design: Design, told: Told, accounts: Sequence[Account]) -> list[int]:
     """Return the batches that open claims want of each cell, no fewer than its target.
 
-    A claim whose verdict is out wants nothing.  Of one that is open, each comparison that is not yet proven wants of
-    all its cells, so that these stay paired, as many batches as bring its score to what a verdict takes: the score
-    grows like the root of their number.  Grids that ask for precision alone are left as they are.  What claims ask of
-    theory is added to what is ``told`` of cells.
+    Each comparison that is not proven wants as many of all its cells as bring its score, which grows like the root of
+    their number, to what a verdict takes.
     """
     wanted = [account.target for account in accounts]
     by_precision = {each.planned.grid for each in accounts if each.planned.precision.stop == "precision"}

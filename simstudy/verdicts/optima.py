@@ -39,10 +39,7 @@ class Profile(NamedTuple):
 
     @property
     def refined(self) -> Array:
-        """Optimum between levels: vertex of the parabola in ln x through the least value and its neighbours.
-
-        At the end of the levels it is that end.
-        """
+        """Vertex of the parabola in ln x through the least value and its neighbours, or the end of the levels."""
         x, least = np.log(self.levels), np.argmin(self.values, axis=1)
         place = np.clip(least, 1, len(x) - 2)
         draw = np.arange(len(self.values))
@@ -75,10 +72,7 @@ def optima(claim: Optimum, of: Selected) -> Iterator[Comparison]:
 
 
 def _compared(text: str, of: Selected, cells: list[int], x: str, bounds: Bounds, value: float) -> Comparison:
-    """Compare the cell of least measure with the levels of x between bounds; tuned factors make more cells of a level.
-
-    Each cell outside is shown beside the least inside.
-    """
+    """Compare the cell of least measure with the levels of x between bounds; each cell outside is a part."""
     conditions = [of.estimates.conditions[cell] for cell in cells]
     levels = np.array([float(each[x]) for each in conditions])
     within = (bounds[0] <= levels) & (levels <= bounds[1])
@@ -117,10 +111,9 @@ def told_of(of: Selected, cells: list[int], claim: OptimumClaim) -> Profile:
 
 
 def told_profile(levels: Array, tuned: Sequence[Sequence[Any]], values: Array) -> Profile:
-    """Return the least values by theory (cell,) at each level of a factor, tuned ones by their levels (cell,) each.
+    """Return the least values by theory (cell,) at each level of a factor, over the levels (cell,) of tuned ones.
 
-    Infinite where the least of them has a neighbour, one step of a tuned factor away, to which the theory does not
-    apply (NaN): that may be better.
+    Infinite where a neighbour of the least has no theory: that may be better.
     """
     ranks = np.array([np.unique(column, return_inverse=True)[1] for column in tuned]).reshape(len(tuned), len(levels))
     known, distinct, least = np.where(np.isnan(values), np.inf, values), np.unique(levels), []

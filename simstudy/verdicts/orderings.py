@@ -102,10 +102,7 @@ def _over_cells(text: str, of: Selected, cells: list[int], statistic: Statistic,
 
 
 def _ordered_pairs(of: Selected, cells: list[int], sign: float) -> OrderedPairs:
-    """Evidence that the measure, or its negative, has the order of each pair; none where that of the index is in doubt.
-
-    The order of an index that has an error itself is the one estimated: where it is not proven, neither is the pair.
-    """
+    """Evidence that the measure, or its negative, has the order of each pair; none where the index is in doubt."""
     diversity = _diversity(of)
     index, measure = tied(diversity.values[cells]), of.estimates.differences(cells)
     first, second = np.nonzero(index[:, None] < index)
@@ -148,10 +145,8 @@ def _turn(holds: Callable[[float], Any], bounds: Array) -> Bounds:
 def _over_heads(text: str, of: Selected, cells: list[int], statistic: Statistic, sign: float) -> Comparison:
     """Compare a statistic of the order with bounds for the population of heads of which the cells are a sample.
 
-    It is a U-statistic of the heads, or a smooth function of such, so that leaving each head out gives its error.  To
-    this comes what the errors of the measure add: how the statistic varies over draws of them, and how they shift it.
-    No wrong pair among few heads does not mean that there is none: the error is never below what Agresti and Coull
-    (1998) have for no success in as many trials.
+    Leaving each head out gives its error; to this come the errors of the measure.  No wrong pair among few heads is no
+    proof: the error is at least what Agresti and Coull (1998) have for no success in as many trials.
     """
     n, index = len(cells), _diversity(of).values[cells]
     measure = sign * of.estimates.values[None, cells]

@@ -48,10 +48,7 @@ class Vertex(NamedTuple):
 
 
 class Profile(NamedTuple):
-    """Cells along x at one level z of another factor: ln x in increasing order.
-
-    ``cells[x]`` are the cells that differ in tuned factors alone.
-    """
+    """Cells along x at one level z of another factor: ln x in increasing order."""
 
     z: float
     x: Array
@@ -88,11 +85,7 @@ def optimum_slopes(claim: OptimumSlope, of: Selected) -> Iterator[Comparison]:
 
 
 def optimum_laws(claim: OptimumLaw, of: Selected) -> Iterator[Comparison]:
-    """Yield, for each combination of the other factors and each other law, by how much it fits worse than the law.
-
-    In Akaike's criterion, solved for sums of squares; a law of growth must beat a constant without any margin: it must
-    not pass for describing none.
-    """
+    """Yield, for the other factors and each other law, by how much it fits worse; a constant gets no margin."""
     for cells, profiles in _profiles(claim, of):
         along = np.array([each.z for each in profiles])
         found = np.exp([_estimated(of.estimates, each).value for each in profiles])
@@ -209,11 +202,7 @@ def _may_be_least(estimates: Estimates, cells: list[int], level: float) -> list[
 
 
 def _vertices(estimates: Estimates, x: Array, three: Sequence[int]) -> list[Vertex]:
-    """Return the vertex of the parabola through three cells, or where it may be.
-
-    If the one between is the least, the vertex lies between the middles of the steps.  Where the curvature is in doubt
-    both are returned, without error: whatever is monotone in the place is worst at one of them.
-    """
+    """Return the vertex of the parabola through three cells, or both ends of its range at a doubtful curvature."""
     vertex, curvature = _parabola(estimates, x, three)
     middles = (x[:-1] + x[1:]) / 2
     if curvature.value > PLAIN * curvature.mcse:

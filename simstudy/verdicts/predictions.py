@@ -38,10 +38,7 @@ _NOT_ASKED = "not asked for: set exact = true in the grid"
 
 
 class Theory(NamedTuple):
-    """Measures of a cell by one theory, with bounds of their numerical errors (none for closed forms).
-
-    Averaged over queries and at each query; ``reason`` says why the theory does not apply, or nothing.
-    """
+    """Measures by one theory, averaged over queries and at each, with numerical errors, or the reason why not."""
 
     measures: dict[str, float]
     errors: dict[str, float]
@@ -57,8 +54,7 @@ Told = dict[int, dict[str, Theory]]
 def predict(planned: Sequence[PlannedCell], told: Told | None = None) -> Iterator[dict[str, Theory]]:
     """Yield the measures of each cell by each theory, in the order of the cells; NaN where a theory does not apply.
 
-    Cells that differ in the weights of heads alone share the moments of heads, which take nearly all the time.  What
-    was ``told`` of cells before is not evaluated again, and the rest is added to it.
+    Cells that differ in weights alone share the moments of heads.  What is computed is added to what was ``told``.
     """
     told = {} if told is None else told
     waiting = Counter(_moments_of(each) for each in planned if id(each) not in told)

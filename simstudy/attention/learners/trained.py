@@ -94,11 +94,7 @@ def fitted_values(weights: Array, y: Array, tokens: Array, decay: float) -> tupl
 
 
 def loss_and_gradient(x: Array, y: Array, w: Array, bandwidth: float, tokens: Array, decay: float) -> Descent:
-    """Leave-one-out mean squared error of the sum of heads with the values of least loss, and its gradient.
-
-    Shapes: x (i, d), y (i,), w (h, d, p), tokens (k, j) of `tokens_of`. The decay penalises squared coefficients of
-    tokens; it is positive where there are any.
-    """
+    """Leave-one-out mean squared error of the sum of heads with the values of least loss, and its gradient."""
     z = x @ w
     weights = _leave_one_out_weights(z, bandwidth)
     values, penalty = fitted_values(weights, y, tokens, decay)

@@ -76,11 +76,7 @@ def causal_attention(inputs: Array, temperature: float) -> Array:
 
 
 def downsampled(x: Array, level: int, causal: bool) -> Array:
-    """Rows of x (i, k) at a level: means of 2^l consecutive rows, ⌈n/2^l⌉ of them.
-
-    If ``causal``, row j holds the positions up to 2^l·j and the first position in place of those before it, so that
-    positions from 2^l·j on may look at it; else it holds the chunk that begins at 2^l·j.
-    """
+    """Means of 2^l consecutive rows of x (i, k); if ``causal``, row j holds the positions up to 2^l·j."""
     length = 2**level
     if not causal:
         return chunk_means(x.T, length).T
@@ -90,10 +86,7 @@ def downsampled(x: Array, level: int, causal: bool) -> Array:
 
 
 def mixed_scores(queries: Array, keys: Array, weights: Array, causal: bool) -> Array:
-    """Σ_l c_l S_l(⌊i/2^l⌋, ⌊j/2^l⌋), S_l the products of queries and keys (i, k) at level l.
-
-    From the coarsest level to the finest, so that a level is mixed at its own size.
-    """
+    """Σ_l c_l S_l(⌊i/2^l⌋, ⌊j/2^l⌋), S_l the products of queries and keys (i, k) at level l, coarsest first."""
     mixed: Array = np.zeros((1, 1))
     for level in reversed(range(len(weights))):
         left, right = (downsampled(x, level, causal) if level else x for x in (queries, keys))

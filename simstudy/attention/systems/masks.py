@@ -145,11 +145,7 @@ def needed_units(numbers: Array, targets: Array, tolerance: float) -> Array:
 
 
 def _matrices(drawn: Array, d: int, scale: float) -> tuple[Array, Array]:
-    """Entries of matrices of the target (replicate, e) and the numbers of the source (replicate, k, e).
-
-    From normals (replicate, column, k), d(2d + 1) columns for each matrix: of the hidden units of the source those of
-    block i keep the weight u_ik of input feature i alone, so that entry ij is the sum of a subset of u_ik·v_kj.
-    """
+    """Entries of the target (replicate, e) and numbers of the source (replicate, k, e), laid out as in `mask_head`."""
     count, _, units = drawn.shape
     blocks = (2.0 * special.ndtr(drawn) - 1.0).reshape(count, -1, d * (2 * d + 1), units)
     kept, second = blocks[:, :, d * d : d * d + d], blocks[:, :, d * d + d :].reshape(count, -1, d, d, units)

@@ -39,12 +39,7 @@ def draw_pattern(instance: PatternInstance, cell: Cell, shared: SharedData) -> d
 
 
 def nearest_head(tokens: Array, centred: Array, head_dim: int) -> tuple[Array, Array]:
-    """Projections (m, k) of queries and keys, of tokens (i, m), with scores next to centred logits (i, j).
-
-    Up to a constant for each query, scores are what the span of the tokens at the queries, and that of the centred
-    tokens at the keys, have of the logits: in these bases the best of given rank is a truncated singular value
-    decomposition (Eckart and Young 1936).
-    """
+    """Projections (m, k) of tokens (i, m) with scores next to centred logits (i, j) (Eckart and Young 1936)."""
     differences = tokens - tokens.mean(axis=0)
     left, right = (np.linalg.svd(each, full_matrices=False) for each in (tokens, differences))
     # Centring takes a dimension, if there are as many as tokens.

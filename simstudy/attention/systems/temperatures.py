@@ -30,10 +30,7 @@ _FARTHEST, _STEPS = 8, 1024
 
 @measure.register
 def measure_tempered_head(instance: TemperedHeadInstance, cell: Cell, shared: SharedData) -> dict[str, Array]:
-    """Risks of a head whose logits are one coordinate of each key: one normal number is drawn for each.
-
-    Theory says where the best temperatures lie, and how large the unit of the excess is; both risks are measured.
-    """
+    """Risks of a head whose logits are one coordinate of each key: one normal number is drawn for each."""
     n, d = cell.data.n_keys, cell.heads.head_dim
     problem = Problem(instance.keys, d, instance.signal, instance.shares, instance.query)
     places = shared.once(("places", instance.keys, n, d), lambda: _places(instance.keys, n, d, shared))
@@ -56,10 +53,7 @@ def _risks(problem: Problem, places: Array, sharpness: float) -> Array:
 
 
 def cosines(normals: Array, dimension: int) -> Array:
-    """Cosines (i,) of uniform directions with a given one, of the ranks that standard normal numbers have.
-
-    From a table, with an error below 1e-6; ordinary interpolation would take most of the time of a replicate.
-    """
+    """Cosines (i,) of uniform directions with a given one, of the ranks of normal numbers, to 1e-6."""
     table = _quantiles(dimension)
     place = (np.clip(normals, -_FARTHEST, _FARTHEST) + _FARTHEST) * _STEPS
     number = np.minimum(place.astype(np.int64), len(table) - 2)

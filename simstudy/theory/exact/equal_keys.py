@@ -81,10 +81,7 @@ class EqualKeysLaw:
         return Factors(1 - left, first, z * first, steps)
 
     def _grid(self, log_kernel: Array) -> tuple[Array, Array]:
-        """Nodes log t and weights of a trapezoid rule in y, log t = y - e^{y0 - y}, for one kernel at the N keys.
-
-        Below y0 tS is small for every sum S over n keys, and integrands are powers of t: few nodes take them far down.
-        """
+        """Nodes log t and weights of a trapezoid rule in y, log t = y - e^{y0 - y}, for one kernel at the N keys."""
         y0, low, high = self._range(log_kernel)
         y = np.arange(low, high, self._step)
         return y - np.exp(y0 - y), self._step * (1 + np.exp(y0 - y))

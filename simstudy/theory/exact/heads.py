@@ -84,12 +84,7 @@ def scalar_heads(kernels: HeadKernels, query: int) -> list[ScalarHead]:
 
 
 def log_grid(head: ScalarHead, n_keys: int, distinctness: float, coarsening: float) -> tuple[Array, Array]:
-    """Nodes and weights of a trapezoid rule in log t that resolves e^{-tK} and the law of log max_i K(X_i).
-
-    Equally spaced, but where a quadratic -log K makes that law vary slowly: there equally spaced in the distance.  The
-    distinctness, the standard deviation of x given what another head sees of the key, limits the steps of joint
-    integrals; the coarsening is a factor on every step.
-    """
+    """Nodes and weights of a trapezoid rule in log t that resolves e^{-tK} and the law of log max_i K(X_i)."""
     low = np.log(_TAIL / n_keys) - head.log_mass()
     high = head.log_depth(n_keys) + MARGIN
     step = coarsening * _STEP

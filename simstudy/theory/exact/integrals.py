@@ -80,10 +80,7 @@ def head_covariance(
     n_keys: int,
     centres: tuple[float, float],
 ) -> float:
-    """E (f_h - centre_h)(f_g - centre_g); 1 if Y = 1 and the centres are 0.
-
-    The law of one key is given as each head sees it alone, and as both see it, shapes (N,).
-    """
+    """E (f_h - centre_h)(f_g - centre_g) from the law of one key as each head sees it alone, and as both do."""
     h, g = heads
     # e^{-z_h - z_g} = 1 - lost_h - lost_g + lost_h lost_g: only functions that vanish where kernels do are integrated,
     # and phi^n keeps its digits when n is large.

@@ -21,12 +21,7 @@ def n_uniforms(keys: Keys, n_features: int) -> int:
 
 
 def keys_at(keys: Keys, uniforms: Array, directions: Array) -> Array:
-    """Keys (N, d) at points (N, n_uniforms(keys, d)) of the unit cube, each strictly between 0 and 1.
-
-    The first uniform decides what is common to all features, if anything is; the next ones how far the key lies along
-    the directions (d, k), linear functions of the key of which those that matter most come first. ValueError for other
-    laws.
-    """
+    """Keys (N, d) at points (N, n_uniforms) of the unit cube; the directions (d, k) take the first uniforms."""
     root = _root(keys, len(directions))
     # Rotations leave standard normal vectors what they are.
     basis = np.linalg.qr(root.T @ directions, mode="complete")[0]

@@ -44,10 +44,7 @@ class _Line(NamedTuple):
 
 
 class _Weighting(NamedTuple):
-    """Keys weighted by T exponentials: E e(X) f(X) = amplitude exp(log_mass) E f(X_t), X_t ~ N(means, covariance).
-
-    The mass of a fast wave underflows before kernels restore it.
-    """
+    """Keys weighted by T exponentials: E e(X) f(X) = amplitude exp(log_mass) E f(N(means, covariance))."""
 
     amplitude: ComplexArray
     log_mass: ComplexArray
@@ -64,11 +61,7 @@ class _Evidence(NamedTuple):
 
 
 class MellinLaw:
-    """One key N(0, covariance) with its response, as seen by distance heads of any dimension.
-
-    The regression function and the variance, a polynomial, are those of Y given X. A coarsening is a factor on every
-    step.
-    """
+    """One key N(0, covariance) with its response, as seen by distance heads of any dimension; v is a polynomial."""
 
     def __init__(
         self, kernels: HeadKernels, regression: Function, variance: Function, n_keys: int, coarsening: float

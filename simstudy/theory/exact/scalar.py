@@ -36,11 +36,7 @@ MAX_FINE = 200_000
 
 
 class ScalarLaw:
-    """One key N(0, covariance) with its response, as seen by heads that depend on one linear function of it each.
-
-    The regression function and the variance are those of Y given X. A coarsening is a factor on every step of every
-    grid.
-    """
+    """One key N(0, covariance) with its response, as seen by heads that depend on one linear function of it each."""
 
     def __init__(
         self, kernels: HeadKernels, regression: Function, variance: Function, n_keys: int, coarsening: float
@@ -82,10 +78,7 @@ class ScalarLaw:
     def together(
         self, query: int, factors: list[Factors], first: int, second: int
     ) -> tuple[tuple[Factors, Factors], tuple[Moments, Moments], Moments]:
-        """Factors of two heads, the law of one key as each sees it and as both see it.
-
-        All on the coarse nodes; or all on the fine nodes, if both heads see the same linear function of the key.
-        """
+        """Factors of two heads, the law of one key as each sees it and as both see it."""
         heads = self._heads[query][first], self._heads[query][second]
         axes = np.array([head.axis for head in heads])
         correlation = axes[0] @ self._covariance @ axes[1]
@@ -188,10 +181,7 @@ class ScalarLaw:
         yield from distinct.values()
 
     def _resolution(self) -> tuple[float, float]:
-        """Bound of the frequencies in joint densities times E[m^2 | values on axes], and least conditional deviation.
-
-        Both along one axis, given the value on the other if there are two.
-        """
+        """Highest frequency in joint densities times E[m^2 | values], and least conditional deviation, on an axis."""
         functions = ((self._regression, 2), (self._variance, 1))
         parts = [(part, power) for function, power in functions for part in function.exponentials]
         frequencies, largest = [], 1.0

@@ -88,12 +88,7 @@ def nearest_sum_error(count: int, scale: float) -> float:
 
 
 def left_of_nearest_sum(count: int, scale: float) -> float:
-    """Size of what :func:`nearest_sum_error` leaves out, in its own units; arguments as there.
-
-    The sum of no number is always 0, nearer than a random one with probability 1/λs, 1/λ the mean distance; and k sums
-    of one number crowd about 0, where a product of uniforms has the density −½ ln|x|.  Distances of targets that no
-    sum reaches are of order 1.  And the mean of 1/Σx² exceeds 1/E Σx² by its relative variance.
-    """
+    """Bound of what :func:`nearest_sum_error` leaves out: empty and single sums, targets beyond all, E 1/Σx²."""
     error = nearest_sum_error(count, scale)
     distance = np.exp(error + np.euler_gamma)
     crowd = distance / scale + count * max(1.0 - np.log(scale), 0.0) * distance
@@ -102,10 +97,7 @@ def left_of_nearest_sum(count: int, scale: float) -> float:
 
 
 def _unreached_share(count: float, scale: float) -> float:
-    """Share E (s − G)_+ / s of targets beyond the sum G of the positive numbers; arguments as `nearest_sum_error`.
-
-    G by a gamma law of its moments.
-    """
+    """Share E (s − G)_+ / s of targets beyond the sum G of the positive numbers, by a gamma law of its moments."""
     size = _REACH_VARIANCE / _REACH
     shape, x = count * _REACH / size, scale / size
     return float(special.gammainc(shape, x) - count * _REACH / scale * special.gammainc(shape + 1.0, x))
@@ -117,10 +109,7 @@ def nearest_sum_rate(n_features: int) -> float:
 
 
 def best_average_error(n_heads: int, outputs: int) -> float:
-    """Mean logarithm of the root mean square, over outputs, of the best average of a subset of standard normals.
-
-    The mean of a random subset of H numbers has variance s²/H around their mean.
-    """
+    """Mean logarithm of the root mean square, over outputs, of the best average of a subset of normals."""
     density = 0.5 * outputs * (np.log(n_heads / (2.0 * np.pi)) - 1.0)
     volume = 0.5 * outputs * np.log(np.pi) - special.gammaln(0.5 * outputs + 1.0)
     nearest = -(n_heads * np.log(2.0) + density + volume + np.euler_gamma) / outputs
@@ -130,10 +119,7 @@ def best_average_error(n_heads: int, outputs: int) -> float:
 def left_of_best_average(n_heads: int, outputs: int) -> float:
     """Size of what :func:`best_average_error` leaves out, in its own units; arguments as there.
 
-    Mean and variance of H numbers are random, so that the mean logarithm of the density lacks 1/2H for each output.
-    And subsets are no Poisson process: one that differs in j heads from the nearest, which lies at a distance r, is
-    apart by a variance of 4j(1 − j/H)/H², less than the 1/H of one at random.  If k more than at random are to be
-    expected within r, there are 1 + k times fewer places; as they crowd about one another, too, this is a bound.
+    Random mean and variance take 1/2H from each output; k subsets more than at random near the nearest take ln(1 + k).
     """
     square = outputs * np.exp(2.0 * best_average_error(n_heads, outputs))
     j = np.arange(1, n_heads)
@@ -169,12 +155,7 @@ def _where_laws_agree(name: str, values: dict[str, float], unreached: float) -> 
 
 
 def missed_share(count: int, error: Array | float, scale: float, law: str = "normal") -> Array:
-    """Probability that the best of all subset sums misses a target by more than each error: of their shape.
-
-    The law of Z for a target at 0: ``normal``, as for k large; or ``sphere``, that of a coordinate of a point of length
-    √k that is uniform on a sphere, as if the k numbers were normal, for k of at least 3.  Other arguments as in
-    :func:`nearest_sum_error`.
-    """
+    """Probability that the best subset sum misses a target by more than each error; Z normal or on a sphere."""
     variance = count * _VARIANCE / 4.0
     if law == "normal":
         place, weight = _FARTHEST * _GRID, special.softmax(-0.5 * (_FARTHEST * _GRID) ** 2)
