@@ -42,10 +42,7 @@ def main() -> None:
 
 
 def command(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line, by default that of the process, and return its exit code.
-
-    A mistake of the user becomes a message and exit code 2; any other exception is raised.
-    """
+    """Run the command line and return its exit code; a mistake of the user becomes a message and exit code 2."""
     import typer
 
     from simstudy.commands import app

@@ -12,11 +12,7 @@ MAX_NUMBERS = 1 << 30
 
 
 def real_array(name: str, given: ArrayLike, wanted: str = "an array of them", kinds: str = "fiub") -> np.ndarray:
-    """Return an argument as an array of real numbers, of whatever type, copied only if it is none yet.
-
-    Its name and what is wanted stand in the message. ``kinds`` are NumPy's that are numbers here; without ``b`` a truth
-    value is none. Raises ValueError.
-    """
+    """Return an argument as an array of real numbers of these NumPy ``kinds``; ValueError says what is ``wanted``."""
     parts = given if isinstance(given, (list, tuple)) else [given]
     n_masked = sum(int(np.ma.count_masked(part)) for part in parts if isinstance(part, np.ma.MaskedArray))
     if n_masked:

@@ -205,10 +205,7 @@ def _mask(given: ArrayLike, shape: tuple[int, int]) -> np.ndarray:
 def _in_common_units(
     keys: np.ndarray, queries: np.ndarray, projections: np.ndarray, bandwidth: float, logits: str
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, float]:
-    """Return keys, queries, projections and bandwidth in units in which no product leaves float64.
-
-    Numbers of ordinary size stay as they are.  Units are powers of four, so that nothing is rounded.
-    """
+    """Return arrays and bandwidth in units, powers of four, in which no product leaves float64."""
     sizes = [float(np.abs(array).max()) for array in (keys, queries)]
     # Differences need one unit, products one each.
     units = [_unit(max(sizes))] * 2 if logits == "distance" else [_unit(size) for size in sizes]

@@ -189,11 +189,7 @@ def run_share(
     trust_network: bool = False,
     observer: Observer | None = None,
 ) -> Store:
-    """Compute what is missing of the cells of a share, and return the folder where it is stored.
-
-    `simstudy merge` brings the shares together, and `run` then finds everything stored, except replicates that a
-    verdict needs beyond the precision, because a share does not see the other cells.
-    """
+    """Compute what is missing of the cells of a share, by its precision alone; return the folder that has it."""
     if executor == "cuda":
         raise UserError("executor = 'cuda': shares are computed on CPUs only; leave out --share, or choose another")
     require_word(planned.cell for planned in design.cells)
@@ -206,11 +202,7 @@ def run_share(
 
 
 def open_ledger(design: Design, store: Store, device: str = "cpu", told: dict[int, Any] | None = None) -> Ledger:
-    """Return the ledger of a design, with what its claims want where replicates are spent on verdicts.
-
-    And with the control variate over query points, where these are a population.  What claims ask of theory is added to
-    what is ``told`` of cells.
-    """
+    """Return the ledger of a design with the rule of its claims and the control variate over query points, if any."""
     given: dict[str, Any] = {}
     if any(planned.precision.stop != "precision" for planned in design.cells):
         from simstudy.verdicts.open_claims import wanted_by_claims

@@ -9,10 +9,7 @@ Array = NDArray[np.float64]
 
 
 def affine(moment: Array) -> Array:
-    """Weights of least aᵀE a on Σ a = 1: E⁻¹1/1ᵀE⁻¹1, (..., head) of moments (..., head, head).
-
-    Of a singular E, those of least Σ a²: heads alike have equal weights.
-    """
+    """Weights of least aᵀE a on Σ a = 1, (..., head) of moments (..., head, head); if E is singular of least Σ a²."""
     uniform = np.full(moment.shape[-1], 1.0 / moment.shape[-1])
     differences = np.linalg.svd(uniform[None])[2][1:].T
     values, vectors = np.linalg.eigh(differences.T @ moment @ differences)

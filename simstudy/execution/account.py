@@ -31,12 +31,7 @@ class Standing(NamedTuple):
 
 @dataclass
 class Account:
-    """Where one planned cell stands.
-
-    Of its batches, named by ``identity``, ``target`` are wanted so far and ``done`` were folded at the last look: all
-    of these once the stopping rule wants no more. That look gave ``performance``, None if fewer than two blocks have a
-    defined replicate, and the numbers of the ``failed`` replicates. ``cut``: a budget was spent before.
-    """
+    """Where one planned cell stands: ``target`` batches are wanted, ``done`` were folded at the last look."""
 
     planned: PlannedCell
     identity: str

@@ -87,11 +87,7 @@ def pack(batch: int, moments: Moments, shape: Shape) -> bytes:
 
 
 def unpack(records: np.ndarray, batches: Sequence[int], shape: Shape) -> dict[int, Moments]:
-    """Return the moments in records, by the number of their batch; without those that no batch of this shape can have.
-
-    Every replicate of a block has an estimate or is marked as failed; statistics without a meaning are NaN, and all
-    else is a number.
-    """
+    """Return the moments in records by batch, without those whose counts or sums no batch of this shape can have."""
     failed = np.unpackbits(records["failed"], axis=1, count=shape.batch_size)
     per_block = shape.batch_size // N_BLOCKS
     n_failed = failed.reshape(-1, N_BLOCKS, per_block).sum(axis=2, dtype=np.int64)

@@ -189,10 +189,7 @@ def job_cluster(jobs: Jobs, claim: Callable[[], None]) -> Iterator[tuple[Any, Ca
 
 @contextlib.contextmanager
 def _key_files(folder: Folder) -> Iterator[Any]:
-    """Make certificates in files that the user alone can read, from their first byte to their end with the block.
-
-    dask-jobqueue would write them, too, but leaves their end to the garbage collector.
-    """
+    """Make certificates in files that the user alone can read, from their first byte to their end with the block."""
     from distributed import Security
 
     made = Security.temporary()
@@ -221,10 +218,7 @@ async def _submitted(cluster: Any) -> None:
 
 
 def _patient(job_class: Any) -> Any:
-    """Return a class of jobs that are submitted again if the batch system fails, once it has taken the first.
-
-    The shell of a job reads the names of its key files, which dask-jobqueue does not quote.
-    """
+    """Return a class of jobs that are submitted again if the batch system fails, once it has taken the first."""
     import asyncio
 
     class PatientJob(job_class):

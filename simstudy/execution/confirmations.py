@@ -31,10 +31,7 @@ class Begun(Confirmation):
         return str(self.sealed.get("beacon", OWN_WORD))
 
     def broken_by(self, design: Design) -> str:
-        """Return how a design differs from what was confirmed, empty if it does not.
-
-        The code may have changed: what was judged stands, by the code that the results name.
-        """
+        """Return how a design, but not its code, differs from what was confirmed; empty if it does not."""
         if digest_of(self.sealed) != self.seal:
             return f"{RECORD} was changed"
         return next(differences(self.sealed.get("design"), meaning(design), "design"), "")

@@ -38,11 +38,7 @@ _ASKING = threading.Lock()
 
 
 def engine(device: str = "cpu", cells: Iterable[Cell] = ()) -> str:
-    """Return the identity of what computes the batches of some cells, as 16 hex digits.
-
-    Stored batches of another engine are never mixed with new ones.  Comments, formatting and docstrings do not count,
-    and the files of a system or learner for its own cells alone.
-    """
+    """Return the identity of what computes the batches of some cells, as 16 hex digits: engines are never mixed."""
     with _ASKING:
         return _engine(device, frozenset(map(own_files, cells)), PACKAGE)
 
@@ -80,10 +76,7 @@ def sources(names: frozenset[str], package: Path = PACKAGE) -> Iterator[Path]:
 
 @functools.cache
 def code_of(path: Path) -> str:
-    """Return the digest of what a source computes: of its syntax without comments, formatting and docstrings.
-
-    Written out here rather than by `ast.dump`, which shows what is empty in some versions of Python and not in others.
-    """
+    """Return the digest of what a source computes: of its syntax without comments, formatting and docstrings."""
     content = path.read_bytes()
     name = hashlib.sha256(content).hexdigest()
     known, found = _codes()

@@ -32,13 +32,7 @@ _QUOTED = r"[^\w%@+=:,./-]"
 
 @dataclass(frozen=True)
 class Jobs:
-    """Equal jobs on a batch system; what is impossible is refused, as is a machine that cannot submit.
-
-    Memory is written as in ``"4GB"``, walltime as hours:minutes:seconds. Without a queue it is the default one, without
-    an interface, such as ``ib0``, that of the host name. What workers spill lies in ``scratch``, node-local, which the
-    shell of the job expands. ``keys`` is the folder of the study, which takes the keys of connections as long as a run
-    lasts.
-    """
+    """Equal jobs on a batch system, of which what is impossible is refused; ``keys`` is the folder of the study."""
 
     system: str = "slurm"
     jobs: int = 2

@@ -137,10 +137,7 @@ class Ledger:
         }
 
     def preview(self, account: Account) -> Account:
-        """Return the account of a cell as of the batches stored so far, be they fewer than its next look wants.
-
-        For those who wait: the stopping rule itself looks at all batches or none.
-        """
+        """Return the account of a cell as of the batches stored so far, for those who wait."""
         stored = self._stored_of(account)
         whole, damaged = self._read(account, stored)
         seen = replace(account, done=len(stored) - len(damaged), performance=None, failed=())
@@ -196,10 +193,7 @@ class Ledger:
         return raised
 
     def _read(self, account: Account, batches: list[int]) -> tuple[list[Moments], set[int]]:
-        """Return what these batches of a cell, in order, fold to, and which of them are damaged and left out.
-
-        They are folded as they are read, as all of a cell might not fit into memory; those of a population never.
-        """
+        """Return what these batches of a cell, in order, fold to as they are read, and which of them are damaged."""
         cell, done = account.planned.cell, 0
         parts: list[Moments] = []
         unfolded: list[Moments] = []

@@ -35,10 +35,7 @@ class PagelessWorker(_Pageless, Worker):
 
 
 class FirmClient(Client):
-    """A client that does not connect again to a scheduler that is lost: its work is lost with it.
-
-    A connection to a scheduler that just ends may leave its TLS socket open (Python 3.11).
-    """
+    """A client that does not connect again to a lost scheduler: that may leave its TLS socket open (Python 3.11)."""
 
     async def _reconnect(self) -> None:
         """End all work as cancelled, in place of Dask's attempts."""

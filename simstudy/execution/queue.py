@@ -70,10 +70,7 @@ def engine_of(tasks: Sequence[Task], device: str) -> str:
 
 
 def compute(tasks: Sequence[Task], device: str, wanted: str) -> list[Outcome]:
-    """Return the outcomes of tasks, on whatever worker this runs.
-
-    Raises EngineMismatchError if the engine here is not the one wanted: its bits would be stored under the wrong name.
-    """
+    """Return the outcomes of tasks on whatever worker this runs; EngineMismatchError if its engine is another."""
     here = engine_of(tasks, device)
     if here != wanted:
         raise EngineMismatchError(f"engine {here} on {platform.node()}, {wanted} wanted")
@@ -136,10 +133,7 @@ class TurnQueue(Queue, ABC):
 
 
 class ThreadQueue(TurnQueue):
-    """The same queue, computed by threads of this process: kernels release the interpreter's lock.
-
-    Threads of a `ThreadPool` do not keep an interrupted process from ending.
-    """
+    """The same queue on threads of this process; those of a `ThreadPool` do not keep a process from ending."""
 
     def __init__(self, pool: ThreadPool, workers: int) -> None:
         super().__init__()
@@ -165,10 +159,7 @@ class ThreadQueue(TurnQueue):
 
 
 class DaskQueue(TurnQueue):
-    """The same queue, computed by the workers of a Dask client.
-
-    ``without_workers`` is called while there have been none for `WORKER_SECONDS`; it raises if none will come.
-    """
+    """The same queue on a Dask client; ``without_workers`` is called while there are none."""
 
     def __init__(self, client: Any, without_workers: Callable[[], None] | None = None, device: str = "cpu") -> None:
         from distributed import as_completed
@@ -261,11 +252,7 @@ def open_queue(
     trust_network: bool = False,
     claim: Callable[[], None] = lambda: None,
 ) -> Iterator[Queue]:
-    """Open a queue on an executor, a name, an address or jobs to submit, and close its workers at the end.
-
-    ``claim``, which locks the folder, is called once the executor can be used, before a job is submitted or a key is
-    written. An executor that cannot be used raises UserError.
-    """
+    """Open a queue on an executor; ``claim`` locks the folder once that can be used, before a job or a key is made."""
     if workers is not None and (isinstance(workers, bool) or not isinstance(workers, int) or workers < 1):
         raise UserError(f"workers = {workers!r}: must be a whole number of at least 1; leave it out for all cores")
     if executor in ("processes", "cuda") or isinstance(executor, Jobs) or "://" in str(executor):

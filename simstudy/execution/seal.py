@@ -101,10 +101,7 @@ def meaning(design: Design) -> dict[str, Any]:
 
 
 def judging_code(design: Design) -> str:
-    """Return a digest of the sources that decide its verdicts, without comments, formatting and docstrings.
-
-    Files that serve one kind of cell count for designs with such cells alone.
-    """
+    """Return a digest of the sources that decide the verdicts of a design."""
     instances = (planned.cell.instance for planned in design.cells)
     further = {entry for instance in instances if instance is not None for entry in instance.rests_on}
     own = {own_files(planned.cell) for planned in design.cells}
@@ -112,10 +109,7 @@ def judging_code(design: Design) -> str:
 
 
 def code_digest(*entries: str, own: Collection[str] = ()) -> str:
-    """Return a digest of folders and files of the package, without comments, formatting and docstrings.
-
-    Of the folders in `APART`, files count whose names are ``own``.
-    """
+    """Return a digest of what sources of the package compute; in folders of `APART` of those named ``own``."""
     digest = hashlib.blake2b(digest_size=16)
     apart, kept = {PACKAGE / folder for folder in APART}, {"__init__", *own}
     for entry in entries:

@@ -53,10 +53,7 @@ class Share(NamedTuple):
 
 
 def units(design: Design) -> list[list[PlannedCell]]:
-    """Return the cells in the smallest sets that a share may hold: a pure function of the design.
-
-    A cell that several grids name is one unit's, with all the precisions that they want.
-    """
+    """Return the cells in the smallest sets that a share may hold: a pure function of the design."""
     # Imported here: who looks at a study need not wait for what computes it.
     from simstudy.execution.ledger import of_one_task, sharing_data
 

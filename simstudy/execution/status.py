@@ -77,15 +77,7 @@ class Status(Record):
 
 
 class Teller:
-    """Who writes down where the ledger of a run stands, now and then.
-
-    Parameters
-    ----------
-    store
-        Where its batches are stored.
-    design
-        What is run.
-    """
+    """Who writes down where the ledger of a run stands, now and then."""
 
     def __init__(self, store: Store, design: Design) -> None:
         self._store = store
@@ -107,10 +99,7 @@ class Teller:
 
 
 def told(design: Design, store: Store) -> Status | None:
-    """Return where a study stands, as the last run told it; None if none has, or batches are gone since.
-
-    None as well if that was another design, code or installation.
-    """
+    """Return where a study stands as the last run told it; None if it was of another design, code or batches."""
     try:
         status = Status.model_validate_json(store.files.read(FILE, MAX_STATEMENT_BYTES))
     except (Missing, ValidationError):

@@ -95,10 +95,7 @@ class Adopted(NamedTuple):
 
 
 class Store:
-    """Folder of one study under one profile, created when the first file is written; its path may be that of a link.
-
-    Batches of the known stores count as stored here; these are only read.
-    """
+    """Folder of one study under one profile; batches of the ``known`` stores, which are only read, count as stored."""
 
     def __init__(self, folder: Path | Folder, known: tuple[Store, ...] = ()) -> None:
         self.files = folder if isinstance(folder, Folder) else Folder(folder)

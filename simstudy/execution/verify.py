@@ -25,11 +25,7 @@ from simstudy.execution.store import Store
 
 
 class Verification(NamedTuple):
-    """What a sample of the batches of a folder shows.
-
-    Damaged batches, which a run computes again, count as compared. Foreign are cells that cannot be computed again
-    here: the engine that computed them, or "unknown", and their number.
-    """
+    """What a sample of the batches of a folder shows; damaged ones count as compared, foreign ones are cells."""
 
     compared: int
     stored: int
@@ -63,11 +59,7 @@ def verify(
     track: Callable[[Iterable[Any], int], Iterable[Any]] = lambda tasks, _: tasks,
     trust: Iterable[str | Path] = (),
 ) -> Verification:
-    """Compute a random share of the stored batches of each cell again, one at least, and compare.
-
-    The seed of the choice is random by default, as whoever forges batches must not know it before. ``track`` passes on
-    the batches, of which it is told the number. Files in ``trust`` may run, if theirs is the code of stored cells.
-    """
+    """Compute a random share of the stored batches of each cell again, one at least, and compare."""
     if not 0 < share <= 1:
         raise UserError(f"share = {share}: must be above 0 and at most 1, such as 0.1")
     seed = secrets.randbits(32) if seed is None else seed

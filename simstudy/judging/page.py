@@ -22,10 +22,7 @@ MAX_BYTES = 1 << 32
 
 
 def write_page(found: Verdicts, path: Path, sources: tuple[Path, ...], seal: Seal | None = None) -> Path:
-    """Write the page of verdicts, which needs nothing but itself, and return its path.
-
-    It names the digests of the files of numbers and claims, and of the seal if the claims were confirmed.
-    """
+    """Write the page of verdicts, with the digests of its sources and of the seal; return its path."""
     lines, further = found.lines, found.dataset.further_units.values.tolist()
     wanted = [(line.claim, further_text(units)) for line, units in zip(lines, further, strict=True) if units]
     digests = [(each.name, hashlib.sha256(read_regular(each, MAX_BYTES)).hexdigest()) for each in sources]

@@ -41,10 +41,7 @@ class Columns(Record):
 
 
 class Numbers(NamedTuple):
-    """The mean under each condition, the names of what tells conditions apart, and the units judged and left out.
-
-    ``independent`` of one another is each "unit" or each "cluster".
-    """
+    """The mean under each condition, factors, units judged and left out; ``independent`` are units or clusters."""
 
     estimates: Estimates
     factors: tuple[str, ...]
@@ -73,10 +70,7 @@ def numbers_of(numbers: Any, columns: Columns) -> Numbers:
 
 
 def means(conditions: Sequence[Coordinates], values: NDArray[np.float64], clusters: NDArray | None) -> Estimates:
-    """Return the means of values (unit, condition), with contributions of units or of their clusters (unit,).
-
-    Where no unit differs from another, an exception as large as the range of all numbers may not have been seen yet.
-    """
+    """Return the means of values (unit, condition), with contributions of units or of their clusters (unit,)."""
     n_units, n_conditions = values.shape
     mean = values.mean(axis=0)
     sums, largest = (values - mean) / n_units, 1

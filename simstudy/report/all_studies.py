@@ -23,11 +23,7 @@ from simstudy.report.sentences import Line
 
 
 def gather(designs: Iterable[Path], profile: str, output: Path) -> Path:
-    """Write ``report-<profile>.html``: every study that has been run, answered and shown by its first figure.
-
-    With a table of all verdicts, and links to the pages of the studies, which have all the rest. A study of which only
-    confirmations are there is shown by the last of them. Designs without results in this profile are left out.
-    """
+    """Write ``report-<profile>.html``: every study that has results, with its answer, first figure and verdicts."""
     studies, judged = [], []
     lines: dict[str, Line] = {}
     for path in designs:

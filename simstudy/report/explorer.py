@@ -22,11 +22,7 @@ _DIGITS = 6
 
 
 def explored(results: xr.Dataset, design: Design) -> dict[str, Any]:
-    """Return the cells of a study as a page holds them: plain data without NaN, to be written as JSON.
-
-    Each cell has its number, levels of its factors, replicates and failures, seed, what its data are addressed by, and
-    of each measure estimate, MCSE, exact theory and leading order, or nothing where it has no estimate.
-    """
+    """Return the cells of a study as a page holds them: plain data without NaN, to be written as JSON."""
     rows, measures = coordinates_of(results), _measures(results)
     replicates, failed = results["n_replicates"].values.tolist(), results["n_failed"].values.tolist()
     cells = [

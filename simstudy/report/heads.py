@@ -97,19 +97,7 @@ def _agreement(axes: Axes, found: xr.Dataset, source: str) -> None:
 
 
 def models_figure(models: dict[str, xr.Dataset], damage: dict[str, xr.Dataset]) -> Drawing:
-    """Draw what is known of the heads of some models, a column for each.
-
-    From above: observed against predicted correlations of pairs of heads, by angles, by exact theory and by other
-    sequences (colours: layers; dotted: a constant); damage of sharing patterns; and effective heads of each layer.
-
-    Parameters
-    ----------
-    models
-        What `inspect_heads` returned, by name.
-    damage
-        As `intervene` returns it, for the same names, with a dimension ``share`` and edits that are called by what
-        chose the pairs of heads: a source, or "random".
-    """
+    """Draw what `inspect_heads` found of models, and `intervene` of patterns shared, a column for each model."""
     drawing = Drawing(figsize=(3.3 * len(models), 15.4), layout="constrained")
     FigureCanvasAgg(drawing)
     grid = drawing.subplots(5, len(models), squeeze=False)

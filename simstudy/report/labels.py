@@ -71,10 +71,7 @@ def number(value: float, digits: int = 4) -> str:
 
 
 def between(lower: float, upper: float, mcse: float = math.nan) -> str:
-    """Return an interval in words, that may have one end or none: ``0.9 to 1.1``, ``≥ 0``.
-
-    With the error of what it is an interval of, ends have the digits that `with_error` gives the estimate.
-    """
+    """Return an interval in words, ``0.9 to 1.1`` or ``≥ 0``, with the digits that the error of an estimate allows."""
     low, high = (_like_error(each, mcse) for each in (lower, upper))
     if math.isfinite(lower) and math.isfinite(upper):
         return f"{low} to {high}"

@@ -70,11 +70,7 @@ MAX_COMPARED = 200
 
 
 def write_report(results: xr.Dataset, design: Design, store: Store) -> Path:
-    """Write ``report.html``, ``figures/``, ``verdicts.csv``, ``comparisons.csv`` and ``cells.csv`` of a study.
-
-    The page needs nothing but itself: figures are inside it, and it loads nothing. The same results and design give the
-    same bytes. Results of another text of the design are refused.
-    """
+    """Write page, figures and tables of a study; results of another text of the design are refused."""
     require_same_design(results, design, store)
     confirmed = confirmed_of(design, store)
     standing = standing_in(design, store)
@@ -146,10 +142,7 @@ def render(
 
 
 def render_studies(studies: list[dict[str, Any]], profile: str, campaign: Campaign, shipped: Mapping[str, Line]) -> str:
-    """Return one page for many studies, each as `describe` gives it, with a table of all verdicts.
-
-    It begins with cards of the published sentences that ``shipped`` claims, by STUDY/CLAIM, put to the test.
-    """
+    """Return one page for studies as `describe` gives them, with cards of sentences that ``shipped`` claims test."""
     lines = [line for study in studies for line in study["verdicts"]]
     return template("studies.html").render(
         studies=studies, profile=profile, n_claims=len(lines), headline=headline(lines), origins=count_origins(lines),

@@ -39,10 +39,7 @@ class Picture(NamedTuple):
 
 
 def picture(claimed: tuple[float, float], runs: Sequence[Found]) -> Picture | None:
-    """Return the places of the interval claimed and of what runs found, on one line; nothing without any estimate.
-
-    An end at infinity is at the end of the line.
-    """
+    """Return the places of the interval claimed and of what runs found, on one line; None without any estimate."""
     shown = [run for run in runs if math.isfinite(run.estimate)]
     ends = [end for run in shown for end in (run.estimate, *run.confidence)] + list(claimed)
     ends = [end for end in ends if math.isfinite(end)]

@@ -125,10 +125,7 @@ def place(planned: PlannedCell, design: Design) -> str:
 
 
 def status_table(status: Status, design: Design) -> Table:
-    """Return how far each cell is: replicates stored, failures, and the MCSE furthest from what is wanted.
-
-    Of a grid of very many cells, those that are furthest from what is wanted.
-    """
+    """Return how far each cell is; of a grid of very many cells, those furthest from what is wanted."""
     table = Table(box=SIMPLE_HEAD, title="MCSE: the one furthest from what is wanted", title_justify="left")
     for name in ("cell", "levels", "replicates", "failed", "MCSE / wanted", "state"):
         table.add_column(name, no_wrap=name == "MCSE / wanted", overflow="fold")

@@ -23,11 +23,7 @@ def standing_of(results: xr.Dataset) -> dict[str, str]:
 
 
 def claims_of(results: xr.Dataset, standing: Standing | None = None) -> list[dict[str, Any]]:
-    """Return the variables of each claim, of which ``statistic`` and numbers are those of what stands for it.
-
-    ``decisive`` is the statistic that decides this run.  Numbers are NaN if the run has no such comparison: it was of
-    another quantity.
-    """
+    """Return the variables of each claim, with the numbers of what stands for it; NaN if the run does not have it."""
     standing = standing_of(results) if standing is None else standing
     # By columns: to take one claim of a data set copies its hundred variables.
     names = [str(name) for name, variable in results.variables.items() if variable.dims == ("claim",)]

@@ -78,10 +78,7 @@ class VerdictLine(NamedTuple):
 def verdict_lines(
     results: xr.Dataset, confirmed: Sequence[Confirmed] = (), standing: Standing | None = None
 ) -> list[VerdictLine]:
-    """Return one line for each claim, in the order of the design; none if the design makes no claim.
-
-    Each shows the comparison that stands for the claim, by default the one that theory names or that decides this run.
-    """
+    """Return a line for each claim, in order, with the comparison that stands for it: by default that of this run."""
     own = "confirmed" if results.attrs.get("seal") else "pilot"
     rows = claims_of(results, standing)
     return [_line(row, own, confirmed, level_of(len(rows))) for row in rows]
@@ -151,10 +148,7 @@ class OriginCount(NamedTuple):
 
 
 def count_origins(lines: Sequence[VerdictLine]) -> list[OriginCount]:
-    """Return the counts of each origin by itself: all claims of the abstract first, then each of them, then the others.
-
-    Confirmed is a claim of which confirmations find what the design declares.
-    """
+    """Return the counts of the abstract as a whole, then of each origin; confirmed are those confirmed as declared."""
     whole = {"abstract": "what the abstract asserts, C1 to C11"} | ORIGINS
     counts = []
     for origin, meaning in whole.items():

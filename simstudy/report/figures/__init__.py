@@ -87,10 +87,7 @@ def draw_z_scores(results: xr.Dataset) -> Drawing | None:
 
 
 def image(drawing: Drawing, suffix: str) -> bytes:
-    """Return a drawing as a ``png`` or ``svg`` file, the same bytes every time: without date and version.
-
-    A PNG file has a palette, a third of the size of one that has not: drawings are flat colours.
-    """
+    """Return a drawing as a ``png`` file with a palette, or as ``svg``: the same bytes every time."""
     buffer = io.BytesIO()
     metadata = None if suffix == "png" else {"Date": None, "Creator": None}
     with own_style():

@@ -53,10 +53,7 @@ from simstudy.verdicts.figure_data import residuals
 
 
 def curve_figure(figure: CurveFigure, cells: xr.Dataset) -> Drawing:
-    """Draw a measure against a factor, a line for each level of the hue, a panel for each level of the panel.
-
-    Below each panel a strip with the residuals, where theory speaks of some cell.
-    """
+    """Draw a measure against a factor, a line for each hue, a panel for each level, and strips where theory speaks."""
     names = {figure.y, f"{figure.y}_mcse", "inapplicable", *([figure.limit] if figure.limit else [])}
     cells = cells[sorted(names)]  # each part copies all variables that it has
     limit = reach(residuals(cells, figure.y))

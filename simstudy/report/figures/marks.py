@@ -73,10 +73,7 @@ Panels = list[tuple[Axes, xr.Dataset]]
 def panelled(
     figure: PanelFigure, cells: xr.Dataset, height: float, height_of_one: float
 ) -> tuple[Drawing, np.ndarray, Panels]:
-    """Return a drawing, its grid of axes, and the axes and cells of each level of the panel, titled by it.
-
-    Heights are those of a row of panels, and of the only panel, in inches.
-    """
+    """Return a drawing, its grid of axes, and axes and cells of each panel; heights of a row and of the only one."""
     panels = list(split(cells, figure.panel))
     drawing, grid = canvas(len(panels), height_of_one if len(panels) == 1 else height)
     return drawing, grid, entitled(figure, panels, grid)

@@ -87,10 +87,7 @@ def positions(cells: xr.Dataset, loops: Loops) -> np.ndarray:
 def _steps(
     axes: Axes, figure: NestedLoopFigure, cells: xr.Dataset, loops: Loops, look: Look, unspoken: bool
 ) -> bool:  # fmt: skip
-    """Draw one colour as steps with error bars, theory as broad pale steps; return whether there is any.
-
-    ``unspoken``: no theory speaks of any cell of the figure, so that grey would tell none apart.
-    """
+    """Draw a colour as steps, theory as pale ones; return whether there is any. ``unspoken``: nowhere at all."""
     size = int(np.prod([len(levels) for levels in loops.values()]))
     place = positions(cells, loops)
     exact, leading = (cells[figure.y].sel(source=source).values for source in ("exact", "leading"))

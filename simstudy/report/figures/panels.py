@@ -42,11 +42,7 @@ def own_style() -> Iterator[None]:
 
 
 def canvas(n_panels: int, *heights: float, columns: int = MAX_COLUMNS) -> tuple[Any, ...]:
-    """Return a drawing with panels in as few rows as `columns` allows, filled evenly, and its axes: (row, column).
-
-    Each height, in inches, is that of the panels, then of a strip below each of them with the same x axis, whose axes
-    follow. Panels in one column are as wide as those of a full row.
-    """
+    """Return a drawing and its axes (row, column): panels, then strips below with their x, of heights in inches."""
     rows = -(-n_panels // columns)
     across = -(-n_panels // rows)
     width = _WIDTHS[MAX_COLUMNS if columns == 1 else across]
@@ -64,10 +60,7 @@ def canvas(n_panels: int, *heights: float, columns: int = MAX_COLUMNS) -> tuple[
 
 
 def arrange(drawing: Figure) -> None:
-    """Give each panel of a canvas the room that its labels leave between the legends above and below.
-
-    Matplotlib's constrained layout does the same and measures every label twice.
-    """
+    """Give panels the room that labels and legends leave: constrained layout does so and measures labels twice."""
     drawn: list[tuple[Any, Any]] = [(axes, axes.get_subplotspec()) for axes in drawing.axes if axes.get_visible()]
     backend: Any = drawing.canvas
     grid, renderer, pad = drawn[0][1].get_gridspec(), backend.get_renderer(), 0.05 * drawing.dpi
@@ -127,10 +120,7 @@ def set_scales(axes: Axes, x_scale: str, y_scale: str) -> None:
 
 
 def tick_levels(axes: Axes, levels: np.ndarray, scale: str, unit: str = "") -> None:
-    """Put the ticks of x at the levels of a factor, or at as many of them as keep clear of one another.
-
-    Of angles at those that text speaks of: multiples of 15, 30, 45 or 90 degrees.
-    """
+    """Put ticks of x at the levels of a factor that keep clear of one another; of angles also at multiples of 15°."""
     levels = np.unique(levels[visible(levels, scale)])
     choices = [levels]
     if unit == "degrees" and len(levels) > 1:

@@ -56,10 +56,7 @@ def side_by_side(position: int, n_colours: int) -> float:
 def draw_residuals(
     axes: Axes, x: np.ndarray, found: Residuals, look: Look, limit: float, shift: float = 0.0
 ) -> list[float]:
-    """Draw the residuals of cells, ``shift`` points to the right, those beyond the strip as arrows at its edge.
-
-    The latter are returned.
-    """
+    """Draw the residuals of cells, ``shift`` points to the right; return those beyond, which are arrows at the edge."""
     drawing = axes.get_figure(root=True)
     assert drawing is not None
     moved = axes.transData + ScaledTranslation(shift / 72, 0.0, drawing.dpi_scale_trans)
