@@ -48,7 +48,7 @@ def uncovered_entries(cells: xr.Dataset, measure: str) -> Entries:
         return []
     words = "; ".join(_reasons(cells.isel(cell=np.flatnonzero(~known))))
     if not known.any():
-        return [(Line2D([], [], linestyle=""), f"no theory: {words}")]
+        return [f"no theory: {words}"]
     handle = Line2D([], [], color=NEUTRAL, marker="o", markerfacecolor=GREY, linestyle="")
     return [(handle, f"filled grey: no theory, as {words}")]
 

@@ -71,7 +71,9 @@ def curve_figure(figure: CurveFigure, cells: xr.Dataset) -> Drawing:
                 notes.beyond += draw_residuals(
                     strips.flat[position], x, residuals(coloured, figure.y), looks[hue], limit, shift
                 )
-        _settle_x(axes, strips.flat[position] if limit else axes, figure, inside)
+        set_scales(axes, figure.x_scale, figure.y_scale)
+        tick_levels(axes, inside[figure.x].values.astype(float), figure.x_scale, setting(figure.x).unit)
+        (strips.flat[position] if limit else axes).set_xlabel(setting_name(figure.x))
     drawn = [axes for axes, _ in panels]
     aimed = aim(drawn, figure.target)
     share_y(drawn, figure.y_scale)
@@ -81,7 +83,7 @@ def curve_figure(figure: CurveFigure, cells: xr.Dataset) -> Drawing:
         settle_strips(list(strips.flat[: len(panels)]), list(strips[:, 0]), limit)
     entries = [*_reading(figure, hidden, notes), *aimed, *uncovered_entries(cells, figure.y)]
     entries += residual_entries(notes.beyond) if limit else []
-    legends(drawing, looks, entries + [(Line2D([], [], linestyle=""), each) for each in words], figure.hue)
+    legends(drawing, looks, [*entries, *words], figure.hue)
     return drawing
 
 
@@ -92,13 +94,6 @@ def _laid_out(figure: CurveFigure, cells: xr.Dataset, limit: float) -> tuple[Dra
     levels = list(split(cells, figure.panel))
     drawing, grid, strips = canvas(len(levels), 3.6 if len(levels) == 1 else 2.9, HEIGHT)
     return drawing, grid, entitled(figure, levels, grid), strips
-
-
-def _settle_x(axes: Axes, lowest: Axes, figure: CurveFigure, inside: xr.Dataset) -> None:
-    """Scale and ticks of a panel, and the name of x below the lowest axes of it."""
-    set_scales(axes, figure.x_scale, figure.y_scale)
-    tick_levels(axes, inside[figure.x].values.astype(float), figure.x_scale, setting(figure.x).unit)
-    lowest.set_xlabel(setting_name(figure.x))
 
 
 def _curve(axes: Axes, figure: CurveFigure, stratum: xr.Dataset, look: Look, notes: Notes) -> None:
@@ -113,7 +108,8 @@ def _curve(axes: Axes, figure: CurveFigure, stratum: xr.Dataset, look: Look, not
     known = covered(stratum, figure.y) | notes.uncovered
     draw_points(axes, x[shown], empirical[shown], bars[shown], known[shown], look,
                 capsize=2.5, elinewidth=1.1, markeredgewidth=1.3)  # fmt: skip
-    bridge = np.where(_beside_gap(values[shown]), empirical[shown], np.nan)
+    gap = np.isnan(np.concatenate([[0.0], values[shown], [0.0]]))
+    bridge = np.where(gap[1:-1] | gap[:-2] | gap[2:], empirical[shown], np.nan)
     if np.isfinite(bridge).sum() > 1:
         axes.plot(x[shown], bridge, ":", color=look.colour, linewidth=1.0, label="joined")
         notes.joined = True
@@ -128,23 +124,14 @@ def _theories(axes: Axes, figure: CurveFigure, stratum: xr.Dataset, look: Look, 
         values = stratum[figure.y].sel(source=source).values
         line = np.where(visible(values, figure.y_scale) & visible(x, figure.x_scale), values, np.nan)
         if np.isfinite(line).any():
-            marks: dict[str, Any] = {"marker": "_", "markersize": 12, "markevery": _isolated(line)}
+            # A line shows nothing of a value without a neighbour.
+            gap = np.isnan(np.concatenate([[np.nan], line, [np.nan]]))
+            alone = np.flatnonzero(~gap[1:-1] & gap[:-2] & gap[2:]).tolist()
+            marks: dict[str, Any] = {"marker": "_", "markersize": 12, "markevery": alone}
             axes.plot(x, line, color=look.colour, label=source, **THEORY_LINES[source], **marks)
             setattr(notes, source, True)
         told = np.where(np.isnan(told), line, told)
     return told
-
-
-def _beside_gap(line: np.ndarray) -> np.ndarray:
-    """Which points have no value or a neighbour without one."""
-    gap = np.concatenate([[False], np.isnan(line), [False]])
-    return gap[1:-1] | gap[:-2] | gap[2:]
-
-
-def _isolated(line: np.ndarray) -> list[int]:
-    """Positions of values without a neighbour: a line shows nothing of them, so they need a mark."""
-    apart = np.isnan(np.concatenate([[np.nan], line, [np.nan]]))
-    return np.flatnonzero(~apart[1:-1] & apart[:-2] & apart[2:]).tolist()
 
 
 def _limit(axes: Axes, figure: CurveFigure, stratum: xr.Dataset, look: Look, notes: Notes) -> None:
@@ -162,11 +149,10 @@ def _reading(figure: CurveFigure, hidden: list[str], notes: Notes) -> Entries:
     text = f"points: Monte Carlo ± {COVERAGE} MCSE" + (", line: leading order" if notes.leading else "")
     handle = Line2D([], [], color=NEUTRAL, marker="o", markerfacecolor="white")
     handle.set_linestyle("-" if notes.leading else "")
-    entries = [(handle, text)]
+    entries: Entries = [(handle, text)]
     if notes.exact:
-        entries.append(
-            (Line2D([], [], color=NEUTRAL, **THEORY_LINES["exact"]), "broad pale line: exact theory at any n")
-        )
+        pale = Line2D([], [], color=NEUTRAL, **THEORY_LINES["exact"])
+        entries.append((pale, "broad pale line: exact theory at any n"))
     if notes.joined:
         entries.append((Line2D([], [], color=NEUTRAL, linestyle=":"), "dotted: joins points without theory"))
     if figure.limit:
@@ -175,6 +161,5 @@ def _reading(figure: CurveFigure, hidden: list[str], notes: Notes) -> Entries:
         text += " (Monte Carlo where no theory applies)" if notes.limit_fallback else ""
         entries.append((Line2D([], [], color=NEUTRAL, linestyle=(0, (5, 3)), linewidth=1.0), text))
     if hidden:
-        names = ", ".join(setting_name(name) for name in hidden)
-        entries.append((Line2D([], [], linestyle=""), f"not told apart (one line for each value): {names}"))
+        entries.append(f"not told apart (one line for each value): {', '.join(map(setting_name, hidden))}")
     return entries + dropped(notes)

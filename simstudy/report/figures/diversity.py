@@ -8,7 +8,6 @@ import numpy as np
 import xarray as xr
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Drawing
-from matplotlib.lines import Line2D
 
 from simstudy.design.figures import DiversityFigure
 from simstudy.design.measures import INDICES
@@ -50,8 +49,7 @@ def _all_indices(figure: DiversityFigure, cells: xr.Dataset) -> Drawing:
         label_y(block, measure_name(figure.y), len(INDICES))
     text = f"bars: ± {COVERAGE} MCSE; r: Spearman's rank correlation over the cells"
     text += ", and its mean within colours" if figure.hue else ""
-    words = [text, *from_zero(drawn, figure.y_scale)]
-    legends(drawing, looks, [*((Line2D([], [], linestyle=""), each) for each in words), *dropped(notes)], figure.hue)
+    legends(drawing, looks, [text, *from_zero(drawn, figure.y_scale), *dropped(notes)], figure.hue)
     return drawing
 
 
@@ -68,7 +66,7 @@ def _one_index(figure: DiversityFigure, index: str, cells: xr.Dataset) -> Drawin
     label_y(grid, measure_name(figure.y), len(panels))
     words = [f"bars: ± {COVERAGE} MCSE; {INDEX_NAMES[index]}", *from_zero([axes for axes, _ in panels], figure.y_scale)]
     words += ["panels have x axes of their own"] if len({axes.get_xlim() for axes, _ in panels}) > 1 else []
-    legends(drawing, looks, [*((Line2D([], [], linestyle=""), each) for each in words), *dropped(notes)], figure.hue)
+    legends(drawing, looks, [*words, *dropped(notes)], figure.hue)
     return drawing
 
 
@@ -76,14 +74,11 @@ def _scatter(axes: Axes, figure: DiversityFigure, cells: xr.Dataset, look: Look,
     x, y = cells.hdi.values, cells[figure.y].sel(source="empirical").values
     shown = visible(x, figure.x_scale) & visible(y, figure.y_scale)
     notes.dropped += int((np.isfinite(x) & np.isfinite(y) & ~shown).sum())
-    bars = [_bars(cells[name].values[shown]) for name in ("hdi_mcse", f"{figure.y}_mcse")]
+    errors = (cells[name].values[shown] for name in ("hdi_mcse", f"{figure.y}_mcse"))
+    # Nothing is uncertain of an index that is computed from the heads alone.
+    bars = [COVERAGE * each if (each > 0).any() else None for each in errors]
     axes.errorbar(x[shown], y[shown], xerr=bars[0], yerr=bars[1], fmt=look.marker, color=look.colour,
                   elinewidth=1.0, markersize=4.5, markerfacecolor="white", markeredgewidth=1.2)  # fmt: skip
-
-
-def _bars(mcse: np.ndarray) -> np.ndarray | None:
-    """Half-lengths of error bars; None if nothing is uncertain, as an index computed from the heads alone."""
-    return COVERAGE * mcse if (mcse > 0).any() else None
 
 
 def _annotate(axes: Axes, figure: DiversityFigure, cells: xr.Dataset) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import textwrap
 from typing import Any
 
@@ -15,6 +16,7 @@ from simstudy.design.figures import LollipopFigure
 from simstudy.report.figures.marks import (
     COVERAGE,
     NEUTRAL,
+    Entries,
     Look,
     entitled,
     legends,
@@ -49,25 +51,16 @@ def lollipop_figure(figure: LollipopFigure, cells: xr.Dataset) -> Drawing:
         axes.set(xlabel=measure_name(figure.y), ylim=(n_rows - 0.5, -0.5))
         axes.grid(axis="y", visible=False)
         axes.set_yticks(range(n_rows), [""] * n_rows)
-    names = [", ".join(map(level_name, levels)) for levels in _combinations(loops)]
+    # In the order of `positions`.
+    names = [", ".join(map(level_name, levels)) for levels in itertools.product(*loops.values())]
     for axes in grid[:, 0]:
         axes.set_yticks(range(n_rows), [textwrap.shorten(name, 40, placeholder=" …") for name in names])
         axes.set_ylabel(", ".join(map(setting_name, loops)))
-    nothing = Line2D([], [], linestyle="")
-    entries = [(nothing, f"sticks: Monte Carlo ± {COVERAGE} MCSE, from {number(figure.target or 0.0)}")]
-    entries += (
-        [(Line2D([], [], **_THEORY), "bars: theory, exact where there is such, or else leading order")] if told else []
-    )
+    entries: Entries = [f"sticks: Monte Carlo ± {COVERAGE} MCSE, from {number(figure.target or 0.0)}"]
+    if told:
+        entries.append((Line2D([], [], **_THEORY), "bars: theory, exact where there is such, or else leading order"))
     legends(drawing, looks, entries, figure.hue)
     return drawing
-
-
-def _combinations(loops: dict[str, list[Any]]) -> list[tuple[Any, ...]]:
-    """Levels of the rows, in the order of `positions`."""
-    found: list[tuple[Any, ...]] = [()]
-    for levels in loops.values():
-        found = [(*before, level) for before in found for level in levels]
-    return found
 
 
 def _sticks(axes: Axes, figure: LollipopFigure, cells: xr.Dataset, rows: np.ndarray, look: Look) -> bool:

@@ -32,7 +32,8 @@ THEORY_LINES: dict[str, Any] = {
     "leading": {},
 }
 
-Entries = list[tuple[Line2D, str]]
+Entries = list[tuple[Line2D, str] | str]
+"""Of a legend: what is shown and what it is, or text alone."""
 
 
 class Look(NamedTuple):
@@ -108,8 +109,9 @@ def legends(drawing: Drawing, looks: dict[Any, Look], reading: Entries, hue: str
         fitting = int(drawing.get_size_inches()[0] / (0.6 + 0.09 * max(map(len, names))))
         drawing.legend(handles, names, loc="outside upper left", title=title, alignment="left",
                        ncol=max(1, min(len(names), fitting)))  # fmt: skip
-    texts = [textwrap.fill(text, int(drawing.get_size_inches()[0] / 0.09)) for _, text in reading]
-    drawing.legend([handle for handle, _ in reading], texts, loc="outside lower left")
+    pairs = [(Line2D([], [], linestyle=""), entry) if isinstance(entry, str) else entry for entry in reading]
+    texts = [textwrap.fill(text, int(drawing.get_size_inches()[0] / 0.09)) for _, text in pairs]
+    drawing.legend([handle for handle, _ in pairs], texts, loc="outside lower left")
 
 
 class Notes:
@@ -124,4 +126,4 @@ class Notes:
 def dropped(notes: Notes) -> Entries:
     """Entry of the legend that says how many points a logarithmic axis cannot show."""
     points = "1 point" if notes.dropped == 1 else f"{notes.dropped} points"
-    return [(Line2D([], [], linestyle=""), f"{points} ≤ 0 left out of a log axis")] if notes.dropped else []
+    return [f"{points} ≤ 0 left out of a log axis"] if notes.dropped else []

@@ -71,8 +71,7 @@ def nested_loop_figure(figure: NestedLoopFigure, cells: xr.Dataset) -> Drawing:
     share_y(drawn, figure.y_scale)
     entries = [*_reading(loops, theory), *aimed, *uncovered_entries(cells, figure.y)]
     entries += residual_entries(beyond) if limit else []
-    entries += [(Line2D([], [], linestyle=""), each) for each in from_zero(drawn, figure.y_scale)]
-    legends(drawing, looks, entries, figure.hue)
+    legends(drawing, looks, [*entries, *from_zero(drawn, figure.y_scale)], figure.hue)
     return drawing
 
 
@@ -142,12 +141,8 @@ def _names(axes: Axes, strip: Axes, loop: tuple[str, list[Any]]) -> None:
 def _reading(loops: Loops, theory: bool) -> Entries:
     combination = "level" if len(loops) == 1 else "combination of the levels below"
     text = f"steps: Monte Carlo ± {COVERAGE} MCSE, one step for each {combination}"
-    entries = [(Line2D([], [], color=NEUTRAL, marker="o", markersize=3.5, markerfacecolor="white"), text)]
+    entries: Entries = [(Line2D([], [], color=NEUTRAL, marker="o", markersize=3.5, markerfacecolor="white"), text)]
     if theory:
-        entries.append(
-            (
-                Line2D([], [], color=NEUTRAL, **_PALE),
-                "broad pale steps: theory, exact where there is such, or else leading order",
-            )
-        )
+        text = "broad pale steps: theory, exact where there is such, or else leading order"
+        entries.append((Line2D([], [], color=NEUTRAL, **_PALE), text))
     return entries

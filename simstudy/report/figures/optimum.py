@@ -49,8 +49,13 @@ def optimum_figure(figure: OptimumFigure, cells: xr.Dataset) -> Drawing:
         tick_levels(axes, inside[figure.x].values.astype(float), figure.x_scale)
     drawn = [axes for axes, _ in panels]
     share_y(drawn, "log", always=True)
+    levels = np.unique(cells[figure.over].values.astype(float))
     for axes in drawn:
-        _tick_y(axes, cells[figure.over].values.astype(float))
+        # Some room beside the outermost levels, as optima often stand there.
+        axes.set_ylim(levels[0] / 1.2, levels[-1] * 1.2)
+        axes.yaxis.set_major_locator(FixedLocator(levels.tolist()))
+        axes.yaxis.set_minor_locator(NullLocator())
+        axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: number(value)))
     label_y(grid, f"best {setting_name(figure.over)}", len(panels))
     legends(drawing, looks, _reading(figure, hidden, told), figure.hue)
     return drawing
@@ -62,7 +67,10 @@ def _path(axes: Axes, path: list[Place], scale: str, look: Look, shift: float) -
     best = np.array([place.optimum for place in path])
     below, above = (np.array([getattr(place, name) for place in path]) for name in ("lowest", "highest"))
     bars = np.maximum([best - below, above - best], 0.0)
-    moved = _moved(x, scale, shift)
+    # Moved aside by a share of the least distance between two levels.
+    steps = np.diff(np.unique(np.log(x) if scale == "log" else x))
+    aside = shift * (steps.min() if len(steps) else 1.0)
+    moved = np.exp(np.log(x) + aside) if scale == "log" else x + aside
     axes.errorbar(moved, best, yerr=bars, fmt=look.marker, color=look.colour, capsize=2.5, elinewidth=1.1,
                   markerfacecolor="white", markeredgewidth=1.3, zorder=3)  # fmt: skip
     drawn = set()
@@ -75,25 +83,10 @@ def _path(axes: Axes, path: list[Place], scale: str, look: Look, shift: float) -
     return drawn
 
 
-def _moved(x: np.ndarray, scale: str, shift: float) -> np.ndarray:
-    """Levels of x moved aside by a share of the least distance between two of them."""
-    place = np.log(x) if scale == "log" else x
-    place = place + shift * (np.diff(np.unique(place)).min() if len(np.unique(place)) > 1 else 1.0)
-    return np.exp(place) if scale == "log" else place
-
-
-def _tick_y(axes: Axes, levels: np.ndarray) -> None:
-    # Some room beside the outermost levels, as optima often stand there.
-    axes.set_ylim(levels.min() / 1.2, levels.max() * 1.2)
-    axes.yaxis.set_major_locator(FixedLocator(np.unique(levels).tolist()))
-    axes.yaxis.set_minor_locator(NullLocator())
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: number(value)))
-
-
 def _reading(figure: OptimumFigure, hidden: list[str], told: set[str]) -> Entries:
     tuned = f", best {', '.join(setting_name(name) for name in figure.tune)} at each level" if figure.tune else ""
     text = f"points: least {measure_name(figure.y)}{tuned}, between levels by a parabola in the logarithm"
-    entries = [(Line2D([], [], color=NEUTRAL, marker="o", markerfacecolor="white", linestyle=""), text)]
+    entries: Entries = [(Line2D([], [], color=NEUTRAL, marker="o", markerfacecolor="white", linestyle=""), text)]
     text = f"bars: levels that are best in {NEVER:.0%} or more of the draws from the joint distribution of estimates"
     entries.append((Line2D([], [], color=NEUTRAL, marker="|", markersize=10, linestyle=""), text))
     for source in THEORIES:
@@ -101,6 +94,5 @@ def _reading(figure: OptimumFigure, hidden: list[str], told: set[str]) -> Entrie
             text = f"line: {THEORY_NAMES[source]}, where it has an optimum"
             entries.append((Line2D([], [], color=NEUTRAL, **THEORY_LINES[source]), text))
     if hidden:
-        names = ", ".join(setting_name(name) for name in hidden)
-        entries.append((Line2D([], [], linestyle=""), f"not told apart (one line for each value): {names}"))
+        entries.append(f"not told apart (one line for each value): {', '.join(map(setting_name, hidden))}")
     return entries

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 from matplotlib.transforms import ScaledTranslation
 
@@ -94,11 +93,10 @@ def _percent(value: float, _: int) -> str:
 
 def residual_entries(beyond: Sequence[float], what: str = WHAT) -> Entries:
     """Entries of the legend on what strips show, and on what lies beyond them."""
-    nothing = Line2D([], [], linestyle="")
-    entries = [(nothing, f"strip: {what} ± {COVERAGE} MCSE")]
+    entries: Entries = [f"strip: {what} ± {COVERAGE} MCSE"]
     if beyond:
         furthest = max(beyond, key=abs)
         points = "1 point" if len(beyond) == 1 else f"{len(beyond)} points"
         shown = _percent(float(f"{furthest:.3g}"), 0) if abs(furthest) < MANY_TIMES else f"{1 + furthest:.3g} times"
-        entries.append((nothing, f"arrows: {points} beyond the strip, the furthest at {shown}"))
+        entries.append(f"arrows: {points} beyond the strip, the furthest at {shown}")
     return entries

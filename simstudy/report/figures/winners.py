@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import xarray as xr
 from matplotlib.figure import Figure as Drawing
-from matplotlib.lines import Line2D
 
 from simstudy.design.figures import WinnersFigure
 from simstudy.report.figures.marks import legends, levels_of, looks_of, split
@@ -36,5 +35,5 @@ def winners_figure(figure: WinnersFigure, cells: xr.Dataset) -> Drawing:
     axes.set(xlabel=setting_name(figure.x), xlim=(-0.5, len(columns) - 0.5), ylim=(-0.5, len(rows) - 0.5))
     axes.grid(False)
     reading = f"least {measure_name(figure.y)} ± MCSE; by exact theory where there is one (in brackets)"
-    legends(drawing, looks, [(Line2D([], [], linestyle=""), reading)], figure.over)
+    legends(drawing, looks, [reading], figure.over)
     return drawing

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 import numpy as np
 import xarray as xr
 from matplotlib.figure import Figure as Drawing
-from matplotlib.lines import Line2D
 from scipy.special import ndtri
 
 from simstudy.design.measures import MEASURES, THEORIES
@@ -49,7 +48,7 @@ def z_score_figure(results: xr.Dataset, measures: Sequence[str]) -> Drawing:
              "cells that share data move together",
              "leading order is theory for many keys: far from the line, its own error shows"]  # fmt: skip
     words += [f"drawn at the edge: {beyond} beyond ±{FURTHEST:g}"] if beyond else []
-    legends(drawing, looks, [(Line2D([], [], linestyle=""), text) for text in words])
+    legends(drawing, looks, [*words])
     return drawing
 
 

@@ -22,26 +22,27 @@ def zip_figure(figure: ZipFigure, cells: xr.Dataset) -> Drawing:
     factors = [name for name in factors_of(cells)[figure.grid] if len(set(levels_of(cells, name))) > 1]
     levels = [levels_of(cells, name) for name in factors]
     drawing, grid = canvas(cells.sizes["cell"], 3.4)
-    for axes in grid[:, 0]:
-        axes.set_ylabel(_HEIGHT)
     for cell, (axes, rows) in enumerate(zip(grid.flat, cells.interval.values, strict=False)):
         text = ", ".join(setting_and_level(name, each[cell]) for name, each in zip(factors, levels, strict=True))
         _zip(axes, rows, textwrap.fill(text, characters(axes)) + "\n" if text else "")
-    legends(drawing, _ONE_LOOK, [(Line2D([], [], color=colour), text) for colour, text in _COLOURS.items()])
-    return drawing
+    return _finished(drawing, grid)
 
 
 def draw_zip(rows: np.ndarray) -> Drawing:
     """Draw intervals less the truth, from a row (lower, upper, truth) for each replicate; NaN in those that failed."""
-    drawing, ((axes,),) = canvas(1, 4.8)
-    _zip(axes, rows, "")
-    axes.set_ylabel(_HEIGHT)
-    legends(drawing, _ONE_LOOK, [(Line2D([], [], color=colour), text) for colour, text in _COLOURS.items()])
+    drawing, grid = canvas(1, 4.8)
+    _zip(grid[0, 0], rows, "")
+    return _finished(drawing, grid)
+
+
+def _finished(drawing: Drawing, grid: np.ndarray) -> Drawing:
+    for axes in grid[:, 0]:
+        axes.set_ylabel("centile of distance over half length")
+    reading = [(Line2D([], [], color=colour), text) for colour, text in _COLOURS.items()]
+    legends(drawing, {None: Look.of(0)}, [*reading])
     return drawing
 
 
-_ONE_LOOK = {None: Look.of(0)}
-_HEIGHT = "centile of distance over half length"
 _COLOURS = {COLOURS[0]: "covers the truth", COLOURS[1]: "does not"}
 
 
