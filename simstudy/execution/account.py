@@ -24,10 +24,6 @@ class Standing(NamedTuple):
     looked: int = 0
     finished: int = 0
 
-    def changed(self, before: Standing, now: Standing) -> Standing:
-        """Return the sum over many after one of them has changed."""
-        return Standing(*(total - old + new for total, old, new in zip(self, before, now, strict=True)))
-
 
 @dataclass
 class Account:
@@ -43,7 +39,6 @@ class Account:
     damaged: set[int] = field(default_factory=set)
     looks: list[int] = field(default_factory=list)
     cut: bool = False
-    noted: Standing = field(default_factory=Standing)
 
     @property
     def finished(self) -> bool:

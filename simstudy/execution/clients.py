@@ -32,6 +32,8 @@ BUSY_SECONDS = 60.0
 SUBMIT_RETRIES, SUBMIT_SECONDS = 60, 5.0
 """How often a job is submitted again to a batch system that fails, and seconds between."""
 LOOPBACK = "127.0.0.1"
+# What decides where the sources are and which bits they compute; only some batch systems pass the environment on.
+_PASSED_ON = ("PYTHONPATH", "NUMBA_CPU_NAME", "NUMBA_CPU_FEATURES")
 LOST_WORKERS = 10
 """Workers that may be lost with one task before it counts as deadly: jobs are ended for many a reason."""
 
@@ -45,13 +47,6 @@ def no_workers(address: str, seconds: float) -> UserError:
 
 
 @contextlib.contextmanager
-def process_client(workers: int) -> Iterator[Any]:
-    """Start worker processes on this machine."""
-    with _local_client({str(number): {} for number in range(workers)}) as client:
-        yield client
-
-
-@contextlib.contextmanager
 def cuda_client(workers: int | None) -> Iterator[Any]:
     """Start a process for each GPU, which sees that one alone."""
     if problem := cuda_problem():
@@ -59,13 +54,13 @@ def cuda_client(workers: int | None) -> Iterator[Any]:
     gpus = visible_gpus()
     if workers is not None and workers > len(gpus):
         raise UserError(f"workers = {workers}: more than the GPUs that can be used ({len(gpus)}); leave it out for all")
-    with _local_client({name: {"CUDA_VISIBLE_DEVICES": name} for name in gpus[:workers]}) as client:
+    with local_client({name: {"CUDA_VISIBLE_DEVICES": name} for name in gpus[:workers]}) as client:
         yield client
 
 
 @contextlib.contextmanager
-def _local_client(environments: dict[str, dict[str, str]]) -> Iterator[Any]:
-    """Start a process for each name, with an environment of its own and one thread."""
+def local_client(environments: dict[str, dict[str, str]]) -> Iterator[Any]:
+    """Start a process on this machine for each name, with an environment of its own and one thread."""
     import dask
     from distributed import Client, Security, SpecCluster
     from distributed.system import MEMORY_LIMIT
@@ -285,6 +280,9 @@ def _cluster_class(jobs: Jobs) -> Any:
 def _asked(jobs: Jobs) -> dict[str, Any]:
     """Return what dask-jobqueue is told about a job."""
     # Workers leave in order, a little apart, before the batch system ends them.
+    passed = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
+    # A directive by which Slurm writes a log for each job, whatever their folder.
+    log = [f'--output="{str(jobs.logs).replace("%", "%%")}/%j.log"'] if jobs.system == "slurm" else []
     lifetime = ["--lifetime", f"{0.9 * jobs.seconds:.0f}s", "--lifetime-stagger", f"{0.05 * jobs.seconds:.0f}s"]
     return {
         "python": shlex.quote(sys.executable),
@@ -298,11 +296,12 @@ def _asked(jobs: Jobs) -> dict[str, Any]:
         "local_directory": '"$scratch"',
         "log_directory": str(jobs.logs),
         # Paths of logs are quoted by us; dask-jobqueue writes them as they are.
-        **({"job_directives_skip": ["#SBATCH -e ", "#SBATCH -o "]} if jobs.system == "slurm" else {}),
-        "job_extra_directives": [*([jobs.slurm_log] if jobs.system == "slurm" else []), *jobs.directives],
+        **({"job_directives_skip": ["#SBATCH -e ", "#SBATCH -o "]} if log else {}),
+        "job_extra_directives": [*log, *jobs.directives],
         "job_script_prologue": [
             f"export DASK_DISTRIBUTED__COMM__TIMEOUTS__TCP={TCP_TIMEOUT}",
-            *jobs.prologue,
+            *(f"export {name}={shlex.quote(value)}" for name, value in (CHILDREN | passed).items()),
+            *jobs.setup,
             # Nobody else may enter it, or have made it before.
             f'scratch=$(mktemp -d "{jobs.scratch}/simstudy-XXXXXXXXXX") || exit 1',
             "trap 'rm -rf \"$scratch\"' EXIT",

@@ -5,9 +5,7 @@ Knows no Dask and starts nothing.
 
 from __future__ import annotations
 
-import os
 import re
-import shlex
 import shutil
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,9 +21,6 @@ TCP_TIMEOUT = "11s"
 # Python looks for no module in the current folder.
 CHILDREN = {name: "1" for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "PYTHONSAFEPATH")}
 """Environment of all processes that are started here."""
-# What decides where the sources are and which bits they compute; only some batch systems pass the environment on.
-_PASSED_ON = ("PYTHONPATH", "NUMBA_CPU_NAME", "NUMBA_CPU_FEATURES")
-
 _QUOTED = r"[^\w%@+=:,./-]"
 """Characters that mean something in a directive of a batch system."""
 
@@ -78,19 +73,6 @@ class Jobs:
         """Walltime in seconds."""
         hours, minutes, seconds = map(int, self.walltime.split(":"))
         return (hours * 60 + minutes) * 60 + seconds
-
-    @property
-    def prologue(self) -> list[str]:
-        """Shell lines of a job before what it computes."""
-        passed = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
-        exports = [f"export {name}={shlex.quote(value)}" for name, value in (CHILDREN | passed).items()]
-        return [*exports, *self.setup]
-
-    @property
-    def slurm_log(self) -> str:
-        """Directive by which Slurm writes a log for each job, whatever their folder."""
-        folder = str(self.logs).replace("%", "%%")
-        return f'--output="{folder}/%j.log"'
 
     def require_command(self) -> None:
         """Refuse a machine that cannot submit to the system."""

@@ -62,7 +62,6 @@ class Ledger:
         # Batches of different devices differ in their last bits, and are never mixed.
         self._device = device
         self.accounts: list[Account] = []
-        self.standing = Standing()
         self._identities: dict[int, str] = {}
         self._sharers: dict[str, list[Account]] = defaultdict(list)
         for planned in design.cells:
@@ -114,18 +113,17 @@ class Ledger:
                 if not account.missing and not account.finished:
                     self._advance(account)
                     touched.append(account)
-                self._note(account)
         return self._further([*touched, *self._look_at_all()])
 
-    def _note(self, account: Account) -> None:
-        """Take note of an account that may have changed, so that nobody who asks for the sum goes through all."""
-        before, account.noted = account.noted, account.standing
-        self.standing = self.standing.changed(before, account.noted)
+    @property
+    def standing(self) -> Standing:
+        """The sum over all cells."""
+        return Standing(*map(sum, zip(*(account.standing for account in self.accounts), strict=True)))
 
     @property
     def work_known(self) -> bool:
         """Whether every cell has been looked at: before, nobody can tell how many batches its precision will take."""
-        return self.standing.looked == len(self.accounts)
+        return all(account.done for account in self.accounts)
 
     def tally(self) -> dict[str, int]:
         """Return how many batches this run computed, and how many it found damaged and found whole."""
@@ -157,7 +155,6 @@ class Ledger:
                 self._discard(account, damaged)
             else:
                 self._look(account, whole)
-        self._note(account)
 
     def cut(self) -> None:
         """Want no more: a cell that is not finished stops at the batches that are stored from its first on."""
@@ -176,12 +173,11 @@ class Ledger:
                 account.cut = account.target != account.done or account.planned.precision.stop != "precision"
                 account.target = account.done
             account.missing = 0
-            self._note(account)
 
     def _look_at_all(self) -> list[Account]:
         """Ask the rule as long as no cell wants more, and return those that it wants more of."""
         raised: list[Account] = []
-        while self._rule is not None and self.standing.finished == len(self.accounts):
+        while self._rule is not None and all(account.finished for account in self.accounts):
             wanted = self._rule(self.accounts)
             further = [(a, min(n, GROWTH * a.done)) for a, n in zip(self.accounts, wanted, strict=True) if n > a.target]
             if not further:
@@ -226,7 +222,6 @@ class Ledger:
         self._stored[account.identity] -= damaged
         for sharer in self._sharers[account.identity]:
             sharer.missing = sharer.target - len(self._stored_of(sharer))
-            self._note(sharer)
 
     def _look(self, account: Account, batches: list[Moments]) -> None:
         account.done = account.target

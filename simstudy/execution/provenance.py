@@ -29,22 +29,21 @@ def installation(device: str = "cpu") -> dict[str, Any]:
     """Return versions of libraries and the machine, as plain data."""
     import psutil
 
+    name = "CPU"
+    if device != "cpu":
+        # Imported here: it compiles, which those who only look need not wait for.
+        from simstudy.kernels.devices import gpu_name
+
+        name = gpu_name()
     return {
         "python": platform.python_version(),
         "libraries": {name: _version(name) for name in LIBRARIES},
         "system": platform.platform(),
-        "device": "CPU" if device == "cpu" else _gpu_name(),
+        "device": name,
         "processor": _processor(),
         "cores": os.cpu_count(),
         "memory_GiB": round(psutil.virtual_memory().total / 2**30, 1),
     }
-
-
-def _gpu_name() -> str:
-    # Imported here: it compiles, which those who only look need not wait for.
-    from simstudy.kernels.devices import gpu_name
-
-    return gpu_name()
 
 
 # Looked up once: a process runs what it has imported, whatever is installed or committed while it does.

@@ -26,8 +26,8 @@ from simstudy.execution.clients import (
     WORKER_SECONDS,
     cuda_client,
     job_cluster,
+    local_client,
     no_workers,
-    process_client,
     remote_client,
 )
 from simstudy.execution.engine import engine
@@ -77,34 +77,22 @@ def compute(tasks: Sequence[Task], device: str, wanted: str) -> list[Outcome]:
     return [Outcome(*measured(simulate_batch, *task, device)) for task in tasks]
 
 
-class Queue:
-    """Tasks waiting and in flight; iterate over it to get each with its outcome, in order of completion."""
+class Queue(ABC):
+    """Tasks, handed out in turns to workers; iterate over it to get each with its outcome, in order of completion."""
 
     def __init__(self, device: str = "cpu") -> None:
         self.device = device
         self._waiting: deque[Task] = deque()
+        self._flying = 0
+        self._seconds = TURN_SECONDS
 
     def add(self, tasks: Iterable[Task]) -> None:
         """Append tasks; may be called while iterating."""
         self._waiting.extend(tasks)
 
+    @abstractmethod
     def workers(self) -> int:
         """Return how many tasks run at once."""
-        return 1
-
-    def __iter__(self) -> Iterator[tuple[Task, Outcome]]:
-        while self._waiting:
-            task = self._waiting.popleft()
-            yield task, compute([task], self.device, engine_of([task], self.device))[0]
-
-
-class TurnQueue(Queue, ABC):
-    """The same queue, handed out in turns to workers: a subclass says how."""
-
-    def __init__(self, device: str = "cpu") -> None:
-        super().__init__(device)
-        self._flying = 0
-        self._seconds = TURN_SECONDS
 
     def __iter__(self) -> Iterator[tuple[Task, Outcome]]:
         while self._waiting or self._flying:
@@ -132,7 +120,7 @@ class TurnQueue(Queue, ABC):
         """Wait for a turn to end; raise what it raised."""
 
 
-class ThreadQueue(TurnQueue):
+class ThreadQueue(Queue):
     """The same queue on threads of this process; those of a `ThreadPool` do not keep a process from ending."""
 
     def __init__(self, pool: ThreadPool, workers: int) -> None:
@@ -158,7 +146,7 @@ class ThreadQueue(TurnQueue):
         return tasks, found
 
 
-class DaskQueue(TurnQueue):
+class DaskQueue(Queue):
     """The same queue on a Dask client; ``without_workers`` is called while there are none."""
 
     def __init__(self, client: Any, without_workers: Callable[[], None] | None = None, device: str = "cpu") -> None:
@@ -269,15 +257,13 @@ def open_queue(
 @contextlib.contextmanager
 def _opened(executor: str, workers: int | None, trust_network: bool) -> Iterator[Queue]:
     cores = os.cpu_count() or 1
-    if executor == "serial":
-        with threadpool_limits(1):
-            yield Queue()
-    elif executor == "threads":
+    if executor in ("serial", "threads"):
+        n_threads = 1 if executor == "serial" else workers or cores
         # Threads of the numerical library would compete with these, and bits might depend on their number.
-        with threadpool_limits(1), ThreadPool(workers or cores) as pool:
-            yield ThreadQueue(pool, workers or cores)
+        with threadpool_limits(1), ThreadPool(n_threads) as pool:
+            yield ThreadQueue(pool, n_threads)
     elif executor == "processes":
-        with process_client(workers or cores) as client:
+        with local_client({str(number): {} for number in range(workers or cores)}) as client:
             yield DaskQueue(client)
     elif executor == "cuda":
         with cuda_client(workers) as client:

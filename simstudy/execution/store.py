@@ -118,8 +118,11 @@ class Store:
             try:
                 held.enter_context(self.files.locked(".lock"))
             except Held:
-                remedy = "wait for it, or choose another --output"
-                raise UserError(f"{self.folder}: in use by {self._holder()}; {remedy}") from None
+                holder, remedy = "another process", "wait for it, or choose another --output"
+                if owner := self.owner():
+                    since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(owner.started))
+                    holder = f"process {owner.pid} on {owner.host} since {since}"
+                raise UserError(f"{self.folder}: in use by {holder}; {remedy}") from None
             try:
                 self._claim()
                 self._gather_seconds = GATHER_SECONDS
@@ -146,13 +149,6 @@ class Store:
         with contextlib.suppress(ValueError):
             return Owner.model_validate(self.read_json(".owner.json"))
         return None
-
-    def _holder(self) -> str:
-        owner = self.owner()
-        if owner is None:
-            return "another process"
-        since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(owner.started))
-        return f"process {owner.pid} on {owner.host} since {since}"
 
     def _cell(self, identity: str) -> Folder:
         return self.files.at("batches", identity)
@@ -230,9 +226,6 @@ class Store:
     def flush(self) -> None:
         """Wait until the batches so far, and the names of their files, are on disk; UserError if it fails."""
         self._write()
-        self._flush()
-
-    def _flush(self) -> None:
         # Reversed, records come before the index that tells of them.
         written, self._unflushed = self._unflushed, set()
         for cell, name in sorted(written, key=lambda each: (each[0].below, each[1]), reverse=True):

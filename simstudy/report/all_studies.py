@@ -30,8 +30,11 @@ def gather(designs: Iterable[Path], profile: str, output: Path) -> Path:
         if profile not in profiles_of(path):
             continue
         design = load_design(path, profile)
-        if (shown := _shown(design, output)) is None:
+        runs = list(runs_of(design, output))
+        if not runs:
             continue
+        # The pilot, or else the last confirmation.
+        shown = next((run for run in runs if run.design is design), runs[-1])
         require_same_design(shown.results, shown.design, shown.store)
         studies.append(_described(shown, design, output))
         judged.append((shown.results, shown.design))
@@ -39,12 +42,6 @@ def gather(designs: Iterable[Path], profile: str, output: Path) -> Path:
     if not studies:
         raise UserError(f"{output}: no study has results in profile {profile!r}; run some: simstudy run DESIGN")
     return Store(output).write_text(f"report-{profile}.html", render_studies(studies, profile, campaign(judged), lines))
-
-
-def _shown(design: Design, output: Path) -> Run | None:
-    """The pilot of a study, or else the last of its confirmations; None if nothing is there."""
-    runs = list(runs_of(design, output))
-    return next((run for run in runs if run.design is design), runs[-1] if runs else None)
 
 
 def _described(shown: Run, design: Design, output: Path) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from simstudy.design.claims import ORIGINS
 from simstudy.report.confirmed import DIVIDED, NOT_CONFIRMED
 from simstudy.report.tables import VERDICT_COLOURS, VerdictLine
+from simstudy.report.terminal import counted
 
 WORDS = {"supported": "holds", "contradicted": "does not hold", "inconclusive": "open", DIVIDED: "divided"}
 """What is said of a claim with each verdict."""
@@ -35,13 +36,11 @@ def headline(lines: Sequence[VerdictLine]) -> str:
     if not lines:
         return "The design makes no claim."
     tally = Counter(line.verdict for line in lines)
-    found = _joined([f"{tally[verdict]} {_are(tally[verdict])} {verdict}" for verdict in VERDICT_COLOURS
-                     if tally[verdict]])  # fmt: skip
+    parts = [f"{n} {'is' if n == 1 else 'are'} {word}" for word in VERDICT_COLOURS if (n := tally[word])]
+    found = " and ".join([", ".join(parts[:-1])] * (len(parts) > 1) + parts[-1:])
     unlike = sum(not line.as_declared for line in lines)
-    declared = f"{unlike} not as declared" if unlike else "all as declared before the run" if len(lines) > 1 else (
-        "as declared before the run"
-    )  # fmt: skip
-    return f"Of {len(lines)} {'claim' if len(lines) == 1 else 'claims'} {found}, {declared}. {_confirmed(lines)}"
+    declared = f"{unlike} not as declared" if unlike else f"{'all ' * (len(lines) > 1)}as declared before the run"
+    return f"Of {counted(len(lines), 'claim')} {found}, {declared}. {_confirmed(lines)}"
 
 
 def _confirmed(lines: Sequence[VerdictLine]) -> str:
@@ -75,11 +74,3 @@ def said_of(line: VerdictLine) -> str:
     if verdict == line.declared:
         return WORDS[verdict] + (", as declared" if verdict != "supported" else "")
     return f"{WORDS[verdict]}, not as declared"
-
-
-def _are(number: int) -> str:
-    return "is" if number == 1 else "are"
-
-
-def _joined(parts: Sequence[str]) -> str:
-    return " and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)

@@ -35,6 +35,7 @@ def comparison_lines(results: xr.Dataset) -> dict[str, list[ComparisonLine]]:
     for i, row in enumerate(rows):
         claimed, confidence = (row.claimed_lower, row.claimed_upper), (row.confidence_lower, row.confidence_upper)
         part = f"part of {row.part_of}" if row.part_of else ""
+        side = "outside" if row.p_against < LEVEL else "inside" if row.p_in_favour < LEVEL else "undecided"
         lines.setdefault(row.claim, []).append(
             ComparisonLine(
                 statistic=row.statistic,
@@ -43,7 +44,7 @@ def comparison_lines(results: xr.Dataset) -> dict[str, list[ComparisonLine]]:
                 confidence=between(*confidence, row.mcse),
                 p_against=p_value_text(row.p_against),
                 p_in_favour=p_value_text(row.p_in_favour),
-                finding=row.no_verdict_because or part or _finding(row.p_against, row.p_in_favour),
+                finding=row.no_verdict_because or part or side,
                 picture=drawn.get(i),
             )
         )
@@ -64,9 +65,3 @@ def _drawn(rows: Sequence[Any]) -> dict[int, Picture]:
         if shared := picture((claimed[0], claimed[1]), marks):
             found |= {i: shared._replace(marks=(mark,)) for i, mark in zip(numbers, shared.marks, strict=True)}
     return found
-
-
-def _finding(p_against: float, p_in_favour: float) -> str:
-    if p_against < LEVEL:
-        return "outside"
-    return "inside" if p_in_favour < LEVEL else "undecided"

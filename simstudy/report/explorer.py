@@ -9,10 +9,10 @@ import numpy as np
 import xarray as xr
 
 from simstudy.design.claims import BaseClaim
-from simstudy.design.document import Design, PlannedCell
+from simstudy.design.document import Design
 from simstudy.design.measures import MEASURES, STATISTICS, THEORIES, coordinates_of
 from simstudy.design.settings.levels import level, selected
-from simstudy.design.shipped import shipped_folder
+from simstudy.design.shipped import is_shipped
 from simstudy.report.labels import level_name, measure_name, setting_name
 
 MAX_CELLS = 4000
@@ -43,7 +43,7 @@ def explored(results: xr.Dataset, design: Design) -> dict[str, Any]:
         "grids": [_grid(name, design) for name in design.factors],
         "cells": cells,
         "claims": {name: _claim(claim, design) for name, claim in design.claims.items()},
-        "replay": f"simstudy replay {_argument(design)} --profile {design.profile}",
+        "replay": f"simstudy replay {argument(design)} --profile {design.profile}",
         "n_left_out": max(len(design.cells) - MAX_CELLS, 0),
     }
 
@@ -60,19 +60,18 @@ def _grid(name: str, design: Design) -> dict[str, Any]:
 
 def _claim(claim: BaseClaim, design: Design) -> dict[str, Any]:
     """Which cells a claim selects, and how they are best looked at."""
-    wheres = [claim.where, *([claim.where | versus] if (versus := getattr(claim, "versus", None)) else [])]
-
-    def is_meant(planned: PlannedCell) -> bool:
-        return planned.grid == claim.grid and any(selected(planned.cell.coordinates, where) for where in wheres)
-
+    wheres = [claim.where, claim.where | (getattr(claim, "versus", None) or {})]
     index = f" {claim.index}" if claim.index else ""
     return {
         "statement": claim.words,
         "grid": claim.grid,
         "measure": claim.measure + index,
         "x": getattr(claim, "x", ""),
-        "cells": [number for number, planned in enumerate(design.cells[:MAX_CELLS]) if is_meant(planned)],
-    }
+        "cells": [
+            number for number, planned in enumerate(design.cells[:MAX_CELLS])
+            if planned.grid == claim.grid and any(selected(planned.cell.coordinates, where) for where in wheres)
+        ],
+    }  # fmt: skip
 
 
 def _measures(results: xr.Dataset) -> dict[str, list[list[float | None] | None]]:
@@ -100,9 +99,8 @@ def _label(name: str) -> str:
     return f"diversity: {index}" if index else measure_name(measure)
 
 
-def _argument(design: Design) -> str:
-    """The design as a command takes it: by name if it is shipped, and by the name of its file else."""
+def argument(design: Design) -> str:
+    """Return the design as a command takes it: by name if it is shipped, and by the name of its file else."""
     if design.path is None:
         return f"{design.study.name}.toml"
-    is_shipped = design.path.resolve().parent == shipped_folder().resolve()
-    return design.path.stem if is_shipped else design.path.name
+    return design.path.stem if is_shipped(design.path) else design.path.name

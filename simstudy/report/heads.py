@@ -64,7 +64,10 @@ def write_heads_page(found: xr.Dataset, store: Store, title: str) -> Path:
             sources=list(SOURCE_NAMES.values()),
             layers=[_layer(found.isel(layer=layer)) for layer in range(found.sizes["layer"])],
             indices=[INDEX_NAMES[name] for name in found["index"].values.tolist()],
-            usual=_usual(found),
+            usual=[
+                f"{number(mean - width, 3)} to {number(mean + width, 3)}"
+                for mean, width in zip(found.hdi_haar_mean.values, _BAND * found.hdi_haar_deviation.values, strict=True)
+            ],
             diversity=[_diversity(found, layer) for layer in range(found.sizes["layer"])],
             reasons=_reasons(found),
             compared=[said for source in _THEORIES if (said := compared(found, source))],
@@ -237,14 +240,6 @@ def _maps(found: xr.Dataset) -> dict[str, Any]:
 def _range(values: xr.DataArray) -> str:
     ends = (number(float(values.min()), 2), number(float(values.max()), 2))
     return " to ".join(dict.fromkeys(ends))
-
-
-def _usual(found: xr.Dataset) -> list[str]:
-    spread = _BAND * found.hdi_haar_deviation.values
-    return [
-        f"{number(mean - width, 3)} to {number(mean + width, 3)}"
-        for mean, width in zip(found.hdi_haar_mean.values, spread, strict=True)
-    ]
 
 
 def _diversity(found: xr.Dataset, layer: int) -> list[tuple[str, str]]:

@@ -67,6 +67,13 @@ MAX_ROWS = 1000
 """Cells of one grid listed in the page: a browser is slow with more, and `cells.csv` has them all."""
 MAX_COMPARED = 200
 """Comparisons of one claim listed in the page."""
+_PROVENANCE = {
+    "simstudy_version": "simstudy",
+    "commit": "commit (+: files differ)",
+    "engine": "engine",
+    "libraries": "libraries",
+    "design_hash": "SHA-256 of the design",
+}
 
 
 def write_report(results: xr.Dataset, design: Design, store: Store) -> Path:
@@ -84,7 +91,7 @@ def report_files(
 ) -> dict[str, bytes]:
     """Return the files of a report by name."""
     lines = verdict_lines(results, confirmed, standing)
-    drawn = drawings.figure_files(drawings.Shown(results, design, lines))
+    drawn = drawings.figure_files(results, design, lines)
     files = {f"figures/{name}.{suffix}": file for name, each in drawn.items() for suffix, file in each.items()}
     pictures = {name: each["png"] for name, each in drawn.items() if each}
     # The page draws claims by itself, so that they can be searched and read on a phone.
@@ -133,7 +140,8 @@ def render(
 ) -> str:  # fmt: skip
     """Return the page of a study as HTML; ``pictures`` are its figures as PNG files, by name."""
     study = describe(results, design, pictures, confirmed, standing)
-    study |= {"comparisons": comparison_lines(results), "provenance": _provenance(results)}
+    study["comparisons"] = comparison_lines(results)
+    study["provenance"] = [(title, str(results.attrs[name]) or "unknown") for name, title in _PROVENANCE.items()]
     study["grids"] = [_grid(results, design, name) for name in design.factors]
     return template("report.html").render(
         study=study, explored=explored(results, design), error_rate=LEVEL, max_rows=MAX_ROWS,
@@ -184,6 +192,8 @@ def describe(
 ) -> dict[str, Any]:  # fmt: skip
     """Return what any page says about a study, with the pictures given of its figures."""
     lines = verdict_lines(results, confirmed, standing)
+    titles = {name: figure.title for name, figure in design.figures.items()}
+    titles |= {Z_SCORES: "All cells against theory, in errors"} if Z_SCORES in pictures else {}
     return {
         "name": design.study.name,
         "title": design.study.title,
@@ -200,13 +210,8 @@ def describe(
         "origins": count_origins(lines),
         "confirmation": design.confirmation,
         "confirmed": confirmed,
-        "figures": [figure_of(name, title, pictures.get(name, b"")) for name, title in _titles(design, pictures)],
+        "figures": [figure_of(name, title, pictures.get(name, b"")) for name, title in titles.items()],
     }
-
-
-def _titles(design: Design, pictures: dict[str, bytes]) -> list[tuple[str, str]]:
-    titles = [(name, figure.title) for name, figure in design.figures.items()]
-    return titles + ([(Z_SCORES, "All cells against theory, in errors")] if Z_SCORES in pictures else [])
 
 
 def figure_of(name: str, title: str, picture: bytes) -> dict[str, Any]:
@@ -223,7 +228,9 @@ def _grid(results: xr.Dataset, design: Design, name: str) -> dict[str, Any]:
     cells = results.isel(cell=np.flatnonzero(results.grid.values == name))
     planned = [planned for planned in design.cells if planned.grid == name]
     levels = [[level_name(level(row, factor)) for factor in design.factors[name]] for row in coordinates_of(cells)]
-    measures, theories = _measures(cells), [_applicability(cells, source) for source in THEORIES]
+    # Of ensembles, or the numbers of instances, whichever the grid has.
+    measures = [name for name in NAMES if name in cells and np.isfinite(cells[name]).any()] or list(MEASURES)
+    theories = [_applicability(cells, source) for source in THEORIES]
     told = any(theory["n_applies"] for theory in theories)
     return {
         "told": told,
@@ -265,16 +272,14 @@ def precision_words(planned: PlannedCell) -> str:
     return f"{'; '.join(parts) or 'none stated'}; {replicates}"
 
 
-def _measures(cells: xr.Dataset) -> list[str]:
-    """Measures that the table of a grid shows: those of ensembles or the numbers of instances, whichever it has."""
-    numbers = [name for name in NAMES if name in cells and np.isfinite(cells[name]).any()]
-    return numbers or list(MEASURES)
-
-
 def _rows(cells: xr.Dataset, levels: list[list[str]], measures: list[str], told: bool) -> Iterator[dict[str, Any]]:
     """Cells in the table of results: levels, counts, of each measure the estimate ± MCSE, and the theories if any."""
     # By columns: to take one cell of a data set copies its hundred variables.
-    columns = {name: _columns(cells, name) for name in measures}
+    columns = []
+    for name in measures:
+        estimate, *theories = (cells[name].sel(source=source) for source in ("empirical", *THEORIES))
+        told_of = [estimate, cells[f"{name}_mcse"], cells[f"{name}_mcse_given"], *theories]
+        columns.append([each.values.tolist() for each in told_of])
     replicates, failed, reached = (
         cells[name].values.tolist() for name in ("n_replicates", "n_failed", "precision_reached")
     )
@@ -289,24 +294,6 @@ def _rows(cells: xr.Dataset, levels: list[list[str]], measures: list[str], told:
                     with_error(estimate[i], mcse[i]) + given_draws(mcse[i], given[i]),
                     *(number(each[i]) for each in theories if told),
                 ]
-                for estimate, mcse, given, *theories in columns.values()
+                for estimate, mcse, given, *theories in columns
             ],
         }
-
-
-def _columns(cells: xr.Dataset, measure: str) -> list[list[float]]:
-    """Estimates of a measure, their errors, those given the draws, and what each theory tells."""
-    by_source = [cells[measure].sel(source=source) for source in ("empirical", *THEORIES)]
-    errors = [cells[f"{measure}_mcse"], cells[f"{measure}_mcse_given"]]
-    return [column.values.tolist() for column in (by_source[0], *errors, *by_source[1:])]
-
-
-def _provenance(results: xr.Dataset) -> list[tuple[str, str]]:
-    titles = {
-        "simstudy_version": "simstudy",
-        "commit": "commit (+: files differ)",
-        "engine": "engine",
-        "libraries": "libraries",
-        "design_hash": "SHA-256 of the design",
-    }
-    return [(title, str(results.attrs[name]) or "unknown") for name, title in titles.items()]

@@ -15,12 +15,11 @@ import numpy as np
 from rich.box import SIMPLE_HEAD
 from rich.progress import BarColumn, TaskProgressColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
-from rich.text import Text
 
 from simstudy.design.document import Design, PlannedCell
 from simstudy.design.moments_needed import lacking, order_of
 from simstudy.design.settings.levels import level
-from simstudy.execution.status import CellStatus, Status, owner_of, seconds_left
+from simstudy.execution.status import TELL_SHARE, CellStatus, Status, owner_of, seconds_left
 from simstudy.execution.store import Store
 from simstudy.report.terminal import bar, counted, entry, is_watched, say
 
@@ -80,7 +79,9 @@ class ProgressDisplay:
         if began >= self._due:
             self._unseen = None
             self._show(ledger, predicted, began)
-            self._due = began + SHOW_SECONDS
+            ended = time.monotonic()
+            # To look goes through all cells, as to tell does.
+            self._due = ended + max(SHOW_SECONDS, (ended - began) / TELL_SHARE)
 
     def _show(self, ledger: Ledger, predicted: int | None, now: float) -> None:
         """The ETA follows the estimated cost of what is left to simulate."""
@@ -98,16 +99,11 @@ class ProgressDisplay:
             began, work = self._first_batch or (now, done)
             left = _UNKNOWN
             if done > work:
-                left = _time_left(ledger, duration((expected - done) * (now - began) / (done - work)))
+                share, seconds = f"{done / expected:.0%} of the work", (expected - done) * (now - began) / (done - work)
+                left = f"{share}, {duration(seconds)} left"
+                if not ledger.work_known:  # before each cell was looked at, that up to its first look
+                    left = f"{share} up to the first looks, {duration(seconds)} left to them"
             say(f"{text}, {replicates:,} replicates" + (f", {left}" if predicted is None else ""))
-
-
-def _time_left(ledger: Ledger, time_left: str) -> str:
-    """Say how long the work will take that is known: before each cell was looked at, that up to its first look."""
-    done = f"{ledger.standing.work_done / ledger.standing.work_expected:.0%}"
-    if ledger.work_known:
-        return f"{done} of the work, {time_left} left"
-    return f"{done} of the work up to the first looks, {time_left} left to them"
 
 
 def duration(seconds: float) -> str:
@@ -136,7 +132,10 @@ def status_table(status: Status, design: Design) -> Table:
         table.add_section()
         table.add_row("", entry((grid, "bold")))
         for number, cell, planned in shown:
-            table.add_row(str(number), place(planned, design), *_row(cell))
+            errors = entry(f"{cell.mcse:.2g} / {cell.wanted:.2g}", cell.measure) if cell.measure else ""
+            failed = f"{cell.failed} (first {cell.first_failed})" if cell.failed else "0"
+            row = place(planned, design), f"{cell.stored * cell.batch_size:,}", failed, errors, _state(cell)
+            table.add_row(str(number), *row)
         if left_out > 0:
             table.add_row("", f"{counted(left_out, 'cell')} nearer to what is wanted: see --json")
     return table
@@ -146,12 +145,6 @@ def _distance(numbered: tuple[int, CellStatus, PlannedCell]) -> tuple[bool, floa
     """Return how far a cell is from what is wanted: those that want more before those that do not."""
     cell = numbered[1]
     return not cell.finished, cell.mcse / cell.wanted if cell.mcse is not None and cell.wanted else math.inf
-
-
-def _row(cell: CellStatus) -> tuple[str | Text, ...]:
-    errors = entry(f"{cell.mcse:.2g} / {cell.wanted:.2g}", cell.measure) if cell.measure else ""
-    failed = f"{cell.failed} (first {cell.first_failed})" if cell.failed else "0"
-    return f"{cell.stored * cell.batch_size:,}", failed, errors, _state(cell)
 
 
 def _state(cell: CellStatus) -> str:

@@ -28,22 +28,17 @@ def claims_of(results: xr.Dataset, standing: Standing | None = None) -> list[dic
     # By columns: to take one claim of a data set copies its hundred variables.
     names = [str(name) for name, variable in results.variables.items() if variable.dims == ("claim",)]
     rows = zip(*(results.variables[name].values.tolist() for name in names), strict=True)
-    compared = _comparisons(results) if "claim" in results else {}
+    compared: dict[tuple[str, str], dict[str, float]] = {}
+    if "claim" in results:
+        columns = ("claim", "statistic", "part_of", *_NUMBERS)
+        lists = (results.variables[f"comparison_{name}"].values.tolist() for name in columns)
+        for of, statistic, part_of, *numbers in zip(*lists, strict=True):
+            if not part_of:
+                compared.setdefault((of, statistic), dict(zip(_NUMBERS, numbers, strict=True)))
     found = []
     for row in rows:
         claim = dict(zip(names, row, strict=True))
         statistic = standing.get(claim["claim"], claim["statistic"])
-        numbers = compared.get((claim["claim"], statistic), dict.fromkeys(_NUMBERS, np.nan))
-        found.append(claim | numbers | {"statistic": statistic, "decisive": claim["statistic"]})
-    return found
-
-
-def _comparisons(results: xr.Dataset) -> dict[tuple[str, str], dict[str, float]]:
-    """Numbers of each comparison that is no part of another, by claim and statistic: the first of one name."""
-    names = ("claim", "statistic", "part_of", *_NUMBERS)
-    columns = (results.variables[f"comparison_{name}"].values.tolist() for name in names)
-    found: dict[tuple[str, str], dict[str, float]] = {}
-    for claim, statistic, part_of, *numbers in zip(*columns, strict=True):
-        if not part_of:
-            found.setdefault((claim, statistic), dict(zip(_NUMBERS, numbers, strict=True)))
+        own = compared.get((claim["claim"], statistic), dict.fromkeys(_NUMBERS, np.nan))
+        found.append(claim | own | {"statistic": statistic, "decisive": claim["statistic"]})
     return found

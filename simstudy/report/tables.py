@@ -171,20 +171,9 @@ def verdict_table(lines: Sequence[VerdictLine], error: str = "MCSE") -> Table:
     for line in lines:
         decided = f"decided by {line.decided_by}" if line.decided_by else ""
         foreseen = "as declared" if line.as_declared else f"not {line.declared}!"
+        told = (line.statistic, "dim"), (decided, "dim"), (line.draws, "italic"), (line.why, "yellow")
         table.add_row(
-            entry(
-                (line.claim, "bold"),
-                *(
-                    (text, style)
-                    for text, style in (
-                        (line.statistic, "dim"),
-                        (decided, "dim"),
-                        (line.draws, "italic"),
-                        (line.why, "yellow"),
-                    )
-                    if text
-                ),
-            ),
+            entry((line.claim, "bold"), *(each for each in told if each[0])),
             entry((line.verdict, f"bold {VERDICT_COLOURS[line.verdict] if line.as_declared else 'red'}"), foreseen),
             entry(line.estimate, f"claimed {line.claimed}", f"within {line.confidence}"),
         )
@@ -228,11 +217,8 @@ def comparison_frame(results: xr.Dataset) -> pd.DataFrame:
 
 def csv_of(frame: pd.DataFrame) -> str:
     """Return a table as CSV, in which no text is a formula to a spreadsheet: an apostrophe marks it as text."""
-
-    def as_text(value: Any) -> Any:
-        return f"'{value}" if isinstance(value, str) and value.startswith(_FORMULA) else value
-
-    return frame.map(as_text).to_csv(index=False, lineterminator="\n")
+    safe = frame.map(lambda value: f"'{value}" if isinstance(value, str) and value.startswith(_FORMULA) else value)
+    return safe.to_csv(index=False, lineterminator="\n")
 
 
 def estimator_words(results: xr.Dataset) -> str:

@@ -54,7 +54,7 @@ def test_claims__know_their_cells(tmp_path):
 def test_replay__is_given_as_a_command_takes_it(design, results):
     assert explored(results, design)["replay"] == "simstudy replay made-up.toml --profile quick"
     shipped = load_design(shipped_folder() / "own-data.toml")
-    assert explorer._argument(shipped) == "own-data"
+    assert explorer.argument(shipped) == "own-data"
 
 
 def test_large_study__holds_a_part_and_says_so(design, results, monkeypatch):

@@ -7,8 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import xarray as xr
-from builders import DESIGN, edited, minimal_cell, write_design
-from stored import flip, rows
+from builders import minimal_cell, write_design
 
 from simstudy.design.document import Precision
 from simstudy.design.load import load_design
@@ -19,7 +18,6 @@ from simstudy.execution.store import Store
 from simstudy.replicates.performance import Performance
 from simstudy.report import progress
 from simstudy.report.progress import ProgressDisplay, open_lines
-from simstudy.study import run
 
 
 @pytest.mark.parametrize(
@@ -40,38 +38,6 @@ def test_log__tells_the_time_to_the_first_looks_and_then_to_the_end(looked_at, t
         ledger.standing = Standing(work, 400, replicates)
         display(ledger)
     assert said == ["0/1 cells, 0 replicates, time left unknown", told]
-
-
-def test_looking__costs_as_much_however_many_cells_there_are(tmp_path):
-    """What is shown is kept up to date by the ledger: whoever looks goes through no account."""
-
-    class Many(list):
-        def __iter__(self):
-            raise AssertionError("went through all accounts")
-
-    ledger = Ledger(load_design(write_design(tmp_path)), Store(tmp_path))
-    ledger.accounts = Many(ledger.accounts)
-    for display in (ProgressDisplay(quiet=True), ProgressDisplay()):
-        with display:
-            display(ledger)
-        assert display._bar.tasks[0].description.startswith("0/6 cells")
-
-
-def test_standing__is_the_sum_of_all_accounts_whatever_happens(tmp_path):
-    """Batches that arrive, are damaged, are shared by cells, and are wanted by the rule."""
-    text = edited(DESIGN, "bandwidth = [0.5, 1.0]", 'combination = ["uniform", "optimal"]')
-    design = load_design(write_design(tmp_path, edited(text, 'hue = "bandwidth"', 'hue = "combination"')))
-    seen = []
-
-    def watch(ledger, predicted=None):
-        each = zip(*(account.standing for account in ledger.accounts), strict=True)
-        assert ledger.standing == tuple(map(sum, each))
-        seen.append(ledger.standing)
-
-    run(design, output=tmp_path, executor="serial", observer=watch)
-    flip(tmp_path / min(rows(tmp_path)))
-    run(design, output=tmp_path, executor="serial", observer=watch)
-    assert {standing.finished for standing in seen} >= {0, 6} and seen[-1].work_done == seen[-1].work_expected
 
 
 @pytest.mark.parametrize(
