@@ -157,7 +157,12 @@ def contrast(
     cells = [_find(results, where, name) for where, name in ((a, "a"), (b, "b"))]
     rows = coordinates_of(results)
     coordinates = one, other = [rows[cell] for cell in cells]
-    together = _share_blocks(one, other)
+    if one["seed"] == other["seed"] and one["batch_size"] != other["batch_size"]:
+        raise UserError(
+            f"a and b share replicates (seed = {one['seed']}) in batches of different sizes (batch_size = "
+            f"{one['batch_size']:g} and {other['batch_size']:g}), so their covariance is unknown; use one size"
+        )
+    together = bool(one["seed"] == other["seed"])
     measured = [_measured(results, cell, measure, index) for cell in cells]
     streams = [(int(row["seed"]), int(row["batch_size"])) for row in coordinates]
     estimates = estimates_from(coordinates, streams, measured, measure, index)
@@ -166,16 +171,6 @@ def contrast(
     return ExploratoryContrast(
         text, float(found.value), float(found.mcse), *interval(found, ERROR_RATE / 2), together, doubt(found)
     )
-
-
-def _share_blocks(one: Coordinates, other: Coordinates) -> bool:
-    """Whether two cells see the same replicates, block by block; refused if blocks have other lengths."""
-    if one["seed"] == other["seed"] and one["batch_size"] != other["batch_size"]:
-        raise UserError(
-            f"a and b share replicates (seed = {one['seed']}) in batches of different sizes (batch_size = "
-            f"{one['batch_size']:g} and {other['batch_size']:g}), so their covariance is unknown; use one size"
-        )
-    return bool(one["seed"] == other["seed"])
 
 
 def _statement(one: Coordinates, other: Coordinates, factors: Mapping[str, tuple[str, ...]], word: str) -> str:
@@ -242,7 +237,8 @@ def _read(results: xr.Dataset, cell: int) -> xr.Dataset:
     row = coordinates_of(results)[cell]
     if path := results.encoding.get("source"):
         file = Path(path).with_name(DETAILS_FILE)
-        stored = _stored(file, _state(file))
+        state = file.stat() if file.exists() else None  # `read_results` refuses one that is missing
+        stored = _stored(file, state and (state.st_mtime_ns, state.st_size))
         same = all(stored.attrs.get(name) == results.attrs[name] for name in ("study", "profile", "engine"))
         for position, other in enumerate(coordinates_of(stored) if same else ()):
             if all(text_of(row, name) == text_of(other, name) for name in other):
@@ -254,17 +250,9 @@ def _read(results: xr.Dataset, cell: int) -> xr.Dataset:
 
 
 @lru_cache(maxsize=4)
-def _stored(file: Path, _state: tuple[int, int]) -> xr.Dataset:
-    """Details of all cells as long as their file stays the same: many contrasts read it once."""
+def _stored(file: Path, _state: tuple[int, int] | None) -> xr.Dataset:
+    """Details of all cells as long as time and size of their file stay the same: many contrasts read it once."""
     return read_results(file)
-
-
-def _state(file: Path) -> tuple[int, int]:
-    """Time and size of a file; none of one that is missing, which `read_results` refuses."""
-    try:
-        return file.stat().st_mtime_ns, file.stat().st_size
-    except OSError:
-        return 0, 0
 
 
 def _of_one_cell(stored: xr.Dataset, cell: int) -> xr.Dataset:
@@ -284,8 +272,7 @@ def _of_one_cell(stored: xr.Dataset, cell: int) -> xr.Dataset:
         for name, values in pairs.items()
     }
     part = part.drop_dims("pair").assign(square)
-    empty = [name for name in ("query",) if part.sizes.get(name) == 0]
-    part = part.drop_dims(empty)
+    part = part.drop_dims("query") if part.sizes.get("query") == 0 else part
     return described(part.assign_coords({name: np.arange(size) for name, size in part.sizes.items() if name != "index"
                                          and name not in part.coords}))  # fmt: skip
 

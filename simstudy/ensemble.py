@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import xarray as xr
@@ -16,7 +17,6 @@ from simstudy.design.settings import Estimator
 from simstudy.kernels import project
 
 LOGITS = ("distance", "dot_product")
-KERNELS = ("gaussian",)
 
 
 def nw_ensemble(
@@ -27,7 +27,6 @@ def nw_ensemble(
     bandwidth: float,
     *,
     logits: str = "distance",
-    kernel: str = "gaussian",
     combination: ArrayLike | None = None,
     head_bandwidths: ArrayLike | None = None,
     query_projections: ArrayLike | None = None,
@@ -56,8 +55,6 @@ def nw_ensemble(
         b > 0; the softmax temperature is b².
     logits
         ``distance`` or ``dot_product``.
-    kernel
-        ``gaussian``.
     combination : (H,), optional
         Weights a_h of the heads in the ensemble; 1/H each by default.
     head_bandwidths : (H,), optional
@@ -92,71 +89,54 @@ def nw_ensemble(
     y = _values(values, len(x))
     points = _array("queries", queries, ("Q", n_features))
     b = _bandwidth(bandwidth)
-    _one_of("logits", logits, LOGITS)
-    _one_of("kernel", kernel, KERNELS)
+    if logits not in LOGITS:
+        raise ValueError(f"logits = {logits!r}; give one of {', '.join(LOGITS)}")
     own = weights
     if query_projections is not None:
         own = _array("query_projections", query_projections, (n_heads, n_features, head_dim))
-    outputs = _Outputs.of(n_heads, y, combination, value_projections, output_projections)
+    combined = _combiner(n_heads, y, combination, value_projections, output_projections)
     visible = None if mask is None else _mask(mask, (len(points), len(x)))
     x, points, (weights, own), b_scaled = _in_common_units(x, points, np.stack([weights, own]), b, logits)
     if head_bandwidths is not None:
         # A head of s times the bandwidth is one of that bandwidth whose projections are divided by s.
         factors = _factors(head_bandwidths, n_heads)[:, None, None]
         weights, own = weights / factors, own / factors
-    projected = project(np.ascontiguousarray(x.T)[None], weights)
+    keyed = project(np.ascontiguousarray(x.T)[None], weights)
     # By the same sums as the keys, so that a query at a key has distance zero exactly.
     images = project(np.ascontiguousarray(points.T)[None], own)[0].transpose(2, 0, 1)
     settings = Estimator.model_validate({"bandwidth": 1.0, "logits": logits})
     ones = np.ones((1, len(x)))
-    found = [evaluate(settings, b_scaled, Inputs(projected, column[None], ones, images), visible=visible)
+    found = [evaluate(settings, b_scaled, Inputs(keyed, column[None], ones, images), visible=visible)
              for column in y.reshape(len(x), -1).T]  # fmt: skip
     means = np.stack([each.means[0] for each in found], axis=-1).reshape(len(points), n_heads, *y.shape[1:])
-    attributes = {"logits": logits, "kernel": kernel, "bandwidth": b}
-    return _labelled(*outputs.apply(means), np.asarray(found[0].gram)[0], outputs.projected, attributes)
+    attributes = {"logits": logits, "bandwidth": b}
+    projected = output_projections is not None
+    return _labelled(*combined(means), np.asarray(found[0].gram)[0], projected, attributes)
 
 
-class _Outputs(NamedTuple):
-    """What becomes of the averages of heads: a value projection, then a combination or an output projection."""
+def _combiner(
+    n_heads: int, values: np.ndarray, combination: ArrayLike | None, value: ArrayLike | None, output: ArrayLike | None
+) -> Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]:
+    """Return what makes of averages (query, head, ...) the estimate (query, ...) and what each head averages."""
+    if combination is not None and output is not None:
+        raise ValueError("combination beside output_projections, which combine heads themselves; give one of them")
+    a = np.full(n_heads, 1.0 / n_heads) if combination is None else _array("combination", combination, (n_heads,))
+    width = values.shape[1] if values.ndim == 2 else 1
+    v = None if value is None else _array("value_projections", value, (n_heads, width, "k"))
+    inner = width if v is None else v.shape[2]
+    o = None if output is None else _array("output_projections", output, (n_heads, inner, "c"))
 
-    combination: np.ndarray
-    value: np.ndarray | None
-    output: np.ndarray | None
-
-    @classmethod
-    def of(
-        cls,
-        n_heads: int,
-        values: np.ndarray,
-        combination: ArrayLike | None,
-        value: ArrayLike | None,
-        output: ArrayLike | None,
-    ) -> _Outputs:
-        """Return the arguments as arrays."""
-        if combination is not None and output is not None:
-            raise ValueError("combination beside output_projections, which combine heads themselves; give one of them")
-        a = np.full(n_heads, 1.0 / n_heads) if combination is None else _array("combination", combination, (n_heads,))
-        width = values.shape[1] if values.ndim == 2 else 1
-        v = None if value is None else _array("value_projections", value, (n_heads, width, "k"))
-        inner = width if v is None else v.shape[2]
-        o = None if output is None else _array("output_projections", output, (n_heads, inner, "c"))
-        return cls(a, v, o)
-
-    @property
-    def projected(self) -> bool:
-        """Whether the estimate is that of an output projection."""
-        return self.output is not None
-
-    def apply(self, means: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the estimate (query, ...) and what each head averages (query, head, ...)."""
-        if means.ndim == 2 and (self.value is not None or self.output is not None):
+    def combined(means: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        if means.ndim == 2 and (v is not None or o is not None):
             means = means[:, :, None]
         with np.errstate(over="ignore", invalid="ignore"):
-            if self.value is not None:
-                means = np.einsum("qhv,hvk->qhk", means, self.value)
-            if self.output is not None:
-                return np.einsum("qhk,hkc->qc", means, self.output), means
-            return np.moveaxis(means, 1, -1) @ self.combination, means
+            if v is not None:
+                means = np.einsum("qhv,hvk->qhk", means, v)
+            if o is not None:
+                return np.einsum("qhk,hkc->qc", means, o), means
+            return np.moveaxis(means, 1, -1) @ a, means
+
+    return combined
 
 
 def _labelled(
@@ -319,8 +299,3 @@ def _bandwidth(given: Any) -> float:
     if number.ndim or not 0 < number < np.inf:
         raise ValueError(f"bandwidth = {given!r}; give one positive number")
     return float(number)
-
-
-def _one_of(name: str, given: str, known: tuple[str, ...]) -> None:
-    if given not in known:
-        raise ValueError(f"{name} = {given!r}; give one of {', '.join(known)}")

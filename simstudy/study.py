@@ -97,9 +97,7 @@ def run(
     if not isinstance(design, Design):
         design = load_design(design, profile, trust)
     require_word(planned.cell for planned in design.cells)
-    _require_extras(design)
-    if executor == "cuda":
-        _require_few_heads(design)
+    _require_means(design, executor)
     store = store_of(design, output)
     require_writable(store.folder)
     _require_own_folder(design, store)
@@ -215,12 +213,7 @@ def open_ledger(design: Design, store: Store, device: str = "cpu", told: dict[in
     return Ledger(design, store, device, **given)
 
 
-NO_LIMIT = Budget()
-
-
-def simulate(
-    ledger: Ledger, queue: Queue, meter: Meter, *observers: Callable[[Ledger], Any], budget: Budget = NO_LIMIT
-) -> None:
+def simulate(ledger: Ledger, queue: Queue, meter: Meter, *observers: Callable[[Ledger], Any], budget: Budget) -> None:
     """Compute batches until the stopping rule wants no more of any cell, or the budget is spent.
 
     Observers are called after each task.
@@ -260,19 +253,14 @@ def _require_own_folder(design: Design, store: Store) -> None:
         raise UserError(f"{store.folder}: holds the results of {other}, whose study has the same name; {remedy}")
 
 
-def _require_extras(design: Design) -> None:
-    """Refuse a design that needs PyTorch or scikit-learn where that is not installed."""
-    for planned in design.cells:
-        if planned.cell.estimator.reference == TORCH_REFERENCE:
+def _require_means(design: Design, executor: str | Jobs) -> None:
+    """Refuse a design that needs what is not installed, or heads that a block of threads of a GPU cannot hold."""
+    for cell in (planned.cell for planned in design.cells):
+        if cell.estimator.reference == TORCH_REFERENCE:
             otherwise = ", or choose a profile that compares with multi_head_attention"
             require_extra(f'reference = "{TORCH_REFERENCE}"', "torch", "torch", otherwise)
-        if isinstance(planned.cell.estimator.learner, RandomForestLearner | GradientBoostingLearner):
+        if isinstance(cell.estimator.learner, RandomForestLearner | GradientBoostingLearner):
             require_extra("estimator.learner", "sklearn", "learners")
-
-
-def _require_few_heads(design: Design) -> None:
-    """Refuse cells whose weights do not fit into the memory that a block of threads of a GPU shares."""
-    widest = max(planned.cell.heads.n_heads for planned in design.cells)
-    if widest > MOST_HEADS:
-        remedy = "choose another executor"
-        raise UserError(f"heads.n_heads = {widest}: executor = 'cuda' takes {MOST_HEADS} heads at most; {remedy}")
+        if executor == "cuda" and (n := cell.heads.n_heads) > MOST_HEADS:
+            remedy = f"executor = 'cuda' takes {MOST_HEADS} heads at most; choose another executor"
+            raise UserError(f"heads.n_heads = {n}: {remedy}")

@@ -35,7 +35,7 @@ def simstudy(*arguments: object, cwd: Path = ROOT, before: str = "") -> subproce
     with tempfile.TemporaryDirectory() as folder, mock.patch.dict(os.environ, PRINTED):
         printed = [str(Path(folder) / name) for name in ("stdout", "stderr")]
         given = ["simstudy", *map(str, arguments)], str(cwd), dict(os.environ), UNDRAWN + before, printed
-        process = FORKS.Process(target=_command, args=given)
+        process = FORKS.Process(target=run_command, args=given)
         process.start()
         process.join(SECONDS)
         if process.exitcode is None:
@@ -44,12 +44,13 @@ def simstudy(*arguments: object, cwd: Path = ROOT, before: str = "") -> subproce
         return subprocess.CompletedProcess(given[0], process.exitcode, *(Path(path).read_text() for path in printed))
 
 
-def _command(arguments: list[str], cwd: str, environment: dict[str, str], before: str, printed: list[str]) -> None:
+def run_command(arguments: list[str], cwd: str, environment: dict[str, str], before: str, printed: list[str]) -> None:
+    """Run a command here, after some code, with output and errors in files."""
     os.chdir(cwd)
     os.environ.clear()
     os.environ.update(environment)
     for descriptor, path in zip((1, 2), printed, strict=True):
-        os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT), descriptor)
+        os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND), descriptor)
     sys.stdout, sys.stderr = (os.fdopen(descriptor, "w", closefd=False) for descriptor in (1, 2))
     sys.argv = arguments
     exec(before, {})

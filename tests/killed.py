@@ -6,24 +6,26 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
-from kills import BATCHES, ENDS, FOLDER, Aim, Fork, Forks, Target
+from kills import BATCHES, ENDS, FOLDER, Aim, Fork, Target
 
 
 class Bench:
-    """A study, a calm run of it, and a process that forks others, after some code; use it as a context manager."""
+    """A study, a calm run of it, and commands in forks, each after some code; the log takes standard errors."""
 
     def __init__(self, place: Path, work: str, first: str = "") -> None:
-        self.place, self.log = place, place / "log"
+        self.place, self.log, self._first = place, place / "log", first
         self.design = place / "work.toml"
         self.design.write_text(work)
-        self.forks = Forks(self.design, place / "calm", self.log, first)
         self.targets: list[Target] = []
+        self.finish(*self.run("calm"))
 
-    def __enter__(self) -> Bench:
-        return self
+    def start(self, *arguments: object, first: str = "") -> Fork:
+        """Start a command of simstudy, after some code."""
+        return Fork([*map(str, arguments)], self._first + first, self.log)
 
-    def __exit__(self, *_: object) -> None:
-        self.forks.close()
+    def finish(self, *arguments: object) -> None:
+        """Let a command end in order."""
+        assert self.start(*arguments).wait() in (0, 3), self.log.read_text()
 
     def run(self, name: str, *options: object) -> tuple[object, ...]:
         """Arguments of a run into a folder of this name."""
@@ -43,11 +45,11 @@ class Bench:
         """Start a command that has to make results and report again, as some of them is gone."""
         for name in ("provenance.json", "report.html"):
             (target.folder / name).unlink(missing_ok=True)
-        return self.forks.start(*arguments)
+        return self.start(*arguments)
 
     def end(self, target: Target) -> None:
         """Run what is left, and compare."""
-        self.forks.finish(*self.run(target.name))
+        self.finish(*self.run(target.name))
         target.assert_equal()
         assert "Traceback" not in self.log.read_text()
 
@@ -58,7 +60,7 @@ def simulation(executor: str) -> Callable[[Bench, int], Target]:
     def killed(bench: Bench, n: int) -> Target:
         target = bench.target(executor)
         for _ in range(n):
-            target.hit(lambda: bench.forks.start(*bench.run(executor, "--executor", executor)))
+            target.hit(lambda: bench.start(*bench.run(executor, "--executor", executor)))
         bench.end(target)
         return target
 
@@ -79,8 +81,8 @@ def merge(bench: Bench, n: int) -> Target:
     target = bench.target("merge")
     arguments = ("merge", bench.place / "calm" / FOLDER, "--into", target.folder)
     for _ in range(n):
-        target.hit(lambda: bench.forks.start(*arguments), Aim(most=24, delay=0.002), target.paths(BATCHES))
-    bench.forks.finish(*arguments)
+        target.hit(lambda: bench.start(*arguments), Aim(most=24, delay=0.002), target.paths(BATCHES))
+    bench.finish(*arguments)
     bench.end(target)
     return target
 

@@ -12,20 +12,18 @@ import json
 import os
 import random
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path, PurePosixPath
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
-import psutil
 import stored
 import xarray as xr
 from builders import DESIGN, edited
+from commands import FORKS, ROOT, run_command
 
-ROOT = Path(__file__).parents[1]
 FOLDER = Path("tiny") / "quick"
 BATCHES = stored.PATTERN
 ENDS = ("details.nc", "results.nc", "provenance.json", "figures/*", "*.csv", "report.html")
@@ -41,112 +39,23 @@ WORK = edited(WORK, "angle = [0, 45, 90]", "n_features = [6, 7]\nangle = [0, 45,
 WORK = edited(WORK, 'expected = "inconclusive"', 'expected = "supported"')
 WORK = edited(WORK, 'hue = "bandwidth"', 'hue = "bandwidth"\nwhere = { n_features = 6 }')
 
-# Runs a command itself, after which everything is imported and compiled.  Then reads commands, each with code to
-# execute before it; answers the number of the process that does it, and at the next line how that ended.  Until it is
-# asked, the number is not given to another process, which a kill might hit.
-FORKS = """
-import contextlib, json, os, runpy, sys, traceback
-import matplotlib.pyplot
-
-def command(arguments):
-    sys.argv = ["simstudy", *arguments]
-    try:
-        runpy.run_module("simstudy", run_name="__main__")
-    except SystemExit as end:
-        return end.code or 0
-    except BaseException:
-        traceback.print_exc()
-        return 1
-    return 0
-
-def child(request):
-    os.setsid()
-    null = os.open(os.devnull, os.O_RDWR)
-    log = os.open(request["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-    for stream, target in enumerate((null, null, log)):
-        os.dup2(target, stream)
-    exec(request["first"], {})
-    return command(request["arguments"])
-
-with contextlib.redirect_stdout(sys.stderr):
-    assert command(sys.argv[1:]) in (0, 3)
-print("ready", flush=True)
-for line in sys.stdin:
-    number = os.fork()
-    if number == 0:
-        code = child(json.loads(line))
-        sys.stderr.flush()
-        os._exit(code)
-    print(number, flush=True)
-    sys.stdin.readline()
-    print(os.waitstatus_to_exitcode(os.waitpid(number, 0)[1]), flush=True)
-"""
-
-
-class Process(Protocol):
-    """A process that can be killed: that of `subprocess`, or a fork."""
-
-    @property
-    def pid(self) -> int: ...
-    def poll(self) -> int | None: ...
-    def kill(self) -> None: ...
-    def wait(self, timeout: float | None = None) -> int: ...
-
 
 class Fork:
-    """A command in a process that was forked from a warm one; one at a time."""
+    """A command in a process of its own group, forked from a warm one; ``first`` is code to execute before it."""
 
-    def __init__(self, server: subprocess.Popen, request: dict) -> None:
-        self._server, self._code = server, None
-        self.pid = int(self._ask(json.dumps(request)))
-
-    def _ask(self, line: str) -> str:
-        print(line, file=self._server.stdin, flush=True)
-        return self._server.stdout.readline()
+    def __init__(self, arguments: list[str], first: str, log: Path) -> None:
+        given = ["simstudy", *arguments], str(ROOT), environment(), f"import os; os.setsid()\n{first}"
+        self._process = FORKS.Process(target=run_command, args=(*given, [os.devnull, str(log)]))
+        self._process.start()
+        self.pid, self.kill = self._process.pid, self._process.kill
 
     def poll(self) -> int | None:
-        if self._code is None and psutil.Process(self.pid).status() == psutil.STATUS_ZOMBIE:
-            self._code = int(self._ask(""))
-        return self._code
-
-    def kill(self) -> None:
-        if self.poll() is None:
-            psutil.Process(self.pid).kill()
+        return self._process.exitcode
 
     def wait(self, timeout: float | None = None) -> int:
-        deadline = time.monotonic() + (timeout or PATIENCE)
-        while self.poll() is None:
-            assert time.monotonic() < deadline, "waited in vain"
-            time.sleep(0.002)
-        return self._code
-
-
-class Forks:
-    """A process that forks one command after another.
-
-    It runs some code and a study first, so that everything is imported and compiled. The log takes standard errors.
-    """
-
-    def __init__(self, design: Path, output: Path, log: Path, first: str = "") -> None:
-        arguments = ["run", str(design), "--output", str(output), "--executor", "serial"]
-        pipe = subprocess.PIPE
-        command = [sys.executable, "-W", "ignore", "-c", first + FORKS, *arguments]
-        self._server = subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, env=environment())
-        self._log = log
-        assert self._server.stdout.readline().strip() == "ready"
-
-    def start(self, *arguments: object, first: str = "") -> Fork:
-        """Start a command of simstudy, after some code."""
-        return Fork(self._server, {"arguments": [*map(str, arguments)], "first": first, "log": str(self._log)})
-
-    def finish(self, *arguments: object) -> None:
-        """Let a command end in order."""
-        code = self.start(*arguments).wait()
-        assert code in (0, 3), self._log.read_text()
-
-    def close(self) -> None:
-        """End the process."""
-        self._server.communicate(timeout=PATIENCE)
+        self._process.join(timeout or PATIENCE)
+        assert self._process.exitcode is not None, "waited in vain"
+        return self._process.exitcode
 
 
 class Aim(NamedTuple):
@@ -178,7 +87,7 @@ class Target:
         """Files of the calm folder that match."""
         return {path for path in self._calm if any(PurePosixPath(path).match(pattern) for pattern in patterns)}
 
-    def hit(self, start: Callable[[], Process], aim: Aim = BATCH, wanted: set[str] | None = None) -> None:
+    def hit(self, start: Callable[[], Any], aim: Aim = BATCH, wanted: set[str] | None = None) -> None:
         """Start a process and kill it, until a kill has hit work."""
         for _ in range(TRIES):
             process = start()
@@ -187,7 +96,7 @@ class Target:
         raise AssertionError(f"{self.name}: no kill in {TRIES} hit work")
 
     def shoot(
-        self, process: Process, aim: Aim = BATCH, wanted: set[str] | None = None, victim: Callable | None = None
+        self, process: Any, aim: Aim = BATCH, wanted: set[str] | None = None, victim: Callable | None = None
     ) -> bool:
         """Kill a process, or by ``victim`` one that works for it, and return whether that hit work.
 
@@ -212,7 +121,7 @@ class Target:
         self.assert_harmless()
         return effective
 
-    def _wait(self, process: Process, aim: Aim, before: dict, kill: Callable) -> None:
+    def _wait(self, process: Any, aim: Aim, before: dict, kill: Callable) -> None:
         count = self._moments.randint(1, aim.most)
         while process.poll() is None:
             # On a fast machine a command would end while its files are looked at.
@@ -263,7 +172,7 @@ class Target:
 
 
 @contextlib.contextmanager
-def held(process: Process) -> Iterator[None]:
+def held(process: Any) -> Iterator[None]:
     """Stop a process and all of its group meanwhile."""
     # It may have no group yet, or no more.
     with contextlib.suppress(ProcessLookupError):

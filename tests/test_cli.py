@@ -90,19 +90,6 @@ def test_list_and_check__know_the_shipped_designs(in_process, monkeypatch):
     assert checked.returncode == 0 and "full" in checked.stdout
 
 
-def test_run_status_report__in_turn(tmp_path):
-    path, output = write_design(tmp_path), tmp_path / "out"
-    result = simstudy("run", path, "--output", output, "--executor", "serial")
-    assert result.returncode in (0, 3), result.stderr
-    for expected in ("mse-falls", "results.nc", "report.html", "±"):
-        assert expected in result.stdout
-    assert (output / "tiny" / "quick" / "report.html").exists()
-    shown = simstudy("status", path, "--output", output)
-    assert shown.returncode == 0 and "6 of 6 cells finished" in shown.stdout
-    again = simstudy("report", path, "--output", output)
-    assert again.returncode == 0 and "mse-falls" in again.stdout
-
-
 def test_plan_run_replay_merge__in_turn(in_process, tmp_path):
     path, output = write_design(tmp_path), tmp_path / "out"
     planned = in_process("plan", path, "--output", output, "--workers", "64")
@@ -226,18 +213,6 @@ def test_list__goes_on_after_a_bad_design(in_process, tmp_path):
     assert result.returncode == 0 and result.stderr == ""
     for expected in ("estimator.bandwidth = -1", "no such profile", "A tiny study", "full: 6", "not valid TOML"):
         assert expected in result.stdout
-
-
-def test_bad_arguments__are_one_message_and_exit_code_2(in_process, tmp_path):
-    for arguments in (
-        ["run", "absent"],
-        ["run"],
-        ["frobnicate"],
-        ["list", tmp_path],
-        ["run", "absent", "--workers", "0"],
-    ):
-        result = in_process(*arguments)
-        assert result.returncode == 2 and "Traceback" not in result.stderr, result.stderr
 
 
 def test_interrupt__ends_cleanly_and_run_continues(tmp_path):

@@ -97,16 +97,6 @@ def test_dot_product_ensemble__is_softmax_attention_at_its_bandwidth():
     assert np.abs(other - attention).max() > 0.01
 
 
-def test_distance_ensemble__is_softmax_attention_where_keys_have_one_length():
-    given = arguments()
-    given["projections"] = np.linalg.qr(np.random.default_rng(5).standard_normal((D, P)))[0][None]
-    images = given["keys"] @ given["projections"][0]
-    images /= np.linalg.norm(images, axis=1, keepdims=True)
-    given["keys"] = images @ given["projections"][0].T
-    distance, product = (nw_ensemble(**given, logits=logits) for logits in ("distance", "dot_product"))
-    xr.testing.assert_allclose(distance.estimate, product.estimate, rtol=1e-12)
-
-
 def test_ensemble__is_labelled():
     found = nw_ensemble(**arguments())
     assert found.estimate.dims == ("query",)
@@ -141,14 +131,6 @@ def test_ensemble__leaves_its_arguments_alone():
     nw_ensemble(**given)
     for name, value in arguments().items():
         np.testing.assert_array_equal(given[name], value)
-
-
-def test_single_projection__is_one_head():
-    given = arguments()
-    one = nw_ensemble(**given | {"projections": given["projections"][0]})
-    expected = nw_ensemble(**given).head_estimate[:, :1]
-    np.testing.assert_array_equal(one.head_estimate, expected)
-    np.testing.assert_array_equal(one.estimate, expected[:, 0])
 
 
 def test_far_queries__are_defined():
@@ -191,27 +173,22 @@ GIVEN = arguments()
 MISTAKES = [
     ({"keys": np.ones((N, D + 1))}, "keys has shape (30, 6); give (n, 5)"),
     ({"keys": np.ones((0, D)), "values": []}, "keys has shape (0, 5); give (n, 5), no length zero"),
-    ({"keys": np.ones(N)}, "keys has shape (30,); give (n, 5)"),
     ({"keys": with_nan(GIVEN["keys"])}, "keys holds NaN or infinity"),
     ({"keys": GIVEN["keys"] + 0j}, "keys has dtype complex128; give real numbers"),
     ({"keys": [["a"] * D] * N}, "keys has dtype <U1; give real numbers"),
     ({"keys": [[1.0, 2.0], [1.0]]}, "keys is not an array"),
     ({"values": np.ones(N + 1)}, "values has shape (31,); give (30,)"),
-    ({"values": with_nan(GIVEN["values"])}, "values holds NaN or infinity"),
     ({"queries": np.ones((Q, 1))}, "queries has shape (4, 1); give (Q, 5)"),
-    ({"queries": GIVEN["queries"][0]}, "queries has shape (5,); give (Q, 5)"),
     ({"queries": np.full((Q, D), np.inf)}, "queries holds NaN or infinity"),
     ({"projections": np.ones(D)}, "projections has shape (5,); give (H, d, p)"),
     (
         {"projections": np.ones((H, 2, 3))},
         "projections have p = 3 columns in d = 2 features; give (H, d, p) with p <= d",
     ),
-    ({"projections": [[1.0], [1.0, 2.0]]}, "projections is not an array"),
     ({"head_bandwidths": [1.0, 2.0]}, "head_bandwidths has shape (2,); give (3,), no length zero"),
     ({"head_bandwidths": [1.0, 0.0, 2.0]}, "head_bandwidths holds 0; give positive factors on the bandwidth"),
     ({"query_projections": np.ones((H, D, 1))}, "query_projections has shape (3, 5, 1); give (3, 5, 2)"),
     ({"mask": np.ones((Q, N))}, "mask is float64 of shape (4, 30); give booleans of shape (4, 30)"),
-    ({"mask": np.ones((N, Q), bool)}, "mask is bool of shape (30, 4); give booleans of shape (4, 30)"),
     ({"mask": np.eye(Q, N, -1) > 0}, "mask lets query 0 see no key; let each see one at least"),
     ({"values": np.ones((N, 0))}, "values has shape (30, 0); give (30, v), no length zero"),
     ({"value_projections": np.ones((H, 2, 2))}, "value_projections has shape (3, 2, 2); give (3, 1, k)"),
@@ -221,28 +198,19 @@ MISTAKES = [
         "combination beside output_projections, which combine heads themselves; give one of them",
     ),
     ({"bandwidth": 0}, "bandwidth = 0; give one positive number"),
-    ({"bandwidth": -0.5}, "bandwidth = -0.5; give one positive number"),
     ({"bandwidth": float("nan")}, "bandwidth = nan; give one positive number"),
     ({"bandwidth": float("inf")}, "bandwidth = inf; give one positive number"),
     ({"bandwidth": [0.5, 0.5]}, "bandwidth = [0.5, 0.5]; give one positive number"),
-    ({"bandwidth": "wide"}, "bandwidth = 'wide' has dtype <U4; give real numbers, one positive number"),
     ({"bandwidth": True}, "bandwidth = True has dtype bool; give real numbers, one positive number"),
-    ({"bandwidth": 1j}, "bandwidth = 1j has dtype complex128; give real numbers, one positive number"),
-    ({"bandwidth": None}, "bandwidth = None has dtype object; give real numbers, one positive number"),
     ({"bandwidth": np.ma.masked}, "bandwidth has 1 masked values; remove or fill them, and give one positive number"),
-    ({"keys": GIVEN["keys"].astype(object)}, "keys has dtype object; give real numbers, shape (n, 5)"),
     ({"keys": np.ma.masked_greater(GIVEN["keys"], 0)}, "masked values; remove or fill them, and give shape (n, 5)"),
-    ({"values": np.ma.masked_greater(GIVEN["values"], 0)}, "masked values; remove or fill them, and give shape (30,)"),
     ({"projections": list(np.ma.masked_less(GIVEN["projections"], 0))}, "masked values; remove or fill them"),
     (
         {"keys": np.broadcast_to(0.0, (10**9, D)), "values": np.broadcast_to(0.0, 10**9)},
         "keys has shape (1000000000, 5), more than 1073741824 numbers; give fewer, shape (n, 5)",
     ),
-    ({"projections": np.broadcast_to(1.0, (10**9, D, 2))}, "projections has shape (1000000000, 5, 2), more than"),
     ({"logits": "cosine"}, "logits = 'cosine'; give one of distance, dot_product"),
-    ({"kernel": "epanechnikov"}, "kernel = 'epanechnikov'; give one of gaussian"),
     ({"combination": [0.5, 0.5]}, "combination has shape (2,); give (3,)"),
-    ({"combination": [0.5, 0.5, np.nan]}, "combination holds NaN or infinity"),
 ]
 
 

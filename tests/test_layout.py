@@ -143,4 +143,5 @@ def test_report_of_an_earlier_version__is_one_line_and_leaves_everything_as_it_w
     assert len(outcome.stderr.strip().splitlines()) == 1
     for expected in ("results.nc: laid out by another version", "no failure_rate, no failure_rate_mcse", "again"):
         assert expected in outcome.stderr
-    assert simstudy(*report).returncode == 0
+    again = simstudy(*report)
+    assert again.returncode == 0 and "mse-falls" in again.stdout

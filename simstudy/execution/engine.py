@@ -9,7 +9,6 @@ import ast
 import functools
 import hashlib
 import importlib.metadata
-import json
 import threading
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -19,9 +18,6 @@ from simstudy.design.settings.cell import Cell
 from simstudy.design.settings.systems import KINDS
 
 PACKAGE = Path(__file__).parents[1]
-_KEY = b"codes"
-_MOST_CODES = 4096
-"""Sources of which it is kept what they compute, those found last: some ten versions of the package."""
 NUMERIC_LIBRARIES = ("numpy", "numba", "llvmlite", "scipy")
 
 # Sources that decide the bits of a batch, as folders and files; a test compares them with what `batch` imports.
@@ -56,7 +52,6 @@ def _engine(device: str, names: frozenset[str], package: Path) -> str:
     digest = hashlib.blake2b(digest_size=8)
     for path in sorted(sources(names, package)):
         digest.update(f"{path.relative_to(package).as_posix()}\0{code_of(path)}\0".encode())
-    keep_codes()
     for name in NUMERIC_LIBRARIES:
         digest.update(f"{name}={importlib.metadata.version(name)}\0".encode())
     digest.update(hardware(device).encode())
@@ -77,37 +72,26 @@ def sources(names: frozenset[str], package: Path = PACKAGE) -> Iterator[Path]:
 @functools.cache
 def code_of(path: Path) -> str:
     """Return the digest of what a source computes: of its syntax without comments, formatting and docstrings."""
+    # Imported here, as in `_engine`.
+    from simstudy.kernels.sealed import kept
+
     content = path.read_bytes()
-    name = hashlib.sha256(content).hexdigest()
-    known, found = _codes()
-    if name not in known:
-        parts: list[str] = []
-        _write(ast.parse(content), parts)
-        found[name] = known[name] = hashlib.sha256("\n".join(parts).encode()).hexdigest()
-    return known[name]
-
-
-def keep_codes() -> None:
-    """Keep what `code_of` has found for later processes: to parse all sources takes half a second."""
-    known, found = _codes()
-    if found and (folder := _folder()):
-        folder.write(_KEY, json.dumps(list(known.items())[-_MOST_CODES:]).encode())
-        found.clear()
+    # To parse all sources takes half a second.  What another version of this file wrote is not read.
+    folder, key = kept("sources", _own_digest), hashlib.sha256(content).digest()
+    if folder and (known := folder.read(key)):
+        return known.decode()
+    # Written out here rather than by `ast.dump`, which shows what is empty in some versions of Python only.
+    parts: list[str] = []
+    _write(ast.parse(content), parts)
+    code = hashlib.sha256("\n".join(parts).encode()).hexdigest()
+    if folder:
+        folder.write(key, code.encode())
+    return code
 
 
 @functools.cache
-def _codes() -> tuple[dict[str, str], dict[str, str]]:
-    """Digests of what sources compute, by those of their bytes: all that are known, and those found since."""
-    folder = _folder()
-    content = folder.read(_KEY) if folder else None
-    return dict(json.loads(content or b"[]")), {}
-
-
-def _folder() -> Any:
-    # Imported here, as in `_engine`.  What another version of this file wrote is not read.
-    from simstudy.kernels.sealed import kept
-
-    return kept("sources", lambda: hashlib.sha256(Path(__file__).read_bytes()).hexdigest()[:32])
+def _own_digest() -> str:
+    return hashlib.sha256(Path(__file__).read_bytes()).hexdigest()[:32]
 
 
 def _write(node: Any, parts: list[str]) -> None:

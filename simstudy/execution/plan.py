@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections import defaultdict
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -25,15 +26,16 @@ PILOT_BATCHES = 4
 """Batches of each cell in the pilot: 64 blocks, from which an MCSE is known to a tenth or so."""
 
 
-class GridPlan(NamedTuple):
+@dataclass
+class GridPlan:
     """What one grid will take: replicates and bytes in the end, batches and processor seconds still to be computed."""
 
     grid: str
-    cells: int
-    replicates: int
-    bytes: int
-    batches: int
-    cpu_seconds: float
+    cells: int = 0
+    replicates: int = 0
+    bytes: int = 0
+    batches: int = 0
+    cpu_seconds: float = 0.0
 
 
 class Plan(NamedTuple):
@@ -90,13 +92,10 @@ def _grids(accounts: list[Account], seconds: dict[str, float], store: Store) -> 
         stored, shape = store.stored_batches(account.identity), Shape.of(account.planned.cell)
         missing = last - first - sum(first <= batch < last for batch in stored)
         planned[account.identity] = last
-        before = plans.get(account.planned.grid, GridPlan(account.planned.grid, 0, 0, 0, 0, 0.0))
-        plans[before.grid] = GridPlan(
-            before.grid,
-            before.cells + 1,
-            before.replicates + account.expected * account.batch_size,
-            before.bytes + account.expected * (shape.record.itemsize + ENTRY.itemsize),
-            before.batches + missing,
-            before.cpu_seconds + missing * seconds.get(account.identity, 0.0),
-        )
+        grid = plans.setdefault(account.planned.grid, GridPlan(account.planned.grid))
+        grid.cells += 1
+        grid.replicates += account.expected * account.batch_size
+        grid.bytes += account.expected * (shape.record.itemsize + ENTRY.itemsize)
+        grid.batches += missing
+        grid.cpu_seconds += missing * seconds.get(account.identity, 0.0)
     return list(plans.values())

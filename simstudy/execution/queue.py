@@ -14,7 +14,6 @@ import time
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import partial
 from multiprocessing.pool import ThreadPool
 from typing import Any, NamedTuple
 
@@ -133,11 +132,10 @@ class ThreadQueue(Queue):
         return self._workers
 
     def _start(self, tasks: Sequence[Task]) -> None:
-        ended = partial(self._end, tasks)
-        self._pool.apply_async(compute, (tasks, self.device, engine_of(tasks, self.device)), {}, ended, ended)
+        def ended(found: Any) -> None:
+            self._ended.put((tasks, found))
 
-    def _end(self, tasks: Sequence[Task], found: Any) -> None:
-        self._ended.put((tasks, found))
+        self._pool.apply_async(compute, (tasks, self.device, engine_of(tasks, self.device)), {}, ended, ended)
 
     def _next_ended(self) -> tuple[Sequence[Task], list[Outcome]]:
         tasks, found = self._ended.get()
@@ -154,7 +152,7 @@ class DaskQueue(Queue):
 
         super().__init__(device)
         self._client = client
-        self._without_workers = without_workers or self._give_up
+        self._without_workers = without_workers
         self._turns: dict[Any, Sequence[Task]] = {}
         self._completed = as_completed(loop=client.loop)
         self._n_workers, self._counted = 0, -math.inf
@@ -209,11 +207,10 @@ class DaskQueue(Queue):
             now = time.monotonic()
             last_seen = now if self.workers() else last_seen
             if now - last_seen > WORKER_SECONDS:
+                if self._without_workers is None:
+                    raise no_workers(self._client.scheduler.address, WORKER_SECONDS)
                 self._without_workers()
                 last_seen = now
-
-    def _give_up(self) -> None:
-        raise no_workers(self._client.scheduler.address, WORKER_SECONDS)
 
 
 def _outcomes(future: Any) -> list[Outcome]:

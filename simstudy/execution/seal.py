@@ -23,7 +23,7 @@ from simstudy.design.document import Design
 from simstudy.design.settings import Line, Record
 from simstudy.errors import UserError
 from simstudy.execution.beacons import OWN_WORD
-from simstudy.execution.engine import APART, PACKAGE, code_of, keep_codes, own_files
+from simstudy.execution.engine import APART, PACKAGE, code_of, own_files
 from simstudy.execution.folder import Folder, Missing
 from simstudy.execution.provenance import provenance
 from simstudy.text import printable
@@ -118,7 +118,6 @@ def code_digest(*entries: str, own: Collection[str] = ()) -> str:
             if source.parent in apart and source.stem not in kept:
                 continue
             digest.update(f"{source.relative_to(PACKAGE).as_posix()}\0{code_of(source)}\0".encode())
-    keep_codes()
     return digest.hexdigest()
 
 

@@ -16,7 +16,6 @@ from pydantic import ValidationError
 
 from simstudy.design.document import Design
 from simstudy.design.settings import Record
-from simstudy.design.settings.cell import Cell
 from simstudy.execution.engine import PACKAGE, engine
 from simstudy.execution.folder import Missing
 from simstudy.execution.provenance import contents, installation
@@ -30,36 +29,40 @@ FILE = ".status.json"
 TELL_SECONDS = 1.0
 """Time between two times that a run tells where it stands."""
 TELL_SHARE = 0.02
-"""Share of its time that it spends on that at most: of thousands of cells it takes as long as many batches."""
+"""Share of its time that a run spends on that at most: of thousands of cells it takes as long as many batches."""
+
+
+def due(began: float, seconds: float) -> float:
+    """Return when to look at a ledger again after a look that began then: in so many seconds, or more of many cells."""
+    ended = time.monotonic()
+    return ended + max(seconds, (ended - began) / TELL_SHARE)
 
 
 class CellStatus(Record):
     """Where one cell stands."""
 
-    # identity, work, batch_size: Name under which its batches are stored, what each of them costs in arbitrary
-    # units, and its replicates
-    identity: str
-    work: float
-    batch_size: int
+    identity: str  # Name under which its batches are stored
+    batch_size: int  # Replicates in each of them
     # stored, target, expected: Batches that are stored of those wanted so far, how many these are, and how many the
     # precision will take
     stored: int
     target: int
     expected: int
+    work: float = 0.0  # What a batch costs, in arbitrary units
     # looked, finished, reached, cut, defined: Whether it was looked at, wants nothing more, has its precision, was
     # stopped by the budget, and has estimates
-    looked: bool
-    finished: bool
-    reached: bool
-    cut: bool
-    defined: bool
+    looked: bool = False
+    finished: bool = False
+    reached: bool = False
+    cut: bool = False
+    defined: bool = False
     # failed, first_failed: Replicates without a defined estimate, and the number of the first
-    failed: int
-    first_failed: int | None
+    failed: int = 0
+    first_failed: int | None = None
     # measure, mcse, wanted: The Monte Carlo error furthest from the one wanted; None where nothing was measured
-    measure: str | None
-    mcse: float | None
-    wanted: float | None
+    measure: str | None = None
+    mcse: float | None = None
+    wanted: float | None = None
 
 
 class Status(Record):
@@ -89,8 +92,7 @@ class Teller:
         began = time.monotonic()
         if began >= self._due:
             self.tell(ledger)
-            ended = time.monotonic()
-            self._due = ended + max(TELL_SECONDS, (ended - began) / TELL_SHARE)
+            self._due = due(began, TELL_SECONDS)
 
     def tell(self, ledger: Ledger) -> None:
         """Write down where each cell stands, as of the last look at it."""
@@ -124,17 +126,12 @@ def _origin(design: Design) -> str:
 
 def counted(design: Design, store: Store) -> Status:
     """Return how many batches are stored of each cell, without what a look at them would tell."""
-    return Status(origin="", as_of=time.time(), cells=tuple(_counted(planned.cell, store) for planned in design.cells))
-
-
-def _counted(cell: Cell, store: Store) -> CellStatus:
-    identity = cell.identity(engine("cpu", [cell]))
-    stored = len(store.stored_batches(identity))
-    return CellStatus(
-        identity=identity, work=0.0, batch_size=cell.simulation.batch_size, stored=stored, target=stored,
-        expected=stored, looked=False, finished=False, reached=False, cut=False, defined=False, failed=0,
-        first_failed=None, measure=None, mcse=None, wanted=None,
-    )  # fmt: skip
+    cells = []
+    for cell in (planned.cell for planned in design.cells):
+        identity = cell.identity(engine("cpu", [cell]))
+        n, size = len(store.stored_batches(identity)), cell.simulation.batch_size
+        cells.append(CellStatus(identity=identity, batch_size=size, stored=n, target=n, expected=n))
+    return Status(origin="", as_of=time.time(), cells=tuple(cells))
 
 
 def status_of(ledger: Ledger, origin: str) -> Status:

@@ -4,17 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable
 
 import numpy as np
 
 from simstudy.verdicts.estimates import Array, Estimates
 from simstudy.verdicts.evidence import Contrast
-
-MOST_TIMES = 2**14
-"""Multiple of the units beyond which no number is named."""
-HALVINGS = 6
-"""Steps by which the multiple is found between two powers of 2."""
 
 
 @dataclasses.dataclass
@@ -49,17 +43,3 @@ def repeated(estimates: Estimates, times: float) -> Repeated:
     fields = {field.name: getattr(estimates, field.name) for field in dataclasses.fields(Estimates)}
     fields["n_blocks"] = np.floor(estimates.n_blocks * times)
     return Repeated(**fields, times=times)
-
-
-def times_needed(decided: Callable[[float], bool]) -> float:
-    """Return the least multiple of the units at which a claim is decided; infinite beyond `MOST_TIMES`."""
-    times = 2.0
-    while not decided(times):
-        times *= 2.0
-        if times > MOST_TIMES:
-            return math.inf
-    low, high = times / 2.0, times
-    for _ in range(HALVINGS):
-        middle = math.sqrt(low * high)
-        low, high = (low, middle) if decided(middle) else (middle, high)
-    return high

@@ -16,14 +16,13 @@ import xarray as xr
 from simstudy.design.claims import BaseClaim, OrderingClaim
 from simstudy.design.settings.levels import selected
 from simstudy.judging.claims import Stated, read_claims, require_answerable
-from simstudy.judging.further import repeated, times_needed
+from simstudy.judging.further import repeated
 from simstudy.judging.table import Numbers, numbers_of
 from simstudy.report.labels import level_name
 from simstudy.report.tables import VerdictLine, comparison_frame, count_verdicts, verdict_frame, verdict_lines
 from simstudy.report.terminal import counted
 from simstudy.verdicts.comparisons import Selected
 from simstudy.verdicts.engine import Judgement, judge_claim
-from simstudy.verdicts.estimates import Estimates
 from simstudy.verdicts.judge import tabled
 
 _LEFT_OUT = (
@@ -39,6 +38,10 @@ _LEFT_OUT = (
 
 NAMED = 6
 """Conditions that a summary names."""
+MOST_TIMES = 2**14
+"""Multiple of the units beyond which no number is named."""
+HALVINGS = 6
+"""Steps by which the multiple is found between two powers of 2."""
 
 
 class Verdicts:
@@ -194,22 +197,17 @@ def judgement_of(claim: BaseClaim, numbers: Numbers, n_claims: int) -> Judgement
     """Return the verdict on one of so many claims, by the engine that judges designs."""
     estimates = numbers.estimates
     chosen = [i for i, levels in enumerate(estimates.conditions) if selected(levels, claim.where)]
-    diversity = _levels(estimates, claim.against) if isinstance(claim, OrderingClaim) else None
+    diversity = None
+    if isinstance(claim, OrderingClaim):  # the levels of a factor, as estimates without error
+        values = np.array([float(levels[claim.against]) for levels in estimates.conditions])
+        nothing, none = [np.zeros_like(each) for each in estimates.contributions], np.zeros(len(values))
+        exact = {"values": values, "contributions": nothing, "remainders": none, "trials": none + np.inf, "given": None}
+        diversity = dataclasses.replace(estimates, **exact)
     return judge_claim(claim, Selected(estimates, chosen, numbers.factors, diversity=diversity), n_claims)
 
 
-def _levels(estimates: Estimates, factor: str) -> Estimates:
-    """The levels of a factor as estimates without error."""
-    values = np.array([float(levels[factor]) for levels in estimates.conditions])
-    nothing = [np.zeros_like(each) for each in estimates.contributions]
-    everything = np.full(len(values), np.inf)
-    return dataclasses.replace(
-        estimates, values=values, contributions=nothing, remainders=np.zeros(len(values)), trials=everything, given=None
-    )
-
-
 def _times(claim: BaseClaim, numbers: Numbers, now: Judgement, n_claims: int) -> float:
-    """The multiple of the units that probably decides a claim; 1 if it is decided."""
+    """The multiple of the units that probably decides a claim: 1 if it is decided, infinite beyond `MOST_TIMES`."""
     if now.verdict != "inconclusive":
         return 1.0
 
@@ -217,7 +215,16 @@ def _times(claim: BaseClaim, numbers: Numbers, now: Judgement, n_claims: int) ->
         more = numbers._replace(estimates=repeated(numbers.estimates, times))
         return judgement_of(claim, more, n_claims).verdict != "inconclusive"
 
-    return times_needed(decided)
+    high = 2.0
+    while not decided(high):
+        high *= 2.0
+        if high > MOST_TIMES:
+            return math.inf
+    low = high / 2.0
+    for _ in range(HALVINGS):
+        middle = math.sqrt(low * high)
+        low, high = (low, middle) if decided(middle) else (middle, high)
+    return high
 
 
 def _worded(judgement: Judgement, independent: str) -> Judgement:

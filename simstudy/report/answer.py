@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any
 
 from simstudy.design.claims import ORIGINS
 from simstudy.report.confirmed import DIVIDED, NOT_CONFIRMED
@@ -16,14 +16,6 @@ WORDS = {"supported": "holds", "contradicted": "does not hold", "inconclusive": 
 
 PILOT, CONFIRMED = "pilot, not confirmed", "confirmed"
 """How a verdict stands."""
-
-
-class Group(NamedTuple):
-    """Claims of one origin, and what that is."""
-
-    origin: str
-    meaning: str
-    lines: list[VerdictLine]
 
 
 def sentence(lines: Sequence[VerdictLine]) -> str:
@@ -62,10 +54,10 @@ def standing_of(line: VerdictLine) -> str:
     return f"{own} {line.verdict}, confirmed {line.confirmed}"
 
 
-def groups(lines: Sequence[VerdictLine]) -> list[Group]:
-    """Return the claims by origin: what the abstract asserts first, in its order."""
+def groups(lines: Sequence[VerdictLine]) -> list[dict[str, Any]]:
+    """Return the claims by origin, each with what it means: what the abstract asserts first, in its order."""
     by_origin = {origin: [line for line in lines if line.origin == origin] for origin in ORIGINS}
-    return [Group(origin, ORIGINS[origin], own) for origin, own in by_origin.items() if own]
+    return [{"origin": each, "meaning": ORIGINS[each], "lines": own} for each, own in by_origin.items() if own]
 
 
 def said_of(line: VerdictLine) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import xarray as xr
 
@@ -14,39 +14,26 @@ from simstudy.report.pictures import Found, Picture, picture
 from simstudy.report.tables import comparison_frame, p_value_text
 
 
-class ComparisonLine(NamedTuple):
-    """One comparison; ``finding`` says where the truth lies with regard to what is claimed."""
-
-    statistic: str
-    estimate: str
-    claimed: str
-    confidence: str
-    p_against: str
-    p_in_favour: str
-    finding: str
-    picture: Picture | None
-
-
-def comparison_lines(results: xr.Dataset) -> dict[str, list[ComparisonLine]]:
+def comparison_lines(results: xr.Dataset) -> dict[str, list[dict[str, Any]]]:
     """Return, by claim, one line for each comparison, its parts after it; those of one interval claimed on one axis."""
     rows = list(comparison_frame(results).itertuples())
     drawn = _drawn(rows)
-    lines: dict[str, list[ComparisonLine]] = {}
+    lines: dict[str, list[dict[str, Any]]] = {}
     for i, row in enumerate(rows):
         claimed, confidence = (row.claimed_lower, row.claimed_upper), (row.confidence_lower, row.confidence_upper)
         part = f"part of {row.part_of}" if row.part_of else ""
         side = "outside" if row.p_against < LEVEL else "inside" if row.p_in_favour < LEVEL else "undecided"
         lines.setdefault(row.claim, []).append(
-            ComparisonLine(
-                statistic=row.statistic,
-                estimate=number(row.estimate) if math.isnan(row.mcse) else with_error(row.estimate, row.mcse),
-                claimed=between(*claimed),
-                confidence=between(*confidence, row.mcse),
-                p_against=p_value_text(row.p_against),
-                p_in_favour=p_value_text(row.p_in_favour),
-                finding=row.no_verdict_because or part or side,
-                picture=drawn.get(i),
-            )
+            {
+                "statistic": row.statistic,
+                "estimate": number(row.estimate) if math.isnan(row.mcse) else with_error(row.estimate, row.mcse),
+                "claimed": between(*claimed),
+                "confidence": between(*confidence, row.mcse),
+                "p_against": p_value_text(row.p_against),
+                "p_in_favour": p_value_text(row.p_in_favour),
+                "finding": row.no_verdict_because or part or side,
+                "picture": drawn.get(i),
+            }
         )
     return lines
 

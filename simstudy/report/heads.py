@@ -35,6 +35,8 @@ CAUTION = (
 )
 _COLOURS = {"observed": "#222222", "angles": "#d1495b", "exact": "#2a6f97", "random": "#a0a0a0"}
 _THEORIES = ("angles", "leading", "exact")
+_SHOWN = ("angles", "exact", "half")
+"""What predicts correlations in the panels of a figure."""
 _MAPPED = ("observed", "exact", "half", "angles", "leading", "redrawn")
 _LISTED = 10
 """Pairs of heads that the page lists; all are in the data."""
@@ -46,7 +48,11 @@ def write_heads_page(found: xr.Dataset, store: Store, title: str) -> Path:
     """Write ``heads.nc`` and ``heads.html``, a page that needs nothing but itself, and return the path of the page."""
     store.write_dataset("heads.nc", found)
     with own_style():
-        picture = image(agreement_figure({title: found}), "png")
+        drawing, grid = canvas(len(_SHOWN), 3.0)
+        for axes, source in zip(grid.flat, _SHOWN, strict=False):
+            _agreement(axes, found, source)
+            axes.set_title(title)
+        picture = image(drawing, "png")
     agreement = "Correlation of two heads on other sequences, predicted and observed; each layer has its colour"
     return store.write_text(
         "heads.html",
@@ -75,17 +81,8 @@ def write_heads_page(found: xr.Dataset, store: Store, title: str) -> Path:
     )
 
 
-def agreement_figure(models: dict[str, xr.Dataset], sources: tuple[str, ...] = ("angles", "exact", "half")) -> Drawing:
-    """Draw observed against predicted correlations of all pairs of heads: a row of panels for each source."""
-    drawing, grid = canvas(len(models) * len(sources), 3.0)
-    cases = [(source, name, found) for source in sources for name, found in models.items()]
-    for axes, (source, name, found) in zip(grid.flat, cases, strict=False):
-        _agreement(axes, found, source)
-        axes.set_title(name)
-    return drawing
-
-
 def _agreement(axes: Axes, found: xr.Dataset, source: str) -> None:
+    """Draw observed against predicted correlations of all pairs of heads."""
     predicted, observed, layer = _pairs(found, source)
     axes.plot([0, 1], [0, 1], color="#999999", linewidth=0.8)
     axes.scatter(predicted, observed, c=layer, cmap="viridis", s=9)
@@ -105,7 +102,7 @@ def models_figure(models: dict[str, xr.Dataset], damage: dict[str, xr.Dataset]) 
     FigureCanvasAgg(drawing)
     grid = drawing.subplots(5, len(models), squeeze=False)
     for column, (name, found) in zip(grid.T, models.items(), strict=True):
-        for axes, source in zip(column, ("angles", "exact", "half"), strict=False):
+        for axes, source in zip(column, _SHOWN, strict=False):
             _agreement(axes, found, source)
         column[0].set_title(name)
         _damage(column[3], damage[name])

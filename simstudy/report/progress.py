@@ -19,7 +19,7 @@ from rich.table import Table
 from simstudy.design.document import Design, PlannedCell
 from simstudy.design.moments_needed import lacking, order_of
 from simstudy.design.settings.levels import level
-from simstudy.execution.status import TELL_SHARE, CellStatus, Status, owner_of, seconds_left
+from simstudy.execution.status import CellStatus, Status, due, owner_of, seconds_left
 from simstudy.execution.store import Store
 from simstudy.report.terminal import bar, counted, entry, is_watched, say
 
@@ -79,9 +79,7 @@ class ProgressDisplay:
         if began >= self._due:
             self._unseen = None
             self._show(ledger, predicted, began)
-            ended = time.monotonic()
-            # To look goes through all cells, as to tell does.
-            self._due = ended + max(SHOW_SECONDS, (ended - began) / TELL_SHARE)
+            self._due = due(began, SHOW_SECONDS)
 
     def _show(self, ledger: Ledger, predicted: int | None, now: float) -> None:
         """The ETA follows the estimated cost of what is left to simulate."""

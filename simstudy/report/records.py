@@ -39,7 +39,7 @@ def plan_record(plan: Plan, design: Design, workers: int | None) -> dict[str, An
         "workers": asked,
         "seconds": plan.seconds(asked),
         "peak_memory_bytes": round(plan.peak_MiB * 2**20),
-        "grids": [grid._asdict() for grid in plan.grids],
+        "grids": [vars(grid) for grid in plan.grids],
     }
 
 

@@ -17,11 +17,11 @@ from rich.table import Table
 from simstudy.design.claims import ORIGINS, kind_of
 from simstudy.design.document import Design
 from simstudy.design.measures import MEASURES, STATISTICS, THEORIES, VARIABLES
-from simstudy.design.settings.levels import level
 from simstudy.design.settings.systems import NAMES
 from simstudy.report.confirmed import NOT_CONFIRMED, Confirmed, history_of, verdict_of
 from simstudy.report.labels import between, given_draws, level_of, measure_name, number, with_error
 from simstudy.report.pictures import Found, Picture, picture
+from simstudy.report.progress import place
 from simstudy.report.standing import Standing, claims_of
 from simstudy.report.terminal import counted, entry
 
@@ -136,29 +136,22 @@ def count_confirmed(lines: Sequence[VerdictLine]) -> str:
     return f"{confirmed} confirmed as declared" if confirmed else NOT_CONFIRMED
 
 
-class OriginCount(NamedTuple):
-    """How many claims of one origin got which verdict, as pilot and confirmed."""
-
-    origin: str
-    meaning: str
-    claims: int
-    verdicts: Counter[str]
-    unlike_declared: int
-    confirmed: int
-
-
-def count_origins(lines: Sequence[VerdictLine]) -> list[OriginCount]:
+def count_origins(lines: Sequence[VerdictLine]) -> list[dict[str, Any]]:
     """Return the counts of the abstract as a whole, then of each origin; confirmed are those confirmed as declared."""
     whole = {"abstract": "what the abstract asserts, C1 to C11"} | ORIGINS
-    counts = []
-    for origin, meaning in whole.items():
-        own = [line for line in lines if origin in (line.origin, kind_of(line.origin))]
-        if own:
-            verdicts = Counter(line.verdict for line in own)
-            unlike = sum(not line.as_declared for line in own)
-            confirmed = sum(line.confirmed == line.declared for line in own)
-            counts.append(OriginCount(origin, meaning, len(own), verdicts, unlike, confirmed))
-    return counts
+    by_origin = {origin: [line for line in lines if origin in (line.origin, kind_of(line.origin))] for origin in whole}
+    return [
+        {
+            "origin": origin,
+            "meaning": whole[origin],
+            "claims": len(own),
+            "verdicts": Counter(line.verdict for line in own),
+            "unlike_declared": sum(not line.as_declared for line in own),
+            "confirmed": sum(line.confirmed == line.declared for line in own),
+        }
+        for origin, own in by_origin.items()
+        if own
+    ]
 
 
 def verdict_table(lines: Sequence[VerdictLine], error: str = "MCSE") -> Table:
@@ -188,10 +181,9 @@ def measure_table(results: xr.Dataset, design: Design) -> Table:
     names = list(dict.fromkeys(asked)) or [name for name in NAMES if name in results] or ["mse"]
     table = Table("cell", *map(measure_name, names), title="Estimates ± MCSE", title_justify="left")
     for i, planned in enumerate(design.cells[:MAX_LISTED]):
-        cell, coordinates = results.isel(cell=i).sel(source="empirical"), planned.cell.coordinates
-        levels = ", ".join(f"{name} = {level(coordinates, name)}" for name in design.factors[planned.grid])
+        cell = results.isel(cell=i).sel(source="empirical")
         estimates = (with_error(float(cell[name]), float(cell[f"{name}_mcse"])) for name in names)
-        table.add_row(f"{planned.grid}: {levels}", *estimates)
+        table.add_row(f"{planned.grid}: {place(planned, design)}", *estimates)
     if len(design.cells) > MAX_LISTED:
         table.add_row(f"and {len(design.cells) - MAX_LISTED} more, in cells.csv")
     return table

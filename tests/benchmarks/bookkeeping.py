@@ -66,7 +66,7 @@ def client_rows(batches: int = 12_000, seconds: float = TASK_SECONDS) -> Iterato
         with store.locked():
             ledger = open_ledger(design, store, "cpu", {})
             start, busy = time.perf_counter(), time.process_time()
-            simulate(ledger, queue, Meter())
+            simulate(ledger, queue, Meter(), budget=design.budget)
             taken, busy = time.perf_counter() - start, time.process_time() - busy
         done = ledger.tally()["batches_computed"]
     size = f"{done} batches of {1e3 * seconds:g} ms, {THREADS} threads"

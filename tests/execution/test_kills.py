@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
 
 import pytest
 from builders import edited
@@ -27,16 +26,16 @@ Store.stored_batches = lambda *_: frozenset()
 # Files of figures are killed and compared as all others; what is drawn in them takes longer than all else.
 BLANK_FIGURES = """
 from matplotlib.figure import Figure
-from simstudy.report import drawings
-drawings._drawing = lambda shown, name: Figure() if name in shown.design.figures else None
+from simstudy.report import figures
+figures.draw = lambda *_: Figure()
+figures.draw_claims = figures.draw_z_scores = lambda *_: None
 """
 
 
 @pytest.fixture(scope="module")
-def bench(tmp_path_factory) -> Iterator[Bench]:
+def bench(tmp_path_factory) -> Bench:
     half_as_many = edited(WORK, "batch_size = 32", "batch_size = 64")
-    with Bench(tmp_path_factory.mktemp("kills"), half_as_many, BLANK_FIGURES) as bench:
-        yield bench
+    return Bench(tmp_path_factory.mktemp("kills"), half_as_many, BLANK_FIGURES)
 
 
 @pytest.mark.parametrize("kind", ["serial", "results", "merge"])
@@ -53,23 +52,23 @@ def test_broken_store__is_seen(broken, complaint, bench, request):
     target = bench.target(request.node.callspec.id)
     with pytest.raises(AssertionError, match=complaint):
         for _ in range(2):
-            target.hit(lambda: bench.forks.start(*bench.run(target.name), first=broken), Aim(most=1))
+            target.hit(lambda: bench.start(*bench.run(target.name), first=broken), Aim(most=1))
 
 
 def test_kill_that_hits_no_work__does_not_count(bench, monkeypatch):
     monkeypatch.setattr("kills.TRIES", 2)
     target = bench.copied("idle")
     with pytest.raises(AssertionError, match="idle: no kill in 2 hit work"):
-        target.hit(lambda: bench.forks.start("check", bench.design))
+        target.hit(lambda: bench.start("check", bench.design))
     assert target.tried == 2 and target.effective == 0
 
 
 @pytest.mark.rare
 def test_report_where_everything_is_lacking__is_the_same_bytes(tmp_path):
-    with Bench(tmp_path, WORK) as bench:
-        target = bench.copied("lacking")
-        shutil.rmtree(target.folder / "figures")
-        lacking = [name for name, text in SURROUNDINGS.items() if "faketime" not in text]
-        done = inside(lacking, command("report", bench.design, "--output", bench.place / "lacking"))
-        assert done.returncode == 0
-        target.assert_equal()
+    bench = Bench(tmp_path, WORK)
+    target = bench.copied("lacking")
+    shutil.rmtree(target.folder / "figures")
+    lacking = [name for name, text in SURROUNDINGS.items() if "faketime" not in text]
+    done = inside(lacking, command("report", bench.design, "--output", bench.place / "lacking"))
+    assert done.returncode == 0
+    target.assert_equal()

@@ -42,9 +42,9 @@ def test_groups__put_the_abstract_first_in_its_order(lines):
     holds, fails, opens = lines
     given = [holds._replace(origin="foil"), fails._replace(origin="abstract C6"), opens._replace(origin="abstract C5")]
     found = groups(given)
-    assert [group.origin for group in found] == ["abstract C5", "abstract C6", "foil"]
-    assert [line.claim for group in found for line in group.lines] == ["floor", "agrees", "falls"]
-    assert found[0].meaning.startswith("principal angles")
+    assert [group["origin"] for group in found] == ["abstract C5", "abstract C6", "foil"]
+    assert [line.claim for group in found for line in group["lines"]] == ["floor", "agrees", "falls"]
+    assert found[0]["meaning"].startswith("principal angles")
 
 
 def test_what_is_said__of_a_claim_declared_false_is_no_failure(lines):

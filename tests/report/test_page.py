@@ -183,13 +183,13 @@ def test_page__shows_every_comparison_of_a_claim_below_it_on_one_axis(results, d
     assert page.count("All 2 comparisons") == 1
     assert "0.500 ± 0.012 0.460 to 0.550 1 < 0.0001 inside" in page
     first, second = comparison_lines(several)["falls"]
-    assert first.picture.claimed == second.picture.claimed
-    assert first.picture.marks[0].estimate < second.picture.marks[0].estimate
+    assert first["picture"].claimed == second["picture"].claimed
+    assert first["picture"].marks[0].estimate < second["picture"].marks[0].estimate
     parted = results.copy()
     parted["comparison_part_of"] = "comparison", ["", "whole", ""]
     parted["comparison_no_verdict_because"] = "comparison", ["", "", "too few blocks"]
     lines = [line for lines in comparison_lines(parted).values() for line in lines]
-    assert [line.finding for line in lines] == ["inside", "part of whole", "too few blocks"]
+    assert [line["finding"] for line in lines] == ["inside", "part of whole", "too few blocks"]
 
 
 def test_figure_of_claims__shows_each_estimate_in_the_interval_claimed(results):

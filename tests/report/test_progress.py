@@ -30,6 +30,7 @@ from simstudy.report.progress import ProgressDisplay, open_lines
 def test_log__tells_the_time_to_the_first_looks_and_then_to_the_end(looked_at, told, monkeypatch):
     now, said = [0.0], []
     monkeypatch.setattr(progress, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    monkeypatch.setattr(progress, "due", lambda began, seconds: began + seconds)
     monkeypatch.setattr(progress, "say", said.append)
     ledger = SimpleNamespace(accounts=[None], work_known=looked_at)
     display = ProgressDisplay()

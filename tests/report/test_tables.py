@@ -43,12 +43,11 @@ def test_origins__are_counted_each_by_itself(results):
         second._replace(origin="foil", confirmed="divided"),
         third._replace(origin="abstract C5"),
     ]
-    counts = {count.origin: count for count in count_origins(lines)}
+    counts = {count["origin"]: count for count in count_origins(lines)}
     assert list(counts) == ["abstract", "abstract C5", "abstract C6", "foil"]
-    assert [count.claims for count in counts.values()] == [2, 1, 1, 1]
-    assert counts["abstract"].verdicts == {"supported": 1, "inconclusive": 1}
-    assert [count.unlike_declared for count in counts.values()] == [1, 1, 0, 0]
-    assert [count.confirmed for count in counts.values()] == [1, 0, 1, 0]
+    assert counts["abstract"]["verdicts"] == {"supported": 1, "inconclusive": 1}
+    for name, numbers in {"claims": [2, 1, 1, 1], "unlike_declared": [1, 1, 0, 0], "confirmed": [1, 0, 1, 0]}.items():
+        assert [count[name] for count in counts.values()] == numbers
 
 
 def test_verdict_table__prints_square_brackets_as_they_are(results, capsys):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,9 +16,8 @@ N_HARMED = 60
 
 
 @pytest.fixture(scope="module")
-def bench(tmp_path_factory) -> Iterator[Bench]:
-    with Bench(tmp_path_factory.mktemp("durability"), WORK) as bench:
-        yield bench
+def bench(tmp_path_factory) -> Bench:
+    return Bench(tmp_path_factory.mktemp("durability"), WORK)
 
 
 def harm(batch: Path, moments: random.Random) -> None:
@@ -36,7 +34,7 @@ def harm(batch: Path, moments: random.Random) -> None:
 def test_batches_harmed_between_kills__are_all_that_is_computed_again(executor, bench):
     target, moments = bench.target(f"harmed {executor}"), random.Random(executor)
     for _ in range(N_KILLS):
-        target.hit(lambda: bench.forks.start(*bench.run(target.name, "--executor", executor)), Aim(most=5, delay=0.01))
+        target.hit(lambda: bench.start(*bench.run(target.name, "--executor", executor)), Aim(most=5, delay=0.01))
         stored = target.stored()
         # So many that the next run is killed in the midst of them, however fast the machine.
         for name in moments.sample(stored, min(len(stored), N_HARMED)):

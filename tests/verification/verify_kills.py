@@ -22,12 +22,12 @@ LONG = edited(WORK, "n_keys = 2_000", "n_keys = 10_000").replace("max_replicates
 
 @pytest.fixture(scope="module")
 def bench(tmp_path_factory) -> Iterator[Bench]:
-    with Bench(tmp_path_factory.mktemp("kills"), LONG) as bench:
-        yield bench
-        print(f"\n{'kills of':24}{'tried':>8}{'effective':>12}{'file half written':>20}")
-        for target in bench.targets:
-            print(f"{target.name:24}{target.tried:8}{target.effective:12}{target.torn:20}")
-        print(f"{'together':24}{'':8}{sum(target.effective for target in bench.targets):12}")
+    bench = Bench(tmp_path_factory.mktemp("kills"), LONG)
+    yield bench
+    print(f"\n{'kills of':24}{'tried':>8}{'effective':>12}{'file half written':>20}")
+    for target in bench.targets:
+        print(f"{target.name:24}{target.tried:8}{target.effective:12}{target.torn:20}")
+    print(f"{'together':24}{'':8}{sum(target.effective for target in bench.targets):12}")
 
 
 @pytest.mark.parametrize("kind", KINDS)

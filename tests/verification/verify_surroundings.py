@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-from collections.abc import Iterator
 
 import pytest
 from killed import Bench
@@ -15,9 +14,8 @@ from tls import cluster
 
 
 @pytest.fixture(scope="module")
-def bench(tmp_path_factory) -> Iterator[Bench]:
-    with Bench(tmp_path_factory.mktemp("surroundings"), WORK) as bench:
-        yield bench
+def bench(tmp_path_factory) -> Bench:
+    return Bench(tmp_path_factory.mktemp("surroundings"), WORK)
 
 
 @pytest.mark.parametrize("surroundings", SURROUNDINGS)
@@ -42,7 +40,7 @@ def test_clock_set_back_between_runs__computes_nothing_again(bench):
     if shutil.which("faketime") is None:
         pytest.skip("no faketime")
     target = bench.target("back in time")
-    target.hit(lambda: bench.forks.start(*bench.run(target.name)))
+    target.hit(lambda: bench.start(*bench.run(target.name)))
     done = inside(["a clock that was set back"], command(*bench.run(target.name)))
     assert done.returncode in (0, 3), done.stderr
     target.assert_equal()

@@ -143,12 +143,6 @@ def test_curve__joins_each_stratum_of_a_factor_that_is_not_shown(design, results
     assert any("not told apart" in text and "training pairs n" in text for text in legend_texts(drawing)[-1])
 
 
-def test_curve__where_selects_cells(results):
-    drawing = draw(curve(where={"n_keys": 400, "regression": "zero"}), "f", results)
-    assert len(points(visible_axes(drawing)[0])) == 7
-    assert not any("not told apart" in text for text in legend_texts(drawing)[-1])
-
-
 def test_limit__is_the_leading_order_value_at_the_largest_x_or_the_estimate(design, results):
     drawing = draw(design.figures["saturation"], "f", results)
     limits = [line.get_ydata()[0] for line in lines(visible_axes(drawing)[0], "limit")]
@@ -285,14 +279,6 @@ def test_drawing__leaves_matplotlib_as_it_was(design, results):
     before = dict(mpl.rcParams)
     image(draw(design.figures["unshown"], "f", results), "svg")
     assert dict(mpl.rcParams) == before
-
-
-@pytest.mark.parametrize(("name", "suffix"), [("saturation", "svg"), ("which-index", "png")])
-def test_image__is_the_same_every_time(design, results, name, suffix):
-    figure = design.figures[name].model_copy(update={"index": "vendi"} if name == "which-index" else {})
-    first, second = (image(draw(figure, "f", results), suffix) for _ in range(2))
-    assert first == second
-    assert first != image(draw(design.figures["unshown"], "f", results), suffix)
 
 
 @pytest.mark.parametrize("name", ["variance-by-angle", "saturation", "which-index"])

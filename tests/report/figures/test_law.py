@@ -5,21 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import xarray as xr
-from builders import DESIGN, edited, write_design
 from matplotlib.container import ErrorbarContainer
 
 from simstudy.design.figures import LawFigure
-from simstudy.design.load import load_design
-from simstudy.design.mistakes import DesignError
 from simstudy.report.figures import draw
 
 SIZES = (2.0, 8.0, 2.0, 8.0)
-FIGURE = """[figures.law]
-title = "One law"
-kind = "law"
-grid = "angles"
-y = "ensemble_variance"
-[profiles.quick]"""
 
 
 def results(growth: float) -> xr.Dataset:
@@ -61,24 +52,3 @@ def test_strip__shows_by_how_much_the_law_is_missed():
     (points,) = (item for item in strip.containers if isinstance(item, ErrorbarContainer))
     law, found = (0.5 * 7 / 8 + 2 / 8) / 2, (0.5 + 1.5 / 8) * 1.2 / 2
     assert points.lines[0].get_ydata()[0] == pytest.approx(found / law - 1) == pytest.approx(0.2)
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "message"),
-    [
-        ("", "", "figures.law.beside = 'angles': needs grids with n_heads among their factors"),
-        ('grid = "angles"', 'grid = "angles"\nbeside = ["angle"]', "figures.law.beside = 'angle': unknown grid"),
-        ('grid = "angles"', 'grid = "angles"\nhue = "angle"', "figures.law.hue = 'angle': unknown key for \"law\""),
-        ('y = "ensemble_variance"', 'y = "mse"', "figures.law.y = 'mse': give \"ensemble_variance\""),
-        (
-            'kind = "law"',
-            'kind = "diversity"\nbeside = ["angles"]',
-            'unknown key for "diversity"',
-        ),
-    ],
-)
-def test_law_figure__that_cannot_be_drawn_is_refused(tmp_path, old, new, message):
-    text = edited(DESIGN, "[profiles.quick]", FIGURE.replace(old, new) if old else FIGURE)
-    with pytest.raises(DesignError) as error:
-        load_design(write_design(tmp_path, text))
-    assert message in str(error.value)

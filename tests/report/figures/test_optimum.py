@@ -56,6 +56,7 @@ over = "head_dim"
 
 [profiles.quick]
 """
+LAW = 'title = "One law"\nkind = "law"\ngrid = "split"\ny = "ensemble_variance"\n'
 OPTIMUM = {0.5: 4.0, 1.0: 2.0, 2.0: 1.0}
 
 
@@ -239,10 +240,16 @@ def test_lollipop__has_a_stick_from_the_target_to_each_estimate_in_its_row(resul
         ('hue = "bandwidth"\ny_scale', 'x = "head_dim"\ny_scale', 'unknown key for "nested_loop"'),
         ('hue = "bandwidth"\ny_scale', 'tune = ["head_dim"]\ny_scale', 'unknown key for "nested_loop"'),
         ('hue = "bandwidth"\ny_scale', 'limit = "mean_covariance"\ny_scale', 'unknown key for "nested_loop"'),
+        (LAW, LAW, "figures.law.beside = 'split': needs grids with n_heads among their factors"),
+        (LAW, f'{LAW}beside = ["angle"]\n', "figures.law.beside = 'angle': unknown grid"),
+        (LAW, f'{LAW}hue = "angle"\n', "figures.law.hue = 'angle': unknown key for \"law\""),
+        (LAW, LAW.replace("ensemble_variance", "mse"), "figures.law.y = 'mse': give \"ensemble_variance\""),
+        (LAW, LAW.replace('"law"', '"diversity"\nbeside = ["split"]'), 'unknown key for "diversity"'),
     ],
 )
 def test_figures__that_cannot_be_drawn_are_refused(tmp_path, old, new, message):
-    text = DESIGN.replace("[profiles.quick]\n", GRID.partition("[figures.winners]")[0] + "[profiles.quick]\n")
+    figures = GRID.partition("[figures.winners]")[0] + (f"[figures.law]\n{LAW}" if old == LAW else "")
+    text = DESIGN.replace("[profiles.quick]\n", f"{figures}[profiles.quick]\n")
     assert text.count(old) == 1
     path = tmp_path / "faulty.toml"
     path.write_text(text.replace(old, new))
