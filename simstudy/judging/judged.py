@@ -201,8 +201,9 @@ def judgement_of(claim: BaseClaim, numbers: Numbers, n_claims: int) -> Judgement
     if isinstance(claim, OrderingClaim):  # the levels of a factor, as estimates without error
         values = np.array([float(levels[claim.against]) for levels in estimates.conditions])
         nothing, none = [np.zeros_like(each) for each in estimates.contributions], np.zeros(len(values))
-        exact = {"values": values, "contributions": nothing, "remainders": none, "trials": none + np.inf, "given": None}
-        diversity = dataclasses.replace(estimates, **exact)
+        diversity = dataclasses.replace(
+            estimates, values=values, contributions=nothing, remainders=none, trials=none + np.inf, given=None
+        )
     return judge_claim(claim, Selected(estimates, chosen, numbers.factors, diversity=diversity), n_claims)
 
 
