@@ -9,6 +9,8 @@ from __future__ import annotations
 import numpy as np
 from scipy.stats import spearmanr
 
+from simstudy.transformers.observations import by_group
+
 ROUNDING = 1e-12
 """Difference of means over several pairs of what is one number for all."""
 SOURCES = ("observed", "constant", "half", "angles", "leading", "exact", "redrawn")
@@ -37,17 +39,6 @@ def agreement(correlation: np.ndarray, groups: np.ndarray) -> dict[str, np.ndarr
     errors = np.sqrt((n_judged - 1) * parts.var(axis=0))
     names = ("prediction_rank", "prediction_error", "prediction_gain")
     return dict(zip(names, whole, strict=True)) | dict(zip((f"{name}_mcse" for name in names), errors, strict=True))
-
-
-def by_group(correlation: np.ndarray, groups: np.ndarray) -> np.ndarray:
-    """Mean correlations (..., every two groups of every layer) of correlations (..., L, H, H)."""
-    first, second = np.triu_indices(groups.shape[1], 1)
-    pairs = correlation[..., first, second].reshape(*correlation.shape[:-3], -1)
-    ends = np.sort([groups[:, first], groups[:, second]], axis=0)
-    own = ((np.arange(len(groups))[:, None] * groups.shape[1] + ends[0]) * groups.shape[1] + ends[1]).ravel()
-    order = np.argsort(own, kind="stable")
-    _, starts, counts = np.unique(own[order], return_index=True, return_counts=True)
-    return np.add.reduceat(pairs[..., order], starts, axis=-1) / counts if len(starts) else pairs
 
 
 def _scores(pairs: np.ndarray) -> np.ndarray:

@@ -106,3 +106,14 @@ def mean_correlation(heads: TransformerHeads, texts: list[np.ndarray]) -> np.nda
 def _seen(heads: TransformerHeads, layer: int, states: np.ndarray) -> np.ndarray:
     mask = visible(heads, layer, np.arange(len(states)))
     return observe(project(heads, layer, states), heads.scale, mask, heads.cap).correlation
+
+
+def by_group(correlation: np.ndarray, groups: np.ndarray) -> np.ndarray:
+    """Mean correlations (..., every two groups of every layer) of correlations (..., L, H, H), as `agreement` says."""
+    first, second = np.triu_indices(groups.shape[1], 1)
+    pairs = correlation[..., first, second].reshape(*correlation.shape[:-3], -1)
+    ends = np.sort([groups[:, first], groups[:, second]], axis=0)
+    own = ((np.arange(len(groups))[:, None] * groups.shape[1] + ends[0]) * groups.shape[1] + ends[1]).ravel()
+    order = np.argsort(own, kind="stable")
+    _, starts, counts = np.unique(own[order], return_index=True, return_counts=True)
+    return np.add.reduceat(pairs[..., order], starts, axis=-1) / counts if len(starts) else pairs

@@ -8,6 +8,9 @@
 - Texts, for ``minilm`` and ``smollm2``: four sentences of the manual that comes with Python, drawn at random: sentences
   recur, texts hardly.  Another version of Python has other sentences.  Texts of a given length have more, and end where
   they must.
+
+Texts of another kind are six molecules among those groups without a reaction, for ``rxnmapper``, and for ``smollm2``
+numbers below 1000 with commas between them.
 """
 
 from __future__ import annotations
@@ -71,16 +74,17 @@ _WORD = re.compile(r"\d|'(?:[sdmt]|ll|ve|re)| ?[^\W\d_]+| ?(?:[^\s\w]|_)+|\s+(?!
 
 
 def draw_tokens(
-    model: str, vocabulary: Vocabulary, rng: np.random.Generator, length: int | None = None
-) -> list[int]:  # fmt: skip
+    model: str, vocabulary: Vocabulary, rng: np.random.Generator, length: int | None = None, *, other: bool = False
+) -> list[int]:
     """Draw a sequence for a model, as the numbers of its tokens between those that begin and end one.
 
-    SmolLM2 knows no such tokens; its texts alone can have a ``length``.
+    SmolLM2 knows no such tokens; its texts alone can have a ``length``.  It and RXNMapper have texts of another kind.
     """
     if model == "smollm2":
-        return byte_pairs(draw_text(rng, _SENTENCES if length is None else length // 4), vocabulary)[:length]
+        text = draw_numbers(rng) if other else draw_text(rng, _SENTENCES if length is None else length // 4)
+        return byte_pairs(text, vocabulary)[:length]
     draw, split = _PROCESSES[model]
-    return framed(split(draw(rng), vocabulary), vocabulary)
+    return framed(split((draw_mixture if other else draw)(rng), vocabulary), vocabulary)
 
 
 def framed(tokens: list[str], vocabulary: Vocabulary) -> list[int]:
@@ -96,6 +100,16 @@ def draw_reaction(rng: np.random.Generator) -> str:
               (("a", _ARYL), ("x", _ALKYL), ("r", any_group), ("s", any_group))}  # fmt: skip
     parts = reactants.format(**groups), agents, str(rng.choice(_SOLVENTS)), str(rng.choice(_BASES))
     return f"{'.'.join(part for part in parts if part)}>>{product.format(**groups)}"
+
+
+def draw_mixture(rng: np.random.Generator) -> str:
+    """Draw six molecules as SMILES, each by itself a group of the reactions."""
+    return ".".join(rng.choice((*_ARYL, *_ALKYL), 6))
+
+
+def draw_numbers(rng: np.random.Generator) -> str:
+    """Draw 64 whole numbers below 1000, with commas between them."""
+    return ", ".join(map(str, rng.integers(1000, size=64)))
 
 
 def draw_chain(rng: np.random.Generator) -> str:

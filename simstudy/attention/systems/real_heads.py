@@ -25,6 +25,7 @@ from simstudy.design.settings.systems.real_heads import (
     HeadOverlapInstance,
     HeadPredictionInstance,
     HeadPruningInstance,
+    KindPredictionInstance,
     LayerOrderInstance,
     LengthPredictionInstance,
     PairSharingInstance,
@@ -33,6 +34,7 @@ from simstudy.design.settings.systems.real_heads import (
 from simstudy.transformers.encoder import Encoder, Encoding, restored_probabilities
 from simstudy.transformers.heads import TransformerHeads
 from simstudy.transformers.interventions import Edit, averaging, donor_map, intervene, reduced, sharing, zeroing
+from simstudy.transformers.observations import by_group, mean_correlation
 from simstudy.transformers.sequences import draw_tokens
 from simstudy.transformers.trained import load_trained
 
@@ -53,14 +55,12 @@ _LENGTHS = (64, 256, 512)
 class _Group(NamedTuple):
     """The sequences of one replicate.
 
-    ``found`` is what `inspect_heads` makes of them; ``norms`` (L, H) the mean square of what each head adds to the
-    residual stream on those that theory is judged on; ``edited`` are tokens of further sequences, to see the damage of
+    ``found`` is what `inspect_heads` makes of them; ``edited`` are tokens of further sequences, to see the damage of
     edits. ``address`` is what the group follows from: model, number of judged sequences, words of the random numbers.
     """
 
     encoder: Encoder
     found: xr.Dataset
-    norms: Array
     edited: list[tuple[int, ...]]
     address: tuple[str, int, tuple[int, ...]]
 
@@ -118,24 +118,15 @@ def _made(model: str, count: int, key: tuple[int, ...]) -> _Group:
     encoder, vocabulary = load_trained(model)
     rng = np.random.default_rng(key)
     tokens = [tuple(draw_tokens(model, vocabulary, rng)) for _ in range(2 * count + _EDITED)]
-    encodings = [encoder(each) for each in tokens[: 2 * count]]
-    found = inspect_heads(encoder.heads, [each.states for each in encodings], queries=1, seed=int(rng.integers(2**32)))
-    norms = np.mean([_norms(encoder.heads, each) for each in encodings], axis=0)
-    return _Group(encoder, found, norms, tokens[2 * count :], (model, count, key))
-
-
-def _norms(heads: TransformerHeads, encoding: Encoding) -> Array:
-    mixed = encoding.weights @ (encoding.states[:, None] @ heads.value + heads.value_bias[:, :, None])
-    # The norm of W_o x follows from the p by p matrix of its products, which is small.
-    return np.mean(np.sum(mixed @ (heads.output.mT @ heads.output) * mixed, axis=3), axis=2) / heads.output.shape[2]
+    states = [encoder(each).states for each in tokens[: 2 * count]]
+    found = inspect_heads(encoder.heads, states, queries=1, seed=int(rng.integers(2**32)))
+    return _Group(encoder, found, tokens[2 * count :], (model, count, key))
 
 
 @functools.lru_cache(maxsize=_GROUPS)
 def _by_length(model: str, count: int, key: tuple[int, ...]) -> dict[int, dict[str, Array]]:
     """Correlations of pairs of heads at each length, by predictor and as "observed"."""
-    from simstudy.transformers.agreement import by_group
     from simstudy.transformers.inspection import inspect_heads
-    from simstudy.transformers.observations import mean_correlation
 
     encoder, vocabulary = load_trained(model)
     heads, rng = encoder.heads, np.random.default_rng(key)
@@ -172,8 +163,6 @@ def _measured(
 
 def _pairs(found: xr.Dataset, source: str, variable: str = "weight_correlation") -> Array:
     """Entries of all two heads of a layer, from (L, H, H) of a source; heads of one key group count once."""
-    from simstudy.transformers.agreement import by_group
-
     return by_group(found[variable].sel(source=source).values, found.key_group.values)
 
 
@@ -207,33 +196,46 @@ def _compared(predicted: Array, observed: Array) -> dict[str, float]:
 
 
 @measure.register
-def predict_lengths(instance: LengthPredictionInstance, cell: Cell, shared: SharedData) -> dict[str, Array]:
-    """Correlations predicted from short sequences beside those observed on long ones."""
+def predict_elsewhere(
+    instance: LengthPredictionInstance | KindPredictionInstance | EditedHeadsInstance, cell: Cell, shared: SharedData
+) -> dict[str, Array]:
+    """Correlations predicted from some texts beside those of longer texts, of another kind, or after an edit."""
 
     def numbers(key: tuple[int, ...]) -> dict[str, float]:
         with _ONE_AT_A_TIME:
-            found = _by_length(instance.model, instance.sequences, key)[instance.tokens]
-        return _compared(found[instance.predictor], found["observed"])
-
-    return _rows(shared, numbers)
-
-
-@measure.register
-def predict_edited(instance: EditedHeadsInstance, cell: Cell, shared: SharedData) -> dict[str, Array]:
-    """Correlations predicted from before an edit beside those observed after it."""
-
-    def numbers(key: tuple[int, ...]) -> dict[str, float]:
-        with _ONE_AT_A_TIME:
-            found = _by_edit(instance.model, instance.sequences, instance.rank, key)
+            if isinstance(instance, LengthPredictionInstance):
+                found = _by_length(instance.model, instance.sequences, key)[instance.tokens]
+            elif isinstance(instance, KindPredictionInstance):
+                found = _by_kind(instance.model, instance.sequences, key)
+            else:
+                found = _by_edit(instance.model, instance.sequences, instance.rank, key)
         return _compared(found[instance.predictor], found["observed"])
 
     return _rows(shared, numbers)
 
 
 @functools.lru_cache(maxsize=_GROUPS)
+def _by_kind(model: str, count: int, key: tuple[int, ...]) -> dict[str, Array]:
+    """Correlations of pairs of heads on texts of another kind, by predictor and as "observed"."""
+    from simstudy.transformers.inspection import inspect_heads
+
+    (encoder, vocabulary), rng = load_trained(model), np.random.default_rng(key)
+    first, second = (
+        [encoder(draw_tokens(model, vocabulary, rng, _LENGTHS[0], other=other)).states for _ in range(2 * count)]
+        for other in (False, True)
+    )
+    said = inspect_heads(encoder.heads, first, queries=1, seed=int(rng.integers(2**32)))
+    seen, observed = (
+        by_group(mean_correlation(encoder.heads, texts), said.key_group.values)
+        for texts in (second[:count], second[count:])
+    )
+    by = {source: _pairs(said, source) for source in ("half", "constant", "angles", "exact")}
+    return by | {"measured": by["half"], "seen": seen, "observed": observed}
+
+
+@functools.lru_cache(maxsize=_GROUPS)
 def _by_edit(model: str, count: int, rank: int, key: tuple[int, ...]) -> dict[str, Array]:
     """Correlations of pairs of heads by predictor, and as "observed"."""
-    from simstudy.transformers.observations import mean_correlation
 
     (encoder, vocabulary), rng = load_trained(model), np.random.default_rng(key)
     edited = encoder.with_heads(reduced(encoder.heads, rank))
@@ -335,7 +337,6 @@ def raise_losses(instance: HeadLossInstance, cell: Cell, shared: SharedData) -> 
 @functools.lru_cache(maxsize=_GROUPS)
 def _alike(model: str, count: int, key: tuple[int, ...]) -> tuple[Array, list[tuple[list[int], float]]]:
     """Correlations (L, H, H) of heads on some texts; the tokens of as many others, with the loss of each."""
-    from simstudy.transformers.observations import mean_correlation
 
     own, rng = load_trained(model), np.random.default_rng(key)
     texts = [draw_tokens(model, own.vocabulary, rng, _LENGTHS[0]) for _ in range(2 * count)]
@@ -358,7 +359,7 @@ def share_pairs(instance: PairSharingInstance, cell: Cell, shared: SharedData) -
 def _shared_pairs(*address: Any) -> tuple[int, NDArray[np.intp], Array]:
     """A random layer, random pairs (pair, 2) of a head and its donor, and the damage (pair,)."""
     group = _group(*address)
-    n_layers, n_heads = group.norms.shape
+    n_layers, n_heads = group.found.key_group.shape
     rng = group.rng
     layer = int(rng.integers(n_layers))
     pairs = rng.permutation(np.argwhere(~np.eye(n_heads, dtype=bool)))[:_PAIRS]
@@ -371,7 +372,7 @@ def prune_heads(instance: HeadPruningInstance, cell: Cell, shared: SharedData) -
 
     def numbers(group: _Group) -> dict[str, float]:
         layer, damage = _pruned(*group.address)
-        score = group.norms[layer] if instance.score == "norm" else _distances(instance.model, layer)
+        score = group.found.output_size.values[layer] if instance.score == "norm" else _distances(instance.model, layer)
         return {"pruning_rank": _rank(score, damage)}
 
     return _measured(instance, shared, numbers)
@@ -381,7 +382,7 @@ def prune_heads(instance: HeadPruningInstance, cell: Cell, shared: SharedData) -
 def _pruned(*address: Any) -> tuple[int, Array]:
     """A random layer, and the damage (H,) of setting each of its heads to zero."""
     group = _group(*address)
-    n_layers, n_heads = group.norms.shape
+    n_layers, n_heads = group.found.key_group.shape
     layer = int(group.rng.integers(n_layers))
     return layer, group.damage([zeroing((layer, head)) for head in range(n_heads)], layer)
 

@@ -19,7 +19,7 @@ from simstudy.errors import UserError
 from simstudy.transformers import trained
 from simstudy.transformers.encoder import restored_probabilities
 from simstudy.transformers.interventions import donor_map, sharing
-from simstudy.transformers.sequences import draw_chain, draw_text, draw_tokens
+from simstudy.transformers.sequences import draw_chain, draw_numbers, draw_text, draw_tokens
 from simstudy.transformers.trained import load_trained
 
 FIRST, SECOND = np.triu_indices(8, 1)
@@ -103,7 +103,7 @@ def test_ranks__are_those_of_damage(group):
         spread = ((before - before.mean(axis=0)) ** 2).sum()
         after = [restored_probabilities(group.encoder(tokens, without(head))) for head in range(8)]
         damage += [((each - before) ** 2).sum() / spread for each in after]
-    assert found == pytest.approx(spearmanr(group.norms[layer], damage)[0])
+    assert found == pytest.approx(spearmanr(group.found.output_size.values[layer], damage)[0])
 
 
 @pytest.mark.parametrize("edit", ["share", "average", "zero"])
@@ -183,6 +183,22 @@ def test_edited_heads__are_predicted_from_before_the_edit():
         assert error == pytest.approx(np.sqrt(np.mean((said - seen) ** 2)), rel=1e-3)
 
 
+def test_texts_of_another_kind__are_predicted_from_the_first(group):
+    group, _ = group
+    _, vocabulary = load_trained("rxnmapper")
+    rng = np.random.default_rng(group.address[2])
+    reactions, mixtures = (
+        [draw_tokens("rxnmapper", vocabulary, rng, other=other) for _ in range(4)] for other in (False, True)
+    )
+    assert all((vocabulary[">>"] in each) < (vocabulary[">>"] in first) for first in reactions for each in mixtures)
+    judged, measured = observed(group.encoder, mixtures[2:]), observed(group.encoder, reactions[::2])
+    for name, said in (
+        ("measured", measured), ("constant", measured.mean()), ("seen", observed(group.encoder, mixtures[:2])),
+    ):  # fmt: skip
+        error = numbers("kind_prediction", predictor=name)["prediction_error"][0]
+        assert error == pytest.approx(np.sqrt(np.mean((said - judged) ** 2)), rel=1e-4)
+
+
 def test_contributions__are_measured_by_their_size():
     found = numbers("head_overlap")
     assert 0.0 < found["contribution_overlap"][0] < 0.1 < found["weight_overlap"][0]
@@ -237,6 +253,8 @@ def test_processes__draw_what_they_state():
     chain, text = draw_chain(rng), draw_text(rng)
     assert 110 < len(chain) < 130 and set(chain) <= set("ACDEFGHIKLMNPQRSTVWY") and chain.endswith("VTVSS")
     assert text.count(".") >= 4 and draw_text(rng) != text
+    listed = [int(number) for number in draw_numbers(rng).split(", ")]
+    assert len(listed) == 64 and 0 <= min(listed) < 100 and 900 <= max(listed) < 1000
 
 
 def test_weights_of_another_release__are_refused(monkeypatch):

@@ -104,6 +104,29 @@ class LengthPredictionInstance(_OnSequences, Instance):
     quantities: ClassVar[dict[str, Quantity]] = _PREDICTION
 
 
+class KindPredictionInstance(_OnSequences, Instance):
+    """How well the correlation of heads' attention weights is predicted on texts of another kind than are seen.
+
+    Texts of the first kind are those of all instances; those judged are mixtures of molecules for RXNMapper, lists of
+    numbers of 64 tokens for SmolLM2.  Predicted by what is measured on ``sequences`` texts of the first kind; by its
+    mean ("constant"); by the closed form in the angles of key subspaces; by exact theory fitted to the same texts, with
+    queries of as many others of the first kind; or by ``sequences`` texts of the kind that is judged ("seen").
+    """
+
+    kind: Literal["kind_prediction"]
+    model: Literal["rxnmapper", "smollm2"] = Field(description='"rxnmapper" or "smollm2"')  # type: ignore[assignment]
+    predictor: Literal["measured", "constant", "angles", "exact", "seen"] = Field(
+        "measured", description='"measured", "constant", "angles", "exact" or "seen"'
+    )
+
+    quantities: ClassVar[dict[str, Quantity]] = _PREDICTION
+
+    @property
+    def texts(self) -> int:
+        """Sequences of a replicate, of both kinds."""
+        return 4 * self.sequences
+
+
 class EditedHeadsInstance(_OnSequences, Instance):
     """How well the correlation of heads' attention weights is predicted where queries and keys lose dimensions.
 
