@@ -37,11 +37,12 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"max_content_width": 120},
     help="Monte Carlo studies of multi-head attention as an ensemble of Nadaraya-Watson estimators.\n\n"
-    "A study is one design file (TOML). Typical use: `simstudy list`, `simstudy check` a design, "
-    "`simstudy run` it, and open outputs/STUDY/PROFILE/report.html.",
-    epilog="Exit codes: 0 done, 2 a mistake (the message says what to do), 3 done but cells reached max_replicates "
-    "or the budget before the precision, 4 verify found differences, 5 done but some verdict is not the expected one, "
-    "70 a defect of simstudy, 130 interrupted.",
+    "A study is one design file (TOML), which states data, heads and claims. A run judges the claims. To begin: "
+    "`simstudy init my-study`, `simstudy check my-study.toml`, `simstudy run my-study.toml`; then open "
+    "outputs/my-study/quick/report.html. `simstudy list` shows the designs that are shipped.",
+    epilog="Exit codes: 0 done; 2 a mistake (the message says what to do); 3 done, but some cells reached "
+    "max_replicates or the budget before their precision; 4 verify found differences; 5 done, but some verdict is not "
+    "the expected one; 70 a defect of simstudy; 130 interrupted.",
 )
 
 
@@ -80,15 +81,15 @@ def _names(incomplete: str) -> list[str]:
 DesignArgument = Annotated[
     str, typer.Argument(help="Path of a design file, or the name of a shipped design.", autocompletion=_names)
 ]
-ProfileOption = Annotated[str, typer.Option(help="Profile of the design: how much to run and how precisely.")]
+ProfileOption = Annotated[str, typer.Option(help="Profile of the design: quick, full, or one of your own.")]
 QuietOption = Annotated[bool, typer.Option("--quiet", help="Print only warnings and errors.")]
-ExecutorOption = Annotated[str, typer.Option(help="serial, threads, processes, cuda, or tls://host:8786.")]
-WorkersOption = Annotated[int | None, typer.Option(min=1, help="Threads, processes or GPUs; all by default.")]
-OutputOption = Annotated[Path, typer.Option(help="Folder of all studies.", callback=plain_path)]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, whose keys the documentation lists.")]
+ExecutorOption = Annotated[str, typer.Option(help="serial, threads, processes, cuda, or tls://host:8786 (Dask).")]
+WorkersOption = Annotated[int | None, typer.Option(min=1, help="Threads, processes or GPUs; by default all.")]
+OutputOption = Annotated[Path, typer.Option(help="Folder of all studies: OUTPUT/STUDY/PROFILE.", callback=plain_path)]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON; the documentation lists its keys.")]
 TrustOption = Annotated[
     list[Path] | None,
-    typer.Option("--trust", help="Python file that the design names: its code may run."),
+    typer.Option("--trust", help="Python file that the design names and whose code may run; can be repeated."),
 ]
 OUTPUT = Path("outputs")
 

@@ -27,10 +27,10 @@ _WAITING = "further checks may wait for these: mend them, then check again"
 
 @app.command("list")
 def list_designs(
-    folder: Annotated[Path | None, typer.Argument(help="Folder of other design files.")] = None,
+    folder: Annotated[Path | None, typer.Argument(help="List the designs in this folder instead.")] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """List shipped designs and those in designs/ or in a folder, with their sizes or mistakes."""
+    """List shipped designs and those in ./designs, with their sizes or mistakes."""
     from rich.table import Table
 
     from simstudy.design.shipped import known_designs, shipped_folder
@@ -66,7 +66,7 @@ def check(
     as_json: JsonOption = False,
     trust: TrustOption = None,
 ) -> None:
-    """Check designs under every profile and list mistakes, each with place and remedy."""
+    """Check designs under every profile and list all mistakes, each with its place and remedy."""
     from simstudy.report.terminal import counted, say, say_json, warn
     from simstudy.verdicts.power import powerless
 
@@ -119,7 +119,7 @@ def _record(checked: list[Checked]) -> dict[str, list]:
 
 
 @app.command()
-def init(name: Annotated[str, typer.Argument(help="Name of the study.")] = "my-study") -> None:
+def init(name: Annotated[str, typer.Argument(help="Name of the study and of its file.")] = "my-study") -> None:
     """Write NAME.toml, a commented design that runs in seconds, as a start for your own."""
     from simstudy.design.document import NAME
     from simstudy.report.terminal import say
@@ -148,7 +148,7 @@ def describe(
     setting: Annotated[
         str | None,
         typer.Argument(
-            help="Table, setting or alternative: heads, regression, ridge, larger_than.", autocompletion=_described
+            help="Table (heads), setting (regression) or alternative (ridge, larger_than).", autocompletion=_described
         ),
     ] = None,
 ) -> None:

@@ -16,21 +16,21 @@ _LISTED = 5
 @app.command()
 def inspect(
     weights: Annotated[
-        Path, typer.Argument(help="Weights: safetensors, PyTorch's, GGUF, or .npz; a model's, or W_Q and W_K.")
+        Path, typer.Argument(help="Weights of a model (safetensors, PyTorch, GGUF, .npz), or .npz with W_Q and W_K.")
     ],
     states: Annotated[
         Path,
         typer.Option(
-            help='"states" (layer, sequence, token, feature) as .npy; as .npz with "mask" (sequence, token) if padded '
-            'and the model\'s own "attention" (layer, sequence, head, token, token) to be compared.'
+            help='Array "states" (layer, sequence, token, feature) as .npy. As .npz also "mask" (sequence, token) of '
+            'padded sequences and "attention" (layer, sequence, head, token, token) of the model, which is compared.'
         ),
     ],
-    output: Annotated[Path, typer.Option(help="Folder of heads.nc and heads.html.", callback=plain_path)],
+    output: Annotated[Path, typer.Option(help="Folder for heads.nc and heads.html.", callback=plain_path)],
     config: Annotated[
-        Path | None, typer.Option(help="The model's config.json; none for W_Q, W_K (head, feature, dimension) alone.")
+        Path | None, typer.Option(help="config.json of the model; W_Q and W_K (head, feature, dimension) need none.")
     ] = None,
-    queries: Annotated[int, typer.Option(min=1, help="Tokens of each sequence that theory is evaluated at.")] = 2,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of these tokens and of all random draws.")] = 0,
+    queries: Annotated[int, typer.Option(min=1, help="Tokens of each sequence at which theory is evaluated.")] = 2,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the choice of these tokens and of all random draws.")] = 0,
 ) -> None:
     """Measure how correlated the heads of a trained transformer are, and compare this with theory.
 

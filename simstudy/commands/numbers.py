@@ -18,19 +18,19 @@ if TYPE_CHECKING:
 def judge(
     numbers: Annotated[Path, typer.Argument(help="Table with a header: CSV, or Parquet with the extra `parquet`.")],
     claims: Annotated[Path, typer.Argument(help="TOML with claims as in designs, without grid and measure.")],
-    unit: Annotated[str | None, typer.Option(help="Column of units: tasks, seeds, questions; else rows are.")] = None,
-    value: Annotated[str | None, typer.Option(help="Column of numbers, if rows are a unit and a condition.")] = None,
-    cluster: Annotated[str | None, typer.Option(help="Column of equal names for units that depend on another.")] = None,
+    unit: Annotated[str | None, typer.Option(help="Column that names units, such as tasks; else each row.")] = None,
+    value: Annotated[str | None, typer.Option(help="Column of numbers, if a row is one unit and condition.")] = None,
+    cluster: Annotated[str | None, typer.Option(help="Column that names groups of dependent units.")] = None,
     drop: Annotated[bool, typer.Option("--drop", help="Leave out units that lack a number.")] = False,
     confirm: Annotated[bool, typer.Option("--confirm", help="Refuse claims that were not sealed by freeze.")] = False,
-    page: Annotated[Path | None, typer.Option(help="Also write this page.")] = None,
+    page: Annotated[Path | None, typer.Option(help="Also write a page (HTML) to this file.")] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Judge claims about a table of your own numbers: one for each unit and condition, compared unit by unit.
+    """Judge claims about a table of your own numbers: one for each unit and condition, compared within units.
 
-    The chance of any wrong verdict is 5 % at most, also if you add units and judge again. `simstudy freeze CLAIMS`,
-    before the numbers exist, seals what --confirm then demands: claims, margins, outcomes, and the columns that the
-    table [numbers] of the file names.
+    The chance of any wrong verdict is at most 5 %, even if you add units and judge again. To state claims before the
+    numbers exist, seal them with `simstudy freeze CLAIMS`. With --confirm, claims, margins, expected verdicts and the
+    columns in the table [numbers] of the claims must be those of the seal.
     """
     from simstudy.judging.claims import read_claims
     from simstudy.judging.judged import judged

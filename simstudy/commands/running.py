@@ -28,7 +28,7 @@ from simstudy.errors import require_plain
 if TYPE_CHECKING:
     from simstudy.design.document import Design
 
-_TRUST = "Accept tcp:// to a scheduler on another host: anybody on that network can run code as you."
+_TRUST = "Accept tcp:// to a scheduler on another host. Anybody on that network can then run code as you."
 
 
 @app.command()
@@ -38,12 +38,12 @@ def run(
     executor: ExecutorOption = "threads",
     workers: WorkersOption = None,
     output: OutputOption = OUTPUT,
-    share: Annotated[str | None, typer.Option(help='Only share "3/8" of the cells, in a folder to be merged.')] = None,
+    share: Annotated[str | None, typer.Option(help='Share of the cells, such as "3/8", in a folder for merge.')] = None,
     trust_network: Annotated[bool, typer.Option("--trust-network", help=_TRUST)] = False,
     quiet: QuietOption = False,
     trust: TrustOption = None,
 ) -> None:
-    """Run or continue a study: stored batches are not computed again."""
+    """Run a study, or continue it: stored batches are not computed again."""
     from simstudy.design.load import load_design
 
     loaded = load_design(design, profile, trust or ())
@@ -124,21 +124,21 @@ def submit(
     profile: ProfileOption = "quick",
     output: OutputOption = OUTPUT,
     system: Annotated[str, typer.Option(help="Batch system: slurm, pbs, sge or lsf.")] = "slurm",
-    jobs: Annotated[int, typer.Option(help="Jobs to keep running.")] = 2,
-    threads: Annotated[int, typer.Option(help="Cores of a job.")] = 1,
-    memory: Annotated[str, typer.Option(help="Memory of a job; simstudy plan predicts it.")] = "2GB",
-    walltime: Annotated[str, typer.Option(help="Longest time of a job, hours:minutes:seconds.")] = "01:00:00",
-    queue: Annotated[str | None, typer.Option(help="Queue, or partition.")] = None,
-    interface: Annotated[str | None, typer.Option(help="Network between nodes, such as ib0.")] = None,
+    jobs: Annotated[int, typer.Option(help="Number of jobs to keep running.")] = 2,
+    threads: Annotated[int, typer.Option(help="Cores of each job.")] = 1,
+    memory: Annotated[str, typer.Option(help="Memory of each job; simstudy plan predicts it.")] = "2GB",
+    walltime: Annotated[str, typer.Option(help="Longest time of a job, as hours:minutes:seconds.")] = "01:00:00",
+    queue: Annotated[str | None, typer.Option(help="Queue or partition of the batch system.")] = None,
+    interface: Annotated[str | None, typer.Option(help="Network between nodes, such as ib0; all by default.")] = None,
     scratch: Annotated[str, typer.Option(help="Node-local folder; the shell of a job expands it.")] = "${TMPDIR:-/tmp}",
-    directive: Annotated[list[str], typer.Option(help='More for the batch system: "--account=me".')] = [],  # noqa: B006
-    setup: Annotated[list[str], typer.Option(help='Shell line of a job, such as "module load x".')] = [],  # noqa: B006
+    directive: Annotated[list[str], typer.Option(help='Option of the batch system: "--account=me".')] = [],  # noqa: B006
+    setup: Annotated[list[str], typer.Option(help='First shell line of a job: "module load x".')] = [],  # noqa: B006
     show: Annotated[bool, typer.Option("--show", help="Print the job scripts, and submit nothing.")] = False,
     trust: TrustOption = None,
 ) -> None:
-    """Run a study on a cluster, by jobs that this process supervises.
+    """Run a study on a cluster by jobs that this command starts and supervises.
 
-    It replaces lost jobs, and Ctrl-C ends all. The same command continues an interrupted study.
+    It replaces lost jobs. Ctrl-C ends all jobs, and the same command continues the study.
     """
     from simstudy.design.shipped import find_design
     from simstudy.execution.clients import job_script
@@ -169,8 +169,8 @@ def status(
 ) -> None:
     """Show the progress of each cell of a study, also while another process runs it.
 
-    The command writes and locks nothing. Standard errors are those of the last look of a run; where none has told them,
-    batches are counted. Use the numbers of cells with `simstudy replay --cell`.
+    The command writes nothing. Standard errors are those that the run last computed; if there are none yet, only
+    batches are counted. `simstudy replay --cell` takes the numbers of cells.
     """
     from simstudy.execution.shares import with_shares
     from simstudy.execution.status import counted, told
@@ -192,7 +192,7 @@ def status(
 def plan(
     design: DesignArgument,
     profile: ProfileOption = "quick",
-    workers: Annotated[int | None, typer.Option(min=1, help="Also predict the time on so many workers.")] = None,
+    workers: Annotated[int | None, typer.Option(min=1, help="Also predict the time with this many workers.")] = None,
     output: OutputOption = OUTPUT,
     as_json: JsonOption = False,
     trust: TrustOption = None,

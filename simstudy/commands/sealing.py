@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 
 MIN_BEACON = 16
 """Fewest characters of a beacon: all shorter texts could be tried before the seal is published."""
-_BEACON = "The text of the beacon that the seal names; or of your own word, if it names none."
-_PROMISE = 'The public beacon that will count: "drand ROUND", "nist TIME", "bitcoin TIME" (the first block after it).'
-_BECAUSE = "Why claims of an earlier seal are withdrawn or changed: it stands in the register of claims."
+_BEACON = "Text of the beacon that the seal names, or a text of your own if it names none."
+_PROMISE = 'Public beacon that will count: "drand ROUND", "nist TIME" or "bitcoin TIME" (the first block after it).'
+_BECAUSE = "Why claims of an earlier seal are withdrawn or changed; `claims.csv` keeps the reason."
 
 
 @app.command()
@@ -42,14 +42,14 @@ def freeze(
 ) -> None:
     """Write a seal and a preregistration of a design into the folder `sealed` beside it.
 
-    Commit and push both. `simstudy confirm` then judges the claims with seeds that follow from the seal and from the
-    text of a beacon that did not exist before. Name that beacon here: without a name it is your own word, and reports
-    say so. `claims.csv` in that folder keeps every claim that was ever sealed, and its fate. A change of cells,
-    precision, claims, expected verdicts, margins or code voids the seal. Comments, format, titles and figures can
-    change.
+    Publish both, for example by git push. A beacon is a public text that does not exist yet; name it with --beacon.
+    When it exists, `simstudy confirm` computes new seeds from the seal and this text, and judges the claims. Without
+    --beacon any text of your own counts, and reports say so.
 
-    For a file with claims about numbers of your own, the command seals the claims; `simstudy judge --confirm` judges
-    by them.
+    A change of cells, precision, claims, expected verdicts, margins or code voids the seal. Comments, format, titles
+    and figures can change. `claims.csv` in that folder keeps every claim that was ever sealed, with its outcome.
+
+    A file of claims about your own numbers is sealed for `simstudy judge --confirm`.
     """
     from simstudy.design.load import load_design
     from simstudy.design.shipped import find_design
@@ -126,11 +126,11 @@ def confirm(
     quiet: QuietOption = False,
     trust: TrustOption = None,
 ) -> None:
-    """Judge the claims of a frozen design on new data, query points and heads.
+    """Judge the claims of a sealed design on new data, query points and heads.
 
-    All seeds follow from the seal and the beacon. The text must look like the beacon that the seal names. The command
-    does not check that it is that beacon, and reports say so. A text of your choice proves nothing. The hash of a
-    commit of yours proves nothing either, because you can try commits. Each beacon has its own folder inside of the
+    All seeds are computed from the seal and the text of the beacon. The text must have the form of the beacon that the
+    seal names. The command does not check that it comes from there, and reports say so. A text of your choice proves
+    nothing, nor does the hash of your own commit, because you can try several. Each beacon has its own folder in the
     folder of the pilot, and the report lists all confirmations that were begun.
     """
     from simstudy.design.confirmation import confirmatory

@@ -24,12 +24,12 @@ from simstudy.commands.app import (
 @app.command()
 def report(
     design: Annotated[
-        str | None, typer.Argument(help="Design, by path or name, or a folder of designs; all studies without one.")
+        str | None, typer.Argument(help="Design, by path or name, or a folder of designs; without it all studies.")
     ] = None,
     profile: ProfileOption = "quick",
     output: OutputOption = OUTPUT,
 ) -> None:
-    """Write the reports of a study and its confirmations again, or for a folder or without a design one page of all.
+    """Write the report of a study and its confirmations again, or one page of all studies in a folder.
 
     The command uses stored batches and computes no replicate.
     """
@@ -61,13 +61,13 @@ def report(
 @app.command()
 def replay(
     design: DesignArgument,
-    cell: Annotated[str, typer.Option(help='Number of a cell in "simstudy status", or "angle=45, bandwidth=0.5".')],
-    replicate: Annotated[int, typer.Option(help="Number of the replicate, from 0 on.")],
+    cell: Annotated[str, typer.Option(help='Cell: its number in simstudy status, or "angle=45, bandwidth=0.5".')],
+    replicate: Annotated[int, typer.Option(help="Number of the replicate, counted from 0.")],
     profile: ProfileOption = "quick",
     output: OutputOption = OUTPUT,
     trust: TrustOption = None,
 ) -> None:
-    """Compute one replicate again, to the bit, and store its arrays."""
+    """Compute one replicate again, to the bit, and store its data and estimates."""
     from simstudy.design.own_code import require_word
     from simstudy.replicates.replay import replay as rebuild
     from simstudy.replicates.replay import select
@@ -88,10 +88,10 @@ def replay(
 
 @app.command()
 def merge(
-    sources: Annotated[list[Path], typer.Argument(help="Folders of the study, as outputs/STUDY/PROFILE.")],
-    into: Annotated[Path, typer.Option(callback=plain_path, help="Folder that takes what it lacks.")],
+    sources: Annotated[list[Path], typer.Argument(help="Folders to copy from, such as outputs/STUDY/PROFILE.")],
+    into: Annotated[Path, typer.Option(callback=plain_path, help="Folder to copy to.")],
 ) -> None:
-    """Copy missing batches from other folders of a study; simstudy run then continues from all of them."""
+    """Copy missing batches from other folders of a study; `simstudy run` then continues from all of them."""
     from simstudy.execution.folder import require_writable
     from simstudy.execution.shares import require_engine
     from simstudy.execution.store import Store
@@ -110,16 +110,16 @@ def merge(
 @app.command()
 def verify(
     folder: Annotated[
-        Path, typer.Argument(file_okay=False, help="Folder of a study, or of a share of one: outputs/STUDY/PROFILE.")
+        Path, typer.Argument(file_okay=False, help="Folder of a study or of a job share: outputs/STUDY/PROFILE.")
     ],
-    share: Annotated[float, typer.Option(help="Share of the batches of each cell; one batch at least.")] = 0.01,
-    seed: Annotated[int | None, typer.Option(min=0, help="Of the choice; at random by default.")] = None,
+    share: Annotated[float, typer.Option(help="Share of the batches of each cell, at least one batch.")] = 0.01,
+    seed: Annotated[int | None, typer.Option(min=0, help="Seed of the choice of batches; random by default.")] = None,
     trust: TrustOption = None,
 ) -> None:
     """Compute a random share of the stored batches again and judge all claims again; exit code 4 if anything differs.
 
-    Batches are compared bit by bit. Results, tables and page are compared with those of the stored batches. Damaged
-    batches differ.
+    Batches are compared bit by bit, and results, tables and page with what the stored batches give. A damaged batch
+    counts as different.
     """
     from simstudy.commands.judging import altered
     from simstudy.execution.confirmations import left_out
