@@ -35,7 +35,7 @@ class Study(Record):
 
 
 class Precision(Record):
-    """The Monte Carlo errors wanted, and the floor and ceiling of the replicates spent on them."""
+    """Monte Carlo standard errors that are wanted, and the least and largest number of replicates of a cell."""
 
     relative_mcse: dict[AveragedMeasure, Positive] = Field(
         default_factory=dict, description="measure = largest MCSE wanted, relative to the estimate"
@@ -61,7 +61,7 @@ class Precision(Record):
 
 
 class Budget(Record):
-    """Time that one run of the study may take: then it stops, judges what stands, and says so.  By default no limit."""
+    """Time limit of one run, which then stops and judges the stored results.  By default no limit."""
 
     processor_seconds: Positive | None = Field(None, description="processor time of all workers together")
     wall_seconds: Positive | None = Field(None, description="time on the clock")

@@ -65,7 +65,7 @@ class Data(Record):
 
 
 class Heads(Record):
-    """H projections W_h of shape (d, p), and how they lie to one another."""
+    """H projections W_h of shape (d, p), and the angles between them."""
 
     n_heads: Count = Field(description="number of heads H, at least 1; or state total_dim in its place")
     head_dim: Count = Field(
@@ -205,7 +205,7 @@ Population = Annotated[
 
 
 class Simulation(Record):
-    """How replicates are computed: part of the identity of a cell's numbers."""
+    """How replicates are computed; these entries are part of the identity of stored batches."""
 
     seed: Annotated[int, Field(ge=0, lt=2**63)] = Field(0, description="an integer in [0, 2⁶³)")
     batch_size: Annotated[int, Field(ge=16, le=2**20, multiple_of=16)] = Field(

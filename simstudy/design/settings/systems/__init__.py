@@ -37,7 +37,7 @@ else:
 
 
 class System(Record):
-    """What replicates measure in place of estimates."""
+    """A random system whose numbers are measured in place of estimates of heads."""
 
     instance: AnyInstance | None = Field(
         None,
