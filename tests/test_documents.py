@@ -268,7 +268,7 @@ def spelt_out(schema: object) -> list[str]:
 
 
 def test_every_shipped_study__stands_in_the_list_of_designs():
-    listed = re.findall(r"^\| \[`(.*?)`\]", DESIGNS, flags=re.MULTILINE)
+    listed = re.findall(r"^- \[`(.*?)`\]", DESIGNS, flags=re.MULTILINE)
     assert sorted(listed) == sorted(path.stem for path in (ROOT / "designs").glob("*.toml"))
 
 
