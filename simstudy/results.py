@@ -81,7 +81,9 @@ def to_grid(results: xr.Dataset, grid: str | None = None) -> xr.Dataset:
     if not isinstance(results, xr.Dataset):
         raise UserError(f"results are of type {type(results).__name__}; give what open_results or run returned")
     grid, names = named_grid(results, grid)
-    _require_factors(results, names)
+    for name in ("grid", *names, *(["bandwidth_rule"] if "bandwidth" in names else [])):
+        if name not in results.coords or results[name].dims != ("cell",):
+            raise UserError(f"{name}: no coordinate along cell; these are not the results of a study")
     inside = results.isel(cell=np.flatnonzero(results.grid.values == grid))
     rows = coordinates_of(inside)
     levels = {name: ("cell", _levels(rows, name)) for name in names}
@@ -106,14 +108,6 @@ def named_grid(results: xr.Dataset, grid: str | None) -> tuple[str, tuple[str, .
     if grid not in factors:
         raise UserError(f"grid = {grid!r}: not in these results; {hint(grid, list(factors))}")
     return grid, factors[grid]
-
-
-def _require_factors(results: xr.Dataset, names: tuple[str, ...]) -> None:
-    """Refuse results whose cells are not labelled with the factors that they record."""
-    wanted = ["grid", *names, *(["bandwidth_rule"] if "bandwidth" in names else [])]
-    for name in wanted:
-        if name not in results.coords or results[name].dims != ("cell",):
-            raise UserError(f"{name}: no coordinate along cell; these are not the results of a study")
 
 
 def _levels(rows: list[Coordinates], factor: str) -> np.ndarray:

@@ -139,7 +139,9 @@ def _add(name: str, value: Any, user: str, known: dict[str, Any], texts: list[st
     if vars(builtins).get(name) is value:
         return
     if type(value) in _CONSTANTS:
-        texts.append(f"{name} = {_literal(value)}")
+        shown = repr(float(value)) if isinstance(value, float) else repr(value)
+        endless = isinstance(value, float) and not math.isfinite(value)
+        texts.append(f"{name} = " + (f'float("{shown}")' if endless else shown))
     elif isinstance(value, types.FunctionType) and not _installed(module):
         _add_function(name, value, user, known, texts)
     elif not is_module and (not module or getattr(value, "__qualname__", "") != getattr(value, "__name__", None)):
@@ -175,12 +177,6 @@ def _add_function(
         if used in function.__globals__ or hasattr(builtins, used):
             _add(used, function.__globals__.get(used, getattr(builtins, used, None)), own, known, texts)
     texts.append(source)
-
-
-def _literal(value: Any) -> str:
-    if not isinstance(value, float):
-        return repr(value)
-    return repr(float(value)) if math.isfinite(value) else f'float("{float(value)}")'
 
 
 def _installed(module: str) -> bool:

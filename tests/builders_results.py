@@ -15,7 +15,7 @@ import xarray as xr
 from simstudy.design.document import Design
 from simstudy.design.generality import draws_of
 from simstudy.design.load import load_design
-from simstudy.design.measures import INDICES, MEASURES, SOURCES, STATISTICS, labelled
+from simstudy.design.measures import ATTRIBUTES, INDICES, MEASURES, SOURCES, STATISTICS, labelled
 from simstudy.design.settings.systems import NAMES
 from simstudy.verdicts.assemble import coordinates
 
@@ -132,8 +132,9 @@ def build_results(design: Design) -> xr.Dataset:
     arrays: dict[str, Any] = _counts(len(cells))
     rows = [_measures(cell.coordinates) for cell in cells]
     theory = [bool(row.pop("_applies")) for row in rows]
+    unasked, few = "not asked for: set exact = true in the grid", "too many quadrature nodes"
     exact_reasons = [
-        _exact_reason(planned.exact, cell.data.n_keys) for planned, cell in zip(design.cells, cells, strict=True)
+        unasked if not planned.exact else "" if planned.cell.data.n_keys == 400 else few for planned in design.cells
     ]
     wobble = np.sin(np.arange(len(cells)) * 2.3)
     for name in MEASURES:
@@ -152,12 +153,6 @@ def build_results(design: Design) -> xr.Dataset:
     coords = coordinates(design) | {"source": list(SOURCES), "index": list(INDICES), "look": [0, 1]}
     results = labelled(arrays, coords, _attributes(design))
     return xr.merge([results, build_verdicts(design)], combine_attrs="override")
-
-
-def _exact_reason(asked: bool, n_keys: int) -> str:
-    if not asked:
-        return "not asked for: set exact = true in the grid"
-    return "" if n_keys == 400 else "too many quadrature nodes"
 
 
 def build_verdicts(design: Design) -> xr.Dataset:
@@ -235,22 +230,11 @@ def _measures(c: dict[str, Any]) -> dict[str, Any]:
     combined = variance / n_heads + (1 - 1 / n_heads) * covariance if n_heads > 1 else variance
     bias = 0.3 * sine if c["regression"] != "zero" else 0.0
     spread = sine if n_heads > 1 else np.nan
-    index = [
-        spread,
-        1 + 3 * spread,
-        1 + 2.8 * spread,
-        1.2 * spread,
-        spread**2,
-        1 + 2.5 * spread,
-        spread**0.5,
-        0.5 * spread,
-        1 + 2.6 * spread,
-        0.9 * spread,
-        1 + 2.7 * spread,
-        0 * spread - 1,
-        0.01 * spread - 0.04,
-        0.4 * spread - 1,
-    ]
+    # Smooth in the spread of heads, each in its own way.
+    slope = [1, 3, 2.8, 1.2, 0, 2.5, 0, 0.5, 2.6, 0.9, 2.7, 0, 0.01, 0.4]
+    start = [0, 1, 1, 0, 0, 1, 0, 0, 1, 0, 1, -1, -0.04, -1]
+    index = spread * np.array(slope) + start
+    index[[4, 6]] = spread**2, spread**0.5
     return {
         "squared_bias": bias, "mean_squared_bias": bias, "mean_variance": variance, "mean_covariance": covariance,
         "ensemble_variance": combined, "mse": bias + combined, "ambiguity": variance - combined,
@@ -260,22 +244,15 @@ def _measures(c: dict[str, Any]) -> dict[str, Any]:
 
 
 def _attributes(design: Design) -> dict[str, Any]:
-    return {
-        "title": design.study.title,
+    factors = "; ".join(f"{grid}: {', '.join(names)}" for grid, names in design.factors.items())
+    digest = hashlib.sha256(design.text.encode()).hexdigest()
+    study = {
         "study": design.study.name,
+        "title": design.study.title,
         "profile": design.profile,
         "aim": design.study.aim,
-        "design": design.text,
-        "design_hash": hashlib.sha256(design.text.encode()).hexdigest(),
-        "engine": "fedcba9876543210",
-        "simstudy_version": "0.1.0",
-        "commit": "abcdef012345+",
-        "libraries": "numpy 2.4.0, xarray 2026.9.0",
-        "factors": "; ".join(f"{grid}: {', '.join(names)}" for grid, names in design.factors.items()),
-        "missing_values": "NaN where a measure is undefined",
-        "seed": "7",
-        "run": "{}",
-        "seal": "",
-        "beacon": "",
-        "data": "generated",
     }
+    unconfirmed = {"run": "{}", "seal": "", "beacon": ""}
+    return {name: f"some {name}" for name in ATTRIBUTES} | study | unconfirmed | {
+        "design": design.text, "design_hash": digest, "factors": factors,
+    }  # fmt: skip

@@ -53,6 +53,7 @@ def freeze(
     """
     from simstudy.design.load import load_design
     from simstudy.design.shipped import find_design
+    from simstudy.design.written import read_design
     from simstudy.execution.beacons import described, require_promise
     from simstudy.execution.register import register
     from simstudy.execution.seal import read_seal, seal_of, seal_path
@@ -60,7 +61,8 @@ def freeze(
     from simstudy.report.terminal import say
 
     path = find_design(design)
-    if _states_claims_alone(path):
+    # Of claims about numbers of the user's own, and no design.
+    if read_design(path).tables.keys() <= {"claims", "numbers"}:
         _freeze_claims(path)
         return
     loaded = load_design(path, profile)
@@ -77,13 +79,6 @@ def freeze(
     register(place, before, seal, because)
     say(f"seal     {place}", f"prereg   {written}", f"digest   {seal.digest}")
     say(f"beacon   {described(promise)}", "publish both now, before the beacon exists")
-
-
-def _states_claims_alone(path: Path) -> bool:
-    """Whether a file is one of claims about numbers of the user's own, and no design."""
-    from simstudy.design.written import read_design
-
-    return read_design(path).tables.keys() <= {"claims", "numbers"}
 
 
 def _freeze_claims(path: Path) -> None:

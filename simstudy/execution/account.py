@@ -12,11 +12,7 @@ from simstudy.replicates.stopping import Shortfall, needed, shortfall
 
 
 class Standing(NamedTuple):
-    """How far one cell is, or the sum over many.
-
-    Work is the estimated cost of batches: of those stored and wanted, and of those that the precision will take, which
-    every look corrects. Replicates are stored and wanted; cells were looked at, or want no further batch.
-    """
+    """How far one cell is, or the sum over many; work is the cost of batches, as far as the last looks can tell."""
 
     work_done: int = 0
     work_expected: int = 0

@@ -1,7 +1,4 @@
-"""Beacons: which public text a seal names beforehand, whether a text may be that one, and what is not checked here.
-
-Nothing is looked up: no study needs a network.  So a beacon is described, and never certified.
-"""
+"""Beacons: which public text a seal names beforehand, whether a text may be that one, and what is not checked here."""
 
 from __future__ import annotations
 

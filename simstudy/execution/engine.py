@@ -1,7 +1,4 @@
-"""The identity of what computes batches: sources as far as they compute anything, numeric libraries and hardware.
-
-Reads the package's own source files.
-"""
+"""The identity of what computes batches: sources as far as they compute anything, numeric libraries and hardware."""
 
 from __future__ import annotations
 

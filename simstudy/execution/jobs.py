@@ -1,7 +1,4 @@
-"""What one job of a batch system is asked for, and what it has to set up before it computes.
-
-Knows no Dask and starts nothing.
-"""
+"""What one job of a batch system is asked for."""
 
 from __future__ import annotations
 

@@ -45,12 +45,7 @@ Control = Callable[[Cell, Performance], Performance]
 
 
 class Ledger:
-    """Accounts of all cells of a design, kept up to date as batches arrive.
-
-    The rule says what is wanted beyond the precision of each cell. It is asked when no cell wants more for itself, so
-    that what it sees, and decides, does not depend on the order in which batches arrive. A control variate that this
-    room cannot know may change the performance of a cell.
-    """
+    """Accounts of all cells of a design, kept up to date as batches arrive."""
 
     def __init__(
         self, design: Design, store: Store, device: str = "cpu", rule: Rule | None = None,
@@ -175,7 +170,7 @@ class Ledger:
             account.missing = 0
 
     def _look_at_all(self) -> list[Account]:
-        """Ask the rule as long as no cell wants more, and return those that it wants more of."""
+        """Ask the rule when no cell wants more, whatever the order of batches; return those that it wants more of."""
         raised: list[Account] = []
         while self._rule is not None and all(account.finished for account in self.accounts):
             wanted = self._rule(self.accounts)

@@ -1,7 +1,4 @@
-"""One queue of batches over all cells, on any executor.
-
-It contains no arithmetic: every executor calls `simulate_batch`.
-"""
+"""One queue of batches over all cells, on any executor: each calls `simulate_batch`."""
 
 from __future__ import annotations
 

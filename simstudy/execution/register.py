@@ -1,7 +1,4 @@
-"""The register of claims: every one that was ever sealed, and what became of it.
-
-It lies beside the seals, as ``sealed/claims.csv``, so that a claim which is withdrawn does not disappear.
-"""
+"""The register beside the seals of every claim that was ever sealed: one that is withdrawn does not disappear."""
 
 from __future__ import annotations
 

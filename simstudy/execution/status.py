@@ -22,7 +22,6 @@ from simstudy.execution.provenance import contents, installation
 from simstudy.execution.store import MAX_STATEMENT_BYTES, Owner, Store
 
 if TYPE_CHECKING:
-    from simstudy.execution.account import Account
     from simstudy.execution.ledger import Ledger
 
 FILE = ".status.json"
@@ -136,23 +135,21 @@ def counted(design: Design, store: Store) -> Status:
 
 def status_of(ledger: Ledger, origin: str) -> Status:
     """Return where a study stands, as of the last look at each cell."""
-    return Status(origin=origin, as_of=time.time(), cells=tuple(map(_of_cell, ledger.accounts)))
-
-
-def _of_cell(account: Account) -> CellStatus:
     # Imported here: who reads what was told computes nothing.
     from simstudy.execution.account import cost
 
-    worst = account.shortfall
-    return CellStatus(
-        identity=account.identity, work=cost(account.planned.cell), batch_size=account.batch_size,
-        stored=account.target - account.missing, target=account.target, expected=account.expected,
-        looked=account.done > 0, finished=account.finished, reached=account.finished and account.reached,
-        cut=account.cut,
-        defined=account.performance is not None, failed=account.n_failed,
-        first_failed=account.failed[0] if account.failed else None,
-        measure=worst and worst.measure, mcse=worst and worst.mcse, wanted=worst and worst.wanted,
-    )  # fmt: skip
+    cells = []
+    for account in ledger.accounts:
+        worst = account.shortfall
+        cells.append(CellStatus(
+            identity=account.identity, work=cost(account.planned.cell), batch_size=account.batch_size,
+            stored=account.target - account.missing, target=account.target, expected=account.expected,
+            looked=account.done > 0, finished=account.finished, reached=account.finished and account.reached,
+            cut=account.cut, defined=account.performance is not None, failed=account.n_failed,
+            first_failed=account.failed[0] if account.failed else None,
+            measure=worst and worst.measure, mcse=worst and worst.mcse, wanted=worst and worst.wanted,
+        ))  # fmt: skip
+    return Status(origin=origin, as_of=time.time(), cells=tuple(cells))
 
 
 def owner_of(store: Store) -> Owner | None:

@@ -1,7 +1,4 @@
-"""All studies on one page: the report that the claims of the paper are read in.
-
-Writes through the store.
-"""
+"""All studies on one page: the report that the claims of the paper are read in."""
 
 from __future__ import annotations
 

@@ -31,18 +31,14 @@ def campaign(studies: list[tuple[xr.Dataset, Design]]) -> Campaign:
     makes the number of true hypotheses smaller.
     """
     claiming = [(results, design) for results, design in studies if design.claims]
-    verdicts = {design.study.name: _verdicts(results, design, len(claiming)) for results, design in claiming}
+    verdicts: dict[str, dict[str, str]] = {design.study.name: {} for _, design in claiming}
+    for results, design in claiming:
+        for name, claim in design.claims.items():
+            judged = results.sel(claim=name)
+            smallest = min(float(judged.p_against), float(judged.p_in_favour))
+            at_its_own = isinstance(claim, AT_ITS_OWN_LEVEL) and len(claiming) > 1
+            holds = smallest * len(claiming) < LEVEL and not at_its_own
+            verdicts[design.study.name][name] = str(judged.verdict.item()) if holds else "inconclusive"
     own = [each for results, _ in claiming for each in results.verdict.values if each != "inconclusive"]
     hold = [each for found in verdicts.values() for each in found.values() if each != "inconclusive"]
     return Campaign(len(claiming), verdicts, len(own), len(hold))
-
-
-def _verdicts(results: xr.Dataset, design: Design, n_studies: int) -> dict[str, str]:
-    """Verdicts of one of so many studies, by claim: its own, or inconclusive."""
-    found = {}
-    for name, claim in design.claims.items():
-        judged = results.sel(claim=name)
-        smallest = min(float(judged.p_against), float(judged.p_in_favour))
-        holds = smallest * n_studies < LEVEL and not (isinstance(claim, AT_ITS_OWN_LEVEL) and n_studies > 1)
-        found[name] = str(judged.verdict.item()) if holds else "inconclusive"
-    return found

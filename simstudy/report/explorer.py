@@ -39,7 +39,11 @@ def explored(results: xr.Dataset, design: Design) -> dict[str, Any]:
         for number, (planned, row) in enumerate(zip(design.cells[:MAX_CELLS], rows, strict=False))
     ]
     return {
-        "measures": [{"name": name, "label": _label(name)} for name in measures],
+        "measures": [
+            {"name": name, "label": f"diversity: {index}" if index else measure_name(measure)}
+            for name in measures
+            for measure, _, index in (name.partition(" "),)
+        ],
         "grids": [_grid(name, design) for name in design.factors],
         "cells": cells,
         "claims": {name: _claim(claim, design) for name, claim in design.claims.items()},
@@ -92,11 +96,6 @@ def _measures(results: xr.Dataset) -> dict[str, list[list[float | None] | None]]
 
 def _plain(value: float) -> float | None:
     return float(f"{value:.{_DIGITS}g}") if math.isfinite(value) else None
-
-
-def _label(name: str) -> str:
-    measure, _, index = name.partition(" ")
-    return f"diversity: {index}" if index else measure_name(measure)
 
 
 def argument(design: Design) -> str:

@@ -105,29 +105,21 @@ def models_figure(models: dict[str, xr.Dataset], damage: dict[str, xr.Dataset]) 
         for axes, source in zip(column, _SHOWN, strict=False):
             _agreement(axes, found, source)
         column[0].set_title(name)
-        _damage(column[3], damage[name])
-        _effective(column[4], found)
+        for chosen_by, colour in _COLOURS.items():
+            line = damage[name].sel(edit=chosen_by)
+            column[3].errorbar(
+                line.share, line.mean_damage, 1.96 * line.mean_damage_mcse, marker="o", capsize=2, color=colour,
+                label=SOURCE_NAMES.get(chosen_by, chosen_by),
+            )  # fmt: skip
+        column[3].set(xlabel="share of patterns given up", ylabel="damage to the output", ylim=(0, None))
+        for source in ("observed", "exact", "angles"):
+            line = found.sel(source=source)
+            error = 1.96 * line.effective_heads_mcse
+            column[4].errorbar(found.layer, line.effective_heads, error, marker="o", capsize=2, color=_COLOURS[source])
+        column[4].set(xlabel="layer", ylabel="effective heads", ylim=(0, None))
+        column[4].xaxis.set_major_locator(MaxNLocator(integer=True))
     drawing.legend(*grid[3, 0].get_legend_handles_labels(), loc="outside lower center", ncols=len(_COLOURS))
     return drawing
-
-
-def _damage(axes: Axes, damage: xr.Dataset) -> None:
-    for chosen_by, colour in _COLOURS.items():
-        line = damage.sel(edit=chosen_by)
-        axes.errorbar(
-            line.share, line.mean_damage, 1.96 * line.mean_damage_mcse, marker="o", capsize=2, color=colour,
-            label=SOURCE_NAMES.get(chosen_by, chosen_by),
-        )  # fmt: skip
-    axes.set(xlabel="share of patterns given up", ylabel="damage to the output", ylim=(0, None))
-
-
-def _effective(axes: Axes, found: xr.Dataset) -> None:
-    for source in ("observed", "exact", "angles"):
-        line = found.sel(source=source)
-        error = 1.96 * line.effective_heads_mcse
-        axes.errorbar(found.layer, line.effective_heads, error, marker="o", capsize=2, color=_COLOURS[source])
-    axes.set(xlabel="layer", ylabel="effective heads", ylim=(0, None))
-    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
 
 
 def scores(found: xr.Dataset, source: str) -> tuple[str, str, str]:

@@ -1,7 +1,4 @@
-"""The report of a study: one page with verdicts, figures and tables, and the same as files.
-
-Writes through the store.
-"""
+"""The report of a study: one page with verdicts, figures and tables, and the same as files."""
 
 from __future__ import annotations
 
@@ -230,7 +227,13 @@ def _grid(results: xr.Dataset, design: Design, name: str) -> dict[str, Any]:
     levels = [[level_name(level(row, factor)) for factor in design.factors[name]] for row in coordinates_of(cells)]
     # Of ensembles, or the numbers of instances, whichever the grid has.
     measures = [name for name in NAMES if name in cells and np.isfinite(cells[name]).any()] or list(MEASURES)
-    theories = [_applicability(cells, source) for source in THEORIES]
+    theories = []
+    for source in THEORIES:  # in how many cells it applies, and why not in the others
+        reasons = Counter(cells.inapplicable.sel(source=source).values.tolist())
+        n_applies = reasons.pop("", 0)
+        listed = reasons.most_common(MAX_REASONS)
+        further = reasons.total() - sum(count for _, count in listed)
+        theories.append({"name": THEORY_NAMES[source], "n_applies": n_applies, "reasons": listed, "n_further": further})
     told = any(theory["n_applies"] for theory in theories)
     return {
         "told": told,
@@ -250,15 +253,6 @@ def _grid(results: xr.Dataset, design: Design, name: str) -> dict[str, Any]:
         "theories": theories,
         "rows": list(_rows(cells, levels[:MAX_ROWS], measures, told)),
     }
-
-
-def _applicability(cells: xr.Dataset, source: str) -> dict[str, Any]:
-    """In how many cells a theory applies, and why not in the others."""
-    reasons = Counter(cells.inapplicable.sel(source=source).values.tolist())
-    n_applies = reasons.pop("", 0)
-    listed = reasons.most_common(MAX_REASONS)
-    n_further = sum(reasons.values()) - sum(count for _, count in listed)
-    return {"name": THEORY_NAMES[source], "n_applies": n_applies, "reasons": listed, "n_further": n_further}
 
 
 def precision_words(planned: PlannedCell) -> str:

@@ -126,7 +126,8 @@ def status_table(status: Status, design: Design) -> Table:
     cells = enumerate(zip(status.cells, design.cells, strict=True))
     for grid, inside in groupby(cells, lambda cell: cell[1][1].grid):
         seen = [(number, cell, planned) for number, (cell, planned) in inside]
-        shown, left_out = sorted(nlargest(MOST_ROWS, seen, _distance), key=itemgetter(0)), len(seen) - MOST_ROWS
+        furthest = nlargest(MOST_ROWS, seen, lambda each: (not each[1].finished, _distance(each[1])))
+        shown, left_out = sorted(furthest, key=itemgetter(0)), len(seen) - MOST_ROWS
         table.add_section()
         table.add_row("", entry((grid, "bold")))
         for number, cell, planned in shown:
@@ -139,10 +140,8 @@ def status_table(status: Status, design: Design) -> Table:
     return table
 
 
-def _distance(numbered: tuple[int, CellStatus, PlannedCell]) -> tuple[bool, float]:
-    """Return how far a cell is from what is wanted: those that want more before those that do not."""
-    cell = numbered[1]
-    return not cell.finished, cell.mcse / cell.wanted if cell.mcse is not None and cell.wanted else math.inf
+def _distance(cell: CellStatus) -> float:
+    return cell.mcse / cell.wanted if cell.mcse is not None and cell.wanted else math.inf
 
 
 def _state(cell: CellStatus) -> str:

@@ -12,10 +12,7 @@ from simstudy.report.pictures import Picture
 
 
 class Line(NamedTuple):
-    """What a card tells of one claim; ``name`` is STUDY/CLAIM, ``beacons`` are those of its confirmations.
-
-    ``agreed`` says whether all confirmations gave one verdict.
-    """
+    """What a card tells of one claim, STUDY/CLAIM; ``agreed``: all confirmations, by beacon, gave one verdict."""
 
     name: str
     statement: str

@@ -1,7 +1,4 @@
-"""Results as tables: verdicts for the terminal and the report, and one row for each claim and each cell.
-
-Reads nothing but the labelled results.
-"""
+"""Results as tables: verdicts for the terminal and the report, and one row for each claim and each cell."""
 
 from __future__ import annotations
 
@@ -34,14 +31,7 @@ _COUNTS = ("n_replicates", "n_failed", "n_batches", "precision_reached")
 
 
 class VerdictLine(NamedTuple):
-    """Verdict on one claim as text for people; numbers are rounded to what their error allows.
-
-    ``verdict`` is that of the results, ``confirmed`` that of the confirmations.
-
-    ``statistic``, ``estimate``, ``claimed`` and ``confidence`` are those of the comparison that stands for the claim in
-    all runs; ``decided_by`` is the one that decides this run, if it is another.  ``runs`` are this one and all
-    confirmations, each with its name and estimate, and ``picture`` shows them.
-    """
+    """Verdict on one claim as text, with the comparison that stands for it in all runs, and what decides this one."""
 
     claim: str
     statement: str

@@ -1,7 +1,4 @@
-"""The figures that a design declares, drawn from the labelled results.
-
-Figures are made through Matplotlib's objects, without `pyplot`, so nothing global is left behind.
-"""
+"""The figures that a design declares, drawn by Matplotlib's objects: without `pyplot` nothing global is left behind."""
 
 from __future__ import annotations
 

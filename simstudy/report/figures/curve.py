@@ -113,8 +113,13 @@ def _curve(axes: Axes, figure: CurveFigure, stratum: xr.Dataset, look: Look, not
     if np.isfinite(bridge).sum() > 1:
         axes.plot(x[shown], bridge, ":", color=look.colour, linewidth=1.0, label="joined")
         notes.joined = True
-    if figure.limit:
-        _limit(axes, figure, stratum, look, notes)
+    if figure.limit:  # what y tends to, told by a theory where one applies
+        at_end = stratum[figure.limit].isel(cell=-1)
+        source = next((name for name in THEORIES if np.isfinite(at_end.sel(source=name))), "empirical")
+        value = float(at_end.sel(source=source))
+        if visible(np.array(value), figure.y_scale):
+            notes.limit_fallback |= source == "empirical"
+            axes.axhline(value, linestyle=(0, (5, 3)), linewidth=1.0, color=look.colour, label="limit", zorder=1)
 
 
 def _theories(axes: Axes, figure: CurveFigure, stratum: xr.Dataset, look: Look, notes: Notes) -> np.ndarray:
@@ -132,16 +137,6 @@ def _theories(axes: Axes, figure: CurveFigure, stratum: xr.Dataset, look: Look, 
             setattr(notes, source, True)
         told = np.where(np.isnan(told), line, told)
     return told
-
-
-def _limit(axes: Axes, figure: CurveFigure, stratum: xr.Dataset, look: Look, notes: Notes) -> None:
-    """Draw the value of the limit measure at the largest x: what y tends to, told by a theory where one applies."""
-    at_end = stratum[figure.limit].isel(cell=-1)
-    source = next((name for name in THEORIES if np.isfinite(at_end.sel(source=name))), "empirical")
-    value = float(at_end.sel(source=source))
-    if visible(np.array(value), figure.y_scale):
-        notes.limit_fallback |= source == "empirical"
-        axes.axhline(value, linestyle=(0, (5, 3)), linewidth=1.0, color=look.colour, label="limit", zorder=1)
 
 
 def _reading(figure: CurveFigure, hidden: list[str], notes: Notes) -> Entries:
