@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from decimal import Decimal
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
 from simstudy.design.formulas import Value
 from simstudy.design.measures import INDEXED_MEASURES, INDICES, MEASURES, STATISTICS
 from simstudy.design.settings import Line, NonNegative, Positive, Record
+from simstudy.design.settings.records import Computed, Share, later, told_apart
 from simstudy.design.settings.systems import NAMES
 
 ABSTRACT: dict[str, str] = {
@@ -44,18 +45,14 @@ OTHERS: dict[str, str] = {
 ORIGINS: dict[str, str] = ABSTRACT | OTHERS
 """Every origin that a design may state, and what it means."""
 
-if TYPE_CHECKING:  # a type checker cannot follow alternatives that are computed
-    MeasureName = str
-    TheoreticalMeasure = str
-    AveragedMeasure = str
-    IndexName = str
-    Origin = str
-else:
-    MeasureName = Literal[tuple(MEASURES | STATISTICS | INDEXED_MEASURES)]
-    TheoreticalMeasure = Literal[tuple(MEASURES)]
-    AveragedMeasure = Literal[tuple(MEASURES | STATISTICS)]
-    IndexName = Literal[INDICES]
-    Origin = Literal[tuple(ORIGINS)]
+MeasureName = Annotated[str, Computed(Literal[tuple(MEASURES | STATISTICS | INDEXED_MEASURES)])]
+TheoreticalMeasure = Annotated[str, Computed(Literal[tuple(MEASURES)])]
+AveragedMeasure = Annotated[str, Computed(Literal[tuple(MEASURES | STATISTICS)])]
+IndexName = Annotated[str, Computed(Literal[INDICES])]
+Origin = Annotated[str, Computed(Literal[tuple(ORIGINS)])]
+Theory = Literal["exact", "leading"]
+Scale = Literal["linear", "log_log", "log_x"]
+Direction = Literal["increasing", "decreasing"]
 Verdict = Literal["supported", "contradicted", "inconclusive"]
 Selection = dict[str, Any]
 
@@ -74,24 +71,26 @@ def _one_of(measures: Iterable[str]) -> str:
     return f"one of {names}, or a number of an instance"
 
 
-_MEASURE = Field(description=_one_of(MEASURES | STATISTICS | INDEXED_MEASURES))
+_AVERAGED: Any = _one_of(MEASURES | STATISTICS)
 _SELECTION: Any = Field(
     default_factory=dict, description="settings and the value each must have, to select cells of the grid"
 )
-
-
-_EXCLUDES: Any = Field(
-    None, exclude_if=lambda value: value is None,
-    description="what would be found if the claim were wrong: farther from value than the margin, or not above it",
-)  # fmt: skip
+_EXCLUDES: Any = later(
+    "what would be found if the claim were wrong: farther from value than the margin, or not above it"
+)
+_X: Any = Field(description="a numeric factor of the grid")
+_SOURCE: Any = Field(None, description="theory that claims it:")
+_MARGIN: Any = Field(description="largest absolute difference that still counts as equal")
+Factors = Annotated[tuple[str, ...], Field(strict=False)]
 
 
 class BaseClaim(Record):
     """What all claims state: the sentence, where it is tested, on what, and the verdict foreseen."""
 
+    kind: str
     statement: Line = Field(min_length=1, description="the claim as a sentence")
     grid: str = Field(description="name of the grid on which the claim is tested")
-    measure: MeasureName = _MEASURE
+    measure: MeasureName = Field(description=_one_of(MEASURES | STATISTICS | INDEXED_MEASURES))
     index: IndexName | None = Field(None, description='diversity index; for measure = "hdi" only')
     where: Selection = _SELECTION
     expected: Verdict = Field("supported", description="verdict foreseen before the run")
@@ -99,10 +98,9 @@ class BaseClaim(Record):
         "", description="why the claim speaks of the query points, heads and rows that were drawn, and of no others"
     )
     origin: Origin = Field("unstated", description="where the claim comes from: one of " + ", ".join(ORIGINS))
-    stands: Selection | None = Field(
-        None, exclude_if=lambda value: value is None,
-        description="settings of a cell whose first comparison stands for the claim in all runs; else theory chooses",
-    )  # fmt: skip
+    stands: Selection | None = later(
+        "settings of a cell whose first comparison stands for the claim in all runs; else theory chooses"
+    )
 
     @property
     def words(self) -> str:
@@ -114,41 +112,43 @@ class AgreesWithTheory(BaseClaim):
     """In every selected cell to which the theory applies, |measure/theory − 1| ≤ margin."""
 
     kind: Literal["agrees_with_theory"]
-    measure: AveragedMeasure = Field(description=_one_of(MEASURES | STATISTICS))
-    source: Literal["exact", "leading"] = Field(
+    measure: AveragedMeasure = Field(description=_AVERAGED)
+    source: Theory = Field(
         "leading", description='"leading": leading order in n; "exact": any n, in a grid with exact = true'
     )
     margin: Positive = Field(description="largest relative difference that still counts as agreement")
-    excludes: Value | None = Field(
-        None, exclude_if=lambda value: value is None,
-        description="ratio to theory that would be found if the claim were wrong: farther from 1 than the margin",
-    )  # fmt: skip
+    excludes: Value | None = later(
+        "ratio to theory that would be found if the claim were wrong: farther from 1 than the margin"
+    )
 
 
 class Monotone(BaseClaim):
     """Along x, other factors fixed, each step of the measure goes in the direction."""
 
     kind: Literal["monotone"]
-    x: str = Field(description="a numeric factor of the grid")
-    direction: Literal["increasing", "decreasing"] = Field(description='"increasing" or "decreasing"')
+    x: str = _X
+    direction: Direction
 
 
-_VERSUS: Any = Field(None, description="settings of the cell to compare with, other factors equal")
-_COMPARED: Any = Field("difference", description='"difference" from, or "ratio" to the cell that versus selects')
+class PairedClaim(BaseClaim):
+    """What claims on a measure, or on its difference or ratio to a paired cell, state: the cell, and which of these."""
+
+    versus: Selection | None = Field(None, description="settings of the cell to compare with, other factors equal")
+    compared: Literal["difference", "ratio"] = Field(
+        "difference", description='"difference" from, or "ratio" to the cell that versus selects'
+    )
 
 
-class Equals(BaseClaim):
+class Equals(PairedClaim):
     """The measure, or its difference or ratio to the paired cell selected by ``versus``, is within margin of value."""
 
     kind: Literal["equals"]
     value: Value = Field(description="the value claimed, or the formula that gives it")
-    margin: NonNegative = Field(description="largest absolute difference that still counts as equal")
+    margin: NonNegative = _MARGIN
     excludes: Value | None = _EXCLUDES
-    versus: Selection | None = _VERSUS
-    compared: Literal["difference", "ratio"] = _COMPARED
 
 
-class Printed(BaseClaim):
+class Printed(PairedClaim):
     """The measure, its difference or ratio to the paired cell, or its slope in x, is the number that a source prints.
 
     It is judged as ``equals`` with half a unit of the last digit for a margin, which nobody chooses.  A printed number
@@ -161,25 +161,12 @@ class Printed(BaseClaim):
         description='the number with the digits that are printed, as a text: "4.236"'
     )
     printed_in: Line = Field(min_length=1, description="the source that prints it")
-    printed_mcse: NonNegative = Field(
-        0.0, exclude_if=lambda value: value == 0.0,
-        description="Monte Carlo standard error of the printed number, 0 for a number without one",
-    )  # fmt: skip
-    equivalent: NonNegative = Field(
-        0.0, exclude_if=lambda value: value == 0.0,
-        description="largest difference of two expectations that counts as none; for printed_mcse above 0 only",
-    )  # fmt: skip
-    versus: Selection | None = _VERSUS
-    compared: Literal["difference", "ratio"] = _COMPARED
-    x: str | None = Field(
-        None, exclude_if=lambda value: value is None,
-        description="a numeric factor of the grid, if the printed number is the least-squares slope in it",
-    )  # fmt: skip
-    scale: Literal["linear", "log_log", "log_x"] = Field(
-        "linear",
-        exclude_if=lambda value: value == "linear",
-        description='of that slope: "linear", "log_log" or "log_x"',
+    printed_mcse: NonNegative = later("Monte Carlo standard error of the printed number, 0 for a number without", 0.0)
+    equivalent: NonNegative = later(
+        "largest difference of two expectations that counts as none; for printed_mcse above 0 only", 0.0
     )
+    x: str | None = later("a numeric factor of the grid, if the printed number is the least-squares slope in it")
+    scale: Scale = later("of that slope:", "linear")
 
     @property
     def margin(self) -> float:
@@ -196,24 +183,22 @@ class Printed(BaseClaim):
         )
 
 
-class LargerThan(BaseClaim):
+class LargerThan(PairedClaim):
     """The measure, or its difference or ratio to the paired cell selected by ``versus``, exceeds value."""
 
     kind: Literal["larger_than"]
     value: Value = Field(0.0, description="the value that must be exceeded, or the formula that gives it")
     excludes: Value | None = _EXCLUDES
-    versus: Selection | None = _VERSUS
-    compared: Literal["difference", "ratio"] = _COMPARED
 
 
 class Slope(BaseClaim):
     """The least-squares slope of the measure in x, other factors fixed, is within margin of value."""
 
     kind: Literal["slope"]
-    x: str = Field(description="a numeric factor of the grid")
-    scale: Literal["linear", "log_log", "log_x"] = Field("linear", description='"linear", "log_log" or "log_x"')
+    x: str = _X
+    scale: Scale = "linear"
     value: Value = Field(description="the slope claimed, or the formula that gives it")
-    margin: Positive = Field(description="largest absolute difference that still counts as equal")
+    margin: Positive = _MARGIN
     excludes: Value | None = _EXCLUDES
 
 
@@ -224,10 +209,10 @@ class Crossing(BaseClaim):
     """
 
     kind: Literal["crossing"]
-    x: str = Field(description="a numeric factor of the grid")
+    x: str = _X
     versus: Selection = Field(description="settings of the cells to compare with, other factors equal")
     value: Positive | None = Field(None, description="the x claimed, inside the levels of the factor; or state source")
-    source: Literal["exact", "leading"] | None = Field(None, description='theory that claims it: "leading" or "exact"')
+    source: Theory | None = _SOURCE
     ratio: Annotated[float, Field(gt=1, allow_inf_nan=False)] = Field(
         description="largest ratio to the x claimed, above 1"
     )
@@ -236,37 +221,35 @@ class Crossing(BaseClaim):
 class OrderingClaim(BaseClaim):
     """What claims on the order that a diversity index gives the cells state: the index, and which way it goes."""
 
-    measure: AveragedMeasure = Field("mse", description=_one_of(MEASURES | STATISTICS))
+    measure: AveragedMeasure = Field("mse", description=_AVERAGED)
     against: IndexName = Field(description="a diversity index")
     by: str | None = Field(None, description="a factor of the grid; its levels are judged apart")
     over: Literal["head_seed"] | None = Field(
         None, description="head_seed, if its levels are a sample of the heads that the claim speaks of: 64 or more"
     )
-    direction: Literal["increasing", "decreasing"] = Field("decreasing", description='"increasing" or "decreasing"')
+    direction: Direction = "decreasing"
 
 
 class RankCorrelation(OrderingClaim):
     """Over all selected cells, the measure goes with a diversity index: Spearman's rank correlation is large enough."""
 
     kind: Literal["rank_correlation"]
-    at_least: Annotated[float, Field(ge=0, lt=1)] = Field(0.0, description="least correlation claimed, in [0, 1)")
+    at_least: Share = Field(0.0, description="least correlation claimed, in [0, 1)")
 
 
 class ViolatedPairs(OrderingClaim):
     """Few pairs of selected cells have the measure and a diversity index in the wrong order."""
 
     kind: Literal["violated_pairs"]
-    at_most: Annotated[float, Field(ge=0, lt=1)] = Field(description="largest share of pairs claimed, in [0, 1)")
+    at_most: Share = Field(description="largest share of pairs claimed, in [0, 1)")
 
 
 class OptimumClaim(BaseClaim):
     """What claims on the place of the least value state: where it is sought, and what is tuned at each place."""
 
-    measure: AveragedMeasure = Field("mse", description=_one_of(MEASURES | STATISTICS))
+    measure: AveragedMeasure = Field("mse", description=_AVERAGED)
     x: str = Field(description="a numeric factor of the grid, over which the measure is minimised")
-    tune: Annotated[tuple[str, ...], Field(strict=False)] = Field(
-        (), description="factors of the grid that take their best level at each x"
-    )
+    tune: Factors = Field((), description="factors of the grid that take their best level at each x")
 
 
 class Optimum(OptimumClaim):
@@ -274,7 +257,7 @@ class Optimum(OptimumClaim):
 
     kind: Literal["optimum"]
     value: Positive | None = Field(None, description="the optimum claimed; or state source")
-    source: Literal["exact", "leading"] | None = Field(None, description='theory that claims it: "leading" or "exact"')
+    source: Theory | None = _SOURCE
     ratio: Annotated[float, Field(ge=1, allow_inf_nan=False)] = Field(
         1.0, description="largest ratio to the optimum claimed, at least 1"
     )
@@ -287,11 +270,11 @@ class OptimumSlope(OptimumClaim):
     """
 
     kind: Literal["optimum_slope"]
-    along: str = Field(description="a numeric factor of the grid")
+    along: str = _X
     scale: Literal["log_x", "log_log"] = Field("log_x", description='"log_x" (x* against ln z) or "log_log"')
     value: Value | None = Field(None, description="the slope claimed, or the formula that gives it; or state source")
-    source: Literal["exact", "leading"] | None = Field(None, description='theory that claims it: "leading" or "exact"')
-    margin: Positive = Field(description="largest absolute difference that still counts as equal")
+    source: Theory | None = _SOURCE
+    margin: Positive = _MARGIN
     excludes: Value | None = _EXCLUDES
 
 
@@ -299,26 +282,10 @@ class OptimumLaw(OptimumClaim):
     """No law x* = a + c·g(z) describes clearly better than this one how the optimum moves along another factor z."""
 
     kind: Literal["optimum_law"]
-    along: str = Field(description="a numeric factor of the grid")
-    law: Literal["log", "sqrt_log", "log_over_log_log", "power", "constant"] = Field(
-        description="log, sqrt_log, log_over_log_log, power or constant"
-    )
+    along: str = _X
+    law: Literal["log", "sqrt_log", "log_over_log_log", "power", "constant"]
     # Models within two of the best have substantial support: Burnham and Anderson (2002), section 2.6.
     margin: NonNegative = Field(2.0, description="by how much Akaike's criterion may exceed that of the best law")
 
 
-Claim = Annotated[
-    AgreesWithTheory
-    | Monotone
-    | Equals
-    | Printed
-    | LargerThan
-    | Slope
-    | Crossing
-    | RankCorrelation
-    | ViolatedPairs
-    | Optimum
-    | OptimumSlope
-    | OptimumLaw,
-    Field(discriminator="kind"),
-]
+Claim = Annotated[BaseClaim, told_apart(BaseClaim)]

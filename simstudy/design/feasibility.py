@@ -16,7 +16,7 @@ from simstudy.design.settings import (
     Regression,
     ResidualNoise,
 )
-from simstudy.design.settings.cell import N_BLOCKS, Cell
+from simstudy.design.settings.cell import N_BLOCKS, TABLE_OF, Cell
 from simstudy.design.settings.mechanisms import RandomValueProjections
 from simstudy.design.settings.records import Impossibility
 
@@ -292,6 +292,9 @@ def _instance(cell: Cell) -> Iterator[Impossibility]:
     """What a random instance cannot have: what its system says, and heads or rules that go beyond the settings used."""
     data, heads, used = cell.data, cell.heads, cell.meaningful
     if cell.instance is not None:
+        for size, (least, why) in cell.instance.least.items():
+            if getattr(getattr(cell, TABLE_OF[size]), size) < least:
+                yield size, f"{why}; use at least {least}"
         yield from cell.instance.impossibilities(data, heads)
     if {"head_dim", "n_features"} <= used and heads.head_dim > data.n_features:
         yield "head_dim", f"a head of {heads.head_dim} dimensions does not fit n_features = {data.n_features}; lower it"

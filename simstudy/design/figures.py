@@ -6,20 +6,23 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field
 
-from simstudy.design.claims import _SELECTION, AveragedMeasure, IndexName, Selection, TheoreticalMeasure, _one_of
-from simstudy.design.measures import MEASURES, STATISTICS
+from simstudy.design.claims import (
+    _AVERAGED,
+    _SELECTION,
+    _X,
+    AveragedMeasure,
+    Factors,
+    IndexName,
+    Selection,
+    TheoreticalMeasure,
+)
 from simstudy.design.settings import Line, Record
+from simstudy.design.settings.records import later, told_apart
 
 ZIPPED, MOST_ZIPS = 200, 12
 """Replicates of a cell, and cells, whose intervals a figure shows."""
 Scale = Literal["linear", "log"]
-_SCALE: Any = Field("linear", description='"linear" or "log"')
-_X: Any = Field(description="a numeric factor of the grid")
-
-
-_TARGET: Any = Field(
-    None, exclude_if=lambda value: value is None, description="value of y that is aimed at, drawn as a line: 0.95, say"
-)
+_TARGET: Any = later("value of y that is aimed at, drawn as a line: 0.95, say")
 
 
 class BaseFigure(Record):
@@ -30,7 +33,7 @@ class BaseFigure(Record):
 
     title: Line = Field(min_length=1, description="what the figure shows, as a sentence")
     grid: str = Field(description="name of the grid to draw")
-    y: AveragedMeasure = Field(description=_one_of(MEASURES | STATISTICS))
+    y: AveragedMeasure = Field(description=_AVERAGED)
     where: Selection = _SELECTION
 
 
@@ -46,8 +49,8 @@ class CurveFigure(PanelFigure):
 
     kind: Literal["curve"] = "curve"
     x: str = _X
-    x_scale: Scale = _SCALE
-    y_scale: Scale = _SCALE
+    x_scale: Scale = "linear"
+    y_scale: Scale = "linear"
     limit: TheoreticalMeasure | None = Field(
         None, description="measure whose theoretical value is drawn as a dashed limit for each colour"
     )
@@ -59,8 +62,8 @@ class DiversityFigure(PanelFigure):
 
     kind: Literal["diversity"]
     index: IndexName | None = Field(None, description="diversity index, not all of them")
-    x_scale: Scale = _SCALE
-    y_scale: Scale = _SCALE
+    x_scale: Scale = "linear"
+    y_scale: Scale = "linear"
 
 
 class OrderingFigure(PanelFigure):
@@ -78,11 +81,9 @@ class OptimumFigure(PanelFigure):
 
     kind: Literal["optimum"]
     x: str = _X
-    x_scale: Scale = _SCALE
+    x_scale: Scale = "linear"
     over: str = Field(description="a numeric factor of the grid, whose best level is sought")
-    tune: Annotated[tuple[str, ...], Field(strict=False)] = Field(
-        (), description="factors that take their best level at each level of `over`"
-    )
+    tune: Factors = Field((), description="factors that take their best level at each level of `over`")
 
 
 class WinnersFigure(BaseFigure):
@@ -98,7 +99,7 @@ class NestedLoopFigure(PanelFigure):
     """y in every cell, above the levels of the factors."""
 
     kind: Literal["nested_loop"]
-    y_scale: Scale = _SCALE
+    y_scale: Scale = "linear"
     target: float | None = _TARGET
 
 
@@ -113,33 +114,19 @@ class ZipFigure(BaseFigure):
     """Intervals of the first 200 replicates of each cell of a simulation, the worst on top."""
 
     kind: Literal["zip"]
-    y: Literal["coverage"] = Field("coverage", description='"coverage"')
+    y: Literal["coverage"] = "coverage"
 
 
 class LawFigure(BaseFigure):
     """Variance of ensembles of n_heads members, a colour for each grid, against the law for exchangeable ones."""
 
     kind: Literal["law"]
-    y: Literal["ensemble_variance"] = Field(description='"ensemble_variance"')
-    beside: Annotated[tuple[str, ...], Field(strict=False)] = Field(
-        (), description="further grids, each in a colour of its own"
-    )
+    y: Literal["ensemble_variance"]
+    beside: Factors = Field((), description="further grids, each in a colour of its own")
 
 
 def _curve_unless_stated(value: Any) -> Any:
     return {"kind": "curve", **value} if isinstance(value, dict) else value
 
 
-Figure = Annotated[
-    CurveFigure
-    | DiversityFigure
-    | OrderingFigure
-    | OptimumFigure
-    | WinnersFigure
-    | NestedLoopFigure
-    | LawFigure
-    | LollipopFigure
-    | ZipFigure,
-    Field(discriminator="kind"),
-    BeforeValidator(_curve_unless_stated),
-]
+Figure = Annotated[BaseFigure, told_apart(BaseFigure), BeforeValidator(_curve_unless_stated)]

@@ -9,13 +9,19 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Discriminator, Field, Tag
 
-from simstudy.design.settings import Count, Positive, Real, Record
-from simstudy.design.settings.records import Share
+from simstudy.design.settings import Count, NonNegative, Positive, Real, Record
+from simstudy.design.settings.records import Part, Ratio, Share, told_apart
 
 Dimension = Annotated[Count, Field(description="dimension of a head, at least 1")]
 
 
-class TunedRiskRatio(Record):
+class Formula(Record):
+    """The parameters of a formula."""
+
+    kind: str
+
+
+class TunedRiskRatio(Formula):
     """Least asymptotic risk of the Gaussian kernel over that of (1 − |u|²)^power, each at its best bandwidth."""
 
     kind: Literal["tuned_risk_ratio"]
@@ -23,7 +29,7 @@ class TunedRiskRatio(Record):
     power: Count = Field(description="power of the compact kernel, a whole number of at least 1")
 
 
-class CorrelationFloor(Record):
+class CorrelationFloor(Formula):
     """Correlation of orthogonal heads at x = 0 under noise: (1 − κ²)^{p/2}, κ = 1/(1 + b²)."""
 
     kind: Literal["correlation_floor"]
@@ -31,7 +37,7 @@ class CorrelationFloor(Record):
     bandwidth: Positive
 
 
-class OriginVariance(Record):
+class OriginVariance(Formula):
     """Variance of a Gaussian head at x = 0 under noise of variance 1: 1/n_eff."""
 
     kind: Literal["origin_variance"]
@@ -40,14 +46,14 @@ class OriginVariance(Record):
     bandwidth: Positive
 
 
-class DotProductFloor(Record):
+class DotProductFloor(Formula):
     """Correlation of orthogonal dot-product heads under noise: exp(−l²)."""
 
     kind: Literal["dot_product_floor"]
     length: Positive = Field(description="length l of the query that each head pulls back")
 
 
-class QueryAveragedHeads(Record):
+class QueryAveragedHeads(Formula):
     """Independent heads that H orthogonal ones amount to over Gaussian queries, under noise and for many keys."""
 
     kind: Literal["query_averaged_heads"]
@@ -56,35 +62,33 @@ class QueryAveragedHeads(Record):
     bandwidth: Positive
 
 
-class LimitingSlope(Record):
+class LimitingSlope(Formula):
     """Slope of the best dimension of averaged heads in ln n for many keys, one bandwidth: 1/(g + ln L)."""
 
     kind: Literal["limiting_slope"]
     bandwidth: Positive
-    query_scale: Annotated[float, Field(gt=0, le=1)] = Field(
-        1.0, description="standard deviation of queries relative to keys, in (0, 1]"
-    )
-    bias_rate: Annotated[float, Field(ge=0, allow_inf_nan=False)] = Field(
+    query_scale: Part = Field(1.0, description="standard deviation of queries relative to keys, in (0, 1]")
+    bias_rate: NonNegative = Field(
         0.0, description="rate g at which the squared bias falls with the dimension, at least 0"
     )
 
 
-class FibonacciLearners(Record):
+class FibonacciLearners(Formula):
     """Number of equally weighted heads that heads with Fibonacci weights amount to."""
 
     kind: Literal["fibonacci_learners"]
     n_heads: Count
 
 
-class GeometricLearners(Record):
+class GeometricLearners(Formula):
     """Number of equally weighted heads that heads with geometric weights amount to."""
 
     kind: Literal["geometric_learners"]
     n_heads: Count
-    ratio: Annotated[float, Field(gt=0, lt=1)] = Field(description="ratio of consecutive weights, in (0, 1)")
+    ratio: Ratio = Field(description="ratio of consecutive weights, in (0, 1)")
 
 
-class NoiseFactor(Record):
+class NoiseFactor(Formula):
     """Share of independent noise of the logits that is left in a hidden state with a memory."""
 
     kind: Literal["noise_factor"]
@@ -92,14 +96,14 @@ class NoiseFactor(Record):
     layers: Count
 
 
-class NearestSumRate(Record):
+class NearestSumRate(Formula):
     """Change of the logarithm of the error of the best mask with each hidden unit: −(ln 2)/d."""
 
     kind: Literal["nearest_sum_rate"]
     n_features: Count
 
 
-class NeededWidthRate(Record):
+class NeededWidthRate(Formula):
     """Hidden units of each source that H heads need more for each unit of ln H: d/ln 2 in the end."""
 
     kind: Literal["needed_width_rate"]
@@ -108,7 +112,7 @@ class NeededWidthRate(Record):
     units: Count
 
 
-class BestAverageRate(Record):
+class BestAverageRate(Formula):
     """Change of the logarithm of the error of the best subset of H heads with each head: −(ln 2)/outputs − 1/(2H)."""
 
     kind: Literal["best_average_rate"]
@@ -116,28 +120,12 @@ class BestAverageRate(Record):
     outputs: Count
 
 
-Formula = (
-    TunedRiskRatio
-    | CorrelationFloor
-    | OriginVariance
-    | DotProductFloor
-    | QueryAveragedHeads
-    | LimitingSlope
-    | FibonacciLearners
-    | GeometricLearners
-    | NoiseFactor
-    | NearestSumRate
-    | NeededWidthRate
-    | BestAverageRate
-)
+AnyFormula = Annotated[Formula, told_apart(Formula)]
 
 
 def _kind(value: Any) -> str:
     return "a formula" if isinstance(value, (dict, Record)) else "a number"
 
 
-Value = Annotated[
-    Annotated[Real, Tag("a number")] | Annotated[Annotated[Formula, Field(discriminator="kind")], Tag("a formula")],
-    Discriminator(_kind),
-]
+Value = Annotated[Annotated[Real, Tag("a number")] | Annotated[AnyFormula, Tag("a formula")], Discriminator(_kind)]
 """A number, or the formula that gives it."""

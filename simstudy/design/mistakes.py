@@ -6,11 +6,11 @@ import difflib
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from types import UnionType
-from typing import Annotated, Any, Union, get_args, get_origin
+from typing import Any, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 
+from simstudy.design.settings.records import alternatives, any_of, tags
 from simstudy.errors import UserError
 from simstudy.text import printable
 
@@ -150,11 +150,6 @@ def _of_these(stated: str, known: list[str], description: str) -> str:
     return f'did you mean "{near}"? {say}' if near else say
 
 
-def any_of(names: list[str]) -> str:
-    """Return alternatives in words."""
-    return " or ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
-
-
 def _without_echoes(problems: list[Problem]) -> list[Problem]:
     """Keep one problem for each entry, which unions report once for each alternative, and none of lists for items."""
     kept: dict[str, Problem] = {}
@@ -179,22 +174,5 @@ def _expected_at(model: type[BaseModel], loc: tuple[str | int, ...]) -> tuple[st
     return found, kinds
 
 
-def alternatives(annotation: Any) -> list[Any]:
-    """Return the types that an annotation unites."""
-    if get_origin(annotation) is Annotated:
-        return alternatives(get_args(annotation)[0])
-    if get_origin(annotation) in (Union, UnionType):
-        return [kind for part in get_args(annotation) for kind in alternatives(part)]
-    if get_origin(annotation) is tuple:
-        return alternatives(get_args(annotation)[0])
-    return [annotation]
-
-
 def _fields(kind: Any) -> dict[str, Any]:
     return kind.model_fields if isinstance(kind, type) and issubclass(kind, BaseModel) else {}
-
-
-def tags(kind: Any) -> tuple[str, ...]:
-    """Return the kind, if any, by which a model is told apart from the other members of a union."""
-    field = _fields(kind).get("kind")
-    return get_args(field.annotation) if field else ()

@@ -9,13 +9,13 @@ from simstudy.design.document import Document, PlannedCell
 from simstudy.design.feasibility import batches_of
 from simstudy.design.generality import needless_reason, unstated_draws
 from simstudy.design.measures import INDEXED_MEASURES, MEASURES, OCCASIONAL, STATISTICS
-from simstudy.design.mistakes import Problem, any_of
+from simstudy.design.mistakes import Problem
 from simstudy.design.moments_needed import ORDER, order_of, without_error, without_value
 from simstudy.design.references import PlannedGrid, Reference
 from simstudy.design.settings import TABLE_OF
 from simstudy.design.settings.cell import MIN_BLOCKS, N_BLOCKS, Cell
 from simstudy.design.settings.levels import level
-from simstudy.design.settings.records import Choice
+from simstudy.design.settings.records import Choice, any_of
 from simstudy.design.settings.systems import NAMES
 from simstudy.design.wording import stands_alone
 

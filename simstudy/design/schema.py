@@ -10,16 +10,17 @@ from pydantic.fields import FieldInfo
 from simstudy.design.claims import Claim
 from simstudy.design.document import Budget, Grid, Precision, Study
 from simstudy.design.figures import Figure
-from simstudy.design.formulas import Formula
-from simstudy.design.mistakes import alternatives, hint, tags
+from simstudy.design.formulas import AnyFormula
+from simstudy.design.mistakes import hint
 from simstudy.design.settings import TABLE_OF, TABLES, Record
+from simstudy.design.settings.records import alternatives, tags
 from simstudy.errors import UserError
 
 RECORDS: dict[str, type[Record]] = {"study": Study, **TABLES, "precision": Precision, "budget": Budget, "grids": Grid}
 """Tables of a design of which each entry is known by name."""
 CHOICES: dict[str, Any] = {
     **{name: TABLES[table].model_fields[name].annotation for name, table in TABLE_OF.items()},
-    "claims": Claim, "figures": Figure, "formulas": Formula,
+    "claims": Claim, "figures": Figure, "formulas": AnyFormula,
 }  # fmt: skip
 """Types of what may have alternatives."""
 

@@ -17,6 +17,7 @@ import verdicts
 from simstudy import theory
 from simstudy.commands import app as command_line
 from simstudy.design.load import load_design
+from simstudy.design.settings.ensembles import bandwidth_of
 from simstudy.report import sentences
 from simstudy.temperatures import Problem, best_sharpness, exact_head
 
@@ -93,7 +94,7 @@ def lengths(grid: str, keys: Literal["unit", "gaussian"]) -> Iterator[str]:
         least = [exact_head(problem, sharpness, n).risk for sharpness, n in zip(best, lengths, strict=True)]
         row = [" / ".join(f"{sharpness / tuned:.2f}" for sharpness in best)]
         for rule in rules:
-            risks = [exact_head(problem, tuned / rule.number(n, d) ** 2, n).risk for n in lengths]
+            risks = [exact_head(problem, tuned / bandwidth_of(rule, n, d) ** 2, n).risk for n in lengths]
             excess = (100.0 * (risk / low - 1.0) for risk, low in zip(risks, least, strict=True))
             row.append(" / ".join(f"{each:.1f}" if each < 9.95 else f"{each:.0f}" for each in excess))
         yield f"| {d} | " + " | ".join(row) + " |"

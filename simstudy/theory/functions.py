@@ -203,7 +203,7 @@ def _(record: settings.Interaction, n_features: int) -> Function:
     return _polynomial(n_features, curvature=curvature)
 
 
-def _waves(wave: settings.Wave, amplitudes: Array, frequencies: Array) -> Function:
+def _waves(wave: str, amplitudes: Array, frequencies: Array) -> Function:
     # sin u = Re(-i e^{iu}),  cos u = Re(e^{iu})
     phase = np.complex128(-1j if wave == "sin" else 1.0)
     linear = 1j * frequencies.astype(np.complex128)

@@ -9,7 +9,7 @@ import numpy as np
 
 from simstudy import theory
 from simstudy.design.formulas import Formula
-from simstudy.design.settings.ensembles import FibonacciCombination, GeometricCombination
+from simstudy.design.settings.ensembles import FibonacciCombination, GeometricCombination, weights_of
 from simstudy.theory.systems import masks
 from simstudy.theory.systems.hopfield import noise_factor
 
@@ -34,11 +34,11 @@ def _query_averaged_heads(n_heads: int, head_dim: int, bandwidth: float) -> floa
 
 
 def _fibonacci_learners(n_heads: int) -> float:
-    return theory.effective_learners(np.array(FibonacciCombination(kind="fibonacci").of(n_heads)))
+    return theory.effective_learners(np.array(weights_of(FibonacciCombination(kind="fibonacci"), n_heads)))
 
 
 def _geometric_learners(n_heads: int, ratio: float) -> float:
-    return theory.effective_learners(np.array(GeometricCombination(kind="geometric", ratio=ratio).of(n_heads)))
+    return theory.effective_learners(np.array(weights_of(GeometricCombination(kind="geometric", ratio=ratio), n_heads)))
 
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, get_args
+from typing import Any
 
-from simstudy.design.claims import MeasureName
+from simstudy.design.measures import INDEXED_MEASURES, MEASURES, STATISTICS
 
-LONGEST_LIST = len(", ".join(get_args(MeasureName)))
+LONGEST_LIST = len(", ".join(MEASURES | STATISTICS | INDEXED_MEASURES))
 """Alternatives that a message may have to list, none of them cut."""
 
 

@@ -45,7 +45,6 @@ from simstudy.design.settings.processes import (
     StudentKeys,
     StudentNoise,
     Sum,
-    Wave,
     Zero,
 )
 from simstudy.design.settings.records import (

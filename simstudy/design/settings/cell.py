@@ -12,7 +12,7 @@ from typing import Any
 from pydantic import Field, model_validator
 
 from simstudy.design.settings.code import OWN_MEASURE
-from simstudy.design.settings.ensembles import FixedBandwidth
+from simstudy.design.settings.ensembles import FixedBandwidth, bandwidth_of, weights_of
 from simstudy.design.settings.instance import Instance
 from simstudy.design.settings.levels import label
 from simstudy.design.settings.mechanisms import Overlap, Visible, visible_keys
@@ -184,12 +184,12 @@ class Cell(Record):
     @property
     def bandwidth(self) -> float:
         """Bandwidth b after its rule is applied; the softmax temperature is b²."""
-        return self.estimator.bandwidth.number(self.data.n_keys, self.heads.head_dim)
+        return bandwidth_of(self.estimator.bandwidth, self.data.n_keys, self.heads.head_dim)
 
     @property
     def weights(self) -> tuple[float, ...] | None:
         """Combination weights a_h, the ensemble being Σ_h a_h f_h; None where they follow from the errors of heads."""
-        return self.estimator.combination.of(self.heads.n_heads)
+        return weights_of(self.estimator.combination, self.heads.n_heads)
 
     @property
     def n_members(self) -> int:

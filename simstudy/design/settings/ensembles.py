@@ -10,16 +10,33 @@ from pydantic import Field
 from simstudy.design.settings.code import Own
 from simstudy.design.settings.records import (
     KINDS,
-    MAX_COUNT,
     Choice,
     Count,
     Kinds,
     NonNegative,
+    Part,
     Points,
     Positive,
+    Probability,
+    Ratio,
     Real,
+    Several,
     Vector,
+    Whole,
 )
+
+
+class FixedBandwidth(Choice):
+    """A bandwidth that depends on nothing."""
+
+    kind: Literal["fixed"]
+    value: Positive = Field(description="a positive bandwidth")
+
+
+class AttentionBandwidth(Choice):
+    """Standard attention scaling τ = √p, that is b = p^(1/4)."""
+
+    kind: Literal["attention"]
 
 
 class RateBandwidth(Choice):
@@ -29,46 +46,12 @@ class RateBandwidth(Choice):
     smoothness: Positive = Field(2.0, description="a positive smoothness β")
     constant: Positive = Field(1.0, description="a positive constant")
 
-    def number(self, n_keys: int, head_dim: int) -> float:
-        """Return b."""
-        return float(self.constant * n_keys ** (-1.0 / (2.0 * self.smoothness + head_dim)))
-
-
-class AttentionBandwidth(Choice):
-    """Standard attention scaling τ = √p, that is b = p^(1/4)."""
-
-    kind: Literal["attention"]
-
-    def number(self, n_keys: int, head_dim: int) -> float:
-        """Return b."""
-        return float(head_dim**0.25)
-
-
-class FixedBandwidth(Choice):
-    """A bandwidth that depends on nothing."""
-
-    kind: Literal["fixed"]
-    value: Positive = Field(description="a positive bandwidth")
-
-    def number(self, n_keys: int, head_dim: int) -> float:
-        """Return b."""
-        return self.value
-
 
 class _LengthRule(Choice):
     """b = value/√g: logits grow by the factor g from n₀ keys, where g = 1, to n keys."""
 
-    tuned_at: Annotated[int, Field(ge=2, le=MAX_COUNT)] = Field(description="number of keys n₀, at which b = value")
+    tuned_at: Several = Field(description="number of keys n₀, at which b = value")
     value: Positive = Field(1.0, description="a positive bandwidth")
-
-    def number(self, n_keys: int, head_dim: int) -> float:
-        """Return b; infinity where no factor is positive."""
-        factor = self.factor(n_keys, head_dim)
-        return self.value / math.sqrt(factor) if factor > 0.0 else math.inf
-
-    def factor(self, n_keys: int, head_dim: int) -> float:
-        """Return g."""
-        raise NotImplementedError
 
 
 class YarnBandwidth(_LengthRule):
@@ -77,10 +60,6 @@ class YarnBandwidth(_LengthRule):
     kind: Literal["yarn"]
     rate: Positive = Field(0.1, description="a positive rate, fitted by the authors")
 
-    def factor(self, n_keys: int, head_dim: int) -> float:
-        """Return g."""
-        return float((self.rate * math.log(max(n_keys / self.tuned_at, 1.0)) + 1.0) ** 2)
-
 
 class LogBandwidth(_LengthRule):
     """g = (ln n/ln n₀)^power: 1 is scalable softmax (Nakanishi 2025), 2 is one of the laws of gap counting."""
@@ -88,21 +67,12 @@ class LogBandwidth(_LengthRule):
     kind: Literal["log"]
     power: Positive = Field(1.0, description="a positive power")
 
-    def factor(self, n_keys: int, head_dim: int) -> float:
-        """Return g."""
-        return float((math.log(n_keys) / math.log(self.tuned_at)) ** self.power)
-
 
 class RootLogBandwidth(_LengthRule):
     """g = (√(2 ln n) − offset)/(√(2 ln n₀) − offset): the largest of n Gaussian logits, less a constant."""
 
     kind: Literal["root_log"]
     offset: NonNegative = Field(0.0, description="a number of at least 0, below √(2 ln n₀)")
-
-    def factor(self, n_keys: int, head_dim: int) -> float:
-        """Return g."""
-        here, there = (math.sqrt(2.0 * math.log(n)) - self.offset for n in (n_keys, self.tuned_at))
-        return here / there if there > 0.0 else 0.0
 
 
 class PowerBandwidth(_LengthRule):
@@ -113,11 +83,6 @@ class PowerBandwidth(_LengthRule):
 
     kind: Literal["power"]
     add: Real = Field(3.0, description="a number above −p")
-
-    def factor(self, n_keys: int, head_dim: int) -> float:
-        """Return g."""
-        rate = head_dim + self.add
-        return float((n_keys / self.tuned_at) ** (2.0 / rate)) if rate > 0.0 else 0.0
 
 
 Bandwidth = Annotated[
@@ -132,68 +97,60 @@ Bandwidth = Annotated[
 ]
 
 
-class _Combination(Choice):
-    def of(self, n_heads: int) -> tuple[float, ...] | None:
-        """Return the weights a_h; None where they follow from the errors of heads."""
-        return None
+def bandwidth_of(rule: Bandwidth, n: int, p: int) -> float:
+    """Return b of a rule for n keys and heads of p dimensions; infinity where logits grow by no positive factor."""
+    match rule:
+        case FixedBandwidth():
+            return rule.value
+        case AttentionBandwidth():
+            return float(p**0.25)
+        case RateBandwidth():
+            return float(rule.constant * n ** (-1.0 / (2.0 * rule.smoothness + p)))
+        case YarnBandwidth():
+            factor = (rule.rate * math.log(max(n / rule.tuned_at, 1.0)) + 1.0) ** 2
+        case LogBandwidth():
+            factor = (math.log(n) / math.log(rule.tuned_at)) ** rule.power
+        case RootLogBandwidth():
+            here, there = (math.sqrt(2.0 * math.log(k)) - rule.offset for k in (n, rule.tuned_at))
+            factor = here / there if there > 0.0 else 0.0
+        case PowerBandwidth():
+            factor = (n / rule.tuned_at) ** (2.0 / (p + rule.add)) if p + rule.add > 0.0 else 0.0
+    return rule.value / math.sqrt(factor) if factor > 0.0 else math.inf
 
 
-class UniformCombination(_Combination):
+class UniformCombination(Choice):
     """a_h = 1/H: the average of heads."""
 
     kind: Literal["uniform"]
 
-    def of(self, n_heads: int) -> tuple[float, ...]:
-        """Return the weights a_h."""
-        return (1.0 / n_heads,) * n_heads
 
-
-class SumCombination(_Combination):
+class SumCombination(Choice):
     """a_h = 1: the sum of heads."""
 
     kind: Literal["sum"]
 
-    def of(self, n_heads: int) -> tuple[float, ...]:
-        """Return the weights a_h."""
-        return (1.0,) * n_heads
 
-
-class GivenCombination(_Combination):
+class GivenCombination(Choice):
     """Weights stated in the design."""
 
     kind: Literal["given"]
     weights: Vector = Field(description="n_heads weights")
 
-    def of(self, n_heads: int) -> tuple[float, ...]:
-        """Return the weights a_h."""
-        return self.weights
 
-
-class GeometricCombination(_Combination):
+class GeometricCombination(Choice):
     """a_h ∝ ratio^h, Σ a_h = 1."""
 
     kind: Literal["geometric"]
-    ratio: Annotated[float, Field(gt=0, lt=1, allow_inf_nan=False)] = Field(0.5, description="a ratio in (0, 1)")
-
-    def of(self, n_heads: int) -> tuple[float, ...]:
-        """Return the weights a_h."""
-        return _normalised([self.ratio**h for h in range(n_heads)])
+    ratio: Ratio = Field(0.5, description="a ratio in (0, 1)")
 
 
-class FibonacciCombination(_Combination):
+class FibonacciCombination(Choice):
     """Weights proportional to Fibonacci numbers, the largest first, Σ a_h = 1."""
 
     kind: Literal["fibonacci"]
 
-    def of(self, n_heads: int) -> tuple[float, ...]:
-        """Return the weights a_h."""
-        numbers = [1, 1]
-        while len(numbers) < n_heads:
-            numbers.append(numbers[-1] + numbers[-2])
-        return _normalised(numbers[:n_heads][::-1])
 
-
-class OptimalCombination(_Combination):
+class OptimalCombination(Choice):
     """Weights of least mean squared error within a class, from the second moments that the simulation estimates."""
 
     kind: Literal["optimal"]
@@ -204,7 +161,7 @@ class OptimalCombination(_Combination):
     )
 
 
-class FittedCombination(_Combination):
+class FittedCombination(Choice):
     """Weights of least squares on fresh validation pairs of each replicate."""
 
     kind: Literal["fitted"]
@@ -214,7 +171,7 @@ class FittedCombination(_Combination):
     )
 
 
-class ProductCombination(_Combination):
+class ProductCombination(Choice):
     """One head whose kernel is the product of the kernels of all heads: logits are added (arXiv 2511.20698).
 
     ``mean`` averages logits: the log-linear pool of the kernels.
@@ -237,7 +194,25 @@ Combination = Annotated[
 ]
 
 
-def _normalised(weights: list[float] | list[int]) -> tuple[float, ...]:
+def weights_of(combination: Combination, n_heads: int) -> tuple[float, ...] | None:
+    """Return the weights a_h of heads; None where they follow from the errors of heads."""
+    weights: list[float] | list[int]
+    match combination:
+        case UniformCombination():
+            return (1.0 / n_heads,) * n_heads
+        case SumCombination():
+            return (1.0,) * n_heads
+        case GivenCombination():
+            return combination.weights
+        case GeometricCombination():
+            weights = [combination.ratio**h for h in range(n_heads)]
+        case FibonacciCombination():
+            weights = [1, 1]
+            while len(weights) < n_heads:
+                weights.append(weights[-1] + weights[-2])
+            weights = weights[:n_heads][::-1]
+        case _:
+            return None
     # Whole numbers of any size divide exactly; floats here are few and of one sign.
     total = sum(weights)
     return tuple(weight / total for weight in weights)
@@ -269,7 +244,7 @@ class TrainedLearner(Learner):
     """
 
     kind: Literal["trained"]
-    steps: Annotated[int, Field(ge=0, le=MAX_COUNT)] = Field(60, description="number of steps; 0 leaves projections")
+    steps: Whole = Field(60, description="number of steps; 0 leaves projections")
     rate: Positive = Field(0.3, description="length of the first step, falling linearly to 0")
     learned: Literal["projections", "output", "values"] = Field(
         "projections",
@@ -299,9 +274,9 @@ class GradientBoostingLearner(Learner):
     """
 
     kind: Literal["gradient_boosting"]
-    shrinkage: Annotated[float, Field(gt=0, le=1)] = Field(0.1, description="share of a tree that is added, in (0, 1]")
+    shrinkage: Part = Field(0.1, description="share of a tree that is added, in (0, 1]")
     depth: Count = Field(2, description="splits from the root of a tree to a leaf, at most")
-    subsample: Annotated[float, Field(gt=0, le=1)] = Field(0.5, description="random share of pairs a tree is fitted to")
+    subsample: Part = Field(0.5, description="random share of pairs a tree is fitted to")
 
     ignores: ClassVar[frozenset[str]] = _OF_HEADS
 
@@ -313,15 +288,11 @@ class AntColonyLearner(Learner):
     """
 
     kind: Literal["ant_colony"]
-    exploration: Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)] = Field(
-        0.3, description="probability that an ant ignores the others, in [0, 1]"
-    )
+    exploration: Probability = Field(0.3, description="probability that an ant ignores the others, in [0, 1]")
     quorum: Positive = Field(20.0, description="recruitment at which the colony decides")
     per_ant: bool = Field(False, description="true: the quorum is for each ant, so that it grows with the colony")
     reinforcement: Positive = Field(0.1, description="pheromone laid for one unit of recruitment")
-    evaporation: Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)] = Field(
-        0.05, description="share of pheromone lost in a step, in [0, 1]"
-    )
+    evaporation: Probability = Field(0.05, description="share of pheromone lost in a step, in [0, 1]")
     enthusiasm: Positive = Field(0.2, description="recruitment for one unit of quality above the mean")
 
     # Its ants observe the qualities of sites themselves, with Gaussian noise.

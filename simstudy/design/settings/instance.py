@@ -15,13 +15,14 @@ class Instance(Choice):
     It ``uses`` settings of other tables, and all others are refused where a design states them; every name of its
     ``quantities`` becomes a measure.  Files and folders that it ``rests_on`` decide its numbers beside those that
     decide all numbers; ``words`` say what people call its parameters, where neither their names do nor another system
-    has.
+    has.  Some sizes of the cell have a ``least`` value above 1, with the reason.
     """
 
     uses: ClassVar[tuple[str, ...]]
     quantities: ClassVar[dict[str, Quantity]]
     rests_on: ClassVar[tuple[str, ...]] = ()
     words: ClassVar[dict[str, Setting]] = {}
+    least: ClassVar[dict[str, tuple[int, str]]] = {}
 
     @classmethod
     def system(cls) -> str:

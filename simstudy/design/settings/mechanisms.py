@@ -124,7 +124,7 @@ class LowRankTransformation(Choice):
 
     kind: Literal["low_rank"]
     rank: Count = Field(description="dimensions that are kept, at least 1 and at most head_dim")
-    method: Literal["scores", "keys", "stacked"] = Field("scores", description='"scores", "keys" or "stacked"')
+    method: Literal["scores", "keys", "stacked"] = "scores"
 
 
 Transformation = Annotated[

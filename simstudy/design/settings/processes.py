@@ -10,7 +10,6 @@ from simstudy.design.settings.code import OwnFunction, OwnKeys
 from simstudy.design.settings.records import (
     KINDS,
     LARGEST,
-    MAX_COUNT,
     Choice,
     Count,
     Line,
@@ -18,7 +17,10 @@ from simstudy.design.settings.records import (
     Points,
     Positive,
     Real,
+    Several,
+    Share,
     Vector,
+    Whole,
 )
 
 DegreesOfFreedom = Annotated[float, Field(gt=2, le=LARGEST, allow_inf_nan=False)]
@@ -34,9 +36,7 @@ class GaussianKeys(Choice):
     structure: Literal["identity", "equicorrelated", "autoregressive"] = Field(
         "identity", description="shape of the covariance matrix, unit variances"
     )
-    correlation: Annotated[float, Field(ge=0, lt=1, allow_inf_nan=False)] = Field(
-        0.0, description="a correlation in [0, 1)"
-    )
+    correlation: Share = Field(0.0, description="a correlation in [0, 1)")
 
     @property
     def idle(self) -> dict[str, str]:
@@ -63,9 +63,7 @@ class MixtureKeys(Choice):
     """Equal mixture of unit-covariance Gaussians centred at separation·e_c, c ≤ n_components, recentred to mean 0."""
 
     kind: Literal["mixture"]
-    n_components: Annotated[int, Field(ge=2, le=MAX_COUNT)] = Field(
-        2, description="at least 2 components, at most n_features"
-    )
+    n_components: Several = Field(2, description="at least 2 components, at most n_features")
     separation: Positive = Field(2.0, description="a positive distance of each centre along its own axis")
 
 
@@ -94,9 +92,7 @@ class FileKeys(Choice):
         "with_replacement", description='"with_replacement", or "without": no row twice in one data set'
     )
     standardise: bool = Field(True, description="true: features have mean 0 and variance 1; false: as in the file")
-    held_out: Annotated[int, Field(ge=0, le=MAX_COUNT)] = Field(
-        0, description="number of rows set aside at random, under the seed, to be queries"
-    )
+    held_out: Whole = Field(0, description="number of rows set aside at random, under the seed, to be queries")
 
 
 Keys = Annotated[GaussianKeys | SphereKeys | StudentKeys | MixtureKeys | AutoregressiveKeys | FileKeys | OwnKeys, KINDS]
@@ -135,8 +131,6 @@ Noise = Annotated[GaussianNoise | StudentNoise | HeteroscedasticNoise | Residual
 
 # ---------------------------------------------------------------- regression functions
 
-Wave = Literal["sin", "cos"]
-
 
 class Zero(Choice):
     """m(x) = 0: pure noise."""
@@ -158,17 +152,20 @@ class Quadratic(Choice):
     coefficients: Vector = Field((0.25,), description="one coefficient for |x|², or at most n_features of them")
 
 
-class Ridge(Choice):
+class _Waves(Choice):
+    wave: Literal["sin", "cos"] = "sin"
+    amplitude: Real = Field(1.0, description="a finite amplitude")
+    frequency: Positive = Field(1.0, description="a positive angular frequency")
+
+
+class Ridge(_Waves):
     """m(x) = amplitude · wave(frequency · u·x), u = direction/|direction|; missing coordinates are 0."""
 
     kind: Literal["ridge"]
-    wave: Wave = Field("sin", description='"sin" or "cos"')
-    amplitude: Real = Field(1.0, description="a finite amplitude")
-    frequency: Positive = Field(1.0, description="a positive angular frequency")
     direction: Vector = Field((1.0,), description="a nonzero vector of at most n_features numbers")
 
 
-class Additive(Choice):
+class Additive(_Waves):
     """m(x) = Σ_{j≤n_active} a_j wave(frequency·x_j).
 
     a_j = amplitude · exp(−rate(j−1)) for ``exponential`` decay, amplitude · j^(−rate) for ``power``,
@@ -176,9 +173,6 @@ class Additive(Choice):
     """
 
     kind: Literal["additive"]
-    wave: Wave = Field("sin", description='"sin" or "cos"')
-    amplitude: Real = Field(1.0, description="a finite amplitude")
-    frequency: Positive = Field(1.0, description="a positive angular frequency")
     decay: Literal["none", "exponential", "power"] = Field("none", description="how amplitudes fall along coordinates")
     rate: NonNegative = Field(0.0, description="a decay rate of at least 0")
     n_active: Count | None = Field(None, description="number of coordinates used; all n_features by default")
@@ -239,9 +233,7 @@ class FittedRegression(Choice):
     """m = what scikit-learn fits to the rows of the user's data, at these and at those held out."""
 
     kind: Literal["fitted"]
-    learner: Literal["linear", "nearest_neighbours", "random_forest", "gradient_boosting"] = Field(
-        "random_forest", description="linear, nearest_neighbours, random_forest or gradient_boosting"
-    )
+    learner: Literal["linear", "nearest_neighbours", "random_forest", "gradient_boosting"] = "random_forest"
 
 
 Regression = Annotated[_Terms | Sum | FileRegression | FittedRegression, KINDS]

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
-from typing import Annotated, Any, NamedTuple, Self
+from types import UnionType
+from typing import Annotated, Any, Literal, NamedTuple, Self, Union, get_args, get_origin
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, GetCoreSchemaHandler
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
@@ -33,16 +35,80 @@ Positive = Annotated[float, Field(ge=SMALLEST, le=LARGEST, allow_inf_nan=False)]
 NonNegative = Annotated[float, Field(ge=0, le=LARGEST, allow_inf_nan=False)]
 Real = Annotated[float, Field(ge=-LARGEST, le=LARGEST, allow_inf_nan=False)]
 Count = Annotated[int, Field(ge=1, le=MAX_COUNT)]
+Whole = Annotated[int, Field(ge=0, le=MAX_COUNT)]
+Components = Annotated[int, Field(ge=1, le=2**20)]
+Seed = Annotated[int, Field(ge=0, lt=2**63)]
+Several = Annotated[int, Field(ge=2, le=MAX_COUNT)]
 Degrees = Annotated[float, Field(ge=0, le=90, allow_inf_nan=False)]
+Probability = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
+Share = Annotated[float, Field(ge=0, lt=1, allow_inf_nan=False)]
+Ratio = Annotated[float, Field(gt=0, lt=1, allow_inf_nan=False)]
+Part = Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)]
 # TOML arrays arrive as lists; the records hold tuples, so that nothing can change after validation.
 Vector = Annotated[tuple[Real, ...], Field(strict=False, min_length=1)]
 Points = Annotated[tuple[Vector, ...], Field(strict=False, min_length=1)]
+
+
+def alternatives(annotation: Any) -> list[Any]:
+    """Return the types that an annotation unites."""
+    if get_origin(annotation) in (Annotated, tuple):
+        kind, *further = get_args(annotation)
+        return alternatives(next((each.type for each in further if isinstance(each, Computed)), kind))
+    if get_origin(annotation) in (Union, UnionType):
+        return [kind for part in get_args(annotation) for kind in alternatives(part)]
+    return [annotation]
+
+
+def tags(kind: Any) -> tuple[str, ...]:
+    """Return the kind, if any, by which a model is told apart from the other members of a union."""
+    field = getattr(kind, "model_fields", {}).get("kind")
+    return get_args(field.annotation) if field else ()
+
+
+@dataclass(frozen=True)
+class Computed:
+    """Puts a type that is computed in the place of one that a type checker can follow."""
+
+    type: Any
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return handler.generate_schema(self.type)
+
+
+def told_apart(base: Any) -> Computed:
+    """Return the records below a base that have a kind, as alternatives."""
+    found: list[Any] = []
+    left = [base]
+    for record in left:
+        (found if tags(record) else left).extend([record] if tags(record) else record.__subclasses__())
+    return Computed(Annotated[Union[tuple(found)], Field(discriminator="kind")])  # noqa: UP007
+
+
+def any_of(names: list[str]) -> str:
+    """Return alternatives in words."""
+    return " or ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
+
+
+def later(description: str, default: Any = None) -> Any:
+    """Return a field that is left out where it is not used: numbers stored before there was one keep their identity."""
+    unused = getattr(default, "kind", default)  # whatever its label is
+    return Field(default, exclude_if=lambda value: getattr(value, "kind", value) == unused, description=description)
 
 
 class Record(BaseModel):
     """Immutable, strictly typed record that refuses unknown keys."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **_: Any) -> None:
+        """Let descriptions that are missing, or end with a colon, name the alternatives of their fields."""
+        for field in cls.model_fields.values():
+            if field.description is None or field.description.endswith(":"):
+                kinds = alternatives(field.annotation)
+                names = [json.dumps(name) for kind in kinds if get_origin(kind) is Literal for name in get_args(kind)]
+                names = names or [tag for kind in kinds for tag in tags(kind)]
+                field.description = f"{field.description or ''} {any_of(names)}".strip() if names else None
 
     def __copy__(self) -> Self:
         """Copy the fields alone: a copy that is changed computes anew what follows from them."""
@@ -126,9 +192,6 @@ class Kinds:
 
 
 KINDS = Kinds()
-
-
-Share = Annotated[float, Field(ge=0, lt=1, allow_inf_nan=False)]
 
 
 class Quantity(NamedTuple):

@@ -34,26 +34,28 @@ from simstudy.design.settings.mechanisms import (
     ValueProjections,
 )
 from simstudy.design.settings.processes import GaussianKeys, GaussianNoise, Keys, Noise, Regression, Sum, Zero
-from simstudy.design.settings.records import KINDS, Count, Degrees, Line, NonNegative, Positive, Record
+from simstudy.design.settings.records import (
+    KINDS,
+    Components,
+    Count,
+    Degrees,
+    Line,
+    NonNegative,
+    Positive,
+    Record,
+    Seed,
+    later,
+)
 
 
 class Data(Record):
     """Data-generating process: n pairs (X_i, Y_i), Y = m(X) + ε."""
 
     n_keys: Count = Field(description="number of training pairs n, at least 1 and at most 2³²")
-    n_features: Annotated[int, Field(ge=1, le=2**20)] = Field(
-        description="dimension d of the key space, at least 1 and at most 2²⁰"
-    )
-    key_distribution: Keys = Field(
-        GaussianKeys(), description="gaussian, sphere, student_t, mixture, autoregressive, file or own"
-    )
-    regression: Regression = Field(
-        Zero(kind="zero"),
-        description="zero, linear, quadratic, ridge, additive, interaction, bumps, own, sum, file or fitted",
-    )
-    noise: Noise = Field(
-        GaussianNoise(kind="gaussian"), description="gaussian, student_t, heteroscedastic or residuals"
-    )
+    n_features: Components = Field(description="dimension d of the key space, at least 1 and at most 2²⁰")
+    key_distribution: Keys = GaussianKeys()
+    regression: Regression = Zero(kind="zero")
+    noise: Noise = GaussianNoise(kind="gaussian")
     noise_sd: NonNegative = Field(
         1.0, description="noise standard deviation σ of at least 0; of residuals the factor on them"
     )
@@ -78,10 +80,7 @@ class Heads(Record):
     )
     arrangement: Literal[
         "aligned", "orthogonal", "rotated", "principal_angles", "scattered", "haar", "haar_redrawn", "file", "own"
-    ] = Field(
-        description="aligned, orthogonal, rotated, principal_angles, scattered, haar, haar_redrawn (each replicate), "
-        "file or own"
-    )
+    ] = Field(description="how heads lie to one another, haar_redrawn anew in each replicate:")
     angle: Degrees | None = Field(
         None, description='degrees in [0, 90] between any two heads; for arrangement = "rotated" only'
     )
@@ -93,29 +92,23 @@ class Heads(Record):
         description="size of the random part of each head beside the part that all share, 0 for aligned heads; for "
         'arrangement = "scattered" only',
     )
-    head_seed: Annotated[int, Field(ge=0, lt=2**63)] = Field(
+    head_seed: Seed = Field(
         0, description="number of the draw of random heads (haar, haar_redrawn, scattered), an integer in [0, 2⁶³)"
     )
     file: Line | None = Field(
         None, description='path of a .npy array (H, d, p), relative to the design; for arrangement = "file" only'
     )
-    heads_function: OwnHeads | None = Field(
-        None,
-        exclude_if=lambda function: function is None,
-        description='{ path = "FILE.py", name = "FUNCTION" }: heads by code of your own; for arrangement = "own" only',
+    heads_function: OwnHeads | None = later(
+        '{ path = "FILE.py", name = "FUNCTION" }: heads by code of your own; for arrangement = "own" only'
     )
     query_projections: Literal["same", "opposite", "haar", "file"] = Field(
         "same", description='"same" as the key projections, "opposite" sign in every second head, "haar" or "file"'
     )
-    query_file: Line | None = Field(
-        None,
-        exclude_if=lambda path: path is None,
-        description='path of a .npy array (H, d, p), relative to the design; for query_projections = "file" only',
+    query_file: Line | None = later(
+        'path of a .npy array (H, d, p), relative to the design; for query_projections = "file" only'
     )
-    value_projections: ValueProjections = Field(
-        NoValueProjections(kind="none"),
-        exclude_if=lambda projections: projections.kind == "none",
-        description="what heads make of values that are vectors: none (values are numbers), random, disjoint or file",
+    value_projections: ValueProjections = later(
+        "what heads make of values that are vectors, none if values are numbers:", NoValueProjections(kind="none")
     )
 
     @model_validator(mode="before")
@@ -140,11 +133,9 @@ class Estimator(Record):
     """The NW ensemble: logits, bandwidth b (temperature τ = b²) and combination of heads."""
 
     learner: LearnerChoice = Field(
-        NadarayaWatsonLearner(kind="nadaraya_watson"),
-        description="members of the ensemble: nadaraya_watson, trained, random_forest, gradient_boosting, ant_colony "
-        "or own",
+        NadarayaWatsonLearner(kind="nadaraya_watson"), description="members of the ensemble:"
     )
-    logits: Literal["distance", "dot_product"] = Field("distance", description='"distance" or "dot_product"')
+    logits: Literal["distance", "dot_product"] = "distance"
     bandwidth: Bandwidth = Field(
         description='a positive number, "attention" (τ = √p), or { kind = "rate", smoothness = 2, constant = 1 }'
     )
@@ -155,28 +146,17 @@ class Estimator(Record):
         "raw", description='"raw" projected keys, or "normalised" to length √head_dim in every head'
     )
     transformation: Transformation = Field(
-        NoTransformation(kind="none"),
-        description="what keys, values and queries go through before logits: none, merge, mixture or low_rank",
+        NoTransformation(kind="none"), description="what keys, values and queries go through before logits:"
     )
-    normaliser: Normaliser = Field(
-        SoftmaxNormaliser(kind="softmax"),
-        description="how logits become weights: softmax, entmax, sparsemax, top_k, relu, compact or local_linear",
-    )
-    # Left out where it is not used, as are other later settings: numbers stored without them keep their identity.
-    mask: Mask = Field(
-        NoMask(kind="none"),
-        exclude_if=lambda mask: mask.kind == "none",
-        description="which keys a query may attend to: none (all of them), causal, banded or file",
-    )
+    normaliser: Normaliser = Field(SoftmaxNormaliser(kind="softmax"), description="how logits become weights:")
+    mask: Mask = later("which keys a query may attend to, none for all of them:", NoMask(kind="none"))
     combination: Combination = Field(
         UniformCombination(kind="uniform"),
         description='"uniform" (1/H), "sum" (1), n_heads weights, "geometric", "fibonacci", "optimal", "fitted" or '
         '"product" (of the kernels of heads)',
     )
     reference: Literal["none", "attention", "multi_head_attention", "torch_multi_head_attention"] = Field(
-        "none",
-        description="independent computation that the measure `discrepancy` compares with: none, attention, "
-        "multi_head_attention or torch_multi_head_attention",
+        "none", description="independent computation that the measure `discrepancy` compares with:"
     )
     measure_function: OwnMeasure | None = Field(
         None, description='{ path = "FILE.py", name = "FUNCTION" }: the measure `own_measure`, by code of your own'
@@ -207,7 +187,7 @@ Population = Annotated[
 class Simulation(Record):
     """How replicates are computed; these entries are part of the identity of stored batches."""
 
-    seed: Annotated[int, Field(ge=0, lt=2**63)] = Field(0, description="an integer in [0, 2⁶³)")
+    seed: Seed = Field(0, description="an integer in [0, 2⁶³)")
     batch_size: Annotated[int, Field(ge=16, le=2**20, multiple_of=16)] = Field(
         256, description="replicates in one batch, a multiple of 16 up to 2²⁰"
     )
@@ -220,7 +200,7 @@ class Simulation(Record):
         'less Monte Carlo error; or "none". Unless stated, "none" in grids of which a cell has no known means or a '
         "population",
     )
-    dtype: Literal["float64", "float32"] = Field("float64", description='"float64" or "float32"')
+    dtype: Literal["float64", "float32"] = "float64"
     population: Population = Field(
         (),
         description='what each batch draws anew, as a sample of a population to average over: a list of "queries" '

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-from typing import TYPE_CHECKING, Annotated, Union, get_args
+from typing import Annotated, Union, get_args
 
 from pydantic import Field
 
 from simstudy.design.settings import records
 from simstudy.design.settings.instance import Instance
-from simstudy.design.settings.records import Quantity, Record
+from simstudy.design.settings.records import Computed, Quantity, Record
 
 for _module in pkgutil.iter_modules(__path__):
     importlib.import_module(f"{__name__}.{_module.name}")
@@ -30,10 +30,7 @@ QUANTITIES: dict[str, dict[str, Quantity]] = {kind: record.quantities for kind, 
 NAMES = tuple(dict.fromkeys(name for kind in QUANTITIES.values() for name in kind))
 """Names of all quantities."""
 
-if TYPE_CHECKING:
-    AnyInstance = Instance
-else:
-    AnyInstance = Annotated[Union[tuple(KINDS.values())], records.KINDS]  # noqa: UP007 - known when it runs
+AnyInstance = Annotated[Instance, Computed(Annotated[Union[tuple(KINDS.values())], records.KINDS])]  # noqa: UP007
 
 
 class System(Record):

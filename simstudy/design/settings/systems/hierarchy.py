@@ -87,7 +87,7 @@ class ResolutionInstance(Instance):
 
     kind: Literal["resolution"]
     chunk: Count = Field(description="keys in one chunk, a divisor of n_keys")
-    signal: Literal["keys", "band_limited"] = Field("keys", description='"keys" or "band_limited"')
+    signal: Literal["keys", "band_limited"] = "keys"
     band: Count = Field(4, description="largest number of periods of a band-limited process in n_keys")
 
     uses: ClassVar[tuple[str, ...]] = (

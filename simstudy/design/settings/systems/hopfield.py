@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import ClassVar, Literal
 
 from pydantic import Field
 
 from simstudy.design.settings.instance import Instance
-from simstudy.design.settings.records import Count, Impossibility, Quantity, Setting, Share
-from simstudy.design.settings.tables import Data, Heads
+from simstudy.design.settings.records import Count, Quantity, Setting, Share
 
 
 class HopfieldNoiseInstance(Instance):
@@ -63,8 +61,4 @@ class HopfieldTowerInstance(Instance):
             "layers, each to its power", "max |w - w'|, w' proportional to prod_l exp(s_l)^{pi_l}",
         ),
     }  # fmt: skip
-
-    def impossibilities(self, data: Data, heads: Heads) -> Iterator[Impossibility]:
-        """Tokens have others to be compared with."""
-        if data.n_keys < 2:
-            yield "n_keys", "a single token has no other to differ from; use at least 2"
+    least: ClassVar[dict[str, tuple[int, str]]] = {"n_keys": (2, "a single token has no other to differ from")}

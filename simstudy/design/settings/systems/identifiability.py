@@ -8,7 +8,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 
 from simstudy.design.settings.instance import Instance
-from simstudy.design.settings.records import LARGEST, Count, Impossibility, Quantity, Setting
+from simstudy.design.settings.records import LARGEST, Count, Impossibility, Quantity, Setting, Whole
 from simstudy.design.settings.tables import Data, Heads
 
 
@@ -22,7 +22,7 @@ class HeadRecoveryInstance(Instance):
     output: Literal["generic", "shared"] = Field(
         "generic", description='W_O: "generic", or "shared" (all heads write to one subspace: the plain average)'
     )
-    rank_deficit: Annotated[int, Field(ge=0)] = Field(
+    rank_deficit: Whole = Field(
         0, description="how far the rank of a generic W_O is below the largest possible, at least 0"
     )
     condition: Annotated[float, Field(ge=1, le=LARGEST, allow_inf_nan=False)] = Field(
@@ -99,9 +99,7 @@ class DepthInstance(Instance):
     residual: Literal["none", "plain", "scaled"] = Field(
         "none", description='residual connections: "none", "plain" or "scaled" (attention times 1/√depth)'
     )
-    normalisation: Literal["none", "layer_norm"] = Field(
-        "none", description='of the inputs of each layer: "none" or "layer_norm"'
-    )
+    normalisation: Literal["none", "layer_norm"] = Field("none", description="of the inputs of each layer:")
 
     uses: ClassVar[tuple[str, ...]] = ("n_keys", "n_features", "n_heads", "head_dim", "total_dim")
     quantities: ClassVar[dict[str, Quantity]] = {

@@ -21,10 +21,8 @@ class KqSvdInstance(Instance):
 
     kind: Literal["kq_svd"]
     rank: Count = Field(description="dimensions that are kept, at least 1 and at most head_dim")
-    method: Literal["scores", "keys", "stacked"] = Field("scores", description='"scores", "keys" or "stacked"')
-    angle: Degrees = Field(
-        0.0, description="degrees in [0, 90] from the leading directions of keys to those of queries"
-    )
+    method: Literal["scores", "keys", "stacked"] = "scores"
+    angle: Degrees = Field(0.0, description="degrees from the leading directions of keys to those of queries, up to 90")
     scale: Positive = Field(1.0, description="a positive factor c: keys times c, queries divided by c")
     smallest: Positive = Field(0.1, description="smallest standard deviation, the largest being 1")
 

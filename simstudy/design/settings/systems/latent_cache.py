@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import ClassVar, Literal
 
 from pydantic import Field
 
 from simstudy.design.settings.instance import Instance
-from simstudy.design.settings.records import Count, Impossibility, Quantity, Setting
-from simstudy.design.settings.tables import Data, Heads
+from simstudy.design.settings.records import Count, Quantity, Setting
 
 
 class LatentCacheInstance(Instance):
@@ -21,7 +19,7 @@ class LatentCacheInstance(Instance):
 
     kind: Literal["latent_cache"]
     stride: Count = Field(description="tokens in one chunk, at least 1")
-    mask: Literal["stride", "causal"] = Field("stride", description='"stride" or "causal"')
+    mask: Literal["stride", "causal"] = "stride"
 
     uses: ClassVar[tuple[str, ...]] = ("n_keys", "n_features", "head_dim", "bandwidth")
     quantities: ClassVar[dict[str, Quantity]] = {
@@ -31,8 +29,4 @@ class LatentCacheInstance(Instance):
         ),
     }  # fmt: skip
     words: ClassVar[dict[str, Setting]] = {"stride": Setting("stride", "s")}
-
-    def impossibilities(self, data: Data, heads: Heads) -> Iterator[Impossibility]:
-        """Latents have dimensions to be normalised over."""
-        if heads.head_dim < 2:
-            yield "head_dim", "latents are normalised over their dimensions; use at least 2"
+    least: ClassVar[dict[str, tuple[int, str]]] = {"head_dim": (2, "latents are normalised over their dimensions")}

@@ -21,12 +21,20 @@ _Scale = Annotated[
 ]
 
 
+def _units(width: int, data: Data) -> Iterator[Impossibility]:
+    """Every input feature must have as many hidden units, few enough to look at every subset."""
+    units, left = divmod(width, data.n_features)
+    if left or not 2 <= units <= MAX_UNITS:
+        remedy = f"must be 2 to {MAX_UNITS} times n_features = {data.n_features}, a whole number"
+        yield "instance", f"width = {width} {remedy}"
+
+
 class MaskedHeadInstance(Instance):
     """A target head, approximated by the best mask of a random source head (arXiv 2511.04217), on n_keys tokens."""
 
     kind: Literal["masked_head"]
     width: Count = Field(description="hidden units of the source, 2 to 32 times n_features and a multiple of it")
-    scale: Positive = Field(0.5, description="bound on the entries of the target, those of the source being at most 1")
+    scale: _Scale = 0.5
 
     uses: ClassVar[tuple[str, ...]] = ("n_keys", "n_features", "bandwidth")
     quantities: ClassVar[dict[str, Quantity]] = {
@@ -46,13 +54,8 @@ class MaskedHeadInstance(Instance):
     words: ClassVar[dict[str, Setting]] = {"width": Setting("hidden units of the source")}
 
     def impossibilities(self, data: Data, heads: Heads) -> Iterator[Impossibility]:
-        """Every input feature has as many hidden units, few enough to look at every subset."""
-        units, left = divmod(self.width, data.n_features)
-        if left or not 2 <= units <= 32:
-            yield (
-                "instance",
-                f"width = {self.width} must be 2 to 32 times n_features = {data.n_features}, a whole number",
-            )
+        """Subsets can be looked at."""
+        yield from _units(self.width, data)
 
 
 class PerturbedLogitsInstance(Instance):
@@ -64,7 +67,7 @@ class PerturbedLogitsInstance(Instance):
 
     kind: Literal["perturbed_logits"]
     error: Positive = Field(description="largest change of a logit")
-    direction: Literal["random", "adverse", "extreme"] = Field("random", description='"random", "adverse" or "extreme"')
+    direction: Literal["random", "adverse", "extreme"] = "random"
 
     uses: ClassVar[tuple[str, ...]] = ("n_keys",)
     quantities: ClassVar[dict[str, Quantity]] = {
@@ -80,11 +83,7 @@ class PerturbedLogitsInstance(Instance):
         ),
     }  # fmt: skip
     words: ClassVar[dict[str, Setting]] = {"error": Setting("error of a logit", "e")}
-
-    def impossibilities(self, data: Data, heads: Heads) -> Iterator[Impossibility]:
-        """Weights can move."""
-        if data.n_keys < 2:
-            yield "n_keys", "a single key has all weight; use at least 2"
+    least: ClassVar[dict[str, tuple[int, str]]] = {"n_keys": (2, "a single key has all weight")}
 
 
 class RandomHeadsInstance(Instance):
@@ -139,8 +138,8 @@ class MaskedHeadsInstance(Instance):
     words: ClassVar[dict[str, Setting]] = {"heads": Setting("heads of the target", "H")}
 
     def impossibilities(self, data: Data, heads: Heads) -> Iterator[Impossibility]:
-        """Every input feature has as many hidden units, few enough to look at every subset."""
-        yield from _units(self.width, data, heads)
+        """Subsets can be looked at."""
+        yield from _units(self.width, data)
 
 
 class MaskedStackInstance(Instance):
@@ -150,9 +149,7 @@ class MaskedStackInstance(Instance):
     layers: Count = Field(description="layers of target and source")
     width: Count = Field(description="hidden units of each layer of the source, a multiple of n_features")
     scale: _Scale = 0.1
-    normalisation: Literal["none", "layer_norm"] = Field(
-        "none", description='of hidden states after each layer: "none" or "layer_norm"'
-    )
+    normalisation: Literal["none", "layer_norm"] = Field("none", description="of hidden states after each layer:")
 
     uses: ClassVar[tuple[str, ...]] = ("n_keys", "n_features", "bandwidth")
     quantities: ClassVar[dict[str, Quantity]] = {
@@ -161,11 +158,6 @@ class MaskedStackInstance(Instance):
 
     def impossibilities(self, data: Data, heads: Heads) -> Iterator[Impossibility]:
         """Subsets can be looked at, and normalisation leaves more than the order of two features."""
-        yield from _units(self.width, data, heads)
+        yield from _units(self.width, data)
         if self.normalisation == "layer_norm" and data.n_features < 3:
             yield "n_features", f"layer normalisation leaves no more than signs of {data.n_features}; use at least 3"
-
-
-def _units(width: int, data: Data, heads: Heads) -> Iterator[Impossibility]:
-    """Refuse what one masked head of this width refuses."""
-    return MaskedHeadInstance(kind="masked_head", width=width).impossibilities(data, heads)

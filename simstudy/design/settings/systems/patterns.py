@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import ClassVar, Literal
 
 from simstudy.design.settings.instance import Instance
-from simstudy.design.settings.records import Impossibility, Quantity
-from simstudy.design.settings.tables import Data, Heads
+from simstudy.design.settings.records import Quantity
 
 
 class PatternInstance(Instance):
@@ -30,8 +28,4 @@ class PatternInstance(Instance):
             "averaged over queries", "mean_i sum_j |w_ij - w'_ij| / 2",
         ),
     }  # fmt: skip
-
-    def impossibilities(self, data: Data, heads: Heads) -> Iterator[Impossibility]:
-        """A pattern is a choice between tokens."""
-        if data.n_keys < 2:
-            yield "n_keys", "one token has but one pattern of attention; state 2 or more"
+    least: ClassVar[dict[str, tuple[int, str]]] = {"n_keys": (2, "one token has but one pattern of attention")}

@@ -8,10 +8,8 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 
 from simstudy.design.settings.instance import Instance
-from simstudy.design.settings.records import Count, Impossibility, NonNegative, Positive, Quantity, Setting
+from simstudy.design.settings.records import Count, Impossibility, NonNegative, Positive, Probability, Quantity, Setting
 from simstudy.design.settings.tables import Data, Heads
-
-Probability = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 
 
 class PublishedColonyInstance(Instance):
@@ -54,11 +52,7 @@ class PublishedColonyInstance(Instance):
         "gap": Setting("gap between the qualities of sites"),
         "exploration": Setting("probability of exploring"),
     }
-
-    def impossibilities(self, data: Data, heads: Heads) -> Iterator[Impossibility]:
-        """A correlation of ants needs two of them."""
-        if heads.n_heads < 2:
-            yield "n_heads", "a single ant is correlated with no other; use at least 2"
+    least: ClassVar[dict[str, tuple[int, str]]] = {"n_heads": (2, "a single ant is correlated with no other")}
 
 
 class AcarInstance(Instance):

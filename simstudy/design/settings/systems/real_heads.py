@@ -35,7 +35,7 @@ class _OnSequences(Choice):
     Theory is fitted on ``sequences`` random sequences and judged on as many others, all new in every replicate.
     """
 
-    model: Literal["rxnmapper", "antiberty", "minilm"] = Field(description='"rxnmapper", "antiberty" or "minilm"')
+    model: Literal["rxnmapper", "antiberty", "minilm"]
     sequences: Literal[2, 4, 8, 16] = Field(
         4, description="2, 4, 8 or 16 are judged; theory is fitted on as many others"
     )
@@ -76,9 +76,7 @@ class HeadPredictionInstance(_OnSequences, Instance):
     """
 
     kind: Literal["head_prediction"]
-    predictor: Literal["angles", "exact", "redrawn", "half", "constant", "shuffled"] = Field(
-        "exact", description='"angles", "exact", "redrawn", "half", "constant" or "shuffled"'
-    )
+    predictor: Literal["angles", "exact", "redrawn", "half", "constant", "shuffled"] = "exact"
 
     quantities: ClassVar[dict[str, Quantity]] = _PREDICTION
 
@@ -94,10 +92,8 @@ class LengthPredictionInstance(_OnSequences, Instance):
     """
 
     kind: Literal["length_prediction"]
-    model: Literal["smollm2"] = Field("smollm2", description='"smollm2"')  # type: ignore[assignment]
-    predictor: Literal["measured", "moved", "constant", "angles", "exact", "redrawn"] = Field(
-        "moved", description='"measured", "moved", "constant", "angles", "exact" or "redrawn"'
-    )
+    model: Literal["smollm2"] = "smollm2"  # type: ignore[assignment]
+    predictor: Literal["measured", "moved", "constant", "angles", "exact", "redrawn"] = "moved"
     tokens: Literal[64, 256, 512] = Field(256, description="64, 256 or 512 tokens are judged")
 
     further: ClassVar[int] = 1
@@ -136,9 +132,7 @@ class EditedHeadsInstance(_OnSequences, Instance):
     """
 
     kind: Literal["edited_heads"]
-    predictor: Literal["before", "constant", "states", "after"] = Field(
-        "states", description='"before", "constant", "states" or "after"'
-    )
+    predictor: Literal["before", "constant", "states", "after"] = "states"
     rank: Literal[4, 8, 16] = Field(8, description="4, 8 or 16")
 
     further: ClassVar[int] = 0
@@ -152,7 +146,7 @@ class LayerOrderInstance(_OnSequences, Instance):
     """
 
     kind: Literal["layer_order"]
-    predictor: Literal["diversity", "exact"] = Field("diversity", description='"diversity" or "exact"')
+    predictor: Literal["diversity", "exact"] = "diversity"
 
     quantities: ClassVar[dict[str, Quantity]] = {
         "layer_concordance": Quantity(
@@ -192,9 +186,7 @@ class PatternSharingInstance(_OnSequences, Instance):
     """
 
     kind: Literal["pattern_sharing"]
-    chosen_by: Literal["random", "angles", "exact", "observed"] = Field(
-        "random", description='"random", "angles", "exact" or "observed"'
-    )
+    chosen_by: Literal["random", "angles", "exact", "observed"] = "random"
     share: Share = Field(0.5, description="share of all patterns that is given up, at least 0 and less than 1")
 
     quantities: ClassVar[dict[str, Quantity]] = {
@@ -208,7 +200,7 @@ class PairSharingInstance(_OnSequences, Instance):
     """Whether correlation ranks the damage if one head attends with the pattern of another of its layer."""
 
     kind: Literal["pair_sharing"]
-    predictor: Literal["angles", "exact", "observed"] = Field("observed", description='"angles", "exact" or "observed"')
+    predictor: Literal["angles", "exact", "observed"] = "observed"
 
     quantities: ClassVar[dict[str, Quantity]] = {
         "sharing_rank": Quantity(
@@ -226,11 +218,9 @@ class HeadLossInstance(_OnSequences, Instance):
     """
 
     kind: Literal["head_loss"]
-    model: Literal["rxnmapper", "antiberty", "smollm2"] = Field(  # type: ignore[assignment]
-        description='"rxnmapper", "antiberty" or "smollm2"'
-    )
-    edit: Literal["share", "average", "zero"] = Field("share", description='"share", "average" or "zero"')
-    chosen_by: Literal["random", "observed"] = Field("random", description='"random" or "observed"')
+    model: Literal["rxnmapper", "antiberty", "smollm2"]  # type: ignore[assignment]
+    edit: Literal["share", "average", "zero"] = "share"
+    chosen_by: Literal["random", "observed"] = "random"
     share: Share = Field(0.25, description="share of all heads that is edited, at least 0 and less than 1")
 
     further: ClassVar[int] = 0
@@ -250,7 +240,7 @@ class HeadPruningInstance(_OnSequences, Instance):
     """
 
     kind: Literal["head_pruning"]
-    score: Literal["diversity", "norm"] = Field("diversity", description='"diversity" or "norm"')
+    score: Literal["diversity", "norm"] = "diversity"
 
     quantities: ClassVar[dict[str, Quantity]] = {
         "pruning_rank": Quantity(

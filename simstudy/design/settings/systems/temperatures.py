@@ -8,7 +8,17 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 
 from simstudy.design.settings.instance import Instance
-from simstudy.design.settings.records import MAX_COUNT, Count, Impossibility, NonNegative, Positive, Quantity, Setting
+from simstudy.design.settings.records import (
+    Count,
+    Impossibility,
+    NonNegative,
+    Part,
+    Positive,
+    Quantity,
+    Setting,
+    Several,
+    Share,
+)
 from simstudy.design.settings.tables import Data, Heads
 
 Shares = Annotated[tuple[NonNegative, ...], Field(strict=False, min_length=1, max_length=32)]
@@ -22,8 +32,8 @@ class TemperedHeadInstance(Instance):
     """
 
     kind: Literal["tempered_head"]
-    tuned_at: Annotated[int, Field(ge=2, le=MAX_COUNT)] = Field(description="number of keys of the best temperature")
-    keys: Literal["unit", "gaussian"] = Field("unit", description='"unit" (of one length) or "gaussian"')
+    tuned_at: Several = Field(description="number of keys of the best temperature")
+    keys: Literal["unit", "gaussian"] = Field("unit", description="unit is of one length:")
     signal: Positive = Field(1.0, description="variance of the target over keys; that of the noise is 1")
     shares: Shares = Field((1.0,), description="shares of harmonics of degree 1, 2, … in that variance; unit keys")
     query: Positive = Field(1.0, description="length of the query over √head_dim; Gaussian keys")
@@ -45,6 +55,7 @@ class TemperedHeadInstance(Instance):
         "signal": Setting("signal-to-noise ratio"),
         "query": Setting("length of the query over √p"),
     }
+    least: ClassVar[dict[str, tuple[int, str]]] = {"n_keys": (2, "one key has all weight at any temperature")}
 
     @property
     def idle(self) -> dict[str, str]:
@@ -53,8 +64,6 @@ class TemperedHeadInstance(Instance):
 
     def impossibilities(self, data: Data, heads: Heads) -> Iterator[Impossibility]:
         """A sphere has two dimensions or more, a target some variance, and a Gaussian one is linear."""
-        if data.n_keys < 2:
-            yield "n_keys", "one key has all weight at any temperature; state 2 or more"
         if self.keys == "unit" and heads.head_dim < 2:
             yield "head_dim", 'needs 2 or more dimensions for keys = "unit"'
         if not sum(self.shares) or (self.keys == "gaussian" and len(self.shares) > 1):
@@ -70,12 +79,12 @@ class HeadPairInstance(Instance):
     """
 
     kind: Literal["head_pair"]
-    weight: Annotated[float, Field(ge=0, lt=1, allow_inf_nan=False)] = Field(0.0, description="λ, below 1")
+    weight: Share = Field(0.0, description="λ, below 1")
     first: Positive = Field(1.0, description="logits of the head, over those that are best for one head")
     second: Positive = Field(1.0, description="the same of its partner")
-    partner: Literal["aligned", "orthogonal"] = Field("aligned", description='"aligned" or "orthogonal"')
+    partner: Literal["aligned", "orthogonal"] = "aligned"
     sink: NonNegative = Field(0.0, description="mass of a key of value 0, over the expected mass of all keys")
-    gate: Annotated[float, Field(gt=0, le=1)] = Field(1.0, description="factor on what the heads give, in (0, 1]")
+    gate: Part = Field(1.0, description="factor on what the heads give, in (0, 1]")
     signal: Positive = Field(1.0, description="variance of the target over keys; that of the noise is 1")
     shares: Shares = Field((1.0,), description="shares of harmonics of degree 1, 2, … in that variance")
 
@@ -94,6 +103,9 @@ class HeadPairInstance(Instance):
         "sink": Setting("mass of the sink"),
         "gate": Setting("gate"),
     }
+    least: ClassVar[dict[str, tuple[int, str]]] = {
+        "n_keys": (2, "one key has all weight"), "head_dim": (3, "two orthogonal queries need more dimensions"),
+    }  # fmt: skip
 
     @property
     def idle(self) -> dict[str, str]:
@@ -101,16 +113,10 @@ class HeadPairInstance(Instance):
         return {} if self.weight else dict.fromkeys(("second", "partner"), "weight = 0")
 
     def impossibilities(self, data: Data, heads: Heads) -> Iterator[Impossibility]:
-        """Two orthogonal queries need three dimensions, and what is known of targets then is linear."""
-        if data.n_keys < 2:
-            yield "n_keys", "one key has all weight; state 2 or more"
-        if heads.head_dim < 3:
-            yield "head_dim", "needs 3 or more dimensions"
+        """Of two orthogonal queries known targets are linear."""
         if not sum(self.shares) or (self.partner == "orthogonal" and len(self.shares) > 1):
-            yield (
-                "instance",
-                'shares must not all be 0; with partner = "orthogonal" the target is linear: remove shares',
-            )
+            remedy = 'with partner = "orthogonal" the target is linear: remove shares'
+            yield "instance", f"shares must not all be 0; {remedy}"
 
 
 class GroupedHeadsInstance(Instance):
@@ -130,10 +136,9 @@ class GroupedHeadsInstance(Instance):
         ),
     }
     words: ClassVar[dict[str, Setting]] = {"groups": Setting("key groups")}
+    least: ClassVar[dict[str, tuple[int, str]]] = {"head_dim": (2, "queries need directions")}
 
     def impossibilities(self, data: Data, heads: Heads) -> Iterator[Impossibility]:
         """All groups have the same number of heads."""
         if self.heads % self.groups:
             yield "instance", f"groups = {self.groups} does not divide heads = {self.heads}"
-        if heads.head_dim < 2:
-            yield "head_dim", "needs 2 or more dimensions"
