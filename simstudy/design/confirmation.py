@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from simstudy.design.document import Confirmation, Design, PlannedCell
-from simstudy.design.settings.cell import Cell
 from simstudy.design.settings.records import Record
 
 _Selecting = TypeVar("_Selecting", bound=Record)
@@ -25,33 +24,29 @@ def confirmatory_seed(seed: int, confirmation: Confirmation) -> int:
 
 def confirmatory(design: Design, confirmation: Confirmation) -> Design:
     """Return a design with seeds that follow from its seal and a beacon; all else is as it was."""
-    seeds = {
-        seed: confirmatory_seed(seed, confirmation)
-        for seed in {planned.cell.simulation.seed for planned in design.cells}
-    }
     return design.model_copy(
         update={
             "confirmation": confirmation,
-            "cells": tuple(_reseeded(planned, seeds) for planned in design.cells),
-            "claims": {name: _selecting(claim, seeds) for name, claim in design.claims.items()},
-            "figures": {name: _selecting(figure, seeds) for name, figure in design.figures.items()},
+            "cells": tuple(_reseeded(planned, confirmation) for planned in design.cells),
+            "claims": {name: _selecting(claim, confirmation) for name, claim in design.claims.items()},
+            "figures": {name: _selecting(figure, confirmation) for name, figure in design.figures.items()},
         }
     )
 
 
-def _reseeded(planned: PlannedCell, seeds: dict[int, int]) -> PlannedCell:
-    cell = planned.cell
-    simulation = cell.simulation.model_copy(update={"seed": seeds[cell.simulation.seed]})
-    fields = {name: getattr(cell, name) for name in Cell.model_fields}
-    # Made anew: a copy would keep the identity of the data, which a cell remembers.
-    return planned.model_copy(update={"cell": Cell.model_construct(**fields | {"simulation": simulation})})
+def _reseeded(planned: PlannedCell, confirmation: Confirmation) -> PlannedCell:
+    simulation = planned.cell.simulation
+    seeded = simulation.model_copy(update={"seed": confirmatory_seed(simulation.seed, confirmation)})
+    return planned.model_copy(update={"cell": planned.cell.model_copy(update={"simulation": seeded})})
 
 
-def _selecting(record: _Selecting, seeds: dict[int, int]) -> _Selecting:
+def _selecting(record: _Selecting, confirmation: Confirmation) -> _Selecting:
     """Return a claim or figure that selects, where it selects by seed, the cells that took the place of its own."""
-    changed: dict[str, Any] = {}
-    for name in ("where", "versus", "stands"):
-        selection = getattr(record, name, None)
-        if selection and "seed" in selection:
-            changed[name] = selection | {"seed": seeds.get(selection["seed"], selection["seed"])}
-    return record.model_copy(update=changed)
+    selections = {name: getattr(record, name, None) or {} for name in ("where", "versus", "stands")}
+    return record.model_copy(
+        update={
+            name: selection | {"seed": confirmatory_seed(selection["seed"], confirmation)}
+            for name, selection in selections.items()
+            if "seed" in selection
+        }
+    )

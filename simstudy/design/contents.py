@@ -17,8 +17,7 @@ from simstudy.design.settings import LARGEST, FileKeys, FileRegression, FittedRe
 from simstudy.design.settings.cell import Cell, Matrices
 from simstudy.design.settings.mechanisms import FileMask, FileValueProjections, Overlap
 from simstudy.design.settings.records import Impossibility
-from simstudy.design.settings.rows import MAX_NUMBERS, Array
-from simstudy.design.settings.splits import split
+from simstudy.design.settings.rows import MAX_NUMBERS, Array, split
 from simstudy.errors import UserError, require_extra
 from simstudy.text import printable
 
@@ -51,17 +50,15 @@ def read_contents(cell: Cell, folder: Path, trusted: frozenset[str] = frozenset(
 
 def _stated(cell: Cell) -> Iterator[tuple[str, str, tuple[str, Callable[[str, Cell], Any]]]]:
     """Yield the settings that name a file, its path, the field of a cell that holds its contents, and what reads it."""
-    heads, mask, values, keys = (
-        cell.heads, cell.estimator.mask, cell.heads.value_projections, cell.data.key_distribution,
-    )  # fmt: skip
+    heads, keys = cell.heads, cell.data.key_distribution
     if cell.instance is None:
         if heads.arrangement == "file" and heads.file is not None:
             yield "file", heads.file, ("file_projections", _head_projections)
         if heads.query_projections == "file" and heads.query_file is not None:
             yield "query_file", heads.query_file, ("file_query_projections", _projections)
-        if isinstance(mask, FileMask):
+        if isinstance(mask := cell.estimator.mask, FileMask):
             yield "mask", mask.path, ("file_mask", _mask)
-        if isinstance(values, FileValueProjections):
+        if isinstance(values := heads.value_projections, FileValueProjections):
             yield "value_projections", values.path, ("file_value_overlap", _value_overlap)
     if isinstance(keys, FileKeys):
         yield "key_distribution", keys.path, ("file_rows", _rows)

@@ -33,16 +33,12 @@ def features_needed(heads: Heads) -> int:
     Heads at principal angles t_j take p directions for the first head and one more for each further head and each
     nonzero t_j.
     """
-    further = heads.n_heads - 1
-    if heads.arrangement == "orthogonal":
-        turned = heads.head_dim
-    elif heads.arrangement == "rotated":
-        turned = heads.head_dim if heads.angle else 0
-    elif heads.arrangement == "principal_angles":
-        turned = sum(angle > 0 for angle in heads.principal_angles or ())
-    else:
-        turned = 0
-    return heads.head_dim + further * turned
+    turned = {
+        "orthogonal": heads.head_dim,
+        "rotated": heads.head_dim if heads.angle else 0,
+        "principal_angles": sum(angle > 0 for angle in heads.principal_angles or ()),
+    }
+    return heads.head_dim + (heads.n_heads - 1) * turned.get(heads.arrangement, 0)
 
 
 def batches_of(replicates: int, batch_size: int) -> int:
@@ -50,15 +46,12 @@ def batches_of(replicates: int, batch_size: int) -> int:
     return -(-replicates // batch_size)
 
 
-def too_many_batches(cell: Cell, max_replicates: int) -> list[Impossibility]:
-    """Return what is wrong with the size of batches under a ceiling on replicates."""
+def too_many_batches(cell: Cell, max_replicates: int) -> Iterator[Impossibility]:
+    """Yield what is wrong with the size of batches under a ceiling on replicates."""
     n_batches = batches_of(max_replicates, cell.simulation.batch_size)
-    if n_batches <= MAX_BATCHES:
-        return []
-    return [
-        ("batch_size",
-         f"max_replicates = {max_replicates} takes {n_batches} batches, above {MAX_BATCHES}; raise it or lower that")
-    ]  # fmt: skip
+    if n_batches > MAX_BATCHES:
+        takes = f"max_replicates = {max_replicates} takes {n_batches} batches"
+        yield "batch_size", f"{takes}, above {MAX_BATCHES}; raise it or lower that"
 
 
 def impossibilities(cell: Cell) -> list[Impossibility]:
@@ -101,10 +94,8 @@ def _own_data(cell: Cell) -> Iterator[Impossibility]:
     if queries.kind == "held_out" and queries.count > keys.held_out:
         yield "queries", f"count = {queries.count} exceeds held_out = {keys.held_out}; lower count or raise held_out"
     if data.n_features != rows.keys.shape[1]:
-        yield (
-            "n_features",
-            f"the data have {rows.keys.shape[1]} columns of features; state their number, or other columns",
-        )
+        remedy = "state their number, or other columns"
+        yield "n_features", f"the data have {rows.keys.shape[1]} columns of features; {remedy}"
     combination = cell.estimator.combination
     needed = data.n_keys + (combination.n_validation if combination.kind == "fitted" else 0)
     kept = len(rows.table) - keys.held_out
@@ -148,13 +139,9 @@ def _heads(cell: Cell) -> Iterator[Impossibility]:
     if heads.head_dim > d:
         yield "head_dim", f"exceeds n_features = {d}; lower head_dim or raise n_features"
     elif (needed := features_needed(heads)) > d:
-        yield (
-            "n_heads",
-            (
-                f'{heads.n_heads} "{heads.arrangement}" heads of head_dim {heads.head_dim} take up {needed} features; '
-                f"n_features is {d}: raise it, or use fewer or smaller heads"
-            ),
-        )
+        them = f'{heads.n_heads} "{heads.arrangement}" heads of head_dim {heads.head_dim}'
+        remedy = f"n_features is {d}: raise it, or use fewer or smaller heads"
+        yield "n_heads", f"{them} take up {needed} features; {remedy}"
     if heads.total_dim is not None and heads.total_dim != heads.n_heads * heads.head_dim:
         bought = f"{heads.n_heads}·{heads.head_dim}"
         remedy = f"must be n_heads·head_dim = {bought}; state a multiple, and one of the two alone"

@@ -18,18 +18,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from simstudy.design.files import read_regular
-from simstudy.design.settings import Sum
+from simstudy.design.settings import TABLES, Sum
 from simstudy.design.settings.cell import Cell
 from simstudy.design.settings.code import Code, Own, OwnCode, OwnHeads, OwnKeys, OwnMeasure
 from simstudy.design.settings.records import Impossibility
-from simstudy.design.settings.systems.simulation import MadeUp, SimulationInstance
+from simstudy.design.settings.systems.simulation import Draw, SimulationInstance
 from simstudy.errors import UserError
 from simstudy.text import printable
 
 MAX_BYTES = 1 << 18
 """Largest Python file that is read: it travels with every task."""
 _IDENTIFIED = {"numpy", "scipy", "numba"}
-_ALONE = "all randomness must come from draw or rng, and the first axis of arrays is that of replicates"
+_ALONE = "values must follow from arguments alone, randomness too; the first axis of arrays is that of replicates"
 _PROBES = 3, 5
 """Replicates and keys on which a function is tried."""
 
@@ -69,17 +69,14 @@ def read_code(cell: Cell, folder: Path, trusted: frozenset[str]) -> tuple[Cell, 
                 _try(read[piece], cell.data.n_features, cell.n_queries, cell.n_members, heads)
         except UserError as error:
             problems.append((setting, printable(str(error))))
-    return _replaced(cell, lambda piece: read.get(piece, piece)), problems
+    return _replaced(cell, read), problems
 
 
 def with_word(cell: Cell, trusted: frozenset[str]) -> Cell:
     """Return a stored cell whose functions may run if their texts are trusted."""
-
-    def spoken(piece: OwnCode) -> OwnCode:
-        text = "" if piece.code is None else piece.code.text
-        return piece.model_copy(update={"code": Code(text, piece.path, text in trusted)})
-
-    return _replaced(cell, spoken)
+    texts = {piece: "" if piece.code is None else piece.code.text for _, piece in own_pieces(cell)}
+    codes = {piece: Code(text, piece.path, text in trusted) for piece, text in texts.items()}
+    return _replaced(cell, {piece: piece.model_copy(update={"code": code}) for piece, code in codes.items()})
 
 
 def require_word(cells: Iterable[Cell]) -> None:
@@ -94,26 +91,15 @@ def require_word(cells: Iterable[Cell]) -> None:
                 raise UserError(printable(f"{setting} is code of {place}, {remedy}"))
 
 
-def _replaced(cell: Cell, change: Callable[[OwnCode], OwnCode]) -> Cell:
-    if not any(own_pieces(cell)):
-        return cell
-
+def _replaced(cell: Cell, pieces: dict[OwnCode, OwnCode]) -> Cell:
     def renewed(value: Any) -> Any:
         if isinstance(value, Sum):
             return value.model_copy(update={"terms": tuple(map(renewed, value.terms))})
-        return change(value) if isinstance(value, OwnCode) else value
+        return pieces.get(value, value) if isinstance(value, OwnCode) else value
 
-    changed = {
-        name: table.model_copy(update={setting: renewed(value) for setting, value in table})
-        for name, table in (
-            ("data", cell.data),
-            ("heads", cell.heads),
-            ("estimator", cell.estimator),
-            ("system", cell.system),
-        )
-    }
-    # Made anew: a copy would keep what the cell has already worked out of the former functions.
-    return Cell(**{name: getattr(cell, name) for name in Cell.model_fields} | changed)
+    tables = {name: getattr(cell, name) for name in TABLES if pieces}
+    changed = {name: {setting: renewed(value) for setting, value in table} for name, table in tables.items()}
+    return cell.model_copy(update={name: tables[name].model_copy(update=new) for name, new in changed.items()})
 
 
 def _text(path: Path, before: str = "") -> str:
@@ -142,12 +128,13 @@ def _read(path: Path, piece: OwnCode) -> Code:
 @functools.lru_cache(maxsize=64)
 def _try(piece: OwnCode, n_features: int, n_queries: int, n_members: int, heads: tuple[int, int]) -> None:
     """Hold a function against its contract on a few made-up arrays; raises UserError if it breaks it."""
+    n_replicates, n_keys = _PROBES
     if isinstance(piece, SimulationInstance):
-        _try_simulation(piece)
+        numbers = piece.numbers
+        _hold(piece, piece.method, lambda part: np.stack([*numbers(Draw(range(n_keys)[part])).values()], axis=-1))
         return
     if not isinstance(piece, Own):
         raise TypeError(f"nothing tries {type(piece).__name__}")
-    n_replicates, n_keys = _PROBES
     draw = np.random.Generator(np.random.Philox(key=1))
     if isinstance(piece, OwnHeads):
         _try_heads(piece, draw.standard_normal((heads[0], n_features, heads[1])))
@@ -168,35 +155,16 @@ def _try(piece: OwnCode, n_features: int, n_queries: int, n_members: int, heads:
         shape = (len(redrawn["values"][part]), *one)
         return piece.of(shape, keys=x[:, part], **fixed, **{name: array[part] for name, array in redrawn.items()})
 
-    _hold(piece, compute)
-
-
-def _try_simulation(piece: SimulationInstance) -> None:
-    """Hold process, method and measures against their contract: numbers of a replicate follow from its draws alone."""
-
-    def compute(part: slice) -> NDArray:
-        numbers = piece.numbers(MadeUp(range(_PROBES[1])[part]))
-        return np.stack([*numbers.values()], axis=-1)
-
-    whole = compute(slice(None))
-    if np.isnan(whole).any(axis=-1).all():
-        fault = f"gives no finite numbers in any of {len(whole)} replicates on which it was tried"
-    elif not np.array_equal(whole, compute(slice(None)), equal_nan=True):
-        fault = f"gives other numbers when it is called again; {_ALONE}"
-    elif not np.allclose(whole[1:], compute(slice(1, None)), rtol=1e-9, atol=1e-12, equal_nan=True):
-        fault = f"gives a replicate other numbers among other replicates; {_ALONE}"
-    else:
-        return
-    raise UserError(f"{piece.path}: {piece.method} {fault}")
+    _hold(piece, piece.name, compute)
 
 
 def _try_heads(piece: OwnHeads, normals: NDArray) -> None:
     def compute(part: slice) -> NDArray:
         return piece.of(normals.shape, normals=normals)[part]
 
-    _hold(piece, compute)
+    _hold(piece, piece.name, compute)
     if (np.linalg.matrix_rank(compute(slice(None))) < normals.shape[2]).any():
-        _refuse(piece, f"returns a head of a rank below head_dim = {normals.shape[2]}")
+        _refuse(piece, piece.name, f"returns a head of a rank below head_dim = {normals.shape[2]}")
 
 
 def _try_points(piece: Own, x: NDArray) -> None:
@@ -206,23 +174,31 @@ def _try_points(piece: Own, x: NDArray) -> None:
     def compute(points: NDArray) -> NDArray:
         return np.moveaxis(piece.call((*features, *points.shape[1:]), points), [-2, -1], [0, 1])
 
-    _hold(piece, lambda part: compute(x[:, part]))
+    _hold(piece, piece.name, lambda part: compute(x[:, part]))
     if not np.array_equal(compute(x[:, :1, :2]), compute(x)[:1, :2]):
-        _refuse(piece, "gives another value at a point among other points; add up features one by one, as x[0] + x[1]")
+        fault = "gives another value at a point among other points; add up features one by one, as x[0] + x[1]"
+        _refuse(piece, piece.name, fault)
 
 
-def _hold(piece: Own, compute: Callable[[slice], NDArray]) -> None:
-    whole = compute(slice(None))
-    if not np.isfinite(whole).all():
-        _refuse(piece, "returns values that are not finite")
-    if not np.array_equal(whole, compute(slice(None))):
-        _refuse(piece, "returns other values when it is called again; it must follow from its arguments alone")
-    if not np.allclose(whole[1:], compute(slice(1, None)), rtol=1e-9, atol=0.0):
-        _refuse(piece, "gives another value for a replicate among other replicates; no replicate may see another")
+def _hold(piece: OwnCode, name: str, compute: Callable[[slice], NDArray]) -> None:
+    """Hold a function against its contract: finite numbers of replicates that follow from its arguments alone.
+
+    In some replicates a simulation may fail.
+    """
+    whole, fails = compute(slice(None)), isinstance(piece, SimulationInstance)
+    if fails and np.isnan(whole).any(axis=-1).all():
+        _refuse(piece, name, f"gives no finite numbers in any of {len(whole)} replicates on which it was tried")
+    if not fails and not np.isfinite(whole).all():
+        _refuse(piece, name, "returns values that are not finite")
+    if not np.array_equal(whole, compute(slice(None)), equal_nan=True):
+        _refuse(piece, name, f"returns other values when it is called again; {_ALONE}")
+    slack = 1e-12 if fails else 0.0
+    if not np.allclose(whole[1:], compute(slice(1, None)), rtol=1e-9, atol=slack, equal_nan=True):
+        _refuse(piece, name, f"gives a replicate other numbers among other replicates; {_ALONE}")
 
 
-def _refuse(piece: Own, what: str) -> None:
-    raise UserError(f"{piece.path}: {piece.name} {what}")
+def _refuse(piece: OwnCode, name: str, what: str) -> None:
+    raise UserError(f"{piece.path}: {name} {what}")
 
 
 # ---------------------------------------------------------------- what identifies a text

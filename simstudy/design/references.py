@@ -11,13 +11,12 @@ from typing import Any
 from simstudy.design.claims import (
     BaseClaim,
     Crossing,
-    Equals,
-    LargerThan,
     Monotone,
     Optimum,
     OptimumClaim,
     OptimumSlope,
     OrderingClaim,
+    PairedClaim,
     Printed,
     Selection,
     Slope,
@@ -157,12 +156,11 @@ def _unsaid(path: str, claim: BaseClaim) -> Iterator[Problem]:
     """What the entries of a claim need of one another."""
     if (claim.measure == "hdi") != (claim.index is not None):
         yield Problem(f"{path}.index", claim.index, 'state index for measure = "hdi", and only then')
-    if isinstance(claim, (Equals, LargerThan, Printed)) and claim.compared == "ratio" and claim.versus is None:
+    if isinstance(claim, PairedClaim) and claim.compared == "ratio" and claim.versus is None:
         yield Problem(f"{path}.compared", "ratio", "state versus, the settings of the cell to compare with")
     if isinstance(claim, Printed) and claim.x is not None and claim.versus is not None:
-        yield Problem(
-            f"{path}.x", claim.x, "is the factor of a slope, which has no cell to compare with; remove versus"
-        )
+        remedy = "is the factor of a slope, which has no cell to compare with; remove versus"
+        yield Problem(f"{path}.x", claim.x, remedy)
     if isinstance(claim, Printed) and claim.equivalent and not claim.printed_mcse:
         remedy = "is for numbers with a Monte Carlo error; state printed_mcse, or remove it"
         yield Problem(f"{path}.equivalent", claim.equivalent, remedy)
@@ -222,10 +220,8 @@ def _selects(reference: Reference) -> Iterator[Problem]:
         remedy = f"selects {len(reference.chosen)} cells; select at most {MOST_ZIPS}"
         yield Problem(f"{path}.where", entry.where or None, remedy)
     if isinstance(entry, OrderingClaim) and entry.over is not None:
-        coordinates = [cell.coordinates for cell in grid.cells]
-        if any(
-            len(found) > 1 for found in by_levels(coordinates, filter(None, (entry.by, entry.over)), reference.chosen)
-        ):
+        levels = filter(None, (entry.by, entry.over))
+        if any(len(found) > 1 for found in by_levels([c.coordinates for c in grid.cells], levels, reference.chosen)):
             yield Problem(f"{path}.over", entry.over, "several cells have one level; select in where, or state by")
 
 
@@ -257,17 +253,12 @@ def _has_axis(reference: Reference) -> Iterator[Problem]:
     if (logarithmic or isinstance(entry, Crossing)) and low <= 0:
         yield Problem(f"{path}.x", x, f"is {low:g} in a cell and has no logarithm; use a linear scale")
     # A crossing beyond the levels cannot be told from one at their end.
-    inside = (
-        not isinstance(entry, Crossing)
-        or entry.value is None
-        or (low < entry.value / entry.ratio < entry.value * entry.ratio < high)
-    )
-    if not inside:
-        yield Problem(
-            f"{path}.value",
-            getattr(entry, "value", None),
-            f"must lie between {low:g} and {high:g}, times and over ratio too",
-        )
+    if (
+        isinstance(entry, Crossing)
+        and entry.value is not None
+        and not low < entry.value / entry.ratio < entry.value * entry.ratio < high
+    ):
+        yield Problem(f"{path}.value", entry.value, f"must lie between {low:g} and {high:g}, times and over ratio too")
     lines = [sorted(values[number] for number in line) for line in reference.lines]
     flat = next((line for line in lines if len(set(line)) < max(2, len(line))), None)
     if flat is not None and isinstance(entry, (Monotone, Slope, Printed, Crossing)):

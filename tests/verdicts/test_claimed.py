@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 from math import exp, isclose, log, sqrt
-from typing import get_args
 
 import pytest
 from builders import DESIGN, edited, mistakes
@@ -13,11 +12,11 @@ from pydantic import ValidationError
 from test_judge import cells, verdict
 from test_optima import allocation, of
 
-from simstudy.design.formulas import Formula
+from simstudy.design.schema import alternatives_of
 from simstudy.verdicts.claimed import FUNCTIONS, claimed
 from simstudy.verdicts.paths import optimum_slopes
 
-RECORDS = {get_args(record.model_fields["kind"].annotation)[0]: record for record in get_args(Formula)}
+RECORDS = alternatives_of("formulas")
 
 GOLDEN = (1 + sqrt(5)) / 2
 KNOWN = {

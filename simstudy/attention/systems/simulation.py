@@ -14,14 +14,14 @@ from simstudy.attention.members import NO_INDICES, Members, prepared
 from simstudy.data.addresses import Role, normals, uniforms
 from simstudy.data.shared import SharedData
 from simstudy.design.settings.cell import Cell
-from simstudy.design.settings.systems.simulation import SimulationInstance
+from simstudy.design.settings.systems.simulation import Draw, SimulationInstance
 
 Array = NDArray[np.float64]
 TILE = 128
 """Replicates whose numbers are made together: rows of a whole tile of `data.addresses`."""
 
 
-class AddressedDraw:
+class AddressedDraw(Draw):
     """Random numbers of consecutive replicates; each call has a stream of its own."""
 
     def __init__(self, stream: str, first: int, count: int) -> None:

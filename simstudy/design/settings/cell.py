@@ -18,8 +18,7 @@ from simstudy.design.settings.levels import label
 from simstudy.design.settings.mechanisms import Overlap, Visible, visible_keys
 from simstudy.design.settings.processes import FileKeys, HeteroscedasticNoise, ResidualNoise
 from simstudy.design.settings.records import Choice, Record
-from simstudy.design.settings.rows import Rows
-from simstudy.design.settings.splits import split
+from simstudy.design.settings.rows import Rows, split
 from simstudy.design.settings.systems import KINDS, System
 from simstudy.design.settings.tables import Data, Estimator, Heads, Queries, Simulation
 
@@ -153,22 +152,20 @@ class Cell(Record):
             "query_projections": heads.query_projections == "haar" and not heads.redrawn,
             "value_projections": heads.value_projections.kind == "random",
         }
-        found = {
-            "queries": queries.kind == "gaussian",
-            "heads": any(on and name not in self.estimator.learner.ignores for name, on in random_heads.items()),
-            "held_out": isinstance(keys, FileKeys) and keys.held_out > 0,
-        }
-        return frozenset(name for name, is_drawn in found.items() if is_drawn)
+        return _those(
+            queries=queries.kind == "gaussian",
+            heads=any(on and name not in self.estimator.learner.ignores for name, on in random_heads.items()),
+            held_out=isinstance(keys, FileKeys) and keys.held_out > 0,
+        )
 
     @property
     def given(self) -> frozenset[str]:
         """Names of what somebody drew before any seed of this study: rows of data, heads of files, a trained model."""
-        found = {
-            "rows": isinstance(self.data.key_distribution, FileKeys) and "rows" not in self.population,
-            "head_files": "file" in (self.heads.arrangement, self.heads.query_projections),
-            "models": hasattr(self.instance, "model"),
-        }
-        return frozenset(name for name, is_given in found.items() if is_given)
+        return _those(
+            rows=isinstance(self.data.key_distribution, FileKeys) and "rows" not in self.population,
+            head_files="file" in (self.heads.arrangement, self.heads.query_projections),
+            models=hasattr(self.instance, "model"),
+        )
 
     @property
     def population(self) -> tuple[str, ...]:
@@ -202,9 +199,7 @@ class Cell(Record):
         if self.instance is not None:
             return 0
         queries = self.queries.queries
-        if queries.kind in ("gaussian", "held_out"):
-            return queries.count
-        return len(queries.points) if queries.kind == "points" else 1
+        return getattr(queries, "count", len(getattr(queries, "points", (None,))))
 
     @cached_property
     def coordinates(self) -> dict[str, Any]:
@@ -261,11 +256,6 @@ class Cell(Record):
     @property
     def decisive(self) -> Cell:
         """The cell of the same numbers that has all settings which decide none of them at neutral values."""
-        return self._neutralised or self
-
-    @cached_property
-    def _neutralised(self) -> Cell | None:
-        """The decisive cell if it is another: a cell that held itself could not be compared with its like."""
         idle = self.idle
         changes: dict[str, dict[str, Any]] = defaultdict(dict)
         for name, table in TABLE_OF.items():
@@ -274,7 +264,7 @@ class Cell(Record):
             if neutral != value:
                 changes[table][name] = neutral
         tables = {table: getattr(self, table).model_copy(update=found) for table, found in changes.items()}
-        return self.model_copy(update=tables) if tables else None
+        return self.model_copy(update=tables) if tables else self
 
     @lru_cache(maxsize=1 << 14)  # noqa: B019 - asked for with every batch, of cells that a design holds
     def identity(self, engine: str) -> str:
@@ -377,6 +367,10 @@ def _record_stated(tables: Any) -> type[Instance] | None:
     stated = system.get("instance") if isinstance(system, dict) else None
     kind = stated.get("kind") if isinstance(stated, dict) else stated
     return KINDS.get(kind) if isinstance(kind, str) else None
+
+
+def _those(**names: bool) -> frozenset[str]:
+    return frozenset(name for name, holds in names.items() if holds)
 
 
 def _neutral(setting: str) -> Any:

@@ -1,8 +1,9 @@
-"""Rows of a user's data, as they travel with a cell."""
+"""Rows of a user's data: as they travel with a cell, and split at random; rows that are kept decide what is fitted."""
 
 from __future__ import annotations
 
 import base64
+import functools
 import hashlib
 import zlib
 from dataclasses import dataclass
@@ -13,6 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import GetCoreSchemaHandler
 from pydantic_core import CoreSchema, core_schema
+
+from simstudy.design.settings.processes import FileKeys, FittedRegression, ResidualNoise
+from simstudy.design.settings.tables import Data
+from simstudy.errors import UserError, require_extra
 
 Array = NDArray[np.float64]
 
@@ -25,7 +30,7 @@ class Rows:
     """The rows that keys are drawn from, and the last ``n_held_out``, held out as queries.
 
     The table (rows, features + 2) has keys as heads see them, then the value of the regression function and the cross-
-    fitted residual, of mean 0: NaN where a cell has none.  Rows that each batch splits anew (`settings.splits`) hold
+    fitted residual, of mean 0: NaN where a cell has none.  Rows that each batch splits anew (`split`) hold
     out none.
     """
 
@@ -109,3 +114,71 @@ class Rows:
 def _digest(table: Array, n_held_out: int) -> str:
     heading = f"{table.shape} {n_held_out} ".encode()
     return hashlib.blake2b(heading + np.ascontiguousarray(table, "<f8").tobytes(), digest_size=16).hexdigest()
+
+
+# ---------------------------------------------------------------- rows held out, and what the others decide
+
+FOLDS = 5
+"""Parts of the rows, each predicted by a fit to the others."""
+
+
+def split(raw: Rows, data: Data, seed: int, batch: int = 0) -> Rows:
+    """Return rows of which some are held out at random; the split of batch 0 is the one of a study that keeps one.
+
+    A UserError says that too few are left to be fitted, or that a fit leaves no residuals.
+    """
+    keys, regression = data.key_distribution, data.regression
+    assert isinstance(keys, FileKeys)  # no others have rows
+    learner = regression.learner if isinstance(regression, FittedRegression) else ""
+    return _split(raw, keys.held_out, keys.standardise, learner, isinstance(data.noise, ResidualNoise), seed, batch)
+
+
+@functools.lru_cache(maxsize=32)
+def _split(
+    raw: Rows, held_out: int, standardise: bool, learner: str, crossed: bool, seed: int, batch: int
+) -> Rows:  # fmt: skip
+    # The raw words of the generator, which no version of NumPy may change.
+    order = np.argsort(np.random.Philox(key=seed + (batch << 64)).random_raw(len(raw.table)), kind="stable")
+    out, kept = order[:held_out], np.sort(order[held_out:])
+    if len(kept) < 2:
+        raise UserError(f"{len(raw.table)} rows are too few for held_out = {held_out} and 2 others; lower held_out")
+    features, values, residuals = raw.keys, raw.values, raw.residuals
+    if standardise:
+        scale = features[kept].std(axis=0)
+        # A column that is constant except in held-out rows has no scale.
+        scale = np.where(np.ptp(features[kept], axis=0) > 0.0, scale, 1.0)
+        features = (features - features[kept].mean(axis=0)) / scale
+    if learner:
+        values, residuals = _fitted(learner, features, values, kept, crossed)
+    table = np.column_stack([features, values, residuals])
+    return Rows(table[np.concatenate([kept, out])], held_out)
+
+
+def _fitted(learner: str, features: Array, responses: Array, kept: np.ndarray, crossed: bool) -> tuple[Array, Array]:
+    """Predictions for all rows by a fit to those kept, and residuals of these from fits to other parts."""
+    require_extra("regression", "sklearn", "learners")
+    from sklearn.model_selection import KFold, cross_val_predict
+
+    if len(kept) < 2 * FOLDS:
+        raise UserError(f"{len(kept)} rows are too few to be fitted; {2 * FOLDS} are needed")
+    x, y = features[kept], responses[kept]
+    predicted, residuals = _learner(learner).fit(x, y).predict(features), np.full(len(features), np.nan)
+    if crossed:
+        # The seed of folds and learners is not that of the study: they are part of how the target is made.
+        folds = KFold(FOLDS, shuffle=True, random_state=0)
+        left = y - cross_val_predict(_learner(learner), x, y, cv=folds)
+        if not np.ptp(left) > 0.0:
+            raise UserError(f"{learner} leaves no residuals; use another noise")
+        residuals[kept] = left - left.mean()
+    return predicted, residuals
+
+
+def _learner(name: str) -> Any:
+    from sklearn import ensemble, linear_model, neighbors
+
+    return {
+        "linear": linear_model.LinearRegression(),
+        "nearest_neighbours": neighbors.KNeighborsRegressor(n_neighbors=5),
+        "random_forest": ensemble.RandomForestRegressor(max_features=1 / 3, min_samples_leaf=5, random_state=0),
+        "gradient_boosting": ensemble.HistGradientBoostingRegressor(random_state=0),
+    }[name]

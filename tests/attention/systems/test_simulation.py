@@ -204,7 +204,7 @@ def slow(x, n, seconds=60.0):
 
 def test_time_limit__leaves_an_interpreter_that_can_be_profiled():
     """In a process of its own, which would hang."""
-    code = "import cProfile\nfrom simstudy.design.settings.time_limit import within\n" \
+    code = "import cProfile\nfrom simstudy.design.settings.systems.simulation import within\n" \
            "with within(9.0): pass\ncProfile.Profile().runcall(lambda: None)"  # fmt: skip
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60, cwd=ROOT)
 

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
+import threading
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Annotated, Any, ClassVar, Literal, Protocol
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +17,6 @@ from simstudy.design.settings.code import FUNCTION_NAME, OWN_MEASURE, OwnCode
 from simstudy.design.settings.instance import Instance
 from simstudy.design.settings.records import Impossibility, Line, Positive, Quantity
 from simstudy.design.settings.tables import Data, Heads
-from simstudy.design.settings.time_limit import within
 from simstudy.errors import UserError
 
 Array = NDArray[np.float64]
@@ -41,38 +44,54 @@ def _made(address: tuple[Any, ...], make: Callable[[], Any]) -> Any:
     return make()
 
 
-class Draw(Protocol):
-    """Random numbers of consecutive replicates by address: a call's first n numbers are the same whatever n is."""
+class Draw:
+    """Random numbers of consecutive replicates: those on which functions are tried before anything runs.
 
-    count: int
-
-    def normals(self, *shape: int) -> Array:
-        """Return standard normals (replicate, *shape), of one or two dimensions beside replicates."""
-
-    def uniforms(self, *shape: int) -> Array:
-        """Return uniforms in (0, 1), as `normals`."""
-
-    def generators(self) -> Sequence[np.random.Generator]:
-        """Return a generator for each replicate."""
-
-
-class MadeUp:
-    """Random numbers on which functions are tried before anything runs."""
+    `attention.systems.simulation` has those by address: a call's first n numbers are the same whatever n is.
+    """
 
     def __init__(self, replicates: range) -> None:
         self.count, self._rngs = len(replicates), [np.random.default_rng(r) for r in replicates]
 
     def normals(self, *shape: int) -> Array:
-        """Return standard normals."""
+        """Return standard normals (replicate, *shape), of one or two dimensions beside replicates."""
         return np.stack([rng.standard_normal(shape) for rng in self._rngs])
 
     def uniforms(self, *shape: int) -> Array:
-        """Return uniforms."""
+        """Return uniforms in (0, 1), as `normals`."""
         return np.stack([rng.random(shape) for rng in self._rngs])
 
     def generators(self) -> Sequence[np.random.Generator]:
-        """Return the generators."""
+        """Return a generator for each replicate."""
         return self._rngs
+
+
+@contextlib.contextmanager
+def within(seconds: float | None) -> Iterator[None]:
+    """Raise TimeoutError in this thread after some seconds on the clock: in Python code at once, else at its end."""
+    if seconds is None:
+        yield
+        return
+    start, lock, over = time.perf_counter(), threading.Lock(), False
+    thread, raise_in = ctypes.c_ulong(threading.get_ident()), ctypes.pythonapi.PyThreadState_SetAsyncExc
+
+    def interrupt() -> None:
+        with lock:
+            if not over:
+                raise_in(thread, ctypes.py_object(TimeoutError))
+
+    timer = threading.Timer(seconds, interrupt)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+        with lock:
+            over = True
+    # What was asked for is raised by now.  Taking it back would leave an interpreter in which profilers hang.
+    if time.perf_counter() - start > seconds:
+        raise TimeoutError
 
 
 class SimulationInstance(Instance, OwnCode):
