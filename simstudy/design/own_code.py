@@ -98,7 +98,10 @@ def _replaced(cell: Cell, pieces: dict[OwnCode, OwnCode]) -> Cell:
         return pieces.get(value, value) if isinstance(value, OwnCode) else value
 
     tables = {name: getattr(cell, name) for name in TABLES if pieces}
-    changed = {name: {setting: renewed(value) for setting, value in table} for name, table in tables.items()}
+    changed = {
+        name: {setting: new for setting, value in table if (new := renewed(value)) is not value}
+        for name, table in tables.items()
+    }
     return cell.model_copy(update={name: tables[name].model_copy(update=new) for name, new in changed.items()})
 
 
