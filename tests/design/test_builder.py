@@ -43,18 +43,14 @@ def stated(design: Design) -> tuple:
     return design.model_dump(exclude={"text", "path"}), [planned.cell.coordinates for planned in design.cells]
 
 
-def test_study__is_that_of_its_file(tmp_path):
-    of_file, of_python = check(write_design(tmp_path)), check(tiny())
-    assert of_file.keys() == of_python.keys() == {"quick", "full"}
-    for profile, design in of_file.items():
-        assert stated(of_python[profile]) == stated(design)
-
-
-def test_toml_of_a_study__is_the_same_study(tmp_path):
-    study = tiny()
+def test_study__is_that_of_its_file_and_of_its_toml(tmp_path):
+    study, of_file = tiny(), check(write_design(tmp_path))
     again = Study.of(write_design(tmp_path, study.toml()))
-    assert again.toml() == study.toml()
-    assert [*map(stated, check(again).values())] == [*map(stated, check(study).values())]
+    assert again.toml() == study.toml() and of_file.keys() == {"quick", "full"}
+    for each in (study, again):
+        assert {profile: stated(design) for profile, design in check(each).items()} == {
+            profile: stated(design) for profile, design in of_file.items()
+        }
     assert list(again["grids"]["angles"]["factors"]) == ["angle", "bandwidth"]  # the last one runs fastest
 
 

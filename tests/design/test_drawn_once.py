@@ -1,4 +1,4 @@
-"""Whatever a seed draws before the first replicate is a population, or named: in all shipped designs."""
+"""Shipped designs: what a seed draws before the first replicate is a population, or named; statements stand alone."""
 
 from __future__ import annotations
 
@@ -28,8 +28,7 @@ OTHER = 20261125
 
 def of_another_seed(cell: Cell, read) -> Cell:
     simulation = cell.simulation.model_copy(update={"seed": OTHER})
-    fields = {name: getattr(cell, name) for name in Cell.model_fields} | {"simulation": simulation, "file_rows": None}
-    return read(Cell.model_construct(**fields))[0]
+    return read(cell.model_copy(update={"simulation": simulation, "file_rows": None}))[0]
 
 
 def drawn_by_name(cell: Cell) -> dict[str, list[np.ndarray]]:
@@ -101,6 +100,8 @@ def test_what_another_seed_draws__is_named(path, monkeypatch):
                 pinned = pinned.model_copy(update={"file_rows": cell.file_rows})
                 patch.setattr(Cell, "rows", property(lambda _, rows=rows: rows))
                 assert not differing(arrays_of(Evaluation(cell)), arrays_of(Evaluation(pinned)))
+    assert not [note for note in design.notes if ".statement" in note]
+    assert len({claim.statement for claim in design.claims.values()}) == len(design.claims)
     for name, claim in design.claims.items():
         draws = draws_of(claim, design.cells)
         cells = [each.cell for each in design.cells if each.grid == claim.grid]

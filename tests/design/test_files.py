@@ -24,21 +24,18 @@ def of_heads(path: str) -> str:
     ("content", "expected"),
     [
         (b"\xff\xfe", "not UTF-8"),
-        (b"#" * (MAX_BYTES + 1), "longer than"),
+        (b"#" * (MAX_BYTES + 1), f"longer than {MAX_BYTES} bytes; is it the right file"),
         (b"", "no such profile"),
         (b"= 3", "not valid"),
+        (None, "cannot be read"),
     ],
 )
 def test_unreadable_files__are_refused(tmp_path, content, expected):
     path = tmp_path / "design.toml"
-    path.write_bytes(content)
+    if content is not None:
+        path.write_bytes(content)
     with pytest.raises(DesignError, match=expected):
         load_design(path)
-
-
-def test_missing_file__is_refused(tmp_path):
-    with pytest.raises(DesignError, match="cannot be read"):
-        load_design(tmp_path / "absent.toml")
 
 
 def test_head_file__travels_inside_the_cell(tmp_path):
@@ -94,7 +91,6 @@ def test_head_files__that_are_none_are_refused(tmp_path):
     ("old", "new", "place"),
     [
         ('title = "A tiny study"', 'title = "a\\u001b[2J"', "study.title"),
-        ('aim = "To test."', 'aim = "a\\u0000"', "study.aim"),
         ('"The error falls."', '"a\\nb"', "claims.mse-falls.statement"),
         ('title = "Error against angle"', 'title = "\\u202egnp.exe"', "figures.mse.title"),
         ("[grids.angles.factors]", '[grids.angles]\ntitle = "a\\rb"\n[grids.angles.factors]', "grids.angles.title"),
@@ -133,22 +129,14 @@ def test_irregular_files__are_refused_without_waiting(irregular, tmp_path):
 
 
 def test_large_files__are_refused(tmp_path, monkeypatch):
-    path = write_design(tmp_path, DESIGN + "#" * MAX_BYTES)
-    with pytest.raises(DesignError, match=f"longer than {MAX_BYTES} bytes; is it the right file"):
-        load_design(path)
     monkeypatch.setattr("simstudy.design.contents.MAX_BYTES", 200)
     np.save(tmp_path / "heads.npy", np.random.default_rng(0).normal(size=(2, 6, 2)))
     text = of_heads("heads.npy")
     assert "heads.file = 'heads.npy': longer than 200 bytes" in mistakes(tmp_path, text)
 
 
-@pytest.mark.parametrize(
-    "key", ["a" * 100_000, "é" * 50_000, '"' + "b" * 90_000 + '"'], ids=["bare", "UTF-8", "quoted"]
-)
+@pytest.mark.parametrize("key", ["a" * 100_000, "é" * 50_000], ids=["bare", "UTF-8"])
 def test_names_longer_than_anybody_reads__are_cut(tmp_path, key):
-    for text in (
-        f'{DESIGN}\n["{key.strip(chr(34))}"]\nx = 1\n',
-        edited(DESIGN, "n_keys = 40", f'"{key.strip(chr(34))}" = 40'),
-    ):
+    for text in (f'{DESIGN}\n["{key}"]\nx = 1\n', edited(DESIGN, "n_keys = 40", f'"{key}" = 40')):
         message = mistakes(tmp_path, text)
         assert "unknown key" in message and max(map(len, message.splitlines())) < 1000

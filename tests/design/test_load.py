@@ -6,7 +6,7 @@ import cProfile
 from pathlib import Path
 
 import pytest
-from builders import DESIGN, edited, minimal_cell, mistakes, write_design
+from builders import DESIGN, edited, faults, minimal_cell, mistakes, write_design
 
 from simstudy.design import cells
 from simstudy.design.claims import ORIGINS, BaseClaim
@@ -62,12 +62,6 @@ def test_profile__replaces_entries_and_keeps_the_rest(tmp_path):
     assert [quick.cells[0].precision.max_replicates, full.cells[0].precision.max_replicates] == [512, 1024]
     assert quick.cells[0].precision.min_replicates == full.cells[0].precision.min_replicates
     assert "no such profile" in mistakes(tmp_path, DESIGN, "ful")
-
-
-def test_designs__are_immutable(tmp_path):
-    design = load_design(write_design(tmp_path))
-    with pytest.raises(ValueError, match="frozen"):
-        design.cells[0].cell.data.n_keys = 3
 
 
 def test_all_mistakes__are_reported_together(tmp_path):
@@ -137,28 +131,13 @@ def test_all_mistakes__are_reported_together(tmp_path):
             "grids.angles.factors.regression.kind: is the kind or the label of a choice; write regression = […]",
         ),
         ("bandwidth = [0.5, 1.0]", "bandwidth = [0.5, 0.5]", "two cells have these values"),
-        ('x = "angle"\ny', 'x = "logits"\ny', "figures.mse.x = 'logits': unknown factor"),
         ("seed = 7", "seed = " + "9" * 5000, "not valid TOML: an integer beyond 64 bits"),
-        ("seed = 7", "seed = 0x" + "f" * 5000, "not valid TOML: an integer beyond 64 bits"),
         ("seed = 7", "seed" + ".a" * 30 + " = 7", "nested more than 20 deep"),
         ('measure = "mse"', 'measure = "mse"\nwhere = { angle = ["a", 45] }', "selects no cell"),
-        ('measure = "mse"', 'measure = "mse"\nwhere = { angle = [[1], 45] }', "selects no cell"),
-        ("n_keys = 40", "n_keys = 9223372036854775807", "data.n_keys = 9223372036854775807: must be less"),
         ("n_keys = 40", "n_keys = 5_000_000_000", "data.n_keys = 5000000000: one replicate needs an array of 224 GiB"),
         ("n_features = 6", "n_features = 100_000_000_000", "data.n_features = 100000000000: must be less"),
-        ("n_heads = 2", "n_heads = 100_000", "one replicate needs an array of"),
         ("batch_size = 32", "batch_size = 16_000_000_000_000", "simulation.batch_size = 16000000000000: must be less"),
         ("bandwidth = [0.5, 1.0]", "bandwidth = [1e-300]", "bandwidth[0] = 1e-300: must be greater"),
-        (
-            "bandwidth = [0.5, 1.0]",
-            'bandwidth = [{ kind = "rate", constant = 1e300 }]',
-            "bandwidth[0].constant = 1e+300",
-        ),
-        (
-            "bandwidth = [0.5, 1.0]",
-            'bandwidth = [{ kind = "rate", smoothness = 1e-9, constant = 1e-9 }]',
-            "comes to 1.58114e-10, outside [1e-09, 1e+09]",
-        ),
         (
             "bandwidth = [0.5, 1.0]",
             'bandwidth = [{ kind = "power", add = -3, tuned_at = 20 }]',
@@ -191,8 +170,6 @@ def test_mistake__is_named_with_its_place(tmp_path, old, new, expected):
         ("{ amplitude = 2.0 }", "data.regression.kind: missing; give zero, linear, quadratic, ridge"),
         ("{ kind = 3 }", "data.regression.kind = 3: unknown kind; known: zero, linear, quadratic, ridge"),
         ('{ kind = "rigde" }', "data.regression.kind = 'rigde': unknown kind; did you mean \"ridge\"?"),
-        ('"rigde"', "data.regression.kind = 'rigde': unknown kind; did you mean \"ridge\"?"),
-        ('{ function = "ridge" }', "data.regression.kind: missing; give zero"),
         ('{ kind = "sum", terms = ["rigde"] }', "data.regression.terms[0].kind = 'rigde': unknown kind; did you mean"),
     ],
 )
@@ -202,28 +179,29 @@ def test_no_alternative_of_that_kind__is_told_in_one_line_without_words_of_the_v
     assert not any(word in message for word in ("discriminator", "tag", "dictionary", "validation")), message
 
 
-def test_x_must_be_a_number(tmp_path):
+@pytest.mark.parametrize(
+    ("kind", "x", "expected"),
+    [('"monotone"\ndirection = "decreasing"', "logits", "claims.mse-falls.x = 'logits': is not a number"),
+     ('"slope"\nscale = "log_x"\nvalue = 1\nmargin = 0.1', "angle", "claims.mse-falls.x = 'angle': is 0 in a cell"),
+     ('"slope"\nvalue = 1\nmargin = 0.1', "angle", "")],
+)  # fmt: skip
+def test_x__is_a_number_and_positive_where_it_has_a_logarithm(tmp_path, kind, x, expected):
     text = edited(DESIGN, "bandwidth = [0.5, 1.0]", 'bandwidth = [0.5, 1.0]\nlogits = ["distance", "dot_product"]')
-    assert "claims.mse-falls.x = 'logits': is not a number" in mistakes(
-        tmp_path, edited(text, 'x = "angle"\ndirection', 'x = "logits"\ndirection')
-    )
+    text = edited(text, 'x = "angle"\ndirection = "decreasing"', f'x = "{x}"')
+    found = faults(tmp_path, edited(text, 'kind = "monotone"', f"kind = {kind}"))
+    assert expected in found if expected else not found
 
 
-def test_versus__may_name_factors_only(tmp_path):
-    text = edited(DESIGN, 'kind = "monotone"', 'kind = "larger_than"\nversus = { n_keys = 40 }')
-    text = edited(text, 'x = "angle"\ndirection = "decreasing"\n', "")
-    assert "may name factors of the grid only: angle, bandwidth" in mistakes(tmp_path, text)
-
-
-def test_versus__must_leave_a_pair_to_compare(tmp_path):
-    text = edited(DESIGN, 'x = "angle"\ndirection = "decreasing"\n', "")
-    kind = 'kind = "larger_than"\nwhere = { bandwidth = 0.5 }\nversus = { bandwidth = %s }'
-    assert "compares every selected cell with itself" in mistakes(
-        tmp_path, edited(text, 'kind = "monotone"', kind % 0.5)
-    )
-    written = tmp_path / "sound.toml"
-    written.write_text(edited(text, 'kind = "monotone"', (kind % 1.0).replace("where = { bandwidth = 0.5 }\n", "")))
-    load_design(written, "quick")
+@pytest.mark.parametrize(
+    ("versus", "expected"),
+    [("{ n_keys = 40 }", "may name factors of the grid only: angle, bandwidth"),
+     ("{ bandwidth = 0.5 }", "compares every selected cell with itself"), ("{ bandwidth = 1.0 }", "")],
+)  # fmt: skip
+def test_versus__must_name_factors_and_leave_a_pair_to_compare(tmp_path, versus, expected):
+    kind = f'kind = "larger_than"\nwhere = {{ bandwidth = 0.5 }}\nversus = {versus}'
+    text = edited(edited(DESIGN, 'x = "angle"\ndirection = "decreasing"\n', ""), 'kind = "monotone"', kind)
+    found = faults(tmp_path, text)
+    assert expected in found if expected else not found
 
 
 def test_label__names_a_choice_and_changes_no_number():
@@ -295,13 +273,6 @@ def test_bandwidth_rule__is_one_level_whatever_its_number(tmp_path):
         tmp_path,
         edited(text.replace('where = { bandwidth = "attention" }', ""), 'x = "angle"\nd', 'x = "bandwidth"\nd'),
     )
-
-
-def test_logarithmic_slope__needs_positive_x(tmp_path):
-    text = edited(DESIGN, 'kind = "monotone"', 'kind = "slope"\nscale = "log_x"\nvalue = 1\nmargin = 0.1')
-    text = edited(text, 'direction = "decreasing"\n', "")
-    assert "claims.mse-falls.x = 'angle': is 0 in a cell" in mistakes(tmp_path, text)
-    load_design(write_design(tmp_path, edited(text, 'scale = "log_x"', 'scale = "linear"')))
 
 
 def of_many_cells(count: int) -> str:

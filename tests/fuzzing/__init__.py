@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from fuzzing.arrays import check_ensemble, check_geometry, ensembles, projections
+from fuzzing.arrays import check_ensemble, check_geometry, ensembles
 from fuzzing.designs import check_design, damaged, documents
 from fuzzing.results import RUNS, changes, check_layout, check_results, check_run, edits
 
@@ -43,7 +43,7 @@ def fuzz(subject: Fuzz, folder: Path, n_cases: int) -> int:
 
 FUZZ: dict[str, Fuzz] = {
     "nw_ensemble": Fuzz(ensembles(), check_ensemble),
-    "geometry": Fuzz(projections(), check_geometry),
+    "geometry": Fuzz(ensembles(), check_geometry),
     "design entries": Fuzz(documents(), check_design),
     "design bytes": Fuzz(damaged(), check_design),
     "results": Fuzz(edits(), check_results),
