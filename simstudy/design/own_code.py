@@ -29,7 +29,6 @@ from simstudy.text import printable
 MAX_BYTES = 1 << 18
 """Largest Python file that is read: it travels with every task."""
 _IDENTIFIED = {"numpy", "scipy", "numba"}
-_ALONE = "values must follow from arguments alone, randomness too; the first axis of arrays is that of replicates"
 _PROBES = 3, 5
 """Replicates and keys on which a function is tried."""
 
@@ -194,10 +193,13 @@ def _hold(piece: OwnCode, name: str, compute: Callable[[slice], NDArray]) -> Non
     if not fails and not np.isfinite(whole).all():
         _refuse(piece, name, "returns values that are not finite")
     if not np.array_equal(whole, compute(slice(None)), equal_nan=True):
-        _refuse(piece, name, f"returns other values when it is called again; {_ALONE}")
+        _refuse(piece, name, "returns other values when it is called again; it must follow from its arguments alone")
     slack = 1e-12 if fails else 0.0
     if not np.allclose(whole[1:], compute(slice(1, None)), rtol=1e-9, atol=slack, equal_nan=True):
-        _refuse(piece, name, f"gives a replicate other numbers among other replicates; {_ALONE}")
+        fault = (
+            "gives a replicate other numbers among other replicates; no replicate may see another, and the first axis"
+        )
+        _refuse(piece, name, f"{fault} of arrays is that of replicates")
 
 
 def _refuse(piece: OwnCode, name: str, what: str) -> None:
