@@ -54,14 +54,6 @@ def _additive(record, points):
     return sum(record.amplitude * fall[record.decay](j) * wave(record.frequency * points[:, j - 1]) for j in active)
 
 
-def _bumps(record, points):
-    total = np.zeros(len(points))
-    for centre, amplitude in zip(record.centres, record.amplitudes, strict=True):
-        full = np.array([*centre, *([0.0] * (points.shape[1] - len(centre)))])
-        total += amplitude * np.exp(-np.sum((points - full) ** 2, axis=1) / (2 * record.width**2))
-    return total
-
-
 _FORMULAS = {
     "zero": lambda record, points: np.zeros(len(points)),
     "linear": _linear,
@@ -69,7 +61,6 @@ _FORMULAS = {
     "interaction": _interaction,
     "ridge": _ridge,
     "additive": _additive,
-    "bumps": _bumps,
     "sum": lambda record, points: sum(regression_values(term, points) for term in record.terms),
 }
 

@@ -166,7 +166,7 @@ def expectations(cell: Cell) -> Expectations:
     Raises
     ------
     TypeError
-        If keys are not Gaussian, or the regression function has bumps, which are neither polynomials nor waves.
+        If keys are not Gaussian, or the regression function is neither a polynomial nor waves.
     """
     points, projections = query_points(cell), key_projections(cell)
     images = np.einsum("qj,hjk->hqk", points, query_projections(cell))

@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 from simstudy.data.heads import query_points
 from simstudy.design.settings import (
     Additive,
-    Bumps,
     FileRegression,
     FittedRegression,
     Interaction,
@@ -95,18 +94,6 @@ def additive_amplitude(regression: Additive, j: int) -> float:
 def _(regression: Interaction, x: np.ndarray) -> np.ndarray:
     first, second = regression.coordinates
     return regression.amplitude * x[..., first - 1, :] * x[..., second - 1, :]
-
-
-@evaluate.register
-def _(regression: Bumps, x: np.ndarray) -> np.ndarray:
-    value = np.zeros_like(x[..., 0, :])
-    for centre, amplitude in zip(regression.centres, regression.amplitudes, strict=True):
-        square = np.zeros_like(value)
-        for j in range(x.shape[-2]):
-            gap = x[..., j, :] - (centre[j] if j < len(centre) else 0.0)
-            square += gap * gap
-        value += amplitude * np.exp(square * (-0.5 / regression.width**2))
-    return value
 
 
 @evaluate.register

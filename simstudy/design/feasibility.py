@@ -112,8 +112,6 @@ def _regression(cell: Cell) -> Iterator[Impossibility]:
             yield "regression", "the direction of a ridge function must not be zero"
         if term.kind == "interaction" and term.coordinates[0] == term.coordinates[1]:
             yield "regression", "the coordinates of an interaction must differ; a square is a quadratic function"
-        if term.kind == "bumps" and len(term.centres) != len(term.amplitudes):
-            yield "regression", f"{len(term.centres)} centres need as many amplitudes, not {len(term.amplitudes)}"
 
 
 def _own_measure(cell: Cell) -> Iterator[Impossibility]:
@@ -129,9 +127,7 @@ def _coordinates_used(term: Regression) -> int:
         return len(term.direction)
     if term.kind == "additive":
         return term.n_active or 0
-    if term.kind == "interaction":
-        return max(term.coordinates)
-    return max(map(len, term.centres)) if term.kind == "bumps" else 0
+    return max(term.coordinates) if term.kind == "interaction" else 0
 
 
 def _heads(cell: Cell) -> Iterator[Impossibility]:

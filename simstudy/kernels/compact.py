@@ -13,8 +13,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from simstudy.kernels.few_queries import arrays_for
-from simstudy.kernels.jit import aligned, device_function, inlined, kernel, writable
-from simstudy.kernels.tiles import STRIDE, TILE, add_products, copy, copy_scales, largest_of, padded
+from simstudy.kernels.jit import device_function, inlined, kernel, writable
+from simstudy.kernels.memory import tiles_of
+from simstudy.kernels.ratios import normalise
+from simstudy.kernels.tiles import TILE, add_products, copy, copy_scales, largest_of, padded
 
 # Index legend: r replicate, i key, q query, h and g head, k dimension of a head.
 
@@ -27,6 +29,7 @@ class _Memory(NamedTuple):
     data: np.ndarray  # (5, tile) values, scales of the noise, zeros, and twice squares of earlier dimensions
     sums: np.ndarray  # (query, head, 2) sum of weights, weighted sum of values
     products: np.ndarray  # (query, head, head) sums of products of weights
+    near: np.ndarray  # (head,) true
 
 
 def compact_moments(
@@ -76,18 +79,13 @@ def _memory(keys: np.ndarray, queries: np.ndarray) -> _Memory:
     n_heads, n_queries, real = keys.shape[1], queries.shape[3], keys.dtype
     whole_dim, whole_heads = -(-keys.shape[2] // 2) * 2, -(-n_heads // 4) * 4
     return _Memory(
-        laid=_tiles((n_heads, whole_dim), real),
-        rows=_tiles((whole_heads,), real),
-        data=_tiles((5,), real),
+        laid=tiles_of((n_heads, whole_dim), real),
+        rows=tiles_of((whole_heads,), real),
+        data=tiles_of((5,), real),
         sums=np.empty((n_queries, n_heads, 2)),
         products=np.empty((n_queries, whole_heads, whole_heads)),
+        near=np.ones(n_heads, np.bool_),
     )
-
-
-def _tiles(shape: tuple[int, ...], real: np.dtype) -> np.ndarray:
-    tiles = aligned((*shape, STRIDE), real)
-    tiles[:] = 0
-    return tiles
 
 
 @kernel
@@ -116,7 +114,8 @@ def _moments(power, inverse, keys, values, variances, queries, memory, means, gr
                 if kept:
                     add_products(rows, padded(size), memory.products[q])
         for q in range(n_queries):
-            _normalise(memory.sums[q], memory.products[q], largest, means[r, q], grams[r : r + 1, q])
+            # As where the fast formula serves: of an empty window every share is NaN.
+            normalise(memory.sums[q], memory.products[q], largest, memory.near, means[r, q], grams[r : r + 1, q])
 
 
 @inlined
@@ -169,15 +168,3 @@ def _sums(power, laid, points, q, data, size, row, keep):
         if keep:
             row[i] = w * scales[i]
     return mass, total
-
-
-@inlined
-def _normalise(sums, products, largest, means, grams):
-    # As `ratios.normalise`, but of an empty window every share is NaN.
-    for h in range(0 if len(grams) else means.size):
-        means[h] = sums[h, 1] / sums[h, 0]
-    for h in range(means.size if len(grams) else 0):
-        means[h] = sums[h, 1] / sums[h, 0]
-        sums[h, 0] = 1 / sums[h, 0]
-        for g in range(h + 1):
-            grams[0, h, g] = grams[0, g, h] = products[h, g] * largest * (sums[h, 0] * sums[g, 0])

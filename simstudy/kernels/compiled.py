@@ -1,17 +1,10 @@
 """Compiled code that later processes load instead of compiling again: an entry for each kernel and types of arguments.
 
-Reads the sources of kernels.
-
-Numba's own cache is not used, and a folder named by a digest of sources would not mend it.  A function among the
-arguments of a kernel, as a power or an exponential is, counts there as another one in every process: such kernels are
-never found again.  Two processes that compile the same function for different types at once can leave the code of one
-under the name of the other.  And nobody checks whose entries are read.  Here the key of an entry states all that
-decides the code: the code of the kernel and of every function that it reaches, the values of the globals and closures
-that these freeze, their options, and the types of the arguments.  The folder is named by what is common to all: the
-sources of kernels, versions, the processor and Numba's settings.
-A kernel that reaches anything that cannot be stated so is compiled in every process.
-
-Loading code means trusting it: see `sealed` for whose entries are read.
+Numba's own cache never finds kernels again that take functions, may leave the code of one type under the name of
+another where two processes compile at once, and reads entries of anybody.  Here the key of an entry states all that
+decides the code: that of the kernel and of all it reaches, what these freeze, their options, and types of arguments;
+and the folder is named by the sources of kernels, versions, the processor and Numba's settings.  A kernel that reaches
+what cannot be stated so is compiled in every process.  Loading code means trusting it: see `sealed`.
 """
 
 from __future__ import annotations

@@ -1,23 +1,4 @@
-"""How functions are compiled for CPU and GPU: the only module that configures Numba.
-
-``kernel``
-    Decorator of loops over arrays.  Compiled at the first call with new types, unless an earlier process has done so:
-    call it with one set of types for each precision, since every further one costs about a second.
-``exact_kernel``
-    The same, without reordering and fusing.
-``inlined``
-    Decorator of loops inside kernels: a real call that passes slices counts references to them, which costs as much
-    as the arithmetic of a tile of keys.
-``device_function``
-    Decorator of small scalar functions that kernels call and LLVM inlines.  The plain Python function stays
-    reachable as ``.py_func``, for tests and for compilation for GPUs.
-``cuda_kernel``, ``cuda_function``
-    The same two for GPUs; modules that use them are imported only where a GPU is asked for.
-``VECTOR_BYTES``
-    Width of the vectors of this processor.
-``aligned``, ``kept_by_thread``, ``writable``
-    Memory for large arrays that kernels read or write, what each thread has of its own, and arguments.
-"""
+"""How functions are compiled for CPU and GPU: the only module that configures Numba."""
 
 from __future__ import annotations
 
@@ -48,13 +29,15 @@ _OPTIONS = {"nogil": True, "cache": False, "error_model": "numpy", "_nrt": False
 # Typed loosely: Numba states no types for a decorator with options.
 _as_written: Callable[..., Any] = functools.partial(numba.njit, **_OPTIONS)
 _loops: Callable[..., Any] = functools.partial(_as_written, fastmath=FASTMATH)
+# Of loops inside kernels: a real call that passes slices counts references, which costs as much as a tile of keys.
 inlined: Callable[..., Any] = functools.partial(_loops, forceinline=True)
-# Scalar functions decide bits that tests compare exactly: products may fuse with sums, but nothing is reordered.
+# Scalar functions decide bits that tests compare exactly: products may fuse with sums, but nothing is reordered.  The
+# plain function stays reachable as ``py_func``, for tests and for GPUs.
 device_function: Callable[..., Any] = functools.partial(_as_written, fastmath={"contract", "nsz"}, forceinline=True)
 
 
 def kernel(function: Callable[..., Any]) -> Any:
-    """Compile loops over arrays, or load them as an earlier process compiled them."""
+    """Compile loops over arrays, or load them as an earlier process did: a second for each new set of types."""
     return keep_compiled(_loops(function))
 
 

@@ -50,9 +50,9 @@ def _memory(n_heads: int, head_dim: int, n_queries: int, real: np.dtype) -> Memo
     width = lanes(real.itemsize)
     whole_queries = -(-n_queries // width) * width
     return Memory(
-        laid=_tiles((n_heads, 2 + whole_dim), real),
-        rows=_tiles((whole_heads,), real),
-        data=_tiles((2,), real),
+        laid=tiles_of((n_heads, 2 + whole_dim), real),
+        rows=tiles_of((whole_heads,), real),
+        data=tiles_of((2,), real),
         centres=np.zeros((n_heads, head_dim), real),
         slopes=_zeros((n_heads, whole_dim, whole_queries), real),
         limits=_zeros((n_heads, 2, whole_queries), real),
@@ -81,7 +81,8 @@ def _lane_memory(n_heads: int, n_queries: int, real: np.dtype) -> LaneMemory:
     )
 
 
-def _tiles(shape: tuple[int, ...], real: np.dtype) -> np.ndarray:
+def tiles_of(shape: tuple[int, ...], real: np.dtype) -> np.ndarray:
+    """Return rows for tiles of keys, set to zero."""
     return _zeros((*shape, STRIDE), real)
 
 

@@ -1,10 +1,7 @@
 """A private folder of sealed entries: what is read back is what this user wrote under the same key, or nothing.
 
-An entry is one file, named by the digest of its key.  It states its whole key and carries a digest of all that it
-holds: a damaged entry, or one that lies under the name of another, is as good as none.  It is written aside, flushed
-and renamed into place, so that readers never see a part and writers never need a lock: there is no index.
-A folder or an entry that somebody else owns or may write is not read at all, and a folder that others may enter is
-not used.
+An entry is one file, named by the digest of its key, which states its whole key and a digest of all that it holds.  It
+is written aside and renamed into place.  What somebody else owns, may write or may enter is not used.
 
 Environment variable SIMSTUDY_CACHE: ``off``, or the folder to use instead of ``simstudy`` in the user's cache folder.
 """

@@ -1,7 +1,6 @@
 """Regression and noise-variance functions in the one form whose Gaussian expectations are closed.
 
-A function is a quadratic polynomial plus exponentials of quadratics.  Waves are exponentials with an imaginary linear
-part, Gaussian bumps are exponentials with a precision.
+A function is a quadratic polynomial plus waves, which are exponentials with an imaginary linear part.
 """
 
 from __future__ import annotations
@@ -21,27 +20,14 @@ ComplexArray = NDArray[np.complex128]
 
 
 class Exponentials(NamedTuple):
-    """x -> Re sum_t amplitude_t exp(offset_t + linear_t . x - precision |x|^2 / 2).
-
-    Amplitude (T,) and linear (T, d) are complex. The offset (T,) is kept apart from the amplitude: exp(offset) of a
-    narrow bump far from the origin underflows. The precision, at least 0, is common to the terms.
-    """
+    """x -> Re sum_t amplitude_t exp(linear_t . x): waves, of complex amplitude (T,) and imaginary linear (T, d)."""
 
     amplitude: ComplexArray
     linear: ComplexArray
-    offset: Array
-    precision: float
-
-    @property
-    def waves(self) -> bool:
-        """Whether all terms are waves, of modulus 1 up to their amplitude."""
-        return not (self.precision or self.linear.real.any())
 
     def __call__(self, points: Array) -> Array:
         """Values at points of shape (..., d), as an array of shape (...)."""
-        squares = np.sum(points**2, axis=-1, keepdims=True)
-        exponents = self.offset + points @ self.linear.T - 0.5 * self.precision * squares
-        return (np.exp(exponents) @ self.amplitude).real
+        return (np.exp(points @ self.linear.T) @ self.amplitude).real
 
 
 class Function(NamedTuple):
@@ -158,16 +144,13 @@ def noise_variance(noise: settings.Noise, noise_sd: float, n_features: int) -> F
 
 def product_of_exponentials(first: Exponentials, second: Exponentials) -> Exponentials:
     """Pointwise product, by Re a Re b = Re(a b + a conj(b)) / 2 for every pair of terms."""
-    n_terms = len(first.offset), len(second.offset)
     # In a square, the pair (t, u) equals (u, t): one of them is enough.
+    n_terms = len(first.amplitude), len(second.amplitude)
     t, u = np.triu_indices(n_terms[0]) if first is second else np.indices(n_terms).reshape(2, -1)
     multiplicity = np.where(t == u, 0.5, 1.0) if first is second else 0.5
     amplitude = multiplicity * np.stack([second.amplitude, second.amplitude.conj()])[:, u] * first.amplitude[t]
     linear = first.linear[t] + np.stack([second.linear, second.linear.conj()])[:, u]
-    offset = np.broadcast_to(first.offset[t] + second.offset[u], amplitude.shape)
-    n_features = first.linear.shape[1]
-    precision = first.precision + second.precision
-    return Exponentials(amplitude.ravel(), linear.reshape(-1, n_features), offset.ravel(), precision)
+    return Exponentials(amplitude.ravel(), linear.reshape(-1, first.linear.shape[1]))
 
 
 def _polynomial(
@@ -207,7 +190,7 @@ def _waves(wave: str, amplitudes: Array, frequencies: Array) -> Function:
     # sin u = Re(-i e^{iu}),  cos u = Re(e^{iu})
     phase = np.complex128(-1j if wave == "sin" else 1.0)
     linear = 1j * frequencies.astype(np.complex128)
-    terms = Exponentials(phase * amplitudes, linear, np.zeros(len(amplitudes)), 0.0)
+    terms = Exponentials(phase * amplitudes, linear)
     return _polynomial(frequencies.shape[1])._replace(exponentials=(terms,))
 
 
@@ -230,13 +213,3 @@ def _(record: settings.Additive, n_features: int) -> Function:
         "power": position**-record.rate,
     }[record.decay]
     return _waves(record.wave, record.amplitude * fall, record.frequency * np.eye(n_features)[:n_active])
-
-
-@regression_function.register
-def _(record: settings.Bumps, n_features: int) -> Function:
-    centres = np.array([_padded(centre, n_features) for centre in record.centres])
-    precision = record.width**-2
-    offset = -0.5 * precision * np.sum(centres**2, axis=1)
-    amplitudes = np.array(record.amplitudes, dtype=complex)
-    terms = Exponentials(amplitudes, (precision * centres).astype(complex), offset, precision)
-    return _polynomial(n_features)._replace(exponentials=(terms,))

@@ -279,7 +279,10 @@ def test_grids_of_a_population__are_plain_unless_the_design_says_more(stated, tm
         ({"arrangement": "haar_redrawn"}, "redrawn"),
         ({"key_distribution": {"kind": "student_t", "df": 5}}, "not Gaussian"),
         ({"key_distribution": {"kind": "autoregressive", "coefficient": 0.5}}, "not Gaussian"),
-        ({"regression": {"kind": "sum", "terms": ["linear", "bumps"]}}, "means of the regression function"),
+        (
+            {"regression": {"kind": "sum", "terms": ["linear", {"kind": "own", "path": "m.py", "name": "m"}]}},
+            "means of the regression function",
+        ),
         ({"n_features": 2**17, "n_keys": 2}, "features take too long"),
     ],
 )

@@ -174,28 +174,3 @@ def test_distinct_addresses_give_distinct_numbers():
 def test_replicates_beyond_the_address_space_are_refused(first, count):
     with pytest.raises(ValueError, match="replicates"):
         normals(STREAM, Role.KEYS, first, count, 1, 1)
-
-
-# ---------------------------------------------------------------- distributions
-
-
-@pytest.fixture(scope="module")
-def z():
-    return normals(STREAM, Role.KEYS, 0, 40, 500, 20)
-
-
-def correlation_z_scores(x, y):
-    return np.mean(x * y) * math.sqrt(x.size)
-
-
-def test_neighbouring_addresses_are_uncorrelated(z):
-    pairs = {
-        "rows": (z[:, :, :-1], z[:, :, 1:]),
-        "replicates": (z[:-1], z[1:]),
-        "roles": (z, normals(STREAM, Role.NOISE, 0, 40, 500, 20)),
-        "far replicates": (z, normals(STREAM, Role.KEYS, 2**32, 40, 500, 20)),
-    }
-    pairs |= {f"columns {lag}": (z[:, :-lag], z[:, lag:]) for lag in (1, 2, 3, 4)}
-    scores = {name: correlation_z_scores(x, y) for name, (x, y) in pairs.items()}
-    scores |= {f"squares of {name}": correlation_z_scores(x**2 - 1, y**2 - 1) / 2 for name, (x, y) in pairs.items()}
-    assert max(map(abs, scores.values())) < 4, scores

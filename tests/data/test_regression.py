@@ -22,7 +22,6 @@ FUNCTIONS = [
     {"kind": "additive", "wave": "cos", "amplitude": 1.5, "decay": "exponential", "rate": 0.7},
     {"kind": "additive", "wave": "sin", "decay": "power", "rate": 1.5, "n_active": 3},
     {"kind": "interaction", "amplitude": 3.0, "coordinates": [2, 4]},
-    {"kind": "bumps", "centres": [[0.5], [-1.0, 2.0]], "amplitudes": [2.0, -1.0], "width": 0.8},
 ]
 FUNCTIONS.append({"kind": "sum", "terms": [FUNCTIONS[1], FUNCTIONS[4], FUNCTIONS[10]]})
 NAMES = [f"{i}-{f['kind']}" for i, f in enumerate(FUNCTIONS)]
@@ -55,12 +54,6 @@ def naive(f, x):
         return f.get("amplitude", 1.0) * sum(terms)
     if f["kind"] == "interaction":
         return f["amplitude"] * x[f["coordinates"][0] - 1] * x[f["coordinates"][1] - 1]
-    if f["kind"] == "bumps":
-        total = 0.0
-        for centre, a in zip(f["centres"], f["amplitudes"], strict=True):
-            gaps = [t - (centre[j] if j < len(centre) else 0.0) for j, t in enumerate(x)]
-            total += a * math.exp(-sum(g * g for g in gaps) / (2 * f["width"] ** 2))
-        return total
     return sum(naive(term, x) for term in f["terms"])
 
 

@@ -111,32 +111,6 @@ def test_student_keys_share_one_scale_over_features():
     assert pvalue(independent) < 1e-3
 
 
-def test_sphere_has_its_radius():
-    x = draw_keys(make(KEYS["sphere"]), 0, 10)
-    np.testing.assert_allclose(np.sqrt(np.sum(x**2, axis=1)), 2.0, rtol=1e-14)
-
-
-LAGS = [0, 1, 5]
-
-
-def time_z_scores(x, coefficient):
-    """Errors of E x_i x_{i+lag} at the first, a middle and a late time, over independent replicates and features."""
-    scores = []
-    for i, lag in itertools.product([0, 40, 90], LAGS):
-        products = (x[:, :, i] * x[:, :, i + lag]).ravel()
-        scores.append((products.mean() - coefficient**lag) / (products.std(ddof=1) / math.sqrt(products.size)))
-    return np.abs(scores)
-
-
-@pytest.mark.parametrize("coefficient", [0.9, -0.5, 0.0])
-def test_keys_in_time_are_stationary_with_the_autocovariance_of_their_law(coefficient):
-    x = draw_keys(make({"kind": "autoregressive", "coefficient": coefficient}, n=100), 0, 3000)
-    assert time_z_scores(x, coefficient).max() < 4.5
-    assert time_z_scores(x, coefficient + 0.05).max() > 4.5
-    assert stats.kstest(x[:, :, 50].ravel(), stats.norm.cdf).pvalue > 1e-3
-    assert np.abs(np.mean(x[:, 0] * x[:, 1], axis=0)).max() < 4.5 / math.sqrt(3000)  # features are independent
-
-
 def test_keys_in_time_are_the_recursion():
     x = draw_keys(make(IN_TIME["in_time"]), 3, 2)
     z = normals(make(IN_TIME["in_time"]).data_id, Role.KEYS, 3, 2, 50, D)
@@ -163,14 +137,6 @@ def test_noise_has_its_law_and_unit_variance(name):
     assert abs(square.mean() - 1.0) < 4 * error
     assert abs((1.1 * e).var() - 1.0) > 4 * error
     assert stats.kstest(e, stats.t(5, scale=math.sqrt(0.6)).cdf).pvalue < 1e-3
-
-
-def test_noise_is_independent_of_the_keys():
-    cell = make(n=100)
-    x, e = draw_keys(cell, 0, 400), draw_noise(cell, 0, 400)
-    scores = np.mean(x * e[:, None], axis=(0, 2)) * math.sqrt(e.size)
-    assert np.max(np.abs(scores)) < 4
-    assert np.mean(x[:, 0] * (e + 0.05 * x[:, 0])) * math.sqrt(e.size) > 4
 
 
 def test_noise_variance_by_hand():

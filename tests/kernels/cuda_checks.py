@@ -210,7 +210,7 @@ def test_sums_over_replicates__are_those_of_the_cpu_and_leave_out_the_undefined(
 
 
 @pytest.mark.parametrize(("given", "on_gpu"), [
-    ({}, True), ({"regression": {"kind": "bumps"}}, False),
+    ({}, True),
     ({"key_distribution": {"kind": "student_t", "df": 5.0}}, False),
 ], ids=str)  # fmt: skip
 def test_outcomes__stay_on_the_device_where_it_knows_them(given, on_gpu):
@@ -269,7 +269,6 @@ def test_batch__moves_as_many_bytes_for_more_keys_and_few_for_each_replicate(mon
 @pytest.mark.parametrize("given", [
     {"arrangement": "haar_redrawn"}, pytest.param({"mask": {"kind": "banded", "width": 2}}, marks=pytest.mark.rare),
     pytest.param({"control": "expansion"}, marks=pytest.mark.rare),
-    pytest.param({"regression": {"kind": "bumps"}}, marks=pytest.mark.rare),
     pytest.param({"key_scale": "normalised"}, marks=pytest.mark.rare),
     pytest.param({"key_distribution": {"kind": "student_t", "df": 5.0}}, marks=pytest.mark.rare),
 ], ids=str)  # fmt: skip

@@ -82,25 +82,5 @@ def print_resources():
                 print(f"| {name} | {real} | {registers} | {shared} | {local} | {fit * n_warps} |")
 
 
-def print_work(n=4096, d=64, n_heads=16, p=4, n_queries=64, size=4):
-    """Weights and bytes of float32, with the noise integrated out."""
-    counts = []
-    for each in HEADS:
-        _, n_blocks, n_warps = kernels.weigher_of("float32", each, True)
-        counts.append(f"{n_blocks * min(each, n_warps + each // 2) / each:g} for H = {each}")
-    # Keys and queries, a value and a variance for each weight, which is written, read once more and by each partner.
-    read, shared = size * (2 * p + 2), size * (3 + n_heads // 2)
-    numbers = 3 * n_queries + 2 * (3 + 2 * (d + 2))
-    up = size * n_heads * p * (d + n_queries) + 8 * numbers
-    down = 8 * n_queries * (n_heads + n_heads * (n_heads + 1) // 2)
-    print(f"\n| n = {n}, d = {d}, H = {n_heads}, p = {p}, Q = {n_queries}, float32 | |\n|---|---|")
-    print("| weights computed for each one needed |", ", ".join(counts), "|")
-    print(f"| bytes read for each weight, mostly from caches | {read:g} |")
-    print(f"| bytes of shared memory written and read for each weight | {shared:g} |")
-    print(f"| bytes to the GPU for replicates computed together, of a ridge function | {up} |")
-    print(f"| bytes to the host | 24 for each replicate, {down} for each block of replicates |")
-
-
 if __name__ == "__main__":
     print_resources()
-    print_work()

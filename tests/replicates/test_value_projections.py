@@ -16,7 +16,7 @@ from simstudy.replicates.batch import simulate_batch
 from simstudy.replicates.moments import Moments
 from simstudy.replicates.performance import performance, quadratic_errors
 from simstudy.replicates.population import measured
-from simstudy.theory import exact_moments, leading_order, predicted_measure_errors, predicted_measures
+from simstudy.theory import exact_moments, predicted_measure_errors, predicted_measures
 
 H, V, K, C = 3, 4, 2, 5
 RNG = np.random.default_rng(15)
@@ -111,14 +111,6 @@ def test_simulation__agrees_with_exact_theory(kind, noise_treatment):
         assert bounds[name] < 1e-3 * max(abs(expected[name]), 1e-9), name
 
 
-def test_leading_order__is_multiplied_like_the_rest():
-    cell = cell_of("random", n_keys=2000)
-    prediction, through = theory_of(cell, leading_order), overlap(cell)
-    found = predicted_measures(prediction, [1 / H] * H, through)
-    second = through * (prediction.covariance + prediction.bias[:, :, None] * prediction.bias[:, None, :])
-    assert found["mse"] == pytest.approx(second.mean())
-
-
 def test_estimates_of_nw_ensemble__come_out_of_the_same_maps():
     cell = cell_of("file")
     keys, values = RNG.normal(size=(20, 6)), RNG.normal(size=(20, V))
@@ -136,14 +128,6 @@ def test_heads_of_one_map__have_the_errors_of_numbers():
         assert found.mcse[name] == pytest.approx(expected.mcse[name], rel=1e-9)
     assert {"direct_mse", "query_correlation"} == expected.estimate.keys() & {"direct_mse", "query_correlation"}
     assert not found.estimate.keys() & {"direct_mse", "query_correlation", "decomposition_gap"}
-
-
-def test_concatenated_heads__are_uncorrelated_and_reduce_nothing():
-    found, numbers = simulated(cell_of("disjoint")), simulated(cell_of("none"))
-    assert found.estimate["correlation"] == 0.0
-    assert found.estimate["effective_heads"] == pytest.approx(H)
-    one = np.trace(numbers.estimate["head_error_moment"]) / H
-    assert found.estimate["mse"] == pytest.approx(one)
 
 
 def test_error_of_a_squared_bias__counts_each_component():

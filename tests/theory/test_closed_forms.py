@@ -73,13 +73,6 @@ def test_query_averages_are_the_integrals_they_claim(degrees, bandwidth):
         np.testing.assert_allclose(cf.averaged_noise_ratio(angle, bandwidth, scale), ratio, rtol=1e-9)
 
 
-def test_averages_factor_over_principal_angles():
-    angles = np.radians([25.0, 80.0])
-    for form in (cf.averaged_noise_ratio, cf.origin_correlation):
-        assert form(angles, 0.9) == pytest.approx(form(angles[:1], 0.9) * form(angles[1:], 0.9), rel=1e-12)
-        assert form(ANGLES, 0.9).shape == (5,)
-
-
 @pytest.mark.parametrize("bias_rate", [0.5, 2.0])
 def test_limiting_slope__is_that_of_the_balance_at_enormous_n(bias_rate):
     """Squared bias exp(-g p) against the variance (p/D) L^p / n of averaged heads, n given by its logarithm."""

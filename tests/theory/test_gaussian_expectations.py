@@ -21,9 +21,8 @@ POLYNOMIAL = s.Sum(
     ),
 )
 WAVES = s.Additive(kind="additive", frequency=1.7)
-BUMPS = s.Bumps(kind="bumps", centres=((0.5,), (-1.0, 1.0)), amplitudes=(1.0, -2.0), width=0.6)
 RIDGE = s.Ridge(kind="ridge", wave="cos", direction=(1.0, -1.0))
-RECORDS = (POLYNOMIAL, WAVES, BUMPS, RIDGE)
+RECORDS = (POLYNOMIAL, WAVES, RIDGE)
 
 
 def on_grid(*records):
@@ -56,18 +55,6 @@ def test_a_degenerate_law_gives_the_value_itself():
         np.testing.assert_allclose(
             product_expectation(function, function, MEANS, nothing), function(MEANS) ** 2, rtol=1e-12
         )
-
-
-def test_very_narrow_bumps_neither_overflow_nor_vanish():
-    bump = s.Bumps(kind="bumps", centres=((3.0, -2.0),), width=1e-3)
-    function = regression_function(bump, 2)
-    mean, identity = np.array([[2.5, -2.0]]), np.eye(2)
-    # A bump of width w is 2 pi w^2 times a density as w -> 0; its square is a bump of width w / sqrt 2.
-    density = np.exp(-0.125) / (2 * np.pi)
-    np.testing.assert_allclose(expectation(function, mean, identity), 2e-6 * np.pi * density, rtol=1e-5)
-    np.testing.assert_allclose(
-        product_expectation(function, function, mean, identity), 1e-6 * np.pi * density, rtol=1e-5
-    )
 
 
 def test_fast_waves_keep_their_variance():

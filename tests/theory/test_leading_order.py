@@ -33,14 +33,10 @@ REGRESSIONS = {
     "additive": s.Additive(kind="additive", decay="exponential", rate=0.7),
     "additive_cos": s.Additive(kind="additive", wave="cos", decay="power", rate=1.5, frequency=0.6),
     "interaction": s.Interaction(kind="interaction", amplitude=-1.5, coordinates=(2, 1)),
-    "bumps": s.Bumps(kind="bumps", centres=((0.5,), (-1.0, 1.0)), amplitudes=(1.0, -2.0), width=0.6),
 }
 REGRESSIONS["sum"] = s.Sum(
     kind="sum",
-    terms=(
-        *(REGRESSIONS[name] for name in ("linear", "quadratic", "ridge", "additive", "interaction", "bumps")),
-        s.Bumps(kind="bumps", centres=((0.0, -1.0),), width=1.5),
-    ),
+    terms=(*(REGRESSIONS[name] for name in ("linear", "quadratic", "ridge", "additive", "interaction")),),
 )
 # Wide enough that no query condenses the softmax.
 BANDWIDTHS = {"distance": 0.8, "dot_product": 1.3}
@@ -88,63 +84,6 @@ def test_general_and_separate_projections_in_three_dimensions(logits, structure)
     )
     key_projections, query_projections = 0.6 * RNG.normal(size=(2, 2, 3, 2))
     compare(cell, key_projections, query_projections, RNG.normal(size=(2, 3)) / 2, step=0.2)
-
-
-@pytest.mark.parametrize("dropped", ["drift", "noise", "signal"])
-def test_a_formula_with_a_term_dropped_is_detected(dropped):
-    cell = make_cell(regression=REGRESSIONS["sum"], noise_sd=0.3)
-    heads = directions(0, 60)
-    prediction, parts = compare(cell, heads, heads, QUERIES)
-    parts[dropped] = 0.0 * parts[dropped]
-    wrong = discrepancy(prediction, parts["population"] + parts["drift"], parts["noise"] + parts["signal"])
-    assert wrong > 1e-4
-
-
-def test_heteroscedastic_noise_is_not_its_mean():
-    heads = directions(0, 90)
-    even, uneven = (
-        leading_order(make_cell(noise=noise), heads, heads, QUERIES).covariance
-        for noise in (s.GaussianNoise(kind="gaussian"), HETEROSCEDASTIC)
-    )
-    change = np.abs(uneven / even - 1)
-    assert change[:, 0, :].min() > 0.04
-    # The second head is blind to x_1, on which the variance depends.
-    assert change[:, 1, 1].max() < 1e-12
-
-
-def test_only_the_variance_of_the_noise_matters():
-    heads = directions(0, 90)
-    student = make_cell(noise=s.StudentNoise(kind="student_t", df=3.0), noise_sd=1.7)
-    gaussian = make_cell(noise_sd=1.7)
-    for first, second in zip(*(leading_order(c, heads, heads, QUERIES)[:4] for c in (student, gaussian)), strict=True):
-        np.testing.assert_array_equal(first, second)
-
-
-@pytest.mark.parametrize("logits", ["distance", "dot_product"])
-def test_a_feature_that_nothing_uses_changes_nothing(logits):
-    target = s.Additive(kind="additive", n_active=2)
-    heads = directions(20, 70)
-    small = leading_order(make_cell(logits=logits, regression=target), heads, heads, QUERIES / 2)
-    grown = np.concatenate([heads, np.zeros((2, 1, 1))], axis=1)
-    more = np.concatenate([QUERIES / 2, RNG.normal(size=(3, 1))], axis=1)
-    large = leading_order(make_cell(n_features=3, logits=logits, regression=target), grown, grown, more)
-    assert small.reason == large.reason == ""
-    np.testing.assert_allclose(large.bias, small.bias, rtol=1e-12, atol=1e-15)
-    np.testing.assert_allclose(large.covariance, small.covariance, rtol=1e-12)
-
-
-@pytest.mark.parametrize("bandwidth", [0.4, 0.8])
-def test_signal_covariance_of_orthogonal_heads_depends_on_the_target(bandwidth):
-    heads, query = directions(0, 90), np.array([[1.0, 1.0]])
-    for sign in (1.0, -1.0):
-        target = s.Linear(kind="linear", coefficients=(1.0, sign))
-        cell = make_cell(bandwidth=bandwidth, regression=target, noise_sd=0.0)
-        covariance = leading_order(cell, heads, heads, query).covariance[0, 0, 1]
-        # Under K_1 K_2 both coordinates are N(1/B, b^2/B), B = 1 + b^2, and each head misses the other's target, so
-        # n Cov = E[(x1 - 1/B +- x2)(x1 +- (x2 - 1/B))] = 2 b^2/B +- 1/B^2: negative for x1 - x2 if b < 0.605.
-        width = 1 + bandwidth**2
-        assert covariance * cell.data.n_keys == pytest.approx(2 * bandwidth**2 / width + sign / width**2)
-        assert (covariance < 0) == (sign < 0 and bandwidth < 0.605)
 
 
 # ---------------------------------------------------------------- finite n

@@ -45,32 +45,6 @@ def test_sum_of_heads_is_charged_for_the_target_it_doubles():
     np.testing.assert_allclose(measures["effective_heads"], [2.5 / (7 / 4), 2 / (2 / 4)])
 
 
-def test_definitions_hold_for_any_heads():
-    n_queries, n_heads = 3, 4
-    roots = RNG.normal(size=(n_queries, n_heads, n_heads))
-    covariance = roots @ roots.mT
-    prediction = make_prediction(RNG.normal(size=(n_queries, n_heads)), covariance, RNG.normal(size=n_queries))
-    weights = RNG.normal(size=n_heads)
-    measures = measures_by_query(prediction, weights)
-    averages = predicted_measures(prediction, weights)
-    for q in range(n_queries):
-        estimate = sum(a * (prediction.bias[q, h] + prediction.target[q]) for h, a in enumerate(weights))
-        assert measures["squared_bias"][q] == pytest.approx((estimate - prediction.target[q]) ** 2)
-        pairs = [(h, g) for h in range(n_heads) for g in range(n_heads) if h != g]
-        correlations = [covariance[q, h, g] / np.sqrt(covariance[q, h, h] * covariance[q, g, g]) for h, g in pairs]
-        assert measures["correlation"][q] == pytest.approx(np.mean(correlations))
-    assert averages["mse"] == pytest.approx(averages["squared_bias"] + averages["ensemble_variance"])
-    ratio = averages["mean_covariance"] / averages["mean_variance"]
-    assert averages["effective_heads"] == pytest.approx(n_heads / (1 + (n_heads - 1) * ratio))
-    assert averages["effective_heads"] != pytest.approx(measures["effective_heads"].mean(), rel=1e-3)
-
-
-def test_identical_heads_count_as_one():
-    measures = predicted_measures(make_prediction(np.zeros((2, 3)), np.ones((2, 3, 3)), [0.0, 0.0]), [1 / 3] * 3)
-    assert measures["effective_heads"] == pytest.approx(1.0)
-    assert measures["correlation"] == pytest.approx(1.0)
-
-
 def test_one_head_has_no_pairs():
     measures = predicted_measures(make_prediction([[0.2]], [[[0.3]]], [1.0]), [1.0])
     assert np.isnan([measures["mean_covariance"], measures["correlation"], measures["output_diversity"]]).all()

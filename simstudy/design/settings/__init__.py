@@ -25,7 +25,6 @@ from simstudy.design.settings.mechanisms import (
 from simstudy.design.settings.processes import (
     Additive,
     AutoregressiveKeys,
-    Bumps,
     FileKeys,
     FileRegression,
     FittedRegression,

@@ -14,7 +14,6 @@ from simstudy.design.settings.records import (
     Count,
     Line,
     NonNegative,
-    Points,
     Positive,
     Real,
     Several,
@@ -193,16 +192,7 @@ class Interaction(Choice):
     )
 
 
-class Bumps(Choice):
-    """m(x) = Σ_c amplitudes_c exp(−|x − centres_c|²/(2·width²)); missing centre coordinates are 0."""
-
-    kind: Literal["bumps"]
-    centres: Points = Field(((0.0,),), description="centres, each of at most n_features numbers")
-    amplitudes: Vector = Field((1.0,), description="one amplitude for each centre")
-    width: Positive = Field(1.0, description="a positive width")
-
-
-_Terms = Zero | Linear | Quadratic | Ridge | Additive | Interaction | Bumps | OwnFunction
+_Terms = Zero | Linear | Quadratic | Ridge | Additive | Interaction | OwnFunction
 Term = Annotated[_Terms, KINDS]
 
 

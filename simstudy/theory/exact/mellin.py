@@ -161,12 +161,8 @@ class MellinLaw:
     def _weighting(self, part: Exponentials) -> _Weighting:
         # Re e = (e + conj e) / 2: under a complex weight the two no longer have conjugate expectations.
         amplitude, linear = (np.concatenate([array, array.conj()]) for array in (part.amplitude / 2, part.linear))
-        covariance = self._kernels.covariance
-        shrinkage = np.eye(len(covariance)) + part.precision * covariance
-        tilted = covariance @ np.linalg.inv(shrinkage)
-        means = linear @ tilted
-        log_mass = np.tile(part.offset, 2) + 0.5 * np.sum(means * linear, axis=1)
-        return _Weighting(amplitude, log_mass - 0.5 * np.linalg.slogdet(shrinkage)[1], means, tilted)
+        means = linear @ self._kernels.covariance
+        return _Weighting(amplitude, 0.5 * np.sum(means * linear, axis=1), means, self._kernels.covariance)
 
 
 def _line(highest: float, n_keys: int, coarsening: float) -> _Line:

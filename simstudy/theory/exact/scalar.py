@@ -182,8 +182,6 @@ class ScalarLaw:
 
     def _resolution(self) -> tuple[float, float]:
         """Highest frequency in joint densities times E[m^2 | values], and least conditional deviation, on an axis."""
-        functions = ((self._regression, 2), (self._variance, 1))
-        parts = [(part, power) for function, power in functions for part in function.exponentials]
         frequencies, largest = [], 1.0
         # The error of a density is multiplied by n in the moments.
         decay = _DECAY + 2 * np.log(self._n_keys)
@@ -191,9 +189,8 @@ class ScalarLaw:
             precisions = np.linalg.inv(axes @ self._covariance @ axes.T)
             slopes = precisions @ axes @ self._covariance
             for slope, precision in zip(slopes, np.diag(precisions), strict=True):
-                narrowest = max((power * part.precision for part, power in parts), default=0.0) * (slope @ slope)
-                fastest = max((power * np.abs(part.linear.imag @ slope).max() for part, power in parts), default=0.0)
-                frequencies.append(fastest + np.sqrt(2 * decay * (precision + narrowest)))
+                waves = (2 * np.abs(part.linear.imag @ slope).max() for part in self._regression.exponentials)
+                frequencies.append(max(waves, default=0.0) + np.sqrt(2 * decay * precision))
                 largest = max(largest, precision)
         return max(frequencies), largest**-0.5
 

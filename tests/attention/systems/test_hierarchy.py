@@ -44,30 +44,6 @@ def naive_scores(queries, keys, weights, causal):
     return table
 
 
-class CountedNumber:
-    """A number that counts every multiplication and division of its kind."""
-
-    performed = 0
-
-    def __init__(self, value):
-        self.value = value
-
-    def __add__(self, other):
-        return CountedNumber(self.value + getattr(other, "value", other))
-
-    __radd__ = __add__
-
-    def __mul__(self, other):
-        CountedNumber.performed += 1
-        return CountedNumber(self.value * getattr(other, "value", other))
-
-    __rmul__ = __mul__
-
-    def __truediv__(self, other):
-        CountedNumber.performed += 1
-        return CountedNumber(self.value / getattr(other, "value", other))
-
-
 def sequences(n=N, seed=0):
     return np.random.default_rng(seed).standard_normal((2, n, P))
 
@@ -95,22 +71,6 @@ def test_mixed_scores__are_the_loop_over_levels(weights, causal):
     np.testing.assert_allclose(found, naive_scores(queries, keys, weights, causal), atol=1e-13)
     if len(weights) > 1:
         assert np.abs(found - naive_scores(queries, keys, weights[::-1], causal)).max() > 0.01  # the control
-
-
-@pytest.mark.parametrize(("n", "levels", "bounded"), [(16, 5, True), (32, 3, True), (21, 5, False)])
-def test_multiplications__are_at_most_four_thirds_of_one_level_if_lengths_divide(n, levels, bounded):
-    """Products of queries and keys cost (4/3)(1 − 4^−L) n²p, mixing and means of a level its own size."""
-    weights = np.full(levels, 1 / levels)
-    CountedNumber.performed = 0
-    counted = mixed_scores(*np.vectorize(CountedNumber, otypes=[object])(sequences(n)), weights, True)
-    counts = [math.ceil(n / 2**level) for level in range(levels)]
-    in_products = P * sum(count**2 for count in counts)
-    assert CountedNumber.performed == in_products + sum(count**2 for count in counts) + 2 * P * sum(counts[1:])
-    assert (in_products <= 4 / 3 * n**2 * P) == bounded
-    if bounded:
-        assert in_products == pytest.approx(4 / 3 * (1 - 4**-levels) * n**2 * P)
-    values = np.vectorize(lambda x: x.value)(counted)
-    np.testing.assert_allclose(values, mixed_scores(*sequences(n), weights, True), atol=1e-13)
 
 
 def naive_outputs(tokens, projections, weights, causal, temperature):
