@@ -18,10 +18,7 @@ from simstudy.kernels.errors import correlations_over_queries, mean_squares
 
 
 class Control(NamedTuple):
-    """Control variates: of errors (replicate, query, head) and products P_hg (replicate, query, pair).
-
-    Their expectation is 0.  Pairs are in the order of `pairs_of`.
-    """
+    """Control variates of expectation 0: of errors (replicate, query, head), of products (replicate, query, pair)."""
 
     errors: Array
     products: Array

@@ -97,11 +97,7 @@ def entmax(logits: Array, power: int) -> Array:
 
 
 def threshold(logits: Array, power: int) -> Array:
-    """Return τ with Σ_i (z_i/r − τ)_+^r = 1 for logits z, along the last axis, and a power r ≥ 1.
-
-    Newton's method on the r-norm of (z/r − τ)_+, which is convex and falls in τ with a slope of −1 or steeper: from the
-    left, where it is at least 1, every step stays there.
-    """
+    """Return τ with Σ_i (z_i/r − τ)_+^r = 1 for logits z, by Newton's method on a convex norm, from the left."""
     largest = logits.max(axis=-1, keepdims=True)
     rows = ((logits - largest) / power).reshape(-1, logits.shape[-1])
     found = np.full(len(rows), -1.0)

@@ -44,11 +44,7 @@ def _softmax(logits: Array, visible: NDArray[np.bool_] | None) -> Array:
 
 
 def layer(key: Array, query: Array, combination: Array) -> MultiHeadAttention:
-    """Return a layer on tokens (X, Y) whose output is Σ_h a_h Σ_i w_hi Y_i, with projections (h, d, k) and a (h,).
-
-    The value projection of head h writes Y in the direction v_h of its k features; the output projection reads o_h with
-    v_h·o_h = a_h.  Any such pair will do; these have all components different from zero.
-    """
+    """Return a layer on tokens (X, Y) whose output is Σ_h a_h Σ_i w_hi Y_i, with projections (h, d, k), a (h,)."""
     n_heads, d, k = key.shape
     no_outcome = np.zeros((n_heads, 1, k))
     direction = np.cos(np.arange(1.0, k + 1.0)) + 2.0
@@ -84,11 +80,7 @@ def torch_multi_head_attention(
     temperature: float,
     visible: NDArray[np.bool_] | None = None,
 ) -> Array:
-    """As `multi_head_attention`, by `torch.nn.MultiheadAttention`; needs the extra ``torch``.
-
-    Its width must hold all heads, so tokens are padded with zeros to a multiple of the number of heads; it divides
-    logits by √k, so queries are multiplied by √k/τ.
-    """
+    """As `multi_head_attention`, by `torch.nn.MultiheadAttention` on tokens padded to hold all heads."""
     import torch
 
     n_heads, n_features, k = weights.key.shape

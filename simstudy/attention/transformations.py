@@ -19,10 +19,7 @@ from simstudy.design.settings.mechanisms import (
 
 
 class Inputs(NamedTuple):
-    """Projected keys (r, h, k, i), values (r, i), queries (q, h, k) or (r, q, h, k) that heads attend to.
-
-    Values are outcomes; or their means given the keys, with variances (r, i), where noise is integrated out.
-    """
+    """Keys (r, h, k, i), values (r, i), their variances if means, and queries (q, h, k) or (r, q, h, k) of heads."""
 
     keys: np.ndarray
     values: np.ndarray

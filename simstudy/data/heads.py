@@ -107,11 +107,7 @@ def _orthonormal(cell: Cell, matrices: np.ndarray) -> np.ndarray:
 
 
 def _uniform(matrices: np.ndarray) -> np.ndarray:
-    """Orthonormal factors of matrices: uniform draws of p orthonormal columns if these are Gaussian.
-
-    They are uniform if the other factor has a positive diagonal: Mezzadri, "How to generate random matrices from the
-    classical compact groups", Notices of the AMS 54 (2007).
-    """
+    """Orthonormal factors of Gaussian matrices, uniform as the other factor has a positive diagonal (Mezzadri 2007)."""
     q, r = np.linalg.qr(matrices)
     q *= np.sign(np.diagonal(r, axis1=-2, axis2=-1))[..., None, :]
     return q
@@ -135,11 +131,7 @@ def _from_file(cell: Cell, path: str | None, contents: Matrices | None) -> np.nd
 
 
 def _arranged(heads: Heads, d: int) -> np.ndarray:
-    """Heads with the same principal angles t_j between any two of them, and the first on e_1 .. e_p.
-
-    The j-th directions of all heads meet under t_j and are orthogonal to every other direction: they share e_j, and
-    head h > 0 adds a coordinate of its own for each nonzero t_j.  Orthogonal heads so stand on successive blocks.
-    """
+    """Heads whose j-th directions meet under t_j: they share e_j, and each adds a coordinate of its own for t_j > 0."""
     p, n_heads = heads.head_dim, heads.n_heads
     angles = _angles(heads)
     turned = [j for j in range(p) if angles[j] > 0.0]

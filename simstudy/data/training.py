@@ -71,10 +71,7 @@ def _any_rows(size: int, address: tuple) -> np.ndarray:
 
 @singledispatch
 def _shape_keys(keys, z: np.ndarray, latent: tuple) -> np.ndarray:
-    """Turn standard normals z (R, d, n), which may be overwritten, into keys.
-
-    ``latent`` is the address of one more number for each key, (R, 1, n) when drawn.
-    """
+    """Turn normals z (R, d, n), which may be overwritten, into keys; ``latent`` addresses one more number for each."""
     raise TypeError(f"no key distribution {keys!r}")
 
 

@@ -27,11 +27,7 @@ Array = NDArray[np.float64]
 
 
 def overlap(cell: Cell) -> Array | None:
-    """Return Ω (H, H), by which errors of numbers become errors of vectors, pair by pair; None for numbers.
-
-    Ω_hg = H² tr(A_h'A_g) / |Σ_h A_h|²_F: in units in which the layer as a whole neither shrinks nor inflates values, so
-    that its mean over all pairs is 1.  Without that, maps that cancel one another would pass for heads that agree.
-    """
+    """Return Ω_hg = H² tr(A_h'A_g) / |Σ_h A_h|²_F (H, H), of mean 1 whatever the size of values; None for numbers."""
     found = _overlap(cell.heads.value_projections, cell)
     return None if found is None else found / found.mean()
 

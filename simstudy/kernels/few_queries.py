@@ -33,10 +33,7 @@ _FUNCTIONS = {
 def moments(
     keys: np.ndarray, values: np.ndarray, variances: np.ndarray, queries: np.ndarray, law: Law, with_mass: bool
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return means (r, q, h), Gram matrices (r, q, h, g) and logarithms of masses (r, q, h), or none of either.
-
-    Of keys (r, h, k, i), values (r, i), variances (r, i) or (r, 0), and queries (r or 1, h, k, q).
-    """
+    """Return means (r, q, h), Gram matrices (r, q, h, g) and logarithms of masses (r, q, h), or none of either."""
     found = arrays_for(keys, variances, queries, with_mass)
     memory = memory_for(keys, queries)
     _moments(*_FUNCTIONS[keys.dtype], keys, values, variances, queries, law, memory, *found)

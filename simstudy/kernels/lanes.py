@@ -85,10 +85,7 @@ def _exponents_of_four(laid, a, k, first, i, width, row):
 
 @inlined
 def sum_weights(exp2, laid, slopes, limits, q, values, first, size, sums, row):
-    """Add the weights of keys first .. first + size − 1 at a vector of queries to sums[0]; times values, to sums[1].
-
-    They are left in a row, a vector for each key.
-    """
+    """Add weights of keys at a vector of queries to sums[0], times values to sums[1], and leave them in a row."""
     width, last = lanes_of(row), len(slopes) - 4
     for k in range(0, last, 4):
         a = _slopes_of_four(slopes, k, q)

@@ -22,10 +22,7 @@ def mass_of(sums, near):
 
 @inlined
 def normalise(sums, products, largest, near, means, grams):
-    """Set means (h,) and grams (1, h, g), if any, from sums (h, 2) and products (h, g), of weights times scales.
-
-    ``largest`` is the variance whose scale is 1; sums[h, 0] is replaced by its inverse.
-    """
+    """Set means (h,) and grams (1, h, g), if any, from sums (h, 2) and products; sums[h, 0] becomes its inverse."""
     for h in range(0 if len(grams) else means.size):
         means[h] = sums[h, 1] / mass_of(sums[h], near[h])
     for h in range(means.size if len(grams) else 0):

@@ -64,10 +64,7 @@ def copy_scales(variances, largest, start, size, row):
 
 @inlined
 def lay_keys(keys, start, size, centre, rate, laid):
-    """Set laid[2 + k, i] = keys[k, start + i] − centre[k] and laid[0, i] = −rate Σ_k laid[2 + k, i]².
-
-    Rows of dimensions beyond those of the keys are left as they are: zero.
-    """
+    """Set laid[2 + k, i] = keys[k, start + i] − centre[k] and laid[0, i] = −rate Σ_k laid[2 + k, i]²."""
     offsets, whole, fours = laid[0], size - size % lanes_of(keys), len(keys) - len(keys) % 4
     clear(0, size, offsets)
     for k in range(0, fours, 4):

@@ -140,11 +140,7 @@ def _of_excess(weights: Array, bias_target: Array, target_square: Array) -> Arra
 
 
 def _spectral_indices(covariance: Array) -> Array:
-    """Diversity by the spectrum of the correlation matrix of head estimates, (case, 3).
-
-    Of its eigenvalues λ, H of them and as large as 1 on average: exp of the entropy of λ/H (Roy and Vetterli 2007),
-    their geometric mean, which orders as the log-determinant does, and H²/Σ λ².
-    """
+    """Effective rank (Roy and Vetterli 2007), geometric mean and H²/Σ λ² of the spectrum of correlations, (case, 3)."""
     correlation = _scaled(covariance)
     undefined = ~np.isfinite(correlation)
     spectrum = np.linalg.eigvalsh(np.where(undefined, 0.0, correlation))

@@ -95,11 +95,7 @@ def performance(
 
 
 def failures(n_defined: np.ndarray, n_failed: int, lengths: np.ndarray) -> tuple[Array, Array, float]:
-    """Share of failed replicates, contributions of blocks (block,), and the standard error that these lack.
-
-    Replicates are independent, so the error is known: that of Agresti and Coull (1998), who add two failures and two
-    successes, so that no failure does not mean no error.
-    """
+    """Share of failed replicates, contributions of blocks, and the error that these lack (Agresti and Coull 1998)."""
     total = int(n_defined.sum()) + n_failed
     # Blocks have their length, whatever failed in them.
     ratio = lengths.sum() / lengths

@@ -14,9 +14,9 @@ What answers which question:
   :func:`noise_ratio` at any query and :func:`averaged_noise_ratio` over queries; for dot-product logits
   :func:`dot_product_correlation`.  How fast does the best dimension of heads grow with ln n in the end?
   :func:`limiting_slope`.
-- Which weights of the heads are best? :func:`error_moments` of a prediction, then :func:`optimal_weights` of sum 1,
-  :func:`simplex_weights`, :func:`front_greater_weights` or :func:`unconstrained_weights`.  :func:`risk`,
-  :func:`mean_squared_error` and :func:`effective_learners` evaluate any weights.
+- Which weights of the heads are best? :func:`error_moments` of a prediction, then :func:`optimal_weights` of sum 1
+  within a class, or :func:`unconstrained_weights`.  :func:`risk`, :func:`mean_squared_error` and
+  :func:`effective_learners` evaluate any weights.
 - What of other mechanisms than softmax? :func:`compact_leading_order` for compact kernels of fixed bandwidth, whose
   windows are empty at the :func:`empty_window_rate`; :func:`tuned_risk_ratio` of Gaussian to compact kernels;
   :func:`merged_leading_order` for keys that are merged in chunks; :func:`product_head`, the one head that a product of
@@ -52,11 +52,9 @@ from simstudy.theory.weighting import (
     Weighting,
     effective_learners,
     error_moments,
-    front_greater_weights,
     mean_squared_error,
     optimal_weights,
     risk,
-    simplex_weights,
     unconstrained_weights,
 )
 
@@ -75,7 +73,6 @@ __all__ = [
     "empty_window_rate",
     "error_moments",
     "exact_moments",
-    "front_greater_weights",
     "leading_order",
     "limiting_slope",
     "logit_moments",
@@ -93,7 +90,6 @@ __all__ = [
     "product_head",
     "regression_function",
     "risk",
-    "simplex_weights",
     "tuned_risk_ratio",
     "unconstrained_weights",
 ]

@@ -7,7 +7,7 @@ Index legend: h, g head; q query; k length of a prefix of heads.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -131,8 +131,10 @@ def mean_squared_error(weights: ArrayLike, moments: ErrorMoments) -> float:
     return float(a @ moments.errors @ a + 2 * excess * (a @ moments.cross) + excess**2 * moments.target)
 
 
-def optimal_weights(error_moment: ArrayLike) -> Weighting:
-    """Minimise a'Ea over sum_h a_h = 1, negative weights allowed: E^-1 1 / (1'E^-1 1) (Bates and Granger 1969).
+def optimal_weights(
+    error_moment: ArrayLike, within: Literal["affine", "simplex", "front_greater"] = "affine"
+) -> Weighting:
+    """Minimise a'Ea over weights of sum 1; negative ones allowed, E^-1 1 / (1'E^-1 1) (Bates and Granger 1969).
 
     Formula :eq:`optimal-weights`.
 
@@ -143,7 +145,9 @@ def optimal_weights(error_moment: ArrayLike) -> Weighting:
     Parameters
     ----------
     error_moment : (H, H) array
-        Symmetric, positive semidefinite.
+        E e_h e_g; symmetric, positive semidefinite.
+    within : str
+        ``affine``; or ``simplex``, where no weight is negative; or ``front_greater``, where they also do not rise.
 
     Returns
     -------
@@ -156,58 +160,19 @@ def optimal_weights(error_moment: ArrayLike) -> Weighting:
         If the matrix is not finite, symmetric and positive semidefinite.
     """
     matrix = _checked(error_moment)
-    weights, rank, n_heads = affine(matrix), _rank(matrix), len(matrix)
-    least = float(weights @ matrix @ weights)
+    weights = affine(matrix) if within == "affine" else _BOUNDED[within](_lifted(matrix))
+    rank, n_heads, least = _rank(matrix), len(matrix), float(weights @ matrix @ weights)
     reason = ""
-    if rank < n_heads and least <= RANK_TOLERANCE * np.trace(matrix):
+    if rank < n_heads and within != "affine":
+        reason = f"rank {rank} of {n_heads}: of several minimisers, the one with the smallest sum of squares"
+    elif rank < n_heads and least <= RANK_TOLERANCE * np.trace(matrix):
         reason = f"rank {rank} of {n_heads}: errors cancel, and the weights are the smallest with risk 0"
     elif rank < n_heads:
         reason = f"rank {rank} of {n_heads}: pseudo-inverse, the smallest of many optimal weights"
     return Weighting(weights, least, rank, reason)
 
 
-def simplex_weights(error_moment: ArrayLike) -> Weighting:
-    """Minimise a'Ea over a >= 0, sum_h a_h = 1: weights of which none is negative.
-
-    Parameters
-    ----------
-    error_moment : (H, H) array
-        E e_h e_g; symmetric, positive semidefinite.
-
-    Returns
-    -------
-    Weighting
-        With its risk.
-
-    Raises
-    ------
-    ValueError
-        As in :func:`optimal_weights`.
-    """
-    matrix = _checked(error_moment)
-    return _constrained(matrix, simplex(_lifted(matrix)))
-
-
-def front_greater_weights(error_moment: ArrayLike) -> Weighting:
-    """Minimise a'Ea over a_1 >= ... >= a_H >= 0, sum_h a_h = 1.
-
-    Parameters
-    ----------
-    error_moment : (H, H) array
-        As in :func:`optimal_weights`, heads in the order in which the weights must not rise.
-
-    Returns
-    -------
-    Weighting
-        With its risk.
-
-    Raises
-    ------
-    ValueError
-        As in :func:`optimal_weights`.
-    """
-    matrix = _checked(error_moment)
-    return _constrained(matrix, front_greater(_lifted(matrix)))
+_BOUNDED = {"simplex": simplex, "front_greater": front_greater}
 
 
 def unconstrained_weights(moments: ErrorMoments) -> Weighting:
@@ -281,9 +246,3 @@ def _lifted(matrix: Array) -> Array:
     trace = np.trace(matrix)
     scaled = matrix / trace if trace > 0 else matrix
     return scaled + (_RIDGE * np.eye(len(matrix)) if _rank(matrix) < len(matrix) else 0.0)
-
-
-def _constrained(matrix: Array, weights: Array) -> Weighting:
-    rank, n_heads = _rank(matrix), len(matrix)
-    reason = f"rank {rank} of {n_heads}: of several minimisers, the one with the smallest sum of squares"
-    return Weighting(weights, float(weights @ matrix @ weights), rank, "" if rank == n_heads else reason)

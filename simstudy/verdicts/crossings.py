@@ -117,10 +117,7 @@ class Line:
 
 
 def crossing(x: Array, difference: Array) -> Array:
-    """Return where differences (draw, x) first fall to 0, linear in ln x between increasing levels x.
-
-    It is an end of x if they do not cross inside.
-    """
+    """Return where differences (draw, x) first fall to 0, linear in ln x between levels x, or an end of x."""
     below = difference <= 0.0
     after = np.where(below.any(axis=1), np.argmax(below, axis=1), len(x) - 1)
     inside = below.any(axis=1) & (after > 0)

@@ -16,11 +16,7 @@ from simstudy.verdicts.predictions import Told
 
 
 def wanted_by_claims(design: Design, told: Told, accounts: Sequence[Account]) -> list[int]:
-    """Return the batches that open claims want of each cell, no fewer than its target.
-
-    Each comparison that is not proven wants as many of all its cells as bring its score, which grows like the root of
-    their number, to what a verdict takes.
-    """
+    """Return the batches that bring the score of each open comparison to a verdict, in all its cells alike."""
     wanted = [account.target for account in accounts]
     by_precision = {each.planned.grid for each in accounts if each.planned.precision.stop == "precision"}
     for claim in (claim for claim in design.claims.values() if claim.grid not in by_precision):

@@ -111,10 +111,7 @@ def told_of(of: Selected, cells: list[int], claim: OptimumClaim) -> Profile:
 
 
 def told_profile(levels: Array, tuned: Sequence[Sequence[Any]], values: Array) -> Profile:
-    """Return the least values by theory (cell,) at each level of a factor, over the levels (cell,) of tuned ones.
-
-    Infinite where a neighbour of the least has no theory: that may be better.
-    """
+    """Return the least values by theory over tuned levels, infinite where a neighbour without theory may be better."""
     ranks = np.array([np.unique(column, return_inverse=True)[1] for column in tuned]).reshape(len(tuned), len(levels))
     known, distinct, least = np.where(np.isnan(values), np.inf, values), np.unique(levels), []
     for each in distinct:

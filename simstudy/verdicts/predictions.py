@@ -52,10 +52,7 @@ Told = dict[int, dict[str, Theory]]
 
 
 def predict(planned: Sequence[PlannedCell], told: Told | None = None) -> Iterator[dict[str, Theory]]:
-    """Yield the measures of each cell by each theory, in the order of the cells; NaN where a theory does not apply.
-
-    Cells that differ in weights alone share the moments of heads.  What is computed is added to what was ``told``.
-    """
+    """Yield the measures of each cell by each theory; cells that differ in weights alone share moments of heads."""
     told = {} if told is None else told
     waiting = Counter(_moments_of(each) for each in planned if id(each) not in told)
     known: dict[tuple[bool, str], Moments] = defaultdict(dict)
@@ -148,11 +145,4 @@ def _weights(cell: Cell, prediction: Prediction | ExactPrediction) -> np.ndarray
     moments = weighting.error_moments(prediction)
     if combination.within == "unconstrained":
         return weighting.unconstrained_weights(moments).weights
-    return _OPTIMA[combination.within](moments.errors).weights
-
-
-_OPTIMA = {
-    "affine": weighting.optimal_weights,
-    "simplex": weighting.simplex_weights,
-    "front_greater": weighting.front_greater_weights,
-}
+    return weighting.optimal_weights(moments.errors, combination.within).weights

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pytest
 from scipy.optimize import minimize
 
 from simstudy.theory import Prediction
 from simstudy.theory import weighting as w
+
+simplex_weights, front_greater_weights = (
+    partial(w.optimal_weights, within=within) for within in ("simplex", "front_greater")
+)
 
 
 def random_moment(n_heads, seed=0, rank=None, scale=1.0):
@@ -63,7 +69,7 @@ def test_two_heads_by_hand():
     # Bates and Granger: a_1 = (v_2 - c) / (v_1 + v_2 - 2 c); negative once c > v_2.
     best = w.optimal_weights([[4.0, 2.0], [2.0, 1.5]])
     np.testing.assert_allclose(best.weights, [-1 / 3, 4 / 3])
-    np.testing.assert_allclose(w.simplex_weights([[4.0, 2.0], [2.0, 1.5]]).weights, [0, 1], atol=1e-15)
+    np.testing.assert_allclose(simplex_weights([[4.0, 2.0], [2.0, 1.5]]).weights, [0, 1], atol=1e-15)
     np.testing.assert_allclose(w.optimal_weights(np.diag([1.0, 3.0])).weights, [0.75, 0.25])
 
 
@@ -103,7 +109,7 @@ def test_cancelling_errors_leave_no_risk_where_the_pseudo_inverse_does():
     ],
 )
 def test_what_is_no_moment_matrix_is_refused(moment, word):
-    for solver in (w.optimal_weights, w.simplex_weights, w.front_greater_weights):
+    for solver in (w.optimal_weights, simplex_weights, front_greater_weights):
         with pytest.raises(ValueError, match=word):
             solver(moment)
 
@@ -123,7 +129,7 @@ def simplex_residual(moment, weights):
 def test_simplex_weights_meet_the_kkt_conditions(n_heads, scale):
     for seed in range(5):
         moment = random_moment(n_heads, seed, scale=scale)
-        best = w.simplex_weights(moment)
+        best = simplex_weights(moment)
         assert simplex_residual(moment, best.weights) < 1e-12
         assert best.risk >= w.optimal_weights(moment).risk * (1 - 1e-12)
         assert best.reason == ""
@@ -131,16 +137,16 @@ def test_simplex_weights_meet_the_kkt_conditions(n_heads, scale):
 
 def test_badly_scaled_and_singular_moments_stay_on_the_simplex():
     uneven = np.diag([1e-6, 1.0, 1e6]) @ random_moment(3, 4) @ np.diag([1e-6, 1.0, 1e6])
-    assert simplex_residual(uneven, w.simplex_weights(uneven).weights) < 1e-12
+    assert simplex_residual(uneven, simplex_weights(uneven).weights) < 1e-12
     for rank in (1, 2, 5):
         singular = random_moment(8, rank, rank=rank)
-        best = w.simplex_weights(singular)
+        best = simplex_weights(singular)
         assert best.rank == rank
         assert simplex_residual(singular, best.weights) < 1e-8
-    same = w.simplex_weights(np.ones((4, 4)))
+    same = simplex_weights(np.ones((4, 4)))
     np.testing.assert_allclose(same.weights, 0.25, atol=1e-5)
     assert "rank 1 of 4" in same.reason
-    np.testing.assert_allclose(w.simplex_weights(np.zeros((4, 4))).weights, 0.25)
+    np.testing.assert_allclose(simplex_weights(np.zeros((4, 4))).weights, 0.25)
 
 
 # ---------------------------------------------------------------- the front-greater class
@@ -150,7 +156,7 @@ def test_a_general_solver_finds_no_better_front_greater_weights():
     for seed in range(4):
         moment = random_moment(5, seed)
         moment /= moment.max()
-        ours = w.front_greater_weights(moment)
+        ours = front_greater_weights(moment)
         found = minimize(
             lambda a, moment=moment: a @ moment @ a,
             np.full(5, 0.2),
@@ -169,9 +175,9 @@ def test_a_general_solver_finds_no_better_front_greater_weights():
 def test_front_greater_edges():
     rising = np.diag([3.0, 2.0, 1.0])
     # The unordered optimum rises: the order binds everywhere.
-    np.testing.assert_allclose(w.front_greater_weights(rising).weights, 1 / 3)
-    np.testing.assert_allclose(w.front_greater_weights(rising[::-1, ::-1]).weights, np.array([6, 3, 2]) / 11)
-    np.testing.assert_allclose(w.front_greater_weights(np.ones((4, 4))).weights, 0.25, atol=1e-5)
+    np.testing.assert_allclose(front_greater_weights(rising).weights, 1 / 3)
+    np.testing.assert_allclose(front_greater_weights(rising[::-1, ::-1]).weights, np.array([6, 3, 2]) / 11)
+    np.testing.assert_allclose(front_greater_weights(np.ones((4, 4))).weights, 0.25, atol=1e-5)
 
 
 # ---------------------------------------------------------------- no constraint

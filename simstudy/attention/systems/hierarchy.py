@@ -136,10 +136,7 @@ def waves(n_keys: int, band: int) -> Array:
 
 @measure.register
 def weigh_chunks(instance: CoarseMassInstance, cell: Cell, shared: SharedData) -> dict[str, Array]:
-    """Mass of n_keys keys beside that of chunk means, and what cumulants of the scores say of their ratio.
-
-    Of the mean of w independent scores the cumulants are κ_k/w^(k−1), and a mean weight is exp Σ_k κ_k/k!.
-    """
+    """Mass of n_keys keys beside that of chunk means, and what cumulants κ_k/w^(k−1) say of their ratio."""
     scores, width = shared.keys(cell.data.n_keys)[:, 0].astype(np.float64), instance.chunk
     fine, coarse = (np.log(np.exp(each).mean(axis=1)) for each in (scores, chunk_means(scores, width)))
     centred = scores - scores.mean(axis=1, keepdims=True)

@@ -29,11 +29,7 @@ _SMALLEST_PHI = 1e-16
 
 
 class Factors(NamedTuple):
-    """Functions of z = tK of one head: rows are values of log t, columns are coefficients on N basis functions.
-
-    ``lost``, ``first`` and ``second``, (U, N), are 1 - e^{-z}, z e^{-z} and z^2 e^{-z}; ``steps``, (U,), are the
-    weights of the quadrature rule in log t.
-    """
+    """1 - e^{-z}, z e^{-z} and z^2 e^{-z} of z = tK of one head, (U, N), and weights (U,) of the rule in log t."""
 
     lost: NDArray
     first: NDArray

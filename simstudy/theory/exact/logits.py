@@ -214,10 +214,7 @@ def _product(
 
 
 def _over_log_t(first: _Rows, second: _Rows, own: Array, either: Array, n_keys: int) -> float:
-    """Integrate over log t of both heads.
-
-    ``either`` is 1 - e^{-z_h - z_g}, from functions that vanish where kernels do: phi^n keeps its digits at large n.
-    """
+    """Integrate over log t of both heads; ``either`` is 1 - e^{-z_h - z_g}, which keeps the digits of phi^n."""
     return float(first.steps @ _density(own, either, n_keys, first.known @ second.known.T) @ second.steps)
 
 
