@@ -23,7 +23,7 @@ FUNCTIONS = [
     {"kind": "additive", "wave": "sin", "decay": "power", "rate": 1.5, "n_active": 3},
     {"kind": "interaction", "amplitude": 3.0, "coordinates": [2, 4]},
 ]
-FUNCTIONS.append({"kind": "sum", "terms": [FUNCTIONS[1], FUNCTIONS[4], FUNCTIONS[10]]})
+FUNCTIONS.append({"kind": "sum", "terms": [FUNCTIONS[1], FUNCTIONS[4], FUNCTIONS[9]]})
 NAMES = [f"{i}-{f['kind']}" for i, f in enumerate(FUNCTIONS)]
 WAVES = {"sin": math.sin, "cos": math.cos}
 D = 4
