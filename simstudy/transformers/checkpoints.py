@@ -7,6 +7,7 @@ make tensors; a file that names another is refused before that is looked up.
 from __future__ import annotations
 
 import collections
+import functools
 import io
 import json
 import math
@@ -21,6 +22,7 @@ import numpy as np
 from simstudy.design.files import open_archive, open_regular, read_array, read_arrays, read_member
 from simstudy.errors import UserError
 from simstudy.text import printable
+from simstudy.transformers.graphs import mapped, read_graph, widened
 from simstudy.transformers.quantised import read_quantised
 
 Weights = dict[str, np.ndarray]
@@ -51,7 +53,7 @@ _STEPS = (
 
 
 def read_weights(path: str | Path) -> Weights:
-    """Read the arrays of a file: safetensors, a checkpoint of PyTorch, GGUF, or NumPy's.
+    """Read the arrays of a file: safetensors, a checkpoint of PyTorch, GGUF, ONNX, or NumPy's.
 
     Parameters
     ----------
@@ -62,7 +64,7 @@ def read_weights(path: str | Path) -> Weights:
     -------
     dict
         Arrays by name, "states" if there is but one (.npy); bfloat16, which NumPy lacks, as float32.  Those of
-        safetensors and GGUF are read when they are used.
+        safetensors, GGUF and ONNX are read when they are used.
 
     Raises
     ------
@@ -81,7 +83,7 @@ def _read(path: Path, is_part: bool = False) -> Weights:
                 if is_part:  # indices of indices could go on for ever
                     raise UserError("an index that an index names; give the index of .safetensors files with weights")
                 return _read_parts(path, file.read(MAX_HEADER_BYTES + 1))
-            return _reader(start)(file)
+            return _reader(start, path)(file)
     except UserError as error:
         raise UserError(printable(f"{path}: {error}")) from None
     except OSError as error:
@@ -92,7 +94,7 @@ def _read(path: Path, is_part: bool = False) -> Weights:
         raise UserError(printable(f"{path}: damaged, or no weights ({said}); {remedy}")) from None
 
 
-def _reader(start: bytes) -> Callable[[BinaryIO], Weights]:
+def _reader(start: bytes, path: Path) -> Callable[[BinaryIO], Weights]:
     if start.startswith(b"\x93NUMPY"):
         return lambda file: {"states": read_array(file, _size(file))}
     if start[8:9] == b"{":
@@ -103,7 +105,9 @@ def _reader(start: bytes) -> Callable[[BinaryIO], Weights]:
         return _read_legacy
     if start[:4] == b"GGUF":
         return read_quantised
-    raise UserError("neither safetensors, nor a checkpoint of PyTorch, nor GGUF, nor NumPy's; give one of these")
+    if start[:1] == b"\x08":
+        return lambda file: read_graph(file, functools.cache(functools.partial(_beside, path)))
+    raise UserError("neither safetensors, nor a checkpoint of PyTorch, nor GGUF, ONNX or NumPy's; give one of these")
 
 
 def _read_parts(path: Path, index: bytes) -> Weights:
@@ -139,6 +143,17 @@ def _read_safetensors(file: BinaryIO) -> Weights:
         arrays[name] = _number(entry["dtype"], content[begin:end].view(kind).reshape(shape))
         done = end
     return arrays
+
+
+def _beside(path: Path, name: str) -> memoryview:
+    """Return the content of a plain file in the same folder; a link could lead out of it."""
+    if Path(name).name != name or path.with_name(name).is_symlink():
+        raise UserError(f"its numbers are in {name!r}; give a model whose files lie in one folder, none of them a link")
+    try:
+        with open_regular(path.with_name(name), MAX_BYTES) as file:
+            return mapped(file)
+    except UserError as error:
+        raise UserError(f"its numbers are in {name!r}, which {error}") from None
 
 
 def _named_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -320,5 +335,4 @@ def _tensors(found: Any, content: Callable[[_Storage], bytes]) -> Weights:
 
 
 def _number(kind: str, array: np.ndarray) -> np.ndarray:
-    """Bfloat16 is the upper half of a float32."""
-    return (array.astype("<u4") << 16).view("<f4") if kind in _BRAIN_FLOATS else array
+    return widened(array) if kind in _BRAIN_FLOATS else array

@@ -117,7 +117,7 @@ def read_heads(weights: Any, config: Mapping[str, Any] | str | Path | None = Non
     Parameters
     ----------
     weights
-        Path of a file (safetensors or the index of its parts, PyTorch's, GGUF, or .npz), arrays by name, or a
+        Path of a file (safetensors or the index of its parts, PyTorch's, GGUF, ONNX, or .npz), arrays by name, or a
         ``torch.nn.Module``.  GGUF has its configuration.  Without one: ``W_Q`` and ``W_K`` (head, feature, dimension),
         or with layers before that; and, where there are such, ``W_V``, of which as of ``W_K`` several heads may share
         one; ``W_O`` (..., dimension, feature), biases ``b_Q``, ``b_K`` and ``b_V`` (..., dimension), numbers ``scale``

@@ -16,6 +16,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from test_checkpoints import CONTENT, LEGACY_MAGIC, Tensor, matrix, pickled, write_archive, write_legacy
+from test_graphs import GRAPH, TENSOR, message
 
 from simstudy.errors import UserError
 from simstudy.transformers.checkpoints import read_weights
@@ -34,6 +35,11 @@ def safetensors(header: object, content: bytes = CONTENT, length: int | None = N
 def gguf(values: bytes) -> bytes:
     """Of one entry, which is a list."""
     return b"GGUF" + struct.pack("<IQQQ", 3, 0, 1, 1) + b"a" + struct.pack("<I", 9) + values
+
+
+def onnx(*fields: tuple) -> bytes:
+    """Of one graph with these fields."""
+    return message((1, 10), (GRAPH, message(*fields)))
 
 
 def entry(shape: list, begin: int, end: int, kind: str = "F32") -> dict:
@@ -130,6 +136,13 @@ HOSTILE: dict[str, Callable[[], bytes]] = {
     "a GGUF list of millions": lambda: gguf(struct.pack("<IQ", 8, 3_000_000) + bytes(24_000_000)),
     "a GGUF list of endless texts": lambda: gguf(struct.pack("<IQ", 8, 3_000) + b"\xff" * 24_000),
     "a GGUF text of gigabytes": lambda: gguf(struct.pack("<IQQ", 8, 1, 1 << 62)),
+    # ONNX.
+    "an ONNX graph of empty nodes": lambda: onnx() + message((GRAPH, b"\x0a\0" * 20_000_000)),
+    "an ONNX number without end": lambda: onnx() + b"\xff" * 20_000_000,
+    "an ONNX graph beyond the file": lambda: b"\x08\x0a\x3a" + b"\xff" * 4 + b"\x0f" + CONTENT,
+    "an ONNX array beyond all memory": lambda: onnx((TENSOR, message((1, 1 << 62), (1, 1 << 62), (2, 16), (9, b"ab")))),
+    "an ONNX array of other bytes": lambda: onnx((TENSOR, message((1, 3), (1, 5), (2, 1), (8, "w"), (9, CONTENT)))),
+    "ONNX in name alone": lambda: b"\x08" + bytes(range(256)) * 1000,
     # Checkpoints.
     "a memo of gigabytes": lambda: checkpoint(b"\x80\x02Nr" + b"\xff\xff\xff\x7f" + STOP),
     "a legacy memo of gigabytes": lambda: MAGIC + b"\x80\x02Nr" + b"\xff\xff\xff\x3f" + STOP,

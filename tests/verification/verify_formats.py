@@ -7,6 +7,7 @@ transformer-lens, timm and onnx); skipped without them.
 from __future__ import annotations
 
 import json
+import warnings
 
 import numpy as np
 import pytest
@@ -115,6 +116,26 @@ def test_heads__give_the_attention_of_the_library(family, tmp_path):
     model.save_pretrained(tmp_path, max_shard_size="20kB")
     index = next(tmp_path.glob("*.index.json"), tmp_path / "model.safetensors")
     assert gap(simstudy.read_heads(index, tmp_path / "config.json"), states, attention) < 1e-6
+
+
+@pytest.mark.parametrize("newer", [False, True])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_exported_heads__are_those_of_the_model(family, newer, tmp_path):
+    """To the bit, by both exporters of torch; the newer one writes the numbers to a second file."""
+    if newer:
+        pytest.importorskip("onnxscript")
+    model = built(family, use_cache=False)
+    expected, inputs = simstudy.read_heads(model), inputs_of(family, model)
+    if "input_ids" in inputs:
+        inputs["attention_mask"] = torch.ones_like(inputs["input_ids"])
+    forward = model.forward
+    model.forward = lambda *given: forward(**dict(zip(inputs, given, strict=True)), return_dict=False)[-1]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        torch.onnx.export(model, tuple(inputs.values()), tmp_path / "model.onnx", dynamo=newer)
+    found = simstudy.read_heads(tmp_path / "model.onnx", model.config.to_dict())
+    for name, each in vars(expected).items():
+        np.testing.assert_array_equal(getattr(found, name), each)
 
 
 @pytest.mark.parametrize("family", WINDOWS)
