@@ -16,7 +16,7 @@ _LISTED = 5
 @app.command()
 def inspect(
     weights: Annotated[
-        Path, typer.Argument(help="Weights of a model (safetensors, PyTorch, GGUF, ONNX, .npz), or .npz with W_Q and W_K.")
+        Path, typer.Argument(help="Weights of a model (safetensors, PyTorch, GGUF, ONNX, .npz), or .npz of W_Q, W_K.")
     ],
     states: Annotated[
         Path,
