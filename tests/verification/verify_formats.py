@@ -1,7 +1,7 @@
 """Verdict of ``make verify``: heads that are read give the attention that the libraries' own code computes.
 
 Each family is a small model with random weights, in single precision.  Needs torch and transformers (and, for a part,
-transformer-lens, timm and onnx); skipped without them.
+transformer-lens and onnxscript); skipped without them.
 """
 
 from __future__ import annotations
