@@ -16,7 +16,6 @@ from simstudy.design.shipped import find_design
 from simstudy.errors import UserError
 
 if TYPE_CHECKING:
-    from tomlkit import TOMLDocument
     from tomlkit.items import Table
 
 MAX_BYTES = 1 << 20
@@ -113,20 +112,13 @@ def to_toml(tables: Mapping[str, Any]) -> tuple[str, list[Problem]]:
     import tomlkit
 
     problems: list[Problem] = []
-    return tomlkit.dumps(_document(_plain(tables, "", problems))), problems
-
-
-def _document(content: dict[str, Any]) -> TOMLDocument:
-    """Return tables in the order of a file, a table for each name, inline ones inside."""
-    import tomlkit
-
+    content = _plain(tables, "", problems)
     document = tomlkit.document()
     usual = [name for name in (*Document.model_fields, "profiles") if name in content]
     for name in dict.fromkeys([*usual, *content]):
         entries = content[name]
-        nested = isinstance(entries, dict)
-        document.append(name, _table(entries, _LEVELS.get(name, 0)) if nested else tomlkit.item(entries))
-    return document
+        document.append(name, _table(entries, _LEVELS.get(name, 0)) if isinstance(entries, dict) else entries)
+    return tomlkit.dumps(document), problems
 
 
 def _table(entries: dict[str, Any], levels: int) -> Table:

@@ -48,7 +48,6 @@ class PublishedColonyInstance(Instance):
         "colony_steps": Quantity("steps", "steps until the colony decides"),
     }  # fmt: skip
     words: ClassVar[dict[str, Setting]] = {
-        "sites": Setting("sites"),
         "gap": Setting("gap between the qualities of sites"),
         "exploration": Setting("probability of exploring"),
     }
@@ -159,6 +158,5 @@ class GaclInstance(Instance):
     }  # fmt: skip
     words: ClassVar[dict[str, Setting]] = {
         "ants": Setting("ants", "N"),
-        "generations": Setting("generations"),
         "generation_rate": Setting("share of pheromone lost between generations"),
     }

@@ -101,7 +101,6 @@ class HeadPairInstance(Instance):
         "weight": Setting("weight of the partner", "λ"),
         "signal": Setting("signal-to-noise ratio"),
         "sink": Setting("mass of the sink"),
-        "gate": Setting("gate"),
     }
     least: ClassVar[dict[str, tuple[int, str]]] = {
         "n_keys": (2, "one key has all weight"), "head_dim": (3, "two orthogonal queries need more dimensions"),
