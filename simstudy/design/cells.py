@@ -56,12 +56,7 @@ def plan_cells(
 
 
 def _of_one_estimator(cells: list[Cell]) -> list[Cell]:
-    """Leave the expansion off a grid of which a cell has no known means, unless the design asks for it.
-
-    Cells of a grid are compared with one another, and what random keys do to two cells alike cancels only if it is in
-    both or in neither.  Of a population each draw would need known means of its own, which take longer than its few
-    replicates, and what varies between draws stays.
-    """
+    """Leave the expansion off a grid of which a cell has no known means: its cells are paired with one another."""
     if all(cell.controlled and not cell.population for cell in cells):
         return cells
     changed = [cell.simulation.model_copy(update={"control": "none"}) for cell in cells]

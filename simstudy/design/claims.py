@@ -1,7 +1,4 @@
-"""The claims and figures that a design declares before the run, as immutable records.
-
-`verdicts.judge` evaluates them.
-"""
+"""The claims that a design declares before the run, as immutable records; `verdicts.judge` evaluates them."""
 
 from __future__ import annotations
 

@@ -13,11 +13,7 @@ _Selecting = TypeVar("_Selecting", bound=Record)
 
 
 def confirmatory_seed(seed: int, confirmation: Confirmation) -> int:
-    """Return what stands in the place of a seed of the design: a number in [0, 2⁶³), a digest of seal, beacon and seed.
-
-    Equal seeds stay equal, so cells that were paired are; all random numbers are addressed under the seed, so none of
-    keys, noise, query points, heads, learners and instances is one of the pilot's.
-    """
+    """Return what stands in the place of a seed: a digest in [0, 2⁶³); equal seeds stay equal, so cells stay paired."""
     content = json.dumps([confirmation.seal, confirmation.beacon, seed]).encode()
     return int.from_bytes(hashlib.blake2b(content, digest_size=8).digest(), "big") >> 1
 

@@ -33,10 +33,7 @@ _KINDS = (".npy", ".npz", ".csv", ".parquet")
 
 
 def read_contents(cell: Cell, folder: Path, trusted: frozenset[str] = frozenset()) -> tuple[Cell, list[Impossibility]]:
-    """Read the files of a cell, relative to the folder of its design, into the cell; with what is wrong with them.
-
-    Functions of trusted texts are tried; no other one is run.
-    """
+    """Return a cell with the contents of its files, and what is wrong with them; functions are tried if trusted."""
     found: dict[str, Any] = {}
     problems: list[Impossibility] = []
     for setting, path, (field, read) in _stated(cell):

@@ -148,11 +148,7 @@ class Confirmation(Record):
 
 
 class Design(Record):
-    """A valid design under one profile: cells of all grids in the order of the file, the last factor running fastest.
-
-    The text is the file, verbatim, or what a design given in Python is as TOML. Notes are what the author should know
-    although it is no mistake. A pilot, which runs on the seeds of the file, has no confirmation.
-    """
+    """A valid design under one profile: cells in the order of the file, and notes; a pilot has no confirmation."""
 
     study: Study
     profile: str

@@ -28,11 +28,7 @@ MAX_BATCHES = 10_000_000
 
 
 def features_needed(heads: Heads) -> int:
-    """Return the number of features that the arrangement of heads takes up: the smallest possible d.
-
-    Heads at principal angles t_j take p directions for the first head and one more for each further head and each
-    nonzero t_j.
-    """
+    """Return the smallest d: p directions for the first head, and for each other one more for each nonzero angle."""
     turned = {
         "orthogonal": heads.head_dim,
         "rotated": heads.head_dim if heads.angle else 0,

@@ -1,7 +1,4 @@
-"""Formulas that a claim may name in the place of a number: a record of parameters for each.
-
-`claimed` evaluates them, with the functions of the theory.
-"""
+"""Formulas that a claim may name in the place of a number, a record of parameters each; `claimed` evaluates them."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Which random draws a claim rests on: points, heads and rows that are drawn once and fixed, or a population.
-
-A Monte Carlo error covers the replicates.  What it is over a population of points and heads is another question, which
-a claim on "queries" or "random heads" raises, and a claim on the points drawn does not.
-"""
+"""Which random draws a claim rests on: points, heads and rows that are drawn once and fixed, or a population."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""A design read once, strictly, into an immutable `Design`; the mistakes in it reported together.
-
-It passes the stages in one order: read (`written`), validate, cross into cells (`cells`), find what claims and figures
-refer to (`references`), refuse what no replicate can answer, and note what the author should know (`rules`).
-"""
+"""A design read once, strictly, into an immutable `Design`; the mistakes in it reported together."""
 
 from __future__ import annotations
 
@@ -27,11 +23,7 @@ from simstudy.design.written import Source, Written, read_design
 
 
 def load_design(design: Source, profile: str = "quick", trust: Iterable[str | Path] = ()) -> Design:
-    """Return the design of a file, a shipped name, or tables, under one profile.
-
-    A DesignError has every mistake found, each with its path in the file, the value, and what to do. Code of files that
-    are not trusted is read, but neither tried nor ever run.
-    """
+    """Return a design under one profile, or raise every mistake; code that is not trusted is never run."""
     written = read_design(design)
     merged = _under_profile(written, profile)
     document, problems = _validate(merged)

@@ -345,10 +345,7 @@ _COORDINATES = {
 
 
 def labelled(arrays: Mapping[str, Any], coords: Mapping[str, Any], attrs: Mapping[str, Any]) -> xr.Dataset:
-    """Return a data set of registered variables, each with its meaning in its attributes.
-
-    Names must be registered, and shapes fit the registered dimensions; ValueError if not.
-    """
+    """Return a data set of registered variables with their meaning; ValueError if shapes do not fit the dimensions."""
     # Imported here: it takes a third of a second, and checks of a design do without.
     import xarray as xr
 

@@ -84,11 +84,7 @@ def from_validation(
     prefix: str = "",
     place: Callable[[str], str] | None = None,
 ) -> list[Problem]:
-    """Translate what pydantic raised on raw content into problems, with what the model accepts there.
-
-    ``prefix`` is the path of the content in the file. For tables of a cell, ``place`` gives the path of a setting, or
-    of "setting.parameter": empty if the file does not state the parameter apart.
-    """
+    """Translate what pydantic raised on content at ``prefix``; ``place`` tells paths of settings and parameters."""
     problems = []
     for detail in error.errors(include_url=False):
         steps = _steps(detail, raw)

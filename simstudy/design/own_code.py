@@ -1,8 +1,4 @@
-"""The user's own functions: read from their files, and held against their contract where they are trusted.
-
-The text of a file identifies results, and so do the packages that it imports, which a last line names by version.
-Versions of NumPy and SciPy stand in the identity of everything that is stored.
-"""
+"""The user's own functions: read from their files, and held against their contract where they are trusted."""
 
 from __future__ import annotations
 
@@ -51,10 +47,7 @@ def own_pieces(cell: Cell) -> Iterator[tuple[str, OwnCode]]:
 
 
 def read_code(cell: Cell, folder: Path, trusted: frozenset[str]) -> tuple[Cell, list[Impossibility]]:
-    """Read the files of the functions of a cell, relative to the folder of its design, into the cell.
-
-    Functions of trusted texts are tried; no other one is run.
-    """
+    """Read the files of the functions of a cell into it; functions of trusted texts are tried, no other one is run."""
     problems: list[Impossibility] = []
     read: dict[OwnCode, OwnCode] = {}
     for setting, piece in own_pieces(cell):
@@ -210,10 +203,7 @@ def _refuse(piece: OwnCode, name: str, what: str) -> None:
 
 
 def source_of(path: Path) -> str:
-    """Return the text of a file of functions, with a line on what it rests on, if that is anything.
-
-    What rests on something that cannot be told is refused.
-    """
+    """Return the text of a file, with a line on the packages it rests on; what rests on files beside it is refused."""
     try:
         text = read_regular(path, MAX_BYTES).decode("utf-8-sig")
     except UnicodeDecodeError:

@@ -36,11 +36,7 @@ SELECTABLE = (*TABLE_OF, "bandwidth_rule")
 
 @dataclass(frozen=True)
 class PlannedGrid:
-    """What is known of a grid, also of a faulty one: factors are None if they are unknown.
-
-    Of a grid that is not complete some cells are faulty, and none is missed. ``selectable`` are the names that a
-    selection may use beside the factors.
-    """
+    """What is known of a grid: factors, unless None; all cells, if complete; names to select by beside factors."""
 
     name: str
     factors: tuple[str, ...] | None

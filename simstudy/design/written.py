@@ -31,10 +31,7 @@ Source = str | Path | Mapping[str, Any]
 
 
 class Written(NamedTuple):
-    """A design as it is written: the place is what messages call it, its path or the name of the study.
-
-    Problems are entries given in Python that TOML cannot state, and that are left out.
-    """
+    """A design as it is written, what messages call it, and entries given in Python that TOML cannot state."""
 
     place: str
     path: Path | None
@@ -104,10 +101,7 @@ def _refuse_extremes(node: Any, depth: int = 0) -> None:
 
 
 def to_toml(tables: Mapping[str, Any]) -> tuple[str, list[Problem]]:
-    """Return tables as TOML, which parses to the same tables, and every entry left out because TOML cannot state it.
-
-    Beside what TOML knows, there may be tuples, ranges, and NumPy's arrays and numbers.
-    """
+    """Return tables as TOML, tuples, ranges and NumPy among them; with every entry left out as TOML cannot state it."""
     # Imported here and below: it takes a tenth of a second, and reading a file does without.
     import tomlkit
 

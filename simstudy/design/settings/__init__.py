@@ -1,14 +1,8 @@
-"""What a cell is made of: the settings that a design file may state, as immutable validated records.
-
-`tables` holds the tables that every cell has, `processes` and `ensembles` the alternatives of single settings,
-`mechanisms` the pieces of attention, `systems` what replicates may measure in place of estimates, `cell` all of them
-together, `records` what they are built on.
-"""
+"""What a cell is made of: the settings that a design file may state, as immutable validated records."""
 
 from simstudy.design.settings.cell import TABLE_OF, TABLES
 from simstudy.design.settings.code import OwnFunction, OwnKeys
 from simstudy.design.settings.ensembles import (
-    Bandwidth,
     FixedBandwidth,
     GaussianQueries,
     GivenQueries,

@@ -140,10 +140,7 @@ class Cell(Record):
 
     @property
     def drawn(self) -> frozenset[str]:
-        """Names of all that the seed draws once, before any replicate: queries, heads, rows held out.
-
-        Heads are also those that learners start from; with rows held out go the others, and what is fitted to these.
-        """
+        """Names of what the seed draws once, before replicates: queries, heads or where these start, rows held out."""
         if self.instance is not None:
             return frozenset()
         heads, queries, keys = self.heads, self.queries.queries, self.data.key_distribution
@@ -203,13 +200,7 @@ class Cell(Record):
 
     @cached_property
     def coordinates(self) -> dict[str, Any]:
-        """Every setting by name, as it labels the cell in the results: numbers, or text for composite choices.
-
-        Empty where a setting means nothing for the cell.
-        Parameters of a composite choice stand beside it: ``normaliser.power``.
-
-        ``bandwidth`` is the number b; its rule is ``bandwidth_rule``.
-        """
+        """Every setting and parameter of a choice, as it labels the cell in results; empty if it means nothing."""
         labels: dict[str, Any] = {}
         meaningful = self.meaningful
         for name, table in TABLE_OF.items():
@@ -228,11 +219,7 @@ class Cell(Record):
 
     @cached_property
     def data_id(self) -> str:
-        """Identity of the random numbers: cells with equal ``data_id`` see the same data, row by row.
-
-        Sizes, noise level, targets and everything about the estimator are left out, so that cells which differ
-        only in these are paired, and n = 100 is a prefix of n = 200.
-        """
+        """Identity of the random numbers: sizes, noise level, targets and estimators of paired cells may differ."""
         keys = self.decisive.data.key_distribution
         # By this name, whatever designs call it: drawn bits rest on it.
         parameters = {"distribution": keys.kind} | keys.model_dump(exclude={"kind", *_WHERE_FROM})
@@ -243,10 +230,7 @@ class Cell(Record):
 
     @property
     def idle(self) -> dict[str, str]:
-        """Settings that decide no number, each with the reason; cells that differ in these alone hold the same ones.
-
-        None of a random instance: what means nothing for it, it has not (`meaningful`).
-        """
+        """Settings that decide no number of an ensemble, each with the reason."""
         if self.instance is not None:
             return {}
         learner = self.estimator.learner

@@ -22,10 +22,7 @@ FUNCTION_NAME: Any = Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", description="a f
 
 @dataclass(frozen=True)
 class Code:
-    """The text of a Python file, by which two of them are equal, and where it was found.
-
-    Whether the user trusts it to run is never stored: what is read from a folder has yet to be trusted.
-    """
+    """The text of a Python file, by which two are equal, and where it was found; that it is trusted is never stored."""
 
     text: str
     place: str = field(default="", compare=False)

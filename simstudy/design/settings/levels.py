@@ -26,11 +26,7 @@ _FIXED = "fixed(value="
 
 
 def level(coordinates: dict[str, Any], factor: str) -> Any:
-    """Level of a factor in a cell with these coordinates.
-
-    A bandwidth that follows a rule ("attention", "rate(smoothness=2)") is one level of the factor, although its
-    number differs from cell to cell with the number of keys or the dimension of the heads.
-    """
+    """Level of a factor in a cell with these coordinates; a rule of bandwidths is one level, whatever its numbers."""
     rule = str(coordinates.get("bandwidth_rule", _FIXED))
     return rule if factor == "bandwidth" and not rule.startswith(_FIXED) else coordinates.get(factor, "")
 

@@ -1,7 +1,4 @@
-"""What an attention mechanism is made of beside logits: transformations, normalisers, masks, projections of values.
-
-`simstudy.attention.mechanism` computes what is stated here, and says how to add a piece.
-"""
+"""What attention is made of beside logits: transformations, normalisers, masks, projections of values."""
 
 from __future__ import annotations
 

@@ -119,10 +119,7 @@ class Record(BaseModel):
 
 
 class Choice(Record):
-    """One alternative of a setting, told apart by its kind; ``"kind"`` alone is short for a table that states no more.
-
-    The optional ``label`` is what tables, figures and coordinates call it; it has no bearing on any number.
-    """
+    """One alternative of a setting, told apart by its kind; its label is what tables call it and decides no number."""
 
     kind: str
     label: Line = Field("", exclude=True, min_length=1, max_length=60, description="a short text")
@@ -171,10 +168,7 @@ def _brief(value: Any) -> str:
 
 @dataclass(frozen=True)
 class Kinds:
-    """Tells the alternatives of a setting apart by ``kind``; ``"name"`` is short for a table that states no more.
-
-    A bare number or list, as JSON calls its form, may be short for a parameter of an alternative.
-    """
+    """Tells alternatives apart by ``kind``; "name" is short for a table, a number or list for a parameter."""
 
     kind: str = ""
     parameter: str = ""

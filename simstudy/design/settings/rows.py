@@ -27,12 +27,7 @@ MAX_NUMBERS = 1 << 23
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """The rows that keys are drawn from, and the last ``n_held_out``, held out as queries.
-
-    The table (rows, features + 2) has keys as heads see them, then the value of the regression function and the cross-
-    fitted residual, of mean 0: NaN where a cell has none.  Rows that each batch splits anew (`split`) hold
-    out none.
-    """
+    """Rows (features, value of m, residual or NaN) that keys are drawn from; the last ``n_held_out`` are queries."""
 
     table: Array
     n_held_out: int
@@ -123,10 +118,7 @@ FOLDS = 5
 
 
 def split(raw: Rows, data: Data, seed: int, batch: int = 0) -> Rows:
-    """Return rows of which some are held out at random; the split of batch 0 is the one of a study that keeps one.
-
-    A UserError says that too few are left to be fitted, or that a fit leaves no residuals.
-    """
+    """Return rows of which some are held out at random, by batch; UserError if too few are left to be fitted."""
     keys, regression = data.key_distribution, data.regression
     assert isinstance(keys, FileKeys)  # no others have rows
     learner = regression.learner if isinstance(regression, FittedRegression) else ""

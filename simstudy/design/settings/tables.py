@@ -1,9 +1,4 @@
-"""The tables of a design file that every cell has: data, heads, estimator, queries, simulation.
-
-Every field name is unique over all tables, so a factor is named by its field alone (``bandwidth``, not
-``estimator.bandwidth``) and becomes the coordinate of that name in the results.  A parameter of a composite setting is
-named behind a dot: ``normaliser.power``.  Field descriptions are what a user reads when a value is refused.
-"""
+"""The tables of a cell; a field has one name over all tables, and its description is read where a value is refused."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Systems whose random instances are measured: each file states one, and is found by being here.
-
-A system has one name: that of its file here, in `attention.systems` (what is measured), in `theory.systems` (formulas,
-where there are any) and in tests/attention/systems.  `simstudy.attention.systems` says how to add one.
-"""
+"""Systems whose random instances are measured: each file states one, and is found by being here."""
 
 from __future__ import annotations
 

@@ -215,10 +215,7 @@ class SimulationInstance(Instance, OwnCode):
         return array if array.ndim else array[()]
 
     def numbers(self, draw: Draw, once: Once = _made) -> dict[str, Array]:
-        """Return what is measured of each replicate, (replicate,) by name; NaN in those that failed.
-
-        What fails numerically for many replicates at once raises that error.
-        """
+        """Return what is measured of each replicate by name, NaN where it failed; a failure for all at once raises."""
         try:
             data = once(self._address(), lambda: self._data(draw))
             if not self.one_by_one:
