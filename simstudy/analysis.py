@@ -206,22 +206,18 @@ def _find(results: xr.Dataset, where: Where, name: str) -> int:
     if len(found) == 1:
         return found[0]
     if not found:
-        raise UserError(f"{name} = {dict(where)}: no cell; {_levels_that_exist(rows, where)}")
+        # Of each setting the levels beside the others asked for; of all cells, if there are none.
+        told = []
+        for key in where:
+            others = {other: value for other, value in where.items() if other != key}
+            told.append((key, [row for row in rows if selected(row, others)]))
+        inside_of = [(key, inside) for key, inside in told if inside] or [(key, rows) for key, _ in told]
+        exist = "; ".join(f"{key} may be {', '.join(_levels(inside, key))}" for key, inside in inside_of)
+        raise UserError(f"{name} = {dict(where)}: no cell; {exist}")
     inside = [rows[cell] for cell in found]
     apart = {key: levels for key in inside[0] if len(levels := _levels(inside, key)) > 1 and key not in _DERIVED}
-    told = "; ".join(f"{key} ({', '.join(levels)})" for key, levels in apart.items())
-    raise UserError(f"{name} = {dict(where)}: {len(found)} cells fit; choose one by stating more of {told}")
-
-
-def _levels_that_exist(rows: Sequence[Coordinates], where: Mapping[str, Any]) -> str:
-    """Levels of each setting among the cells that have the other levels; of all cells, if there are none."""
-    told = []
-    for key in where:
-        others = {name: value for name, value in where.items() if name != key}
-        inside = [row for row in rows if selected(row, others)]
-        if inside or len(where) == 1:
-            told.append(f"{key} may be {', '.join(_levels(inside or rows, key))}")
-    return "; ".join(told) or "; ".join(f"{key} may be {', '.join(_levels(rows, key))}" for key in where)
+    options = "; ".join(f"{key} ({', '.join(levels)})" for key, levels in apart.items())
+    raise UserError(f"{name} = {dict(where)}: {len(found)} cells fit; choose one by stating more of {options}")
 
 
 def _levels(rows: Sequence[Coordinates], key: str) -> list[str]:

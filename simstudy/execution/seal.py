@@ -166,9 +166,6 @@ def differences(sealed: Any, now: Any, path: str = "") -> Iterator[str]:
             else:
                 yield from differences(sealed[key], now[key], place)
     elif sealed != now:
-        yield f"{path} was sealed as {_brief(sealed)} and is {_brief(now)}"
-
-
-def _brief(value: Any) -> str:
-    text = json.dumps(value, ensure_ascii=False)
-    return text if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]}..."
+        was, found = (json.dumps(value, ensure_ascii=False) for value in (sealed, now))
+        shown = (text if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]}..." for text in (was, found))
+        yield f"{path} was sealed as {' and is '.join(shown)}"

@@ -85,11 +85,9 @@ def _like_error(value: float, mcse: float) -> str:
         return number(value)
     decimals = _decimals(mcse)
     scale = max(_exponent(value), 1 - decimals)
-    return (
-        _rounded(value, decimals)
-        if decimals <= 6 and scale <= 5
-        else number(value, min(max(decimals + scale + 1, 1), 15))
-    )
+    if decimals <= 6 and scale <= 5:
+        return _rounded(value, decimals)
+    return number(value, min(max(decimals + scale + 1, 1), 15))
 
 
 def level_of(n_claims: int) -> str:
@@ -99,9 +97,8 @@ def level_of(n_claims: int) -> str:
 
 def given_draws(mcse: float, given: float) -> str:
     """Return the error given the query points, heads and rows that were drawn, where it is another than that shown."""
-    return (
-        "" if math.isnan(given) or math.isnan(mcse) or given == mcse else f" (± {number(given, 2)} given those drawn)"
-    )
+    told = not (math.isnan(given) or math.isnan(mcse) or given == mcse)
+    return f" (± {number(given, 2)} given those drawn)" if told else ""
 
 
 def with_error(estimate: float, mcse: float) -> str:

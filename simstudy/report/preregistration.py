@@ -11,7 +11,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from simstudy.design.claims import LEVEL, Claim
+from simstudy.design.claims import LEVEL
 from simstudy.design.document import Design
 from simstudy.design.measures import INDEXED_MEASURES, MEASURES, STATISTICS
 from simstudy.design.settings import TABLES
@@ -39,13 +39,18 @@ def preregistration(design: Design, seal: Seal) -> str:
     """Return the preregistration of a design as Markdown."""
     registered = MEASURES | STATISTICS | INDEXED_MEASURES
     measures = dict.fromkeys(claim.measure for claim in design.claims.values())
+    claims = {}  # what each states beside its sentence, as the design does: ``x = "angle", margin = 0.05``
+    for name, claim in design.claims.items():
+        terms = claim.model_dump(mode="json", exclude=_STATED_APART, exclude_none=True)
+        stated = {term: json.dumps(value, ensure_ascii=False) for term, value in terms.items() if value != {}}
+        claims[name] = ", ".join(f"{term} = {text}" for term, text in stated.items())
     return template("preregistration.md").render(
         design=design,
         seal=seal,
         level=LEVEL,
         grids=[_grid(design, name) for name in design.factors],
         measures={name: registered[name] for name in measures},
-        claims={name: _terms(claim) for name, claim in design.claims.items()},
+        claims=claims,
     )
 
 
@@ -76,10 +81,3 @@ def _fixed(coordinates: list[dict[str, Any]], tables: tuple[str, ...], factors: 
         # A parameter is a factor, so only the kind is fixed.
         found[name] = [text.partition("(")[0] for text in found[name]]
     return {setting_name(name): ", ".join(dict.fromkeys(values)) for name, values in found.items() if values}
-
-
-def _terms(claim: Claim) -> str:
-    """What a claim states beside its sentence, as the design does: ``x = "angle", margin = 0.05``."""
-    terms = claim.model_dump(mode="json", exclude=_STATED_APART, exclude_none=True)
-    stated = {name: json.dumps(value, ensure_ascii=False) for name, value in terms.items() if value != {}}
-    return ", ".join(f"{name} = {text}" for name, text in stated.items())

@@ -50,10 +50,8 @@ class ProgressDisplay:
     def __init__(self, quiet: bool = False) -> None:
         self._logged = time.monotonic()
         self._quiet = quiet
-        self._initial: float | None = None
         self._due = 0.0
         self._unseen: tuple[Ledger, int | None] | None = None
-        self._first_batch: tuple[float, float] | None = None
         columns = (
             TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(),
             TextColumn("{task.fields[replicates]:,} replicates"), TimeElapsedColumn(), TextColumn("ETA"),
@@ -88,16 +86,12 @@ class ProgressDisplay:
         text += "" if predicted is None else f", theory of {predicted}"
         total = expected if ledger.work_known else None
         self._bar.update(self._task, total=total, completed=done, description=text, replicates=replicates)
-        self._initial = done if self._initial is None else self._initial
-        # Before the first batch workers start and kernels are compiled, which says nothing of the other batches.
-        if self._first_batch is None and done > self._initial:
-            self._first_batch = now, done
         if not self._quiet and not is_watched() and now - self._logged >= LOG_SECONDS:
             self._logged = now
-            began, work = self._first_batch or (now, done)
             left = _UNKNOWN
-            if done > work:
-                share, seconds = f"{done / expected:.0%} of the work", (expected - done) * (now - began) / (done - work)
+            # Counted from the first batch on: before, workers start and kernels are compiled.
+            if speed := self._bar.tasks[self._task].speed:
+                share, seconds = f"{done / expected:.0%} of the work", (expected - done) / speed
                 left = f"{share}, {duration(seconds)} left"
                 if not ledger.work_known:  # before each cell was looked at, that up to its first look
                     left = f"{share} up to the first looks, {duration(seconds)} left to them"

@@ -33,6 +33,8 @@ class _Plain(Console):
 
 
 _output, _errors = _Plain(), _Plain(stderr=True)
+SPEED_SECONDS = 600.0
+"""Time over which the speed of a run is estimated."""
 
 
 def say(*lines: str) -> None:
@@ -78,7 +80,7 @@ def is_watched() -> bool:
 
 def bar(*columns: ProgressColumn, quiet: bool = False) -> Progress:
     """Return a progress bar on standard output, which shows nothing unless somebody watches that."""
-    return Progress(*columns, console=_output, disable=quiet or not is_watched())
+    return Progress(*columns, console=_output, disable=quiet or not is_watched(), speed_estimate_period=SPEED_SECONDS)
 
 
 def track(tasks: Iterable[_T], total: int) -> Iterator[_T]:

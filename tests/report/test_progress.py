@@ -34,6 +34,7 @@ def test_log__tells_the_time_to_the_first_looks_and_then_to_the_end(looked_at, t
     monkeypatch.setattr(progress, "say", said.append)
     ledger = SimpleNamespace(accounts=[None], work_known=looked_at)
     display = ProgressDisplay()
+    display._bar.get_time = lambda: now[0]
     # Five minutes go by before the first batch, as on a slow machine that compiles; then each takes five seconds.
     for now[0], replicates, work in [(0.0, 0, 0), (300.0, 0, 0), (305.0, 16, 50), (310.0, 32, 100)]:
         ledger.standing = Standing(work, 400, replicates)

@@ -127,30 +127,23 @@ def tick_levels(axes: Axes, levels: np.ndarray, scale: str, unit: str = "") -> N
         choices += [np.arange(0.0, 91.0, step) for step in (15.0, 30.0, 45.0, 90.0)]
         choices = [each[(each >= levels[0]) & (each <= levels[-1])] for each in choices]
     width = characters(axes)
-    fitting = [each for each in choices if _keep_clear(_on_axis(each, scale), width)]
-    chosen = fitting[0] if fitting else _thinned(levels, scale, width)
+    chosen = next((each for each in choices if _keep_clear(each, scale, width)), None)
+    if chosen is None:  # the first and the last level, and of the others those that keep clear of all before them
+        chosen = levels[[0, -1]] if len(levels) else levels
+        for each in levels[1:-1]:
+            more = np.sort([*chosen, each])
+            chosen = more if _keep_clear(more, scale, width) else chosen
     if len(chosen):
         axes.xaxis.set_major_locator(FixedLocator(chosen.tolist()))
         axes.xaxis.set_minor_locator(NullLocator())
         axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: number(value)))
 
 
-def _on_axis(values: np.ndarray, scale: str) -> np.ndarray:
-    return np.log(values) if scale == "log" else values
-
-
-def _thinned(levels: np.ndarray, scale: str, width: int) -> np.ndarray:
-    """Return the first and the last level, and of the others those that keep clear of all before them."""
-    kept = [levels[0], levels[-1]] if len(levels) else []
-    for each in levels[1:-1]:
-        if _keep_clear(_on_axis(np.sort([*kept, each]), scale), width):
-            kept.append(each)
-    return np.sort(kept)
-
-
-def _keep_clear(places: np.ndarray, width: int) -> bool:
-    if len(places) < 2:
-        return len(places) == 1
+def _keep_clear(values: np.ndarray, scale: str, width: int) -> bool:
+    """Whether labels at these values do not touch on an axis so many characters wide."""
+    if len(values) < 2:
+        return len(values) == 1
+    places = np.log(values) if scale == "log" else values
     return bool(np.diff(places).min() / np.ptp(places) * width >= 5)
 
 
