@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import tomllib
 
 import pandas as pd
@@ -66,8 +65,3 @@ def test_run__tells_how_far_it_is_only_where_somebody_watches(found, capsys, mon
         patched.setattr(terminal, "_output", console)
         simstudy.run(design, output=output, executor="serial")
     assert "6/6 cells" in capsys.readouterr().out
-
-
-def test_run__has_the_help_of_the_study():
-    assert list(inspect.signature(simstudy.run).parameters)[:3] == ["design", "profile", "output"]
-    assert "shipped design" in inspect.getdoc(simstudy.run)

@@ -90,17 +90,6 @@ def test_results__open_with_xarray_alone_and_explain_themselves(serial):
     xr.testing.assert_identical(simstudy.open_results(output / "tiny" / "quick"), simstudy.open_results(path))
 
 
-def test_wrong_claim__comes_out_contradicted(tmp_path):
-    text = edited(DESIGN, 'direction = "decreasing"', 'direction = "increasing"')
-    text = edited(text, 'regression = { kind = "ridge" }', 'regression = "zero"')
-    text = edited(text, "min_replicates = 64", "min_replicates = 512")
-    wrong = run(load_design(write_design(tmp_path, text)), output=tmp_path, executor="serial")
-    assert wrong.verdict.item() == "contradicted"
-    right = edited(text, 'direction = "increasing"', 'direction = "decreasing"')
-    right_claim = run(load_design(write_design(tmp_path, right)), output=tmp_path, executor="serial")
-    assert right_claim.verdict.item() == "supported"
-
-
 @pytest.mark.parametrize(
     "data",
     [

@@ -65,11 +65,6 @@ def test_shipped_designs__are_found_by_name_and_a_new_one_is_written_and_run(ins
     assert not (tmp_path / ".partial").exists()
 
 
-def test_module__is_the_command_line(installed, tmp_path):
-    help_of_init = python(installed, tmp_path, "-m", "simstudy", "init", "--help")
-    assert help_of_init.returncode == 0 and "Usage: simstudy init" in help_of_init.stdout, help_of_init.stderr
-
-
 def test_package__holds_its_citation_and_its_notes(installed):
     held = {path.name for path in (installed / "simstudy").iterdir()}
     assert {"CITATION.cff", "CHANGES.md", "README.md", "py.typed"} <= held
