@@ -26,11 +26,7 @@ class MultiHeadAttention(NamedTuple):
 def attention(
     queries: Array, keys: Array, values: Array, temperature: float, visible: NDArray[np.bool_] | None = None
 ) -> Array:
-    """Scaled dot-product attention softmax(QKᵀ/τ)V of each head (Vaswani et al. 2017): (r, q, h) or (r, q, h, j).
-
-    Shapes: queries (r or 1, q, h, k), keys (r, h, k, i), values (r, i), or (r, i, j) for vectors that all heads share.
-    The temperature τ > 0 is √k in a standard layer. Logits of keys that are not visible, (q, i), are −∞.
-    """
+    """Scaled dot-product attention (Vaswani et al. 2017), (r, q, h) or (r, q, h, j), of keys (r, h, k, i)."""
     logits = np.einsum("rqhk,rhki->rqhi", np.broadcast_to(queries, (len(keys), *queries.shape[1:])), keys) / temperature
     return np.einsum("rqhi,ri...->rqh...", _softmax(logits, visible), values)
 

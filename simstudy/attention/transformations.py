@@ -90,11 +90,7 @@ def _(low_rank: LowRankTransformation, inputs: Inputs) -> Inputs:
 
 
 def compressions(keys: np.ndarray, queries: np.ndarray, rank: int, method: str) -> tuple[np.ndarray, np.ndarray]:
-    """Matrices A, B (..., k, R) such that K A Bᵀ Qᵀ approximates K Qᵀ at a rank R ≤ k (arXiv 2512.05916).
-
-    Keys are (..., key, k), queries (..., query, k). ``scores``: the best approximation of K Qᵀ (Eckart and Young 1936);
-    ``keys``: A = B the leading right singular vectors of K; ``stacked``: those of K above Q.
-    """
+    """Matrices A, B (..., k, R) with K A Bᵀ Qᵀ near K Qᵀ: the best, or singular vectors of K, or of K above Q."""
     if method != "scores":
         matrix = keys if method == "keys" else np.concatenate([keys, queries], axis=-2)
         directions = np.linalg.svd(matrix, full_matrices=False)[2][..., :rank, :].swapaxes(-1, -2)

@@ -114,10 +114,7 @@ def normals(
     stream: str, role: Role, first: int, count: int, n_rows: int, n_columns: int, dtype: str = "float64",
     stay: bool = False,
 ) -> np.ndarray:  # fmt: skip
-    """Return standard normals (replicate, column, row) of a hexadecimal stream; fewer rows or columns are a prefix.
-
-    Both types are the same numbers to 5e-7 relative.  ``stay`` leaves them on a GPU.  ValueError beyond all addresses.
-    """
+    """Return standard normals (replicate, column, row), of which fewer rows or columns are a prefix."""
     out = aligned((count, n_columns, n_rows), dtype)
     return _filled(_NORMALS[out.dtype], stream, role, first, out, stay)
 

@@ -18,11 +18,7 @@ from simstudy.design.settings.cell import Cell, Matrices
 
 
 def key_projections(cell: Cell, first: int = 0, count: int = 1) -> np.ndarray:
-    """Return W_h (H, d, p), or (count, H, d, p) for redrawn heads: orthonormal unless a file or function gives them.
-
-    A head of s times the bandwidth of the cell is one of that bandwidth whose projection is divided by s.  ValueError
-    if heads of a file are missing or do not have the shape that the cell states.
-    """
+    """Return W_h (H, d, p), or (count, H, d, p) of redrawn heads, divided by the factors on their bandwidths."""
     return _divided(cell, _directions(cell, first, count))
 
 

@@ -22,10 +22,7 @@ def add_errors(
     error_sums: np.ndarray,
     product_sums: np.ndarray,
 ) -> np.ndarray:
-    """Add errors (Q, H) and products (Q, P) of R replicates to the sums of B blocks; return (R,) which are finite.
-
-    Products of the pairs of `numpy.triu_indices` hold the gram (R, Q, H, H), if any; what a GPU has is summed there.
-    """
+    """Add errors and products of pairs, with their gram, to sums of blocks; return (R,) which are finite, and added."""
     if is_there(gram):
         from simstudy.kernels import cuda
 

@@ -125,10 +125,7 @@ def scale_weights(rows, scales, first):
 
 @inlined
 def add_lane_products(rows, products):
-    """Add Σ_i rows[h, i] rows[g, i] to products for g ≤ h, each lane by itself; heads go by fours.
-
-    ``products`` is (block, sixteen products, lane), the blocks of four by four heads in the order of rows.
-    """
+    """Add Σ_i rows[h, i] rows[g, i] to products (block of four by four heads, sixteen products, lane) for g ≤ h."""
     block = 0
     for h in range(0, len(rows), 4):
         for g in range(0, h, 4):

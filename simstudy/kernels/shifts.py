@@ -90,10 +90,7 @@ def largest_norm(lowest, keys, row):
 
 @inlined
 def aim(lowest, keys, points, law, row, centre, slopes, limits, near):
-    """Prepare the fast formula for the keys (p, n) of one head at the queries (p, Q).
-
-    Set centre (p,), slopes (p, Q), the arguments of `exp2` limits (2, Q), and near (Q,): whether it may be used.
-    """
+    """Set centre (p,), slopes (p, Q), limits (2, Q) of `exp2` and near (Q,): whether the fast formula serves."""
     centre[:] = 0
     if law.distance:
         set_centre(keys, centre)

@@ -118,11 +118,7 @@ def jackknife(whole: Array, left_out: Array, sizes: np.ndarray, lengths: np.ndar
 def quadratic_errors(
     blocks: Moments, weights: Array, overlap: Array, lengths: np.ndarray, *, by_query: bool = True
 ) -> Measures:
-    """Standard errors of the quadratic part of squared biases, of those at each query only if asked for.
-
-    For mean errors with covariance S over queries: √(2 Σ S_qq'²)/Q when averaged over queries, √2·S_qq at each.  Errors
-    of vectors have as many components as their overlap has eigenvectors, and S is over queries and components.
-    """
+    """Errors of the quadratic part of squared biases: √(2 Σ S_qq'²)/Q of averages, √2·S_qq at each query."""
     used, sums = _defined(blocks)
     mean_error = sums.error_sum / sums.n_defined[:, None, None]
     sizes, scale = (sums.n_defined, lengths[used]), np.broadcast_to(np.diagonal(overlap), len(weights))

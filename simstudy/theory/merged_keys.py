@@ -114,11 +114,7 @@ class _Chunks(NamedTuple):
             yield 1, last, last
 
     def weighted(self, seen: list[Times], at: Times) -> _Weighted:
-        """Return what the kernels of the means of chunks make of the regression function at other times.
-
-        A kernel is, up to a factor, the likelihood of observing the image of the query as the mean of a chunk with
-        noise of variance b²: the law of a key is the posterior of a Gaussian model.
-        """
+        """Return mass and mean under kernels of chunks: posterior of a Gaussian model that observes means of chunks."""
         rho, b2 = np.float64(self.correlation), self.cell.bandwidth**2
 
         def covariance(one: Times, two: Times) -> Array:

@@ -20,11 +20,7 @@ _COINCIDENT = 1e-12
 
 
 class TiltedKeys(NamedTuple):
-    """E[K(X) f(X)] = exp(log_mass) E f(X~), X~ ~ N(means, covariances), for products K of head kernels.
-
-    ``log_mass`` (G, Q) is log E K(X), as K at a query far from the keys underflows. Means (G, Q, d) differ from query
-    to query, covariances (G, d, d) do not.
-    """
+    """E[K(X) f(X)] = exp(log_mass) E f(N(means, covariances)): shapes (G, Q), (G, Q, d), (G, d, d), K of kernels."""
 
     log_mass: Array
     means: Array

@@ -143,11 +143,7 @@ def _turn(holds: Callable[[float], Any], bounds: Array) -> Bounds:
 
 
 def _over_heads(text: str, of: Selected, cells: list[int], statistic: Statistic, sign: float) -> Comparison:
-    """Compare a statistic of the order with bounds for the population of heads of which the cells are a sample.
-
-    Leaving each head out gives its error; to this come the errors of the measure.  No wrong pair among few heads is no
-    proof: the error is at least what Agresti and Coull (1998) have for no success in as many trials.
-    """
+    """Compare a statistic with bounds for a population of heads: errors by leaving each out, and of the measure."""
     n, index = len(cells), _diversity(of).values[cells]
     measure = sign * of.estimates.values[None, cells]
     whole = statistic.of(index, measure)[0]

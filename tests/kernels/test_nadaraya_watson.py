@@ -121,6 +121,11 @@ def test_far_queries__are_right(spread, logits, precision):
     assert_solved(problem((2, 6, 2, 4, 1100), logits, precision, spread=spread))
 
 
+def test_narrow_kernels__are_not_left_to_the_fast_formula():
+    """It would round its exponents by their size."""
+    assert_solved(problem((1, 6, 2, 1, 1100), "distance", "float32", bandwidth=0.002))
+
+
 def hollow(precision):
     """Keys on a sphere, queries near its centre: no query is far from the mean key, but every key is far from all."""
     given = problem((2, 4, 3, 3, 700), "distance", precision, bandwidth={"float32": 0.18, "float64": 0.06}[precision])

@@ -267,17 +267,6 @@ def test_squared_bias_near_zero__is_not_found_where_there_is_none(bias, n_studie
     assert linear_hits / n_studies < 0.95 - band(n_studies)  # the control: influence values alone do not cover
 
 
-def test_squared_bias_of_three_errors__has_the_right_mcse(n_studies):
-    """Between zero and large bias no symmetric interval covers 95 %; the MCSE is still the spread of the estimate."""
-    results = [
-        performance(blocks_of(errors, np.zeros(1), 32), np.full(2, 0.5), STATISTICS)
-        for errors in repeated_studies(n_studies, "normal", np.full(2, 0.1))
-    ]
-    spread = np.std([float(result.estimate["squared_bias"]) for result in results])
-    typical = np.sqrt(np.mean([float(result.mcse["squared_bias"]) ** 2 for result in results]))
-    assert typical / spread == pytest.approx(1.06, abs=4 / np.sqrt(2 * n_studies) + 0.05)
-
-
 def test_paired_contributions__give_the_error_of_a_difference():
     """Cells that share data: the error of a difference from the covariance of contributions, over repeated studies."""
     rng = np.random.default_rng(5)

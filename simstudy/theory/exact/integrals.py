@@ -38,10 +38,7 @@ class Factors(NamedTuple):
 
 
 class Moments(NamedTuple):
-    """Expectations of basis functions times 1, m(X) and m(X)^2 + v(X).
-
-    Shape (N,) for one head, or for two that share a basis of functions with disjoint supports; (N, N) for two heads.
-    """
+    """Expectations of basis functions times 1, m and m^2 + v: (N,) of disjoint supports, or (N, N) of two heads."""
 
     one: NDArray
     mean: NDArray

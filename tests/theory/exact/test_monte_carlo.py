@@ -17,7 +17,6 @@ from simstudy.theory import (
     predicted_measure_errors,
     predicted_measures,
 )
-from simstudy.theory.exact import integrals
 
 RNG = np.random.default_rng(20240612)
 HEADS = np.linalg.qr(np.random.default_rng(4).normal(size=(2, 3, 2)))[0]
@@ -65,7 +64,7 @@ def z_scores(estimates, prediction):
 
 @pytest.mark.parametrize("n_keys", [3, pytest.param(30, marks=pytest.mark.rare)])
 @pytest.mark.parametrize("name", CONFIGURATIONS)
-def test_monte_carlo_agrees_and_rejects_formulas_with_a_term_dropped(monkeypatch, name, n_keys):
+def test_monte_carlo_agrees(name, n_keys):
     settings = CONFIGURATIONS[name]
     cell = make_cell(n_keys, **settings, **DATA)
     heads = HEADS[:, :, : settings["head_dim"]]
@@ -75,15 +74,6 @@ def test_monte_carlo_agrees_and_rejects_formulas_with_a_term_dropped(monkeypatch
     mean_z, covariance_z = z_scores(estimates, prediction)
     assert mean_z < 4
     assert covariance_z < 4
-
-    for change in ({"noise_sd": 0.0}, {"regression": s.Zero(kind="zero")}):
-        wrong = cell.model_copy(update={"data": cell.data.model_copy(update=change)})
-        covariance = exact_moments(wrong, heads, heads, QUERY[None]).covariance
-        assert z_scores(estimates, prediction._replace(covariance=covariance))[1] > 10
-    power = integrals._power
-    monkeypatch.setattr(integrals, "_second", lambda own, cross, lost, n: n * (n - 1) * cross * power(lost, n - 2))
-    covariance = exact_moments(cell, heads, heads, QUERY[None]).covariance
-    assert z_scores(estimates, prediction._replace(covariance=covariance))[1] > 10
 
 
 # ---------------------------------------------------------------- what is refused
