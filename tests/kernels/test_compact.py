@@ -93,6 +93,9 @@ def test_window__holds_keys_nearer_than_its_radius_and_no_others():
     w = np.array([1.0, 1 - 0.999**2])
     assert mean.item() == pytest.approx(w @ [1.0, 2.0] / w.sum())
     assert gram.item() == pytest.approx((w**2).sum() / w.sum() ** 2)
+    # A key beside the edge has all the weight if it is alone, however small that is.
+    alone = compact_moments(keys[..., 1:], values[:, 1:], variances[:, 1:], query, 1.0, 1)
+    assert [each.item() for each in alone] == pytest.approx([2.0, 1.0])
 
 
 @PRECISIONS
