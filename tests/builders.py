@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from simstudy.design.load import load_design
@@ -111,6 +112,13 @@ grid = "angles"
 y = "mse"
 
 """
+
+
+def patterns(model: Any, tokens: Any) -> np.ndarray:
+    """Attention weights (L, H, T, T) in the forward pass of a model."""
+    kept: list[np.ndarray] = []
+    model(tokens, lambda _, weights: [kept.append(weights), weights][1])
+    return np.array(kept, float)
 
 
 def write_design(folder: Path, text: str = DESIGN) -> Path:

@@ -36,17 +36,26 @@ def project(heads: TransformerHeads, layer: int, states: np.ndarray, places: np.
     places : (T,) array, optional
         Positions of the tokens, for rotary ones; 0, 1, ... by default.
     """
+    places = np.arange(len(states)) if places is None else places
+    return placed(heads, layer, unplaced(heads, layer, states), places)
+
+
+def unplaced(heads: TransformerHeads, layer: int, states: np.ndarray) -> Projected:
+    """Queries and keys as `project` gives them, before positions are applied."""
     query, key = (
         states @ matrix[layer] + bias[layer][:, None]
         for matrix, bias in ((heads.query, heads.query_bias), (heads.key, heads.key_bias))
     )
     if heads.query_norm is not None:
         query, key = (_normed(query, heads.query_norm[layer]), _normed(key, heads.key_norm[layer]))
-    if heads.rotary_base is not None:
-        places = np.arange(len(states)) if places is None else places
-        factors = heads.rotary_factors[layer]
-        query, key = (_rotated(array, heads.rotary_base, factors, places) for array in (query, key))
     return Projected(query, key)
+
+
+def placed(heads: TransformerHeads, layer: int, projected: Projected, places: np.ndarray) -> Projected:
+    """Apply positions (T,), if the model has rotary ones, to queries and keys."""
+    if heads.rotary_base is None:
+        return projected
+    return Projected(*(_rotated(each, heads.rotary_base, heads.rotary_factors[layer], places) for each in projected))
 
 
 def _normed(array: np.ndarray, weight: np.ndarray) -> np.ndarray:

@@ -43,7 +43,7 @@ class Decoder:
 
     def __call__(self, tokens: Sequence[int], edit: Edit | None = None) -> Encoding:
         """Pass one sequence through all layers; ``edit`` may replace the weights of any layer."""
-        states, patterns = [], []
+        states = []
         stream = self._array("model.embed_tokens")[np.asarray(tokens)]
         for layer in range(len(self.heads.query)):
             state = self._normed(stream, f"model.layers.{layer}.input_layernorm")
@@ -51,11 +51,10 @@ class Decoder:
             weights = attention_weights(projected.query, projected.key, self.heads.scale, seen)
             weights = weights if edit is None else edit(layer, weights)
             states.append(state)
-            patterns.append(weights)
             values = weights @ (state @ self.heads.value[layer])
             stream = stream + np.einsum("htp,hdp->td", values, self.heads.output[layer], optimize=True)
             stream = stream + self._between(layer, stream)
-        return Encoding(np.stack(states), np.stack(patterns), self._normed(stream, "model.norm"), None)
+        return Encoding(np.stack(states), self._normed(stream, "model.norm"), None)
 
     def losses(self, encoding: Encoding, tokens: Sequence[int]) -> np.ndarray:
         """Minus the logarithm of the probability of each token but the first, given those before it: (T - 1,)."""

@@ -28,8 +28,6 @@ class Encoding(NamedTuple):
     ----------
     states : (L, T, d) array
         What enters the attention of each layer.
-    weights : (L, H, T, T) array
-        Of every token t for every token s.
     output : (T, d) array
         Hidden states of the last layer.
     scores : (T, vocabulary) array or None
@@ -37,7 +35,6 @@ class Encoding(NamedTuple):
     """
 
     states: np.ndarray
-    weights: np.ndarray
     output: np.ndarray
     scores: np.ndarray | None
 
@@ -80,16 +77,15 @@ class Encoder:
         ``begin`` is a layer and the state that enters it, if that is known: layers before it are then left out.
         """
         first, state = (0, self._embed(np.asarray(tokens))) if begin is None else begin
-        states, patterns = [], []
+        states = []
         for layer in range(first, len(self.heads.query)):
             states.append(state)
             projected = project(self.heads, layer, state)
             weights = attention_weights(projected.query, projected.key, self.heads.scale)
             weights = weights if edit is None else edit(layer, weights)
-            patterns.append(weights)
             values = state @ self.heads.value[layer] + self.heads.value_bias[layer][:, None]
             state = self._after(layer, state, weights @ values)
-        return Encoding(np.stack(states), np.stack(patterns), state, self._scores(state))
+        return Encoding(np.stack(states), state, self._scores(state))
 
     def with_heads(self, heads: TransformerHeads) -> Encoder:
         """Return the same model with other heads."""

@@ -5,6 +5,7 @@ Index legend: l layer; h, g head; s sequence; d feature.
 
 from __future__ import annotations
 
+import copy
 import functools
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
@@ -17,11 +18,19 @@ from threadpoolctl import threadpool_limits
 from simstudy.arguments import real_array
 from simstudy.data.geometry import GEOMETRIC_INDICES
 from simstudy.transformers.agreement import SOURCES, agreement, set_constant
-from simstudy.transformers.attention import Projected, attention_weights, project, require_attention, visible
+from simstudy.transformers.attention import (
+    Projected,
+    attention_weights,
+    placed,
+    project,
+    require_attention,
+    unplaced,
+    visible,
+)  # fmt: skip
 from simstudy.transformers.dimensions import GAPS, Dimensions, dimensions
 from simstudy.transformers.heads import TransformerHeads
-from simstudy.transformers.observations import contribution_overlap, logit_rank, observe
-from simstudy.transformers.predictions import Looking, pool_of, predict
+from simstudy.transformers.observations import contribution_overlap, normalised, observe
+from simstudy.transformers.predictions import predict_layer
 from simstudy.transformers.subspaces import Geometry, geometry, key_groups
 
 _CAPPED = ("", "", "", "", *["theory knows no caps on logits"] * 3)
@@ -127,14 +136,32 @@ def inspect_heads(
         raise ValueError(f"queries = {queries}; give at least 1")
     if length is not None and length < (longest := max(len(tokens.places) for tokens in sequences)):
         raise ValueError(f"length = {length}; give {longest} or more, as the longest sequence has")
+    return _inspected(heads, sequences, chosen, (length,), queries, seed)[0]
+
+
+def inspect_lengths(
+    heads: TransformerHeads, states: list[np.ndarray], lengths: tuple[int, ...], *, queries: int, seed: int
+) -> list[xr.Dataset]:
+    """Return what `inspect_heads` says at each of several lengths, from one observation of the states."""
+    sequences = _sequences(heads, states, None)
+    return _inspected(heads, sequences, _judged(None, len(sequences)), lengths, queries, seed)
+
+
+def _inspected(
+    heads: TransformerHeads, sequences: list[Tokens], judged: np.ndarray, lengths: tuple[int | None, ...], queries: int,
+    seed: int,
+) -> list[xr.Dataset]:  # fmt: skip
     rng, n_layers = np.random.default_rng(seed), len(heads.query)
     groups = key_groups(heads.key, heads.key_bias)
     with threadpool_limits(1), ThreadPoolExecutor(_THREADS) as pool:
         subspaces = geometry(heads.key, groups, rng, pool.map)
-        of_layer = functools.partial(_layer, heads, sequences, chosen, length, queries)
+        of_layer = functools.partial(_layer, heads, sequences, judged, lengths, queries)
         layers = list(pool.map(of_layer, range(n_layers), subspaces.correlation, rng.spawn(n_layers)))
-    set_constant([array for layer in layers for array in (layer.correlation, layer.gram)], groups)
-    return _labelled(layers, subspaces, groups, chosen)
+    found = []
+    for of_length in zip(*layers, strict=True):
+        set_constant([array for layer in of_length for array in (layer.correlation, layer.gram)], groups)
+        found.append(_labelled(list(of_length), subspaces, groups, judged))
+    return found
 
 
 def _sequences(heads: TransformerHeads, states: ArrayLike | list[np.ndarray], mask: ArrayLike | None) -> list[Tokens]:
@@ -191,78 +218,52 @@ def _judged(given: ArrayLike | None, n_sequences: int) -> np.ndarray:
 
 
 def _layer(
-    heads: TransformerHeads, sequences: list[Tokens], judged: np.ndarray, length: int | None, queries: int, layer: int,
-    closed: np.ndarray, rng: np.random.Generator,
-) -> _Layer:  # fmt: skip
-    projected = _projected(heads, layer, sequences)
-    visibles, window = [visible(heads, layer, tokens.places) for tokens in sequences], heads.window[layer]
+    heads: TransformerHeads, sequences: list[Tokens], judged: np.ndarray, lengths: tuple[int | None, ...], queries: int,
+    layer: int, closed: np.ndarray, rng: np.random.Generator,
+) -> list[_Layer]:  # fmt: skip
+    whole = unplaced(heads, layer, np.concatenate([tokens.states[layer] for tokens in sequences]))
+    projected = _placed(heads, layer, whole, [tokens.places for tokens in sequences])
+    visibles = [visible(heads, layer, tokens.places) for tokens in sequences]
     writes = heads.value is not None and heads.output is not None
     every = [
         observe(each, heads.scale, seen, heads.cap, *(_written(heads, layer, tokens) if chosen and writes else ()))
         for each, seen, tokens, chosen in zip(projected, visibles, sequences, judged, strict=True)
     ]
-    stands = [np.linspace(0, (length or len(tokens.places)) - 1, len(tokens.places)) for tokens in sequences]
-    moved = projected if length is None else _projected(heads, layer, [_stretched(each, length) for each in sequences])
-    fitted = [moved[s] for s in np.flatnonzero(~judged)]
-    half, half_gram = np.mean([(every[s].correlation, every[s].gram) for s in np.flatnonzero(~judged)], axis=0)
-    shares = np.mean([every[s].end_share for s in np.flatnonzero(~judged)], axis=(0, 1))
-    places = [stands[s] for s in np.flatnonzero(~judged)]
-    pool = pool_of([each.key for each in fitted], places, shares * [1, not heads.causal])
-    rows, reasons, counted = [], [], []
-    variances: list[np.ndarray] = []
-    for s in np.flatnonzero(judged):
-        seen, each, stand = every[s], moved[s], np.rint(stands[s]).astype(int)
-        # Of few tokens that stand for more, the first would too often look at itself alone.
-        every_place = np.arange(length is not None and heads.causal, len(stand))
-        if window is not None:  # no text that theory is fitted to goes further
-            every_place = every_place[stand[every_place] <= pool.places.max()]
-        looking = [
-            Looking(each.query[:, t], each.key[:, t], int(stand[t]), int(stand[-1] - stand[t]), window)
-            for t in rng.choice(every_place, min(queries, len(every_place)), replace=False)
-        ]
-        # Whether quadrature converges is seen at the first query of each layer: it takes as long again.
-        predicted = [predict(one, pool, heads.scale, rng, causal=heads.causal, error=not variances) for one in looking]
-        grams = np.array([(one.leading, one.exact, one.redrawn) for one in predicted])
-        grams[:] = grams if heads.cap is None else np.nan
-        correlation = np.stack([seen.correlation, half, half, closed, *_normalised(grams).mean(axis=0)])
-        gram = np.stack([seen.gram, half_gram, half_gram, closed, *grams.mean(axis=0)])
-        rows.append((correlation, gram, seen.sink_share, seen.output_size))
-        counted.append(dimensions(projected[s], heads.scale, visibles[s], heads.cap))
-        variances += [np.diag(one.covariance) for one in predicted]
-        reasons += [one.reason for one in predicted if one.reason]
-    correlation, gram, sinks, sizes = (np.array(values) for values in zip(*rows, strict=True))
-    tokens = np.concatenate([each.query for each in fitted], axis=1)
-    overlap = contribution_overlap(heads, layer) if writes else None
-    return _Layer(
-        correlation, gram, overlap, sinks, sizes, Dimensions(*map(np.array, zip(*counted, strict=True))),
-        logit_rank(tokens, pool.keys),
-        np.mean(variances, axis=0),
-        ("", "", "", "", _void(gram[:, 4]), "; ".join(dict.fromkeys(reasons)), "") if heads.cap is None else _CAPPED,
-    )  # fmt: skip
+    fitted, chosen = np.flatnonzero(~judged), np.flatnonzero(judged)
+    half = np.mean([(every[s].correlation, every[s].gram) for s in fitted], axis=0)
+    shares = np.mean([every[s].end_share for s in fitted], axis=(0, 1)) * [1, not heads.causal]
+    known = np.array([[(every[s].correlation, every[s].gram), half, half, (closed, closed)] for s in chosen])
+    counted = [dimensions(projected[s], heads.scale, visibles[s], heads.cap) for s in chosen]
+    overlap, found = contribution_overlap(heads, layer) if writes else None, []
+    for length in lengths:
+        stretched = [tokens.places if length is None else _stretched(tokens.places, length) for tokens in sequences]
+        moved = projected if length is None else _placed(heads, layer, whole, stretched)
+        said = predict_layer(heads, layer, moved, judged, length, queries, shares, copy.deepcopy(rng))
+        correlation, gram = np.moveaxis(np.concatenate([known, said.moments], axis=1), 2, 0)
+        found.append(_Layer(
+            correlation, gram, overlap,
+            np.array([every[s].sink_share for s in chosen]), np.array([every[s].output_size for s in chosen]),
+            Dimensions(*map(np.array, zip(*counted, strict=True))), said.logit_rank, said.logit_variance,
+            ("", "", "", "", _void(gram[:, 4]), said.reason, "") if heads.cap is None else _CAPPED,
+        ))  # fmt: skip
+    return found
 
 
-def _stretched(tokens: Tokens, length: int) -> Tokens:
-    """The same tokens, as far apart as they are in a sequence of so many."""
-    first = tokens.places[0]
-    return tokens._replace(places=first + (tokens.places - first) * (length - 1) / (tokens.places[-1] - first))
+def _stretched(places: np.ndarray, length: int) -> np.ndarray:
+    """The places of tokens that are as far apart as they are in a sequence of so many."""
+    return places[0] + (places - places[0]) * (length - 1) / (places[-1] - places[0])
 
 
-def _projected(heads: TransformerHeads, layer: int, sequences: list[Tokens]) -> list[Projected]:
+def _placed(heads: TransformerHeads, layer: int, whole: Projected, places: list[np.ndarray]) -> list[Projected]:
     """Queries and keys of every sequence; of all at once, which takes a third of the time."""
-    ends = np.cumsum([len(tokens.places) for tokens in sequences])[:-1]
-    states = np.concatenate([tokens.states[layer] for tokens in sequences])
-    whole = project(heads, layer, states, np.concatenate([tokens.places for tokens in sequences]))
-    return [Projected(*parts) for parts in zip(*(np.split(array, ends, axis=1) for array in whole), strict=True)]
+    ends = np.cumsum([len(each) for each in places])[:-1]
+    parts = placed(heads, layer, whole, np.concatenate(places))
+    return [Projected(*each) for each in zip(*(np.split(array, ends, axis=1) for array in parts), strict=True)]
 
 
 def _written(heads: TransformerHeads, layer: int, tokens: Tokens) -> tuple[np.ndarray, np.ndarray]:
     """Values of one sequence, and the matrix by which heads write their means."""
     return tokens.states[layer] @ heads.value[layer] + heads.value_bias[layer][:, None], heads.output[layer]
-
-
-def _normalised(grams: np.ndarray) -> np.ndarray:
-    deviations = np.sqrt(np.diagonal(grams, axis1=-2, axis2=-1))
-    return grams / (deviations[..., :, None] * deviations[..., None, :])
 
 
 def _void(leading: np.ndarray) -> str:
@@ -334,7 +335,7 @@ def _contributions(layers: list[_Layer]) -> dict[str, np.ndarray]:
     known = [(layer, layer.overlap) for layer in layers if layer.overlap is not None]
     if not known:
         return {}
-    correlations = [layer.correlation * _normalised(overlap) for layer, overlap in known]
+    correlations = [layer.correlation * normalised(overlap) for layer, overlap in known]
     effective = [_effective_heads(layer.gram * overlap) for layer, overlap in known]
     return {
         "output_size": np.array([layer.output_size.mean(axis=0) for layer, _ in known]),

@@ -5,7 +5,8 @@ Index legend: h, g head; t token that looks; s token that is looked at; p dimens
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -56,11 +57,9 @@ def observe(
         block = slice(start, start + size)
         of_block = None if seen is None else seen[block]
         weights = attention_weights(projected.query[:, block], projected.key, scale, of_block, cap)
-        by_query = weights.transpose(1, 0, 2)
-        grams = (by_query @ by_query.mT).astype(np.float64)
-        deviations = np.sqrt(np.diagonal(grams, axis1=1, axis2=2))
+        grams, correlations = grams_of(weights)
         gram += grams.sum(axis=0)
-        correlation += (grams / (deviations[:, :, None] * deviations[:, None, :])).sum(axis=0)
+        correlation += correlations.sum(axis=0)
         received += weights.sum(axis=1)
         if products is not None:
             mixed = weights @ values
@@ -68,6 +67,19 @@ def observe(
     looking = n_tokens if seen is None else seen[:, [0, -1]].sum(axis=0)
     gram, correlation, sizes, most = (each / n_tokens for each in (gram, correlation, sizes, received.max(axis=1)))
     return Observed(gram, correlation, most, received[:, [0, -1]] / looking, sizes)
+
+
+def grams_of(weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Sums w_hi w_gi (T, H, H) of each query, from weights (H, T, S), and the same as correlations."""
+    by_query = weights.transpose(1, 0, 2)
+    grams = (by_query @ by_query.mT).astype(np.float64)
+    return grams, normalised(grams)
+
+
+def normalised(grams: np.ndarray) -> np.ndarray:
+    """Grams (..., H, H) over the square root of the product of their diagonals."""
+    deviations = np.sqrt(np.diagonal(grams, axis1=-2, axis2=-1))
+    return grams / (deviations[..., :, None] * deviations[..., None, :])
 
 
 def contribution_overlap(heads: TransformerHeads, layer: int) -> np.ndarray:
@@ -106,6 +118,18 @@ def mean_correlation(heads: TransformerHeads, texts: list[np.ndarray]) -> np.nda
 def _seen(heads: TransformerHeads, layer: int, states: np.ndarray) -> np.ndarray:
     mask = visible(heads, layer, np.arange(len(states)))
     return observe(project(heads, layer, states), heads.scale, mask, heads.cap).correlation
+
+
+def correlation_by_query(model: Callable[..., Any], tokens: Sequence[int]) -> np.ndarray:
+    """Correlations (L, T, H, H) of weights at each query, as they are in the forward pass of a model."""
+    found = []
+
+    def see(_: int, weights: np.ndarray) -> np.ndarray:
+        found.append(grams_of(weights)[1])
+        return weights
+
+    model(tokens, see)
+    return np.array(found)
 
 
 def by_group(correlation: np.ndarray, groups: np.ndarray) -> np.ndarray:

@@ -18,6 +18,9 @@ import numpy as np
 
 from simstudy.theory import logit_moments
 from simstudy.theory.exact.logits import LogitMoments
+from simstudy.transformers.attention import Projected
+from simstudy.transformers.heads import TransformerHeads
+from simstudy.transformers.observations import logit_rank, normalised
 
 MAX_POOL = 4096
 """Tokens of the pool that logits are computed over; more change nothing that matters."""
@@ -156,3 +159,48 @@ def _exact(
     mean = others.mean(axis=1, keepdims=True)
     covariance = (others - mean) @ (others - mean).T / (others.shape[1] * pool.freedom)
     return logit_moments(covariance, n_others, known=known - mean, error=error)
+
+
+class Theory(NamedTuple):
+    """Of one layer: correlations and Grams ``moments`` (S, source, 2, H, H), by leading order, exact and redrawn.
+
+    ``reason`` says why ``exact`` is blank, if it is.  Rank and variance of logits are of each head (H,).
+    """
+
+    moments: np.ndarray
+    logit_rank: np.ndarray
+    logit_variance: np.ndarray
+    reason: str
+
+
+def predict_layer(
+    heads: TransformerHeads, layer: int, moved: list[Projected], judged: np.ndarray, length: int | None, queries: int,
+    shares: np.ndarray, rng: np.random.Generator,
+) -> Theory:  # fmt: skip
+    """Predict at some queries of the judged sequences, from what is placed as in sequences of this length."""
+    stands = [np.linspace(0, (length or each.key.shape[1]) - 1, each.key.shape[1]) for each in moved]
+    fitted, window = np.flatnonzero(~judged), heads.window[layer]
+    pool = pool_of([moved[s].key for s in fitted], [stands[s] for s in fitted], shares)
+    rows, reasons = [], []
+    variances: list[np.ndarray] = []
+    for s in np.flatnonzero(judged):
+        each, stand = moved[s], np.rint(stands[s]).astype(int)
+        # Of few tokens that stand for more, the first would too often look at itself alone.
+        every_place = np.arange(length is not None and heads.causal, len(stand))
+        if window is not None:  # no text that theory is fitted to goes further
+            every_place = every_place[stand[every_place] <= pool.places.max()]
+        looking = [
+            Looking(each.query[:, t], each.key[:, t], int(stand[t]), int(stand[-1] - stand[t]), window)
+            for t in rng.choice(every_place, min(queries, len(every_place)), replace=False)
+        ]
+        # Whether quadrature converges is seen at the first query of each layer: it takes as long again.
+        predicted = [predict(one, pool, heads.scale, rng, causal=heads.causal, error=not variances) for one in looking]
+        grams = np.array([(one.leading, one.exact, one.redrawn) for one in predicted])
+        grams[:] = grams if heads.cap is None else np.nan
+        rows.append(np.stack([normalised(grams).mean(axis=0), grams.mean(axis=0)], axis=1))
+        variances += [np.diag(one.covariance) for one in predicted]
+        reasons += [one.reason for one in predicted if one.reason]
+    tokens = np.concatenate([moved[s].query for s in fitted], axis=1)
+    return Theory(
+        np.array(rows), logit_rank(tokens, pool.keys), np.mean(variances, axis=0), "; ".join(dict.fromkeys(reasons))
+    )

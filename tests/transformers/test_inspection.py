@@ -7,6 +7,7 @@ import math
 import numpy as np
 import pytest
 import xarray as xr
+from builders import patterns
 from scipy.stats import spearmanr
 
 import simstudy
@@ -374,7 +375,8 @@ def test_forward_pass__restores_masked_tokens(trained):
 
 def test_trained_heads__are_those_of_the_models_own_attention(trained):
     """And exact theory tells which heads agree on other reactions, where angles do not; all of it: make verify."""
-    model, _, _, encodings = trained
+    model, _, reactions, encodings = trained
+    own_weights = [patterns(model, each) for each in reactions[1::2]]
     layers = [0, 6, 11]
     heads = TransformerHeads(*(part[layers] for part in list(vars(model.heads).values())[:7]), scale=model.heads.scale)
     found = simstudy.inspect_heads(heads, [each.states[layers] for each in encodings]).weight_correlation
@@ -382,7 +384,7 @@ def test_trained_heads__are_those_of_the_models_own_attention(trained):
     observed = found.sel(source="observed").values
     for k, layer in enumerate(layers):
         for h, g in zip(first, second, strict=True):
-            own = np.mean([mean_correlation(each.weights[layer][[h, g]]) for each in encodings[1::2]])
+            own = np.mean([mean_correlation(each[layer][[h, g]]) for each in own_weights])
             assert abs(observed[k, h, g] - own) < 1e-5
     ranks = {
         source: spearmanr(

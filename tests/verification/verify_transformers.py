@@ -17,6 +17,7 @@ import matplotlib as mpl
 import numpy as np
 import pytest
 import xarray as xr
+from builders import patterns
 from scipy.stats import spearmanr
 
 import simstudy
@@ -98,10 +99,10 @@ def pairs(found, source):
 
 
 def test_observed_correlation__is_that_of_the_models_own_attention(inspected):
-    *_, encodings, found = inspected
+    _, model, numbers, _, found = inspected
     own = []
-    for each in encodings[1::2]:
-        weights = each.weights.transpose(0, 2, 1, 3)
+    for each in numbers[1::2]:
+        weights = patterns(model, each).transpose(0, 2, 1, 3)
         grams = weights @ weights.mT
         deviations = np.sqrt(np.diagonal(grams, axis1=-2, axis2=-1))
         own.append((grams / (deviations[..., :, None] * deviations[..., None, :])).mean(axis=1))

@@ -34,7 +34,7 @@ from simstudy.design.settings.systems.real_heads import (
 from simstudy.transformers.encoder import Encoder, Encoding, restored_probabilities
 from simstudy.transformers.heads import TransformerHeads
 from simstudy.transformers.interventions import Edit, averaging, donor_map, intervene, reduced, sharing, zeroing
-from simstudy.transformers.observations import by_group, mean_correlation
+from simstudy.transformers.observations import by_group, correlation_by_query, mean_correlation
 from simstudy.transformers.sequences import draw_tokens
 from simstudy.transformers.trained import load_trained
 
@@ -126,22 +126,19 @@ def _made(model: str, count: int, key: tuple[int, ...]) -> _Group:
 @functools.lru_cache(maxsize=_GROUPS)
 def _by_length(model: str, count: int, key: tuple[int, ...]) -> dict[int, dict[str, Array]]:
     """Correlations of pairs of heads at each length, by predictor and as "observed"."""
-    from simstudy.transformers.inspection import inspect_heads
+    from simstudy.transformers.inspection import inspect_lengths
 
-    encoder, vocabulary = load_trained(model)
-    heads, rng = encoder.heads, np.random.default_rng(key)
-    *short, long = (
-        encoder(draw_tokens(model, vocabulary, rng, length)).states
-        for length in (*2 * count * _LENGTHS[:1], _LENGTHS[-1])
-    )
+    (encoder, vocabulary), rng = load_trained(model), np.random.default_rng(key)
+    short = [encoder(draw_tokens(model, vocabulary, rng, _LENGTHS[0])).states for _ in range(2 * count)]
+    by_query = correlation_by_query(encoder, draw_tokens(model, vocabulary, rng, _LENGTHS[-1]))
     seed = int(rng.integers(2**32))
     found: dict[int, dict[str, Array]] = {}
-    for length in _LENGTHS:
-        said = inspect_heads(heads, short, length=length, queries=1, seed=seed)
+    for length, said in zip(
+        _LENGTHS, inspect_lengths(encoder.heads, short, _LENGTHS, queries=1, seed=seed), strict=True
+    ):
         by = {source: _pairs(said, source) for source in ("observed", "constant", "angles", "exact", "redrawn", "half")}
         if found:
-            seen = mean_correlation(heads, [long[:, :length]])
-            by["observed"] = by_group(seen, said.key_group.values)
+            by["observed"] = by_group(by_query[:, :length].mean(axis=1), said.key_group.values)
         change = np.nanmean(by["exact"] - found.get(_LENGTHS[0], by)["exact"])
         found[length] = by | {"measured": by["half"], "moved": np.clip(by["half"] + change, 0, 1)}
     return found
@@ -233,12 +230,18 @@ def _by_kind(model: str, count: int, key: tuple[int, ...]) -> dict[str, Array]:
     return by | {"measured": by["half"], "seen": seen, "observed": observed}
 
 
+@functools.cache
+def _reduced(model: str, rank: int) -> Encoder:
+    encoder: Encoder = load_trained(model).encoder
+    return encoder.with_heads(reduced(encoder.heads, rank))
+
+
 @functools.lru_cache(maxsize=_GROUPS)
 def _by_edit(model: str, count: int, rank: int, key: tuple[int, ...]) -> dict[str, Array]:
     """Correlations of pairs of heads by predictor, and as "observed"."""
 
     (encoder, vocabulary), rng = load_trained(model), np.random.default_rng(key)
-    edited = encoder.with_heads(reduced(encoder.heads, rank))
+    edited = _reduced(model, rank)
     texts = [draw_tokens(model, vocabulary, rng) for _ in range(2 * count)]
     old, new = [encoder(tokens).states for tokens in texts[:count]], [edited(tokens).states for tokens in texts]
     first, second = np.triu_indices(edited.heads.query.shape[1], 1)

@@ -8,7 +8,7 @@ import importlib.util
 
 import numpy as np
 import pytest
-from builders import minimal_cell
+from builders import minimal_cell, patterns
 from scipy.stats import spearmanr
 
 from simstudy.attention.instances import measure
@@ -49,7 +49,7 @@ def observed(encoder, sequences):
     """Correlations of all pairs of all layers, one query after another."""
     found = []
     for tokens in sequences:
-        weights = encoder(tokens).weights.astype(float)
+        weights = patterns(encoder, tokens)
         norms = np.sqrt((weights**2).sum(axis=3))
         products = (weights[:, FIRST] * weights[:, SECOND]).sum(axis=3)
         found.append((products / (norms[:, FIRST] * norms[:, SECOND])).mean(axis=2).ravel())
@@ -73,8 +73,8 @@ def test_damage__is_that_of_the_edited_model_on_further_sequences(group):
     weights = group.correlation("observed").copy()
     layer, head, donor = 5, 2, 6
 
-    def edit(at, patterns):
-        return patterns[[0, 1, donor, *range(3, 8)]] if at == layer else patterns
+    def edit(at, own):
+        return own[[0, 1, donor, *range(3, 8)]] if at == layer else own
 
     damage = []
     for tokens in sequences[4:]:
@@ -95,7 +95,7 @@ def test_ranks__are_those_of_damage(group):
     layer = int(group.rng.integers(12))
 
     def without(head):
-        return lambda at, patterns: patterns * (np.arange(8) != head)[:, None, None] if at == layer else patterns
+        return lambda at, own: own * (np.arange(8) != head)[:, None, None] if at == layer else own
 
     damage = np.zeros(8)
     for tokens in sequences[4:]:
@@ -112,7 +112,7 @@ def test_losses__are_of_masked_tokens_of_texts_that_chose_nothing(edit, group):
     group, sequences = group
     alike = np.zeros((12, 8, 8))
     for tokens in sequences[:2]:
-        weights = group.encoder(tokens).weights.astype(float)
+        weights = patterns(group.encoder, tokens)
         unit = weights / np.sqrt((weights**2).sum(axis=3, keepdims=True))
         alike += np.einsum("lhts,lgts->lhg", unit, unit) / len(tokens) / 2
     donors = donor_map(alike, 3 / 96)
@@ -167,16 +167,16 @@ def test_edited_heads__are_predicted_from_before_the_edit():
 
     def run(tokens):
         """The model whose patterns an edit replaces, which begins at each layer anew."""
-        state, patterns = model(tokens).states[0], []
+        state, made = model(tokens).states[0], []
         for layer in range(12):
-            patterns.append(weights(state, layer))
-            found = model(tokens, lambda _, own: patterns[-1], (layer, state))
+            made.append(weights(state, layer))
+            found = model(tokens, lambda _, own: made[-1], (layer, state))
             state = found.states[1] if layer < 11 else None
-        return np.array(patterns)
+        return np.array(made)
 
     old = [model(tokens) for tokens in texts[:2]]
     states = correlations([np.array([weights(each.states[at], at) for at in range(12)]) for each in old])
-    before = correlations([each.weights.astype(float) for each in old])
+    before = correlations([patterns(model, tokens) for tokens in texts[:2]])
     after, seen = (correlations([run(tokens) for tokens in some]) for some in (texts[:2], texts[2:]))
     for name, said in (("before", before), ("states", states), ("after", after), ("constant", before.mean())):
         error = numbers("edited_heads", predictor=name)["prediction_error"][0]
@@ -277,8 +277,8 @@ def test_longer_texts__are_predicted_from_short_ones():
     longer = model(texts[4][:256])
     assert len(texts[4]) == 512 and model.losses(longer, texts[4][:256]).mean() < 4.5  # of 10.8 without knowledge
     measured, observed = (
-        np.mean([key_groups(each.weights.astype(float)) for each in every], axis=0)
-        for every in ([model(texts[0]), model(texts[2])], [longer])
+        np.mean([key_groups(patterns(model, each)) for each in every], axis=0)
+        for every in (texts[:4:2], [texts[4][:256]])
     )
     found = measure(cell.instance.model_copy(update={"predictor": "measured"}), cell, SharedData(cell, 0, 1))
     assert found["prediction_error"][0] == pytest.approx(np.sqrt(np.mean((measured - observed) ** 2)), rel=1e-3)
