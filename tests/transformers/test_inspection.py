@@ -15,6 +15,7 @@ from simstudy.theory import logit_moments
 from simstudy.transformers.attention import project, visible
 from simstudy.transformers.encoder import restored_probabilities
 from simstudy.transformers.heads import TransformerHeads
+from simstudy.transformers.inspection import inspect_lengths
 from simstudy.transformers.observations import observe
 from simstudy.transformers.sequences import draw_tokens
 from simstudy.transformers.trained import load_trained
@@ -329,6 +330,14 @@ def test_leading_order__is_blank_with_the_reason_where_it_is_void():
     assert found.inapplicable.sel(source="leading").values.tolist()[0] == ""
     assert "3 of 3 heads" in str(found.inapplicable.sel(source="leading", layer=1).item())
     np.testing.assert_allclose(leading.sel(layer=0), found.weight_correlation.sel(source="exact", layer=0), atol=1e-3)
+
+
+def test_lengths__are_inspected_as_if_each_were_alone():
+    rng = np.random.default_rng(8)
+    heads = random_heads(rng, rotary_base=100.0, causal=True)
+    states = [rng.standard_normal((L, 20, D)) for _ in range(4)]
+    for length, found in zip((20, 50), inspect_lengths(heads, states, (20, 50), queries=2, seed=3), strict=True):
+        xr.testing.assert_identical(found, simstudy.inspect_heads(heads, states, length=length, queries=2, seed=3))
 
 
 @pytest.mark.parametrize(

@@ -214,20 +214,21 @@ def predict_elsewhere(
 @functools.lru_cache(maxsize=_GROUPS)
 def _by_kind(model: str, count: int, key: tuple[int, ...]) -> dict[str, Array]:
     """Correlations of pairs of heads on texts of another kind, by predictor and as "observed"."""
-    from simstudy.transformers.inspection import inspect_heads
+    from simstudy.transformers.subspaces import key_groups
 
-    (encoder, vocabulary), rng = load_trained(model), np.random.default_rng(key)
-    first, second = (
-        [encoder(draw_tokens(model, vocabulary, rng, _LENGTHS[0], other=other)).states for _ in range(2 * count)]
-        for other in (False, True)
-    )
-    said = inspect_heads(encoder.heads, first, queries=1, seed=int(rng.integers(2**32)))
+    (encoder, vocabulary), rng = load_trained(model), np.random.default_rng([*key, 2])
+    second = [encoder(draw_tokens(model, vocabulary, rng, _LENGTHS[0], other=True)).states for _ in range(2 * count)]
+    groups = key_groups(encoder.heads.key, encoder.heads.key_bias)
     seen, observed = (
-        by_group(mean_correlation(encoder.heads, texts), said.key_group.values)
-        for texts in (second[:count], second[count:])
+        by_group(mean_correlation(encoder.heads, some), groups) for some in (second[:count], second[count:])
     )
-    by = {source: _pairs(said, source) for source in ("half", "constant", "angles", "exact")}
-    return by | {"measured": by["half"], "seen": seen, "observed": observed}
+    if model == "smollm2":
+        first = _by_length(model, count, key)[_LENGTHS[0]]
+    else:
+        found = _made(model, count, key).found
+        first = {source: _pairs(found, source) for source in ("constant", "angles", "exact")}
+        first["measured"] = _pairs(found, "half")
+    return first | {"seen": seen, "observed": observed}
 
 
 @functools.cache
