@@ -20,6 +20,7 @@ one of them were corrected alone.
 
 For keys X ~ N(0, Σ), a kernel times the density of a key is a Gaussian again, and so is a product of kernels.  m is a
 polynomial of degree 2 plus waves A cos(k·x + φ), and of such functions mean and variance under any Gaussian are closed.
+Of other keys and functions, the means are those of `attention.nets`, and their error is counted.
 """
 
 from __future__ import annotations
@@ -32,10 +33,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from simstudy.attention.members import Control, pairs_of
+from simstudy.attention.nets import OneKey, one_key
 from simstudy.data.heads import key_projections, query_points, query_projections
 from simstudy.data.regression import Waves, as_waves, evaluate
 from simstudy.design.settings import GaussianKeys, Keys
 from simstudy.design.settings.cell import Cell
+from simstudy.design.settings.known_means import have_closed_forms
 
 Array = NDArray[np.float64]
 
@@ -90,6 +93,7 @@ class Known(NamedTuple):
     leading: Array  # (query, pair) G⁰_hg; 0 where the variance of the noise is not the same at all keys
     error_mean: Array  # (query, head) E[l_h a_h]
     product_mean: Array  # (query, pair) mean of the second-order terms of P_hg that are products of two averages
+    deviations: Array | None  # (net, query, head + pair) means of the terms by each net less their average
 
 
 class _Tilted(NamedTuple):
@@ -112,7 +116,7 @@ def expansion(cell: Cell, means: Array, gram: Array, log_mass: Array) -> Control
     gram : (replicate, query, head, head)
         G_hg.
     """
-    known, n_heads = _known(cell), means.shape[-1]
+    known, n_heads = known_of(cell), means.shape[-1]
     rows, columns = pairs_of(n_heads)
     if known is None:
         return Control(np.zeros_like(log_mass), np.zeros((*means.shape[:2], len(rows))))
@@ -136,9 +140,10 @@ def expansion(cell: Cell, means: Array, gram: Array, log_mass: Array) -> Control
 
 # Every batch of a cell asks again.
 @functools.lru_cache(maxsize=512)
-def _known(cell: Cell) -> Known | None:
-    """What is known of a cell; None where few keys carry weight."""
-    found, n = expectations(cell), cell.data.n_keys
+def known_of(cell: Cell) -> Known | None:
+    """Return what is known of a cell; None where few keys carry weight."""
+    nets = None if have_closed_forms(cell) else one_key(cell)
+    found, n = expectations(cell) if nets is None else _averaged(nets), cell.data.n_keys
     rows, columns = pairs_of(cell.heads.n_heads)
     own, of_pairs = rows == columns, found.log_mass[:, rows] + found.log_mass[:, columns]
     # As a logarithm, since kernels may catch hardly any key.
@@ -154,10 +159,57 @@ def _known(cell: Cell) -> Known | None:
     # Of a², aa' and a'², then of γ a and γ a', all times n.
     of_masses = square[:, rows] + square[:, columns] + product - 3.0
     of_masses -= (first + second) / product - 2.0
-    return Known(
+    known = Known(
         found.log_mass + math.log(n), found.mean, found.bias, 1.0 / (1.0 + share**3), 1.0 / (1.0 + 3.0 * share**2),
-        leading, square * found.tilt / n, (product * found.spread + leading * of_masses) / n,
+        leading, square * found.tilt / n, (product * found.spread + leading * of_masses) / n, None,
     )  # fmt: skip
+    # A single net holds all rows, and so has no error.
+    if nets is None or len(nets.kernel) == 1:
+        return known
+    return known._replace(deviations=_deviations(known, found, nets, n))
+
+
+def _averaged(nets: OneKey) -> Expectations:
+    """Expectations as averages over nets."""
+    kernel, gap, product, product_gap, product_square, first, fourth = (each.mean(axis=0) for each in nets[2:])
+    rows, columns = pairs_of(kernel.shape[-1])
+    both, bias, logs = nets.offset[:, rows] + nets.offset[:, columns], gap / kernel, np.log(kernel) + nets.offset
+    spread = _spread(product, product_gap, product_square, bias)[:, rows, columns] / product[:, rows, columns]
+    own = np.arange(kernel.shape[-1])
+    tilt = product_gap[:, own, own] / product[:, own, own] - bias
+    log_product, log_fourth = np.log(product[:, rows, columns]) + both, np.log(fourth[:, rows, columns]) + 2.0 * both
+    return Expectations(
+        logs, bias + nets.target[:, None], bias, tilt, log_product, log_fourth,
+        np.log(first[:, rows, columns]) + both + nets.offset[:, rows],
+        np.log(first[:, columns, rows]) + both + nets.offset[:, columns], spread,
+    )  # fmt: skip
+
+
+def _spread(product: Array, product_gap: Array, product_square: Array, bias: Array) -> Array:
+    """E[K_h K_g (m − μ_h)(m − μ_g)] (..., head, head) from products with powers of m − m(x_q)."""
+    one, other = bias[..., :, None], bias[..., None, :]
+    return product_square - (one + other) * product_gap + one * other * product
+
+
+def _deviations(known: Known, found: Expectations, nets: OneKey, n: int) -> Array:
+    """What nets give terms as means, to first order in the errors of nets, less the average over nets."""
+    rows, columns = pairs_of(found.bias.shape[-1])
+    own, mass = np.flatnonzero(rows == columns), np.exp(found.log_mass - nets.offset)
+    of_pairs = mass[:, rows] * mass[:, columns]
+    one, linear = nets.kernel / mass, (nets.gap - found.bias * nets.kernel) / mass
+    product, moved = (each[..., rows, columns] / of_pairs for each in (nets.product, nets.product_gap))
+    spread = _spread(*nets[4:7], found.bias)[..., rows, columns] / of_pairs
+    tilt = moved[..., own] - found.bias * product[..., own]
+    errors = known.first[:, own] * linear - known.second[:, own] * (tilt - linear) / n
+    products = known.bias[:, rows] * errors[..., columns] + known.bias[:, columns] * errors[..., rows]
+    total, relative = one[..., rows] + one[..., columns], product / product.mean(axis=0)
+    squares = nets.first[..., rows, columns] / mass[:, rows] + nets.first[..., columns, rows] / mass[:, columns]
+    of_masses = product[..., own][..., rows] + product[..., own][..., columns] + product - 2.0 * total
+    of_masses += 2.0 * relative - squares / of_pairs / product.mean(axis=0)
+    products += known.first * known.leading * (relative - total)
+    products += known.second * (spread + known.leading * of_masses) / n
+    found_by = np.concatenate([errors, products], axis=-1)
+    return found_by - found_by.mean(axis=0)
 
 
 def expectations(cell: Cell) -> Expectations:

@@ -25,6 +25,7 @@ from simstudy.design.settings import (
     OwnFunction,
     Quadratic,
     Regression,
+    ResidualNoise,
     Ridge,
     Sum,
     Zero,
@@ -41,6 +42,16 @@ def at_queries(cell: Cell) -> np.ndarray:
     if isinstance(cell.data.regression, FileRegression | FittedRegression):
         return cell.rows.targets[: len(points)]
     return evaluate(cell.data.regression, np.ascontiguousarray(points.T[None]))[0]
+
+
+def at_rows(cell: Cell) -> np.ndarray:
+    """E[Y | X] at the rows of the user's data that keys are drawn from: (N,)."""
+    noise, rows = cell.data.noise, cell.rows
+    if not isinstance(cell.data.regression, FileRegression | FittedRegression):
+        return evaluate(cell.data.regression, np.ascontiguousarray(rows.keys.T))
+    if isinstance(noise, ResidualNoise) and noise.paired:
+        return rows.values + cell.data.noise_sd * rows.residuals
+    return rows.values
 
 
 @singledispatch

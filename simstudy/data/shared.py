@@ -10,7 +10,7 @@ import numpy as np
 from simstudy.data import heads, regression, training
 from simstudy.data.addresses import Role, normals
 from simstudy.data.geometry import diversity_indices
-from simstudy.design.settings import FileRegression, FittedRegression, ResidualNoise
+from simstudy.design.settings import FileRegression, FittedRegression
 from simstudy.design.settings.cell import Cell
 from simstudy.kernels import project
 from simstudy.kernels.devices import is_there
@@ -66,13 +66,10 @@ class SharedData:
 
     def regression(self, cell: Cell) -> np.ndarray:
         """E[Y | X]: (replicate, key): m(X), with the residual that the row of X has of its own."""
-        n, m, noise = cell.data.n_keys, cell.data.regression, cell.data.noise
+        n, m = cell.data.n_keys, cell.data.regression
         if not isinstance(m, FileRegression | FittedRegression):
             return self.once(("regression", n, m), lambda: regression.evaluate(m, self.keys(n)))
-        population = cell.rows
-        paired = isinstance(noise, ResidualNoise) and noise.paired
-        means = population.values + cell.data.noise_sd * population.residuals if paired else population.values
-        return means.astype(cell.simulation.dtype)[self.rows(n)]
+        return regression.at_rows(cell).astype(cell.simulation.dtype)[self.rows(n)]
 
     def rows(self, n_keys: int) -> np.ndarray:
         """Numbers of the rows of the user's data that are the first keys: (replicate, key)."""

@@ -11,6 +11,7 @@ all their coordinates.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import singledispatch
 
 import numpy as np
@@ -34,6 +35,8 @@ from simstudy.design.settings import (
 from simstudy.design.settings.cell import Cell
 from simstudy.kernels.waves import wave
 
+Latent = Callable[[Callable[..., np.ndarray]], np.ndarray]
+
 
 def draw_keys(cell: Cell, first: int, count: int) -> np.ndarray:
     """Return the keys X (R, d, n) of consecutive replicates, on the GPU if it draws independent normals."""
@@ -45,7 +48,8 @@ def draw_keys(cell: Cell, first: int, count: int) -> np.ndarray:
     if isinstance(data.key_distribution, GaussianKeys) and data.key_distribution.structure == "identity":
         return normals(cell.data_id, Role.KEYS, *rows, data.n_features, dtype, stay=True)
     z = normals(cell.data_id, Role.KEYS, *rows, data.n_features)
-    return _shape_keys(data.key_distribution, z, (cell.data_id, Role.KEY_LATENT, *rows, 1)).astype(dtype)
+    latent = (cell.data_id, Role.KEY_LATENT, *rows, 1)
+    return shape_keys(data.key_distribution, z, lambda draw: draw(*latent)).astype(dtype)
 
 
 def draw_rows(cell: Cell, first: int, count: int) -> np.ndarray:
@@ -70,54 +74,54 @@ def _any_rows(size: int, address: tuple) -> np.ndarray:
 
 
 @singledispatch
-def _shape_keys(keys, z: np.ndarray, latent: tuple) -> np.ndarray:
-    """Turn normals z (R, d, n), which may be overwritten, into keys; ``latent`` addresses one more number for each."""
+def shape_keys(keys, z: np.ndarray, latent: Latent) -> np.ndarray:
+    """Turn normals z (R, d, n), which may be overwritten, into keys; ``latent`` makes one more number for each."""
     raise TypeError(f"no key distribution {keys!r}")
 
 
-@_shape_keys.register
-def _(keys: GaussianKeys, z: np.ndarray, latent: tuple) -> np.ndarray:
+@shape_keys.register
+def _(keys: GaussianKeys, z: np.ndarray, latent: Latent) -> np.ndarray:
     rho = keys.correlation
     if keys.structure == "equicorrelated":
         # One common factor, which leaves every feature in its place when features are added.
-        return np.sqrt(rho) * normals(*latent) + np.sqrt(1.0 - rho) * z
+        return np.sqrt(rho) * latent(normals) + np.sqrt(1.0 - rho) * z
     innovation = np.sqrt((1.0 - rho) * (1.0 + rho))
     for j in range(1, z.shape[1]):
         z[:, j] = rho * z[:, j - 1] + innovation * z[:, j]
     return z
 
 
-@_shape_keys.register
-def _(keys: SphereKeys, z: np.ndarray, latent: tuple) -> np.ndarray:
+@shape_keys.register
+def _(keys: SphereKeys, z: np.ndarray, latent: Latent) -> np.ndarray:
     square = np.zeros_like(z[:, 0])
     for j in range(z.shape[1]):
         square += z[:, j] * z[:, j]
     return z * (keys.radius / np.sqrt(square))[:, None]
 
 
-@_shape_keys.register
-def _(keys: StudentKeys, z: np.ndarray, latent: tuple) -> np.ndarray:
+@shape_keys.register
+def _(keys: StudentKeys, z: np.ndarray, latent: Latent) -> np.ndarray:
     # z sqrt(df / C) has covariance df / (df - 2) I for C ~ chi-square(df), by inverse distribution function.
-    chi_square = 2.0 * special.gammaincinv(0.5 * keys.df, uniforms(*latent))
+    chi_square = 2.0 * special.gammaincinv(0.5 * keys.df, latent(uniforms))
     return z * np.sqrt((keys.df - 2.0) / chi_square)
 
 
-@_shape_keys.register
-def _(keys: MixtureKeys, z: np.ndarray, latent: tuple) -> np.ndarray:
-    component = np.floor(keys.n_components * uniforms(*latent)[:, 0])
+@shape_keys.register
+def _(keys: MixtureKeys, z: np.ndarray, latent: Latent) -> np.ndarray:
+    component = np.floor(keys.n_components * latent(uniforms)[:, 0])
     for j in range(keys.n_components):
         z[:, j] += keys.separation * ((component == j) - 1.0 / keys.n_components)
     return z
 
 
-@_shape_keys.register
-def _(keys: OwnKeys, z: np.ndarray, latent: tuple) -> np.ndarray:
+@shape_keys.register
+def _(keys: OwnKeys, z: np.ndarray, latent: Latent) -> np.ndarray:
     found = keys.call((z.shape[1], z.shape[0], z.shape[2]), np.moveaxis(z, 1, 0))
     return np.ascontiguousarray(np.moveaxis(found, 0, 1))
 
 
-@_shape_keys.register
-def _(keys: AutoregressiveKeys, z: np.ndarray, latent: tuple) -> np.ndarray:
+@shape_keys.register
+def _(keys: AutoregressiveKeys, z: np.ndarray, latent: Latent) -> np.ndarray:
     innovation = np.sqrt((1.0 - keys.coefficient) * (1.0 + keys.coefficient))
     # Of stationary variance from the first key on; the filter walks along the keys, so that fewer are a prefix.
     z[..., 0] /= innovation

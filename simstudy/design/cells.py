@@ -19,6 +19,7 @@ from simstudy.design.own_code import texts_of
 from simstudy.design.references import PlannedGrid
 from simstudy.design.settings import TABLE_OF, TABLES
 from simstudy.design.settings.cell import Cell
+from simstudy.design.settings.known_means import have_closed_forms
 from simstudy.design.settings.levels import label, setting_of
 from simstudy.design.settings.records import Impossibility
 
@@ -56,8 +57,8 @@ def plan_cells(
 
 
 def _of_one_estimator(cells: list[Cell]) -> list[Cell]:
-    """Leave the expansion off a grid of which a cell has no known means: its cells are paired with one another."""
-    if all(cell.controlled and not cell.population for cell in cells):
+    """Leave the expansion off a grid of which a cell has no closed forms: its cells are paired with one another."""
+    if all(cell.controlled and have_closed_forms(cell) and not cell.population for cell in cells):
         return cells
     changed = [cell.simulation.model_copy(update={"control": "none"}) for cell in cells]
     return [

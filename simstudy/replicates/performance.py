@@ -64,7 +64,7 @@ class Performance(NamedTuple):
 
 def performance(
     blocks: Moments, weights: Array | Combine, statistics: Sequence[str], overlap: Array = NUMBERS,
-    lengths: np.ndarray | None = None,
+    lengths: np.ndarray | None = None, nets: Array | None = None,
 ) -> Performance:  # fmt: skip
     """Return every measure of a cell with its Monte Carlo standard error; ValueError with fewer than two blocks."""
     combine = weights if callable(weights) else fixed(weights)
@@ -85,6 +85,11 @@ def performance(
     for name, error in quadratic.items():
         mcse[name] = np.hypot(mcse[name], error)
     remainder = {name: float(quadratic[name]) for name in quadratic if name in contribution}
+    by_nets = {} if nets is None else _of_nets(whole, sums, nets, combine, statistics, overlap)
+    for name, (moved, error) in by_nets.items():
+        estimate[name], mcse[name] = estimate[name] + moved, np.hypot(mcse[name], error)
+        if name in contribution and np.ndim(error) == 0:
+            remainder[name] = float(np.hypot(remainder.get(name, 0.0), error))
     estimate["failure_rate"], share, lacking = failures(blocks.n_defined, len(blocks.failed), lengths)
     mcse["failure_rate"] = np.hypot(np.sqrt((share**2).sum()), lacking)
     contribution["failure_rate"], remainder["failure_rate"] = share, lacking
@@ -92,6 +97,20 @@ def performance(
         estimate, mcse, contribution, remainder, int(lengths[used].sum()), int(blocks.n_defined.sum()),
         len(blocks.failed),
     )  # fmt: skip
+
+
+def _of_nets(
+    whole: Measures, sums: Moments, nets: Array, combine: Combine, statistics: Sequence[str], overlap: Array
+) -> dict[str, tuple[Array, Array]]:
+    """Correction of each measure and its error from known means, by the jackknife over nets, which are independent."""
+    errors, products, others = (each.repeat(len(nets), axis=0) for each in _means(sums, slice(0)))
+    n_heads, left_out = errors.shape[-1], nets / (1 - len(nets))
+    means = errors + left_out[..., :n_heads], products + left_out[..., n_heads:], others
+    ones, found = np.ones(len(nets), np.int64), {}
+    for name, values in measures_at(means, sums.target, combine, statistics, overlap).items():
+        estimate, share = jackknife(whole[name], values, ones, ones)
+        found[name] = estimate - whole[name], np.sqrt((share**2).sum(axis=0))
+    return found
 
 
 def failures(n_defined: np.ndarray, n_failed: int, lengths: np.ndarray) -> tuple[Array, Array, float]:

@@ -17,6 +17,7 @@ import numpy as np
 from simstudy.attention.combinations import Combine, combine_heads
 from simstudy.data.value_projections import overlap
 from simstudy.design.settings.cell import Cell
+from simstudy.design.settings.known_means import have_closed_forms
 from simstudy.replicates.measures import NUMBERS, Averages, Measures, averages, measures_of
 from simstudy.replicates.moments import EXPANSION, Array, Moments, controlled, stack
 from simstudy.replicates.performance import Performance, failures, jackknife, performance, placed, quadratic_errors
@@ -39,10 +40,21 @@ def measured(cell: Cell, batches: Sequence[Moments], lengths: np.ndarray | None 
             sums = zip(*(np.split(each, len(batches)) for each in blocks[1:3]), strict=True)
             batches = [each._replace(error_sum=e, product_sum=p) for each, (e, p) in zip(batches, sums, strict=True)]
         return population_performance(batches, combine, cell.statistics, overlaps)._replace(estimator=estimator)
-    blocks, estimator = controlled(stack(list(batches)))
+    nets = _nets(cell) if cell.controlled and not have_closed_forms(cell) else None
+    blocks, estimator = controlled(stack(list(batches)), nets)
     if np.count_nonzero(blocks.n_defined) < 2:
         return None
-    return performance(blocks, combine, cell.statistics, _overlap(cell), lengths)._replace(estimator=estimator)
+    used = nets if estimator == EXPANSION else None
+    return performance(blocks, combine, cell.statistics, _overlap(cell), lengths, used)._replace(estimator=estimator)
+
+
+def _nets(cell: Cell) -> Array | None:
+    """Deviations of what nets give as known means (net, query, head + pair); None where these are exact."""
+    # Imported here: it compiles, which those who read plain moments need not wait for.
+    from simstudy.attention.expansion import known_of
+
+    known = known_of(cell.decisive)
+    return None if known is None else known.deviations
 
 
 def _overlap(cell: Cell) -> Array:

@@ -172,10 +172,10 @@ def test_run__is_that_of_the_exact_theory_or_shows_that_it_is_not(name, monkeypa
     _, plain = measured(cell_of(**settings))
     assert all(plain.mcse[measure] > 1.5 * found.mcse[measure] for measure in MEASURES)
     # Negative controls: a centre that is off, and terms of second order whose expectation is left out.
-    right = expansion._known(cell)
+    right = expansion.known_of(cell)
     wrongs = [{"mean": right.mean + 0.1}, {"product_mean": 0 * right.product_mean}, {"bias": np.nan * right.bias}]
     for changes in wrongs:
-        monkeypatch.setattr(expansion, "_known", lambda _, changes=changes: right._replace(**changes))
+        monkeypatch.setattr(expansion, "known_of", lambda _, changes=changes: right._replace(**changes))
         if "bias" not in changes:
             monkeypatch.setattr(moments, "FARTHEST", np.inf)
             assert gaps_from_theory(cell, *measured(cell)).max() > 8
@@ -277,11 +277,11 @@ def test_grids_of_a_population__are_plain_unless_the_design_says_more(stated, tm
         ({"key_scale": "normalised"}, "not softmax attention"),
         ({"mask": "causal"}, "different keys"),
         ({"arrangement": "haar_redrawn"}, "redrawn"),
-        ({"key_distribution": {"kind": "student_t", "df": 5}}, "not Gaussian"),
-        ({"key_distribution": {"kind": "autoregressive", "coefficient": 0.5}}, "not Gaussian"),
+        ({"key_distribution": {"kind": "student_t", "df": 5}, "logits": "dot_product"}, "may have no mean"),
+        ({"key_distribution": {"kind": "autoregressive", "coefficient": 0.5}}, "depend on one another"),
         (
-            {"regression": {"kind": "sum", "terms": ["linear", {"kind": "own", "path": "m.py", "name": "m"}]}},
-            "means of the regression function",
+            {"key_distribution": "sphere", "population": ["queries"], "queries": {"kind": "gaussian", "count": 2}},
+            "means of their own",
         ),
         ({"n_features": 2**17, "n_keys": 2}, "features take too long"),
     ],

@@ -14,6 +14,7 @@ from pydantic import Field, model_validator
 from simstudy.design.settings.code import OWN_MEASURE
 from simstudy.design.settings.ensembles import FixedBandwidth, bandwidth_of, weights_of
 from simstudy.design.settings.instance import Instance
+from simstudy.design.settings.known_means import LACKING
 from simstudy.design.settings.levels import label
 from simstudy.design.settings.mechanisms import Overlap, Visible, visible_keys
 from simstudy.design.settings.processes import FileKeys, HeteroscedasticNoise, ResidualNoise
@@ -128,7 +129,7 @@ class Cell(Record):
     @property
     def controlled(self) -> bool:
         """Whether an expansion of known mean is taken off the moments of replicates."""
-        return self.simulation.control == "expansion" and not any(lacks(self) for _, lacks in _NOT_EXPANDED)
+        return self.simulation.control == "expansion" and not any(lacks(self) for _, lacks in LACKING)
 
     @property
     def _noise_tells_positions(self) -> bool:
@@ -268,37 +269,10 @@ class Cell(Record):
         return _digest({"settings": settings, "engine": engine} | stated)[:20]
 
 
-_WAVES = {"zero", "linear", "quadratic", "ridge", "additive", "interaction"}
-_MOST_EXPANDED = 4e9
-"""Most operations that the known means of a cell may take: about a second."""
 _PLACED = ("aligned", "orthogonal", "rotated", "principal_angles")
 _RANDOM = ("haar", "haar_redrawn", "scattered", "own")
 
 
-def _operations(cell: Cell) -> float:
-    """Estimated operations of singular values and covariances of all pairs of heads."""
-    d, heads = cell.data.n_features, cell.heads
-    return d * heads.n_heads * (heads.n_heads + 1) * (2.0 * d**2 + 40.0 * heads.head_dim**2)
-
-
-_NOT_EXPANDED: tuple[tuple[str, Callable[[Cell], bool]], ...] = (
-    ("noise is drawn", lambda cell: cell.simulation.noise_treatment != "integrated"),
-    ("members are not given heads", lambda cell: cell.estimator.learner.kind != "nadaraya_watson"),
-    (
-        "heads are not softmax attention on the keys themselves",
-        lambda cell: not cell.estimator.plain or cell.estimator.key_scale != "raw",
-    ),
-    ("heads are merged into one estimate", lambda cell: cell.estimator.combination.kind in ("product", "fitted")),
-    ("queries see different keys", lambda cell: cell.estimator.mask.kind != "none"),
-    ("heads are redrawn", lambda cell: cell.heads.redrawn),
-    ("keys are not Gaussian", lambda cell: cell.data.key_distribution.kind != "gaussian"),
-    (
-        "the means of the regression function are not known",
-        lambda cell: not {term.kind for term in cell.data.terms} <= _WAVES,
-    ),
-    ("the means of so many pairs and features take too long", lambda cell: _operations(cell) > _MOST_EXPANDED),
-)
-"""Why the known means that `Simulation.control` needs are lacking, and of which cells that holds."""
 _IDLE: tuple[tuple[tuple[str, ...], str, Callable[[Cell], bool]], ...] = (
     (
         ("noise",),
@@ -320,7 +294,7 @@ _IDLE: tuple[tuple[tuple[str, ...], str, Callable[[Cell], bool]], ...] = (
         "one head is at no angle to another",
         lambda cell: cell.heads.n_heads == 1 and cell.heads.arrangement in _PLACED,
     ),
-    *((("control",), why, lacks) for why, lacks in _NOT_EXPANDED),
+    *((("control",), why, lacks) for why, lacks in LACKING),
     (("population",), "nothing of it is drawn once", lambda cell: not cell.population),
     (
         ("query_projections",),

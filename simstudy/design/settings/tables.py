@@ -192,7 +192,7 @@ class Simulation(Record):
     control: Literal["none", "expansion"] = Field(
         "expansion",
         description='"expansion": an expansion of known mean is taken off each replicate, where such means are known: '
-        'less Monte Carlo error; or "none". Unless stated, "none" in grids of which a cell has no known means or a '
+        'less Monte Carlo error; or "none". Unless stated, "none" in grids of which a cell has no closed forms or a '
         "population",
     )
     dtype: Literal["float64", "float32"] = "float64"
