@@ -29,7 +29,8 @@ class Draws(NamedTuple):
     @property
     def text(self) -> str:
         """In words; empty if nothing is drawn."""
-        over = f"over a population of {_listed(self.population)}" if self.population else ""
+        drawn = " and ".join(words for name, words in _IN_WORDS.items() if name in self.population)
+        over = f"over a population of {drawn}" if drawn else ""
         given = f"for {' and '.join(self.these)}" if self.these else ""
         return ", ".join(part for part in (over, given) if part)
 
@@ -90,7 +91,3 @@ def needless_reason(reference: Reference) -> Iterator[Problem]:
     stated = getattr(reference.entry, "these_draws", "")
     if stated and not _draws(reference).fixed:
         yield Problem(f"{reference.path}.these_draws", stated, "no draw is fixed in its cells; remove it")
-
-
-def _listed(names: Iterable[str]) -> str:
-    return " and ".join(words for name, words in _IN_WORDS.items() if name in names)

@@ -10,6 +10,7 @@ conventions: the rows of all cells one after another, and how many each cell has
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -284,11 +285,6 @@ def _derived(of: dict[str, Variable], told: dict[str, str], *dims: str, unit: st
     }
 
 
-def _by_query(name: str, variable: Variable) -> tuple[str, Variable]:
-    meaning = variable.meaning.replace(", averaged over queries", "").replace(" and queries", "")
-    return f"{name}_by_query", Variable(("source", "query"), variable.unit, f"{meaning}, at each query")
-
-
 def _with_errors(measured: dict[str, Variable], theory: dict[str, Variable]) -> dict[str, Variable]:
     """Measures, both their Monte Carlo errors, and the numerical errors of those that have exact theory."""
     errors = {
@@ -299,7 +295,12 @@ def _with_errors(measured: dict[str, Variable], theory: dict[str, Variable]) -> 
     return measured | _derived(measured, errors) | _derived(theory, {"numerical_error": bound})
 
 
-_BY_QUERY = dict(_by_query(*item) for item in MEASURES.items())
+_BY_QUERY = {
+    f"{name}_by_query": Variable(
+        ("source", "query"), of.unit, re.sub(r"(, averaged over| and) queries", "", of.meaning) + ", at each query"
+    )
+    for name, of in MEASURES.items()
+}
 _AVERAGED = MEASURES | STATISTICS | INDEXED_MEASURES
 _GAIN = "variance of {} over a population of query points, over what theory as a control leaves"
 _GAINS = _derived(MEASURES, {"gain": _GAIN}, "cell", unit="1")

@@ -43,12 +43,6 @@ def test_data_id__is_what_it_was_whatever_designs_call_the_kind_of_keys():
     assert "59f306e2cabce839b7c4f461c192f430" in ids
 
 
-def test_equal_cells__are_equal_whatever_was_asked_of_them():
-    one, other = minimal_cell(), minimal_cell()
-    assert one.identity("") == other.identity("") and one == other
-    assert one != minimal_cell(n_keys=one.data.n_keys + 1)
-
-
 def test_changed_cell__has_coordinates_of_its_own():
     cell = minimal_cell(seed=7)
     assert cell.coordinates["seed"] == 7 and cell.coordinates is cell.coordinates

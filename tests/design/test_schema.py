@@ -22,6 +22,11 @@ def test_every_setting_and_alternative__is_described():
     assert ("n_keys", "number of training pairs n, at least 1 and at most 2³²", "required") in describe("data")[
         0
     ].entries
+    said = {name: what for name, what, _ in describe("estimator")[0].entries}
+    assert said["logits"] == '"distance" or "dot_product"' and said["normaliser"].startswith(
+        "how logits become weights: "
+    )
+    assert said["normaliser"].endswith(" softmax, entmax, sparsemax, top_k, relu, compact or local_linear")
 
 
 def test_unknown_setting__is_refused_with_the_nearest():
