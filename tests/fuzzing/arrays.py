@@ -167,7 +167,8 @@ def check_geometry(case: dict[str, Any], _: Path) -> None:
     heads, bandwidth = case["projections"], case["bandwidth"]
     angles = refused(lambda: simstudy.principal_angles(heads.array))
     indices = refused(lambda: simstudy.head_diversity(heads.array, bandwidth))
-    assert (indices is not None) == (angles is not None and good_bandwidth(bandwidth))
+    good = bandwidth is None or good_bandwidth(bandwidth)
+    assert (indices is not None) == (angles is not None and good)
     given = np.asarray(heads.array) if heads.sound else np.zeros(0)
     given = given[None] if given.ndim == 2 else given
     if given.ndim != 3 or 0 in given.shape or given.shape[2] > given.shape[1]:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import tomlkit
 from builders import DESIGN
 from hypothesis import strategies as st
 
@@ -64,19 +65,6 @@ VALUES = st.recursive(
 )  # fmt: skip
 
 
-def toml(value: Any) -> str:
-    """Write a value as TOML, on one line."""
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, str):
-        return '"' + "".join(c if c.isalnum() and c.isascii() else f"\\U{ord(c):08X}" for c in value) + '"'
-    if isinstance(value, list):
-        return "[" + ", ".join(map(toml, value)) + "]"
-    if isinstance(value, dict):
-        return "{" + ", ".join(f"{toml(key)} = {toml(inner)}" for key, inner in value.items()) + "}"
-    return repr(value)
-
-
 @st.composite
 def documents(draw: Any) -> bytes:
     """Draw a design file: a valid one with a few of its entries replaced, removed or added."""
@@ -94,7 +82,7 @@ def documents(draw: Any) -> bytes:
             raw["grids"]["angles"]["factors"][name] = [value, *draw(st.lists(levels, max_size=2))]
     for _ in range(draw(st.integers(0, 2))):
         _vandalise(draw, raw)
-    return "\n".join(f"{toml(key)} = {toml(value)}" for key, value in raw.items()).encode()
+    return tomlkit.dumps(raw).encode()
 
 
 def _vandalise(draw: Any, raw: dict[str, Any]) -> None:

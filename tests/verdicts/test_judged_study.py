@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
-from typing import get_args
 
 import numpy as np
 import pytest
 from exact_estimates import N_BLOCKS, averaged, claim, compare, exact_accounts, exact_estimates
 from test_judge import cells, verdict
 
-from simstudy.design.claims import LEVEL, Claim
+from simstudy.design.claims import LEVEL
+from simstudy.design.schema import alternatives_of
 from simstudy.verdicts.comparisons import Comparison, Selected
 from simstudy.verdicts.engine import comparisons_of, judge_claim
 from simstudy.verdicts.judge import judge
@@ -178,4 +178,4 @@ def test_judge__gives_each_claim_the_theory_of_its_own_cells_with_its_numerical_
 
 
 def test_every_kind_of_claim__has_its_comparisons():
-    assert comparisons_of.registry.keys() - {object} == {*get_args(get_args(Claim)[0])}
+    assert comparisons_of.registry.keys() - {object} == {*alternatives_of("claims").values()}
