@@ -161,7 +161,8 @@ class MellinLaw:
     def _weighting(self, part: Exponentials) -> _Weighting:
         # Re e = (e + conj e) / 2: under a complex weight the two no longer have conjugate expectations.
         amplitude, linear = (np.concatenate([array, array.conj()]) for array in (part.amplitude / 2, part.linear))
-        means: ComplexArray = linear @ self._kernels.covariance
+        covariance = self._kernels.covariance.astype(complex)
+        means = linear @ covariance
         return _Weighting(amplitude, 0.5 * np.sum(means * linear, axis=1), means, self._kernels.covariance)
 
 
