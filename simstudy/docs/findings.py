@@ -179,7 +179,7 @@ def table() -> Iterator[str]:
 def questions() -> dict[str, str]:
     """Return the question of each shipped study, as the list of designs tells it."""
     page = (ROOT / "designs" / "README.md").read_text()
-    return dict(re.findall(r"^\| \[`(.*?)`\].*?\| (.*) \|$", page, flags=re.MULTILINE))
+    return dict(re.findall(r"^- \[`(.*?)`\]\(.*?\): (.*)$", page, flags=re.MULTILINE))
 
 
 def write_studies() -> None:

@@ -97,8 +97,8 @@ def zeroing(*heads: tuple[int, int], kept: float = 0.0) -> Edit:
     *heads : (int, int)
         Layer and head, from 0 on.
     kept
-        Factor on the weights.  Near 1 the damage over 1 - kept is the slope of a loss against it: importance by
-        gradients.
+        Factor on the weights.  Near 1 the damage over 1 - kept is minus the slope of a loss against it, by
+        which gradients tell importance.
 
     Returns
     -------
