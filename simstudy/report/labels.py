@@ -109,7 +109,7 @@ def with_error(estimate: float, mcse: float) -> str:
         return f"{number(estimate, 6)} ± {number(mcse)}"
     decimals = _decimals(mcse)
     scale = max(_exponent(estimate), 1 - decimals)
-    if decimals <= 6 and scale <= 5:
+    if scale <= 5 and decimals <= (6 if scale < -1 else 9):
         return f"{_rounded(estimate, decimals)} ± {_rounded(mcse, decimals)}"
     if decimals + scale <= 8:
         pair = (_rounded(value, decimals + scale, scale) for value in (estimate, mcse))
