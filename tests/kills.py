@@ -11,6 +11,7 @@ import hashlib
 import json
 import os
 import random
+import shutil
 import signal
 import sys
 import time
@@ -88,11 +89,14 @@ class Target:
         return {path for path in self._calm if any(PurePosixPath(path).match(pattern) for pattern in patterns)}
 
     def hit(self, start: Callable[[], Any], aim: Aim = BATCH, wanted: set[str] | None = None) -> None:
-        """Start a process and kill it, until a kill has hit work."""
+        """Start a process and kill it, until a kill has hit work; where all batches are stored by then, start anew."""
         for _ in range(TRIES):
             process = start()
             if self.shoot(process, aim, wanted):
                 return
+            if aim.patterns == (BATCHES,) and self.paths(BATCHES) <= self._seen.keys():
+                shutil.rmtree(self.folder)
+                self._seen = {}
         raise AssertionError(f"{self.name}: no kill in {TRIES} hit work")
 
     def shoot(

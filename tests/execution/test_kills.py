@@ -7,7 +7,7 @@ import shutil
 import pytest
 from builders import edited
 from killed import KINDS, Bench
-from kills import WORK, Aim, command
+from kills import WORK, Aim, Target, command
 from surroundings import SURROUNDINGS, inside
 
 TEARING = """
@@ -61,6 +61,14 @@ def test_kill_that_hits_no_work__does_not_count(bench, monkeypatch):
     with pytest.raises(AssertionError, match="idle: no kill in 2 hit work"):
         target.hit(lambda: bench.start("check", bench.design))
     assert target.tried == 2 and target.effective == 0
+
+
+def test_kill_that_came_too_late__is_repeated_on_a_new_folder(bench, monkeypatch):
+    aimed, late = Target._wait, iter([lambda _, process, *__: process.wait()])
+    monkeypatch.setattr(Target, "_wait", lambda *given: next(late, aimed)(*given))
+    target = bench.target("late")
+    target.hit(lambda: bench.start(*bench.run("late")))
+    assert target.effective == 1
 
 
 @pytest.mark.rare
