@@ -152,3 +152,9 @@ def mistakes(folder: Path, text: str, profile: str = "quick") -> str:
 def numbers_of(cell: Cell, formulas: Any = instance_numbers) -> dict[str, float]:
     """Return the numbers of the instance of a cell by formulas of the theory."""
     return formulas(cell.instance, cell)
+
+
+def mean_correlation(weights):
+    """Correlation of the weights of two heads (2, T, T), averaged over queries."""
+    first, second = weights
+    return np.mean([a @ b / np.sqrt((a @ a) * (b @ b)) for a, b in zip(first, second, strict=True)])
