@@ -154,7 +154,7 @@ def numbers_of(cell: Cell, formulas: Any = instance_numbers) -> dict[str, float]
     return formulas(cell.instance, cell)
 
 
-def mean_correlation(weights):
+def mean_correlation(weights: Any) -> float:
     """Correlation of the weights of two heads (2, T, T), averaged over queries."""
     first, second = weights
     return np.mean([a @ b / np.sqrt((a @ a) * (b @ b)) for a, b in zip(first, second, strict=True)])

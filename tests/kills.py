@@ -33,8 +33,9 @@ PATIENCE = 240.0
 TRIES = 40
 """Moments at which a kill is tried until it hits work."""
 
-# Twelve cells in two shares, and a batch every 3 ms or so.
+# Twelve cells in two shares, and a batch every 3 ms or so; the control by expansion would end them at the first look.
 WORK = edited(DESIGN, "n_keys = 40", "n_keys = 2_000").replace("mse = 0.05", "mse = 0.001")
+WORK = edited(WORK, "batch_size = 32", 'batch_size = 32\ncontrol = "none"')
 WORK = edited(WORK, "n_features = 6\n", "")
 WORK = edited(WORK, "angle = [0, 45, 90]", "n_features = [6, 7]\nangle = [0, 45, 90]")
 WORK = edited(WORK, 'expected = "inconclusive"', 'expected = "supported"')

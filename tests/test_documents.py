@@ -79,6 +79,11 @@ def study(tmp_path_factory) -> Path:
     return folder
 
 
+def test_list_of_designs__has_a_question_for_every_study():
+    assert sorted(findings.questions()) == sorted(path.stem for path in (ROOT / "designs").glob("*.toml"))
+    assert all(question.endswith("?") for question in findings.questions().values())
+
+
 def test_abstracts__nothing_is_left_out_in_silence():
     """Each sentence has an answer, and claims if it is tested; every claim of such an origin stands beside one."""
     every = {name: claim["origin"] for name, claim in findings._claims().items()}

@@ -198,6 +198,7 @@ kind = "larger_than"
 grid = "seeds"
 measure = "mse"
 where = { seed = 7 }
+stands = { seed = 7 }
 versus = { noise_sd = 0.5 }
 [profiles.quick]
 """
@@ -247,7 +248,7 @@ def test_confirmation__keeps_everything_but_seeds(everything):
     assert [c.cell.simulation.seed for c in confirmed.cells] == [
         seeds[c.cell.simulation.seed] for c in everything.cells
     ]
-    assert confirmed.claims["by-seed"].where == {"seed": seeds[7]}
+    assert confirmed.claims["by-seed"].where == confirmed.claims["by-seed"].stands == {"seed": seeds[7]}
     assert confirmed.claims["by-seed"].versus == {"noise_sd": 0.5}
     for cells in zip(confirmed.cells, everything.cells, strict=True):
         new, old = (each.cell.model_dump(exclude={"simulation": {"seed"}}) for each in cells)

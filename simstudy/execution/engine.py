@@ -91,6 +91,7 @@ def _own_digest() -> str:
     return hashlib.sha256(Path(__file__).read_bytes()).hexdigest()[:32]
 
 
+# Not by `ast.dump`, which shows what is empty in some versions of Python and not in others.
 def _write(node: Any, parts: list[str]) -> None:
     if isinstance(node, list):
         for each in node:

@@ -141,6 +141,9 @@ def test_errors_of_known_means__are_part_of_every_error():
     error = np.sqrt(variance_over_nets(deviations[..., 2:].mean(axis=1) @ [0.25, 0.5, 0.25]))
     assert found.remainder["mse"] == pytest.approx(error, rel=1e-9)
     assert found.estimate["mse"] == pytest.approx(bare.estimate["mse"], rel=1e-12)
+    # A squared bias is quadratic in mean errors, so it contains the variance that nets leave in these.
+    excess = variance_over_nets(deviations[..., :2].mean(axis=2)).mean()
+    assert bare.estimate["squared_bias"] - found.estimate["squared_bias"] == pytest.approx(excess, rel=1e-6)
     for name, share in bare.contribution.items():
         np.testing.assert_array_equal(found.contribution[name], share)
     for name in ("mse", "correlation", "ensemble_variance_by_query"):

@@ -240,7 +240,6 @@ def _reduced(model: str, rank: int) -> Encoder:
 @functools.lru_cache(maxsize=_GROUPS)
 def _by_edit(model: str, count: int, rank: int, key: tuple[int, ...]) -> dict[str, Array]:
     """Correlations of pairs of heads by predictor, and as "observed"."""
-
     (encoder, vocabulary), rng = load_trained(model), np.random.default_rng(key)
     edited = _reduced(model, rank)
     texts = [draw_tokens(model, vocabulary, rng) for _ in range(2 * count)]
@@ -341,7 +340,6 @@ def raise_losses(instance: HeadLossInstance, cell: Cell, shared: SharedData) -> 
 @functools.lru_cache(maxsize=_GROUPS)
 def _alike(model: str, count: int, key: tuple[int, ...]) -> tuple[Array, list[tuple[list[int], float]]]:
     """Correlations (L, H, H) of heads on some texts; the tokens of as many others, with the loss of each."""
-
     own, rng = load_trained(model), np.random.default_rng(key)
     texts = [draw_tokens(model, own.vocabulary, rng, _LENGTHS[0]) for _ in range(2 * count)]
     alike = mean_correlation(own.encoder.heads, [own.encoder(tokens).states for tokens in texts[:count]])

@@ -25,8 +25,6 @@ LONG = edited(LONG, "max_replicates = 512", "max_replicates = 4096")
 # More work than any machine ends while someone tries its doors.
 ENDLESS = edited(LONG, "max_replicates = 4096", "max_replicates = 1_048_576")
 ENDLESS = edited(ENDLESS, "relative_mcse = { mse = 0.01 }", "relative_mcse = { mse = 0.0001 }")
-# With the control by expansion it would have that precision in seconds.
-ENDLESS = edited(ENDLESS, "batch_size = 32", 'batch_size = 32\ncontrol = "none"')
 
 
 class Calm(NamedTuple):
