@@ -7,12 +7,13 @@ from __future__ import annotations
 
 # What these rooms hold is found by the type of a record.
 from simstudy.attention import learners, nadaraya_watson, systems
-from simstudy.attention.members import Learner, Members, prepared, replicate_statistics
+from simstudy.attention.members import Members, evaluated, replicate_statistics
+from simstudy.data.shared import SharedData
 from simstudy.design.settings.cell import Cell
 
-__all__ = ["Learner", "Members", "learner_of", "learners", "nadaraya_watson", "replicate_statistics", "systems"]
+__all__ = ["Members", "learners", "members_of", "nadaraya_watson", "replicate_statistics", "systems"]
 
 
-def learner_of(cell: Cell) -> Learner:
-    """Return the learner of a cell, with everything computed that its replicates have in common."""
-    return prepared(cell.estimator.learner if cell.instance is None else cell.instance, cell)
+def members_of(cell: Cell, shared: SharedData) -> Members:
+    """Return the members of a cell in the replicates of the data."""
+    return evaluated(cell.estimator.learner if cell.instance is None else cell.instance, cell, shared)

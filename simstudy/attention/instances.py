@@ -7,7 +7,7 @@ from functools import singledispatch
 import numpy as np
 from numpy.typing import NDArray
 
-from simstudy.attention.members import NO_INDICES, Members, prepared
+from simstudy.attention.members import NO_INDICES, Members, evaluated
 from simstudy.data.shared import SharedData
 from simstudy.design.settings import Instance
 from simstudy.design.settings.cell import Cell
@@ -19,19 +19,11 @@ def measure(instance: Instance, cell: Cell, shared: SharedData) -> dict[str, NDA
     raise NotImplementedError(f"nothing measures {type(instance).__name__}")
 
 
-class MeasuredInstance:
-    """The instance of one cell."""
-
-    def __init__(self, instance: Instance, cell: Cell) -> None:
-        self.instance, self.cell = instance, cell
-
-    def evaluate(self, shared: SharedData) -> Members:
-        """Return the numbers of the replicates of the data, without estimates: at no query."""
-        numbers = measure(self.instance, self.cell, shared)
-        for name, values in numbers.items():
-            if not np.isfinite(values).all():
-                raise ArithmeticError(f"{name} is not finite")
-        return Members(np.empty((shared.count, 0, self.cell.n_members)), None, NO_INDICES, numbers)
-
-
-prepared.register(Instance, MeasuredInstance)
+@evaluated.register
+def measured(instance: Instance, cell: Cell, shared: SharedData) -> Members:
+    """Return the numbers of an instance in the replicates of the data, without estimates: at no query."""
+    numbers = measure(instance, cell, shared)
+    for name, values in numbers.items():
+        if not np.isfinite(values).all():
+            raise ArithmeticError(f"{name} is not finite")
+    return Members(np.empty((shared.count, 0, cell.n_members)), None, NO_INDICES, numbers)

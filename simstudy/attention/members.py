@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Sequence
 from functools import singledispatch
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -52,16 +52,9 @@ NO_INDICES = np.full((1, len(GEOMETRIC_INDICES)), np.nan)
 """The diversity indices of members that are not subspaces."""
 
 
-class Learner(Protocol):
-    """The members of an ensemble, prepared once for a cell."""
-
-    def evaluate(self, shared: SharedData) -> Members:
-        """Return the estimates of all members at all queries in the replicates of the data."""
-
-
 @singledispatch
-def prepared(choice: Record, cell: Cell) -> Learner:
-    """Return the learner of a cell, with everything computed that its replicates have in common."""
+def evaluated(choice: Record, cell: Cell, shared: SharedData) -> Members:
+    """Return the estimates of all members at all queries in the replicates of the data, by the learner or instance."""
     raise NotImplementedError(f"nothing computes {type(choice).__name__}")
 
 

@@ -9,8 +9,8 @@ import numpy as np
 
 from simstudy.attention.combinations import fit_weights
 from simstudy.attention.expansion import expansion
-from simstudy.attention.mechanism import Estimates, Inputs, evaluate
-from simstudy.attention.members import Array, Members, prepared
+from simstudy.attention.mechanism import Inputs, evaluate
+from simstudy.attention.members import Array, Members, evaluated
 from simstudy.attention.reference import attention, layer, multi_head_attention, torch_multi_head_attention
 from simstudy.data import heads
 from simstudy.data.geometry import diversity_indices
@@ -64,75 +64,60 @@ def _fixed(cell: Cell, _on_cuda: bool) -> Prepared:
     return _prepare(cell, heads.query_points(cell), *_fixed_heads(own))
 
 
-class NadarayaWatson:
-    """The heads of one cell."""
-
-    def __init__(self, _: NadarayaWatsonLearner, cell: Cell) -> None:
-        self.cell = cell
-        self._dtype = np.dtype(cell.simulation.dtype)
-        self._points = heads.query_points(cell)
-        self._attends = ATTENDED in cell.statistics
-        if not cell.heads.redrawn:
-            self._fixed = _fixed(cell, on_cuda())
-
-    def _redrawn(self, shared: SharedData) -> Prepared:
-        key, query = shared.projections(self.cell)
-        return _prepare(self.cell, self._points, key, query, shared.indices(self.cell))
-
-    def evaluate(self, shared: SharedData) -> Members:
-        """Return the estimates of all heads at all queries in the replicates of the data."""
-        cell = self.cell
-        key, queries, indices = self._redrawn(shared) if cell.heads.redrawn else self._fixed
-        means, gram, log_mass = _evaluate(cell, shared, key, queries)
-        statistics = {}
-        if gram is not None and self._attends:
-            statistics[ATTENDED] = mean_variances(means, gram) / cell.data.noise_sd**2
-        if cell.estimator.reference != "none":
-            statistics["discrepancy"] = self._discrepancy(shared, key, np.asarray(means))
-        combination = cell.estimator.combination
-        if isinstance(combination, FittedCombination):
-            weights = self._fitted_weights(combination, shared, shared.projected(cell, key), shared.values(cell))
-            means = np.einsum("rqh,rh->rq", means, weights)[..., None]
-        control = None if log_mass is None else expansion(cell, means, np.asarray(gram), log_mass)
-        return Members(means, gram, indices, statistics, control)
-
-    def _discrepancy(self, shared: SharedData, projections: np.ndarray, means: Array) -> Array:
-        """Relative root mean square difference over queries from the reference computation: (replicate,)."""
-        cell = self.cell
-        keys, values = np.asarray(shared.projected(cell, projections)), shared.values(cell)
-        combination, temperature = np.array(cell.weights), cell.bandwidth**2
-        key, query = projections_of(cell)
-        points = heads.query_points(cell)
-        if cell.estimator.reference == "attention":
-            queries = np.einsum("qj,hjk->qhk", points, query)[None]
-            found = attention(queries, keys, values, temperature, cell.visible) @ combination
-        else:
-            tokens = np.concatenate([shared.keys(cell.data.n_keys), values[:, None]], axis=1).swapaxes(1, 2)
-            questions = np.pad(points, ((0, 0), (0, 1)))
-            compute = _LAYERS[cell.estimator.reference]
-            found = compute(layer(key, query, combination), questions, tokens, temperature, cell.visible)
-        gaps = means @ combination - found
-        with np.errstate(invalid="ignore", divide="ignore"):
-            return np.sqrt((gaps**2).mean(axis=1) / (found**2).mean(axis=1))
-
-    def _fitted_weights(
-        self, combination: FittedCombination, shared: SharedData, keys: np.ndarray, values: np.ndarray
-    ) -> Array:
-        """Weights (replicate, head) of least squares on validation pairs: the rows that follow the training data."""
-        cell, n = self.cell, self.cell.data.n_keys
-        longer = cell.model_copy(update={"data": cell.data.model_copy(update={"n_keys": n + combination.n_validation})})
-        pairs = SharedData(longer, shared.first, shared.count)
-        x, y = np.ascontiguousarray(pairs.keys(n + combination.n_validation)[:, :, n:]), pairs.values(longer)[:, n:]
-        _, query = shared.projections(cell)
-        queries = np.asarray(project(x, query.astype(self._dtype))).transpose(0, 3, 1, 2)
-        inputs = Inputs(keys, values, None, np.ascontiguousarray(queries))
-        outputs = evaluate(cell.estimator, cell.bandwidth, inputs).means
-        return np.stack([fit_weights(combination.within, f, t) for f, t in zip(outputs, y, strict=True)])
+@evaluated.register
+def given_heads(_: NadarayaWatsonLearner, cell: Cell, shared: SharedData) -> Members:
+    """Return the estimates of all heads at all queries in the replicates of the data."""
+    key, queries, indices = _redrawn(cell, shared) if cell.heads.redrawn else _fixed(cell, on_cuda())
+    means, gram, log_mass = evaluate(
+        cell.estimator, cell.bandwidth, Inputs(shared.projected(cell, key), *shared.outcomes(cell), queries),
+        cell.controlled, cell.visible,
+    )  # fmt: skip
+    statistics = {}
+    if gram is not None and ATTENDED in cell.statistics:
+        statistics[ATTENDED] = mean_variances(means, gram) / cell.data.noise_sd**2
+    if cell.estimator.reference != "none":
+        statistics["discrepancy"] = _discrepancy(cell, shared, key, np.asarray(means))
+    combination = cell.estimator.combination
+    if isinstance(combination, FittedCombination):
+        weights = _fitted_weights(cell, combination, shared, shared.projected(cell, key), shared.values(cell))
+        means = np.einsum("rqh,rh->rq", means, weights)[..., None]
+    control = None if log_mass is None else expansion(cell, means, np.asarray(gram), log_mass)
+    return Members(means, gram, indices, statistics, control)
 
 
-def _evaluate(cell: Cell, shared: SharedData, key: np.ndarray, queries: np.ndarray) -> Estimates:
-    inputs = Inputs(shared.projected(cell, key), *shared.outcomes(cell), queries)
-    return evaluate(cell.estimator, cell.bandwidth, inputs, cell.controlled, cell.visible)
+def _redrawn(cell: Cell, shared: SharedData) -> Prepared:
+    return _prepare(cell, heads.query_points(cell), *shared.projections(cell), shared.indices(cell))
 
 
-prepared.register(NadarayaWatsonLearner, NadarayaWatson)
+def _discrepancy(cell: Cell, shared: SharedData, projections: np.ndarray, means: Array) -> Array:
+    """Relative root mean square difference over queries from the reference computation: (replicate,)."""
+    keys, values = np.asarray(shared.projected(cell, projections)), shared.values(cell)
+    combination, temperature = np.array(cell.weights), cell.bandwidth**2
+    key, query = projections_of(cell)
+    points = heads.query_points(cell)
+    if cell.estimator.reference == "attention":
+        queries = np.einsum("qj,hjk->qhk", points, query)[None]
+        found = attention(queries, keys, values, temperature, cell.visible) @ combination
+    else:
+        tokens = np.concatenate([shared.keys(cell.data.n_keys), values[:, None]], axis=1).swapaxes(1, 2)
+        questions = np.pad(points, ((0, 0), (0, 1)))
+        compute = _LAYERS[cell.estimator.reference]
+        found = compute(layer(key, query, combination), questions, tokens, temperature, cell.visible)
+    gaps = means @ combination - found
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return np.sqrt((gaps**2).mean(axis=1) / (found**2).mean(axis=1))
+
+
+def _fitted_weights(
+    cell: Cell, combination: FittedCombination, shared: SharedData, keys: np.ndarray, values: np.ndarray
+) -> Array:
+    """Weights (replicate, head) of least squares on validation pairs: the rows that follow the training data."""
+    n = cell.data.n_keys
+    longer = cell.model_copy(update={"data": cell.data.model_copy(update={"n_keys": n + combination.n_validation})})
+    pairs = SharedData(longer, shared.first, shared.count)
+    x, y = np.ascontiguousarray(pairs.keys(n + combination.n_validation)[:, :, n:]), pairs.values(longer)[:, n:]
+    _, query = shared.projections(cell)
+    queries = np.asarray(project(x, query.astype(cell.simulation.dtype))).transpose(0, 3, 1, 2)
+    inputs = Inputs(keys, values, None, np.ascontiguousarray(queries))
+    outputs = evaluate(cell.estimator, cell.bandwidth, inputs).means
+    return np.stack([fit_weights(combination.within, f, t) for f, t in zip(outputs, y, strict=True)])

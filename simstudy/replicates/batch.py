@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from simstudy.attention import Members, learner_of, replicate_statistics
+from simstudy.attention import Members, members_of, replicate_statistics
 from simstudy.data.geometry import GEOMETRIC_INDICES
 from simstudy.data.heads import query_points
 from simstudy.data.regression import at_queries
@@ -97,7 +97,7 @@ class Evaluation:
     """Moments of one cell, as pieces of the batch arrive."""
 
     def __init__(self, cell: Cell) -> None:
-        self._cell, self._learner = cell, learner_of(cell)
+        self._cell = cell
         self._target = at_queries(cell)[: cell.n_queries]
         self._queries = query_points(cell)[: cell.n_queries].T
         self._names = cell.statistics
@@ -106,7 +106,7 @@ class Evaluation:
 
     def add(self, shared: SharedData, blocks: range) -> None:
         """Add the replicates of the data to some blocks, the same number to each."""
-        members = self._own_measure(self._learner.evaluate(shared), shared)
+        members = self._own_measure(members_of(self._cell, shared), shared)
         statistics = replicate_statistics(members, self._target, self._names)
         numbers = members.means, members.gram, members.control, statistics, members.failed
         # Last, so that a replicate that raises leaves no trace in the sums.

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from simstudy.attention import Members, learner_of
+from simstudy.attention import Members, members_of
 from simstudy.attention.systems.simulation import results_of
 from simstudy.data.geometry import GEOMETRIC_INDICES
 from simstudy.data.heads import query_points
@@ -58,7 +58,7 @@ def replay(cell: Cell, replicate: int) -> xr.Dataset:
     arrays = _inputs(cell, shared) if cell.instance is None else {}
     own, why = results_of(cell, replicate)
     try:
-        members = learner_of(cell).evaluate(shared)
+        members = members_of(cell, shared)
         arrays |= _estimates(members, cell.n_members < cell.heads.n_heads)
         estimates = [arrays[name] for name in _ESTIMATES if name in arrays]
         defined = all(np.isfinite(values).all() for values in estimates) and not np.any(members.failed or False)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from builders import minimal_cell
 
-from simstudy.attention import general, learner_of
+from simstudy.attention import general, members_of
 from simstudy.attention.combinations import combine_heads
 from simstudy.data.shared import SharedData, projections_of
 from simstudy.design.feasibility import impossibilities
@@ -69,7 +69,7 @@ def solved(cell, mechanism, first, count):
 @pytest.mark.parametrize("mechanism", MECHANISMS.values(), ids=MECHANISMS)
 def test_mechanism__is_the_loop_over_its_formula(mechanism):
     cell = cell_of(mechanism)
-    members = learner_of(cell).evaluate(SharedData(cell, 3, 4))
+    members = members_of(cell, SharedData(cell, 3, 4))
     means, gram = solved(cell, mechanism, 3, 4)
     assert np.isfinite(means).all()
     np.testing.assert_allclose(members.means, means, atol=1e-10)
@@ -81,7 +81,7 @@ def test_mechanism__is_the_loop_over_its_formula(mechanism):
 @pytest.mark.parametrize("mechanism", MECHANISMS.values(), ids=MECHANISMS)
 def test_mechanism__of_redrawn_heads_takes_those_of_each_replicate(mechanism):
     cell = cell_of(mechanism, arrangement="haar_redrawn", query_projections="haar")
-    members = learner_of(cell).evaluate(SharedData(cell, 3, 4))
+    members = members_of(cell, SharedData(cell, 3, 4))
     means, gram = solved(cell, mechanism, 3, 4)
     np.testing.assert_allclose(members.means, means, atol=1e-10)
     np.testing.assert_allclose(members.gram, gram, atol=1e-10)
@@ -89,9 +89,9 @@ def test_mechanism__of_redrawn_heads_takes_those_of_each_replicate(mechanism):
 
 def test_queries_in_parts__change_no_bit(monkeypatch):
     cell = cell_of(MECHANISMS["entmax"])
-    whole = learner_of(cell).evaluate(SharedData(cell, 3, 4))
+    whole = members_of(cell, SharedData(cell, 3, 4))
     monkeypatch.setattr(general, "BLOCK_BYTES", 1)
-    parts = learner_of(cell).evaluate(SharedData(cell, 3, 4))
+    parts = members_of(cell, SharedData(cell, 3, 4))
     np.testing.assert_array_equal(parts.means, whole.means)
     np.testing.assert_array_equal(parts.gram, whole.gram)
     assert (whole.means[:, 0] != whole.means[:, 1]).any()  # or parts could be taken for one another
@@ -125,22 +125,22 @@ def test_piece_that_changes_nothing__leaves_ordinary_attention(mechanism):
     logits = {} if "low_rank" not in str(mechanism) else DOT
     shared = SharedData(cell_of({}), 0, 3)
     heads = {"n_heads": mechanism.get("n_heads", 2)}
-    found = learner_of(cell_of(mechanism, **logits)).evaluate(shared)
-    plain = learner_of(cell_of({}, **logits, **heads)).evaluate(SharedData(cell_of({}), 0, 3))
+    found = members_of(cell_of(mechanism, **logits), shared)
+    plain = members_of(cell_of({}, **logits, **heads), SharedData(cell_of({}), 0, 3))
     np.testing.assert_allclose(found.means, plain.means, atol=1e-13)
     np.testing.assert_allclose(found.gram, plain.gram, atol=1e-13)
 
 
 def test_product_of_gaussian_kernels__is_one_head_in_all_dimensions():
-    product = learner_of(cell_of({"combination": "product"})).evaluate(SharedData(cell_of({}), 0, 3))
-    joint = learner_of(cell_of({}, n_heads=1, head_dim=4)).evaluate(SharedData(cell_of({}), 0, 3))
+    product = members_of(cell_of({"combination": "product"}), SharedData(cell_of({}), 0, 3))
+    joint = members_of(cell_of({}, n_heads=1, head_dim=4), SharedData(cell_of({}), 0, 3))
     np.testing.assert_allclose(product.means, joint.means, atol=1e-13)
 
 
 def test_empty_windows__are_failures_and_all_else_is_conditional_on_there_being_none():
     cell = cell_of({"normaliser": {"kind": "compact", "power": 1, "window": 0.5}}, batch_size=64, n_heads=1)
     (moments,) = simulate_batch([cell], 0)
-    members = learner_of(cell).evaluate(SharedData(cell, 0, 64))
+    members = members_of(cell, SharedData(cell, 0, 64))
     empty = np.isnan(members.means).any(axis=(1, 2))
     assert 0 < empty.sum() < 64
     assert moments.failed.tolist() == np.flatnonzero(empty).tolist()
@@ -195,7 +195,7 @@ def test_heads_of_their_own_bandwidths__are_those_of_cells_of_these(arrangement,
     own = minimal_cell(head_bandwidths=[1.0, 2.5], **settings)
     plain, wide = minimal_cell(**settings), minimal_cell(**settings | {"bandwidth": 1.5})
     shared = SharedData(plain, 0, 4)
-    first, found, second = (learner_of(cell).evaluate(shared) for cell in (plain, own, wide))
+    first, found, second = (members_of(cell, shared) for cell in (plain, own, wide))
     np.testing.assert_allclose(found.means[..., 0], first.means[..., 0], rtol=1e-10)
     np.testing.assert_allclose(found.means[..., 1], second.means[..., 1], rtol=1e-10)
     assert np.abs(found.means[..., 1] - first.means[..., 1]).max() > 1e-3

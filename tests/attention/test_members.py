@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from builders import minimal_cell
 
-from simstudy.attention import learner_of
+from simstudy.attention import members_of
 from simstudy.attention.combinations import combine_heads
-from simstudy.attention.learners.trained import loss_and_gradient, tokens_of
+from simstudy.attention.learners.trained import loss_and_gradient, tokens_of, train
 from simstudy.data.heads import key_projections, query_points
 from simstudy.data.shared import SharedData
 from simstudy.design.feasibility import impossibilities
@@ -25,7 +25,7 @@ COLONY = {
 
 
 def members(cell, first=0, count=3):
-    return learner_of(cell).evaluate(SharedData(cell, first, count))
+    return members_of(cell, SharedData(cell, first, count))
 
 
 DECAY = 0.03
@@ -68,9 +68,10 @@ def test_heads_that_learn__predict_by_the_values_that_they_were_trained_with():
     cell = minimal_cell(
         learner=settings, n_heads=2, head_dim=1, arrangement="haar", n_features=3, n_keys=20, queries=QUERIES, **DRAWN
     )
-    shared, learner = SharedData(cell, 0, 1), learner_of(cell)
+    shared = SharedData(cell, 0, 1)
     x = shared.keys(20)[0].T.astype(float)
-    w, values = learner.train(x, shared.values(cell)[0].astype(float), key_projections(cell))
+    y = shared.values(cell)[0].astype(float)
+    w, values = train(cell.estimator.learner, cell.bandwidth, x, y, key_projections(cell))
     for q, point in enumerate(query_points(cell)):
         weights = np.exp(-(((x - point) @ w)[:, :, 0] ** 2) / (2 * cell.bandwidth**2))
         told = [2 * weights[h] @ values[h] / weights[h].sum() for h in range(2)]
@@ -90,10 +91,10 @@ def test_training__lowers_the_error_and_keeps_columns_orthonormal():
         learner={"kind": "trained", "steps": 40}, n_heads=2, head_dim=1, arrangement="haar", n_features=3, n_keys=60,
         regression={"kind": "ridge", "amplitude": 3.0}, noise_sd=0.1, bandwidth=0.4, **DRAWN,
     )  # fmt: skip
-    shared, learner = SharedData(cell, 0, 4), learner_of(cell)
+    shared = SharedData(cell, 0, 4)
     start = key_projections(cell)
     for x, y in zip(shared.keys(60), shared.values(cell), strict=True):
-        w, _ = learner.train(x.T, y, start)
+        w, _ = train(cell.estimator.learner, cell.bandwidth, x.T, y, start)
         np.testing.assert_allclose(w.swapaxes(1, 2) @ w, np.ones((2, 1, 1)), atol=1e-12)
         alone = tokens_of("projections", x.T, y)
         before, after = (loss_and_gradient(x.T, y, heads, 0.4, alone, 0.0).loss for heads in (start, w))

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from builders import DESIGN, edited, minimal_cell, mistakes, needs, write_design
 
-from simstudy.attention import learner_of
+from simstudy.attention import members_of
 from simstudy.attention.combinations import combine_heads
 from simstudy.data.heads import key_projections, query_points, query_projections
 from simstudy.data.shared import SharedData, projections_of
@@ -62,7 +62,7 @@ def test_causal_mask__of_as_many_queries_as_keys_is_that_of_a_decoder():
 def test_masked_query__has_the_estimates_of_the_keys_that_it_sees(mask, mechanism, noise_treatment):
     cell = cell_of(mask, noise_treatment=noise_treatment, **MECHANISMS[mechanism])
     shared = SharedData(cell, 3, 2)
-    found = learner_of(cell).evaluate(shared)
+    found = members_of(cell, shared)
     key, query = projections_of(cell)
     values, variances = shared.values(cell), shared.variances(cell)
     for r in range(2):

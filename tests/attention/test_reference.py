@@ -82,10 +82,10 @@ def test_direct_mse__closes_the_decomposition(noise_treatment):
 def test_query_correlation__by_hand():
     cell = minimal_cell(regression=RIDGE, queries=QUERIES, noise_treatment="drawn", batch_size=16)
     (moments,) = simulate_batch([cell], 0)
-    from simstudy.attention import learner_of
+    from simstudy.attention import members_of
     from simstudy.data.shared import SharedData
 
-    means = learner_of(cell).evaluate(SharedData(cell, 0, 16)).means
+    means = members_of(cell, SharedData(cell, 0, 16)).means
     expected = np.mean([np.corrcoef(means[r].T)[0, 1] for r in range(16)])
     assert performance(moments, combine_heads(cell), cell.statistics).estimate["query_correlation"] == pytest.approx(
         expected

@@ -10,7 +10,7 @@ import pytest
 from builders import minimal_cell
 from scipy import stats
 
-from simstudy.attention import learner_of
+from simstudy.attention import members_of
 from simstudy.data.regression import at_queries
 from simstudy.data.shared import SharedData
 from simstudy.data.training import draw_keys, draw_rows
@@ -119,7 +119,7 @@ def test_replay_shows_the_rows_that_the_batch_used():
     cell = make(noise="residuals", noise_treatment="drawn")
     shown = replay(cell, 17)
     np.testing.assert_array_equal(shown["keys"], draw_keys(cell, 17, 1)[0])
-    members = learner_of(cell).evaluate(SharedData(cell, 17, 1))
+    members = members_of(cell, SharedData(cell, 17, 1))
     np.testing.assert_array_equal(shown["head_estimate"], members.means[0])
 
 

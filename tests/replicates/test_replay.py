@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from builders import minimal_cell, write_design
 
-from simstudy.attention import Members, learner_of, replicate_statistics
+from simstudy.attention import Members, members_of, replicate_statistics
 from simstudy.attention.members import Control
 from simstudy.data.shared import SharedData
 from simstudy.design.load import load_design
@@ -107,5 +107,5 @@ def test_one_estimate_of_all_heads__is_replayed_as_one(settings):
     )
     seen = replay(cell, 5)
     assert seen.failure == "" and "head_estimate" not in seen
-    means = learner_of(cell).evaluate(SharedData(cell, 5, 1)).means
+    means = members_of(cell, SharedData(cell, 5, 1)).means
     np.testing.assert_array_equal(seen.ensemble_estimate, means[0, :, 0])

@@ -10,7 +10,7 @@ import pytest
 from builders import minimal_cell
 from scipy import stats
 
-from simstudy.attention import learner_of
+from simstudy.attention import members_of
 from simstudy.attention.combinations import combine_heads
 from simstudy.attention.expansion import known_of
 from simstudy.attention.members import replicate_statistics
@@ -64,15 +64,12 @@ def blocks_of(cell, first, n_blocks, length):
     target = at_queries(cell)
     numbers = cell.data.n_keys * cell.data.n_features * length
     step = max(1, int(AT_ONCE / numbers))
-    n_statistics = replicate_statistics(learner_of(cell).evaluate(SharedData(cell, 0, 1)), target, cell.statistics).size
-    moments, learner = (
-        empty(n_blocks, target, cell.n_members, n_statistics, controlled=cell.controlled),
-        learner_of(cell),
-    )
+    n_statistics = replicate_statistics(members_of(cell, SharedData(cell, 0, 1)), target, cell.statistics).size
+    moments = empty(n_blocks, target, cell.n_members, n_statistics, controlled=cell.controlled)
     for start in range(0, n_blocks, step):
         blocks = range(start, min(start + step, n_blocks))
         place = first + start * length
-        members = learner.evaluate(SharedData(cell, place, len(blocks) * length))
+        members = members_of(cell, SharedData(cell, place, len(blocks) * length))
         statistics = replicate_statistics(members, target, cell.statistics)
         moments = update(moments, blocks, place, members.means, members.gram, members.control, statistics)
     return moments

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from simstudy.attention.members import NO_INDICES, Array, Members, prepared
+from simstudy.attention.members import NO_INDICES, Array, Members, evaluated
 from simstudy.data.addresses import Role, normals, uniforms
 from simstudy.data.regression import at_queries
 from simstudy.data.shared import SharedData
@@ -23,36 +23,26 @@ _MEMORY = 0.8
 """Share of recruitment that is left after a step."""
 
 
-class AntColony:
-    """One colony for each replicate; its ants are the members, their mean observations the estimates."""
-
-    def __init__(self, learner: AntColonyLearner, cell: Cell) -> None:
-        self.learner, self.cell = learner, cell
-        self._qualities = at_queries(cell)
-
-    def evaluate(self, shared: SharedData) -> Members:
-        """Return the estimate of every ant at all sites when its colony stops; 0 at a site that it never saw."""
-        cell, n_ants = self.cell, self.cell.heads.n_heads
-        address = cell.data_id, Role.LEARNER, shared.first, shared.count, cell.data.n_keys
-        luck = uniforms(*address, 2 * n_ants)
-        noise = cell.data.noise_sd * normals(cell.data_id, Role.NOISE, *address[2:], n_ants)
-        colony = _Colony(self, shared.count)
-        for t in range(cell.data.n_keys):
-            if not colony.running.any():
-                break
-            colony.step(luck[:, :n_ants, t], luck[:, n_ants:, t], noise[:, :, t])
-        return Members(colony.means.swapaxes(1, 2), None, NO_INDICES, {"regret": colony.regret})
-
-
-prepared.register(AntColonyLearner, AntColony)
+@evaluated.register
+def ants(learner: AntColonyLearner, cell: Cell, shared: SharedData) -> Members:
+    """Return the mean observation of every ant at all sites when its colony stops; 0 at a site that it never saw."""
+    n_ants = cell.heads.n_heads
+    address = cell.data_id, Role.LEARNER, shared.first, shared.count, cell.data.n_keys
+    luck = uniforms(*address, 2 * n_ants)
+    noise = cell.data.noise_sd * normals(cell.data_id, Role.NOISE, *address[2:], n_ants)
+    colony = _Colony(learner, at_queries(cell), n_ants, shared.count)
+    for t in range(cell.data.n_keys):
+        if not colony.running.any():
+            break
+        colony.step(luck[:, :n_ants, t], luck[:, n_ants:, t], noise[:, :, t])
+    return Members(colony.means.swapaxes(1, 2), None, NO_INDICES, {"regret": colony.regret})
 
 
 class _Colony:
     """State of many colonies."""
 
-    def __init__(self, model: AntColony, count: int) -> None:
-        self.settings, self.qualities = model.learner, model._qualities
-        n_ants = model.cell.heads.n_heads
+    def __init__(self, settings: AntColonyLearner, qualities: Array, n_ants: int, count: int) -> None:
+        self.settings, self.qualities = settings, qualities
         self.quorum = self.settings.quorum * (n_ants if self.settings.per_ant else 1)
         shape = count, n_ants, len(self.qualities)
         self.visits, self.means = np.zeros(shape), np.zeros(shape)

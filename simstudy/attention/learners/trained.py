@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from simstudy.attention.members import Array, Members, prepared
+from simstudy.attention.members import Array, Members, evaluated
 from simstudy.data.geometry import diversity_indices
 from simstudy.data.heads import key_projections, query_points
 from simstudy.data.shared import SharedData
@@ -25,47 +25,37 @@ from simstudy.kernels import nw_moments, project
 # Index legend: r replicate, h head, i and j pairs, d feature, p dimension of a head, k entry of a token.
 
 
-class TrainedHeads:
-    """Heads trained on the data of each replicate, from the arrangement of the cell on."""
-
-    def __init__(self, learner: TrainedLearner, cell: Cell) -> None:
-        self.learner, self.cell = learner, cell
-        self._points = np.ascontiguousarray(query_points(cell).T[None])
-
-    def evaluate(self, shared: SharedData) -> Members:
-        """Return the estimates of the trained heads, n_heads f_h, at all queries in the replicates of the data."""
-        cell, n_heads = self.cell, self.cell.heads.n_heads
-        keys, outcomes = shared.keys(cell.data.n_keys).astype(np.float64), shared.values(cell).astype(np.float64)
-        start = key_projections(cell, shared.first, shared.count)
-        starts = np.broadcast_to(start, (shared.count, *start.shape[-3:]))
-        fits = [self.train(x.T, y, w) for x, y, w in zip(keys, outcomes, starts, strict=True)]
-        trained, values = np.stack([w for w, _ in fits]), n_heads * np.stack([v for _, v in fits])
-        points = np.ascontiguousarray(np.broadcast_to(self._points, (shared.count, *self._points.shape[1:])))
-        queries = np.asarray(project(points, trained)).transpose(0, 3, 1, 2)
-        projected = np.asarray(project(keys, trained))
-        means = [
-            nw_moments(projected[:, [h]], values[:, h], None, queries[:, :, [h]], cell.bandwidth, "distance")[0]
-            for h in range(n_heads)
-        ]
-        return Members(np.concatenate(means, axis=2), None, diversity_indices(trained, cell.bandwidth), {})
-
-    def train(self, x: Array, y: Array, projections: Array) -> tuple[Array, Array]:
-        """Return the projections (h, d, p) after training on pairs x (i, d), y (i,), and the values (h, j)."""
-        learner, w = self.learner, projections.copy()
-        tokens = tokens_of(learner.learned, x, y)
-        for step in range(learner.steps):
-            gradient = loss_and_gradient(x, y, w, self.cell.bandwidth, tokens, learner.decay).gradient
-            turning = gradient - w @ (w.swapaxes(1, 2) @ gradient)
-            length = np.linalg.norm(turning)
-            if length == 0.0:
-                break
-            w, r = np.linalg.qr(w - learner.rate * (1 - step / learner.steps) / length * turning)
-            w *= np.sign(np.diagonal(r, axis1=1, axis2=2))[:, None, :]
-        weights = _leave_one_out_weights(x @ w, self.cell.bandwidth)
-        return w, fitted_values(weights, y, tokens, learner.decay)[0]
+@evaluated.register
+def trained_heads(learner: TrainedLearner, cell: Cell, shared: SharedData) -> Members:
+    """Return the estimates n_heads f_h of heads trained on each replicate, from the arrangement of the cell on."""
+    n_heads, points = cell.heads.n_heads, query_points(cell).T
+    keys, outcomes = shared.keys(cell.data.n_keys).astype(np.float64), shared.values(cell).astype(np.float64)
+    start = key_projections(cell, shared.first, shared.count)
+    starts = np.broadcast_to(start, (shared.count, *start.shape[-3:]))
+    fits = [train(learner, cell.bandwidth, x.T, y, w) for x, y, w in zip(keys, outcomes, starts, strict=True)]
+    trained, values = np.stack([w for w, _ in fits]), n_heads * np.stack([v for _, v in fits])
+    points = np.ascontiguousarray(np.broadcast_to(points, (shared.count, *points.shape)))
+    queries = np.asarray(project(points, trained)).transpose(0, 3, 1, 2)
+    projected = np.asarray(project(keys, trained))
+    means = [
+        nw_moments(projected[:, [h]], values[:, h], None, queries[:, :, [h]], cell.bandwidth, "distance")[0]
+        for h in range(n_heads)
+    ]
+    return Members(np.concatenate(means, axis=2), None, diversity_indices(trained, cell.bandwidth), {})
 
 
-prepared.register(TrainedLearner, TrainedHeads)
+def train(learner: TrainedLearner, bandwidth: float, x: Array, y: Array, projections: Array) -> tuple[Array, Array]:
+    """Return the projections (h, d, p) after training on pairs x (i, d), y (i,), and the values (h, j)."""
+    w, tokens = projections.copy(), tokens_of(learner.learned, x, y)
+    for step in range(learner.steps):
+        gradient = loss_and_gradient(x, y, w, bandwidth, tokens, learner.decay).gradient
+        turning = gradient - w @ (w.swapaxes(1, 2) @ gradient)
+        length = np.linalg.norm(turning)
+        if length == 0.0:
+            break
+        w, r = np.linalg.qr(w - learner.rate * (1 - step / learner.steps) / length * turning)
+        w *= np.sign(np.diagonal(r, axis1=1, axis2=2))[:, None, :]
+    return w, fitted_values(_leave_one_out_weights(x @ w, bandwidth), y, tokens, learner.decay)[0]
 
 
 class Descent(NamedTuple):

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from simstudy.attention.members import NO_INDICES, Members, prepared
+from simstudy.attention.members import NO_INDICES, Members, evaluated
 from simstudy.data.addresses import Role, normals, uniforms
 from simstudy.data.shared import SharedData
 from simstudy.design.settings.cell import Cell
@@ -53,18 +53,12 @@ class AddressedDraw(Draw):
         return [np.random.Generator(each) for each in bits]
 
 
-class Simulated:
-    """The process and the method of one cell."""
-
-    def __init__(self, simulation: SimulationInstance, cell: Cell) -> None:
-        self.simulation, self.cell = simulation, cell
-
-    def evaluate(self, shared: SharedData) -> Members:
-        """Return the numbers of the replicates of the data; a replicate without them has failed."""
-        draw = AddressedDraw(self.cell.data_id, shared.first, shared.count)
-        numbers = self.simulation.numbers(draw, shared.once)
-        failed: NDArray[np.bool_] = np.asarray(~np.isfinite(np.stack([*numbers.values()])).all(axis=0))
-        return Members(np.empty((shared.count, 0, 1)), None, NO_INDICES, numbers, failed=failed)
+@evaluated.register
+def simulated(instance: SimulationInstance, cell: Cell, shared: SharedData) -> Members:
+    """Return the numbers of the replicates of the data; a replicate without them has failed."""
+    numbers = instance.numbers(AddressedDraw(cell.data_id, shared.first, shared.count), shared.once)
+    failed: NDArray[np.bool_] = np.asarray(~np.isfinite(np.stack([*numbers.values()])).all(axis=0))
+    return Members(np.empty((shared.count, 0, 1)), None, NO_INDICES, numbers, failed=failed)
 
 
 def results_of(cell: Cell, replicate: int) -> tuple[dict[str, Any], str]:
@@ -72,6 +66,3 @@ def results_of(cell: Cell, replicate: int) -> tuple[dict[str, Any], str]:
     if not isinstance(cell.instance, SimulationInstance):
         return {}, ""
     return cell.instance.results(AddressedDraw(cell.data_id, replicate, 1))
-
-
-prepared.register(SimulationInstance, Simulated)
