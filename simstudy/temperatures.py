@@ -118,6 +118,13 @@ def log_bessel(order: float, x: float) -> float:
     return power + math.log(special.hyp0f1(order + 1.0, x**2 / 4.0)) - x
 
 
+def log_mean_kernel(dimension: int, sharpness: float) -> float:
+    """Return ln E e^{sharpness·(cosine − 1)} of uniform directions."""
+    order = dimension / 2.0 - 1.0
+    power = order * math.log(2.0 / sharpness)
+    return float(special.gammaln(order + 1.0) + power + log_bessel(order, sharpness))
+
+
 def _components(problem: Problem, nodes: Array) -> list[_Component]:
     d, signal = problem.dimension, problem.signal
     if problem.keys == "gaussian":

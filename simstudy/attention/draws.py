@@ -19,10 +19,5 @@ def matrices(shared: SharedData, *shapes: tuple[int, ...]) -> list[Array]:
     return [part.reshape(-1, *shape) for part, shape in zip(parts, shapes, strict=True)]
 
 
-def orthonormal(normals: Array) -> Array:
-    """Return orthonormal columns that span those of a matrix (..., row, column) of normals: in a uniform direction."""
-    return np.linalg.qr(normals)[0]
-
-
 RELATIVE = 1e-12
 """Singular values and eigenvalues below this share of the largest are 0."""

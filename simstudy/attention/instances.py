@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import singledispatch
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from simstudy.attention.members import NO_INDICES, Members, evaluated
 from simstudy.data.shared import SharedData
@@ -17,6 +17,11 @@ from simstudy.design.settings.cell import Cell
 def measure(instance: Instance, cell: Cell, shared: SharedData) -> dict[str, NDArray[np.float64]]:
     """Return the quantities of an instance in the replicates of the data, by name: (replicate,) arrays."""
     raise NotImplementedError(f"nothing measures {type(instance).__name__}")
+
+
+def by_name(instance: Instance, rows: ArrayLike) -> dict[str, NDArray[np.float64]]:
+    """Return the quantities of an instance by name, in its order, of their numbers in each replicate."""
+    return dict(zip(instance.quantities, np.array(rows, np.float64).T, strict=True))
 
 
 @evaluated.register

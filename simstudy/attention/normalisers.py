@@ -46,7 +46,10 @@ def _(normaliser: EntmaxNormaliser | SparsemaxNormaliser, logits: Array) -> Arra
 
 @normalise.register
 def _(normaliser: TopKNormaliser, logits: Array) -> Array:
-    return top_k(logits, normaliser.k)
+    place = max(logits.shape[-1] - normaliser.k, 0)
+    # Also what ties with the last of the k largest.
+    least = np.partition(logits, place, axis=-1)[..., place, None]
+    return softmax(np.where(logits < least, -np.inf, logits))
 
 
 @normalise.register
@@ -75,13 +78,6 @@ def tilted(weights: Array, keys: Array, queries: Array, ridge: float) -> Array:
     spread = (weights[:, :, None] * around) @ around.mT + ridge * np.eye(keys.shape[1])
     slope = np.linalg.pinv(spread, hermitian=True) @ (mean - queries)[..., None]
     return np.asarray(weights * (1.0 - (slope * around).sum(axis=2)))
-
-
-def top_k(logits: Array, k: int) -> Array:
-    """w ∝ exp(z) where z is among the k largest, or ties with the last of them."""
-    place = max(logits.shape[-1] - k, 0)
-    least = np.partition(logits, place, axis=-1)[..., place, None]
-    return softmax(np.where(logits < least, -np.inf, logits))
 
 
 def compact(logits: Array, power: int, window: float) -> Array:

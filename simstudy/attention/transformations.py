@@ -11,7 +11,6 @@ from simstudy.design.settings.mechanisms import (
     LowRankTransformation,
     MergeTransformation,
     MixtureTransformation,
-    NoTransformation,
     Transformation,
 )
 
@@ -31,11 +30,6 @@ class Inputs(NamedTuple):
 def transform(transformation: Transformation, inputs: Inputs) -> Inputs:
     """Return the inputs that a transformation makes of others."""
     raise TypeError(f"no transformation {transformation!r}")
-
-
-@transform.register
-def _(_: NoTransformation, inputs: Inputs) -> Inputs:
-    return inputs
 
 
 def chunk_means(x: np.ndarray, length: int) -> np.ndarray:

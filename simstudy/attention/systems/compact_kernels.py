@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from simstudy.attention.instances import measure
+from simstudy.attention.instances import by_name, measure
 from simstudy.attention.normalisers import compact, entmax, softmax, threshold
 from simstudy.data.shared import SharedData
 from simstudy.design.settings.cell import Cell
@@ -23,16 +23,12 @@ def compare_normalisers(instance: NormaliserInstance, cell: Cell, shared: Shared
     points = shared.normals(cell.data.n_keys + 1, cell.data.n_features)
     if instance.keys == "unit":
         points = points / np.sqrt((points * points).sum(axis=1, keepdims=True))
-    rows = [_compare(query, keys, cell.bandwidth**2, instance.power) for query, keys in _split(points)]
-    return dict(zip(("kernel_gap", "softmax_distance", "support_share"), np.array(rows).T, strict=True))
-
-
-def _split(points: Array) -> list[tuple[Array, Array]]:
-    """Query (feature,) and keys (feature, key) of each replicate."""
-    return [(replicate[:, 0], replicate[:, 1:]) for replicate in points]
+    rows = [_compare(each[:, 0], each[:, 1:], cell.bandwidth**2, instance.power) for each in points]
+    return by_name(instance, rows)
 
 
 def _compare(query: Array, keys: Array, temperature: float, power: int) -> tuple[float, float, float]:
+    """Numbers of one replicate, of a query (feature,) and keys (feature, key)."""
     logits = query @ keys / temperature
     weights = entmax(logits, power)
     squares = ((keys - query[:, None]) ** 2).sum(axis=0)

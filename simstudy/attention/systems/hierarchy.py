@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from simstudy.attention.draws import RELATIVE, matrices
-from simstudy.attention.instances import measure
+from simstudy.attention.instances import by_name, measure
 from simstudy.attention.normalisers import softmax
 from simstudy.attention.reference import attention
 from simstudy.attention.transformations import chunk_means
@@ -50,7 +50,7 @@ def run_hierarchy(instance: HierarchyInstance, cell: Cell, shared: SharedData) -
             outputs = causal_layer(changed @ heads, softmax(logits), causal, cell.bandwidth**2)
             change = max(change, np.abs(outputs[:cut] - found[:cut]).max())
         rows.append((gap, change))
-    return dict(zip(("attention_gap", "future_effect"), np.array(rows).T, strict=True))
+    return by_name(instance, rows)
 
 
 def causal_layer(inputs: Array, weights: Array, causal: bool, temperature: float) -> Array:
@@ -109,8 +109,7 @@ def decompose_scores(instance: ScoreKernelInstance, cell: Cell, shared: SharedDa
         form = query @ key.T
         share = (((form + form.T) / 2.0) ** 2).sum() / (form**2).sum()
         rows.append(((values > least).sum(), (values < -least).sum(), share))
-    names = ("positive_eigenvalues", "negative_eigenvalues", "symmetric_share")
-    return dict(zip(names, np.array(rows, np.float64).T, strict=True))
+    return by_name(instance, rows)
 
 
 @measure.register

@@ -8,8 +8,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from simstudy.attention.draws import RELATIVE, matrices, orthonormal
-from simstudy.attention.instances import measure
+from simstudy.attention.draws import RELATIVE, matrices
+from simstudy.attention.instances import by_name, measure
 from simstudy.attention.normalisers import softmax
 from simstudy.data.shared import SharedData
 from simstudy.design.settings.cell import Cell
@@ -41,18 +41,18 @@ def recover_heads(instance: HeadRecoveryInstance, cell: Cell, shared: SharedData
         ranks = (sizes > RELATIVE * sizes[:, :1]).sum(axis=1)
         recovered = np.einsum("gm,gmc->gc", blurred, np.linalg.pinv(seen, rcond=RELATIVE))
         found.append(((n_heads * p - ranks).sum(), ((recovered - outputs) ** 2).mean()))
-    return dict(zip(("nullity", "recovery_error"), np.array(found, np.float64).T, strict=True))
+    return by_name(instance, found)
 
 
 def output_projection(instance: HeadRecoveryInstance, left: Array, right: Array, head_dim: int) -> Array:
     """W_O (c, m): the same block for every head, or one of given rank and condition, in random directions."""
     if instance.output == "shared":
-        block = orthonormal(right)[:head_dim]
+        block = np.linalg.qr(right).Q[:head_dim]
         n_heads = len(left) // head_dim
         return np.tile(block, (n_heads, 1)) / n_heads
     kept = min(left.shape) - instance.rank_deficit
     sizes = np.geomspace(1.0, 1.0 / instance.condition, kept)
-    return orthonormal(left)[:, :kept] * sizes @ orthonormal(right)[:, :kept].T
+    return np.linalg.qr(left).Q[:, :kept] * sizes @ np.linalg.qr(right).Q[:, :kept].T
 
 
 VISIBLE = 1e-8
@@ -71,8 +71,7 @@ def compare_ranks(instance: LayerNormInstance, cell: Cell, shared: SharedData) -
         after = layer_norm(tokens)
         affine = affine_rank(after)
         rows.append((affine, affine - affine_rank(tokens), rank(centred(after)) - rank(centred(tokens))))
-    names = ("normalised_affine_rank", "affine_rank_gain", "centred_rank_gain")
-    return dict(zip(names, np.array(rows, np.float64).T, strict=True))
+    return by_name(instance, rows)
 
 
 def centred(tokens: Array) -> Array:
@@ -119,8 +118,7 @@ def descend(instance: DepthInstance, cell: Cell, shared: SharedData) -> dict[str
         visible = np.linalg.svd(apart, compute_uv=False) > APART * size
         spread = np.linalg.norm(apart) / size
         rows.append((spread, np.log(max(spread, np.finfo(float).eps)), visible.sum()))
-    names = ("token_spread", "log_token_spread", "visible_rank")
-    return dict(zip(names, np.array(rows, np.float64).T, strict=True))
+    return by_name(instance, rows)
 
 
 def share(instance: DepthInstance) -> float:

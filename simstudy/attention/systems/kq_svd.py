@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from simstudy.attention.instances import measure
+from simstudy.attention.instances import by_name, measure
 from simstudy.attention.normalisers import softmax
 from simstudy.attention.transformations import compressions
 from simstudy.data.shared import SharedData
@@ -31,8 +31,7 @@ def compress_scores(instance: KqSvdInstance, cell: Cell, shared: SharedData) -> 
     rows = [
         _errors(*arrays, instance, cell.bandwidth**2) for arrays in zip(keys, queries, drawn[:, :, -1], strict=True)
     ]
-    names = ("score_error", "eckart_young_gap", "output_error", "beats_scores")
-    return dict(zip(names, np.array(rows).T, strict=True))
+    return by_name(instance, rows)
 
 
 def turned(head_dim: int, degrees: float) -> Array:

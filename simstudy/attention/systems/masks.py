@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-from simstudy.attention.instances import measure
+from simstudy.attention.instances import by_name, measure
 from simstudy.attention.normalisers import softmax
 from simstudy.data.shared import SharedData
 from simstudy.design.settings.cell import Cell
@@ -70,8 +70,7 @@ def mask_head(instance: MaskedHeadInstance, cell: Cell, shared: SharedData) -> d
         kept = numbers[first - d : second - d, None] * numbers[second - d :].reshape(d, d + 1, -1)
         masked = nearest_subset_sums(kept.reshape(-1, units).T, target.ravel()).reshape(d, d + 1)
         rows.append(_head_errors(tokens, target, masked, cell.bandwidth**2))
-    names = ("log_entry_error", "log_logit_error", "log_output_error", "mask_bound_share")
-    return dict(zip(names, np.array(rows).T, strict=True))
+    return by_name(instance, rows)
 
 
 def _head_errors(tokens: Array, target: Array, masked: Array, temperature: float) -> tuple[float, ...]:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from simstudy.attention.draws import matrices
-from simstudy.attention.instances import measure
+from simstudy.attention.instances import by_name, measure
 from simstudy.attention.normalisers import softmax
 from simstudy.attention.reference import attention
 from simstudy.data.shared import SharedData
@@ -35,7 +35,7 @@ def draw_pattern(instance: PatternInstance, cell: Cell, shared: SharedData) -> d
         drawn = attention(queries[None, :, None], keys.T[None, None], np.eye(n)[None], 1.0)[0, :, 0]
         distance = np.abs(drawn - softmax(logits)).sum(axis=1).mean() / 2.0
         rows.append(((missed**2).sum() / (centred**2).sum(), distance))
-    return dict(zip(("pattern_error", "pattern_distance"), np.array(rows).T, strict=True))
+    return by_name(instance, rows)
 
 
 def nearest_head(tokens: Array, centred: Array, head_dim: int) -> tuple[Array, Array]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import threading
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_type_hints
 
 import numpy as np
 import xarray as xr
@@ -52,6 +52,10 @@ _LENGTHS = (64, 256, 512)
 """Tokens of texts of a causal model, of which the first are all that is seen; the first tokens of a text are a text."""
 
 
+Key = tuple[int, ...]
+"""Words that all random numbers of a replicate follow from."""
+
+
 class _Group(NamedTuple):
     """The sequences of one replicate.
 
@@ -62,7 +66,7 @@ class _Group(NamedTuple):
     encoder: Encoder
     found: xr.Dataset
     edited: list[tuple[int, ...]]
-    address: tuple[str, int, tuple[int, ...]]
+    address: tuple[str, int, Key]
 
     @property
     def rng(self) -> np.random.Generator:
@@ -111,7 +115,7 @@ def _group(*address: Any) -> _Group:
 
 
 @functools.lru_cache(maxsize=_GROUPS)
-def _made(model: str, count: int, key: tuple[int, ...]) -> _Group:
+def _made(model: str, count: int, key: Key) -> _Group:
     # Here, as with theory and statistics it takes half of the time that any run takes to begin.
     from simstudy.transformers.inspection import inspect_heads
 
@@ -124,7 +128,7 @@ def _made(model: str, count: int, key: tuple[int, ...]) -> _Group:
 
 
 @functools.lru_cache(maxsize=_GROUPS)
-def _by_length(model: str, count: int, key: tuple[int, ...]) -> dict[int, dict[str, Array]]:
+def _by_length(model: str, count: int, key: Key) -> dict[int, dict[str, Array]]:
     """Correlations of pairs of heads at each length, by predictor and as "observed"."""
     from simstudy.transformers.inspection import inspect_lengths
 
@@ -144,18 +148,16 @@ def _by_length(model: str, count: int, key: tuple[int, ...]) -> dict[int, dict[s
     return found
 
 
-def _rows(shared: SharedData, numbers: Callable[[tuple[int, ...]], dict[str, float]]) -> dict[str, Array]:
-    """Numbers of each replicate, from words of random numbers that are its own."""
-    words = np.ascontiguousarray(shared.normals(4, 1)[:, 0]).view(np.uint64)
-    rows = [numbers(tuple(map(int, key))) for key in words]
-    return {name: np.array([row[name] for row in rows]) for name in rows[0]}
+def _of_each(numbers: Callable[[Any, Key], dict[str, float]]) -> Callable[[Any, Key], dict[str, float]]:
+    """Measure instances of the type of the first argument, replicate by replicate, from words that are its own."""
 
+    def measured(instance: Any, cell: Cell, shared: SharedData) -> dict[str, Array]:
+        words = np.ascontiguousarray(shared.normals(4, 1)[:, 0]).view(np.uint64)
+        rows = [numbers(instance, tuple(map(int, key))) for key in words]
+        return {name: np.array([row[name] for row in rows]) for name in rows[0]}
 
-def _measured(
-    instance: Any, shared: SharedData, numbers: Callable[[_Group], dict[str, float]]
-) -> dict[str, Array]:  # fmt: skip
-    """Numbers of each replicate, from its own group of sequences."""
-    return _rows(shared, lambda key: numbers(_group(instance.model, instance.sequences, key)))
+    measure.register(get_type_hints(numbers)["instance"], measured)
+    return numbers
 
 
 def _pairs(found: xr.Dataset, source: str, variable: str = "weight_correlation") -> Array:
@@ -174,17 +176,14 @@ def _rank(scores: Array, values: Array) -> float:
     return float(spearmanr(scores, values)[0]) if min(np.ptp(scores), np.ptp(values)) > ROUNDING else 0.0
 
 
-@measure.register
-def predict_heads(instance: HeadPredictionInstance, cell: Cell, shared: SharedData) -> dict[str, Array]:
+@_of_each
+def predict_heads(instance: HeadPredictionInstance, key: Key) -> dict[str, float]:
     """Predicted beside observed correlations of heads' attention weights."""
-
-    def numbers(group: _Group) -> dict[str, float]:
-        shuffled = instance.predictor == "shuffled"
-        predicted = _pairs(group.found, "exact" if shuffled else instance.predictor)
-        predicted = group.rng.permutation(predicted) if shuffled else predicted
-        return _compared(predicted, _pairs(group.found, "observed"))
-
-    return _measured(instance, shared, numbers)
+    group = _group(instance.model, instance.sequences, key)
+    shuffled = instance.predictor == "shuffled"
+    predicted = _pairs(group.found, "exact" if shuffled else instance.predictor)
+    predicted = group.rng.permutation(predicted) if shuffled else predicted
+    return _compared(predicted, _pairs(group.found, "observed"))
 
 
 def _compared(predicted: Array, observed: Array) -> dict[str, float]:
@@ -192,27 +191,23 @@ def _compared(predicted: Array, observed: Array) -> dict[str, float]:
     return {"prediction_rank": _rank(predicted, observed), "prediction_error": error}
 
 
-@measure.register
+@_of_each
 def predict_elsewhere(
-    instance: LengthPredictionInstance | KindPredictionInstance | EditedHeadsInstance, cell: Cell, shared: SharedData
-) -> dict[str, Array]:
+    instance: LengthPredictionInstance | KindPredictionInstance | EditedHeadsInstance, key: Key
+) -> dict[str, float]:
     """Correlations predicted from some texts beside those of longer texts, of another kind, or after an edit."""
-
-    def numbers(key: tuple[int, ...]) -> dict[str, float]:
-        with _ONE_AT_A_TIME:
-            if isinstance(instance, LengthPredictionInstance):
-                found = _by_length(instance.model, instance.sequences, key)[instance.tokens]
-            elif isinstance(instance, KindPredictionInstance):
-                found = _by_kind(instance.model, instance.sequences, key)
-            else:
-                found = _by_edit(instance.model, instance.sequences, instance.rank, key)
-        return _compared(found[instance.predictor], found["observed"])
-
-    return _rows(shared, numbers)
+    with _ONE_AT_A_TIME:
+        if isinstance(instance, LengthPredictionInstance):
+            found = _by_length(instance.model, instance.sequences, key)[instance.tokens]
+        elif isinstance(instance, KindPredictionInstance):
+            found = _by_kind(instance.model, instance.sequences, key)
+        else:
+            found = _by_edit(instance.model, instance.sequences, instance.rank, key)
+    return _compared(found[instance.predictor], found["observed"])
 
 
 @functools.lru_cache(maxsize=_GROUPS)
-def _by_kind(model: str, count: int, key: tuple[int, ...]) -> dict[str, Array]:
+def _by_kind(model: str, count: int, key: Key) -> dict[str, Array]:
     """Correlations of pairs of heads on texts of another kind, by predictor and as "observed"."""
     from simstudy.transformers.subspaces import key_groups
 
@@ -238,7 +233,7 @@ def _reduced(model: str, rank: int) -> Encoder:
 
 
 @functools.lru_cache(maxsize=_GROUPS)
-def _by_edit(model: str, count: int, rank: int, key: tuple[int, ...]) -> dict[str, Array]:
+def _by_edit(model: str, count: int, rank: int, key: Key) -> dict[str, Array]:
     """Correlations of pairs of heads by predictor, and as "observed"."""
     (encoder, vocabulary), rng = load_trained(model), np.random.default_rng(key)
     edited = _reduced(model, rank)
@@ -259,86 +254,70 @@ def _by_edit(model: str, count: int, rank: int, key: tuple[int, ...]) -> dict[st
     }
 
 
-@measure.register
-def order_layers(instance: LayerOrderInstance, cell: Cell, shared: SharedData) -> dict[str, Array]:
+@_of_each
+def order_layers(instance: LayerOrderInstance, key: Key) -> dict[str, float]:
     """Concordance of layers by a score and by their effective heads."""
-
-    def numbers(group: _Group) -> dict[str, float]:
-        effective = group.found.effective_heads.sel(source=["exact", "observed"]).values.T
-        score = group.found.hdi.sel(index="chordal").values if instance.predictor == "diversity" else effective[0]
-        first, second = np.triu_indices(len(score), 1)
-        agreed = np.sign(score[first] - score[second]) * np.sign(effective[1][first] - effective[1][second])
-        return {"layer_concordance": float((1 + agreed.mean()) / 2)}
-
-    return _measured(instance, shared, numbers)
+    group = _group(instance.model, instance.sequences, key)
+    effective = group.found.effective_heads.sel(source=["exact", "observed"]).values.T
+    score = group.found.hdi.sel(index="chordal").values if instance.predictor == "diversity" else effective[0]
+    first, second = np.triu_indices(len(score), 1)
+    agreed = np.sign(score[first] - score[second]) * np.sign(effective[1][first] - effective[1][second])
+    return {"layer_concordance": float((1 + agreed.mean()) / 2)}
 
 
-@measure.register
-def overlap_heads(instance: HeadOverlapInstance, cell: Cell, shared: SharedData) -> dict[str, Array]:
+@_of_each
+def overlap_heads(instance: HeadOverlapInstance, key: Key) -> dict[str, float]:
     """Mean correlations of weights and contributions, and the diversity of key subspaces."""
-
-    def numbers(group: _Group) -> dict[str, float]:
-        found = group.found.sel(index="chordal")
-        return {
-            "weight_overlap": float(_pairs(found, "observed").mean()),
-            "contribution_overlap": float(np.abs(_pairs(found, "observed", "contribution_correlation")).mean()),
-            "haar_excess": float(found.hdi_haar_mean - found.hdi.max()),
-        }
-
-    return _measured(instance, shared, numbers)
+    group = _group(instance.model, instance.sequences, key)
+    found = group.found.sel(index="chordal")
+    return {
+        "weight_overlap": float(_pairs(found, "observed").mean()),
+        "contribution_overlap": float(np.abs(_pairs(found, "observed", "contribution_correlation")).mean()),
+        "haar_excess": float(found.hdi_haar_mean - found.hdi.max()),
+    }
 
 
-@measure.register
-def count_dimensions(instance: HeadDimensionsInstance, cell: Cell, shared: SharedData) -> dict[str, Array]:
+@_of_each
+def count_dimensions(instance: HeadDimensionsInstance, key: Key) -> dict[str, float]:
     """Dimensions and lengths of the keys of the median head."""
-
-    def numbers(group: _Group) -> dict[str, float]:
-        apparent, gaps = group.found.apparent_dimension.values.ravel(), group.found.gap_dimension.values[..., 0].ravel()
-        gaussian = 1.0 / np.sqrt(2.0 * group.encoder.heads.key.shape[3])
-        return {
-            "apparent_dimension": float(np.median(apparent)),
-            "gap_dimension": float(np.median(gaps)),
-            "length_variation": float(np.median(group.found.key_length_variation)) / gaussian,
-            "dimension_rank": _rank(apparent, gaps),
-        }
-
-    return _measured(instance, shared, numbers)
+    group = _group(instance.model, instance.sequences, key)
+    apparent, gaps = group.found.apparent_dimension.values.ravel(), group.found.gap_dimension.values[..., 0].ravel()
+    gaussian = 1.0 / np.sqrt(2.0 * group.encoder.heads.key.shape[3])
+    return {
+        "apparent_dimension": float(np.median(apparent)),
+        "gap_dimension": float(np.median(gaps)),
+        "length_variation": float(np.median(group.found.key_length_variation)) / gaussian,
+        "dimension_rank": _rank(apparent, gaps),
+    }
 
 
-@measure.register
-def share_patterns(instance: PatternSharingInstance, cell: Cell, shared: SharedData) -> dict[str, Array]:
+@_of_each
+def share_patterns(instance: PatternSharingInstance, key: Key) -> dict[str, float]:
     """Damage of sharing the patterns of the pairs that something puts first."""
-
-    def numbers(group: _Group) -> dict[str, float]:
-        at_random = instance.chosen_by == "random"
-        similarity = group.correlation("observed" if at_random else instance.chosen_by)
-        similarity = group.rng.random(similarity.shape) if at_random else similarity
-        return {"sharing_damage": float(group.damage([sharing(donor_map(similarity, instance.share))])[0])}
-
-    return _measured(instance, shared, numbers)
+    group = _group(instance.model, instance.sequences, key)
+    at_random = instance.chosen_by == "random"
+    similarity = group.correlation("observed" if at_random else instance.chosen_by)
+    similarity = group.rng.random(similarity.shape) if at_random else similarity
+    return {"sharing_damage": float(group.damage([sharing(donor_map(similarity, instance.share))])[0])}
 
 
-@measure.register
-def raise_losses(instance: HeadLossInstance, cell: Cell, shared: SharedData) -> dict[str, Array]:
+@_of_each
+def raise_losses(instance: HeadLossInstance, key: Key) -> dict[str, float]:
     """Rise of the loss on other texts than those that chose the heads that are edited."""
-
-    def numbers(key: tuple[int, ...]) -> dict[str, float]:
-        with _ONE_AT_A_TIME:
-            alike, judged = _alike(instance.model, instance.sequences, key)
-        at_random = instance.chosen_by == "random"
-        donors = donor_map(np.random.default_rng([*key, 1]).random(alike.shape) if at_random else alike, instance.share)
-        if instance.edit == "average":
-            edit = averaging(*donors, causal=load_trained(instance.model).encoder.heads.causal)
-        else:
-            edit = sharing(donors) if instance.edit == "share" else zeroing(*donors)
-        model = load_trained(instance.model)
-        return {"loss_rise": float(np.mean([model.loss(tokens, edit) - own for tokens, own in judged]))}
-
-    return _rows(shared, numbers)
+    with _ONE_AT_A_TIME:
+        alike, judged = _alike(instance.model, instance.sequences, key)
+    at_random = instance.chosen_by == "random"
+    donors = donor_map(np.random.default_rng([*key, 1]).random(alike.shape) if at_random else alike, instance.share)
+    if instance.edit == "average":
+        edit = averaging(*donors, causal=load_trained(instance.model).encoder.heads.causal)
+    else:
+        edit = sharing(donors) if instance.edit == "share" else zeroing(*donors)
+    model = load_trained(instance.model)
+    return {"loss_rise": float(np.mean([model.loss(tokens, edit) - own for tokens, own in judged]))}
 
 
 @functools.lru_cache(maxsize=_GROUPS)
-def _alike(model: str, count: int, key: tuple[int, ...]) -> tuple[Array, list[tuple[list[int], float]]]:
+def _alike(model: str, count: int, key: Key) -> tuple[Array, list[tuple[list[int], float]]]:
     """Correlations (L, H, H) of heads on some texts; the tokens of as many others, with the loss of each."""
     own, rng = load_trained(model), np.random.default_rng(key)
     texts = [draw_tokens(model, own.vocabulary, rng, _LENGTHS[0]) for _ in range(2 * count)]
@@ -346,15 +325,12 @@ def _alike(model: str, count: int, key: tuple[int, ...]) -> tuple[Array, list[tu
     return alike, [(tokens, own.loss(tokens)) for tokens in texts[count:]]
 
 
-@measure.register
-def share_pairs(instance: PairSharingInstance, cell: Cell, shared: SharedData) -> dict[str, Array]:
+@_of_each
+def share_pairs(instance: PairSharingInstance, key: Key) -> dict[str, float]:
     """Rank correlation of the distance of two heads with the damage if one takes the pattern of the other."""
-
-    def numbers(group: _Group) -> dict[str, float]:
-        layer, pairs, damage = _shared_pairs(*group.address)
-        return {"sharing_rank": _rank(1 - group.correlation(instance.predictor)[layer][tuple(pairs.T)], damage)}
-
-    return _measured(instance, shared, numbers)
+    group = _group(instance.model, instance.sequences, key)
+    layer, pairs, damage = _shared_pairs(*group.address)
+    return {"sharing_rank": _rank(1 - group.correlation(instance.predictor)[layer][tuple(pairs.T)], damage)}
 
 
 @functools.lru_cache(maxsize=_GROUPS)
@@ -368,16 +344,13 @@ def _shared_pairs(*address: Any) -> tuple[int, NDArray[np.intp], Array]:
     return layer, pairs, group.damage([sharing({(layer, int(head)): int(donor)}) for head, donor in pairs], layer)
 
 
-@measure.register
-def prune_heads(instance: HeadPruningInstance, cell: Cell, shared: SharedData) -> dict[str, Array]:
+@_of_each
+def prune_heads(instance: HeadPruningInstance, key: Key) -> dict[str, float]:
     """Rank correlation of a score of heads with the damage of setting one to zero, in one layer."""
-
-    def numbers(group: _Group) -> dict[str, float]:
-        layer, damage = _pruned(*group.address)
-        score = group.found.output_size.values[layer] if instance.score == "norm" else _distances(instance.model, layer)
-        return {"pruning_rank": _rank(score, damage)}
-
-    return _measured(instance, shared, numbers)
+    group = _group(instance.model, instance.sequences, key)
+    layer, damage = _pruned(*group.address)
+    score = group.found.output_size.values[layer] if instance.score == "norm" else _distances(instance.model, layer)
+    return {"pruning_rank": _rank(score, damage)}
 
 
 @functools.lru_cache(maxsize=_GROUPS)

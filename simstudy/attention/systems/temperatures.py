@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-from simstudy.attention.instances import measure
+from simstudy.attention.instances import by_name, measure
 from simstudy.attention.normalisers import softmax
 from simstudy.data.shared import SharedData
 from simstudy.design.settings.cell import Cell
@@ -18,7 +18,7 @@ from simstudy.design.settings.systems.temperatures import (
     HeadPairInstance,
     TemperedHeadInstance,
 )
-from simstudy.temperatures import Problem, best_sharpness, exact_head, log_bessel
+from simstudy.temperatures import Problem, best_sharpness, exact_head, log_mean_kernel
 
 Array = NDArray[np.float64]
 
@@ -116,7 +116,7 @@ def measure_head_pair(instance: HeadPairInstance, cell: Cell, shared: SharedData
             weights = (weights - instance.weight * partner) / (1.0 - instance.weight)
         weights = instance.gate * weights
         rows.append((conditional_risk(weights, moments), n * float(weights @ weights)))
-    return dict(zip(instance.quantities, np.array(rows).T, strict=True))
+    return by_name(instance, rows)
 
 
 def _head(places: Array, sharpness: float, dimension: int, sink: float) -> Array:
@@ -124,9 +124,7 @@ def _head(places: Array, sharpness: float, dimension: int, sink: float) -> Array
     weights = softmax(sharpness * places)
     if not sink:
         return weights
-    order = dimension / 2.0 - 1.0
-    log_mean = special.gammaln(order + 1.0) + order * math.log(2.0 / sharpness) + log_bessel(order, sharpness)
-    mass = np.exp(sharpness * (places - 1.0)).mean() / math.exp(log_mean)
+    mass = np.exp(sharpness * (places - 1.0)).mean() / math.exp(log_mean_kernel(dimension, sharpness))
     return np.asarray(weights * mass / (mass + sink))
 
 

@@ -203,18 +203,14 @@ def _observed(
     gained = surprise @ precision
     exponent = -0.5 * np.sum(gained * surprise, axis=-1) - 0.5 * log_determinant[:, None]
     mass = weighting.amplitude * np.exp(weighting.log_mass + exponent)
-    if all(_is_constant(factor) for factor in factors):
+    if all(factor.flat for factor in factors):
         return factors[0].constant * factors[1].constant * mass.sum(axis=1)
     means = weighting.means + gained @ spread.T
     covariance = weighting.covariance - spread @ precision @ spread.T
     value = _mean(factors[0], means, covariance) * _mean(factors[1], means, covariance)
-    if not any(_is_constant(factor) for factor in factors):
+    if not any(factor.flat for factor in factors):
         value += _covariance(*factors, means, covariance)
     return np.sum(mass * value, axis=1)
-
-
-def _is_constant(function: Function) -> bool:
-    return not (function.gradient.any() or function.curvature.any())
 
 
 def _mean(function: Function, means: ComplexArray, covariance: ComplexArray) -> ComplexArray:

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import math
 
-from scipy import special
-
 from simstudy.design.settings.cell import Cell
 from simstudy.design.settings.systems.temperatures import (
     GroupedHeadsInstance,
     HeadPairInstance,
     TemperedHeadInstance,
 )
-from simstudy.temperatures import Problem, best_sharpness, exact_head, log_bessel
+from simstudy.temperatures import Problem, best_sharpness, exact_head, log_bessel, log_mean_kernel
 from simstudy.theory.instances import instance_leading_order, instance_numbers
 
 
@@ -41,7 +39,8 @@ def head_pair(instance: HeadPairInstance, cell: Cell) -> dict[str, float]:
     noise = 0.0
     for c, b in heads:
         for other, beside in heads:
-            size = c * other * math.exp(_log_mean(d, b + beside) - _log_mean(d, b) - _log_mean(d, beside))
+            both, first, second = (log_mean_kernel(d, each) + each for each in (b + beside, b, beside))
+            size = c * other * math.exp(both - first - second)
             noise += size
             for degree, scale in scales:
                 first, second, both = (_shrinkage(d, each, degree) for each in (b, beside, b + beside))
@@ -53,17 +52,10 @@ def head_pair(instance: HeadPairInstance, cell: Cell) -> dict[str, float]:
 def grouped_heads(instance: GroupedHeadsInstance, cell: Cell) -> dict[str, float]:
     """Noise of the average of heads: n Σ w_h w_g tends to e^{cos} of the angle of queries on shared keys, else 1."""
     size = instance.heads // instance.groups
-    sharing = math.exp(_log_mean(cell.heads.head_dim, 1.0))
+    sharing = math.exp(log_mean_kernel(cell.heads.head_dim, 1.0) + 1.0)
     return {"grouped_noise": (math.e + (size - 1) * sharing + instance.heads - size) / instance.heads}
 
 
 def _shrinkage(d: int, sharpness: float, degree: int) -> float:
     """A_l: what a head leaves of a harmonic of degree l (Funk and Hecke)."""
     return math.exp(log_bessel(d / 2.0 - 1.0 + degree, sharpness) - log_bessel(d / 2.0 - 1.0, sharpness))
-
-
-def _log_mean(d: int, sharpness: float) -> float:
-    """ln E e^{sharpness·cosine} of uniform directions."""
-    order = d / 2.0 - 1.0
-    power = order * math.log(2.0 / sharpness)
-    return float(special.gammaln(order + 1.0) + power + log_bessel(order, sharpness) + sharpness)
