@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import logsumexp, softmax
+from scipy.special import softmax
 
 from simstudy.arguments import real_array
 from simstudy.theory.exact.heads import ScalarHead, log_grid
@@ -32,6 +32,8 @@ _FINE, _COARSE = 1.5, 1.875
 _DECAY = 18.0
 # A logit lies further out, in standard deviations, with probability 8e-11.
 _EXTENT = 6.5
+# Distances of nodes are rounded down to powers of 2^(1/8): heads then share nodes, and what is computed of nodes alone.
+_FINENESS = 8
 # Part of the integral over log t that is neglected where t is small.
 _NEGLIGIBLE = 1e-9
 # Steps in log t at which the doubly exponential rule is as exact as the equally spaced one, and where it begins, below
@@ -149,11 +151,18 @@ class _Rows:
     @functools.cached_property
     def series(self) -> Array:
         """Coefficients (2, U, K) of the first two functions in orthonormal Hermite polynomials of the logit."""
-        polynomials = [np.ones_like(self.nodes), self.nodes]
-        for k in range(1, _N_TERMS - 1):
-            last = self.nodes * polynomials[k] - math.sqrt(k) * polynomials[k - 1]
-            polynomials.append(last / math.sqrt(k + 1))
-        return _expected(self.functions[:2], _normal(self.nodes, 1.0)[:, None] * np.transpose(polynomials))
+        return _expected(self.functions[:2], _hermite(float(self.nodes[-1]), len(self.nodes)))
+
+
+@functools.lru_cache(maxsize=64)
+def _hermite(end: float, n_nodes: int) -> Array:
+    """Weights (X, K) of nodes from -end to end for coefficients in orthonormal Hermite polynomials."""
+    nodes = np.linspace(-end, end, n_nodes)
+    polynomials = [np.ones_like(nodes), nodes]
+    for k in range(1, _N_TERMS - 1):
+        last = nodes * polynomials[k] - math.sqrt(k) * polynomials[k - 1]
+        polynomials.append(last / math.sqrt(k + 1))
+    return _normal(nodes, 1.0)[:, None] * np.transpose(polynomials)
 
 
 def _grams(deviations: Array, correlations: Array, n_keys: int, step: float, known: Array) -> Array:
@@ -161,7 +170,7 @@ def _grams(deviations: Array, correlations: Array, n_keys: int, step: float, kno
 
     @functools.cache
     def grid(head: int, distinctness: float) -> tuple[Array, Array]:
-        log_mass = float(logsumexp(known[head])) if known.size else -np.inf
+        log_mass = float(np.logaddexp.reduce(known[head])) if known.size else -np.inf
         one = ScalarHead(np.ones(1), 0.0, 0.0, float(deviations[head]))
         return _log_t(one, n_keys, 0.0 if known.size else distinctness, step, log_mass)
 
@@ -270,7 +279,8 @@ def _spacing(slope: float, variance: float) -> float:
     strip = np.sqrt(2 * _DECAY * variance)
     if slope:
         strip = min(strip, np.pi / (2 * slope))
-    return float(2 * np.pi * strip / (_DECAY + strip**2 / (2 * variance)) / _FINE)
+    widest = 2 * np.pi * strip / (_DECAY + strip**2 / (2 * variance)) / _FINE
+    return float(2.0 ** (np.floor(_FINENESS * np.log2(widest)) / _FINENESS))
 
 
 def _n_nodes(slope: float) -> float:
