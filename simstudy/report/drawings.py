@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import gc
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -21,21 +20,14 @@ def figure_files(results: xr.Dataset, design: Design, lines: Sequence[VerdictLin
         from simstudy.report.figures import draw, draw_claims, draw_z_scores, image, lay_out
 
     files: dict[str, dict[str, bytes]] = {}
-    # A drawing leaves little behind, and to look for it through all that is in memory takes a fifth of the time.
-    collecting = gc.isenabled()
-    gc.disable()
-    try:
-        for name in (*design.figures, Z_SCORES, ALL_CLAIMS):
-            if name == Z_SCORES:
-                drawing = draw_z_scores(results)
-            elif name == ALL_CLAIMS:
-                drawing = draw_claims(lines) if lines else None
-            else:
-                drawing = draw(design.figures[name], name, results)
-            if drawing is not None:
-                lay_out(drawing)
-            files[name] = {} if drawing is None else {suffix: image(drawing, suffix) for suffix in ("png", "svg")}
-    finally:
-        if collecting:
-            gc.enable()
+    for name in (*design.figures, Z_SCORES, ALL_CLAIMS):
+        if name == Z_SCORES:
+            drawing = draw_z_scores(results)
+        elif name == ALL_CLAIMS:
+            drawing = draw_claims(lines) if lines else None
+        else:
+            drawing = draw(design.figures[name], name, results)
+        if drawing is not None:
+            lay_out(drawing)
+        files[name] = {} if drawing is None else {suffix: image(drawing, suffix) for suffix in ("png", "svg")}
     return files
