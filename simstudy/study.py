@@ -26,6 +26,7 @@ from simstudy.errors import UserError, require_extra
 from simstudy.execution.folder import require_writable
 from simstudy.execution.jobs import Jobs
 from simstudy.execution.ledger import Ledger
+from simstudy.execution.netcdf import read_dataset
 from simstudy.execution.provenance import provenance
 from simstudy.execution.queue import Queue, open_queue
 from simstudy.execution.shares import Share, open_share
@@ -117,7 +118,7 @@ def run(
         how |= {**ledger.tally(), **meter.read()}
         _write_results(ledger, design, store, tell, queue.device, how, told)
     # As they will be read ever after: reports are the same bytes whoever writes them, and when.
-    return store.read_dataset(RESULTS_FILE)
+    return read_dataset(store.files, RESULTS_FILE)
 
 
 def _write_results(

@@ -138,7 +138,7 @@ def test_report_of_an_earlier_version__is_one_line_and_leaves_everything_as_it_w
     before = {path: path.read_bytes() for path in store.folder.rglob("*") if path.is_file()}
     outcome = simstudy(*report)
     assert {path: path.read_bytes() for path in store.folder.rglob("*") if path.is_file()} == before
-    store.write_bytes("results.nc", content)
+    store.files.write("results.nc", content)
     assert outcome.returncode == 2 and outcome.stdout == ""
     assert len(outcome.stderr.strip().splitlines()) == 1
     for expected in ("results.nc: laid out by another version", "no failure_rate, no failure_rate_mcse", "again"):

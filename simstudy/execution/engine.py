@@ -7,7 +7,7 @@ import functools
 import hashlib
 import importlib.metadata
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -57,12 +57,16 @@ def _engine(device: str, names: frozenset[str], package: Path) -> str:
 
 def sources(names: frozenset[str], package: Path = PACKAGE) -> Iterator[Path]:
     """Yield the files that all cells share, and those of the systems and learners named."""
-    apart = [package / folder for folder in APART]
     further = {entry for record in KINDS.values() if record.system() in names for entry in record.rests_on}
-    for entry in (*SOURCES, *further):
-        path = package / entry
-        for source in path.rglob("*.py") if path.is_dir() else [path]:
-            if source.parent not in apart or source.stem in {"__init__", *names}:
+    yield from files_of((*SOURCES, *further), names, package)
+
+
+def files_of(entries: Iterable[str], names: Collection[str], package: Path) -> Iterator[Path]:
+    """Yield the files of entries, which are files and folders; of folders in `APART` those of the names."""
+    apart, kept = [package / folder for folder in APART], {"__init__", *names}
+    for path in (package / entry for entry in entries):
+        for source in sorted(path.rglob("*.py")) if path.is_dir() else [path]:
+            if source.parent not in apart or source.stem in kept:
                 yield source
 
 
@@ -91,7 +95,6 @@ def _own_digest() -> str:
     return hashlib.sha256(Path(__file__).read_bytes()).hexdigest()[:32]
 
 
-# Not by `ast.dump`, which shows what is empty in some versions of Python and not in others.
 def _write(node: Any, parts: list[str]) -> None:
     if isinstance(node, list):
         for each in node:

@@ -23,7 +23,7 @@ from simstudy.design.document import Design
 from simstudy.design.settings import Line, Record
 from simstudy.errors import UserError
 from simstudy.execution.beacons import OWN_WORD
-from simstudy.execution.engine import APART, PACKAGE, code_of, own_files
+from simstudy.execution.engine import PACKAGE, code_of, files_of, own_files
 from simstudy.execution.folder import Folder, Missing
 from simstudy.execution.provenance import provenance
 from simstudy.text import printable
@@ -111,13 +111,8 @@ def judging_code(design: Design) -> str:
 def code_digest(*entries: str, own: Collection[str] = ()) -> str:
     """Return a digest of what sources of the package compute; in folders of `APART` of those named ``own``."""
     digest = hashlib.blake2b(digest_size=16)
-    apart, kept = {PACKAGE / folder for folder in APART}, {"__init__", *own}
-    for entry in entries:
-        path = PACKAGE / entry
-        for source in sorted(path.rglob("*.py")) if path.is_dir() else [path]:
-            if source.parent in apart and source.stem not in kept:
-                continue
-            digest.update(f"{source.relative_to(PACKAGE).as_posix()}\0{code_of(source)}\0".encode())
+    for source in files_of(entries, own, PACKAGE):
+        digest.update(f"{source.relative_to(PACKAGE).as_posix()}\0{code_of(source)}\0".encode())
     return digest.hexdigest()
 
 

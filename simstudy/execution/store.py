@@ -35,7 +35,7 @@ from simstudy.design.settings import Record
 from simstudy.errors import UserError
 from simstudy.execution.batch_files import Shape, Statement, pack, same, sealed
 from simstudy.execution.folder import ASIDE, Folder, Held, Missing, unwritable
-from simstudy.execution.netcdf import netcdf, read_dataset
+from simstudy.execution.netcdf import netcdf
 from simstudy.execution.segments import Segment, by_segment, segment_of, segments
 from simstudy.replicates.moments import Moments
 
@@ -265,19 +265,11 @@ class Store:
 
     def write_dataset(self, name: str, dataset: xr.Dataset) -> Path:
         """Store a labelled data set as netCDF, its digest behind the end that netCDF knows, and return its path."""
-        return self.write_bytes(name, sealed(netcdf(dataset)))
-
-    def read_dataset(self, name: str) -> xr.Dataset:
-        """Return a data set that was stored; raises as `netcdf.read_results` does."""
-        return read_dataset(self.files, name)
+        return self.files.write(name, sealed(netcdf(dataset)))
 
     def write_text(self, name: str, text: str, flush: bool = True) -> Path:
         """Store a text file of the study and return its path; not flushed, a loss of power may spoil it."""
         return self.files.write(name, text.encode(), flush)
-
-    def write_bytes(self, name: str, content: bytes) -> Path:
-        """Store a binary file of the study and return its path."""
-        return self.files.write(name, content)
 
     def write_json(self, name: str, content: Any) -> Path:
         """Store plain data as JSON and return the path."""

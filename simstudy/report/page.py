@@ -79,7 +79,7 @@ def write_report(results: xr.Dataset, design: Design, store: Store) -> Path:
     confirmed = confirmed_of(design, store)
     standing = standing_in(design, store)
     for name, content in report_files(results, design, confirmed, standing).items():
-        store.write_bytes(name, content)
+        store.files.write(name, content)
     return store.folder / PAGE
 
 

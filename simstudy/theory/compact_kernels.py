@@ -94,25 +94,22 @@ def compact_leading_order(cell: Cell, key_projections: Array, query_projections:
         Valid where, as for softmax, the effective sample size is at least `MIN_EFFECTIVE_SIZE` and the next term within
         `NEXT_TERM_LIMIT` of the variance, at every query and of every head.
     """
-    target = targets(cell, queries)
-    shape = (len(queries), cell.heads.n_heads)
-    kernel = _kernel_of(cell)
-    reason = _leading_reason(cell, kernel, key_projections, queries)
-    bias, covariance = np.full(shape, np.nan), np.full((*shape, shape[1]), np.nan)
-    sizes, neglected = np.full(shape, np.nan), np.full(shape, np.nan)
-    if kernel is not None and not reason:
-        images = np.einsum("qd,hdp->qhp", queries, query_projections)
-        for q in range(shape[0]):
-            bias[q], covariance[q], sizes[q], neglected[q] = _at_query(cell, kernel, images[q], key_projections)
-        if np.isnan(covariance).any():
-            reason = "compact kernels: heads on one subspace whose windows overlap in part"
-        elif sizes.min() < MIN_EFFECTIVE_SIZE:
-            reason = f"effective sample size {sizes.min():.3g} below {MIN_EFFECTIVE_SIZE:g}"
-        elif (worst := np.abs(neglected).max()) > NEXT_TERM_LIMIT:
-            reason = f"compact kernels: the next term is {worst:.1%} of the variance (at most {NEXT_TERM_LIMIT:.0%})"
-    if reason:
-        bias, covariance = np.full_like(bias, np.nan), np.full_like(covariance, np.nan)
-    return Prediction(bias, covariance, target, neglected, reason)
+    target, kernel = targets(cell, queries), _kernel_of(cell)
+    blank = Prediction.blank(target, cell.heads.n_heads, _leading_reason(cell, kernel, key_projections, queries))
+    if kernel is None or blank.reason:
+        return blank
+    images = np.einsum("qd,hdp->qhp", queries, query_projections)
+    found = (_at_query(cell, kernel, image, key_projections) for image in images)
+    bias, covariance, sizes, neglected = (np.array(each) for each in zip(*found, strict=True))
+    if np.isnan(covariance).any():
+        reason = "compact kernels: heads on one subspace whose windows overlap in part"
+    elif sizes.min() < MIN_EFFECTIVE_SIZE:
+        reason = f"effective sample size {sizes.min():.3g} below {MIN_EFFECTIVE_SIZE:g}"
+    elif (worst := np.abs(neglected).max()) > NEXT_TERM_LIMIT:
+        reason = f"compact kernels: the next term is {worst:.1%} of the variance (at most {NEXT_TERM_LIMIT:.0%})"
+    else:
+        return Prediction(bias, covariance, target, neglected, "")
+    return blank._replace(next_term=neglected, reason=reason)
 
 
 def _at_query(cell: Cell, kernel: Kernel, images: Array, projections: Array) -> tuple[Array, Array, Array, Array]:

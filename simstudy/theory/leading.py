@@ -50,6 +50,12 @@ class Prediction(NamedTuple):
     next_term: Array
     reason: str
 
+    @classmethod
+    def blank(cls, target: Array, n_heads: int, reason: str) -> Prediction:
+        """Return a prediction that says nothing of heads but why."""
+        unknown = np.full((len(target), n_heads), np.nan)
+        return cls(unknown, np.stack([unknown] * n_heads, axis=2), target, unknown, reason)
+
 
 def leading_order(cell: Cell, key_projections: Array, query_projections: Array, queries: Array) -> Prediction:
     """Bias and covariance of the head estimates of a cell, at leading order in n.
@@ -79,15 +85,12 @@ def leading_order(cell: Cell, key_projections: Array, query_projections: Array, 
     ValueError
         If the regression function names more coordinates than the cell has features.
     """
-    data = cell.data
     target = targets(cell, queries)
-    reason = _inapplicable(cell)
-    if reason:
-        unknown = np.full((len(queries), cell.heads.n_heads), np.nan)
-        return Prediction(unknown, np.stack([unknown] * cell.heads.n_heads, axis=2), target, unknown, reason)
+    if reason := _inapplicable(cell):
+        return Prediction.blank(target, cell.heads.n_heads, reason)
     kernels = head_kernels(cell, key_projections, query_projections, queries)
     expansion = _expansion(cell, kernels, with_next_term=True)
-    invalid = _invalid(expansion, data.n_keys)
+    invalid = _invalid(expansion, cell.data.n_keys)
     blank = np.where(invalid.any(axis=1), np.nan, 0.0)
     bias = expansion.mean - target[:, None] + blank[:, None]
     covariance = expansion.covariance + blank[:, None, None]

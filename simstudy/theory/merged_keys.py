@@ -48,22 +48,21 @@ def merged_leading_order(cell: Cell, key_projections: Array, query_projections: 
         Valid where, for every head and query, the relative variance of Σ K_c is at most `MOST_RELATIVE_VARIANCE`, and
         the next term moves the squared bias over the queries by `NEXT_TERM_LIMIT` at most.
     """
-    target = targets(cell, queries)
-    n_heads = len(key_projections)
-    unknown = np.full((len(queries), n_heads), np.nan)
-    bias, reason, merge = unknown, _reason(cell, key_projections), cell.estimator.transformation
-    if isinstance(merge, MergeTransformation) and not reason:
-        regression = regression_function(cell.data.regression, cell.data.n_features)
-        images = np.einsum("qd,hdp->hqp", queries, query_projections)
-        heads = [
-            _expand(_Chunks(cell, merge.stride, regression, projection, image))
-            for projection, image in zip(key_projections, images, strict=True)
-        ]
-        bias, relative, neglected = (np.stack(parts, axis=1) for parts in zip(*heads, strict=True))
-        bias = bias - target[:, None]
-        outside = _outside(cell, merge.stride, bias, relative, neglected)
-        bias, reason = (unknown, outside) if outside else (bias, _NO_VARIANCE)
-    return Prediction(bias, np.full((*unknown.shape, n_heads), np.nan), target, unknown, reason)
+    target, merge = targets(cell, queries), cell.estimator.transformation
+    blank = Prediction.blank(target, len(key_projections), _reason(cell, key_projections))
+    if not isinstance(merge, MergeTransformation) or blank.reason:
+        return blank
+    regression = regression_function(cell.data.regression, cell.data.n_features)
+    images = np.einsum("qd,hdp->hqp", queries, query_projections)
+    heads = [
+        _expand(_Chunks(cell, merge.stride, regression, projection, image))
+        for projection, image in zip(key_projections, images, strict=True)
+    ]
+    means, relative, neglected = (np.stack(parts, axis=1) for parts in zip(*heads, strict=True))
+    bias = means - target[:, None]
+    if outside := _outside(cell, merge.stride, bias, relative, neglected):
+        return blank._replace(reason=outside)
+    return blank._replace(bias=bias, reason=_NO_VARIANCE)
 
 
 class _Weighted(NamedTuple):

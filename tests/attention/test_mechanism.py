@@ -131,12 +131,6 @@ def test_piece_that_changes_nothing__leaves_ordinary_attention(mechanism):
     np.testing.assert_allclose(found.gram, plain.gram, atol=1e-13)
 
 
-def test_product_of_gaussian_kernels__is_one_head_in_all_dimensions():
-    product = members_of(cell_of({"combination": "product"}), SharedData(cell_of({}), 0, 3))
-    joint = members_of(cell_of({}, n_heads=1, head_dim=4), SharedData(cell_of({}), 0, 3))
-    np.testing.assert_allclose(product.means, joint.means, atol=1e-13)
-
-
 def test_empty_windows__are_failures_and_all_else_is_conditional_on_there_being_none():
     cell = cell_of({"normaliser": {"kind": "compact", "power": 1, "window": 0.5}}, batch_size=64, n_heads=1)
     (moments,) = simulate_batch([cell], 0)

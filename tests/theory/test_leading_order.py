@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from theory_oracle import (
     brute_leading_order,
+    directions,
     exact_moments,
     gaussian_grid,
     kernel_values,
@@ -42,12 +43,6 @@ REGRESSIONS["sum"] = s.Sum(
 BANDWIDTHS = {"distance": 0.8, "dot_product": 1.3}
 HETEROSCEDASTIC = s.HeteroscedasticNoise(kind="heteroscedastic", strength=2.0)
 CORRELATED = s.GaussianKeys(structure="equicorrelated", correlation=0.5)
-
-
-def directions(*degrees):
-    """Heads of dimension 1 in the plane, shape (H, 2, 1)."""
-    radians = np.radians(degrees)
-    return np.stack([np.cos(radians), np.sin(radians)], axis=1)[:, :, None]
 
 
 def discrepancy(prediction, bias, covariance):

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from builders import minimal_cell, numbers_of
 
-from simstudy.attention.draws import matrices
 from simstudy.attention.instances import measure
 from simstudy.attention.systems.identifiability import affine_rank, layer_norm, output_projection
 from simstudy.data.shared import SharedData
@@ -34,16 +33,6 @@ def flat(cell, replicate, *shapes):
         parts.append(np.array(row[: math.prod(shape)]).reshape(shape))
         row = row[math.prod(shape) :]
     return parts
-
-
-def test_matrices__are_consecutive_and_a_longer_list_begins_with_the_same():
-    cell = cell_of("layer_norm", {"rank": 1})
-    shared = SharedData(cell, 2, 2)
-    (first, second), (same,) = matrices(shared, (3, 2), (4,)), matrices(shared, (3, 2))
-    np.testing.assert_array_equal(first, same)
-    for r in range(2):
-        for mine, expected in zip((first[r], second[r]), flat(cell, r, (3, 2), (4,)), strict=True):
-            np.testing.assert_array_equal(mine, expected)
 
 
 # ---------------------------------------------------------------- heads from their sum
@@ -119,14 +108,6 @@ def test_theory_of_recovery__is_what_is_measured(parameters):
         assert abs(found["recovery_error"].mean() - theory["recovery_error"]) < 4 * error
         wrong = numbers_of(cell_of("head_recovery", parameters, noise_sd=0.6))["recovery_error"]
         assert abs(found["recovery_error"].mean() - wrong) > 4 * error
-
-
-def test_claim_of_the_plain_average__fails_for_other_projections():
-    nullities = {name: measured(cell_of("head_recovery", RECOVERIES[name]))["nullity"] for name in RECOVERIES}
-    assert (nullities["average"] == N * (H - 1) * P).all()
-    assert (nullities["full rank"] == 0).all() and (nullities["short"] == 2 * N).all()
-    assert (nullities["gated average"] == nullities["average"]).all()  # outputs that are free at every position
-    assert (nullities["gated, held for long"] == 0).all()
 
 
 @pytest.mark.parametrize(("n_heads", "deficit"), [(2, 0), (3, 2), (5, 1)])

@@ -12,7 +12,6 @@ import simstudy
 from simstudy.attention import instances
 from simstudy.attention.combinations import combine_heads
 from simstudy.attention.instances import measure
-from simstudy.attention.systems.kq_svd import turned
 from simstudy.data.shared import SharedData
 from simstudy.design.load import load_design
 from simstudy.design.measures import MEASURES
@@ -156,14 +155,6 @@ def test_compressed_scores__are_those_of_whole_matrices(method, scale):
         excess = errors[0][0] ** 2 - errors[1][0] ** 2
         assert found["eckart_young_gap"][r] == pytest.approx(excess, abs=1e-13)
         assert (excess > 1e-5) == (method != "scores")
-
-
-def test_angle__is_that_of_leading_directions():
-    for degrees in (0.0, 35.0, 90.0):
-        rotation = turned(6, degrees)
-        np.testing.assert_allclose(rotation @ rotation.T, np.eye(6), atol=1e-15)
-        cosines = np.linalg.svd(rotation[:3, :3], compute_uv=False)
-        np.testing.assert_allclose(cosines, np.cos(np.radians(degrees)), atol=1e-15)
 
 
 INSTANCE_DESIGN = """

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from builders import minimal_cell
+from theory_oracle import directions, gaussian_grid, kernel_values, make_cell, regression_values, variance_values
 from theory_oracle import exact_moments as brute_moments
-from theory_oracle import gaussian_grid, kernel_values, make_cell, regression_values, variance_values
 
 from simstudy.data.heads import key_projections, query_projections
 from simstudy.design import settings as s
@@ -27,12 +27,6 @@ MIXED = s.Sum(
 UNEVEN = s.HeteroscedasticNoise(kind="heteroscedastic", strength=2.0)
 CORRELATED = s.GaussianKeys(structure="equicorrelated", correlation=0.5)
 QUERIES = np.array([[0.0, 0.0], [0.7, -0.4], [1.8, 2.4]])
-
-
-def directions(*degrees):
-    """Heads of dimension 1 in the plane, shape (H, 2, 1)."""
-    radians = np.radians(degrees)
-    return np.stack([np.cos(radians), np.sin(radians)], axis=1)[:, :, None]
 
 
 def orthonormal(n_heads, d, p, seed=1):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from scipy import stats
-from theory_oracle import kernel_values, make_cell, regression_values, variance_values
+from theory_oracle import drawn_estimates, largest_score, make_cell
 
 from simstudy.design import settings as s
 from simstudy.theory import exact_moments
@@ -161,30 +161,16 @@ def drawn_keys(keys, rng, count):
 @pytest.mark.parametrize("n_keys", [3, pytest.param(30, marks=pytest.mark.rare)])
 @pytest.mark.parametrize("keys", OTHERS, ids=names)
 def test_monte_carlo_agrees_and_rejects_other_keys(keys, n_keys):
-    rng, n_replicates = np.random.default_rng(7), 60_000
+    rng = np.random.default_rng(7)
     noise = s.HeteroscedasticNoise(kind="heteroscedastic", strength=2.0)
     if keys is STUDENT:
         noise = s.GaussianNoise(kind="gaussian")
     cell = make_cell(n_keys, 3, 2, 2, "distance", 0.8, regression=RIDGE, key_distribution=keys, noise=noise)
-    points = drawn_keys(keys, rng, n_replicates * n_keys)
-    deviations = np.sqrt(variance_values(cell.data, points))
-    values = regression_values(RIDGE, points) + rng.normal(size=len(points)) * deviations
-    weights = [kernel_values(cell, w, w, QUERY[0], points).reshape(n_replicates, -1) for w in HEADS]
-    estimates = np.stack([(w * values.reshape(w.shape)).sum(axis=1) / w.sum(axis=1) for w in weights], axis=1)
+    estimates = drawn_estimates(cell, HEADS, QUERY[0], drawn_keys(keys, rng, 60_000 * n_keys), rng)
     assert largest_score(estimates, predict(cell, HEADS)) < 4
     other = MIXTURE if keys is SPHERE else SPHERE
     wrong = cell.model_copy(update={"data": cell.data.model_copy(update={"key_distribution": other})})
     assert largest_score(estimates, predict(wrong, HEADS)) > 6
-
-
-def largest_score(estimates, prediction):
-    root = np.sqrt(len(estimates))
-    centred = estimates - prediction.bias[0] - prediction.target
-    products = centred[:, :, None] * centred[:, None, :]
-    mean_error = np.hypot(estimates.std(axis=0) / root, prediction.bias_error[0])
-    error = np.hypot(products.std(axis=0) / root, prediction.covariance_error[0])
-    z = (products.mean(axis=0) - prediction.covariance[0]) / error
-    return max(np.abs(centred.mean(axis=0) / mean_error).max(), np.abs(z).max())
 
 
 # ---------------------------------------------------------------- what is refused
