@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from functools import singledispatch
 
 import numpy as np
@@ -11,6 +12,9 @@ from simstudy.attention.members import NO_INDICES, Members, evaluated
 from simstudy.data.shared import SharedData
 from simstudy.design.settings import Instance
 from simstudy.design.settings.cell import Cell
+
+RELATIVE = 1e-12
+"""Singular values and eigenvalues below this share of the largest are 0."""
 
 
 @singledispatch
@@ -22,6 +26,13 @@ def measure(instance: Instance, cell: Cell, shared: SharedData) -> dict[str, NDA
 def by_name(instance: Instance, rows: ArrayLike) -> dict[str, NDArray[np.float64]]:
     """Return the quantities of an instance by name, in its order, of their numbers in each replicate."""
     return dict(zip(instance.quantities, np.array(rows, np.float64).T, strict=True))
+
+
+def matrices(shared: SharedData, *shapes: tuple[int, ...]) -> list[NDArray[np.float64]]:
+    """Return arrays of independent standard normals, (replicate, *shape) each; a longer list begins with the same."""
+    sizes = [math.prod(shape) for shape in shapes]
+    parts = np.split(shared.normals(sum(sizes), 1)[:, 0], np.cumsum(sizes)[:-1], axis=1)
+    return [part.reshape(-1, *shape) for part, shape in zip(parts, shapes, strict=True)]
 
 
 @evaluated.register

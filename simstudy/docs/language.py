@@ -26,7 +26,8 @@ def reference() -> Iterator[str]:
     for table, record in RECORDS.items():
         (described,) = describe(table)[:1]
         yield from (f"## `[{table}]`", "", described.meaning, "", *_table(described, record), "")
-        for name in (name for name, home in TABLE_OF.items() if home == table and alternatives_of_setting(name)):
+        settings = (name for name, home in TABLE_OF.items() if home == table and name in CHOICES)
+        for name in filter(alternatives_of, settings):
             yield from (f"**`{name}`** is one of:", "", *_bullets(name), "")
     yield from ("## `[claims.NAME]`", "", "Every claim states what it says and where it is tested:", "")
     yield from (*_shared("claims"), "", "Its kind is one of:", "", *_bullets("claims"), "")
@@ -35,11 +36,6 @@ def reference() -> Iterator[str]:
     yield from ("A `value` may be a formula, `{ kind = NAME, ... }`:", "", *_bullets("formulas"), "")
     yield from ("## `[figures.NAME]`", "", "A figure is a `curve` unless it states another kind:", "")
     yield from (*_shared("figures"), "", *_bullets("figures"), "", *_measures())
-
-
-def alternatives_of_setting(name: str) -> dict[str, type[Record]]:
-    """Return the records of the alternatives of a setting; none where it is a number or a name."""
-    return alternatives_of(name) if name in CHOICES else {}
 
 
 def _table(described: Described, record: type[Record]) -> Iterator[str]:

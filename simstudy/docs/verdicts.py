@@ -99,14 +99,10 @@ def quoted(names: list[str], verdicts: pd.DataFrame) -> str:
     for study, _, claim in (name.partition("/") for name in names):
         row = row_of(study, claim, verdicts)
         verdict = verdict_of(study, claim, verdicts)
-        cells = row.statement, verdict, row.statistic, row.estimate, _leveled(row), row.claimed
+        interval = f"{row.confidence} ({row.level})"
+        cells = row.statement, verdict, row.statistic, row.estimate, interval, row.claimed
         lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
     return "\n".join(lines) + "\n"
-
-
-def _leveled(row: Any) -> str:
-    # What was gathered before levels were told has none.
-    return f"{row.confidence} ({level})" if (level := getattr(row, "level", "")) else row.confidence
 
 
 def verdict_of(study: str, claim: str, verdicts: pd.DataFrame) -> str:
@@ -125,11 +121,6 @@ def row_of(study: str, claim: str, verdicts: pd.DataFrame) -> Any:
     rows = verdicts[(verdicts.study == study) & (verdicts.claim == claim)]
     confirmed = rows[rows.run != PILOT]
     return (rows if confirmed.empty else confirmed).iloc[-1]
-
-
-def names_quoted(page: str) -> list[str]:
-    """Return the claims, STUDY/CLAIM, that the tables of a page quote."""
-    return [name for block in _BLOCK.finditer(page) for name in block[2].split(", ")]
 
 
 def filled(page: str, verdicts: pd.DataFrame) -> str:

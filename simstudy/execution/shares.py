@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from itertools import chain
-from pathlib import Path
 from typing import NamedTuple
 
 from simstudy.design.document import Design, PlannedCell
@@ -85,8 +84,8 @@ def require_engine(share: Store) -> None:
     record = share.read_json(RECORD)
     theirs = record.get("engine", engine())
     if theirs != engine():
-        path: Path = share.folder / RECORD
         raise UserError(
-            f"{path}: computed by engine {theirs} on {record.get('processor')!r}, this is engine {engine()}; use nodes "
-            "of one processor type and one installation, or set NUMBA_CPU_NAME and NUMBA_CPU_FEATURES alike on all"
+            f"{share.folder / RECORD}: computed by engine {theirs} on {record.get('processor')!r}, this is engine "
+            f"{engine()}; use nodes of one processor type and one installation, or set NUMBA_CPU_NAME and "
+            "NUMBA_CPU_FEATURES alike on all"
         )

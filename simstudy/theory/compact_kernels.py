@@ -15,8 +15,7 @@ from scipy.special import gammaln
 from simstudy.design.settings import CompactNormaliser, GaussianKeys, HeteroscedasticNoise, Quadratic, Zero
 from simstudy.design.settings.cell import Cell
 from simstudy.theory.functions import Array, targets
-from simstudy.theory.leading import MIN_EFFECTIVE_SIZE, NEXT_TERM_LIMIT, Prediction
-from simstudy.theory.next_term import next_term
+from simstudy.theory.leading import MIN_EFFECTIVE_SIZE, NEXT_TERM_LIMIT, Prediction, next_term
 
 _SAME = 1e-12
 # Gauss and Legendre's rule; and how far beyond its mean length a normal vector lies with a probability below 1e-30.

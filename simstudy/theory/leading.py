@@ -16,7 +16,6 @@ from simstudy.design.settings import GaussianKeys, ProductCombination
 from simstudy.design.settings.cell import Cell
 from simstudy.theory.functions import Array, Function, noise_variance, regression_function, targets
 from simstudy.theory.gaussian import expectation, product_expectation
-from simstudy.theory.next_term import next_term
 from simstudy.theory.tilting import HeadKernels, TiltedKeys, head_kernels
 
 # Measured against the exact finite-n variance (one-dimensional integrals: distance logits with p = 1, 2, 4, 8 and
@@ -90,7 +89,9 @@ def leading_order(cell: Cell, key_projections: Array, query_projections: Array, 
         return Prediction.blank(target, cell.heads.n_heads, reason)
     kernels = head_kernels(cell, key_projections, query_projections, queries)
     expansion = _expansion(cell, kernels, with_next_term=True)
-    invalid = _invalid(expansion, cell.data.n_keys)
+    # Stated by what is valid, so that NaN is not.
+    large = cell.data.n_keys >= MIN_EFFECTIVE_SIZE * expansion.ratio
+    invalid = ~(large & (np.abs(expansion.next_term) <= NEXT_TERM_LIMIT))
     blank = np.where(invalid.any(axis=1), np.nan, 0.0)
     bias = expansion.mean - target[:, None] + blank[:, None]
     covariance = expansion.covariance + blank[:, None, None]
@@ -195,18 +196,23 @@ def _expand(
     return _Expansion((smooth - drift / n_keys).T, covariance, ratio.T, neglected.T)
 
 
+def next_term(ratio: Array, leading: Array, third: Array, drift: Array) -> Array:
+    """n times the relative size of the O(n^-2) term of a head's variance.
+
+    For f - mu = N / (1 + D), N and D averages over n keys: Var f = E N^2 - 2 E N^2 D + 3 E N^2 D^2 - (E N D)^2 + ...,
+    with D having variance (ratio - 1) / n, N variance leading / n, and Cov(N, D) = drift / n.
+    """
+    neglected = 3 * (ratio - 1) * leading - 2 * (third - leading) + 5 * drift**2
+    # Without noise or signal there is no variance, and nothing is neglected.
+    return np.divide(neglected, leading, out=np.zeros_like(leading), where=leading != 0)
+
+
 def _inapplicable(cell: Cell) -> str:
     if not isinstance(cell.data.key_distribution, GaussianKeys):
         return f"leading order is derived for Gaussian keys, and these are {cell.data.key_distribution.label}"
     if cell.heads.redrawn:
         return "leading order is derived for fixed heads, and these are redrawn in every replicate"
     return ""
-
-
-def _invalid(expansion: _Expansion, n_keys: int) -> NDArray[np.bool_]:
-    # Stated by what is valid, so that NaN is not.
-    large = n_keys >= MIN_EFFECTIVE_SIZE * expansion.ratio
-    return ~(large & (np.abs(expansion.next_term) <= NEXT_TERM_LIMIT))
 
 
 def _outside(cell: Cell, invalid: NDArray[np.bool_], expansion: _Expansion) -> str:

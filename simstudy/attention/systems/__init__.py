@@ -9,7 +9,7 @@ How to add a system, in one file of its name for each room:
    its quantities with unit, meaning and formula, the sizes that are impossible, what people call its parameters;
 2. attention/systems: a function of (record, cell, data of some replicates), registered with `instances.measure`, that
    returns {quantity: (replicate,) array}: random numbers by address come from ``shared.normals(rows, columns)``, or as
-   matrices from `attention.draws`, tokens from ``shared.keys``; a number that is not finite counts its replicate as
+   matrices from `attention.instances`, tokens from ``shared.keys``; a number that is not finite counts its replicate as
    failed;
 3. theory/systems, where there are formulas: functions of (record, cell), registered with those of `theory.instances`;
 4. tests/attention/systems: a naive loop with a control.

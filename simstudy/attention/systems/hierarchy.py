@@ -9,8 +9,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from simstudy.attention.draws import RELATIVE, matrices
-from simstudy.attention.instances import by_name, measure
+from simstudy.attention.instances import RELATIVE, by_name, matrices, measure
 from simstudy.attention.normalisers import softmax
 from simstudy.attention.reference import attention
 from simstudy.attention.transformations import chunk_means

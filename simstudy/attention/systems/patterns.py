@@ -8,8 +8,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from simstudy.attention.draws import matrices
-from simstudy.attention.instances import by_name, measure
+from simstudy.attention.instances import by_name, matrices, measure
 from simstudy.attention.normalisers import softmax
 from simstudy.attention.reference import attention
 from simstudy.data.shared import SharedData

@@ -5,21 +5,22 @@ A scrambled Sobol sequence (Owen 1995) gives N keys that stand for the law of on
 scatter over independent scramblings; what all of them have in common, the bias of a smooth function of averages, is of
 the order of the squared error of one.
 
-Index legend: N points; j feature.
+Index legend: N points; d features.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import singledispatch
 
 import numpy as np
 import scipy
+from scipy.special import gammaincinv, ndtri
 
-from simstudy.design.settings import Keys, SphereKeys, StudentKeys
+from simstudy.design.settings import GaussianKeys, Keys, MixtureKeys, SphereKeys, StudentKeys
 from simstudy.theory.exact.equal_keys import EqualKeysLaw
-from simstudy.theory.exact.key_laws import keys_at, n_uniforms
 from simstudy.theory.functions import Array, Function
-from simstudy.theory.tilting import Heads
+from simstudy.theory.tilting import Heads, key_covariance
 
 N_RANDOMISATIONS = 16
 _SEED = 20240613
@@ -82,3 +83,53 @@ def _points(keys: Keys, heads: Heads, randomisation: int, log2_points: int) -> A
     # Half a step of the generator away from 0, which has no quantile.
     uniforms = sobol.random_base2(log2_points) + 2.0**-31
     return keys_at(keys, uniforms, np.concatenate(list(heads.projections), axis=1))
+
+
+def n_uniforms(keys: Keys, n_features: int) -> int:
+    """Count the uniform numbers that one key takes."""
+    return n_features + isinstance(keys, (StudentKeys, MixtureKeys))
+
+
+def keys_at(keys: Keys, uniforms: Array, directions: Array) -> Array:
+    """Keys (N, d) at points (N, n_uniforms) of the unit cube; the directions (d, k) take the first uniforms."""
+    root = _root(keys, len(directions))
+    # Rotations leave standard normal vectors what they are.
+    basis = np.linalg.qr(root.T @ directions, mode="complete")[0]
+    normals = ndtri(uniforms[:, -len(directions) :]) @ basis.T
+    return _keys(keys, normals @ root.T, uniforms[:, 0])
+
+
+def _root(keys: Keys, n_features: int) -> Array:
+    if isinstance(keys, GaussianKeys):
+        return np.asarray(np.linalg.cholesky(key_covariance(keys, n_features)), np.float64)
+    return np.eye(n_features)
+
+
+@singledispatch
+def _keys(keys: Keys, normals: Array, uniform: Array) -> Array:
+    """Keys from normal vectors (N, d) and one uniform number each."""
+    raise TypeError(f"no distribution of keys is known as {keys!r}")
+
+
+@_keys.register
+def _(keys: GaussianKeys, normals: Array, uniform: Array) -> Array:
+    return normals
+
+
+@_keys.register
+def _(keys: SphereKeys, normals: Array, uniform: Array) -> Array:
+    return keys.radius * normals / np.linalg.norm(normals, axis=1, keepdims=True)
+
+
+@_keys.register
+def _(keys: StudentKeys, normals: Array, uniform: Array) -> Array:
+    # Z (df / C)^(1/2) is Student-t if C is chi-square of df degrees, and has covariance df / (df - 2).
+    half_chi_square = gammaincinv(keys.df / 2, uniform)
+    return normals * np.sqrt((keys.df / 2 - 1) / half_chi_square)[:, None]
+
+
+@_keys.register
+def _(keys: MixtureKeys, normals: Array, uniform: Array) -> Array:
+    centres = keys.separation * np.eye(keys.n_components, normals.shape[1])
+    centres -= centres.mean(axis=0)
+    return normals + centres[(keys.n_components * uniform).astype(int)]

@@ -10,7 +10,7 @@ from theory_oracle import drawn_estimates, largest_score, make_cell
 from simstudy.design import settings as s
 from simstudy.theory import exact_moments
 from simstudy.theory.exact import moments, quasi_monte_carlo
-from simstudy.theory.exact.key_laws import keys_at, n_uniforms
+from simstudy.theory.exact.quasi_monte_carlo import keys_at, n_uniforms
 
 HEADS = np.linalg.qr(np.random.default_rng(4).normal(size=(2, 3, 2)))[0]
 QUERY = np.array([[0.6, -0.3, 0.8]])
