@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 from simstudy.arguments import real_array
 from simstudy.attention.mechanism import Inputs, evaluate
 from simstudy.data import geometry
-from simstudy.design.settings import Estimator
+from simstudy.design.settings.tables import Estimator
 from simstudy.kernels import project
 
 LOGITS = ("distance", "dot_product")

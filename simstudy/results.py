@@ -20,7 +20,7 @@ from simstudy.design.measures import (
     coordinates_of,
 )
 from simstudy.design.mistakes import hint
-from simstudy.design.settings import TABLE_OF
+from simstudy.design.settings.cell import TABLE_OF
 from simstudy.design.settings.levels import Coordinates, level
 from simstudy.design.settings.systems import NAMES
 from simstudy.errors import UserError

@@ -12,8 +12,7 @@ import pytest
 
 from simstudy.design.load import load_design
 from simstudy.design.mistakes import DesignError
-from simstudy.design.settings import TABLE_OF
-from simstudy.design.settings.cell import Cell
+from simstudy.design.settings.cell import TABLE_OF, Cell
 from simstudy.theory.instances import instance_numbers
 
 BASE: dict[str, Any] = {

@@ -7,16 +7,16 @@ from __future__ import annotations
 
 import numpy as np
 
-from simstudy.design import settings
+from simstudy.design.settings import tables
 from simstudy.design.settings.cell import Cell
 
 
 def make_cell(n_keys=100_000, n_features=2, n_heads=2, head_dim=1, logits="distance", bandwidth=0.8, **data):
-    heads = settings.Heads(n_heads=n_heads, head_dim=head_dim, arrangement="haar")
+    heads = tables.Heads(n_heads=n_heads, head_dim=head_dim, arrangement="haar")
     return Cell(
-        data=settings.Data(n_keys=n_keys, n_features=n_features, **data),
+        data=tables.Data(n_keys=n_keys, n_features=n_features, **data),
         heads=heads,
-        estimator=settings.Estimator(logits=logits, bandwidth=bandwidth),
+        estimator=tables.Estimator(logits=logits, bandwidth=bandwidth),
     )
 
 

@@ -36,9 +36,9 @@ from simstudy.attention.members import Control, pairs_of
 from simstudy.attention.nets import OneKey, one_key
 from simstudy.data.heads import key_projections, query_points, query_projections
 from simstudy.data.regression import Waves, as_waves, evaluate
-from simstudy.design.settings import GaussianKeys, Keys
 from simstudy.design.settings.cell import Cell
 from simstudy.design.settings.known_means import have_closed_forms
+from simstudy.design.settings.processes import GaussianKeys, Keys
 
 Array = NDArray[np.float64]
 

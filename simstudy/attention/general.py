@@ -6,8 +6,7 @@ import numpy as np
 
 from simstudy.attention.normalisers import Array, normalise, tilted
 from simstudy.attention.transformations import Inputs
-from simstudy.design.settings import Normaliser
-from simstudy.design.settings.mechanisms import LocalLinearNormaliser
+from simstudy.design.settings.mechanisms import LocalLinearNormaliser, Normaliser
 
 # Index legend: r replicate, q query, h and g head, k dimension of a head, i key.
 

@@ -10,8 +10,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from simstudy.attention.members import NO_INDICES, Members, evaluated
 from simstudy.data.shared import SharedData
-from simstudy.design.settings import Instance
 from simstudy.design.settings.cell import Cell
+from simstudy.design.settings.instance import Instance
 
 RELATIVE = 1e-12
 """Singular values and eigenvalues below this share of the largest are 0."""

@@ -37,8 +37,8 @@ from numpy.typing import NDArray
 
 from simstudy.attention import general
 from simstudy.attention.transformations import Inputs, multiply_heads, transform
-from simstudy.design.settings import Estimator
 from simstudy.design.settings.mechanisms import Visible
+from simstudy.design.settings.tables import Estimator
 from simstudy.kernels import compact_moments, nw_moments
 
 __all__ = ["Estimates", "Inputs", "evaluate"]

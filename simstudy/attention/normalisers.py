@@ -10,11 +10,11 @@ from functools import singledispatch
 import numpy as np
 from numpy.typing import NDArray
 
-from simstudy.design.settings import Normaliser
 from simstudy.design.settings.mechanisms import (
     CompactNormaliser,
     EntmaxNormaliser,
     LocalLinearNormaliser,
+    Normaliser,
     ReluNormaliser,
     SoftmaxNormaliser,
     SparsemaxNormaliser,

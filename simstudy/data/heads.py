@@ -13,8 +13,9 @@ import math
 import numpy as np
 
 from simstudy.data.addresses import Role, normals
-from simstudy.design.settings import GaussianQueries, GivenQueries, Heads, HeldOutQueries
 from simstudy.design.settings.cell import Cell, Matrices
+from simstudy.design.settings.ensembles import GaussianQueries, GivenQueries, HeldOutQueries
+from simstudy.design.settings.tables import Heads
 
 
 def key_projections(cell: Cell, first: int = 0, count: int = 1) -> np.ndarray:

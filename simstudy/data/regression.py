@@ -16,13 +16,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from simstudy.data.heads import query_points
-from simstudy.design.settings import (
+from simstudy.design.settings.cell import Cell
+from simstudy.design.settings.code import OwnFunction
+from simstudy.design.settings.processes import (
     Additive,
     FileRegression,
     FittedRegression,
     Interaction,
     Linear,
-    OwnFunction,
     Quadratic,
     Regression,
     ResidualNoise,
@@ -30,7 +31,6 @@ from simstudy.design.settings import (
     Sum,
     Zero,
 )
-from simstudy.design.settings.cell import Cell
 from simstudy.kernels.waves import wave
 
 Array = NDArray[np.float64]

@@ -10,8 +10,8 @@ import numpy as np
 from simstudy.data import heads, regression, training
 from simstudy.data.addresses import Role, normals
 from simstudy.data.geometry import diversity_indices
-from simstudy.design.settings import FileRegression, FittedRegression
 from simstudy.design.settings.cell import Cell
+from simstudy.design.settings.processes import FileRegression, FittedRegression
 from simstudy.kernels import project
 from simstudy.kernels.devices import is_there
 

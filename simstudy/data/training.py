@@ -19,20 +19,20 @@ from scipy import special
 
 from simstudy.data.addresses import Role, normals, uniforms
 from simstudy.data.regression import Waves, polynomial
-from simstudy.design.settings import (
+from simstudy.design.settings.cell import Cell
+from simstudy.design.settings.code import OwnKeys
+from simstudy.design.settings.processes import (
     AutoregressiveKeys,
     FileKeys,
     GaussianKeys,
     GaussianNoise,
     HeteroscedasticNoise,
     MixtureKeys,
-    OwnKeys,
     ResidualNoise,
     SphereKeys,
     StudentKeys,
     StudentNoise,
 )
-from simstudy.design.settings.cell import Cell
 from simstudy.kernels.waves import wave
 
 Latent = Callable[[Callable[..., np.ndarray]], np.ndarray]

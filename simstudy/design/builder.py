@@ -9,7 +9,9 @@ from typing import Any
 from simstudy.design.document import Budget, Precision
 from simstudy.design.mistakes import DesignError
 from simstudy.design.schema import describe
-from simstudy.design.settings import Data, Estimator, Heads, Queries, Record, Simulation, System
+from simstudy.design.settings.records import Record
+from simstudy.design.settings.systems import System
+from simstudy.design.settings.tables import Data, Estimator, Heads, Queries, Simulation
 from simstudy.design.written import Source, name_of, read_design, to_toml
 
 

@@ -17,8 +17,7 @@ from simstudy.design.feasibility import impossibilities, too_many_batches
 from simstudy.design.mistakes import Problem, from_validation
 from simstudy.design.own_code import texts_of
 from simstudy.design.references import PlannedGrid
-from simstudy.design.settings import TABLE_OF, TABLES
-from simstudy.design.settings.cell import Cell
+from simstudy.design.settings.cell import TABLE_OF, TABLES, Cell
 from simstudy.design.settings.known_means import have_closed_forms
 from simstudy.design.settings.levels import label, setting_of
 from simstudy.design.settings.records import Impossibility

@@ -10,8 +10,7 @@ from pydantic import Field
 
 from simstudy.design.formulas import Value
 from simstudy.design.measures import INDEXED_MEASURES, INDICES, MEASURES, STATISTICS
-from simstudy.design.settings import Line, NonNegative, Positive, Record
-from simstudy.design.settings.records import Computed, Share, later, told_apart
+from simstudy.design.settings.records import Computed, Line, NonNegative, Positive, Record, Share, later, told_apart
 from simstudy.design.settings.systems import NAMES
 
 ABSTRACT: dict[str, str] = {

@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 
 from simstudy.design.files import read_array, read_arrays, read_regular
 from simstudy.design.own_code import read_code
-from simstudy.design.settings import LARGEST, FileKeys, FileRegression, FittedRegression, Rows
 from simstudy.design.settings.cell import Cell, Matrices
 from simstudy.design.settings.mechanisms import FileMask, FileValueProjections, Overlap
-from simstudy.design.settings.records import Impossibility
-from simstudy.design.settings.rows import MAX_NUMBERS, Array, split
+from simstudy.design.settings.processes import FileKeys, FileRegression, FittedRegression
+from simstudy.design.settings.records import LARGEST, Impossibility
+from simstudy.design.settings.rows import MAX_NUMBERS, Array, Rows, split
 from simstudy.errors import UserError, require_extra
 from simstudy.text import printable
 

@@ -12,8 +12,8 @@ from pydantic_core import PydanticCustomError
 from simstudy.design.claims import AveragedMeasure, Claim
 from simstudy.design.figures import Figure
 from simstudy.design.mistakes import RULE
-from simstudy.design.settings import Count, Line, Paragraphs, Positive, Record
 from simstudy.design.settings.cell import Cell
+from simstudy.design.settings.records import Count, Line, Paragraphs, Positive, Record
 
 MAX_CELLS = 20_000
 """Largest number of cells of a design: beyond it, a list of factor values is surely a mistake."""

@@ -6,19 +6,11 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from simstudy.design.settings import (
-    LARGEST,
-    SMALLEST,
-    FileKeys,
-    FileRegression,
-    FittedRegression,
-    Heads,
-    Regression,
-    ResidualNoise,
-)
 from simstudy.design.settings.cell import N_BLOCKS, TABLE_OF, Cell
 from simstudy.design.settings.mechanisms import RandomValueProjections
-from simstudy.design.settings.records import Impossibility
+from simstudy.design.settings.processes import FileKeys, FileRegression, FittedRegression, Regression, ResidualNoise
+from simstudy.design.settings.records import LARGEST, SMALLEST, Impossibility
+from simstudy.design.settings.tables import Heads
 
 MAX_ARRAY_BYTES = 8 << 30
 """Largest array that one replicate may need: beyond it, no worker of usual size finishes a batch."""

@@ -16,8 +16,7 @@ from simstudy.design.claims import (
     Selection,
     TheoreticalMeasure,
 )
-from simstudy.design.settings import Line, Record
-from simstudy.design.settings.records import later, told_apart
+from simstudy.design.settings.records import Line, Record, later, told_apart
 
 ZIPPED, MOST_ZIPS = 200, 12
 """Replicates of a cell, and cells, whose intervals a figure shows."""

@@ -6,8 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Discriminator, Field, Tag
 
-from simstudy.design.settings import Count, NonNegative, Positive, Real, Record
-from simstudy.design.settings.records import Part, Ratio, Share, told_apart
+from simstudy.design.settings.records import Count, NonNegative, Part, Positive, Ratio, Real, Record, Share, told_apart
 
 Dimension = Annotated[Count, Field(description="dimension of a head, at least 1")]
 

@@ -9,8 +9,8 @@ from simstudy.design.claims import BaseClaim, OrderingClaim
 from simstudy.design.document import PlannedCell
 from simstudy.design.mistakes import Problem
 from simstudy.design.references import PlannedGrid, Reference
-from simstudy.design.settings import FittedRegression
 from simstudy.design.settings.cell import Cell
+from simstudy.design.settings.processes import FittedRegression
 
 _IN_WORDS = {
     "queries": "query points", "heads": "random heads", "held_out": "held-out rows", "head_files": "heads of files",

@@ -17,7 +17,7 @@ from simstudy.design.figures import Figure
 from simstudy.design.mistakes import DesignError, Problem, from_validation
 from simstudy.design.references import refer
 from simstudy.design.rules import notes, unanswerable
-from simstudy.design.settings import TABLE_OF, TABLES
+from simstudy.design.settings.cell import TABLE_OF, TABLES
 from simstudy.design.settings.levels import setting_of
 from simstudy.design.written import Source, Written, read_design
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from simstudy.design.names import setting
-from simstudy.design.settings import TABLE_OF
+from simstudy.design.settings.cell import TABLE_OF
 from simstudy.design.settings.code import OWN_MEASURE
 from simstudy.design.settings.systems import QUANTITIES
 

@@ -20,15 +20,9 @@ from typing import NamedTuple
 from simstudy.design.claims import BaseClaim
 from simstudy.design.mistakes import Problem
 from simstudy.design.references import Reference
-from simstudy.design.settings import (
-    HeteroscedasticNoise,
-    LowRankTransformation,
-    MergeTransformation,
-    Quadratic,
-    StudentKeys,
-    StudentNoise,
-)
 from simstudy.design.settings.cell import Cell
+from simstudy.design.settings.mechanisms import LowRankTransformation, MergeTransformation
+from simstudy.design.settings.processes import HeteroscedasticNoise, Quadratic, StudentKeys, StudentNoise
 
 ORDER = {
     "squared_bias": 1, "mean_variance": 2, "mean_covariance": 2, "ensemble_variance": 2, "mse": 2, "correlation": 2,

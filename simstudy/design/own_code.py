@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from simstudy.design.files import read_regular
-from simstudy.design.settings import TABLES, Sum
-from simstudy.design.settings.cell import Cell
+from simstudy.design.settings.cell import TABLES, Cell
 from simstudy.design.settings.code import Code, Own, OwnCode, OwnHeads, OwnKeys, OwnMeasure
+from simstudy.design.settings.processes import Sum
 from simstudy.design.settings.records import Impossibility
 from simstudy.design.settings.systems.simulation import Draw, SimulationInstance
 from simstudy.errors import UserError

@@ -24,8 +24,7 @@ from simstudy.design.claims import (
 from simstudy.design.document import Document
 from simstudy.design.figures import MOST_ZIPS, BaseFigure, LawFigure, OptimumFigure, WinnersFigure, ZipFigure
 from simstudy.design.mistakes import Problem
-from simstudy.design.settings import TABLE_OF
-from simstudy.design.settings.cell import Cell
+from simstudy.design.settings.cell import TABLE_OF, Cell
 from simstudy.design.settings.levels import by_levels, label, level, selected, setting_of
 
 Entry = BaseClaim | BaseFigure

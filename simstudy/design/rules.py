@@ -13,8 +13,7 @@ from simstudy.design.measures import INDEXED_MEASURES, MEASURES, OCCASIONAL, STA
 from simstudy.design.mistakes import Problem
 from simstudy.design.moments_needed import ORDER, order_of, without_error, without_value
 from simstudy.design.references import PlannedGrid, Reference
-from simstudy.design.settings import TABLE_OF
-from simstudy.design.settings.cell import MIN_BLOCKS, N_BLOCKS, Cell
+from simstudy.design.settings.cell import MIN_BLOCKS, N_BLOCKS, TABLE_OF, Cell
 from simstudy.design.settings.levels import level
 from simstudy.design.settings.records import Choice, any_of
 from simstudy.design.settings.systems import NAMES

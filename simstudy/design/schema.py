@@ -12,8 +12,8 @@ from simstudy.design.document import Budget, Grid, Precision, Study
 from simstudy.design.figures import Figure
 from simstudy.design.formulas import AnyFormula
 from simstudy.design.mistakes import hint
-from simstudy.design.settings import TABLE_OF, TABLES, Record
-from simstudy.design.settings.records import alternatives, tags
+from simstudy.design.settings.cell import TABLE_OF, TABLES
+from simstudy.design.settings.records import Record, alternatives, tags
 from simstudy.errors import UserError
 
 RECORDS: dict[str, type[Record]] = {"study": Study, **TABLES, "precision": Precision, "budget": Budget, "grids": Grid}

@@ -16,8 +16,8 @@ import numpy as np
 
 from simstudy.data.geometry import GEOMETRIC_INDICES
 from simstudy.design.feasibility import impossibilities
-from simstudy.design.settings import Record
 from simstudy.design.settings.cell import N_BLOCKS, Cell
+from simstudy.design.settings.records import Record
 from simstudy.replicates.moments import Moments
 
 LARGEST_SUM = 1e100

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from simstudy.design.own_code import own_pieces
-from simstudy.design.settings import FileKeys
 from simstudy.design.settings.cell import Cell
+from simstudy.design.settings.processes import FileKeys
 from simstudy.execution.engine import NUMERIC_LIBRARIES, PACKAGE, engine
 
 LIBRARIES = (*NUMERIC_LIBRARIES, "xarray", "dask", "distributed", "pydantic", "netCDF4", "matplotlib")

@@ -20,7 +20,7 @@ from pydantic import Field, ValidationError
 
 from simstudy.design.claims import LEVEL
 from simstudy.design.document import Design
-from simstudy.design.settings import Line, Record
+from simstudy.design.settings.records import Line, Record
 from simstudy.errors import UserError
 from simstudy.execution.beacons import OWN_WORD
 from simstudy.execution.engine import PACKAGE, code_of, files_of, own_files

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from pydantic import ValidationError
 
 from simstudy.design.document import Design
-from simstudy.design.settings import Record
+from simstudy.design.settings.records import Record
 from simstudy.execution.engine import PACKAGE, engine
 from simstudy.execution.folder import Missing
 from simstudy.execution.provenance import contents, installation

@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 from pydantic import Field
 
 from simstudy.design.document import Design
-from simstudy.design.settings import Record
+from simstudy.design.settings.records import Record
 from simstudy.errors import UserError
 from simstudy.execution.batch_files import Shape, Statement, pack, same, sealed
 from simstudy.execution.folder import ASIDE, Folder, Held, Missing, unwritable

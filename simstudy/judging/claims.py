@@ -15,8 +15,8 @@ from simstudy.design.document import Name
 from simstudy.design.formulas import Value
 from simstudy.design.mistakes import DesignError, Problem, from_validation
 from simstudy.design.references import PlannedGrid, refer_entries
-from simstudy.design.settings import Line, Positive, Record
 from simstudy.design.settings.levels import Coordinates
+from simstudy.design.settings.records import Line, Positive, Record
 from simstudy.design.written import parse, read_design, read_text
 from simstudy.errors import UserError
 from simstudy.judging.table import Columns

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from simstudy.design.mistakes import hint
-from simstudy.design.settings import Line, Record
 from simstudy.design.settings.levels import Coordinates
+from simstudy.design.settings.records import Line, Record
 from simstudy.errors import UserError
 from simstudy.text import printable
 from simstudy.verdicts.estimates import Estimates

@@ -6,7 +6,7 @@ import inspect
 from typing import NamedTuple
 
 from simstudy.design.document import Design
-from simstudy.design.settings import Record
+from simstudy.design.settings.records import Record
 
 EQUATIONS: dict[str, str] = {
     "tuned_risk_ratio": "tuned-risk",

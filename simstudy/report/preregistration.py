@@ -14,7 +14,7 @@ from typing import Any
 from simstudy.design.claims import LEVEL
 from simstudy.design.document import Design
 from simstudy.design.measures import INDEXED_MEASURES, MEASURES, STATISTICS
-from simstudy.design.settings import TABLES
+from simstudy.design.settings.cell import TABLES
 from simstudy.design.settings.levels import level, setting_of
 from simstudy.execution.folder import Folder
 from simstudy.execution.seal import Seal

@@ -12,8 +12,9 @@ import numpy as np
 import scipy
 from scipy.special import gammaln
 
-from simstudy.design.settings import CompactNormaliser, GaussianKeys, HeteroscedasticNoise, Quadratic, Zero
 from simstudy.design.settings.cell import Cell
+from simstudy.design.settings.mechanisms import CompactNormaliser
+from simstudy.design.settings.processes import GaussianKeys, HeteroscedasticNoise, Quadratic, Zero
 from simstudy.theory.functions import Array, targets
 from simstudy.theory.leading import MIN_EFFECTIVE_SIZE, NEXT_TERM_LIMIT, Prediction, next_term
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from simstudy.design import settings
+from simstudy.design.settings import processes
 from simstudy.design.settings.cell import Cell
 
 Array = NDArray[np.float64]
@@ -75,12 +75,12 @@ class Function(NamedTuple):
 
 
 @singledispatch
-def regression_function(regression: settings.Regression, n_features: int) -> Function:
+def regression_function(regression: processes.Regression, n_features: int) -> Function:
     """Return the regression function m of a design as a :class:`Function` on R^d.
 
     Parameters
     ----------
-    regression : settings.Regression
+    regression : processes.Regression
         Any regression record of the schema.
     n_features : int
         Dimension d.
@@ -94,35 +94,35 @@ def regression_function(regression: settings.Regression, n_features: int) -> Fun
 
 
 @regression_function.register
-def _(_: settings.Zero, n_features: int) -> Function:
+def _(_: processes.Zero, n_features: int) -> Function:
     return _polynomial(n_features)
 
 
 @regression_function.register
-def _(record: settings.Linear, n_features: int) -> Function:
+def _(record: processes.Linear, n_features: int) -> Function:
     return _polynomial(n_features, gradient=_padded(record.coefficients, n_features))
 
 
 @regression_function.register
-def _(record: settings.Sum, n_features: int) -> Function:
+def _(record: processes.Sum, n_features: int) -> Function:
     return reduce(Function.plus, (regression_function(term, n_features) for term in record.terms))
 
 
 def targets(cell: Cell, queries: Array) -> Array:
     """Return m at the queries (Q, d) of a cell, which are rows held out if m is known at rows only."""
-    if isinstance(cell.data.regression, settings.FileRegression | settings.FittedRegression):
+    if isinstance(cell.data.regression, processes.FileRegression | processes.FittedRegression):
         return cell.rows.targets[: len(queries)]
     return regression_function(cell.data.regression, cell.data.n_features)(queries)
 
 
-def noise_variance(noise: settings.Noise, noise_sd: float, n_features: int) -> Function:
+def noise_variance(noise: processes.Noise, noise_sd: float, n_features: int) -> Function:
     """Return v(x) = Var(Y | X = x) as a :class:`Function`: sigma^2, or sigma^2 (1 + s x_1^2) / (1 + s).
 
     Gaussian and Student-t noise of equal variance agree: second moments know nothing else of the noise.
 
     Parameters
     ----------
-    noise : settings.Noise
+    noise : processes.Noise
         Its distribution, and whether its variance depends on x_1.
     noise_sd : float
         sigma, in units of Y.
@@ -134,7 +134,7 @@ def noise_variance(noise: settings.Noise, noise_sd: float, n_features: int) -> F
     Function
         On R^d, in units of Y^2.
     """
-    if not isinstance(noise, settings.HeteroscedasticNoise):
+    if not isinstance(noise, processes.HeteroscedasticNoise):
         return _polynomial(n_features, constant=noise_sd**2)
     base = noise_sd**2 / (1 + noise.strength)
     slope = np.zeros((n_features, n_features))
@@ -170,14 +170,14 @@ def _padded(values: Sequence[float], n_features: int) -> Array:
 
 
 @regression_function.register
-def _(record: settings.Quadratic, n_features: int) -> Function:
+def _(record: processes.Quadratic, n_features: int) -> Function:
     coefficients = record.coefficients
     diagonal = _padded(coefficients, n_features) if len(coefficients) > 1 else np.full(n_features, coefficients[0])
     return _polynomial(n_features, curvature=np.diag(diagonal))
 
 
 @regression_function.register
-def _(record: settings.Interaction, n_features: int) -> Function:
+def _(record: processes.Interaction, n_features: int) -> Function:
     if max(record.coordinates) > n_features:
         raise ValueError(f"coordinates {record.coordinates} are given, but n_features is {n_features}")
     first, second = (c - 1 for c in record.coordinates)
@@ -195,14 +195,14 @@ def _waves(wave: str, amplitudes: Array, frequencies: Array) -> Function:
 
 
 @regression_function.register
-def _(record: settings.Ridge, n_features: int) -> Function:
+def _(record: processes.Ridge, n_features: int) -> Function:
     direction = _padded(record.direction, n_features)
     frequencies = record.frequency * direction / np.linalg.norm(direction)
     return _waves(record.wave, np.array([record.amplitude]), frequencies[None])
 
 
 @regression_function.register
-def _(record: settings.Additive, n_features: int) -> Function:
+def _(record: processes.Additive, n_features: int) -> Function:
     n_active = n_features if record.n_active is None else record.n_active
     if n_active > n_features:
         raise ValueError(f"n_active is {n_active}, but n_features is {n_features}")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from functools import singledispatch
 
-from simstudy.design.settings import Instance
 from simstudy.design.settings.cell import Cell
+from simstudy.design.settings.instance import Instance
 
 
 @singledispatch

@@ -12,8 +12,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from simstudy.design.settings import GaussianKeys, ProductCombination
 from simstudy.design.settings.cell import Cell
+from simstudy.design.settings.ensembles import ProductCombination
+from simstudy.design.settings.processes import GaussianKeys
 from simstudy.theory.functions import Array, Function, noise_variance, regression_function, targets
 from simstudy.theory.gaussian import expectation, product_expectation
 from simstudy.theory.tilting import HeadKernels, TiltedKeys, head_kernels

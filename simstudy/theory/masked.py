@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from simstudy.design.settings import FixedBandwidth
 from simstudy.design.settings.cell import Cell
+from simstudy.design.settings.ensembles import FixedBandwidth
 from simstudy.design.settings.mechanisms import NoMask
 from simstudy.theory.exact.moments import ExactPrediction
 from simstudy.theory.functions import Array

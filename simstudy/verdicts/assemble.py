@@ -12,7 +12,7 @@ import xarray as xr
 from simstudy.design.document import Design
 from simstudy.design.figures import BaseFigure
 from simstudy.design.measures import INDICES, MEASURES, OCCASIONAL, SOURCES, STATISTICS, THEORIES, labelled
-from simstudy.design.settings import TABLE_OF
+from simstudy.design.settings.cell import TABLE_OF
 from simstudy.design.settings.systems import NAMES
 from simstudy.execution.account import Account
 from simstudy.execution.provenance import provenance

@@ -25,9 +25,8 @@ from numpy.typing import NDArray
 from simstudy.data.heads import key_projections, query_points, query_projections
 from simstudy.design.document import PlannedCell
 from simstudy.design.own_code import own_pieces
-from simstudy.design.settings import GaussianQueries
 from simstudy.design.settings.cell import Cell
-from simstudy.design.settings.ensembles import UniformCombination
+from simstudy.design.settings.ensembles import GaussianQueries, UniformCombination
 from simstudy.design.settings.tables import Data
 from simstudy.replicates.performance import Performance
 from simstudy.theory import Prediction, damped_leading_order, measures_by_query, product_head, regression_function

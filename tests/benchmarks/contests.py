@@ -22,8 +22,8 @@ from measure import Row, interleaved, ratio, several
 from peers import PEERS, Peer
 from workloads import Size
 
-from simstudy.design.settings import Simulation
 from simstudy.design.settings.cell import N_BLOCKS
+from simstudy.design.settings.tables import Simulation
 
 WORKS = ("W0", "W1", "whole W0", "whole W1")
 _CALLS = 8

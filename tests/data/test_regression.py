@@ -9,7 +9,7 @@ import pytest
 from pydantic import TypeAdapter
 
 from simstudy.data.regression import evaluate
-from simstudy.design.settings import Regression
+from simstudy.design.settings.processes import Regression
 
 FUNCTIONS = [
     {"kind": "zero"},

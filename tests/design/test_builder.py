@@ -16,7 +16,7 @@ from simstudy import Study, check
 from simstudy.design.document import Design
 from simstudy.design.load import load_design
 from simstudy.design.mistakes import DesignError
-from simstudy.design.settings import TABLES
+from simstudy.design.settings.cell import TABLES
 from simstudy.design.written import to_toml
 from simstudy.errors import UserError
 

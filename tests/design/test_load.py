@@ -11,7 +11,7 @@ from builders import DESIGN, edited, faults, minimal_cell, mistakes, write_desig
 from simstudy.design import cells
 from simstudy.design.claims import ORIGINS, BaseClaim
 from simstudy.design.load import load_design, profiles_of
-from simstudy.design.settings import TABLE_OF, TABLES
+from simstudy.design.settings.cell import TABLE_OF, TABLES
 from simstudy.design.settings.levels import level, selected
 
 DESIGNS = sorted((Path(__file__).parents[2] / "designs").glob("*.toml"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from simstudy.design.schema import CHOICES, RECORDS, describe
-from simstudy.design.settings import TABLE_OF
+from simstudy.design.settings.cell import TABLE_OF
 from simstudy.errors import UserError
 
 

@@ -22,7 +22,7 @@ from simstudy.data.addresses import Role, normals, uniforms
 from simstudy.data.regression import as_waves, evaluate
 from simstudy.data.shared import SharedData
 from simstudy.data.training import noise_variance, variance_waves
-from simstudy.design import settings
+from simstudy.design.settings import processes
 from simstudy.execution.provenance import engine
 from simstudy.kernels import cuda as cuda_kernels
 from simstudy.kernels import project
@@ -169,14 +169,14 @@ def test_a_replicate__does_not_depend_on_its_company():
 # ---------------------------------------------------------------- functions of keys, sums over replicates
 
 FUNCTIONS = (
-    settings.Sum(kind="sum", terms=(
-        settings.Linear(kind="linear", coefficients=(1.0, -2.0)),
-        settings.Quadratic(kind="quadratic", coefficients=(0.5,)),
-        settings.Interaction(kind="interaction", amplitude=3.0, coordinates=(1, 3)),
-        settings.Ridge(kind="ridge", amplitude=2.0, direction=(1.0, 2.0), frequency=3.0),
-        settings.Additive(kind="additive", wave="cos", n_active=2),
+    processes.Sum(kind="sum", terms=(
+        processes.Linear(kind="linear", coefficients=(1.0, -2.0)),
+        processes.Quadratic(kind="quadratic", coefficients=(0.5,)),
+        processes.Interaction(kind="interaction", amplitude=3.0, coordinates=(1, 3)),
+        processes.Ridge(kind="ridge", amplitude=2.0, direction=(1.0, 2.0), frequency=3.0),
+        processes.Additive(kind="additive", wave="cos", n_active=2),
     )),
-    settings.Zero(kind="zero"),
+    processes.Zero(kind="zero"),
 )  # fmt: skip
 
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from simstudy.design.measures import INDICES
 from simstudy.design.names import SETTINGS
 from simstudy.design.schema import alternatives_of
-from simstudy.design.settings import TABLE_OF
+from simstudy.design.settings.cell import TABLE_OF
 from simstudy.design.settings.systems import KINDS
 from simstudy.report.labels import (
     INDEX_NAMES,

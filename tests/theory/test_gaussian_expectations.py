@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from theory_oracle import gaussian_grid, regression_values
 
-from simstudy.design import settings as s
+from simstudy.design.settings import processes as s
 from simstudy.theory import regression_function
 from simstudy.theory.gaussian import expectation, product_expectation
 

@@ -18,7 +18,7 @@ from theory_oracle import (
 )
 
 from simstudy import theory
-from simstudy.design import settings as s
+from simstudy.design.settings import processes as s
 from simstudy.theory import leading_order
 from simstudy.theory.leading import MIN_EFFECTIVE_SIZE, NEXT_TERM_LIMIT
 

@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from simstudy.design.settings import FileKeys, FileRegression, FittedRegression, GaussianKeys, ResidualNoise
 from simstudy.design.settings.cell import Cell
+from simstudy.design.settings.processes import FileKeys, FileRegression, FittedRegression, GaussianKeys, ResidualNoise
 from simstudy.theory.exact.equal_keys import NEGLECTED, EqualKeysLaw
 from simstudy.theory.exact.integrals import head_covariance, head_mean, head_variance
 from simstudy.theory.exact.mellin import MellinLaw

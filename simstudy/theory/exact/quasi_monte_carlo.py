@@ -17,7 +17,7 @@ import numpy as np
 import scipy
 from scipy.special import gammaincinv, ndtri
 
-from simstudy.design.settings import GaussianKeys, Keys, MixtureKeys, SphereKeys, StudentKeys
+from simstudy.design.settings.processes import GaussianKeys, Keys, MixtureKeys, SphereKeys, StudentKeys
 from simstudy.theory.exact.equal_keys import EqualKeysLaw
 from simstudy.theory.functions import Array, Function
 from simstudy.theory.tilting import Heads, key_covariance

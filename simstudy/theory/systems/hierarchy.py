@@ -8,8 +8,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from simstudy.design.settings import AutoregressiveKeys, GaussianKeys, HeteroscedasticNoise, Linear
 from simstudy.design.settings.cell import Cell
+from simstudy.design.settings.processes import AutoregressiveKeys, GaussianKeys, HeteroscedasticNoise, Linear
 from simstudy.design.settings.systems.hierarchy import ResolutionInstance, ScoreKernelInstance
 from simstudy.theory.instances import instance_numbers
 

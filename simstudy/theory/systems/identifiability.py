@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from simstudy.design.settings import HeteroscedasticNoise
 from simstudy.design.settings.cell import Cell
+from simstudy.design.settings.processes import HeteroscedasticNoise
 from simstudy.design.settings.systems.identifiability import HeadRecoveryInstance, LayerNormInstance
 from simstudy.theory.instances import instance_numbers
 

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from theory_oracle import make_cell
 
-from simstudy.design import settings as s
+from simstudy.design.settings import processes as s
+from simstudy.design.settings.rows import Rows
 from simstudy.theory import exact_moments, leading_order
 from simstudy.theory.exact import equal_keys
 
@@ -23,7 +24,7 @@ BY_ROW = s.FittedRegression(kind="fitted")
 def cell_of(n_keys, table=TABLE, keys=FILE, logits="distance", bandwidth=0.7, **data):
     data = {"regression": BY_ROW, "noise_sd": 0.6, "key_distribution": keys} | data
     cell = make_cell(n_keys, 4, 3, 2, logits, bandwidth, **data)
-    return cell.model_copy(update={"file_rows": s.Rows(table, 2)})
+    return cell.model_copy(update={"file_rows": Rows(table, 2)})
 
 
 def all_samples(cell, means, variances, query):

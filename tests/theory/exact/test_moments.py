@@ -9,7 +9,7 @@ from theory_oracle import directions, gaussian_grid, kernel_values, make_cell, r
 from theory_oracle import exact_moments as brute_moments
 
 from simstudy.data.heads import key_projections, query_projections
-from simstudy.design import settings as s
+from simstudy.design.settings import processes as s
 from simstudy.theory import exact_moments, leading_order
 from simstudy.theory.exact import integrals
 from simstudy.theory.tilting import Heads

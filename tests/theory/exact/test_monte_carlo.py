@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from theory_oracle import covariance_matrix, drawn_estimates, largest_score, make_cell
 
-from simstudy.design import settings as s
+from simstudy.design.settings import processes as s
 from simstudy.theory import (
     ExactPrediction,
     exact_moments,

@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 from theory_oracle import drawn_estimates, largest_score, make_cell
 
-from simstudy.design import settings as s
+from simstudy.design.settings import processes as s
 from simstudy.theory import exact_moments
 from simstudy.theory.exact import moments, quasi_monte_carlo
 from simstudy.theory.exact.quasi_monte_carlo import keys_at, n_uniforms
