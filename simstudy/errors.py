@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import importlib.util
 
-from simstudy.text import control_character
+from simstudy.text import control_character, printable
 
 
 class UserError(Exception):
-    """A mistake that a user can mend: shown as its message alone, each argument a line of it; exit code 2."""
+    """A mistake that a user can mend: shown as its message alone, each argument a line of it; exit code 2.
+
+    Control characters are spelt out: what files and options say must not steer a terminal.
+    """
+
+    def __init__(self, *lines: str) -> None:
+        super().__init__(*map(printable, lines))
 
     def __str__(self) -> str:
         return "\n".join(self.args)

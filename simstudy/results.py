@@ -25,7 +25,6 @@ from simstudy.design.settings.levels import Coordinates, level
 from simstudy.design.settings.systems import NAMES
 from simstudy.errors import UserError
 from simstudy.execution.netcdf import read_results
-from simstudy.text import printable
 
 
 def open_results(path: str | Path) -> xr.Dataset:
@@ -153,7 +152,7 @@ def require_layout(results: xr.Dataset, path: Path) -> None:
         more = f" and {len(found) - MAX_NAMED} more" if len(found) > MAX_NAMED else ""
         version, commit = (results.attrs.get(name) or "unknown" for name in ("simstudy_version", "commit"))
         message = f"{path}: laid out by another version of simstudy ({version}, commit {commit})"
-        raise UserError(printable(f"{message}: {', '.join(found[:MAX_NAMED])}{more}; run the study again"))
+        raise UserError(f"{message}: {', '.join(found[:MAX_NAMED])}{more}; run the study again")
 
 
 def _of_variables(results: xr.Dataset) -> list[str]:

@@ -66,10 +66,9 @@ def _read(path: Path) -> pd.DataFrame:
 
     from simstudy.design.files import open_regular
     from simstudy.judging.page import MAX_BYTES
-    from simstudy.text import printable
 
     try:
         with open_regular(path, MAX_BYTES) as file:
             return pd.read_parquet(file) if path.suffix == ".parquet" else pd.read_csv(file)
     except (UserError, OSError, ValueError, ImportError) as error:
-        raise UserError(printable(f"{path}: {error}")) from None
+        raise UserError(f"{path}: {error}") from None

@@ -19,7 +19,6 @@ from simstudy.design.settings.processes import FileKeys, FileRegression, FittedR
 from simstudy.design.settings.records import LARGEST, Impossibility
 from simstudy.design.settings.rows import MAX_NUMBERS, Array, Rows, split
 from simstudy.errors import UserError, require_extra
-from simstudy.text import printable
 
 MAX_BYTES = 64 << 20
 """Largest file of heads or masks that is read: every cell that uses it holds a copy."""
@@ -40,7 +39,7 @@ def read_contents(cell: Cell, folder: Path, trusted: frozenset[str] = frozenset(
         try:
             found[field] = read(path if path.startswith(_PREFIX) else str(folder / path), cell)
         except UserError as error:
-            problems.append((setting, printable(str(error))))
+            problems.append((setting, str(error)))
     cell, code = read_code(cell.model_copy(update=found), folder, trusted)
     return cell, problems + code
 

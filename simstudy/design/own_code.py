@@ -20,7 +20,6 @@ from simstudy.design.settings.processes import Sum
 from simstudy.design.settings.records import Impossibility
 from simstudy.design.settings.systems.simulation import Draw, SimulationInstance
 from simstudy.errors import UserError
-from simstudy.text import printable
 
 MAX_BYTES = 1 << 18
 """Largest Python file that is read: it travels with every task."""
@@ -60,7 +59,7 @@ def read_code(cell: Cell, folder: Path, trusted: frozenset[str]) -> tuple[Cell, 
                 heads = cell.heads.n_heads, cell.heads.head_dim
                 _try(read[piece], cell.data.n_features, cell.n_queries, cell.n_members, heads)
         except UserError as error:
-            problems.append((setting, printable(str(error))))
+            problems.append((setting, str(error)))
     return _replaced(cell, read), problems
 
 
@@ -80,7 +79,7 @@ def require_word(cells: Iterable[Cell]) -> None:
             if piece.code is None or not piece.code.trusted:
                 place = piece.path if piece.code is None else piece.code.place
                 remedy = f"which runs only if you trust it: read that file, then add --trust {place}"
-                raise UserError(printable(f"{setting} is code of {place}, {remedy}"))
+                raise UserError(f"{setting} is code of {place}, {remedy}")
 
 
 def _replaced(cell: Cell, pieces: dict[OwnCode, OwnCode]) -> Cell:

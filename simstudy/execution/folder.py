@@ -21,7 +21,6 @@ from pathlib import Path
 from typing import BinaryIO
 
 from simstudy.errors import UserError
-from simstudy.text import printable
 
 ASIDE = ".partial"
 """Folder of what is not whole yet, and of what only the holder of the lock needs."""
@@ -209,9 +208,7 @@ class Folder:
         if not (stat.S_ISREG(found.st_mode) or (folders and stat.S_ISDIR(found.st_mode))):
             raise _in_the_way(self.path / name, found.st_mode)
         if folder is not None and found.st_uid not in (os.geteuid(), folder.st_uid):
-            raise UserError(
-                printable(f"{self.path / name}: belongs to another user; move it, or choose another --output")
-            )
+            raise UserError(f"{self.path / name}: belongs to another user; move it, or choose another --output")
 
     @contextlib.contextmanager
     def _file(self, name: str, flags: int) -> Iterator[int]:
@@ -252,7 +249,7 @@ class Folder:
             except (FileNotFoundError, ValueError) as error:
                 if make:
                     raise unwritable(path, error) from error
-                raise Missing(printable(f"{path}: cannot be read: No such file or directory")) from None
+                raise Missing(f"{path}: cannot be read: No such file or directory") from None
             except OSError as error:
                 raise (unwritable if make else unreadable)(path, error) from error
             yield opened
@@ -284,13 +281,13 @@ def _in_the_way(path: Path, mode: int, wanted: str = "file") -> UserError:
     kinds = {stat.S_IFLNK: "link", stat.S_IFDIR: "folder", stat.S_IFIFO: "pipe", stat.S_IFREG: "file"}
     found = kinds.get(stat.S_IFMT(mode), "device or socket")
     remedy = "move it; only the folder that --output or the command names may be a link"
-    return UserError(printable(f"{path}: a {found} is in the place of a {wanted}; {remedy}"))
+    return UserError(f"{path}: a {found} is in the place of a {wanted}; {remedy}")
 
 
 def unreadable(path: Path, error: Exception) -> UserError:
     """Return what to tell of a path that cannot be read."""
     reason = getattr(error, "strerror", None) or error
-    return UserError(printable(f"{path}: cannot be read ({reason}); mend the disk or its permissions, and run again"))
+    return UserError(f"{path}: cannot be read ({reason}); mend the disk or its permissions, and run again")
 
 
 def unwritable(path: Path, error: Exception) -> UserError:

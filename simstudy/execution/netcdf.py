@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 from simstudy.errors import UserError
 from simstudy.execution.batch_files import DIGEST_LENGTH, is_sealed
 from simstudy.execution.folder import Folder, Missing
-from simstudy.text import printable
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -51,7 +50,7 @@ def read_dataset(folder: Folder, name: str) -> xr.Dataset:
     try:
         return dataset_of(folder.read(name, MAX_RESULTS_BYTES), path)
     except Missing:
-        raise Missing(printable(f"{path}: no results can be read (no such file); run the study first")) from None
+        raise Missing(f"{path}: no results can be read (no such file); run the study first") from None
 
 
 def dataset_of(content: bytes, path: Path) -> xr.Dataset:
@@ -77,4 +76,4 @@ def dataset_of(content: bytes, path: Path) -> xr.Dataset:
     except UserError:
         raise
     except Exception as error:  # a damaged file may raise whatever the libraries meet in it
-        raise UserError(printable(f"{path}: no results can be read ({error}); run the study first")) from None
+        raise UserError(f"{path}: no results can be read ({error}); run the study first") from None

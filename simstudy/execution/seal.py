@@ -26,7 +26,6 @@ from simstudy.execution.beacons import OWN_WORD
 from simstudy.execution.engine import PACKAGE, code_of, files_of, own_files
 from simstudy.execution.folder import Folder, Missing
 from simstudy.execution.provenance import provenance
-from simstudy.text import printable
 
 FOLDER = "sealed"
 _PATHS: Any = {
@@ -129,11 +128,11 @@ def read_seal(path: Path) -> Seal:
         whole = digest_of(seal.sealed) == seal.digest
     except Missing:
         remedy = "freeze the design first, and publish what simstudy freeze writes"
-        raise UserError(printable(f"{path}: no seal; {remedy}")) from None
+        raise UserError(f"{path}: no seal; {remedy}") from None
     except (ValidationError, ValueError, RecursionError):  # the last: nested beyond what the digest bears
-        raise UserError(printable(f"{path}: not a seal; take back what simstudy freeze wrote")) from None
+        raise UserError(f"{path}: not a seal; take back what simstudy freeze wrote") from None
     if not whole:
-        raise UserError(printable(f"{path}: changed since it was written; take back what simstudy freeze wrote"))
+        raise UserError(f"{path}: changed since it was written; take back what simstudy freeze wrote")
     return seal
 
 
@@ -146,7 +145,7 @@ def require_same(seal: Seal, now: dict[str, Any], path: Path) -> None:
     """Refuse what is no longer what was sealed, with the first entry that differs."""
     if broken := next(differences(seal.sealed, now), ""):
         remedy = "take that back, or freeze anew and confirm with a later beacon, or later numbers"
-        raise UserError(printable(f"{path}: void, as {broken}; {remedy}"))
+        raise UserError(f"{path}: void, as {broken}; {remedy}")
 
 
 def differences(sealed: Any, now: Any, path: str = "") -> Iterator[str]:

@@ -94,7 +94,7 @@ def _laid_out(numbers: Any, columns: Columns) -> tuple[pd.DataFrame, NDArray | N
         try:
             numbers = pd.DataFrame({name: each for name, each in numbers.items()})
         except (ValueError, TypeError) as error:
-            raise UserError(printable(f"numbers: {error}; give arrays of one length, one for each condition")) from None
+            raise UserError(f"numbers: {error}; give arrays of one length, one for each condition") from None
     if not isinstance(numbers, pd.DataFrame):
         kind = type(numbers).__name__
         raise UserError(
@@ -127,7 +127,7 @@ def _from_wide(frame: pd.DataFrame, columns: Columns) -> tuple[pd.DataFrame, NDA
         wide = wide.set_axis(pd.Index(taken[columns.unit]))
         if wide.index.has_duplicates:
             twice = wide.index[wide.index.duplicated()][0]
-            raise UserError(printable(f"{columns.unit} = {twice}: two rows; give one for each unit, or state value"))
+            raise UserError(f"{columns.unit} = {twice}: two rows; give one for each unit, or state value")
     return wide, taken.get(columns.cluster) if columns.cluster is not None else None
 
 
@@ -145,21 +145,19 @@ def _from_long(frame: pd.DataFrame, columns: Columns) -> tuple[pd.DataFrame, NDA
     long = pd.DataFrame(table)
     for name in (unit, *factors):
         if long[name].isna().any():
-            raise UserError(
-                printable(f"{name}: empty in row {int(long[name].isna().to_numpy().argmax())}, from 0; fill it")
-            )
+            raise UserError(f"{name}: empty in row {int(long[name].isna().to_numpy().argmax())}, from 0; fill it")
     twice = long.duplicated([unit, *factors])
     if twice.any():
         found = long.loc[twice, [unit, *factors]].iloc[0].to_dict()
         at = ", ".join(f"{name} = {each}" for name, each in found.items())
-        raise UserError(printable(f"{at}: two numbers; average them, or name in factors what tells them apart"))
+        raise UserError(f"{at}: two numbers; average them, or name in factors what tells them apart")
     long[value] = _real(value, long[value])
     wide = long.set_index([unit, *factors])[value].unstack(factors, sort=False)
     if columns.cluster is None:
         return wide, None
     by_unit = long.groupby(unit, sort=False)[columns.cluster]
     if (by_unit.nunique() > 1).any():
-        raise UserError(printable(f"{unit} = {by_unit.nunique().idxmax()}: in several clusters; a unit has one"))
+        raise UserError(f"{unit} = {by_unit.nunique().idxmax()}: in several clusters; a unit has one")
     return wide, by_unit.first().reindex(wide.index).to_numpy()
 
 
@@ -168,7 +166,7 @@ def _column(frame: pd.DataFrame, name: str) -> NDArray:
         return frame.index.get_level_values(name).to_numpy()
     if name not in frame.columns or frame.columns.nlevels > 1:
         known = [str(each) for each in (*frame.index.names, *frame.columns) if isinstance(each, str)]
-        raise UserError(printable(f"{name!r}: no column of the numbers; {hint(name, known)}"))
+        raise UserError(f"{name!r}: no column of the numbers; {hint(name, known)}")
     return frame[name].to_numpy()
 
 
@@ -201,7 +199,7 @@ def _real(name: str, column: pd.Series) -> NDArray[np.float64]:
     found = column.infer_objects()
     if not pd.api.types.is_numeric_dtype(found) or pd.api.types.is_complex_dtype(found):
         remedy = "give numbers, or name it as unit, cluster or factor"
-        raise UserError(printable(f"{name}: of type {column.dtype}, no real numbers; {remedy}"))
+        raise UserError(f"{name}: of type {column.dtype}, no real numbers; {remedy}")
     return np.asarray(found.to_numpy(np.float64, na_value=np.nan))
 
 
@@ -217,10 +215,10 @@ def _complete(
 
     beyond = np.abs(np.nan_to_num(values, nan=0.0)) > LARGEST
     if beyond.any():
-        raise UserError(printable(f"{first(beyond)}: infinite, or beyond {LARGEST:g}; mend it, or remove the unit"))
+        raise UserError(f"{first(beyond)}: infinite, or beyond {LARGEST:g}; mend it, or remove the unit")
     gaps = np.isnan(values)
     if gaps.any() and missing == "refuse":
         remedy = 'mend that, or state missing = "drop" if it is missing by chance alone'
         message = f"{first(gaps)}: no number, and {int(gaps.any(axis=1).sum())} of {len(gaps)} units lack one"
-        raise UserError(printable(f"{message}; {remedy}"))
+        raise UserError(f"{message}; {remedy}")
     return np.asarray(~gaps.any(axis=1))

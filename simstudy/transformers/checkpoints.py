@@ -21,7 +21,6 @@ import numpy as np
 
 from simstudy.design.files import open_archive, open_regular, read_array, read_arrays, read_member
 from simstudy.errors import UserError
-from simstudy.text import printable
 from simstudy.transformers.graphs import mapped, read_graph, widened
 from simstudy.transformers.quantised import read_quantised
 
@@ -85,13 +84,13 @@ def _read(path: Path, is_part: bool = False) -> Weights:
                 return _read_parts(path, file.read(MAX_HEADER_BYTES + 1))
             return _reader(start, path)(file)
     except UserError as error:
-        raise UserError(printable(f"{path}: {error}")) from None
+        raise UserError(f"{path}: {error}") from None
     except OSError as error:
         raise UserError(f"{path}: cannot be read ({error.strerror or error}); give the path of a file") from None
     except Exception as error:  # a damaged pickle, archive or header fails in any way
         said = " ".join(f"{type(error).__name__}: {error}".split())
         remedy = "save numbers alone, or fetch it again"
-        raise UserError(printable(f"{path}: damaged, or no weights ({said}); {remedy}")) from None
+        raise UserError(f"{path}: damaged, or no weights ({said}); {remedy}") from None
 
 
 def _reader(start: bytes, path: Path) -> Callable[[BinaryIO], Weights]:
