@@ -47,7 +47,7 @@ class Line:
 
     def told(self, theory: Array) -> float | None:
         """Return where theory puts the crossing; nowhere if that is no place inside, or beside a cell without it."""
-        place = float(crossing(self._x, self._differences(theory)[None])[0])
+        place = crossing(self._x, self._differences(theory))
         return place if self._x[0] < place < self._x[-1] else None  # not if place is NaN
 
     def compared(self, text: str, told: float, ratio: float) -> Comparison:
@@ -96,7 +96,7 @@ class Line:
     def _found(self) -> tuple[float, float, float]:
         """Where the differences cross as estimated, its error by the delta method, and that given what was drawn."""
         x, difference = self._x, self._differences(self._of.estimates.values)
-        found = float(crossing(x, difference[None])[0])
+        found = crossing(x, difference)
         after = int(np.searchsorted(x, found))
         if not 0 < after < len(x) or not difference[after] <= 0.0:
             return found, np.nan, np.nan
@@ -116,13 +116,12 @@ class Line:
         return lower, min([upper, *(end for end, evidence in beyond.items() if evidence.against < level)])
 
 
-def crossing(x: Array, difference: Array) -> Array:
-    """Return where differences (draw, x) first fall to 0, linear in ln x between levels x, or an end of x."""
+def crossing(x: Array, difference: Array) -> float:
+    """Return where differences (x,) first fall to 0, linear in ln x between levels x, or an end of x."""
     below = difference <= 0.0
-    after = np.where(below.any(axis=1), np.argmax(below, axis=1), len(x) - 1)
-    inside = below.any(axis=1) & (after > 0)
-    before, draw = np.maximum(after - 1, 0), np.arange(len(difference))
-    start, stop = difference[draw, before], difference[draw, after]
-    share = np.where(inside, start, 0.0) / np.where(inside, start - stop, 1.0)
-    between = np.exp(np.log(x)[before] + share * (np.log(x)[after] - np.log(x)[before]))
-    return np.where(inside, between, x[after])
+    after = int(np.argmax(below)) if below.any() else len(x) - 1
+    if not (after and below[after]):
+        return float(x[after])
+    start, stop = difference[after - 1 : after + 1]
+    left, right = np.log(x)[after - 1 : after + 1]
+    return float(np.exp(left + start / (start - stop) * (right - left)))

@@ -99,8 +99,8 @@ def places(figure: OptimumFigure, cells: xr.Dataset) -> list[Place]:
         possible = [each for each in np.unique(levels) if shares[levels == each].sum() >= NEVER]
         tuned = [[level(rows[cell], name) for cell in inside] for name in figure.tune]
         profiles = {source: told_profile(levels, tuned, values[source]) for source in THEORIES}
-        told = {name: float(profile.refined[0]) if profile.in_sight else np.nan for name, profile in profiles.items()}
-        optimum = float(_profile(levels, values["empirical"]).refined[0])
+        told = {name: profile.refined if profile.in_sight else np.nan for name, profile in profiles.items()}
+        optimum = _profile(levels, values["empirical"]).refined
         found.append(Place(float(x), optimum, min(possible), max(possible), told))
     return found
 
@@ -108,7 +108,7 @@ def places(figure: OptimumFigure, cells: xr.Dataset) -> list[Place]:
 def _profile(levels: Array, values: Array) -> Profile:
     """Least of the values at each level; undefined ones are left out."""
     known, distinct = np.where(np.isnan(values), np.inf, values), np.unique(levels)
-    return Profile(distinct, np.array([[known[levels == each].min() for each in distinct]]))
+    return Profile(distinct, np.array([known[levels == each].min() for each in distinct]))
 
 
 class Residuals(NamedTuple):

@@ -21,37 +21,32 @@ NEVER = 0.01
 
 
 class Profile(NamedTuple):
-    """Least values along a factor, others tuned: levels (x,) and values (draw, x)."""
+    """Least values along a factor, others tuned: levels (x,) and values (x,)."""
 
     levels: Array
     values: Array
 
     @property
-    def optima(self) -> Array:
-        """Level of least value in each draw."""
-        return self.levels[np.argmin(self.values, axis=1)]
+    def least(self) -> int:
+        """Number of the level of least value."""
+        return int(np.argmin(self.values))
 
     @property
     def in_sight(self) -> bool:
-        """Whether the first row has an optimum whose neighbours have a value, so that it is not where values end."""
-        least = int(np.argmin(self.values[0]))
-        return bool(np.isfinite(self.values[0, max(least - 1, 0) : least + 2]).all())
+        """Whether the neighbours of the optimum have a value, so that it is not where values end."""
+        return bool(np.isfinite(self.values[max(self.least - 1, 0) : self.least + 2]).all())
 
     @property
-    def refined(self) -> Array:
+    def refined(self) -> float:
         """Vertex of the parabola in ln x through the least value and its neighbours, or the end of the levels."""
-        x, least = np.log(self.levels), np.argmin(self.values, axis=1)
-        place = np.clip(least, 1, len(x) - 2)
-        draw = np.arange(len(self.values))
-        a, b, c = (x[place + k] for k in (-1, 0, 1))
-        fa, fb, fc = (self.values[draw, place + k] for k in (-1, 0, 1))
-        # Differences from the middle level, as the vertex is that of the parabola through them.
-        left, right = (b - a) * (fb - fc), (b - c) * (fb - fa)
-        curvature = left - right
-        with np.errstate(invalid="ignore", divide="ignore"):
-            shift = 0.5 * ((b - a) * left - (b - c) * right) / curvature
-        inside = (place == least) & (curvature != 0)
-        return np.exp(np.where(inside, b - shift, x[least]))
+        x, k, shift = np.log(self.levels), self.least, 0.0
+        if 0 < k < len(x) - 1:
+            (a, b, c), (fa, fb, fc) = x[k - 1 : k + 2], self.values[k - 1 : k + 2]
+            # Differences from the middle level, as the vertex is that of the parabola through them.
+            left, right = (b - a) * (fb - fc), (b - c) * (fb - fa)
+            with np.errstate(invalid="ignore"):
+                shift = 0.5 * ((b - a) * left - (b - c) * right) / (left - right) if left != right else 0.0
+        return float(np.exp(x[k] - shift))
 
 
 def optima(claim: Optimum, of: Selected) -> Iterator[Comparison]:
@@ -63,7 +58,7 @@ def optima(claim: Optimum, of: Selected) -> Iterator[Comparison]:
             told = told_of(of, every_cell, claim)
             if not told.in_sight:
                 continue
-            value = float(told.optima[0])
+            value = float(told.levels[told.least])
         assert value is not None  # the design refuses a claim with neither
         # A level without a value is none: the measure is conditional on there being estimates.
         cells = [cell for cell in every_cell if np.isfinite(of.estimates.values[cell])]
@@ -119,4 +114,4 @@ def told_profile(levels: Array, tuned: Sequence[Sequence[Any]], values: Array) -
         best = inside[np.argmin(known[inside])]
         beside = np.abs(ranks[:, inside] - ranks[:, [best]]).sum(axis=0) <= 1
         least.append(known[best] if np.isfinite(known[inside][beside]).all() else np.inf)
-    return Profile(distinct, np.array([least]))
+    return Profile(distinct, np.array(least))

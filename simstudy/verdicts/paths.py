@@ -69,7 +69,7 @@ def optimum_slopes(claim: OptimumSlope, of: Selected) -> Iterator[Comparison]:
         if claim.source:
             told = [told_of(of, each.all_cells, claim) for each in profiles]
             profiles = [each for each, by_theory in zip(profiles, told, strict=True) if by_theory.in_sight]
-            optima = np.array([float(by_theory.refined[0]) for by_theory in told if by_theory.in_sight])
+            optima = np.array([by_theory.refined for by_theory in told if by_theory.in_sight])
         if len(profiles) < 2:
             continue
         leverage = leverages(np.log([each.z for each in profiles]))

@@ -69,12 +69,13 @@ def test_error_that_both_rules_share__moves_no_crossing():
 
 def test_crossing_outside__is_at_the_end_of_the_levels():
     falling = np.log(150.0) - np.log(X)
-    found = crossing(X, np.array([falling, falling + 9, falling - 9, np.abs(falling)]))
-    np.testing.assert_allclose(found, [150.0, 512.0, 32.0, 512.0])
-    twice = np.array([[1.0, -1.0, 1.0, -1.0, -1.0]])
-    assert crossing(X, twice)[0] == pytest.approx(np.sqrt(32 * 64))
-    touching = np.array([[1.0, 0.0, 1.0, -1.0, -1.0], [0.0, 1.0, 1.0, -1.0, -1.0]])
-    np.testing.assert_allclose(crossing(X, touching), [64.0, 32.0])
+    found = [crossing(X, each) for each in (falling, falling + 9, falling - 9, np.abs(falling))]
+    assert found == pytest.approx([150.0, 512.0, 32.0, 512.0])
+    twice, *touching = np.array(
+        [[1.0, -1.0, 1.0, -1.0, -1.0], [1.0, 0.0, 1.0, -1.0, -1.0], [0.0, 1.0, 1.0, -1.0, -1.0]]
+    )
+    assert crossing(X, twice) == pytest.approx(np.sqrt(32 * 64))
+    assert [crossing(X, each) for each in touching] == pytest.approx([64.0, 32.0])
 
 
 def differing(difference: list[float], value: float, ratio: float, error=0.01):
@@ -90,7 +91,7 @@ def differing(difference: list[float], value: float, ratio: float, error=0.01):
 def test_error_of_a_crossing__is_that_of_its_derivatives():
     difference, errors = [3.0, 1.0, 0.3, -1.7, -2.0], np.array([0.01, 0.02, 0.03, 0.01, 0.02])
     found = differing(difference, 150.0, 1.1, np.repeat(errors, 2))
-    expected = derived(lambda d: float(crossing(X, d[None])[0]), difference, errors * np.sqrt(2))
+    expected = derived(lambda d: crossing(X, d), difference, errors * np.sqrt(2))
     assert found.estimate == pytest.approx(expected.value)
     assert found.mcse == found.given == pytest.approx(expected.mcse, rel=1e-5)
 
@@ -103,7 +104,7 @@ def test_error_that_all_levels_of_one_rule_share__moves_the_crossing_as_a_whole(
     for cell, each in enumerate(accounts):
         each.performance.contribution["mse"] = shared * (cell % 2 == 0)
     (found,) = crossings(at(150.0), of(estimates_of(accounts, "mse"), list(range(10))))
-    moved = [crossing(X, difference[None] + step)[0] for step in (1e-6, -1e-6)]
+    moved = [crossing(X, difference + step) for step in (1e-6, -1e-6)]
     assert found.mcse == pytest.approx(0.01 * (moved[0] - moved[1]) / 2e-6, rel=1e-5)
 
 

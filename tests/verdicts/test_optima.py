@@ -34,15 +34,15 @@ def noisy(levels: list[dict], values, error: float, seed: int = 0, common: bool 
 
 def test_profile__finds_the_vertex_of_a_parabola_in_the_logarithm():
     uneven, levels = np.array([1.0, 3.0, 4.0, 8.0]), np.array([1.0, 2.0, 4.0, 8.0])
-    profile = Profile(uneven, 5.0 + 0.3 * (np.log(uneven) - np.log(2.5))[None] ** 2)
-    assert profile.refined[0] == pytest.approx(2.5)
+    profile = Profile(uneven, 5.0 + 0.3 * (np.log(uneven) - np.log(2.5)) ** 2)
+    assert profile.refined == pytest.approx(2.5)
     for vertex in (1.5, 2.0, 3.1, 5.5):
-        profile = Profile(levels, 5.0 + 0.3 * (np.log(levels) - np.log(vertex))[None] ** 2)
-        assert profile.refined[0] == pytest.approx(vertex)
-    assert Profile(levels, np.array([[1.0, 2.0, 3.0, 4.0]])).refined[0] == 1.0
-    assert Profile(levels, np.ones((1, 4))).refined[0] == 1.0
-    assert Profile(levels, np.array([[1.0, 2.0, 4.0, 8.0]])).refined[0] == 1.0
-    assert Profile(levels, np.array([[8.0, 4.0, 2.0, 1.0]])).refined[0] == pytest.approx(8.0)
+        profile = Profile(levels, 5.0 + 0.3 * (np.log(levels) - np.log(vertex)) ** 2)
+        assert profile.refined == pytest.approx(vertex)
+    assert Profile(levels, np.array([1.0, 2.0, 3.0, 4.0])).refined == 1.0
+    assert Profile(levels, np.ones(4)).refined == 1.0
+    assert Profile(levels, np.array([1.0, 2.0, 4.0, 8.0])).refined == 1.0
+    assert Profile(levels, np.array([8.0, 4.0, 2.0, 1.0])).refined == pytest.approx(8.0)
 
 
 DIMS = [1.0, 2.0, 4.0, 8.0, 16.0]
@@ -161,12 +161,12 @@ def test_told_profile__is_silent_where_what_is_tuned_may_be_better_beyond_theory
     values = np.array([3.0, 2.0, 2.5, np.nan, 1.0, 1.5, np.nan, 2.0, 1.8])
     profile = told_profile(levels, [bandwidths], values)
     # At level 2 the least stands beside a gap; at level 4 it does not.
-    np.testing.assert_array_equal(profile.values, [[2.0, np.inf, 1.8]])
+    np.testing.assert_array_equal(profile.values, [2.0, np.inf, 1.8])
     assert not profile.in_sight
     whole = told_profile(levels, [bandwidths], np.where(np.isnan(values), 9.0, values))
-    np.testing.assert_array_equal(whole.values, [[2.0, 1.0, 1.8]])
-    assert whole.in_sight and whole.optima[0] == 2.0
-    np.testing.assert_array_equal(told_profile(levels[::3], [], values[2::3]).values, [[2.5, 1.5, 1.8]])
+    np.testing.assert_array_equal(whole.values, [2.0, 1.0, 1.8])
+    assert whole.in_sight and whole.least == 1
+    np.testing.assert_array_equal(told_profile(levels[::3], [], values[2::3]).values, [2.5, 1.5, 1.8])
 
 
 def test_optimum_shares__are_how_often_a_cell_is_least():

@@ -36,7 +36,7 @@ def slope(of: Selected, value: float = 0.0, margin: float = 0.1, scale: str = "l
 
 def place(profile: Sequence[float]) -> float:
     """The optimum in steps of X."""
-    return float(np.log2(Profile(X, np.array([profile])).refined[0]))
+    return float(np.log2(Profile(X, np.array(profile)).refined))
 
 
 @pytest.mark.parametrize("scale", ["log_x", "log_log"])
@@ -44,7 +44,7 @@ def test_slope_of_sure_optima__has_the_evidence_of_its_derivatives(scale):
     profiles = [SURE, [9.0, 4.0, 2.0, 1.0, 1.7]]
 
     def exactly(values: np.ndarray) -> float:
-        optima = Profile(X, values.reshape(2, 5)).refined
+        optima = np.array([Profile(X, each).refined for each in values.reshape(2, 5)])
         return float(np.diff(np.log(optima) if scale == "log_log" else optima)[0] / np.log(4.0))
 
     expected = derived(exactly, np.concatenate(profiles), ERROR)
@@ -206,9 +206,9 @@ def test_advantage_of_a_law__has_the_error_of_both_orders(law, other, margin):
     statistic = advantage(law, other, margin, ALONG)
 
     def of_values(values: np.ndarray) -> float:
-        return float(statistic(np.array([Profile(X, each[None]).refined[0] for each in values.reshape(4, 5)])))
+        return float(statistic(np.array([Profile(X, each).refined for each in values.reshape(4, 5)])))
 
-    each = [derived(lambda v: Profile(X, v[None]).refined[0], p, ERROR) for p in parabolas(PLACES)]
+    each = [derived(lambda v: Profile(X, v).refined, p, ERROR) for p in parabolas(PLACES)]
     second = expand(statistic, PLACES, np.diag([one.mcse**2 for one in each]))
     found = worse(of, law, other)
     linear = derived(of_values, of.estimates.values, ERROR).mcse
