@@ -10,7 +10,6 @@ SETTINGS: dict[str, Setting] = {
     "n_features": Setting("features", "d"),
     "key_distribution": Setting("distribution of keys"),
     "regression": Setting("regression function"),
-    "noise": Setting("noise"),
     "noise_sd": Setting("noise standard deviation", "σ", "Y"),
     "n_heads": Setting("heads", "H"),
     "head_dim": Setting("head dimension", "p"),
@@ -22,39 +21,28 @@ SETTINGS: dict[str, Setting] = {
     "head_seed": Setting("draw of heads"),
     "file": Setting("file of heads"),
     "heads_function": Setting("function of the heads"),
-    "query_projections": Setting("query projections"),
     "query_file": Setting("file of query projections"),
-    "value_projections": Setting("value projections"),
     "value_projections.n_components": Setting("components of a value", "v"),
     "value_projections.value_dim": Setting("dimension that a head averages", "k"),
-    "learner": Setting("learner"),
-    "logits": Setting("logits"),
     "bandwidth": Setting("bandwidth", "b"),
     "head_bandwidths": Setting("factors on bandwidths"),
     "key_scale": Setting("scale of keys"),
-    "mask": Setting("mask"),
     "mask.width": Setting("width of the band", "", "keys"),
     "combination": Setting("combination of heads"),
-    "transformation": Setting("transformation"),
     "transformation.rank": Setting("rank", "R"),
     "transformation.stride": Setting("stride", "s"),
     "transformation.levels": Setting("levels", "L"),
-    "normaliser": Setting("normaliser"),
     "normaliser.power": Setting("power", "r"),
     "reference": Setting("reference computation"),
     "measure_function": Setting("function of the measure"),
     "instance": Setting("random instance"),
     "queries": Setting("query points"),
-    "seed": Setting("seed"),
-    "batch_size": Setting("batch size"),
-    "noise_treatment": Setting("noise treatment"),
-    "control": Setting("control"),
-    "population": Setting("population"),
     "dtype": Setting("floating-point type"),
     **{f"instance.{name}": words for record in KINDS.values() for name, words in record.words.items()},
 }
+"""Settings, and parameters of them, for which their own names do not do."""
 
 
 def setting(name: str) -> Setting:
-    """Return how to name a setting, or a parameter of one (``normaliser.power``), for which its own name does."""
+    """Return how to name a setting, or a parameter of one (``normaliser.power``)."""
     return SETTINGS.get(name) or Setting(name.rpartition(".")[2].replace("_", " "))

@@ -7,7 +7,7 @@ from typing import Any, Literal, get_args, get_origin
 
 from simstudy.design.claims import ORIGINS
 from simstudy.design.measures import INDEXED_MEASURES, INDICES, MEASURES, STATISTICS
-from simstudy.design.names import SETTINGS
+from simstudy.design.names import setting
 from simstudy.design.schema import CHOICES, RECORDS, Described, alternatives_of, describe, title_of
 from simstudy.design.settings.cell import TABLE_OF
 from simstudy.design.settings.records import Record
@@ -42,8 +42,7 @@ def reference() -> Iterator[str]:
 def _table(described: Described, record: type[Record]) -> Iterator[str]:
     yield from ("| entry | in words, symbol, unit | what to give | default |", "|---|---|---|---|")
     for name, what, default in described.entries:
-        words = SETTINGS.get(name)
-        called = ", ".join(filter(None, words)) if words else ""
+        called = ", ".join(filter(None, setting(name))) if name in TABLE_OF else ""
         yield f"| `{name}` | {called} | {_cell(_what(name, what, record))} | {_default(default)} |"
 
 
@@ -71,7 +70,7 @@ def _shared(where: str) -> Iterator[str]:
 
 def _what(name: str, what: str, record: type[Record]) -> str:
     """What to give, and every value that may be given, where the description leaves some unsaid."""
-    what = what or ("as the setting of that name" if name in SETTINGS else "a whole number of at least 1")
+    what = what or ("as the setting of that name" if name in TABLE_OF else "a whole number of at least 1")
     values = [value for value in _values(record.model_fields[name].annotation) if value not in NAMES]
     unsaid = [value for value in values if str(value) not in what]
     return what + (f" ({', '.join(map(str, values))})" if unsaid else "")

@@ -167,7 +167,7 @@ class OwnHeads(Own):
 
     kind: Literal["own"] = Field("own", exclude=True)
 
-    takes: ClassVar[tuple[str, ...]] = ("normals",)
+    takes = ("normals",)
 
 
 class OwnMeasure(Own):
@@ -179,7 +179,7 @@ class OwnMeasure(Own):
 
     kind: Literal["own"] = Field("own", exclude=True)
 
-    takes: ClassVar[tuple[str, ...]] = ("estimates", "target", "keys", "values", "queries")
+    takes = ("estimates", "target", "keys", "values", "queries")
 
 
 OWN_MEASURE = "own_measure"

@@ -253,7 +253,7 @@ class TrainedLearner(Learner):
     )
     decay: Positive = Field(0.01, description="weight decay of W_O and W_V")
 
-    ignores: ClassVar[frozenset[str]] = frozenset({"query_projections"})
+    ignores = frozenset({"query_projections"})
 
 
 class RandomForestLearner(Learner):
@@ -263,7 +263,7 @@ class RandomForestLearner(Learner):
     max_features: Count = Field(1, description="features tried at a split, at most n_features")
     min_leaf: Count = Field(5, description="least number of pairs in a leaf")
 
-    ignores: ClassVar[frozenset[str]] = _OF_HEADS
+    ignores = _OF_HEADS
 
 
 class GradientBoostingLearner(Learner):
@@ -278,7 +278,7 @@ class GradientBoostingLearner(Learner):
     depth: Count = Field(2, description="splits from the root of a tree to a leaf, at most")
     subsample: Part = Field(0.5, description="random share of pairs a tree is fitted to")
 
-    ignores: ClassVar[frozenset[str]] = _OF_HEADS
+    ignores = _OF_HEADS
 
 
 class AntColonyLearner(Learner):
@@ -296,8 +296,8 @@ class AntColonyLearner(Learner):
     enthusiasm: Positive = Field(0.2, description="recruitment for one unit of quality above the mean")
 
     # Its ants observe the qualities of sites themselves, with Gaussian noise.
-    ignores: ClassVar[frozenset[str]] = _OF_HEADS | {"key_distribution", "noise"}
-    statistics: ClassVar[tuple[str, ...]] = ("regret",)
+    ignores = _OF_HEADS | {"key_distribution", "noise"}
+    statistics = ("regret",)
 
 
 class OwnLearner(Own, Learner):
@@ -309,8 +309,8 @@ class OwnLearner(Own, Learner):
 
     kind: Literal["own"]
 
-    takes: ClassVar[tuple[str, ...]] = ("keys", "values", "queries", "uniforms")
-    ignores: ClassVar[frozenset[str]] = _OF_HEADS
+    takes = ("keys", "values", "queries", "uniforms")
+    ignores = _OF_HEADS
 
 
 LearnerChoice = Annotated[

@@ -17,7 +17,7 @@ class NormaliserInstance(Instance):
     power: Count = Field(description="power r of entmax, a whole number of at least 1")
     keys: Literal["unit", "raw"] = Field("unit", description='"unit" (queries and keys of length 1) or "raw"')
 
-    uses: ClassVar[tuple[str, ...]] = ("n_keys", "n_features", "bandwidth")
+    uses = ("n_keys", "n_features", "bandwidth")
     quantities: ClassVar[dict[str, Quantity]] = {
         "kernel_gap": Quantity(
             "1", "largest difference between a weight of entmax and that of the compact kernel of adaptive bandwidth "

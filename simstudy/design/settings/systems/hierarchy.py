@@ -35,7 +35,7 @@ class HierarchyInstance(Instance):
         "causal", description='"causal" (means end at a position) or "chunk" (means begin there)'
     )
 
-    uses: ClassVar[tuple[str, ...]] = ("n_keys", "n_features", "key_distribution", "dtype", "head_dim", "bandwidth")
+    uses = ("n_keys", "n_features", "key_distribution", "dtype", "head_dim", "bandwidth")
     quantities: ClassVar[dict[str, Quantity]] = {
         "attention_gap": Quantity(
             "Y", "largest difference of an output from that of ordinary causal attention", "max |f - f_ordinary|"
@@ -61,7 +61,7 @@ class ScoreKernelInstance(Instance):
         "untied", description='"untied", or "tied" (one projection of queries and keys)'
     )
 
-    uses: ClassVar[tuple[str, ...]] = ("n_keys", "n_features", "key_distribution", "dtype", "head_dim")
+    uses = ("n_keys", "n_features", "key_distribution", "dtype", "head_dim")
     quantities: ClassVar[dict[str, Quantity]] = {
         "positive_eigenvalues": Quantity(
             "1", "number of positive eigenvalues of the symmetrised mixed scores", counted=True
@@ -90,15 +90,7 @@ class ResolutionInstance(Instance):
     signal: Literal["keys", "band_limited"] = "keys"
     band: Count = Field(4, description="largest number of periods of a band-limited process in n_keys")
 
-    uses: ClassVar[tuple[str, ...]] = (
-        "n_keys",
-        "n_features",
-        "key_distribution",
-        "regression",
-        "noise",
-        "noise_sd",
-        "dtype",
-    )
+    uses = ("n_keys", "n_features", "key_distribution", "regression", "noise", "noise_sd", "dtype")
     quantities: ClassVar[dict[str, Quantity]] = {
         "level_error": Quantity(
             "Y^2", "squared difference of m at each key from the mean of its chunk", "mean_i (m(X_i) - mean_chunk m)^2"
@@ -125,7 +117,7 @@ class CoarseMassInstance(Instance):
     kind: Literal["coarse_mass"]
     chunk: Count = Field(description="keys in one chunk, a divisor of n_keys")
 
-    uses: ClassVar[tuple[str, ...]] = ("n_keys", "n_features", "key_distribution", "dtype")
+    uses = ("n_keys", "n_features", "key_distribution", "dtype")
     quantities: ClassVar[dict[str, Quantity]] = {
         "mass_error": Quantity(
             "1", "logarithm of the mean weight of single keys over that of chunk means",

@@ -18,7 +18,7 @@ class HopfieldNoiseInstance(Instance):
     layers: Count = Field(64, description="number of layers, at least 1")
     persistence: Share = Field(0.0, description="correlation in [0, 1) of the noise of any two layers")
 
-    uses: ClassVar[tuple[str, ...]] = ("n_keys",)
+    uses = ("n_keys",)
     quantities: ClassVar[dict[str, Quantity]] = {
         "noise_factor": Quantity(
             "1", "variance of the noise in the hidden state of the last layer over that in the logits of one layer",
@@ -41,7 +41,7 @@ class HopfieldTowerInstance(Instance):
     layers: Count = Field(8, description="number of layers, at least 1")
     projections: Literal["tied", "drawn"] = Field("tied", description='"tied" over layers, or "drawn" for each')
 
-    uses: ClassVar[tuple[str, ...]] = ("n_keys", "n_features", "head_dim", "bandwidth", "key_scale")
+    uses = ("n_keys", "n_features", "head_dim", "bandwidth", "key_scale")
     quantities: ClassVar[dict[str, Quantity]] = {
         "token_cosine": Quantity(
             "1", "mean cosine of two different tokens after the last layer", "mean_{i!=j} x_i'x_j / |x_i||x_j|"

@@ -33,7 +33,7 @@ class HeadRecoveryInstance(Instance):
     )
     held: Count = Field(1, description="consecutive positions at which heads have the same outputs; divides n_keys")
 
-    uses: ClassVar[tuple[str, ...]] = ("n_keys", "n_features", "n_heads", "head_dim", "noise_sd")
+    uses = ("n_keys", "n_features", "n_heads", "head_dim", "noise_sd")
     quantities: ClassVar[dict[str, Quantity]] = {
         "nullity": Quantity(
             "1", "number of directions in which the outputs of heads may change without any change of the layer's",
@@ -68,7 +68,7 @@ class LayerNormInstance(Instance):
         "random", description='"none" (their affine hull holds 0), "random", or "uniform" (one number in every feature)'
     )
 
-    uses: ClassVar[tuple[str, ...]] = ("n_keys", "n_features")
+    uses = ("n_keys", "n_features")
     quantities: ClassVar[dict[str, Quantity]] = {
         "normalised_affine_rank": Quantity(
             "1", "dimension of the affine hull of the tokens after layer normalisation", "rank(x_i - mean_i x_i)"
@@ -101,7 +101,7 @@ class DepthInstance(Instance):
     )
     normalisation: Literal["none", "layer_norm"] = Field("none", description="of the inputs of each layer:")
 
-    uses: ClassVar[tuple[str, ...]] = ("n_keys", "n_features", "n_heads", "head_dim", "total_dim")
+    uses = ("n_keys", "n_features", "n_heads", "head_dim", "total_dim")
     quantities: ClassVar[dict[str, Quantity]] = {
         "token_spread": Quantity(
             "1", "size of the differences between tokens, relative to the tokens", "|X - 1 mean(x)'| / |X|"

@@ -23,7 +23,7 @@ class InContextHeadsInstance(Instance):
     rate: Positive = Field(0.1, description="length of the first step per unit of the gradient, falling linearly to 0")
     outputs: Literal["any", "positive"] = Field("any", description='"any", or "positive": no output weight below 0')
 
-    uses: ClassVar[tuple[str, ...]] = ("n_keys", "n_features", "n_heads", "noise_sd")
+    uses = ("n_keys", "n_features", "n_heads", "noise_sd")
     quantities: ClassVar[dict[str, Quantity]] = {
         "both_signs": Quantity(
             "1", "share of training runs after which output weights have both signs",

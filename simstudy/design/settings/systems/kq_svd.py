@@ -26,7 +26,7 @@ class KqSvdInstance(Instance):
     scale: Positive = Field(1.0, description="a positive factor c: keys times c, queries divided by c")
     smallest: Positive = Field(0.1, description="smallest standard deviation, the largest being 1")
 
-    uses: ClassVar[tuple[str, ...]] = ("n_keys", "head_dim", "bandwidth")
+    uses = ("n_keys", "head_dim", "bandwidth")
     quantities: ClassVar[dict[str, Quantity]] = {
         "score_error": Quantity(
             "1", "error of the compressed scores relative to the scores, in the Frobenius norm",

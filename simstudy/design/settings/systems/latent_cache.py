@@ -21,7 +21,7 @@ class LatentCacheInstance(Instance):
     stride: Count = Field(description="tokens in one chunk, at least 1")
     mask: Literal["stride", "causal"] = "stride"
 
-    uses: ClassVar[tuple[str, ...]] = ("n_keys", "n_features", "head_dim", "bandwidth")
+    uses = ("n_keys", "n_features", "head_dim", "bandwidth")
     quantities: ClassVar[dict[str, Quantity]] = {
         "decoding_gap": Quantity(
             "1", "largest difference between outputs from all prefixes at once and token by token, relative to the "

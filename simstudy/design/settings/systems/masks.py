@@ -36,7 +36,7 @@ class MaskedHeadInstance(Instance):
     width: Count = Field(description="hidden units of the source, 2 to 32 times n_features and a multiple of it")
     scale: _Scale = 0.5
 
-    uses: ClassVar[tuple[str, ...]] = ("n_keys", "n_features", "bandwidth")
+    uses = ("n_keys", "n_features", "bandwidth")
     quantities: ClassVar[dict[str, Quantity]] = {
         "log_entry_error": Quantity(
             "1", "logarithm of the distance of an entry of the target from the nearest subset sum, mean over entries",
@@ -69,7 +69,7 @@ class PerturbedLogitsInstance(Instance):
     error: Positive = Field(description="largest change of a logit")
     direction: Literal["random", "adverse", "extreme"] = "random"
 
-    uses: ClassVar[tuple[str, ...]] = ("n_keys",)
+    uses = ("n_keys",)
     quantities: ClassVar[dict[str, Quantity]] = {
         "bound_share": Quantity(
             "1", "total variation between the weights before and after, relative to its bound", "TV / tanh(e / 2)"
@@ -93,7 +93,7 @@ class RandomHeadsInstance(Instance):
     outputs: Annotated[int, Field(ge=1, le=16)] = Field(1, description="numbers that one subset fits at once, up to 16")
     correlation: Share = Field(0.0, description="correlation in [0, 1) of the errors of any two heads")
 
-    uses: ClassVar[tuple[str, ...]] = ("n_heads",)
+    uses = ("n_heads",)
     quantities: ClassVar[dict[str, Quantity]] = {
         "log_average_error": Quantity(
             "1", "logarithm of the error of the average of all heads, root mean square over outputs",
@@ -125,7 +125,7 @@ class MaskedHeadsInstance(Instance):
     tolerance: Positive = Field(description="error of an entry up to which it counts as approximated")
     scale: _Scale = 0.1
 
-    uses: ClassVar[tuple[str, ...]] = ("n_features",)
+    uses = ("n_features",)
     quantities: ClassVar[dict[str, Quantity]] = {
         "log_largest_error": Quantity(
             "1", "logarithm of the largest error of an entry over all heads", "max_h,ij ln |W'_hij - W_hij|"
@@ -151,7 +151,7 @@ class MaskedStackInstance(Instance):
     scale: _Scale = 0.1
     normalisation: Literal["none", "layer_norm"] = Field("none", description="of hidden states after each layer:")
 
-    uses: ClassVar[tuple[str, ...]] = ("n_keys", "n_features", "bandwidth")
+    uses = ("n_keys", "n_features", "bandwidth")
     quantities: ClassVar[dict[str, Quantity]] = {
         "log_stack_error": Quantity("1", "logarithm of the largest error of the last hidden states", "ln max |X' - X|"),
     }

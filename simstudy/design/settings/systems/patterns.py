@@ -16,7 +16,7 @@ class PatternInstance(Instance):
 
     kind: Literal["pattern"]
 
-    uses: ClassVar[tuple[str, ...]] = ("n_keys", "n_features", "head_dim")
+    uses = ("n_keys", "n_features", "head_dim")
     quantities: ClassVar[dict[str, Quantity]] = {
         "pattern_error": Quantity(
             "1", "squared error, least over all heads, of the logits of a pattern, relative to their squares; of each "

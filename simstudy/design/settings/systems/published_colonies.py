@@ -28,7 +28,7 @@ class PublishedColonyInstance(Instance):
     evaporation: Probability = Field(0.05, description="share of pheromone lost in a step, in [0, 1]")
     enthusiasm: Positive = Field(0.2, description="recruitment for one unit of quality above the mean")
 
-    uses: ClassVar[tuple[str, ...]] = ("n_keys", "n_heads", "noise_sd")
+    uses = ("n_keys", "n_heads", "noise_sd")
     quantities: ClassVar[dict[str, Quantity]] = {
         "site_correlation": Quantity(
             "1", "correlation over sites of the estimates of two ants in one colony, 0 for a site that an ant never "
@@ -74,7 +74,7 @@ class AcarInstance(Instance):
         "(as described: one error for each)",
     )
 
-    uses: ClassVar[tuple[str, ...]] = ("n_keys", "n_heads", "noise_sd")
+    uses = ("n_keys", "n_heads", "noise_sd")
     quantities: ClassVar[dict[str, Quantity]] = {
         "acar_share": Quantity("1", "probability that the colony decides for the better site", counted=True),
         "acar_bound_excess": Quantity(
@@ -106,7 +106,7 @@ class BoostingAndAntsInstance(Instance):
     )
     colonies: Count = Field(32, description="colonies for each data set: fewer leave more Monte Carlo error")
 
-    uses: ClassVar[tuple[str, ...]] = ("n_keys", "n_features", "n_heads")
+    uses = ("n_keys", "n_features", "n_heads")
     quantities: ClassVar[dict[str, Quantity]] = {
         "coded_accuracy": Quantity(
             "1", "accuracy of AdaBoost as coded on 500 clean points: weights of stumps go along the points, so that "
@@ -144,7 +144,7 @@ class GaclInstance(Instance):
     generation_rate: Probability = Field(0.1, description="share of pheromone lost between generations, in [0, 1]")
     reinforcement: Positive = Field(0.5, description="pheromone laid for one unit of observed quality")
 
-    uses: ClassVar[tuple[str, ...]] = ("noise_sd",)
+    uses = ("noise_sd",)
     quantities: ClassVar[dict[str, Quantity]] = {
         "gacl_variance": Quantity(
             "1", "variance over runs of the mean quality observed in the last wave of a generation, averaged over "

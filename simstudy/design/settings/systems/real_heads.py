@@ -96,7 +96,7 @@ class LengthPredictionInstance(_OnSequences, Instance):
     predictor: Literal["measured", "moved", "constant", "angles", "exact", "redrawn"] = "moved"
     tokens: Literal[64, 256, 512] = Field(256, description="64, 256 or 512 tokens are judged")
 
-    further: ClassVar[int] = 1
+    further = 1
     quantities: ClassVar[dict[str, Quantity]] = _PREDICTION
 
 
@@ -135,7 +135,7 @@ class EditedHeadsInstance(_OnSequences, Instance):
     predictor: Literal["before", "constant", "states", "after"] = "states"
     rank: Literal[4, 8, 16] = Field(8, description="4, 8 or 16")
 
-    further: ClassVar[int] = 0
+    further = 0
     quantities: ClassVar[dict[str, Quantity]] = _PREDICTION
 
 
@@ -223,7 +223,7 @@ class HeadLossInstance(_OnSequences, Instance):
     chosen_by: Literal["random", "observed"] = "random"
     share: Share = Field(0.25, description="share of all heads that is edited, at least 0 and less than 1")
 
-    further: ClassVar[int] = 0
+    further = 0
     quantities: ClassVar[dict[str, Quantity]] = {
         "loss_rise": Quantity(
             "nat", "rise of the mean loss of a token if heads are edited, on texts that did not choose them",

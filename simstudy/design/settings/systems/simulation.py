@@ -117,9 +117,9 @@ class SimulationInstance(Instance, OwnCode):
         description="seconds on the clock after which a replicate has failed; with one_by_one only",
     )  # fmt: skip
 
-    uses: ClassVar[tuple[str, ...]] = ()
-    rests_on: ClassVar[tuple[str, ...]] = ("arguments.py", "ensemble.py")  # a method may call them
-    needless: ClassVar[tuple[str, ...]] = tuple(_NEEDS)
+    uses = ()
+    rests_on = ("arguments.py", "ensemble.py")  # a method may call them
+    needless = tuple(_NEEDS)
     quantities: ClassVar[dict[str, Quantity]] = {
         "bias": Quantity("see estimate", "difference between an estimate and the truth", "estimate - truth", True),
         "mean_squared_error": Quantity(

@@ -38,7 +38,7 @@ class TemperedHeadInstance(Instance):
     shares: Shares = Field((1.0,), description="shares of harmonics of degree 1, 2, … in that variance; unit keys")
     query: Positive = Field(1.0, description="length of the query over √head_dim; Gaussian keys")
 
-    uses: ClassVar[tuple[str, ...]] = ("n_keys", "head_dim", "bandwidth")
+    uses = ("n_keys", "head_dim", "bandwidth")
     quantities: ClassVar[dict[str, Quantity]] = {
         "tempered_risk": Quantity(
             "Y^2", "mean squared error of the head, given its logits: averaged over noise, targets and what keys are "
@@ -49,7 +49,7 @@ class TemperedHeadInstance(Instance):
             "risk by exact theory", "100 (risk - risk at the best temperature) / least risk",
         ),
     }  # fmt: skip
-    rests_on: ClassVar[tuple[str, ...]] = ("temperatures.py",)
+    rests_on = ("temperatures.py",)
     words: ClassVar[dict[str, Setting]] = {
         "tuned_at": Setting("keys at which the temperature is best", "n₀"),
         "signal": Setting("signal-to-noise ratio"),
@@ -88,7 +88,7 @@ class HeadPairInstance(Instance):
     signal: Positive = Field(1.0, description="variance of the target over keys; that of the noise is 1")
     shares: Shares = Field((1.0,), description="shares of harmonics of degree 1, 2, … in that variance")
 
-    uses: ClassVar[tuple[str, ...]] = ("n_keys", "head_dim")
+    uses = ("n_keys", "head_dim")
     quantities: ClassVar[dict[str, Quantity]] = {
         "pair_risk": Quantity(
             "Y^2", "mean squared error of the pair, given its logits: averaged over noise, targets and what keys are "
@@ -96,7 +96,7 @@ class HeadPairInstance(Instance):
         ),
         "pair_noise": Quantity("1", "variance that noise gives the pair, times keys", "n sum_i w_i^2"),
     }  # fmt: skip
-    rests_on: ClassVar[tuple[str, ...]] = ("temperatures.py",)
+    rests_on = ("temperatures.py",)
     words: ClassVar[dict[str, Setting]] = {
         "weight": Setting("weight of the partner", "λ"),
         "signal": Setting("signal-to-noise ratio"),
@@ -128,7 +128,7 @@ class GroupedHeadsInstance(Instance):
     heads: Annotated[int, Field(ge=2, le=64)] = Field(description="number of heads, from 2 to 64")
     groups: Count = Field(description="number of key groups, which divides heads")
 
-    uses: ClassVar[tuple[str, ...]] = ("n_keys", "head_dim")
+    uses = ("n_keys", "head_dim")
     quantities: ClassVar[dict[str, Quantity]] = {
         "grouped_noise": Quantity(
             "1", "variance that noise gives the average of heads, times keys", "n sum_i (mean_h w_hi)^2"
