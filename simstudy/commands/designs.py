@@ -33,7 +33,7 @@ def list_designs(
     """List shipped designs and those in ./designs, with their sizes or mistakes."""
     from rich.table import Table
 
-    from simstudy.design.shipped import known_designs, shipped_folder
+    from simstudy.design.shipped import is_shipped, known_designs
     from simstudy.design.written import read_design
     from simstudy.report.terminal import entry, say_json, show_table
 
@@ -44,7 +44,7 @@ def list_designs(
         say_json(_record(_checked(paths)))
         return
     # Those were checked when they were shipped, which takes long for all of them.
-    shipped = [path for path in paths if path.resolve().parent == shipped_folder().resolve()]
+    shipped = [path for path in paths if is_shipped(path)]
     table = Table("design", "title", "profiles")
     for path in shipped:
         tables = read_design(path).tables
@@ -71,17 +71,12 @@ def check(
     from simstudy.verdicts.power import powerless
 
     checked = _checked(designs, trust or ())
+    loaded = [(place, design) for place, profiles, _ in checked for design in profiles.values()]
     if as_json:
         say_json(_record(checked))
-    else:
-        for place, profiles, _ in checked:
-            for name, design in profiles.items():
-                say(f"{place}: {name}: {counted(len(design.cells), 'cell')}, {counted(len(design.claims), 'claim')}")
-    notes = dict.fromkeys(f"{place}: {note}" for place, profiles, _ in checked for each in profiles.values()
-                          for note in each.notes)  # fmt: skip
-    notes |= dict.fromkeys(f"{place}: {note}" for place, profiles, _ in checked for each in profiles.values()
-                           for note in powerless(each))  # fmt: skip
-    if notes:
+    for place, each in () if as_json else loaded:
+        say(f"{place}: {each.profile}: {counted(len(each.cells), 'cell')}, {counted(len(each.claims), 'claim')}")
+    if notes := dict.fromkeys(f"{place}: {note}" for place, each in loaded for note in (*each.notes, *powerless(each))):
         warn(*notes)
     mistakes = [f"{place}: {problem}" for place, _, problems in checked for problem in problems]
     # Rules that tie settings together, and claims to cells, are tried on entries that are valid by themselves.

@@ -75,28 +75,35 @@ def performance(
     parts = [measures_at(_means(sums, part), sums.target, combine, statistics, overlap) for part in _chunks(sums)]
     whole = {name: values[0] for name, values in parts[0].items()}
     left_out = {name: np.concatenate([part[name][1:] for part in parts]) for name in whole}
-    estimate, mcse, contribution = {}, {}, {}
-    for name, values in left_out.items():
-        estimate[name], share = jackknife(whole[name], values, sums.n_defined, lengths[used])
-        mcse[name] = np.sqrt((share**2).sum(axis=0))
-        if values.ndim == 1 or name == "hdi":
-            contribution[name] = placed(share, used)
+    found = jackknifed(whole, left_out, sums.n_defined, used, lengths, blocks.n_defined, len(blocks.failed))
+    estimate, mcse, contribution, remainder = found[:4]
     quadratic = quadratic_errors(blocks, whole["combination_weight"], overlap, lengths)
     for name, error in quadratic.items():
         mcse[name] = np.hypot(mcse[name], error)
-    remainder = {name: float(quadratic[name]) for name in quadratic if name in contribution}
+    remainder |= {name: float(quadratic[name]) for name in quadratic if name in contribution}
     by_nets = {} if nets is None else _of_nets(whole, sums, nets, combine, statistics, overlap)
     for name, (moved, error) in by_nets.items():
         estimate[name], mcse[name] = estimate[name] + moved, np.hypot(mcse[name], error)
         if name in contribution and np.ndim(error) == 0:
             remainder[name] = float(np.hypot(remainder.get(name, 0.0), error))
-    estimate["failure_rate"], share, lacking = failures(blocks.n_defined, len(blocks.failed), lengths)
-    mcse["failure_rate"] = np.hypot(np.sqrt((share**2).sum()), lacking)
-    contribution["failure_rate"], remainder["failure_rate"] = share, lacking
-    return Performance(
-        estimate, mcse, contribution, remainder, int(lengths[used].sum()), int(blocks.n_defined.sum()),
-        len(blocks.failed),
-    )  # fmt: skip
+    return found
+
+
+def jackknifed(
+    whole: Measures, left_out: Measures, sizes: np.ndarray, used: np.ndarray, lengths: np.ndarray,
+    n_defined: np.ndarray, n_failed: int,
+) -> Performance:  # fmt: skip
+    """Return measures from their values by all blocks and with each used one left out, and the failure rate of all."""
+    rate, share, lacking = failures(n_defined, n_failed, lengths)
+    estimate, mcse = {"failure_rate": rate}, {"failure_rate": np.hypot(np.sqrt((share**2).sum()), lacking)}
+    contribution, n_blocks = {"failure_rate": share}, int(lengths[used].sum())
+    for name, values in left_out.items():
+        estimate[name], share = jackknife(whole[name], values, sizes, lengths[used])
+        mcse[name] = np.sqrt((share**2).sum(axis=0))
+        if values.ndim == 1 or name == "hdi":
+            contribution[name] = placed(share, used)
+    lacks = {"failure_rate": lacking}
+    return Performance(estimate, mcse, contribution, lacks, n_blocks, int(n_defined.sum()), n_failed)
 
 
 def _of_nets(

@@ -20,7 +20,7 @@ from simstudy.design.settings.cell import Cell
 from simstudy.design.settings.known_means import have_closed_forms
 from simstudy.replicates.measures import NUMBERS, Averages, Measures, averages, measures_of
 from simstudy.replicates.moments import EXPANSION, Array, Moments, controlled, stack
-from simstudy.replicates.performance import Performance, failures, jackknife, performance, placed, quadratic_errors
+from simstudy.replicates.performance import Performance, failures, jackknifed, performance, placed, quadratic_errors
 
 # Index legend: g geometry (batch), k block within it, then what `Averages` says.
 
@@ -73,21 +73,12 @@ def population_performance(
     mean = Averages(*(each.mean(axis=0, keepdims=True) for each in own))
     left_out = Averages(*((n * whole - each) / (n - 1) for whole, each in zip(mean, own, strict=True)))
     whole, others = (measures_of(each, combine, statistics) for each in (mean, left_out))
-    estimate, mcse, contribution = {}, {}, {}
-    for name, values in others.items():
-        estimate[name], influence = jackknife(whole[name][0], values, np.ones(n), np.ones(n))
-        mcse[name] = np.sqrt((influence**2).sum(axis=0))
-        if values.ndim == 1 or name == "hdi":
-            contribution[name] = placed(influence, used)
     n_defined = np.array([batch.n_defined.sum() for batch in batches])
     n_failed = sum(len(batch.failed) for batch in batches)
-    estimate["failure_rate"], contribution["failure_rate"], lacking = failures(
-        n_defined, n_failed, np.ones(len(batches))
-    )
-    mcse["failure_rate"] = np.hypot(np.sqrt((contribution["failure_rate"] ** 2).sum()), lacking)
+    of_all = {name: values[0] for name, values in whole.items()}
+    over = jackknifed(of_all, others, np.ones(n), used, np.ones(len(batches)), n_defined, n_failed)
     moved = Averages(*(each + part.reshape(-1, *part.shape[2:]) / n for each, part in zip(mean, share, strict=True)))
     influence_given = {name: each - whole[name] for name, each in measures_of(moved, combine, statistics).items()}
-    over = Performance(estimate, mcse, contribution, {"failure_rate": lacking}, n, int(n_defined.sum()), n_failed)
     weights, ones = whole["combination_weight"][0], np.ones(len(batches[0].n_defined))
     quadratic = [quadratic_errors(batch, weights, each, ones, by_query=False) for batch, each in kept]
     return over._replace(given=_given(over, influence_given, batches, used, quadratic))

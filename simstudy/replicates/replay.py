@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -132,50 +134,37 @@ def _labelled(cell: Cell, replicate: int, arrays: dict[str, Any], failure: str) 
 
 def select(design: Design, selection: str) -> int:
     """Return the number of the only cell that a text selects, "3" or "angle=45, bandwidth=0.5"; else a UserError."""
+    rows = [planned.cell.coordinates | {"grid": planned.grid} for planned in design.cells]
     if re.fullmatch(r"\s*[0-9]{1,9}\s*", selection):
-        number = int(selection)
-        if number >= len(design.cells):
-            raise UserError(f"cell = {number}: the design has cells 0 to {len(design.cells) - 1}")
+        if (number := int(selection)) >= len(rows):
+            raise UserError(f"cell = {number}: the design has cells 0 to {len(rows) - 1}")
         return number
-    wanted = [_pair(part) for part in re.split(r",(?![^(\[{]*[)\]}])", selection)]
-    fits = [number for number, _ in enumerate(design.cells) if all(_fits(design, number, *pair) for pair in wanted)]
+    known = dict.fromkeys(name for row in rows for name in row)
+    wanted = dict(_pair(part, known) for part in re.split(r",(?![^(\[{]*[)\]}])", selection))
+    fits = [number for number, row in enumerate(rows) if all(_fits(row, *pair) for pair in wanted.items())]
     if len(fits) == 1:
         return fits[0]
-    if not fits:
-        raise UserError(f"cell = {selection!r}: no cell fits; {_levels(design, wanted)}simstudy status lists the cells")
-    shown = ", ".join(map(str, fits))
-    raise UserError(f"cell = {selection!r}: {len(fits)} cells fit ({shown}); state more, or one of these numbers")
+    if fits:
+        shown = ", ".join(map(str, fits))
+        raise UserError(f"cell = {selection!r}: {len(fits)} cells fit ({shown}); state more, or one of these numbers")
+    unknown = [name for name, value in wanted.items() if not any(_fits(row, name, value) for row in rows)]
+    levels = (f"{name} is {' or '.join(dict.fromkeys(str(level(row, name)) for row in rows))}; " for name in unknown)
+    raise UserError(f"cell = {selection!r}: no cell fits; {''.join(levels)}simstudy status lists the cells")
 
 
-def _levels(design: Design, wanted: list[tuple[str, str]]) -> str:
-    """Say which levels exist of the settings that no cell has as wanted."""
-    cells = range(len(design.cells))
-    rows = [planned.cell.coordinates | {"grid": planned.grid} for planned in design.cells]
-    unknown = [name for name, value in wanted if not any(_fits(design, cell, name, value) for cell in cells)]
-    found = (f"{name} is {' or '.join(dict.fromkeys(str(level(row, name)) for row in rows))}; " for name in unknown)
-    return "".join(found)
-
-
-def _pair(part: str) -> tuple[str, str]:
-    name, equals, value = part.partition("=")
+def _pair(part: str, known: Iterable[str]) -> tuple[str, str]:
+    name, equals, value = (each.strip() for each in part.partition("="))
     if not equals:
         raise UserError(f"cell: {part.strip()!r} is neither a number nor name=value")
-    return name.strip(), value.strip()
+    if name not in known:
+        raise UserError(f"cell: {name!r} is no setting; known: {', '.join(known)}")
+    return name, value
 
 
-def _fits(design: Design, number: int, name: str, value: str) -> bool:
-    planned = design.cells[number]
-    coordinates = planned.cell.coordinates | {"grid": planned.grid}
-    if name not in coordinates:
-        raise UserError(f"cell: {name!r} is no setting; known: {', '.join(coordinates)}")
-    for actual in (coordinates[name], level(coordinates, name)):
-        if value == str(actual) or (isinstance(actual, (int, float)) and _number(value) == actual):
+def _fits(row: dict[str, Any], name: str, value: str) -> bool:
+    """Whether a cell has a level, as it is written, or as another way to write the number."""
+    levels = row.get(name, ""), level(row, name)
+    with contextlib.suppress(ValueError):
+        if float(value) in levels:
             return True
-    return False
-
-
-def _number(text: str) -> float | None:
-    try:
-        return float(text)
-    except ValueError:
-        return None
+    return value in map(str, levels)
