@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from simstudy.design.document import Design
 from simstudy.design.load import load_design
 from simstudy.design.mistakes import DesignError
 from simstudy.design.settings.cell import TABLE_OF, Cell
@@ -127,6 +128,11 @@ def write_design(folder: Path, text: str = DESIGN) -> Path:
     return path
 
 
+def loaded(folder: Path, text: str = DESIGN, profile: str = "quick") -> Design:
+    """Return a design that a file states."""
+    return load_design(write_design(folder, text), profile)
+
+
 def edited(text: str, old: str, new: str) -> str:
     """Return the text with the only occurrence of ``old`` replaced."""
     assert text.count(old) == 1, f"{old!r} occurs {text.count(old)} times"
@@ -136,7 +142,7 @@ def edited(text: str, old: str, new: str) -> str:
 def faults(folder: Path, text: str) -> str:
     """Return the mistakes of a design, one in a line; empty without any."""
     try:
-        load_design(write_design(folder, text))
+        loaded(folder, text)
     except DesignError as refused:
         return str(refused)
     return ""
@@ -144,7 +150,7 @@ def faults(folder: Path, text: str) -> str:
 
 def mistakes(folder: Path, text: str, profile: str = "quick") -> str:
     with pytest.raises(DesignError) as refused:
-        load_design(write_design(folder, text), profile)
+        loaded(folder, text, profile)
     return str(refused.value)
 
 

@@ -7,14 +7,13 @@ import tomllib
 
 import numpy as np
 import pytest
-from builders import DESIGN, edited, write_design
+from builders import DESIGN, edited, loaded, write_design
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from test_load import DESIGNS
 
 from simstudy import Study, check
 from simstudy.design.document import Design
-from simstudy.design.load import load_design
 from simstudy.design.mistakes import DesignError
 from simstudy.design.settings.cell import TABLES
 from simstudy.design.written import to_toml
@@ -123,7 +122,7 @@ def test_methods__have_the_signature_of_their_records():
 def test_range__is_the_list_that_python_makes_of_it(tmp_path, given, levels):
     text = edited(DESIGN, "angle = [0, 45, 90]", f"angle = {{ range = {given} }}")
     written = edited(DESIGN, "angle = [0, 45, 90]", f"angle = {levels}")
-    one, other = (load_design(write_design(tmp_path, each)) for each in (text, written))
+    one, other = (loaded(tmp_path, each) for each in (text, written))
     assert stated(one) == stated(other)
 
 
@@ -132,4 +131,4 @@ def test_range__is_the_list_that_python_makes_of_it(tmp_path, given, levels):
 )
 def test_range_that_is_none__is_refused_with_its_place(tmp_path, given):
     with pytest.raises(DesignError, match=r"grids.angles.factors.angle = .*range.*: must be a"):
-        load_design(write_design(tmp_path, edited(DESIGN, "angle = [0, 45, 90]", f"angle = {{ range = {given} }}")))
+        loaded(tmp_path, edited(DESIGN, "angle = [0, 45, 90]", f"angle = {{ range = {given} }}"))

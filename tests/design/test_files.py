@@ -7,7 +7,7 @@ import socket
 
 import numpy as np
 import pytest
-from builders import DESIGN, edited, mistakes, write_design
+from builders import DESIGN, edited, loaded, mistakes
 
 from simstudy.data.heads import query_projections
 from simstudy.design.load import load_design
@@ -42,7 +42,7 @@ def test_head_file__travels_inside_the_cell(tmp_path):
     projections = np.random.default_rng(0).normal(size=(2, 6, 2))
     np.save(tmp_path / "heads.npy", projections)
     text = of_heads("heads.npy")
-    cell = load_design(write_design(tmp_path, text)).cells[0].cell
+    cell = loaded(tmp_path, text).cells[0].cell
     np.testing.assert_array_equal(cell.file_projections, projections)
     np.save(tmp_path / "heads.npy", projections[:1])
     assert "holds shape (1, 6, 2)" in mistakes(tmp_path, text)
@@ -56,13 +56,13 @@ def test_file_of_query_projections__travels_inside_the_cell(tmp_path):
     np.save(tmp_path / "queries.npy", contents)
     stated = 'arrangement = "rotated"\nquery_projections = "file"'
     text = edited(DESIGN, 'arrangement = "rotated"', f'{stated}\nquery_file = "queries.npy"')
-    cell = load_design(write_design(tmp_path, text)).cells[0].cell
+    cell = loaded(tmp_path, text).cells[0].cell
     np.testing.assert_array_equal(query_projections(cell), contents)
     np.save(tmp_path / "moved.npy", contents)
-    moved = load_design(write_design(tmp_path, text.replace("queries.npy", "moved.npy"))).cells[0].cell
+    moved = loaded(tmp_path, text.replace("queries.npy", "moved.npy")).cells[0].cell
     assert moved.identity("") == cell.identity("")
     np.save(tmp_path / "moved.npy", 2.0 * contents)
-    changed = load_design(write_design(tmp_path, text.replace("queries.npy", "moved.npy"))).cells[0].cell
+    changed = loaded(tmp_path, text.replace("queries.npy", "moved.npy")).cells[0].cell
     assert changed.identity("") != cell.identity("")
     np.save(tmp_path / "queries.npy", contents[:, :5])
     assert "heads.query_file = 'queries.npy': holds shape (2, 5, 2)" in mistakes(tmp_path, text)
@@ -101,7 +101,7 @@ def test_control_characters__are_refused_and_spelt_out(tmp_path, old, new, place
     message = mistakes(tmp_path, edited(DESIGN, old, new))
     assert f"{place} = " in message and "must hold no control character; U+" in message
     assert message.isprintable()
-    load_design(write_design(tmp_path, edited(DESIGN, "To test.", "First.\\n\\n\\tSecond: ∑ é 👍.")))
+    loaded(tmp_path, edited(DESIGN, "To test.", "First.\\n\\n\\tSecond: ∑ é 👍."))
 
 
 @pytest.fixture(params=["fifo", "folder", "device", "socket"])

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from builders import DESIGN, edited, minimal_cell, mistakes, write_design
+from builders import DESIGN, edited, loaded, minimal_cell, mistakes
 
-from simstudy.design.load import load_design
 from simstudy.design.mistakes import nearest
-from simstudy.design.rules import possible_measures
 
 ANTS = {"learner": {"kind": "ant_colony"}, "noise_treatment": "drawn"}
 ENSEMBLE = "squared_bias, mean_squared_bias, mean_variance, "
@@ -43,7 +41,7 @@ def test_measure_that_some_selected_cells_lack__is_refused_and_that_of_the_other
     text = edited(text, 'hue = "bandwidth"', 'hue = "learner"').replace('x = "angle"', 'x = "n_heads"')
     assert "measure = 'regret': does not exist in 2 of 4 cells (an ensemble); " in mistakes(tmp_path, text)
     where = f'measure = "regret"\nwhere = {{ learner = "{minimal_cell(**ANTS).coordinates["learner"]}" }}'
-    design = load_design(write_design(tmp_path, edited(text, 'measure = "regret"', where)))
+    design = loaded(tmp_path, edited(text, 'measure = "regret"', where))
     assert design.claims["mse-falls"].measure == "regret"
 
 
@@ -60,20 +58,20 @@ def test_measure_that_no_cell_has__is_neither_drawn_nor_wanted_to_some_error(tmp
     message = mistakes(tmp_path, edited(DESIGN, old, new.format("discrepancy")))
     assert f"{path} = 'discrepancy': does not exist in 6 of 6 cells (an ensemble); it needs a reference" in message
     alone = edited(DESIGN, old, new.format("correlation"))
-    load_design(write_design(tmp_path, alone))
+    loaded(tmp_path, alone)
     alone = of_one_head(alone)
     message = mistakes(tmp_path, alone)
     assert f"{path} = 'correlation': compares heads, of which each of these 6 cells has one" in message
     # Where some cells have two heads the others have no point.
     some = edited(alone, "bandwidth = [0.5, 1.0]", "n_heads = [1, 2]").replace('hue = "bandwidth"', 'hue = "n_heads"')
-    load_design(write_design(tmp_path, some))
+    loaded(tmp_path, some)
 
 
 def test_error_wanted_that_no_cell_inherits__is_no_mistake(tmp_path):
     own = "[grids.angles.precision]\nrelative_mcse = { mse = 0.05 }\n[grids.angles.factors]"
     text = edited(DESIGN, "relative_mcse = { mse = 0.05 }", "relative_mcse = { discrepancy = 0.05 }")
     assert "precision.relative_mcse = 'discrepancy': does not exist in 6 of 6" in mistakes(tmp_path, text)
-    load_design(write_design(tmp_path, edited(text, "[grids.angles.factors]", own)))
+    loaded(tmp_path, edited(text, "[grids.angles.factors]", own))
 
 
 def test_error_wanted_that_only_a_grid_with_errors_of_its_own_can_have__is_no_mistake(tmp_path):
@@ -81,16 +79,10 @@ def test_error_wanted_that_only_a_grid_with_errors_of_its_own_can_have__is_no_mi
     alone = edited(DESIGN, "relative_mcse = { mse = 0.05 }", "relative_mcse = { correlation = 0.05 }")
     alone = of_one_head(alone)
     assert "compares heads, of which each of these 6 cells has one" in mistakes(tmp_path, alone)
-    load_design(write_design(tmp_path, edited(alone, "[claims.mse-falls]", f"{own}\n\n[claims.mse-falls]")))
+    loaded(tmp_path, edited(alone, "[claims.mse-falls]", f"{own}\n\n[claims.mse-falls]"))
 
 
 def test_words_in_another_order__are_nearer_than_like_letters():
     assert nearest("bias_squared", ["mean_squared_bias", "squared_bias"]) == "squared_bias"
     assert nearest("variance-mean", ["variances", "mean_variance"]) == "mean_variance"
     assert nearest("colour", ["mse"]) == ""
-
-
-def test_possible_measures__are_those_of_the_cell():
-    plain, ants = minimal_cell(), minimal_cell(**ANTS)
-    assert "regret" in possible_measures(ants) and "regret" not in possible_measures(plain)
-    assert {"mse", "direct_mse", "decomposition_gap", "hdi", "failure_rate"} <= set(possible_measures(plain))

@@ -6,7 +6,7 @@ import cProfile
 from pathlib import Path
 
 import pytest
-from builders import DESIGN, edited, faults, minimal_cell, mistakes, write_design
+from builders import DESIGN, edited, faults, loaded, minimal_cell, mistakes, write_design
 
 from simstudy.design import cells
 from simstudy.design.claims import ORIGINS, BaseClaim
@@ -50,7 +50,7 @@ def test_setting_names__are_unique_over_tables():
 
 
 def test_design__is_crossed_with_the_last_factor_fastest(tmp_path):
-    design = load_design(write_design(tmp_path))
+    design = loaded(tmp_path)
     levels = [(c.cell.heads.angle, c.cell.bandwidth) for c in design.cells]
     assert levels == [(0, 0.5), (0, 1.0), (45, 0.5), (45, 1.0), (90, 0.5), (90, 1.0)]
     assert isinstance(design.claims["mse-falls"], BaseClaim)
@@ -58,7 +58,7 @@ def test_design__is_crossed_with_the_last_factor_fastest(tmp_path):
 
 
 def test_profile__replaces_entries_and_keeps_the_rest(tmp_path):
-    quick, full = (load_design(write_design(tmp_path), profile) for profile in ("quick", "full"))
+    quick, full = (loaded(tmp_path, profile=profile) for profile in ("quick", "full"))
     assert [quick.cells[0].precision.max_replicates, full.cells[0].precision.max_replicates] == [512, 1024]
     assert quick.cells[0].precision.min_replicates == full.cells[0].precision.min_replicates
     assert "no such profile" in mistakes(tmp_path, DESIGN, "ful")
@@ -253,7 +253,7 @@ def test_table_given_as_a_number__is_one_mistake(tmp_path):
 def test_profile__changes_a_grid_that_is_named_like_a_setting(tmp_path):
     text = edited(DESIGN, "[grids.angles.factors]", "[grids.noise.factors]").replace('"angles"', '"noise"')
     text += "\n[profiles.full.grids.noise]\nby_query = true\n[profiles.full.data]\nregression = { kind = 'linear' }"
-    quick, full = (load_design(write_design(tmp_path, text), profile) for profile in ("quick", "full"))
+    quick, full = (loaded(tmp_path, text, profile) for profile in ("quick", "full"))
     assert len(full.cells) == len(quick.cells) == 6
     assert [design.cells[0].by_query for design in (quick, full)] == [False, True]
     # Negative control: a composite setting is replaced whole, not merged.
@@ -263,7 +263,7 @@ def test_profile__changes_a_grid_that_is_named_like_a_setting(tmp_path):
 def test_bandwidth_rule__is_one_level_whatever_its_number(tmp_path):
     text = edited(DESIGN, "bandwidth = [0.5, 1.0]", 'bandwidth = [1.0, "attention"]\nhead_dim = [1, 2]')
     text = edited(text, 'measure = "mse"', 'measure = "mse"\nwhere = { bandwidth = "attention" }')
-    cells = load_design(write_design(tmp_path, text)).cells  # at head_dim = 1 both bandwidths are 1
+    cells = loaded(tmp_path, text).cells  # at head_dim = 1 both bandwidths are 1
     levels = [level(planned.cell.coordinates, "bandwidth") for planned in cells]
     assert levels == [1.0, 1.0, "attention", "attention"] * 3
     chosen = [selected(planned.cell.coordinates, {"bandwidth": 1.0}) for planned in cells]
@@ -293,7 +293,7 @@ def test_work_of_reading__grows_like_the_number_of_cells(tmp_path):
 def test_too_many_cells__are_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(cells, "MAX_CELLS", 200)
     text = of_many_cells(150)
-    assert len(load_design(write_design(tmp_path, text)).cells) == 150
+    assert len(loaded(tmp_path, text).cells) == 150
     text += f"\n[grids.more.factors]\nangle = {[step / 200 for step in range(150)]}"
     assert "grids.more.factors = 150: brings the design to 300 cells, more than 200" in mistakes(tmp_path, text)
 
@@ -307,9 +307,9 @@ def test_byte_order_mark__is_no_part_of_the_design(tmp_path):
 def test_claims_without_a_wish_for_replicates__are_noted(tmp_path):
     silent = edited(DESIGN, "relative_mcse = { mse = 0.05 }\n", "")
     remark = "precision: no error is wanted: cells of angles stop at min_replicates = 64; state relative_mcse, or stop"
-    assert any(note.startswith(remark) for note in load_design(write_design(tmp_path, silent)).notes)
+    assert any(note.startswith(remark) for note in loaded(tmp_path, silent).notes)
     for stated in (DESIGN, edited(silent, "[precision]\n", '[precision]\nstop = "verdict"\n')):
-        assert not any("no error" in note for note in load_design(write_design(tmp_path, stated)).notes)
+        assert not any("no error" in note for note in loaded(tmp_path, stated).notes)
 
 
 @pytest.mark.parametrize(
@@ -321,5 +321,5 @@ def test_ceiling_that_allows_no_verdict__is_noted(tmp_path, ceiling, population,
     if population:
         text = edited(text, "batch_size = 32", 'batch_size = 32\npopulation = ["queries"]')
         text += '\n[queries]\nqueries = { kind = "gaussian", count = 2, scale = 0.5 }\n'
-    notes = load_design(write_design(tmp_path, text)).notes
+    notes = loaded(tmp_path, text).notes
     assert any(f"max_replicates = {ceiling}: too few for a verdict" in note for note in notes) == told

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from builders import DESIGN, edited, minimal_cell, mistakes, write_design
+from builders import DESIGN, edited, loaded, minimal_cell, mistakes
 
-from simstudy.design.load import load_design
 from simstudy.design.measures import INDICES, MEASURES, STATISTICS
 from simstudy.design.moments_needed import ORDER, lacking, tail
 from simstudy.study import run
@@ -89,7 +88,7 @@ HEAVY = edited(DESIGN, "[heads]", 'key_distribution = { kind = "student_t", df =
 
 def test_claim_on_a_measure_that_does_not_exist__is_refused(tmp_path):
     text = edited(HEAVY % 2.5, 'regression = { kind = "ridge" }', 'regression = "quadratic"')
-    load_design(write_design(tmp_path, text))
+    loaded(tmp_path, text)
     message = mistakes(tmp_path, edited(text, "bandwidth = 0.8", 'bandwidth = 0.8\nlogits = "dot_product"'))
     assert "claims.mse-falls.measure = 'mse': does not exist: that takes moments of order 2" in message
     assert "none of order 1.25 and above (a degree of 2 under keys student_t(df=2.5))" in message
@@ -97,8 +96,8 @@ def test_claim_on_a_measure_that_does_not_exist__is_refused(tmp_path):
 
 def test_measure_without_an_error__is_noted_and_gets_no_verdict(tmp_path):
     text = edited(DESIGN, "[heads]", 'noise = { kind = "student_t", df = 3 }\n\n[heads]')
-    assert load_design(write_design(tmp_path, text)).notes == ()
-    design = load_design(write_design(tmp_path, edited(text, "seed = 7", 'seed = 7\nnoise_treatment = "drawn"')))
+    assert loaded(tmp_path, text).notes == ()
+    design = loaded(tmp_path, edited(text, "seed = 7", 'seed = 7\nnoise_treatment = "drawn"'))
     assert [note.partition(" = ")[0] for note in design.notes] == [
         "claims.mse-falls.measure", "grids.angles.precision",
     ]  # fmt: skip

@@ -7,13 +7,12 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from builders import DESIGN, edited, minimal_cell, mistakes, write_design
+from builders import DESIGN, edited, loaded, minimal_cell, mistakes
 from sklearn import datasets
 from sklearn.linear_model import LinearRegression
 
 from simstudy.design.contents import read_contents
 from simstudy.design.feasibility import impossibilities
-from simstudy.design.load import load_design
 from simstudy.design.settings.cell import Cell
 from simstudy.execution.batch_files import Statement
 from simstudy.execution.provenance import provenance
@@ -241,7 +240,7 @@ def test_random_instances__draw_no_rows():
 
 def test_settings_that_speak_of_rows__need_them(tmp_path):
     fitted = (REGRESSION, 'regression = "fitted"\nnoise = "residuals"')
-    load_design(write_design(tmp_path, design_with(DIABETES, a=fitted, b=QUERIES)))
+    loaded(tmp_path, design_with(DIABETES, a=fitted, b=QUERIES))
     assert "is known at rows only" in mistakes(tmp_path, design_with(DIABETES, a=fitted))
     more = (QUERIES[0], QUERIES[1].replace("count = 4", "count = 5"))
     assert "count = 5 exceeds held_out = 4" in mistakes(tmp_path, design_with(DIABETES, b=more))

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from builders import DESIGN, edited, minimal_cell, mistakes, write_design
+from builders import DESIGN, edited, loaded, minimal_cell, mistakes
 
-from simstudy.design.load import load_design
 from simstudy.replicates.batch import simulate_batch
 
 STUDENT = {"kind": "student_t", "df": 3.0}
@@ -90,7 +89,7 @@ def test_factor_that_does_nothing__is_refused(tmp_path):
     message = mistakes(tmp_path, noisy())
     assert "grids.angles.factors.noise = ('gaussian', 'student_t(df=3)'): decides no number of any cell" in message
     assert "of noise that is integrated out only the variance counts" in message
-    load_design(write_design(tmp_path, edited(noisy(), "seed = 7", 'seed = 7\nnoise_treatment = "drawn"')))
+    loaded(tmp_path, edited(noisy(), "seed = 7", 'seed = 7\nnoise_treatment = "drawn"'))
 
 
 def test_claim_on_cells_that_cannot_differ__is_named(tmp_path):
@@ -101,18 +100,14 @@ def test_claim_on_cells_that_cannot_differ__is_named(tmp_path):
     )
     assert "at angle = 0.0, noise_treatment = integrated, bandwidth = 0.5" in message
     drawn = text.replace('where = { noise = "gaussian" }', 'where = { noise = "gaussian", noise_treatment = "drawn" }')
-    load_design(write_design(tmp_path, drawn))
+    loaded(tmp_path, drawn)
 
 
 def test_claim_along_levels_that_hold_the_same_numbers__is_named(tmp_path):
     text = edited(DESIGN, "angle = [0, 45, 90]", "n_heads = [1, 2]\nangle = [0, 45, 90]")
     message = mistakes(tmp_path, text)
     assert "claims.mse-falls.measure" in message and "one head is at no angle to another" in message
-    load_design(
-        write_design(
-            tmp_path, edited(text, 'x = "angle"\ndirection', 'x = "angle"\nwhere = { n_heads = 2 }\ndirection')
-        )
-    )
+    loaded(tmp_path, edited(text, 'x = "angle"\ndirection', 'x = "angle"\nwhere = { n_heads = 2 }\ndirection'))
 
 
 def test_weights_do_not_enter_measures_of_heads(tmp_path):
@@ -120,6 +115,6 @@ def test_weights_do_not_enter_measures_of_heads(tmp_path):
     text = edited(text, 'hue = "bandwidth"', 'hue = "combination"')
     claim = COMPARISON.replace("noise =", "combination =").replace('"gaussian"%s', '"uniform"')
     claim = claim.replace("student_t(df=3)", "sum")
-    load_design(write_design(tmp_path, edited(text, "[figures.mse]", claim)))
+    loaded(tmp_path, edited(text, "[figures.mse]", claim))
     message = mistakes(tmp_path, edited(text, "[figures.mse]", edited(claim, '"mse"', '"correlation"')))
     assert "combination = uniform and combination = sum at angle = 0.0 (combination: does not enter)" in message

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from builders import DESIGN, edited, write_design
-
-from simstudy.design.load import load_design
+from builders import DESIGN, edited, loaded
 
 
 @pytest.mark.parametrize(
@@ -23,6 +21,6 @@ from simstudy.design.load import load_design
     ],
 )
 def test_statement_that_cannot_be_read_alone__is_noted(tmp_path, statement, noted):
-    design = load_design(write_design(tmp_path, edited(DESIGN, "The error falls.", statement)))
+    design = loaded(tmp_path, edited(DESIGN, "The error falls.", statement))
     found = [note for note in design.notes if note.startswith("claims.mse-falls.statement")]
     assert len(found) == bool(noted) and noted in "".join(found)

@@ -116,11 +116,6 @@ def test_largest_arrays__stay_within_the_memory_bound(monkeypatch, name, one):
     assert max(sizes) == 3 * one and sum(sizes) == 256 * one
 
 
-def test_batches__are_different_data():
-    first, second = (simulate_batch([minimal_cell()], number)[0] for number in (0, 1))
-    assert not np.any(first.product_sum == second.product_sum)
-
-
 def test_float32__agrees_with_float64():
     settings = {"regression": RIDGE, "queries": QUERIES, "n_keys": 200}
     results = []

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from simstudy.replicates.moments import Moments, empty, stack, update
+from simstudy.replicates.moments import Moments, empty, update
 from simstudy.replicates.performance import performance
 
 STATISTICS = ("direct_mse", "query_correlation")
@@ -84,14 +84,6 @@ def test_mcse__is_that_of_the_influence_values(sample):
     result = performance(blocks_of(errors, target, len(errors)), weights, STATISTICS)
     influence = ((errors @ weights) ** 2).mean(axis=1)
     assert result.mcse["mse"] == pytest.approx(influence.std(ddof=1) / np.sqrt(len(errors)), rel=1e-10)
-
-
-def test_blocks__order_of_batches_is_index_order(sample):
-    errors, target = sample
-    whole = blocks_of(errors, target, 32)
-    parts = [blocks_of(errors[:160], target, 16), blocks_of(errors[160:], target, 16)]
-    for left, right in zip(whole, stack(parts), strict=True):
-        np.testing.assert_array_equal(left, right)
 
 
 def test_single_head__has_no_pairs():

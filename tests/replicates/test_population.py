@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from builders import DESIGN, edited, minimal_cell, mistakes, write_design
+from builders import DESIGN, edited, loaded, minimal_cell, mistakes
 
 from simstudy.attention.combinations import combine_heads
 from simstudy.data.heads import key_projections, query_points
 from simstudy.design.feasibility import impossibilities
 from simstudy.design.generality import draws_of
-from simstudy.design.load import load_design
 from simstudy.design.settings.cell import Cell
 from simstudy.replicates.batch import simulate_batch
 from simstudy.replicates.moments import Moments
@@ -124,7 +123,7 @@ EXPLAINED = edited(POPULATION, 'measure = "mse"', 'measure = "mse"\nthese_draws 
 
 
 def test_claims_in_general_terms__are_noted_where_draws_are_fixed(tmp_path):
-    design = load_design(write_design(tmp_path, RANDOM), "quick")
+    design = loaded(tmp_path, RANDOM, "quick")
     (note,) = design.notes
     assert (
         note.startswith("claims.mse-falls: holds for these 4 query points, drawn once")
@@ -133,7 +132,7 @@ def test_claims_in_general_terms__are_noted_where_draws_are_fixed(tmp_path):
     assert draws_of(design.claims["mse-falls"], design.cells).text == "for these 4 query points"
     explained = edited(RANDOM, 'statement = "The error falls."', 'statement = "It falls."\nthese_draws = "An example."')
     for text in (DESIGN, POPULATION, explained):
-        notes = load_design(write_design(tmp_path, text), "quick").notes
+        notes = loaded(tmp_path, text, "quick").notes
         assert not any("drawn once" in note for note in notes)
 
 

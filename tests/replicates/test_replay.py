@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from builders import minimal_cell, write_design
+from builders import loaded, minimal_cell
 
 from simstudy.attention import Members, members_of, replicate_statistics
 from simstudy.attention.members import Control
@@ -79,7 +79,7 @@ def test_failed_replicate__says_why(monkeypatch):
 
 
 def test_cells__are_selected_by_number_or_by_level(tmp_path):
-    design = load_design(write_design(tmp_path))
+    design = loaded(tmp_path)
     assert select(design, "4") == 4
     assert select(design, "angle=90, bandwidth=0.5") == 4 == select(design, "grid=angles,bandwidth=0.50,angle=90.0")
     for wrong, message in {

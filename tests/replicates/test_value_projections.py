@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from builders import DESIGN, edited, minimal_cell, mistakes, write_design
+from builders import DESIGN, edited, loaded, minimal_cell, mistakes
 
 from simstudy import nw_ensemble
 from simstudy.attention.combinations import combine_heads
 from simstudy.data.heads import key_projections, query_points, query_projections
 from simstudy.data.value_projections import overlap
 from simstudy.design.feasibility import impossibilities
-from simstudy.design.load import load_design
 from simstudy.replicates.batch import simulate_batch
 from simstudy.replicates.moments import Moments
 from simstudy.replicates.performance import performance, quadratic_errors
@@ -176,7 +175,7 @@ def test_file__travels_with_the_cell_and_identifies_it_by_its_contents(tmp_path)
     for name, value in (("a", VALUE[:2]), ("b", VALUE[:2]), ("c", VALUE[1:])):
         np.savez(tmp_path / f"{name}.npz", W_V=value, W_O=OUTPUT[:2])
         text = STATED.replace("a.npz", f"{name}.npz")
-        cells.append(load_design(write_design(tmp_path, text)).cells[0].cell)
+        cells.append(loaded(tmp_path, text).cells[0].cell)
     expected = np.einsum("hvc,gvc->hg", MAPS[:2], MAPS[:2])
     np.testing.assert_allclose(overlap(cells[0]), expected / expected.mean())
     one, same, other = (cell.identity("") for cell in cells)

@@ -7,12 +7,11 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import xarray as xr
-from builders import DESIGN, edited, write_design
+from builders import DESIGN, edited, loaded
 from exact_estimates import N_BLOCKS, claim, exact_accounts
 from stored import remove, rows
 
 from simstudy.design.claims import LEVEL
-from simstudy.design.load import load_design
 from simstudy.study import run
 from simstudy.verdicts.evidence import anytime_score, normal_score, students_of
 from simstudy.verdicts.open_claims import wanted_by_claims
@@ -136,7 +135,7 @@ def design_of(folder, threshold: float, stop: str = "verdict", ceiling: int = 81
     text = edited(text, "relative_mcse = { mse = 0.05 }", f'stop = "{stop}"\nrelative_mcse = {{ mse = 0.01 }}')
     text = edited(text, "min_replicates = 64", f"min_replicates = {FLOOR}")
     text = edited(text, "max_replicates = 512", f"max_replicates = {ceiling}")
-    return load_design(write_design(folder, text))
+    return loaded(folder, text)
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ from scipy import stats
 
 from simstudy.verdicts.comparisons import Comparison, Selected
 from simstudy.verdicts.evidence import p_above, p_below
-from simstudy.verdicts.orderings import mean_ranks, rank_correlations, violations
+from simstudy.verdicts.orderings import rank_correlations, violations
 
 RISING = {"against": "chordal", "direction": "increasing"}
 
@@ -101,15 +101,3 @@ def test_levels_of_a_factor__are_judged_apart():
         assert [len(each.cells) for each in found] == [2, 2, 2] and "at side = b" in found[1].statistic
         # Without a pair that the index orders there is nothing to prove, either way.
         assert found[2].evidence == (1.0, 1.0)
-
-
-@pytest.mark.parametrize("shape", [(0,), (1,), (7,), (5, 40), (3, 2, 9)])
-@pytest.mark.parametrize("levels", [3, 1000])
-def test_ranks__are_those_of_scipy(shape, levels):
-    values = np.random.default_rng(1).integers(-levels, levels, shape) / 4.0
-    assert np.array_equal(mean_ranks(values), stats.rankdata(values, axis=-1))
-
-
-def test_ranks_beside_what_is_undefined__are_undefined():
-    values = np.array([[1.0, np.nan, 1.0], [np.inf, -np.inf, 0.0]])
-    assert np.array_equal(mean_ranks(values), stats.rankdata(values, axis=-1), equal_nan=True)

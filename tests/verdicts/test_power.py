@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from builders import DESIGN, edited, write_design
+from builders import DESIGN, edited, loaded
 
 from simstudy.design.load import load_design
 from simstudy.verdicts.power import powerless
@@ -49,7 +49,7 @@ EXACT, LEADING = THEORY + 'source = "exact"\n', THEORY.replace("0.05", "0.0001")
 def test_claim_that_its_alternative_does_not_contradict__is_noted(tmp_path, claim, note):
     text = edited(DESIGN, "[grids.angles.factors]", "[grids.angles]\nexact = true\n[grids.angles.factors]")
     text = edited(edited(text, "n_keys = 40", "n_keys = 400"), "\n[figures.mse]", f"{claim}\n[figures.mse]")
-    found = list(powerless(load_design(write_design(tmp_path, text))))
+    found = list(powerless(loaded(tmp_path, text)))
     assert len(found) == bool(note) and all(each.startswith("claims.floor") and note in each for each in found)
 
 
