@@ -8,29 +8,15 @@ from typing import NamedTuple
 
 import numpy as np
 
+from simstudy import theory
 from simstudy.data.heads import key_projections, query_points, query_projections
 from simstudy.data.value_projections import overlap
 from simstudy.design.document import PlannedCell
 from simstudy.design.measures import THEORIES
 from simstudy.design.own_code import own_pieces
 from simstudy.design.settings.cell import Cell
-from simstudy.theory import (
-    ExactPrediction,
-    compact_leading_order,
-    empty_window_rate,
-    exact_moments,
-    leading_order,
-    masked,
-    measure_errors_by_query,
-    measures_by_query,
-    merged_leading_order,
-    predicted_measure_errors,
-    predicted_measures,
-    product_head,
-    weighting,
-)
+from simstudy.theory import ExactPrediction, Prediction, weighting
 from simstudy.theory.instances import instance_leading_order, instance_numbers
-from simstudy.theory.leading import Prediction
 
 Moments = dict[str, Prediction | ExactPrediction]
 """Moments of heads by the name of the theory."""
@@ -78,26 +64,28 @@ def _theory(name: str, planned: PlannedCell, known: Moments) -> Theory:
     if cell.instance is not None or (name == "exact" and not cell.estimator.plain):
         return _numbers(name, cell)
     if name not in known:
-        method: Callable[..., Prediction | ExactPrediction] = exact_moments if name == "exact" else _leading(cell)
         heads = cell, key_projections(cell), query_projections(cell)
         if cell.estimator.combination.kind == "product":
-            heads = product_head(*heads)
-        known[name] = masked(method, *heads, query_points(cell))
+            heads = theory.product_head(*heads)
+        known[name] = theory.masked(_method(name, cell), *heads, query_points(cell))
     prediction = known[name]
     through = _weights(cell, prediction), overlap(cell)
     errors, errors_by_query = {}, {}
     if isinstance(prediction, ExactPrediction):
-        errors = predicted_measure_errors(prediction, *through)
-        errors_by_query = measure_errors_by_query(prediction, *through)
-    averages, by_query = predicted_measures(prediction, *through), measures_by_query(prediction, *through)
+        errors = theory.predicted_measure_errors(prediction, *through)
+        errors_by_query = theory.measure_errors_by_query(prediction, *through)
+    averages, by_query = theory.predicted_measures(prediction, *through), theory.measures_by_query(prediction, *through)
     return Theory(averages, errors, by_query, errors_by_query, prediction.reason)
 
 
-def _leading(cell: Cell) -> Callable[[Cell, np.ndarray, np.ndarray, np.ndarray], Prediction]:
-    """The theory of many keys for the heads of a cell."""
+def _method(name: str, cell: Cell) -> Callable[..., Prediction | ExactPrediction]:
+    """The theory for the heads of a cell."""
+    if name == "exact":
+        return theory.exact_moments
     if cell.estimator.plain:
-        return leading_order
-    return merged_leading_order if cell.estimator.transformation.kind == "merge" else compact_leading_order
+        return theory.leading_order
+    merges = cell.estimator.transformation.kind == "merge"
+    return theory.merged_leading_order if merges else theory.compact_leading_order
 
 
 def _numbers(name: str, cell: Cell) -> Theory:
@@ -105,7 +93,7 @@ def _numbers(name: str, cell: Cell) -> Theory:
     if cell.instance is None:
         if cell.estimator.mask.kind != "none":
             return Theory({}, {}, {}, {}, "the rate of empty windows is that of queries which see all keys")
-        rate, reason = empty_window_rate(cell, query_projections(cell), query_points(cell))
+        rate, reason = theory.empty_window_rate(cell, query_projections(cell), query_points(cell))
         return Theory({"failure_rate": rate}, {}, {}, {}, reason)
     formula = instance_numbers if name == "exact" else instance_leading_order
     numbers = formula(cell.instance, cell)

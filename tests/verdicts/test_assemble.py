@@ -113,7 +113,7 @@ def test_theory__of_cells_that_differ_in_the_weights_of_heads_alone_is_computed_
     planned = loaded(tmp_path, edited(text, 'hue = "bandwidth"\n', "")).cells
     alone = [next(predictions.predict([each])) for each in planned]
     calls = []
-    monkeypatch.setattr(predictions, "leading_order", lambda *given: calls.append(1) or leading_order(*given))
+    monkeypatch.setattr(predictions.theory, "leading_order", lambda *given: calls.append(1) or leading_order(*given))
     together = list(predictions.predict(planned))
     assert len(planned) == 12 and len(calls) == 6
     errors = [[each["leading"].measures["mse"] for each in theories] for theories in (together, alone)]
@@ -124,7 +124,7 @@ def test_theory__of_cells_that_differ_in_the_weights_of_heads_alone_is_computed_
 def test_theory__that_an_open_claim_asked_for_is_not_evaluated_again_for_the_results(tmp_path, monkeypatch):
     text = edited(few_keys_text(), "relative_mcse", 'stop = "both"\nrelative_mcse').replace("= 16384", "= 512")
     calls = []
-    monkeypatch.setattr(predictions, "exact_moments", lambda *given: calls.append(1) or exact_moments(*given))
+    monkeypatch.setattr(predictions.theory, "exact_moments", lambda *given: calls.append(1) or exact_moments(*given))
     design = loaded(tmp_path, text)
     run(design, output=tmp_path, executor="serial")
     assert len(calls) == sum(planned.exact for planned in design.cells)

@@ -85,15 +85,9 @@ class PowerBandwidth(_LengthRule):
     add: Real = Field(3.0, description="a number above −p")
 
 
+_LengthRules = YarnBandwidth | LogBandwidth | RootLogBandwidth | PowerBandwidth
 Bandwidth = Annotated[
-    FixedBandwidth
-    | AttentionBandwidth
-    | RateBandwidth
-    | YarnBandwidth
-    | LogBandwidth
-    | RootLogBandwidth
-    | PowerBandwidth,
-    Kinds("fixed", "value", "number"),
+    FixedBandwidth | AttentionBandwidth | RateBandwidth | _LengthRules, Kinds("fixed", "value", "number")
 ]
 
 
@@ -181,16 +175,9 @@ class ProductCombination(Choice):
     logits: Literal["sum", "mean"] = Field("sum", description='"sum" or "mean" of the logits of heads')
 
 
+_Fixed = UniformCombination | SumCombination | GivenCombination | GeometricCombination | FibonacciCombination
 Combination = Annotated[
-    UniformCombination
-    | SumCombination
-    | GivenCombination
-    | GeometricCombination
-    | FibonacciCombination
-    | OptimalCombination
-    | FittedCombination
-    | ProductCombination,
-    Kinds("given", "weights", "array"),
+    _Fixed | OptimalCombination | FittedCombination | ProductCombination, Kinds("given", "weights", "array")
 ]
 
 
@@ -313,15 +300,8 @@ class OwnLearner(Own, Learner):
     ignores = _OF_HEADS
 
 
-LearnerChoice = Annotated[
-    NadarayaWatsonLearner
-    | TrainedLearner
-    | RandomForestLearner
-    | GradientBoostingLearner
-    | AntColonyLearner
-    | OwnLearner,
-    KINDS,
-]
+_Trees = RandomForestLearner | GradientBoostingLearner
+LearnerChoice = Annotated[NadarayaWatsonLearner | TrainedLearner | _Trees | AntColonyLearner | OwnLearner, KINDS]
 
 
 class GaussianQueries(Choice):

@@ -72,16 +72,8 @@ class LocalLinearNormaliser(Choice):
     ridge: NonNegative = Field(0.0, description="penalty of the squared slope, in squared bandwidths")
 
 
-Normaliser = Annotated[
-    SoftmaxNormaliser
-    | EntmaxNormaliser
-    | SparsemaxNormaliser
-    | TopKNormaliser
-    | ReluNormaliser
-    | CompactNormaliser
-    | LocalLinearNormaliser,
-    KINDS,
-]
+_OfLogits = SoftmaxNormaliser | EntmaxNormaliser | SparsemaxNormaliser | TopKNormaliser | ReluNormaliser
+Normaliser = Annotated[_OfLogits | CompactNormaliser | LocalLinearNormaliser, KINDS]
 
 # ---------------------------------------------------------------- transformations of keys, values and queries
 
