@@ -269,10 +269,9 @@ def test_bandwidth_rule__is_one_level_whatever_its_number(tmp_path):
     chosen = [selected(planned.cell.coordinates, {"bandwidth": 1.0}) for planned in cells]
     assert chosen == [True, True, False, False] * 3
     assert [planned.cell.bandwidth for planned in cells[:4]] == [1.0, 1.0, 1.0, 2**0.25]
-    assert "needs two or more different values" in mistakes(
-        tmp_path,
-        edited(text.replace('where = { bandwidth = "attention" }', ""), 'x = "angle"\nd', 'x = "bandwidth"\nd'),
-    )
+    everywhere = text.replace('where = { bandwidth = "attention" }', "")
+    along = edited(everywhere, 'x = "angle"\nd', 'x = "bandwidth"\nd')
+    assert "needs two or more different values" in mistakes(tmp_path, along)
 
 
 def of_many_cells(count: int) -> str:

@@ -232,9 +232,8 @@ QUERIES = ("[simulation]", '[queries]\nqueries = { kind = "held_out", count = 4 
 
 
 def test_random_instances__draw_no_rows():
-    instance = minimal_cell(
-        instance={"kind": "hierarchy", "levels": 1}, key_distribution=cell_of().data.key_distribution
-    )
+    keys = cell_of().data.key_distribution
+    instance = minimal_cell(instance={"kind": "hierarchy", "levels": 1}, key_distribution=keys)
     assert "no random instance" in str(impossibilities(read_contents(instance, Path())[0]))
 
 

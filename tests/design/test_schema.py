@@ -19,14 +19,12 @@ def test_every_setting_and_alternative__is_described():
     (ridge,) = describe("ridge")
     assert "amplitude · wave" in ridge.meaning
     assert ("amplitude", "a finite amplitude", "1.0") in ridge.entries
-    assert ("n_keys", "number of training pairs n, at least 1 and at most 2³²", "required") in describe("data")[
-        0
-    ].entries
+    n_keys = ("n_keys", "number of training pairs n, at least 1 and at most 2³²", "required")
+    assert n_keys in describe("data")[0].entries
     said = {name: what for name, what, _ in describe("estimator")[0].entries}
-    assert said["logits"] == '"distance" or "dot_product"' and said["normaliser"].startswith(
-        "how logits become weights: "
-    )
-    assert said["normaliser"].endswith(" softmax, entmax, sparsemax, top_k, relu, compact or local_linear")
+    kinds = "softmax, entmax, sparsemax, top_k, relu, compact or local_linear"
+    assert said["logits"] == '"distance" or "dot_product"'
+    assert said["normaliser"] == f"how logits become weights: {kinds}"
 
 
 def test_unknown_setting__is_refused_with_the_nearest():

@@ -95,9 +95,7 @@ def test_factor_that_does_nothing__is_refused(tmp_path):
 def test_claim_on_cells_that_cannot_differ__is_named(tmp_path):
     text = edited(noisy('noise_treatment = ["integrated", "drawn"]'), "[figures.mse]", COMPARISON % "")
     message = mistakes(tmp_path, text)
-    assert (
-        "claims.heavy.measure = 'mse': compares cells that hold the same numbers: noise = gaussian and noise" in message
-    )
+    assert "claims.heavy.measure = 'mse': compares cells that hold the same numbers: noise = gaussian and" in message
     assert "at angle = 0.0, noise_treatment = integrated, bandwidth = 0.5" in message
     drawn = text.replace('where = { noise = "gaussian" }', 'where = { noise = "gaussian", noise_treatment = "drawn" }')
     loaded(tmp_path, drawn)

@@ -51,10 +51,8 @@ def test_columns__may_be_options(here, in_process):
     arguments = ["judge", "long.csv", "claims.toml", "--unit", "q", "--value", "right"]
     assert "units lack one" in in_process(*arguments).stderr
     judged = in_process(*arguments, "--drop")
-    assert (
-        judged.returncode == 0
-        and "72 units, 2 conditions (near, dummy), 1 unit without all numbers left out" in judged.stdout
-    )
+    said = "72 units, 2 conditions (near, dummy), 1 unit without all numbers left out"
+    assert judged.returncode == 0 and said in judged.stdout
 
 
 def test_sealed_claims__are_confirmed_until_one_is_changed(here, in_process):

@@ -58,11 +58,8 @@ def tie(frame, margin, **options):
 
 
 def test_judge__gives_the_verdicts_of_a_study_from_its_block_contributions(tiny, tmp_path):
-    text = (
-        edited(DESIGN, "[figures.mse]", OTHERS)
-        .replace("angle = [0,", "angle = [30,")
-        .replace("angle = 0 ", "angle = 30 ")
-    )
+    text = edited(edited(DESIGN, "[figures.mse]", OTHERS), "angle = [0,", "angle = [30,")
+    text = edited(text, "angle = 0 ", "angle = 30 ")
     simstudy.run(write_design(tmp_path, text), output=tmp_path, executor="serial")
     pairs = list(own_numbers.rejudged(load_design(tmp_path / "design.toml"), tmp_path))
     assert [own.claim.values.tolist() for own, _ in pairs] == [["flat"], ["mse-falls", "least", "ratio"]]

@@ -91,10 +91,8 @@ def test_beside_a_population__cells_contribute_by_batch(monkeypatch):
     drawn = fixed._replace(contribution={"mse": share}, given=fixed, n_blocks=N_BATCHES)
     both = estimates_from([{}] * 2, [(0, SIZE)] * 2, [fixed, drawn], "mse")
     of_fixed, of_drawn = both.placed([0, 1]).T
-    assert (
-        len(of_fixed) == len(np.unique(block_starts(16 * N_BATCHES) // 16))
-        and both.n_blocks.tolist() == [N_BATCHES] * 2
-    )
+    assert len(of_fixed) == len(np.unique(block_starts(16 * N_BATCHES) // 16))
+    assert both.n_blocks.tolist() == [N_BATCHES] * 2
     assert of_fixed.sum() == pytest.approx(fixed.contribution["mse"].sum(), abs=1e-12)
     assert of_drawn[:512].tolist() == share[:512].tolist()
     assert of_drawn[512] == pytest.approx(share[512:528].sum())

@@ -21,10 +21,8 @@ def blocks_of(errors: np.ndarray, target: np.ndarray, n_blocks: int) -> Moments:
     size = n // n_blocks
     for block in range(n_blocks):
         rows = slice(block * size, (block + 1) * size)
-        means = errors[rows] + target[:, None]
-        moments = update(
-            moments, range(block, block + 1), rows.start, means, None, None, np.zeros((size, N_STATISTICS))
-        )
+        means, none = errors[rows] + target[:, None], np.zeros((size, N_STATISTICS))
+        moments = update(moments, range(block, block + 1), rows.start, means, None, None, none)
     return moments
 
 
@@ -130,13 +128,8 @@ def test_unequal_blocks__stay_unbiased_with_the_right_error(sizes, n_studies):
         errors = rng.exponential(size=(edges[-1], 1, 1)) - 0.7
         sums = np.add.reduceat(errors, edges[:-1]), np.add.reduceat(errors**2, edges[:-1])
         blocks = empty(len(sizes), np.zeros(1), 1, N_STATISTICS)
-        results.append(
-            performance(
-                blocks._replace(n_defined=np.array(sizes), error_sum=sums[0], product_sum=sums[1]),
-                np.ones(1),
-                STATISTICS,
-            )
-        )
+        blocks = blocks._replace(n_defined=np.array(sizes), error_sum=sums[0], product_sum=sums[1])
+        results.append(performance(blocks, np.ones(1), STATISTICS))
     for name, truth in (("squared_bias", 0.09), ("ensemble_variance", 1.0), ("mse", 1.09)):
         values = np.array([float(result.estimate[name]) for result in results])
         assert abs(values.mean() - truth) < 4 * values.std() / np.sqrt(len(values)), name

@@ -125,10 +125,8 @@ EXPLAINED = edited(POPULATION, 'measure = "mse"', 'measure = "mse"\nthese_draws 
 def test_claims_in_general_terms__are_noted_where_draws_are_fixed(tmp_path):
     design = loaded(tmp_path, RANDOM, "quick")
     (note,) = design.notes
-    assert (
-        note.startswith("claims.mse-falls: holds for these 4 query points, drawn once")
-        and 'population = ["queries"]' in note
-    )
+    assert note.startswith("claims.mse-falls: holds for these 4 query points, drawn once")
+    assert 'population = ["queries"]' in note
     assert draws_of(design.claims["mse-falls"], design.cells).text == "for these 4 query points"
     explained = edited(RANDOM, 'statement = "The error falls."', 'statement = "It falls."\nthese_draws = "An example."')
     for text in (DESIGN, POPULATION, explained):

@@ -102,9 +102,8 @@ def test_commas_inside_a_level__do_not_divide_it(tmp_path):
     "settings", [{"combination": "product"}, {"combination": {"kind": "fitted", "n_validation": 20}}], ids=str
 )
 def test_one_estimate_of_all_heads__is_replayed_as_one(settings):
-    cell = minimal_cell(
-        noise_treatment="drawn", regression="ridge", queries={"kind": "gaussian", "count": 3}, **settings
-    )
+    queries = {"kind": "gaussian", "count": 3}
+    cell = minimal_cell(noise_treatment="drawn", regression="ridge", queries=queries, **settings)
     seen = replay(cell, 5)
     assert seen.failure == "" and "head_estimate" not in seen
     means = members_of(cell, SharedData(cell, 5, 1)).means

@@ -93,9 +93,9 @@ def test_vectors__have_the_moments_that_theory_says():
     z = (products.mean(axis=0) - expected) / (products.std(axis=0) / np.sqrt(n_replicates))
     assert np.abs(z).max() < 4.0
     scale = H**2 / (sum(MAPS) ** 2).sum()
-    assert predicted_measures(
-        prediction._replace(bias=prediction.bias[:1], covariance=prediction.covariance[:1]), [1 / H] * H, overlap(cell)
-    )["mse"] == pytest.approx(scale * expected.mean())
+    at_first = prediction._replace(bias=prediction.bias[:1], covariance=prediction.covariance[:1])
+    mse = predicted_measures(at_first, [1 / H] * H, overlap(cell))["mse"]
+    assert mse == pytest.approx(scale * expected.mean())
 
 
 @pytest.mark.parametrize("noise_treatment", ["integrated", "drawn"])
@@ -143,9 +143,8 @@ def test_error_of_a_squared_bias__counts_each_component():
     by_component = quadratic_errors(blocks_of(apart), np.ones(1), np.ones((1, 1)), ones)
     assert found["squared_bias"] == pytest.approx(H * by_component["squared_bias"])
     spread = np.einsum("bqc,bqe->qce", *[apart.reshape(32, 2, H) - apart.reshape(32, 2, H).mean(axis=0)] * 2)
-    np.testing.assert_allclose(
-        found["squared_bias_by_query"], np.sqrt(2) / 32 / 31 * np.linalg.norm(spread, axis=(1, 2))
-    )
+    expected = np.sqrt(2) / 32 / 31 * np.linalg.norm(spread, axis=(1, 2))
+    np.testing.assert_allclose(found["squared_bias_by_query"], expected)
 
 
 def test_population_of_heads__draws_their_value_projections_with_them():

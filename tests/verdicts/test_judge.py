@@ -28,13 +28,11 @@ def predictions(*values, error=0.0):
     return Predictions(np.array(values), np.full(len(values), error))
 
 
-def cells(means, noise=0.01, shared=True, seed=0):
-    rng = np.random.default_rng(seed)
+def cells(means, noise=0.01):
+    rng = np.random.default_rng(0)
     common = rng.normal(size=N_BLOCKS) * 0.3
-    return [
-        averaged({"x": float(i)}, mean + common * shared + noise * rng.normal(size=N_BLOCKS), seed=0 if shared else i)
-        for i, mean in enumerate(means)
-    ]
+    blocks = [mean + common + noise * rng.normal(size=N_BLOCKS) for mean in means]
+    return [averaged({"x": float(i)}, each) for i, each in enumerate(blocks)]
 
 
 @pytest.mark.parametrize(
@@ -106,9 +104,8 @@ def test_error_of_a_printed_number__adds_its_variance_and_leaves_the_margin():
     (found,) = compare(claim(**PRINTED, value="1.3", printed_mcse=0.1, equivalent=0.2), accounts)
     total = contrast._replace(mcse=np.sqrt(contrast.mcse**2 + 0.01), skewness=0.0)
     assert found.mcse == pytest.approx(total.mcse) and (found.lower, found.upper) == pytest.approx((1.05, 1.55))
-    assert found.evidence.against == pytest.approx(
-        2 * p_below(total, 1.25), rel=0.1
-    )  # as skewness shrinks with its cube
+    # As skewness shrinks with the cube of the own error's share.
+    assert found.evidence.against == pytest.approx(2 * p_below(total, 1.25), rel=0.1)
     assert found.evidence.in_favour == pytest.approx(p_above(total, 1.05), rel=0.1)
 
 
@@ -256,9 +253,8 @@ def test_optima_of_several_comparisons__share_what_is_spent_on_the_levels_that_m
     stated, factors = claim(kind=kind, x="x", along="z", **entries), ("z", "x", "h")
     found = judged(stated, accounts, 1, factors)
     assert len(found.comparisons) == n and found.level == LEVEL
-    whole, shared = (
-        [each.confidence(LEVEL) for each in compare(stated, accounts, factors, None, LEVEL / share)] for share in (1, n)
-    )
+    apart = (compare(stated, accounts, factors, None, LEVEL / share) for share in (1, n))
+    whole, shared = ([each.confidence(LEVEL) for each in comparisons] for comparisons in apart)
     assert [each.confidence(LEVEL) for each in found.comparisons] == shared != whole
 
 
@@ -268,9 +264,8 @@ def test_optima_of_several_comparisons__share_what_is_spent_on_the_levels_that_m
 def test_error__takes_twice_the_moments_of_a_measure(df, measure, lacking):
     """Noise of t(3) has a mean squared error, of order 2, and no Monte Carlo error of that, of order 4."""
     cell = minimal_cell(noise={"kind": "student_t", "df": df}, noise_treatment="drawn")
-    found = without_error(
-        claim(kind="larger_than", measure=measure), [SimpleNamespace(planned=SimpleNamespace(cell=cell))]
-    )
+    account = SimpleNamespace(planned=SimpleNamespace(cell=cell))
+    found = without_error(claim(kind="larger_than", measure=measure), [account])
     assert list(found) == [0] * lacking and all("moments of order 4" in why for why in found.values())
 
 

@@ -124,9 +124,8 @@ def test_doubtful_cells__take_the_evidence_of_what_rests_on_them_and_nothing_els
 def test_order__is_doubtful_where_any_cell_is_if_no_replicate_would_help(monkeypatch):
     """It names no cells of its own then, and rests on all."""
     monkeypatch.setattr("simstudy.verdicts.engine.comparisons_of", lambda *_: [sure])
-    sure = Comparison(
-        "order", 0.0, 0.1, -np.inf, 1.0, 1.0, Evidence(np.array(1.0), np.array(0.0)), lambda _: (0.0, 0.1)
-    )
+    proven = Evidence(np.array(1.0), np.array(0.0))
+    sure = Comparison("order", 0.0, 0.1, -np.inf, 1.0, 1.0, proven, lambda _: (0.0, 0.1))
     of = Selected(exact_estimates([{}], [1.0], 1.0), [0], ())
     for doubtful, expected in (({}, "supported"), ({7: "no error"}, "inconclusive")):
         assert judge_claim(claim(kind="larger_than"), of._replace(doubtful=doubtful), 1).verdict == expected

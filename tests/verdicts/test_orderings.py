@@ -93,11 +93,9 @@ def test_interval__agrees_with_the_verdict_and_holds_the_estimate(bound):
 
 def test_levels_of_a_factor__are_judged_apart():
     of = selected([0.0, 10.0, 1.0, 20.0, 0.0, 9.0], [1.0, 2.0, 1.0, 2.0, 1.0, 1.0], sides="aabbcc")
-    for kind, judged, bound in (
-        ("violated_pairs", violations, {"at_most": 0.0}),
-        ("rank_correlation", rank_correlations, {}),
-    ):
-        found = list(judged(claim(kind=kind, by="side", **bound, **RISING), of))
+    shares = violations(claim(kind="violated_pairs", by="side", at_most=0.0, **RISING), of)
+    for judged in (shares, rank_correlations(claim(kind="rank_correlation", by="side", **RISING), of)):
+        found = list(judged)
         assert [len(each.cells) for each in found] == [2, 2, 2] and "at side = b" in found[1].statistic
         # Without a pair that the index orders there is nothing to prove, either way.
         assert found[2].evidence == (1.0, 1.0)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from builders import DESIGN, edited, write_design
 
-from simstudy import run
-from simstudy.verdicts import predictions
+from simstudy import run, theory
 
 MEASURES = ("mse", "squared_bias", "mean_variance", "mean_covariance", "correlation")
 FORMULAS = [(measure, source) for source in ("leading", "exact") for measure in MEASURES]
@@ -23,9 +22,8 @@ margin = 0.004
 
 def test_formulas_that_are_one_percent_off__are_all_contradicted(tmp_path, monkeypatch):
     """With 2048 keys leading order and the theory of any number of keys differ by less than 0.01 %."""
-    text = (
-        DESIGN.partition("[claims")[0].replace("n_keys = 40", "n_keys = 2048").replace("head_dim = 2", "head_dim = 1")
-    )
+    text = DESIGN.partition("[claims")[0].replace("n_keys = 40", "n_keys = 2048")
+    text = edited(text, "head_dim = 2", "head_dim = 1")
     text = edited(text, "angle = [0, 45, 90]\nbandwidth = [0.5, 1.0]", "angle = [30, 60]\nbandwidth = [0.8]")
     text = edited(text, "[precision]", '[precision]\nstop = "verdict"')
     text = edited(text, "[grids.angles.factors]", "[grids.angles]\nexact = true\n[grids.angles.factors]")
@@ -39,11 +37,11 @@ def test_formulas_that_are_one_percent_off__are_all_contradicted(tmp_path, monke
         return set(results.verdict.values)
 
     assert verdicts() == {"supported"}
-    right = predictions.predicted_measures
+    right = theory.predicted_measures
     for factor in (0.99, 1.01):
-        monkeypatch.setattr(
-            predictions,
-            "predicted_measures",
-            lambda *told, factor=factor: {name: factor * value for name, value in right(*told).items()},
-        )
+
+        def wrong(*arguments, factor=factor):
+            return {name: factor * value for name, value in right(*arguments).items()}
+
+        monkeypatch.setattr(theory, "predicted_measures", wrong)
         assert verdicts() == {"contradicted"}

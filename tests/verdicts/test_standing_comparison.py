@@ -24,14 +24,11 @@ def test_comparison_of_least_margin_by_theory__stands_for_a_claim_under_every_se
 
 
 def test_comparison_that_the_design_names__stands_for_the_claim(tmp_path):
-    text = edited(
-        DESIGN, 'direction = "decreasing"', 'direction = "decreasing"\nstands = { angle = 90, bandwidth = 1.0 }'
-    )
+    text = edited(DESIGN, 'x = "angle"\nd', 'x = "angle"\nstands = { angle = 90, bandwidth = 1.0 }\nd')
     results = run(write_design(tmp_path, text), output=tmp_path, executor="serial")
     assert results.standing_statistic.item() == "change of mse, angle 45 → 90 at bandwidth = 1"
-    assert "stands = {'angle': 30}: is no cell that the claim selects" in mistakes(
-        tmp_path, text.replace("angle = 90, bandwidth = 1.0", "angle = 30")
-    )
+    elsewhere = mistakes(tmp_path, edited(text, "angle = 90, bandwidth = 1.0", "angle = 30"))
+    assert "stands = {'angle': 30}: is no cell that the claim selects" in elsewhere
 
 
 def test_a_population__has_no_theory_and_leaves_it_to_the_pilot(tmp_path):
