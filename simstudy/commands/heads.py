@@ -49,9 +49,8 @@ def inspect(
     require_writable(output)
     given = read_weights(states)
     if unknown := given.keys() - {"states", "mask", "attention"} or {"states"} - given.keys():
-        raise UserError(
-            f'{states}: {", ".join(sorted(unknown))} wrong or missing; give "states", "mask" and "attention"'
-        )
+        named = ", ".join(sorted(unknown))
+        raise UserError(f'{states}: {named} wrong or missing; give "states", "mask" and "attention"')
     heads = read_heads(weights, config)
     try:
         found = inspect_heads(

@@ -174,9 +174,8 @@ class Printed(PairedClaim):
         """The sentence, with the number and its source."""
         runs = f", standard error {self.printed_mcse:g} by its runs" if self.printed_mcse else ""
         same = f"; equivalent within {self.equivalent:g}" if self.equivalent else ""
-        return (
-            f"{self.statement} Printed: {self.value}, ± {self.margin:g} by its digits{runs} ({self.printed_in}){same}."
-        )
+        printed = f"{self.value}, ± {self.margin:g} by its digits{runs} ({self.printed_in}){same}"
+        return f"{self.statement} Printed: {printed}."
 
 
 class LargerThan(PairedClaim):

@@ -20,14 +20,13 @@ def confirmatory_seed(seed: int, confirmation: Confirmation) -> int:
 
 def confirmatory(design: Design, confirmation: Confirmation) -> Design:
     """Return a design with seeds that follow from its seal and a beacon; all else is as it was."""
-    return design.model_copy(
-        update={
-            "confirmation": confirmation,
-            "cells": tuple(_reseeded(planned, confirmation) for planned in design.cells),
-            "claims": {name: _selecting(claim, confirmation) for name, claim in design.claims.items()},
-            "figures": {name: _selecting(figure, confirmation) for name, figure in design.figures.items()},
-        }
-    )
+    changed = {
+        "confirmation": confirmation,
+        "cells": tuple(_reseeded(planned, confirmation) for planned in design.cells),
+        "claims": {name: _selecting(claim, confirmation) for name, claim in design.claims.items()},
+        "figures": {name: _selecting(figure, confirmation) for name, figure in design.figures.items()},
+    }
+    return design.model_copy(update=changed)
 
 
 def _reseeded(planned: PlannedCell, confirmation: Confirmation) -> PlannedCell:
@@ -39,10 +38,5 @@ def _reseeded(planned: PlannedCell, confirmation: Confirmation) -> PlannedCell:
 def _selecting(record: _Selecting, confirmation: Confirmation) -> _Selecting:
     """Return a claim or figure that selects, where it selects by seed, the cells that took the place of its own."""
     selections = {name: getattr(record, name, None) or {} for name in ("where", "versus", "stands")}
-    return record.model_copy(
-        update={
-            name: selection | {"seed": confirmatory_seed(selection["seed"], confirmation)}
-            for name, selection in selections.items()
-            if "seed" in selection
-        }
-    )
+    seeds = {name: confirmatory_seed(each["seed"], confirmation) for name, each in selections.items() if "seed" in each}
+    return record.model_copy(update={name: selections[name] | {"seed": seed} for name, seed in seeds.items()})

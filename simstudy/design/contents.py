@@ -71,9 +71,8 @@ def _parsed(kind: str, content: bytes, remedy: str = "") -> dict[str, NDArray]:
         import pandas as pd
 
         # Only empty entries are missing: "NA" may be a name that somebody meant.
-        frame = (
-            pd.read_parquet(file) if kind == ".parquet" else pd.read_csv(file, keep_default_na=False, na_values=[""])
-        )
+        read_csv = functools.partial(pd.read_csv, keep_default_na=False, na_values=[""])
+        frame = pd.read_parquet(file) if kind == ".parquet" else read_csv(file)
         return {str(name): frame[name].to_numpy() for name in frame}
     except UserError:
         raise

@@ -35,11 +35,10 @@ def open_regular(path: Path, limit: int) -> BinaryIO:
             raise UserError(_IRREGULAR) from None
         raise _unreadable(error) from None
     found = os.fstat(opened)
-    if not stat.S_ISREG(found.st_mode) or found.st_size > limit:
+    regular = stat.S_ISREG(found.st_mode)
+    if not regular or found.st_size > limit:
         os.close(opened)
-        raise UserError(
-            f"longer than {limit} bytes; is it the right file?" if stat.S_ISREG(found.st_mode) else _IRREGULAR
-        )
+        raise UserError(f"longer than {limit} bytes; is it the right file?" if regular else _IRREGULAR)
     return open(opened, "rb")
 
 

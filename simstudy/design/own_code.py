@@ -188,10 +188,8 @@ def _hold(piece: OwnCode, name: str, compute: Callable[[slice], NDArray]) -> Non
         _refuse(piece, name, "returns other values when it is called again; it must follow from its arguments alone")
     slack = 1e-12 if fails else 0.0
     if not np.allclose(whole[1:], compute(slice(1, None)), rtol=1e-9, atol=slack, equal_nan=True):
-        fault = (
-            "gives a replicate other numbers among other replicates; no replicate may see another, and the first axis"
-        )
-        _refuse(piece, name, f"{fault} of arrays is that of replicates")
+        fault = "gives a replicate other numbers among other replicates; no replicate may see another"
+        _refuse(piece, name, f"{fault}, and the first axis of arrays is that of replicates")
 
 
 def _refuse(piece: OwnCode, name: str, what: str) -> None:

@@ -193,10 +193,8 @@ def _idle_factors(grid: PlannedGrid) -> Iterator[Problem]:
         strata = grid.strata((factor,), [*range(len(numbers))])
         if len(strata[0]) > 1 and all(len({numbers[cell] for cell in stratum}) == 1 for stratum in strata):
             levels = tuple(level(grid.cells[cell].coordinates, factor) for cell in strata[0])
-            why = _reasons(*(grid.cells[cell] for cell in strata[0][:2]))
-            yield Problem(
-                f"grids.{grid.name}.factors.{factor}", levels, f"decides no number of any cell ({why}); remove it"
-            )
+            why = f"decides no number of any cell ({_reasons(*(grid.cells[cell] for cell in strata[0][:2]))})"
+            yield Problem(f"grids.{grid.name}.factors.{factor}", levels, f"{why}; remove it")
 
 
 def _compares_equals(reference: Reference) -> Iterator[Problem]:

@@ -84,10 +84,8 @@ def _tables(claims: Any) -> tuple[str, dict[str, Any], list[Problem]]:
     if isinstance(claims, Mapping):
         stated = claims.get("claims")
         within = isinstance(stated, Mapping) and "kind" not in stated
-        whole = (
-            {name: claims[name] for name in ("numbers", "claims") if name in claims} if within else {"claims": claims}
-        )
-        written = read_design(whole)
+        stating = {name: claims[name] for name in ("numbers", "claims") if name in claims}
+        written = read_design(stating if within else {"claims": claims})
         return "claims", written.tables, written.problems
     if isinstance(claims, str) and "\n" in claims:
         return "claims", parse("claims", claims), []

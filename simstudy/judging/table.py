@@ -179,9 +179,8 @@ def _conditions(names: pd.Index) -> list[Coordinates]:
     conditions = [dict(zip(factors, row, strict=True)) for row in zip(*map(_levels, levels), strict=True)]
     twice = next((each for k, each in enumerate(conditions) if each in conditions[:k]), None)
     if not conditions or twice is not None:
-        raise UserError(
-            f"numbers: {'no column' if twice is None else f'two columns {twice}'}; give one for each condition"
-        )
+        found = "no column" if twice is None else f"two columns {twice}"
+        raise UserError(f"numbers: {found}; give one for each condition")
     return conditions
 
 

@@ -189,12 +189,8 @@ def _at_each(deviations: Array) -> Array:
 def _defined(blocks: Moments) -> tuple[np.ndarray, Moments]:
     """Return which blocks have a defined replicate, and these alone."""
     used = blocks.n_defined > 0
-    return used, blocks._replace(
-        n_defined=blocks.n_defined[used],
-        error_sum=blocks.error_sum[used],
-        product_sum=blocks.product_sum[used],
-        statistic_sum=blocks.statistic_sum[used],
-    )
+    summed = ("n_defined", "error_sum", "product_sum", "statistic_sum")
+    return used, blocks._replace(**{name: getattr(blocks, name)[used] for name in summed})
 
 
 def placed(share: Array, used: np.ndarray) -> Array:

@@ -125,11 +125,7 @@ def _labelled(cell: Cell, replicate: int, arrays: dict[str, Any], failure: str) 
     coordinates = {"index": list(GEOMETRIC_INDICES)} if "diversity" in arrays else {}
     if "number" in arrays:
         coordinates = {"quantity": list(cell.statistics)}
-    return xr.Dataset(
-        variables,
-        coords=coordinates,
-        attrs={"replicate": replicate, "failure": failure, **settings},
-    )
+    return xr.Dataset(variables, coordinates, {"replicate": replicate, "failure": failure, **settings})
 
 
 def select(design: Design, selection: str) -> int:

@@ -94,10 +94,8 @@ class Comparison(NamedTuple):
 
     def without_evidence(self, why: str) -> Comparison:
         """Return the comparison as one that decides nothing."""
-        undone = undecided(self.statistic, why)
-        return undone._replace(
-            **{name: getattr(self, name) for name in ("estimate", "mcse", "lower", "upper", "claimed")}
-        )
+        kept = {name: getattr(self, name) for name in ("estimate", "mcse", "lower", "upper", "claimed")}
+        return undecided(self.statistic, why)._replace(**kept)
 
 
 def _anything(_: float) -> Bounds:

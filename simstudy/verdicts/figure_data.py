@@ -150,9 +150,8 @@ def law_shares(cells: xr.Dataset, factors: tuple[str, ...]) -> list[LawShare]:
     found, rows = [], coordinates_of(cells)
     for stratum in by_levels(rows, (name for name in factors if name != "n_heads"), range(len(rows))):
         small, *larger = sorted(stratum, key=lambda cell: float(rows[cell]["n_heads"]))
-        (variance, error), (covariance, other) = (
-            _estimate(cells, name, small) for name in ("mean_variance", "mean_covariance")
-        )
+        variance, error = _estimate(cells, "mean_variance", small)
+        covariance, other = _estimate(cells, "mean_covariance", small)
         for cell in larger:
             rest = 1 - 1 / rows[cell]["n_heads"]
             law = covariance / variance * rest + 1 / rows[cell]["n_heads"]

@@ -84,9 +84,8 @@ def _claim_table(
             "p_in_favour": _adjusted(judgement.evidence.in_favour, judgement.level),
             "verdict_comparisons": len(judgement.comparisons),
         })  # fmt: skip
-    return labelled(
-        {part: [row[part] for row in rows] for part in rows[0]}, coords={"claim": list(judgements)}, attrs={}
-    )
+    columns = {part: [row[part] for row in rows] for part in rows[0]}
+    return labelled(columns, coords={"claim": list(judgements)}, attrs={})
 
 
 def _behind(claim: BaseClaim, design: Design, accounts: Sequence[Account]) -> str:

@@ -83,7 +83,7 @@ class QueryControl:
 
     def _at_draws(self, cell: Cell, count: int) -> dict[str, Array]:
         """L averaged over the query points of each draw: (draw,)."""
-        known = self._drawn.setdefault(_address(cell), {name: np.zeros(0) for name in CONTROLLED})
+        known = self._drawn.setdefault(_address(cell), dict.fromkeys(CONTROLLED, np.zeros(0)))
         first = len(known["mse"])
         if first < count:
             points = np.concatenate([query_points(cell.in_batch(batch)) for batch in range(first, count)])
@@ -93,9 +93,7 @@ class QueryControl:
 
     def _expectations(self, cell: Cell, log2: int) -> dict[str, Array]:
         """E L by each randomisation of 2^log2 points: (randomisation,)."""
-        known = self._expected.setdefault(
-            _address(cell), {name: np.zeros((N_RANDOMISATIONS, 0)) for name in CONTROLLED}
-        )
+        known = self._expected.setdefault(_address(cell), dict.fromkeys(CONTROLLED, np.zeros((N_RANDOMISATIONS, 0))))
         first, last = known["mse"].shape[1], 2**log2
         if first < last:
             queries = cell.queries.queries

@@ -135,9 +135,8 @@ class Cell(Record):
     def _noise_tells_positions(self) -> bool:
         """Whether the covariance of heads given the keys is the overlap of their attention, times σ²."""
         attends = self.estimator.learner.kind == "nadaraya_watson" and self.n_members == self.heads.n_heads
-        return (
-            attends and self.simulation.noise_treatment == "integrated" and self.data.noise_sd > 0.0 and self.even_noise
-        )
+        integrated = self.simulation.noise_treatment == "integrated" and self.data.noise_sd > 0.0
+        return attends and integrated and self.even_noise
 
     @property
     def drawn(self) -> frozenset[str]:

@@ -14,11 +14,8 @@ def label(value: Any) -> Any:
     if value is None or value == ():
         return ""
     if isinstance(value, tuple):
-        return (
-            "("
-            + ", ".join(f"{v:g}" if isinstance(v, (int, float)) else str(getattr(v, "label", v)) for v in value)
-            + ")"
-        )
+        inside = (f"{v:g}" if isinstance(v, (int, float)) else str(getattr(v, "label", v)) for v in value)
+        return f"({', '.join(inside)})"
     return getattr(value, "label", value)
 
 
