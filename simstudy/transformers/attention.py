@@ -42,10 +42,8 @@ def project(heads: TransformerHeads, layer: int, states: np.ndarray, places: np.
 
 def unplaced(heads: TransformerHeads, layer: int, states: np.ndarray) -> Projected:
     """Queries and keys as `project` gives them, before positions are applied."""
-    query, key = (
-        states @ matrix[layer] + bias[layer][:, None]
-        for matrix, bias in ((heads.query, heads.query_bias), (heads.key, heads.key_bias))
-    )
+    query = states @ heads.query[layer] + heads.query_bias[layer][:, None]
+    key = heads.shared_product(states, heads.key[layer]) + heads.key_bias[layer][:, None]
     if heads.query_norm is not None:
         query, key = (_normed(query, heads.query_norm[layer]), _normed(key, heads.key_norm[layer]))
     return Projected(query, key)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import math
 from collections.abc import Iterator, Mapping
@@ -94,6 +95,21 @@ class TransformerHeads:
         if len(windows) != shape[0] or any(each is not None and each not in range(2, 1 << 31) for each in windows):
             raise ValueError(f"window = {self.window}; give a whole number from 2 on, or one or None for each layer")
         object.__setattr__(self, "window", windows)
+
+    @functools.cached_property
+    def _sharing(self) -> int:
+        """How many heads in a row have one key and value, as grouped queries do (Ainslie et al. 2023)."""
+        given = [array for array in (self.key, self.value) if array is not None]
+        first = [
+            h for h in range(self.query.shape[1])
+            if not h or any((array[:, h] != array[:, h - 1]).any() for array in given)
+        ]  # fmt: skip
+        shared = self.query.shape[1] // len(first)
+        return shared if first == list(range(0, self.query.shape[1], shared)) else 1
+
+    def shared_product(self, states: np.ndarray, matrices: np.ndarray) -> np.ndarray:
+        """States (T, d) times the keys or values (H, d, p) of a layer, (H, T, p): each that is shared, once."""
+        return np.repeat(states @ matrices[:: self._sharing], self._sharing, axis=0)
 
     def _fill(self, scale: float, bias: np.ndarray) -> None:
         """Set what is not given, and require that numbers are positive."""

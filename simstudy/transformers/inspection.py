@@ -263,7 +263,8 @@ def _placed(heads: TransformerHeads, layer: int, whole: Projected, places: list[
 
 def _written(heads: TransformerHeads, layer: int, tokens: Tokens) -> tuple[np.ndarray, np.ndarray]:
     """Values of one sequence, and the matrix by which heads write their means."""
-    return tokens.states[layer] @ heads.value[layer] + heads.value_bias[layer][:, None], heads.output[layer]
+    values = heads.shared_product(tokens.states[layer], heads.value[layer])
+    return values + heads.value_bias[layer][:, None], heads.output[layer]
 
 
 def _void(leading: np.ndarray) -> str:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from builders import mean_correlation, patterns
+from scipy.special import ndtr
 from scipy.stats import spearmanr
 
 import simstudy
-from simstudy.transformers.encoder import restored_probabilities
+from simstudy.transformers.encoder import _gelu, restored_probabilities
 from simstudy.transformers.heads import TransformerHeads
 from simstudy.transformers.sequences import draw_tokens
 from simstudy.transformers.trained import load_trained
@@ -56,3 +57,22 @@ def test_trained_heads__are_those_of_the_models_own_attention(trained):
         for source in ("angles", "exact")
     }
     assert ranks["exact"] > 0.6 > 0.4 > ranks["angles"]
+
+
+def test_gelu__is_x_times_the_normal_distribution_function():
+    """No restored token shows a digit that is wrong in the approximation."""
+    x = np.linspace(-12, 12, 4001, dtype=np.float32)
+    found = _gelu(x)
+    assert found.dtype == np.float32
+    np.testing.assert_allclose(found, x * ndtr(x.astype(np.float64)), rtol=2e-7, atol=4e-7)
+
+
+def test_shared_keys__with_values_of_their_own_are_told_apart():
+    rng = np.random.default_rng(0)
+    query, key, value = rng.standard_normal((3, 2, 4, 8, 3))
+    key[:, 1::2] = key[:, ::2]
+    states = rng.standard_normal((5, 8))
+    for values in (value, np.repeat(value[:, ::2], 2, axis=1)):
+        heads = TransformerHeads(query, key, values)
+        for matrices in (key[1], values[1]):
+            np.testing.assert_allclose(heads.shared_product(states, matrices), states @ matrices)
