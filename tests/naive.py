@@ -5,29 +5,19 @@ from __future__ import annotations
 import itertools
 import math
 
+import naive_mechanisms
 import numpy as np
 
 
-def logits_of(keys, query, key_projection, query_projection, bandwidth, logits):
-    """Logits of one head at one query; keys (n, d), query (d,), projections (d, p)."""
-    point = [sum(query_projection[j, k] * query[j] for j in range(len(query))) for k in range(key_projection.shape[1])]
-    scores = []
-    for key in keys:
-        image = [sum(key_projection[j, k] * key[j] for j in range(len(key))) for k in range(key_projection.shape[1])]
-        if logits == "distance":
-            scores.append(-sum((a - b) ** 2 for a, b in zip(point, image, strict=True)) / (2 * bandwidth**2))
-        else:
-            scores.append(sum(a * b for a, b in zip(point, image, strict=True)) / bandwidth**2)
-    return scores
-
-
 def weights(keys, query, key_projection, query_projection, bandwidth, logits):
-    """Softmax weights of one head at one query."""
-    scores = logits_of(keys, query, key_projection, query_projection, bandwidth, logits)
-    largest = max(scores)
-    powers = [math.exp(score - largest) for score in scores]
-    total = math.fsum(powers)
-    return np.array([power / total for power in powers])
+    """Softmax weights of one head at one query; keys (n, d), query (d,), projections (d, p)."""
+
+    def image(vector, projection):
+        return [sum(projection[j, k] * vector[j] for j in range(len(vector))) for k in range(projection.shape[1])]
+
+    point = image(query, query_projection)
+    scores = [naive_mechanisms.score(point, image(key, key_projection), bandwidth, logits) for key in keys]
+    return naive_mechanisms.weights({"kind": "softmax"}, scores)
 
 
 def ensemble(keys, values, queries, projections, bandwidth, logits, combination):
