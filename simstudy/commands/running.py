@@ -73,7 +73,8 @@ def run_and_report(loaded: Design, output: Path, quiet: bool = False, **how: Any
         warn(*loaded.notes)
     with ProgressDisplay(quiet) as display:
         results = run_study(loaded, output=output, observer=display, **how)
-    lines = verdict_lines(results, confirmed_of(loaded, store), standing_in(loaded, store))
+    told = confirmed_of(loaded, store), standing_in(loaded, store)
+    lines = verdict_lines(results, *told)
     total, n_failed = int(results.n_replicates.values.sum()), int(results.n_failed.values.sum())
     if not quiet:
         show_table(verdict_table(lines) if lines else measure_table(results, loaded))
@@ -89,7 +90,7 @@ def run_and_report(loaded: Design, output: Path, quiet: bool = False, **how: Any
     from simstudy.report.page import write_report
 
     with store.locked():
-        report = write_report(results, loaded, store)
+        report = write_report(results, loaded, store, told)
     if not quiet:
         say(f"report   {report}")
     if damaged := sum(len(account.damaged) for account in display.ledger.accounts):

@@ -73,12 +73,16 @@ _PROVENANCE = {
 }
 
 
-def write_report(results: xr.Dataset, design: Design, store: Store) -> Path:
-    """Write page, figures and tables of a study; results of another text of the design are refused."""
+def write_report(
+    results: xr.Dataset, design: Design, store: Store, told: tuple[Sequence[Confirmed], Standing] | None = None
+) -> Path:
+    """Write page, figures and tables of a study; results of another text of the design are refused.
+
+    ``told``: its confirmations and what stands for its claims, if they have been read.
+    """
     require_same_design(results, design, store)
-    confirmed = confirmed_of(design, store)
-    standing = standing_in(design, store)
-    for name, content in report_files(results, design, confirmed, standing).items():
+    told = told or (confirmed_of(design, store), standing_in(design, store))
+    for name, content in report_files(results, design, *told).items():
         store.files.write(name, content)
     return store.folder / PAGE
 
