@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from builders import needs
 
-from simstudy.attention.normalisers import compact, entmax, softmax, threshold
+from simstudy.attention.normalisers import compact, entmax, threshold
 
 POWERS = [1, 2, 3, 10, 100]
 
@@ -34,12 +34,6 @@ def test_entmax__of_one_key_and_of_equal_logits():
     np.testing.assert_allclose(entmax(np.zeros(8), 2), 1 / 8)
     assert np.isnan(entmax(np.array([1.0, np.nan]), 2)).all()
     np.testing.assert_array_equal(entmax(np.array([1e30, -1e30, 1e30]), 2), [0.5, 0.0, 0.5])
-
-
-def test_entmax__tends_to_softmax():
-    z = logits()
-    gaps = [np.abs(entmax(z, power) - softmax(z)).sum(axis=1).max() / 2 for power in (10, 100, 1000)]
-    assert gaps[0] > 5 * gaps[1] > 25 * gaps[2] > 0
 
 
 @pytest.mark.parametrize("power", POWERS)

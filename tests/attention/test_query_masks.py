@@ -51,11 +51,6 @@ def test_mask__lets_each_query_see_the_keys_that_it_says(mask):
     np.testing.assert_array_equal(cell_of(mask).visible, VISIBLE[mask])
 
 
-def test_causal_mask__of_as_many_queries_as_keys_is_that_of_a_decoder():
-    cell = cell_of("causal", queries={"kind": "gaussian", "count": N})
-    np.testing.assert_array_equal(cell.visible, np.tril(np.ones((N, N), bool)))
-
-
 @pytest.mark.parametrize("noise_treatment", ["integrated", "drawn"])
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 @pytest.mark.parametrize("mask", MASKS)

@@ -6,7 +6,7 @@ import json
 
 import pytest
 from builders import DESIGN, edited, write_design
-from stored import flip, remove, rows
+from stored import remove, rows
 
 from simstudy.design.load import load_design
 from simstudy.execution import status
@@ -95,15 +95,6 @@ def test_telling__takes_a_small_share_of_the_time(tmp_path, monkeypatch):
         teller(ledger)
         now[0] += 0.25
     assert len(times) == 10 and times[1] - times[0] >= 1.0 / status.TELL_SHARE
-
-
-def test_batch_that_is_damaged__is_found_by_looking(finished):
-    """What was told is of the last look; the next run finds the damage, computes again and tells."""
-    design, store = finished
-    flip(store.folder / min(rows(store.folder)))
-    assert told(design, store).finished == 6
-    run(design, output=store.folder.parents[1], executor="serial")
-    assert told(design, store).finished == 6
 
 
 def test_design_by_another_path__has_the_status_that_was_told(finished, monkeypatch):

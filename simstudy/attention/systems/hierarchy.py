@@ -16,12 +16,7 @@ from simstudy.attention.transformations import chunk_means
 from simstudy.data import regression
 from simstudy.data.shared import SharedData
 from simstudy.design.settings.cell import Cell
-from simstudy.design.settings.systems.hierarchy import (
-    CoarseMassInstance,
-    HierarchyInstance,
-    ResolutionInstance,
-    ScoreKernelInstance,
-)
+from simstudy.design.settings.systems import hierarchy as settings
 
 Array = NDArray[np.float64]
 
@@ -32,7 +27,7 @@ CUTS = 8
 
 
 @measure.register
-def run_hierarchy(instance: HierarchyInstance, cell: Cell, shared: SharedData) -> dict[str, Array]:
+def run_hierarchy(instance: settings.HierarchyInstance, cell: Cell, shared: SharedData) -> dict[str, Array]:
     """One causal head of head_dim on a sequence of n_keys tokens, of random projections and random convex weights."""
     n, d, p = cell.data.n_keys, cell.data.n_features, cell.heads.head_dim
     draws = matrices(shared, (n, d), (3, d, p), (instance.levels,))
@@ -95,7 +90,7 @@ def mixed_scores(queries: Array, keys: Array, weights: Array, causal: bool) -> A
 
 
 @measure.register
-def decompose_scores(instance: ScoreKernelInstance, cell: Cell, shared: SharedData) -> dict[str, Array]:
+def decompose_scores(instance: settings.ScoreKernelInstance, cell: Cell, shared: SharedData) -> dict[str, Array]:
     """Scores of a head of head_dim among n_keys tokens, mixed over levels by random convex weights."""
     n, d, p = cell.data.n_keys, cell.data.n_features, cell.heads.head_dim
     draws = matrices(shared, (2, d, p), (instance.levels,))
@@ -112,7 +107,7 @@ def decompose_scores(instance: ScoreKernelInstance, cell: Cell, shared: SharedDa
 
 
 @measure.register
-def coarsen(instance: ResolutionInstance, cell: Cell, shared: SharedData) -> dict[str, Array]:
+def coarsen(instance: settings.ResolutionInstance, cell: Cell, shared: SharedData) -> dict[str, Array]:
     """Errors of chunk means of Y in the place of m(X_i), along a sequence of n_keys keys."""
     n, d, chunk = cell.data.n_keys, cell.data.n_features, instance.chunk
     if instance.signal == "keys":
@@ -133,7 +128,7 @@ def waves(n_keys: int, band: int) -> Array:
 
 
 @measure.register
-def weigh_chunks(instance: CoarseMassInstance, cell: Cell, shared: SharedData) -> dict[str, Array]:
+def weigh_chunks(instance: settings.CoarseMassInstance, cell: Cell, shared: SharedData) -> dict[str, Array]:
     """Mass of n_keys keys beside that of chunk means, and what cumulants κ_k/w^(k−1) say of their ratio."""
     scores, width = shared.keys(cell.data.n_keys)[:, 0].astype(np.float64), instance.chunk
     fine, coarse = (np.log(np.exp(each).mean(axis=1)) for each in (scores, chunk_means(scores, width)))

@@ -15,14 +15,7 @@ from simstudy.attention.instances import by_name, measure
 from simstudy.attention.normalisers import softmax
 from simstudy.data.shared import SharedData
 from simstudy.design.settings.cell import Cell
-from simstudy.design.settings.systems.masks import (
-    MAX_UNITS,
-    MaskedHeadInstance,
-    MaskedHeadsInstance,
-    MaskedStackInstance,
-    PerturbedLogitsInstance,
-    RandomHeadsInstance,
-)
+from simstudy.design.settings.systems import masks as settings
 
 Array = NDArray[np.float64]
 
@@ -52,7 +45,7 @@ def nearest_subset_sums(numbers: Array, targets: Array) -> Array:
 
 
 @measure.register
-def mask_head(instance: MaskedHeadInstance, cell: Cell, shared: SharedData) -> dict[str, Array]:
+def mask_head(instance: settings.MaskedHeadInstance, cell: Cell, shared: SharedData) -> dict[str, Array]:
     """Errors of the best mask of a random head with ``width`` hidden units, as many for each input feature.
 
     The target has logits x'Wx/b² and values v·x.  Of the hidden units of the source those of block i keep the weight
@@ -89,7 +82,7 @@ def _head_errors(tokens: Array, target: Array, masked: Array, temperature: float
 
 
 @measure.register
-def perturb_logits(instance: PerturbedLogitsInstance, cell: Cell, shared: SharedData) -> dict[str, Array]:
+def perturb_logits(instance: settings.PerturbedLogitsInstance, cell: Cell, shared: SharedData) -> dict[str, Array]:
     """Total variation and change of output under a change of n_keys Gaussian logits, over their bounds."""
     drawn = shared.normals(cell.data.n_keys, 3)
     rows = [_shares(logits, values, noise, instance) for logits, values, noise in drawn]
@@ -98,7 +91,9 @@ def perturb_logits(instance: PerturbedLogitsInstance, cell: Cell, shared: Shared
     return {"bound_share": variation, "output_share": output, "bound_excess": excess}
 
 
-def _shares(logits: Array, values: Array, noise: Array, instance: PerturbedLogitsInstance) -> tuple[float, float]:
+def _shares(
+    logits: Array, values: Array, noise: Array, instance: settings.PerturbedLogitsInstance
+) -> tuple[float, float]:
     size = instance.error
     if instance.direction == "extreme":
         # Weight 1/(1 + exp(size)) on the first key, where a change moves most; and values that see nothing else.
@@ -116,7 +111,7 @@ def _shares(logits: Array, values: Array, noise: Array, instance: PerturbedLogit
 
 
 @measure.register
-def mask_random_heads(instance: RandomHeadsInstance, cell: Cell, shared: SharedData) -> dict[str, Array]:
+def mask_random_heads(instance: settings.RandomHeadsInstance, cell: Cell, shared: SharedData) -> dict[str, Array]:
     """Errors of the average of n_heads heads and of the average of the best subset, root mean square over outputs."""
     drawn = shared.normals(cell.heads.n_heads + 1, instance.outputs).swapaxes(1, 2)
     errors = np.sqrt(instance.correlation) * drawn[:, :1] + np.sqrt(1.0 - instance.correlation) * drawn[:, 1:]
@@ -153,10 +148,10 @@ def _matrices(drawn: Array, d: int, scale: float) -> tuple[Array, Array]:
 
 
 @measure.register
-def mask_heads(instance: MaskedHeadsInstance, cell: Cell, shared: SharedData) -> dict[str, Array]:
+def mask_heads(instance: settings.MaskedHeadsInstance, cell: Cell, shared: SharedData) -> dict[str, Array]:
     """Largest error of an entry of any head at one width, and the width at which it is within the tolerance."""
     d = cell.data.n_features
-    drawn = shared.normals(MAX_UNITS, 2 * instance.heads * d * (2 * d + 1))
+    drawn = shared.normals(settings.MAX_UNITS, 2 * instance.heads * d * (2 * d + 1))
     errors, widths = [], []
     for targets, numbers in zip(*_matrices(drawn, d, instance.scale), strict=True):
         masked = nearest_subset_sums(numbers[: instance.width // d], targets)
@@ -166,7 +161,7 @@ def mask_heads(instance: MaskedHeadsInstance, cell: Cell, shared: SharedData) ->
 
 
 @measure.register
-def mask_stack(instance: MaskedStackInstance, cell: Cell, shared: SharedData) -> dict[str, Array]:
+def mask_stack(instance: settings.MaskedStackInstance, cell: Cell, shared: SharedData) -> dict[str, Array]:
     """Largest errors of hidden states after layers whose matrices are the best masks of random ones."""
     n, d = cell.data.n_keys, cell.data.n_features
     units = instance.width // d

@@ -14,12 +14,7 @@ from simstudy.attention.instances import measure
 from simstudy.data.addresses import Role, normals, uniforms
 from simstudy.data.shared import SharedData
 from simstudy.design.settings.cell import Cell
-from simstudy.design.settings.systems.published_colonies import (
-    AcarInstance,
-    BoostingAndAntsInstance,
-    GaclInstance,
-    PublishedColonyInstance,
-)
+from simstudy.design.settings.systems import published_colonies as settings
 from simstudy.kernels.colonies import run_colonies, run_waves
 
 Array = NDArray[np.float64]
@@ -36,7 +31,7 @@ _TILE = 128
 
 
 @measure.register
-def decide_for_a_site(instance: PublishedColonyInstance, cell: Cell, shared: SharedData) -> dict[str, Array]:
+def decide_for_a_site(instance: settings.PublishedColonyInstance, cell: Cell, shared: SharedData) -> dict[str, Array]:
     """Correlations of n_heads ants after at most n_keys steps, and what their colony decides."""
     n_ants, n_sites, draws = cell.heads.n_heads, instance.sites, cell.data.n_keys * cell.heads.n_heads
     qualities = 10.0 - instance.gap * np.linspace(0.0, 1.0, n_sites)
@@ -72,7 +67,7 @@ def _mean_correlation(rows: Array, kept: NDArray[np.bool_]) -> Array:
 
 
 @measure.register
-def recruit(instance: AcarInstance, cell: Cell, shared: SharedData) -> dict[str, Array]:
+def recruit(instance: settings.AcarInstance, cell: Cell, shared: SharedData) -> dict[str, Array]:
     """What colonies of n_heads ants decide after n_keys waves, beside the bound of their authors."""
     n_ants, n_waves = cell.heads.n_heads, cell.data.n_keys
     qualities = np.array([10.0, 10.0 - 5.0 * instance.weakness])
@@ -103,7 +98,7 @@ def _waves(
 
 
 @measure.register
-def vote_and_recruit(instance: BoostingAndAntsInstance, cell: Cell, shared: SharedData) -> dict[str, Array]:
+def vote_and_recruit(instance: settings.BoostingAndAntsInstance, cell: Cell, shared: SharedData) -> dict[str, Array]:
     """Accuracy of n_heads stumps trained on n_keys points by both votes, and of colonies beside them."""
     n, n_rounds, count = cell.data.n_keys, cell.heads.n_heads, shared.count
     points = shared.normals(n + _N_TEST, cell.data.n_features)
@@ -121,7 +116,7 @@ def vote_and_recruit(instance: BoostingAndAntsInstance, cell: Cell, shared: Shar
     }  # fmt: skip
 
 
-def _colonies(instance: BoostingAndAntsInstance, cell: Cell, shared: SharedData) -> Array:
+def _colonies(instance: settings.BoostingAndAntsInstance, cell: Cell, shared: SharedData) -> Array:
     """Whether each colony of each replicate decides for the better site (r · colony,)."""
     n_colonies, n_waves, n_ants = instance.colonies, 15, 8
     qualities = np.array([10.0, 9.0])
@@ -164,7 +159,7 @@ def _boosted(points: Array, labels: Array, at: Array, n_rounds: int) -> tuple[Ar
 
 
 @measure.register
-def pass_on(instance: GaclInstance, cell: Cell, shared: SharedData) -> dict[str, Array]:
+def pass_on(instance: settings.GaclInstance, cell: Cell, shared: SharedData) -> dict[str, Array]:
     """Fitness of two runs of generations of ants: its size at the end, and how the runs differ."""
     fitness = _generations(instance, cell, shared)
     worst, best = fitness.min(axis=2, keepdims=True), fitness.max(axis=2, keepdims=True)
@@ -177,7 +172,7 @@ def pass_on(instance: GaclInstance, cell: Cell, shared: SharedData) -> dict[str,
     }
 
 
-def _generations(instance: GaclInstance, cell: Cell, shared: SharedData) -> Array:
+def _generations(instance: settings.GaclInstance, cell: Cell, shared: SharedData) -> Array:
     """Fitness (r, run, g) of all generations of two runs."""
     n_waves, n_sites, draws = instance.waves, len(_SITES), instance.waves * instance.ants
     noise = shared.normals(instance.generations * n_waves, 2 * n_sites).reshape(2 * shared.count, n_sites, -1)

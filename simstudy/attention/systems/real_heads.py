@@ -18,19 +18,7 @@ from simstudy.attention.instances import measure
 from simstudy.data.geometry import principal_angles
 from simstudy.data.shared import SharedData
 from simstudy.design.settings.cell import Cell
-from simstudy.design.settings.systems.real_heads import (
-    EditedHeadsInstance,
-    HeadDimensionsInstance,
-    HeadLossInstance,
-    HeadOverlapInstance,
-    HeadPredictionInstance,
-    HeadPruningInstance,
-    KindPredictionInstance,
-    LayerOrderInstance,
-    LengthPredictionInstance,
-    PairSharingInstance,
-    PatternSharingInstance,
-)
+from simstudy.design.settings.systems import real_heads as settings
 from simstudy.transformers.encoder import Encoder, Encoding, restored_probabilities
 from simstudy.transformers.heads import TransformerHeads
 from simstudy.transformers.interventions import Edit, averaging, donor_map, intervene, reduced, sharing, zeroing
@@ -177,7 +165,7 @@ def _rank(scores: Array, values: Array) -> float:
 
 
 @_of_each
-def predict_heads(instance: HeadPredictionInstance, key: Key) -> dict[str, float]:
+def predict_heads(instance: settings.HeadPredictionInstance, key: Key) -> dict[str, float]:
     """Predicted beside observed correlations of heads' attention weights."""
     group = _group(instance.model, instance.sequences, key)
     shuffled = instance.predictor == "shuffled"
@@ -193,13 +181,14 @@ def _compared(predicted: Array, observed: Array) -> dict[str, float]:
 
 @_of_each
 def predict_elsewhere(
-    instance: LengthPredictionInstance | KindPredictionInstance | EditedHeadsInstance, key: Key
+    instance: settings.LengthPredictionInstance | settings.KindPredictionInstance | settings.EditedHeadsInstance,
+    key: Key,
 ) -> dict[str, float]:
     """Correlations predicted from some texts beside those of longer texts, of another kind, or after an edit."""
     with _ONE_AT_A_TIME:
-        if isinstance(instance, LengthPredictionInstance):
+        if isinstance(instance, settings.LengthPredictionInstance):
             found = _by_length(instance.model, instance.sequences, key)[instance.tokens]
-        elif isinstance(instance, KindPredictionInstance):
+        elif isinstance(instance, settings.KindPredictionInstance):
             found = _by_kind(instance.model, instance.sequences, key)
         else:
             found = _by_edit(instance.model, instance.sequences, instance.rank, key)
@@ -255,7 +244,7 @@ def _by_edit(model: str, count: int, rank: int, key: Key) -> dict[str, Array]:
 
 
 @_of_each
-def order_layers(instance: LayerOrderInstance, key: Key) -> dict[str, float]:
+def order_layers(instance: settings.LayerOrderInstance, key: Key) -> dict[str, float]:
     """Concordance of layers by a score and by their effective heads."""
     group = _group(instance.model, instance.sequences, key)
     effective = group.found.effective_heads.sel(source=["exact", "observed"]).values.T
@@ -266,7 +255,7 @@ def order_layers(instance: LayerOrderInstance, key: Key) -> dict[str, float]:
 
 
 @_of_each
-def overlap_heads(instance: HeadOverlapInstance, key: Key) -> dict[str, float]:
+def overlap_heads(instance: settings.HeadOverlapInstance, key: Key) -> dict[str, float]:
     """Mean correlations of weights and contributions, and the diversity of key subspaces."""
     group = _group(instance.model, instance.sequences, key)
     found = group.found.sel(index="chordal")
@@ -278,7 +267,7 @@ def overlap_heads(instance: HeadOverlapInstance, key: Key) -> dict[str, float]:
 
 
 @_of_each
-def count_dimensions(instance: HeadDimensionsInstance, key: Key) -> dict[str, float]:
+def count_dimensions(instance: settings.HeadDimensionsInstance, key: Key) -> dict[str, float]:
     """Dimensions and lengths of the keys of the median head."""
     group = _group(instance.model, instance.sequences, key)
     apparent, gaps = group.found.apparent_dimension.values.ravel(), group.found.gap_dimension.values[..., 0].ravel()
@@ -292,7 +281,7 @@ def count_dimensions(instance: HeadDimensionsInstance, key: Key) -> dict[str, fl
 
 
 @_of_each
-def share_patterns(instance: PatternSharingInstance, key: Key) -> dict[str, float]:
+def share_patterns(instance: settings.PatternSharingInstance, key: Key) -> dict[str, float]:
     """Damage of sharing the patterns of the pairs that something puts first."""
     group = _group(instance.model, instance.sequences, key)
     at_random = instance.chosen_by == "random"
@@ -302,7 +291,7 @@ def share_patterns(instance: PatternSharingInstance, key: Key) -> dict[str, floa
 
 
 @_of_each
-def raise_losses(instance: HeadLossInstance, key: Key) -> dict[str, float]:
+def raise_losses(instance: settings.HeadLossInstance, key: Key) -> dict[str, float]:
     """Rise of the loss on other texts than those that chose the heads that are edited."""
     with _ONE_AT_A_TIME:
         alike, judged = _alike(instance.model, instance.sequences, key)
@@ -326,7 +315,7 @@ def _alike(model: str, count: int, key: Key) -> tuple[Array, list[tuple[list[int
 
 
 @_of_each
-def share_pairs(instance: PairSharingInstance, key: Key) -> dict[str, float]:
+def share_pairs(instance: settings.PairSharingInstance, key: Key) -> dict[str, float]:
     """Rank correlation of the distance of two heads with the damage if one takes the pattern of the other."""
     group = _group(instance.model, instance.sequences, key)
     layer, pairs, damage = _shared_pairs(*group.address)
@@ -345,7 +334,7 @@ def _shared_pairs(*address: Any) -> tuple[int, NDArray[np.intp], Array]:
 
 
 @_of_each
-def prune_heads(instance: HeadPruningInstance, key: Key) -> dict[str, float]:
+def prune_heads(instance: settings.HeadPruningInstance, key: Key) -> dict[str, float]:
     """Rank correlation of a score of heads with the damage of setting one to zero, in one layer."""
     group = _group(instance.model, instance.sequences, key)
     layer, damage = _pruned(*group.address)

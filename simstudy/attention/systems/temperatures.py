@@ -13,11 +13,7 @@ from simstudy.attention.instances import by_name, measure
 from simstudy.attention.normalisers import softmax
 from simstudy.data.shared import SharedData
 from simstudy.design.settings.cell import Cell
-from simstudy.design.settings.systems.temperatures import (
-    GroupedHeadsInstance,
-    HeadPairInstance,
-    TemperedHeadInstance,
-)
+from simstudy.design.settings.systems import temperatures as settings
 from simstudy.temperatures import Problem, best_sharpness, exact_head, log_mean_kernel
 
 Array = NDArray[np.float64]
@@ -29,7 +25,7 @@ _FARTHEST, _STEPS = 8, 1024
 
 
 @measure.register
-def measure_tempered_head(instance: TemperedHeadInstance, cell: Cell, shared: SharedData) -> dict[str, Array]:
+def measure_tempered_head(instance: settings.TemperedHeadInstance, cell: Cell, shared: SharedData) -> dict[str, Array]:
     """Risks of a head whose logits are one coordinate of each key: one normal number is drawn for each."""
     n, d = cell.data.n_keys, cell.heads.head_dim
     problem = Problem(instance.keys, d, instance.signal, instance.shares, instance.query)
@@ -98,7 +94,7 @@ def conditional_risk(weights: Array, moments: Moments) -> float:
 
 
 @measure.register
-def measure_head_pair(instance: HeadPairInstance, cell: Cell, shared: SharedData) -> dict[str, Array]:
+def measure_head_pair(instance: settings.HeadPairInstance, cell: Cell, shared: SharedData) -> dict[str, Array]:
     """Risk and noise of a head and its partner, from the coordinates of keys along both queries."""
     n, d = cell.data.n_keys, cell.heads.head_dim
     problem = Problem("unit", d, instance.signal, instance.shares)
@@ -134,7 +130,7 @@ def _beside(signal: float, along: Array, other: Array) -> Moments:
 
 
 @measure.register
-def measure_grouped_heads(instance: GroupedHeadsInstance, cell: Cell, shared: SharedData) -> dict[str, Array]:
+def measure_grouped_heads(instance: settings.GroupedHeadsInstance, cell: Cell, shared: SharedData) -> dict[str, Array]:
     """Noise of the average of heads; within a group their logits are correlated like their queries."""
     n, p, n_heads = cell.data.n_keys, cell.heads.head_dim, instance.heads
     size = n_heads // instance.groups

@@ -17,12 +17,7 @@ from numpy.typing import NDArray
 from scipy import special
 
 from simstudy.design.settings.cell import Cell
-from simstudy.design.settings.systems.masks import (
-    MAX_UNITS,
-    MaskedHeadInstance,
-    MaskedHeadsInstance,
-    RandomHeadsInstance,
-)
+from simstudy.design.settings.systems import masks as settings
 from simstudy.theory.instances import instance_leading_order, instance_numbers
 from simstudy.theory.leading import NEXT_TERM_LIMIT
 
@@ -44,7 +39,7 @@ _ERRORS = np.linspace(-40.0, 10.0, 401)
 
 
 @instance_numbers.register
-def random_heads(instance: RandomHeadsInstance, cell: Cell) -> dict[str, float]:
+def random_heads(instance: settings.RandomHeadsInstance, cell: Cell) -> dict[str, float]:
     """Numbers of the instance ``random_heads`` that are exact: the error of the average of all heads."""
     variance = instance.correlation + (1.0 - instance.correlation) / cell.heads.n_heads
     # E ln of χ² over its degrees of freedom, one for each output.
@@ -53,7 +48,7 @@ def random_heads(instance: RandomHeadsInstance, cell: Cell) -> dict[str, float]:
 
 
 @instance_leading_order.register
-def masked_head(instance: MaskedHeadInstance, cell: Cell) -> dict[str, float]:
+def masked_head(instance: settings.MaskedHeadInstance, cell: Cell) -> dict[str, float]:
     """Numbers of the instance ``masked_head``: the distance of an entry from the nearest subset sum."""
     numbers = instance.width // cell.data.n_features
     error = nearest_sum_error(numbers, instance.scale)
@@ -61,7 +56,7 @@ def masked_head(instance: MaskedHeadInstance, cell: Cell) -> dict[str, float]:
 
 
 @instance_leading_order.register
-def best_subset(instance: RandomHeadsInstance, cell: Cell) -> dict[str, float]:
+def best_subset(instance: settings.RandomHeadsInstance, cell: Cell) -> dict[str, float]:
     """Numbers of the instance ``random_heads`` for many heads, of independent errors: that of the best subset."""
     if instance.correlation:
         return {}
@@ -135,7 +130,7 @@ def best_average_rate(n_heads: int, outputs: int) -> float:
 
 
 @instance_leading_order.register
-def masked_heads(instance: MaskedHeadsInstance, cell: Cell) -> dict[str, float]:
+def masked_heads(instance: settings.MaskedHeadsInstance, cell: Cell) -> dict[str, float]:
     """Numbers of the instance ``masked_heads``, where the two laws of Z agree on them."""
     d, scale = cell.data.n_features, instance.scale
     entries, units = 2 * d * d * instance.heads, instance.width // d
@@ -174,7 +169,7 @@ def largest_entry_error(count: int, entries: int, scale: float, law: str = "norm
 
 def needed_units(tolerance: float, entries: int, scale: float, law: str = "normal") -> float:
     """Mean of how many numbers, 2 to 32, the entry needs that needs most to err by no more than the tolerance."""
-    missed = np.array([missed_share(count, tolerance, scale, law) for count in range(3, MAX_UNITS)])
+    missed = np.array([missed_share(count, tolerance, scale, law) for count in range(3, settings.MAX_UNITS)])
     # Two numbers reach next to no target.
     return float(3.0 + np.sum(-np.expm1(entries * np.log1p(-missed))))
 

@@ -5,17 +5,13 @@ from __future__ import annotations
 import math
 
 from simstudy.design.settings.cell import Cell
-from simstudy.design.settings.systems.temperatures import (
-    GroupedHeadsInstance,
-    HeadPairInstance,
-    TemperedHeadInstance,
-)
+from simstudy.design.settings.systems import temperatures as settings
 from simstudy.temperatures import Problem, best_sharpness, exact_head, log_bessel, log_mean_kernel
 from simstudy.theory.instances import instance_leading_order, instance_numbers
 
 
 @instance_numbers.register
-def tempered_head(instance: TemperedHeadInstance, cell: Cell) -> dict[str, float]:
+def tempered_head(instance: settings.TemperedHeadInstance, cell: Cell) -> dict[str, float]:
     """Numbers of the instance ``tempered_head``."""
     n = cell.data.n_keys
     problem = Problem(instance.keys, cell.heads.head_dim, instance.signal, instance.shares, instance.query)
@@ -25,7 +21,7 @@ def tempered_head(instance: TemperedHeadInstance, cell: Cell) -> dict[str, float
 
 
 @instance_leading_order.register
-def head_pair(instance: HeadPairInstance, cell: Cell) -> dict[str, float]:
+def head_pair(instance: settings.HeadPairInstance, cell: Cell) -> dict[str, float]:
     """Risk and noise of an aligned pair without a sink: the limit in simstudy/docs/how-hot.md, with two heads."""
     n, d = cell.data.n_keys, cell.heads.head_dim
     if instance.sink or (instance.weight and instance.partner != "aligned"):
@@ -49,7 +45,7 @@ def head_pair(instance: HeadPairInstance, cell: Cell) -> dict[str, float]:
 
 
 @instance_leading_order.register
-def grouped_heads(instance: GroupedHeadsInstance, cell: Cell) -> dict[str, float]:
+def grouped_heads(instance: settings.GroupedHeadsInstance, cell: Cell) -> dict[str, float]:
     """Noise of the average of heads: n Σ w_h w_g tends to e^{cos} of the angle of queries on shared keys, else 1."""
     size = instance.heads // instance.groups
     sharing = math.exp(log_mean_kernel(cell.heads.head_dim, 1.0) + 1.0)
