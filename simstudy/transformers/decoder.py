@@ -1,4 +1,4 @@
-"""Forward pass of decoders like Llama in NumPy, one sequence at a time.
+"""Forward pass of decoders like Llama in NumPy, some sequences at a time.
 
 Index legend: l layer; h head; t token; d feature; p dimension of a head.
 """
@@ -43,18 +43,27 @@ class Decoder:
 
     def __call__(self, tokens: Sequence[int], edit: Edit | None = None) -> Encoding:
         """Pass one sequence through all layers; ``edit`` may replace the weights of any layer."""
-        states = []
-        stream = self._array("model.embed_tokens")[np.asarray(tokens)]
+        return self.together([tokens], edit)[0]
+
+    def together(self, texts: Sequence[Sequence[int]], edit: Edit | None = None) -> list[Encoding]:
+        """Pass several sequences, laid end to end: in less time than one by one, as matrices are larger."""
+        places = [np.arange(len(tokens)) for tokens in texts]
+        ends, states = np.cumsum([len(each) for each in places])[:-1], []
+        stream = self._array("model.embed_tokens")[np.concatenate(texts)]
         for layer in range(len(self.heads.query)):
             state = self._normed(stream, f"model.layers.{layer}.input_layernorm")
-            projected, seen = project(self.heads, layer, state), visible(self.heads, layer, np.arange(len(state)))
-            weights = attention_weights(projected.query, projected.key, self.heads.scale, seen)
-            weights = weights if edit is None else edit(layer, weights)
-            states.append(state)
-            values = weights @ self.heads.shared_product(state, self.heads.value[layer])
+            projected = project(self.heads, layer, state, np.concatenate(places))
+            parts = (*projected, self.heads.shared_product(state, self.heads.value[layer]))
+            mixed = []
+            for own, query, key, value in zip(places, *(np.split(part, ends, axis=1) for part in parts), strict=True):
+                weights = attention_weights(query, key, self.heads.scale, visible(self.heads, layer, own))
+                mixed.append((weights if edit is None else edit(layer, weights)) @ value)
+            states.append(np.split(state, ends))
+            values = np.concatenate(mixed, axis=1)
             stream = stream + np.einsum("htp,hdp->td", values, self.heads.output[layer], optimize=True)
             stream = stream + self._between(layer, stream)
-        return Encoding(np.stack(states), self._normed(stream, "model.norm"), None)
+        outputs = np.split(self._normed(stream, "model.norm"), ends)
+        return [Encoding(np.stack(own), output, None) for *own, output in zip(*states, outputs, strict=True)]
 
     def losses(self, encoding: Encoding, tokens: Sequence[int]) -> np.ndarray:
         """Minus the logarithm of the probability of each token but the first, given those before it: (T - 1,)."""

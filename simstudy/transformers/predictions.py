@@ -140,8 +140,9 @@ def predict(
     leading = np.where(
         np.outer(valid, valid), np.exp(np.where(np.outer(valid, valid), covariance, 0.0)) / n_keys, np.nan
     )
-    drawn = logits[:, rng.integers(logits.shape[1], size=(_REDRAWS, n_keys))]
-    powers = np.exp(drawn - drawn.max(axis=2, keepdims=True))
+    # Of a token no more than e^-700 times as heavy as the heaviest, nothing but the presence matters.
+    pooled = np.exp(np.maximum(logits - logits.max(axis=1, keepdims=True), -700.0))
+    powers = pooled[:, rng.integers(logits.shape[1], size=(_REDRAWS, n_keys))]
     weights = (powers / powers.sum(axis=2, keepdims=True)).reshape(len(logits), -1)
     return Predicted(leading, exact.gram, weights @ weights.T / _REDRAWS, covariance, exact.reason)
 

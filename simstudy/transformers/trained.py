@@ -65,10 +65,19 @@ class Trained(NamedTuple):
     encoder: Any
     vocabulary: dict[str, int]
 
-    def loss(self, tokens: Sequence[int], edit: Edit | None = None) -> float:
-        """Return the mean loss of the next token, or of an encoder, that of every seventh token, masked."""
-        if isinstance(self.encoder, Decoder):
-            return float(self.encoder.losses(self.encoder(tokens, edit), tokens).mean())
+    def states(self, texts: Sequence[Sequence[int]]) -> list[np.ndarray]:
+        """Return what enters the attention of each layer (L, T, d), of each text."""
+        decoder = isinstance(self.encoder, Decoder)
+        return [each.states for each in (self.encoder.together(texts) if decoder else map(self.encoder, texts))]
+
+    def losses(self, texts: Sequence[Sequence[int]], edit: Edit | None = None) -> list[float]:
+        """Return the mean loss of the next token of each text, or of an encoder, of every seventh token, masked."""
+        if not isinstance(self.encoder, Decoder):
+            return [self._masked_loss(tokens, edit) for tokens in texts]
+        passed = zip(self.encoder.together(texts, edit), texts, strict=True)
+        return [float(self.encoder.losses(*each).mean()) for each in passed]
+
+    def _masked_loss(self, tokens: Sequence[int], edit: Edit | None) -> float:
         places, masked = np.arange(_MASKED // 2, len(tokens) - 1, _MASKED), np.array(tokens)
         masked[places] = self.vocabulary["[MASK]"]
         known = log_softmax(self.encoder(masked, edit).scores[places], axis=1)

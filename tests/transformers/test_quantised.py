@@ -117,6 +117,11 @@ def test_decoder__is_a_naive_loop(tmp_path):
     losses = np.log(np.exp(scores).sum(axis=1)) - scores[range(6), tokens[1:]]
     np.testing.assert_allclose(decoder.losses(encoding, tokens), losses, rtol=1e-3, atol=1e-4)
     assert decoder.vocabulary["w10"] == 10
+    # And of several texts each sees itself alone, from place 0 on, whatever is edited.
+    for edit in (None, lambda layer, weights: weights * (layer + 1)):
+        for own, each in zip(decoder.together([[7, 7], tokens, [0]], edit), ([7, 7], tokens, [0]), strict=True):
+            for found, wanted in zip(own[:2], decoder(each, edit)[:2], strict=True):
+                np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize(

@@ -110,7 +110,7 @@ def _made(model: str, count: int, key: Key) -> _Group:
     encoder, vocabulary = load_trained(model)
     rng = np.random.default_rng(key)
     tokens = [tuple(draw_tokens(model, vocabulary, rng)) for _ in range(2 * count + _EDITED)]
-    states = [encoder(each).states for each in tokens[: 2 * count]]
+    states = load_trained(model).states(tokens[: 2 * count])
     found = inspect_heads(encoder.heads, states, queries=1, seed=int(rng.integers(2**32)))
     return _Group(encoder, found, tokens[2 * count :], (model, count, key))
 
@@ -120,8 +120,9 @@ def _by_length(model: str, count: int, key: Key) -> dict[int, dict[str, Array]]:
     """Correlations of pairs of heads at each length, by predictor and as "observed"."""
     from simstudy.transformers.inspection import inspect_lengths
 
-    (encoder, vocabulary), rng = load_trained(model), np.random.default_rng(key)
-    short = [encoder(draw_tokens(model, vocabulary, rng, _LENGTHS[0])).states for _ in range(2 * count)]
+    own, rng = load_trained(model), np.random.default_rng(key)
+    encoder, vocabulary = own
+    short = own.states([draw_tokens(model, vocabulary, rng, _LENGTHS[0]) for _ in range(2 * count)])
     by_query = correlation_by_query(encoder, draw_tokens(model, vocabulary, rng, _LENGTHS[-1]))
     seed = int(rng.integers(2**32))
     found: dict[int, dict[str, Array]] = {}
@@ -200,8 +201,9 @@ def _by_kind(model: str, count: int, key: Key) -> dict[str, Array]:
     """Correlations of pairs of heads on texts of another kind, by predictor and as "observed"."""
     from simstudy.transformers.subspaces import key_groups
 
-    (encoder, vocabulary), rng = load_trained(model), np.random.default_rng([*key, 2])
-    second = [encoder(draw_tokens(model, vocabulary, rng, _LENGTHS[0], other=True)).states for _ in range(2 * count)]
+    own, rng = load_trained(model), np.random.default_rng([*key, 2])
+    encoder, vocabulary = own
+    second = own.states([draw_tokens(model, vocabulary, rng, _LENGTHS[0], other=True) for _ in range(2 * count)])
     groups = key_groups(encoder.heads.key, encoder.heads.key_bias)
     seen, observed = (
         by_group(mean_correlation(encoder.heads, some), groups) for some in (second[:count], second[count:])
@@ -302,7 +304,8 @@ def raise_losses(instance: settings.HeadLossInstance, key: Key) -> dict[str, flo
     else:
         edit = sharing(donors) if instance.edit == "share" else zeroing(*donors)
     model = load_trained(instance.model)
-    return {"loss_rise": float(np.mean([model.loss(tokens, edit) - own for tokens, own in judged]))}
+    texts, own = zip(*judged, strict=True)
+    return {"loss_rise": float(np.mean(np.subtract(model.losses(texts, edit), own)))}
 
 
 @functools.lru_cache(maxsize=_GROUPS)
@@ -310,8 +313,8 @@ def _alike(model: str, count: int, key: Key) -> tuple[Array, list[tuple[list[int
     """Correlations (L, H, H) of heads on some texts; the tokens of as many others, with the loss of each."""
     own, rng = load_trained(model), np.random.default_rng(key)
     texts = [draw_tokens(model, own.vocabulary, rng, _LENGTHS[0]) for _ in range(2 * count)]
-    alike = mean_correlation(own.encoder.heads, [own.encoder(tokens).states for tokens in texts[:count]])
-    return alike, [(tokens, own.loss(tokens)) for tokens in texts[count:]]
+    alike = mean_correlation(own.encoder.heads, own.states(texts[:count]))
+    return alike, list(zip(texts[count:], own.losses(texts[count:]), strict=True))
 
 
 @_of_each
