@@ -33,7 +33,9 @@ class Problem:
     def __str__(self) -> str:
         shown = "" if self.value is None else f" = {self.value!r}"
         shown = shown if len(shown) <= 83 else shown[:80] + "..."
-        return _cut(printable(f"{self.path}{shown}: {self.remedy}" if self.path else self.remedy))
+        told = printable(f"{self.path}{shown}: {self.remedy}" if self.path else self.remedy)
+        # A design may have made names longer than anybody reads.
+        return re.sub(rf"(\S{{{MAX_ECHOED}}})\S+", r"\1...", told)
 
     def within(self, place: str) -> bool:
         """Whether it is about a place in the file, or about something inside of it."""
@@ -45,11 +47,6 @@ class Problem:
         known = list(known)
         name = str(value) if what in ("grid", "factor") else path.rsplit(".", 1)[-1]
         return cls(path, value, f"unknown {what}; {hint(name, known)}")
-
-
-def _cut(text: str) -> str:
-    """Cut what a design may have made longer than anybody reads."""
-    return re.sub(rf"(\S{{{MAX_ECHOED}}})\S+", r"\1...", text)
 
 
 def hint(name: str, known: list[str]) -> str:

@@ -248,8 +248,8 @@ def _has_axis(reference: Reference) -> Iterator[Problem]:
     if (logarithmic or isinstance(entry, Crossing)) and low <= 0:
         yield Problem(f"{path}.x", x, f"is {low:g} in a cell and has no logarithm; use a linear scale")
     # A crossing beyond the levels cannot be told from one at their end.
-    told = entry.value if isinstance(entry, Crossing) else None
-    if told and not low < told / entry.ratio < told * entry.ratio < high:
+    ratio, told = (entry.ratio, entry.value) if isinstance(entry, Crossing) else (1.0, None)
+    if told and not low < told / ratio < told * ratio < high:
         yield Problem(f"{path}.value", told, f"must lie between {low:g} and {high:g}, times and over ratio too")
     lines = [sorted(values[number] for number in line) for line in reference.lines]
     flat = next((line for line in lines if len(set(line)) < max(2, len(line))), None)

@@ -201,7 +201,7 @@ def judgement_of(claim: BaseClaim, numbers: Numbers, n_claims: int) -> Judgement
     if isinstance(claim, OrderingClaim):  # the levels of a factor, as estimates without error
         values = np.array([float(levels[claim.against]) for levels in estimates.conditions])
         nothing, none = [np.zeros_like(each) for each in estimates.contributions], np.zeros(len(values))
-        without = {"contributions": nothing, "remainders": none, "trials": none + np.inf, "given": None}
+        without: dict[str, Any] = {"contributions": nothing, "remainders": none, "trials": none + np.inf, "given": None}
         diversity = dataclasses.replace(estimates, values=values, **without)
     return judge_claim(claim, Selected(estimates, chosen, numbers.factors, diversity=diversity), n_claims)
 

@@ -98,10 +98,6 @@ class Comparison(NamedTuple):
         return undecided(self.statistic, why)._replace(**kept)
 
 
-def _anything(_: float) -> Bounds:
-    return -np.inf, np.inf
-
-
 def inside(statistic: str, contrast: Contrast, bounds: Bounds, stated: float, cells: Iterable[int] = ()) -> Comparison:
     """Return the comparison of a contrast with the interval in which a claim puts it; infinite bounds are none."""
     value, mcse, given = float(contrast.value), float(contrast.mcse), float(contrast.given)
@@ -114,7 +110,7 @@ def inside(statistic: str, contrast: Contrast, bounds: Bounds, stated: float, ce
 def undecided(statistic: str, why: str) -> Comparison:
     """Return a comparison that no replicate decides: a single cell on its line must not pass for support."""
     nothing = (np.nan, np.nan, np.nan, np.nan, np.nan)
-    return Comparison(statistic, *nothing, NOTHING, _anything, doubt=why)
+    return Comparison(statistic, *nothing, NOTHING, lambda _: (-np.inf, np.inf), doubt=why)
 
 
 def agreement(claim: AgreesWithTheory, of: Selected) -> Iterator[Comparison]:

@@ -14,8 +14,7 @@ Avramidis and Wilson (1993) split samples in this way for control variates; Owen
 from __future__ import annotations
 
 import functools
-from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -60,11 +59,9 @@ class QueryControl:
     and what query points do to two cells alike cancels only if it is in both or neither.
     """
 
-    def __init__(self, planned: Iterable[PlannedCell] = ()) -> None:
-        grids: dict[str, list[Cell]] = defaultdict(list)
-        for each in planned:
-            grids[each.grid].append(each.cell)
-        self._left_off = {_address(cell) for cells in grids.values() if not _all_pay(cells) for cell in cells}
+    def __init__(self, planned: Sequence[PlannedCell] = ()) -> None:
+        slow = {each.grid for each in planned if applies(each.cell) and _log2_most(each.cell) < LOG2_FEWEST}
+        self._left_off = {_address(each.cell) for each in planned if each.grid in slow}
         self._drawn: dict[tuple, dict[str, Array]] = {}
         self._expected: dict[tuple, dict[str, Array]] = {}
 
@@ -133,11 +130,6 @@ def _log2_most(cell: Cell) -> int:
     return min(LOG2_MOST, int(np.log2(WORK / (N_RANDOMISATIONS * n_pairs * n_terms**2))))
 
 
-def _all_pay(cells: Iterable[Cell]) -> bool:
-    """Whether theory takes little enough time for every cell that it applies to."""
-    return all(_log2_most(cell) >= LOG2_FEWEST for cell in cells if applies(cell))
-
-
 def applies(cell: Cell) -> bool:
     """Whether leading order is derived for a cell whose query points alone are a population, and pays.
 
@@ -175,7 +167,8 @@ def _theory(cell: Cell, points: Array) -> dict[str, Array]:
     product = cell.estimator.combination.kind == "product"
     weights = np.ones(1) if product else np.array(cell.weights)
     # What heads do is the same whatever combines them, and cells that differ in this follow one another.
-    heads = cell if product else _with_uniform_weights(cell)
+    uniform = cell.estimator.model_copy(update={"combination": UniformCombination(kind="uniform")})
+    heads = cell if product else cell.model_copy(update={"estimator": uniform})
     parts = []
     for start in range(0, len(points), AT_ONCE):
         with np.errstate(all="ignore"):
@@ -186,11 +179,6 @@ def _theory(cell: Cell, points: Array) -> dict[str, Array]:
         parts.append({name: np.clip(measures[name], -limit, limit) for name, limit in limits.items()})
     joined = {name: np.concatenate([part[name] for part in parts]) for name in CONTROLLED}
     return {name: np.nan_to_num(values, nan=0.0, posinf=0.0, neginf=0.0) for name, values in joined.items()}
-
-
-def _with_uniform_weights(cell: Cell) -> Cell:
-    estimator = cell.estimator.model_copy(update={"combination": UniformCombination(kind="uniform")})
-    return cell.model_copy(update={"estimator": estimator})
 
 
 @functools.lru_cache(maxsize=16)

@@ -39,7 +39,7 @@ _ALWAYS = frozenset({"instance", "seed", "batch_size"})
 _NEUTRAL: dict[str, dict[str, Any]] = {
     "data": {"n_keys": 1, "n_features": 1},
     "heads": {"n_heads": 1, "head_dim": 1, "arrangement": "aligned"},
-    "estimator": {"bandwidth": 1.0},
+    "estimator": {"bandwidth": FixedBandwidth(kind="fixed", value=1.0)},
     "simulation": {"control": "none"},
 }
 """Settings where they mean nothing, if these are no defaults."""
@@ -75,7 +75,10 @@ class Cell(Record):
     @classmethod
     def _drop_what_means_nothing(cls, tables: Any) -> Any:
         """For an instance, give settings that mean nothing for it neutral values, so that they tell no cells apart."""
-        record = _record_stated(tables)
+        system = tables.get("system") if isinstance(tables, dict) else None
+        stated = system.get("instance") if isinstance(system, dict) else None
+        kind = stated.get("kind") if isinstance(stated, dict) else stated
+        record = KINDS.get(kind) if isinstance(kind, str) else None
         if record is None:
             return tables
         used = _ALWAYS.union(record.uses)
@@ -318,14 +321,6 @@ TABLES: dict[str, type[Record]] = {
 TABLE_OF: dict[str, str] = {field: table for table, model in TABLES.items() for field in model.model_fields}
 
 
-def _record_stated(tables: Any) -> type[Instance] | None:
-    """Return the record of the instance that raw tables of a cell state, if they state a known one."""
-    system = tables.get("system") if isinstance(tables, dict) else None
-    stated = system.get("instance") if isinstance(system, dict) else None
-    kind = stated.get("kind") if isinstance(stated, dict) else stated
-    return KINDS.get(kind) if isinstance(kind, str) else None
-
-
 def _those(**names: bool) -> frozenset[str]:
     return frozenset(name for name, holds in names.items() if holds)
 
@@ -333,8 +328,6 @@ def _those(**names: bool) -> frozenset[str]:
 def _neutral(setting: str) -> Any:
     """Value of a setting where it decides nothing."""
     table = TABLE_OF[setting]
-    if setting == "bandwidth":
-        return FixedBandwidth(kind="fixed", value=1.0)
     return _NEUTRAL.get(table, {}).get(setting, TABLES[table].model_fields[setting].default)
 
 
