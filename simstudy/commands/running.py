@@ -55,16 +55,9 @@ def run(
 
 def run_and_report(loaded: Design, output: Path, quiet: bool = False, **how: Any) -> int:
     """Run a study as `simstudy.run` is told to, show its verdicts or else measures, and return the exit code."""
+    from simstudy.report import tables
     from simstudy.report.confirmed import confirmed_of, standing_in
     from simstudy.report.progress import ProgressDisplay, missed_lines, open_lines
-    from simstudy.report.tables import (
-        count_confirmed,
-        count_verdicts,
-        estimator_words,
-        measure_table,
-        verdict_lines,
-        verdict_table,
-    )  # fmt: skip
     from simstudy.report.terminal import counted, say, show_table, warn
     from simstudy.study import run as run_study
 
@@ -74,16 +67,16 @@ def run_and_report(loaded: Design, output: Path, quiet: bool = False, **how: Any
     with ProgressDisplay(quiet) as display:
         results = run_study(loaded, output=output, observer=display, **how)
     told = confirmed_of(loaded, store), standing_in(loaded, store)
-    lines = verdict_lines(results, *told)
+    lines = tables.verdict_lines(results, *told)
     total, n_failed = int(results.n_replicates.values.sum()), int(results.n_failed.values.sum())
     if not quiet:
-        show_table(verdict_table(lines) if lines else measure_table(results, loaded))
+        show_table(tables.verdict_table(lines) if lines else tables.measure_table(results, loaded))
         if lines:
-            kind = "a confirmation" if loaded.confirmation else f"a pilot; {count_confirmed(lines)}"
-            say(count_verdicts(lines), kind)
+            kind = "a confirmation" if loaded.confirmation else f"a pilot; {tables.count_confirmed(lines)}"
+            say(tables.count_verdicts(lines), kind)
         say(
             f"{counted(results.sizes['cell'], 'cell')}, {total:,} replicates, {n_failed} failed",
-            *([f"estimator: {words}"] if (words := estimator_words(results)) else []),
+            *([f"estimator: {words}"] if (words := tables.estimator_words(results)) else []),
             f"results  {store.folder / 'results.nc'}",
         )
     # Imported and drawn here: nobody has to wait for pictures to read a verdict.

@@ -40,6 +40,4 @@ class Repeated(Estimates):
 
 def repeated(estimates: Estimates, times: float) -> Repeated:
     """Return the expected estimates from that multiple of the units."""
-    fields = {field.name: getattr(estimates, field.name) for field in dataclasses.fields(Estimates)}
-    fields["n_blocks"] = np.floor(estimates.n_blocks * times)
-    return Repeated(**fields, times=times)
+    return Repeated(**vars(estimates) | {"n_blocks": np.floor(estimates.n_blocks * times), "times": times})

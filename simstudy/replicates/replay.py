@@ -37,10 +37,7 @@ _ARRAYS: dict[str, tuple[tuple[str, ...], str]] = {
     "head_estimate": (("query", "head"), "head estimates; their means given the keys if noise is integrated out"),
     "gram": (("query", "head_i", "head_j"), "covariance of the head estimates given the keys: sum_n w_in w_jn Var"),
     "control": (("query", "head"), "control variate that is taken off the errors of heads"),
-    "control_product": (
-        ("query", "pair"),
-        "control variate that is taken off products of errors, pairs h <= g by rows",
-    ),
+    "control_product": (("query", "pair"), "what is taken off products of errors, pairs h <= g by rows"),
     "ensemble_estimate": (("query",), "estimate with fitted weights, or of the product of kernels"),
     "ensemble_variance": (("query",), "variance of the ensemble estimate given the keys"),
     "number": (("quantity",), "numbers of the random instance that the replicate measures"),
