@@ -33,7 +33,6 @@ from simstudy.execution.shares import Share, open_share
 from simstudy.execution.status import Teller
 from simstudy.execution.store import DEFAULT_OUTPUT, DETAILS_FILE, Store, store_of
 from simstudy.execution.usage import Meter
-from simstudy.kernels.devices import MOST_HEADS
 
 RESULTS_FILE, PROVENANCE_FILE = "results.nc", "provenance.json"
 TORCH_REFERENCE = "torch_multi_head_attention"
@@ -98,7 +97,7 @@ def run(
     if not isinstance(design, Design):
         design = load_design(design, profile, trust)
     require_word(planned.cell for planned in design.cells)
-    _require_means(design, executor)
+    _require_means(design)
     store = store_of(design, output)
     require_writable(store.folder)
     _require_own_folder(design, store)
@@ -254,14 +253,11 @@ def _require_own_folder(design: Design, store: Store) -> None:
         raise UserError(f"{store.folder}: holds the results of {other}, whose study has the same name; {remedy}")
 
 
-def _require_means(design: Design, executor: str | Jobs) -> None:
-    """Refuse a design that needs what is not installed, or heads that a block of threads of a GPU cannot hold."""
+def _require_means(design: Design) -> None:
+    """Refuse a design that needs what is not installed."""
     for cell in (planned.cell for planned in design.cells):
         if cell.estimator.reference == TORCH_REFERENCE:
             otherwise = ", or choose a profile that compares with multi_head_attention"
             require_extra(f'reference = "{TORCH_REFERENCE}"', "torch", "torch", otherwise)
         if isinstance(cell.estimator.learner, RandomForestLearner | GradientBoostingLearner):
             require_extra("estimator.learner", "sklearn", "learners")
-        if executor == "cuda" and (n := cell.heads.n_heads) > MOST_HEADS:
-            remedy = f"executor = 'cuda' takes {MOST_HEADS} heads at most; choose another executor"
-            raise UserError(f"heads.n_heads = {n}: {remedy}")

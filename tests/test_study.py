@@ -15,7 +15,6 @@ from stored import batches
 
 import simstudy
 from simstudy import __main__ as process
-from simstudy import study
 from simstudy.design.load import load_design
 from simstudy.design.measures import INDICES, MEASURES, VARIABLES
 from simstudy.errors import UserError
@@ -137,13 +136,6 @@ def test_results__say_which_estimator_each_cell_rests_on(tmp_path):
     assert estimator_words(results) == f"plain (2 cells); {few} (1 cell); expansion (1 cell)"
     page = write_report(results, design, store_of(design, tmp_path)).read_text(encoding="utf-8")
     assert f"estimator: {estimator_words(results)}" in page
-
-
-def test_more_heads_than_a_gpu_takes__are_refused_before_anything_is_written(tmp_path, monkeypatch):
-    monkeypatch.setattr(study, "MOST_HEADS", 1)
-    with pytest.raises(UserError, match=r"heads.n_heads = \d: executor = 'cuda' takes 1 heads at most"):
-        run(write_design(tmp_path), output=tmp_path / "out", executor="cuda")
-    assert not (tmp_path / "out").exists()
 
 
 def contents(folder: Path) -> dict[str, bytes]:

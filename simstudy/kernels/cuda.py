@@ -2,10 +2,6 @@
 
 Arrays stay there until something on the host asks for them.  The order of all sums depends on nothing but the number
 of keys, heads or replicates.
-Heads follow the plain formula of `shifts`, in one pass.  A block of threads takes the keys by tiles for one query of a
-replicate.  Each warp weighs them for heads of its own, relative to the nearest key so far, and leaves the weights in
-shared memory; then it multiplies those of one head with its own and with those of the heads that follow, half a turn in
-all.  Sums over a tile are of the type of the keys, in registers, and meet by shuffles; sums over tiles are float64.
 """
 
 from __future__ import annotations
@@ -16,8 +12,9 @@ from typing import Any
 
 import numpy as np
 
+from simstudy.kernels.cuda_heads import GROUPS, LANES, THREADS, TOGETHER, average_squares, estimator_of, multiplier_of
 from simstudy.kernels.devices import is_there, on_device, stream, to_host
-from simstudy.kernels.jit import cuda_compiler, cuda_function, cuda_kernel, cuda_simulated
+from simstudy.kernels.jit import cuda_compiler, cuda_function, cuda_kernel
 from simstudy.kernels.philox import HALF_WORD, MASK, philox
 from simstudy.kernels.shifts import law_of
 
@@ -26,13 +23,9 @@ cuda = cuda_compiler()
 # Index legend: r replicate, i key or row, j feature or column of a block, c column of the stacked projections, q query,
 # h and g head, k dimension of a head or number, a wave, b block; s: r, or 0 where all replicates have the same.
 
-LANES, WARPS, OWN_BYTES, TILE_BYTES = (*((8, 2) if cuda_simulated() else (32, 16)), 16, 40 << 10)
-"""Threads of a warp and warps of a block, few on the simulator, whose threads are those of Python (shuffles, which it
-lacks, come with the tests); bytes of the weights of a tile that a lane makes for one head, and a block for all at most.
-"""
-# All lanes; distances between them that, one after the other, lead from every lane to every other.
-_ALL, _STEPS = 0xFFFFFFFF, tuple(LANES >> k for k in range(1, LANES.bit_length()))
-_THREADS, _ROLE_SHIFT, _LN_2 = LANES * WARPS // 2, np.uint64(24), math.log(2.0)
+COLUMNS = 8
+"""Columns of the stacked projections for which a thread reads its key once."""
+_ROLE_SHIFT, _LN_2 = np.uint64(24), math.log(2.0)
 
 
 def fill(transform: Any, shape: tuple[int, ...], real: Any, *address: np.uint64) -> Any:
@@ -46,7 +39,8 @@ def project(keys: Any, projections: np.ndarray) -> Any:
     (_, n_heads, head_dim, _), n_replicates, n_keys = rows.shape, keys.shape[0], keys.shape[2]
     shape, flat = (n_replicates, n_heads * head_dim, n_keys), rows.reshape(len(rows), n_heads * head_dim, -1)
     data = (on_device(x, keys.dtype) for x in (keys, flat))
-    return _made(_project, shape, keys.dtype, n_replicates * n_keys, *data).reshape(-1, n_heads, head_dim, n_keys)
+    n_threads = n_replicates * n_keys * -(-shape[1] // COLUMNS)
+    return _made(_project, shape, keys.dtype, n_threads, *data).reshape(-1, n_heads, head_dim, n_keys)
 
 
 def evaluate(function: Any, keys: Any) -> Any:
@@ -65,21 +59,35 @@ def nw_moments(
     """Estimates of heads, and their covariance given the keys: as `kernels.nw_moments`."""
     queries, real = queries.reshape((-1, *queries.shape[-3:])), np.dtype(keys.dtype)
     shape = n_replicates, n_queries, n_heads = keys.shape[0], queries.shape[1], keys.shape[1]
-    grams = (1,) * 4 if variances is None else (*shape, n_heads)
-    found = [cuda.device_array(each, np.float64) for each in (shape, grams, shape)]
-    data = (on_device(x, real) for x in (keys, values, values if variances is None else variances, queries))
-    weigher, n_blocks, n_warps = weigher_of(real.name, n_heads, variances is not None)
-    law, grid = law_of(logits, float(bandwidth), real), n_replicates * n_queries * n_blocks
-    weigher[grid, LANES * n_warps, stream()](*data, law.distance, law.rate, *found)
-    if variances is None or with_mass or not is_there(values):
-        found = to_host(*found)
-    return found[0], None if variances is None else found[1], found[2] if with_mass else None
+    law, there = law_of(logits, float(bandwidth), real), is_there(values)
+    means, lowest, masses = (cuda.device_array(shape, np.float64) for _ in range(3))
+    keys, values, points = (on_device(x, real) for x in (keys, values, queries))
+    together = min(n_queries, TOGETHER)
+    _start(
+        estimator_of(law.distance, together), n_replicates * n_heads * -(-n_queries // together) * LANES,
+        means, lowest, masses, keys, values, points, law.rate, np.finfo(real).max,
+    )  # fmt: skip
+    grams, logs = None, None
+    if variances is not None:
+        n_groups = -(-n_heads // GROUPS[real.name])
+        multiplier = multiplier_of(law.distance, -(-n_heads // n_groups))
+        grams, n_warps = cuda.device_array((*shape, n_heads), np.float64), n_queries * n_groups * (n_groups + 1) // 2
+        numbers = lowest, masses, keys, on_device(variances, real), points, law.rate
+        _start(multiplier, n_replicates * n_warps * LANES, grams, *numbers)
+    if with_mass:
+        nearest, sums = to_host(lowest, masses)
+        logs = np.log(sums) - float(law.rate) * _LN_2 * nearest
+    if grams is None:
+        (means,) = to_host(means)
+    elif with_mass or not there:
+        means, grams = to_host(means, grams)
+    return means, grams, logs
 
 
 def mean_squares(means: Any, grams: Any, target: np.ndarray, factor: float = 1.0) -> Any:
     """Mean square error over queries of the average of heads, squares by a factor: (R,), not finite if undefined."""
     numbers = means, grams, on_device(target, np.float64), factor
-    return _made(_mean, means.shape[:1], np.float64, LANES * means.shape[0], *numbers)
+    return _made(average_squares, means.shape[:1], np.float64, LANES * means.shape[0], *numbers)
 
 
 def sum_replicates(means: Any, grams: Any, target: np.ndarray, n_blocks: int) -> tuple[np.ndarray, ...]:
@@ -94,16 +102,13 @@ def sum_replicates(means: Any, grams: Any, target: np.ndarray, n_blocks: int) ->
 def _made(kernel: Any, shape: tuple[int, ...], real: Any, n_threads: int, *arguments: Any) -> Any:
     """Return a new array that so many threads fill."""
     out = cuda.device_array(shape, real)
-    if n_threads:
-        kernel[-(-n_threads // _THREADS), _THREADS, stream()](out, *arguments)
+    _start(kernel, n_threads, out, *arguments)
     return out
 
 
-@cuda_function
-def _sum_of_lanes(x):
-    for step in _STEPS:
-        x += cuda.shfl_xor_sync(_ALL, x, step)
-    return x
+def _start(kernel: Any, n_threads: int, *arguments: Any) -> None:
+    if n_threads:
+        kernel[-(-n_threads // THREADS), THREADS, stream()](*arguments)
 
 
 @functools.cache
@@ -128,14 +133,22 @@ def _filler(transform: Any) -> Any:
 
 @cuda_kernel
 def _project(projected, keys, rows):
-    # projected[r, c, i] = sum_j rows[s, c, j] * keys[r, j, i], a thread for each key
-    r, i = cuda.grid(1) // keys.shape[2], cuda.grid(1) % keys.shape[2]
-    s = r if rows.shape[0] > 1 else 0
-    for c in range(rows.shape[1] if r < keys.shape[0] else 0):
-        total = keys.dtype.type(0)
-        for j in range(keys.shape[1]):
-            total += rows[s, c, j] * keys[r, j, i]
-        projected[r, c, i] = total
+    # projected[r, c, i] = sum_j rows[s, c, j] * keys[r, j, i], a thread for each key and COLUMNS columns
+    n_columns, n_keys = rows.shape[1], keys.shape[2]
+    n_parts, at = (n_columns + COLUMNS - 1) // COLUMNS, cuda.grid(1)
+    first, i, r = at // n_keys % n_parts * COLUMNS, at % n_keys, at // (n_keys * n_parts)
+    if r < keys.shape[0]:
+        columns, of_key = rows[r if rows.shape[0] > 1 else 0], keys[r]
+        sums = cuda.local.array(COLUMNS, keys.dtype)
+        for c in range(COLUMNS):
+            sums[c] = 0
+        for j in range(of_key.shape[0]):
+            x = of_key[j, i]
+            for c in range(COLUMNS):
+                sums[c] += columns[min(first + c, n_columns - 1), j] * x
+        for c in range(COLUMNS):
+            if first + c < n_columns:
+                projected[r, first + c, i] = sums[c]
 
 
 @cuda_kernel
@@ -153,112 +166,6 @@ def _evaluate(values, keys, products, waves):
                 angle += waves[a, 2 + j] * keys[r, j, i]
             total += waves[a, 0] * math.cos(angle)
         values[r, i] = total
-
-
-@functools.cache
-def weigher_of(precision: str, n_heads: int, multiplies: bool) -> tuple[Any, int, int]:
-    """Return the kernel for so many heads, how many blocks share them at one query, and warps of each: its heads."""
-    # Sizes of arrays must be constants; what shall lie in registers is indexed by loops of constant length alone.
-    real, n_blocks = np.dtype(precision), -(-n_heads // WARPS)
-    n_warps, n_partners = -(-n_heads // n_blocks), n_heads // 2 + 1 if multiplies else 0
-    n_rows = min(n_heads, n_warps + n_heads // 2) if multiplies else n_warps
-    n_own, largest = min(OWN_BYTES, TILE_BYTES // (n_rows * LANES)) // real.itemsize, np.finfo(real).max
-    n_sums, n_tile = n_partners // LANES + 1, n_own * LANES
-    weigh, multiply = _weigh(n_own), _multiply(n_own, n_partners)
-
-    @cuda_kernel
-    def kernel(keys, values, variances, queries, distance, rate, means, grams, logs):
-        part, lane, warp = cuda.blockIdx.x // n_blocks, cuda.threadIdx.x % LANES, cuda.threadIdx.x // LANES
-        r, q, first = part // means.shape[1], part % means.shape[1], cuda.blockIdx.x % n_blocks * n_warps
-        weights = cuda.shared.array((n_rows, n_tile), keys.dtype)
-        # Of each row: nearest score, sums of weights and of weighted values, and what a tile left of earlier sums.
-        states = cuda.shared.array((n_rows, 4), np.float64)
-        sums, s = cuda.local.array(n_sums, np.float64), r if queries.shape[0] > 1 else 0
-        for row in range(warp, n_rows, n_warps):
-            states[row, 0], states[row, 1], states[row, 2] = largest, 0.0, 0.0
-        for start in range(0, values.shape[1], n_tile):
-            for row in range(warp, n_rows, n_warps):
-                h = (first + row) % n_heads
-                weigh(keys[r, h], values[r], queries[s, q, h], distance, rate, lane, start, states[row], weights[row])
-            cuda.syncthreads()
-            for k in range(n_sums):
-                before = sums[k] if start else 0.0
-                sums[k] = multiply(weights, variances[r, start:], states, warp, lane, k * LANES, before)
-            cuda.syncthreads()
-        h, mass = (first + warp) % n_heads, states[warp, 1]
-        # The nearest key has weight 1, unless no logit is finite.
-        means[r, q, h] = states[warp, 2] / mass if mass >= 0.5 else np.nan
-        logs[r, q, h] = math.log(mass) - rate * states[warp, 0] * _LN_2 if mass >= 0.5 else np.nan
-        for k in range(n_sums):
-            j = k * LANES + lane
-            g, scale = (h + j) % n_heads, mass * states[(warp + j) % n_rows, 1]
-            if j < n_partners and (2 * j < n_heads or h < g):
-                grams[r, q, h, g] = grams[r, q, g, h] = sums[k] / scale if scale >= 0.5 else np.nan
-
-    return kernel, n_blocks, n_warps
-
-
-def _weigh(n_own: int) -> Any:
-    @cuda_function
-    def weigh(keys, values, query, distance, rate, lane, start, state, weights):
-        # Weights of a tile for one head, whose keys and query are given.
-        before, scores = keys.dtype.type(state[0]), cuda.local.array(n_own, keys.dtype)
-        lowest, mass, total, outcomes = before, rate * 0, rate * 0, values[start:]
-        for own in range(n_own):
-            scores[own] = 0 if own * LANES + lane < outcomes.size else np.inf
-        for k in range(query.size):
-            tile, a = keys[k, start:], query[k]
-            for own in range(n_own):
-                if own * LANES + lane < outcomes.size:
-                    x = tile[own * LANES + lane]
-                    scores[own] += (x - a) * (x - a) if distance else -(x * a)
-        for own in range(n_own):
-            # A NaN score need not be found: it makes its own weight NaN.
-            lowest = scores[own] if scores[own] < lowest else lowest
-        for step in _STEPS:
-            lowest = min(lowest, cuda.shfl_xor_sync(_ALL, lowest, step))
-        for own in range(n_own):
-            w = math.exp2(rate * (lowest - scores[own]))
-            mass += w
-            total += w * outcomes[min(own * LANES + lane, outcomes.size - 1)]
-            weights[own * LANES + lane] = w
-        mass, total = _sum_of_lanes(mass), _sum_of_lanes(total)
-        if lane == 0:
-            factor = math.exp2(rate * (lowest - before)) if start else rate * 0
-            state[0], state[1], state[2], state[3] = lowest, state[1] * factor + mass, state[2] * factor + total, factor
-
-    return weigh
-
-
-def _multiply(n_own: int, n_partners: int) -> Any:
-    @cuda_function
-    def multiply(weights, variances, states, row, lane, first, before):
-        # Lane j returns the product of the weights of a head with those of the jth of LANES partners.
-        mine, own_weights = weights.dtype.type(0), cuda.local.array(n_own, weights.dtype)
-        for own in range(n_own):
-            at = own * LANES + lane
-            own_weights[own] = weights[row, at] * variances[at] if at < variances.size else 0
-        for j in range(min(LANES, n_partners - first)):
-            other, product = (row + first + j) % weights.shape[0], weights.dtype.type(0)
-            for own in range(n_own):
-                product += own_weights[own] * weights[other, own * LANES + lane]
-            product = _sum_of_lanes(product)
-            mine = product if lane == j else mine
-        return before * (states[row, 3] * states[(row + first + lane) % weights.shape[0], 3]) + mine
-
-    return multiply
-
-
-@cuda_kernel
-def _mean(squares, means, grams, target, factor):
-    # squares[r] = average over q, h, g of factor (means[r, q, h] - m_q) (means[r, q, g] - m_q) + grams[r, q, h, g]
-    r, lane, n_heads, total = cuda.grid(1) // LANES, cuda.grid(1) % LANES, means.shape[2], 0.0
-    for at in range(lane, target.size * n_heads**2 if r < squares.size else 0, LANES):
-        q, h, g = at // n_heads**2, at // n_heads % n_heads, at % n_heads
-        total += factor * (means[r, q, h] - target[q]) * (means[r, q, g] - target[q]) + grams[r, q, h, g]
-    total = _sum_of_lanes(total)
-    if r < squares.size:
-        squares[r] = total / (target.size * n_heads**2)
 
 
 @cuda_kernel

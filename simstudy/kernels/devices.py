@@ -19,8 +19,6 @@ import numpy as np
 
 from simstudy.kernels.jit import cuda_compiler, cuda_simulated, processor
 
-MOST_HEADS = 288
-"""Of a cell on a GPU: float64 weights of a tile for so many fit into the memory that a block of threads shares."""
 _COMPILERS = "numba-cuda", "nvidia-nvvm", "nvidia-nvjitlink"
 stream = functools.cache(lambda: cuda_compiler().stream())  # in which all copies and kernels follow one another
 # Of its own in each thread, so that threads cannot disturb each other.
@@ -48,23 +46,15 @@ def is_there(x: object) -> bool:
 
 
 def on_device(x: Any, real: Any) -> Any:
-    """Return an array on the GPU, copied there by pinned pages unless it is there; the host does not wait."""
-    if is_there(x):
-        return x
-    page = cuda_compiler().pinned_array(x.shape, real)
-    page[...] = x
-    there = cuda_compiler().to_device(page, stream=stream())
-    there.page = page  # kept as long as it may be read
-    return there
+    """Return an array on the GPU, copied there unless it is there."""
+    return x if is_there(x) else cuda_compiler().to_device(np.ascontiguousarray(x, real), stream=stream())
 
 
 def to_host(*arrays: Any) -> list[np.ndarray]:
     """Fetch arrays, and wait once for all."""
-    pages = [cuda_compiler().pinned_array(tuple(x.shape), x.dtype) for x in arrays]
-    for x, page in zip(arrays, pages, strict=True):
-        x.copy_to_host(page, stream=stream())
+    found = [x.copy_to_host(stream=stream()) for x in arrays]
     stream().synchronize()
-    return pages
+    return found
 
 
 def hardware(device: str) -> str:

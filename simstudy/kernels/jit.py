@@ -75,13 +75,15 @@ def cuda_compiler() -> Any:
     """Return Numba's module for CUDA; it is imported only where a GPU is asked for, since that takes 0.2 s."""
     from numba import cuda
 
+    # Small batches leave parts of a GPU idle: the documentation says so, not each call.
+    numba.config.CUDA_LOW_OCCUPANCY_WARNINGS = 0  # type: ignore[attr-defined]
     return cuda
 
 
-def cuda_kernel(function: Callable[..., Any]) -> Any:
-    """Compile a loop body for GPUs: one call for each thread of a grid."""
+def cuda_kernel(function: Callable[..., Any], **options: Any) -> Any:
+    """Compile a loop body for GPUs, one call for each thread of a grid; the simulator takes no options."""
     # No fast mathematics, which would also round divisions and roots badly; products and sums fuse all the same.
-    return cuda_compiler().jit(function)
+    return cuda_compiler().jit(function, **({} if cuda_simulated() else options))
 
 
 def cuda_function(function: Callable[..., Any]) -> Any:

@@ -259,8 +259,10 @@ def test_batch__moves_as_many_bytes_for_more_keys_and_few_for_each_replicate(mon
     monkeypatch.setattr(cuda, "to_device", lambda x, **how: sent.append(x.nbytes) or upload(x, **how))
     monkeypatch.setattr(array, "copy_to_host", lambda x, *a, **how: fetched.append(x.nbytes) or fetch(x, *a, **how))
     for n_keys in (2, 4):
+        cell = minimal_cell(**PLAIN, n_keys=n_keys)
+        simulate_batch([cell], 1, "cuda")  # makes what all batches share
         sent.clear(), fetched.clear()
-        (found,) = simulate_batch([minimal_cell(**PLAIN, n_keys=n_keys)], 0, "cuda")
+        (found,) = simulate_batch([cell], 0, "cuda")
         totals.append(sum(sent))
         assert sum(fetched) == found.error_sum.nbytes + found.product_sum.nbytes + 24 * PLAIN["batch_size"]
     assert totals[0] == totals[1] > 0
@@ -313,7 +315,7 @@ def test_kernels_run_where_they_should():
     with computing_on("cuda"):
         keys = project(given.keys[:, 0], np.eye(2)[None])
         given.moments()
-    weigher = cuda_kernels.weigher_of("float64", 2, True)[0]
+    weigher = cuda_kernels.multiplier_of(True, 2)
     if cuda_simulated():
         assert not hasattr(weigher, "inspect_sass")
     else:

@@ -1,7 +1,7 @@
 """Compile all CUDA kernels for a GPU of compute capability 9.0, which need not be there, and print what they take.
 
-`test_cuda` runs this, and anybody may: it needs the extra `cuda` alone.  Registers and shared memory are those that
-NVIDIA's linker reports; warps on a multiprocessor follow from its limits.
+`test_cuda` runs this, and anybody may: it needs the extra `cuda` alone.  Registers are those that NVIDIA's
+linker reports; warps on a multiprocessor follow from its limits.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from simstudy.kernels.jit import cuda_compiler
 try:
     import numba_cuda  # noqa: F401
     from cuda.core import Linker, LinkerOptions, ObjectCode
-    from numba import boolean, float32, float64, types, uint64
+    from numba import float32, float64, types, uint64
     from numba.cuda import dispatcher
 except ImportError as missing:
     sys.exit(f"nothing here compiles for GPUs ({missing}); pip install 'simstudy[cuda]'")
@@ -25,9 +25,8 @@ from simstudy.kernels import cuda as kernels
 from simstudy.kernels import philox
 
 CAPABILITY = (9, 0)
-REGISTERS, SHARED_BYTES, WARPS, BLOCKS = 65_536, 227 << 10, 64, 32
+REGISTERS, WARPS = 65_536, 64
 """Of a multiprocessor of that capability."""
-HEADS = 4, 16, 32, 64
 
 
 def array(real, n_dims):
@@ -35,25 +34,28 @@ def array(real, n_dims):
 
 
 def signatures(real):
-    """Each kernel with the types that it is launched with, and warps of a block."""
+    """Each kernel with the types that it is launched with."""
     keys, rows, sums, grams = array(real, 3), array(real, 2), array(float64, 3), array(float64, 4)
-    heads = array(real, 4), rows, rows, array(real, 4), boolean, real, sums, grams, sums
+    heads = array(real, 4), rows, array(real, 4), real
     numbers, table, address = array(float64, 1), array(float64, 2), (uint64,) * 4
     transform = {float32: philox.box_muller_float32, float64: philox.box_muller}[real]
-    whole = kernels._THREADS // 32
-    weighers = {f"{n} heads": (kernels.weigher_of(str(real), n, True)[0], heads, min(n, kernels.WARPS)) for n in HEADS}
-    return weighers | {
-        "normals": (kernels._filler(transform), (keys, *address), whole),
-        "uniforms": (kernels._filler(philox.uniform_pair), (array(float64, 3), *address), whole),
-        "projection": (kernels._project, (keys,) * 3, whole),
-        "m(X), variances": (kernels._evaluate, (rows, keys, table, table), whole),
-        "squares of replicates": (kernels._mean, (numbers, sums, grams, numbers, float64), whole),
-        "sums over replicates": (kernels._add, (sums, sums, grams, numbers, numbers), whole),
+    found = {
+        "normals": (kernels._filler(transform), (keys, *address)),
+        "uniforms": (kernels._filler(philox.uniform_pair), (array(float64, 3), *address)),
+        "projection": (kernels._project, (keys,) * 3),
+        "m(X), variances": (kernels._evaluate, (rows, keys, table, table)),
+        "squares of replicates": (kernels.average_squares, (numbers, sums, grams, numbers, float64)),
+        "sums over replicates": (kernels._add, (sums, sums, grams, numbers, numbers)),
     }
+    for n in (1, kernels.TOGETHER):
+        found[f"estimates, {n} queries"] = kernels.estimator_of(True, n), (*(sums,) * 3, *heads, real)
+    for n in (2, kernels.GROUPS[str(real)]):
+        found[f"products, {n} heads"] = kernels.multiplier_of(True, n), (grams, sums, sums, *heads)
+    return found
 
 
 def resources(code):
-    """Registers, shared bytes and local bytes (arrays and what did not fit into registers) that code was given."""
+    """Registers and local bytes (arrays and what did not fit into registers) that code takes where registers abound."""
     options = LinkerOptions(arch="sm_{}{}".format(*CAPABILITY), ptxas_options=["-v"])
     linker = Linker(ObjectCode.from_ptx(code.encode()), options=options)
     linker.link("cubin")
@@ -62,24 +64,23 @@ def resources(code):
     )
     local, spilled, registers = map(int, found.groups())
     assert not spilled
-    return registers, sum(map(int, re.findall(r"\.shared .*\[(\d+)\];", code))), local
+    return registers, local
 
 
 def print_resources():
     device = SimpleNamespace(compute_capability=CAPABILITY)
-    print("| kernel | type | registers | shared bytes | local bytes | warps of 64 |\n|---|---|---|---|---|---|")
+    print("| kernel | type | registers | local bytes | warps of 64 |\n|---|---|---|---|---|")
     with mock.patch.object(dispatcher, "get_current_device", lambda: device):
         for real in (float32, float64):
-            for name, (kernel, arguments, n_warps) in signatures(real).items():
+            for name, (kernel, arguments) in signatures(real).items():
                 code, _ = cuda_compiler().compile_ptx(kernel.py_func, arguments, cc=CAPABILITY)
                 # Fast but rough divisions and roots would break the agreement with the CPU; powers of 2 err by 2 ulp.
                 assert ".target sm_90" in code and not re.search(r"(div|sqrt)\.approx", code)
-                registers, shared, local = resources(code)
-                # Registers are shared out by 8 a thread; the system takes 1 KiB of each block.
-                fit = REGISTERS // (n_warps * 32 * -(-registers // 8) * 8)
-                fit = min(fit, SHARED_BYTES // (shared + 1024), WARPS // n_warps, BLOCKS)
-                assert fit and (not local or "heads" not in name)
-                print(f"| {name} | {real} | {registers} | {shared} | {local} | {fit * n_warps} |")
+                registers, local = resources(code)
+                # Registers are shared out by 8 a thread.
+                fit = min(REGISTERS // (kernels.THREADS * -(-registers // 8) * 8), WARPS // (kernels.THREADS // 32))
+                assert fit and (not local or "m(X)" in name)
+                print(f"| {name} | {real} | {registers} | {local} | {fit * kernels.THREADS // 32} |")
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ import threading
 
 from numba.cuda.simulator.kernelapi import FakeCUDAModule
 
-from simstudy.kernels.cuda import LANES, WARPS
+from simstudy.kernels.cuda_heads import LANES, WARPS
 
 _meetings, _shown = [threading.Barrier(LANES) for _ in range(WARPS)], [0.0] * LANES * WARPS
 
