@@ -190,7 +190,7 @@ def test_digest__follows_sources_and_versions(monkeypatch):
 def modules():
     names = (module.name for module in pkgutil.walk_packages(simstudy.__path__, "simstudy."))
     # Modules for GPUs have no kernels of the CPU.
-    return [importlib.import_module(name) for name in names if not name.endswith(("__main__", "cuda"))]
+    return [importlib.import_module(name) for name in names if not name.endswith(("__main__", "cuda", "cuda_heads"))]
 
 
 def test_sources__are_those_of_all_kernels_and_every_key_can_be_stated():
