@@ -193,11 +193,11 @@ def _expand(
     if with_next_term:
         triples = _smoothed(kernels.tilt(heads, heads, heads), regression, variance)
         third = np.exp(triples.log_mass - 3 * alone.log_mass) * triples.error(smooth, smooth)
-        neglected = next_term(ratio, ratio * doubles.error(smooth, smooth), third, drift) / n_keys
+        neglected = _next_term(ratio, ratio * doubles.error(smooth, smooth), third, drift) / n_keys
     return _Expansion((smooth - drift / n_keys).T, covariance, ratio.T, neglected.T)
 
 
-def next_term(ratio: Array, leading: Array, third: Array, drift: Array) -> Array:
+def _next_term(ratio: Array, leading: Array, third: Array, drift: Array) -> Array:
     """n times the relative size of the O(n^-2) term of a head's variance.
 
     For f - mu = N / (1 + D), N and D averages over n keys: Var f = E N^2 - 2 E N^2 D + 3 E N^2 D^2 - (E N D)^2 + ...,
