@@ -15,8 +15,8 @@ from scipy.special import gammaln
 from simstudy.design.settings.cell import Cell
 from simstudy.design.settings.mechanisms import CompactNormaliser
 from simstudy.design.settings.processes import GaussianKeys, HeteroscedasticNoise, Quadratic, Zero
-from simstudy.theory.functions import Array, targets
-from simstudy.theory.leading import MIN_EFFECTIVE_SIZE, NEXT_TERM_LIMIT, Prediction, next_term
+from simstudy.theory.functions import Array, next_term, targets
+from simstudy.theory.leading import MIN_EFFECTIVE_SIZE, NEXT_TERM_LIMIT, Prediction
 
 _SAME = 1e-12
 # Gauss and Legendre's rule; and how far beyond its mean length a normal vector lies with a probability below 1e-30.

@@ -1,6 +1,7 @@
 """Regression and noise-variance functions in the one form whose Gaussian expectations are closed.
 
-A function is a quadratic polynomial plus waves, which are exponentials with an imaginary linear part.
+A function is a quadratic polynomial plus waves, which are exponentials with an imaginary linear part.  The next term is
+what leading order leaves out of the variance of a ratio of averages.
 """
 
 from __future__ import annotations
@@ -213,3 +214,14 @@ def _(record: processes.Additive, n_features: int) -> Function:
         "power": position**-record.rate,
     }[record.decay]
     return _waves(record.wave, record.amplitude * fall, record.frequency * np.eye(n_features)[:n_active])
+
+
+def next_term(ratio: Array, leading: Array, third: Array, drift: Array) -> Array:
+    """n times the relative size of the O(n^-2) term of a head's variance.
+
+    For f - mu = N / (1 + D), N and D averages over n keys: Var f = E N^2 - 2 E N^2 D + 3 E N^2 D^2 - (E N D)^2 + ...,
+    with D having variance (ratio - 1) / n, N variance leading / n, and Cov(N, D) = drift / n.
+    """
+    neglected = 3 * (ratio - 1) * leading - 2 * (third - leading) + 5 * drift**2
+    # Without noise or signal there is no variance, and nothing is neglected.
+    return np.divide(neglected, leading, out=np.zeros_like(leading), where=leading != 0)

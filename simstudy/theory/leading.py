@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from simstudy.design.settings.cell import Cell
 from simstudy.design.settings.ensembles import ProductCombination
 from simstudy.design.settings.processes import GaussianKeys
-from simstudy.theory.functions import Array, Function, noise_variance, regression_function, targets
+from simstudy.theory.functions import Array, Function, next_term, noise_variance, regression_function, targets
 from simstudy.theory.gaussian import expectation, product_expectation
 from simstudy.theory.tilting import HeadKernels, TiltedKeys, head_kernels
 
@@ -193,19 +193,8 @@ def _expand(
     if with_next_term:
         triples = _smoothed(kernels.tilt(heads, heads, heads), regression, variance)
         third = np.exp(triples.log_mass - 3 * alone.log_mass) * triples.error(smooth, smooth)
-        neglected = _next_term(ratio, ratio * doubles.error(smooth, smooth), third, drift) / n_keys
+        neglected = next_term(ratio, ratio * doubles.error(smooth, smooth), third, drift) / n_keys
     return _Expansion((smooth - drift / n_keys).T, covariance, ratio.T, neglected.T)
-
-
-def _next_term(ratio: Array, leading: Array, third: Array, drift: Array) -> Array:
-    """n times the relative size of the O(n^-2) term of a head's variance.
-
-    For f - mu = N / (1 + D), N and D averages over n keys: Var f = E N^2 - 2 E N^2 D + 3 E N^2 D^2 - (E N D)^2 + ...,
-    with D having variance (ratio - 1) / n, N variance leading / n, and Cov(N, D) = drift / n.
-    """
-    neglected = 3 * (ratio - 1) * leading - 2 * (third - leading) + 5 * drift**2
-    # Without noise or signal there is no variance, and nothing is neglected.
-    return np.divide(neglected, leading, out=np.zeros_like(leading), where=leading != 0)
 
 
 def _inapplicable(cell: Cell) -> str:
