@@ -23,7 +23,7 @@ EXIT_DEFECT = 70  # EX_SOFTWARE of sysexits.h
 EXIT_INTERRUPTED = 130
 _RESEND_SECONDS = 0.1
 _NEW_OBJECTS = 100_000
-"""Objects after which Python looks for cycles among them: after 700, its default, that takes a tenth of a short run."""
+"""New objects after which Python looks for cycles: its default is so small that a short run takes a tenth longer."""
 _received: list[int] = []
 
 

@@ -26,6 +26,7 @@ from simstudy.design.settings import processes
 from simstudy.execution.provenance import engine
 from simstudy.kernels import cuda as cuda_kernels
 from simstudy.kernels import project
+from simstudy.kernels.cuda_heads import _AT_ONCE as AT_ONCE
 from simstudy.kernels.devices import computing_on, gpu_name, is_there, on_device
 from simstudy.kernels.jit import cuda_compiler, cuda_simulated
 from simstudy.replicates import moments
@@ -81,9 +82,10 @@ def test_normals__are_those_of_the_cpu_to_rounding(precision):
 def test_projection__is_that_of_the_cpu(precision, own):
     rng = np.random.default_rng(1)
     keys = rng.standard_normal((2, 5, 37)).astype(precision)
-    weights = rng.standard_normal((2, 3, 5, 2) if own else (3, 5, 2)).astype(precision)
+    # More columns than a thread takes at once.
+    weights = rng.standard_normal((2, 7, 5, 3) if own else (7, 5, 3)).astype(precision)
     (cpu,), (gpu,) = on_both(lambda: project(keys, weights))
-    assert gpu.shape == cpu.shape == (2, 3, 2, 37) and gpu.dtype == precision
+    assert gpu.shape == cpu.shape == (2, 7, 3, 37) and gpu.dtype == precision
     bound = (
         5 * np.finfo(precision).eps * np.einsum("...hdp,...dn->...hpn", np.abs(weights), np.abs(keys)[:, None]).max()
     )
@@ -103,8 +105,8 @@ def assert_agree(given):
     np.testing.assert_array_equal(gpu[1], gpu[1].swapaxes(2, 3))
 
 
-# (R, Q, H, p, n): heads of one block, of blocks with all heads, of more with some, products for more than one of each
-# lane; keys fewer than the threads of a warp, and on either side of whole tiles.
+# (R, Q, H, p, n): one head, heads of one group and of several unequal ones; keys fewer than those that a warp takes at
+# once, and on either side of whole tiles.
 SHAPES = ((1, 1, 1, 1, 1), (2, 2, 3, 2, 32), (1, 1, 5, 3, 35), (1, 1, 17, 1, 7))
 KINDS = (("distance", "float64"), ("dot_product", "float32"), ("distance", "float32"), ("dot_product", "float64"))
 
@@ -126,6 +128,11 @@ def test_moments__are_the_formula(shape, logits, precision):
 def test_moments__of_queries_for_each_replicate_and_far_ones(logits, precision):
     assert_agree(problem((2, 2, 2, 2, 20), logits, precision, own_queries=True))
     assert_agree(problem((1, 1, 2, 2, 20), logits, precision, spread=100.0))
+
+
+def test_moments__of_more_queries_and_more_keys_than_a_warp_takes_at_once():
+    assert_agree(problem((1, cuda_kernels.TOGETHER + 3, 1, 1, 3)))
+    assert_agree(problem((1, 1, 2, 1, cuda_kernels.LANES * AT_ONCE + 18)))
 
 
 def test_moments__of_ties_and_of_nearer_keys_tile_by_tile_are_the_formula():

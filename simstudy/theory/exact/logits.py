@@ -100,7 +100,7 @@ def logit_moments(
     Returns
     -------
     LogitMoments
-        About 0.6 ms for a pair, with its error.  Blank where a standard deviation of logits is beyond some 80.
+        About 0.6 ms for a pair, with its error.  Blank where a standard deviation of logits is beyond some 78.
 
     Raises
     ------
