@@ -18,7 +18,7 @@ from simstudy.execution.store import Store
 from simstudy.report.page import require_same_design
 from simstudy.results import require_layout
 
-OPTIONAL = {"optimum_share"}  # alone of its kind: nothing in the results tells that it should be there
+OPTIONAL = {"optimum_share", "estimator"}  # alone of their kind: nothing in the results tells that they should be there
 
 
 @pytest.fixture(scope="module")
